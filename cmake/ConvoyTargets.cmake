@@ -1,0 +1,91 @@
+# How every Convoy library, program and test is compiled.
+
+if(CONVOY_SANITIZE STREQUAL "address")
+  set(_convoy_sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+elseif(CONVOY_SANITIZE STREQUAL "thread")
+  set(_convoy_sanitize -fsanitize=thread -fno-omit-frame-pointer)
+elseif(CONVOY_SANITIZE)
+  message(FATAL_ERROR "CONVOY_SANITIZE is '${CONVOY_SANITIZE}'; it can be empty, address or thread")
+endif()
+if(_convoy_sanitize)
+  add_compile_options(${_convoy_sanitize})
+  add_link_options(${_convoy_sanitize})
+endif()
+
+# mold links the Torch-sized programs in a second instead of ten; any other linker works as well.
+find_program(CONVOY_MOLD mold)
+if(CONVOY_MOLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
+  add_link_options(-fuse-ld=mold)
+endif()
+find_program(CONVOY_CCACHE ccache)
+if(CONVOY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # pch_defines,time_macros: what ccache wants before it caches units that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CONVOY_CCACHE})
+endif()
+
+function(convoy_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter)
+endfunction()
+
+# convoy_library(<layer> SOURCES ... [DEPENDS public targets] [PRIVATE private targets])
+# makes libconvoy_<layer>, known as convoy::<layer> here and after installation.
+function(convoy_library layer)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  add_library(convoy_${layer} ${ARG_SOURCES})
+  add_library(convoy::${layer} ALIAS convoy_${layer})
+  set_target_properties(convoy_${layer} PROPERTIES EXPORT_NAME ${layer} VERSION ${PROJECT_VERSION}
+                        SOVERSION ${PROJECT_VERSION_MAJOR} INSTALL_RPATH "$ORIGIN")
+  target_compile_features(convoy_${layer} PUBLIC cxx_std_20)
+  target_include_directories(convoy_${layer}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(convoy_${layer} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
+  convoy_warnings(convoy_${layer})
+  set_property(GLOBAL APPEND PROPERTY CONVOY_LAYERS convoy_${layer})
+  install(TARGETS convoy_${layer} EXPORT ConvoyTargets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
+# Torch's headers cost 15 s and over 1 GB a unit. The first target that asks builds the precompiled
+# header, the others reuse it.
+function(convoy_torch_headers target)
+  if(NOT TARGET convoy_torch_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/torch_pch.cc "// Carries the precompiled Torch header.\n")
+    add_library(convoy_torch_pch STATIC ${CMAKE_BINARY_DIR}/torch_pch.cc)
+    target_link_libraries(convoy_torch_pch PRIVATE convoy::libtorch Threads::Threads)
+    target_precompile_headers(convoy_torch_pch PRIVATE <torch/torch.h>)
+    target_compile_options(convoy_torch_pch PRIVATE -Wall -Wextra -Wno-unused-parameter)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM convoy_torch_pch)
+endfunction()
+
+# convoy_test(<name> SOURCES ... DEPENDS ... [TORCH] [RANKS 1 2 3] [TIMEOUT s] [LABELS ...])
+# A GoogleTest program. With RANKS it is run once for each number of ranks, through mpirun.
+function(convoy_test name)
+  cmake_parse_arguments(ARG "TORCH" "TIMEOUT" "SOURCES;DEPENDS;RANKS;LABELS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  convoy_warnings(${name})
+  if(ARG_TORCH)
+    convoy_torch_headers(${name})
+  endif()
+  if(NOT ARG_RANKS)
+    target_link_libraries(${name} PRIVATE GTest::gtest_main)
+    add_test(NAME ${name} COMMAND ${name})
+    set(_tests ${name})
+  else()
+    foreach(ranks IN LISTS ARG_RANKS)
+      add_test(NAME ${name}.${ranks} COMMAND ${CONVOY_MPIRUN} -n ${ranks} $<TARGET_FILE:${name}>)
+      set_tests_properties(${name}.${ranks} PROPERTIES PROCESSORS ${ranks})
+      list(APPEND _tests ${name}.${ranks})
+    endforeach()
+  endif()
+  set_tests_properties(${_tests} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "OMP_NUM_THREADS=1;CONVOY_SOURCE_DIR=${PROJECT_SOURCE_DIR};CONVOY_BINARY_DIR=${CMAKE_BINARY_DIR};${CONVOY_MPI_ENVIRONMENT};${ARG_ENVIRONMENT}")
+endfunction()

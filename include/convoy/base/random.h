@@ -1,0 +1,39 @@
+// Random numbers that are the same on every machine, compiler and number of ranks.
+//
+// The standard library fixes its generators but not its distributions or std::shuffle; a resumed
+// epoch has to replay the same order elsewhere, so Convoy brings the few it needs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace convoy {
+
+// SplitMix64 over a counter: a stream is fully determined by its seed, and any number of streams
+// (one per (seed, epoch, sample), say) can be made for the cost of two multiplications each. Not for
+// cryptography. Copies are independent. Satisfies UniformRandomBitGenerator.
+class RandomStream {
+ public:
+  using result_type = std::uint64_t;
+
+  explicit RandomStream(std::uint64_t seed, std::uint64_t a = 0, std::uint64_t b = 0);
+
+  std::uint64_t operator()();
+  // Uniform in [0, bound), without modulo bias. bound > 0.
+  std::uint64_t below(std::uint64_t bound);
+  // Uniform in [0, 1), 53 random bits.
+  double uniform();
+
+  static constexpr std::uint64_t min() { return 0; }
+  static constexpr std::uint64_t max() { return std::numeric_limits<std::uint64_t>::max(); }
+
+ private:
+  std::uint64_t state_;
+};
+
+// The numbers 0 .. count-1 in an order that (seed, epoch) alone decides: a Fisher-Yates shuffle.
+std::vector<std::size_t> permutation(std::size_t count, std::uint64_t seed, std::uint64_t epoch);
+
+}  // namespace convoy

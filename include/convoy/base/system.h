@@ -1,0 +1,25 @@
+// What this process may use of the machine it runs on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+// The name of this host, as in gethostname(2).
+std::string host_name();
+
+// The cores this process may run on, ascending: its affinity mask, cut to the cgroup's CPU quota
+// (a container with a quota of 2.5 CPUs on 64 cores gets the first 3). Never empty.
+std::vector<int> usable_cores();
+
+// Binds the calling thread, and the threads it starts later, to these cores. False if refused.
+bool bind_to_cores(const std::vector<int>& cores);
+
+// The value of an environment variable, or the fallback when it is unset or empty.
+std::string environment(const char* name, const std::string& fallback = "");
+
+// "signal 9 (Killed)".
+std::string describe_signal(int signal);
+
+}  // namespace convoy

@@ -1,0 +1,66 @@
+#include "convoy/base/system.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+namespace convoy {
+namespace {
+
+// CPUs the cgroup grants per period, or 0 for no limit. Only the unified hierarchy (cgroup v2).
+double cgroup_cpu_quota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
+  return std::atof(quota.c_str()) / period;
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown-host";
+  return name.data();
+}
+
+std::vector<int> usable_cores() {
+  std::vector<int> cores;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &mask)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) cores.push_back(0);
+  if (const double quota = cgroup_cpu_quota(); quota > 0) {
+    const auto allowed = static_cast<std::size_t>(std::max(1.0, std::ceil(quota)));
+    cores.resize(std::min(cores.size(), allowed));
+  }
+  return cores;
+}
+
+bool bind_to_cores(const std::vector<int>& cores) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (int core : cores) CPU_SET(core, &mask);
+  return sched_setaffinity(0, sizeof mask, &mask) == 0;
+}
+
+std::string environment(const char* name, const std::string& fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : fallback;
+}
+
+std::string describe_signal(int signal) {
+  return "signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
+}
+
+}  // namespace convoy
