@@ -1,0 +1,41 @@
+// An operation in flight.
+#pragma once
+
+#include <memory>
+
+namespace convoy::comm {
+
+struct OperationState;
+
+// A handle to a send, receive or collective that was started and may not be done yet. The operation is
+// a state machine; waiters, the world's progress thread and every other call into the communicator
+// advance it, one at a time.
+//
+// Threads: a handle belongs to one thread at a time. Different handles may be used by different threads.
+// Lifetime: the buffers of the operation must stay valid until it is done; the destructor waits for it
+// (while an exception unwinds the stack it cancels it instead, and the world is on its way down).
+class Operation {
+ public:
+  Operation();
+  explicit Operation(std::shared_ptr<OperationState> state);
+  Operation(Operation&&) noexcept;
+  Operation& operator=(Operation&&);
+  ~Operation();
+
+  // Advances what is in flight once and says whether this operation is done. Never blocks. Throws what
+  // wait() throws.
+  bool done();
+
+  // Returns when the operation is done. Yields, then sleeps, while there is nothing to do. Throws
+  // Failure when a peer has failed or left, when ranks disagree about the call, or when the world's
+  // timeout passes; the message names the operation and the ranks that are missing from it.
+  void wait();
+
+  // False for a default-constructed or moved-from handle, and after wait() has returned.
+  bool valid() const { return state_ != nullptr; }
+
+ private:
+  std::shared_ptr<OperationState> state_;
+};
+
+}  // namespace convoy::comm

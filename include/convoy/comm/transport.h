@@ -1,0 +1,104 @@
+// How bytes get from one rank to another: the interface under every collective.
+//
+// Implementations: MPI (mpi.h) and threads of one process (threads.h). Ranks are numbered
+// 0 .. size-1 within a transport; a transport whose membership changes would hand out a new Transport
+// for each membership, as split() does.
+//
+// Threads: one call at a time; convoy::comm's engine sees to it. No call here blocks, but split().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace convoy::comm {
+
+class Transport;
+
+// A message under way. Owns the transport's request; dropping an unfinished one cancels it, after
+// which the transport does not touch the buffer any more (receives), or has copied or sent it (sends).
+class Ticket {
+ public:
+  Ticket() = default;
+  Ticket(Transport& transport, void* request, int peer, bool sending)
+      : transport_(&transport), request_(request), peer_(peer), sending_(sending) {}
+  Ticket(Ticket&& other) noexcept { swap(other); }
+  Ticket& operator=(Ticket&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Ticket();
+
+  // Whether the message is done, which releases it: true from then on. Throws Failure when the peer
+  // sent another number of bytes than the receive asked for, or the transport has failed.
+  bool poll();
+  bool pending() const { return request_ != nullptr; }
+  int peer() const { return peer_; }
+  bool sending() const { return sending_; }
+
+ private:
+  void swap(Ticket& other) noexcept {
+    std::swap(transport_, other.transport_);
+    std::swap(request_, other.request_);
+    std::swap(peer_, other.peer_);
+    std::swap(sending_, other.sending_);
+  }
+  Transport* transport_ = nullptr;
+  void* request_ = nullptr;
+  int peer_ = -1;
+  bool sending_ = false;
+};
+
+struct Traffic {
+  std::uint64_t messages_sent = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Tags have kTagBits bits. Messages of one (sender, receiver, tag) arrive in the order of sending.
+  static constexpr int kTagBits = 28;
+  // The most bytes of one message; collectives cut what is longer.
+  static constexpr std::size_t kMaxMessage = std::size_t{1} << 30;
+  Ticket send(int to, std::uint32_t tag, std::span<const std::byte> data);
+  Ticket receive(int from, std::uint32_t tag, std::span<std::byte> data);
+
+  // New transports for the ranks that gave the same color, ordered by (key, rank); null for color < 0.
+  // Collective over this transport, and blocking: call it while no operation is in flight that another
+  // rank's call of split waits for.
+  virtual std::unique_ptr<Transport> split(int color, int key) = 0;
+
+  // Short notes (at most kMaxNote bytes) beside the messages, for the watchdog. Never blocks.
+  static constexpr std::size_t kMaxNote = 512;
+  virtual void post_note(int to, std::span<const std::byte> note) = 0;
+  virtual std::optional<std::pair<int, std::vector<std::byte>>> poll_note() = 0;
+
+  // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure with
+  // this reason from what they wait for.
+  virtual void abort(const std::string& reason) noexcept = 0;
+
+  const Traffic& traffic() const { return traffic_; }
+
+ protected:
+  friend class Ticket;
+  virtual void* start_send(int to, std::uint32_t tag, std::span<const std::byte> data) = 0;
+  virtual void* start_receive(int from, std::uint32_t tag, std::span<std::byte> data) = 0;
+  virtual bool poll(void* request) = 0;
+  virtual void cancel(void* request) noexcept = 0;
+
+ private:
+  Traffic traffic_;
+};
+
+}  // namespace convoy::comm

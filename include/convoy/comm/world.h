@@ -1,0 +1,81 @@
+// All processes of one synchronous job.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/base/log.h"
+#include "convoy/comm/communicator.h"
+
+namespace convoy::comm {
+
+// Who advances operations while the program computes.
+enum class Progress {
+  automatic,  // a thread if there is more than one rank and MPI allows it, the caller otherwise
+  thread,     // a progress thread of the world; sleeps while nothing is in flight
+  caller      // only calls into convoy::comm; right for MPI_THREAD_FUNNELED, or one rank per core
+};
+
+struct WorldOptions {
+  // How long an operation may wait for its peers before the world counts as failed. Zero means the
+  // environment variable CONVOY_TIMEOUT (seconds), or 300 s.
+  std::chrono::duration<double> timeout{0};
+  Progress progress = Progress::automatic;
+  // Compare every call with the neighbors' before data moves: one small message more per call. The
+  // environment variable CONVOY_CHECK_CALLS=1 switches it on as well.
+  bool check_calls = false;
+};
+
+// The world of this process. Make one at the start of main, pass it to what communicates, and let it go
+// out of scope last: there it waits for the other ranks, and an exception that passes through it ends the
+// whole job with one line that says which rank failed and why.
+//
+// Errors: Failure as Operation::wait says; a failed world is not usable again.
+class World {
+ public:
+  // Joins the job that mpirun, srun or `convoy run` started, initializing MPI. A program that was
+  // started alone gets a world of one rank and MPI is left alone. Throws UsageError when the program has
+  // initialized MPI itself (see adopt() in convoy/comm/mpi.h).
+  static World join(WorldOptions options = {});
+
+  // The calls of `body` on `ranks` threads of this process, each with a world of its own; returns when
+  // all are done and throws the first rank's exception. For Torch-free code and tests.
+  static void run_threads(int ranks, const std::function<void(World&)>& body, WorldOptions options = {});
+
+  // A world over any transport whose ranks all call this. Takes part in a collective call.
+  World(std::unique_ptr<Transport> transport, WorldOptions options, std::function<void()> on_close = {});
+  World(World&&) noexcept;
+  World& operator=(World&&) = delete;
+  ~World();
+
+  int rank() const;
+  int size() const;
+  // Ranks on the same host: this one's position among them, and how many there are.
+  int local_rank() const;
+  int local_size() const;
+  // The host of a rank.
+  const std::string& host(int rank) const;
+
+  // The communicator of all ranks.
+  const Communicator& communicator() const;
+  // Lines on standard error that name this rank.
+  const Log& log() const;
+  const WorldOptions& options() const;
+
+  // Ends the whole job after a line that names this rank and host and gives the reason. Thread ranks
+  // throw Failure instead of exiting.
+  [[noreturn]] void fail(const std::string& reason) const;
+
+  // What the destructor does on the way out, for programs that want its errors as exceptions: finishes
+  // what is in flight, waits for all ranks to get here, and leaves MPI if join() had entered it.
+  void close();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace convoy::comm
