@@ -1,0 +1,82 @@
+#include "convoy/data/epoch_order.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+
+namespace convoy::data {
+namespace {
+
+void check_rank(int rank, int world) {
+  if (world < 1 || rank < 0 || rank >= world) {
+    throw UsageError("rank " + std::to_string(rank) + " of a world of " + std::to_string(world) +
+                     ": a rank must be at least 0 and below the world's size");
+  }
+}
+
+}  // namespace
+
+Range even_share(Range range, int rank, int world) {
+  check_rank(rank, world);
+  const std::size_t each = range.size() / static_cast<std::size_t>(world);
+  const std::size_t extra = range.size() % static_cast<std::size_t>(world);
+  const auto r = static_cast<std::size_t>(rank);
+  const std::size_t begin = range.begin + r * each + std::min(r, extra);
+  return {begin, begin + each + (r < extra ? 1 : 0)};
+}
+
+EpochOrder::EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle)
+    : count_(count) {
+  if (shuffle) order_ = permutation(count, seed, epoch);
+}
+
+std::vector<std::size_t> EpochOrder::samples(Range range) const {
+  std::vector<std::size_t> result;
+  result.reserve(range.size());
+  for (std::size_t p = range.begin; p < range.end; ++p) result.push_back((*this)[p]);
+  return result;
+}
+
+EpochCursor::EpochCursor(std::size_t count, std::size_t consumed, int rank, int world,
+                         bool drop_last)
+    : count_(count), consumed_(consumed), rank_(rank), world_(world), drop_last_(drop_last) {
+  check_rank(rank, world);
+  if (consumed > count) {
+    throw UsageError("an epoch of " + std::to_string(count) + " samples can't go on after sample " +
+                     std::to_string(consumed) + ": was it interrupted with another data set?");
+  }
+}
+
+// Saturates: "everything at once" is a legal batch size.
+std::size_t EpochCursor::global_batch(std::size_t local_batch) const {
+  if (local_batch == 0) throw UsageError("the batch size of a rank is 0; it must be at least 1");
+  const auto world = static_cast<std::size_t>(world_);
+  constexpr auto kMost = std::numeric_limits<std::size_t>::max();
+  return local_batch > kMost / world ? kMost : local_batch * world;
+}
+
+Range EpochCursor::next(std::size_t local_batch) {
+  const std::size_t before = consumed_;
+  const std::size_t batch = global_batch(local_batch);
+  const std::size_t left = count_ - before;
+  consumed_ += std::min(batch, left);
+  if (batch > left && drop_last_) return {count_, count_};
+  return even_share({before, consumed_}, rank_, world_);
+}
+
+std::size_t EpochCursor::steps_left(std::size_t local_batch) const {
+  const std::size_t batch = global_batch(local_batch);
+  const std::size_t left = count_ - consumed_;
+  return left / batch + (left % batch != 0 && !drop_last_ ? 1 : 0);
+}
+
+std::size_t EpochCursor::consumed_after(std::size_t steps, std::size_t local_batch) const {
+  const std::size_t batch = global_batch(local_batch);
+  const std::size_t left = count_ - consumed_;
+  return steps > left / batch ? count_ : consumed_ + steps * batch;
+}
+
+}  // namespace convoy::data
