@@ -1,0 +1,32 @@
+// What every model of Convoy is: a torch::nn::Module with one forward.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <array>
+#include <cstdint>
+
+namespace convoy::model {
+
+// A network from a batch of images to one row of scores per image. It knows nothing of ranks,
+// devices or optimizers; parallelism is declared outside of it.
+//
+// Parameters and buffers are registered under torchvision's names where torchvision has the model.
+// Not safe to call from two threads at once (batch normalization updates its statistics).
+class Network : public torch::nn::Module {
+ public:
+  using torch::nn::Module::Module;
+
+  // images: [batch, channels, height, width], of the parameters' type. Any layout (contiguous or
+  // channels-last); the layout of the images and of the weights decides which kernels run.
+  // Returns the logits, [batch, classes], before any softmax. Throws c10::Error for a wrong shape.
+  virtual torch::Tensor forward(torch::Tensor images) = 0;
+
+  // Channels, height and width of the image the network was published with. Others may work:
+  // residual networks take any size from 32 x 32, LeNet only its own.
+  virtual std::array<std::int64_t, 3> image_shape() const = 0;
+
+  virtual std::int64_t classes() const = 0;
+};
+
+}  // namespace convoy::model
