@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Installs what Convoy builds with: Debian or Ubuntu packages (as root or with sudo), and LibTorch in
+# a private folder. Does only what is left to do.
+#
+#   tools/setup.sh            what the programs need
+#   tools/setup.sh --tests    also what ./test.sh needs
+#   tools/setup.sh --list     only says what it would add (also with --tests); alias --dry-run
+#
+# CONVOY_DEPS   the private folder (default: ${XDG_CACHE_HOME:-~/.cache}/convoy)
+# LIBTORCH_ROOT a LibTorch or Python torch folder of yours: it is used and nothing is fetched
+set -euo pipefail
+
+readonly TORCH_VERSION=2.11.0
+# What torch 2.11.0 was built with; its libtorch_cpu.so loads these two libraries of CUDA even on a
+# machine without a GPU.
+readonly TORCH_WHEELS=(torch==$TORCH_VERSION nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+readonly PACKAGES=(
+  g++ cmake ninja-build ccache mold git ca-certificates python3 python3-pip
+  openmpi-bin libopenmpi-dev openssh-client
+  libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
+  libgoogle-perftools-dev libhwloc-dev)
+readonly TEST_PACKAGES=(mpich libmpich-dev clang-format-14)
+
+say() { echo "setup: $*"; }
+
+tests=false list=false
+for argument in "$@"; do
+  case $argument in
+    --tests) tests=true ;;
+    --list | --dry-run) list=true ;;
+    -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    *) echo "setup: unknown option '$argument'; there are --tests, --list, --dry-run and --help" >&2
+       exit 2 ;;
+  esac
+done
+
+# Why installed by name and not probed by command: a package brings headers and libraries, too.
+missing_packages() {
+  local wanted=("${PACKAGES[@]}") installed
+  if $tests; then wanted+=("${TEST_PACKAGES[@]}"); fi
+  installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null |
+              sed -n 's/^installed //p') || true
+  for package in "${wanted[@]}"; do
+    grep -qx -F -- "$package" <<<"$installed" || echo "$package"
+  done
+}
+
+# Prints a prefix for commands that need root; fails when there is no way to become it.
+root_prefix() {
+  if [[ $(id -u) == 0 ]]; then
+    echo env
+  elif command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then
+    echo sudo
+  else
+    return 1
+  fi
+}
+
+install_packages() {
+  local missing as_root
+  mapfile -t missing < <(missing_packages)
+  if [[ ${#missing[@]} == 0 ]]; then
+    say "system packages: all there"
+    return
+  fi
+  if ! command -v apt-get >/dev/null; then
+    say "this is not Debian or Ubuntu. Convoy needs what these Debian packages hold: ${missing[*]}"
+    say "going on; CMake names what it does not find (see docs/install.md)"
+    return
+  fi
+  if $list; then
+    say "would install these system packages: ${missing[*]}"
+    return
+  fi
+  if ! as_root=$(root_prefix); then
+    say "not root and no sudo. These system packages are missing: ${missing[*]}"
+    say "going on: where modules or your own folders provide them the build finds them"
+    say "(docs/install.md); otherwise ask for: apt-get install ${missing[*]}"
+    return
+  fi
+  say "installing system packages: ${missing[*]}"
+  $as_root apt-get update -qq
+  # Later releases have only newer versions of some tools for tests; the checks then say so.
+  local available=()
+  for package in "${missing[@]}"; do
+    if apt-cache show "$package" >/dev/null 2>&1; then
+      available+=("$package")
+    else
+      say "this release has no package $package; going on without it"
+    fi
+  done
+  if [[ ${#available[@]} == 0 ]]; then return; fi
+  $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${available[@]}" >/dev/null
+}
+
+has_libtorch() {
+  [[ -e $1/lib/libtorch_cpu.so && -e $1/include/torch/csrc/api/include/torch/torch.h ]]
+}
+
+# Removes what a C++ program on CPUs does not load: half of the wheel.
+trim() {
+  local folder=$1
+  rm -rf "$folder"/{bin,functorch,torchgen} "$folder"/nvidia/cu13/include
+  find "$folder/torch" -mindepth 1 -maxdepth 1 ! -name include ! -name lib ! -name share \
+    -exec rm -rf {} +
+  find "$folder/torch/lib" -mindepth 1 -maxdepth 1 \( -name 'libtorch_cuda*' \
+    -o -name 'libc10_cuda*' -o -name 'libtorch_nvshmem*' -o -name 'libcaffe2_nvrtc*' \
+    -o -name 'libtorch_python*' -o -name 'libtorch.so' -o -name 'libtorch_global_deps*' \
+    -o -name 'libshm*' \) -exec rm -rf {} +
+  if [[ -d $folder/nvidia ]]; then
+    find "$folder/nvidia" -type f ! -name 'libcudart.so.*' ! -name 'libcupti.so.*' -delete
+  fi
+  find "$folder" -type d -empty -delete
+  chmod 755 "$folder"
+}
+
+fetch_libtorch() {
+  local deps=${CONVOY_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy}
+  local home=$deps/torch-$TORCH_VERSION
+  if [[ -n ${LIBTORCH_ROOT:-} ]]; then
+    if ! has_libtorch "$LIBTORCH_ROOT"; then
+      echo "setup: LIBTORCH_ROOT is $LIBTORCH_ROOT, but that folder holds no lib/libtorch_cpu.so with" \
+        "its headers. Name a LibTorch folder or the torch folder of a Python, or unset it." >&2
+      exit 2
+    fi
+    say "LibTorch: yours in $LIBTORCH_ROOT"
+    return
+  fi
+  if has_libtorch "$home/torch"; then
+    say "LibTorch: $home"
+    return
+  fi
+  if $list; then
+    say "would fetch LibTorch $TORCH_VERSION (about 600 MB to download, 1 GB unpacked) into $home"
+    return
+  fi
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    echo "setup: python3 with pip is needed to fetch LibTorch. Install python3-pip, or name a LibTorch" \
+      "of yours: LIBTORCH_ROOT=/path/to/libtorch" >&2
+    exit 1
+  fi
+  mkdir -p "$deps"
+  exec 9>"$deps/.lock"  # two set-ups at once: the second finds the work done
+  flock 9
+  if has_libtorch "$home/torch"; then return; fi
+  rm -rf "$deps"/.partial-*  # of a set-up that was killed
+  local partial
+  partial=$(mktemp -d "$deps/.partial-XXXXXX")
+  trap 'rm -rf "'"$partial"'"' EXIT
+  say "LibTorch: fetching $TORCH_VERSION (about 600 MB) into $home"
+  # The wheel's Python version does not matter to C++; a fixed one gives everybody the same files.
+  python3 -m pip install --quiet --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
+    --root-user-action ignore --only-binary :all: --python-version 3.12 \
+    --target "$partial" "${TORCH_WHEELS[@]}"
+  trim "$partial"
+  if ! has_libtorch "$partial/torch"; then
+    echo "setup: the torch $TORCH_VERSION wheel for this machine ($(uname -m)) holds no LibTorch" >&2
+    exit 1
+  fi
+  rm -rf "$home"
+  mv -T "$partial" "$home"
+  say "LibTorch: $home ($(du -sh "$home" | cut -f1))"
+}
+
+install_packages
+fetch_libtorch
