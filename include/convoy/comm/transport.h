@@ -66,6 +66,8 @@ class Transport {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // The number that a rank of this transport has in the transport it was split from in the first place.
+  virtual int world_rank(int rank) const = 0;
 
   // Tags have kTagBits bits. Messages of one (sender, receiver, tag) arrive in the order of sending.
   static constexpr int kTagBits = 28;

@@ -1,0 +1,12 @@
+// Barrier by dissemination.
+#pragma once
+
+#include "comm/io.h"
+#include "comm/task.h"
+
+namespace convoy::comm {
+
+// ceil(log2 p) rounds of empty messages; in round i rank r tells rank r + 2^i.
+Task barrier_dissemination(Io& io);
+
+}  // namespace convoy::comm

@@ -1,0 +1,322 @@
+#include "comm/engine.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include "convoy/base/error.h"
+#include "convoy/base/units.h"
+
+namespace convoy::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Yields for a few microseconds, since most answers come soon; then sleeps, longer and longer, so that
+// more ranks than cores can live together.
+class Backoff {
+ public:
+  explicit Backoff(std::chrono::microseconds longest) : longest_(longest) {}
+  void pause() {
+    if (yields_ < 50) {
+      ++yields_;
+      sched_yield();
+      return;
+    }
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(sleep_ * 2, longest_);
+  }
+  void reset() {
+    yields_ = 0;
+    sleep_ = 10us;
+  }
+
+ private:
+  int yields_ = 0;
+  std::chrono::microseconds sleep_ = 10us;
+  std::chrono::microseconds longest_;
+};
+
+// World ranks from which an operation lacks a message, or which have not taken one.
+std::vector<int> missing_peers(const OperationState& op) {
+  std::vector<int> receiving, sending;
+  for (const Ticket& ticket : op.suspension.awaiting) {
+    if (!ticket.pending()) continue;
+    auto& list = ticket.sending() ? sending : receiving;
+    const int peer = op.transport->world_rank(ticket.peer());
+    if (std::find(list.begin(), list.end(), peer) == list.end()) list.push_back(peer);
+  }
+  return receiving.empty() ? sending : receiving;
+}
+
+std::string list_ranks(const std::vector<int>& ranks) {
+  std::string s = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) s += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return s;
+}
+
+double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+}  // namespace
+
+Engine::Engine(std::shared_ptr<Transport> root, Options options)
+    : root_(std::move(root)), options_(options), watch_(*root_) {
+  if (options_.progress_thread) thread_ = std::thread([this] { run_thread(); });
+}
+
+Engine::~Engine() { stop(); }
+
+void Engine::stop() {
+  stopping_ = true;
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Engine::set_hosts(std::vector<std::string> hosts) {
+  const std::lock_guard lock(mutex_);
+  watch_.set_hosts(std::move(hosts));
+}
+
+std::string Engine::failure() {
+  const std::lock_guard lock(mutex_);
+  return failed_;
+}
+
+std::shared_ptr<OperationState> Engine::start(std::shared_ptr<Transport> transport, Call call,
+                                              const std::function<Task(Io&)>& body) {
+  auto op = std::make_shared<OperationState>(shared_from_this(), std::move(transport), call);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failed_.empty()) throw Failure(failed_);
+    op->task = body(op->io);
+    op->task.start(op->suspension);
+    if (op->task.done()) {
+      finish(*op, op->task.error());
+    } else {
+      in_flight_.push_back(op);
+      flying_ = static_cast<int>(in_flight_.size());
+    }
+  }
+  if (!op->done && waiters_ == 0) wake_.notify_one();
+  return op;
+}
+
+bool Engine::advance() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && pass();
+}
+
+bool Engine::pass() {
+  bool moved = false;
+  for (std::size_t i = 0; i < in_flight_.size() && failed_.empty(); ++i) {
+    // A copy: finishing may be the last reference otherwise.
+    const std::shared_ptr<OperationState> op = in_flight_[i];
+    moved = advance_operation(*op) || moved;
+  }
+  const auto done = [](const auto& op) { return op->done.load(); };
+  std::erase_if(in_flight_, done);
+  flying_ = static_cast<int>(in_flight_.size());
+  if (failed_.empty()) {
+    if (const auto reason = watch_.poll([this] { return doing(); })) fail(*reason, false);
+  }
+  return moved;
+}
+
+bool Engine::advance_operation(OperationState& op) {
+  bool moved = false;
+  try {
+    while (true) {
+      bool ready = true;
+      for (Ticket& ticket : op.suspension.awaiting) {
+        if (!ticket.pending()) continue;
+        if (ticket.poll()) moved = true;
+        else ready = false;
+      }
+      if (!ready) return moved;
+      moved = true;
+      op.suspension.resume.resume();
+      if (op.task.done()) {
+        finish(op, op.task.error());
+        return true;
+      }
+    }
+  } catch (...) {
+    finish(op, std::current_exception());
+    return true;
+  }
+}
+
+// An operation that ends in an error leaves its peers without their messages: the world has failed.
+void Engine::finish(OperationState& op, std::exception_ptr error) {
+  op.task = Task();
+  op.suspension = {};
+  if (error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      const std::string reason = watch_.name(root_->rank()) + ": " + e.what() + " [in " + op.call.text() + "]";
+      op.error = std::make_exception_ptr(Failure(reason));
+      op.done = true;
+      if (failed_.empty()) fail(reason, true);
+      return;
+    }
+  }
+  last_finished_ = op.call.text();
+  last_finished_at_ = Clock::now();
+  op.done.store(true, std::memory_order_release);
+}
+
+void Engine::fail(const std::string& reason, bool announce) {
+  failed_ = reason;
+  if (announce) {
+    watch_.announce_failure(reason);
+    std::fprintf(stderr, "convoy: %s\n", reason.c_str());
+  }
+  for (const auto& op : in_flight_) {
+    if (op->done) continue;
+    op->task = Task();
+    op->suspension = {};
+    op->error = std::make_exception_ptr(Failure(reason));
+    op->done.store(true, std::memory_order_release);
+  }
+}
+
+Watch::Doing Engine::doing() const {
+  Watch::Doing doing;
+  doing.leaving = closing_;
+  const OperationState* oldest = nullptr;
+  for (const auto& op : in_flight_) {
+    if (!op->done && (oldest == nullptr || op->started < oldest->started)) oldest = op.get();
+  }
+  if (oldest == nullptr || closing_) {
+    doing.what = (closing_ ? "is leaving the world" : "is in no operation") + std::string("; its last was ") +
+                 last_finished_ + ", " + format_seconds(seconds_since(last_finished_at_)) + " ago";
+    return doing;
+  }
+  doing.idle = false;
+  doing.waits_for = missing_peers(*oldest);
+  doing.what = "waits for " + list_ranks(doing.waits_for) + " in " + oldest->call.text();
+  return doing;
+}
+
+void Engine::watch_over(OperationState& op, Vigil& vigil) {
+  const auto now = Clock::now();
+  if (now < vigil.next_question) return;
+  const std::vector<int> missing = missing_peers(op);
+  if (missing.empty()) return;  // about to go on
+  const std::string me = watch_.name(root_->rank());
+  if (vigil.overdue) {
+    fail(me + ": " + op.call.text() + " is not done after " + format_seconds(seconds_since(vigil.since)) +
+             ", waiting for " + list_ranks(missing) + ": " + watch_.findings(),
+         true);
+    return;
+  }
+  // Twice the same answer, a second apart: no message that was on its way can still change it.
+  if (vigil.rounds > 0) {
+    const auto left = watch_.left_peer(missing);
+    const auto waiting = watch_.waiting_for_me();
+    const bool bad = closing_ ? waiting.has_value() : left.has_value();
+    vigil.rounds = bad ? vigil.rounds + 1 : 0;
+    if (vigil.rounds > 2) {
+      fail(closing_ ? watch_.name(waiting->first) + " " + waiting->second + ", but " + me +
+                          " has ended its steps and is leaving the world: ranks ran different numbers of steps"
+                    : me + " waits in " + op.call.text() + ", but " + watch_.name(*left) +
+                          " has ended its steps and left the world: ranks ran different numbers of steps",
+           true);
+      return;
+    }
+  }
+  if (now - vigil.since > options_.timeout) {
+    vigil.overdue = true;
+    vigil.next_question = now + 3s;
+    watch_.ask();
+    return;
+  }
+  const bool suspicious = vigil.rounds > 1;
+  if (vigil.rounds == 0) vigil.rounds = 1;
+  vigil.next_question = std::min(now + (suspicious ? 1s : 2s), vigil.since + std::chrono::duration_cast<Clock::duration>(options_.timeout) + 1ms);
+  watch_.ask(closing_ ? std::vector<int>{} : missing);
+}
+
+void Engine::wait(OperationState& op) {
+  if (!op.done.load(std::memory_order_acquire)) {
+    ++waiters_;
+    Backoff backoff(200us);
+    Vigil vigil;
+    vigil.next_question = std::min(vigil.next_question, vigil.since + std::chrono::duration_cast<Clock::duration>(options_.timeout));
+    while (!op.done.load(std::memory_order_acquire)) {
+      bool moved = false;
+      if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
+        moved = pass();
+        if (!op.done && failed_.empty()) watch_over(op, vigil);
+      }
+      if (moved) backoff.reset();
+      else if (!op.done) backoff.pause();
+    }
+    if (--waiters_ == 0 && flying_ > 0) wake_.notify_one();
+  }
+  if (op.error) std::rethrow_exception(op.error);
+}
+
+bool Engine::done(OperationState& op) {
+  if (!op.done.load(std::memory_order_acquire)) {
+    advance();
+    if (!op.done.load(std::memory_order_acquire)) return false;
+  }
+  if (op.error) std::rethrow_exception(op.error);
+  return true;
+}
+
+void Engine::cancel(OperationState& op) {
+  const std::lock_guard lock(mutex_);
+  if (op.done) return;
+  op.task = Task();
+  op.suspension = {};
+  op.error = std::make_exception_ptr(Failure("the operation was abandoned: " + op.call.text()));
+  op.done = true;
+  std::erase_if(in_flight_, [&](const auto& other) { return other.get() == &op; });
+  flying_ = static_cast<int>(in_flight_.size());
+}
+
+void Engine::close(Call call, const std::function<Task(Io&)>& barrier) {
+  while (flying_ > 0) {  // what the caller started and did not wait for
+    std::shared_ptr<OperationState> op;
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(in_flight_, [](const auto& other) { return other->done.load(); });
+      flying_ = static_cast<int>(in_flight_.size());
+      if (in_flight_.empty()) break;
+      op = in_flight_.front();
+    }
+    wait(*op);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  const auto op = start(root_, call, barrier);
+  wait(*op);
+}
+
+void Engine::run_thread() {
+  // The default slack of 50 us would double the short sleeps.
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  Backoff backoff(500us);
+  while (!stopping_) {
+    if (flying_ == 0 || waiters_ > 0) {
+      // With nothing in flight there still may be a question from the watch of another rank.
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, 250ms, [this] { return stopping_ || (flying_ > 0 && waiters_ == 0); });
+      if (!stopping_ && waiters_ == 0) pass();
+      backoff.reset();
+      continue;
+    }
+    if (advance()) backoff.reset();
+    else backoff.pause();
+  }
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,126 @@
+// Advances the operations of one rank.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/call.h"
+#include "comm/io.h"
+#include "comm/task.h"
+#include "comm/watch.h"
+#include "convoy/comm/transport.h"
+
+namespace convoy::comm {
+
+using Clock = std::chrono::steady_clock;
+
+class Engine;
+
+// Everything but `done` and `error` (valid once done) is touched under the engine's lock only.
+struct OperationState {
+  OperationState(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport, Call call)
+      : engine(std::move(engine)), transport(std::move(transport)), call(call),
+        io(*this->transport, call.match) {}
+
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Transport> transport;
+  Call call;
+  Io io;
+  Suspension suspension;
+  Task task;  // after suspension and io, which its frame refers to: destroyed before them
+  Clock::time_point started = Clock::now();
+  std::atomic<bool> done = false;
+  std::exception_ptr error;
+};
+
+// The engine of one rank: its operations in flight, whoever advances them, and the watch over them.
+// One lock serializes all use of the transports.
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  struct Options {
+    std::chrono::duration<double> timeout{300};
+    bool progress_thread = false;
+    bool check_calls = false;
+  };
+
+  Engine(std::shared_ptr<Transport> root, Options options);
+  ~Engine();
+
+  // Starts `body` as an operation; what can be done at once is done at once. The task is made under the
+  // lock because it posts its first messages.
+  std::shared_ptr<OperationState> start(std::shared_ptr<Transport> transport, Call call,
+                                        const std::function<Task(Io&)>& body);
+
+  // One pass over what is in flight, if nobody else is at it. True if anything moved.
+  bool advance();
+  // Blocks until the operation is done. Throws what Operation::wait says.
+  void wait(OperationState& op);
+  // One look at an operation that nobody waits for; throws its error.
+  bool done(OperationState& op);
+  void cancel(OperationState& op);
+
+  // Runs `use` with the transports to itself.
+  template <class F>
+  auto exclusively(F&& use) {
+    const std::lock_guard lock(mutex_);
+    return use();
+  }
+
+  // Waits for all peers to get here as well. Throws Failure if a peer waits for an operation that this
+  // rank never started.
+  void close(Call call, const std::function<Task(Io&)>& barrier);
+  // Stops the progress thread without waiting for anybody.
+  void stop();
+
+  void set_hosts(std::vector<std::string> hosts);
+  // Why the world has failed; empty while it has not.
+  std::string failure();
+
+  Transport& root() { return *root_; }
+  const Options& options() const { return options_; }
+
+ private:
+  // How long somebody has waited for an operation, and what has been asked about it.
+  struct Vigil {
+    Clock::time_point since = Clock::now();
+    Clock::time_point next_question = since + std::chrono::seconds(2);
+    int rounds = 0;              // of answers that all said the same bad thing
+    bool overdue = false;        // all peers were asked, for the last word
+  };
+
+  // All under the lock.
+  bool pass();
+  bool advance_operation(OperationState& op);
+  void finish(OperationState& op, std::exception_ptr error);
+  void fail(const std::string& reason, bool announce);
+  void watch_over(OperationState& op, Vigil& vigil);
+  Watch::Doing doing() const;
+
+  void run_thread();
+
+  const std::shared_ptr<Transport> root_;
+  const Options options_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<OperationState>> in_flight_;
+  Watch watch_;
+  std::string failed_;
+  bool closing_ = false;
+  std::string last_finished_ = "nothing";
+  Clock::time_point last_finished_at_ = Clock::now();
+
+  std::atomic<int> flying_ = 0;   // in_flight_.size(), readable without the lock
+  std::atomic<int> waiters_ = 0;  // threads inside wait(): the progress thread leaves the work to them
+  std::condition_variable_any wake_;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace convoy::comm

@@ -1,0 +1,16 @@
+// Element-wise reductions of two buffers.
+#pragma once
+
+#include <cstddef>
+
+#include "convoy/comm/types.h"
+
+namespace convoy::comm {
+
+// into[i] = into[i] (op) from[i] for `count` elements; average adds. No overlap; any alignment.
+void reduce(ReduceOp op, Type type, void* into, const void* from, std::size_t count);
+
+// data[i] /= ranks: what is left of an average after its sum.
+void divide(Type type, void* data, std::size_t count, int ranks);
+
+}  // namespace convoy::comm

@@ -1,0 +1,99 @@
+// Collectives as coroutines: straight-line code that the compiler turns into state machines.
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "convoy/comm/transport.h"
+
+namespace convoy::comm {
+
+// What a suspended operation waits for, and where it goes on. Lives in OperationState.
+struct Suspension {
+  std::coroutine_handle<> resume;
+  std::span<Ticket> awaiting;
+};
+
+// A step of an operation. Starts suspended; awaiting a Task runs it to its end. Exceptions pass to
+// whoever awaits. A coroutine's parameters are copied into its frame, so pass buffers by value and the
+// Io (which outlives every task of its operation) by reference.
+class [[nodiscard]] Task {
+ public:
+  struct promise_type {
+    Suspension* suspension = nullptr;
+    std::coroutine_handle<> continuation;
+    std::exception_ptr error;
+
+    Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    struct Final {
+      bool await_ready() noexcept { return false; }
+      std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> self) noexcept {
+        auto next = self.promise().continuation;
+        return next ? next : std::noop_coroutine();
+      }
+      void await_resume() noexcept {}
+    };
+    Final final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { error = std::current_exception(); }
+  };
+
+  Task() = default;
+  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  Task& operator=(Task&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Task() {
+    if (handle_) handle_.destroy();
+  }
+
+  // For the engine: the outermost task of an operation.
+  void start(Suspension& suspension) {
+    handle_.promise().suspension = &suspension;
+    handle_.resume();
+  }
+  bool done() const { return handle_.done(); }
+  std::exception_ptr error() const { return handle_.promise().error; }
+
+  // co_await task
+  bool await_ready() const noexcept { return false; }
+  std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> parent) noexcept {
+    handle_.promise().suspension = parent.promise().suspension;
+    handle_.promise().continuation = parent;
+    return handle_;
+  }
+  void await_resume() {
+    if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
+  }
+
+ private:
+  explicit Task(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+  std::coroutine_handle<promise_type> handle_;
+};
+
+// co_await all(tickets): goes on when every ticket is done, at once if they are already.
+class AllDone {
+ public:
+  explicit AllDone(std::span<Ticket> tickets) : tickets_(tickets) {}
+  bool await_ready() {
+    bool ready = true;
+    for (Ticket& ticket : tickets_) ready = ticket.poll() && ready;
+    return ready;
+  }
+  void await_suspend(std::coroutine_handle<Task::promise_type> self) {
+    *self.promise().suspension = {self, tickets_};
+  }
+  void await_resume() noexcept {}
+
+ private:
+  std::span<Ticket> tickets_;
+};
+
+inline AllDone all(std::span<Ticket> tickets) { return AllDone(tickets); }
+inline AllDone one(Ticket& ticket) { return AllDone(std::span(&ticket, 1)); }
+
+}  // namespace convoy::comm

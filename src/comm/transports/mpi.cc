@@ -1,0 +1,184 @@
+#include "comm/transports/mpi.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <list>
+#include <memory>
+
+#include "convoy/base/error.h"
+
+namespace convoy::comm {
+namespace {
+
+std::string describe(int error) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(error, text, &length);
+  return std::string(text, static_cast<std::size_t>(length));
+}
+
+void check(int error, const char* what) {
+  if (error != MPI_SUCCESS) throw Failure(std::string(what) + " failed: " + describe(error));
+}
+
+struct Request {
+  MPI_Request mpi = MPI_REQUEST_NULL;
+  int expected = -1;  // bytes of a receive; -1 for a send
+};
+
+class MpiTransport : public Transport {
+ public:
+  // Takes over `comm`, which must be a communicator of its own. Notes travel on a second one in the
+  // transport of the whole world; parts of it have none.
+  MpiTransport(MPI_Comm comm, MPI_Comm notes, std::vector<int> world_ranks)
+      : comm_(comm), notes_(notes), world_ranks_(std::move(world_ranks)) {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+  }
+
+  ~MpiTransport() override {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized != 0) return;
+    for (auto& note : outgoing_) MPI_Request_free(&note.request);
+    if (notes_ != MPI_COMM_NULL) MPI_Comm_free(&notes_);
+    MPI_Comm_free(&comm_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int world_rank(int rank) const override { return world_ranks_[static_cast<std::size_t>(rank)]; }
+
+  std::unique_ptr<Transport> split(int color, int key) override {
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
+    if (part == MPI_COMM_NULL) return nullptr;
+    MPI_Group mine = MPI_GROUP_NULL, theirs = MPI_GROUP_NULL;
+    MPI_Comm_group(comm_, &mine);
+    MPI_Comm_group(part, &theirs);
+    int size = 0;
+    MPI_Comm_size(part, &size);
+    std::vector<int> ranks(static_cast<std::size_t>(size)), here(ranks.size());
+    for (int i = 0; i < size; ++i) ranks[static_cast<std::size_t>(i)] = i;
+    MPI_Group_translate_ranks(theirs, size, ranks.data(), mine, here.data());
+    MPI_Group_free(&mine);
+    MPI_Group_free(&theirs);
+    for (int& rank : here) rank = world_rank(rank);
+    return std::make_unique<MpiTransport>(part, MPI_COMM_NULL, std::move(here));
+  }
+
+  void post_note(int to, std::span<const std::byte> note) override {
+    std::erase_if(outgoing_, [](Note& old) {
+      int done = 0;
+      MPI_Test(&old.request, &done, MPI_STATUS_IGNORE);
+      return done != 0;
+    });
+    Note& kept = outgoing_.emplace_back();
+    kept.bytes.assign(note.begin(), note.end());
+    MPI_Isend(kept.bytes.data(), static_cast<int>(kept.bytes.size()), MPI_BYTE, to, 0, notes_, &kept.request);
+  }
+
+  std::optional<std::pair<int, std::vector<std::byte>>> poll_note() override {
+    int there = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, 0, notes_, &there, &status);
+    if (there == 0) return std::nullopt;
+    int length = 0;
+    MPI_Get_count(&status, MPI_BYTE, &length);
+    std::vector<std::byte> note(static_cast<std::size_t>(length));
+    MPI_Recv(note.data(), length, MPI_BYTE, status.MPI_SOURCE, 0, notes_, MPI_STATUS_IGNORE);
+    return std::pair(status.MPI_SOURCE, std::move(note));
+  }
+
+  void abort(const std::string& /*reason*/) noexcept override {
+    std::fflush(nullptr);
+    MPI_Abort(MPI_COMM_WORLD, kExitFailure);
+    std::_Exit(kExitFailure);  // if MPI let us live
+  }
+
+ protected:
+  void* start_send(int to, std::uint32_t tag, std::span<const std::byte> data) override {
+    auto request = std::make_unique<Request>();
+    check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, static_cast<int>(tag), comm_,
+                    &request->mpi),
+          "MPI_Isend");
+    return request.release();
+  }
+
+  void* start_receive(int from, std::uint32_t tag, std::span<std::byte> data) override {
+    auto request = std::make_unique<Request>();
+    request->expected = static_cast<int>(data.size());
+    check(MPI_Irecv(data.data(), request->expected, MPI_BYTE, from, static_cast<int>(tag), comm_, &request->mpi),
+          "MPI_Irecv");
+    return request.release();
+  }
+
+  bool poll(void* opaque) override {
+    auto* request = static_cast<Request*>(opaque);
+    int done = 0;
+    MPI_Status status;
+    const int error = MPI_Test(&request->mpi, &done, &status);
+    if (error == MPI_SUCCESS && done == 0) return false;
+    const std::unique_ptr<Request> owner(request);
+    int error_class = MPI_SUCCESS;
+    if (error != MPI_SUCCESS) MPI_Error_class(error, &error_class);
+    if (error_class == MPI_ERR_TRUNCATE) {
+      throw Failure("a message of more than the expected " + std::to_string(owner->expected) + " bytes arrived");
+    }
+    check(error, "a message");
+    if (owner->expected >= 0) {
+      int length = 0;
+      MPI_Get_count(&status, MPI_BYTE, &length);
+      if (length != owner->expected) {
+        throw Failure("a message of " + std::to_string(length) + " bytes arrived where " +
+                      std::to_string(owner->expected) + " were expected");
+      }
+    }
+    return true;
+  }
+
+  void cancel(void* opaque) noexcept override {
+    auto* request = static_cast<Request*>(opaque);
+    if (request->expected >= 0) MPI_Cancel(&request->mpi);
+    MPI_Request_free(&request->mpi);
+    delete request;
+  }
+
+ private:
+  struct Note {
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  MPI_Comm comm_;
+  MPI_Comm notes_;
+  std::vector<int> world_ranks_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::list<Note> outgoing_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) {
+  int* bound = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+  if (found == 0 || *bound < (1 << Transport::kTagBits) - 1) {
+    throw UsageError("this MPI allows tags up to " + std::to_string(found != 0 ? *bound : 0) + "; Convoy needs " +
+                     std::to_string((1 << Transport::kTagBits) - 1) +
+                     " (with UCX or libfabric, a provider with larger tags can be chosen)");
+  }
+  MPI_Comm own = MPI_COMM_NULL, notes = MPI_COMM_NULL;
+  check(MPI_Comm_dup(comm, &own), "MPI_Comm_dup");
+  check(MPI_Comm_dup(comm, &notes), "MPI_Comm_dup");
+  int size = 0;
+  MPI_Comm_size(own, &size);
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+  return std::make_unique<MpiTransport>(own, notes, std::move(ranks));
+}
+
+}  // namespace convoy::comm

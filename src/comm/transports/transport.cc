@@ -1,0 +1,28 @@
+#include "convoy/comm/transport.h"
+
+namespace convoy::comm {
+
+Ticket Transport::send(int to, std::uint32_t tag, std::span<const std::byte> data) {
+  ++traffic_.messages_sent;
+  traffic_.bytes_sent += data.size();
+  return Ticket(*this, start_send(to, tag, data), to, true);
+}
+
+Ticket Transport::receive(int from, std::uint32_t tag, std::span<std::byte> data) {
+  traffic_.bytes_received += data.size();
+  return Ticket(*this, start_receive(from, tag, data), from, false);
+}
+
+Ticket::~Ticket() {
+  if (request_ != nullptr) transport_->cancel(request_);
+}
+
+bool Ticket::poll() {
+  if (request_ == nullptr) return true;
+  // A request that throws is gone: it must not be cancelled afterwards.
+  void* request = std::exchange(request_, nullptr);
+  if (!transport_->poll(request)) request_ = request;
+  return request_ == nullptr;
+}
+
+}  // namespace convoy::comm

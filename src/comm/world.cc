@@ -1,0 +1,149 @@
+#include "convoy/comm/world.h"
+
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/collectives/barrier/barrier.h"
+#include "comm/engine.h"
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "convoy/comm/threads.h"
+
+namespace convoy::comm {
+namespace {
+
+// Channels above the caller's.
+constexpr Match kHosts{Match::kChannels - 1, 0xffff};
+constexpr Match kClosing{Match::kChannels, 0};
+
+WorldOptions complete(WorldOptions options) {
+  if (options.timeout.count() <= 0) {
+    const std::string text = environment("CONVOY_TIMEOUT", "300");
+    char* rest = nullptr;
+    const double seconds = std::strtod(text.c_str(), &rest);
+    if (*rest != '\0' || !(seconds > 0)) {
+      throw UsageError("the environment variable CONVOY_TIMEOUT is '" + text + "'; it must be a number of seconds above 0");
+    }
+    options.timeout = std::chrono::duration<double>(seconds);
+  }
+  if (environment("CONVOY_CHECK_CALLS", "0") != "0") options.check_calls = true;
+  return options;
+}
+
+}  // namespace
+
+struct World::Impl {
+  WorldOptions options;
+  std::shared_ptr<Engine> engine;
+  Communicator communicator;
+  std::vector<std::string> hosts;
+  int local_rank = 0;
+  int local_size = 1;
+  Log log;
+  std::function<void()> on_close;
+  bool open = true;
+  int exceptions = std::uncaught_exceptions();
+};
+
+World::World(std::unique_ptr<Transport> transport, WorldOptions options, std::function<void()> on_close)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& w = *impl_;
+  w.options = complete(options);
+  w.on_close = std::move(on_close);
+  std::shared_ptr<Transport> shared = std::move(transport);
+  Engine::Options engine_options;
+  engine_options.timeout = w.options.timeout;
+  engine_options.check_calls = w.options.check_calls;
+  engine_options.progress_thread = shared->size() > 1 && w.options.progress == Progress::thread;
+  w.engine = std::make_shared<Engine>(shared, engine_options);
+  w.communicator = Communicator(w.engine, shared);
+  w.hosts = w.communicator.gather_text(host_name(), kHosts);
+  w.engine->set_hosts(w.hosts);
+  w.local_size = 0;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (host(rank) != host(this->rank())) continue;
+    if (rank < this->rank()) ++w.local_rank;
+    ++w.local_size;
+  }
+  w.log = Log(size() > 1 ? "rank " + std::to_string(rank()) + " " + host(rank()) : "");
+}
+
+World::World(World&&) noexcept = default;
+
+World::~World() {
+  if (!impl_ || !impl_->open) return;
+  Impl& w = *impl_;
+  // An exception on its way through main, or a failure that the program has swallowed: the others can't
+  // go on without this rank, and a barrier would never end.
+  const bool unwinding = std::uncaught_exceptions() > w.exceptions;
+  std::string reason = w.engine->failure();
+  if (!unwinding && reason.empty()) {
+    try {
+      close();
+      return;
+    } catch (const std::exception& e) {
+      reason = e.what();
+    }
+  } else if (reason.empty()) {
+    reason = "rank " + std::to_string(rank()) + " on host " + host(rank()) + " ended with an exception";
+    if (size() > 1) std::fprintf(stderr, "convoy: %s\n", reason.c_str());
+  }
+  w.engine->stop();
+  w.engine->root().abort(reason);
+}
+
+int World::rank() const { return impl_->communicator.rank(); }
+int World::size() const { return impl_->communicator.size(); }
+int World::local_rank() const { return impl_->local_rank; }
+int World::local_size() const { return impl_->local_size; }
+const std::string& World::host(int rank) const { return impl_->hosts.at(static_cast<std::size_t>(rank)); }
+const Communicator& World::communicator() const { return impl_->communicator; }
+const Log& World::log() const { return impl_->log; }
+const WorldOptions& World::options() const { return impl_->options; }
+
+void World::fail(const std::string& reason) const {
+  const std::string line = "rank " + std::to_string(rank()) + " on host " + host(rank()) + ": " + reason;
+  std::fprintf(stderr, "convoy: %s\n", line.c_str());
+  impl_->engine->root().abort(line);
+  throw Failure(line);
+}
+
+void World::close() {
+  Impl& w = *impl_;
+  if (!w.open) return;
+  Call call;
+  call.match = kClosing;
+  w.engine->close(call, [](Io& io) { return barrier_dissemination(io); });
+  w.engine->stop();
+  w.open = false;
+  w.communicator = Communicator();
+  w.engine.reset();
+  if (w.on_close) w.on_close();
+}
+
+void World::run_threads(int ranks, const std::function<void(World&)>& body, WorldOptions options) {
+  if (ranks < 1) throw UsageError("a world needs at least 1 rank, not " + std::to_string(ranks));
+  auto transports = thread_transports(ranks);
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (auto& transport : transports) {
+    threads.emplace_back([&, transport = std::move(transport)]() mutable {
+      try {
+        World world(std::move(transport), options);
+        body(world);
+        world.close();
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace convoy::comm

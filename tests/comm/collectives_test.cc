@@ -1,0 +1,146 @@
+// Every collective over ranks that are threads.
+#include <gtest/gtest.h>
+
+#include "comm/collectives/allreduce/allreduce.h"
+#include "comm/engine.h"
+#include "convoy/base/error.h"
+#include "convoy/comm/threads.h"
+#include "convoy/comm/world.h"
+#include "tests/comm/reference.h"
+
+namespace convoy::comm {
+namespace {
+
+class Collectives : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 5, 7, 8, 9));
+
+TEST_P(Collectives, GiveWhatASerialProgramComputes) {
+  World::run_threads(GetParam(), [](World& world) { check_all_collectives(world.communicator()); });
+}
+
+TEST_P(Collectives, GiveTheSameWithCheckedCalls) {
+  WorldOptions options;
+  options.check_calls = true;
+  World::run_threads(GetParam(), [](World& world) { check_all_collectives(world.communicator()); }, options);
+}
+
+TEST_P(Collectives, MatchByKeyInAnyOrder) {
+  for (Progress progress : {Progress::caller, Progress::thread}) {
+    WorldOptions options;
+    options.progress = progress;
+    World::run_threads(GetParam(), [](World& world) { check_matching(world.communicator()); }, options);
+  }
+}
+
+TEST_P(Collectives, WorkOnPartsOfTheWorld) {
+  World::run_threads(GetParam(), [](World& world) {
+    const Communicator& all = world.communicator();
+    const Communicator half = all.split(all.rank() % 2, -all.rank());  // in reverse order
+    check_all_collectives(half);
+    EXPECT_EQ(half.size(), (all.size() + 1 - all.rank() % 2) / 2);
+    EXPECT_EQ(half.rank(), half.size() - 1 - all.rank() / 2);
+    // Both at once, with equal Match values.
+    std::vector<float> a(30'000, 1), b(30'000, 1);
+    Operation first = all.start_allreduce(buffer_of(a), ReduceOp::sum);
+    half.allreduce(buffer_of(b), ReduceOp::sum);
+    first.wait();
+    EXPECT_EQ(a.back(), static_cast<float>(all.size()));
+    EXPECT_EQ(b.back(), static_cast<float>(half.size()));
+    const Communicator none = all.split(all.rank() == 0 ? -1 : 0);
+    EXPECT_EQ(none.valid(), all.rank() != 0);
+    const Communicator again = all.duplicate();
+    EXPECT_EQ(again.rank(), all.rank());
+    check_matching(again);
+  });
+}
+
+using Algorithm = Task (*)(Io&, Buffer, ReduceOp);
+
+TEST_P(Collectives, EveryAllreduceAlgorithmGivesTheSameBitsOnEveryRank) {
+  for (const Algorithm algorithm : {&allreduce_naive, &allreduce_recursive_doubling, &allreduce_ring}) {
+    for (std::size_t count : {1, 2, 10, 4097, 300'000}) {
+      auto transports = thread_transports(GetParam());
+      std::vector<std::vector<float>> results(transports.size());
+      std::vector<std::thread> threads;
+      for (std::size_t rank = 0; rank < transports.size(); ++rank) {
+        threads.emplace_back([&, rank] {
+          std::shared_ptr<Transport> transport = std::move(transports[rank]);
+          const auto engine = std::make_shared<Engine>(transport, Engine::Options{});
+          RandomStream random(1, rank, count);
+          std::vector<float>& data = results[rank];
+          for (std::size_t i = 0; i < count; ++i) data.push_back(static_cast<float>(random.uniform() - 0.5));
+          const auto op = engine->start(transport, Call{}, [&](Io& io) {
+            return algorithm(io, Buffer(std::span(data)), ReduceOp::sum);
+          });
+          engine->wait(*op);
+        });
+      }
+      for (auto& thread : threads) thread.join();
+      std::vector<double> exact(count, 0.0);
+      for (std::size_t rank = 0; rank < results.size(); ++rank) {
+        RandomStream random(1, rank, count);
+        for (double& value : exact) value += static_cast<float>(random.uniform() - 0.5);
+      }
+      for (std::size_t rank = 1; rank < results.size(); ++rank) ASSERT_EQ(results[rank], results[0]);
+      // p additions of numbers below 0.5: p/2 ulps of the largest partial sum
+      for (std::size_t i = 0; i < count; ++i) ASSERT_NEAR(results[0][i], exact[i], 1e-6 * GetParam());
+    }
+  }
+}
+
+TEST(Collectives16Bit, SumInF32AndRoundOnce) {
+  World::run_threads(2, [](World& world) {
+    // 256 + 1 is not a bf16: each hop rounds to nearest even.
+    std::vector<std::uint16_t> data(40'000, world.rank() == 0 ? 0x4380 : 0x3f80);
+    world.communicator().allreduce(Buffer(data.data(), data.size(), Type::bf16), ReduceOp::sum);
+    EXPECT_EQ(data[0], 0x4380);
+    std::vector<std::uint16_t> half(5, world.rank() == 0 ? 0x3c00 : 0x4000);  // 1 + 2, f16
+    world.communicator().allreduce(Buffer(half.data(), half.size(), Type::f16), ReduceOp::average);
+    EXPECT_EQ(half[0], 0x3e00);  // 1.5
+  });
+}
+
+TEST(PointToPoint, CarriesMessagesByKey) {
+  World::run_threads(2, [](World& world) {
+    const auto& comm = world.communicator();
+    std::vector<int> one{1}, two{2}, got(1);
+    if (comm.rank() == 0) {
+      Operation a = comm.start_send(buffer_of(one), 1, {0, 1});
+      Operation b = comm.start_send(buffer_of(two), 1, {0, 2});
+      a.wait();
+      b.wait();
+    } else {
+      comm.receive(buffer_of(got), 0, {0, 2});
+      EXPECT_EQ(got[0], 2);
+      comm.receive(buffer_of(got), 0, {0, 1});
+      EXPECT_EQ(got[0], 1);
+    }
+  });
+}
+
+TEST(Traffic, IsWhatTheContractSays) {
+  World::run_threads(4, [](World& world) {
+    const Communicator comm = world.communicator().duplicate();
+    std::vector<float> data(1 << 20, 1);
+    comm.allreduce(buffer_of(data), ReduceOp::sum);
+    EXPECT_EQ(comm.traffic().bytes_sent, 2 * (4u << 20) * 3 / 4);
+    EXPECT_EQ(comm.traffic().bytes_received, 2 * (4u << 20) * 3 / 4);
+  });
+}
+
+TEST(Mistakes, AreNamed) {
+  World::run_threads(2, [](World& world) {
+    const auto& comm = world.communicator();
+    std::vector<std::int32_t> numbers(3);
+    EXPECT_THROW(comm.allreduce(buffer_of(numbers), ReduceOp::average), UsageError);
+    EXPECT_THROW(comm.broadcast(buffer_of(numbers), 2), UsageError);
+    EXPECT_THROW(comm.send(buffer_of(numbers), -1), UsageError);
+    EXPECT_THROW(comm.barrier({Match::kChannels, 0}), UsageError);
+    const std::vector<std::size_t> counts{2, 2};
+    EXPECT_THROW(comm.alltoallv(buffer_of(numbers), counts, buffer_of(numbers), counts), UsageError);
+    comm.barrier();  // still usable
+  });
+}
+
+}  // namespace
+}  // namespace convoy::comm
