@@ -13,7 +13,7 @@ set -euo pipefail
 readonly TORCH_VERSION=2.11.0
 # What torch 2.11.0 was built with; its libtorch_cpu.so loads these two libraries of CUDA even on a
 # machine without a GPU.
-readonly TORCH_WHEELS=(torch==$TORCH_VERSION nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+readonly TORCH_WHEELS=("torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readonly PACKAGES=(
   g++ cmake ninja-build ccache mold git ca-certificates python3 python3-pip
   openmpi-bin libopenmpi-dev openssh-client
@@ -95,13 +95,14 @@ install_packages() {
 }
 
 has_libtorch() {
-  [[ -e $1/lib/libtorch_cpu.so && -e $1/include/torch/csrc/api/include/torch/torch.h ]]
+  [[ -e $1/lib/libtorch_cpu.so && -e $1/lib/libc10.so &&
+    -e $1/include/torch/csrc/api/include/torch/torch.h ]]
 }
 
 # Removes what a C++ program on CPUs does not load: half of the wheel.
 trim() {
   local folder=$1
-  rm -rf "$folder"/{bin,functorch,torchgen} "$folder"/nvidia/cu13/include
+  rm -rf "${folder:?}"/{bin,functorch,torchgen}
   find "$folder/torch" -mindepth 1 -maxdepth 1 ! -name include ! -name lib ! -name share \
     -exec rm -rf {} +
   find "$folder/torch/lib" -mindepth 1 -maxdepth 1 \( -name 'libtorch_cuda*' \

@@ -7,7 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/data/epoch_order.h"
 
-namespace convoy {
+namespace convoy::parallel {
 
 struct DistributedSampler::State {
   std::size_t size;
@@ -139,4 +139,4 @@ void DistributedSampler::load(torch::serialize::InputArchive& archive) {
   seek(values[3], values[4]);
 }
 
-}  // namespace convoy
+}  // namespace convoy::parallel

@@ -12,7 +12,7 @@
 
 #include "convoy/base/error.h"
 
-namespace convoy {
+namespace convoy::parallel {
 namespace {
 
 using Samples = std::vector<std::size_t>;
@@ -298,4 +298,4 @@ TEST(DistributedSampler, TakesRankAndSizeFromAWorld) {
 }
 
 }  // namespace
-}  // namespace convoy
+}  // namespace convoy::parallel

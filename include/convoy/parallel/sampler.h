@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-namespace convoy {
+namespace convoy::parallel {
 
 struct DistributedSamplerOptions {
   std::uint64_t seed = 0;
@@ -96,4 +96,4 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace convoy
+}  // namespace convoy::parallel

@@ -1,0 +1,15 @@
+// A program of somebody who installed Convoy and wants its epoch order alone.
+#include <convoy/data/epoch_order.h>
+
+#include <cstdio>
+
+int main() {
+  const convoy::data::EpochOrder order(10, /*seed=*/1, /*epoch=*/0);
+  convoy::data::EpochCursor cursor(order.size(), 0, /*rank=*/1, /*world=*/2);
+  while (!cursor.done()) {
+    for (std::size_t sample : order.samples(cursor.next(/*local_batch=*/2))) {
+      std::printf("%zu ", sample);
+    }
+  }
+  std::printf("\n");
+}

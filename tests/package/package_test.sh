@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# package_test.sh consumer|mnist_ddp SOURCE BUILD CMAKE COMPILER
+# Installs BUILD into a folder, moves that folder, and builds against it what the first argument says.
+set -euo pipefail
+what=$1 source=$2 build=$3 cmake=$4 compiler=$5
+work=$(mktemp -d "${TMPDIR:-/tmp}/convoy package XXXXXX")  # a path with spaces, on purpose
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "package_test: $*" >&2
+  exit 1
+}
+
+"$cmake" --install "$build" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/moved"
+package=$work/moved
+
+configure() {
+  local folder=$1 into=$2
+  shift 2
+  local launcher=()
+  if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  "$cmake" -S "$folder" -B "$into" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_PREFIX_PATH="$package" "${launcher[@]}" "$@"
+}
+
+# Everything that was installed must do without the build tree and the source tree.
+while IFS= read -r -d '' file; do
+  if ldd "$file" 2>&1 | grep -e 'not found' -e "$build/"; then
+    fail "$file needs a library from the build tree, or one that is nowhere"
+  fi
+done < <(find "$package" \( -name '*.so*' -o -path '*/bin/*' \) -type f -print0)
+if grep -rlF -e "$source/" -e "$build/" "$package/include" "$package"/lib*/cmake 2>/dev/null; then
+  fail "these installed files name the source or build tree"
+fi
+
+consumer() {
+  local here=$source/tests/package/consumer
+  configure "$here" "$work/build" >"$work/log" 2>&1 || { cat "$work/log"; fail "configure"; }
+  "$cmake" --build "$work/build"
+  "$work/build/consumer"
+
+  # A component that does not exist: required it is an error that lists what there is.
+  if configure "$here" "$work/bad" -DEXTRA=nonsense >"$work/log" 2>&1; then
+    fail "a missing component was accepted"
+  fi
+  tr -s '\n ' ' ' <"$work/log" | grep -q "no component 'nonsense'. It was built with: base, comm" ||
+    { cat "$work/log"; fail "the message about a missing component is not clear"; }
+}
+
+mnist_ddp() {
+  configure "$source/examples/mnist_ddp" "$work/build" -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "configure"; }
+  "$cmake" --build "$work/build" -j1
+  mkdir "$work/mnist"
+  for file in "$source"/data/mnist/*.gz; do
+    gzip -dc "$file" >"$work/mnist/$(basename "$file" .gz)"
+  done
+  "$package/bin/convoy" run -n 2 "$work/build/mnist_ddp" "$work/mnist" 1 | tee "$work/log"
+  [[ $(grep -c '^epoch 1: test accuracy 9[6-9]' "$work/log") == 1 ]] ||
+    fail "expected one line with an accuracy of at least 96% after one epoch"
+
+  # A LibTorch that is none is refused by name.
+  if configure "$source/examples/mnist_ddp" "$work/bad" -DLIBTORCH_ROOT="$work" >"$work/log" 2>&1; then
+    fail "a folder without LibTorch was accepted"
+  fi
+  grep -q 'LIBTORCH_ROOT is' "$work/log" || { cat "$work/log"; fail "unclear message"; }
+}
+
+case $what in
+  consumer | mnist_ddp) $what ;;
+  *) fail "unknown test '$what'" ;;
+esac
