@@ -42,7 +42,7 @@ torch::nn::Sequential make_stage(std::int64_t& channels, std::int64_t width, std
 
 template <typename Block>
 void zero_last_norms(torch::nn::Module& module) {
-  for (const auto& child : module.modules()) {
+  for (const auto& child : module.modules(/*include_self=*/false)) {
     if (auto* block = child->as<Block>()) torch::nn::init::zeros_(block->last_norm()->weight);
   }
 }
@@ -69,7 +69,7 @@ ResNet::ResNet(const ResNetOptions& options)
   }
   fc_ = register_module("fc", torch::nn::Linear(channels, options.classes));
 
-  for (const auto& child : modules()) {
+  for (const auto& child : modules(/*include_self=*/false)) {
     if (auto* conv = child->as<torch::nn::Conv2d>()) {
       torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
     }
