@@ -1,0 +1,65 @@
+#include "convoy/parallel/distributed_model.h"
+
+#include "convoy/base/error.h"
+#include "parallel/sync_batch_norm.h"
+
+namespace convoy::parallel {
+
+struct DistributedCore::Impl {
+  std::shared_ptr<torch::nn::Module> module;
+  DistributedOptions options;
+  comm::Communicator statistics;  // of synchronized batch normalization
+  SynchronizedBatchNorm batch_norm;
+  std::unique_ptr<GradientReducer> reducer;
+};
+
+DistributedCore::DistributedCore(const comm::World& world, std::shared_ptr<torch::nn::Module> module,
+                                 DistributedOptions options)
+    : impl_(std::make_unique<Impl>()) {
+  if (!module) throw UsageError("DistributedModel needs a module, not a null pointer");
+  Impl& d = *impl_;
+  d.module = std::move(module);
+  d.options = options;
+  const comm::Communicator& all = world.communicator();
+  const auto parameters = unique_parameters(*d.module);
+  auto state = parameters;
+  for (auto& buffer : unique_buffers(*d.module)) state.push_back(std::move(buffer));
+  check_same_on_all_ranks(all, state);
+  broadcast_tensors(all, state);
+  d.statistics = all.duplicate();
+  d.batch_norm.communicator = &d.statistics;
+  d.batch_norm.weight_by_samples = options.averaging == Averaging::samples;
+  d.reducer = std::make_unique<GradientReducer>(all, std::vector<std::vector<NamedTensor>>{parameters}, options);
+}
+
+DistributedCore::~DistributedCore() = default;
+
+GradientReducer& DistributedCore::reducer() { return *impl_->reducer; }
+const DistributedOptions& DistributedCore::options() const { return impl_->options; }
+torch::nn::Module& DistributedCore::module() { return *impl_->module; }
+
+void DistributedCore::broadcast_buffers(int root) {
+  broadcast_tensors(impl_->statistics, unique_buffers(*impl_->module), root);
+}
+
+void DistributedCore::finish_epoch(const std::function<void()>& on_step) { impl_->reducer->drain(on_step); }
+
+double DistributedCore::clip_grad_norm(double max_norm, double norm_type) {
+  std::vector<at::Tensor> parameters;
+  for (const auto& p : unique_parameters(*impl_->module)) parameters.push_back(p.tensor);
+  return torch::nn::utils::clip_grad_norm_(parameters, max_norm, norm_type);
+}
+
+ForwardScope::ForwardScope(DistributedCore& core, bool training, std::int64_t samples) {
+  auto& d = *core.impl_;
+  if (training && samples > 0) d.reducer->count_samples(samples);
+  const bool synchronize = training && d.options.batch_norm == BatchNormStatistics::synchronized && d.statistics.size() > 1;
+  if (synchronize) d.batch_norm.next_key = 0;
+  previous_ = exchange_synchronized_batch_norm(synchronize ? &d.batch_norm : nullptr);
+}
+
+ForwardScope::~ForwardScope() {
+  exchange_synchronized_batch_norm(static_cast<SynchronizedBatchNorm*>(previous_));
+}
+
+}  // namespace convoy::parallel

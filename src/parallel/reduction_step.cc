@@ -1,0 +1,292 @@
+#include "parallel/reduction_step.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "convoy/base/error.h"
+#include "parallel/buckets.h"
+#include "parallel/tensors.h"
+
+namespace convoy::parallel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Keys on the reducer's own communicator: buckets count from 0.
+constexpr comm::Match kControl{1, 0};
+constexpr comm::Match kNominal{1, 1};
+constexpr comm::Match kUsed{1, 2};
+constexpr comm::Match kOrder{1, 3};
+
+// The same memory, but no view in autograd's eyes: zero_grad() detaches gradients, which views refuse.
+at::Tensor alias_of(const at::Tensor& slot) {
+  return at::empty({0}, slot.options()).set_(slot.storage(), slot.storage_offset(), slot.sizes(), slot.strides());
+}
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+ReductionStep::ReductionStep(comm::Communicator communicator, std::vector<std::vector<NamedTensor>> sources,
+                             ReducerOptions options)
+    : communicator_(std::move(communicator)), options_(std::move(options)), samples_(sources.size()) {
+  if (sources.empty() || options_.bucket_bytes == 0) {
+    throw UsageError("a gradient reducer needs at least one source and a bucket size above 0");
+  }
+  for (std::size_t i = 0; i < sources[0].size(); ++i) {
+    if (!sources[0][i].tensor.requires_grad()) continue;
+    Parameter& p = parameters_.emplace_back();
+    p.name = sources[0][i].name;
+    for (const auto& source : sources) p.tensors.push_back(source.at(i).tensor);
+    p.from.assign(sources.size(), false);
+  }
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});  // backward meets the last layers first
+  make_buckets(order);
+}
+
+at::ScalarType ReductionStep::wire_type(std::size_t i) const {
+  const at::ScalarType own = parameters_[i].tensors[0].scalar_type();
+  return options_.wire_type && own == at::kFloat ? *options_.wire_type : own;
+}
+
+void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
+  std::vector<BucketItem> items;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::ScalarType type = wire_type(i);
+    type_of(type);  // refuses what can't travel, before training starts
+    items.push_back({static_cast<std::size_t>(parameters_[i].tensors[0].numel()) * c10::elementSize(type),
+                     static_cast<int>(type)});
+  }
+  const auto plan = plan_buckets(items, order, options_.first_bucket_bytes, options_.bucket_bytes);
+  buckets_.clear();
+  statistics_.bytes = 0;
+  statistics_.buckets = plan.size();
+  for (const auto& members : plan) {
+    Bucket& bucket = buckets_.emplace_back();
+    bucket.members = members;
+    bucket.missing = members.size();
+    std::int64_t elements = 0;
+    for (std::size_t i : members) elements += parameters_[i].tensors[0].numel();
+    // Host memory: for a parameter on a GPU this is the staging buffer.
+    bucket.flat = torch::zeros({elements}, torch::TensorOptions().dtype(wire_type(members.front())));
+    std::int64_t offset = 0;
+    for (std::size_t i : members) {
+      parameters_[i].bucket = buckets_.size() - 1;
+      parameters_[i].slot = view_like(bucket.flat, offset, parameters_[i].tensors[0]);
+      offset += parameters_[i].tensors[0].numel();
+    }
+    statistics_.bytes += bucket.flat.nbytes();
+  }
+}
+
+std::vector<std::vector<std::string>> ReductionStep::bucket_names() const {
+  std::vector<std::vector<std::string>> names;
+  for (const Bucket& bucket : buckets_) {
+    auto& list = names.emplace_back();
+    for (std::size_t i : bucket.members) list.push_back(parameters_[i].name);
+  }
+  return names;
+}
+
+void ReductionStep::count_samples(std::size_t source, std::int64_t samples) {
+  samples_[source].count += samples;
+  ++samples_[source].micro_batches;
+}
+
+// 0 where nothing was counted.
+double ReductionStep::samples_per_micro_batch(std::size_t source) const {
+  const Samples& s = samples_[source];
+  return s.micro_batches == 0 ? 0 : static_cast<double>(s.count) / static_cast<double>(s.micro_batches);
+}
+
+// With weights in units of the usual batch they add up to the number of ranks in all but the last steps of
+// an epoch, so that dividing on the way into the bucket is all there is to do.
+void ReductionStep::agree_on_nominal_samples() {
+  if (nominal_samples_ > 0) return;
+  std::vector<double> samples(1, 0.0);
+  for (std::size_t s = 0; s < sources(); ++s) samples[0] += samples_per_micro_batch(s);
+  communicator_.allreduce(comm::buffer_of(samples), comm::ReduceOp::max, kNominal);
+  nominal_samples_ = std::max(1.0, samples[0]);
+}
+
+void ReductionStep::begin(Control mine) {
+  in_step_ = true;
+  control_ = {mine.weight, mine.working};
+  control_sum_ = communicator_.start_allreduce(comm::buffer_of(control_), comm::ReduceOp::sum, kControl);
+}
+
+void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
+  Parameter& p = parameters_[i];
+  if (p.from[source]) {
+    throw UsageError("parameter '" + p.name + "' got its gradient twice in one backward pass; run one backward pass "
+                     "per step, or accumulate with no_sync()");
+  }
+  p.from[source] = true;
+  if (++p.arrived < sources()) return;
+  if (!in_step_) {
+    agree_on_nominal_samples();
+    double samples = 0;
+    for (std::size_t s = 0; s < sources(); ++s) samples += samples_per_micro_batch(s);
+    const bool counted = options_.averaging == Averaging::samples && samples > 0;
+    begin({counted ? samples / nominal_samples_ : 1.0, 1.0});
+  }
+  arrival_.push_back(i);
+  copy_to_bucket(i);
+  if (--buckets_[p.bucket].missing == 0) start(p.bucket);
+  communicator_.advance();
+}
+
+// The one pass over a gradient that can't be avoided: copy, scale and conversion together, and the sum over
+// sources in their order.
+void ReductionStep::copy_to_bucket(std::size_t i) {
+  const auto start = Clock::now();
+  const torch::NoGradGuard no_grad;
+  Parameter& p = parameters_[i];
+  const double ranks = communicator_.size();
+  for (std::size_t s = 0; s < sources(); ++s) {
+    const at::Tensor& grad = p.tensors[s].grad();
+    if (grad.is_sparse()) throw UsageError("parameter '" + p.name + "' has a sparse gradient, which is not supported");
+    double scale = 1;
+    if (options_.averaging != Averaging::sum) {
+      const double own = samples_per_micro_batch(s);
+      const bool counted = options_.averaging == Averaging::samples && own > 0;
+      scale = (counted ? own / nominal_samples_ : 1.0 / static_cast<double>(sources())) / ranks;
+    }
+    if (s == 0 && grad.is_cpu()) {
+      at::mul_out(p.slot, grad, at::scalar_tensor(scale, grad.options()));
+    } else if (s == 0) {
+      p.slot.copy_(grad).mul_(scale);
+    } else {
+      p.slot.add_(grad.to(at::kCPU), scale);
+    }
+  }
+  statistics_.copy_seconds += seconds_since(start);
+}
+
+void ReductionStep::start(std::size_t bucket) {
+  Bucket& b = buckets_[bucket];
+  b.reduction = communicator_.start_allreduce(buffer_of(b.flat), comm::ReduceOp::sum,
+                                              {0, static_cast<std::uint16_t>(bucket)});
+}
+
+std::vector<std::size_t> ReductionStep::missing_parameters() {
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].arrived < sources()) missing.push_back(i);
+  }
+  return missing;
+}
+
+// Which parameters some rank used.
+std::vector<bool> ReductionStep::find_used(const std::vector<std::size_t>& missing) {
+  if (!options_.allow_unused) return std::vector<bool>(parameters_.size(), true);
+  std::vector<std::uint8_t> used(parameters_.size(), 1);
+  for (std::size_t i : missing) used[i] = 0;
+  communicator_.allreduce(comm::buffer_of(used), comm::ReduceOp::max, kUsed);
+  return {used.begin(), used.end()};
+}
+
+void ReductionStep::finish() {
+  const std::vector<std::size_t> missing = missing_parameters();
+  if (!missing.empty() && !options_.allow_unused) {
+    std::string names;
+    for (std::size_t i : missing) names += (names.empty() ? "" : ", ") + parameters_[i].name;
+    throw UsageError("rank " + std::to_string(communicator_.rank()) + ": no gradient for " + names +
+                     " in this backward pass. If the model does not use all its parameters in every step, set "
+                     "allow_unused; if they are frozen, freeze them before the model is distributed");
+  }
+  for (std::size_t i : missing) {
+    Parameter& p = parameters_[i];
+    p.slot.zero_();
+    if (--buckets_[p.bucket].missing == 0) start(p.bucket);
+  }
+  complete(find_used(missing));
+  adopt_measured_order();
+  reset();
+}
+
+void ReductionStep::complete(const std::vector<bool>& used) {
+  const auto start = Clock::now();
+  control_sum_.wait();
+  const double weight = control_[0];
+  const bool rescale = options_.averaging != Averaging::sum && weight != communicator_.size();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    buckets_[b].reduction.wait();
+    if (rescale && weight > 0) buckets_[b].flat.mul_(communicator_.size() / weight);
+    write_gradients(b, used);
+  }
+  ++statistics_.steps;
+  statistics_.exposed_seconds += seconds_since(start);
+}
+
+void ReductionStep::write_gradients(std::size_t bucket, const std::vector<bool>& used) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i : buckets_[bucket].members) {
+    if (!used[i]) continue;
+    Parameter& p = parameters_[i];
+    for (at::Tensor& tensor : p.tensors) {
+      const bool viewable = options_.gradient_as_bucket_view && tensor.device() == p.slot.device() &&
+                            tensor.scalar_type() == p.slot.scalar_type();
+      at::Tensor& grad = tensor.mutable_grad();
+      if (viewable) {
+        if (!grad.defined() || grad.data_ptr() != p.slot.data_ptr()) grad = alias_of(p.slot);
+      } else if (grad.defined()) {
+        grad.copy_(p.slot);
+      } else {
+        grad = at::empty_like(tensor).copy_(p.slot);
+      }
+    }
+  }
+}
+
+void ReductionStep::reset() {
+  for (Parameter& p : parameters_) {
+    p.arrived = 0;
+    p.from.assign(sources(), false);
+  }
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
+  std::fill(samples_.begin(), samples_.end(), Samples{});
+  arrival_.clear();
+  in_step_ = false;
+}
+
+// After the first step: buckets in the order in which gradients came on rank 0. The .grad of this step keep
+// the old buckets alive until they are replaced.
+void ReductionStep::adopt_measured_order() {
+  if (order_is_measured_) return;
+  order_is_measured_ = true;
+  std::vector<std::int64_t> order(parameters_.size(), -1);
+  std::vector<bool> seen(parameters_.size(), false);
+  std::size_t next = 0;
+  for (std::size_t i : arrival_) {
+    order[next++] = static_cast<std::int64_t>(i);
+    seen[i] = true;
+  }
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    if (!seen[i]) order[next++] = static_cast<std::int64_t>(i);
+  }
+  communicator_.broadcast(comm::buffer_of(order), 0, kOrder);
+  make_buckets({order.begin(), order.end()});
+}
+
+void ReductionStep::drain(const std::function<void()>& on_step) {
+  if (in_step_) throw UsageError("drain() during a backward pass");
+  while (true) {
+    agree_on_nominal_samples();
+    begin({0.0, 0.0});
+    control_sum_.wait();
+    if (control_[1] == 0) break;  // everybody drains
+    for (Bucket& bucket : buckets_) bucket.flat.zero_();
+    for (std::size_t b = 0; b < buckets_.size(); ++b) start(b);
+    std::vector<std::size_t> all(parameters_.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    complete(find_used(all));
+    adopt_measured_order();
+    reset();
+    on_step();
+  }
+  reset();
+}
+
+}  // namespace convoy::parallel

@@ -1,0 +1,92 @@
+// One step of gradient reduction: buckets, weights, and the messages between ranks. Knows nothing of
+// autograd; GradientReducer tells it which gradient is there.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/comm/communicator.h"
+#include "convoy/parallel/gradient_reducer.h"
+
+namespace convoy::parallel {
+
+// The order of calls in a step: gradient_ready for each source and parameter, in any order, then finish.
+// Or drain alone. One thread at a time.
+class ReductionStep {
+ public:
+  ReductionStep(comm::Communicator communicator, std::vector<std::vector<NamedTensor>> sources, ReducerOptions options);
+
+  std::size_t sources() const { return samples_.size(); }
+  std::size_t parameters() const { return parameters_.size(); }
+  const at::Tensor& parameter(std::size_t source, std::size_t i) const { return parameters_[i].tensors[source]; }
+
+  void count_samples(std::size_t source, std::int64_t samples);
+  void gradient_ready(std::size_t source, std::size_t i);
+  // Reduces what has not come by now as zeros, waits for all buckets and writes .grad.
+  void finish();
+  void drain(const std::function<void()>& on_step);
+
+  const ReducerStatistics& statistics() const { return statistics_; }
+  const comm::Communicator& communicator() const { return communicator_; }
+  std::vector<std::vector<std::string>> bucket_names() const;
+
+ private:
+  struct Parameter {
+    std::string name;
+    std::vector<at::Tensor> tensors;  // one per source
+    at::Tensor slot;                  // its part of the bucket, laid out like the parameter
+    std::size_t bucket = 0;
+    std::size_t arrived = 0;          // sources whose gradient is there
+    std::vector<bool> from;           // which
+  };
+  struct Bucket {
+    std::vector<std::size_t> members;
+    at::Tensor flat;
+    std::size_t missing = 0;  // parameters that are not in `flat` yet
+    comm::Operation reduction;
+  };
+  // What ranks tell each other once per step, summed.
+  struct Control {
+    double weight = 0;   // of this rank's gradient, in units of the nominal one
+    double working = 0;  // 1 from a rank that runs the step, 0 from one that drains
+  };
+
+  at::ScalarType wire_type(std::size_t i) const;
+  void make_buckets(const std::vector<std::size_t>& order);
+  void agree_on_nominal_samples();
+  double samples_per_micro_batch(std::size_t source) const;
+  void begin(Control mine);
+  void copy_to_bucket(std::size_t i);
+  void start(std::size_t bucket);
+  std::vector<std::size_t> missing_parameters();
+  std::vector<bool> find_used(const std::vector<std::size_t>& missing);
+  void complete(const std::vector<bool>& used);
+  void write_gradients(std::size_t bucket, const std::vector<bool>& used);
+  void reset();
+  void adopt_measured_order();
+
+  comm::Communicator communicator_;
+  ReducerOptions options_;
+  std::vector<Parameter> parameters_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> arrival_;  // of the current step
+  bool order_is_measured_ = false;
+
+  struct Samples {
+    std::int64_t count = 0;
+    std::int64_t micro_batches = 0;
+  };
+  std::vector<Samples> samples_;   // per source, since the last step
+  double nominal_samples_ = 0;     // the largest share of any rank in the first step; 0 until agreed on
+  bool in_step_ = false;
+  std::array<double, 2> control_{};
+  comm::Operation control_sum_;
+  ReducerStatistics statistics_;
+};
+
+}  // namespace convoy::parallel

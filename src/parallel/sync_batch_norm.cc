@@ -1,0 +1,134 @@
+#include "parallel/sync_batch_norm.h"
+
+#include <ATen/ops/batch_norm_native.h>
+#include <torch/library.h>
+
+#include <utility>
+
+#include "parallel/tensors.h"
+
+namespace convoy::parallel {
+namespace {
+
+thread_local SynchronizedBatchNorm* current = nullptr;
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+std::vector<std::int64_t> all_but_channels(const at::Tensor& x) {
+  std::vector<std::int64_t> dims;
+  for (std::int64_t d = 0; d < x.dim(); ++d) {
+    if (d != 1) dims.push_back(d);
+  }
+  return dims;
+}
+
+// [C] -> [1, C, 1, ...]
+at::Tensor per_channel(const at::Tensor& values, const at::Tensor& like) {
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(like.dim()), 1);
+  shape[1] = like.size(1);
+  return values.to(like.scalar_type()).view(shape);
+}
+
+// Sums a small double tensor over ranks, in place. Kept in double: sums of squares cancel.
+at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tensor& values, comm::Match match) {
+  at::Tensor host = values.to(at::kCPU).contiguous();
+  communicator.allreduce(buffer_of(host), comm::ReduceOp::sum, match);
+  return host.to(values.device());
+}
+
+// With n samples on this rank and N on all, mean and variance over all; y = (x - mean) / sqrt(var + eps) · w + b.
+// Backward: dx = w/sqrt(var + eps) · (dy - mean(dy) - x̂ · mean(dy·x̂)), the means over all ranks. Each rank's dy
+// comes from its own mean loss, and its dx is weighted with its share n_r of the samples later on; so the other
+// ranks' sums are brought to this rank's unit by n_q / n_r.
+struct Function : torch::autograd::Function<Function> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias, const at::Tensor& running_mean, const at::Tensor& running_var,
+                            double momentum, double eps, std::int64_t scope_address) {
+    auto& scope = *reinterpret_cast<SynchronizedBatchNorm*>(scope_address);  // NOLINT: carried as a number by autograd
+    const comm::Match match{0, scope.next_key++};
+    const auto dims = all_but_channels(x);
+    const std::int64_t channels = x.size(1);
+    const double own_count = static_cast<double>(x.numel()) / static_cast<double>(std::max<std::int64_t>(channels, 1));
+
+    // Two rounds, mean first: the variance of large values near each other survives that.
+    const auto wide = x.options().dtype(at::kDouble);
+    at::Tensor first = at::cat({x.sum(dims, false, at::kDouble), at::full({1}, own_count, wide)});
+    first = sum_over_ranks(*scope.communicator, first, match);
+    const double count = first[channels].item<double>();
+    const at::Tensor mean = first.narrow(0, 0, channels) / count;
+    const at::Tensor centered = x - per_channel(mean, x);
+    const at::Tensor square_sum = sum_over_ranks(*scope.communicator, centered.square().sum(dims, false, at::kDouble), match);
+    const at::Tensor variance = square_sum / count;
+    const at::Tensor inverse_std = (variance + eps).rsqrt();
+
+    if (running_mean.defined()) {
+      running_mean.mul_(1 - momentum).add_(mean.to(running_mean.scalar_type()), momentum);
+      const at::Tensor unbiased = square_sum / std::max(count - 1, 1.0);
+      running_var.mul_(1 - momentum).add_(unbiased.to(running_var.scalar_type()), momentum);
+    }
+    const at::Tensor normalized = centered * per_channel(inverse_std, x);
+    context->save_for_backward({normalized, weight, inverse_std});
+    context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(scope.communicator);
+    context->saved_data["key"] = static_cast<std::int64_t>(match.key);
+    context->saved_data["count"] = count;
+    context->saved_data["share"] = scope.weight_by_samples ? static_cast<double>(x.size(0)) : 1.0;
+    at::Tensor y = normalized;
+    if (weight.defined()) y = y * per_channel(weight, x);
+    if (bias.defined()) y = y + per_channel(bias, x);
+    return y.is_same(normalized) ? normalized.clone() : y;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list outputs) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor& normalized = saved[0];
+    const at::Tensor& weight = saved[1];
+    const at::Tensor& inverse_std = saved[2];
+    const auto& communicator = *reinterpret_cast<comm::Communicator*>(context->saved_data["communicator"].toInt());  // NOLINT
+    const comm::Match match{1, static_cast<std::uint16_t>(context->saved_data["key"].toInt())};
+    const double count = context->saved_data["count"].toDouble();
+    const double share = context->saved_data["share"].toDouble();
+    const at::Tensor& dy = outputs[0];
+    const auto dims = all_but_channels(dy);
+    const std::int64_t channels = dy.size(1);
+
+    const at::Tensor dy_sum = dy.sum(dims, false, at::kDouble);
+    const at::Tensor dy_x_sum = (dy * normalized).sum(dims, false, at::kDouble);
+    const at::Tensor sums = sum_over_ranks(communicator, at::cat({dy_sum, dy_x_sum}) * share, match) / (share * count);
+    at::Tensor scale = inverse_std;
+    if (weight.defined()) scale = scale * weight.to(at::kDouble);
+    const at::Tensor dx = (dy - per_channel(sums.narrow(0, 0, channels), dy) -
+                           normalized * per_channel(sums.narrow(0, channels, channels), dy)) *
+                          per_channel(scale, dy);
+    // The parameters' gradients stay local: the reducer averages them with all others.
+    at::Tensor dweight, dbias;
+    if (weight.defined()) {
+      dweight = dy_x_sum.to(weight.scalar_type());
+      dbias = dy_sum.to(weight.scalar_type());
+    }
+    return {dx, dweight, dbias, {}, {}, {}, {}, {}};
+  }
+};
+
+at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+                      const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
+                      const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps,
+                      bool cudnn_enabled) {
+  if (current == nullptr || !training) {
+    return at::native::batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
+  }
+  const auto get = [](const std::optional<at::Tensor>& t) { return t.value_or(at::Tensor()); };
+  return Function::apply(input, get(weight), get(bias), get(running_mean), get(running_var), momentum, eps,
+                         reinterpret_cast<std::int64_t>(current));
+}
+
+}  // namespace
+
+SynchronizedBatchNorm* exchange_synchronized_batch_norm(SynchronizedBatchNorm* scope) {
+  return std::exchange(current, scope);
+}
+
+// aten::batch_norm is a composite, which leaves this key free. Outside a scope it does what it always does.
+TORCH_LIBRARY_IMPL(aten, Autograd, library) { library.impl("batch_norm", batch_norm); }
+
+}  // namespace convoy::parallel

@@ -1,0 +1,20 @@
+// Torch tensors as buffers of communication.
+#pragma once
+
+#include <torch/torch.h>
+
+#include "convoy/comm/types.h"
+
+namespace convoy::parallel {
+
+// f32, f64, f16, bf16, i32, i64 and byte types. Throws UsageError for others.
+comm::Type type_of(at::ScalarType type);
+
+// The memory of a CPU tensor that has no holes.
+comm::Buffer buffer_of(const at::Tensor& tensor);
+
+// A view of `flat` from `offset` on, shaped and laid out like `like` (channels-last stays so), or
+// contiguous if `like` is not dense.
+at::Tensor view_like(const at::Tensor& flat, std::int64_t offset, const at::Tensor& like);
+
+}  // namespace convoy::parallel

@@ -1,0 +1,141 @@
+// Corners of the reducer: unused parameters, mixed types, several sources, order.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "convoy/base/error.h"
+#include "tests/parallel/mpi_main.h"
+
+namespace convoy::parallel {
+namespace {
+
+at::Tensor parameter(std::vector<double> values, at::ScalarType type = torch::kFloat) {
+  return torch::tensor(values, torch::kDouble).to(type).set_requires_grad(true);
+}
+
+double ranks() { return test_world().size(); }
+double rank() { return test_world().rank(); }
+double mean_rank() { return (ranks() - 1) / 2; }
+
+TEST(GradientReducer, AveragesMixedTypes) {
+  const at::Tensor a = parameter({1, 2}), b = parameter({3}, torch::kDouble), c = parameter({4, 5, 6}, torch::kBFloat16);
+  GradientReducer reducer(test_world().communicator(), {{{"a", a}, {"b", b}, {"c", c}}});
+  EXPECT_EQ(reducer.buckets().size(), 3u);
+  (a.sum().to(torch::kDouble) * rank() + b.sum() * 2 * rank() + c.sum().to(torch::kDouble) * 4 * rank()).backward();
+  EXPECT_FLOAT_EQ(a.grad()[0].item<float>(), static_cast<float>(mean_rank()));
+  EXPECT_DOUBLE_EQ(b.grad()[0].item<double>(), 2 * mean_rank());
+  EXPECT_NEAR(c.grad()[2].item<float>(), 4 * mean_rank(), 0.05 * ranks());
+  EXPECT_EQ(c.grad().scalar_type(), torch::kBFloat16);
+}
+
+TEST(GradientReducer, SumsWhenAsked) {
+  const at::Tensor a = parameter({1});
+  ReducerOptions options;
+  options.averaging = Averaging::sum;
+  GradientReducer reducer(test_world().communicator(), {{{"a", a}}}, options);
+  (a.sum() * (rank() + 1)).backward();
+  EXPECT_FLOAT_EQ(a.grad()[0].item<float>(), static_cast<float>(ranks() * (ranks() + 1) / 2));
+}
+
+TEST(GradientReducer, NamesParametersWithoutAGradient) {
+  // On every rank alike, so that each throws before it waits; the world stays usable.
+  const at::Tensor used = parameter({1}), unused = parameter({2}), other = parameter({2});
+  GradientReducer reducer(test_world().communicator(), {{{"used", used}, {"unused", unused}, {"other", other}}});
+  try {
+    used.sum().backward();
+    FAIL() << "accepted";
+  } catch (const UsageError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("no gradient for unused, other"), std::string::npos) << text;
+    EXPECT_NE(text.find("allow_unused"), std::string::npos);
+  }
+}
+
+TEST(GradientReducer, AllowsUnusedParameters) {
+  ReducerOptions options;
+  options.allow_unused = true;
+  const at::Tensor always = parameter({1}), sometimes = parameter({2}), never = parameter({3});
+  GradientReducer reducer(test_world().communicator(),
+                          {{{"always", always}, {"sometimes", sometimes}, {"never", never}}}, options);
+  for (int step = 0; step < 3; ++step) {
+    for (const auto& p : {always, sometimes, never}) p.mutable_grad() = at::Tensor();
+    at::Tensor loss = always.sum();
+    if (test_world().rank() == 0) loss = loss + 6 * sometimes.sum();
+    loss.backward();
+    EXPECT_FLOAT_EQ(always.grad()[0].item<float>(), 1);
+    EXPECT_FLOAT_EQ(sometimes.grad()[0].item<float>(), static_cast<float>(6 / ranks()));
+    EXPECT_FALSE(never.grad().defined());
+  }
+}
+
+TEST(GradientReducer, LearnsTheOrderOfBackward) {
+  // Registered so that the reversed order is wrong: b's gradient comes first.
+  const at::Tensor b = parameter({1, 1, 1, 1}), a = parameter({2, 2, 2, 2});
+  ReducerOptions options;
+  options.first_bucket_bytes = options.bucket_bytes = 16;
+  GradientReducer reducer(test_world().communicator(), {{{"b", b}, {"a", a}}}, options);
+  EXPECT_EQ(reducer.buckets(), (std::vector<std::vector<std::string>>{{"a"}, {"b"}}));
+  for (int step = 0; step < 3; ++step) {
+    b.mutable_grad() = at::Tensor();
+    a.mutable_grad() = at::Tensor();
+    (torch::exp(a) * b).sum().backward();
+    EXPECT_FLOAT_EQ(b.grad()[0].item<float>(), std::exp(2.F));
+  }
+  EXPECT_EQ(reducer.buckets(), (std::vector<std::vector<std::string>>{{"b"}, {"a"}}));
+  EXPECT_EQ(reducer.statistics().steps, 3u);
+  EXPECT_EQ(reducer.statistics().bytes, 32u);
+}
+
+// Two devices of one learner: each its own copy of the parameters and its own thread.
+TEST(GradientReducer, SumsSeveralSourcesPerRank) {
+  std::vector<std::vector<NamedTensor>> sources;
+  for (int s = 0; s < 2; ++s) sources.push_back({{"w", parameter({1, 2, 3})}, {"v", parameter({4})}});
+  GradientReducer reducer(test_world().communicator(), sources);
+  for (int step = 0; step < 20; ++step) {
+    std::vector<std::thread> threads;
+    for (int s = 0; s < 2; ++s) {
+      threads.emplace_back([&, s] {
+        auto& p = sources[static_cast<std::size_t>(s)];
+        for (auto& t : p) t.tensor.mutable_grad() = at::Tensor();
+        reducer.count_samples(s + 1, s);  // 1 and 2 samples
+        (p[0].tensor.sum() * (10 * rank() + s) + p[1].tensor.sum()).backward();
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    // (1 (10 r + 0) + 2 (10 r + 1)) / 3, averaged over r
+    const auto want = static_cast<float>(10 * mean_rank() + 2.0 / 3);
+    for (auto& source : sources) {
+      ASSERT_NEAR(source[0].tensor.grad()[1].item<float>(), want, 1e-5);
+      ASSERT_NEAR(source[1].tensor.grad()[0].item<float>(), 1, 1e-6);
+    }
+  }
+}
+
+TEST(GradientReducer, HooksGoWithIt) {
+  const at::Tensor a = parameter({1});
+  { GradientReducer reducer(test_world().communicator(), {{{"a", a}}}); }
+  (a.sum() * (rank() + 1)).backward();
+  EXPECT_FLOAT_EQ(a.grad()[0].item<float>(), static_cast<float>(rank() + 1));
+}
+
+TEST(Replicas, BroadcastEveryLayoutAndType) {
+  World& world = test_world();
+  const auto make = [&](double value) {
+    return std::vector<NamedTensor>{
+        {"float", torch::full({3, 4}, value)},
+        {"channels_last", torch::full({2, 3, 4, 5}, value).contiguous(at::MemoryFormat::ChannelsLast)},
+        {"long", torch::full({}, value, torch::kLong)},
+        {"bool", torch::full({5}, value != 0, torch::kBool)},
+        {"holes", torch::full({6, 6}, value).slice(1, 0, 6, 2)},
+        {"empty", torch::empty({0})},
+        {"large", torch::full({300'000}, value)}};
+  };
+  for (int root = 0; root < world.size(); ++root) {
+    auto tensors = make(world.rank() == root ? 7 : 0);
+    broadcast_tensors(world.communicator(), tensors, root);
+    for (const auto& t : tensors) EXPECT_TRUE(t.tensor.eq(t.tensor.scalar_type() == torch::kBool ? 1 : 7).all().item<bool>()) << t.name;
+  }
+}
+
+}  // namespace
+}  // namespace convoy::parallel
