@@ -11,4 +11,6 @@ using comm::WorldOptions;
 using parallel::BatchNormStatistics;
 using parallel::DistributedModel;
 using parallel::DistributedOptions;
+using parallel::DistributedSampler;
+using parallel::DistributedSamplerOptions;
 }  // namespace convoy
