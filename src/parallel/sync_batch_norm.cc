@@ -128,7 +128,9 @@ SynchronizedBatchNorm* exchange_synchronized_batch_norm(SynchronizedBatchNorm* s
   return std::exchange(current, scope);
 }
 
-// aten::batch_norm is a composite, which leaves this key free. Outside a scope it does what it always does.
-TORCH_LIBRARY_IMPL(aten, Autograd, library) { library.impl("batch_norm", batch_norm); }
+// aten::batch_norm is a composite, which leaves these keys free (the alias key Autograd would lose against
+// the composite). Outside a scope the kernel does what the composite does.
+TORCH_LIBRARY_IMPL(aten, AutogradCPU, library) { library.impl("batch_norm", batch_norm); }
+TORCH_LIBRARY_IMPL(aten, AutogradCUDA, library) { library.impl("batch_norm", batch_norm); }
 
 }  // namespace convoy::parallel
