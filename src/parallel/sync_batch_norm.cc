@@ -42,9 +42,13 @@ at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tens
 // comes from its own mean loss, and its dx is weighted with its share n_r of the samples later on; so the other
 // ranks' sums are brought to this rank's unit by n_q / n_r.
 struct Function : torch::autograd::Function<Function> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, const at::Tensor& running_mean, const at::Tensor& running_var,
-                            double momentum, double eps, std::int64_t scope_address) {
+  // Optional tensors, since autograd refuses undefined ones as inputs.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& weight_or_none,
+                            const std::optional<at::Tensor>& bias_or_none, const std::optional<at::Tensor>& mean_or_none,
+                            const std::optional<at::Tensor>& variance_or_none, double momentum, double eps,
+                            std::int64_t scope_address) {
+    const at::Tensor weight = weight_or_none.value_or(at::Tensor()), bias = bias_or_none.value_or(at::Tensor());
+    const at::Tensor running_mean = mean_or_none.value_or(at::Tensor()), running_var = variance_or_none.value_or(at::Tensor());
     auto& scope = *reinterpret_cast<SynchronizedBatchNorm*>(scope_address);  // NOLINT: carried as a number by autograd
     const comm::Match match{0, scope.next_key++};
     const auto dims = all_but_channels(x);
@@ -117,8 +121,7 @@ at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& 
   if (current == nullptr || !training) {
     return at::native::batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
   }
-  const auto get = [](const std::optional<at::Tensor>& t) { return t.value_or(at::Tensor()); };
-  return Function::apply(input, get(weight), get(bias), get(running_mean), get(running_var), momentum, eps,
+  return Function::apply(input, weight, bias, running_mean, running_var, momentum, eps,
                          reinterpret_cast<std::int64_t>(current));
 }
 
