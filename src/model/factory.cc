@@ -61,8 +61,8 @@ std::string unknown_model(std::string_view name) {
   const auto nearest = std::min_element(names.begin(), names.end(), [&](auto& a, auto& b) {
     return edit_distance(name, a) < edit_distance(name, b);
   });
-  std::string text = "unknown model '" + std::string(name) + "'; did you mean '" + *nearest +
-                     "'? Known models:";
+  std::string text =
+      "unknown model '" + std::string(name) + "'; did you mean '" + *nearest + "'? Known models:";
   for (const auto& known : names) text += " " + known;
   return text;
 }

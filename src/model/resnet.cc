@@ -31,8 +31,8 @@ torch::nn::Sequential make_stage(std::int64_t& channels, std::int64_t width, std
     torch::nn::Sequential downsample{nullptr};
     const std::int64_t out = width * Block::kExpansion;
     if (stride != 1 || channels != out) {
-      downsample = torch::nn::Sequential(conv1x1(channels, out, stride),
-                                         torch::nn::BatchNorm2d(out));
+      downsample =
+          torch::nn::Sequential(conv1x1(channels, out, stride), torch::nn::BatchNorm2d(out));
     }
     stage->push_back(std::make_shared<Block>(channels, width, stride, downsample));
     channels = out;
@@ -51,10 +51,9 @@ void zero_last_norms(torch::nn::Module& module) {
 
 ResNet::ResNet(const ResNetOptions& options)
     : Network("ResNet"),
-      conv1_(register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 64, 7)
-                                                            .stride(2)
-                                                            .padding(3)
-                                                            .bias(false)))),
+      conv1_(register_module(
+          "conv1",
+          torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 64, 7).stride(2).padding(3).bias(false)))),
       bn1_(register_module("bn1", torch::nn::BatchNorm2d(64))),
       stages_{nullptr, nullptr, nullptr, nullptr} {
   const bool basic = options.depth == ResNetDepth::k18 || options.depth == ResNetDepth::k34;
@@ -62,10 +61,10 @@ ResNet::ResNet(const ResNetOptions& options)
   std::int64_t channels = 64;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const std::int64_t stride = i == 0 ? 1 : 2;
-    stages_[i] = register_module(
-        "layer" + std::to_string(i + 1),
-        basic ? make_stage<BasicBlock>(channels, kWidths[i], counts[i], stride)
-              : make_stage<Bottleneck>(channels, kWidths[i], counts[i], stride));
+    stages_[i] =
+        register_module("layer" + std::to_string(i + 1),
+                        basic ? make_stage<BasicBlock>(channels, kWidths[i], counts[i], stride)
+                              : make_stage<Bottleneck>(channels, kWidths[i], counts[i], stride));
   }
   fc_ = register_module("fc", torch::nn::Linear(channels, options.classes));
 

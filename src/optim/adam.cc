@@ -7,12 +7,12 @@ namespace {
 
 template <typename T>
 struct Factors {
-  T shrink;       // of w before the step: 1, or AdamW's decay
-  T decay;        // of w into the gradient: Adam's decay, or 0
+  T shrink;        // of w before the step: 1, or AdamW's decay
+  T decay;         // of w into the gradient: Adam's decay, or 0
   T beta1, rest1;  // rest = 1 - beta, computed in double
   T beta2, rest2;
   T step_size;
-  T correction;   // sqrt(1 - beta2^t)
+  T correction;  // sqrt(1 - beta2^t)
   T eps;
 };
 

@@ -86,8 +86,8 @@ void* BlockCache::map(std::size_t size) {
   const bool huge = options_.huge_pages && size >= kHugePage;
   const std::size_t surplus = huge ? kHugePage - kPage : 0;
   if (size > SIZE_MAX - surplus) return nullptr;
-  void* base = mmap(nullptr, size + surplus, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                    -1, 0);
+  void* base =
+      mmap(nullptr, size + surplus, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return nullptr;
   if (!huge) return base;
   auto* start = static_cast<char*>(base);

@@ -1,4 +1,5 @@
-// Large blocks of memory, kept for reuse. Free of Torch; train/memory.cc makes it LibTorch's allocator.
+// Large blocks of memory, kept for reuse. Free of Torch; train/memory.cc makes it LibTorch's
+// allocator.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ class BlockCache {
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
-  // Page-aligned memory for `bytes` > 0; the contents are undefined. nullptr when the kernel has none even after
-  // everything cached was given back.
+  // Page-aligned memory for `bytes` > 0; the contents are undefined. nullptr when the kernel has
+  // none even after everything cached was given back.
   void* allocate(std::size_t bytes);
   // False, and nothing done, when the block is not of this cache.
   bool free(void* block);

@@ -5,8 +5,8 @@ namespace {
 
 void convert(torch::Tensor tensor) {
   if (!tensor.defined() || (tensor.dim() != 4 && tensor.dim() != 5)) return;
-  const auto format = tensor.dim() == 4 ? torch::MemoryFormat::ChannelsLast
-                                        : torch::MemoryFormat::ChannelsLast3d;
+  const auto format =
+      tensor.dim() == 4 ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::ChannelsLast3d;
   // set_data, not assignment: the tensor object is what optimizers and hooks know.
   tensor.set_data(tensor.detach().contiguous(format));
   if (tensor.grad().defined() && !tensor.grad().is_sparse()) {

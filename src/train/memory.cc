@@ -32,8 +32,10 @@ std::size_t usable_memory() {
 class LargeBlockAllocator final : public c10::Allocator {
  public:
   LargeBlockAllocator(const LargeBlockOptions& options, c10::Allocator& previous)
-      : cache(options), smallest_(std::max<std::size_t>(options.smallest, 1)),
-        previous_(previous), previous_free_(previous.raw_deleter()) {}
+      : cache(options),
+        smallest_(std::max<std::size_t>(options.smallest, 1)),
+        previous_(previous),
+        previous_free_(previous.raw_deleter()) {}
 
   c10::DataPtr allocate(std::size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
@@ -69,7 +71,8 @@ class LargeBlockAllocator final : public c10::Allocator {
 };
 
 // LibTorch has one CPU allocator per process, and its deleters are plain functions; hence the one
-// pointer. The object is leaked on purpose: tensors with static lifetime are freed after it would be.
+// pointer. The object is leaked on purpose: tensors with static lifetime are freed after it would
+// be.
 std::atomic<LargeBlockAllocator*> installed{nullptr};
 
 // Also gets blocks that the previous allocator made: small ones, and those that somebody allocated
@@ -108,7 +111,8 @@ LargeBlockStats large_block_stats() {
 }
 
 void release_large_blocks() {
-  if (auto* allocator = installed.load(std::memory_order_acquire)) allocator->cache.release_cached();
+  if (auto* allocator = installed.load(std::memory_order_acquire))
+    allocator->cache.release_cached();
 }
 
 }  // namespace convoy::train

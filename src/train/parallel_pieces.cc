@@ -4,8 +4,7 @@
 
 namespace convoy::train {
 
-void parallel_pieces(std::size_t count, int threads,
-                     const std::function<void(std::size_t)>& body) {
+void parallel_pieces(std::size_t count, int threads, const std::function<void(std::size_t)>& body) {
   std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && count > 1)
   for (std::size_t i = 0; i < count; ++i) {

@@ -6,8 +6,8 @@
 
 namespace convoy::train {
 
-// Calls body(i) for i in [0, count), each once, on up to `threads` threads, and returns when all are
-// done. Idle threads take the next piece, so a slow core does not hold up the rest. The first
+// Calls body(i) for i in [0, count), each once, on up to `threads` threads, and returns when all
+// are done. Idle threads take the next piece, so a slow core does not hold up the rest. The first
 // exception is rethrown here; the other pieces may still run.
 //
 // Not at::parallel_for: that is a template which runs serially in every unit compiled without

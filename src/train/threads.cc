@@ -19,7 +19,8 @@ int default_threads() {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, threads);
   if (error != std::errc() || threads < 1 || (rest != end && *rest != ',')) {
-    throw UsageError("OMP_NUM_THREADS is '" + text + "'; it has to be a positive number of threads");
+    throw UsageError("OMP_NUM_THREADS is '" + text +
+                     "'; it has to be a positive number of threads");
   }
   return threads;
 }

@@ -10,8 +10,8 @@ enum class ResNetDepth { k18 = 18, k34 = 34, k50 = 50, k101 = 101 };
 struct ResNetOptions {
   ResNetDepth depth = ResNetDepth::k50;
   std::int64_t classes = 1000;
-  // Starts the last batch normalization of each block at weight 0, so that every block begins as the
-  // identity (Goyal et al. 2017; Kumar et al. 2017 train ResNet-50 this way).
+  // Starts the last batch normalization of each block at weight 0, so that every block begins as
+  // the identity (Goyal et al. 2017; Kumar et al. 2017 train ResNet-50 this way).
   bool zero_init_residual = false;
 };
 

@@ -106,13 +106,14 @@ void validate(const Rule& rule);
 //
 // weights, gradient and each slot of state have the same number of elements, any number, at any
 // alignment that T allows; state holds one span per slot of slots(rule), in that order. No two of
-// them may overlap. `step` counts the updates of these weights from 1; the state before step 1 holds
-// the slots' initial values.
+// them may overlap. `step` counts the updates of these weights from 1; the state before step 1
+// holds the slots' initial values.
 //
 // Each element depends on its own index alone: a long array may be cut anywhere and its pieces
-// updated by several threads, with the same bits as in one call. The arithmetic is done in T, without
-// contraction to fused multiply-adds, so machines with different vector units agree on every bit.
-// Throws UsageError when sizes, the number of slots or the step don't fit. T is float or double.
+// updated by several threads, with the same bits as in one call. The arithmetic is done in T,
+// without contraction to fused multiply-adds, so machines with different vector units agree on
+// every bit. Throws UsageError when sizes, the number of slots or the step don't fit. T is float or
+// double.
 template <typename T>
 void update(const Rule& rule, std::int64_t step, std::span<T> weights, std::span<const T> gradient,
             std::span<const std::span<T>> state);

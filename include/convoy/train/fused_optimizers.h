@@ -8,7 +8,8 @@ namespace convoy::train {
 // Drop-in replacements: the switch is one word,
 //
 //   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-//   convoy::train::FusedSgd optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+//   convoy::train::FusedSgd optimizer(model->parameters(),
+//   torch::optim::SGDOptions(0.1).momentum(0.9));
 //
 // Each is its LibTorch optimizer, with the same constructors, options, parameter groups, state and
 // archives (what one saves the other loads); only step() is another. LibTorch's step goes over a

@@ -19,12 +19,12 @@ struct LargeBlockOptions {
 };
 
 struct LargeBlockStats {
-  std::size_t live_bytes = 0;       // in blocks that tensors hold
-  std::size_t cached_bytes = 0;     // in blocks kept for reuse
-  std::size_t peak_bytes = 0;       // most of live and cached together, so far
-  std::uint64_t reused = 0;         // requests served by a kept block
-  std::uint64_t mapped = 0;         // requests that took new memory from the kernel
-  std::uint64_t unmapped = 0;       // blocks given back to the kernel
+  std::size_t live_bytes = 0;    // in blocks that tensors hold
+  std::size_t cached_bytes = 0;  // in blocks kept for reuse
+  std::size_t peak_bytes = 0;    // most of live and cached together, so far
+  std::uint64_t reused = 0;      // requests served by a kept block
+  std::uint64_t mapped = 0;      // requests that took new memory from the kernel
+  std::uint64_t unmapped = 0;    // blocks given back to the kernel
 };
 
 // Makes LibTorch take the memory of CPU tensors from an allocator that keeps large blocks, for the

@@ -7,8 +7,8 @@ namespace convoy::train {
 // process, and returns it. 0: OMP_NUM_THREADS, which `convoy run` sets for each rank so that ranks
 // of one host don't overlap; without it, one thread per core this process may run on.
 //
-// Call before the first operator. Throws UsageError for a negative number and for an OMP_NUM_THREADS
-// that is not a positive number.
+// Call before the first operator. Throws UsageError for a negative number and for an
+// OMP_NUM_THREADS that is not a positive number.
 int set_threads(int threads = 0);
 
 }  // namespace convoy::train

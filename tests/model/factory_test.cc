@@ -1,0 +1,107 @@
+#include "convoy/model/factory.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "convoy/base/error.h"
+#include "convoy/model/resnet.h"
+#include "tests/golden/read.h"
+
+namespace {
+
+using convoy::UsageError;
+using convoy::model::make_model;
+using nlohmann::json;
+
+std::string error_of(const std::string& name, const convoy::model::ModelOptions& options = {}) {
+  try {
+    make_model(name, options);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Factory, MakesEveryNameItLists) {
+  for (const auto& name : convoy::model::model_names()) {
+    const auto model = make_model(name, {.classes = 7});
+    EXPECT_EQ(model->classes(), 7) << name;
+    EXPECT_TRUE(model->is_training());
+  }
+}
+
+TEST(Factory, NamesTheNearestModel) {
+  EXPECT_NE(error_of("resnet5").find("did you mean 'resnet50'"), std::string::npos);
+  EXPECT_NE(error_of("LeNet").find("did you mean 'lenet'"), std::string::npos);
+  EXPECT_NE(error_of("").find("Known models: lenet"), std::string::npos);
+}
+
+TEST(Factory, RefusesOptionsWithoutUse) {
+  EXPECT_NE(error_of("lenet", {.zero_init_residual = true}), "");
+  EXPECT_NE(error_of("lenet", {.classes = -1}), "");
+}
+
+TEST(LeNet, HasCaffesParameters) {
+  const auto model = make_model("lenet");
+  EXPECT_EQ(convoy::model::parameter_count(*model), 431080);
+  EXPECT_EQ(model->forward(torch::zeros({2, 1, 28, 28})).sizes(),
+            (std::vector<std::int64_t>{2, 10}));
+}
+
+TEST(LeNet, StartsFromXavier) {
+  torch::manual_seed(3);
+  const auto model = make_model("lenet");
+  const auto parameters = model->named_parameters();
+  EXPECT_EQ(parameters["fc1.bias"].abs().sum().item<double>(), 0);
+  const double bound = std::sqrt(3.0 / 800);
+  const auto largest = parameters["fc1.weight"].abs().max().item<double>();
+  EXPECT_LE(largest, bound);
+  EXPECT_GT(largest, 0.99 * bound);
+}
+
+class ResNetNames : public testing::TestWithParam<std::string> {};
+
+// Names, shapes, order, and what the generator gives at the same seed: all as torchvision has them.
+TEST_P(ResNetNames, AreTorchvisions) {
+  const json golden = convoy::golden::read("resnet_shapes.json")["models"][GetParam()];
+  torch::manual_seed(1);
+  const auto model = make_model(GetParam());
+  EXPECT_EQ(convoy::model::parameter_count(*model), golden["parameters"].get<std::int64_t>());
+
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const auto& item : model->named_parameters()) {
+    order.push_back(item.key());
+    shapes[item.key()] = item.value().sizes().vec();
+    if (item.value().dim() == 1) continue;
+    const double wanted = golden["weight_sums_at_seed_1"].at(item.key());
+    const double got = item.value().to(torch::kDouble).sum().item<double>();
+    EXPECT_NEAR(got, wanted, 1e-6 * item.value().abs().sum().item<double>()) << item.key();
+  }
+  for (const auto& item : model->named_buffers()) shapes[item.key()] = item.value().sizes().vec();
+  EXPECT_EQ(order, golden["order"].get<std::vector<std::string>>());
+  EXPECT_EQ(shapes, (golden["shapes"].get<std::map<std::string, std::vector<std::int64_t>>>()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Depths, ResNetNames,
+                         testing::Values("resnet18", "resnet34", "resnet50", "resnet101"));
+
+TEST(ResNet, NormalizationStartsAsTheIdentityOrAtZero) {
+  const auto plain = make_model("resnet18")->named_parameters();
+  EXPECT_EQ(plain["layer1.0.bn2.weight"].sum().item<double>(), 64);
+  EXPECT_EQ(plain["layer1.0.bn2.bias"].abs().sum().item<double>(), 0);
+  const auto basic = make_model("resnet18", {.zero_init_residual = true})->named_parameters();
+  EXPECT_EQ(basic["layer4.1.bn2.weight"].abs().sum().item<double>(), 0);
+  EXPECT_EQ(basic["layer4.1.bn1.weight"].sum().item<double>(), 512);
+  const auto bottleneck = make_model("resnet50", {.zero_init_residual = true})->named_parameters();
+  EXPECT_EQ(bottleneck["layer4.2.bn3.weight"].abs().sum().item<double>(), 0);
+  EXPECT_EQ(bottleneck["layer4.0.downsample.1.weight"].sum().item<double>(), 2048);
+}
+
+TEST(ResNet, MayLiveOnTheStack) {
+  convoy::model::ResNet model({.depth = convoy::model::ResNetDepth::k18, .classes = 3});
+  torch::NoGradGuard no_grad;
+  EXPECT_EQ(model.forward(torch::zeros({2, 3, 32, 32})).size(1), 3);
+}
+
+}  // namespace

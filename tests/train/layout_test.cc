@@ -1,0 +1,47 @@
+#include "convoy/train/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "convoy/base/error.h"
+#include "convoy/train/threads.h"
+
+namespace {
+
+TEST(ToChannelsLast, KeepsIdentityAndValues) {
+  torch::nn::Sequential model(torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4),
+                              torch::nn::Conv3d(3, 4, 2), torch::nn::Linear(4, 2));
+  std::vector<torch::Tensor> before, values;
+  for (const auto& p : model->parameters())
+    before.push_back(p), values.push_back(p.detach().clone());
+  before[0].mutable_grad() = torch::randn_like(before[0]);
+  convoy::train::to_channels_last(*model);
+  const auto after = model->parameters();
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    EXPECT_TRUE(after[i].is_same(before[i]));
+    EXPECT_TRUE(torch::equal(after[i], values[i]));
+    EXPECT_TRUE(after[i].is_leaf() && after[i].requires_grad());
+  }
+  EXPECT_TRUE(before[0].is_contiguous(torch::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(before[0].grad().is_contiguous(torch::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(before[4].is_contiguous(torch::MemoryFormat::ChannelsLast3d));
+  EXPECT_TRUE(before[6].is_contiguous());
+}
+
+TEST(SetThreads, TakesTheArgumentThenTheEnvironmentThenTheCores) {
+  EXPECT_EQ(convoy::train::set_threads(3), 3);
+  EXPECT_EQ(at::get_num_threads(), 3);
+  setenv("OMP_NUM_THREADS", "2,4", 1);
+  EXPECT_EQ(convoy::train::set_threads(), 2);
+  for (const char* bad : {"many", "0", "2x"}) {
+    setenv("OMP_NUM_THREADS", bad, 1);
+    EXPECT_THROW(convoy::train::set_threads(), convoy::UsageError) << bad;
+  }
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_GE(convoy::train::set_threads(), 1);
+  EXPECT_THROW(convoy::train::set_threads(-1), convoy::UsageError);
+  convoy::train::set_threads(1);
+}
+
+}  // namespace
