@@ -46,13 +46,13 @@ double accuracy(LeNet& net, const std::string& folder) {
 }
 
 void train(const std::string& folder, int epochs) {
+  auto data = load(folder, MNIST::Mode::kTrain);
+  const std::size_t size = *data.size();
   auto world = convoy::World::join();
   torch::manual_seed(1);
   auto net = std::make_shared<LeNet>();
   convoy::DistributedModel<LeNet> model(world, net);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
-  auto data = load(folder, MNIST::Mode::kTrain);
-  const std::size_t size = *data.size();
   auto loader = make_data_loader(data, convoy::DistributedSampler(size, world), 64 / world.size());
   for (int epoch = 1; epoch <= epochs; ++epoch) {
     for (auto& batch : *loader) {
