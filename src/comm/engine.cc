@@ -182,6 +182,9 @@ void Engine::fail(const std::string& reason, bool announce) {
     op->error = std::make_exception_ptr(Failure(reason));
     op->done.store(true, std::memory_order_release);
   }
+  // Operations hold the engine: what their owners have forgotten must not hold each other for ever.
+  in_flight_.clear();
+  flying_ = 0;
 }
 
 Watch::Doing Engine::doing() const {
