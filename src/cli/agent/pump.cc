@@ -1,0 +1,107 @@
+#include "cli/agent/pump.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace convoy::cli {
+namespace {
+
+constexpr std::size_t kLongestLine = 65536;
+
+void make_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+}  // namespace
+
+Pump::Pump(int source, int sink, int log, std::string label)
+    : source_(source), sink_(sink), log_(log), label_(std::move(label)) {
+  make_nonblocking(source_);
+  make_nonblocking(sink_);
+}
+
+Pump::Pump(Pump&& other) noexcept { *this = std::move(other); }
+
+Pump& Pump::operator=(Pump&& other) noexcept {
+  std::swap(source_, other.source_);
+  std::swap(sink_, other.sink_);
+  std::swap(log_, other.log_);
+  std::swap(label_, other.label_);
+  std::swap(line_, other.line_);
+  std::swap(lines_, other.lines_);
+  std::swap(pending_, other.pending_);
+  std::swap(log_error_, other.log_error_);
+  return *this;
+}
+
+Pump::~Pump() {
+  if (source_ >= 0) close(source_);
+}
+
+int Pump::readable_fd() const { return pending_.empty() ? source_ : -1; }
+int Pump::writable_fd() const { return pending_.empty() ? -1 : sink_; }
+bool Pump::done() const { return source_ < 0 && pending_.empty(); }
+int Pump::take_log_error() { return std::exchange(log_error_, 0); }
+
+void Pump::advance() {
+  if (pending_.empty() && source_ >= 0) {
+    std::array<char, 65536> buffer;
+    const ssize_t count = read(source_, buffer.data(), buffer.size());
+    if (count > 0) {
+      take(buffer.data(), static_cast<std::size_t>(count));
+    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+      close(std::exchange(source_, -1));
+      if (!line_.empty()) finish_line();
+      write_log();
+    }
+  }
+  while (!pending_.empty()) {
+    const ssize_t written = write(sink_, pending_.data(), pending_.size());
+    if (written >= 0) {
+      pending_.erase(0, static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      pending_.clear();  // nobody reads any more; the log goes on
+    }
+  }
+}
+
+void Pump::take(const char* bytes, std::size_t count) {
+  if (label_.empty()) pending_.append(bytes, count);
+  while (count > 0) {
+    const void* found = std::memchr(bytes, '\n', count);
+    const std::size_t length =
+        found == nullptr ? count : static_cast<std::size_t>(static_cast<const char*>(found) - bytes) + 1;
+    line_.append(bytes, length);
+    bytes += length;
+    count -= length;
+    if (found != nullptr || line_.size() >= kLongestLine) finish_line();
+  }
+  write_log();
+}
+
+void Pump::finish_line() {
+  lines_ += line_;
+  if (!label_.empty()) pending_ += label_ + line_;
+  line_.clear();
+}
+
+void Pump::write_log() {
+  std::size_t done = 0;
+  while (log_ >= 0 && done < lines_.size()) {
+    const ssize_t written = write(log_, lines_.data() + done, lines_.size() - done);
+    if (written >= 0) {
+      done += static_cast<std::size_t>(written);
+    } else if (errno != EINTR) {
+      log_error_ = errno;
+      log_ = -1;
+    }
+  }
+  lines_.clear();
+}
+
+}  // namespace convoy::cli

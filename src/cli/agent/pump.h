@@ -1,0 +1,45 @@
+// Carries one output stream of a program to the terminal and to a log.
+#pragma once
+
+#include <string>
+
+namespace convoy::cli {
+
+// Never blocks: the supervisor has signals to answer while mpirun or a terminal is slow. It reads only
+// when all that was read before is on its way, so a slow reader slows the program, as it would without.
+class Pump {
+ public:
+  // Reads from `source` (which it owns) and writes to `sink` and, unless it is -1, to `log`. A label
+  // stands before each line on the sink. Not in use until a source is given.
+  Pump() = default;
+  Pump(int source, int sink, int log, std::string label);
+  Pump(Pump&&) noexcept;
+  Pump& operator=(Pump&&) noexcept;
+  ~Pump();
+
+  // What to wait for; -1 for nothing.
+  int readable_fd() const;
+  int writable_fd() const;
+  // Moves what can be moved now.
+  void advance();
+  // True once everything has been passed on, or nobody takes it any more.
+  bool done() const;
+  // Why the log is incomplete (an errno), 0 if it is not. Told once.
+  int take_log_error();
+
+ private:
+  void take(const char* bytes, std::size_t count);
+  void finish_line();
+  void write_log();
+
+  int source_ = -1;
+  int sink_ = -1;
+  int log_ = -1;
+  std::string label_;
+  std::string line_;     // incomplete
+  std::string lines_;    // for the log, whole: the other stream of the rank writes to it, too
+  std::string pending_;  // for the sink
+  int log_error_ = 0;
+};
+
+}  // namespace convoy::cli

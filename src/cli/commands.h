@@ -1,0 +1,24 @@
+// The subcommands. Each function adds one to the program: its options, and what it does when chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace convoy::cli {
+
+// What a subcommand wants the program to exit with. The callbacks of CLI11 return nothing.
+struct Outcome {
+  int exit_status = 0;
+};
+
+// `rest` is the command line from the first "--" on, which CLI11 has not seen; it outlives the parsing.
+void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcome& outcome);
+void add_doctor_command(CLI::App& app, Outcome& outcome);
+// The parent of the benchmarks.
+void add_bench_command(CLI::App& app);
+
+// "convoy 0.1.0 (LibTorch 2.11.0, Open MPI ...)".
+std::string version_line();
+
+}  // namespace convoy::cli

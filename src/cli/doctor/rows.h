@@ -1,0 +1,42 @@
+// What `convoy doctor` looks at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace convoy::cli {
+
+enum class RowStatus {
+  ok,
+  note,    // works, but something is worth knowing
+  missing  // an optional part that isn't here, or an essential one
+};
+
+struct Row {
+  std::string check;
+  RowStatus status = RowStatus::ok;
+  std::string detail;
+  std::string hint;         // how to get what is missing; empty if nothing is
+  bool essential = false;   // training is impossible while this is missing
+};
+
+using Rows = std::vector<Row>;
+
+// Processor, memory, shared memory, and what an emulated cluster needs.
+Rows machine_rows();
+// The MPI library and its mpirun, tried out with two ranks. Starts processes; to be called from the main
+// thread.
+Rows mpi_rows();
+Rows torch_rows();
+
+// LibTorch's version, and MPI's in a few words.
+std::string torch_version();
+std::string mpi_version();
+
+const char* status_name(RowStatus status);
+// For people: aligned columns, hints on lines of their own, colors on a terminal.
+std::string format_table(const Rows& rows, bool color);
+// One JSON object per line.
+std::string format_json(const Rows& rows);
+
+}  // namespace convoy::cli

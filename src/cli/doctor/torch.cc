@@ -1,0 +1,68 @@
+#include <dlfcn.h>
+#include <torch/torch.h>
+
+#include <sstream>
+
+#include "cli/doctor/rows.h"
+
+namespace convoy::cli {
+namespace {
+
+std::string library_path() {
+  Dl_info info{};
+  const auto address = reinterpret_cast<void*>(static_cast<void (*)(int)>(&at::set_num_threads));
+  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+}
+
+// The part of LibTorch's own account that matters here.
+std::string config_line(const std::string& word) {
+  std::istringstream config(at::show_config());
+  for (std::string line; std::getline(config, line);) {
+    if (line.find(word) == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" -");
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+Row math_libraries() {
+  const std::string mkl = at::hasMKL() ? config_line("Math Kernel Library") : "";
+  const std::string onednn = config_line("MKL-DNN");
+  std::string detail = mkl.empty() ? "no MKL" : mkl.substr(0, mkl.find(" Product"));
+  detail += onednn.empty() ? ", no oneDNN" : ", oneDNN " + onednn.substr(onednn.find(" v") + 1, onednn.find(" (") - onednn.find(" v") - 1);
+  if (!onednn.empty()) return {"math libraries", RowStatus::ok, detail, ""};
+  return {"math libraries", RowStatus::note, detail, "convolutions are much slower without oneDNN; use the PyPI or pytorch.org build"};
+}
+
+Row cuda() {
+  if (torch::cuda::is_available()) {
+    return {"CUDA", RowStatus::ok, std::to_string(torch::cuda::device_count()) + " devices", ""};
+  }
+  return {"CUDA", RowStatus::note, "no device is usable with this LibTorch: training runs on the processor", ""};
+}
+
+Row allocator() {
+#ifdef CONVOY_WITH_TCMALLOC
+  return {"allocator", RowStatus::ok, "tcmalloc, linked into this program", ""};
+#else
+  // tcmalloc may have been preloaded.
+  if (dlsym(RTLD_DEFAULT, "tc_version") != nullptr) return {"allocator", RowStatus::ok, "tcmalloc, preloaded", ""};
+  return {"allocator", RowStatus::ok, "the C library's", ""};
+#endif
+}
+
+}  // namespace
+
+std::string torch_version() { return TORCH_VERSION; }
+
+Rows torch_rows() {
+  return {{"LibTorch", RowStatus::ok, torch_version() + " (" + library_path() + ")", ""},
+          {"LibTorch kernels", RowStatus::ok, at::get_cpu_capability(), ""},
+          {"LibTorch threads", RowStatus::ok,
+           std::to_string(at::get_num_threads()) + " in this process; 'convoy run' gives each rank its share of the cores", ""},
+          math_libraries(),
+          cuda(),
+          allocator()};
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,121 @@
+#include "cli/launch/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "convoy/base/error.h"
+
+namespace convoy::cli {
+namespace {
+
+std::pair<Descriptor, Descriptor> make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
+  }
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+int Descriptor::release() { return std::exchange(fd_, -1); }
+
+void Descriptor::reset() {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+Descriptor signal_descriptor(const std::vector<int>& signals) {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (int signal : signals) sigaddset(&mask, signal);
+  sigprocmask(SIG_BLOCK, &mask, nullptr);
+  Descriptor descriptor(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!descriptor.open()) throw Failure(std::string("cannot watch signals: ") + std::strerror(errno));
+  return descriptor;
+}
+
+Child start_child(const std::vector<std::string>& arguments, const std::vector<std::string>& variables,
+                  bool capture_output) {
+  Child child;
+  Descriptor output_end;
+  if (capture_output) std::tie(child.standard_output, output_end) = make_pipe();
+  auto [error_read, error_end] = make_pipe();
+  child.standard_error = std::move(error_read);
+  auto [status_read, status_end] = make_pipe();
+
+  // Everything that allocates happens before fork().
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const bool terminal_input = isatty(STDIN_FILENO) != 0;
+  const pid_t parent = getpid();
+
+  child.pid = fork();
+  if (child.pid < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  if (child.pid == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);  // it was gone before the line above
+    if (terminal_input) {
+      const int null = open("/dev/null", O_RDONLY);
+      if (null >= 0) dup2(null, STDIN_FILENO);
+    }
+    if (output_end.open()) dup2(output_end.get(), STDOUT_FILENO);
+    dup2(error_end.get(), STDERR_FILENO);
+    for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    signal(SIGPIPE, SIG_DFL);
+    execv(argv[0], argv.data());
+    const int error = errno;
+    if (write(status_end.get(), &error, sizeof error) < 0) _exit(126);
+    _exit(127);
+  }
+  setpgid(child.pid, child.pid);  // whoever comes first, so that neither has to wait
+  status_end.reset();
+  int error = 0;
+  if (read(status_read.get(), &error, sizeof error) == sizeof error) {
+    waitpid(child.pid, nullptr, 0);
+    throw Failure("cannot start " + arguments.front() + ": " + std::strerror(error));
+  }
+  return child;
+}
+
+bool write_all(int fd, const std::string& bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t written = write(fd, bytes.data() + done, bytes.size() - done);
+    if (written >= 0) {
+      done += static_cast<std::size_t>(written);
+    } else if (errno == EAGAIN) {
+      // The terminal may have been made non-blocking by somebody else.
+      pollfd ready{fd, POLLOUT, 0};
+      poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace convoy::cli

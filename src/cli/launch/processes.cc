@@ -1,0 +1,90 @@
+#include "cli/launch/processes.h"
+
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <thread>
+
+namespace convoy::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPause{5};
+
+// Living processes by parent.
+std::multimap<pid_t, pid_t> children_by_parent() {
+  std::multimap<pid_t, pid_t> children;
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return children;
+  while (const dirent* entry = readdir(proc)) {
+    const pid_t pid = static_cast<pid_t>(std::atoi(entry->d_name));
+    if (pid <= 0) continue;
+    std::ifstream file(std::string("/proc/") + entry->d_name + "/stat");
+    std::string stat;
+    std::getline(file, stat);
+    // The name in parentheses may itself hold spaces and parentheses: the last one ends it.
+    const std::size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos || name_end + 4 > stat.size()) continue;
+    if (stat[name_end + 2] == 'Z') continue;
+    children.emplace(static_cast<pid_t>(std::atoi(stat.c_str() + name_end + 4)), pid);
+  }
+  closedir(proc);
+  return children;
+}
+
+void reap() {
+  while (waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+}
+
+}  // namespace
+
+std::vector<pid_t> descendants(pid_t root) {
+  const auto children = children_by_parent();
+  std::vector<pid_t> found{root};
+  for (std::size_t next = 0; next < found.size(); ++next) {
+    const auto [begin, end] = children.equal_range(found[next]);
+    for (auto child = begin; child != end; ++child) found.push_back(child->second);
+  }
+  found.erase(found.begin());
+  return found;
+}
+
+std::vector<std::string> arguments_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
+
+bool kill_descendants(std::chrono::milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  while (true) {
+    const std::vector<pid_t> left = descendants(getpid());
+    for (pid_t pid : left) kill(pid, SIGKILL);
+    reap();
+    if (left.empty()) return true;
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+bool await_descendants(std::chrono::milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  while (true) {
+    reap();
+    if (descendants(getpid()).empty()) return true;
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace convoy::cli

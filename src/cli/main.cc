@@ -1,0 +1,49 @@
+// The convoy program: one file per subcommand, and here only what they share.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/suggest.h"
+#include "convoy/base/error.h"
+
+namespace {
+
+int complain(const std::string& line, int status) {
+  std::fprintf(stderr, "%s\n", line.c_str());
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace convoy::cli;
+  CLI::App app("Distributed training of deep networks on LibTorch", "convoy");
+  Outcome outcome;
+  // What follows "--" is another program's business.
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::vector<std::string> rest;
+  if (!arguments.empty() && arguments.front() == "run") {
+    const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+    rest.assign(dashes, arguments.end());
+    arguments.erase(dashes, arguments.end());
+  }
+  app.require_subcommand(1);
+  app.set_version_flag("--version", [] { return version_line(); }, "Print the version and what it was built on");
+  add_run_command(app, rest, outcome);
+  add_bench_command(app);
+  add_doctor_command(app, outcome);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::Success& asked_for_text) {
+    return app.exit(asked_for_text);  // --help, --version
+  } catch (const CLI::ParseError& error) {
+    return complain(explain(app, error, arguments), convoy::kExitUsage);
+  } catch (const std::exception& error) {
+    const std::string command = chosen(app).get_name();
+    return complain("convoy " + command + ": " + error.what(), convoy::exit_status(error));
+  }
+  return outcome.exit_status;
+}

@@ -1,0 +1,186 @@
+#include "tests/cli/job.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "cli/launch/processes.h"
+
+namespace convoy::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string build_dir() {
+  const char* dir = std::getenv("CONVOY_BINARY_DIR");
+  return dir != nullptr ? dir : "build";
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int rank_in(const std::string& environment) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="}) {
+    const std::size_t found = environment.find(name);
+    if (found != std::string::npos) return std::atoi(environment.c_str() + found + std::string(name).size());
+  }
+  return -1;
+}
+
+bool is_zombie(const std::string& stat) {
+  const std::size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat.size() || stat[name_end + 2] == 'Z';
+}
+
+}  // namespace
+
+std::string rank_program() { return build_dir() + "/tests/cli_rank_program"; }
+
+std::string last_line(const std::string& text) {
+  if (text.empty()) return "";
+  const std::size_t end = text.back() == '\n' ? text.size() - 1 : text.size();
+  const std::size_t begin = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+  return text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1));
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
+  return found;
+}
+
+Job::Job(const std::vector<std::string>& arguments, const std::vector<std::string>& variables)
+    : begin_(Clock::now()) {
+  mark_ = "CONVOY_TEST_MARK=" + std::to_string(getpid()) + "-" +
+          std::to_string(Clock::now().time_since_epoch().count());
+  std::array<int, 2> out{};
+  std::array<int, 2> err{};
+  if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) std::abort();
+  pid_ = fork();
+  if (pid_ == 0) {
+    dup2(out[1], 1);
+    dup2(err[1], 2);
+    unsetenv("OMP_NUM_THREADS");  // ctest sets it
+    putenv(mark_.data());
+    for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
+    const std::string program = build_dir() + "/bin/convoy";
+    std::vector<char*> argv{const_cast<char*>(program.c_str())};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(126);
+  }
+  close(out[1]);
+  close(err[1]);
+  out_fd_ = out[0];
+  err_fd_ = err[0];
+}
+
+Job::~Job() {
+  for (const JobProcess& process : processes()) kill(process.pid, SIGKILL);
+  if (result_.exit_status == -1) waitpid(pid_, nullptr, 0);
+  for (int fd : {out_fd_, err_fd_}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+void Job::collect(int timeout_ms) {
+  std::array<pollfd, 2> ready{{{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}}};
+  poll(ready.data(), ready.size(), timeout_ms);
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    if (ready[i].revents == 0) continue;
+    std::array<char, 65536> buffer;
+    const ssize_t bytes = read(ready[i].fd, buffer.data(), buffer.size());
+    if (bytes > 0) {
+      (i == 0 ? result_.out : result_.err).append(buffer.data(), static_cast<std::size_t>(bytes));
+    } else {
+      int& fd = i == 0 ? out_fd_ : err_fd_;
+      close(fd);
+      fd = -1;
+    }
+  }
+}
+
+bool Job::wait_for(const std::string& text, int times) {
+  const auto begin = Clock::now();
+  while (count(result_.out, text) < times) {
+    if (seconds_since(begin) > 30 || out_fd_ < 0) return false;
+    collect(50);
+  }
+  return true;
+}
+
+JobResult Job::finish(std::chrono::seconds limit) {
+  const auto deadline = Clock::now() + limit;
+  int status = 0;
+  bool ended = false;
+  while (!ended || out_fd_ >= 0 || err_fd_ >= 0) {
+    if (out_fd_ >= 0 || err_fd_ >= 0) collect(20);
+    else std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (!ended && waitpid(pid_, &status, WNOHANG) == pid_) {
+      ended = true;
+      result_.exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      result_.seconds = seconds_since(begin_);
+    }
+    if (Clock::now() > deadline) break;
+  }
+  return result_;
+}
+
+std::vector<JobProcess> Job::processes() const {
+  std::vector<JobProcess> found;
+  DIR* proc = opendir("/proc");
+  while (const dirent* entry = proc == nullptr ? nullptr : readdir(proc)) {
+    const pid_t pid = static_cast<pid_t>(std::atoi(entry->d_name));
+    if (pid <= 0) continue;
+    const std::string folder = std::string("/proc/") + entry->d_name;
+    const std::string environment = read_file(folder + "/environ");
+    if (environment.find(mark_) == std::string::npos || is_zombie(read_file(folder + "/stat"))) continue;
+    JobProcess process{pid, "", arguments_of(pid), rank_in(environment)};
+    if (!process.arguments.empty()) {
+      process.name = process.arguments[0].substr(process.arguments[0].rfind('/') + 1);
+    }
+    found.push_back(process);
+  }
+  if (proc != nullptr) closedir(proc);
+  return found;
+}
+
+std::vector<JobProcess> Job::processes(const std::string& name) const {
+  std::vector<JobProcess> found;
+  for (const JobProcess& process : processes()) {
+    if (process.name.rfind(name, 0) == 0) found.push_back(process);
+  }
+  std::sort(found.begin(), found.end(), [](const JobProcess& a, const JobProcess& b) { return a.rank < b.rank; });
+  return found;
+}
+
+double Job::wait_until_gone(double limit_s) const {
+  const auto begin = Clock::now();
+  while (seconds_since(begin) < limit_s) {
+    // The program itself may be a zombie of ours, which processes() does not count.
+    if (processes().empty()) return seconds_since(begin);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return -1;
+}
+
+}  // namespace convoy::cli

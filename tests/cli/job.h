@@ -1,0 +1,65 @@
+// A run of the convoy program, and the processes that belong to it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace convoy::cli {
+
+struct JobResult {
+  int exit_status = -1;  // 128 + signal if it was killed, -1 if it did not end in time
+  std::string out;
+  std::string err;
+  double seconds = 0;
+};
+
+struct JobProcess {
+  pid_t pid = 0;
+  std::string name;                    // of the program file: "convoy", "convoy-agent", "mpirun.openmpi", ...
+  std::vector<std::string> arguments;
+  int rank = -1;                       // -1 outside ranks
+};
+
+// Starts build/bin/convoy with these arguments and a variable in its environment that marks every
+// process of the job. Kills what is left in the destructor.
+class Job {
+ public:
+  explicit Job(const std::vector<std::string>& arguments, const std::vector<std::string>& variables = {});
+  ~Job();
+  Job(const Job&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // Collects output until `text` has appeared `times` times on standard output. False after 30 s.
+  bool wait_for(const std::string& text, int times);
+  // Waits for the end.
+  JobResult finish(std::chrono::seconds limit = std::chrono::seconds(30));
+  // Living processes with the mark.
+  std::vector<JobProcess> processes() const;
+  // Those of one program, ordered by rank.
+  std::vector<JobProcess> processes(const std::string& name) const;
+  // Waits until no process is left; the seconds it took, or -1.
+  double wait_until_gone(double limit_s) const;
+
+ private:
+  void collect(int timeout_ms);
+
+  std::string mark_;
+  pid_t pid_ = 0;
+  int out_fd_ = -1;
+  int err_fd_ = -1;
+  JobResult result_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+// build/tests/cli_rank_program.
+std::string rank_program();
+
+// The last line of a text, without its newline.
+std::string last_line(const std::string& text);
+
+int count(const std::string& text, const std::string& part);
+
+}  // namespace convoy::cli

@@ -1,0 +1,155 @@
+// Deaths at random moments. The promise: nothing is left after 10 s, and the right one is named.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "convoy/base/system.h"
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr double kPromise_s = 10;
+
+void pause_randomly() {
+  static std::mt19937 random(std::random_device{}());
+  std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
+}
+
+class Kill : public testing::Test {
+ protected:
+  // The process of `rank` that runs `program`, once the job is at work.
+  static pid_t find(Job& job, const std::string& program, int rank) {
+    for (const JobProcess& process : job.processes(program)) {
+      if (process.rank == rank) return process.pid;
+    }
+    return 0;
+  }
+};
+
+std::string on_host(int rank) { return "rank " + std::to_string(rank) + " on host " + host_name(); }
+
+TEST_F(Kill, Rank) {
+  for (int n : {1, 2, 3, 5}) {
+    Job job({"run", "-n", std::to_string(n), rank_program(), "work"});
+    ASSERT_TRUE(job.wait_for("ready", n));
+    pause_randomly();
+    const int victim = n / 2;
+    ASSERT_EQ(kill(find(job, "cli_rank_program", victim), SIGKILL), 0);
+    ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
+    const JobResult result = job.finish();
+    EXPECT_EQ(result.exit_status, 1);
+    EXPECT_EQ(count(result.err, "\n"), 1) << result.err;
+    EXPECT_EQ(last_line(result.err).find("convoy run: " + on_host(victim) + " was killed by signal 9 (Killed)"), 0u)
+        << result.err;
+  }
+}
+
+TEST_F(Kill, RankWhileStarting) {
+  Job job({"run", "-n", "2", rank_program(), "work"});
+  for (int i = 0; i < 500 && find(job, "cli_rank_program", 1) == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_EQ(kill(find(job, "cli_rank_program", 1), SIGKILL), 0);
+  ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_NE(last_line(result.err).find(on_host(1) + " was killed by signal 9"), std::string::npos) << result.err;
+}
+
+TEST_F(Kill, RankAmongStubbornOnes) {
+  Job job({"run", "-n", "3", rank_program(), "stubborn"});
+  ASSERT_TRUE(job.wait_for("ready", 3));
+  ASSERT_EQ(kill(find(job, "cli_rank_program", 0), SIGKILL), 0);
+  ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
+  EXPECT_NE(last_line(job.finish().err).find(on_host(0)), std::string::npos);
+}
+
+TEST_F(Kill, RankWithChildrenOfItsOwn) {
+  Job job({"run", "-n", "2", rank_program(), "children"});
+  ASSERT_TRUE(job.wait_for("ready", 2));
+  // Parents have the lower number, unless numbers have wrapped around: then this kills a child first.
+  ASSERT_EQ(kill(find(job, "cli_rank_program", 1), SIGKILL), 0);
+  for (const JobProcess& process : job.processes("cli_rank_program")) {
+    if (process.rank == 1) kill(process.pid, SIGKILL);
+  }
+  EXPECT_GE(job.wait_until_gone(kPromise_s), 0);
+}
+
+TEST_F(Kill, Supervisor) {
+  Job job({"run", "-n", "3", rank_program(), "children"});
+  ASSERT_TRUE(job.wait_for("ready", 3));
+  pause_randomly();
+  ASSERT_EQ(kill(find(job, "convoy-agent", 1), SIGKILL), 0);
+  ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_NE(last_line(result.err).find("rank 1 on host"), std::string::npos) << result.err;
+}
+
+TEST_F(Kill, Mpirun) {
+  Job job({"run", "-n", "3", rank_program(), "stubborn"});
+  ASSERT_TRUE(job.wait_for("ready", 3));
+  pause_randomly();
+  const auto mpiruns = job.processes("mpirun");
+  ASSERT_EQ(mpiruns.size(), 1u);
+  ASSERT_EQ(kill(mpiruns[0].pid, SIGKILL), 0);
+  ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_EQ(result.err, "convoy run: mpirun was killed by signal 9 (Killed); the 3 ranks were ended\n");
+}
+
+TEST_F(Kill, Launcher) {
+  Job job({"run", "-n", "3", rank_program(), "stubborn"});
+  ASSERT_TRUE(job.wait_for("ready", 3));
+  pause_randomly();
+  ASSERT_EQ(kill(job.pid(), SIGKILL), 0);
+  EXPECT_GE(job.wait_until_gone(kPromise_s), 0);
+}
+
+TEST_F(Kill, LauncherWhileStarting) {
+  Job job({"run", "-n", "4", rank_program(), "work"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  pause_randomly();
+  ASSERT_EQ(kill(job.pid(), SIGKILL), 0);
+  EXPECT_GE(job.wait_until_gone(kPromise_s), 0);
+}
+
+TEST_F(Kill, EndsOnRequest) {
+  for (int signal : {SIGTERM, SIGINT}) {
+    Job job({"run", "-n", "2", rank_program(), "work"});
+    ASSERT_TRUE(job.wait_for("ready", 2));
+    kill(job.pid(), signal);
+    ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
+    const JobResult result = job.finish();
+    EXPECT_EQ(result.exit_status, 128 + signal);
+    EXPECT_EQ(result.err, "convoy run: ended by " + describe_signal(signal) + "; the 2 ranks were ended\n");
+  }
+}
+
+TEST_F(Kill, LetsRanksAnswerARequest) {
+  Job job({"run", "-n", "2", rank_program(), "obey", "75"});
+  ASSERT_TRUE(job.wait_for("ready", 2));
+  kill(job.pid(), SIGTERM);
+  const JobResult result = job.finish();
+  EXPECT_EQ(count(result.out, "got 15"), 2) << result.out;
+  EXPECT_EQ(result.exit_status, 75) << result.err;
+}
+
+TEST_F(Kill, PassesUserSignalsOn) {
+  Job job({"run", "-n", "2", rank_program(), "obey", "0"});
+  ASSERT_TRUE(job.wait_for("ready", 2));
+  kill(job.pid(), SIGUSR1);
+  const JobResult result = job.finish();
+  EXPECT_EQ(count(result.out, "got 10"), 2) << result.out;
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+}
+
+}  // namespace
+}  // namespace convoy::cli

@@ -1,0 +1,61 @@
+// The program as a whole: help, version, mistyped names, convoy doctor.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+namespace {
+
+TEST(Program, ShowsHelpAndVersion) {
+  const JobResult help = Job({"--help"}).finish();
+  EXPECT_EQ(help.exit_status, 0);
+  for (const char* command : {"run", "bench", "doctor"}) EXPECT_NE(help.out.find(command), std::string::npos);
+  EXPECT_EQ(help.out.find("agent"), std::string::npos);
+  const JobResult version = Job({"--version"}).finish();
+  EXPECT_EQ(version.exit_status, 0);
+  EXPECT_EQ(version.out.rfind("convoy ", 0), 0u);
+  EXPECT_NE(version.out.find("LibTorch 2."), std::string::npos);
+}
+
+TEST(Program, NamesTheNearestKnown) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"rnu"}, "did you mean run?"},
+      {{"docter"}, "did you mean doctor?"},
+      {{"xyzzy"}, "there are: "},
+      {{}, "a command is missing"},
+      {{"doctor", "--jsn", "-"}, "did you mean --json?"},
+      {{"--versoin"}, "did you mean --version?"}};
+  for (const auto& [arguments, part] : cases) {
+    const JobResult result = Job(arguments).finish();
+    EXPECT_EQ(result.exit_status, 2);
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+    EXPECT_EQ(count(result.err, "\n"), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(Doctor, ReportsEveryCheckAsOneObject) {
+  const JobResult result = Job({"doctor", "--json", "-"}).finish();
+  EXPECT_EQ(result.exit_status, 0) << result.out << result.err;
+  std::set<std::string> checks;
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_EQ(row.size(), 4u);
+    const std::string status = row.at("status");
+    EXPECT_TRUE(status == "ok" || status == "note" || status == "missing") << line;
+    EXPECT_TRUE(status != "missing" || row.at("hint") != "") << line;
+    EXPECT_NE(row.at("detail"), "") << line;
+    checks.insert(row.at("check"));
+  }
+  for (const char* check : {"cores", "memory", "MPI library", "MPI threads", "mpirun", "LibTorch", "convoy run"}) {
+    EXPECT_EQ(checks.count(check), 1u) << check;
+  }
+}
+
+}  // namespace
+}  // namespace convoy::cli
