@@ -13,10 +13,14 @@ namespace {
 
 spdlog::level::level_enum to_spdlog(Log::Level level) {
   switch (level) {
-    case Log::Level::debug: return spdlog::level::debug;
-    case Log::Level::info: return spdlog::level::info;
-    case Log::Level::warning: return spdlog::level::warn;
-    case Log::Level::error: return spdlog::level::err;
+    case Log::Level::debug:
+      return spdlog::level::debug;
+    case Log::Level::info:
+      return spdlog::level::info;
+    case Log::Level::warning:
+      return spdlog::level::warn;
+    case Log::Level::error:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }

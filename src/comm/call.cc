@@ -8,8 +8,9 @@ namespace convoy::comm {
 namespace {
 
 const char* name_of(Kind kind) {
-  constexpr const char* names[] = {"send",      "receive",   "broadcast", "allreduce",  "reduce_scatter",
-                                   "allgather", "alltoallv", "barrier",   "gather_text"};
+  constexpr const char* names[] = {"send",      "receive",        "broadcast",
+                                   "allreduce", "reduce_scatter", "allgather",
+                                   "alltoallv", "barrier",        "gather_text"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -26,7 +27,8 @@ std::string Call::text() const {
 }
 
 bool Call::agrees_with(const Call& other) const {
-  if (kind != other.kind || type != other.type || has_op != other.has_op || op != other.op) return false;
+  if (kind != other.kind || type != other.type || has_op != other.has_op || op != other.op)
+    return false;
   if (kind == Kind::alltoallv || kind == Kind::gather_text) return true;  // counts differ by right
   return peer == other.peer && count == other.count;
 }

@@ -13,7 +13,15 @@
 namespace convoy::comm {
 
 enum class Kind : std::uint8_t {
-  send, receive, broadcast, allreduce, reduce_scatter, allgather, alltoallv, barrier, gather_text
+  send,
+  receive,
+  broadcast,
+  allreduce,
+  reduce_scatter,
+  allgather,
+  alltoallv,
+  barrier,
+  gather_text
 };
 
 struct Call {
@@ -32,8 +40,8 @@ struct Call {
 };
 static_assert(std::is_trivially_copyable_v<Call>);
 
-// Compares this rank's call with both neighbors' in a ring: if any two ranks differ, some neighbors do.
-// Throws Failure naming both ranks and both calls.
+// Compares this rank's call with both neighbors' in a ring: if any two ranks differ, some neighbors
+// do. Throws Failure naming both ranks and both calls.
 Task compare_calls(Io& io, Call mine);
 
 }  // namespace convoy::comm

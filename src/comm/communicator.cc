@@ -25,16 +25,18 @@ Task checked(Io& io, Call call, std::function<Task(Io&)> body) {
 
 void check_match(Match match) {
   if (match.channel >= Match::kChannels) {
-    throw UsageError("channel " + std::to_string(match.channel) + " is out of range: channels are 0 to " +
-                     std::to_string(Match::kChannels - 1));
+    throw UsageError("channel " + std::to_string(match.channel) +
+                     " is out of range: channels are 0 to " + std::to_string(Match::kChannels - 1));
   }
 }
 
-Operation start_collective(const std::shared_ptr<Engine>& engine, const std::shared_ptr<Transport>& transport,
-                           Call call, const std::function<Task(Io&)>& body) {
+Operation start_collective(const std::shared_ptr<Engine>& engine,
+                           const std::shared_ptr<Transport>& transport, Call call,
+                           const std::function<Task(Io&)>& body) {
   check_match(call.match);
   if (engine->options().check_calls && transport->size() > 1) {
-    return Operation(engine->start(transport, call, [&](Io& io) { return checked(io, call, body); }));
+    return Operation(
+        engine->start(transport, call, [&](Io& io) { return checked(io, call, body); }));
   }
   return Operation(engine->start(transport, call, body));
 }
@@ -53,16 +55,18 @@ Call make_reduction(Kind kind, Buffer data, ReduceOp op, Match match) {
   Call call = make_call(kind, data, match);
   call.has_op = 1;
   call.op = op;
-  if (op == ReduceOp::average && (data.type == Type::i32 || data.type == Type::i64 || data.type == Type::u8)) {
-    throw UsageError(std::string("an average of ") + name_of(data.type) + " is not defined; use sum");
+  if (op == ReduceOp::average &&
+      (data.type == Type::i32 || data.type == Type::i64 || data.type == Type::u8)) {
+    throw UsageError(std::string("an average of ") + name_of(data.type) +
+                     " is not defined; use sum");
   }
   return call;
 }
 
 void check_rank(int rank, int size, const char* what) {
   if (rank < 0 || rank >= size) {
-    throw UsageError(std::string(what) + " is rank " + std::to_string(rank) + ", but there are only ranks 0 to " +
-                     std::to_string(size - 1));
+    throw UsageError(std::string(what) + " is rank " + std::to_string(rank) +
+                     ", but there are only ranks 0 to " + std::to_string(size - 1));
   }
 }
 
@@ -79,7 +83,8 @@ Task one_message(Io& io, bool sending, Buffer data, int peer) {
 Task gather_task(Io& io, std::span<const std::byte> mine, std::span<std::uint64_t> sizes,
                  std::vector<std::vector<std::byte>>& texts) {
   sizes[static_cast<std::size_t>(io.rank())] = mine.size();
-  co_await ring_stream(io, Buffer(sizes.data(), sizes.size(), Type::i64), ReduceOp::sum, RingPhases::allgather);
+  co_await ring_stream(io, Buffer(sizes.data(), sizes.size(), Type::i64), ReduceOp::sum,
+                       RingPhases::allgather);
   std::vector<Ticket> tickets;
   for (int rank = 0; rank < io.size(); ++rank) {
     auto& text = texts[static_cast<std::size_t>(rank)];
@@ -115,7 +120,8 @@ Traffic Communicator::traffic() const {
 }
 
 Communicator Communicator::split(int color, int key) const {
-  std::shared_ptr<Transport> part = engine_->exclusively([&] { return transport_->split(color, key); });
+  std::shared_ptr<Transport> part =
+      engine_->exclusively([&] { return transport_->split(color, key); });
   return part ? Communicator(engine_, std::move(part)) : Communicator();
 }
 Communicator Communicator::duplicate() const { return split(0, rank()); }
@@ -143,37 +149,43 @@ Operation Communicator::start_allreduce(Buffer data, ReduceOp op, Match match) c
                           [=](Io& io) { return comm::allreduce(io, data, op); });
 }
 Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match match) const {
-  return start_collective(engine_, transport_, make_reduction(Kind::reduce_scatter, data, op, match),
-                          [=](Io& io) { return ring_stream(io, data, op, RingPhases::reduce_scatter); });
+  return start_collective(
+      engine_, transport_, make_reduction(Kind::reduce_scatter, data, op, match),
+      [=](Io& io) { return ring_stream(io, data, op, RingPhases::reduce_scatter); });
 }
 Operation Communicator::start_allgather(Buffer data, Match match) const {
-  return start_collective(engine_, transport_, make_call(Kind::allgather, data, match), [=](Io& io) {
-    return ring_stream(io, data, ReduceOp::sum, RingPhases::allgather);
-  });
+  return start_collective(
+      engine_, transport_, make_call(Kind::allgather, data, match),
+      [=](Io& io) { return ring_stream(io, data, ReduceOp::sum, RingPhases::allgather); });
 }
 Operation Communicator::start_barrier(Match match) const {
   return start_collective(engine_, transport_, make_call(Kind::barrier, {}, match),
                           [](Io& io) { return barrier_dissemination(io); });
 }
 
-Operation Communicator::start_alltoallv(ConstBuffer send, std::span<const std::size_t> send_counts, Buffer receive,
-                                        std::span<const std::size_t> receive_counts, Match match) const {
-  const auto check = [&](std::span<const std::size_t> counts, std::size_t available, const char* side) {
+Operation Communicator::start_alltoallv(ConstBuffer send, std::span<const std::size_t> send_counts,
+                                        Buffer receive, std::span<const std::size_t> receive_counts,
+                                        Match match) const {
+  const auto check = [&](std::span<const std::size_t> counts, std::size_t available,
+                         const char* side) {
     const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
     if (counts.size() != static_cast<std::size_t>(size()) || total > available) {
       throw UsageError(std::string("alltoallv: ") + side + " has " + std::to_string(counts.size()) +
-                       " counts that add up to " + std::to_string(total) + "; there are " + std::to_string(size()) +
-                       " ranks and the buffer holds " + std::to_string(available) + " elements");
+                       " counts that add up to " + std::to_string(total) + "; there are " +
+                       std::to_string(size()) + " ranks and the buffer holds " +
+                       std::to_string(available) + " elements");
     }
   };
   check(send_counts, send.count, "the send side");
   check(receive_counts, receive.count, "the receive side");
-  if (send.type != receive.type) throw UsageError("alltoallv: both buffers must have the same type");
+  if (send.type != receive.type)
+    throw UsageError("alltoallv: both buffers must have the same type");
   const std::vector<std::size_t> out(send_counts.begin(), send_counts.end());
   const std::vector<std::size_t> in(receive_counts.begin(), receive_counts.end());
   if (out[static_cast<std::size_t>(rank())] != in[static_cast<std::size_t>(rank())]) {
     throw UsageError("alltoallv: rank " + std::to_string(rank()) + " sends itself " +
-                     std::to_string(out[static_cast<std::size_t>(rank())]) + " elements and expects " +
+                     std::to_string(out[static_cast<std::size_t>(rank())]) +
+                     " elements and expects " +
                      std::to_string(in[static_cast<std::size_t>(rank())]));
   }
   return start_collective(engine_, transport_, make_call(Kind::alltoallv, send, match),
@@ -189,15 +201,22 @@ std::vector<std::string> Communicator::gather_text(std::string_view text, Match 
                    [&, mine](Io& io) { return gather_task(io, mine, sizes, texts); })
       .wait();
   std::vector<std::string> result;
-  for (const auto& bytes : texts) result.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const auto& bytes : texts)
+    result.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return result;
 }
 
 void Communicator::send(ConstBuffer d, int to, Match m) const { start_send(d, to, m).wait(); }
 void Communicator::receive(Buffer d, int from, Match m) const { start_receive(d, from, m).wait(); }
-void Communicator::broadcast(Buffer d, int root, Match m) const { start_broadcast(d, root, m).wait(); }
-void Communicator::allreduce(Buffer d, ReduceOp op, Match m) const { start_allreduce(d, op, m).wait(); }
-void Communicator::reduce_scatter(Buffer d, ReduceOp op, Match m) const { start_reduce_scatter(d, op, m).wait(); }
+void Communicator::broadcast(Buffer d, int root, Match m) const {
+  start_broadcast(d, root, m).wait();
+}
+void Communicator::allreduce(Buffer d, ReduceOp op, Match m) const {
+  start_allreduce(d, op, m).wait();
+}
+void Communicator::reduce_scatter(Buffer d, ReduceOp op, Match m) const {
+  start_reduce_scatter(d, op, m).wait();
+}
 void Communicator::allgather(Buffer d, Match m) const { start_allgather(d, m).wait(); }
 void Communicator::alltoallv(ConstBuffer s, std::span<const std::size_t> sc, Buffer r,
                              std::span<const std::size_t> rc, Match m) const {

@@ -15,8 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Yields for a few microseconds, since most answers come soon; then sleeps, longer and longer, so that
-// more ranks than cores can live together.
+// Yields for a few microseconds, since most answers come soon; then sleeps, longer and longer, so
+// that more ranks than cores can live together.
 class Backoff {
  public:
   explicit Backoff(std::chrono::microseconds longest) : longest_(longest) {}
@@ -54,11 +54,14 @@ std::vector<int> missing_peers(const OperationState& op) {
 
 std::string list_ranks(const std::vector<int>& ranks) {
   std::string s = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) s += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    s += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   return s;
 }
 
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
 
 }  // namespace
 
@@ -132,8 +135,10 @@ bool Engine::advance_operation(OperationState& op) {
       bool ready = true;
       for (Ticket& ticket : op.suspension.awaiting) {
         if (!ticket.pending()) continue;
-        if (ticket.poll()) moved = true;
-        else ready = false;
+        if (ticket.poll())
+          moved = true;
+        else
+          ready = false;
       }
       if (!ready) return moved;
       moved = true;
@@ -157,7 +162,8 @@ void Engine::finish(OperationState& op, std::exception_ptr error) {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& e) {
-      const std::string reason = watch_.name(root_->rank()) + ": " + e.what() + " [in " + op.call.text() + "]";
+      const std::string reason =
+          watch_.name(root_->rank()) + ": " + e.what() + " [in " + op.call.text() + "]";
       op.error = std::make_exception_ptr(Failure(reason));
       op.done = true;
       if (failed_.empty()) fail(reason, true);
@@ -195,8 +201,9 @@ Watch::Doing Engine::doing() const {
     if (!op->done && (oldest == nullptr || op->started < oldest->started)) oldest = op.get();
   }
   if (oldest == nullptr || closing_) {
-    doing.what = (closing_ ? "is leaving the world" : "is in no operation") + std::string("; its last was ") +
-                 last_finished_ + ", " + format_seconds(seconds_since(last_finished_at_)) + " ago";
+    doing.what = (closing_ ? "is leaving the world" : "is in no operation") +
+                 std::string("; its last was ") + last_finished_ + ", " +
+                 format_seconds(seconds_since(last_finished_at_)) + " ago";
     return doing;
   }
   doing.idle = false;
@@ -212,8 +219,9 @@ void Engine::watch_over(OperationState& op, Vigil& vigil) {
   if (missing.empty()) return;  // about to go on
   const std::string me = watch_.name(root_->rank());
   if (vigil.overdue) {
-    fail(me + ": " + op.call.text() + " is not done after " + format_seconds(seconds_since(vigil.since)) +
-             ", waiting for " + list_ranks(missing) + ": " + watch_.findings(),
+    fail(me + ": " + op.call.text() + " is not done after " +
+             format_seconds(seconds_since(vigil.since)) + ", waiting for " + list_ranks(missing) +
+             ": " + watch_.findings(),
          true);
     return;
   }
@@ -224,11 +232,14 @@ void Engine::watch_over(OperationState& op, Vigil& vigil) {
     const bool bad = closing_ ? waiting.has_value() : left.has_value();
     vigil.rounds = bad ? vigil.rounds + 1 : 0;
     if (vigil.rounds > 2) {
-      fail(closing_ ? watch_.name(waiting->first) + " " + waiting->second + ", but " + me +
-                          " has ended its steps and is leaving the world: ranks ran different numbers of steps"
-                    : me + " waits in " + op.call.text() + ", but " + watch_.name(*left) +
-                          " has ended its steps and left the world: ranks ran different numbers of steps",
-           true);
+      fail(
+          closing_
+              ? watch_.name(waiting->first) + " " + waiting->second + ", but " + me +
+                    " has ended its steps and is leaving the world: ranks ran different numbers of "
+                    "steps"
+              : me + " waits in " + op.call.text() + ", but " + watch_.name(*left) +
+                    " has ended its steps and left the world: ranks ran different numbers of steps",
+          true);
       return;
     }
   }
@@ -240,7 +251,9 @@ void Engine::watch_over(OperationState& op, Vigil& vigil) {
   }
   const bool suspicious = vigil.rounds > 1;
   if (vigil.rounds == 0) vigil.rounds = 1;
-  vigil.next_question = std::min(now + (suspicious ? 1s : 2s), vigil.since + std::chrono::duration_cast<Clock::duration>(options_.timeout) + 1ms);
+  vigil.next_question =
+      std::min(now + (suspicious ? 1s : 2s),
+               vigil.since + std::chrono::duration_cast<Clock::duration>(options_.timeout) + 1ms);
   watch_.ask(closing_ ? std::vector<int>{} : missing);
 }
 
@@ -249,15 +262,19 @@ void Engine::wait(OperationState& op) {
     ++waiters_;
     Backoff backoff(200us);
     Vigil vigil;
-    vigil.next_question = std::min(vigil.next_question, vigil.since + std::chrono::duration_cast<Clock::duration>(options_.timeout));
+    vigil.next_question =
+        std::min(vigil.next_question,
+                 vigil.since + std::chrono::duration_cast<Clock::duration>(options_.timeout));
     while (!op.done.load(std::memory_order_acquire)) {
       bool moved = false;
       if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
         moved = pass();
         if (!op.done && failed_.empty()) watch_over(op, vigil);
       }
-      if (moved) backoff.reset();
-      else if (!op.done) backoff.pause();
+      if (moved)
+        backoff.reset();
+      else if (!op.done)
+        backoff.pause();
     }
     if (--waiters_ == 0 && flying_ > 0) wake_.notify_one();
   }
@@ -317,8 +334,10 @@ void Engine::run_thread() {
       backoff.reset();
       continue;
     }
-    if (advance()) backoff.reset();
-    else backoff.pause();
+    if (advance())
+      backoff.reset();
+    else
+      backoff.pause();
   }
 }
 

@@ -27,7 +27,9 @@ class Engine;
 // Everything but `done` and `error` (valid once done) is touched under the engine's lock only.
 struct OperationState {
   OperationState(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport, Call call)
-      : engine(std::move(engine)), transport(std::move(transport)), call(call),
+      : engine(std::move(engine)),
+        transport(std::move(transport)),
+        call(call),
         io(*this->transport, call.match) {}
 
   std::shared_ptr<Engine> engine;
@@ -54,8 +56,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine(std::shared_ptr<Transport> root, Options options);
   ~Engine();
 
-  // Starts `body` as an operation; what can be done at once is done at once. The task is made under the
-  // lock because it posts its first messages.
+  // Starts `body` as an operation; what can be done at once is done at once. The task is made under
+  // the lock because it posts its first messages.
   std::shared_ptr<OperationState> start(std::shared_ptr<Transport> transport, Call call,
                                         const std::function<Task(Io&)>& body);
 
@@ -74,8 +76,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return use();
   }
 
-  // Waits for all peers to get here as well. Throws Failure if a peer waits for an operation that this
-  // rank never started.
+  // Waits for all peers to get here as well. Throws Failure if a peer waits for an operation that
+  // this rank never started.
   void close(Call call, const std::function<Task(Io&)>& barrier);
   // Stops the progress thread without waiting for anybody.
   void stop();
@@ -92,8 +94,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   struct Vigil {
     Clock::time_point since = Clock::now();
     Clock::time_point next_question = since + std::chrono::seconds(2);
-    int rounds = 0;              // of answers that all said the same bad thing
-    bool overdue = false;        // all peers were asked, for the last word
+    int rounds = 0;        // of answers that all said the same bad thing
+    bool overdue = false;  // all peers were asked, for the last word
   };
 
   // All under the lock.
@@ -116,8 +118,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::string last_finished_ = "nothing";
   Clock::time_point last_finished_at_ = Clock::now();
 
-  std::atomic<int> flying_ = 0;   // in_flight_.size(), readable without the lock
-  std::atomic<int> waiters_ = 0;  // threads inside wait(): the progress thread leaves the work to them
+  std::atomic<int> flying_ = 0;  // in_flight_.size(), readable without the lock
+  std::atomic<int> waiters_ =
+      0;  // threads inside wait(): the progress thread leaves the work to them
   std::condition_variable_any wake_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

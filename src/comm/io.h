@@ -10,7 +10,8 @@
 namespace convoy::comm {
 
 // One operation's window on a transport. Lanes keep apart the messages of one operation between the
-// same two ranks (the colors of a multi-color allreduce, say); messages on one lane arrive in order.
+// same two ranks (the colors of a multi-color allreduce, say); messages on one lane arrive in
+// order.
 class Io {
  public:
   static constexpr int kLanes = 64;
@@ -36,7 +37,9 @@ class Io {
   std::uint32_t tag_;  // channel: 6 bits, key: 16, lane: 6
 };
 
-inline std::span<std::byte> bytes_of(Buffer b) { return {static_cast<std::byte*>(b.data), b.bytes()}; }
+inline std::span<std::byte> bytes_of(Buffer b) {
+  return {static_cast<std::byte*>(b.data), b.bytes()};
+}
 inline std::span<const std::byte> bytes_of(ConstBuffer b) {
   return {static_cast<const std::byte*>(b.data), b.bytes()};
 }

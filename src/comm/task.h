@@ -17,8 +17,8 @@ struct Suspension {
 };
 
 // A step of an operation. Starts suspended; awaiting a Task runs it to its end. Exceptions pass to
-// whoever awaits. A coroutine's parameters are copied into its frame, so pass buffers by value and the
-// Io (which outlives every task of its operation) by reference.
+// whoever awaits. A coroutine's parameters are copied into its frame, so pass buffers by value and
+// the Io (which outlives every task of its operation) by reference.
 class [[nodiscard]] Task {
  public:
   struct promise_type {
@@ -26,7 +26,9 @@ class [[nodiscard]] Task {
     std::coroutine_handle<> continuation;
     std::exception_ptr error;
 
-    Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    Task get_return_object() {
+      return Task(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
     std::suspend_always initial_suspend() noexcept { return {}; }
     struct Final {
       bool await_ready() noexcept { return false; }

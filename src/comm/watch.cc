@@ -20,24 +20,30 @@ std::vector<std::byte> make_note(NoteKind kind, std::uint8_t flags, const std::s
 
 }  // namespace
 
-bool Watch::read(int from, const std::vector<std::byte>& note, std::optional<std::string>& failure) {
+bool Watch::read(int from, const std::vector<std::byte>& note,
+                 std::optional<std::string>& failure) {
   if (note.size() < 2) return false;
   const auto flags = static_cast<std::uint8_t>(note[1]);
   const std::string text(reinterpret_cast<const char*>(note.data()) + 2, note.size() - 2);
   switch (static_cast<NoteKind>(note[0])) {
-    case NoteKind::question: return true;
+    case NoteKind::question:
+      return true;
     case NoteKind::answer:
-      answers_[from] = {(flags & kIdle) != 0, (flags & kLeaving) != 0, (flags & kWaitsForAsker) != 0, text};
+      answers_[from] = {(flags & kIdle) != 0, (flags & kLeaving) != 0,
+                        (flags & kWaitsForAsker) != 0, text};
       return false;
-    case NoteKind::failure: failure = text; return false;
+    case NoteKind::failure:
+      failure = text;
+      return false;
   }
   return false;
 }
 
 void Watch::answer(int to, const Doing& doing) {
-  const bool waits = std::find(doing.waits_for.begin(), doing.waits_for.end(), to) != doing.waits_for.end();
-  const auto flags = static_cast<std::uint8_t>((doing.idle ? kIdle : 0) | (doing.leaving ? kLeaving : 0) |
-                                               (waits ? kWaitsForAsker : 0));
+  const bool waits =
+      std::find(doing.waits_for.begin(), doing.waits_for.end(), to) != doing.waits_for.end();
+  const auto flags = static_cast<std::uint8_t>(
+      (doing.idle ? kIdle : 0) | (doing.leaving ? kLeaving : 0) | (waits ? kWaitsForAsker : 0));
   root_.post_note(to, make_note(NoteKind::answer, flags, doing.what));
 }
 
@@ -68,13 +74,18 @@ std::string Watch::name(int rank) const {
 
 std::string Watch::findings() const {
   std::string silent, idle, busy;
-  const auto add = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : "; ") + item; };
+  const auto add = [](std::string& list, const std::string& item) {
+    list += (list.empty() ? "" : "; ") + item;
+  };
   for (int peer = 0; peer < root_.size(); ++peer) {
     if (peer == root_.rank()) continue;
     const auto answer = answers_.find(peer);
-    if (answer == answers_.end()) add(silent, name(peer) + " does not answer (stuck in its own code, or stopped)");
-    else if (answer->second.idle || answer->second.leaving) add(idle, name(peer) + " " + answer->second.what);
-    else add(busy, name(peer) + " " + answer->second.what);
+    if (answer == answers_.end())
+      add(silent, name(peer) + " does not answer (stuck in its own code, or stopped)");
+    else if (answer->second.idle || answer->second.leaving)
+      add(idle, name(peer) + " " + answer->second.what);
+    else
+      add(busy, name(peer) + " " + answer->second.what);
   }
   std::string all = silent;
   if (!idle.empty()) add(all, idle);

@@ -12,9 +12,10 @@
 
 namespace convoy::comm {
 
-// Ranks tell each other what they are doing in short notes beside the messages. A rank whose operation
-// is overdue asks all; whoever is inside Convoy (waiting, or with a progress thread) answers; who does
-// not answer is stuck in code of its own, or stopped. All functions run under the engine's lock.
+// Ranks tell each other what they are doing in short notes beside the messages. A rank whose
+// operation is overdue asks all; whoever is inside Convoy (waiting, or with a progress thread)
+// answers; who does not answer is stuck in code of its own, or stopped. All functions run under the
+// engine's lock.
 class Watch {
  public:
   explicit Watch(Transport& root) : root_(root) {}
@@ -27,8 +28,8 @@ class Watch {
     bool leaving = false;        // at the end of its world
   };
 
-  // Reads notes and answers questions. `doing` is evaluated only when somebody asks. Returns the reason
-  // when a peer has announced that the world has failed.
+  // Reads notes and answers questions. `doing` is evaluated only when somebody asks. Returns the
+  // reason when a peer has announced that the world has failed.
   template <class F>
   std::optional<std::string> poll(F&& doing) {
     const auto now = std::chrono::steady_clock::now();
@@ -45,7 +46,8 @@ class Watch {
   // earlier answers.
   void ask(const std::vector<int>& peers = {});
 
-  // "rank 2 on host b does not answer; rank 1 on host a waits for ...": every peer, the silent first.
+  // "rank 2 on host b does not answer; rank 1 on host a waits for ...": every peer, the silent
+  // first.
   std::string findings() const;
   // A peer that said it waits for this rank, and in what.
   std::optional<std::pair<int, std::string>> waiting_for_me() const;

@@ -25,7 +25,8 @@ WorldOptions complete(WorldOptions options) {
     char* rest = nullptr;
     const double seconds = std::strtod(text.c_str(), &rest);
     if (*rest != '\0' || !(seconds > 0)) {
-      throw UsageError("the environment variable CONVOY_TIMEOUT is '" + text + "'; it must be a number of seconds above 0");
+      throw UsageError("the environment variable CONVOY_TIMEOUT is '" + text +
+                       "'; it must be a number of seconds above 0");
     }
     options.timeout = std::chrono::duration<double>(seconds);
   }
@@ -48,7 +49,8 @@ struct World::Impl {
   int exceptions = std::uncaught_exceptions();
 };
 
-World::World(std::unique_ptr<Transport> transport, WorldOptions options, std::function<void()> on_close)
+World::World(std::unique_ptr<Transport> transport, WorldOptions options,
+             std::function<void()> on_close)
     : impl_(std::make_unique<Impl>()) {
   Impl& w = *impl_;
   w.options = complete(options);
@@ -76,8 +78,8 @@ World::World(World&&) noexcept = default;
 World::~World() {
   if (!impl_ || !impl_->open) return;
   Impl& w = *impl_;
-  // An exception on its way through main, or a failure that the program has swallowed: the others can't
-  // go on without this rank, and a barrier would never end.
+  // An exception on its way through main, or a failure that the program has swallowed: the others
+  // can't go on without this rank, and a barrier would never end.
   const bool unwinding = std::uncaught_exceptions() > w.exceptions;
   std::string reason = w.engine->failure();
   if (!unwinding && reason.empty()) {
@@ -88,7 +90,8 @@ World::~World() {
       reason = e.what();
     }
   } else if (reason.empty()) {
-    reason = "rank " + std::to_string(rank()) + " on host " + host(rank()) + " ended with an exception";
+    reason =
+        "rank " + std::to_string(rank()) + " on host " + host(rank()) + " ended with an exception";
     if (size() > 1) std::fprintf(stderr, "convoy: %s\n", reason.c_str());
   }
   w.engine->stop();
@@ -99,13 +102,16 @@ int World::rank() const { return impl_->communicator.rank(); }
 int World::size() const { return impl_->communicator.size(); }
 int World::local_rank() const { return impl_->local_rank; }
 int World::local_size() const { return impl_->local_size; }
-const std::string& World::host(int rank) const { return impl_->hosts.at(static_cast<std::size_t>(rank)); }
+const std::string& World::host(int rank) const {
+  return impl_->hosts.at(static_cast<std::size_t>(rank));
+}
 const Communicator& World::communicator() const { return impl_->communicator; }
 const Log& World::log() const { return impl_->log; }
 const WorldOptions& World::options() const { return impl_->options; }
 
 void World::fail(const std::string& reason) const {
-  const std::string line = "rank " + std::to_string(rank()) + " on host " + host(rank()) + ": " + reason;
+  const std::string line =
+      "rank " + std::to_string(rank()) + " on host " + host(rank()) + ": " + reason;
   std::fprintf(stderr, "convoy: %s\n", line.c_str());
   impl_->engine->root().abort(line);
   throw Failure(line);

@@ -30,7 +30,8 @@ std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<BucketItem>
     bucket.last = position;
   }
   for (auto& [type, bucket] : open) closed.push_back(std::move(bucket));
-  std::sort(closed.begin(), closed.end(), [](const Open& a, const Open& b) { return a.last < b.last; });
+  std::sort(closed.begin(), closed.end(),
+            [](const Open& a, const Open& b) { return a.last < b.last; });
   std::vector<std::vector<std::size_t>> result;
   for (Open& bucket : closed) result.push_back(std::move(bucket.members));
   return result;

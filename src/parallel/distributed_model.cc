@@ -13,7 +13,8 @@ struct DistributedCore::Impl {
   std::unique_ptr<GradientReducer> reducer;
 };
 
-DistributedCore::DistributedCore(const comm::World& world, std::shared_ptr<torch::nn::Module> module,
+DistributedCore::DistributedCore(const comm::World& world,
+                                 std::shared_ptr<torch::nn::Module> module,
                                  DistributedOptions options)
     : impl_(std::make_unique<Impl>()) {
   if (!module) throw UsageError("DistributedModel needs a module, not a null pointer");
@@ -29,7 +30,8 @@ DistributedCore::DistributedCore(const comm::World& world, std::shared_ptr<torch
   d.statistics = all.duplicate();
   d.batch_norm.communicator = &d.statistics;
   d.batch_norm.weight_by_samples = options.averaging == Averaging::samples;
-  d.reducer = std::make_unique<GradientReducer>(all, std::vector<std::vector<NamedTensor>>{parameters}, options);
+  d.reducer = std::make_unique<GradientReducer>(
+      all, std::vector<std::vector<NamedTensor>>{parameters}, options);
 }
 
 DistributedCore::~DistributedCore() = default;
@@ -42,7 +44,9 @@ void DistributedCore::broadcast_buffers(int root) {
   broadcast_tensors(impl_->statistics, unique_buffers(*impl_->module), root);
 }
 
-void DistributedCore::finish_epoch(const std::function<void()>& on_step) { impl_->reducer->drain(on_step); }
+void DistributedCore::finish_epoch(const std::function<void()>& on_step) {
+  impl_->reducer->drain(on_step);
+}
 
 double DistributedCore::clip_grad_norm(double max_norm, double norm_type) {
   std::vector<at::Tensor> parameters;
@@ -53,7 +57,8 @@ double DistributedCore::clip_grad_norm(double max_norm, double norm_type) {
 ForwardScope::ForwardScope(DistributedCore& core, bool training, std::int64_t samples) {
   auto& d = *core.impl_;
   if (training && samples > 0) d.reducer->count_samples(samples);
-  const bool synchronize = training && d.options.batch_norm == BatchNormStatistics::synchronized && d.statistics.size() > 1;
+  const bool synchronize = training && d.options.batch_norm == BatchNormStatistics::synchronized &&
+                           d.statistics.size() > 1;
   if (synchronize) d.batch_norm.next_key = 0;
   previous_ = exchange_synchronized_batch_norm(synchronize ? &d.batch_norm : nullptr);
 }

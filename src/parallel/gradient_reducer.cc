@@ -26,10 +26,12 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
 
 }  // namespace
 
-// Ties autograd to ReductionStep: which thread calls what, and when a backward pass begins and ends.
+// Ties autograd to ReductionStep: which thread calls what, and when a backward pass begins and
+// ends.
 class GradientReducer::Impl {
  public:
-  Impl(const comm::Communicator& communicator, std::vector<std::vector<NamedTensor>> sources, ReducerOptions options)
+  Impl(const comm::Communicator& communicator, std::vector<std::vector<NamedTensor>> sources,
+       ReducerOptions options)
       : step_(communicator.duplicate(), std::move(sources), options), backwards_(step_.sources()) {
     for (std::size_t source = 0; source < step_.sources(); ++source) {
       for (std::size_t i = 0; i < step_.parameters(); ++i) {
@@ -55,7 +57,8 @@ class GradientReducer::Impl {
     const std::lock_guard lock(mutex_);
     if (!backwards_[source]) {
       backwards_[source] = true;
-      torch::autograd::Engine::get_default_engine().queue_callback([this, source] { on_end_of_backward(source); });
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [this, source] { on_end_of_backward(source); });
     }
     step_.gradient_ready(source, i);
   }
@@ -95,7 +98,8 @@ class GradientReducer::Impl {
   std::exception_ptr error_;
 };
 
-GradientReducer::GradientReducer(const comm::Communicator& communicator, std::vector<std::vector<NamedTensor>> sources,
+GradientReducer::GradientReducer(const comm::Communicator& communicator,
+                                 std::vector<std::vector<NamedTensor>> sources,
                                  ReducerOptions options)
     : impl_(std::make_unique<Impl>(communicator, std::move(sources), std::move(options))) {}
 GradientReducer::~GradientReducer() = default;
@@ -107,7 +111,11 @@ void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }
 bool GradientReducer::synchronizing() const { return impl_->synchronizing; }
 void GradientReducer::drain(const std::function<void()>& on_step) { impl_->step().drain(on_step); }
 const ReducerStatistics& GradientReducer::statistics() const { return impl_->step().statistics(); }
-const comm::Communicator& GradientReducer::communicator() const { return impl_->step().communicator(); }
-std::vector<std::vector<std::string>> GradientReducer::buckets() const { return impl_->step().bucket_names(); }
+const comm::Communicator& GradientReducer::communicator() const {
+  return impl_->step().communicator();
+}
+std::vector<std::vector<std::string>> GradientReducer::buckets() const {
+  return impl_->step().bucket_names();
+}
 
 }  // namespace convoy::parallel

@@ -18,18 +18,24 @@ constexpr comm::Match kNominal{1, 1};
 constexpr comm::Match kUsed{1, 2};
 constexpr comm::Match kOrder{1, 3};
 
-// The same memory, but no view in autograd's eyes: zero_grad() detaches gradients, which views refuse.
+// The same memory, but no view in autograd's eyes: zero_grad() detaches gradients, which views
+// refuse.
 at::Tensor alias_of(const at::Tensor& slot) {
-  return at::empty({0}, slot.options()).set_(slot.storage(), slot.storage_offset(), slot.sizes(), slot.strides());
+  return at::empty({0}, slot.options())
+      .set_(slot.storage(), slot.storage_offset(), slot.sizes(), slot.strides());
 }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 }  // namespace
 
-ReductionStep::ReductionStep(comm::Communicator communicator, std::vector<std::vector<NamedTensor>> sources,
-                             ReducerOptions options)
-    : communicator_(std::move(communicator)), options_(std::move(options)), samples_(sources.size()) {
+ReductionStep::ReductionStep(comm::Communicator communicator,
+                             std::vector<std::vector<NamedTensor>> sources, ReducerOptions options)
+    : communicator_(std::move(communicator)),
+      options_(std::move(options)),
+      samples_(sources.size()) {
   if (sources.empty() || options_.bucket_bytes == 0) {
     throw UsageError("a gradient reducer needs at least one source and a bucket size above 0");
   }
@@ -55,8 +61,9 @@ void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::ScalarType type = wire_type(i);
     type_of(type);  // refuses what can't travel, before training starts
-    items.push_back({static_cast<std::size_t>(parameters_[i].tensors[0].numel()) * c10::elementSize(type),
-                     static_cast<int>(type)});
+    items.push_back(
+        {static_cast<std::size_t>(parameters_[i].tensors[0].numel()) * c10::elementSize(type),
+         static_cast<int>(type)});
   }
   const auto plan = plan_buckets(items, order, options_.first_bucket_bytes, options_.bucket_bytes);
   buckets_.clear();
@@ -69,7 +76,8 @@ void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
     std::int64_t elements = 0;
     for (std::size_t i : members) elements += parameters_[i].tensors[0].numel();
     // Host memory: for a parameter on a GPU this is the staging buffer.
-    bucket.flat = torch::zeros({elements}, torch::TensorOptions().dtype(wire_type(members.front())));
+    bucket.flat =
+        torch::zeros({elements}, torch::TensorOptions().dtype(wire_type(members.front())));
     std::int64_t offset = 0;
     for (std::size_t i : members) {
       parameters_[i].bucket = buckets_.size() - 1;
@@ -97,11 +105,12 @@ void ReductionStep::count_samples(std::size_t source, std::int64_t samples) {
 // 0 where nothing was counted.
 double ReductionStep::samples_per_micro_batch(std::size_t source) const {
   const Samples& s = samples_[source];
-  return s.micro_batches == 0 ? 0 : static_cast<double>(s.count) / static_cast<double>(s.micro_batches);
+  return s.micro_batches == 0 ? 0
+                              : static_cast<double>(s.count) / static_cast<double>(s.micro_batches);
 }
 
-// With weights in units of the usual batch they add up to the number of ranks in all but the last steps of
-// an epoch, so that dividing on the way into the bucket is all there is to do.
+// With weights in units of the usual batch they add up to the number of ranks in all but the last
+// steps of an epoch, so that dividing on the way into the bucket is all there is to do.
 void ReductionStep::agree_on_nominal_samples() {
   if (nominal_samples_ > 0) return;
   std::vector<double> samples(1, 0.0);
@@ -113,13 +122,15 @@ void ReductionStep::agree_on_nominal_samples() {
 void ReductionStep::begin(Control mine) {
   in_step_ = true;
   control_ = {mine.weight, mine.working};
-  control_sum_ = communicator_.start_allreduce(comm::buffer_of(control_), comm::ReduceOp::sum, kControl);
+  control_sum_ =
+      communicator_.start_allreduce(comm::buffer_of(control_), comm::ReduceOp::sum, kControl);
 }
 
 void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   Parameter& p = parameters_[i];
   if (p.from[source]) {
-    throw UsageError("parameter '" + p.name + "' got its gradient twice in one backward pass; run one backward pass "
+    throw UsageError("parameter '" + p.name +
+                     "' got its gradient twice in one backward pass; run one backward pass "
                      "per step, or accumulate with no_sync()");
   }
   p.from[source] = true;
@@ -137,8 +148,8 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   communicator_.advance();
 }
 
-// The one pass over a gradient that can't be avoided: copy, scale and conversion together, and the sum over
-// sources in their order.
+// The one pass over a gradient that can't be avoided: copy, scale and conversion together, and the
+// sum over sources in their order.
 void ReductionStep::copy_to_bucket(std::size_t i) {
   const auto start = Clock::now();
   const torch::NoGradGuard no_grad;
@@ -146,7 +157,8 @@ void ReductionStep::copy_to_bucket(std::size_t i) {
   const double ranks = communicator_.size();
   for (std::size_t s = 0; s < sources(); ++s) {
     const at::Tensor& grad = p.tensors[s].grad();
-    if (grad.is_sparse()) throw UsageError("parameter '" + p.name + "' has a sparse gradient, which is not supported");
+    if (grad.is_sparse())
+      throw UsageError("parameter '" + p.name + "' has a sparse gradient, which is not supported");
     double scale = 1;
     if (options_.averaging != Averaging::sum) {
       const double own = samples_per_micro_batch(s);
@@ -192,9 +204,10 @@ void ReductionStep::finish() {
   if (!missing.empty() && !options_.allow_unused) {
     std::string names;
     for (std::size_t i : missing) names += (names.empty() ? "" : ", ") + parameters_[i].name;
-    throw UsageError("rank " + std::to_string(communicator_.rank()) + ": no gradient for " + names +
-                     " in this backward pass. If the model does not use all its parameters in every step, set "
-                     "allow_unused; if they are frozen, freeze them before the model is distributed");
+    throw UsageError(
+        "rank " + std::to_string(communicator_.rank()) + ": no gradient for " + names +
+        " in this backward pass. If the model does not use all its parameters in every step, set "
+        "allow_unused; if they are frozen, freeze them before the model is distributed");
   }
   for (std::size_t i : missing) {
     Parameter& p = parameters_[i];
@@ -226,7 +239,8 @@ void ReductionStep::write_gradients(std::size_t bucket, const std::vector<bool>&
     if (!used[i]) continue;
     Parameter& p = parameters_[i];
     for (at::Tensor& tensor : p.tensors) {
-      const bool viewable = options_.gradient_as_bucket_view && tensor.device() == p.slot.device() &&
+      const bool viewable = options_.gradient_as_bucket_view &&
+                            tensor.device() == p.slot.device() &&
                             tensor.scalar_type() == p.slot.scalar_type();
       at::Tensor& grad = tensor.mutable_grad();
       if (viewable) {
@@ -251,8 +265,8 @@ void ReductionStep::reset() {
   in_step_ = false;
 }
 
-// After the first step: buckets in the order in which gradients came on rank 0. The .grad of this step keep
-// the old buckets alive until they are replaced.
+// After the first step: buckets in the order in which gradients came on rank 0. The .grad of this
+// step keep the old buckets alive until they are replaced.
 void ReductionStep::adopt_measured_order() {
   if (order_is_measured_) return;
   order_is_measured_ = true;

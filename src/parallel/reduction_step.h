@@ -1,5 +1,5 @@
-// One step of gradient reduction: buckets, weights, and the messages between ranks. Knows nothing of
-// autograd; GradientReducer tells it which gradient is there.
+// One step of gradient reduction: buckets, weights, and the messages between ranks. Knows nothing
+// of autograd; GradientReducer tells it which gradient is there.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,15 +15,18 @@
 
 namespace convoy::parallel {
 
-// The order of calls in a step: gradient_ready for each source and parameter, in any order, then finish.
-// Or drain alone. One thread at a time.
+// The order of calls in a step: gradient_ready for each source and parameter, in any order, then
+// finish. Or drain alone. One thread at a time.
 class ReductionStep {
  public:
-  ReductionStep(comm::Communicator communicator, std::vector<std::vector<NamedTensor>> sources, ReducerOptions options);
+  ReductionStep(comm::Communicator communicator, std::vector<std::vector<NamedTensor>> sources,
+                ReducerOptions options);
 
   std::size_t sources() const { return samples_.size(); }
   std::size_t parameters() const { return parameters_.size(); }
-  const at::Tensor& parameter(std::size_t source, std::size_t i) const { return parameters_[i].tensors[source]; }
+  const at::Tensor& parameter(std::size_t source, std::size_t i) const {
+    return parameters_[i].tensors[source];
+  }
 
   void count_samples(std::size_t source, std::int64_t samples);
   void gradient_ready(std::size_t source, std::size_t i);
@@ -41,8 +44,8 @@ class ReductionStep {
     std::vector<at::Tensor> tensors;  // one per source
     at::Tensor slot;                  // its part of the bucket, laid out like the parameter
     std::size_t bucket = 0;
-    std::size_t arrived = 0;          // sources whose gradient is there
-    std::vector<bool> from;           // which
+    std::size_t arrived = 0;  // sources whose gradient is there
+    std::vector<bool> from;   // which
   };
   struct Bucket {
     std::vector<std::size_t> members;
@@ -81,8 +84,9 @@ class ReductionStep {
     std::int64_t count = 0;
     std::int64_t micro_batches = 0;
   };
-  std::vector<Samples> samples_;   // per source, since the last step
-  double nominal_samples_ = 0;     // the largest share of any rank in the first step; 0 until agreed on
+  std::vector<Samples> samples_;  // per source, since the last step
+  double nominal_samples_ =
+      0;  // the largest share of any rank in the first step; 0 until agreed on
   bool in_step_ = false;
   std::array<double, 2> control_{};
   comm::Operation control_sum_;

@@ -23,7 +23,8 @@ std::vector<NamedTensor> unique_tensors(const Named& named) {
 
 const char* layout_of(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) return "";
-  if (tensor.is_contiguous(at::MemoryFormat::ChannelsLast) || tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d)) {
+  if (tensor.is_contiguous(at::MemoryFormat::ChannelsLast) ||
+      tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d)) {
     return " channels-last";
   }
   return " with strides";
@@ -33,7 +34,8 @@ const char* layout_of(const at::Tensor& tensor) {
 std::string describe(const std::vector<NamedTensor>& tensors) {
   std::ostringstream text;
   for (const NamedTensor& t : tensors) {
-    text << t.name << '\t' << c10::toString(t.tensor.scalar_type()) << ' ' << t.tensor.sizes() << layout_of(t.tensor);
+    text << t.name << '\t' << c10::toString(t.tensor.scalar_type()) << ' ' << t.tensor.sizes()
+         << layout_of(t.tensor);
     if (!t.tensor.is_contiguous()) text << ' ' << t.tensor.strides();
     text << (t.tensor.requires_grad() ? "" : ", no gradient") << '\n';
   }
@@ -45,7 +47,9 @@ std::string difference(const std::string& mine, const std::string& roots) {
   std::istringstream a(mine), b(roots);
   std::string left, right;
   const auto name = [](const std::string& line) { return line.substr(0, line.find('\t')); };
-  const auto rest = [](const std::string& line) { return line.substr(std::min(line.size(), line.find('\t') + 1)); };
+  const auto rest = [](const std::string& line) {
+    return line.substr(std::min(line.size(), line.find('\t') + 1));
+  };
   while (true) {
     const bool more_left = static_cast<bool>(std::getline(a, left));
     const bool more_right = static_cast<bool>(std::getline(b, right));
@@ -53,7 +57,8 @@ std::string difference(const std::string& mine, const std::string& roots) {
     if (!more_left) return "lacks '" + name(right) + "', which rank 0 has";
     if (!more_right) return "has '" + name(left) + "', which rank 0 lacks";
     if (left == right) continue;
-    if (name(left) != name(right)) return "has '" + name(left) + "' where rank 0 has '" + name(right) + "'";
+    if (name(left) != name(right))
+      return "has '" + name(left) + "' where rank 0 has '" + name(right) + "'";
     return "has '" + name(left) + "' as " + rest(left) + "; on rank 0 it is " + rest(right);
   }
 }
@@ -67,7 +72,8 @@ std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module) {
   return unique_tensors(module.named_buffers());
 }
 
-void check_same_on_all_ranks(const comm::Communicator& communicator, const std::vector<NamedTensor>& tensors) {
+void check_same_on_all_ranks(const comm::Communicator& communicator,
+                             const std::vector<NamedTensor>& tensors) {
   const std::string mine = describe(tensors);
   std::vector<std::int64_t> length{static_cast<std::int64_t>(mine.size())};
   communicator.broadcast(comm::buffer_of(length), 0);
@@ -78,13 +84,15 @@ void check_same_on_all_ranks(const comm::Communicator& communicator, const std::
   std::string message;
   for (std::size_t rank = 0; rank < verdicts.size(); ++rank) {
     if (!verdicts[rank].empty()) {
-      message += (message.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) + " " + verdicts[rank];
+      message +=
+          (message.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) + " " + verdicts[rank];
     }
   }
   if (!message.empty()) throw UsageError("the ranks built different models: " + message);
 }
 
-void broadcast_tensors(const comm::Communicator& communicator, const std::vector<NamedTensor>& tensors, int root) {
+void broadcast_tensors(const comm::Communicator& communicator,
+                       const std::vector<NamedTensor>& tensors, int root) {
   if (communicator.size() == 1) return;
   const torch::NoGradGuard no_grad;
   // A few in flight at once: small ones don't wait for each other's round trips.
@@ -106,7 +114,8 @@ void broadcast_tensors(const comm::Communicator& communicator, const std::vector
     const bool direct = flight.target.is_cpu() && flight.target.is_non_overlapping_and_dense();
     flight.staged = direct ? flight.target : flight.target.to(at::kCPU).contiguous();
     comm::Buffer bytes = buffer_of(flight.staged);
-    flight.operation = communicator.start_broadcast(bytes, root, {0, static_cast<std::uint16_t>(i % flights.size())});
+    flight.operation = communicator.start_broadcast(
+        bytes, root, {0, static_cast<std::uint16_t>(i % flights.size())});
   }
   for (Flight& flight : flights) land(flight);
 }

@@ -31,29 +31,36 @@ at::Tensor per_channel(const at::Tensor& values, const at::Tensor& like) {
 }
 
 // Sums a small double tensor over ranks, in place. Kept in double: sums of squares cancel.
-at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tensor& values, comm::Match match) {
+at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tensor& values,
+                          comm::Match match) {
   at::Tensor host = values.to(at::kCPU).contiguous();
   communicator.allreduce(buffer_of(host), comm::ReduceOp::sum, match);
   return host.to(values.device());
 }
 
-// With n samples on this rank and N on all, mean and variance over all; y = (x - mean) / sqrt(var + eps) · w + b.
-// Backward: dx = w/sqrt(var + eps) · (dy - mean(dy) - x̂ · mean(dy·x̂)), the means over all ranks. Each rank's dy
-// comes from its own mean loss, and its dx is weighted with its share n_r of the samples later on; so the other
-// ranks' sums are brought to this rank's unit by n_q / n_r.
+// With n samples on this rank and N on all, mean and variance over all; y = (x - mean) / sqrt(var +
+// eps) · w + b. Backward: dx = w/sqrt(var + eps) · (dy - mean(dy) - x̂ · mean(dy·x̂)), the means over
+// all ranks. Each rank's dy comes from its own mean loss, and its dx is weighted with its share n_r
+// of the samples later on; so the other ranks' sums are brought to this rank's unit by n_q / n_r.
 struct Function : torch::autograd::Function<Function> {
   // Optional tensors, since autograd refuses undefined ones as inputs.
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& weight_or_none,
-                            const std::optional<at::Tensor>& bias_or_none, const std::optional<at::Tensor>& mean_or_none,
-                            const std::optional<at::Tensor>& variance_or_none, double momentum, double eps,
-                            std::int64_t scope_address) {
-    const at::Tensor weight = weight_or_none.value_or(at::Tensor()), bias = bias_or_none.value_or(at::Tensor());
-    const at::Tensor running_mean = mean_or_none.value_or(at::Tensor()), running_var = variance_or_none.value_or(at::Tensor());
-    auto& scope = *reinterpret_cast<SynchronizedBatchNorm*>(scope_address);  // NOLINT: carried as a number by autograd
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const std::optional<at::Tensor>& weight_or_none,
+                            const std::optional<at::Tensor>& bias_or_none,
+                            const std::optional<at::Tensor>& mean_or_none,
+                            const std::optional<at::Tensor>& variance_or_none, double momentum,
+                            double eps, std::int64_t scope_address) {
+    const at::Tensor weight = weight_or_none.value_or(at::Tensor()),
+                     bias = bias_or_none.value_or(at::Tensor());
+    const at::Tensor running_mean = mean_or_none.value_or(at::Tensor()),
+                     running_var = variance_or_none.value_or(at::Tensor());
+    auto& scope = *reinterpret_cast<SynchronizedBatchNorm*>(
+        scope_address);  // NOLINT: carried as a number by autograd
     const comm::Match match{0, scope.next_key++};
     const auto dims = all_but_channels(x);
     const std::int64_t channels = x.size(1);
-    const double own_count = static_cast<double>(x.numel()) / static_cast<double>(std::max<std::int64_t>(channels, 1));
+    const double own_count =
+        static_cast<double>(x.numel()) / static_cast<double>(std::max<std::int64_t>(channels, 1));
 
     // Two rounds, mean first: the variance of large values near each other survives that.
     const auto wide = x.options().dtype(at::kDouble);
@@ -62,7 +69,8 @@ struct Function : torch::autograd::Function<Function> {
     const double count = first[channels].item<double>();
     const at::Tensor mean = first.narrow(0, 0, channels) / count;
     const at::Tensor centered = x - per_channel(mean, x);
-    const at::Tensor square_sum = sum_over_ranks(*scope.communicator, centered.square().sum(dims, false, at::kDouble), match);
+    const at::Tensor square_sum =
+        sum_over_ranks(*scope.communicator, centered.square().sum(dims, false, at::kDouble), match);
     const at::Tensor variance = square_sum / count;
     const at::Tensor inverse_std = (variance + eps).rsqrt();
 
@@ -88,7 +96,8 @@ struct Function : torch::autograd::Function<Function> {
     const at::Tensor& normalized = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor& inverse_std = saved[2];
-    const auto& communicator = *reinterpret_cast<comm::Communicator*>(context->saved_data["communicator"].toInt());  // NOLINT
+    const auto& communicator = *reinterpret_cast<comm::Communicator*>(
+        context->saved_data["communicator"].toInt());  // NOLINT
     const comm::Match match{1, static_cast<std::uint16_t>(context->saved_data["key"].toInt())};
     const double count = context->saved_data["count"].toDouble();
     const double share = context->saved_data["share"].toDouble();
@@ -98,7 +107,8 @@ struct Function : torch::autograd::Function<Function> {
 
     const at::Tensor dy_sum = dy.sum(dims, false, at::kDouble);
     const at::Tensor dy_x_sum = (dy * normalized).sum(dims, false, at::kDouble);
-    const at::Tensor sums = sum_over_ranks(communicator, at::cat({dy_sum, dy_x_sum}) * share, match) / (share * count);
+    const at::Tensor sums =
+        sum_over_ranks(communicator, at::cat({dy_sum, dy_x_sum}) * share, match) / (share * count);
     at::Tensor scale = inverse_std;
     if (weight.defined()) scale = scale * weight.to(at::kDouble);
     const at::Tensor dx = (dy - per_channel(sums.narrow(0, 0, channels), dy) -
@@ -115,11 +125,13 @@ struct Function : torch::autograd::Function<Function> {
 };
 
 at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
-                      const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
-                      const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps,
-                      bool cudnn_enabled) {
+                      const std::optional<at::Tensor>& bias,
+                      const std::optional<at::Tensor>& running_mean,
+                      const std::optional<at::Tensor>& running_var, bool training, double momentum,
+                      double eps, bool cudnn_enabled) {
   if (current == nullptr || !training) {
-    return at::native::batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
+    return at::native::batch_norm(input, weight, bias, running_mean, running_var, training,
+                                  momentum, eps, cudnn_enabled);
   }
   return Function::apply(input, weight, bias, running_mean, running_var, momentum, eps,
                          reinterpret_cast<std::int64_t>(current));
@@ -131,8 +143,8 @@ SynchronizedBatchNorm* exchange_synchronized_batch_norm(SynchronizedBatchNorm* s
   return std::exchange(current, scope);
 }
 
-// aten::batch_norm is a composite, which leaves these keys free (the alias key Autograd would lose against
-// the composite). Outside a scope the kernel does what the composite does.
+// aten::batch_norm is a composite, which leaves these keys free (the alias key Autograd would lose
+// against the composite). Outside a scope the kernel does what the composite does.
 TORCH_LIBRARY_IMPL(aten, AutogradCPU, library) { library.impl("batch_norm", batch_norm); }
 TORCH_LIBRARY_IMPL(aten, AutogradCUDA, library) { library.impl("batch_norm", batch_norm); }
 

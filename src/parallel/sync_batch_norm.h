@@ -7,9 +7,9 @@
 
 namespace convoy::parallel {
 
-// While one is alive on a thread, every batch normalization in training mode that the thread runs takes its
-// statistics over all ranks: the modules of LibTorch as they are, since aten::batch_norm itself is asked.
-// The backward pass, which may run later, communicates too.
+// While one is alive on a thread, every batch normalization in training mode that the thread runs
+// takes its statistics over all ranks: the modules of LibTorch as they are, since aten::batch_norm
+// itself is asked. The backward pass, which may run later, communicates too.
 struct SynchronizedBatchNorm {
   const comm::Communicator* communicator = nullptr;
   bool weight_by_samples = true;

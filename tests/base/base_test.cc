@@ -23,7 +23,8 @@ TEST(Units, BytesAsPeopleWriteThem) {
   EXPECT_EQ(parse_bytes("64k"), 65536u);
   EXPECT_EQ(parse_bytes("93 MiB"), 93u << 20);
   EXPECT_EQ(parse_bytes("1.5GB"), 1'500'000'000u);
-  for (const char* bad : {"", "x", "-1", "3q", "1kk", "1e30G", "nan"}) EXPECT_THROW(parse_bytes(bad), UsageError) << bad;
+  for (const char* bad : {"", "x", "-1", "3q", "1kk", "1e30G", "nan"})
+    EXPECT_THROW(parse_bytes(bad), UsageError) << bad;
 }
 
 TEST(Units, Seconds) {
@@ -33,8 +34,8 @@ TEST(Units, Seconds) {
   EXPECT_EQ(format_seconds(11520), "3 h 12 min");
 }
 
-// SplitMix64's published first outputs for the state 1234567 pin the mixer; the permutation below pins
-// the rest, since resumed epochs depend on it for ever.
+// SplitMix64's published first outputs for the state 1234567 pin the mixer; the permutation below
+// pins the rest, since resumed epochs depend on it for ever.
 TEST(Random, IsTheSameEverywhere) {
   EXPECT_EQ(permutation(10, 1, 0), permutation(10, 1, 0));
   EXPECT_NE(permutation(10, 1, 0), permutation(10, 1, 1));

@@ -21,14 +21,16 @@ TEST_P(Collectives, GiveWhatASerialProgramComputes) {
 TEST_P(Collectives, GiveTheSameWithCheckedCalls) {
   WorldOptions options;
   options.check_calls = true;
-  World::run_threads(GetParam(), [](World& world) { check_all_collectives(world.communicator()); }, options);
+  World::run_threads(
+      GetParam(), [](World& world) { check_all_collectives(world.communicator()); }, options);
 }
 
 TEST_P(Collectives, MatchByKeyInAnyOrder) {
   for (Progress progress : {Progress::caller, Progress::thread}) {
     WorldOptions options;
     options.progress = progress;
-    World::run_threads(GetParam(), [](World& world) { check_matching(world.communicator()); }, options);
+    World::run_threads(
+        GetParam(), [](World& world) { check_matching(world.communicator()); }, options);
   }
 }
 
@@ -57,7 +59,8 @@ TEST_P(Collectives, WorkOnPartsOfTheWorld) {
 using Algorithm = Task (*)(Io&, Buffer, ReduceOp);
 
 TEST_P(Collectives, EveryAllreduceAlgorithmGivesTheSameBitsOnEveryRank) {
-  for (const Algorithm algorithm : {&allreduce_naive, &allreduce_recursive_doubling, &allreduce_ring}) {
+  for (const Algorithm algorithm :
+       {&allreduce_naive, &allreduce_recursive_doubling, &allreduce_ring}) {
     for (std::size_t count : {1, 2, 10, 4097, 300'000}) {
       auto transports = thread_transports(GetParam());
       std::vector<std::vector<float>> results(transports.size());
@@ -68,7 +71,8 @@ TEST_P(Collectives, EveryAllreduceAlgorithmGivesTheSameBitsOnEveryRank) {
           const auto engine = std::make_shared<Engine>(transport, Engine::Options{});
           RandomStream random(1, rank, count);
           std::vector<float>& data = results[rank];
-          for (std::size_t i = 0; i < count; ++i) data.push_back(static_cast<float>(random.uniform() - 0.5));
+          for (std::size_t i = 0; i < count; ++i)
+            data.push_back(static_cast<float>(random.uniform() - 0.5));
           const auto op = engine->start(transport, Call{}, [&](Io& io) {
             return algorithm(io, Buffer(std::span(data)), ReduceOp::sum);
           });
@@ -81,9 +85,11 @@ TEST_P(Collectives, EveryAllreduceAlgorithmGivesTheSameBitsOnEveryRank) {
         RandomStream random(1, rank, count);
         for (double& value : exact) value += static_cast<float>(random.uniform() - 0.5);
       }
-      for (std::size_t rank = 1; rank < results.size(); ++rank) ASSERT_EQ(results[rank], results[0]);
+      for (std::size_t rank = 1; rank < results.size(); ++rank)
+        ASSERT_EQ(results[rank], results[0]);
       // p additions of numbers below 0.5: p/2 ulps of the largest partial sum
-      for (std::size_t i = 0; i < count; ++i) ASSERT_NEAR(results[0][i], exact[i], 1e-6 * GetParam());
+      for (std::size_t i = 0; i < count; ++i)
+        ASSERT_NEAR(results[0][i], exact[i], 1e-6 * GetParam());
     }
   }
 }
@@ -137,7 +143,8 @@ TEST(Mistakes, AreNamed) {
     EXPECT_THROW(comm.send(buffer_of(numbers), -1), UsageError);
     EXPECT_THROW(comm.barrier({Match::kChannels, 0}), UsageError);
     const std::vector<std::size_t> counts{2, 2};
-    EXPECT_THROW(comm.alltoallv(buffer_of(numbers), counts, buffer_of(numbers), counts), UsageError);
+    EXPECT_THROW(comm.alltoallv(buffer_of(numbers), counts, buffer_of(numbers), counts),
+                 UsageError);
     comm.barrier();  // still usable
   });
 }

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cstring>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -87,12 +87,14 @@ TEST(Kernels, AnyAlignment) {
   std::vector<char> raw_a(401), raw_b(401);
   for (std::size_t shift : {0, 1}) {
     std::vector<float> a(100), b(100);
-    for (int i = 0; i < 100; ++i) a[static_cast<std::size_t>(i)] = static_cast<float>(i), b[static_cast<std::size_t>(i)] = 2;
+    for (int i = 0; i < 100; ++i)
+      a[static_cast<std::size_t>(i)] = static_cast<float>(i), b[static_cast<std::size_t>(i)] = 2;
     std::memcpy(raw_a.data() + shift, a.data(), 400);
     std::memcpy(raw_b.data() + shift, b.data(), 400);
     reduce(ReduceOp::sum, Type::f32, raw_a.data() + shift, raw_b.data() + shift, 100);
     std::memcpy(a.data(), raw_a.data() + shift, 400);
-    for (int i = 0; i < 100; ++i) EXPECT_EQ(a[static_cast<std::size_t>(i)], static_cast<float>(i + 2));
+    for (int i = 0; i < 100; ++i)
+      EXPECT_EQ(a[static_cast<std::size_t>(i)], static_cast<float>(i + 2));
   }
 }
 

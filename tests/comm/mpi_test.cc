@@ -10,7 +10,9 @@ convoy::comm::World* the_world = nullptr;  // made in main: a process joins once
 
 using namespace convoy::comm;
 
-TEST(Mpi, CollectivesGiveWhatASerialProgramComputes) { check_all_collectives(the_world->communicator()); }
+TEST(Mpi, CollectivesGiveWhatASerialProgramComputes) {
+  check_all_collectives(the_world->communicator());
+}
 TEST(Mpi, MatchByKeyInAnyOrder) { check_matching(the_world->communicator()); }
 
 TEST(Mpi, PartsOfTheWorld) {

@@ -27,9 +27,12 @@ std::vector<T> expected(int ranks, std::size_t count, ReduceOp op) {
   for (int rank = 1; rank < ranks; ++rank) {
     const std::vector<T> other = contribution<T>(rank, count);
     for (std::size_t i = 0; i < count; ++i) {
-      if (op == ReduceOp::max) result[i] = std::max(result[i], other[i]);
-      else if (op == ReduceOp::min) result[i] = std::min(result[i], other[i]);
-      else result[i] = static_cast<T>(result[i] + other[i]);
+      if (op == ReduceOp::max)
+        result[i] = std::max(result[i], other[i]);
+      else if (op == ReduceOp::min)
+        result[i] = std::min(result[i], other[i]);
+      else
+        result[i] = static_cast<T>(result[i] + other[i]);
     }
   }
   if (op == ReduceOp::average) {
@@ -42,7 +45,8 @@ template <class T>
 void check_allreduce(const Communicator& comm, std::size_t count, ReduceOp op) {
   std::vector<T> data = contribution<T>(comm.rank(), count);
   comm.allreduce(buffer_of(data), op);
-  ASSERT_EQ(data, expected<T>(comm.size(), count, op)) << "count " << count << " op " << name_of(op);
+  ASSERT_EQ(data, expected<T>(comm.size(), count, op))
+      << "count " << count << " op " << name_of(op);
 }
 
 // All collectives on this communicator, compared with what a serial program computes.
@@ -74,10 +78,12 @@ inline void check_all_collectives(const Communicator& comm) {
       const std::vector<float> want = expected<float>(p, count, op);
       std::vector<float> data = contribution<float>(r, count);
       comm.reduce_scatter(buffer_of(data), op);
-      const std::vector<float> slice(data.begin() + static_cast<std::ptrdiff_t>(own.begin),
-                                     data.begin() + static_cast<std::ptrdiff_t>(own.begin + own.count));
-      ASSERT_EQ(slice, std::vector<float>(want.begin() + static_cast<std::ptrdiff_t>(own.begin),
-                                          want.begin() + static_cast<std::ptrdiff_t>(own.begin + own.count)));
+      const std::vector<float> slice(
+          data.begin() + static_cast<std::ptrdiff_t>(own.begin),
+          data.begin() + static_cast<std::ptrdiff_t>(own.begin + own.count));
+      ASSERT_EQ(slice, std::vector<float>(
+                           want.begin() + static_cast<std::ptrdiff_t>(own.begin),
+                           want.begin() + static_cast<std::ptrdiff_t>(own.begin + own.count)));
       std::vector<float> whole(count, -1);
       std::copy(slice.begin(), slice.end(), whole.begin() + static_cast<std::ptrdiff_t>(own.begin));
       comm.allgather(buffer_of(whole));
@@ -85,7 +91,9 @@ inline void check_all_collectives(const Communicator& comm) {
     }
   }
   // alltoallv: rank a sends (a + 2b) mod 5 elements, each a * 1000 + b, to b
-  const auto amount = [](int from, int to) { return static_cast<std::size_t>((from + 2 * to) % 5); };
+  const auto amount = [](int from, int to) {
+    return static_cast<std::size_t>((from + 2 * to) % 5);
+  };
   std::vector<std::size_t> out, in;
   std::vector<std::int32_t> sent, want;
   for (int q = 0; q < p; ++q) {
@@ -101,7 +109,8 @@ inline void check_all_collectives(const Communicator& comm) {
 
   const auto texts = comm.gather_text(std::string(static_cast<std::size_t>(r), 'x'));
   ASSERT_EQ(texts.size(), static_cast<std::size_t>(p));
-  for (int q = 0; q < p; ++q) ASSERT_EQ(texts[static_cast<std::size_t>(q)].size(), static_cast<std::size_t>(q));
+  for (int q = 0; q < p; ++q)
+    ASSERT_EQ(texts[static_cast<std::size_t>(q)].size(), static_cast<std::size_t>(q));
 }
 
 // Several operations in flight whose calls come in another order on every rank.

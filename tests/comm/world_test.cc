@@ -15,7 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 // Runs the body on thread ranks that must fail, and returns the message.
-std::string failure_of(int ranks, const std::function<void(World&)>& body, WorldOptions options = {}) {
+std::string failure_of(int ranks, const std::function<void(World&)>& body,
+                       WorldOptions options = {}) {
   const auto start = std::chrono::steady_clock::now();
   std::string message = "no failure";
   try {
@@ -28,7 +29,8 @@ std::string failure_of(int ranks, const std::function<void(World&)>& body, World
 }
 
 void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
+  for (const char* part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
 }
 
 TEST(World, KnowsHostsAndLocalRanks) {
@@ -65,19 +67,24 @@ TEST(World, CheckedCallsNameBothRanksAndBothCalls) {
         ranks,
         [](World& world) {
           std::vector<float> data(100);
-          if (world.rank() == 1) world.communicator().broadcast(buffer_of(data), 0);
-          else world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
+          if (world.rank() == 1)
+            world.communicator().broadcast(buffer_of(data), 0);
+          else
+            world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
         },
         options);
-    expect_contains(message, {"disagree", "rank 1 called broadcast", "called allreduce(sum, 100 x f32)"});
+    expect_contains(message,
+                    {"disagree", "rank 1 called broadcast", "called allreduce(sum, 100 x f32)"});
   }
   const std::string type = failure_of(
       2,
       [](World& world) {
         std::vector<float> f(100);
         std::vector<std::int32_t> i(100);
-        if (world.rank() == 0) world.communicator().allreduce(buffer_of(f), ReduceOp::sum);
-        else world.communicator().allreduce(buffer_of(i), ReduceOp::sum);
+        if (world.rank() == 0)
+          world.communicator().allreduce(buffer_of(f), ReduceOp::sum);
+        else
+          world.communicator().allreduce(buffer_of(i), ReduceOp::sum);
       },
       options);
   expect_contains(type, {"100 x f32", "100 x i32"});
@@ -95,7 +102,8 @@ TEST(World, ARankThatHangsIsNamedWithTheOperation) {
         world.communicator().allreduce(buffer_of(data), ReduceOp::sum, {0, 7});
       },
       options);
-  expect_contains(message, {"allreduce(sum, 100 x f32), channel 0, key 7", "rank 1", "does not answer"});
+  expect_contains(message,
+                  {"allreduce(sum, 100 x f32), channel 0, key 7", "rank 1", "does not answer"});
 }
 
 TEST(World, ARankThatHangsButAnswersIsNamedAsInNoOperation) {
@@ -148,7 +156,8 @@ TEST(World, FinishesWhatNobodyWaitedFor) {
   std::vector<std::vector<float>> data(3, std::vector<float>(50'000, 1));
   World::run_threads(3, [&](World& world) {
     auto& mine = data[static_cast<std::size_t>(world.rank())];
-    const Operation forgotten = world.communicator().start_allreduce(buffer_of(mine), ReduceOp::sum);
+    const Operation forgotten =
+        world.communicator().start_allreduce(buffer_of(mine), ReduceOp::sum);
   });
   EXPECT_EQ(data[2].back(), 3);
 }

@@ -8,8 +8,10 @@ namespace {
 
 torch::nn::Sequential make_net(bool affine) {
   torch::manual_seed(5);
-  torch::nn::Sequential net(torch::nn::Conv2d(3, 6, 3), torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(6).affine(affine)),
-                            torch::nn::ReLU(), torch::nn::Conv2d(6, 4, 3), torch::nn::BatchNorm2d(4), torch::nn::Flatten(),
+  torch::nn::Sequential net(torch::nn::Conv2d(3, 6, 3),
+                            torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(6).affine(affine)),
+                            torch::nn::ReLU(), torch::nn::Conv2d(6, 4, 3),
+                            torch::nn::BatchNorm2d(4), torch::nn::Flatten(),
                             torch::nn::Linear(4 * 16, 7), torch::nn::BatchNorm1d(7));
   net->to(torch::kDouble);
   return net;

@@ -26,7 +26,8 @@ TEST(Buckets, LargeItemsAreAlone) {
 }
 
 TEST(Buckets, TypesNeverMix) {
-  EXPECT_EQ(plan_buckets({{4, 0}, {4, 1}, {4, 0}, {4, 1}}, forward(4), 100, 100), (Plan{{0, 2}, {1, 3}}));
+  EXPECT_EQ(plan_buckets({{4, 0}, {4, 1}, {4, 0}, {4, 1}}, forward(4), 100, 100),
+            (Plan{{0, 2}, {1, 3}}));
 }
 
 TEST(Buckets, FollowTheOrder) {
@@ -36,7 +37,8 @@ TEST(Buckets, FollowTheOrder) {
 
 TEST(Buckets, HoldEveryItemOnce) {
   std::vector<BucketItem> items;
-  for (std::size_t i = 0; i < 200; ++i) items.push_back({i * 37 % 101 + 1, static_cast<int>(i % 3)});
+  for (std::size_t i = 0; i < 200; ++i)
+    items.push_back({i * 37 % 101 + 1, static_cast<int>(i % 3)});
   std::vector<std::size_t> order = forward(200);
   std::reverse(order.begin(), order.end());
   std::set<std::size_t> seen;

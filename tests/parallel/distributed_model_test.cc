@@ -12,8 +12,10 @@ namespace F = torch::nn::functional;
 // Convolutions (channels-last in some tests), a weight used twice, and a frozen parameter.
 struct NetImpl : torch::nn::Module {
   NetImpl()
-      : conv1(register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)))),
-        conv2(register_module("conv2", torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 8, 3).padding(1)))),
+      : conv1(register_module("conv1",
+                              torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)))),
+        conv2(register_module("conv2",
+                              torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 8, 3).padding(1)))),
         fc(register_module("fc", torch::nn::Linear(8 * 16, 10))) {
     tied = register_parameter("tied", conv2->weight);
     frozen = register_parameter("frozen", torch::ones({10}), /*requires_grad=*/false);
@@ -63,7 +65,8 @@ std::vector<double> serial_losses(int steps, std::int64_t batch, at::ScalarType 
 }
 
 // The same on all ranks, each with its share; the mean loss is weighted with the shares.
-std::vector<double> distributed_losses(int steps, std::int64_t batch, at::ScalarType type, DistributedOptions options = {}) {
+std::vector<double> distributed_losses(int steps, std::int64_t batch, at::ScalarType type,
+                                       DistributedOptions options = {}) {
   World& world = test_world();
   // Other ranks start from other weights: the model must be broadcast.
   Net net = make_net(type, 3 + static_cast<std::uint64_t>(world.rank()));
@@ -81,7 +84,8 @@ std::vector<double> distributed_losses(int steps, std::int64_t batch, at::Scalar
     world.communicator().allreduce(comm::buffer_of(sum), comm::ReduceOp::sum);
     losses.push_back(sum[0] / static_cast<double>(batch));
   }
-  for (const auto& p : net->named_parameters()) EXPECT_TRUE(same_on_all_ranks(p.value())) << p.key();
+  for (const auto& p : net->named_parameters())
+    EXPECT_TRUE(same_on_all_ranks(p.value())) << p.key();
   return losses;
 }
 
@@ -89,20 +93,23 @@ std::vector<double> distributed_losses(int steps, std::int64_t batch, at::Scalar
 TEST(DistributedModel, EqualsOneProcessInFloat64) {
   const auto want = serial_losses(50, 60, torch::kDouble);
   const auto got = distributed_losses(50, 60, torch::kDouble);
-  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-9 * want[i]) << "step " << i;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], 1e-9 * want[i]) << "step " << i;
 }
 
 TEST(DistributedModel, EqualsOneProcessInFloat32) {
   const auto want = serial_losses(50, 60, torch::kFloat);
   const auto got = distributed_losses(50, 60, torch::kFloat);
-  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3 * want[i]) << "step " << i;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], 1e-3 * want[i]) << "step " << i;
 }
 
 // 61 samples are no multiple of 2, 3, 4 or 5: the shares differ, and so do the weights.
 TEST(DistributedModel, WeightsUnevenSharesInFloat64) {
   const auto want = serial_losses(20, 61, torch::kDouble);
   const auto got = distributed_losses(20, 61, torch::kDouble);
-  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-9 * want[i]) << "step " << i;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], 1e-9 * want[i]) << "step " << i;
 }
 
 TEST(DistributedModel, SmallBucketsAndCopiesGiveTheSame) {
@@ -143,11 +150,12 @@ std::vector<at::Tensor> serial_gradients(const at::Tensor& x, const at::Tensor& 
   return gradients(net);
 }
 
-void expect_close(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& want, double tolerance = 1e-12) {
+void expect_close(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& want,
+                  double tolerance = 1e-12) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    EXPECT_TRUE(at::allclose(got[i], want[i], tolerance, tolerance)) << "tensor " << i << ", off by "
-                                                                     << (got[i] - want[i]).abs().max().item<double>();
+    EXPECT_TRUE(at::allclose(got[i], want[i], tolerance, tolerance))
+        << "tensor " << i << ", off by " << (got[i] - want[i]).abs().max().item<double>();
   }
 }
 
@@ -179,8 +187,9 @@ TEST(DistributedModel, AccumulatesWithoutCommunication) {
     const auto micro = [&](int part) {
       const at::Tensor px = my_rows(x.slice(0, part * 20, part * 20 + 20));
       const at::Tensor py = my_rows(y.slice(0, part * 20, part * 20 + 20));
-      (F::cross_entropy(model.forward(px), py, F::CrossEntropyFuncOptions().reduction(torch::kSum)) / 20.0 *
-       static_cast<double>(test_world().size()) / 3.0)
+      (F::cross_entropy(model.forward(px), py,
+                        F::CrossEntropyFuncOptions().reduction(torch::kSum)) /
+       20.0 * static_cast<double>(test_world().size()) / 3.0)
           .backward();
     };
     {
@@ -201,17 +210,20 @@ TEST(DistributedModel, KeepsChannelsLast) {
   }
   DistributedModel model(test_world(), net);
   const auto [x, y] = global_batch(1, 60, torch::kDouble);
-  F::cross_entropy(model.forward(my_rows(x).contiguous(at::MemoryFormat::ChannelsLast)), my_rows(y)).backward();
+  F::cross_entropy(model.forward(my_rows(x).contiguous(at::MemoryFormat::ChannelsLast)), my_rows(y))
+      .backward();
   expect_close(gradients(net), serial_gradients(x, y));
   EXPECT_TRUE(net->conv1->weight.grad().is_contiguous(at::MemoryFormat::ChannelsLast));
   EXPECT_EQ(net->conv1->weight.grad().strides(), net->conv1->weight.strides());
 }
 
-// Rank r has r extra batches: the others go along with weight 0, and momentum stays the same on all.
+// Rank r has r extra batches: the others go along with weight 0, and momentum stays the same on
+// all.
 TEST(DistributedModel, RanksRunOutOfDataAtDifferentSteps) {
   World& world = test_world();
   Net serial = make_net(torch::kDouble);
-  torch::optim::SGD serial_optimizer(serial->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  torch::optim::SGD serial_optimizer(serial->parameters(),
+                                     torch::optim::SGDOptions(0.05).momentum(0.9));
   Net net = make_net(torch::kDouble);
   DistributedModel model(world, net);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
@@ -243,7 +255,8 @@ TEST(DistributedModel, RanksRunOutOfDataAtDifferentSteps) {
   for (const auto& p : net->parameters()) got.push_back(p.detach());
   for (const auto& p : serial->parameters()) want.push_back(p.detach());
   expect_close(got, want, 1e-9);
-  for (const auto& p : net->named_parameters()) EXPECT_TRUE(same_on_all_ranks(p.value())) << p.key();
+  for (const auto& p : net->named_parameters())
+    EXPECT_TRUE(same_on_all_ranks(p.value())) << p.key();
 }
 
 TEST(DistributedModel, ClipsByTheGlobalNorm) {
@@ -269,7 +282,10 @@ TEST(DistributedModel, RefusesDifferentModels) {
     FAIL() << "accepted";
   } catch (const UsageError& e) {
     const std::string text = e.what();
-    EXPECT_NE(text.find("rank " + std::to_string(world.size() - 1) + " has '0.weight' as Float [5, 4]"), std::string::npos) << text;
+    EXPECT_NE(
+        text.find("rank " + std::to_string(world.size() - 1) + " has '0.weight' as Float [5, 4]"),
+        std::string::npos)
+        << text;
     EXPECT_NE(text.find("on rank 0 it is Float [6, 4]"), std::string::npos) << text;
   }
   torch::nn::Sequential same(torch::nn::Linear(4, 6));

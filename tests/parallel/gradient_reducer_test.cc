@@ -18,10 +18,13 @@ double rank() { return test_world().rank(); }
 double mean_rank() { return (ranks() - 1) / 2; }
 
 TEST(GradientReducer, AveragesMixedTypes) {
-  const at::Tensor a = parameter({1, 2}), b = parameter({3}, torch::kDouble), c = parameter({4, 5, 6}, torch::kBFloat16);
+  const at::Tensor a = parameter({1, 2}), b = parameter({3}, torch::kDouble),
+                   c = parameter({4, 5, 6}, torch::kBFloat16);
   GradientReducer reducer(test_world().communicator(), {{{"a", a}, {"b", b}, {"c", c}}});
   EXPECT_EQ(reducer.buckets().size(), 3u);
-  (a.sum().to(torch::kDouble) * rank() + b.sum() * 2 * rank() + c.sum().to(torch::kDouble) * 4 * rank()).backward();
+  (a.sum().to(torch::kDouble) * rank() + b.sum() * 2 * rank() +
+   c.sum().to(torch::kDouble) * 4 * rank())
+      .backward();
   EXPECT_FLOAT_EQ(a.grad()[0].item<float>(), static_cast<float>(mean_rank()));
   EXPECT_DOUBLE_EQ(b.grad()[0].item<double>(), 2 * mean_rank());
   EXPECT_NEAR(c.grad()[2].item<float>(), 4 * mean_rank(), 0.05 * ranks());
@@ -40,7 +43,8 @@ TEST(GradientReducer, SumsWhenAsked) {
 TEST(GradientReducer, NamesParametersWithoutAGradient) {
   // On every rank alike, so that each throws before it waits; the world stays usable.
   const at::Tensor used = parameter({1}), unused = parameter({2}), other = parameter({2});
-  GradientReducer reducer(test_world().communicator(), {{{"used", used}, {"unused", unused}, {"other", other}}});
+  GradientReducer reducer(test_world().communicator(),
+                          {{{"used", used}, {"unused", unused}, {"other", other}}});
   try {
     used.sum().backward();
     FAIL() << "accepted";
@@ -56,7 +60,8 @@ TEST(GradientReducer, AllowsUnusedParameters) {
   options.allow_unused = true;
   const at::Tensor always = parameter({1}), sometimes = parameter({2}), never = parameter({3});
   GradientReducer reducer(test_world().communicator(),
-                          {{{"always", always}, {"sometimes", sometimes}, {"never", never}}}, options);
+                          {{{"always", always}, {"sometimes", sometimes}, {"never", never}}},
+                          options);
   for (int step = 0; step < 3; ++step) {
     for (const auto& p : {always, sometimes, never}) p.mutable_grad() = at::Tensor();
     at::Tensor loss = always.sum();
@@ -89,7 +94,8 @@ TEST(GradientReducer, LearnsTheOrderOfBackward) {
 // Two devices of one learner: each its own copy of the parameters and its own thread.
 TEST(GradientReducer, SumsSeveralSourcesPerRank) {
   std::vector<std::vector<NamedTensor>> sources;
-  for (int s = 0; s < 2; ++s) sources.push_back({{"w", parameter({1, 2, 3})}, {"v", parameter({4})}});
+  for (int s = 0; s < 2; ++s)
+    sources.push_back({{"w", parameter({1, 2, 3})}, {"v", parameter({4})}});
   GradientReducer reducer(test_world().communicator(), sources);
   for (int step = 0; step < 20; ++step) {
     std::vector<std::thread> threads;
@@ -123,7 +129,8 @@ TEST(Replicas, BroadcastEveryLayoutAndType) {
   const auto make = [&](double value) {
     return std::vector<NamedTensor>{
         {"float", torch::full({3, 4}, value)},
-        {"channels_last", torch::full({2, 3, 4, 5}, value).contiguous(at::MemoryFormat::ChannelsLast)},
+        {"channels_last",
+         torch::full({2, 3, 4, 5}, value).contiguous(at::MemoryFormat::ChannelsLast)},
         {"long", torch::full({}, value, torch::kLong)},
         {"bool", torch::full({5}, value != 0, torch::kBool)},
         {"holes", torch::full({6, 6}, value).slice(1, 0, 6, 2)},
@@ -133,7 +140,9 @@ TEST(Replicas, BroadcastEveryLayoutAndType) {
   for (int root = 0; root < world.size(); ++root) {
     auto tensors = make(world.rank() == root ? 7 : 0);
     broadcast_tensors(world.communicator(), tensors, root);
-    for (const auto& t : tensors) EXPECT_TRUE(t.tensor.eq(t.tensor.scalar_type() == torch::kBool ? 1 : 7).all().item<bool>()) << t.name;
+    for (const auto& t : tensors)
+      EXPECT_TRUE(t.tensor.eq(t.tensor.scalar_type() == torch::kBool ? 1 : 7).all().item<bool>())
+          << t.name;
   }
 }
 

@@ -10,8 +10,10 @@ World& test_world();
 
 // This rank's even share of the rows of a global batch.
 inline at::Tensor my_rows(const at::Tensor& global) {
-  const auto part = comm::chunk(static_cast<std::size_t>(global.size(0)), test_world().size(), test_world().rank());
-  return global.narrow(0, static_cast<std::int64_t>(part.begin), static_cast<std::int64_t>(part.count));
+  const auto part = comm::chunk(static_cast<std::size_t>(global.size(0)), test_world().size(),
+                                test_world().rank());
+  return global.narrow(0, static_cast<std::int64_t>(part.begin),
+                       static_cast<std::int64_t>(part.count));
 }
 
 // Whether all ranks hold the same bits.

@@ -7,7 +7,8 @@
 namespace convoy {
 
 // The caller's mistake: a bad argument, recipe or file, or a call that the contract forbids. The
-// message is one line that says what is wrong, where, and what would be right. Programs exit with 2.
+// message is one line that says what is wrong, where, and what would be right. Programs exit
+// with 2.
 class UsageError : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;

@@ -12,8 +12,8 @@
 namespace convoy {
 
 // SplitMix64 over a counter: a stream is fully determined by its seed, and any number of streams
-// (one per (seed, epoch, sample), say) can be made for the cost of two multiplications each. Not for
-// cryptography. Copies are independent. Satisfies UniformRandomBitGenerator.
+// (one per (seed, epoch, sample), say) can be made for the cost of two multiplications each. Not
+// for cryptography. Copies are independent. Satisfies UniformRandomBitGenerator.
 class RandomStream {
  public:
   using result_type = std::uint64_t;

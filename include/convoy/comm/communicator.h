@@ -18,10 +18,10 @@ class Engine;
 
 // The ranks of a world, or a part of them made by split(). Copies refer to the same group.
 //
-// Every collective must be called by every rank of the group with the same Match, type, count (where
-// one is given for all) and operation; ranks that disagree get a Failure: in any build when the sizes
-// differ, and before any data moves when the world checks calls (WorldOptions::check_calls), naming both
-// ranks and both calls.
+// Every collective must be called by every rank of the group with the same Match, type, count
+// (where one is given for all) and operation; ranks that disagree get a Failure: in any build when
+// the sizes differ, and before any data moves when the world checks calls
+// (WorldOptions::check_calls), naming both ranks and both calls.
 //
 // start_* returns at once; the plain forms wait. Both may be called from any thread. With one rank,
 // everything completes at once.
@@ -33,9 +33,10 @@ class Communicator {
   int rank() const;
   int size() const;
 
-  // Groups of the ranks that give the same color (>= 0), ordered by (key, rank). Collective; blocking;
-  // call it while no operation is in flight. The operations of the new communicator are independent of
-  // this one's: their Match values don't meet. A rank with color < 0 gets an invalid communicator.
+  // Groups of the ranks that give the same color (>= 0), ordered by (key, rank). Collective;
+  // blocking; call it while no operation is in flight. The operations of the new communicator are
+  // independent of this one's: their Match values don't meet. A rank with color < 0 gets an invalid
+  // communicator.
   Communicator split(int color, int key = 0) const;
   // The same group, with Match values of its own.
   Communicator duplicate() const;
@@ -53,8 +54,8 @@ class Communicator {
   Operation start_broadcast(Buffer data, int root, Match match = {}) const;
   void broadcast(Buffer data, int root, Match match = {}) const;
 
-  // The element-wise reduction of every rank's data, everywhere, in place; the same bits on every rank.
-  // Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p sent.
+  // The element-wise reduction of every rank's data, everywhere, in place; the same bits on every
+  // rank. Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p sent.
   Operation start_allreduce(Buffer data, ReduceOp op, Match match = {}) const;
   void allreduce(Buffer data, ReduceOp op, Match match = {}) const;
 
@@ -63,16 +64,17 @@ class Communicator {
   Operation start_reduce_scatter(Buffer data, ReduceOp op, Match match = {}) const;
   void reduce_scatter(Buffer data, ReduceOp op, Match match = {}) const;
 
-  // The slices of all ranks, everywhere, in place: before it only slice r of `data` is defined on rank r
-  // (same slices as reduce_scatter). Ring, S·(p-1)/p sent.
+  // The slices of all ranks, everywhere, in place: before it only slice r of `data` is defined on
+  // rank r (same slices as reduce_scatter). Ring, S·(p-1)/p sent.
   Operation start_allgather(Buffer data, Match match = {}) const;
   void allgather(Buffer data, Match match = {}) const;
 
-  // Rank r's send_counts[q] elements, after those for ranks before q, go to rank q, which places them
-  // after what ranks before r sent it. `send` and `receive` must not overlap. The counts are elements;
-  // receive_counts[q] on rank r must be send_counts[r] on rank q. No limit of 2 GiB.
-  Operation start_alltoallv(ConstBuffer send, std::span<const std::size_t> send_counts, Buffer receive,
-                            std::span<const std::size_t> receive_counts, Match match = {}) const;
+  // Rank r's send_counts[q] elements, after those for ranks before q, go to rank q, which places
+  // them after what ranks before r sent it. `send` and `receive` must not overlap. The counts are
+  // elements; receive_counts[q] on rank r must be send_counts[r] on rank q. No limit of 2 GiB.
+  Operation start_alltoallv(ConstBuffer send, std::span<const std::size_t> send_counts,
+                            Buffer receive, std::span<const std::size_t> receive_counts,
+                            Match match = {}) const;
   void alltoallv(ConstBuffer send, std::span<const std::size_t> send_counts, Buffer receive,
                  std::span<const std::size_t> receive_counts, Match match = {}) const;
 
@@ -83,8 +85,8 @@ class Communicator {
   // Every rank's text, in the order of ranks. For set-up and errors, not for hot paths.
   std::vector<std::string> gather_text(std::string_view text, Match match = {}) const;
 
-  // Advances whatever is in flight in this world, once; true if anything moved. A natural call for code
-  // that computes long between operations (a bucket boundary, say).
+  // Advances whatever is in flight in this world, once; true if anything moved. A natural call for
+  // code that computes long between operations (a bucket boundary, say).
   bool advance() const;
 
   // Bytes and messages of this communicator's own transport so far.
@@ -95,8 +97,8 @@ class Communicator {
   std::shared_ptr<Transport> transport_;
 };
 
-// The part of `count` elements that belongs to `index` of `parts`: sizes differ by at most 1, the first
-// ones are the larger.
+// The part of `count` elements that belongs to `index` of `parts`: sizes differ by at most 1, the
+// first ones are the larger.
 struct Chunk {
   std::size_t begin = 0;
   std::size_t count = 0;

@@ -7,13 +7,14 @@ namespace convoy::comm {
 
 struct OperationState;
 
-// A handle to a send, receive or collective that was started and may not be done yet. The operation is
-// a state machine; waiters, the world's progress thread and every other call into the communicator
-// advance it, one at a time.
+// A handle to a send, receive or collective that was started and may not be done yet. The operation
+// is a state machine; waiters, the world's progress thread and every other call into the
+// communicator advance it, one at a time.
 //
-// Threads: a handle belongs to one thread at a time. Different handles may be used by different threads.
-// Lifetime: the buffers of the operation must stay valid until it is done; the destructor waits for it
-// (while an exception unwinds the stack it cancels it instead, and the world is on its way down).
+// Threads: a handle belongs to one thread at a time. Different handles may be used by different
+// threads. Lifetime: the buffers of the operation must stay valid until it is done; the destructor
+// waits for it (while an exception unwinds the stack it cancels it instead, and the world is on its
+// way down).
 class Operation {
  public:
   Operation();
@@ -22,8 +23,8 @@ class Operation {
   Operation& operator=(Operation&&);
   ~Operation();
 
-  // Advances what is in flight once and says whether this operation is done. Never blocks. Throws what
-  // wait() throws.
+  // Advances what is in flight once and says whether this operation is done. Never blocks. Throws
+  // what wait() throws.
   bool done();
 
   // Returns when the operation is done. Yields, then sleeps, while there is nothing to do. Throws

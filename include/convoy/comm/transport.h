@@ -1,8 +1,8 @@
 // How bytes get from one rank to another: the interface under every collective.
 //
 // Implementations: MPI (mpi.h) and threads of one process (threads.h). Ranks are numbered
-// 0 .. size-1 within a transport; a transport whose membership changes would hand out a new Transport
-// for each membership, as split() does.
+// 0 .. size-1 within a transport; a transport whose membership changes would hand out a new
+// Transport for each membership, as split() does.
 //
 // Threads: one call at a time; convoy::comm's engine sees to it. No call here blocks, but split().
 #pragma once
@@ -21,7 +21,8 @@ namespace convoy::comm {
 class Transport;
 
 // A message under way. Owns the transport's request; dropping an unfinished one cancels it, after
-// which the transport does not touch the buffer any more (receives), or has copied or sent it (sends).
+// which the transport does not touch the buffer any more (receives), or has copied or sent it
+// (sends).
 class Ticket {
  public:
   Ticket() = default;
@@ -66,19 +67,21 @@ class Transport {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // The number that a rank of this transport has in the transport it was split from in the first place.
+  // The number that a rank of this transport has in the transport it was split from in the first
+  // place.
   virtual int world_rank(int rank) const = 0;
 
-  // Tags have kTagBits bits. Messages of one (sender, receiver, tag) arrive in the order of sending.
+  // Tags have kTagBits bits. Messages of one (sender, receiver, tag) arrive in the order of
+  // sending.
   static constexpr int kTagBits = 28;
   // The most bytes of one message; collectives cut what is longer.
   static constexpr std::size_t kMaxMessage = std::size_t{1} << 30;
   Ticket send(int to, std::uint32_t tag, std::span<const std::byte> data);
   Ticket receive(int from, std::uint32_t tag, std::span<std::byte> data);
 
-  // New transports for the ranks that gave the same color, ordered by (key, rank); null for color < 0.
-  // Collective over this transport, and blocking: call it while no operation is in flight that another
-  // rank's call of split waits for.
+  // New transports for the ranks that gave the same color, ordered by (key, rank); null for color <
+  // 0. Collective over this transport, and blocking: call it while no operation is in flight that
+  // another rank's call of split waits for.
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
 
   // Short notes (at most kMaxNote bytes) beside the messages, for the watchdog. Never blocks.
@@ -86,8 +89,8 @@ class Transport {
   virtual void post_note(int to, std::span<const std::byte> note) = 0;
   virtual std::optional<std::pair<int, std::vector<std::byte>>> poll_note() = 0;
 
-  // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure with
-  // this reason from what they wait for.
+  // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure
+  // with this reason from what they wait for.
   virtual void abort(const std::string& reason) noexcept = 0;
 
   const Traffic& traffic() const { return traffic_; }

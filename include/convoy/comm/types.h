@@ -17,24 +17,30 @@ const char* name_of(Type type);
 template <class T>
 consteval Type type_of() {
   using V = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<V, float>) return Type::f32;
-  else if constexpr (std::is_same_v<V, double>) return Type::f64;
-  else if constexpr (std::is_same_v<V, std::int32_t>) return Type::i32;
-  else if constexpr (std::is_integral_v<V> && std::is_signed_v<V> && sizeof(V) == 8) return Type::i64;
+  if constexpr (std::is_same_v<V, float>)
+    return Type::f32;
+  else if constexpr (std::is_same_v<V, double>)
+    return Type::f64;
+  else if constexpr (std::is_same_v<V, std::int32_t>)
+    return Type::i32;
+  else if constexpr (std::is_integral_v<V> && std::is_signed_v<V> && sizeof(V) == 8)
+    return Type::i64;
   else {
-    static_assert(sizeof(V) == 1, "convoy::comm has f32, f64, i32, i64 and bytes; name f16 and bf16 by their Type");
+    static_assert(sizeof(V) == 1,
+                  "convoy::comm has f32, f64, i32, i64 and bytes; name f16 and bf16 by their Type");
     return Type::u8;
   }
 }
 
-// f16 and bf16 are added in f32 and rounded after each addition. `average` is the sum divided by the
-// number of ranks, and is for floating types. NaN in any contribution gives NaN for sum and average;
-// max and min keep what a plain `a < b ? b : a` over ranks gives.
+// f16 and bf16 are added in f32 and rounded after each addition. `average` is the sum divided by
+// the number of ranks, and is for floating types. NaN in any contribution gives NaN for sum and
+// average; max and min keep what a plain `a < b ? b : a` over ranks gives.
 enum class ReduceOp : std::uint8_t { sum, average, max, min };
 const char* name_of(ReduceOp op);
 
-// `count` elements of `type` at `data`. Refers to the caller's memory, which must stay valid and, for
-// what an operation writes, untouched until that operation is done. Any alignment; null when count is 0.
+// `count` elements of `type` at `data`. Refers to the caller's memory, which must stay valid and,
+// for what an operation writes, untouched until that operation is done. Any alignment; null when
+// count is 0.
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;
@@ -43,8 +49,8 @@ struct Buffer {
   Buffer() = default;
   Buffer(void* data, std::size_t count, Type type) : data(data), count(count), type(type) {}
   template <class T, std::size_t N>
-    requires(!std::is_const_v<T>)
-  Buffer(std::span<T, N> s) : data(s.data()), count(s.size()), type(type_of<T>()) {}  // NOLINT: implicit
+  requires(!std::is_const_v<T>) Buffer(std::span<T, N> s)
+      : data(s.data()), count(s.size()), type(type_of<T>()) {}  // NOLINT: implicit
 
   std::size_t bytes() const { return count * size_of(type); }
 };
@@ -55,7 +61,8 @@ struct ConstBuffer {
   Type type = Type::u8;
 
   ConstBuffer() = default;
-  ConstBuffer(const void* data, std::size_t count, Type type) : data(data), count(count), type(type) {}
+  ConstBuffer(const void* data, std::size_t count, Type type)
+      : data(data), count(count), type(type) {}
   ConstBuffer(const Buffer& b) : data(b.data), count(b.count), type(b.type) {}  // NOLINT: implicit
   template <class T, std::size_t N>
   ConstBuffer(std::span<T, N> s) : data(s.data()), count(s.size()), type(type_of<T>()) {}  // NOLINT
@@ -69,10 +76,10 @@ auto buffer_of(C& container) {
   return std::span(container);
 }
 
-// What pairs the calls of different ranks: not the order of the calls, but this. Two operations of one
-// communicator may be in flight at once when their Match differs; calls with the same Match pair up in
-// the order in which each rank makes them. The key is the caller's (a bucket, a layer, a neighbor); the
-// channel keeps independent streams of keys apart.
+// What pairs the calls of different ranks: not the order of the calls, but this. Two operations of
+// one communicator may be in flight at once when their Match differs; calls with the same Match
+// pair up in the order in which each rank makes them. The key is the caller's (a bucket, a layer, a
+// neighbor); the channel keeps independent streams of keys apart.
 struct Match {
   std::uint16_t channel = 0;  // 0 .. kChannels-1
   std::uint16_t key = 0;

@@ -29,24 +29,26 @@ struct WorldOptions {
   bool check_calls = false;
 };
 
-// The world of this process. Make one at the start of main, pass it to what communicates, and let it go
-// out of scope last: there it waits for the other ranks, and an exception that passes through it ends the
-// whole job with one line that says which rank failed and why.
+// The world of this process. Make one at the start of main, pass it to what communicates, and let
+// it go out of scope last: there it waits for the other ranks, and an exception that passes through
+// it ends the whole job with one line that says which rank failed and why.
 //
 // Errors: Failure as Operation::wait says; a failed world is not usable again.
 class World {
  public:
   // Joins the job that mpirun, srun or `convoy run` started, initializing MPI. A program that was
-  // started alone gets a world of one rank and MPI is left alone. Throws UsageError when the program has
-  // initialized MPI itself (see adopt() in convoy/comm/mpi.h).
+  // started alone gets a world of one rank and MPI is left alone. Throws UsageError when the
+  // program has initialized MPI itself (see adopt() in convoy/comm/mpi.h).
   static World join(WorldOptions options = {});
 
-  // The calls of `body` on `ranks` threads of this process, each with a world of its own; returns when
-  // all are done and throws the first rank's exception. For Torch-free code and tests.
-  static void run_threads(int ranks, const std::function<void(World&)>& body, WorldOptions options = {});
+  // The calls of `body` on `ranks` threads of this process, each with a world of its own; returns
+  // when all are done and throws the first rank's exception. For Torch-free code and tests.
+  static void run_threads(int ranks, const std::function<void(World&)>& body,
+                          WorldOptions options = {});
 
   // A world over any transport whose ranks all call this. Takes part in a collective call.
-  World(std::unique_ptr<Transport> transport, WorldOptions options, std::function<void()> on_close = {});
+  World(std::unique_ptr<Transport> transport, WorldOptions options,
+        std::function<void()> on_close = {});
   World(World&&) noexcept;
   World& operator=(World&&) = delete;
   ~World();
@@ -65,12 +67,13 @@ class World {
   const Log& log() const;
   const WorldOptions& options() const;
 
-  // Ends the whole job after a line that names this rank and host and gives the reason. Thread ranks
-  // throw Failure instead of exiting.
+  // Ends the whole job after a line that names this rank and host and gives the reason. Thread
+  // ranks throw Failure instead of exiting.
   [[noreturn]] void fail(const std::string& reason) const;
 
-  // What the destructor does on the way out, for programs that want its errors as exceptions: finishes
-  // what is in flight, waits for all ranks to get here, and leaves MPI if join() had entered it.
+  // What the destructor does on the way out, for programs that want its errors as exceptions:
+  // finishes what is in flight, waits for all ranks to get here, and leaves MPI if join() had
+  // entered it.
   void close();
 
  private:

@@ -1,8 +1,8 @@
 // Data-parallel training of any LibTorch module, in three lines.
 //
 //   convoy::World world = convoy::World::join();
-//   convoy::DistributedModel model(world, net);                       // net: std::shared_ptr<Net>, or Net made by TORCH_MODULE
-//   auto loader = torch::data::make_data_loader(data, convoy::DistributedSampler(size, world), batch);
+//   convoy::DistributedModel model(world, net);  // a std::shared_ptr<Net>, or a TORCH_MODULE
+//   convoy::DistributedSampler sampler(size, world);
 //
 // and then the loop of one process, with model.forward(x) for net->forward(x).
 #pragma once
@@ -22,8 +22,8 @@ namespace convoy::parallel {
 // Whose samples the statistics of batch normalization are taken over in training.
 enum class BatchNormStatistics {
   local,        // each rank's own; running averages drift apart, see broadcast_buffers()
-  synchronized  // all ranks': the same as one process with the global batch. Two small messages per layer.
-                // Every rank must run the same number of steps.
+  synchronized  // all ranks': the same as one process with the global batch. Two small messages per
+                // layer. Every rank must run the same number of steps.
 };
 
 struct DistributedOptions : ReducerOptions {
@@ -47,7 +47,8 @@ class ForwardScope {
 // What DistributedModel does that does not depend on the type of the module.
 class DistributedCore {
  public:
-  DistributedCore(const comm::World& world, std::shared_ptr<torch::nn::Module> module, DistributedOptions options);
+  DistributedCore(const comm::World& world, std::shared_ptr<torch::nn::Module> module,
+                  DistributedOptions options);
   ~DistributedCore();
 
   GradientReducer& reducer();
@@ -65,24 +66,28 @@ class DistributedCore {
 
 // A module whose gradients are averaged over all ranks.
 //
-// Construction is collective: it checks that all ranks built the same model (UsageError naming the rank and
-// the parameter otherwise), gives all of them rank 0's parameters and buffers, and hooks into backward. From
-// then on loss.backward() leaves the averaged gradients in .grad: call forward, backward and
-// optimizer.step() as ever, the same number of times on every rank (or see finish_epoch). Make optimizers
-// before or after; parameters stay the same tensors. Freeze parameters before.
+// Construction is collective: it checks that all ranks built the same model (UsageError naming the
+// rank and the parameter otherwise), gives all of them rank 0's parameters and buffers, and hooks
+// into backward. From then on loss.backward() leaves the averaged gradients in .grad: call forward,
+// backward and optimizer.step() as ever, the same number of times on every rank (or see
+// finish_epoch). Make optimizers before or after; parameters stay the same tensors. Freeze
+// parameters before.
 //
 // Threads: as LibTorch's modules; backward may communicate from the thread that calls it.
 // Errors: as GradientReducer.
 template <class M>
 class DistributedModel {
  public:
-  DistributedModel(const comm::World& world, std::shared_ptr<M> module, DistributedOptions options = {})
-      : module_(std::move(module)), core_(std::make_unique<DistributedCore>(world, module_, options)) {}
-  DistributedModel(const comm::World& world, const torch::nn::ModuleHolder<M>& holder, DistributedOptions options = {})
+  DistributedModel(const comm::World& world, std::shared_ptr<M> module,
+                   DistributedOptions options = {})
+      : module_(std::move(module)),
+        core_(std::make_unique<DistributedCore>(world, module_, options)) {}
+  DistributedModel(const comm::World& world, const torch::nn::ModuleHolder<M>& holder,
+                   DistributedOptions options = {})
       : DistributedModel(world, holder.ptr(), options) {}
 
-  // The module's forward. In training the size of the first tensor's first dimension is taken as the number
-  // of samples of this rank, which weights its gradient (Averaging::samples).
+  // The module's forward. In training the size of the first tensor's first dimension is taken as
+  // the number of samples of this rank, which weights its gradient (Averaging::samples).
   template <class... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();
@@ -99,23 +104,28 @@ class DistributedModel {
 
   // While the returned object lives, backward accumulates gradients without communication:
   //   { auto quiet = model.no_sync(); loss1.backward(); }  loss2.backward();   // reduces the sum
-  // Divide each micro-batch's loss by their number. The weight of a rank is its samples per micro-batch.
+  // Divide each micro-batch's loss by their number. The weight of a rank is its samples per
+  // micro-batch.
   [[nodiscard]] auto no_sync() {
     core_->reducer().set_synchronizing(false);
     const auto restore = [](GradientReducer* reducer) { reducer->set_synchronizing(true); };
     return std::unique_ptr<GradientReducer, decltype(restore)>(&core_->reducer(), restore);
   }
 
-  // For ranks whose shares of the data may give different numbers of batches: call it after the loop over
-  // an epoch, on every rank. A rank that was done earlier goes along with the steps of the others with
-  // weight 0, calling `on_step` (optimizer.step(), and what else follows a backward) for each of them.
+  // For ranks whose shares of the data may give different numbers of batches: call it after the
+  // loop over an epoch, on every rank. A rank that was done earlier goes along with the steps of
+  // the others with weight 0, calling `on_step` (optimizer.step(), and what else follows a
+  // backward) for each of them.
   void finish_epoch(const std::function<void()>& on_step) { core_->finish_epoch(on_step); }
 
-  // Scales the gradients down so that their total norm is at most max_norm; returns the norm before. The
-  // same on every rank, without communication.
-  double clip_grad_norm(double max_norm, double norm_type = 2.0) { return core_->clip_grad_norm(max_norm, norm_type); }
+  // Scales the gradients down so that their total norm is at most max_norm; returns the norm
+  // before. The same on every rank, without communication.
+  double clip_grad_norm(double max_norm, double norm_type = 2.0) {
+    return core_->clip_grad_norm(max_norm, norm_type);
+  }
 
-  // Gives all ranks the buffers (running statistics) of one. Collective. For evaluation on all ranks.
+  // Gives all ranks the buffers (running statistics) of one. Collective. For evaluation on all
+  // ranks.
   void broadcast_buffers(int root = 0) { core_->broadcast_buffers(root); }
 
   const ReducerStatistics& statistics() const { return core_->reducer().statistics(); }
@@ -142,10 +152,12 @@ DistributedModel(const comm::World&, std::shared_ptr<M>) -> DistributedModel<M>;
 template <class M>
 DistributedModel(const comm::World&, std::shared_ptr<M>, DistributedOptions) -> DistributedModel<M>;
 template <class Holder>
-  requires requires { typename Holder::ContainedType; }
-DistributedModel(const comm::World&, const Holder&) -> DistributedModel<typename Holder::ContainedType>;
+requires requires { typename Holder::ContainedType; }
+DistributedModel(const comm::World&, const Holder&)
+    ->DistributedModel<typename Holder::ContainedType>;
 template <class Holder>
-  requires requires { typename Holder::ContainedType; }
-DistributedModel(const comm::World&, const Holder&, DistributedOptions) -> DistributedModel<typename Holder::ContainedType>;
+requires requires { typename Holder::ContainedType; }
+DistributedModel(const comm::World&, const Holder&, DistributedOptions)
+    ->DistributedModel<typename Holder::ContainedType>;
 
 }  // namespace convoy::parallel

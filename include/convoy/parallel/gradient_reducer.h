@@ -1,7 +1,7 @@
 // Averages gradients over ranks while backward runs (Kumar et al. 2017, Algorithm 1).
 //
-// DistributedModel is the convenient form. Use the reducer itself where there is no module, or where one
-// process computes gradients on several devices (section 4.3): each device is a source.
+// DistributedModel is the convenient form. Use the reducer itself where there is no module, or
+// where one process computes gradients on several devices (section 4.3): each device is a source.
 #pragma once
 
 #include <torch/torch.h>
@@ -19,24 +19,26 @@ namespace convoy::parallel {
 
 // What the reduced gradient is, for ranks r with local gradients g_r of local mean losses.
 enum class Averaging {
-  samples,  // sum(n_r g_r) / sum(n_r), n_r the samples of rank r: the gradient of the mean loss of the
-            // global batch, whatever each rank's share of it
-  ranks,    // sum(g_r) / ranks
-  sum       // sum(g_r): for losses that are sums
+  samples,  // sum(n_r g_r) / sum(n_r), n_r the samples of rank r: the gradient of the mean loss of
+            // the global batch, whatever each rank's share of it
+  ranks,  // sum(g_r) / ranks
+  sum     // sum(g_r): for losses that are sums
 };
 
 struct ReducerOptions {
-  // Gradients are reduced in buckets, in the order in which backward produces them. The first one is
-  // small, so that communication starts early. A gradient larger than the limit has a bucket of its own.
+  // Gradients are reduced in buckets, in the order in which backward produces them. The first one
+  // is small, so that communication starts early. A gradient larger than the limit has a bucket of
+  // its own.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{8} << 20;
   Averaging averaging = Averaging::samples;
-  // Whether a parameter may get no gradient in a backward pass on some or all ranks. If not, that is an
-  // error which names the parameters. If so, one more small message per step finds out which parameters
-  // nobody used: their .grad is left alone, while one that some rank used is averaged over all.
+  // Whether a parameter may get no gradient in a backward pass on some or all ranks. If not, that
+  // is an error which names the parameters. If so, one more small message per step finds out which
+  // parameters nobody used: their .grad is left alone, while one that some rank used is averaged
+  // over all.
   bool allow_unused = false;
-  // Let .grad refer to the bucket instead of to a copy. Then a .grad kept from an earlier step changes
-  // when the next backward runs; clone what you keep.
+  // Let .grad refer to the bucket instead of to a copy. Then a .grad kept from an earlier step
+  // changes when the next backward runs; clone what you keep.
   bool gradient_as_bucket_view = true;
   // Reduce in another type (bf16 halves the bytes). Gradients are converted on the way in and out.
   std::optional<at::ScalarType> wire_type;
@@ -55,40 +57,42 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-// Hooks into the gradient accumulation of parameters, so that loss.backward() on every rank leaves the
-// averaged gradient in .grad of each, the same bits on every rank. Works with whatever zero_grad does
-// (none, or zeros), and with gradients accumulated over several backward passes (see set_synchronizing).
+// Hooks into the gradient accumulation of parameters, so that loss.backward() on every rank leaves
+// the averaged gradient in .grad of each, the same bits on every rank. Works with whatever
+// zero_grad does (none, or zeros), and with gradients accumulated over several backward passes (see
+// set_synchronizing).
 //
-// One backward pass of all sources is a step; every rank runs the same steps (or calls drain). Parameters
-// are those that required a gradient at construction; a tensor known under several names counts once.
-// Sparse gradients are not supported.
+// One backward pass of all sources is a step; every rank runs the same steps (or calls drain).
+// Parameters are those that required a gradient at construction; a tensor known under several names
+// counts once. Sparse gradients are not supported.
 //
-// Threads: backward of each source may run on a thread of its own; the call of backward returns when the
-// step is done for all sources. Everything else: one thread at a time, not during backward.
-// Errors: UsageError for parameters without a gradient; Failure from the world. After either the reducer
-// is not usable again.
-// Ownership: keeps references to the parameters; undoes its hooks when destroyed.
+// Threads: backward of each source may run on a thread of its own; the call of backward returns
+// when the step is done for all sources. Everything else: one thread at a time, not during
+// backward. Errors: UsageError for parameters without a gradient; Failure from the world. After
+// either the reducer is not usable again. Ownership: keeps references to the parameters; undoes its
+// hooks when destroyed.
 class GradientReducer {
  public:
-  // `sources[s]` are the parameters of source s: the same names, shapes and types for all, on all ranks
-  // (not checked here; see check_same_on_all_ranks). Collective.
-  GradientReducer(const comm::Communicator& communicator, std::vector<std::vector<NamedTensor>> sources,
-                  ReducerOptions options = {});
+  // `sources[s]` are the parameters of source s: the same names, shapes and types for all, on all
+  // ranks (not checked here; see check_same_on_all_ranks). Collective.
+  GradientReducer(const comm::Communicator& communicator,
+                  std::vector<std::vector<NamedTensor>> sources, ReducerOptions options = {});
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Adds to the samples behind the gradients of the next step: one call per micro-batch. Without it every
-  // rank counts the same.
+  // Adds to the samples behind the gradients of the next step: one call per micro-batch. Without it
+  // every rank counts the same.
   void count_samples(std::int64_t samples, int source = 0);
 
   // While false, backward only accumulates into .grad; the next backward with true reduces the sum.
   void set_synchronizing(bool on);
   bool synchronizing() const;
 
-  // For a rank that has no more data: takes part, with weight 0, in the steps of those who have, until
-  // every rank has called drain. After each such step .grad holds the average, and `on_step` is called,
-  // which must do what the others do after their backward (optimizer.step()). Collective.
+  // For a rank that has no more data: takes part, with weight 0, in the steps of those who have,
+  // until every rank has called drain. After each such step .grad holds the average, and `on_step`
+  // is called, which must do what the others do after their backward (optimizer.step()).
+  // Collective.
   void drain(const std::function<void()>& on_step);
 
   const ReducerStatistics& statistics() const;
@@ -106,11 +110,14 @@ class GradientReducer {
 std::vector<NamedTensor> unique_parameters(const torch::nn::Module& module);
 std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module);
 
-// Throws UsageError on every rank, naming the first difference of each differing rank, unless all ranks
-// have tensors of the same names, types, shapes, layouts and requires_grad as rank 0. Collective.
-void check_same_on_all_ranks(const comm::Communicator& communicator, const std::vector<NamedTensor>& tensors);
+// Throws UsageError on every rank, naming the first difference of each differing rank, unless all
+// ranks have tensors of the same names, types, shapes, layouts and requires_grad as rank 0.
+// Collective.
+void check_same_on_all_ranks(const comm::Communicator& communicator,
+                             const std::vector<NamedTensor>& tensors);
 
 // Overwrites the tensors with those of the root. Collective.
-void broadcast_tensors(const comm::Communicator& communicator, const std::vector<NamedTensor>& tensors, int root = 0);
+void broadcast_tensors(const comm::Communicator& communicator,
+                       const std::vector<NamedTensor>& tensors, int root = 0);
 
 }  // namespace convoy::parallel

@@ -24,12 +24,14 @@ bool is_a_rank() {
 void run_again_as_ranks(int ranks) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string all((std::istreambuf_iterator<char>(file)), {});
-  std::vector<std::string> words{"convoy", "run", "-n", std::to_string(ranks), "--", "/proc/self/exe"};
+  std::vector<std::string> words{"convoy", "run",           "-n", std::to_string(ranks),
+                                 "--",     "/proc/self/exe"};
   std::vector<char> path(4096);
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   if (length > 0) words.back().assign(path.data(), static_cast<std::size_t>(length));
   const std::string program = words.back();
-  for (std::size_t at = all.find('\0') + 1; at < all.size(); at = all.find('\0', at) + 1) words.emplace_back(all.c_str() + at);
+  for (std::size_t at = all.find('\0') + 1; at < all.size(); at = all.find('\0', at) + 1)
+    words.emplace_back(all.c_str() + at);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -6,7 +6,8 @@ namespace convoy::cli {
 // Whether this process is a rank that mpirun, srun or `convoy run` started.
 bool is_a_rank();
 
-// Replaces this process by `convoy run -n RANKS` of the same command line. Returns only by throwing Failure.
+// Replaces this process by `convoy run -n RANKS` of the same command line. Returns only by throwing
+// Failure.
 [[noreturn]] void run_again_as_ranks(int ranks);
 
 }  // namespace convoy::cli

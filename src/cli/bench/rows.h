@@ -10,8 +10,8 @@
 
 namespace convoy::cli {
 
-// To a file, '-' for standard output, or nowhere when the name is empty. Throws UsageError when the file
-// can't be written.
+// To a file, '-' for standard output, or nowhere when the name is empty. Throws UsageError when the
+// file can't be written.
 class Rows {
  public:
   explicit Rows(const std::string& name) : name_(name) {

@@ -28,7 +28,8 @@ double median(std::vector<double> values) {
 
 void print(const Options& options, const StepResult& r) {
   std::vector<double> fractions;
-  for (std::size_t i = 0; i < r.together.size(); ++i) fractions.push_back(r.together[i] / r.independent[i]);
+  for (std::size_t i = 0; i < r.together.size(); ++i)
+    fractions.push_back(r.together[i] / r.independent[i]);
   const auto [least, most] = std::minmax_element(fractions.begin(), fractions.end());
   const double fraction = median(fractions);
   const auto& s = options.step;
@@ -54,25 +55,31 @@ void print(const Options& options, const StepResult& r) {
             {"gradient_bytes", r.bytes},
             {"buckets", r.buckets}});
   if (rows.on_standard_output()) return;
-  std::printf("%s, %d rank%s x %d thread%s, batch %lld per rank, %s; %zu alternating repetitions of %d steps\n",
-              s.model.c_str(), r.ranks, r.ranks == 1 ? "" : "s", r.threads, r.threads == 1 ? "" : "s",
-              static_cast<long long>(s.batch_per_rank), s.precision.c_str(), r.together.size(), r.steps_per_phase);
+  std::printf(
+      "%s, %d rank%s x %d thread%s, batch %lld per rank, %s; %zu alternating repetitions of %d "
+      "steps\n",
+      s.model.c_str(), r.ranks, r.ranks == 1 ? "" : "s", r.threads, r.threads == 1 ? "" : "s",
+      static_cast<long long>(s.batch_per_rank), s.precision.c_str(), r.together.size(),
+      r.steps_per_phase);
   std::printf("  together                 %10.2f images/s\n", median(r.together));
   std::printf("  independent copies       %10.2f images/s\n", median(r.independent));
-  std::printf("  fraction of independent  %10.1f %%       (%.1f to %.1f %%)\n", 100 * fraction, 100 * *least, 100 * *most);
-  std::printf("  forward %s, backward %s (of it %s into buckets), exposed communication %s, update %s\n",
-              format_seconds(r.forward_s).c_str(), format_seconds(r.backward_s).c_str(),
-              format_seconds(r.copy_s).c_str(), format_seconds(r.exposed_communication_s).c_str(),
-              format_seconds(r.update_s).c_str());
-  std::printf("  gradients %s in %zu bucket%s\n", format_bytes(r.bytes).c_str(), r.buckets, r.buckets == 1 ? "" : "s");
+  std::printf("  fraction of independent  %10.1f %%       (%.1f to %.1f %%)\n", 100 * fraction,
+              100 * *least, 100 * *most);
+  std::printf(
+      "  forward %s, backward %s (of it %s into buckets), exposed communication %s, update %s\n",
+      format_seconds(r.forward_s).c_str(), format_seconds(r.backward_s).c_str(),
+      format_seconds(r.copy_s).c_str(), format_seconds(r.exposed_communication_s).c_str(),
+      format_seconds(r.update_s).c_str());
+  std::printf("  gradients %s in %zu bucket%s\n", format_bytes(r.bytes).c_str(), r.buckets,
+              r.buckets == 1 ? "" : "s");
 }
 
 void run(const Options& options) {
   if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
   comm::World world = comm::World::join();
   if (options.ranks > 0 && options.ranks != world.size()) {
-    throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " + std::to_string(world.size()) +
-                     " ranks: leave -n out there");
+    throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
+                     std::to_string(world.size()) + " ranks: leave -n out there");
   }
   const StepResult result = measure_step(world, options.step);
   if (world.rank() == 0) print(options, result);
@@ -86,26 +93,37 @@ void add_step_command(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "step", "One training step: N ranks together against N independent copies at the same time");
   StepSettings& s = options->step;
-  command->add_option("--model", s.model, "The network (lenet, resnet18, resnet50, ...)")->capture_default_str();
+  command->add_option("--model", s.model, "The network (lenet, resnet18, resnet50, ...)")
+      ->capture_default_str();
   command->add_option("--batch-per-rank", s.batch_per_rank, "Images per rank and step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("-n,--ranks", options->ranks, "Ranks to start on this machine; leave out under mpirun")
+  command
+      ->add_option("-n,--ranks", options->ranks,
+                   "Ranks to start on this machine; leave out under mpirun")
       ->check(CLI::PositiveNumber);
-  command->add_option("--repetitions", s.repetitions, "Alternating repetitions")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--seconds", s.seconds_per_phase, "How long each side of a repetition takes, about")
+  command->add_option("--repetitions", s.repetitions, "Alternating repetitions")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--seconds", s.seconds_per_phase,
+                   "How long each side of a repetition takes, about")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--precision", s.precision, "float32, or bfloat16 for autocast")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
-  command->add_option("--channels-last", s.channels_last, "Channels-last layout")->capture_default_str();
-  command->add_option("--keep-blocks", s.keep_blocks, "The allocator that keeps large blocks")->capture_default_str();
-  command->add_option("--fused-update", s.fused_update, "The fused optimizer")->capture_default_str();
+  command->add_option("--channels-last", s.channels_last, "Channels-last layout")
+      ->capture_default_str();
+  command->add_option("--keep-blocks", s.keep_blocks, "The allocator that keeps large blocks")
+      ->capture_default_str();
+  command->add_option("--fused-update", s.fused_update, "The fused optimizer")
+      ->capture_default_str();
   command->add_option_function<std::string>(
       "--bucket-bytes", [&s](const std::string& text) { s.bucket_bytes = parse_bytes(text); },
       "Size of gradient buckets (8MiB)");
-  command->add_option("--json", options->json, "One JSON object to this file, '-' for standard output");
+  command->add_option("--json", options->json,
+                      "One JSON object to this file, '-' for standard output");
   command->callback([options] { run(*options); });
 }
 

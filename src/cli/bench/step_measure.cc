@@ -18,7 +18,9 @@ namespace convoy::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -64,8 +66,10 @@ class Copy {
       images_ = images_.contiguous(at::MemoryFormat::ChannelsLast);
     }
     const auto options = torch::optim::SGDOptions(1e-3).momentum(0.9).weight_decay(1e-4);
-    if (s.fused_update) optimizer_ = std::make_unique<train::FusedSgd>(network_->parameters(), options);
-    else optimizer_ = std::make_unique<torch::optim::SGD>(network_->parameters(), options);
+    if (s.fused_update)
+      optimizer_ = std::make_unique<train::FusedSgd>(network_->parameters(), options);
+    else
+      optimizer_ = std::make_unique<torch::optim::SGD>(network_->parameters(), options);
     if (world != nullptr) {
       parallel::DistributedOptions distributed;
       if (s.bucket_bytes > 0) distributed.bucket_bytes = s.bucket_bytes;
@@ -80,7 +84,8 @@ class Copy {
     at::Tensor loss;
     {
       const Autocast autocast(bf16_);
-      const at::Tensor logits = distributed_ ? distributed_->forward(images_) : network_->forward(images_);
+      const at::Tensor logits =
+          distributed_ ? distributed_->forward(images_) : network_->forward(images_);
       loss = torch::nn::functional::cross_entropy(logits.to(at::kFloat), targets_);
     }
     t.forward = seconds_since(start);
@@ -132,7 +137,8 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings) 
     together.step();
     seconds = seconds_since(start);
   }
-  const int steps = std::clamp(static_cast<int>(std::ceil(settings.seconds_per_phase / largest(world, seconds))), 2, 5000);
+  const int steps = std::clamp(
+      static_cast<int>(std::ceil(settings.seconds_per_phase / largest(world, seconds))), 2, 5000);
   result.steps_per_phase = steps;
   const double images = static_cast<double>(steps) * static_cast<double>(settings.batch_per_rank);
 
@@ -153,10 +159,12 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings) 
     const double waited = (together.statistics().exposed_seconds - before.exposed_seconds) / steps;
     forward.push_back(largest(world, sum.forward / steps));
     backward.push_back(largest(world, sum.backward / steps - waited));
-    // Some rank is always last and waits for nobody: the least wait is what communication itself costs.
+    // Some rank is always last and waits for nobody: the least wait is what communication itself
+    // costs.
     exposed.push_back(-largest(world, -waited));
     update.push_back(largest(world, sum.update / steps));
-    copy.push_back(largest(world, (together.statistics().copy_seconds - before.copy_seconds) / steps));
+    copy.push_back(
+        largest(world, (together.statistics().copy_seconds - before.copy_seconds) / steps));
   };
   const auto run_alone = [&] {
     world.communicator().barrier();

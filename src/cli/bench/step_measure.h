@@ -38,8 +38,8 @@ struct StepResult {
   std::size_t bytes = 0;
 };
 
-// Collective. Every rank alternates between the two, in turns, in the same process; a rank's independent
-// copy is a model of its own without any hook. The result is the same on every rank.
+// Collective. Every rank alternates between the two, in turns, in the same process; a rank's
+// independent copy is a model of its own without any hook. The result is the same on every rank.
 StepResult measure_step(const comm::World& world, const StepSettings& settings);
 
 }  // namespace convoy::cli

@@ -77,7 +77,8 @@ class MpiTransport : public Transport {
     });
     Note& kept = outgoing_.emplace_back();
     kept.bytes.assign(note.begin(), note.end());
-    MPI_Isend(kept.bytes.data(), static_cast<int>(kept.bytes.size()), MPI_BYTE, to, 0, notes_, &kept.request);
+    MPI_Isend(kept.bytes.data(), static_cast<int>(kept.bytes.size()), MPI_BYTE, to, 0, notes_,
+              &kept.request);
   }
 
   std::optional<std::pair<int, std::vector<std::byte>>> poll_note() override {
@@ -101,8 +102,8 @@ class MpiTransport : public Transport {
  protected:
   void* start_send(int to, std::uint32_t tag, std::span<const std::byte> data) override {
     auto request = std::make_unique<Request>();
-    check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, static_cast<int>(tag), comm_,
-                    &request->mpi),
+    check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, static_cast<int>(tag),
+                    comm_, &request->mpi),
           "MPI_Isend");
     return request.release();
   }
@@ -110,7 +111,8 @@ class MpiTransport : public Transport {
   void* start_receive(int from, std::uint32_t tag, std::span<std::byte> data) override {
     auto request = std::make_unique<Request>();
     request->expected = static_cast<int>(data.size());
-    check(MPI_Irecv(data.data(), request->expected, MPI_BYTE, from, static_cast<int>(tag), comm_, &request->mpi),
+    check(MPI_Irecv(data.data(), request->expected, MPI_BYTE, from, static_cast<int>(tag), comm_,
+                    &request->mpi),
           "MPI_Irecv");
     return request.release();
   }
@@ -125,7 +127,8 @@ class MpiTransport : public Transport {
     int error_class = MPI_SUCCESS;
     if (error != MPI_SUCCESS) MPI_Error_class(error, &error_class);
     if (error_class == MPI_ERR_TRUNCATE) {
-      throw Failure("a message of more than the expected " + std::to_string(owner->expected) + " bytes arrived");
+      throw Failure("a message of more than the expected " + std::to_string(owner->expected) +
+                    " bytes arrived");
     }
     check(error, "a message");
     if (owner->expected >= 0) {
@@ -167,8 +170,8 @@ std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) {
   int found = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   if (found == 0 || *bound < (1 << Transport::kTagBits) - 1) {
-    throw UsageError("this MPI allows tags up to " + std::to_string(found != 0 ? *bound : 0) + "; Convoy needs " +
-                     std::to_string((1 << Transport::kTagBits) - 1) +
+    throw UsageError("this MPI allows tags up to " + std::to_string(found != 0 ? *bound : 0) +
+                     "; Convoy needs " + std::to_string((1 << Transport::kTagBits) - 1) +
                      " (with UCX or libfabric, a provider with larger tags can be chosen)");
   }
   MPI_Comm own = MPI_COMM_NULL, notes = MPI_COMM_NULL;

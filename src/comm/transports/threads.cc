@@ -38,7 +38,8 @@ struct Fate {
 };
 
 struct Hub {
-  Hub(int size, std::shared_ptr<Fate> fate) : fate(std::move(fate)), boxes(static_cast<std::size_t>(size)) {}
+  Hub(int size, std::shared_ptr<Fate> fate)
+      : fate(std::move(fate)), boxes(static_cast<std::size_t>(size)) {}
 
   std::shared_ptr<Fate> fate;
   std::vector<Mailbox> boxes;
@@ -163,7 +164,8 @@ class ThreadTransport : public Transport {
   std::vector<int> world_ranks_;
 };
 
-// The last rank to arrive makes the groups; the last to leave clears the table for the next meeting.
+// The last rank to arrive makes the groups; the last to leave clears the table for the next
+// meeting.
 std::unique_ptr<Transport> ThreadTransport::split(int color, int key) {
   Hub& hub = *hub_;
   std::unique_lock lock(hub.mutex);
@@ -171,28 +173,33 @@ std::unique_ptr<Transport> ThreadTransport::split(int color, int key) {
   hub.colors[rank_] = {color, key};
   if (static_cast<int>(hub.colors.size()) == size()) {
     std::map<int, std::vector<std::pair<int, int>>> members;  // color -> (key, rank)
-    for (const auto& [rank, choice] : hub.colors) members[choice.first].emplace_back(choice.second, rank);
+    for (const auto& [rank, choice] : hub.colors)
+      members[choice.first].emplace_back(choice.second, rank);
     for (auto& [group, list] : members) {
       if (group < 0) continue;
       std::sort(list.begin(), list.end());
       hub.groups[group] = std::make_shared<Hub>(static_cast<int>(list.size()), hub.fate);
-      for (std::size_t i = 0; i < list.size(); ++i) hub.group_ranks[list[i].second] = static_cast<int>(i);
+      for (std::size_t i = 0; i < list.size(); ++i)
+        hub.group_ranks[list[i].second] = static_cast<int>(i);
     }
     hub.leaving = size();
     hub.met.notify_all();
   } else {
     while (hub.leaving == 0) {
       hub.met.wait_for(lock, std::chrono::milliseconds(50));
-      if (hub.fate->failed) throw Failure("the world failed while rank " + std::to_string(rank_) + " waited in split");
+      if (hub.fate->failed)
+        throw Failure("the world failed while rank " + std::to_string(rank_) + " waited in split");
     }
   }
   std::unique_ptr<Transport> result;
   if (color >= 0) {
     std::vector<int> world_ranks(hub.groups[color]->boxes.size());
     for (const auto& [rank, choice] : hub.colors) {
-      if (choice.first == color) world_ranks[static_cast<std::size_t>(hub.group_ranks[rank])] = world_rank(rank);
+      if (choice.first == color)
+        world_ranks[static_cast<std::size_t>(hub.group_ranks[rank])] = world_rank(rank);
     }
-    result = std::make_unique<ThreadTransport>(hub.groups[color], hub.group_ranks[rank_], std::move(world_ranks));
+    result = std::make_unique<ThreadTransport>(hub.groups[color], hub.group_ranks[rank_],
+                                               std::move(world_ranks));
   }
   if (--hub.leaving == 0) {
     hub.colors.clear();
@@ -210,7 +217,8 @@ std::vector<std::unique_ptr<Transport>> thread_transports(int ranks) {
   std::vector<int> identity(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) identity[static_cast<std::size_t>(rank)] = rank;
   std::vector<std::unique_ptr<Transport>> transports;
-  for (int rank = 0; rank < ranks; ++rank) transports.push_back(std::make_unique<ThreadTransport>(hub, rank, identity));
+  for (int rank = 0; rank < ranks; ++rank)
+    transports.push_back(std::make_unique<ThreadTransport>(hub, rank, identity));
   return transports;
 }
 

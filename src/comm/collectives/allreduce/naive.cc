@@ -23,7 +23,8 @@ Task allreduce_naive(Io& io, Buffer data, ReduceOp op) {
   }
   if (op == ReduceOp::average) divide(data.type, data.data, data.count, size);
   std::vector<Ticket> sends;
-  for (int rank = 1; rank < size; ++rank) sends.push_back(io.send(rank, bytes_of(ConstBuffer(data)), 1));
+  for (int rank = 1; rank < size; ++rank)
+    sends.push_back(io.send(rank, bytes_of(ConstBuffer(data)), 1));
   co_await all(sends);
 }
 

@@ -7,7 +7,8 @@
 
 namespace convoy::comm {
 
-// Both partners of an exchange add the same two numbers, in either order, so all end with the same bits.
+// Both partners of an exchange add the same two numbers, in either order, so all end with the same
+// bits.
 Task allreduce_recursive_doubling(Io& io, Buffer data, ReduceOp op) {
   const int rank = io.rank();
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(io.size())));

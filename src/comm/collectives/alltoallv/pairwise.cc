@@ -16,8 +16,8 @@ std::size_t begin_of(const std::vector<std::size_t>& counts, int rank) {
 
 }  // namespace
 
-Task alltoallv_pairwise(Io& io, ConstBuffer send, std::vector<std::size_t> send_counts, Buffer receive,
-                        std::vector<std::size_t> receive_counts) {
+Task alltoallv_pairwise(Io& io, ConstBuffer send, std::vector<std::size_t> send_counts,
+                        Buffer receive, std::vector<std::size_t> receive_counts) {
   const int size = io.size();
   const int rank = io.rank();
   const std::size_t element = size_of(send.type);
@@ -26,10 +26,12 @@ Task alltoallv_pairwise(Io& io, ConstBuffer send, std::vector<std::size_t> send_
                      send_counts[static_cast<std::size_t>(to)] * element);
   };
   const auto incoming = [&](int from) {
-    return std::span(static_cast<std::byte*>(receive.data) + begin_of(receive_counts, from) * element,
-                     receive_counts[static_cast<std::size_t>(from)] * element);
+    return std::span(
+        static_cast<std::byte*>(receive.data) + begin_of(receive_counts, from) * element,
+        receive_counts[static_cast<std::size_t>(from)] * element);
   };
-  if (!outgoing(rank).empty()) std::memcpy(incoming(rank).data(), outgoing(rank).data(), outgoing(rank).size());
+  if (!outgoing(rank).empty())
+    std::memcpy(incoming(rank).data(), outgoing(rank).data(), outgoing(rank).size());
 
   for (int step = 1; step < size; ++step) {
     const int to = (rank + step) % size;

@@ -25,7 +25,8 @@ Task broadcast_binomial(Io& io, Buffer data, int root) {
   const int v = (io.rank() - root + size) % size;
   const auto rank_of = [&](int u) { return (u + root) % size; };
   const std::vector<int> below = children(v, size);
-  const auto segments = static_cast<int>(std::max<std::size_t>(1, (data.bytes() + kSegmentBytes - 1) / kSegmentBytes));
+  const auto segments = static_cast<int>(
+      std::max<std::size_t>(1, (data.bytes() + kSegmentBytes - 1) / kSegmentBytes));
   const auto segment = [&](int i) {
     const Chunk c = chunk(data.count, segments, i);
     return slice(data, c.begin, c.count);

@@ -13,17 +13,19 @@ namespace {
 constexpr std::size_t kSegmentBytes = 256 << 10;
 constexpr std::size_t kWindow = 4;  // receives posted ahead
 
-// The messages that one rank receives, numbered: item i is segment i mod S of the slice of step i / S,
-// S segments per slice. What is received as item i is sent on as item i + S.
+// The messages that one rank receives, numbered: item i is segment i mod S of the slice of step i /
+// S, S segments per slice. What is received as item i is sent on as item i + S.
 class Items {
  public:
   Items(Buffer data, int rank, int size, RingPhases phases)
-      : data_(data), size_(size),
-        // A reduce-scatter that starts with slice r-1 ends with slice r on rank r; an allgather starts
-        // with the own slice.
+      : data_(data),
+        size_(size),
+        // A reduce-scatter that starts with slice r-1 ends with slice r on rank r; an allgather
+        // starts with the own slice.
         first_slice_(phases == RingPhases::allgather ? rank : rank + size - 1) {
     const std::size_t largest = chunk(data.count, size, 0).count;
-    segments_ = std::max<std::size_t>(1, (largest * size_of(data.type) + kSegmentBytes - 1) / kSegmentBytes);
+    segments_ = std::max<std::size_t>(
+        1, (largest * size_of(data.type) + kSegmentBytes - 1) / kSegmentBytes);
     largest_bytes_ = chunk(largest, static_cast<int>(segments_), 0).count * size_of(data.type);
   }
 
@@ -60,7 +62,8 @@ Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases) {
   const std::size_t phase = static_cast<std::size_t>(size - 1) * items.per_step();
   const std::size_t reducing = phases == RingPhases::allgather ? 0 : phase;
   const std::size_t total = phases == RingPhases::both ? 2 * phase : phase;
-  const std::size_t last_addition = reducing - std::min(reducing, items.per_step());  // items from here on are final
+  const std::size_t last_addition =
+      reducing - std::min(reducing, items.per_step());  // items from here on are final
 
   const std::size_t scratch_stride = items.largest_bytes();
   std::unique_ptr<std::byte[]> scratch;
@@ -69,17 +72,19 @@ Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases) {
   std::vector<Ticket> sends(total);
   std::vector<Ticket> receives(std::min(kWindow, total));
   std::size_t posted = 0;
-  for (std::size_t i = 0; i < items.per_step(); ++i) sends[i] = io.send(next, bytes_of(ConstBuffer(items.sent(i))));
+  for (std::size_t i = 0; i < items.per_step(); ++i)
+    sends[i] = io.send(next, bytes_of(ConstBuffer(items.sent(i))));
 
   for (std::size_t i = 0; i < total; ++i) {
     for (; posted < std::min(total, i + receives.size()); ++posted) {
       const Buffer place = items.received(posted);
       if (posted < reducing) {
-        receives[posted % receives.size()] =
-            io.receive(previous, {scratch.get() + posted % kWindow * scratch_stride, place.bytes()});
+        receives[posted % receives.size()] = io.receive(
+            previous, {scratch.get() + posted % kWindow * scratch_stride, place.bytes()});
         continue;
       }
-      // In the second phase data arrives in place: the partial sum that was sent from there must be gone.
+      // In the second phase data arrives in place: the partial sum that was sent from there must be
+      // gone.
       if (reducing > 0 && sends[posted - reducing].pending()) {
         if (posted > i) break;  // not urgent: the receive that is needed now comes first
         co_await one(sends[posted - reducing]);
@@ -90,7 +95,8 @@ Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases) {
     if (i < reducing) {
       const Buffer place = items.received(i);
       reduce(op, place.type, place.data, scratch.get() + i % kWindow * scratch_stride, place.count);
-      if (op == ReduceOp::average && i >= last_addition) divide(place.type, place.data, place.count, size);
+      if (op == ReduceOp::average && i >= last_addition)
+        divide(place.type, place.data, place.count, size);
     }
     const std::size_t onward = i + items.per_step();
     if (onward < total) sends[onward] = io.send(next, bytes_of(ConstBuffer(items.sent(onward))));
