@@ -5,7 +5,8 @@
 namespace convoy::cli {
 
 void add_bench_command(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure on this machine or cluster what Convoy promises");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure on this machine or cluster what Convoy promises");
   bench->require_subcommand(1);
   add_step_command(*bench);
   add_ablation_command(*bench);

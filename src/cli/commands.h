@@ -1,4 +1,5 @@
-// The subcommands. Each function adds one to the program: its options, and what it does when chosen.
+// The subcommands. Each function adds one to the program: its options, and what it does when
+// chosen.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +13,8 @@ struct Outcome {
   int exit_status = 0;
 };
 
-// `rest` is the command line from the first "--" on, which CLI11 has not seen; it outlives the parsing.
+// `rest` is the command line from the first "--" on, which CLI11 has not seen; it outlives the
+// parsing.
 void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcome& outcome);
 void add_doctor_command(CLI::App& app, Outcome& outcome);
 // The parent of the benchmarks.

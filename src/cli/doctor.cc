@@ -35,14 +35,17 @@ int examine(const std::string& json_file) {
 }  // namespace
 
 std::string version_line() {
-  return std::string("convoy ") + kVersion + " (LibTorch " + torch_version() + ", " + mpi_version() + ")";
+  return std::string("convoy ") + kVersion + " (LibTorch " + torch_version() + ", " +
+         mpi_version() + ")";
 }
 
 void add_doctor_command(CLI::App& app, Outcome& outcome) {
   auto json_file = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("doctor", "Say what this machine and build can do, what is missing and how to get it");
-  command->add_option("--json", *json_file, "One JSON object per check: check, status, detail, hint ('-': standard output)")
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Say what this machine and build can do, what is missing and how to get it");
+  command
+      ->add_option("--json", *json_file,
+                   "One JSON object per check: check, status, detail, hint ('-': standard output)")
       ->type_name("FILE");
   command->callback([json_file, &outcome] { outcome.exit_status = examine(*json_file); });
 }

@@ -31,7 +31,8 @@ int main(int argc, char** argv) {
     arguments.erase(dashes, arguments.end());
   }
   app.require_subcommand(1);
-  app.set_version_flag("--version", [] { return version_line(); }, "Print the version and what it was built on");
+  app.set_version_flag(
+      "--version", [] { return version_line(); }, "Print the version and what it was built on");
   add_run_command(app, rest, outcome);
   add_bench_command(app);
   add_doctor_command(app, outcome);

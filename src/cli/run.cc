@@ -38,7 +38,7 @@ struct RunArguments {
   std::string bind = "cores";
   std::string logs;
   bool label = false;
-  double timeout_s = 0;
+  std::string timeout_s;
   std::string mpirun;
   std::vector<std::string> mpirun_arguments;
   bool verbose = false;
@@ -51,7 +51,9 @@ std::vector<HostSlots> hosts_of(const RunArguments& arguments) {
   if (!arguments.hosts.empty()) return parse_hosts(arguments.hosts);
   if (arguments.hostfile.empty()) return {};
   std::ifstream file(arguments.hostfile);
-  if (!file) throw UsageError("--hostfile " + arguments.hostfile + ": there is no such file that can be read");
+  if (!file)
+    throw UsageError("--hostfile " + arguments.hostfile +
+                     ": there is no such file that can be read");
   return parse_hostfile(file, arguments.hostfile);
 }
 
@@ -60,21 +62,27 @@ std::string prepare_logs(const std::string& folder) {
   if (folder.empty()) return "";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw UsageError("--logs " + folder + ": the folder cannot be made: " + error.message());
+  if (error)
+    throw UsageError("--logs " + folder + ": the folder cannot be made: " + error.message());
   if (access(folder.c_str(), W_OK | X_OK) != 0 || !std::filesystem::is_directory(folder)) {
     throw UsageError("--logs " + folder + ": not a folder that can be written to");
   }
   return std::filesystem::absolute(folder).string();
 }
 
-// `rest` begins with the first "--" of the command line. It is the program's if that stands before it.
-std::vector<std::string> command_of(const CLI::App& app, const std::vector<std::string>& rest, bool here) {
+// `rest` begins with the first "--" of the command line. It is the program's if that stands before
+// it.
+std::vector<std::string> command_of(const CLI::App& app, const std::vector<std::string>& rest,
+                                    bool here) {
   std::vector<std::string> command = app.remaining();
   if (!command.empty() && command.front().rfind('-', 0) == 0) {
-    throw UsageError(unknown_argument(app, command.front()).substr(std::string("convoy run: ").size()));
+    throw UsageError(
+        unknown_argument(app, command.front()).substr(std::string("convoy run: ").size()));
   }
-  command.insert(command.end(), rest.begin() + (command.empty() && !rest.empty() ? 1 : 0), rest.end());
-  if (command.empty()) throw UsageError("which program? Write for example: convoy run -n 2 ./train");
+  command.insert(command.end(), rest.begin() + (command.empty() && !rest.empty() ? 1 : 0),
+                 rest.end());
+  if (command.empty())
+    throw UsageError("which program? Write for example: convoy run -n 2 ./train");
   // On other hosts the supervisors find out.
   if (here && find_program(command.front()).empty()) {
     const std::string& name = command.front();
@@ -83,9 +91,10 @@ std::vector<std::string> command_of(const CLI::App& app, const std::vector<std::
       throw UsageError("there is no program '" + name + "' in PATH" +
                        (in_folder ? "; for the one in this folder write ./" + name : ""));
     }
-    throw UsageError("'" + name + "' " + (std::filesystem::is_directory(name) ? "is a folder, not a program"
-                                          : std::filesystem::exists(name)     ? "may not be executed"
-                                                                              : "does not exist"));
+    throw UsageError("'" + name + "' " +
+                     (std::filesystem::is_directory(name) ? "is a folder, not a program"
+                      : std::filesystem::exists(name)     ? "may not be executed"
+                                                          : "does not exist"));
   }
   return command;
 }
@@ -108,7 +117,8 @@ int run(const CLI::App& app, const RunArguments& arguments, const std::vector<st
   if (arguments.ranks.empty() && options.hosts.empty()) {
     throw UsageError("how many ranks? Write for example -n 2");
   }
-  options.ranks = arguments.ranks.empty() ? total_slots(options.hosts) : parse_count(arguments.ranks, "-n", "ranks");
+  options.ranks = arguments.ranks.empty() ? total_slots(options.hosts)
+                                          : parse_count(arguments.ranks, "-n", "ranks");
   complete_slots(options.hosts, options.ranks);
   if (!arguments.threads.empty()) parse_count(arguments.threads, "--threads", "threads");
   options.threads = arguments.threads;
@@ -116,9 +126,12 @@ int run(const CLI::App& app, const RunArguments& arguments, const std::vector<st
     throw UsageError("--bind " + arguments.bind + ": it can be cores or none");
   }
   options.bind = arguments.bind == "cores";
-  if (app.count("--timeout") > 0) {
-    if (!(arguments.timeout_s > 0)) throw UsageError("--timeout: it must be more than 0 seconds");
-    setenv("CONVOY_TIMEOUT", app.get_option("--timeout")->results().back().c_str(), 1);
+  if (!arguments.timeout_s.empty()) {
+    char* rest = nullptr;
+    if (!(std::strtod(arguments.timeout_s.c_str(), &rest) > 0) || *rest != '\0') {
+      throw UsageError("--timeout " + arguments.timeout_s + ": not a number of seconds above 0");
+    }
+    setenv("CONVOY_TIMEOUT", arguments.timeout_s.c_str(), 1);
   }
   options.mpirun = find_mpirun(arguments.mpirun);
   options.mpirun_arguments = arguments.mpirun_arguments;
@@ -137,27 +150,46 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcom
   CLI::App* command = app.add_subcommand("run", kDescription);
   command->formatter(std::make_shared<RunFormatter>());
   command->prefix_command();
-  command->add_option("-n,--ranks", arguments->ranks, "How many ranks; with hosts: as many as they have slots")
+  command
+      ->add_option("-n,--ranks", arguments->ranks,
+                   "How many ranks; with hosts: as many as they have slots")
       ->type_name("N");
-  command->add_option("--hosts", arguments->hosts, "Where to run: node1:2,node2:2 (ranks per host)")->type_name("LIST");
-  command->add_option("--hostfile", arguments->hostfile, "The same from a file, one host per line")->type_name("FILE");
-  command->add_option("--threads", arguments->threads,
-                      "Threads of each rank (OMP_NUM_THREADS); otherwise its share of the cores")
+  command->add_option("--hosts", arguments->hosts, "Where to run: node1:2,node2:2 (ranks per host)")
+      ->type_name("LIST");
+  command->add_option("--hostfile", arguments->hostfile, "The same from a file, one host per line")
+      ->type_name("FILE");
+  command
+      ->add_option("--threads", arguments->threads,
+                   "Threads of each rank (OMP_NUM_THREADS); otherwise its share of the cores")
       ->type_name("T");
-  command->add_option("--bind", arguments->bind, "cores: each rank on cores of its own where they divide evenly; none")
+  command
+      ->add_option("--bind", arguments->bind,
+                   "cores: each rank on cores of its own where they divide evenly; none")
       ->type_name("cores|none");
-  command->add_option("--logs", arguments->logs, "Also write the output of each rank to DIR/rank-N.log")->type_name("DIR");
+  command
+      ->add_option("--logs", arguments->logs,
+                   "Also write the output of each rank to DIR/rank-N.log")
+      ->type_name("DIR");
   command->add_flag("--label", arguments->label, "Put [rank] before each line of output");
-  command->add_option("--timeout", arguments->timeout_s,
-                      "How long an operation may wait for its peers (CONVOY_TIMEOUT; 300 if unset)")
+  command
+      ->add_option("--timeout", arguments->timeout_s,
+                   "How long an operation may wait for its peers (CONVOY_TIMEOUT; 300 if unset)")
       ->type_name("SECONDS");
-  command->add_option("--mpirun", arguments->mpirun, "The mpirun to use instead of the one of this build")->type_name("PATH");
-  command->add_option("--mpirun-arg", arguments->mpirun_arguments, "Another argument for mpirun; may be repeated")
+  command
+      ->add_option("--mpirun", arguments->mpirun,
+                   "The mpirun to use instead of the one of this build")
+      ->type_name("PATH");
+  command
+      ->add_option("--mpirun-arg", arguments->mpirun_arguments,
+                   "Another argument for mpirun; may be repeated")
       ->type_name("ARG")
       ->type_size(1)
       ->allow_extra_args(false);
-  command->add_flag("--verbose", arguments->verbose, "Show the mpirun command and everything mpirun says");
-  command->callback([command, arguments, &rest, &outcome] { outcome.exit_status = run(*command, *arguments, rest); });
+  command->add_flag("--verbose", arguments->verbose,
+                    "Show the mpirun command and everything mpirun says");
+  command->callback([command, arguments, &rest, &outcome] {
+    outcome.exit_status = run(*command, *arguments, rest);
+  });
 }
 
 }  // namespace convoy::cli

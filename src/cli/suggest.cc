@@ -51,7 +51,8 @@ std::string one_line(std::string text) {
 // "The following argument was not expected: --jsn" -> "--jsn"
 std::string text_after_colon(const std::string& text) {
   const std::size_t colon = text.find(": ");
-  return colon == std::string::npos ? "" : text.substr(colon + 2, text.find(' ', colon + 2) - colon - 2);
+  return colon == std::string::npos ? ""
+                                    : text.substr(colon + 2, text.find(' ', colon + 2) - colon - 2);
 }
 
 std::string list(const std::vector<std::string>& names) {
@@ -93,7 +94,8 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
          (option ? app.get_name() + " --help' lists them" : "");
 }
 
-std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+std::string explain(const CLI::App& app, const CLI::ParseError& error,
+                    const std::vector<std::string>& arguments) {
   const CLI::App& command = chosen(app);
   if (error.get_name() == "ExtrasError") {
     std::vector<std::string> rest = app.remaining(true);
@@ -106,11 +108,13 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
     // A mistyped command is reported as a missing one.
     for (const std::string& argument : arguments) {
       const bool path = std::find(known.begin(), known.end(), argument) != known.end();
-      if (!known.empty() && !path && argument.rfind('-', 0) != 0 && argument != command.get_name()) {
+      if (!known.empty() && !path && argument.rfind('-', 0) != 0 &&
+          argument != command.get_name()) {
         return unknown_argument(command, argument);
       }
     }
-    if (!known.empty()) return full_name(command) + ": a command is missing; there are: " + list(known);
+    if (!known.empty())
+      return full_name(command) + ": a command is missing; there are: " + list(known);
   }
   return full_name(command) + ": " + one_line(error.what());
 }

@@ -11,13 +11,16 @@ namespace convoy::cli {
 // The known name nearest to `name`, or nothing if none is near.
 std::string nearest(const std::string& name, const std::vector<std::string>& known);
 
-// One line for a command line that does not parse: what is wrong and the nearest that would be right.
-std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments);
+// One line for a command line that does not parse: what is wrong and the nearest that would be
+// right.
+std::string explain(const CLI::App& app, const CLI::ParseError& error,
+                    const std::vector<std::string>& arguments);
 
 // The subcommand that the command line had reached: the innermost one that was chosen.
 const CLI::App& chosen(const CLI::App& app);
 
-// An option that `app` doesn't know: "convoy run: there is no option --thread; did you mean --threads?"
+// An option that `app` doesn't know: "convoy run: there is no option --thread; did you mean
+// --threads?"
 std::string unknown_argument(const CLI::App& app, const std::string& argument);
 
 }  // namespace convoy::cli

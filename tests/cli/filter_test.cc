@@ -8,20 +8,23 @@ namespace {
 constexpr int kMpirunPid = 4242;
 const std::string kToken = "convoy-0123456789abcdef";
 const std::string kFrame = std::string(74, '-') + "\n";
-const std::string kAbort = kFrame +
-                           "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 3.\n\n"
-                           "NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.\n" +
-                           kFrame;
+const std::string kAbort =
+    kFrame +
+    "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 3.\n\n"
+    "NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.\n" +
+    kFrame;
 const std::string kNoticed = kFrame +
-                             "mpirun.openmpi noticed that process rank 2 with PID 0 on node n7 exited on signal 9 (Killed).\n" +
+                             "mpirun.openmpi noticed that process rank 2 with PID 0 on node n7 "
+                             "exited on signal 9 (Killed).\n" +
                              kFrame;
-const std::string kMpich = "\n" + std::string(83, '=') +
-                           "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 6430 RUNNING AT vm\n"
-                           "=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n" +
-                           std::string(83, '=') +
-                           "\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n"
-                           "This typically refers to a problem with your application.\n"
-                           "Please see the FAQ page for debugging suggestions\n";
+const std::string kMpich =
+    "\n" + std::string(83, '=') +
+    "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 6430 RUNNING AT vm\n"
+    "=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n" +
+    std::string(83, '=') +
+    "\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n"
+    "This typically refers to a problem with your application.\n"
+    "Please see the FAQ page for debugging suggestions\n";
 
 StreamFilter make_filter(bool keep = false) { return {kToken, "mpirun.openmpi", kMpirunPid, keep}; }
 
@@ -38,7 +41,8 @@ Report make_report(int rank) {
 // The output for a stream that arrives in pieces of this size.
 std::string pass(StreamFilter& filter, const std::string& stream, std::size_t piece) {
   std::string out;
-  for (std::size_t at = 0; at < stream.size(); at += piece) out += filter.feed(stream.substr(at, piece));
+  for (std::size_t at = 0; at < stream.size(); at += piece)
+    out += filter.feed(stream.substr(at, piece));
   return out + filter.release();
 }
 
@@ -59,7 +63,10 @@ TEST(Filter, TakesReportsOutWhereverTheyStand) {
 TEST(Filter, TakesObituariesOutAndReadsThem) {
   for (std::size_t piece : {1, 3, 74, 75, 4096}) {
     StreamFilter filter = make_filter();
-    EXPECT_EQ(pass(filter, "before" + kAbort + kNoticed + "[vm:4242] 1 more process has sent help message\nafter\n", piece),
+    EXPECT_EQ(pass(filter,
+                   "before" + kAbort + kNoticed +
+                       "[vm:4242] 1 more process has sent help message\nafter\n",
+                   piece),
               "beforeafter\n")
         << piece;
     ASSERT_TRUE(filter.notice());
@@ -87,8 +94,8 @@ TEST(Filter, ReadsMpichToo) {
 TEST(Filter, LeavesEverythingElseAlone) {
   const std::string table = kFrame + "epoch loss\n" + kFrame + "1 0.5\n" + kFrame;
   const std::string others = "-- --- ----\n\n\n===\n" + std::string(200, '-') + "\n" + kFrame +
-                             "[vm:77] *** Process received signal ***\nmpirun.openmpi: hello\n" + std::string(83, '=') +
-                             "\n\x1e not ours\n" + kFrame + "open end";
+                             "[vm:77] *** Process received signal ***\nmpirun.openmpi: hello\n" +
+                             std::string(83, '=') + "\n\x1e not ours\n" + kFrame + "open end";
   for (std::size_t piece : {1, 5, 64, 8192}) {
     StreamFilter filter = make_filter();
     EXPECT_EQ(pass(filter, table + others, piece), table + others);
@@ -107,7 +114,8 @@ TEST(Filter, KeepsMessagesOnRequest) {
 
 TEST(Filter, HearsWhatRanksSayAtTheEnd) {
   StreamFilter filter = make_filter();
-  const std::string line = "convoy: rank 4 on n7 waits in allreduce, but rank 2 on n6 does not answer\n";
+  const std::string line =
+      "convoy: rank 4 on n7 waits in allreduce, but rank 2 on n6 does not answer\n";
   EXPECT_EQ(filter.feed(line), line);
   EXPECT_EQ(filter.last_words()->rank, 4);
 }
@@ -122,7 +130,8 @@ TEST(Filter, HoldsOnlyWhatMayBeSpecial) {
 }
 
 TEST(Reports, RefuseWhatIsNotOne) {
-  for (const char* line : {"", "1", "9 0 h 1 1 0 0 0 0", "1 -1 h 1 1 0 0 0 0", "x 0 h 1 1 0 0 0 0"}) {
+  for (const char* line :
+       {"", "1", "9 0 h 1 1 0 0 0 0", "1 -1 h 1 1 0 0 0 0", "x 0 h 1 1 0 0 0 0"}) {
     EXPECT_FALSE(parse_report(line)) << line;
   }
 }

@@ -24,14 +24,16 @@ TEST(Hosts, FillsInSlots) {
 }
 
 TEST(Hosts, ReadsFilesOfBothKinds) {
-  std::istringstream file("# cluster\nnode-1 slots=2 max_slots=4\n\nnode-2:3  # the big one\nnode_3\n");
+  std::istringstream file(
+      "# cluster\nnode-1 slots=2 max_slots=4\n\nnode-2:3  # the big one\nnode_3\n");
   auto hosts = parse_hostfile(file, "hosts");
   complete_slots(hosts, 6);
   EXPECT_EQ(format_hosts(hosts), "node-1:2,node-2:3,node_3:1");
 }
 
 TEST(Hosts, RefusesWhatIsNoHost) {
-  for (const char* text : {"", ",", "a,", "a:", "a:0", "a:-1", "a:x", "a:2:3", "-x:2", "a b", "a:99999999999", "a;b"}) {
+  for (const char* text : {"", ",", "a,", "a:", "a:0", "a:-1", "a:x", "a:2:3", "-x:2", "a b",
+                           "a:99999999999", "a;b"}) {
     EXPECT_THROW(parse_hosts(text), UsageError) << text;
   }
   std::istringstream unknown("a slots=2 speed=3\n");

@@ -40,7 +40,8 @@ std::string read_file(const std::string& path) {
 int rank_in(const std::string& environment) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="}) {
     const std::size_t found = environment.find(name);
-    if (found != std::string::npos) return std::atoi(environment.c_str() + found + std::string(name).size());
+    if (found != std::string::npos)
+      return std::atoi(environment.c_str() + found + std::string(name).size());
   }
   return -1;
 }
@@ -58,12 +59,15 @@ std::string last_line(const std::string& text) {
   if (text.empty()) return "";
   const std::size_t end = text.back() == '\n' ? text.size() - 1 : text.size();
   const std::size_t begin = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
-  return text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1));
+  return text.substr(begin == std::string::npos ? 0 : begin + 1,
+                     end - (begin == std::string::npos ? 0 : begin + 1));
 }
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
+  for (std::size_t at = text.find(part); at != std::string::npos;
+       at = text.find(part, at + part.size()))
+    ++found;
   return found;
 }
 
@@ -83,7 +87,8 @@ Job::Job(const std::vector<std::string>& arguments, const std::vector<std::strin
     for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
     const std::string program = build_dir() + "/bin/convoy";
     std::vector<char*> argv{const_cast<char*>(program.c_str())};
-    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    for (const std::string& argument : arguments)
+      argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
     execv(argv[0], argv.data());
     _exit(126);
@@ -133,8 +138,10 @@ JobResult Job::finish(std::chrono::seconds limit) {
   int status = 0;
   bool ended = false;
   while (!ended || out_fd_ >= 0 || err_fd_ >= 0) {
-    if (out_fd_ >= 0 || err_fd_ >= 0) collect(20);
-    else std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (out_fd_ >= 0 || err_fd_ >= 0)
+      collect(20);
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     if (!ended && waitpid(pid_, &status, WNOHANG) == pid_) {
       ended = true;
       result_.exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -153,7 +160,8 @@ std::vector<JobProcess> Job::processes() const {
     if (pid <= 0) continue;
     const std::string folder = std::string("/proc/") + entry->d_name;
     const std::string environment = read_file(folder + "/environ");
-    if (environment.find(mark_) == std::string::npos || is_zombie(read_file(folder + "/stat"))) continue;
+    if (environment.find(mark_) == std::string::npos || is_zombie(read_file(folder + "/stat")))
+      continue;
     JobProcess process{pid, "", arguments_of(pid), rank_in(environment)};
     if (!process.arguments.empty()) {
       process.name = process.arguments[0].substr(process.arguments[0].rfind('/') + 1);
@@ -169,7 +177,8 @@ std::vector<JobProcess> Job::processes(const std::string& name) const {
   for (const JobProcess& process : processes()) {
     if (process.name.rfind(name, 0) == 0) found.push_back(process);
   }
-  std::sort(found.begin(), found.end(), [](const JobProcess& a, const JobProcess& b) { return a.rank < b.rank; });
+  std::sort(found.begin(), found.end(),
+            [](const JobProcess& a, const JobProcess& b) { return a.rank < b.rank; });
   return found;
 }
 

@@ -18,16 +18,17 @@ struct JobResult {
 
 struct JobProcess {
   pid_t pid = 0;
-  std::string name;                    // of the program file: "convoy", "convoy-agent", "mpirun.openmpi", ...
+  std::string name;  // of the program file: "convoy", "convoy-agent", "mpirun.openmpi", ...
   std::vector<std::string> arguments;
-  int rank = -1;                       // -1 outside ranks
+  int rank = -1;  // -1 outside ranks
 };
 
 // Starts build/bin/convoy with these arguments and a variable in its environment that marks every
 // process of the job. Kills what is left in the destructor.
 class Job {
  public:
-  explicit Job(const std::vector<std::string>& arguments, const std::vector<std::string>& variables = {});
+  explicit Job(const std::vector<std::string>& arguments,
+               const std::vector<std::string>& variables = {});
   ~Job();
   Job(const Job&) = delete;
 

@@ -29,6 +29,9 @@ class Kill : public testing::Test {
     }
     return 0;
   }
+
+  // Process number 0 would be this test's own group.
+  static bool strike(pid_t pid, int signal = SIGKILL) { return pid > 0 && kill(pid, signal) == 0; }
 };
 
 std::string on_host(int rank) { return "rank " + std::to_string(rank) + " on host " + host_name(); }
@@ -39,12 +42,14 @@ TEST_F(Kill, Rank) {
     ASSERT_TRUE(job.wait_for("ready", n));
     pause_randomly();
     const int victim = n / 2;
-    ASSERT_EQ(kill(find(job, "cli_rank_program", victim), SIGKILL), 0);
+    ASSERT_TRUE(strike(find(job, "cli_rank_program", victim)));
     ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
     const JobResult result = job.finish();
     EXPECT_EQ(result.exit_status, 1);
     EXPECT_EQ(count(result.err, "\n"), 1) << result.err;
-    EXPECT_EQ(last_line(result.err).find("convoy run: " + on_host(victim) + " was killed by signal 9 (Killed)"), 0u)
+    EXPECT_EQ(last_line(result.err)
+                  .find("convoy run: " + on_host(victim) + " was killed by signal 9 (Killed)"),
+              0u)
         << result.err;
   }
 }
@@ -54,17 +59,18 @@ TEST_F(Kill, RankWhileStarting) {
   for (int i = 0; i < 500 && find(job, "cli_rank_program", 1) == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  ASSERT_EQ(kill(find(job, "cli_rank_program", 1), SIGKILL), 0);
+  ASSERT_TRUE(strike(find(job, "cli_rank_program", 1)));
   ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
   const JobResult result = job.finish();
   EXPECT_EQ(result.exit_status, 1);
-  EXPECT_NE(last_line(result.err).find(on_host(1) + " was killed by signal 9"), std::string::npos) << result.err;
+  EXPECT_NE(last_line(result.err).find(on_host(1) + " was killed by signal 9"), std::string::npos)
+      << result.err;
 }
 
 TEST_F(Kill, RankAmongStubbornOnes) {
   Job job({"run", "-n", "3", rank_program(), "stubborn"});
   ASSERT_TRUE(job.wait_for("ready", 3));
-  ASSERT_EQ(kill(find(job, "cli_rank_program", 0), SIGKILL), 0);
+  ASSERT_TRUE(strike(find(job, "cli_rank_program", 0)));
   ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
   EXPECT_NE(last_line(job.finish().err).find(on_host(0)), std::string::npos);
 }
@@ -72,8 +78,9 @@ TEST_F(Kill, RankAmongStubbornOnes) {
 TEST_F(Kill, RankWithChildrenOfItsOwn) {
   Job job({"run", "-n", "2", rank_program(), "children"});
   ASSERT_TRUE(job.wait_for("ready", 2));
-  // Parents have the lower number, unless numbers have wrapped around: then this kills a child first.
-  ASSERT_EQ(kill(find(job, "cli_rank_program", 1), SIGKILL), 0);
+  // Parents have the lower number, unless numbers have wrapped around: then this kills a child
+  // first.
+  ASSERT_TRUE(strike(find(job, "cli_rank_program", 1)));
   for (const JobProcess& process : job.processes("cli_rank_program")) {
     if (process.rank == 1) kill(process.pid, SIGKILL);
   }
@@ -84,7 +91,7 @@ TEST_F(Kill, Supervisor) {
   Job job({"run", "-n", "3", rank_program(), "children"});
   ASSERT_TRUE(job.wait_for("ready", 3));
   pause_randomly();
-  ASSERT_EQ(kill(find(job, "convoy-agent", 1), SIGKILL), 0);
+  ASSERT_TRUE(strike(find(job, "convoy-agent", 1)));
   ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
   const JobResult result = job.finish();
   EXPECT_EQ(result.exit_status, 1);
@@ -97,18 +104,19 @@ TEST_F(Kill, Mpirun) {
   pause_randomly();
   const auto mpiruns = job.processes("mpirun");
   ASSERT_EQ(mpiruns.size(), 1u);
-  ASSERT_EQ(kill(mpiruns[0].pid, SIGKILL), 0);
+  ASSERT_TRUE(strike(mpiruns[0].pid));
   ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
   const JobResult result = job.finish();
   EXPECT_EQ(result.exit_status, 1);
-  EXPECT_EQ(result.err, "convoy run: mpirun was killed by signal 9 (Killed); the 3 ranks were ended\n");
+  EXPECT_EQ(result.err,
+            "convoy run: mpirun was killed by signal 9 (Killed); the 3 ranks were ended\n");
 }
 
 TEST_F(Kill, Launcher) {
   Job job({"run", "-n", "3", rank_program(), "stubborn"});
   ASSERT_TRUE(job.wait_for("ready", 3));
   pause_randomly();
-  ASSERT_EQ(kill(job.pid(), SIGKILL), 0);
+  ASSERT_TRUE(strike(job.pid()));
   EXPECT_GE(job.wait_until_gone(kPromise_s), 0);
 }
 
@@ -116,7 +124,7 @@ TEST_F(Kill, LauncherWhileStarting) {
   Job job({"run", "-n", "4", rank_program(), "work"});
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   pause_randomly();
-  ASSERT_EQ(kill(job.pid(), SIGKILL), 0);
+  ASSERT_TRUE(strike(job.pid()));
   EXPECT_GE(job.wait_until_gone(kPromise_s), 0);
 }
 
@@ -128,7 +136,8 @@ TEST_F(Kill, EndsOnRequest) {
     ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
     const JobResult result = job.finish();
     EXPECT_EQ(result.exit_status, 128 + signal);
-    EXPECT_EQ(result.err, "convoy run: ended by " + describe_signal(signal) + "; the 2 ranks were ended\n");
+    EXPECT_EQ(result.err,
+              "convoy run: ended by " + describe_signal(signal) + "; the 2 ranks were ended\n");
   }
 }
 

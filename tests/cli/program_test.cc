@@ -13,7 +13,8 @@ namespace {
 TEST(Program, ShowsHelpAndVersion) {
   const JobResult help = Job({"--help"}).finish();
   EXPECT_EQ(help.exit_status, 0);
-  for (const char* command : {"run", "bench", "doctor"}) EXPECT_NE(help.out.find(command), std::string::npos);
+  for (const char* command : {"run", "bench", "doctor"})
+    EXPECT_NE(help.out.find(command), std::string::npos);
   EXPECT_EQ(help.out.find("agent"), std::string::npos);
   const JobResult version = Job({"--version"}).finish();
   EXPECT_EQ(version.exit_status, 0);
@@ -52,7 +53,8 @@ TEST(Doctor, ReportsEveryCheckAsOneObject) {
     EXPECT_NE(row.at("detail"), "") << line;
     checks.insert(row.at("check"));
   }
-  for (const char* check : {"cores", "memory", "MPI library", "MPI threads", "mpirun", "LibTorch", "convoy run"}) {
+  for (const char* check :
+       {"cores", "memory", "MPI library", "MPI threads", "mpirun", "LibTorch", "convoy run"}) {
     EXPECT_EQ(checks.count(check), 1u) << check;
   }
 }

@@ -62,20 +62,24 @@ TEST(Run, PassesUsageErrorsAndRequeueOn) {
 TEST(Run, NamesTheSignal) {
   const JobResult result = run(ranks(2, {"signal", "11", "1"}));
   EXPECT_EQ(result.exit_status, 1);
-  EXPECT_EQ(last_line(result.err), "convoy run: rank 1 on host " + host_name() +
-                                       " was killed by signal 11 (Segmentation fault); the other rank was ended");
+  EXPECT_EQ(last_line(result.err),
+            "convoy run: rank 1 on host " + host_name() +
+                " was killed by signal 11 (Segmentation fault); the other rank was ended");
 }
 
 TEST(Run, NamesTheRankThatAborts) {
   const JobResult result = run(ranks(3, {"abort", "7", "1"}));
   EXPECT_EQ(result.exit_status, 1);
-  EXPECT_NE(last_line(result.err).find("convoy run: rank 1 on host " + host_name()), std::string::npos) << result.err;
+  EXPECT_NE(last_line(result.err).find("convoy run: rank 1 on host " + host_name()),
+            std::string::npos)
+      << result.err;
   EXPECT_EQ(count(result.err, "MPI_ABORT was invoked"), 0) << result.err;
 }
 
 TEST(Run, CountsRanksThatHadFinished) {
-  const JobResult result = run({"-n", "3", "sh", "-c",
-                                "r=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ $r = 0 ] || exit 0; sleep 0.5; exit 4"});
+  const JobResult result =
+      run({"-n", "3", "sh", "-c",
+           "r=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ $r = 0 ] || exit 0; sleep 0.5; exit 4"});
   EXPECT_EQ(last_line(result.err), "convoy run: rank 0 on host " + host_name() +
                                        " exited with status 4; the other 2 ranks had finished");
 }
@@ -83,7 +87,8 @@ TEST(Run, CountsRanksThatHadFinished) {
 TEST(Run, KeepsEveryLine) {
   constexpr int kRanks = 3;
   constexpr int kLines = 100000;
-  const std::string logs = std::filesystem::temp_directory_path() / ("convoy-logs-" + std::to_string(getpid()));
+  const std::string logs =
+      std::filesystem::temp_directory_path() / ("convoy-logs-" + std::to_string(getpid()));
   for (bool with_logs : {false, true}) {
     Lines arguments = ranks(kRanks, {"lines", std::to_string(kLines)});
     if (with_logs) arguments.insert(arguments.begin(), {"--logs", logs});
@@ -93,11 +98,14 @@ TEST(Run, KeepsEveryLine) {
     std::size_t err_bytes = 0;
     for (int rank = 0; rank < kRanks; ++rank) {
       for (int i = 0; i < kLines; ++i) {
-        out_bytes += std::string("out 0  the quick brown fox jumps over the lazy dog\n").size() + std::to_string(i).size();
-        if (i % 10 == 0) err_bytes += std::string("err 0  ------\n").size() + std::to_string(i).size();
+        out_bytes += std::string("out 0  the quick brown fox jumps over the lazy dog\n").size() +
+                     std::to_string(i).size();
+        if (i % 10 == 0)
+          err_bytes += std::string("err 0  ------\n").size() + std::to_string(i).size();
       }
     }
-    // mpirun forwards blocks, which end anywhere: on the terminal one rank's line may stand within another's.
+    // mpirun forwards blocks, which end anywhere: on the terminal one rank's line may stand within
+    // another's.
     EXPECT_EQ(result.out.size(), out_bytes);
     EXPECT_EQ(result.err.size(), err_bytes);
     int odd = 0;
@@ -108,8 +116,10 @@ TEST(Run, KeepsEveryLine) {
       for (std::string line; std::getline(log, line);) {
         int found_rank = -1;
         int number = -1;
-        if (std::sscanf(line.c_str(), "out %d %d the", &found_rank, &number) == 2) odd += number != next_out++;
-        else if (std::sscanf(line.c_str(), "err %d %d ---", &found_rank, &number) == 2) odd += number != 10 * next_err++;
+        if (std::sscanf(line.c_str(), "out %d %d the", &found_rank, &number) == 2)
+          odd += number != next_out++;
+        else if (std::sscanf(line.c_str(), "err %d %d ---", &found_rank, &number) == 2)
+          odd += number != 10 * next_err++;
         odd += found_rank != rank;
       }
       EXPECT_EQ(next_out, kLines);
@@ -122,7 +132,8 @@ TEST(Run, KeepsEveryLine) {
 
 TEST(Run, LabelsLines) {
   const JobResult result = run({"--label", "-n", "2", "sh", "-c", "echo one; printf two"});
-  for (const char* line : {"[0] one\n", "[1] one\n", "[0] two", "[1] two"}) EXPECT_EQ(count(result.out, line), 1) << line;
+  for (const char* line : {"[0] one\n", "[1] one\n", "[0] two", "[1] two"})
+    EXPECT_EQ(count(result.out, line), 1) << line;
 }
 
 TEST(Run, PlacesRanksOnCoresOfTheirOwn) {
@@ -148,14 +159,16 @@ TEST(Run, TakesHosts) {
   const JobResult result = run({"--hosts", "localhost:2", rank_program(), "place"});
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_EQ(count(result.out, "rank "), 2);
-  EXPECT_EQ(count(run({"-n", "3", "--hosts", "localhost:2", rank_program(), "place"}).out, "rank "), 3);
+  EXPECT_EQ(count(run({"-n", "3", "--hosts", "localhost:2", rank_program(), "place"}).out, "rank "),
+            3);
 }
 
 TEST(Run, SaysThatAProgramCannotStart) {
   // Only the supervisors can tell when hosts are named.
   const JobResult result = run({"-n", "2", "--hosts", "localhost:2", "/nowhere/program"});
   EXPECT_EQ(result.exit_status, 127);
-  EXPECT_NE(result.err.find("cannot start '/nowhere/program': No such file or directory\n"), std::string::npos);
+  EXPECT_NE(result.err.find("cannot start '/nowhere/program': No such file or directory\n"),
+            std::string::npos);
   EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
 }
 
@@ -177,6 +190,7 @@ TEST(Run, RefusesBadCommandLinesInOneLine) {
       {{"-n", "2", "--bind", "sockets", "true"}, "cores or none"},
       {{"-n", "2", "--threads", "0", "true"}, "--threads 0"},
       {{"-n", "2", "--timeout", "-1", "true"}, "--timeout"},
+      {{"-n", "2", "--timeout", "soon", "true"}, "--timeout soon"},
       {{"--thread", "2", "-n", "2", "true"}, "did you mean --threads?"}};
   for (const auto& [arguments, part] : cases) {
     const JobResult result = run(arguments);
@@ -189,7 +203,8 @@ TEST(Run, RefusesBadCommandLinesInOneLine) {
 TEST(Run, PassesArgumentsAndOptionsOfTheProgramOn) {
   EXPECT_EQ(run({"-n", "1", "--", "sh", "-c", "echo $0 $1", "--logs", "-n"}).out, "--logs -n\n");
   EXPECT_EQ(run({"-n", "1", "echo", "--", "--threads", "x y"}).out, "-- --threads x y\n");
-  EXPECT_EQ(run({"-n", "1", "--timeout", "12.5", "sh", "-c", "echo $CONVOY_TIMEOUT"}).out, "12.5\n");
+  EXPECT_EQ(run({"-n", "1", "--timeout", "12.5", "sh", "-c", "echo $CONVOY_TIMEOUT"}).out,
+            "12.5\n");
 }
 
 }  // namespace

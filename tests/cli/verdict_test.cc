@@ -14,7 +14,8 @@ Report started(int rank) {
   return report;
 }
 
-Report ended(int rank, bool signaled, int code, Asked asked = Asked::nobody, std::uint64_t time = 0) {
+Report ended(int rank, bool signaled, int code, Asked asked = Asked::nobody,
+             std::uint64_t time = 0) {
   Report report = started(rank);
   report.kind = Report::Kind::ended;
   report.signaled = signaled;
@@ -59,14 +60,16 @@ TEST(Verdict, ExitStatus) {
   missing.kind = Report::Kind::cannot_start;
   missing.text = "cannot start 'x': No such file or directory";
   EXPECT_EQ(judge(job(2, {missing})).exit_status, 127);
-  EXPECT_EQ(judge(job(2, {missing})).line, "rank 0 on host n0: cannot start 'x': No such file or directory");
+  EXPECT_EQ(judge(job(2, {missing})).line,
+            "rank 0 on host n0: cannot start 'x': No such file or directory");
 }
 
 TEST(Verdict, RequeueNeedsAgreement) {
   EXPECT_EQ(judge(job(2, {ended(0, false, 75), ended(1, false, 75)})).exit_status, 75);
   EXPECT_EQ(judge(job(2, {ended(0, false, 75), ended(1, false, 0)})).exit_status, 75);
   EXPECT_EQ(judge(job(2, {ended(0, false, 75), ended(1, false, 3)})).exit_status, 1);
-  JobEnd asked = job(2, {ended(0, false, 75, Asked::another_process), ended(1, false, 75, Asked::another_process)});
+  JobEnd asked = job(2, {ended(0, false, 75, Asked::another_process),
+                         ended(1, false, 75, Asked::another_process)});
   asked.interrupted_by = 15;
   EXPECT_EQ(judge(asked).exit_status, 75);
   asked.reports.back() = ended(1, true, 9, Asked::another_process);
@@ -78,11 +81,13 @@ TEST(Verdict, ReadsMpirunsNotices) {
   end.mpirun_code = 137;
   end.notice = Notice{.rank = 2, .host = "n2", .signaled = true, .code = 9};
   EXPECT_EQ(judge(end).line,
-            "rank 2 on host n2 lost its supervisor, which was killed by signal 9 (Killed); the other 2 ranks were ended");
+            "rank 2 on host n2 lost its supervisor, which was killed by signal 9 (Killed); the "
+            "other 2 ranks were ended");
   end.notice = Notice{.host = "n1", .signaled = true, .code = 9, .supervisor = 101};
   EXPECT_NE(judge(end).line.find("rank 1 on host n1 lost"), std::string::npos);
   end.notice = Notice{.rank = 1, .aborted = true, .code = 6};
-  EXPECT_EQ(judge(end).line, "rank 1 on host n1 called MPI_Abort with code 6; the other 2 ranks were ended");
+  EXPECT_EQ(judge(end).line,
+            "rank 1 on host n1 called MPI_Abort with code 6; the other 2 ranks were ended");
   end.notice.reset();
   end.last_words = Notice{.rank = 0, .aborted = true, .code = 1};
   EXPECT_NE(judge(end).line.find("rank 0 on host n0"), std::string::npos);
@@ -101,7 +106,9 @@ TEST(Verdict, SaysWhenMpirunItselfFailed) {
   EXPECT_EQ(judge(end).exit_status, 1);
 }
 
-TEST(Verdict, NeverTakesALostRankForSuccess) { EXPECT_EQ(judge(job(2, {ended(0, false, 0)})).exit_status, 1); }
+TEST(Verdict, NeverTakesALostRankForSuccess) {
+  EXPECT_EQ(judge(job(2, {ended(0, false, 0)})).exit_status, 1);
+}
 
 }  // namespace
 }  // namespace convoy::cli

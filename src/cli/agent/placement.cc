@@ -39,7 +39,8 @@ Placement place(const PlacementInput& input) {
 std::vector<int> by_topology(std::vector<int> cores) {
   std::map<int, std::tuple<int, int, int>> place;
   for (int core : cores) {
-    place[core] = {topology_value(core, "physical_package_id"), topology_value(core, "core_id"), core};
+    place[core] = {topology_value(core, "physical_package_id"), topology_value(core, "core_id"),
+                   core};
   }
   std::sort(cores.begin(), cores.end(), [&](int a, int b) { return place[a] < place[b]; });
   return cores;

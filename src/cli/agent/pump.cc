@@ -75,7 +75,8 @@ void Pump::take(const char* bytes, std::size_t count) {
   while (count > 0) {
     const void* found = std::memchr(bytes, '\n', count);
     const std::size_t length =
-        found == nullptr ? count : static_cast<std::size_t>(static_cast<const char*>(found) - bytes) + 1;
+        found == nullptr ? count
+                         : static_cast<std::size_t>(static_cast<const char*>(found) - bytes) + 1;
     line_.append(bytes, length);
     bytes += length;
     count -= length;

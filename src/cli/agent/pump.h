@@ -5,12 +5,13 @@
 
 namespace convoy::cli {
 
-// Never blocks: the supervisor has signals to answer while mpirun or a terminal is slow. It reads only
-// when all that was read before is on its way, so a slow reader slows the program, as it would without.
+// Never blocks: the supervisor has signals to answer while mpirun or a terminal is slow. It reads
+// only when all that was read before is on its way, so a slow reader slows the program, as it would
+// without.
 class Pump {
  public:
-  // Reads from `source` (which it owns) and writes to `sink` and, unless it is -1, to `log`. A label
-  // stands before each line on the sink. Not in use until a source is given.
+  // Reads from `source` (which it owns) and writes to `sink` and, unless it is -1, to `log`. A
+  // label stands before each line on the sink. Not in use until a source is given.
   Pump() = default;
   Pump(int source, int sink, int log, std::string label);
   Pump(Pump&&) noexcept;

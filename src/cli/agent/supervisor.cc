@@ -35,9 +35,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGrace{3000};        // from SIGTERM to SIGKILL
-constexpr milliseconds kHoldPlace{2000};    // after a failure, see supervise()
-constexpr milliseconds kDrain{1000};        // for a report to get through
+constexpr milliseconds kGrace{3000};      // from SIGTERM to SIGKILL
+constexpr milliseconds kHoldPlace{2000};  // after a failure, see supervise()
+constexpr milliseconds kDrain{1000};      // for a report to get through
 constexpr milliseconds kParentCheck{500};
 constexpr milliseconds kKillLeftovers{1000};
 constexpr int kExitCannotStart = 127;
@@ -53,7 +53,8 @@ int number_from(std::initializer_list<const char*> names, int fallback) {
 std::uint64_t now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000u + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 bool quota_limits(std::size_t usable) {
@@ -118,7 +119,8 @@ void Supervisor::take_place() {
   const std::vector<int> cores = usable_cores();
   input.cores = by_topology(cores);
   input.quota = quota_limits(cores.size());
-  input.local_rank = number_from({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}, 0);
+  input.local_rank =
+      number_from({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}, 0);
   input.local_ranks = number_from({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}, 1);
   input.threads = options_.threads;
   input.environment = environment("OMP_NUM_THREADS");
@@ -148,7 +150,8 @@ bool Supervisor::start_program() {
   bool ready = pipe2(outcome.data(), O_CLOEXEC) == 0;
   for (auto& stream : streams) ready = ready && (!relay || pipe2(stream.data(), O_CLOEXEC) == 0);
   std::vector<char*> argv;
-  for (const std::string& argument : options_.command) argv.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : options_.command)
+    argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
 
   const pid_t self = getpid();
@@ -177,10 +180,12 @@ bool Supervisor::start_program() {
   if (error != 0) {
     if (program_ > 0) waitpid(program_, nullptr, 0);
     status_ = kExitCannotStart << 8;
-    report(Report::Kind::cannot_start, "cannot start '" + options_.command.front() + "': " + std::strerror(error));
+    report(Report::Kind::cannot_start,
+           "cannot start '" + options_.command.front() + "': " + std::strerror(error));
     return false;
   }
-  const std::string label = options_.label ? std::string("[").append(std::to_string(rank_)).append("] ") : "";
+  const std::string label =
+      options_.label ? std::string("[").append(std::to_string(rank_)).append("] ") : "";
   for (int i = 0; relay && i < 2; ++i) {
     const auto& stream = streams[static_cast<std::size_t>(i)];
     close(stream[1]);
@@ -197,7 +202,8 @@ void Supervisor::loop() {
       ready[1 + 2 * i] = {pumps_[i].readable_fd(), POLLIN, 0};
       ready[2 + 2 * i] = {pumps_[i].writable_fd(), POLLOUT, 0};
     }
-    const auto wait = asked_at_ && !killed_ ? std::min(kParentCheck, milliseconds(100)) : kParentCheck;
+    const auto wait =
+        asked_at_ && !killed_ ? std::min(kParentCheck, milliseconds(100)) : kParentCheck;
     poll(ready.data(), ready.size(), static_cast<int>(wait.count()));
     for (std::size_t i = 0; i < 2; ++i) {
       if (ready[1 + 2 * i].revents != 0 || ready[2 + 2 * i].revents != 0) pumps_[i].advance();
@@ -269,7 +275,8 @@ int Supervisor::leave() {
   if (program_ > 0 && ended_ns_ != 0) report(Report::Kind::ended);
   const int status = *status_;
   const int code = WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
-  // A rank that asks to be started again is no reason to end the others: they are writing their part.
+  // A rank that asks to be started again is no reason to end the others: they are writing their
+  // part.
   if (code == 0 || code == kExitRequeue || asked_at_) return 0;
   hold_place();
   return told_to_leave_ ? 0 : code;
@@ -284,8 +291,8 @@ void Supervisor::hold_place() {
   }
 }
 
-// Waits for the pipe to be empty before it writes: mpirun reads it in pieces and may put another rank's
-// output between two of them, but not into one write that it reads at once.
+// Waits for the pipe to be empty before it writes: mpirun reads it in pieces and may put another
+// rank's output between two of them, but not into one write that it reads at once.
 void Supervisor::report(Report::Kind kind, const std::string& text) {
   Report report;
   report.kind = kind;
@@ -303,7 +310,8 @@ void Supervisor::report(Report::Kind kind, const std::string& text) {
   const std::string line = format_report(report, options_.token);
   const auto until = Clock::now() + kDrain;
   int unread = 0;
-  while (Clock::now() < until && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 && !orphaned()) {
+  while (Clock::now() < until && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 &&
+         !orphaned()) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   pollfd ready{STDERR_FILENO, POLLOUT, 0};

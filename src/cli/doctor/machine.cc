@@ -59,9 +59,11 @@ Row cores() {
   double period = 0;
   if (words >> limit >> period && limit != "max" && period > 0) {
     std::array<char, 64> text{};
-    std::snprintf(text.data(), text.size(), ", cgroup quota %.2f CPUs", std::atof(limit.c_str()) / period);
+    std::snprintf(text.data(), text.size(), ", cgroup quota %.2f CPUs",
+                  std::atof(limit.c_str()) / period);
     return {"cores", RowStatus::note, detail + text.data(),
-            "with a quota, ranks are not bound to cores; give the container whole cores (--cpuset-cpus) for steady times"};
+            "with a quota, ranks are not bound to cores; give the container whole cores "
+            "(--cpuset-cpus) for steady times"};
   }
   return {"cores", RowStatus::ok, detail + ", no cgroup quota", ""};
 }
@@ -71,7 +73,8 @@ Row vector_units() {
   std::string found;
   bool avx2 = false;
   for (std::string flag; flags >> flag;) {
-    for (const char* wanted : {"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8"}) {
+    for (const char* wanted :
+         {"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8"}) {
       if (flag != wanted) continue;
       found += (found.empty() ? "" : " ") + flag;
       avx2 = avx2 || flag == "avx2";
@@ -81,14 +84,16 @@ Row vector_units() {
   return {"vector units", RowStatus::ok, "NEON", ""};
 #endif
   if (avx2) return {"vector units", RowStatus::ok, found, ""};
-  return {"vector units", RowStatus::note, found.empty() ? "no AVX2" : found, "LibTorch is several times slower without AVX2"};
+  return {"vector units", RowStatus::note, found.empty() ? "no AVX2" : found,
+          "LibTorch is several times slower without AVX2"};
 }
 
 Row memory() {
   const auto kib = [](const std::string& name) {
     return std::strtoull(proc_value("/proc/meminfo", name).c_str(), nullptr, 10) * 1024;
   };
-  std::string detail = format_bytes(kib("MemTotal")) + ", " + format_bytes(kib("MemAvailable")) + " available";
+  std::string detail =
+      format_bytes(kib("MemTotal")) + ", " + format_bytes(kib("MemAvailable")) + " available";
   const std::string limit = first_line("/sys/fs/cgroup/memory.max");
   if (!limit.empty() && limit != "max") {
     detail += ", cgroup limit " + format_bytes(std::strtoull(limit.c_str(), nullptr, 10));
@@ -97,7 +102,7 @@ Row memory() {
 }
 
 Row shared_memory() {
-  struct statvfs info{};
+  struct statvfs info {};
   if (statvfs("/dev/shm", &info) != 0) {
     return {"/dev/shm", RowStatus::missing, "not mounted", "mount -t tmpfs tmpfs /dev/shm"};
   }
@@ -128,7 +133,8 @@ bool single_copy_works() {
     iovec local{&copy, sizeof copy};
     iovec remote{const_cast<int*>(&value), sizeof value};
     const bool read_it = read(ready[0], &byte, 1) == 1 &&
-                         process_vm_readv(target, &local, 1, &remote, 1, 0) == sizeof copy && copy == 4711;
+                         process_vm_readv(target, &local, 1, &remote, 1, 0) == sizeof copy &&
+                         copy == 4711;
     _exit(read_it ? 0 : 1);
   }
   int status = 1;
@@ -145,12 +151,16 @@ bool single_copy_works() {
 Row single_copy() {
   const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
   const std::string yama = scope.empty() ? "no Yama" : "ptrace_scope " + scope;
-  if (single_copy_works()) return {"single copy", RowStatus::ok, "ranks may read each other's memory (CMA; " + yama + ")", ""};
-  return {"single copy", RowStatus::note, "ranks may not read each other's memory (" + yama + "): messages are copied twice",
+  if (single_copy_works())
+    return {"single copy", RowStatus::ok, "ranks may read each other's memory (CMA; " + yama + ")",
+            ""};
+  return {"single copy", RowStatus::note,
+          "ranks may not read each other's memory (" + yama + "): messages are copied twice",
           "sysctl kernel.yama.ptrace_scope=1, or start the container with --cap-add=SYS_PTRACE"};
 }
 
-// Runs a program in a network namespace of its own. Its exit status, or -1 if there is no such right.
+// Runs a program in a network namespace of its own. Its exit status, or -1 if there is no such
+// right.
 int in_new_network(const std::vector<std::string>& command) {
   const pid_t child = fork();
   if (child == 0) {
@@ -181,15 +191,18 @@ Row emulated_cluster() {
   const std::string tc = find_system_program("tc");
   const char* name = "emulated cluster";
   if (ip.empty() || tc.empty()) {
-    return {name, RowStatus::missing, "the programs ip and tc are not here", "install the package iproute2"};
+    return {name, RowStatus::missing, "the programs ip and tc are not here",
+            "install the package iproute2"};
   }
-  const int status = in_new_network(
-      {tc, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1gbit", "burst", "128k", "latency", "50ms"});
+  const int status = in_new_network({tc, "qdisc", "add", "dev", "lo", "root", "tbf", "rate",
+                                     "1gbit", "burst", "128k", "latency", "50ms"});
   if (status < 0) {
-    return {name, RowStatus::missing, "no right to make network namespaces", "run as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN"};
+    return {name, RowStatus::missing, "no right to make network namespaces",
+            "run as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN"};
   }
   if (status != 0) {
-    return {name, RowStatus::missing, "the kernel has no token bucket filter (tbf)", "load the kernel module sch_tbf"};
+    return {name, RowStatus::missing, "the kernel has no token bucket filter (tbf)",
+            "load the kernel module sch_tbf"};
   }
   return {name, RowStatus::ok, "network namespaces with rate limits work", ""};
 }
@@ -208,8 +221,8 @@ Row slurm() {
 }  // namespace
 
 Rows machine_rows() {
-  return {processor(), cores(),       vector_units(), memory(), shared_memory(),
-          single_copy(), user(), emulated_cluster(), slurm()};
+  return {processor(),   cores(), vector_units(),     memory(), shared_memory(),
+          single_copy(), user(),  emulated_cluster(), slurm()};
 }
 
 }  // namespace convoy::cli

@@ -26,8 +26,8 @@ std::string library_version() {
   return {text.data(), static_cast<std::size_t>(length)};
 }
 
-// The level MPI grants when MPI_THREAD_MULTIPLE is asked for, or -1. In a process of its own: MPI ends
-// the process when it can't start, and can be started only once.
+// The level MPI grants when MPI_THREAD_MULTIPLE is asked for, or -1. In a process of its own: MPI
+// ends the process when it can't start, and can be started only once.
 int granted_thread_level() {
   std::array<int, 2> answer{};
   if (pipe(answer.data()) != 0) return -1;
@@ -44,7 +44,8 @@ int granted_thread_level() {
   close(answer[1]);
   int level = -1;
   pollfd ready{answer[0], POLLIN, 0};
-  if (child < 0 || poll(&ready, 1, kProbeTimeoutMs) <= 0 || read(answer[0], &level, sizeof level) != sizeof level) {
+  if (child < 0 || poll(&ready, 1, kProbeTimeoutMs) <= 0 ||
+      read(answer[0], &level, sizeof level) != sizeof level) {
     level = -1;
   }
   close(answer[0]);
@@ -58,11 +59,17 @@ int granted_thread_level() {
 Row thread_level() {
   const char* name = "MPI threads";
   switch (const int level = granted_thread_level()) {
-    case MPI_THREAD_MULTIPLE: return {name, RowStatus::ok, "MPI_THREAD_MULTIPLE: communication may run beside computation", ""};
-    case -1: return {name, RowStatus::missing, "MPI could not be started in a single process", "see what a one-rank MPI program prints", true};
+    case MPI_THREAD_MULTIPLE:
+      return {name, RowStatus::ok, "MPI_THREAD_MULTIPLE: communication may run beside computation",
+              ""};
+    case -1:
+      return {name, RowStatus::missing, "MPI could not be started in a single process",
+              "see what a one-rank MPI program prints", true};
     default:
       return {name, RowStatus::note,
-              level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED" : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SINGLE",
+              level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+              : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                             : "MPI_THREAD_SINGLE",
               "without MPI_THREAD_MULTIPLE there is no progress thread; use an MPI built with it"};
   }
 }
@@ -79,15 +86,19 @@ Row start_two_ranks(const Mpirun& mpirun) {
   const auto begin = std::chrono::steady_clock::now();
   const Verdict verdict = launch(options);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  if (verdict.exit_status == 0) return {"convoy run", RowStatus::ok, "2 ranks started and ended in " + format_seconds(elapsed.count()), ""};
-  return {"convoy run", RowStatus::missing, verdict.line, "'convoy run --verbose -n 2 true' shows what mpirun says", true};
+  if (verdict.exit_status == 0)
+    return {"convoy run", RowStatus::ok,
+            "2 ranks started and ended in " + format_seconds(elapsed.count()), ""};
+  return {"convoy run", RowStatus::missing, verdict.line,
+          "'convoy run --verbose -n 2 true' shows what mpirun says", true};
 }
 
 }  // namespace
 
 std::string mpi_version() {
   const std::string text = library_version();
-  // Open MPI: "Open MPI v4.1.4, package: ..."; MPICH: "MPICH Version:\t4.0.2\nMPICH Release date...".
+  // Open MPI: "Open MPI v4.1.4, package: ..."; MPICH: "MPICH Version:\t4.0.2\nMPICH Release
+  // date...".
   if (text.rfind("Open MPI v", 0) == 0) return "Open MPI " + text.substr(10, text.find(',') - 10);
   std::string line = text.substr(0, text.find('\n'));
   const std::size_t label = line.find("Version:");
@@ -103,7 +114,8 @@ Rows mpi_rows() {
     const Mpirun mpirun = find_mpirun("");
     const std::string detail = mpirun.path + " (" + mpirun.version + ")";
     if (!same_library(mpirun)) {
-      rows.push_back({"mpirun", RowStatus::missing, detail + ", but this build uses " + kBuildMpiFlavor,
+      rows.push_back({"mpirun", RowStatus::missing,
+                      detail + ", but this build uses " + kBuildMpiFlavor,
                       "ranks would not find each other: name the right one with --mpirun", true});
     } else {
       rows.push_back({"mpirun", RowStatus::ok, detail, ""});

@@ -16,16 +16,16 @@ struct Row {
   std::string check;
   RowStatus status = RowStatus::ok;
   std::string detail;
-  std::string hint;         // how to get what is missing; empty if nothing is
-  bool essential = false;   // training is impossible while this is missing
+  std::string hint;        // how to get what is missing; empty if nothing is
+  bool essential = false;  // training is impossible while this is missing
 };
 
 using Rows = std::vector<Row>;
 
 // Processor, memory, shared memory, and what an emulated cluster needs.
 Rows machine_rows();
-// The MPI library and its mpirun, tried out with two ranks. Starts processes; to be called from the main
-// thread.
+// The MPI library and its mpirun, tried out with two ranks. Starts processes; to be called from the
+// main thread.
 Rows mpi_rows();
 Rows torch_rows();
 

@@ -8,9 +8,12 @@ namespace {
 
 const char* color_of(RowStatus status) {
   switch (status) {
-    case RowStatus::ok: return "\x1b[32m";
-    case RowStatus::note: return "\x1b[33m";
-    case RowStatus::missing: return "\x1b[31m";
+    case RowStatus::ok:
+      return "\x1b[32m";
+    case RowStatus::note:
+      return "\x1b[33m";
+    case RowStatus::missing:
+      return "\x1b[31m";
   }
   return "";
 }
@@ -19,9 +22,12 @@ const char* color_of(RowStatus status) {
 
 const char* status_name(RowStatus status) {
   switch (status) {
-    case RowStatus::ok: return "ok";
-    case RowStatus::note: return "note";
-    case RowStatus::missing: return "missing";
+    case RowStatus::ok:
+      return "ok";
+    case RowStatus::note:
+      return "note";
+    case RowStatus::missing:
+      return "missing";
   }
   return "";
 }
@@ -36,7 +42,8 @@ std::string format_table(const Rows& rows, bool color) {
     text += row.check + std::string(width - row.check.size() + 2, ' ');
     text += color ? color_of(row.status) + status + "\x1b[0m" : status;
     text += std::string(kStatusWidth - status.size() + 2, ' ') + row.detail + "\n";
-    if (!row.hint.empty()) text += std::string(width + kStatusWidth + 4, ' ') + "-> " + row.hint + "\n";
+    if (!row.hint.empty())
+      text += std::string(width + kStatusWidth + 4, ' ') + "-> " + row.hint + "\n";
   }
   return text;
 }

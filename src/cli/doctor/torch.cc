@@ -1,6 +1,8 @@
 #include <dlfcn.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "cli/doctor/rows.h"
@@ -11,7 +13,8 @@ namespace {
 std::string library_path() {
   Dl_info info{};
   const auto address = reinterpret_cast<void*>(static_cast<void (*)(int)>(&at::set_num_threads));
-  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
+  return std::filesystem::path(info.dli_fname).lexically_normal().string();
 }
 
 // The part of LibTorch's own account that matters here.
@@ -28,17 +31,22 @@ std::string config_line(const std::string& word) {
 Row math_libraries() {
   const std::string mkl = at::hasMKL() ? config_line("Math Kernel Library") : "";
   const std::string onednn = config_line("MKL-DNN");
-  std::string detail = mkl.empty() ? "no MKL" : mkl.substr(0, mkl.find(" Product"));
-  detail += onednn.empty() ? ", no oneDNN" : ", oneDNN " + onednn.substr(onednn.find(" v") + 1, onednn.find(" (") - onednn.find(" v") - 1);
+  std::string detail =
+      mkl.empty() ? "no MKL" : mkl.substr(0, std::min(mkl.find("-Product"), mkl.find(" Product")));
+  detail += onednn.empty() ? ", no oneDNN"
+                           : ", oneDNN " + onednn.substr(onednn.find(" v") + 1,
+                                                         onednn.find(" (") - onednn.find(" v") - 1);
   if (!onednn.empty()) return {"math libraries", RowStatus::ok, detail, ""};
-  return {"math libraries", RowStatus::note, detail, "convolutions are much slower without oneDNN; use the PyPI or pytorch.org build"};
+  return {"math libraries", RowStatus::note, detail,
+          "convolutions are much slower without oneDNN; use the PyPI or pytorch.org build"};
 }
 
 Row cuda() {
   if (torch::cuda::is_available()) {
     return {"CUDA", RowStatus::ok, std::to_string(torch::cuda::device_count()) + " devices", ""};
   }
-  return {"CUDA", RowStatus::note, "no device is usable with this LibTorch: training runs on the processor", ""};
+  return {"CUDA", RowStatus::note,
+          "no device is usable with this LibTorch: training runs on the processor", ""};
 }
 
 Row allocator() {
@@ -46,7 +54,8 @@ Row allocator() {
   return {"allocator", RowStatus::ok, "tcmalloc, linked into this program", ""};
 #else
   // tcmalloc may have been preloaded.
-  if (dlsym(RTLD_DEFAULT, "tc_version") != nullptr) return {"allocator", RowStatus::ok, "tcmalloc, preloaded", ""};
+  if (dlsym(RTLD_DEFAULT, "tc_version") != nullptr)
+    return {"allocator", RowStatus::ok, "tcmalloc, preloaded", ""};
   return {"allocator", RowStatus::ok, "the C library's", ""};
 #endif
 }
@@ -59,7 +68,9 @@ Rows torch_rows() {
   return {{"LibTorch", RowStatus::ok, torch_version() + " (" + library_path() + ")", ""},
           {"LibTorch kernels", RowStatus::ok, at::get_cpu_capability(), ""},
           {"LibTorch threads", RowStatus::ok,
-           std::to_string(at::get_num_threads()) + " in this process; 'convoy run' gives each rank its share of the cores", ""},
+           std::to_string(at::get_num_threads()) +
+               " in this process; 'convoy run' gives each rank its share of the cores",
+           ""},
           math_libraries(),
           cuda(),
           allocator()};

@@ -50,12 +50,13 @@ Descriptor signal_descriptor(const std::vector<int>& signals) {
   for (int signal : signals) sigaddset(&mask, signal);
   sigprocmask(SIG_BLOCK, &mask, nullptr);
   Descriptor descriptor(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!descriptor.open()) throw Failure(std::string("cannot watch signals: ") + std::strerror(errno));
+  if (!descriptor.open())
+    throw Failure(std::string("cannot watch signals: ") + std::strerror(errno));
   return descriptor;
 }
 
-Child start_child(const std::vector<std::string>& arguments, const std::vector<std::string>& variables,
-                  bool capture_output) {
+Child start_child(const std::vector<std::string>& arguments,
+                  const std::vector<std::string>& variables, bool capture_output) {
   Child child;
   Descriptor output_end;
   if (capture_output) std::tie(child.standard_output, output_end) = make_pipe();

@@ -11,7 +11,8 @@ namespace {
 // Open MPI frames its messages with lines of 74 dashes, MPICH with lines of 83 equal signs.
 const std::string kDashes = std::string(74, '-') + "\n";
 const std::string kEquals = std::string(83, '=') + "\n";
-constexpr std::string_view kMpichTitle = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n";
+constexpr std::string_view kMpichTitle =
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n";
 constexpr std::string_view kMpichEnd = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: ";
 constexpr std::size_t kLongestMessage = 8192;
 constexpr std::size_t kLongestReport = 4096;
@@ -46,8 +47,8 @@ bool may_become(std::string_view text, std::string_view start) {
 StreamFilter::StreamFilter(std::string token, std::string mpirun_name, pid_t mpirun_pid,
                            bool keep_messages)
     : report_start_(kReportMark + std::move(token) + " "),
-      line_starts_{mpirun_name + ": Forwarding signal ", mpirun_name + ": abort is already in progress",
-                   "[mpiexec@", "[proxy:"},
+      line_starts_{mpirun_name + ": Forwarding signal ",
+                   mpirun_name + ": abort is already in progress", "[mpiexec@", "[proxy:"},
       own_lines_mark_(std::string(":").append(std::to_string(mpirun_pid)).append("] ")),
       keep_messages_(keep_messages) {}
 
@@ -86,7 +87,8 @@ std::string StreamFilter::advance(bool at_end) {
     Match match = match_report(position, at_end, &length);
     if (match == Match::complete) {
       const std::string_view line = std::string_view(held_).substr(position, length);
-      if (auto report = parse_report(line.substr(report_start_.size(), length - report_start_.size() - 1))) {
+      if (auto report =
+              parse_report(line.substr(report_start_.size(), length - report_start_.size() - 1))) {
         reports_.push_back(std::move(*report));
       }
       drop(length);
@@ -109,14 +111,16 @@ std::string StreamFilter::advance(bool at_end) {
       listen(rest.substr(0, rest.find('\n')));
     }
     // A run of dashes that is no frame: skip all of it, or each dash would be tried again.
-    const std::size_t run_end = held_[position] == '-' ? held_.find_first_not_of('-', position) : position + 1;
+    const std::size_t run_end =
+        held_[position] == '-' ? held_.find_first_not_of('-', position) : position + 1;
     position = std::min(run_end, held_.size());
   }
   drop(0);
   return out;
 }
 
-StreamFilter::Match StreamFilter::match_report(std::size_t position, bool at_end, std::size_t* length) {
+StreamFilter::Match StreamFilter::match_report(std::size_t position, bool at_end,
+                                               std::size_t* length) {
   const std::string_view rest = std::string_view(held_).substr(position);
   if (may_become(rest, report_start_)) return at_end ? Match::none : Match::partial;
   if (!begins_with(rest, report_start_)) return Match::none;
@@ -134,16 +138,17 @@ StreamFilter::Match StreamFilter::match_message(std::size_t position, bool at_en
   const Match undecided = at_end || rest.size() >= kLongestMessage ? Match::none : Match::partial;
 
   if (rest.front() == '-') {
-    // The rank may have died in the middle of a line: the frame can begin anywhere, but it ends a line.
+    // The rank may have died in the middle of a line: the frame can begin anywhere, but it ends a
+    // line.
     if (may_become(rest, kDashes)) return undecided;
     if (!begins_with(rest, kDashes)) return Match::none;
     const std::size_t end = rest.find("\n" + kDashes, kDashes.size() - 1);
     if (end == std::string_view::npos) return undecided;
     *length = end + 1 + kDashes.size();
     const std::string_view text = rest.substr(0, *length);
-    const bool obituary = std::any_of(kObituaries.begin(), kObituaries.end(), [&](std::string_view phrase) {
-      return text.find(phrase) != std::string_view::npos;
-    });
+    const bool obituary = std::any_of(
+        kObituaries.begin(), kObituaries.end(),
+        [&](std::string_view phrase) { return text.find(phrase) != std::string_view::npos; });
     return obituary ? Match::complete : Match::none;
   }
 
@@ -206,13 +211,16 @@ void StreamFilter::note(std::string_view message) {
   const auto matches = [&](const std::regex& pattern) {
     return std::regex_search(message.begin(), message.end(), match, pattern);
   };
-  const auto number = [&](int group) { return std::atoi(match[static_cast<std::size_t>(group)].str().c_str()); };
+  const auto number = [&](int group) {
+    return std::atoi(match[static_cast<std::size_t>(group)].str().c_str());
+  };
   if (matches(aborted)) {
     notice_ = Notice{.rank = number(1), .host = "", .aborted = true, .code = number(2)};
   } else if (matches(died)) {
     notice_ = Notice{.rank = number(1), .host = match[2], .signaled = true, .code = number(3)};
   } else if (matches(mpich)) {
-    notice_ = Notice{.host = match[2], .signaled = true, .code = number(3), .supervisor = number(1)};
+    notice_ =
+        Notice{.host = match[2], .signaled = true, .code = number(3), .supervisor = number(1)};
   }
 }
 

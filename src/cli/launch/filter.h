@@ -20,7 +20,7 @@ struct Notice {
   bool aborted = false;   // called MPI_Abort with `code`
   bool signaled = false;  // killed by signal `code`
   int code = 0;
-  pid_t supervisor = 0;   // not 0: of the rank, which is not said
+  pid_t supervisor = 0;  // not 0: of the rank, which is not said
 };
 
 // Not thread-safe. Bytes go in as they come; everything that is not a report or a known message of
@@ -51,7 +51,8 @@ class StreamFilter {
   enum class Match { none, partial, complete };
 
   std::string advance(bool at_end);
-  // What begins at `position` of held_: nothing special, perhaps something, or something of `length`.
+  // What begins at `position` of held_: nothing special, perhaps something, or something of
+  // `length`.
   Match match_report(std::size_t position, bool at_end, std::size_t* length);
   Match match_message(std::size_t position, bool at_end, std::size_t* length) const;
   void note(std::string_view message);

@@ -65,7 +65,8 @@ std::vector<HostSlots> parse_hostfile(std::istream& in, const std::string& name)
       // Open MPI's files may carry max_slots, which has no meaning here.
       if (word.rfind("max_slots=", 0) == 0 || word.rfind("max-slots=", 0) == 0) continue;
       if (word.rfind("slots=", 0) != 0) {
-        throw UsageError(where + ": '" + word + "' was not expected; write for example node1 slots=2");
+        throw UsageError(where + ": '" + word +
+                         "' was not expected; write for example node1 slots=2");
       }
       host.slots = parse_slots(word.substr(6), where);
     }
@@ -76,8 +77,8 @@ std::vector<HostSlots> parse_hostfile(std::istream& in, const std::string& name)
 }
 
 void complete_slots(std::vector<HostSlots>& hosts, int ranks) {
-  const bool none_given =
-      std::all_of(hosts.begin(), hosts.end(), [](const HostSlots& host) { return host.slots == 0; });
+  const bool none_given = std::all_of(hosts.begin(), hosts.end(),
+                                      [](const HostSlots& host) { return host.slots == 0; });
   const int count = static_cast<int>(hosts.size());
   for (int i = 0; i < count; ++i) {
     HostSlots& host = hosts[static_cast<std::size_t>(i)];

@@ -15,8 +15,8 @@ struct HostSlots {
 // Reads "node1:2,node2:2" or "node1,node2". Throws UsageError naming the entry that is wrong.
 std::vector<HostSlots> parse_hosts(const std::string& text);
 
-// Reads one host per line: "node1", "node1:2" or "node1 slots=2"; '#' starts a comment. `name` stands
-// in error messages.
+// Reads one host per line: "node1", "node1:2" or "node1 slots=2"; '#' starts a comment. `name`
+// stands in error messages.
 std::vector<HostSlots> parse_hostfile(std::istream& in, const std::string& name);
 
 // Fills in missing slots: an even share of the ranks if no host has any, one otherwise.

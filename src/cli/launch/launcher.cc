@@ -120,7 +120,8 @@ Verdict Launcher::run() {
 }
 
 void Launcher::start() {
-  const MpirunJob job{options_.ranks, options_.hosts, options_.mpirun_arguments, supervised(options_, token_)};
+  const MpirunJob job{options_.ranks, options_.hosts, options_.mpirun_arguments,
+                      supervised(options_, token_)};
   const std::vector<std::string> arguments = mpirun_arguments(options_.mpirun, job);
   const std::vector<std::string> variables = mpirun_environment(options_.mpirun, geteuid() == 0);
   if (options_.verbose) {
@@ -137,8 +138,8 @@ void Launcher::start() {
   mpirun_ = child.pid;
   const auto relay = [&](Descriptor source, int target) {
     if (!source.open()) return;
-    relays_.push_back(
-        {std::move(source), target, StreamFilter(token_, options_.mpirun.name(), mpirun_, options_.verbose)});
+    relays_.push_back({std::move(source), target,
+                       StreamFilter(token_, options_.mpirun.name(), mpirun_, options_.verbose)});
   };
   relay(std::move(child.standard_error), STDERR_FILENO);
   relay(std::move(child.standard_output), STDOUT_FILENO);
@@ -229,7 +230,8 @@ std::optional<std::vector<pid_t>> Launcher::local_supervisors() const {
     // The number may be of another machine with this name, or used again.
     const std::vector<std::string> arguments = arguments_of(report.supervisor);
     const bool gone = arguments.empty();
-    if (!gone && std::find(arguments.begin(), arguments.end(), token_) == arguments.end()) return std::nullopt;
+    if (!gone && std::find(arguments.begin(), arguments.end(), token_) == arguments.end())
+      return std::nullopt;
     pids.push_back(gone ? 0 : report.supervisor);
   }
   if (static_cast<int>(pids.size()) < options_.ranks) return std::nullopt;
@@ -254,8 +256,8 @@ void Launcher::end_ranks() {
       std::count_if(end_.reports.begin(), end_.reports.end(), [](const Report& report) {
         return report.kind == Report::Kind::supervised;
       }) >= options_.ranks;
-  // Open MPI passes SIGALRM to the supervisors, who take it for "end your rank"; at SIGTERM it would not
-  // give them the time they need.
+  // Open MPI passes SIGALRM to the supervisors, who take it for "end your rank"; at SIGTERM it
+  // would not give them the time they need.
   const bool relayed = options_.mpirun.flavor == MpiFlavor::openmpi && all_started;
   kill(mpirun_, relayed ? SIGALRM : SIGTERM);
 }

@@ -15,7 +15,7 @@ struct LaunchOptions {
   int ranks = 1;
   std::vector<HostSlots> hosts;
   std::vector<std::string> mpirun_arguments;
-  std::string threads;   // OMP_NUM_THREADS of each rank; empty: the supervisors decide
+  std::string threads;  // OMP_NUM_THREADS of each rank; empty: the supervisors decide
   bool bind = true;
   std::string logs;      // folder of rank-N.log; empty: none
   bool label = false;    // "[rank] " before each line of output
@@ -26,10 +26,11 @@ struct LaunchOptions {
 // The supervisor program that belongs to this executable. Throws Failure if it is not there.
 std::string supervisor_path();
 
-// Starts the ranks and returns when no process of the job is left on this machine: at the latest 10 s
-// after the first rank failed. The ranks' output appears on this process's standard output and error.
-// Meanwhile SIGINT, SIGTERM and SIGHUP end the job, and SIGUSR1 and SIGUSR2 are passed to the ranks.
-// To be called from the main thread: mpirun is tied to the life of the thread that started it.
+// Starts the ranks and returns when no process of the job is left on this machine: at the latest 10
+// s after the first rank failed. The ranks' output appears on this process's standard output and
+// error. Meanwhile SIGINT, SIGTERM and SIGHUP end the job, and SIGUSR1 and SIGUSR2 are passed to
+// the ranks. To be called from the main thread: mpirun is tied to the life of the thread that
+// started it.
 Verdict launch(const LaunchOptions& options);
 
 }  // namespace convoy::cli

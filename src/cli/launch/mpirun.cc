@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kOpenMpiPatience = "1";
 
 bool is_executable_file(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
@@ -88,7 +88,8 @@ Mpirun find_mpirun(const std::string& given) {
   Mpirun mpirun;
   if (!given.empty()) {
     mpirun.path = find_program(given);
-    if (mpirun.path.empty()) throw UsageError("--mpirun " + given + ": there is no such program; " + package_hint());
+    if (mpirun.path.empty())
+      throw UsageError("--mpirun " + given + ": there is no such program; " + package_hint());
   } else {
     for (const char* name : {kBuildMpirun, "mpirun", "mpiexec"}) {
       if (mpirun.path.empty()) mpirun.path = find_program(name);
@@ -113,7 +114,9 @@ Mpirun find_mpirun(const std::string& given) {
 
 std::vector<std::string> mpirun_arguments(const Mpirun& mpirun, const MpirunJob& job) {
   std::vector<std::string> arguments{mpirun.path};
-  const auto add = [&](std::initializer_list<std::string> more) { arguments.insert(arguments.end(), more); };
+  const auto add = [&](std::initializer_list<std::string> more) {
+    arguments.insert(arguments.end(), more);
+  };
   if (mpirun.flavor == MpiFlavor::openmpi) {
     // The supervisors bind their ranks; mpirun's own binding would give each one core.
     add({"--bind-to", "none"});

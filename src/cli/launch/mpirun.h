@@ -13,8 +13,8 @@ enum class MpiFlavor { openmpi, mpich };
 struct Mpirun {
   std::string path;
   MpiFlavor flavor = MpiFlavor::openmpi;
-  int major = 0;         // version, 0 where it is not known
-  std::string version;   // "Open MPI 4.1.4"
+  int major = 0;        // version, 0 where it is not known
+  std::string version;  // "Open MPI 4.1.4"
 
   std::string name() const { return path.substr(path.rfind('/') + 1); }
 };
@@ -23,16 +23,17 @@ struct Mpirun {
 // PATH. Empty if there is none.
 std::string find_program(const std::string& command);
 
-// The mpirun to use: the given one, or the one of this build, or the first in PATH. Runs it once with
+// The mpirun to use: the given one, or the one of this build, or the first in PATH. Runs it once
+// with
 // --version. Throws UsageError that says what to install.
 Mpirun find_mpirun(const std::string& given);
 
 // What a job looks like to mpirun.
 struct MpirunJob {
   int ranks = 1;
-  std::vector<HostSlots> hosts;               // empty: this machine, or what the batch system granted
-  std::vector<std::string> extra_arguments;   // of the user, before the command
-  std::vector<std::string> command;           // what each rank runs
+  std::vector<HostSlots> hosts;  // empty: this machine, or what the batch system granted
+  std::vector<std::string> extra_arguments;  // of the user, before the command
+  std::vector<std::string> command;          // what each rank runs
 };
 
 std::vector<std::string> mpirun_arguments(const Mpirun& mpirun, const MpirunJob& job);

@@ -9,7 +9,8 @@
 
 namespace convoy::cli {
 
-// The children of `root`, their children, and so on; without zombies. Parents stand before children.
+// The children of `root`, their children, and so on; without zombies. Parents stand before
+// children.
 std::vector<pid_t> descendants(pid_t root);
 
 // The arguments of a process, or nothing if it is gone.

@@ -8,20 +8,21 @@
 namespace convoy::cli {
 namespace {
 
-constexpr int kSignalBase = 128;     // of a shell's exit status
+constexpr int kSignalBase = 128;  // of a shell's exit status
 
 std::string who(int rank, const std::string& host) {
   return "rank " + std::to_string(rank) + (host.empty() ? "" : " on host " + host);
 }
 
 std::string how(bool signaled, int code) {
-  return signaled ? "was killed by " + describe_signal(code) : "exited with status " + std::to_string(code);
+  return signaled ? "was killed by " + describe_signal(code)
+                  : "exited with status " + std::to_string(code);
 }
 
 const Report* report_of(const JobEnd& end, int rank, Report::Kind kind) {
-  const auto found = std::find_if(end.reports.begin(), end.reports.end(), [&](const Report& report) {
-    return report.rank == rank && report.kind == kind;
-  });
+  const auto found = std::find_if(
+      end.reports.begin(), end.reports.end(),
+      [&](const Report& report) { return report.rank == rank && report.kind == kind; });
   return found == end.reports.end() ? nullptr : &*found;
 }
 
@@ -37,20 +38,24 @@ std::string others(const JobEnd& end, int rank) {
         return report.kind == Report::Kind::ended && !report.failed() && report.rank != rank;
       }));
   const int ended = rest - finished;
-  const auto ranks = [](int count) { return std::to_string(count) + (count == 1 ? " rank" : " ranks"); };
+  const auto ranks = [](int count) {
+    return std::to_string(count) + (count == 1 ? " rank" : " ranks");
+  };
   if (rest <= 0) return "";
   if (finished == 0) {
     return rest == 1 ? "; the other rank was ended" : "; the other " + ranks(rest) + " were ended";
   }
   if (ended <= 0) {
-    return rest == 1 ? "; the other rank had finished" : "; the other " + ranks(rest) + " had finished";
+    return rest == 1 ? "; the other rank had finished"
+                     : "; the other " + ranks(rest) + " had finished";
   }
-  return "; " + ranks(ended) + (ended == 1 ? " was" : " were") + " ended, " + std::to_string(finished) +
-         " had finished";
+  return "; " + ranks(ended) + (ended == 1 ? " was" : " were") + " ended, " +
+         std::to_string(finished) + " had finished";
 }
 
 std::string all_ended(const JobEnd& end) {
-  return end.ranks == 1 ? "; its rank was ended" : "; the " + std::to_string(end.ranks) + " ranks were ended";
+  return end.ranks == 1 ? "; its rank was ended"
+                        : "; the " + std::to_string(end.ranks) + " ranks were ended";
 }
 
 int status_of(bool signaled, int code) {
@@ -63,7 +68,8 @@ Verdict from_report(const JobEnd& end, const Report& report) {
     return {report.code, who(report.rank, report.host) + ": " + report.text, true};
   }
   return {status_of(report.signaled, report.code),
-          who(report.rank, report.host) + " " + how(report.signaled, report.code) + others(end, report.rank),
+          who(report.rank, report.host) + " " + how(report.signaled, report.code) +
+              others(end, report.rank),
           true};
 }
 
@@ -79,8 +85,8 @@ Verdict from_notice(const JobEnd& end, Notice notice) {
   if (!notice.aborted) {
     // Its program's end would have been reported: what mpirun saw dying is the supervisor.
     return {kExitFailure,
-            who(notice.rank, host) + " lost its supervisor, which " + how(notice.signaled, notice.code) +
-                others(end, notice.rank),
+            who(notice.rank, host) + " lost its supervisor, which " +
+                how(notice.signaled, notice.code) + others(end, notice.rank),
             true};
   }
   const Report* finish = report_of(end, notice.rank, Report::Kind::ended);
@@ -106,7 +112,8 @@ const Report* first_fault(const JobEnd& end) {
   // Somebody ended a single rank, and it was not us.
   if (first == nullptr && end.interrupted_by == 0 && !end.notice) {
     for (const Report& report : end.reports) {
-      if (report.failed() && report.asked == Asked::another_process && !requeues(report)) consider(report);
+      if (report.failed() && report.asked == Asked::another_process && !requeues(report))
+        consider(report);
     }
   }
   return first;
@@ -123,20 +130,22 @@ Verdict judge(const JobEnd& end) {
   }
 
   const bool some_requeue = std::any_of(end.reports.begin(), end.reports.end(), requeues);
-  const bool all_agree = std::all_of(end.reports.begin(), end.reports.end(), [](const Report& report) {
-    return !report.failed() || requeues(report);
-  });
-  if (some_requeue && all_agree) return {kExitRequeue, "the ranks ask to be started again (status 75)", true};
+  const bool all_agree =
+      std::all_of(end.reports.begin(), end.reports.end(),
+                  [](const Report& report) { return !report.failed() || requeues(report); });
+  if (some_requeue && all_agree)
+    return {kExitRequeue, "the ranks ask to be started again (status 75)", true};
 
   if (end.interrupted_by != 0) {
     return {kSignalBase + end.interrupted_by,
             "ended by " + describe_signal(end.interrupted_by) + all_ended(end), true};
   }
-  const bool supervised = std::any_of(end.reports.begin(), end.reports.end(), [](const Report& report) {
-    return report.kind == Report::Kind::supervised;
-  });
+  const bool supervised =
+      std::any_of(end.reports.begin(), end.reports.end(),
+                  [](const Report& report) { return report.kind == Report::Kind::supervised; });
   if (end.mpirun_signaled) {
-    return {kExitFailure, "mpirun was killed by " + describe_signal(end.mpirun_code) + all_ended(end), true};
+    return {kExitFailure,
+            "mpirun was killed by " + describe_signal(end.mpirun_code) + all_ended(end), true};
   }
   const auto unreported = [&] {
     return std::any_of(end.reports.begin(), end.reports.end(), [&](const Report& report) {
@@ -151,7 +160,8 @@ Verdict judge(const JobEnd& end) {
     }
     if (failed != nullptr) return from_report(end, *failed);
     if (!unreported()) return {};
-    return {kExitFailure, "a supervisor ended without saying how its rank did" + all_ended(end), false};
+    return {kExitFailure, "a supervisor ended without saying how its rank did" + all_ended(end),
+            false};
   }
   const std::string status = "mpirun ended with status " + std::to_string(end.mpirun_code);
   if (!supervised) return {kExitFailure, status + " before any rank had started", false};

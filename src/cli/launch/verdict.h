@@ -13,11 +13,11 @@ namespace convoy::cli {
 // Everything the launcher has learned by the time no process is left.
 struct JobEnd {
   int ranks = 0;
-  std::vector<Report> reports;           // in the order they arrived
-  std::optional<Notice> notice;                 // of mpirun
-  std::optional<Notice> last_words;             // of a rank
-  int interrupted_by = 0;                // the signal that `convoy run` itself received, 0 for none
-  bool mpirun_signaled = false;          // how mpirun ended: by signal mpirun_code, or with that status
+  std::vector<Report> reports;       // in the order they arrived
+  std::optional<Notice> notice;      // of mpirun
+  std::optional<Notice> last_words;  // of a rank
+  int interrupted_by = 0;            // the signal that `convoy run` itself received, 0 for none
+  bool mpirun_signaled = false;      // how mpirun ended: by signal mpirun_code, or with that status
   int mpirun_code = 0;
 };
 
@@ -30,7 +30,8 @@ struct Verdict {
 // The rank that ended first by its own fault is named; ranks that were ended because of it are not.
 Verdict judge(const JobEnd& end);
 
-// The report of that rank, if there is one yet. Ranks that ask to be started again later are not at fault.
+// The report of that rank, if there is one yet. Ranks that ask to be started again later are not at
+// fault.
 const Report* first_fault(const JobEnd& end);
 
 }  // namespace convoy::cli
