@@ -1,6 +1,7 @@
 #include "cli/suggest.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 namespace convoy::cli {
@@ -48,11 +49,28 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// "The following argument was not expected: --jsn" -> "--jsn"
-std::string text_after_colon(const std::string& text) {
-  const std::size_t colon = text.find(": ");
-  return colon == std::string::npos ? ""
-                                    : text.substr(colon + 2, text.find(' ', colon + 2) - colon - 2);
+std::vector<std::string> names_on_path(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
+    names.push_back(app->get_name());
+  }
+  return names;
+}
+
+// The first argument that looks like an option and is none of the command or those above it.
+std::string first_unknown_option(const CLI::App& command,
+                                 const std::vector<std::string>& arguments) {
+  std::vector<std::string> known;
+  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
+    for (const std::string& name : option_names(*app)) known.push_back(name);
+  }
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    const bool option = name.size() > 1 && name.front() == '-' &&
+                        std::isdigit(static_cast<unsigned char>(name[1])) == 0;
+    if (option && std::find(known.begin(), known.end(), name) == known.end()) return name;
+  }
+  return "";
 }
 
 std::string list(const std::vector<std::string>& names) {
@@ -97,24 +115,25 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
 std::string explain(const CLI::App& app, const CLI::ParseError& error,
                     const std::vector<std::string>& arguments) {
   const CLI::App& command = chosen(app);
-  if (error.get_name() == "ExtrasError") {
-    std::vector<std::string> rest = app.remaining(true);
-    if (rest.empty()) rest = command.remaining();
-    if (rest.empty()) rest = {text_after_colon(error.what())};
-    if (!rest.front().empty()) return unknown_argument(command, rest.front());
-  }
-  if (error.get_name() == "RequiredError") {
-    const std::vector<std::string> known = command_names(command);
-    // A mistyped command is reported as a missing one.
-    for (const std::string& argument : arguments) {
-      const bool path = std::find(known.begin(), known.end(), argument) != known.end();
-      if (!known.empty() && !path && argument.rfind('-', 0) != 0 &&
-          argument != command.get_name()) {
-        return unknown_argument(command, argument);
-      }
+  const std::vector<std::string> commands = command_names(command);
+  const auto is = [&](CLI::ExitCodes code) {
+    return error.get_exit_code() == static_cast<int>(code);  // get_name() may be the command's
+  };
+  const bool extra = is(CLI::ExitCodes::ExtrasError);
+  // A mistyped command or option is reported as a missing one, too.
+  if (extra || is(CLI::ExitCodes::RequiredError)) {
+    if (const std::string option = first_unknown_option(command, arguments); !option.empty()) {
+      return unknown_argument(command, option);
     }
-    if (!known.empty())
-      return full_name(command) + ": a command is missing; there are: " + list(known);
+    const std::vector<std::string> path = names_on_path(command);
+    for (const std::string& argument : arguments) {
+      const bool on_path = std::find(path.begin(), path.end(), argument) != path.end();
+      const bool candidate = !on_path && argument.rfind('-', 0) != 0;
+      if (candidate && !commands.empty()) return unknown_argument(command, argument);
+    }
+    if (!extra && !commands.empty()) {
+      return full_name(command) + ": a command is missing; there are: " + list(commands);
+    }
   }
   return full_name(command) + ": " + one_line(error.what());
 }
