@@ -1,10 +1,10 @@
 """The peer of `convoy bench ablation`: the same training step in Python PyTorch.
 
-    python3 torch_step.py --model resnet50 --batch 8 --threads 2 [--image-size 224] [--channels-last]
+    python3 torch_step.py --model resnet50 --batch 16 --threads 2 [--image-size 224] [--channels-last]
 
-Needs torch and torchvision. Reads numbers of steps from standard input, one a line; does them and
-answers each with one line {"seconds": s, "losses": [...]}. Same seed, weights, images, labels and
-optimizer as the C++ rows, so the losses are comparable, too.
+Needs torch and torchvision; for torchvision's residual networks. Reads numbers of steps from standard
+input, one a line; does them and answers each with one line {"seconds": s, "losses": [...]}. Seed,
+weights, images, labels and optimizer are those of the C++ rows, so the losses can be compared.
 """
 
 import argparse
@@ -22,7 +22,7 @@ SEED = 1
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="resnet50")
-    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--image-size", type=int, default=0, help="0: 224")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--channels-last", action="store_true")
@@ -30,7 +30,7 @@ def main():
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(SEED)
-    model = torchvision.models.get_model(options.model)
+    model = torchvision.models.get_model(options.model, zero_init_residual=True)
     size = options.image_size or 224
     images = torch.randn(options.batch, 3, size, size)
     labels = torch.randint(1000, (options.batch,))

@@ -8,7 +8,7 @@ namespace convoy::cli {
 
 struct AblationRow {
   std::string model = "resnet50";
-  std::int64_t batch = 8;
+  std::int64_t batch = 16;
   std::int64_t image_size = 0;  // height and width in pixels; 0: the network's own
   int threads = 2;
   // The switches.
