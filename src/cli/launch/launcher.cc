@@ -11,8 +11,10 @@
 #include <climits>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
@@ -31,6 +33,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kTerminateMpirun{4500};
 constexpr milliseconds kKillMpirun{7000};
+// From the end of a supervisor that has not reported to the conclusion that it never will.
+constexpr milliseconds kReportDelay{1000};
 // What is left of the 10 s once mpirun is gone.
 constexpr milliseconds kAwaitOrphans{1000};
 constexpr milliseconds kKillOrphans{1500};
@@ -77,6 +81,8 @@ class Launcher {
   void read_signals();
   void reap();
   void watch();
+  void check_supervisors();
+  void end_orphans() const;
   // Every rank that is known to run on this machine, if that is all of them.
   std::optional<std::vector<pid_t>> local_supervisors() const;
   void pass_on(int signal);
@@ -93,6 +99,8 @@ class Launcher {
   bool mpirun_ended_ = false;
   JobEnd end_;
   std::optional<Clock::time_point> fault_at_;
+  std::set<int> supervisors_;  // ranks whose supervisor was seen alive on this machine
+  Clock::time_point lost_at_{};
   bool asked_ranks_ = false;
   bool asked_mpirun_ = false;
 };
@@ -207,6 +215,7 @@ void Launcher::reap() {
 
 void Launcher::watch() {
   if (!fault_at_) {
+    check_supervisors();
     if (first_fault(end_) != nullptr || end_.notice) fault_at_ = Clock::now();
     return;
   }
@@ -215,11 +224,52 @@ void Launcher::watch() {
     asked_ranks_ = true;
     end_ranks();
   }
+  if (asked_ranks_) end_orphans();
   if (elapsed >= kTerminateMpirun && !asked_mpirun_) {
     asked_mpirun_ = true;
     kill(mpirun_, SIGTERM);
   }
   if (elapsed >= kKillMpirun) kill(mpirun_, SIGKILL);
+}
+
+// What a dead supervisor would have ended has become a child of this process. It may hold mpirun's
+// pipes, and mpirun waits for their end.
+void Launcher::end_orphans() const {
+  const std::vector<pid_t> supervised = descendants(mpirun_);
+  for (pid_t pid : descendants(getpid())) {
+    const bool orphan =
+        pid != mpirun_ && std::find(supervised.begin(), supervised.end(), pid) == supervised.end();
+    if (orphan) kill(pid, SIGKILL);
+  }
+}
+
+// mpirun may miss the death of a supervisor as long as something holds that one's pipes, and
+// MPICH's does not say whose death came first.
+void Launcher::check_supervisors() {
+  if (arguments_of(mpirun_).empty()) return;  // it has taken them with it
+  std::map<int, const Report*> missing;
+  for (const Report& report : end_.reports) {
+    if (report.kind != Report::Kind::supervised) {
+      missing.erase(report.rank);
+      continue;
+    }
+    const std::vector<std::string> arguments = arguments_of(report.supervisor);
+    // The number may be of another machine with this name, or used again.
+    const bool alive = std::find(arguments.begin(), arguments.end(), token_) != arguments.end();
+    if (alive) supervisors_.insert(report.rank);
+    if (!alive && supervisors_.count(report.rank) > 0) missing[report.rank] = &report;
+  }
+  if (missing.empty()) {
+    end_.lost.reset();
+    return;
+  }
+  // Its last report, or mpirun's word, may still be on the way.
+  if (!end_.lost) {
+    const Report& first = *missing.begin()->second;
+    end_.lost = Notice{.rank = first.rank, .host = first.host};
+    lost_at_ = Clock::now();
+  }
+  if (Clock::now() - lost_at_ >= kReportDelay) fault_at_ = Clock::now();
 }
 
 std::optional<std::vector<pid_t>> Launcher::local_supervisors() const {
@@ -282,7 +332,7 @@ int Launcher::poll_timeout() const {
   const bool holds = std::any_of(relays_.begin(), relays_.end(),
                                  [](const Relay& relay) { return relay.filter.holds(); });
   if (holds) return static_cast<int>(kHold.count() / 2);
-  return fault_at_ ? 50 : 1000;
+  return fault_at_ || end_.lost ? 100 : 500;
 }
 
 }  // namespace

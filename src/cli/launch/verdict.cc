@@ -84,9 +84,9 @@ Verdict from_notice(const JobEnd& end, Notice notice) {
   const std::string host = !notice.host.empty() ? notice.host : start != nullptr ? start->host : "";
   if (!notice.aborted) {
     // Its program's end would have been reported: what mpirun saw dying is the supervisor.
+    const std::string fate = notice.signaled ? ", which " + how(true, notice.code) : "";
     return {kExitFailure,
-            who(notice.rank, host) + " lost its supervisor, which " +
-                how(notice.signaled, notice.code) + others(end, notice.rank),
+            who(notice.rank, host) + " lost its supervisor" + fate + others(end, notice.rank),
             true};
   }
   const Report* finish = report_of(end, notice.rank, Report::Kind::ended);
@@ -122,7 +122,12 @@ const Report* first_fault(const JobEnd& end) {
 Verdict judge(const JobEnd& end) {
   if (end.interrupted_by == 0) {
     if (const Report* fault = first_fault(end)) return from_report(end, *fault);
-    for (const auto& notice : {end.notice, end.last_words}) {
+    // MPICH's mpirun names any of the supervisors that have died, Open MPI's the first.
+    const bool exact = end.notice && end.notice->supervisor == 0;
+    const bool silent = end.lost && !report_of(end, end.lost->rank, Report::Kind::ended);
+    const std::optional<Notice> lost = silent ? end.lost : std::nullopt;
+    for (const auto& notice :
+         {exact ? end.notice : lost, exact ? lost : end.notice, end.last_words}) {
       if (!notice) continue;
       const Verdict verdict = from_notice(end, *notice);
       if (verdict.exit_status != 0) return verdict;

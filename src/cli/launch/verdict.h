@@ -16,8 +16,9 @@ struct JobEnd {
   std::vector<Report> reports;       // in the order they arrived
   std::optional<Notice> notice;      // of mpirun
   std::optional<Notice> last_words;  // of a rank
-  int interrupted_by = 0;            // the signal that `convoy run` itself received, 0 for none
-  bool mpirun_signaled = false;      // how mpirun ended: by signal mpirun_code, or with that status
+  std::optional<Notice> lost;    // a supervisor that is gone without a word, as the launcher saw it
+  int interrupted_by = 0;        // the signal that `convoy run` itself received, 0 for none
+  bool mpirun_signaled = false;  // how mpirun ended: by signal mpirun_code, or with that status
   int mpirun_code = 0;
 };
 
