@@ -1,9 +1,9 @@
 """The peer of `convoy bench ablation`: the same training step in Python PyTorch.
 
-    python3 torch_step.py --model resnet50 --batch 16 --threads 2 [--image-size 224] [--channels-last]
+    python3 torch_step.py --model resnet50 --batch 16 --threads 2 [--channels-last]
 
-Needs torch and torchvision; for torchvision's residual networks. Reads numbers of steps from standard
-input, one a line; does them and answers each with one line {"seconds": s, "losses": [...]}. Seed,
+Needs torch and torchvision; for torchvision's residual networks. Reads numbers of steps from
+standard input, one a line; does them and answers each with one line {"seconds": s, "losses": [...]}. Seed,
 weights, images, labels and optimizer are those of the C++ rows, so the losses can be compared.
 """
 

@@ -2,8 +2,8 @@
 
     python3 tests/golden/make_models.py      (needs torch and torchvision; made with 2.11 and 0.26)
 
-One training step of each network on inputs and weights from fill.py: logits, cross-entropy loss, for
-each parameter the sum and norm of its gradient and three of its entries, and the sum of each buffer
+One training step of each network on inputs and weights from fill.py: logits, cross-entropy loss,
+for each parameter the sum and norm of its gradient and three of its entries, and the sum of each buffer
 afterwards; then the logits in evaluation mode. In float64; a float32 run has to agree within
 rounding. ResNets come from torchvision; LeNet is Caffe's, written here in plain PyTorch.
 """
@@ -81,4 +81,5 @@ golden("resnet18", torchvision.models.resnet18(num_classes=10), (3, 3, 64, 64))
 golden("resnet50", torchvision.models.resnet50(num_classes=10), (8, 3, 64, 64))
 table = {name: shapes(getattr(torchvision.models, name))
          for name in ("resnet18", "resnet34", "resnet50", "resnet101")}
-(HERE / "resnet_shapes.json").write_text(json.dumps({"made_with": VERSIONS, "models": table}) + "\n")
+text = json.dumps({"made_with": VERSIONS, "models": table})
+(HERE / "resnet_shapes.json").write_text(text + "\n")

@@ -83,7 +83,8 @@ void expect_near(const std::vector<T>& got, const json& wanted, double tolerance
 // more.
 template <typename T>
 void expect_golden(double tolerance) {
-  for (const json& golden : convoy::golden::read("optim.json")["cases"]) {
+  const json file = convoy::golden::read("optim.json");
+  for (const json& golden : file["cases"]) {
     const std::string what = golden["rule"].get<std::string>() + golden["options"].dump();
     const Rule rule = rule_of(golden);
     EXPECT_EQ(name(rule), golden["rule"].get<std::string>());
@@ -103,7 +104,8 @@ TEST(Rules, DoublesAreTorchsWithinRounding) { expect_golden<double>(1e-14); }
 TEST(Rules, FloatsAreTorchsWithinRounding) { expect_golden<float>(1e-5); }
 
 TEST(Rules, BitsDoNotDependOnWhereTheArraysAreCut) {
-  for (const json& golden : convoy::golden::read("optim.json")["cases"]) {
+  const json file = convoy::golden::read("optim.json");
+  for (const json& golden : file["cases"]) {
     const Rule rule = rule_of(golden);
     Training<float> whole(rule, 101);
     whole.steps(rule, 3);
