@@ -54,6 +54,12 @@ TEST(Run, NamesTheRankThatExits) {
                             " exited with status 3; the other 3 ranks were ended\n");
 }
 
+TEST(Run, EndsWithALineOfItsOwn) {
+  const JobResult result = run({"-n", "1", "sh", "-c", "printf 'no newline' >&2; exit 5"});
+  EXPECT_EQ(result.err,
+            "no newline\nconvoy run: rank 0 on host " + host_name() + " exited with status 5\n");
+}
+
 TEST(Run, PassesUsageErrorsAndRequeueOn) {
   EXPECT_EQ(run(ranks(2, {"exit", "2", "0"})).exit_status, 2);
   EXPECT_EQ(run({"-n", "2", "sh", "-c", "exit 75"}).exit_status, 75);

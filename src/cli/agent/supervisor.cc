@@ -98,6 +98,7 @@ class Supervisor {
   std::optional<Clock::time_point> asked_at_;
   std::uint64_t ended_ns_ = 0;
   bool killed_ = false;
+  bool log_failed_ = false;
   bool parent_gone_ = false;
   bool told_to_leave_ = false;  // after the program's end
 };
@@ -207,7 +208,8 @@ void Supervisor::loop() {
     poll(ready.data(), ready.size(), static_cast<int>(wait.count()));
     for (std::size_t i = 0; i < 2; ++i) {
       if (ready[1 + 2 * i].revents != 0 || ready[2 + 2 * i].revents != 0) pumps_[i].advance();
-      if (const int error = pumps_[i].take_log_error()) {
+      if (const int error = pumps_[i].take_log_error(); error != 0 && !log_failed_) {
+        log_failed_ = true;
         const std::string text = "convoy run: the log of rank " + std::to_string(rank_) +
                                  " is incomplete: " + std::strerror(error) + "\n";
         write_all(STDERR_FILENO, text);

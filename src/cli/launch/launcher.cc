@@ -77,7 +77,7 @@ class Launcher {
  private:
   void start();
   void pump(Relay& relay);
-  void forward(const Relay& relay, const std::string& bytes) const;
+  void forward(const Relay& relay, const std::string& bytes);
   void read_signals();
   void reap();
   void watch();
@@ -101,6 +101,7 @@ class Launcher {
   std::optional<Clock::time_point> fault_at_;
   std::set<int> supervisors_;  // ranks whose supervisor was seen alive on this machine
   Clock::time_point lost_at_{};
+  bool mid_line_ = false;  // on standard error
   bool asked_ranks_ = false;
   bool asked_mpirun_ = false;
 };
@@ -121,6 +122,7 @@ Verdict Launcher::run() {
   }
   finish();
   const Verdict verdict = judge(end_);
+  if (!verdict.line.empty() && mid_line_) write_all(STDERR_FILENO, "\n");
   if (!verdict.explained) {
     for (const Relay& relay : relays_) write_all(STDERR_FILENO, relay.filter.messages());
   }
@@ -153,9 +155,11 @@ void Launcher::start() {
   relay(std::move(child.standard_output), STDOUT_FILENO);
 }
 
-void Launcher::forward(const Relay& relay, const std::string& bytes) const {
+void Launcher::forward(const Relay& relay, const std::string& bytes) {
+  if (bytes.empty()) return;
+  if (relay.target == STDERR_FILENO) mid_line_ = bytes.back() != '\n';
   // If nobody reads any more, the job goes on: its results are elsewhere.
-  if (!bytes.empty()) write_all(relay.target, bytes);
+  write_all(relay.target, bytes);
 }
 
 void Launcher::pump(Relay& relay) {
