@@ -36,7 +36,7 @@ std::string format_bytes(std::uint64_t bytes) {
 }
 
 std::string format_seconds(double seconds) {
-  if (seconds < 0) return "-" + format_seconds(-seconds);
+  if (seconds < 0) return std::string("-").append(format_seconds(-seconds));
   if (seconds < 1e-3) return three_digits(seconds * 1e6, "us");
   if (seconds < 1) return three_digits(seconds * 1e3, "ms");
   if (seconds < 60) return three_digits(seconds, "s");

@@ -88,6 +88,11 @@ std::string Engine::failure() {
   return failed_;
 }
 
+void Engine::give_up(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (failed_.empty()) fail(reason, true);
+}
+
 std::shared_ptr<OperationState> Engine::start(std::shared_ptr<Transport> transport, Call call,
                                               const std::function<Task(Io&)>& body) {
   auto op = std::make_shared<OperationState>(shared_from_this(), std::move(transport), call);

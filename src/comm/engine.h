@@ -79,6 +79,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Waits for all peers to get here as well. Throws Failure if a peer waits for an operation that
   // this rank never started.
   void close(Call call, const std::function<Task(Io&)>& barrier);
+  // Declares the world failed, to this rank's operations and to all peers.
+  void give_up(const std::string& reason);
   // Stops the progress thread without waiting for anybody.
   void stop();
 

@@ -90,12 +90,22 @@ World::~World() {
       reason = e.what();
     }
   } else if (reason.empty()) {
-    reason =
-        "rank " + std::to_string(rank()) + " on host " + host(rank()) + " ended with an exception";
-    if (size() > 1) std::fprintf(stderr, "convoy: %s\n", reason.c_str());
+    reason = "rank " + std::to_string(rank()) + " on host " + host(rank()) +
+             " was ended by an exception";
+    w.engine->give_up(reason);
   }
   w.engine->stop();
-  w.engine->root().abort(reason);
+  const std::shared_ptr<Engine> engine = w.engine;
+  if (!engine->root().abort_ends_process()) {
+    engine->root().abort(reason);
+    return;
+  }
+  // Whoever catches the exception knows more than this destructor: time to print it. The program
+  // may not go on without its world, though.
+  std::thread([engine, reason] {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    engine->root().abort(reason);
+  }).detach();
 }
 
 int World::rank() const { return impl_->communicator.rank(); }

@@ -62,6 +62,7 @@ TEST_P(Collectives, EveryAllreduceAlgorithmGivesTheSameBitsOnEveryRank) {
   for (const Algorithm algorithm :
        {&allreduce_naive, &allreduce_recursive_doubling, &allreduce_ring}) {
     for (std::size_t count : {1, 2, 10, 4097, 300'000}) {
+      if (count == 300'000 && GetParam() > 3) continue;  // several segments per slice, once
       auto transports = thread_transports(GetParam());
       std::vector<std::vector<float>> results(transports.size());
       std::vector<std::thread> threads;

@@ -92,6 +92,8 @@ class Transport {
   // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure
   // with this reason from what they wait for.
   virtual void abort(const std::string& reason) noexcept = 0;
+  // Whether abort() ends this process.
+  virtual bool abort_ends_process() const = 0;
 
   const Traffic& traffic() const { return traffic_; }
 

@@ -99,6 +99,8 @@ class MpiTransport : public Transport {
     std::_Exit(kExitFailure);  // if MPI let us live
   }
 
+  bool abort_ends_process() const override { return true; }
+
  protected:
   void* start_send(int to, std::uint32_t tag, std::span<const std::byte> data) override {
     auto request = std::make_unique<Request>();

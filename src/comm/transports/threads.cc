@@ -87,6 +87,8 @@ class ThreadTransport : public Transport {
     }
   }
 
+  bool abort_ends_process() const override { return false; }
+
  protected:
   void* start_send(int to, std::uint32_t tag, std::span<const std::byte> data) override {
     Mailbox& box = hub_->boxes[static_cast<std::size_t>(to)];
