@@ -2,25 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
+
+#include "convoy/base/names.h"
 
 namespace convoy::cli {
 namespace {
-
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -81,19 +67,6 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
-  for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(name, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
-}
-
 const CLI::App& chosen(const CLI::App& app) {
   const std::vector<CLI::App*> next = app.get_subcommands();
   return next.empty() ? app : chosen(*next.front());
@@ -103,7 +76,7 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   const bool option = argument.rfind('-', 0) == 0;
   const std::string name = option ? argument.substr(0, argument.find('=')) : argument;
   const std::vector<std::string> known = option ? option_names(app) : command_names(app);
-  const std::string near = nearest(name, known);
+  const std::string near = nearest_name(name, known);
   std::string text = full_name(app) + ": ";
   if (!option && known.empty()) return text + "'" + argument + "' was not expected";
   text += option ? "there is no option " + name : "there is no command '" + name + "'";

@@ -8,9 +8,6 @@
 
 namespace convoy::cli {
 
-// The known name nearest to `name`, or nothing if none is near.
-std::string nearest(const std::string& name, const std::vector<std::string>& known);
-
 // One line for a command line that does not parse: what is wrong and the nearest that would be
 // right.
 std::string explain(const CLI::App& app, const CLI::ParseError& error,

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "convoy/base/error.h"
+#include "convoy/base/names.h"
 #include "convoy/model/lenet.h"
 #include "convoy/model/resnet.h"
 
@@ -40,29 +41,12 @@ const std::map<std::string, Maker, std::less<>>& makers() {
   return all;
 }
 
-// Levenshtein's distance, by rows.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 std::string unknown_model(std::string_view name) {
   const std::vector<std::string> names = model_names();
-  const auto nearest = std::min_element(names.begin(), names.end(), [&](auto& a, auto& b) {
-    return edit_distance(name, a) < edit_distance(name, b);
-  });
-  std::string text =
-      "unknown model '" + std::string(name) + "'; did you mean '" + *nearest + "'? Known models:";
+  const std::string near = nearest_name(name, names);
+  std::string text = "unknown model '" + std::string(name) + "'";
+  text += near.empty() ? "." : "; did you mean '" + near + "'?";
+  text += " Known models:";
   for (const auto& known : names) text += " " + known;
   return text;
 }
@@ -75,9 +59,13 @@ std::vector<std::string> model_names() {
   return names;
 }
 
+void check_model_name(std::string_view name) {
+  if (makers().find(name) == makers().end()) throw UsageError(unknown_model(name));
+}
+
 std::shared_ptr<Network> make_model(std::string_view name, const ModelOptions& options) {
+  check_model_name(name);
   const auto found = makers().find(name);
-  if (found == makers().end()) throw UsageError(unknown_model(name));
   if (options.classes < 0) {
     throw UsageError("model '" + std::string(name) + "': classes is " +
                      std::to_string(options.classes) +

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "convoy/base/error.h"
+#include "convoy/base/names.h"
 #include "convoy/base/random.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
@@ -57,6 +58,14 @@ TEST(Random, BelowIsBelow) {
     const double u = random.uniform();
     EXPECT_TRUE(u >= 0 && u < 1);
   }
+}
+
+TEST(Names, NearestOrNone) {
+  const std::vector<std::string> known{"resnet18", "resnet50", "lenet"};
+  EXPECT_EQ(nearest_name("resnet51", known), "resnet50");
+  EXPECT_EQ(nearest_name("lenett", known), "lenet");
+  EXPECT_EQ(nearest_name("transformer", known), "");
+  EXPECT_EQ(nearest_name("x", {}), "");
 }
 
 TEST(System, HasACore) {

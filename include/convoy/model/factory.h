@@ -20,6 +20,9 @@ struct ModelOptions {
 // The names make_model knows, ascending: "lenet", "resnet101", "resnet18", "resnet34", "resnet50".
 std::vector<std::string> model_names();
 
+// Throws UsageError naming the nearest known name unless make_model knows this one.
+void check_model_name(std::string_view name);
+
 // A new network, initialized from LibTorch's default generator, in training mode, on the CPU, of
 // the default floating-point type. Throws UsageError for an unknown name (it names the nearest
 // known one) and for options that the network has no use for.

@@ -10,6 +10,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
+#include "convoy/model/factory.h"
 
 namespace convoy::cli {
 namespace {
@@ -75,6 +76,7 @@ void print(const Options& options, const StepResult& r) {
 }
 
 void run(const Options& options) {
+  model::check_model_name(options.step.model);  // one line here, not one from each rank
   if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
   comm::World world = comm::World::join();
   if (options.ranks > 0 && options.ranks != world.size()) {

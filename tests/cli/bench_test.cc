@@ -1,0 +1,52 @@
+// The benchmarks run and report what they promise; their figures are not judged here.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+namespace {
+
+TEST(BenchStep, ReportsOneRow) {
+  const JobResult result = Job({"bench", "step", "--model", "lenet", "--batch-per-rank", "4", "-n",
+                                "2", "--repetitions", "2", "--seconds", "0.1", "--json", "-"})
+                               .finish(std::chrono::seconds(90));
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  const auto row = nlohmann::json::parse(result.out);
+  EXPECT_EQ(row.at("model"), "lenet");
+  EXPECT_EQ(row.at("ranks"), 2);
+  EXPECT_EQ(row.at("batch_per_rank"), 4);
+  EXPECT_EQ(row.at("precision"), "float32");
+  EXPECT_EQ(row.at("gradient_bytes"), 4 * 431080);
+  for (const char* key : {"images_per_s", "independent_images_per_s", "fraction_of_independent",
+                          "forward_s", "backward_s", "update_s"}) {
+    EXPECT_GT(row.at(key).get<double>(), 0) << key;
+  }
+  EXPECT_GE(row.at("exposed_communication_s").get<double>(), 0);
+}
+
+TEST(BenchStep, NamesTheNearestModel) {
+  const JobResult result = Job({"bench", "step", "--model", "resnet5", "-n", "2"}).finish();
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_NE(result.err.find("did you mean 'resnet50'"), std::string::npos) << result.err;
+}
+
+TEST(BenchAblation, ReportsARowPerSwitch) {
+  const JobResult result = Job({"bench", "ablation", "--model", "lenet", "--batch", "4",
+                                "--repetitions", "1", "--steps", "1", "--json", "-"})
+                               .finish(std::chrono::seconds(90));
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  std::istringstream lines(result.out);
+  int rows = 0;
+  for (std::string line; std::getline(lines, line); ++rows) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_GT(row.at("images_per_s").get<double>(), 0);
+    EXPECT_GT(row.at("ratio_to_plain").get<double>(), 0);
+  }
+  EXPECT_EQ(rows, 4);
+}
+
+}  // namespace
+}  // namespace convoy::cli
