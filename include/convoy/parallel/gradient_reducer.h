@@ -21,8 +21,8 @@ namespace convoy::parallel {
 enum class Averaging {
   samples,  // sum(n_r g_r) / sum(n_r), n_r the samples of rank r: the gradient of the mean loss of
             // the global batch, whatever each rank's share of it
-  ranks,  // sum(g_r) / ranks
-  sum     // sum(g_r): for losses that are sums
+  ranks,    // sum(g_r) / ranks
+  sum       // sum(g_r): for losses that are sums
 };
 
 struct ReducerOptions {
