@@ -37,8 +37,6 @@ DistributedCore::DistributedCore(const comm::World& world,
 DistributedCore::~DistributedCore() = default;
 
 GradientReducer& DistributedCore::reducer() { return *impl_->reducer; }
-const DistributedOptions& DistributedCore::options() const { return impl_->options; }
-torch::nn::Module& DistributedCore::module() { return *impl_->module; }
 
 void DistributedCore::broadcast_buffers(int root) {
   broadcast_tensors(impl_->statistics, unique_buffers(*impl_->module), root);

@@ -52,8 +52,6 @@ class DistributedCore {
   ~DistributedCore();
 
   GradientReducer& reducer();
-  const DistributedOptions& options() const;
-  torch::nn::Module& module();
   void broadcast_buffers(int root);
   void finish_epoch(const std::function<void()>& on_step);
   double clip_grad_norm(double max_norm, double norm_type);

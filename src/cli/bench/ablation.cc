@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/bench/ablation_row.h"
+#include "cli/bench/median.h"
 #include "cli/bench/row_process.h"
 #include "cli/bench/rows.h"
 #include "convoy/base/error.h"
@@ -36,12 +37,6 @@ struct Row {
   std::vector<double> images_per_s;  // by repetition
   std::vector<double> losses;        // by step, over all repetitions
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 std::filesystem::path own_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/bench/again.h"
+#include "cli/bench/median.h"
 #include "cli/bench/rows.h"
 #include "cli/bench/step_measure.h"
 #include "convoy/base/error.h"
@@ -20,12 +21,6 @@ struct Options {
   int ranks = 0;
   std::string json;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 void print(const Options& options, const StepResult& r) {
   std::vector<double> fractions;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "cli/bench/median.h"
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/parallel/distributed_model.h"
@@ -20,12 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 // Autocast to bfloat16 while it lives.
