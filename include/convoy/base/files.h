@@ -1,0 +1,51 @@
+// Files that appear whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+// The bytes of a file. Throws UsageError when there is none that can be read, or when it is larger
+// than `limit`.
+std::vector<std::byte> read_file(const std::string& path,
+                                 std::size_t limit = std::size_t{1} << 40);
+std::string read_text_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
+
+// A file being written beside its final name: written in pieces, then synced and renamed by
+// commit(). Without commit() (an exception passes) nothing is left. Throws Failure naming the file
+// and what the system said (no space left on device), at the latest in commit().
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(const std::string& text);
+  void commit();
+
+ private:
+  std::string path_;
+  std::string partial_;
+  int fd_ = -1;
+};
+
+void write_file_atomically(const std::string& path, const std::string& text);
+
+// A folder being filled beside its final name: `fill` is called with the path of the temporary
+// folder, every file in it is synced, and the folder renamed to `path`, which must not exist. If
+// anything throws, the temporary folder is removed and `path` is not there. Leftovers of processes
+// that were killed in between (".partial-*" beside it) are removed first; only one process may
+// write in the parent folder at a time. Throws Failure as AtomicFile does.
+void write_folder_atomically(const std::string& path,
+                             const std::function<void(const std::string& folder)>& fill);
+
+// Makes the folder and those above it. Throws Failure naming it.
+void make_folders(const std::string& path);
+
+}  // namespace convoy

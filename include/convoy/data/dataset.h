@@ -1,0 +1,94 @@
+// A set of labeled examples as a file format holds them: what readers implement.
+//
+// A reader hands out records: the bytes of one example as they are stored, with what is needed to
+// decode them. Decoding and augmentation are the loader's (convoy/data/loader.h), so every format,
+// on disk or in memory, shares one path from bytes to batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace convoy::data {
+
+// Channels, height and width of an image; features without geometry are {n, 1, 1}.
+struct Shape {
+  int channels = 0;
+  int height = 0;
+  int width = 0;
+
+  std::size_t elements() const {
+    return static_cast<std::size_t>(channels) * static_cast<std::size_t>(height) *
+           static_cast<std::size_t>(width);
+  }
+  bool operator==(const Shape&) const = default;
+};
+
+enum class Encoding : std::uint8_t {
+  planar_u8,       // [channels][height][width] bytes
+  interleaved_u8,  // [height][width][channels] bytes
+  planar_f32,      // [channels][height][width] floats of this machine
+  jpeg,
+  png
+};
+
+// One example. The bytes belong to the dataset or to the scratch memory it was given.
+struct Record {
+  std::span<const std::byte> bytes;
+  Encoding encoding = Encoding::planar_u8;
+  Shape shape;  // of the first three encodings; a compressed image says its own
+  std::int64_t label = 0;
+};
+
+// Random access to the records 0 .. size()-1 of one data set. Immutable once made, so every member
+// may be called from any thread at the same time.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual std::size_t size() const = 0;
+
+  // The names of the labels 0, 1, ...; digits where the format has no names.
+  virtual const std::vector<std::string>& classes() const = 0;
+
+  // Record i. Its bytes stay valid until `scratch` changes or the dataset is destroyed; a dataset
+  // in memory leaves scratch alone. i < size(). Throws Failure naming the file when it can't be
+  // read (it has vanished or shrunk since).
+  virtual Record read(std::size_t i, std::vector<std::byte>& scratch) const = 0;
+
+  // What to call record i in messages: its file, or "train-images-idx3-ubyte.gz[17]".
+  virtual std::string key(std::size_t i) const = 0;
+
+  // The label alone, without reading the record.
+  virtual std::int64_t label(std::size_t i) const = 0;
+
+  // A hash of what decides which example is number i: names, sizes and labels, not necessarily all
+  // pixels. Ranks compare it to be sure that they see the same data.
+  virtual std::uint64_t fingerprint() const = 0;
+};
+
+// The readers of files. Each checks the whole structure at once and throws UsageError naming the
+// file and what is wrong: missing, truncated, of another format, or a label outside the classes.
+
+// IDX (MNIST): images of unsigned bytes in 3 dimensions (count, height, width) or 4 (count,
+// channels, height, width), and as many labels. Either file may be gzip-compressed, whatever its
+// name. Everything is held in memory.
+std::shared_ptr<Dataset> open_idx(const std::string& images, const std::string& labels);
+
+// The binary version of CIFAR-10 (1 label byte) or CIFAR-100 (coarse and fine label; the fine one
+// counts), 3 x 32 x 32 bytes each, of several files in this order. Held in memory. `class_names`
+// is the file of names beside them (batches.meta.txt, fine_label_names.txt), or empty.
+enum class CifarKind { cifar10, cifar100 };
+std::shared_ptr<Dataset> open_cifar(CifarKind kind, const std::vector<std::string>& files,
+                                    const std::string& class_names = "");
+
+// A folder with one subfolder per class, in alphabetical order of names; its JPEG and PNG files at
+// any depth (.jpg, .jpeg, .png in any case) in alphabetical order of paths. Only names are held.
+// A class folder without images is an error that names it, like a folder without subfolders.
+// Hidden files and others are ignored.
+std::shared_ptr<Dataset> open_image_folder(const std::string& folder);
+
+}  // namespace convoy::data

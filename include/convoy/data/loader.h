@@ -1,0 +1,63 @@
+// Batches of decoded samples, made ahead of need by worker threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "convoy/data/sample_source.h"
+#include "convoy/data/transform.h"
+
+namespace convoy::data {
+
+enum class OnBad : std::uint8_t {
+  fail,  // a record that can't be decoded ends the run with an error that names it
+  skip   // it is left out of its batch, counted, and named once
+};
+
+struct LoaderOptions {
+  std::size_t batch = 1;  // global: of all ranks together
+  int rank = 0;
+  int world = 1;
+  std::uint64_t seed = 0;
+  bool shuffle = true;     // another order each epoch, fixed by (seed, epoch)
+  bool drop_last = false;  // leave out a last global batch that is not full
+  Layout layout = Layout::planar;
+  int threads = 1;        // workers that decode; at least 1
+  std::size_t ahead = 2;  // batches to prepare ahead
+  OnBad on_bad = OnBad::fail;
+  // Is told about each skipped record, from a worker thread; may be empty.
+  std::function<void(const std::string& message)> on_skip;
+};
+
+// A static SampleSource over a dataset: the samples of an epoch in the order of EpochOrder, cut
+// into global batches, of which each rank takes its even share (EpochCursor). Random choices of the
+// transform depend on (seed, epoch, sample) alone, never on rank, world or thread: an epoch resumed
+// at another world size sees the same pixels.
+//
+// Batch memory is made once: `ahead` + 2 batches of this rank's largest share. Construction reads
+// the first record for its shape and throws UsageError for options that don't fit the data. A bad
+// record with OnBad::fail surfaces in the next() that would have returned its batch, naming
+// Dataset::key. Destruction stops the workers.
+class Loader final : public SampleSource {
+ public:
+  Loader(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,
+         const LoaderOptions& options);
+  ~Loader() override;
+
+  std::size_t size() const override;
+  std::size_t batches_per_epoch() const override;
+  Shape shape() const override;
+  void seek(const Position& position) override;
+  const Batch* next() override;
+  Position position() const override;
+  SourceStatistics statistics() const override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace convoy::data

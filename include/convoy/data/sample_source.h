@@ -1,0 +1,79 @@
+// Where a strategy gets its samples from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "convoy/data/dataset.h"
+#include "convoy/data/epoch_order.h"
+
+namespace convoy::data {
+
+// How far an epoch has come, over all ranks together: what a checkpoint keeps. Any world size can
+// go on from it with every other sample seen exactly once.
+struct Position {
+  std::uint64_t epoch = 0;       // counted from 0; with the seed it fixes the order
+  std::uint64_t generation = 0;  // of the shuffle that decides who holds what; 0 without one
+  // What of the epoch's order has been consumed; ascending, disjoint. A source with a fixed order
+  // has one range that begins at 0.
+  std::vector<Range> consumed;
+  bool operator==(const Position&) const = default;
+
+  // Samples in `consumed`.
+  std::size_t count() const;
+};
+
+enum class Layout : std::uint8_t { planar, channels_last };
+
+// A rank's share of one global batch.
+struct Batch {
+  // size() images of `shape` one after another, each [C][H][W] or [H][W][C] as `layout` says.
+  std::span<float> images;
+  std::span<const std::int64_t> labels;
+  std::span<const std::size_t> samples;  // their numbers in the data set
+  Shape shape;
+  Layout layout = Layout::planar;
+
+  std::size_t size() const { return samples.size(); }
+};
+
+struct SourceStatistics {
+  double wait_s = 0;    // next() waited for a batch that was not ready
+  double decode_s = 0;  // of all worker threads together
+  std::uint64_t batches = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t skipped = 0;  // bad records left out (see LoaderOptions::on_bad)
+  std::size_t ready = 0;      // batches waiting now
+};
+
+// Batches, epoch by epoch. Assigned statically (Loader), or by a coordinator. One thread at a time.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+
+  // Samples in an epoch, over all ranks.
+  virtual std::size_t size() const = 0;
+  // Global batches in a whole epoch.
+  virtual std::size_t batches_per_epoch() const = 0;
+  virtual Shape shape() const = 0;
+
+  // The next call of next() begins here.
+  virtual void seek(const Position& position) = 0;
+
+  // This rank's share of the next global batch, or null when the epoch is over; the call after that
+  // begins the next epoch. Every rank gets the same number of batches; a share may be empty (the
+  // last batch of an epoch holds fewer samples than there are ranks, or bad records were skipped).
+  // The memory is valid until the next call, and may be written to. Throws Failure or UsageError
+  // for data that can't be used.
+  virtual const Batch* next() = 0;
+
+  // Where training is once the batch last returned is done with: epoch and what is consumed,
+  // without what was only prepared.
+  virtual Position position() const = 0;
+
+  virtual SourceStatistics statistics() const = 0;
+};
+
+}  // namespace convoy::data

@@ -1,0 +1,87 @@
+// From a stored record to the numbers that a network sees: decode, crop, resize, flip, normalize.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/base/random.h"
+#include "convoy/data/dataset.h"
+#include "convoy/data/sample_source.h"
+
+namespace convoy::data {
+
+enum class Crop : std::uint8_t {
+  none,            // the image as it is; all must have the size of the output
+  random_resized,  // a random part (area, ratio), resized to the output (Inception's)
+  random_padded,   // `padding` zero pixels on each side, then a random window of the output's size
+  center           // short side resized to `resize`, then the window in the middle
+};
+
+// In the order of application. Random choices come from the stream that apply() is given.
+struct TransformOptions {
+  Crop crop = Crop::none;
+  int height = 0;  // of the output; 0 with Crop::none: of the first record
+  int width = 0;
+  int channels = 0;   // 1 or 3: gray and color are converted; 0: of the first record
+  double min_area = 0.08, max_area = 1;    // random_resized: part of the image's area
+  double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;  // width / height, log-uniform
+  int padding = 4;                         // random_padded
+  int resize = 256;                        // center: short side; 0: no resizing before
+  bool flip = false;                       // left-right, with probability 1/2
+  // (x / 255 - mean) / std for bytes, (x - mean) / std for floats; per channel, or one for all.
+  std::vector<float> mean{0}, deviation{1};
+};
+
+// Throws UsageError naming the field.
+void validate(const TransformOptions& options);
+
+// A decoded image: interleaved bytes.
+struct Image {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+  std::vector<std::uint8_t> pixels;
+};
+
+// Decodes a JPEG or PNG: 8 bits, gray stays 1 channel, everything else becomes 3 (palette, CMYK,
+// alpha dropped, 16 bits shortened). channels 1 or 3 asks for a conversion, 0 takes what there is.
+// Throws UsageError saying what is wrong with the bytes (truncated data counts as wrong); never
+// reads beyond them, and refuses images beyond kMaxPixels.
+inline constexpr std::size_t kMaxPixels = std::size_t{1} << 28;
+void decode_image(std::span<const std::byte> bytes, int channels, Image& image);
+
+// Resizes the window (left, top, width, height) of an image with a triangle filter that widens when
+// shrinking (antialiased; what Pillow calls BILINEAR) into out_height x out_width pixels of
+// `image.channels`, interleaved. The window must lie inside of the image.
+struct Window {
+  int left = 0, top = 0, width = 0, height = 0;
+};
+void resize(const Image& image, const Window& window, int out_height, int out_width,
+            std::vector<std::uint8_t>& out);
+
+// Applies the options to one record after another. Keeps scratch memory: one per thread.
+class Transformer {
+ public:
+  // `shape` is what options with 0 for height, width or channels mean; see output_shape().
+  Transformer(const TransformOptions& options, const Shape& first);
+
+  Shape shape() const { return shape_; }
+
+  // Writes shape().elements() floats. The result depends on the record, the options and the stream
+  // alone. Throws UsageError saying what is wrong with the record (not which one it is).
+  void apply(const Record& record, RandomStream& random, Layout layout, float* out);
+
+ private:
+  TransformOptions options_;
+  Shape shape_;
+  Image image_;
+  std::vector<std::uint8_t> resized_;
+};
+
+// The shape of a record; decodes the header of a compressed one.
+Shape shape_of(const Record& record);
+
+}  // namespace convoy::data

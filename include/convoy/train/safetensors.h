@@ -1,0 +1,62 @@
+// The safetensors file format: an 8-byte little-endian length, a JSON header, then raw tensors.
+// Torch-free; convoy/train/state.h has the tensors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace convoy::train {
+
+// One tensor of a file: contiguous, row-major, little-endian. `type` is the format's own name: F64,
+// F32, F16, BF16, I64, I32, I16, I8, U8, BOOL.
+struct TensorView {
+  std::string name;
+  std::string type;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+// Bytes per element; throws UsageError for a type that is not in the list above.
+std::size_t size_of_type(const std::string& type);
+
+// Writes the file whole or not at all. Tensors are placed in the order of descending alignment of
+// their type, then name, as the reference implementation does; each begins at a multiple of its
+// element size. Metadata are strings by name. Throws UsageError for a duplicate name or a size that
+// doesn't fit its shape, Failure when the file can't be written. Returns the XXH3-64 of the file.
+std::uint64_t write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
+                                const std::map<std::string, std::string>& metadata = {});
+
+// A file mapped into memory; the views live as long as this object. Every offset, shape and size is
+// checked when the file is opened, as the format demands (no holes, no overlap, header at most
+// 100 MB), and throws UsageError naming the file and the tensor.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::string& path);
+  // The same over bytes in memory, which must outlive this object; `name` stands in messages.
+  SafetensorsFile(std::span<const std::byte> bytes, const std::string& name);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of offsets
+  const TensorView* find(const std::string& name) const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Of the whole file.
+  std::uint64_t checksum() const;
+
+ private:
+  void parse();
+
+  std::string name_;
+  std::span<const std::byte> bytes_;
+  void* mapping_ = nullptr;
+  std::vector<TensorView> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace convoy::train
