@@ -9,15 +9,17 @@
 
 namespace convoy {
 
-// The bytes of a file. Throws UsageError when there is none that can be read, or when it is larger
-// than `limit`.
+// The bytes of a file (or of a pipe, up to its end). Throws UsageError when there is none, when it
+// may not be read, or when it is larger than `limit`; Failure when reading breaks off.
 std::vector<std::byte> read_file(const std::string& path,
                                  std::size_t limit = std::size_t{1} << 40);
 std::string read_text_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
 
 // A file being written beside its final name: written in pieces, then synced and renamed by
-// commit(). Without commit() (an exception passes) nothing is left. Throws Failure naming the file
-// and what the system said (no space left on device), at the latest in commit().
+// commit(), which replaces a file of that name. Without commit() (an exception passes) nothing is
+// left; a killed process leaves ".partial-<name>-<pid>-<n>". Throws Failure naming the file and
+// what the system said (no space left on device), at the latest in commit(); after that it can't be
+// written any more.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -37,13 +39,22 @@ class AtomicFile {
 
 void write_file_atomically(const std::string& path, const std::string& text);
 
+// What to do with a folder that is there already.
+enum class Existing {
+  refuse,  // UsageError
+  replace  // in one step where the file system can exchange two names; where it can't (NFS), the
+           // old folder is called "<path>.old" for a moment, and stays so if the process is killed
+           // in it
+};
+
 // A folder being filled beside its final name: `fill` is called with the path of the temporary
-// folder, every file in it is synced, and the folder renamed to `path`, which must not exist. If
-// anything throws, the temporary folder is removed and `path` is not there. Leftovers of processes
-// that were killed in between (".partial-*" beside it) are removed first; only one process may
-// write in the parent folder at a time. Throws Failure as AtomicFile does.
+// folder, every file in it is synced, and the folder renamed to `path`. If anything throws, the
+// temporary folder is removed and `path` is as it was. Leftovers of processes that were killed in
+// between (".partial-*" beside it) are removed first; only one process may write in the parent
+// folder at a time. Throws Failure as AtomicFile does.
 void write_folder_atomically(const std::string& path,
-                             const std::function<void(const std::string& folder)>& fill);
+                             const std::function<void(const std::string& folder)>& fill,
+                             Existing existing = Existing::refuse);
 
 // Makes the folder and those above it. Throws Failure naming it.
 void make_folders(const std::string& path);
