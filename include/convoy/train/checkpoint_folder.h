@@ -27,7 +27,8 @@ struct FileEntry {
   bool operator==(const FileEntry&) const = default;
 };
 
-// manifest.json. Unknown keys are kept out; a newer `format` is refused.
+// manifest.json. Keys that are not known are ignored; a newer `format` is refused. Texts that are
+// not UTF-8 (a class named after a folder) are written with replacement characters.
 struct Manifest {
   static constexpr int kFormat = 1;
 
@@ -37,8 +38,8 @@ struct Manifest {
   std::vector<std::string> classes;
   std::int64_t step = 0;  // updates done
   data::Position position;
-  int world = 1;            // ranks of the job that wrote it
-  std::uint64_t samples = 0;          // in the data set
+  int world = 1;              // ranks of the job that wrote it
+  std::uint64_t samples = 0;  // in the data set
   std::uint64_t data_fingerprint = 0;
   double seconds = 0;  // of training so far, over all resumed parts
   // The value that `best` goes by, if it was measured at this step; greater is better.
@@ -54,13 +55,16 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
+// The text ends with a checksum of itself.
 std::string to_json(const Manifest& manifest);
-// Throws UsageError saying which key is missing or wrong; `name` stands in the message.
+// Throws UsageError when the checksum is wrong, or saying which key is missing or wrong; `name`
+// stands in the message.
 Manifest manifest_from_json(const std::string& text, const std::string& name);
 
 struct Retention {
-  int last = 3;      // the newest so many; at least 1
-  bool best = true;  // and the one with the highest score
+  int last = 3;                        // the newest so many; at least 1
+  bool best = true;                    // and the one with the highest score, the earliest of equals
+  std::vector<std::string> keep = {};  // names or paths of checkpoints that are never removed
 };
 
 // One process writes at a time; reading is safe beside it.
@@ -73,21 +77,26 @@ class CheckpointFolder {
   // Paths of complete checkpoints, oldest first (by step). Not verified.
   std::vector<std::string> list() const;
 
-  // Adds step-<manifest.step>: `fill` writes the other files into the folder it is given, then
-  // sizes and checksums are taken, manifest.json is written, everything synced and renamed. A
-  // checkpoint of the same step is replaced. Afterwards those that `retention` doesn't cover are
-  // removed; what `keep` names is never removed. If anything fails, what was there before is
-  // untouched. Returns the path. Throws Failure that names the checkpoint and what the system said,
-  // and which earlier checkpoint stays usable.
-  std::string write(Manifest manifest,
-                    const std::function<void(const std::string& folder)>& fill,
+  // Adds step-<manifest.step>: `fill` writes the other files into the folder it is given (no
+  // subfolders), then sizes and checksums are taken, manifest.json is written, everything synced
+  // and renamed. A checkpoint of the same step is replaced. Afterwards earlier ones that
+  // `retention` doesn't cover are removed; later ones and any whose manifest can't be read are left
+  // alone and not counted. If anything fails, what was there before is untouched. Returns the path.
+  // Throws Failure that names the checkpoint and what the system said, and which earlier checkpoint
+  // stays usable.
+  std::string write(Manifest manifest, const std::function<void(const std::string& folder)>& fill,
                     const Retention& retention) const;
+
+  // Removes the checkpoints of later steps, except those that `keep` names: for a run that goes on
+  // from `step` and would otherwise meet what it left behind.
+  void remove_after(std::int64_t step, const std::vector<std::string>& keep = {}) const;
 
   // The path of the newest checkpoint; empty if there is none.
   std::string newest() const;
   // The newest one before this, or empty.
   std::string before(const std::string& checkpoint) const;
-  // The one with the highest score, or empty.
+  // The one with the highest score, the earliest of equals, or empty. Skips those whose manifest
+  // can't be read.
   std::string best() const;
 
  private:
@@ -95,7 +104,8 @@ class CheckpointFolder {
 };
 
 // Reads and verifies one checkpoint: the manifest, and size and checksum of every file. Throws
-// UsageError saying what is damaged, and naming the usable one before it if there is one.
+// UsageError naming the file and what is wrong with it, and the newest checkpoint before it that
+// passes the same test, if there is one. Files that the manifest doesn't name are ignored.
 Manifest open_checkpoint(const std::string& path);
 
 }  // namespace convoy::train

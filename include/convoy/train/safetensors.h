@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace convoy::train {
@@ -24,16 +24,18 @@ struct TensorView {
 // Bytes per element; throws UsageError for a type that is not in the list above.
 std::size_t size_of_type(const std::string& type);
 
-// Writes the file whole or not at all. Tensors are placed in the order of descending alignment of
-// their type, then name, as the reference implementation does; each begins at a multiple of its
-// element size. Metadata are strings by name. Throws UsageError for a duplicate name or a size that
-// doesn't fit its shape, Failure when the file can't be written. Returns the XXH3-64 of the file.
+// Writes the file whole or not at all, byte for byte as the reference implementation does: tensors
+// in the order of their types (I64, F64, F32, I32, BF16, F16, I16, I8, U8, BOOL), then of their
+// names, so each begins at a multiple of its element size. Metadata are strings by name. Throws
+// UsageError for a duplicate name, one that is not UTF-8 or a size that doesn't fit its shape,
+// Failure when the file can't be written. Returns the XXH3-64 of the file.
 std::uint64_t write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 
 // A file mapped into memory; the views live as long as this object. Every offset, shape and size is
 // checked when the file is opened, as the format demands (no holes, no overlap, header at most
-// 100 MB), and throws UsageError naming the file and the tensor.
+// 100 MB, nothing behind the last tensor); throws UsageError naming the file and the tensor. In a
+// file that another program wrote, a tensor may begin at any byte: copy it before use as numbers.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
@@ -57,6 +59,7 @@ class SafetensorsFile {
   void* mapping_ = nullptr;
   std::vector<TensorView> tensors_;
   std::map<std::string, std::string> metadata_;
+  std::unordered_map<std::string, std::size_t> index_;  // of tensors_, by name
 };
 
 }  // namespace convoy::train
