@@ -58,9 +58,11 @@ std::size_t EpochCursor::global_batch(std::size_t local_batch) const {
   return local_batch > kMost / world ? kMost : local_batch * world;
 }
 
-Range EpochCursor::next(std::size_t local_batch) {
+Range EpochCursor::next(std::size_t local_batch) { return next_global(global_batch(local_batch)); }
+
+Range EpochCursor::next_global(std::size_t batch) {
+  if (batch == 0) throw UsageError("the global batch size is 0; it must be at least 1");
   const std::size_t before = consumed_;
-  const std::size_t batch = global_batch(local_batch);
   const std::size_t left = count_ - before;
   consumed_ += std::min(batch, left);
   if (batch > left && drop_last_) return {count_, count_};
@@ -68,7 +70,11 @@ Range EpochCursor::next(std::size_t local_batch) {
 }
 
 std::size_t EpochCursor::steps_left(std::size_t local_batch) const {
-  const std::size_t batch = global_batch(local_batch);
+  return steps_left_global(global_batch(local_batch));
+}
+
+std::size_t EpochCursor::steps_left_global(std::size_t batch) const {
+  if (batch == 0) throw UsageError("the global batch size is 0; it must be at least 1");
   const std::size_t left = count_ - consumed_;
   return left / batch + (left % batch != 0 && !drop_last_ ? 1 : 0);
 }

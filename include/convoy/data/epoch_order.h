@@ -62,6 +62,9 @@ class EpochCursor {
   // them, fewer (perhaps none) in the last one, none from then on. Moves on by the whole global
   // batch. Throws UsageError when local_batch is 0.
   Range next(std::size_t local_batch);
+  // The same with the size of the global batch, which need not be a multiple of the world's: this
+  // rank's even share of the next `batch` positions. Throws UsageError when batch is 0.
+  Range next_global(std::size_t batch);
 
   // What all ranks together have been given, counted from the start of the epoch, with what
   // drop_last dropped: equal on every rank.
@@ -72,6 +75,8 @@ class EpochCursor {
   std::size_t consumed_after(std::size_t steps, std::size_t local_batch) const;
   // How many more calls of next(local_batch) give some rank something.
   std::size_t steps_left(std::size_t local_batch) const;
+  // The same for next_global(batch).
+  std::size_t steps_left_global(std::size_t batch) const;
 
  private:
   std::size_t global_batch(std::size_t local_batch) const;

@@ -38,9 +38,14 @@ struct LoaderOptions {
 // at another world size sees the same pixels.
 //
 // Batch memory is made once: `ahead` + 2 batches of this rank's largest share. Construction reads
-// the first record for its shape and throws UsageError for options that don't fit the data. A bad
-// record with OnBad::fail surfaces in the next() that would have returned its batch, naming
-// Dataset::key. Destruction stops the workers.
+// the first record for its shape (with OnBad::skip the first good one) and throws UsageError for
+// options that don't fit the data; the workers begin with the first next(). A bad record with
+// OnBad::fail surfaces in the next() that would have returned its batch, naming Dataset::key, and
+// in every next() from then on until a seek(). A record that can't be read (Failure) always does.
+// Destruction stops the workers.
+//
+// position() at the end of an epoch: after its last batch, all of it is consumed (a seek() there
+// makes the next next() return null); after the null, it is the start of the next epoch.
 class Loader final : public SampleSource {
  public:
   Loader(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,

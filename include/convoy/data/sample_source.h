@@ -17,7 +17,7 @@ struct Position {
   std::uint64_t epoch = 0;       // counted from 0; with the seed it fixes the order
   std::uint64_t generation = 0;  // of the shuffle that decides who holds what; 0 without one
   // What of the epoch's order has been consumed; ascending, disjoint. A source with a fixed order
-  // has one range that begins at 0.
+  // has one range that begins at 0, or none at the start.
   std::vector<Range> consumed;
   bool operator==(const Position&) const = default;
 
@@ -65,8 +65,8 @@ class SampleSource {
   // This rank's share of the next global batch, or null when the epoch is over; the call after that
   // begins the next epoch. Every rank gets the same number of batches; a share may be empty (the
   // last batch of an epoch holds fewer samples than there are ranks, or bad records were skipped).
-  // The memory is valid until the next call, and may be written to. Throws Failure or UsageError
-  // for data that can't be used.
+  // The memory is valid until the next call of next() or seek(), and may be written to. Throws
+  // Failure or UsageError for data that can't be used.
   virtual const Batch* next() = 0;
 
   // Where training is once the batch last returned is done with: epoch and what is consumed,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,14 +24,14 @@ enum class Crop : std::uint8_t {
 // In the order of application. Random choices come from the stream that apply() is given.
 struct TransformOptions {
   Crop crop = Crop::none;
-  int height = 0;  // of the output; 0 with Crop::none: of the first record
+  int height = 0;  // of the output; 0 with Crop::none and random_padded: of the first record
   int width = 0;
-  int channels = 0;   // 1 or 3: gray and color are converted; 0: of the first record
-  double min_area = 0.08, max_area = 1;    // random_resized: part of the image's area
+  int channels = 0;  // 1 or 3: gray and color are converted; 0: of the first record
+  double min_area = 0.08, max_area = 1;             // random_resized: part of the image's area
   double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;  // width / height, log-uniform
-  int padding = 4;                         // random_padded
-  int resize = 256;                        // center: short side; 0: no resizing before
-  bool flip = false;                       // left-right, with probability 1/2
+  int padding = 4;                                  // random_padded
+  int resize = 256;                                 // center: short side; 0: no resizing before
+  bool flip = false;                                // left-right, with probability 1/2
   // (x / 255 - mean) / std for bytes, (x - mean) / std for floats; per channel, or one for all.
   std::vector<float> mean{0}, deviation{1};
 };
@@ -55,30 +56,37 @@ void decode_image(std::span<const std::byte> bytes, int channels, Image& image);
 
 // Resizes the window (left, top, width, height) of an image with a triangle filter that widens when
 // shrinking (antialiased; what Pillow calls BILINEAR) into out_height x out_width pixels of
-// `image.channels`, interleaved. The window must lie inside of the image.
+// `image.channels`, interleaved. Like Pillow's resize(box=window), the filter looks at the pixels
+// around the window where the image has some. Throws UsageError unless the window lies inside of
+// the image and channels are 1 or 3.
 struct Window {
   int left = 0, top = 0, width = 0, height = 0;
 };
 void resize(const Image& image, const Window& window, int out_height, int out_width,
             std::vector<std::uint8_t>& out);
 
-// Applies the options to one record after another. Keeps scratch memory: one per thread.
+// Applies the options to one record after another. Keeps scratch memory: one per thread. Of a JPEG
+// only what the output needs is decoded: damage below the crop goes unnoticed.
 class Transformer {
  public:
-  // `shape` is what options with 0 for height, width or channels mean; see output_shape().
+  // `first` is the shape of the first record: what options of 0 for height, width or channels mean.
+  // Throws UsageError as validate() does, and for a mean or deviation of too many numbers.
   Transformer(const TransformOptions& options, const Shape& first);
+  ~Transformer();
+  Transformer(Transformer&&) noexcept;
+  Transformer& operator=(Transformer&&) noexcept;
 
-  Shape shape() const { return shape_; }
+  // Of the output.
+  Shape shape() const;
 
   // Writes shape().elements() floats. The result depends on the record, the options and the stream
-  // alone. Throws UsageError saying what is wrong with the record (not which one it is).
+  // alone. Throws UsageError saying what is wrong with the record (not which one it is). Examples
+  // of floats can't be resized or converted to other channels.
   void apply(const Record& record, RandomStream& random, Layout layout, float* out);
 
  private:
-  TransformOptions options_;
-  Shape shape_;
-  Image image_;
-  std::vector<std::uint8_t> resized_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 // The shape of a record; decodes the header of a compressed one.

@@ -1,0 +1,53 @@
+// The decoders behind decode_image(), with what only the transform needs: reading a header first,
+// and decoding a part.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "convoy/data/dataset.h"
+#include "convoy/data/transform.h"
+
+namespace convoy::data {
+
+bool is_jpeg(std::span<const std::byte> bytes);
+bool is_png(std::span<const std::byte> bytes);
+
+// Throws UsageError for sizes of 0 or beyond kMaxPixels. `what` is "JPEG" or "PNG".
+void check_size(const char* what, std::size_t height, std::size_t width);
+
+// Decodes one JPEG after another. Not thread-safe. Every function throws UsageError for bytes that
+// are not a whole, sound JPEG.
+class JpegDecoder {
+ public:
+  JpegDecoder();
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  // Reads the header; the bytes must stay until decode() is done. Channels: 1 for gray, else 3.
+  Shape open(std::span<const std::byte> bytes);
+  // What open() returned.
+  Shape size() const;
+  // The whole picture. channels: 1, 3, or 0 for what there is. Once per open().
+  void decode(int channels, Image& image);
+  // A part of it, the same pixels bit for bit. What follows below is not read: damage there goes
+  // unnoticed. The window must lie inside.
+  void decode(int channels, const Window& window, Image& image);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+Shape png_shape(std::span<const std::byte> bytes);
+void decode_png(std::span<const std::byte> bytes, int channels, Image& image);
+
+// What Pillow calls L: ITU-R 601 luma.
+inline std::uint8_t luma(std::uint8_t red, std::uint8_t green, std::uint8_t blue) {
+  return static_cast<std::uint8_t>((19595u * red + 38470u * green + 7471u * blue + 32768u) >> 16);
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,239 @@
+// libjpeg reports errors by a callback that must not return: it leaves by longjmp, so no object
+// with a destructor may live in a function that guarded() runs.
+#include <csetjmp>
+#include <cstdio>
+
+// After <cstdio>, which it needs without saying so.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "data/decode/decode.h"
+
+namespace convoy::data {
+namespace {
+
+// Progressive pictures in the wild have about 10 scans; each one costs a pass over all of the
+// picture, so that a small file with thousands of them would take minutes.
+constexpr int kMaxScans = 100;
+constexpr JDIMENSION kRows = 8;
+
+struct ErrorManager {
+  jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
+  std::jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void leave(j_common_ptr info) {
+  auto* errors = reinterpret_cast<ErrorManager*>(info->err);
+  info->err->format_message(info, errors->message);
+  std::longjmp(errors->jump, 1);
+}
+
+// Warnings (negative levels) stand for damaged data and count as errors, except those that leave
+// every pixel known: oddities of metadata, and padding before the end marker.
+void on_message(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  const int code = info->err->msg_code;
+  if (code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR) return;
+  if (code == JWRN_EXTRANEOUS_DATA && info->err->msg_parm.i[1] == JPEG_EOI) return;
+  leave(info);
+}
+
+void ignore_output(j_common_ptr) {}
+
+void on_progress(j_common_ptr info) {
+  if (!info->is_decompressor) return;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
+  auto* errors = reinterpret_cast<ErrorManager*>(info->err);
+  std::snprintf(errors->message, sizeof errors->message, "more than %d scans", kMaxScans);
+  std::longjmp(errors->jump, 1);
+}
+
+// Four channels as JPEG files hold them, inverted: what image programs write, and what Pillow and
+// torchvision read, marked as Adobe's or not.
+void cmyk_to(int channels, const std::uint8_t* from, std::size_t pixels, std::uint8_t* to) {
+  const auto mix = [](unsigned color, unsigned black) {
+    const unsigned product = color * black + 128;
+    return static_cast<std::uint8_t>((product + (product >> 8)) >> 8);
+  };
+  for (std::size_t i = 0; i < pixels; ++i, from += 4, to += channels) {
+    const std::uint8_t red = mix(from[0], from[3]);
+    const std::uint8_t green = mix(from[1], from[3]);
+    const std::uint8_t blue = mix(from[2], from[3]);
+    if (channels == 1) {
+      to[0] = luma(red, green, blue);
+    } else {
+      to[0] = red;
+      to[1] = green;
+      to[2] = blue;
+    }
+  }
+}
+
+}  // namespace
+
+struct JpegDecoder::State {
+  jpeg_decompress_struct info{};
+  ErrorManager errors{};
+  jpeg_progress_mgr progress{};
+  std::size_t file_size = 0;
+  std::vector<std::uint8_t> rows;  // scratch: rows that are cut or converted
+
+  template <typename Function>
+  void guarded(Function function) {
+    if (setjmp(errors.jump) != 0) {
+      jpeg_abort_decompress(&info);
+      throw UsageError(std::string("JPEG: ") + errors.message);
+    }
+    function();
+  }
+
+  void check() const;
+  int choose_output(int channels);
+  void finish_rows(const std::uint8_t* from, std::size_t pixels, int channels, std::uint8_t* to);
+};
+
+// Before memory is allocated for the pixels: more of them than the file could possibly hold means a
+// forged or truncated file. Huffman codes take at least one bit for each 8 x 8 block of a
+// component, which may stand for 32 x 32 pixels when it is subsampled 4 times.
+void JpegDecoder::State::check() const {
+  check_size("JPEG", info.image_height, info.image_width);
+  if (info.num_components != 1 && info.num_components != 3 && info.num_components != 4) {
+    throw UsageError("JPEG: " + std::to_string(info.num_components) +
+                     " color components; 1, 3 and 4 can be decoded");
+  }
+  constexpr std::size_t kPixelsPerByte = 8 * 32 * 32;
+  const std::size_t pixels = std::size_t{info.image_height} * info.image_width;
+  if (!info.arith_code && pixels / kPixelsPerByte > file_size) {
+    throw UsageError("JPEG: truncated: " + std::to_string(file_size) + " bytes can't hold " +
+                     std::to_string(info.image_width) + " x " + std::to_string(info.image_height) +
+                     " pixels");
+  }
+}
+
+// Sets libjpeg's color conversion; returns the channels of the result.
+int JpegDecoder::State::choose_output(int channels) {
+  if (channels == 0) channels = info.num_components == 1 ? 1 : 3;
+  if (info.num_components == 4) {
+    info.out_color_space = JCS_CMYK;
+  } else {
+    info.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  }
+  return channels;
+}
+
+void JpegDecoder::State::finish_rows(const std::uint8_t* from, std::size_t pixels, int channels,
+                                     std::uint8_t* to) {
+  if (info.out_color_space == JCS_CMYK) {
+    cmyk_to(channels, from, pixels, to);
+  } else {
+    std::memcpy(to, from, pixels * static_cast<std::size_t>(channels));
+  }
+}
+
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.info.err = jpeg_std_error(&s.errors.base);
+  s.errors.base.error_exit = leave;
+  s.errors.base.emit_message = on_message;
+  s.errors.base.output_message = ignore_output;
+  s.guarded([&s] { jpeg_create_decompress(&s.info); });
+  s.progress.progress_monitor = on_progress;
+  s.info.progress = &s.progress;
+}
+
+JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&state_->info); }
+
+Shape JpegDecoder::open(std::span<const std::byte> bytes) {
+  State& s = *state_;
+  s.file_size = bytes.size();
+  s.guarded([&s, bytes] {
+    jpeg_abort_decompress(&s.info);  // whatever the last picture left
+    jpeg_mem_src(&s.info, reinterpret_cast<const unsigned char*>(bytes.data()),
+                 static_cast<unsigned long>(bytes.size()));
+    jpeg_read_header(&s.info, TRUE);
+  });
+  s.check();
+  return size();
+}
+
+Shape JpegDecoder::size() const {
+  const jpeg_decompress_struct& info = state_->info;
+  return {info.num_components == 1 ? 1 : 3, static_cast<int>(info.image_height),
+          static_cast<int>(info.image_width)};
+}
+
+void JpegDecoder::decode(int channels, Image& image) {
+  State& s = *state_;
+  channels = s.choose_output(channels);
+  const std::size_t width = s.info.image_width;
+  const bool convert = s.info.out_color_space == JCS_CMYK;
+  image.height = static_cast<int>(s.info.image_height);
+  image.width = static_cast<int>(width);
+  image.channels = channels;
+  image.pixels.resize(width * s.info.image_height * static_cast<std::size_t>(channels));
+  if (convert) s.rows.resize(width * 4);
+  std::uint8_t* out = image.pixels.data();
+  const std::size_t stride = width * static_cast<std::size_t>(channels);
+  s.guarded([&s, convert, channels, width, out, stride] {
+    jpeg_start_decompress(&s.info);
+    while (s.info.output_scanline < s.info.output_height) {
+      const JDIMENSION at = s.info.output_scanline;
+      if (convert) {
+        JSAMPROW row = s.rows.data();
+        if (jpeg_read_scanlines(&s.info, &row, 1) == 1) {
+          cmyk_to(channels, row, width, out + at * stride);
+        }
+        continue;
+      }
+      JSAMPROW rows[kRows];
+      const JDIMENSION count = std::min(kRows, s.info.output_height - at);
+      for (JDIMENSION i = 0; i < count; ++i) rows[i] = out + (at + i) * stride;
+      jpeg_read_scanlines(&s.info, rows, count);
+    }
+    jpeg_finish_decompress(&s.info);
+  });
+}
+
+void JpegDecoder::decode(int channels, const Window& window, Image& image) {
+  State& s = *state_;
+  channels = s.choose_output(channels);
+  const auto components =
+      static_cast<std::size_t>(s.info.out_color_space == JCS_CMYK ? 4 : channels);
+  const auto width = static_cast<std::size_t>(window.width);
+  image.height = window.height;
+  image.width = window.width;
+  image.channels = channels;
+  const std::size_t stride = width * static_cast<std::size_t>(channels);
+  image.pixels.resize(stride * static_cast<std::size_t>(window.height));
+  s.rows.resize(std::size_t{s.info.image_width} * components);
+  std::uint8_t* out = image.pixels.data();
+  s.guarded([&s, &window, channels, components, width, stride, out] {
+    jpeg_start_decompress(&s.info);
+    // Upsampling looks at the neighboring chroma sample, which a cut hides: cut one block further
+    // out on either side.
+    const auto margin = static_cast<JDIMENSION>(s.info.max_h_samp_factor * DCTSIZE);
+    const auto left = static_cast<JDIMENSION>(window.left);
+    JDIMENSION x = left > margin ? left - margin : 0;
+    const JDIMENSION end =
+        std::min(s.info.output_width, left + static_cast<JDIMENSION>(window.width) + margin);
+    JDIMENSION columns = end - x;
+    jpeg_crop_scanline(&s.info, &x, &columns);
+    if (window.top > 0) jpeg_skip_scanlines(&s.info, static_cast<JDIMENSION>(window.top));
+    for (int y = 0; y < window.height; ++y) {
+      JSAMPROW row = s.rows.data();
+      jpeg_read_scanlines(&s.info, &row, 1);
+      s.finish_rows(row + (left - x) * components, width, channels,
+                    out + static_cast<std::size_t>(y) * stride);
+    }
+    jpeg_abort_decompress(&s.info);
+  });
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,415 @@
+#include "convoy/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+
+namespace convoy::data {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+// Workers take samples a few at a time, so that tiny ones don't spend their time on the lock.
+constexpr std::size_t kMostTaken = 64;
+constexpr std::size_t kTakesPerWorker = 4;
+
+// Where SIMD kernels like their memory to begin.
+constexpr std::align_val_t kAlignment{64};
+struct FreeFloats {
+  void operator()(float* memory) const { ::operator delete[](memory, kAlignment); }
+};
+using Floats = std::unique_ptr<float[], FreeFloats>;
+Floats make_floats(std::size_t count) {
+  return Floats(static_cast<float*>(::operator new[](count * sizeof(float), kAlignment)));
+}
+
+// One batch in the making, or ready. Its memory stays; what it holds changes.
+struct Slot {
+  Floats images;
+  std::vector<std::size_t> samples;
+  std::vector<std::int64_t> labels;
+  std::vector<char> bad;  // left out, by place in the batch; not vector<bool>: threads write beside
+                          // each other
+
+  std::uint64_t epoch = 0;
+  std::size_t consumed = 0;  // of the epoch's order, once this batch is used
+  bool ends_epoch = false;   // no batch: the null that next() returns between epochs
+  std::size_t skipped = 0;   // bad records, known once `left` is 0
+  std::size_t taken = 0;     // samples that workers have taken
+  std::size_t left = 0;      // samples that are not finished
+  std::exception_ptr error;  // of the first sample, by place, that has one
+  std::size_t error_place = 0;
+};
+
+void check(bool good, const std::string& message) {
+  if (!good) throw UsageError("loader: " + message);
+}
+
+// Throws the current exception again with the example's name before its message.
+[[noreturn]] void rethrow_naming(const std::string& key) {
+  try {
+    throw;
+  } catch (const UsageError& error) {
+    throw UsageError(key + ": " + error.what());
+  } catch (const Failure& error) {
+    throw Failure(key + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+// One lock guards everything but the pixels of slots: those belong to the workers that have taken
+// the samples, and once all are finished to the caller of next().
+struct Loader::Impl {
+  Impl(std::shared_ptr<const Dataset> data, const TransformOptions& transform,
+       const LoaderOptions& loader_options);
+  ~Impl();
+
+  // Of the caller's thread.
+  void find_shape();
+  void seek(std::uint64_t epoch, std::size_t consumed);
+  const Batch* next();
+
+  // Of the workers. Under the lock:
+  bool plan_batch();  // begins the next batch, if a slot is free
+  void set_out(std::uint64_t new_epoch, std::size_t consumed);
+  Slot* with_work();  // a batch with samples to take
+  void finish(Slot& slot, std::size_t count);
+  // Without it:
+  void work();
+  void make(Slot& slot, std::size_t place, Transformer& transformer,
+            std::vector<std::byte>& scratch);
+  void skip(std::size_t sample, const std::string& message);
+  void stop();
+
+  std::shared_ptr<const Dataset> dataset;
+  LoaderOptions options;
+  TransformOptions transform_options;
+  Shape shape;
+  std::size_t largest_share = 0;
+  std::size_t per_epoch = 0;
+  std::vector<Slot> slots;
+
+  mutable std::mutex mutex;
+  std::condition_variable work_ready;   // workers wait
+  std::condition_variable batch_ready;  // the caller waits
+  bool stopping = false;
+  bool running = false;       // false until the first next(), and during seek()
+  std::size_t busy = 0;       // workers that are outside of the lock
+  std::deque<Slot*> free;     // batches not in use
+  std::deque<Slot*> planned;  // in order; the front is what next() returns
+  Slot* held = nullptr;       // the caller's
+
+  // The plan: what the next batch to begin is.
+  std::uint64_t epoch = 0;
+  std::optional<EpochOrder> order;
+  std::optional<EpochCursor> cursor;
+  std::uint64_t order_epoch = 0;
+
+  Batch batch;  // of `held`
+  std::uint64_t at_epoch = 0;
+  std::size_t at_consumed = 0;
+  SourceStatistics statistics;
+  std::set<std::size_t> named;  // bad samples that on_skip was told about
+  std::vector<std::thread> workers;
+};
+
+Loader::Impl::Impl(std::shared_ptr<const Dataset> data, const TransformOptions& transform,
+                   const LoaderOptions& loader_options)
+    : dataset(std::move(data)), options(loader_options), transform_options(transform) {
+  check(dataset != nullptr, "there is no dataset");
+  const std::size_t size = dataset->size();
+  check(size > 0, "the dataset is empty");
+  check(options.batch > 0, "the global batch size is 0; it must be at least 1");
+  check(options.threads >= 1 && options.threads <= 1024,
+        "threads is " + std::to_string(options.threads) + "; it must be from 1 to 1024");
+  check(options.ahead >= 1 && options.ahead <= 1024,
+        "ahead is " + std::to_string(options.ahead) + "; it must be from 1 to 1024");
+  const EpochCursor whole(size, 0, options.rank, options.world, options.drop_last);
+  per_epoch = whole.steps_left_global(options.batch);
+  check(per_epoch > 0, "the global batch of " + std::to_string(options.batch) +
+                           " is larger than the dataset of " + std::to_string(size) +
+                           " samples, and drop_last leaves out batches that are not full");
+  // The first rank's share is the largest, so every rank has the same memory.
+  largest_share = even_share({0, std::min(options.batch, size)}, 0, options.world).size();
+
+  find_shape();
+  slots.resize(options.ahead + 2);
+  for (Slot& slot : slots) {
+    slot.images = make_floats(largest_share * shape.elements());
+    slot.samples.reserve(largest_share);
+    slot.labels.reserve(largest_share);
+    slot.bad.reserve(largest_share);
+    free.push_back(&slot);
+  }
+  set_out(0, 0);
+  try {
+    for (int i = 0; i < options.threads; ++i) workers.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw Failure("loader: starting " + std::to_string(options.threads) +
+                  " threads: " + error.what());
+  }
+}
+
+Loader::Impl::~Impl() { stop(); }
+
+// Of the first record; of the first good one where bad ones are skipped.
+void Loader::Impl::find_shape() {
+  std::vector<std::byte> scratch;
+  for (std::size_t i = 0;; ++i) {
+    Shape first;
+    try {
+      first = shape_of(dataset->read(i, scratch));
+    } catch (const UsageError&) {
+      if (options.on_bad == OnBad::skip && i + 1 < dataset->size()) continue;
+      rethrow_naming(dataset->key(i));
+    }
+    shape = Transformer(transform_options, first).shape();
+    // From now on all records must become what this one is.
+    transform_options.height = shape.height;
+    transform_options.width = shape.width;
+    return;
+  }
+}
+
+void Loader::Impl::stop() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  work_ready.notify_all();
+  for (std::thread& worker : workers) worker.join();
+}
+
+void Loader::Impl::set_out(std::uint64_t new_epoch, std::size_t consumed) {
+  epoch = new_epoch;
+  cursor.emplace(dataset->size(), consumed, options.rank, options.world, options.drop_last);
+}
+
+bool Loader::Impl::plan_batch() {
+  if (free.empty()) return false;
+  if (!order || order_epoch != epoch) {
+    order.emplace(dataset->size(), options.seed, epoch, options.shuffle);
+    order_epoch = epoch;
+  }
+  Slot& slot = *free.front();
+  free.pop_front();
+  slot.epoch = epoch;
+  slot.samples.clear();
+  slot.labels.clear();
+  slot.ends_epoch = cursor->steps_left_global(options.batch) == 0;
+  slot.skipped = slot.taken = 0;
+  slot.error = nullptr;
+  if (slot.ends_epoch) {
+    slot.left = 0;
+    set_out(epoch + 1, 0);
+  } else {
+    const Range share = cursor->next_global(options.batch);
+    for (std::size_t p = share.begin; p < share.end; ++p) slot.samples.push_back((*order)[p]);
+    slot.labels.resize(share.size());
+    slot.left = share.size();
+  }
+  slot.bad.assign(slot.samples.size(), 0);
+  slot.consumed = slot.ends_epoch ? 0 : cursor->consumed();
+  planned.push_back(&slot);
+  if (slot.left == 0) batch_ready.notify_all();
+  return true;
+}
+
+Slot* Loader::Impl::with_work() {
+  for (Slot* slot : planned) {
+    if (slot->taken < slot->samples.size()) return slot;
+  }
+  return nullptr;
+}
+
+void Loader::Impl::work() {
+  // Made by the thread that uses them: memory close to its core.
+  std::optional<Transformer> transformer;
+  std::vector<std::byte> scratch;
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    Slot* slot = running ? with_work() : nullptr;
+    if (slot == nullptr) {
+      if (!running || !plan_batch()) work_ready.wait(lock);
+      continue;
+    }
+    const std::size_t share = slot->samples.size();
+    const std::size_t takes = kTakesPerWorker * static_cast<std::size_t>(options.threads);
+    const std::size_t count =
+        std::min(std::clamp<std::size_t>(share / takes, 1, kMostTaken), share - slot->taken);
+    const std::size_t first = slot->taken;
+    slot->taken += count;
+    ++busy;
+    lock.unlock();
+    const Clock::time_point began = Clock::now();
+    if (!transformer) transformer.emplace(transform_options, shape);
+    for (std::size_t i = 0; i < count; ++i) make(*slot, first + i, *transformer, scratch);
+    const double took = Seconds(Clock::now() - began).count();
+    lock.lock();
+    --busy;
+    statistics.decode_s += took;
+    finish(*slot, count);
+    if (!running && busy == 0) batch_ready.notify_all();  // seek() waits for it
+  }
+}
+
+void Loader::Impl::finish(Slot& slot, std::size_t count) {
+  slot.left -= count;
+  if (slot.left > 0) return;
+  // Good samples close the ranks, in order.
+  const std::size_t each = shape.elements();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < slot.samples.size(); ++i) {
+    if (slot.bad[i]) continue;
+    if (kept != i) {
+      std::copy_n(&slot.images[i * each], each, &slot.images[kept * each]);
+      slot.samples[kept] = slot.samples[i];
+      slot.labels[kept] = slot.labels[i];
+    }
+    ++kept;
+  }
+  slot.skipped = slot.samples.size() - kept;
+  slot.samples.resize(kept);
+  slot.labels.resize(kept);
+  slot.taken = kept;
+  batch_ready.notify_all();
+}
+
+void Loader::Impl::make(Slot& slot, std::size_t place, Transformer& transformer,
+                        std::vector<std::byte>& scratch) {
+  const std::size_t sample = slot.samples[place];
+  try {
+    try {
+      const Record record = dataset->read(sample, scratch);
+      slot.labels[place] = record.label;
+      // The stream (seed, epoch, 0) shuffles.
+      RandomStream random(options.seed, slot.epoch, sample + 1);
+      transformer.apply(record, random, options.layout, &slot.images[place * shape.elements()]);
+    } catch (const UsageError& error) {
+      if (options.on_bad == OnBad::fail) rethrow_naming(dataset->key(sample));
+      slot.bad[place] = 1;
+      skip(sample, dataset->key(sample) + ": " + error.what());
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex);
+    if (!slot.error || place < slot.error_place) {
+      slot.error = std::current_exception();
+      slot.error_place = place;
+    }
+  }
+}
+
+void Loader::Impl::skip(std::size_t sample, const std::string& message) {
+  {
+    const std::lock_guard lock(mutex);
+    if (!named.insert(sample).second) return;
+  }
+  if (options.on_skip) options.on_skip(message);
+}
+
+void Loader::Impl::seek(std::uint64_t new_epoch, std::size_t consumed) {
+  std::unique_lock lock(mutex);
+  running = false;
+  batch_ready.wait(lock, [this] { return busy == 0; });
+  if (held != nullptr) free.push_back(held);
+  held = nullptr;
+  free.insert(free.end(), planned.begin(), planned.end());
+  planned.clear();
+  set_out(new_epoch, consumed);
+  at_epoch = new_epoch;
+  at_consumed = consumed;
+}
+
+const Batch* Loader::Impl::next() {
+  std::unique_lock lock(mutex);
+  if (held != nullptr) {
+    free.push_back(held);
+    held = nullptr;
+  }
+  running = true;
+  work_ready.notify_all();
+  const auto ready = [this] { return !planned.empty() && planned.front()->left == 0; };
+  if (!ready()) {
+    const Clock::time_point began = Clock::now();
+    batch_ready.wait(lock, ready);
+    statistics.wait_s += Seconds(Clock::now() - began).count();
+  }
+  Slot& slot = *planned.front();
+  if (slot.error) std::rethrow_exception(slot.error);
+  planned.pop_front();
+  at_epoch = slot.ends_epoch ? slot.epoch + 1 : slot.epoch;
+  at_consumed = slot.consumed;
+  if (slot.ends_epoch) {
+    free.push_back(&slot);
+    work_ready.notify_all();
+    return nullptr;
+  }
+  held = &slot;
+  ++statistics.batches;
+  statistics.samples += slot.samples.size();
+  statistics.skipped += slot.skipped;
+  batch.images = {slot.images.get(), slot.samples.size() * shape.elements()};
+  batch.labels = slot.labels;
+  batch.samples = slot.samples;
+  batch.shape = shape;
+  batch.layout = options.layout;
+  return &batch;
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,
+               const LoaderOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), transform, options)) {}
+Loader::~Loader() = default;
+
+std::size_t Loader::size() const { return impl_->dataset->size(); }
+std::size_t Loader::batches_per_epoch() const { return impl_->per_epoch; }
+Shape Loader::shape() const { return impl_->shape; }
+
+void Loader::seek(const Position& position) {
+  check(position.generation == 0, "a position of shuffle generation " +
+                                      std::to_string(position.generation) +
+                                      "; a static order has generation 0");
+  check(position.consumed.size() <= 1 &&
+            (position.consumed.empty() || position.consumed[0].begin == 0),
+        "a position with gaps; a static order is consumed from its begin");
+  check(position.count() <= size(), "a position after " + std::to_string(position.count()) +
+                                        " samples of " + std::to_string(size()) +
+                                        ": was it saved with another data set?");
+  impl_->seek(position.epoch, position.count());
+}
+
+const Batch* Loader::next() { return impl_->next(); }
+
+Position Loader::position() const {
+  Position position{impl_->at_epoch, 0, {}};
+  if (impl_->at_consumed > 0) position.consumed.push_back({0, impl_->at_consumed});
+  return position;
+}
+
+SourceStatistics Loader::statistics() const {
+  const std::lock_guard lock(impl_->mutex);
+  SourceStatistics result = impl_->statistics;
+  for (const Slot* slot : impl_->planned) {
+    if (slot->left > 0) break;
+    if (!slot->ends_epoch) ++result.ready;
+  }
+  return result;
+}
+
+}  // namespace convoy::data
