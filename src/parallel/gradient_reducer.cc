@@ -110,6 +110,7 @@ void GradientReducer::count_samples(std::int64_t samples, int source) {
 void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }
 bool GradientReducer::synchronizing() const { return impl_->synchronizing; }
 void GradientReducer::drain(const std::function<void()>& on_step) { impl_->step().drain(on_step); }
+bool GradientReducer::pass() { return impl_->step().pass(); }
 const ReducerStatistics& GradientReducer::statistics() const { return impl_->step().statistics(); }
 const comm::Communicator& GradientReducer::communicator() const {
   return impl_->step().communicator();

@@ -1,7 +1,9 @@
 #include "parallel/reduction_step.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string_view>
 
 #include "convoy/base/error.h"
 #include "parallel/buckets.h"
@@ -48,7 +50,28 @@ ReductionStep::ReductionStep(comm::Communicator communicator,
   }
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // backward meets the last layers first
+  if (!options_.order.empty()) order = given_order();
   make_buckets(order);
+}
+
+std::vector<std::size_t> ReductionStep::given_order() {
+  std::map<std::string_view, std::size_t> index;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) index[parameters_[i].name] = i;
+  std::vector<std::size_t> order;
+  for (const std::string& name : options_.order) {
+    const auto found = index.find(name);
+    if (found == index.end()) {
+      throw UsageError("the order of gradients names '" + name +
+                       "' twice, or it is no parameter that requires a gradient");
+    }
+    order.push_back(found->second);
+    index.erase(found);
+  }
+  if (!index.empty()) {
+    throw UsageError("the order of gradients lacks '" + std::string(index.begin()->first) + "'");
+  }
+  order_is_measured_ = true;
+  return order;
 }
 
 at::ScalarType ReductionStep::wire_type(std::size_t i) const {
@@ -112,6 +135,7 @@ double ReductionStep::samples_per_micro_batch(std::size_t source) const {
 // With weights in units of the usual batch they add up to the number of ranks in all but the last
 // steps of an epoch, so that dividing on the way into the bucket is all there is to do.
 void ReductionStep::agree_on_nominal_samples() {
+  if (nominal_samples_ == 0) nominal_samples_ = options_.nominal_samples;
   if (nominal_samples_ > 0) return;
   std::vector<double> samples(1, 0.0);
   for (std::size_t s = 0; s < sources(); ++s) samples[0] += samples_per_micro_batch(s);
@@ -284,23 +308,26 @@ void ReductionStep::adopt_measured_order() {
   make_buckets({order.begin(), order.end()});
 }
 
-void ReductionStep::drain(const std::function<void()>& on_step) {
-  if (in_step_) throw UsageError("drain() during a backward pass");
-  while (true) {
-    agree_on_nominal_samples();
-    begin({0.0, 0.0});
-    control_sum_.wait();
-    if (control_[1] == 0) break;  // everybody drains
+bool ReductionStep::pass() {
+  if (in_step_) throw UsageError("a rank can't pass during a backward pass");
+  agree_on_nominal_samples();
+  begin({0.0, 0.0});
+  control_sum_.wait();
+  const bool somebody = control_[1] > 0;
+  if (somebody) {
     for (Bucket& bucket : buckets_) bucket.flat.zero_();
     for (std::size_t b = 0; b < buckets_.size(); ++b) start(b);
     std::vector<std::size_t> all(parameters_.size());
     std::iota(all.begin(), all.end(), std::size_t{0});
     complete(find_used(all));
     adopt_measured_order();
-    reset();
-    on_step();
   }
   reset();
+  return somebody;
+}
+
+void ReductionStep::drain(const std::function<void()>& on_step) {
+  while (pass()) on_step();
 }
 
 }  // namespace convoy::parallel

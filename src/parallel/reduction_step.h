@@ -32,6 +32,7 @@ class ReductionStep {
   void gradient_ready(std::size_t source, std::size_t i);
   // Reduces what has not come by now as zeros, waits for all buckets and writes .grad.
   void finish();
+  bool pass();
   void drain(const std::function<void()>& on_step);
 
   const ReducerStatistics& statistics() const { return statistics_; }
@@ -56,9 +57,10 @@ class ReductionStep {
   // What ranks tell each other once per step, summed.
   struct Control {
     double weight = 0;   // of this rank's gradient, in units of the nominal one
-    double working = 0;  // 1 from a rank that runs the step, 0 from one that drains
+    double working = 0;  // 1 from a rank that runs the step, 0 from one that passes
   };
 
+  std::vector<std::size_t> given_order();
   at::ScalarType wire_type(std::size_t i) const;
   void make_buckets(const std::vector<std::size_t>& order);
   void agree_on_nominal_samples();

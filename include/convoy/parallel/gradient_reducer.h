@@ -40,6 +40,13 @@ struct ReducerOptions {
   // Let .grad refer to the bucket instead of to a copy. Then a .grad kept from an earlier step
   // changes when the next backward runs; clone what you keep.
   bool gradient_as_bucket_view = true;
+  // The order in which backward produces gradients, as names: what buckets() of an earlier run
+  // gave. Empty: the order is measured in the first step. With it and `nominal_samples`, a training
+  // that is resumed adds up gradients in the same order, to the same bits.
+  std::vector<std::string> order;
+  // Samples of a rank in a usual micro-batch; 0: those of the first step. What it is doesn't matter
+  // to the result but for rounding.
+  double nominal_samples = 0;
   // Reduce in another type (bf16 halves the bytes). Gradients are converted on the way in and out.
   std::optional<at::ScalarType> wire_type;
 };
@@ -95,10 +102,15 @@ class GradientReducer {
   // Collective.
   void drain(const std::function<void()>& on_step);
 
+  // For a rank that has no data for one step, while others may have: takes part in it with weight
+  // 0, after which .grad holds the average as on the others. False, and .grad untouched, if no rank
+  // had any. Collective with the others' backward or pass.
+  bool pass();
+
   const ReducerStatistics& statistics() const;
   const comm::Communicator& communicator() const;
   // The buckets, as parameter names in the order of reduction. The order is that of registration,
-  // reversed, in the first step, and the measured one of rank 0 afterwards.
+  // reversed, in the first step, and the measured one of rank 0 afterwards, unless it was given.
   std::vector<std::vector<std::string>> buckets() const;
 
  private:

@@ -15,7 +15,7 @@ namespace convoy::train {
 struct MetricsRow {
   std::string kind;
   std::int64_t step = 0;
-  std::vector<std::pair<std::string, double>> numbers;       // not finite: written as null
+  std::vector<std::pair<std::string, double>> numbers;  // not finite: written as null
   std::vector<std::pair<std::string, std::string>> strings;
 };
 

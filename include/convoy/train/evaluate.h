@@ -1,0 +1,37 @@
+// How good a network is on a data set.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "convoy/comm/communicator.h"
+#include "convoy/data/dataset.h"
+#include "convoy/data/loader.h"
+#include "convoy/model/network.h"
+#include "convoy/train/recipe.h"
+
+namespace convoy::train {
+
+// Over all samples of all ranks; exact whatever each rank's share.
+struct Evaluation {
+  std::uint64_t samples = 0;
+  std::uint64_t top1 = 0;  // the highest score is the label's
+  std::uint64_t top5 = 0;  // it is among the five highest
+  double loss = 0;         // mean
+  std::uint64_t skipped = 0;
+  double seconds = 0;
+
+  double top1_accuracy() const { return samples == 0 ? 0 : static_cast<double>(top1) / static_cast<double>(samples); }
+  double top5_accuracy() const { return samples == 0 ? 0 : static_cast<double>(top5) / static_cast<double>(samples); }
+};
+
+// How the data of a recipe becomes what the network sees.
+data::TransformOptions training_transform(const DataRecipe& recipe);
+data::TransformOptions evaluation_transform(const DataRecipe& recipe);
+
+// Evaluates in evaluation mode and restores the mode. The network is the same on all ranks; each
+// takes an even share of the data. Collective.
+Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
+                    const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe);
+
+}  // namespace convoy::train

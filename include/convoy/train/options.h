@@ -1,0 +1,65 @@
+// Tables of a recipe whose keys a model, a reader or a strategy defines. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace convoy::train {
+
+using Value =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
+                 std::vector<std::string>>;
+
+// One key: its default, whose type is the key's type, and one line for `--print-recipe`.
+struct Option {
+  enum class Kind : std::uint8_t {
+    plain,
+    path,    // text that names a file or folder which has to exist; or texts, each of them. Relative
+             // to the recipe's folder; ${NAME} is an environment variable. Empty: none.
+  };
+  std::string key;
+  Value initial;
+  std::string doc;
+  Kind kind = Kind::plain;
+  bool required = false;  // its default is no answer
+};
+
+// The values of such a table, complete with defaults.
+class Options {
+ public:
+  Options() = default;
+  explicit Options(const std::vector<Option>& specification);
+
+  // What the table holds. Throws std::logic_error for a key or type that is not in the
+  // specification: that is a mistake of the program, not of the recipe.
+  bool flag(std::string_view key) const;
+  std::int64_t integer(std::string_view key) const;
+  double number(std::string_view key) const;
+  const std::string& text(std::string_view key) const;
+  const std::vector<double>& numbers(std::string_view key) const;
+  const std::vector<std::string>& texts(std::string_view key) const;
+
+  const std::vector<Option>& specification() const { return specification_; }
+  const Value& value(std::string_view key) const;
+  // The value has to have the key's type; an integer is taken for a number.
+  void set(std::string_view key, Value value);
+  bool operator==(const Options& other) const { return values_ == other.values_; }
+
+ private:
+  std::vector<Option> specification_;
+  std::map<std::string, Value, std::less<>> values_;
+};
+
+// What a recipe may name, and the keys that belong to it.
+struct Vocabulary {
+  using Table = std::map<std::string, std::vector<Option>, std::less<>>;
+  Table models;      // [model.options]
+  Table readers;     // [data.train] and [data.validation]
+  Table strategies;  // a table named after the strategy
+};
+
+}  // namespace convoy::train

@@ -1,0 +1,168 @@
+// What to train, on what, and how: the TOML file that `convoy train` takes. Torch-free.
+//
+// docs/recipes.md explains every key; `convoy train --print-recipe` prints a complete recipe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/train/options.h"
+
+namespace convoy::train {
+
+struct ModelRecipe {
+  std::string name;
+  std::int64_t classes = 0;       // 0: as many as the data has
+  bool channels_last = true;      // layout of weights and images
+  std::string weights;            // safetensors file to start from
+  bool partial = false;           // take from it what fits
+  Options options;
+};
+
+// How a split is cropped; see data::TransformOptions.
+struct CropRecipe {
+  std::string crop = "none";
+  std::int64_t padding = 4;
+  std::int64_t resize = 256;
+  std::vector<double> area = {0.08, 1};
+  std::vector<double> ratio = {0.75, 4.0 / 3};
+  bool flip = false;
+};
+
+struct DataRecipe {
+  std::string reader;
+  std::int64_t size = 0;      // height and width that the network sees; 0: as stored
+  std::int64_t channels = 0;  // 0: as stored
+  std::vector<double> mean = {0};
+  std::vector<double> deviation = {1};
+  std::string on_bad = "fail";
+  bool drop_last = false;
+  std::int64_t threads = 1;
+  std::int64_t ahead = 2;
+  Options train;
+  Options validation;
+  bool has_validation = false;
+  CropRecipe augment;
+  CropRecipe evaluate{.crop = "center", .resize = 0};
+};
+
+struct LossRecipe {
+  std::string name = "cross_entropy";
+  double label_smoothing = 0;
+};
+
+// Other values for the parameters that match.
+struct ParameterGroupRecipe {
+  std::vector<std::string> parameters;  // patterns with * and ?; empty: any name
+  std::int64_t max_dims = 0;            // only those of at most so many dimensions; 0: any
+  double lr_scale = 1;
+  double weight_decay = -1;  // -1: as the others
+  bool operator==(const ParameterGroupRecipe&) const = default;
+};
+
+struct OptimizerRecipe {
+  std::string name = "sgd";
+  double lr = 0.01;
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 0;  // 0: the optimizer's usual one
+  bool amsgrad = false;
+  double lr_decay = 0;
+  double initial_accumulator = 0;
+  std::vector<ParameterGroupRecipe> groups;
+};
+
+struct ScheduleRecipe {
+  std::string name = "constant";
+  std::string unit = "epochs";
+  std::vector<double> milestones;
+  double gamma = 0.1;
+  double end = 0;        // cosine: the last rate, as a part of lr
+  double warmup = 0;
+  double warmup_from = 0;  // the first rate, as a part of lr
+};
+
+struct TrainingRecipe {
+  std::int64_t batch = 0;
+  std::int64_t accumulate = 1;
+  std::int64_t epochs = 0;
+  std::int64_t steps = 0;
+  double clip_norm = 0;
+};
+
+struct EvaluationRecipe {
+  std::int64_t every_epochs = 1;
+  std::int64_t batch = 0;  // 0: training's
+};
+
+struct CheckpointRecipe {
+  std::int64_t every_steps = 0;
+  double every_minutes = 0;
+  std::int64_t every_epochs = 1;
+  std::int64_t keep = 3;
+  bool keep_best = true;
+};
+
+struct OutputRecipe {
+  std::string folder;  // empty: runs/<name>
+  std::int64_t every_steps = 1;
+  bool tensorboard = true;
+  bool log_samples = false;
+};
+
+struct Recipe {
+  std::string name;
+  std::string strategy = "sync";
+  std::vector<std::string> plugins;
+  std::int64_t seed = 1;
+  std::int64_t threads = 0;
+  std::string precision = "float32";
+  std::string device = "cpu";
+  ModelRecipe model;
+  DataRecipe data;
+  LossRecipe loss;
+  OptimizerRecipe optimizer;
+  ScheduleRecipe schedule;
+  TrainingRecipe training;
+  EvaluationRecipe evaluation;
+  CheckpointRecipe checkpoint;
+  OutputRecipe output;
+  Options strategy_options;  // the table named after the strategy
+};
+
+// A recipe's text, and where it comes from: paths in it are relative to `folder`, `name` stands in
+// messages and, without its extension, is the default of the recipe's name.
+struct RecipeText {
+  std::string text;
+  std::string name;
+  std::string folder = ".";
+};
+RecipeText read_recipe_file(const std::string& path);
+
+// The plugins that a recipe names, as paths: they are loaded before the rest is read, since they
+// add to the vocabulary. `overrides` as in parse_recipe.
+std::vector<std::string> plugins_of(const RecipeText& text,
+                                    const std::vector<std::string>& overrides);
+
+// Reads a recipe. `overrides` are "a.b=value" with a value in TOML, or a bare text; later ones win;
+// paths in them are relative to the current folder. Throws one UsageError with all problems, a line
+// each: unknown keys (with the nearest known one), wrong types, missing files, values that make no
+// sense or contradict each other.
+Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& overrides,
+                    const Vocabulary& vocabulary);
+
+// The complete recipe as TOML that parse_recipe reads back to the same, whatever the folder: paths
+// are absolute. With `comments`, each key is explained.
+std::string print_recipe(const Recipe& recipe, bool comments);
+
+// Where two recipes, printed without comments, differ: "training.batch is 64, on rank 0 it is 128";
+// empty if they don't. `other` is what to call the second.
+std::string recipe_difference(const std::string& mine, const std::string& theirs,
+                              const std::string& other);
+
+}  // namespace convoy::train

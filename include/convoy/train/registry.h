@@ -1,0 +1,58 @@
+// What recipes can name: models, readers and strategies, the built-in ones and a plugin's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/data/dataset.h"
+#include "convoy/model/network.h"
+#include "convoy/train/options.h"
+#include "convoy/train/strategy.h"
+
+namespace convoy::train {
+
+struct ModelRequest {
+  std::int64_t classes;    // scores per image, > 0
+  data::Shape image;       // what the data gives
+  const Options& options;  // [model.options]
+};
+// Makes a network with new weights from LibTorch's default generator, on the CPU.
+using ModelFactory = std::function<std::shared_ptr<model::Network>(const ModelRequest&)>;
+// Opens a data set; the options are [data.train] or [data.validation].
+using ReaderFactory = std::function<std::shared_ptr<data::Dataset>(const Options&)>;
+using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
+
+// One per program; filled before recipes are read, read-only afterwards.
+class Registry {
+ public:
+  // With everything that Convoy brings.
+  Registry();
+
+  // Each throws UsageError for a name that is taken already.
+  void add_model(const std::string& name, ModelFactory make, std::vector<Option> options = {});
+  void add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options);
+  void add_strategy(const std::string& name, StrategyFactory make, std::vector<Option> options);
+
+  // Opens shared libraries that were made with CONVOY_PLUGIN (convoy/train/plugin.h); they stay
+  // loaded for the rest of the process. Throws UsageError naming the library and what is wrong.
+  void load_plugins(const std::vector<std::string>& libraries);
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+  // Of names that parse_recipe has accepted.
+  std::shared_ptr<model::Network> make_model(const std::string& name,
+                                             const ModelRequest& request) const;
+  std::shared_ptr<data::Dataset> open_data(const std::string& reader, const Options& options) const;
+  std::unique_ptr<Strategy> make_strategy(const std::string& name) const;
+
+ private:
+  Vocabulary vocabulary_;
+  std::map<std::string, ModelFactory> models_;
+  std::map<std::string, ReaderFactory> readers_;
+  std::map<std::string, StrategyFactory> strategies_;
+};
+
+}  // namespace convoy::train

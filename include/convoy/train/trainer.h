@@ -1,0 +1,61 @@
+// One training run: data, model, strategy, evaluation, checkpoints and metrics, as a recipe says.
+//
+//   convoy::World world = convoy::World::join();
+//   convoy::train::Registry registry;
+//   auto recipe = convoy::train::parse_recipe(read_recipe_file("mine.toml"), {}, registry.vocabulary());
+//   convoy::train::RunResult result = convoy::train::Trainer(world, registry, recipe).run();
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convoy/comm/world.h"
+#include "convoy/train/evaluate.h"
+#include "convoy/train/recipe.h"
+#include "convoy/train/registry.h"
+
+namespace convoy::train {
+
+struct TrainerOptions {
+  // Go on from this checkpoint; "latest" for the newest in the run folder.
+  std::string resume;
+  // A run folder that holds a run already: remove that run instead of refusing.
+  bool overwrite = false;
+  // Show progress on standard output (rank 0).
+  bool progress = true;
+  // Ask to stop; the trainer polls it after each update. Empty: nobody does. `convoy train` passes
+  // the signals SIGTERM, SIGINT and SIGUSR1 here.
+  std::function<bool()> should_stop;
+};
+
+struct RunResult {
+  std::int64_t steps = 0;
+  double seconds = 0;
+  double loss = 0;                        // of the last update
+  std::optional<Evaluation> evaluation;   // the last one
+  bool stopped = false;                   // before the end, because it was asked to
+  std::string folder;                     // of metrics and checkpoints
+  std::string checkpoint;                 // the last one written
+};
+
+class Trainer {
+ public:
+  // Collective. Checks that all ranks have the same recipe and data (UsageError naming the first
+  // difference), opens the data, makes the model and restores a checkpoint.
+  Trainer(const comm::World& world, const Registry& registry, const Recipe& recipe,
+          TrainerOptions options = {});
+  ~Trainer();
+
+  // Trains to the end, or until asked to stop. Collective.
+  RunResult run();
+
+  const std::shared_ptr<model::Network>& network() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace convoy::train

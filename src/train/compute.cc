@@ -1,0 +1,88 @@
+#include "train/compute.h"
+
+#include <ATen/autocast_mode.h>
+
+#include "convoy/base/error.h"
+#include "convoy/train/layout.h"
+
+namespace convoy::train {
+
+Compute::Compute(const Recipe& recipe)
+    : device_(recipe.device == "cuda" ? torch::kCUDA : torch::kCPU),
+      type_(recipe.precision == "float64" ? torch::kDouble : torch::kFloat),
+      autocast_(recipe.precision == "bfloat16"),
+      layout_(recipe.model.channels_last ? data::Layout::channels_last : data::Layout::planar) {
+  if (device_.is_cuda() && !torch::cuda::is_available()) {
+    throw UsageError("device is cuda, but this LibTorch has none (see `convoy doctor`); use cpu");
+  }
+}
+
+void Compute::place(model::Network& network) const {
+  network.to(device_, type_);
+  if (layout_ == data::Layout::channels_last) to_channels_last(network);
+}
+
+torch::Tensor Compute::images(const data::Batch& batch) const {
+  const auto n = static_cast<std::int64_t>(batch.size());
+  const std::int64_t c = batch.shape.channels, h = batch.shape.height, w = batch.shape.width;
+  const bool planar = batch.layout == data::Layout::planar;
+  // [n, c, h, w] either way; strides say where the elements are.
+  const std::vector<std::int64_t> strides =
+      planar ? std::vector<std::int64_t>{c * h * w, h * w, w, 1}
+             : std::vector<std::int64_t>{c * h * w, 1, w * c, c};
+  const torch::Tensor images =
+      torch::from_blob(batch.images.data(), {n, c, h, w}, strides, torch::kFloat);
+  return images.to(device_, type_);
+}
+
+torch::Tensor Compute::labels(const data::Batch& batch) const {
+  // Copied: a loss may keep them longer than the batch.
+  return torch::tensor(at::ArrayRef<std::int64_t>(batch.labels.data(), batch.labels.size()),
+                       torch::kLong)
+      .to(device_);
+}
+
+torch::Tensor Compute::blank(const data::Shape& shape) const {
+  const auto options = torch::TensorOptions().device(device_).dtype(type_);
+  const torch::Tensor image =
+      torch::zeros({1, shape.channels, shape.height, shape.width}, options);
+  return layout_ == data::Layout::planar ? image
+                                         : image.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+torch::Tensor Compute::scores(const torch::Tensor& logits) const {
+  return logits.scalar_type() == torch::kDouble ? logits : logits.to(torch::kFloat);
+}
+
+AutocastScope::AutocastScope(const Compute& compute)
+    : on_(compute.autocast()), device_(compute.device().type()) {
+  if (!on_) return;
+  at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+  at::autocast::set_autocast_enabled(device_, true);
+}
+
+AutocastScope::~AutocastScope() {
+  if (!on_) return;
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, false);
+}
+
+torch::Tensor loss_of(const LossRecipe& recipe, const torch::Tensor& scores,
+                      const torch::Tensor& labels) {
+  namespace F = torch::nn::functional;
+  if (recipe.name == "one_vs_all") {
+    // An independent logistic output per class (Krizhevsky 2014, Dean et al. 2012): summed over
+    // classes, averaged over samples.
+    torch::Tensor targets = torch::zeros_like(scores).scatter_(1, labels.unsqueeze(1), 1.0);
+    if (recipe.label_smoothing > 0) {
+      targets = targets * (1 - recipe.label_smoothing) + recipe.label_smoothing / 2;
+    }
+    return F::binary_cross_entropy_with_logits(
+               scores, targets, F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum)) /
+           scores.size(0);
+  }
+  return F::cross_entropy(scores, labels,
+                          F::CrossEntropyFuncOptions().label_smoothing(recipe.label_smoothing));
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,57 @@
+// Where and how a recipe computes: device, type and layout of images; autocast.
+#pragma once
+
+#include <torch/torch.h>
+
+#include "convoy/data/sample_source.h"
+#include "convoy/model/network.h"
+#include "convoy/train/recipe.h"
+
+namespace convoy::train {
+
+class Compute {
+ public:
+  // Throws UsageError when this LibTorch lacks the device.
+  explicit Compute(const Recipe& recipe);
+
+  const torch::Device& device() const { return device_; }
+  data::Layout layout() const { return layout_; }
+
+  // Moves the network to the device, type and layout; tensors keep their identity on the CPU.
+  void place(model::Network& network) const;
+  // A batch as tensors: without a copy on the CPU in float32, so valid as long as the batch.
+  torch::Tensor images(const data::Batch& batch) const;
+  torch::Tensor labels(const data::Batch& batch) const;
+  // One blank image for a rank that has none.
+  torch::Tensor blank(const data::Shape& shape) const;
+
+  // The scores, in float32 or better.
+  torch::Tensor scores(const torch::Tensor& logits) const;
+
+  bool autocast() const { return autocast_; }
+
+ private:
+  torch::Device device_;
+  at::ScalarType type_;
+  bool autocast_;
+  data::Layout layout_;
+};
+
+// Autocast to bfloat16 while it lives, if `compute` wants it.
+class AutocastScope {
+ public:
+  explicit AutocastScope(const Compute& compute);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  bool on_;
+  c10::DeviceType device_;
+};
+
+// The mean loss of a batch, as a scalar tensor. Scores are [n, classes], labels [n].
+torch::Tensor loss_of(const LossRecipe& recipe, const torch::Tensor& scores,
+                      const torch::Tensor& labels);
+
+}  // namespace convoy::train

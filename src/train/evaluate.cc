@@ -1,0 +1,110 @@
+#include "convoy/train/evaluate.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "convoy/base/error.h"
+#include "train/compute.h"
+
+namespace convoy::train {
+namespace {
+
+data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& crop) {
+  data::TransformOptions t;
+  if (crop.crop == "random_resized") t.crop = data::Crop::random_resized;
+  if (crop.crop == "random_padded") t.crop = data::Crop::random_padded;
+  if (crop.crop == "center") t.crop = data::Crop::center;
+  // A center crop of no size is the image itself.
+  if (t.crop == data::Crop::center && recipe.size == 0) t.crop = data::Crop::none;
+  t.height = t.width = static_cast<int>(recipe.size);
+  t.channels = static_cast<int>(recipe.channels);
+  t.min_area = crop.area[0];
+  t.max_area = crop.area[1];
+  t.min_ratio = crop.ratio[0];
+  t.max_ratio = crop.ratio[1];
+  t.padding = static_cast<int>(crop.padding);
+  t.resize = static_cast<int>(crop.resize);
+  t.flip = crop.flip;
+  t.mean.assign(recipe.mean.begin(), recipe.mean.end());
+  t.deviation.assign(recipe.deviation.begin(), recipe.deviation.end());
+  // One value stands for all channels.
+  t.mean.resize(std::max(t.mean.size(), t.deviation.size()), t.mean.front());
+  t.deviation.resize(t.mean.size(), t.deviation.front());
+  return t;
+}
+
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(model::Network& network)
+      : network_(network), training_(network.is_training()) {
+    network_.eval();
+  }
+  ~EvaluationMode() { network_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  model::Network& network_;
+  bool training_;
+};
+
+}  // namespace
+
+data::TransformOptions training_transform(const DataRecipe& recipe) {
+  return transform_of(recipe, recipe.augment);
+}
+data::TransformOptions evaluation_transform(const DataRecipe& recipe) {
+  return transform_of(recipe, recipe.evaluate);
+}
+
+Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
+                    const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe) {
+  const auto start = std::chrono::steady_clock::now();
+  const Compute compute(recipe);
+  data::LoaderOptions options;
+  options.batch = static_cast<std::size_t>(
+      recipe.evaluation.batch > 0 ? recipe.evaluation.batch : recipe.training.batch);
+  options.rank = communicator.rank();
+  options.world = communicator.size();
+  options.shuffle = false;
+  options.layout = compute.layout();
+  options.threads = static_cast<int>(recipe.data.threads);
+  options.on_bad = recipe.data.on_bad == "skip" ? data::OnBad::skip : data::OnBad::fail;
+  data::Loader loader(dataset, evaluation_transform(recipe.data), options);
+
+  const EvaluationMode mode(network);
+  const torch::NoGradGuard no_grad;
+  std::vector<std::int64_t> counts(3);
+  std::vector<double> loss(1);
+  while (const data::Batch* batch = loader.next()) {
+    if (batch->size() == 0) continue;
+    const torch::Tensor labels = compute.labels(*batch);
+    torch::Tensor scores;
+    {
+      const AutocastScope autocast(compute);
+      scores = compute.scores(network.forward(compute.images(*batch)));
+    }
+    const auto n = static_cast<double>(batch->size());
+    loss[0] += loss_of(recipe.loss, scores, labels).item<double>() * n;
+    const std::int64_t k = std::min<std::int64_t>(5, scores.size(1));
+    const torch::Tensor hits = std::get<1>(scores.topk(k, 1)).eq(labels.unsqueeze(1));
+    counts[0] += static_cast<std::int64_t>(batch->size());
+    counts[1] += hits.narrow(1, 0, 1).sum().item<std::int64_t>();
+    counts[2] += hits.sum().item<std::int64_t>();
+  }
+  const std::uint64_t skipped = loader.statistics().skipped;
+  std::vector<std::int64_t> bad{static_cast<std::int64_t>(skipped)};
+  communicator.allreduce(comm::buffer_of(counts), comm::ReduceOp::sum);
+  communicator.allreduce(comm::buffer_of(bad), comm::ReduceOp::sum);
+  communicator.allreduce(comm::buffer_of(loss), comm::ReduceOp::sum);
+  Evaluation result;
+  result.samples = static_cast<std::uint64_t>(counts[0]);
+  result.top1 = static_cast<std::uint64_t>(counts[1]);
+  result.top5 = static_cast<std::uint64_t>(counts[2]);
+  result.skipped = static_cast<std::uint64_t>(bad[0]);
+  result.loss = counts[0] > 0 ? loss[0] / static_cast<double>(counts[0]) : 0;
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace convoy::train

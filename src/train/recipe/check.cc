@@ -1,0 +1,170 @@
+// What makes no sense in a recipe whose types are right.
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/train/optimizer_rule.h"
+#include "train/recipe/fields.h"
+
+namespace convoy::train {
+namespace {
+
+class Checker {
+ public:
+  Checker(const Given& given, std::vector<std::string>& problems)
+      : given_(given), problems_(problems) {}
+
+  void expect(bool good, const std::string& problem) {
+    if (!good) problems_.push_back(problem);
+  }
+  void at_least(const char* key, double value, double least) {
+    expect(value >= least, std::string(key) + " is " + number(value) + "; it has to be at least " +
+                               number(least));
+  }
+  // Keys that only some choices have a use for.
+  void only_for(const char* key, bool used, const std::string& whom) {
+    expect(used || !given_(key), std::string(key) + " is for " + whom);
+  }
+  static std::string number(double value) {
+    std::string text = std::to_string(value);
+    text.erase(text.find_last_not_of('0') + 1);
+    if (!text.empty() && text.back() == '.') text.pop_back();
+    return text;
+  }
+
+ private:
+  const Given& given_;
+  std::vector<std::string>& problems_;
+};
+
+void check_optimizer(const OptimizerRecipe& o, Checker& c) {
+  const bool adam = o.name == "adam" || o.name == "adamw";
+  for (const char* key : {"optimizer.momentum", "optimizer.dampening", "optimizer.nesterov"}) {
+    c.only_for(key, o.name == "sgd", "sgd, not " + o.name);
+  }
+  for (const char* key : {"optimizer.beta1", "optimizer.beta2", "optimizer.amsgrad"}) {
+    c.only_for(key, adam, "adam and adamw, not " + o.name);
+  }
+  for (const char* key : {"optimizer.lr_decay", "optimizer.initial_accumulator"}) {
+    c.only_for(key, o.name == "adagrad", "adagrad, not " + o.name);
+  }
+  c.only_for("optimizer.eps", o.name != "sgd", "adam, adamw and adagrad, not sgd");
+  try {
+    optim::validate(optimizer_rule(o));
+  } catch (const UsageError& error) {
+    c.expect(false, std::string("optimizer: ") + error.what());
+  }
+  for (std::size_t i = 0; i < o.groups.size(); ++i) {
+    const ParameterGroupRecipe& group = o.groups[i];
+    const std::string name = "optimizer.groups[" + std::to_string(i) + "]";
+    c.expect(!group.parameters.empty() || group.max_dims > 0,
+             name + " fits every parameter; give it parameters or max_dims");
+    c.expect(group.lr_scale >= 0, name + ".lr_scale is negative");
+    c.expect(group.weight_decay >= 0 || group.weight_decay == -1,
+             name + ".weight_decay is negative; -1 means the optimizer's");
+  }
+}
+
+void check_schedule(const Recipe& r, Checker& c) {
+  const ScheduleRecipe& s = r.schedule;
+  c.only_for("schedule.milestones", s.name == "step", "the schedule step, not " + s.name);
+  c.only_for("schedule.gamma", s.name == "step", "the schedule step, not " + s.name);
+  c.only_for("schedule.end", s.name == "cosine", "the schedule cosine, not " + s.name);
+  c.expect(s.name != "step" || !s.milestones.empty(),
+           "schedule.milestones is empty; the schedule step needs them");
+  double before = 0;
+  for (const double milestone : s.milestones) {
+    c.expect(milestone > before, "schedule.milestones have to be ascending and above 0");
+    before = milestone;
+  }
+  const double length = s.unit == "epochs" ? static_cast<double>(r.training.epochs)
+                                           : static_cast<double>(r.training.steps);
+  if (length > 0 && !s.milestones.empty()) {
+    c.expect(s.milestones.back() < length, "schedule.milestones: the last one, " +
+                                               Checker::number(s.milestones.back()) +
+                                               ", lies beyond the end of training");
+  }
+  c.at_least("schedule.warmup", s.warmup, 0);
+  c.at_least("schedule.warmup_from", s.warmup_from, 0);
+  c.at_least("schedule.end", s.end, 0);
+  c.expect(s.gamma > 0, "schedule.gamma has to be above 0");
+}
+
+void check_crop(const std::string& table, const CropRecipe& crop, std::int64_t size, Checker& c) {
+  const auto key = [&table](const char* name) { return "data." + table + "." + name; };
+  const bool random = crop.crop == "random_resized";
+  c.only_for(key("area").c_str(), random, "crop = \"random_resized\"");
+  c.only_for(key("ratio").c_str(), random, "crop = \"random_resized\"");
+  c.only_for(key("padding").c_str(), crop.crop == "random_padded", "crop = \"random_padded\"");
+  c.only_for(key("resize").c_str(), crop.crop == "center", "crop = \"center\"");
+  c.expect(!random || size > 0, key("crop") + " is random_resized; that needs data.size");
+  c.expect(crop.crop != "center" || crop.resize == 0 || crop.resize >= size,
+           key("resize") + " is " + std::to_string(crop.resize) + ", smaller than data.size " +
+               std::to_string(size));
+  c.expect(crop.area.size() == 2 && crop.area[0] > 0 && crop.area[0] <= crop.area[1] &&
+               crop.area[1] <= 1,
+           key("area") + " has to be two numbers, 0 < least <= largest <= 1");
+  c.expect(crop.ratio.size() == 2 && crop.ratio[0] > 0 && crop.ratio[0] <= crop.ratio[1],
+           key("ratio") + " has to be two numbers, 0 < least <= largest");
+  c.expect(crop.padding >= 0 && crop.padding <= 1024, key("padding") + " has to be 0 to 1024");
+  c.expect(crop.resize >= 0 && crop.resize <= 16384, key("resize") + " has to be 0 to 16384");
+}
+
+void check_data(const DataRecipe& d, Checker& c) {
+  c.expect(d.channels == 0 || d.channels == 1 || d.channels == 3,
+           "data.channels is " + std::to_string(d.channels) + "; it can be 1, 3, or 0 (as stored)");
+  c.expect(d.size >= 0 && d.size <= 16384, "data.size has to be 0 to 16384");
+  c.expect(d.threads >= 1 && d.threads <= 1024, "data.threads has to be 1 to 1024");
+  c.expect(d.ahead >= 1 && d.ahead <= 1024, "data.ahead has to be 1 to 1024");
+  c.expect(!d.mean.empty() && !d.deviation.empty(), "data.mean and data.deviation can't be empty");
+  c.expect(d.mean.size() == d.deviation.size() || d.mean.size() == 1 || d.deviation.size() == 1,
+           "data.mean has " + std::to_string(d.mean.size()) + " values, data.deviation " +
+               std::to_string(d.deviation.size()));
+  for (const double deviation : d.deviation) {
+    c.expect(deviation > 0, "data.deviation has to be above 0");
+  }
+  check_crop("augment", d.augment, d.size, c);
+  check_crop("evaluate", d.evaluate, d.size, c);
+}
+
+}  // namespace
+
+void check_values(const Recipe& r, const Given& given, std::vector<std::string>& problems) {
+  Checker c(given, problems);
+  constexpr double kMost = 1e15;
+  const TrainingRecipe& t = r.training;
+  c.expect(!r.name.empty() && r.name.find('/') == std::string::npos,
+           "name is '" + r.name + "'; it can't be empty or hold a /");
+  c.expect(r.threads >= 0 && r.threads <= 4096, "threads has to be 0 to 4096");
+  c.expect(r.model.classes >= 0, "model.classes is negative");
+  c.only_for("model.partial", !r.model.weights.empty(), "model.weights, which is empty");
+  check_data(r.data, c);
+  c.expect(r.loss.label_smoothing >= 0 && r.loss.label_smoothing < 1,
+           "loss.label_smoothing is " + Checker::number(r.loss.label_smoothing) +
+               "; it has to be at least 0 and below 1");
+  check_optimizer(r.optimizer, c);
+  check_schedule(r, c);
+  c.expect(t.batch >= 1, t.batch == 0 ? "training.batch is missing: the images per update"
+                                      : "training.batch has to be at least 1");
+  c.at_least("training.accumulate", static_cast<double>(t.accumulate), 1);
+  c.expect(t.accumulate <= std::max<std::int64_t>(t.batch, 1),
+           "training.accumulate is more than training.batch");
+  c.expect(t.epochs > 0 || t.steps > 0 || t.epochs < 0 || t.steps < 0,
+           "how long to train? Give training.epochs or training.steps");
+  c.expect(!(t.epochs > 0 && t.steps > 0),
+           "training.epochs and training.steps contradict each other; give one of them");
+  c.at_least("training.epochs", static_cast<double>(t.epochs), 0);
+  c.at_least("training.steps", static_cast<double>(t.steps), 0);
+  c.at_least("training.clip_norm", t.clip_norm, 0);
+  c.at_least("evaluation.every_epochs", static_cast<double>(r.evaluation.every_epochs), 0);
+  c.at_least("evaluation.batch", static_cast<double>(r.evaluation.batch), 0);
+  c.only_for("evaluation.every_epochs", r.data.has_validation, "recipes with [data.validation]");
+  c.at_least("checkpoint.every_steps", static_cast<double>(r.checkpoint.every_steps), 0);
+  c.expect(r.checkpoint.every_minutes >= 0 && r.checkpoint.every_minutes < kMost,
+           "checkpoint.every_minutes has to be at least 0");
+  c.at_least("checkpoint.every_epochs", static_cast<double>(r.checkpoint.every_epochs), 0);
+  c.expect(r.checkpoint.keep >= 1 && r.checkpoint.keep < 1000000,
+           "checkpoint.keep has to be at least 1");
+  c.at_least("output.every_steps", static_cast<double>(r.output.every_steps), 1);
+}
+
+}  // namespace convoy::train

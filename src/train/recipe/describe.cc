@@ -1,0 +1,147 @@
+#include "train/recipe/fields.h"
+
+namespace convoy::train {
+namespace {
+
+void describe(CropRecipe& crop, Fields& f) {
+  f.field("crop", crop.crop,
+          "none | random_resized (a random part) | random_padded (a shifted window) | center",
+          {"none", "random_resized", "random_padded", "center"});
+  f.field("resize", crop.resize, "center: short side before cropping, in pixels; 0: unchanged");
+  f.field("padding", crop.padding, "random_padded: zero pixels on each side");
+  f.field("area", crop.area, "random_resized: least and largest part of the image's area");
+  f.field("ratio", crop.ratio, "random_resized: least and largest width / height");
+  f.field("flip", crop.flip, "mirror left and right, with probability 1/2");
+}
+
+void describe(DataRecipe& data, Fields& f) {
+  f.field("reader", data.reader, "the format of the data: idx, cifar10, cifar100, image_folder");
+  f.field("size", data.size, "height and width that the network sees; 0: as stored");
+  f.field("channels", data.channels, "1 (gray) or 3 (color); 0: as stored");
+  f.field("mean", data.mean, "of pixels in 0 .. 1, subtracted; per channel, or one for all");
+  f.field("deviation", data.deviation, "what the difference is divided by");
+  f.field("on_bad", data.on_bad, "a record that can't be decoded: fail, or skip it and count",
+          {"fail", "skip"});
+  f.field("drop_last", data.drop_last, "leave out a last batch of an epoch that is not full");
+  f.field("threads", data.threads, "threads of each rank that decode");
+  f.field("ahead", data.ahead, "batches prepared ahead of need");
+  f.options("train", data.train, data.reader, "What to train on; keys of the reader.");
+  if (f.optional_table("validation", data.has_validation)) {
+    f.options("validation", data.validation, data.reader, "What to evaluate on.");
+  }
+  if (f.begin("augment", "How training images are cropped.")) {
+    describe(data.augment, f);
+    f.end();
+  }
+  if (f.begin("evaluate", "How images are cropped in evaluation.")) {
+    describe(data.evaluate, f);
+    f.end();
+  }
+}
+
+void describe(OptimizerRecipe& o, Fields& f) {
+  f.field("name", o.name, "sgd, adam, adamw or adagrad", {"sgd", "adam", "adamw", "adagrad"});
+  f.field("lr", o.lr, "learning rate");
+  f.field("momentum", o.momentum, "sgd");
+  f.field("dampening", o.dampening, "sgd");
+  f.field("nesterov", o.nesterov, "sgd");
+  f.field("weight_decay", o.weight_decay, "L2 penalty; decoupled in adamw");
+  f.field("beta1", o.beta1, "adam, adamw");
+  f.field("beta2", o.beta2, "adam, adamw");
+  f.field("eps", o.eps, "adam, adamw, adagrad; 0: 1e-8, 1e-8 and 1e-10");
+  f.field("amsgrad", o.amsgrad, "adam, adamw");
+  f.field("lr_decay", o.lr_decay, "adagrad");
+  f.field("initial_accumulator", o.initial_accumulator, "adagrad");
+  f.groups("groups", o.groups, "Parameters with values of their own; the first group that fits.");
+}
+
+void describe(ScheduleRecipe& s, Fields& f) {
+  f.field("name", s.name, "constant, step or cosine", {"constant", "step", "cosine"});
+  f.field("unit", s.unit, "of milestones and warmup: epochs or steps", {"epochs", "steps"});
+  f.field("milestones", s.milestones, "step: where the rate is multiplied by gamma");
+  f.field("gamma", s.gamma, "step");
+  f.field("end", s.end, "cosine: the rate at the end, as a part of lr");
+  f.field("warmup", s.warmup, "how long the rate rises, linearly, at the start");
+  f.field("warmup_from", s.warmup_from, "where it starts, as a part of lr");
+}
+
+void describe(ModelRecipe& m, Fields& f) {
+  f.field("name", m.name, "the network: lenet, resnet18, resnet34, resnet50, resnet101, a plugin's");
+  f.field("classes", m.classes, "scores per image; 0: as many as the data has classes");
+  f.field("channels_last", m.channels_last, "layout of weights and images");
+  f.field("weights", m.weights, "safetensors file with weights to start from", {},
+          Fields::Path::must_exist);
+  f.field("partial", m.partial, "take from that file what fits, instead of all");
+  f.options("options", m.options, m.name, "Keys of the model.");
+}
+
+void describe(TrainingRecipe& t, Fields& f) {
+  f.field("batch", t.batch, "images per update, of all ranks together");
+  f.field("accumulate", t.accumulate, "micro-batches that a rank cuts its share into");
+  f.field("epochs", t.epochs, "how long: passes over the data, or");
+  f.field("steps", t.steps, "updates");
+  f.field("clip_norm", t.clip_norm, "largest total norm of the gradients; 0: no clipping");
+}
+
+void describe(CheckpointRecipe& c, Fields& f) {
+  f.field("every_steps", c.every_steps, "0: never; one is always written at the end");
+  f.field("every_minutes", c.every_minutes, "0: never");
+  f.field("every_epochs", c.every_epochs, "0: never");
+  f.field("keep", c.keep, "the newest so many stay");
+  f.field("keep_best", c.keep_best, "and the one with the best validation accuracy");
+}
+
+void describe(OutputRecipe& o, Fields& f) {
+  f.field("folder", o.folder, "of metrics and checkpoints; empty: runs/<name>", {},
+          Fields::Path::may_exist);
+  f.field("every_steps", o.every_steps, "steps between rows of metrics");
+  f.field("tensorboard", o.tensorboard, "also write event files for TensorBoard");
+  f.field("log_samples", o.log_samples, "write the number of every sample used, per rank");
+}
+
+}  // namespace
+
+void describe(ParameterGroupRecipe& group, Fields& f) {
+  f.field("parameters", group.parameters, "names, with * and ?; empty: all");
+  f.field("max_dims", group.max_dims, "only those of at most so many dimensions; 0: any");
+  f.field("lr_scale", group.lr_scale, "multiplies lr");
+  f.field("weight_decay", group.weight_decay, "instead of the optimizer's; -1: the same");
+}
+
+void describe(Recipe& r, Fields& f) {
+  f.field("name", r.name, "of the run; the recipe's file name unless given");
+  f.field("strategy", r.strategy, "how the ranks work together; its keys are in a table of its name");
+  f.field("plugins", r.plugins, "shared libraries with models and readers of yours",
+          Fields::Path::must_exist);
+  f.field("seed", r.seed, "of weights, order of samples and augmentation");
+  f.field("threads", r.threads, "of each rank; 0: its share of the machine's cores");
+  f.field("precision", r.precision,
+          "float32 | bfloat16 (autocast, float32 weights) | float64", {"float32", "bfloat16", "float64"});
+  f.field("device", r.device, "cpu, or cuda where LibTorch has it", {"cpu", "cuda"});
+  const auto table = [&f](const char* key, auto& part, const char* doc) {
+    if (!f.begin(key, doc)) return;
+    describe(part, f);
+    f.end();
+  };
+  table("model", r.model, "");
+  table("data", r.data, "");
+  if (f.begin("loss", "")) {
+    f.field("name", r.loss.name, "cross_entropy (softmax), or one_vs_all (a logistic per class)",
+            {"cross_entropy", "one_vs_all"});
+    f.field("label_smoothing", r.loss.label_smoothing, "part of a label spread over all classes");
+    f.end();
+  }
+  table("optimizer", r.optimizer, "");
+  table("schedule", r.schedule, "The learning rate over time.");
+  table("training", r.training, "");
+  if (f.begin("evaluation", "On data.validation.")) {
+    f.field("every_epochs", r.evaluation.every_epochs, "0: only at the end");
+    f.field("batch", r.evaluation.batch, "images at a time, of all ranks together; 0: training's");
+    f.end();
+  }
+  table("checkpoint", r.checkpoint, "Also written on SIGTERM, SIGINT and SIGUSR1.");
+  table("output", r.output, "");
+  f.options(r.strategy, r.strategy_options, r.strategy, "Keys of the strategy.");
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,75 @@
+#include "train/recipe/document.h"
+
+#include <filesystem>
+#include <sstream>
+
+#include "convoy/base/error.h"
+
+namespace convoy::train {
+namespace {
+
+// Whatever a value may be in TOML; anything else is taken as a text, so that the shell's quotes
+// suffice.
+toml::table parse_value(const std::string& value) {
+  try {
+    toml::table parsed = toml::parse("value = " + value + "\n");
+    if (parsed.size() == 1) return parsed;
+  } catch (const toml::parse_error&) {
+  }
+  toml::table text;
+  text.insert("value", value);
+  return text;
+}
+
+std::vector<std::string> split(const std::string& key) {
+  std::vector<std::string> parts;
+  std::istringstream stream(key);
+  std::string part;
+  while (std::getline(stream, part, '.')) parts.push_back(part);
+  return parts;
+}
+
+}  // namespace
+
+Document::Document(const RecipeText& text, const std::vector<std::string>& overrides)
+    : name_(std::filesystem::path(text.name).filename().string()), folder_(text.folder) {
+  try {
+    table_ = toml::parse(text.text, name_);
+  } catch (const toml::parse_error& error) {
+    throw UsageError(name_ + ":" + std::to_string(error.source().begin.line) + ": " +
+                     std::string(error.description()));
+  }
+  for (const std::string& override : overrides) apply(override);
+}
+
+void Document::apply(const std::string& override) {
+  const std::size_t equals = override.find('=');
+  const std::string key = override.substr(0, equals);
+  const std::vector<std::string> parts = split(key);
+  bool good = equals != std::string::npos && !parts.empty();
+  for (const std::string& part : parts) good = good && !part.empty();
+  if (!good) throw UsageError("--set " + override + ": write it as key=value, e.g. training.batch=64");
+  toml::table* table = &table_;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+    toml::node* next = table->get(parts[i]);
+    if (next == nullptr) {
+      table->insert(parts[i], toml::table{});
+      next = table->get(parts[i]);
+    }
+    if (!next->is_table()) {
+      throw UsageError("--set " + override + ": " + parts[i] + " is a value, not a table");
+    }
+    table = next->as_table();
+  }
+  toml::table parsed = parse_value(override.substr(equals + 1));
+  table->insert_or_assign(parts.back(), std::move(*parsed.get("value")));
+  overridden_.insert(key);
+}
+
+std::string Document::place(const std::string& key, const toml::node* node) const {
+  if (overridden(key)) return "--set ";
+  if (node == nullptr || node->source().begin.line == 0) return name_ + ": ";
+  return name_ + ":" + std::to_string(node->source().begin.line) + ": ";
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,55 @@
+// One description of a recipe for everything that goes over its keys: reading, printing, comparing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/train/recipe.h"
+
+namespace convoy::train {
+
+// What describe() calls for each table and key, in the order of printing.
+class Fields {
+ public:
+  using Choices = std::vector<std::string>;
+  enum class Path : std::uint8_t { no, must_exist, may_exist };
+
+  virtual ~Fields() = default;
+
+  // The table `key` of the current one. False: skip what is in it.
+  virtual bool begin(const std::string& key, const std::string& doc) = 0;
+  virtual void end() = 0;
+
+  virtual void field(const char* key, bool& value, const char* doc) = 0;
+  virtual void field(const char* key, std::int64_t& value, const char* doc) = 0;
+  virtual void field(const char* key, double& value, const char* doc) = 0;
+  virtual void field(const char* key, std::string& value, const char* doc,
+                     const Choices& choices = {}, Path path = Path::no) = 0;
+  virtual void field(const char* key, std::vector<double>& value, const char* doc) = 0;
+  virtual void field(const char* key, std::vector<std::string>& value, const char* doc,
+                     Path path = Path::no) = 0;
+  virtual void groups(const char* key, std::vector<ParameterGroupRecipe>& groups,
+                      const char* doc) = 0;
+  // A table with keys of its own; `vocabulary` has them under the name that `chosen` holds.
+  virtual void options(const std::string& key, Options& options, const std::string& chosen,
+                       const std::string& doc) = 0;
+  // Whether the recipe has this table (printing: whether to print it).
+  virtual bool optional_table(const char* key, bool& present) = 0;
+};
+
+// Every key of a recipe, once.
+void describe(Recipe& recipe, Fields& fields);
+// The keys of [[optimizer.groups]].
+void describe(ParameterGroupRecipe& group, Fields& fields);
+
+// Appends what makes no sense in a recipe that was read without problems of its own. `given` tells
+// whether the user wrote a key ("optimizer.momentum").
+class Given {
+ public:
+  virtual ~Given() = default;
+  virtual bool operator()(const std::string& key) const = 0;
+};
+void check_values(const Recipe& recipe, const Given& given, std::vector<std::string>& problems);
+
+}  // namespace convoy::train

@@ -1,0 +1,181 @@
+// A recipe as TOML, and where two recipes differ.
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "train/recipe/fields.h"
+
+namespace convoy::train {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      constexpr const char* kHex = "0123456789ABCDEF";
+      out += "\\u00";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string toml(bool value) { return value ? "true" : "false"; }
+std::string toml(std::int64_t value) { return std::to_string(value); }
+std::string toml(const std::string& value) { return quoted(value); }
+// The shortest text that reads back to the same number.
+std::string toml(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  std::string result(text, end);
+  if (result.find_first_of(".e") == std::string::npos) result += ".0";
+  return result;
+}
+template <class T>
+std::string toml(const std::vector<T>& values) {
+  std::string text = "[";
+  for (const T& value : values) text += (text.size() > 1 ? ", " : "") + toml(value);
+  return text + "]";
+}
+
+class Printer : public Fields {
+ public:
+  explicit Printer(bool comments) : comments_(comments) {}
+  std::string text() const { return out_.str(); }
+
+  bool begin(const std::string& key, const std::string& doc) override {
+    path_.push_back(key);
+    header("[", "]", doc);
+    return true;
+  }
+  void end() override { path_.pop_back(); }
+  void field(const char* key, bool& v, const char* doc) override { line(key, toml(v), doc); }
+  void field(const char* key, std::int64_t& v, const char* doc) override {
+    line(key, toml(v), doc);
+  }
+  void field(const char* key, double& v, const char* doc) override { line(key, toml(v), doc); }
+  void field(const char* key, std::string& v, const char* doc, const Choices&, Path) override {
+    line(key, toml(v), doc);
+  }
+  void field(const char* key, std::vector<double>& v, const char* doc) override {
+    line(key, toml(v), doc);
+  }
+  void field(const char* key, std::vector<std::string>& v, const char* doc, Path) override {
+    line(key, toml(v), doc);
+  }
+  void groups(const char* key, std::vector<ParameterGroupRecipe>& groups,
+              const char* doc) override {
+    for (ParameterGroupRecipe& group : groups) {
+      path_.push_back(key);
+      header("[[", "]]", doc);
+      describe(group, *this);
+      path_.pop_back();
+    }
+    if (groups.empty() && comments_) {
+      out_ << "# [[" << name() << "." << key << "]]  # " << doc << '\n';
+    }
+  }
+  void options(const std::string& key, Options& options, const std::string&,
+               const std::string& doc) override {
+    if (options.specification().empty()) return;
+    begin(key, doc);
+    for (const Option& option : options.specification()) {
+      std::visit([&](const auto& value) { line(option.key, toml(value), option.doc); },
+                 options.value(option.key));
+    }
+    end();
+  }
+  bool optional_table(const char*, bool& present) override { return present; }
+
+ private:
+  std::string name() const {
+    std::string text;
+    for (const std::string& part : path_) text += (text.empty() ? "" : ".") + part;
+    return text;
+  }
+  void header(const char* open, const char* close, const std::string& doc) {
+    out_ << '\n' << open << name() << close;
+    if (comments_ && !doc.empty()) out_ << "  # " << doc;
+    out_ << '\n';
+  }
+  void line(const std::string& key, const std::string& value, const std::string& doc) {
+    const std::string text = key + " = " + value;
+    out_ << text;
+    constexpr std::size_t kCommentColumn = 32;
+    if (comments_ && !doc.empty()) {
+      out_ << std::string(text.size() < kCommentColumn ? kCommentColumn - text.size() : 2, ' ')
+           << "# " << doc;
+    }
+    out_ << '\n';
+  }
+
+  bool comments_;
+  std::vector<std::string> path_;
+  std::ostringstream out_;
+};
+
+// "training.batch = 128" for each key.
+std::vector<std::string> flat(const std::string& recipe) {
+  std::istringstream text(recipe);
+  std::vector<std::string> lines;
+  std::string line, table;
+  int group = 0;
+  while (std::getline(text, line)) {
+    if (line.empty()) continue;
+    if (line.front() != '[') {
+      lines.push_back(table + line);
+    } else if (line.rfind("[[", 0) == 0) {
+      table = line.substr(2, line.size() - 4) + "[" + std::to_string(group++) + "].";
+    } else {
+      table = line.substr(1, line.size() - 2) + ".";
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string print_recipe(const Recipe& recipe, bool comments) {
+  Printer printer(comments);
+  Recipe copy = recipe;  // describe() goes over keys by reference, for reading
+  describe(copy, printer);
+  return printer.text();
+}
+
+std::string recipe_difference(const std::string& mine, const std::string& theirs,
+                              const std::string& other) {
+  const std::vector<std::string> a = flat(mine), b = flat(theirs);
+  const auto key = [](const std::string& line) { return line.substr(0, line.find(" = ")); };
+  const auto value = [](const std::string& line) { return line.substr(line.find(" = ") + 3); };
+  const auto find = [&key](const std::vector<std::string>& lines, const std::string& wanted) {
+    for (const std::string& line : lines) {
+      if (key(line) == wanted) return line;
+    }
+    return std::string();
+  };
+  std::string text;
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  for (const std::string& line : a) {
+    const std::string match = find(b, key(line));
+    if (match == line) continue;
+    add(key(line) + " is " + value(line) + ", " + other + " " +
+        (match.empty() ? "has no such key" : "it is " + value(match)));
+  }
+  for (const std::string& line : b) {
+    if (find(a, key(line)).empty()) {
+      add(key(line) + " is missing, " + other + " it is " + value(line));
+    }
+  }
+  return text;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,314 @@
+// TOML to Recipe, collecting every problem on the way.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/names.h"
+#include "train/recipe/document.h"
+#include "train/recipe/fields.h"
+
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class T>
+constexpr const char* kTypeName = "a text";
+template <>
+constexpr const char* kTypeName<bool> = "true or false";
+template <>
+constexpr const char* kTypeName<std::int64_t> = "a whole number";
+template <>
+constexpr const char* kTypeName<double> = "a number";
+template <>
+constexpr const char* kTypeName<std::vector<double>> = "a list of numbers";
+template <>
+constexpr const char* kTypeName<std::vector<std::string>> = "a list of texts";
+
+template <class T>
+std::optional<T> convert(const toml::node& node) {
+  if constexpr (std::is_same_v<T, double>) {
+    if (const auto* integer = node.as_integer()) return static_cast<double>(integer->get());
+    return node.value_exact<double>();
+  } else if constexpr (std::is_same_v<T, std::vector<double>> ||
+                       std::is_same_v<T, std::vector<std::string>>) {
+    const toml::array* array = node.as_array();
+    if (array == nullptr) return std::nullopt;
+    T values;
+    for (const toml::node& element : *array) {
+      auto value = convert<typename T::value_type>(element);
+      if (!value) return std::nullopt;
+      values.push_back(std::move(*value));
+    }
+    return values;
+  } else {
+    return node.value_exact<T>();
+  }
+}
+
+class Reader : public Fields, public Given {
+ public:
+  Reader(const Document& document, const Vocabulary& vocabulary)
+      : document_(document), vocabulary_(vocabulary), tables_{&document.table()} {}
+
+  bool operator()(const std::string& key) const override { return given_.count(key) > 0; }
+  std::vector<std::string>& problems() { return problems_; }
+
+  // Keys of the top level that describe() never asked for.
+  void finish() { report_unknown(); }
+
+  bool begin(const std::string& key, const std::string&) override {
+    open(key);
+    return true;
+  }
+  void end() override {
+    report_unknown();
+    tables_.pop_back();
+    path_.pop_back();
+    known_.pop_back();
+  }
+
+  void field(const char* key, bool& v, const char*) override { read(key, v); }
+  void field(const char* key, std::int64_t& v, const char*) override { read(key, v); }
+  void field(const char* key, double& v, const char*) override { read(key, v); }
+  void field(const char* key, std::vector<double>& v, const char*) override { read(key, v); }
+  void field(const char* key, std::string& v, const char*, const Choices& choices,
+             Path path) override {
+    const bool present = read(key, v);
+    if (present && path != Path::no) resolve(key, v, path == Path::must_exist);
+    if (choices.empty() || std::find(choices.begin(), choices.end(), v) != choices.end()) return;
+    std::string text = "'" + v + "' is none of ";
+    for (const std::string& choice : choices) text += (&choice == &choices[0] ? "" : ", ") + choice;
+    problem(key, text + suggestion(v, choices));
+  }
+  void field(const char* key, std::vector<std::string>& v, const char*, Path path) override {
+    if (!read(key, v) || path == Path::no) return;
+    for (std::string& element : v) resolve(key, element, path == Path::must_exist);
+  }
+
+  void groups(const char* key, std::vector<ParameterGroupRecipe>& groups, const char*) override {
+    known_.back().push_back(key);
+    const toml::node* node = child(key);
+    if (node == nullptr) return;
+    const toml::array* array = node->as_array();
+    if (array == nullptr || !array->is_array_of_tables()) {
+      return problem(key, "has to be tables: [[" + full(key) + "]]");
+    }
+    groups.clear();
+    std::size_t index = 0;
+    for (const toml::node& element : *array) {
+      ParameterGroupRecipe group;
+      enter(std::string(key) + "[" + std::to_string(index++) + "]", element.as_table());
+      describe(group, *this);
+      end();
+      groups.push_back(group);
+    }
+  }
+
+  void options(const std::string& key, Options& options, const std::string& chosen,
+               const std::string&) override {
+    const bool strategy = path_.empty();
+    const Vocabulary::Table& table = strategy                 ? vocabulary_.strategies
+                                     : path_.back() == "data" ? vocabulary_.readers
+                                                              : vocabulary_.models;
+    const char* what = strategy                 ? "strategy"
+                       : path_.back() == "data" ? "reader"
+                                                : "model";
+    const auto found = table.find(chosen);
+    if (found == table.end()) {
+      known_.back().push_back(key);
+      if (complained_.insert(std::string(what)).second) unknown_choice(what, chosen, table);
+      return;
+    }
+    options = Options(found->second);
+    open(key);
+    for (const Option& option : options.specification()) {
+      Value value = option.initial;
+      const bool present =
+          std::visit([&](auto& v) { return read(option.key, v); }, value);
+      if (!present && option.required) {
+        problem(option.key, "is missing: " + option.doc);
+      } else if (present && option.kind == Option::Kind::path) {
+        resolve_option(option.key, value);
+      }
+      options.set(option.key, std::move(value));
+    }
+    end();
+  }
+
+  bool optional_table(const char* key, bool& present) override {
+    present = child(key) != nullptr;
+    return present;
+  }
+
+ private:
+  std::string full(const std::string& key) const {
+    std::string text;
+    for (const std::string& part : path_) text += part + ".";
+    return text + key;
+  }
+
+  const toml::node* child(std::string_view key) const {
+    return tables_.back() == nullptr ? nullptr : tables_.back()->get(key);
+  }
+
+  void problem(const std::string& key, const std::string& text) {
+    const toml::node* node = child(key);
+    problems_.push_back(document_.place(full(key), node) + full(key) + ": " + text);
+  }
+
+  static std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
+    const std::string near = nearest_name(word, known);
+    return near.empty() ? "" : "; did you mean " + near + "?";
+  }
+
+  void open(const std::string& key) {
+    known_.back().push_back(key);
+    const toml::node* node = child(key);
+    if (node != nullptr && !node->is_table()) problem(key, "has to be a table: [" + full(key) + "]");
+    enter(key, node == nullptr ? nullptr : node->as_table());
+  }
+
+  void enter(const std::string& key, const toml::table* table) {
+    tables_.push_back(table);
+    path_.push_back(key);
+    known_.emplace_back();
+  }
+
+  template <class T>
+  bool read(const std::string& key, T& value) {
+    known_.back().push_back(key);
+    const toml::node* node = child(key);
+    if (node == nullptr) return false;
+    given_.insert(full(key));
+    auto converted = convert<T>(*node);
+    if (!converted) {
+      problem(key, std::string("has to be ") + kTypeName<T>);
+      return false;
+    }
+    value = std::move(*converted);
+    return true;
+  }
+
+  void report_unknown() {
+    if (tables_.back() == nullptr) return;
+    for (const auto& [key, node] : *tables_.back()) {
+      const std::string name(key.str());
+      const auto& known = known_.back();
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      std::string text = "there is no such key";
+      const std::string near = nearest_name(name, known);
+      if (!near.empty()) {
+        text += "; did you mean " + full(near) + "?";
+      } else if (known.size() <= 12) {
+        text += known.empty() ? " here; none is known" : "; there are";
+        for (const std::string& other : known) text += (&other == &known[0] ? " " : ", ") + other;
+      }
+      problem(name, text);
+    }
+  }
+
+  void unknown_choice(const std::string& what, const std::string& chosen,
+                      const Vocabulary::Table& table) {
+    std::vector<std::string> known;
+    for (const auto& entry : table) known.push_back(entry.first);
+    std::string list;
+    for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+    const std::string key = what == "strategy" ? "strategy" : what == "reader" ? "reader" : "name";
+    problem(key, (chosen.empty() ? "is missing; the " + what + "s are " + list
+                                 : "there is no " + what + " '" + chosen + "'; there are " + list) +
+                     (chosen.empty() ? "" : suggestion(chosen, known)));
+  }
+
+  void resolve_option(const std::string& key, Value& value) {
+    if (auto* text = std::get_if<std::string>(&value)) {
+      resolve(key, *text, true);
+    } else if (auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+      for (std::string& text : *texts) resolve(key, text, true);
+    }
+  }
+
+  void resolve(const std::string& key, std::string& path, bool must_exist) {
+    if (path.empty()) return;
+    const std::string written = path;
+    for (std::size_t at = path.find("${"); at != std::string::npos; at = path.find("${", at)) {
+      const std::size_t close = path.find('}', at);
+      if (close == std::string::npos) return problem(key, "'" + written + "' lacks a '}'");
+      const std::string name = path.substr(at + 2, close - at - 2);
+      const char* value = std::getenv(name.c_str());
+      if (value == nullptr || *value == '\0') {
+        return problem(key, "'" + written + "' needs the environment variable " + name +
+                                ", which is not set" +
+                                (name == "CONVOY_DATA"
+                                     ? " (the folder of your data sets; see docs/data-sets.md)"
+                                     : ""));
+      }
+      path.replace(at, close - at + 1, value);
+      at += std::string(value).size();
+    }
+    fs::path result(path);
+    if (result.is_relative()) {
+      result = fs::path(document_.overridden(full(key)) ? "." : document_.folder()) / result;
+    }
+    path = fs::absolute(result).lexically_normal().string();
+    std::error_code ignored;
+    if (must_exist && !fs::exists(path, ignored)) {
+      problem(key, "there is no file or folder " + path);
+    }
+  }
+
+  const Document& document_;
+  const Vocabulary& vocabulary_;
+  std::vector<const toml::table*> tables_;
+  std::vector<std::string> path_;
+  std::vector<std::vector<std::string>> known_{1};
+  std::set<std::string> given_;
+  std::set<std::string> complained_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+RecipeText read_recipe_file(const std::string& path) {
+  constexpr std::size_t kLimit = std::size_t{1} << 20;
+  RecipeText text;
+  text.text = read_text_file(path, kLimit);
+  text.name = path;
+  text.folder = fs::absolute(path).parent_path().string();
+  return text;
+}
+
+std::vector<std::string> plugins_of(const RecipeText& text,
+                                    const std::vector<std::string>& overrides) {
+  const Document document(text, overrides);
+  Vocabulary none;
+  Reader reader(document, none);
+  std::vector<std::string> plugins;
+  reader.field("plugins", plugins, "", Fields::Path::must_exist);
+  if (!reader.problems().empty()) throw UsageError(reader.problems().front());
+  return plugins;
+}
+
+Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& overrides,
+                    const Vocabulary& vocabulary) {
+  const Document document(text, overrides);
+  Reader reader(document, vocabulary);
+  Recipe recipe;
+  recipe.name = fs::path(text.name).stem().string();
+  describe(recipe, reader);
+  reader.finish();
+  // A key may be wrong in itself and in its company; both are said.
+  check_values(recipe, reader, reader.problems());
+  if (reader.problems().empty()) return recipe;
+  std::string message;
+  for (const std::string& problem : reader.problems()) {
+    message += (message.empty() ? "" : "\n") + problem;
+  }
+  throw UsageError(message);
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,143 @@
+#include "convoy/train/registry.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "convoy/base/error.h"
+#include "convoy/model/factory.h"
+#include "convoy/train/plugin.h"
+#include "train/strategies/strategies.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr auto kPath = Option::Kind::path;
+
+void add_zoo(Registry& registry) {
+  for (const std::string& name : model::model_names()) {
+    const bool residual = name.rfind("resnet", 0) == 0;
+    std::vector<Option> options;
+    if (residual) {
+      options.push_back({"zero_init_residual", false,
+                         "start each block as the identity: last batch norm at 0"});
+    }
+    registry.add_model(
+        name,
+        [name, residual](const ModelRequest& request) {
+          model::ModelOptions options;
+          options.classes = request.classes;
+          options.zero_init_residual = residual && request.options.flag("zero_init_residual");
+          return model::make_model(name, options);
+        },
+        options);
+  }
+}
+
+// The files of CIFAR's binary version in its folder.
+std::shared_ptr<data::Dataset> open_cifar(data::CifarKind kind, const Options& options) {
+  std::vector<std::string> files = options.texts("files");
+  const std::string& names = options.text("class_names");
+  return data::open_cifar(kind, files, names);
+}
+
+void add_readers(Registry& registry) {
+  registry.add_reader(
+      "idx",
+      [](const Options& o) { return data::open_idx(o.text("images"), o.text("labels")); },
+      {{"images", std::string(), "IDX file of bytes, plain or gzip", kPath, true},
+       {"labels", std::string(), "IDX file of as many labels", kPath, true}});
+  const std::vector<Option> cifar{
+      {"files", std::vector<std::string>(), "binary files, in this order", kPath, true},
+      {"class_names", std::string(), "file with the names of the classes", kPath}};
+  registry.add_reader(
+      "cifar10", [](const Options& o) { return open_cifar(data::CifarKind::cifar10, o); }, cifar);
+  registry.add_reader(
+      "cifar100", [](const Options& o) { return open_cifar(data::CifarKind::cifar100, o); }, cifar);
+  registry.add_reader(
+      "image_folder", [](const Options& o) { return data::open_image_folder(o.text("path")); },
+      {{"path", std::string(), "folder with a subfolder per class", kPath, true}});
+}
+
+template <class Table, class Value>
+void add(Table& table, const std::string& what, const std::string& name, Value value) {
+  if (!table.emplace(name, std::move(value)).second) {
+    throw UsageError("there is a " + what + " '" + name + "' already; give yours another name");
+  }
+}
+
+}  // namespace
+
+Registry::Registry() {
+  add_zoo(*this);
+  add_readers(*this);
+  add_strategies(*this);
+}
+
+void Registry::add_model(const std::string& name, ModelFactory make, std::vector<Option> options) {
+  add(models_, "model", name, std::move(make));
+  vocabulary_.models[name] = std::move(options);
+}
+
+void Registry::add_reader(const std::string& name, ReaderFactory open,
+                          std::vector<Option> options) {
+  add(readers_, "reader", name, std::move(open));
+  vocabulary_.readers[name] = std::move(options);
+}
+
+void Registry::add_strategy(const std::string& name, StrategyFactory make,
+                            std::vector<Option> options) {
+  add(strategies_, "strategy", name, std::move(make));
+  vocabulary_.strategies[name] = std::move(options);
+}
+
+void Registry::load_plugins(const std::vector<std::string>& libraries) {
+  for (const std::string& library : libraries) {
+    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      const char* reason = dlerror();
+      throw UsageError("plugin " + library + " can't be loaded: " + (reason ? reason : "?"));
+    }
+    using Interface = const char* (*)();
+    using Register = void (*)(Registry*);
+    const auto interface = reinterpret_cast<Interface>(dlsym(handle, "convoy_plugin_interface"));
+    const auto fill = reinterpret_cast<Register>(dlsym(handle, "convoy_plugin_register"));
+    if (interface == nullptr || fill == nullptr) {
+      throw UsageError("plugin " + library +
+                       " is no Convoy plugin: it has no CONVOY_PLUGIN (convoy/train/plugin.h)");
+    }
+    const std::string mine = "convoy plugin " + std::to_string(kPluginInterface) + ", LibTorch " +
+                             TORCH_VERSION;
+    if (interface() != mine) {
+      throw UsageError("plugin " + library + " was built for '" + interface() + "', this is '" +
+                       mine + "'; compile it anew");
+    }
+    try {
+      fill(this);
+    } catch (const UsageError& error) {
+      throw UsageError("plugin " + library + ": " + error.what());
+    }
+  }
+}
+
+std::shared_ptr<model::Network> Registry::make_model(const std::string& name,
+                                                     const ModelRequest& request) const {
+  std::shared_ptr<model::Network> network = models_.at(name)(request);
+  if (network == nullptr) throw UsageError("the model '" + name + "' of a plugin gave no network");
+  if (network->classes() != request.classes) {
+    throw UsageError("the model '" + name + "' gives " + std::to_string(network->classes()) +
+                     " scores where " + std::to_string(request.classes) + " were asked for");
+  }
+  return network;
+}
+
+std::shared_ptr<data::Dataset> Registry::open_data(const std::string& reader,
+                                                   const Options& options) const {
+  return readers_.at(reader)(options);
+}
+
+std::unique_ptr<Strategy> Registry::make_strategy(const std::string& name) const {
+  return strategies_.at(name)();
+}
+
+}  // namespace convoy::train

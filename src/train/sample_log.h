@@ -1,0 +1,42 @@
+// Which samples were used in which step, for checks: output.log_samples of a recipe.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "convoy/data/sample_source.h"
+
+namespace convoy::train {
+
+// Passes another source on and remembers the batch last taken. Lines "<step> <epoch> <id> <id> ..."
+// in <folder>/rank-<rank>.log.
+class SampleLog final : public data::SampleSource {
+ public:
+  // Lines of steps after `resumed_at`, of all ranks, are removed first by rank 0 (see trim).
+  SampleLog(std::unique_ptr<data::SampleSource> source, const std::string& folder, int rank);
+  ~SampleLog() override;
+
+  // Drops lines of later steps from all logs in the folder.
+  static void trim(const std::string& folder, std::int64_t resumed_at);
+
+  // The batch last taken belongs to this step.
+  void commit(std::int64_t step);
+
+  std::size_t size() const override { return source_->size(); }
+  std::size_t batches_per_epoch() const override { return source_->batches_per_epoch(); }
+  data::Shape shape() const override { return source_->shape(); }
+  void seek(const data::Position& position) override { source_->seek(position); }
+  const data::Batch* next() override;
+  data::Position position() const override { return source_->position(); }
+  data::SourceStatistics statistics() const override { return source_->statistics(); }
+
+ private:
+  std::unique_ptr<data::SampleSource> source_;
+  std::string path_;
+  std::FILE* file_ = nullptr;
+  std::string line_;
+};
+
+}  // namespace convoy::train

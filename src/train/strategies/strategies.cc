@@ -1,0 +1,10 @@
+#include "train/strategies/strategies.h"
+
+#include "train/strategies/sync/sync.h"
+
+namespace convoy::train {
+
+// One line for each.
+void add_strategies(Registry& registry) { add_sync(registry); }
+
+}  // namespace convoy::train

@@ -1,0 +1,270 @@
+#include "train/strategies/sync/sync.h"
+
+#include <chrono>
+#include <optional>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+#include "convoy/base/units.h"
+#include "convoy/parallel/distributed_model.h"
+#include "convoy/train/registry.h"
+#include "train/compute.h"
+#include "train/named_optimizer.h"
+
+namespace convoy::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What all ranks tell each other in every step besides gradients, added up while backward runs.
+struct Tally {
+  enum { kLoss, kSamples, kStopWishes, kCheckpointWishes, kSize };
+  std::array<double, kSize> sums{};
+};
+
+class Sync final : public Strategy {
+ public:
+  void prepare(Services& services, const State* saved) override;
+  void run() override;
+  State state() override;
+  void with_whole_model(const std::function<void()>& use) override;
+
+ private:
+  parallel::DistributedOptions distributed_options(const State* saved) const;
+  void check_shares() const;
+  StepReport step(const data::Batch& batch);
+  void forward_and_backward(const data::Batch& batch, StepReport& report);
+  void start_tally(double loss, std::size_t samples);
+  std::vector<parallel::NamedTensor> local_buffers() const;
+
+  Services* services_ = nullptr;
+  std::optional<Compute> compute_;
+  std::optional<parallel::DistributedModel<model::Network>> model_;
+  std::optional<NamedOptimizer> optimizer_;
+  comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
+  bool synchronized_ = false;        // batch norm
+  Tensors own_buffers_;  // while the network holds united ones
+  Tally tally_;
+  comm::Operation tally_sum_;
+};
+
+parallel::DistributedOptions Sync::distributed_options(const State* saved) const {
+  const Recipe& recipe = services_->recipe();
+  const Options& options = recipe.strategy_options;
+  parallel::DistributedOptions distributed;
+  distributed.bucket_bytes = parse_bytes(options.text("bucket"));
+  distributed.first_bucket_bytes = parse_bytes(options.text("first_bucket"));
+  distributed.allow_unused = options.flag("allow_unused");
+  const std::string& wire = options.text("wire");
+  if (wire == "bfloat16") distributed.wire_type = at::kBFloat16;
+  if (wire != "bfloat16" && wire != "own") {
+    throw UsageError("sync.wire is '" + wire + "'; it can be own or bfloat16");
+  }
+  if (synchronized_) distributed.batch_norm = parallel::BatchNormStatistics::synchronized;
+  // A resumed run has to add up gradients as this one does, see ReducerOptions::order.
+  distributed.nominal_samples =
+      static_cast<double>(recipe.training.batch) /
+      static_cast<double>(services_->world().size() * recipe.training.accumulate);
+  if (saved != nullptr) {
+    const auto order = saved->lists.find("sync.gradient_order");
+    if (order != saved->lists.end()) distributed.order = order->second;
+  }
+  return distributed;
+}
+
+// Every rank has to take part in the statistics of every layer.
+void Sync::check_shares() const {
+  const Recipe& recipe = services_->recipe();
+  const auto parts = static_cast<std::size_t>(services_->world().size()) *
+                     static_cast<std::size_t>(recipe.training.accumulate);
+  const auto batch = static_cast<std::size_t>(recipe.training.batch);
+  const std::size_t last = recipe.data.drop_last ? 0 : services_->samples().size() % batch;
+  if (!synchronized_ || services_->world().size() == 1) return;
+  if (batch >= parts && (last == 0 || last >= parts) && recipe.data.on_bad == "fail") return;
+  throw UsageError(
+      "sync.batch_norm is synchronized, so every rank needs a sample in every micro-batch: let "
+      "training.batch be at least ranks x accumulate, set data.drop_last = true, and data.on_bad = "
+      "\"fail\"");
+}
+
+void Sync::prepare(Services& services, const State* saved) {
+  services_ = &services;
+  const Recipe& recipe = services.recipe();
+  const std::string& batch_norm = recipe.strategy_options.text("batch_norm");
+  if (batch_norm != "local" && batch_norm != "synchronized") {
+    throw UsageError("sync.batch_norm is '" + batch_norm + "'; it can be local or synchronized");
+  }
+  synchronized_ = batch_norm == "synchronized";
+  check_shares();
+  compute_.emplace(recipe);
+  communicator_ = services.world().communicator().duplicate();
+  if (saved != nullptr) load_module(*services.network(), *saved, "the checkpoint");
+  model_.emplace(services.world(), services.network(), distributed_options(saved));
+  optimizer_.emplace(recipe.optimizer, parallel::unique_parameters(*services.network()));
+  if (saved == nullptr) return;
+  optimizer_->load(*saved);
+  const torch::NoGradGuard no_grad;
+  for (auto& buffer : local_buffers()) {
+    const auto own = saved->rank.find(buffer.name);
+    if (own != saved->rank.end()) buffer.tensor.copy_(own->second);
+  }
+}
+
+// Running statistics that differ from rank to rank.
+std::vector<parallel::NamedTensor> Sync::local_buffers() const {
+  if (synchronized_ || communicator_.size() == 1) return {};
+  return parallel::unique_buffers(*services_->network());
+}
+
+void Sync::start_tally(double loss, std::size_t samples) {
+  const std::uint32_t wishes = services_->wishes();
+  tally_.sums = {loss * static_cast<double>(samples), static_cast<double>(samples),
+                 (wishes & kStop) != 0 ? 1.0 : 0.0, (wishes & kCheckpoint) != 0 ? 1.0 : 0.0};
+  tally_sum_ =
+      communicator_.start_allreduce(comm::buffer_of(tally_.sums), comm::ReduceOp::sum, {1, 0});
+}
+
+void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
+  const Recipe& recipe = services_->recipe();
+  const torch::Tensor images = compute_->images(batch), labels = compute_->labels(batch);
+  const auto parts = static_cast<int>(recipe.training.accumulate);
+  const double all = static_cast<double>(batch.size());
+  // The last part with samples is the one whose backward reduces.
+  const int used = std::min(parts, static_cast<int>(batch.size()));
+  double loss_sum = 0;
+  for (int part = 0; part < used; ++part) {
+    const data::Range range = data::even_share({0, batch.size()}, part, parts);
+    const auto begin = static_cast<std::int64_t>(range.begin);
+    const auto size = static_cast<std::int64_t>(range.size());
+    auto start = Clock::now();
+    torch::Tensor loss;
+    {
+      const AutocastScope autocast(*compute_);
+      const torch::Tensor scores =
+          compute_->scores(model_->forward(images.narrow(0, begin, size)));
+      loss = loss_of(recipe.loss, scores, labels.narrow(0, begin, size));
+    }
+    const double value = loss.item<double>();
+    loss_sum += value * static_cast<double>(size);
+    if (parts > 1) loss = loss * (static_cast<double>(size) / all);
+    report.forward_s += seconds_since(start);
+    start = Clock::now();
+    if (part + 1 < used) {
+      const auto quiet = model_->no_sync();
+      loss.backward();
+    } else {
+      // A rank's weight is its samples per micro-batch: all ranks count the same number of those.
+      for (int rest = used; rest < parts; ++rest) model_->reducer().count_samples(0);
+      start_tally(loss_sum / all, batch.size());
+      loss.backward();
+    }
+    report.backward_s += seconds_since(start);
+  }
+}
+
+StepReport Sync::step(const data::Batch& batch) {
+  const Recipe& recipe = services_->recipe();
+  StepReport report;
+  report.learning_rate = services_->schedule().at(services_->steps_done());
+  optimizer_->set_learning_rate(report.learning_rate);
+  // Dropout and the like: fixed by (seed, step, rank), so that nothing of it has to be saved.
+  torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
+                                  static_cast<std::uint64_t>(services_->steps_done()),
+                                  static_cast<std::uint64_t>(communicator_.rank()))());
+  const double exposed = model_->statistics().exposed_seconds;
+  optimizer_->zero_grad();
+  bool update = true;
+  if (batch.size() > 0) {
+    forward_and_backward(batch, report);
+  } else {
+    start_tally(0, 0);
+    update = model_->reducer().pass();
+  }
+  report.communication_s = model_->statistics().exposed_seconds - exposed;
+  report.backward_s = std::max(0.0, report.backward_s - report.communication_s);
+  const auto start = Clock::now();
+  if (update) {
+    if (recipe.training.clip_norm > 0) model_->clip_grad_norm(recipe.training.clip_norm);
+    optimizer_->step();
+  }
+  report.update_s = seconds_since(start);
+  tally_sum_.wait();
+  const auto& sums = tally_.sums;
+  report.samples = static_cast<std::uint64_t>(sums[Tally::kSamples]);
+  report.loss = report.samples > 0 ? sums[Tally::kLoss] / sums[Tally::kSamples] : 0;
+  report.wishes = (sums[Tally::kStopWishes] > 0 ? kStop : 0u) |
+                  (sums[Tally::kCheckpointWishes] > 0 ? kCheckpoint : 0u);
+  return report;
+}
+
+void Sync::run() {
+  data::SampleSource& samples = services_->samples();
+  while (true) {
+    const auto start = Clock::now();
+    const data::Batch* batch = samples.next();
+    if (batch == nullptr) continue;  // the next epoch begins
+    const double waited = seconds_since(start);
+    StepReport report = step(*batch);
+    report.data_s = waited;
+    if (!services_->updated(report)) return;
+  }
+}
+
+State Sync::state() {
+  State state;
+  describe_module(*services_->network(), state);
+  optimizer_->save(state);
+  std::vector<std::string> order;
+  for (const auto& bucket : model_->reducer().buckets()) {
+    order.insert(order.end(), bucket.begin(), bucket.end());
+  }
+  state.lists["sync.gradient_order"] = std::move(order);
+  state.rank = own_buffers_;
+  for (auto& buffer : local_buffers()) state.rank.emplace(buffer.name, buffer.tensor);
+  return state;
+}
+
+void Sync::with_whole_model(const std::function<void()>& use) {
+  const torch::NoGradGuard no_grad;
+  std::vector<parallel::NamedTensor> buffers = local_buffers();
+  for (auto& buffer : buffers) own_buffers_[buffer.name] = buffer.tensor.clone();
+  const auto restore = [&] {
+    for (auto& buffer : buffers) buffer.tensor.copy_(own_buffers_.at(buffer.name));
+    own_buffers_.clear();
+  };
+  for (auto& buffer : buffers) {
+    // In double, where counts are exact and the mean of equal values is that value.
+    torch::Tensor wide = buffer.tensor.to(torch::kCPU, torch::kDouble).contiguous();
+    communicator_.allreduce(
+        comm::Buffer(wide.mutable_data_ptr(), static_cast<std::size_t>(wide.numel()),
+                     comm::Type::f64),
+        buffer.tensor.is_floating_point() ? comm::ReduceOp::average : comm::ReduceOp::max);
+    buffer.tensor.copy_(wide);
+  }
+  try {
+    use();
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+}
+
+}  // namespace
+
+void add_sync(Registry& registry) {
+  registry.add_strategy(
+      "sync", [] { return std::make_unique<Sync>(); },
+      {{"batch_norm", std::string("local"),
+        "statistics in training: of each rank alone (local), or of all (synchronized)"},
+       {"bucket", std::string("8MiB"), "gradients that are reduced together"},
+       {"first_bucket", std::string("1MiB"), "the first of them, so that communication starts early"},
+       {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"},
+       {"allow_unused", false, "parameters may get no gradient in a step"}});
+}
+
+}  // namespace convoy::train
