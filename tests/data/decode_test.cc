@@ -1,0 +1,203 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "convoy/base/random.h"
+#include "convoy/data/transform.h"
+#include "data/decode/decode.h"
+#include "tests/data/golden_images.h"
+#include "tests/data/support.h"
+
+namespace convoy::data {
+namespace {
+
+Image decoded(const Bytes& bytes, int channels = 0) {
+  Image image;
+  decode_image(bytes, channels, image);
+  return image;
+}
+
+bool is_jpeg_name(const std::string& file) { return file.ends_with(".jpg"); }
+
+TEST(Decode, IsWhatPillowDecodes) {
+  const GoldenImages golden;
+  for (const auto& item : golden.cases("decoded")) {
+    SCOPED_TRACE(item.file);
+    const Bytes bytes = read_file(fixture(item.file));
+    const Image image = decoded(bytes);
+    EXPECT_EQ(image.height, item.height);
+    EXPECT_EQ(image.width, item.width);
+    EXPECT_EQ(image.channels, item.channels);
+    const Difference off = difference(image.pixels, item.pixels);
+    // Versions of libjpeg-turbo round differently; PNG is exact.
+    EXPECT_LE(off.mean, is_jpeg_name(item.file) ? 0.3 : 0.0);
+    EXPECT_LE(off.most, is_jpeg_name(item.file) ? 3 : 0);
+    EXPECT_EQ(shape_of({bytes, Encoding::jpeg, {}, 0}),
+              (Shape{item.channels, item.height, item.width}));
+  }
+}
+
+TEST(Decode, ConvertsChannels) {
+  const GoldenImages golden;
+  for (const auto& item : golden.cases("decoded")) {
+    SCOPED_TRACE(item.file);
+    const Bytes bytes = read_file(fixture(item.file));
+    const Image gray = decoded(bytes, 1);
+    const Image color = decoded(bytes, 3);
+    const auto pixels = static_cast<std::size_t>(item.height * item.width);
+    ASSERT_EQ(gray.pixels.size(), pixels);
+    ASSERT_EQ(color.pixels.size(), 3 * pixels);
+    std::vector<std::uint8_t> expected_gray, expected_color;
+    for (std::size_t i = 0; i < pixels; ++i) {
+      const auto at = [&](std::size_t c) {
+        return item.channels == 1 ? item.pixels[i] : item.pixels[3 * i + c];
+      };
+      expected_gray.push_back(luma(at(0), at(1), at(2)));
+      for (std::size_t c = 0; c < 3; ++c) expected_color.push_back(at(c));
+    }
+    // The luma that a JPEG holds is not yet rounded and clipped to RGB.
+    EXPECT_LE(difference(gray.pixels, expected_gray).mean, is_jpeg_name(item.file) ? 1.0 : 0.0);
+    EXPECT_LE(difference(color.pixels, expected_color).mean, is_jpeg_name(item.file) ? 0.3 : 0.0);
+  }
+}
+
+TEST(Decode, APartOfAJpegHasTheSamePixelsAsTheWhole) {
+  RandomStream random(7);
+  for (const char* file : {"large420.jpg", "color420.jpg", "color422.jpg", "color444.jpg",
+                           "progressive.jpg", "restarts.jpg", "rgb.jpg", "gray.jpg", "cmyk.jpg"}) {
+    const Bytes bytes = read_file(fixture(file));
+    for (const int channels : {0, 1, 3}) {
+      const Image whole = decoded(bytes, channels);
+      JpegDecoder decoder;
+      for (int i = 0; i < 60; ++i) {
+        Window window;
+        window.left = static_cast<int>(random.below(static_cast<std::uint64_t>(whole.width)));
+        window.top = static_cast<int>(random.below(static_cast<std::uint64_t>(whole.height)));
+        window.width = 1 + static_cast<int>(
+                               random.below(static_cast<std::uint64_t>(whole.width - window.left)));
+        window.height =
+            1 +
+            static_cast<int>(random.below(static_cast<std::uint64_t>(whole.height - window.top)));
+        Image part;
+        decoder.open(bytes);
+        decoder.decode(channels, window, part);
+        ASSERT_EQ(part.channels, whole.channels);
+        const auto row = static_cast<std::size_t>(window.width * whole.channels);
+        for (int y = 0; y < window.height; ++y) {
+          const auto* expected = &whole.pixels[static_cast<std::size_t>(
+              ((window.top + y) * whole.width + window.left) * whole.channels)];
+          const auto* actual = &part.pixels[static_cast<std::size_t>(y) * row];
+          ASSERT_TRUE(std::equal(expected, expected + row, actual))
+              << file << ": row " << y << " of " << window.width << " x " << window.height
+              << " at (" << window.left << ", " << window.top << "), channels " << channels;
+        }
+      }
+    }
+  }
+}
+
+TEST(Decode, TruncatedFilesAreRefusedWhereverTheyEnd) {
+  for (const char* file : {"color420.jpg", "progressive.jpg", "cmyk.jpg", "pattern.png",
+                           "interlaced.png", "gray16.png"}) {
+    const Bytes bytes = read_file(fixture(file));
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      // A copy, so that a sanitizer sees reads behind the end.
+      const Bytes part(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+      EXPECT_THROW(decoded(part), UsageError) << file << " cut to " << size << " bytes";
+    }
+  }
+}
+
+TEST(Decode, ErrorsSayWhatIsWrong) {
+  expect_error<UsageError>([] { decoded({}); }, {"empty"});
+  expect_error<UsageError>(
+      [] {
+        decoded(to_bytes({'G', 'I', 'F', '8', '9', 'a'}));
+      },
+      {"neither a JPEG nor a PNG", "6 bytes"});
+  Bytes jpeg = read_file(fixture("color420.jpg"));
+  jpeg.resize(jpeg.size() - 10);
+  expect_error<UsageError>([&] { decoded(jpeg); }, {"JPEG: ", "Premature end"});
+  Bytes png = read_file(fixture("pattern.png"));
+  png.resize(png.size() / 2);
+  expect_error<UsageError>([&] { decoded(png); }, {"PNG: ", "truncated"});
+  Bytes damaged = read_file(fixture("pattern.png"));
+  damaged[damaged.size() / 2] ^= std::byte{1};
+  expect_error<UsageError>([&] { decoded(damaged); }, {"PNG: "});
+  expect_error<UsageError>([] { decoded(read_file(fixture("gray.png")), 2); }, {"1 or 3", "not 2"});
+}
+
+// Where the height and width stand in the header.
+std::size_t jpeg_size_at(const Bytes& bytes) {
+  for (std::size_t i = 2; i + 4 < bytes.size();) {
+    const int marker = std::to_integer<int>(bytes[i + 1]);
+    if (marker == 0xc0 || marker == 0xc2) return i + 5;
+    i += 2 + (std::to_integer<std::size_t>(bytes[i + 2]) << 8) +
+         std::to_integer<std::size_t>(bytes[i + 3]);
+  }
+  return 0;
+}
+
+TEST(Decode, ForgedSizesAreRefusedBeforeMemoryIsAllocated) {
+  Bytes jpeg = read_file(fixture("color420.jpg"));
+  const std::size_t at = jpeg_size_at(jpeg);
+  ASSERT_GT(at, 0u);
+  const auto with_size = [&](int height, int width) {
+    Bytes changed = jpeg;
+    changed[at] = static_cast<std::byte>(height >> 8);
+    changed[at + 1] = static_cast<std::byte>(height);
+    changed[at + 2] = static_cast<std::byte>(width >> 8);
+    changed[at + 3] = static_cast<std::byte>(width);
+    return changed;
+  };
+  expect_error<UsageError>([&] { decoded(with_size(40000, 40000)); },
+                           {"40000 x 40000 pixels", "268435456"});
+  expect_error<UsageError>([&] { decoded(with_size(16000, 16000)); },
+                           {"truncated", "can't hold 16000 x 16000 pixels"});
+  EXPECT_THROW(decoded(with_size(0, 10)), UsageError);
+
+  EXPECT_THROW(check_size("PNG", kMaxPixels, 2), UsageError);
+  EXPECT_THROW(check_size("PNG", 0, 2), UsageError);
+  EXPECT_NO_THROW(check_size("PNG", kMaxPixels, 1));
+}
+
+TEST(Decode, FlippedBitsNeverHarm) {
+  RandomStream random(3);
+  std::size_t refused = 0;
+  for (const char* file : {"color420.jpg", "progressive.jpg", "cmyk.jpg", "palette.png",
+                           "color_alpha.png", "interlaced.png"}) {
+    const Bytes bytes = read_file(fixture(file));
+    for (int i = 0; i < 300; ++i) {
+      Bytes changed = bytes;
+      changed[random.below(changed.size())] ^= static_cast<std::byte>(1u << random.below(8));
+      try {
+        const Image image = decoded(changed);
+        EXPECT_EQ(image.pixels.size(), static_cast<std::size_t>(image.height) *
+                                           static_cast<std::size_t>(image.width) *
+                                           static_cast<std::size_t>(image.channels));
+      } catch (const UsageError&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 500u);
+}
+
+TEST(Decode, ADecoderGoesOnAfterABadPicture) {
+  const Bytes good = read_file(fixture("color420.jpg"));
+  const Bytes bad(good.begin(), good.end() - 20);
+  JpegDecoder decoder;
+  Image image;
+  for (int i = 0; i < 3; ++i) {
+    decoder.open(bad);
+    EXPECT_THROW(decoder.decode(0, image), UsageError);
+    decoder.open(good);
+    decoder.decode(0, image);
+    EXPECT_EQ(image.pixels, decoded(good).pixels);
+    decoder.open(good);  // and not decoded
+  }
+}
+
+}  // namespace
+}  // namespace convoy::data

@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include "convoy/base/random.h"
+#include "convoy/data/transform.h"
+#include "data/transform/resizer.h"
+#include "tests/data/golden_images.h"
+#include "tests/data/support.h"
+
+namespace convoy::data {
+namespace {
+
+Image pattern(int channels) {
+  Image image;
+  decode_image(read_file(fixture("pattern.png")), channels, image);
+  return image;
+}
+
+TEST(Resize, IsWhatPillowCallsBilinear) {
+  const GoldenImages golden;
+  for (const auto& item : golden.cases("resized")) {
+    const Window window{item.box[0], item.box[1], item.box[2] - item.box[0],
+                        item.box[3] - item.box[1]};
+    SCOPED_TRACE(testing::Message()
+                 << window.width << " x " << window.height << " to " << item.width << " x "
+                 << item.height << ", channels " << item.channels);
+    std::vector<std::uint8_t> out;
+    resize(pattern(item.channels), window, item.height, item.width, out);
+    const Difference off = difference(out, item.pixels);
+    // Pillow rounds to bytes between the two directions.
+    EXPECT_LE(off.mean, 0.4);
+    EXPECT_LE(off.most, 1);
+  }
+}
+
+TEST(Resize, TheSameSizeChangesNothing) {
+  for (const int channels : {1, 3}) {
+    const Image image = pattern(channels);
+    std::vector<std::uint8_t> out;
+    resize(image, {0, 0, image.width, image.height}, image.height, image.width, out);
+    EXPECT_EQ(out, image.pixels);
+  }
+}
+
+TEST(Resize, APartIsThePartOfTheWhole) {
+  const Image image = pattern(3);
+  Resizer resizer;
+  resizer.plan(image.height, image.width, {3, 2, 30, 24}, 40, 50, {0, 0, 50, 40});
+  const auto pixels_of = [&] {
+    const Window& source = resizer.source();
+    return image.pixels.data() + (source.top * image.width + source.left) * 3;
+  };
+  const auto stride = static_cast<std::size_t>(image.width * 3);
+  std::vector<std::uint8_t> whole, part;
+  resizer.run(pixels_of(), stride, 3, whole);
+  const Window wanted{11, 7, 20, 15};
+  resizer.plan(image.height, image.width, {3, 2, 30, 24}, 40, 50, wanted);
+  EXPECT_LT(resizer.source().width, 20);
+  resizer.run(pixels_of(), stride, 3, part);
+  for (int y = 0; y < wanted.height; ++y) {
+    for (int x = 0; x < wanted.width * 3; ++x) {
+      ASSERT_EQ(part[static_cast<std::size_t>(y * wanted.width * 3 + x)],
+                whole[static_cast<std::size_t>(((y + wanted.top) * 50 + wanted.left) * 3 + x)]);
+    }
+  }
+}
+
+TEST(Resize, RandomWindowsStayInside) {
+  // For the sanitizer: no window and size reads or writes outside.
+  RandomStream random(5);
+  const auto up_to = [&](int most) {
+    return 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(most)));
+  };
+  for (int i = 0; i < 500; ++i) {
+    Image image{up_to(20), up_to(20), i % 2 == 0 ? 1 : 3, {}};
+    image.pixels.assign(static_cast<std::size_t>(image.height * image.width * image.channels), 200);
+    Window window{0, 0, up_to(image.width), up_to(image.height)};
+    window.left = up_to(image.width - window.width + 1) - 1;
+    window.top = up_to(image.height - window.height + 1) - 1;
+    std::vector<std::uint8_t> out;
+    resize(image, window, up_to(40), up_to(40), out);
+    for (const std::uint8_t value : out) ASSERT_EQ(value, 200);
+  }
+}
+
+TEST(Resize, ErrorsSayWhatIsWrong) {
+  const Image image = pattern(3);
+  std::vector<std::uint8_t> out;
+  expect_error<UsageError>(
+      [&] {
+        resize(image, {30, 0, 10, 10}, 5, 5, out);
+      },
+      {"10 x 10 at (30, 0)", "37 x 29"});
+  expect_error<UsageError>([&] { resize(image, {0, 0, 0, 10}, 5, 5, out); }, {"0 x 10"});
+  expect_error<UsageError>([&] { resize(image, {0, 0, 10, 10}, 0, 5, out); }, {"5 x 0"});
+  expect_error<UsageError>(
+      [&] {
+        resize({1, 1, 2, {1, 2}}, {0, 0, 1, 1}, 1, 1, out);
+      },
+      {"2 channels"});
+}
+
+}  // namespace
+}  // namespace convoy::data
