@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,6 +14,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
+#include "data/loader_slot.h"
 
 namespace convoy::data {
 namespace {
@@ -26,34 +25,6 @@ using Seconds = std::chrono::duration<double>;
 // Workers take samples a few at a time, so that tiny ones don't spend their time on the lock.
 constexpr std::size_t kMostTaken = 64;
 constexpr std::size_t kTakesPerWorker = 4;
-
-// Where SIMD kernels like their memory to begin.
-constexpr std::align_val_t kAlignment{64};
-struct FreeFloats {
-  void operator()(float* memory) const { ::operator delete[](memory, kAlignment); }
-};
-using Floats = std::unique_ptr<float[], FreeFloats>;
-Floats make_floats(std::size_t count) {
-  return Floats(static_cast<float*>(::operator new[](count * sizeof(float), kAlignment)));
-}
-
-// One batch in the making, or ready. Its memory stays; what it holds changes.
-struct Slot {
-  Floats images;
-  std::vector<std::size_t> samples;
-  std::vector<std::int64_t> labels;
-  std::vector<char> bad;  // left out, by place in the batch; not vector<bool>: threads write beside
-                          // each other
-
-  std::uint64_t epoch = 0;
-  std::size_t consumed = 0;  // of the epoch's order, once this batch is used
-  bool ends_epoch = false;   // no batch: the null that next() returns between epochs
-  std::size_t skipped = 0;   // bad records, known once `left` is 0
-  std::size_t taken = 0;     // samples that workers have taken
-  std::size_t left = 0;      // samples that are not finished
-  std::exception_ptr error;  // of the first sample, by place, that has one
-  std::size_t error_place = 0;
-};
 
 void check(bool good, const std::string& message) {
   if (!good) throw UsageError("loader: " + message);

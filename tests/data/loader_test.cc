@@ -1,0 +1,398 @@
+#include "convoy/data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "tests/data/support.h"
+
+namespace convoy::data {
+namespace {
+
+using Pixels = std::vector<float>;
+
+// `count` images of 3 x 6 x 6 bytes, no two alike.
+std::shared_ptr<Dataset> small_images(std::size_t count) {
+  std::vector<Bytes> records;
+  for (std::size_t i = 0; i < count; ++i) {
+    RandomStream random(99, i);
+    Bytes bytes(108);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+    records.push_back(bytes);
+  }
+  return std::make_shared<TestDataset>(records, Encoding::interleaved_u8, Shape{3, 6, 6});
+}
+
+// `count` JPEGs, of which those numbered in `bad` are cut short.
+std::shared_ptr<Dataset> jpegs(std::size_t count, const std::set<std::size_t>& bad = {}) {
+  const Bytes good = read_file(fixture("color420.jpg"));
+  std::vector<Bytes> records(count, good);
+  for (const std::size_t i : bad) records[i].resize(good.size() / 2);
+  return std::make_shared<TestDataset>(records, Encoding::jpeg, Shape{});
+}
+
+TransformOptions random_crops() {
+  TransformOptions options;
+  options.crop = Crop::random_resized;
+  options.height = options.width = 5;
+  options.flip = true;
+  return options;
+}
+
+LoaderOptions batches_of(std::size_t batch, int rank = 0, int world = 1, int threads = 1) {
+  LoaderOptions options;
+  options.batch = batch;
+  options.rank = rank;
+  options.world = world;
+  options.threads = threads;
+  options.seed = 5;
+  return options;
+}
+
+// What ranks were given: sample -> pixels, each sample once, and the order over all ranks.
+struct Seen {
+  std::map<std::size_t, Pixels> pixels;
+  std::vector<std::size_t> order;
+
+  void add(const Batch& batch) {
+    const std::size_t each = batch.shape.elements();
+    ASSERT_EQ(batch.images.size(), batch.size() * each);
+    ASSERT_EQ(batch.labels.size(), batch.size());
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const std::size_t sample = batch.samples[i];
+      EXPECT_EQ(batch.labels[i], static_cast<std::int64_t>(sample % 10));
+      const auto image = batch.images.subspan(i * each, each);
+      EXPECT_TRUE(pixels.emplace(sample, Pixels(image.begin(), image.end())).second)
+          << "sample " << sample << " came twice";
+      order.push_back(sample);
+    }
+  }
+};
+
+// One loader per rank of a world, stepped together.
+class World {
+ public:
+  World(const std::shared_ptr<Dataset>& data, const TransformOptions& transform,
+        LoaderOptions options, int world) {
+    for (int rank = 0; rank < world; ++rank) {
+      options.rank = rank;
+      options.world = world;
+      ranks_.push_back(std::make_unique<Loader>(data, transform, options));
+    }
+  }
+
+  // One global batch, or false at the end of the epoch, for all ranks alike.
+  bool step(Seen& seen) {
+    std::size_t ended = 0;
+    for (auto& rank : ranks_) {
+      const Batch* batch = rank->next();
+      if (batch == nullptr) {
+        ++ended;
+      } else {
+        seen.add(*batch);
+      }
+      EXPECT_EQ(rank->position(), ranks_[0]->position());
+    }
+    EXPECT_TRUE(ended == 0 || ended == ranks_.size());
+    return ended == 0;
+  }
+
+  Seen rest_of_epoch() {
+    Seen seen;
+    while (step(seen)) {
+    }
+    return seen;
+  }
+
+  void seek(const Position& position) {
+    for (auto& rank : ranks_) rank->seek(position);
+  }
+  Loader& rank(std::size_t i) { return *ranks_[i]; }
+
+ private:
+  std::vector<std::unique_ptr<Loader>> ranks_;
+};
+
+TEST(Loader, EveryWorldAndNumberOfThreadsSeesTheSamePixelsInTheSameOrder) {
+  const auto data = small_images(53);
+  World alone(data, random_crops(), batches_of(8), 1);
+  const Seen first = alone.rest_of_epoch();
+  const Seen second = alone.rest_of_epoch();
+  ASSERT_EQ(first.pixels.size(), 53u);
+  ASSERT_EQ(second.pixels.size(), 53u);
+  EXPECT_NE(first.order, second.order);
+  EXPECT_NE(first.pixels, second.pixels);
+  for (const int world : {2, 3, 5}) {
+    for (const int threads : {1, 3}) {
+      World ranks(data, random_crops(), batches_of(8, 0, 1, threads), world);
+      for (const Seen* expected : {&first, &second}) {
+        const Seen seen = ranks.rest_of_epoch();
+        EXPECT_EQ(seen.order, expected->order) << world << " ranks, " << threads << " threads";
+        EXPECT_EQ(seen.pixels, expected->pixels);
+      }
+    }
+  }
+}
+
+TEST(Loader, GoesOnMidEpochAtAnotherWorldSize) {
+  const auto data = small_images(53);
+  World alone(data, random_crops(), batches_of(8), 1);
+  alone.rest_of_epoch();
+  const Seen whole = alone.rest_of_epoch();  // epoch 1
+  for (const int before : {1, 3}) {
+    for (const int after : {1, 2, 5}) {
+      World old_world(data, random_crops(), batches_of(8), before);
+      old_world.rest_of_epoch();
+      Seen seen;
+      for (int i = 0; i < 3; ++i) old_world.step(seen);
+      const Position position = old_world.rank(0).position();
+      EXPECT_EQ(position, (Position{1, 0, {{0, 24}}}));
+      EXPECT_EQ(position.count(), 24u);
+
+      LoaderOptions other = batches_of(6, 0, 1, 2);  // nor need the batch be the same
+      World new_world(data, random_crops(), other, after);
+      Seen ignored;
+      new_world.step(ignored);  // a seek gives up what was prepared
+      new_world.seek(position);
+      EXPECT_EQ(new_world.rank(0).position(), position);
+      while (new_world.step(seen)) {
+      }
+      EXPECT_EQ(seen.order, whole.order);
+      EXPECT_EQ(seen.pixels, whole.pixels);
+      EXPECT_EQ(new_world.rank(0).position(), (Position{2, 0, {}}));
+    }
+  }
+}
+
+TEST(Loader, PositionsAtTheEndsOfAnEpoch) {
+  Loader loader(small_images(10), {}, batches_of(4));
+  EXPECT_EQ(loader.size(), 10u);
+  EXPECT_EQ(loader.batches_per_epoch(), 3u);
+  EXPECT_EQ(loader.shape(), (Shape{3, 6, 6}));
+  EXPECT_EQ(loader.position(), (Position{}));
+  for (const std::size_t size : {4, 4, 2}) EXPECT_EQ(loader.next()->size(), size);
+  EXPECT_EQ(loader.position(), (Position{0, 0, {{0, 10}}}));
+  EXPECT_EQ(loader.next(), nullptr);
+  EXPECT_EQ(loader.position(), (Position{1, 0, {}}));
+  EXPECT_EQ(loader.next()->size(), 4u);
+  loader.seek({7, 0, {{0, 10}}});
+  EXPECT_EQ(loader.next(), nullptr);
+  EXPECT_EQ(loader.next()->size(), 4u);
+  EXPECT_EQ(loader.position(), (Position{8, 0, {{0, 4}}}));
+}
+
+TEST(Loader, DropLastLeavesOutWhatDoesNotFillABatch) {
+  LoaderOptions options = batches_of(4);
+  options.drop_last = true;
+  World ranks(small_images(10), {}, options, 3);
+  EXPECT_EQ(ranks.rank(0).batches_per_epoch(), 2u);
+  EXPECT_EQ(ranks.rest_of_epoch().order.size(), 8u);
+  EXPECT_EQ(ranks.rest_of_epoch().order.size(), 8u);
+  expect_error<UsageError>([&] { Loader(small_images(3), {}, options); },
+                           {"batch of 4", "3 samples", "drop_last"});
+}
+
+TEST(Loader, WithoutShufflingSamplesComeInOrder) {
+  LoaderOptions options = batches_of(4);
+  options.shuffle = false;
+  World ranks(small_images(10), {}, options, 2);
+  std::vector<std::size_t> ascending(10);
+  std::iota(ascending.begin(), ascending.end(), 0);
+  EXPECT_EQ(ranks.rest_of_epoch().order, ascending);
+}
+
+TEST(Loader, SharesMayBeEmptyButBatchesAreAsMany) {
+  // 5 ranks and batches of 3: two ranks have nothing, ever.
+  World ranks(small_images(7), {}, batches_of(3), 5);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::size_t steps = 0;
+    Seen seen;
+    while (ranks.step(seen)) ++steps;
+    EXPECT_EQ(steps, 3u);
+    EXPECT_EQ(seen.order.size(), 7u);
+  }
+}
+
+TEST(Loader, TheCallerMayWriteIntoABatchAndItsMemoryIsUsedAgain) {
+  LoaderOptions options = batches_of(4, 0, 1, 2);
+  options.ahead = 3;
+  Loader loader(small_images(64), {}, options);
+  std::set<const float*> memory;
+  Seen clean;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    Seen seen;
+    while (const Batch* batch = loader.next()) {
+      seen.add(*batch);
+      memory.insert(batch->images.data());
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch->images.data()) % 64, 0u);
+      std::fill(batch->images.begin(), batch->images.end(), -7.0f);
+    }
+    if (epoch == 0) clean = seen;
+    EXPECT_EQ(seen.pixels, clean.pixels);
+  }
+  EXPECT_LE(memory.size(), options.ahead + 2);
+}
+
+TEST(Loader, ChannelsLastHoldsTheSameNumbers) {
+  LoaderOptions options = batches_of(5);
+  Loader planar(small_images(5), random_crops(), options);
+  options.layout = Layout::channels_last;
+  Loader last(small_images(5), random_crops(), options);
+  const Batch& a = *planar.next();
+  const Batch& b = *last.next();
+  EXPECT_EQ(a.layout, Layout::planar);
+  EXPECT_EQ(b.layout, Layout::channels_last);
+  for (std::size_t i = 0; i < 5; ++i) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      for (std::size_t p = 0; p < 25; ++p) {
+        EXPECT_EQ(a.images[i * 75 + c * 25 + p], b.images[i * 75 + p * 3 + c]);
+      }
+    }
+  }
+}
+
+TEST(Loader, ABadRecordEndsTheRunInTheBatchItIsIn) {
+  LoaderOptions options = batches_of(4, 0, 1, 3);
+  options.shuffle = false;
+  Loader loader(jpegs(20, {9, 10}), {}, options);
+  EXPECT_EQ(loader.next()->size(), 4u);
+  EXPECT_EQ(loader.next()->size(), 4u);
+  for (int i = 0; i < 2; ++i) {
+    expect_error<UsageError>([&] { loader.next(); }, {"record 9: JPEG: "});
+  }
+  EXPECT_EQ(loader.position(), (Position{0, 0, {{0, 8}}}));
+  loader.seek({0, 0, {{0, 12}}});
+  EXPECT_EQ(loader.next()->samples[0], 12u);
+}
+
+TEST(Loader, BadRecordsAreSkippedCountedAndNamedOnce) {
+  const std::set<std::size_t> bad = {0, 3, 4, 5, 6, 7, 17};
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  LoaderOptions options = batches_of(4, 0, 1, 3);
+  options.shuffle = false;
+  options.on_bad = OnBad::skip;
+  options.on_skip = [&](const std::string& message) {
+    const std::lock_guard lock(mutex);
+    messages.push_back(message);
+  };
+  Loader loader(jpegs(20, bad), {}, options);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    Seen seen;
+    std::vector<std::size_t> sizes;
+    while (const Batch* batch = loader.next()) {
+      seen.add(*batch);
+      sizes.push_back(batch->size());
+    }
+    EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 0, 4, 4, 3}));
+    EXPECT_TRUE(std::is_sorted(seen.order.begin(), seen.order.end()));
+    for (const std::size_t i : bad) EXPECT_EQ(seen.pixels.count(i), 0u);
+    EXPECT_EQ(loader.statistics().skipped, 7u * static_cast<std::size_t>(epoch + 1));
+    EXPECT_EQ(loader.statistics().samples, 13u * static_cast<std::size_t>(epoch + 1));
+    EXPECT_EQ(loader.statistics().batches, 5u * static_cast<std::size_t>(epoch + 1));
+  }
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(messages.size(), 7u);
+  std::sort(messages.begin(), messages.end());
+  EXPECT_EQ(messages[1].find("record 17: JPEG: "), 0u) << messages[1];
+}
+
+// Whose records can't be read, as of a disk that fails.
+class Unreadable : public TestDataset {
+ public:
+  using TestDataset::TestDataset;
+  Record read(std::size_t i, Bytes& scratch) const override {
+    if (i == 3) throw Failure("reading record 3 on node7: Input/output error");
+    return TestDataset::read(i, scratch);
+  }
+};
+
+TEST(Loader, FailuresOfTheWorldAreNeverSkipped) {
+  LoaderOptions options = batches_of(2);
+  options.shuffle = false;
+  options.on_bad = OnBad::skip;
+  const auto data = std::make_shared<Unreadable>(std::vector<Bytes>(6, Bytes(4)),
+                                                 Encoding::planar_u8, Shape{1, 2, 2});
+  Loader loader(data, {}, options);
+  EXPECT_EQ(loader.next()->size(), 2u);
+  expect_error<Failure>([&] { loader.next(); }, {"record 3", "node7", "Input/output error"});
+}
+
+// Waits in read() until it is let go.
+class Slow : public TestDataset {
+ public:
+  using TestDataset::TestDataset;
+  Record read(std::size_t i, Bytes& scratch) const override {
+    ++reads;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return TestDataset::read(i, scratch);
+  }
+  mutable std::atomic<int> reads{0};
+};
+
+TEST(Loader, MayBeDestroyedOrMovedElsewhereWhileWorkersAreBusy) {
+  const auto data = std::make_shared<Slow>(std::vector<Bytes>(200, Bytes(4)), Encoding::planar_u8,
+                                           Shape{1, 2, 2});
+  for (int i = 0; i < 5; ++i) {
+    Loader loader(data, {}, batches_of(8, 0, 1, 4));
+    if (i > 0) loader.next();
+    if (i > 1) loader.seek({3, 0, {{0, 50}}});
+    if (i > 2) {
+      EXPECT_EQ(loader.next()->size(), 8u);
+      EXPECT_EQ(loader.position(), (Position{3, 0, {{0, 58}}}));
+    }
+  }
+  EXPECT_LT(data->reads, 300);  // no more is prepared than asked for
+}
+
+TEST(Loader, WaitingAndDecodingAreMeasured) {
+  const auto data =
+      std::make_shared<Slow>(std::vector<Bytes>(8, Bytes(4)), Encoding::planar_u8, Shape{1, 2, 2});
+  Loader loader(data, {}, batches_of(4));
+  loader.next();
+  EXPECT_GT(loader.statistics().wait_s, 0.015);
+  EXPECT_GT(loader.statistics().decode_s, 0.015);
+  // Another batch becomes ready on its own.
+  for (int i = 0; i < 1000 && loader.statistics().ready == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_GE(loader.statistics().ready, 1u);
+}
+
+TEST(Loader, ErrorsSayWhatIsWrong) {
+  const auto data = small_images(10);
+  const auto refused = [&](const std::function<void(LoaderOptions&)>& change,
+                           const std::vector<std::string>& parts) {
+    LoaderOptions options = batches_of(4);
+    change(options);
+    expect_error<UsageError>([&] { Loader(data, {}, options); }, parts);
+  };
+  refused([](auto& o) { o.batch = 0; }, {"batch size is 0"});
+  refused([](auto& o) { o.threads = 0; }, {"threads is 0"});
+  refused([](auto& o) { o.ahead = 0; }, {"ahead is 0"});
+  refused([](auto& o) { o.rank = 1; }, {"rank 1", "world of 1"});
+  expect_error<UsageError>([&] { Loader(nullptr, {}, batches_of(1)); }, {"no dataset"});
+  expect_error<UsageError>([&] { Loader(jpegs(0), {}, batches_of(1)); }, {"empty"});
+  Bytes nothing;
+  const auto broken =
+      std::make_shared<TestDataset>(std::vector<Bytes>{nothing}, Encoding::jpeg, Shape{});
+  expect_error<UsageError>([&] { Loader(broken, {}, batches_of(1)); }, {"record 0: ", "empty"});
+  TransformOptions crop;
+  crop.crop = Crop::random_resized;
+  expect_error<UsageError>([&] { Loader(data, crop, batches_of(1)); }, {"height is 0"});
+
+  Loader loader(data, {}, batches_of(4));
+  expect_error<UsageError>([&] { loader.seek({0, 0, {{0, 11}}}); }, {"11 samples of 10"});
+  expect_error<UsageError>([&] { loader.seek({0, 0, {{2, 4}}}); }, {"gaps"});
+  expect_error<UsageError>([&] { loader.seek({0, 3, {}}); }, {"generation 3"});
+}
+
+}  // namespace
+}  // namespace convoy::data
