@@ -33,6 +33,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag(
       "--version", [] { return version_line(); }, "Print the version and what it was built on");
+  add_train_command(app, outcome);
+  add_eval_command(app, outcome);
+  add_predict_command(app, outcome);
   add_run_command(app, rest, outcome);
   add_bench_command(app);
   add_doctor_command(app, outcome);

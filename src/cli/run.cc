@@ -1,4 +1,5 @@
 // convoy run: starts ranks.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -39,6 +40,7 @@ struct RunArguments {
   std::string logs;
   bool label = false;
   std::string timeout_s;
+  std::string grace_s;
   std::string mpirun;
   std::vector<std::string> mpirun_arguments;
   bool verbose = false;
@@ -110,6 +112,24 @@ int parse_count(const std::string& text, const std::string& option, const char* 
   return count;
 }
 
+double parse_grace(const std::string& text) {
+  if (text.empty()) return 0;
+  char* rest = nullptr;
+  const double seconds = std::strtod(text.c_str(), &rest);
+  if (!(seconds > 0) || *rest != '\0') {
+    throw UsageError("--grace " + text + ": not a number of seconds above 0");
+  }
+  return seconds;
+}
+
+// Ranks write to mpirun's pipes; one that shows progress has to know what is behind them.
+void tell_terminal() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    setenv("CONVOY_COLUMNS", std::to_string(size.ws_col).c_str(), 0);
+  }
+}
+
 int run(const CLI::App& app, const RunArguments& arguments, const std::vector<std::string>& rest) {
   LaunchOptions options;
   options.hosts = hosts_of(arguments);
@@ -133,6 +153,8 @@ int run(const CLI::App& app, const RunArguments& arguments, const std::vector<st
     }
     setenv("CONVOY_TIMEOUT", arguments.timeout_s.c_str(), 1);
   }
+  options.grace_s = parse_grace(arguments.grace_s);
+  tell_terminal();
   options.mpirun = find_mpirun(arguments.mpirun);
   options.mpirun_arguments = arguments.mpirun_arguments;
   options.logs = prepare_logs(arguments.logs);
@@ -174,6 +196,10 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcom
   command
       ->add_option("--timeout", arguments->timeout_s,
                    "How long an operation may wait for its peers (CONVOY_TIMEOUT; 300 if unset)")
+      ->type_name("SECONDS");
+  command
+      ->add_option("--grace", arguments->grace_s,
+                   "When told to end, ask the ranks by SIGUSR1 and let them go on so long")
       ->type_name("SECONDS");
   command
       ->add_option("--mpirun", arguments->mpirun,

@@ -27,9 +27,9 @@ torch::Tensor Compute::images(const data::Batch& batch) const {
   const std::int64_t c = batch.shape.channels, h = batch.shape.height, w = batch.shape.width;
   const bool planar = batch.layout == data::Layout::planar;
   // [n, c, h, w] either way; strides say where the elements are.
-  const std::vector<std::int64_t> strides =
-      planar ? std::vector<std::int64_t>{c * h * w, h * w, w, 1}
-             : std::vector<std::int64_t>{c * h * w, 1, w * c, c};
+  const std::vector<std::int64_t> strides = planar
+                                                ? std::vector<std::int64_t>{c * h * w, h * w, w, 1}
+                                                : std::vector<std::int64_t>{c * h * w, 1, w * c, c};
   const torch::Tensor images =
       torch::from_blob(batch.images.data(), {n, c, h, w}, strides, torch::kFloat);
   return images.to(device_, type_);
@@ -44,10 +44,8 @@ torch::Tensor Compute::labels(const data::Batch& batch) const {
 
 torch::Tensor Compute::blank(const data::Shape& shape) const {
   const auto options = torch::TensorOptions().device(device_).dtype(type_);
-  const torch::Tensor image =
-      torch::zeros({1, shape.channels, shape.height, shape.width}, options);
-  return layout_ == data::Layout::planar ? image
-                                         : image.contiguous(at::MemoryFormat::ChannelsLast);
+  const torch::Tensor image = torch::zeros({1, shape.channels, shape.height, shape.width}, options);
+  return layout_ == data::Layout::planar ? image : image.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 torch::Tensor Compute::scores(const torch::Tensor& logits) const {
@@ -78,7 +76,8 @@ torch::Tensor loss_of(const LossRecipe& recipe, const torch::Tensor& scores,
       targets = targets * (1 - recipe.label_smoothing) + recipe.label_smoothing / 2;
     }
     return F::binary_cross_entropy_with_logits(
-               scores, targets, F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum)) /
+               scores, targets,
+               F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum)) /
            scores.size(0);
   }
   return F::cross_entropy(scores, labels,

@@ -62,8 +62,8 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
   const auto start = std::chrono::steady_clock::now();
   const Compute compute(recipe);
   data::LoaderOptions options;
-  options.batch = static_cast<std::size_t>(
-      recipe.evaluation.batch > 0 ? recipe.evaluation.batch : recipe.training.batch);
+  options.batch = static_cast<std::size_t>(recipe.evaluation.batch > 0 ? recipe.evaluation.batch
+                                                                       : recipe.training.batch);
   options.rank = communicator.rank();
   options.world = communicator.size();
   options.shuffle = false;

@@ -98,8 +98,8 @@ NamedOptimizer::NamedOptimizer(const OptimizerRecipe& recipe,
       values.weight_decay = recipe.groups[g - 1].weight_decay;
     }
     scales_.push_back(g > 0 ? recipe.groups[g - 1].lr_scale : 1.0);
-    auto options = std::visit([](const auto& rule) { return options_of(rule); },
-                              optimizer_rule(values));
+    auto options =
+        std::visit([](const auto& rule) { return options_of(rule); }, optimizer_rule(values));
     groups.emplace_back(members[g], std::move(options));
   }
   if (recipe.name == "adam") {

@@ -14,7 +14,7 @@ namespace convoy::train {
 
 // Where a run is after an update.
 struct Moment {
-  std::int64_t step = 0;  // updates done
+  std::int64_t step = 0;   // updates done
   std::int64_t steps = 0;  // of the whole run
   std::uint64_t epoch = 0;
   std::size_t consumed = 0;  // samples of this epoch

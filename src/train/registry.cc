@@ -19,8 +19,8 @@ void add_zoo(Registry& registry) {
     const bool residual = name.rfind("resnet", 0) == 0;
     std::vector<Option> options;
     if (residual) {
-      options.push_back({"zero_init_residual", false,
-                         "start each block as the identity: last batch norm at 0"});
+      options.push_back(
+          {"zero_init_residual", false, "start each block as the identity: last batch norm at 0"});
     }
     registry.add_model(
         name,
@@ -43,8 +43,7 @@ std::shared_ptr<data::Dataset> open_cifar(data::CifarKind kind, const Options& o
 
 void add_readers(Registry& registry) {
   registry.add_reader(
-      "idx",
-      [](const Options& o) { return data::open_idx(o.text("images"), o.text("labels")); },
+      "idx", [](const Options& o) { return data::open_idx(o.text("images"), o.text("labels")); },
       {{"images", std::string(), "IDX file of bytes, plain or gzip", kPath, true},
        {"labels", std::string(), "IDX file of as many labels", kPath, true}});
   const std::vector<Option> cifar{
@@ -54,9 +53,9 @@ void add_readers(Registry& registry) {
       "cifar10", [](const Options& o) { return open_cifar(data::CifarKind::cifar10, o); }, cifar);
   registry.add_reader(
       "cifar100", [](const Options& o) { return open_cifar(data::CifarKind::cifar100, o); }, cifar);
-  registry.add_reader(
-      "image_folder", [](const Options& o) { return data::open_image_folder(o.text("path")); },
-      {{"path", std::string(), "folder with a subfolder per class", kPath, true}});
+  registry.add_reader("image_folder",
+                      [](const Options& o) { return data::open_image_folder(o.text("path")); },
+                      {{"path", std::string(), "folder with a subfolder per class", kPath, true}});
 }
 
 template <class Table, class Value>
@@ -106,8 +105,8 @@ void Registry::load_plugins(const std::vector<std::string>& libraries) {
       throw UsageError("plugin " + library +
                        " is no Convoy plugin: it has no CONVOY_PLUGIN (convoy/train/plugin.h)");
     }
-    const std::string mine = "convoy plugin " + std::to_string(kPluginInterface) + ", LibTorch " +
-                             TORCH_VERSION;
+    const std::string mine =
+        "convoy plugin " + std::to_string(kPluginInterface) + ", LibTorch " + TORCH_VERSION;
     if (interface() != mine) {
       throw UsageError("plugin " + library + " was built for '" + interface() + "', this is '" +
                        mine + "'; compile it anew");

@@ -32,8 +32,8 @@ void check_same_recipe(const comm::Communicator& communicator, const std::string
 
 void check_same_data(const comm::Communicator& communicator, const data::Dataset& dataset,
                      const std::string& key) {
-  const std::string text = std::to_string(dataset.size()) + " samples, fingerprint " +
-                           to_hex(dataset.fingerprint());
+  const std::string text =
+      std::to_string(dataset.size()) + " samples, fingerprint " + to_hex(dataset.fingerprint());
   check(communicator, text, [&key](const std::string& theirs, const std::string& first) {
     return key + " is another data set than on rank 0: " + theirs + " against " + first;
   });

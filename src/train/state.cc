@@ -12,17 +12,17 @@ struct TypeName {
   at::ScalarType type;
   const char* name;
 };
-constexpr TypeName kTypes[] = {{at::kDouble, "F64"}, {at::kFloat, "F32"}, {at::kHalf, "F16"},
-                               {at::kBFloat16, "BF16"}, {at::kLong, "I64"}, {at::kInt, "I32"},
-                               {at::kShort, "I16"}, {at::kChar, "I8"}, {at::kByte, "U8"},
+constexpr TypeName kTypes[] = {{at::kDouble, "F64"},    {at::kFloat, "F32"}, {at::kHalf, "F16"},
+                               {at::kBFloat16, "BF16"}, {at::kLong, "I64"},  {at::kInt, "I32"},
+                               {at::kShort, "I16"},     {at::kChar, "I8"},   {at::kByte, "U8"},
                                {at::kBool, "BOOL"}};
 
 const char* name_of(at::ScalarType type, const std::string& tensor) {
   for (const TypeName& entry : kTypes) {
     if (entry.type == type) return entry.name;
   }
-  throw UsageError("tensor '" + tensor + "' has a type that safetensors files can't hold: " +
-                   c10::toString(type));
+  throw UsageError("tensor '" + tensor +
+                   "' has a type that safetensors files can't hold: " + c10::toString(type));
 }
 
 at::ScalarType type_of(const TensorView& view) {
@@ -39,7 +39,9 @@ void write(const std::string& path, const Tensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     whole.push_back(tensor.detach().cpu().contiguous());
     const torch::Tensor& t = whole.back();
-    views.push_back({name, name_of(t.scalar_type(), name), t.sizes().vec(),
+    views.push_back({name,
+                     name_of(t.scalar_type(), name),
+                     t.sizes().vec(),
                      {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
   }
   write_safetensors(path, views, {{"format", "pt"}});
@@ -95,8 +97,7 @@ WeightsReport copy_matching(torch::nn::Module& module, const Tensors& source,
       report.missing.push_back(name);
     } else if (found->second.sizes() != target.sizes()) {
       report.mismatched.push_back(name + " is " + shape_text(found->second.sizes()) +
-                                  " in the file, " + shape_text(target.sizes()) +
-                                  " in the model");
+                                  " in the file, " + shape_text(target.sizes()) + " in the model");
     } else {
       target.copy_(found->second);
       report.loaded.push_back(name);

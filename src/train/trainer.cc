@@ -164,7 +164,8 @@ void Trainer::Impl::make_network() {
   const Compute compute(recipe_);
   compute.place(*network_);
   if (recipe_.model.weights.empty()) return;
-  const WeightsReport report = load_weights(*network_, recipe_.model.weights, recipe_.model.partial);
+  const WeightsReport report =
+      load_weights(*network_, recipe_.model.weights, recipe_.model.partial);
   if (first.elements() > 0 && this->first()) {
     world_.log().info(recipe_.model.weights + ": " + describe(report));
   }
@@ -183,8 +184,8 @@ void Trainer::Impl::make_source() {
   options.ahead = static_cast<std::size_t>(recipe_.data.ahead);
   options.on_bad = recipe_.data.on_bad == "skip" ? data::OnBad::skip : data::OnBad::fail;
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
-  source_ = std::make_unique<data::Loader>(training_data_, training_transform(recipe_.data),
-                                           options);
+  source_ =
+      std::make_unique<data::Loader>(training_data_, training_transform(recipe_.data), options);
   if (recipe_.output.log_samples) {
     const std::string folder = folder_ + "/samples";
     if (first()) SampleLog::trim(folder, resumed_from_.empty() ? -1 : steps_);
@@ -215,8 +216,8 @@ void Trainer::Impl::find_checkpoint() {
     refuse("data.train is another data set (" + std::to_string(resumed_.samples) +
            " samples then, " + std::to_string(training_data_->size()) + " now, or other files)");
   }
-  const Recipe before = parse_recipe({resumed_.recipe, "the checkpoint's recipe", "/"}, {},
-                                     registry_.vocabulary());
+  const Recipe before =
+      parse_recipe({resumed_.recipe, "the checkpoint's recipe", "/"}, {}, registry_.vocabulary());
   if (before.seed != recipe_.seed) {
     refuse("seed is " + std::to_string(recipe_.seed) + ", in the checkpoint it is " +
            std::to_string(before.seed) + "; the order of samples depends on it");
@@ -256,15 +257,14 @@ void Trainer::Impl::greet() {
                  {"batch", static_cast<double>(recipe_.training.batch)},
                  {"steps", static_cast<double>(steps_to_do_)},
                  {"resumed_at", static_cast<double>(steps_)}});
-  outputs_->say(recipe_.model.name + ", " +
-                std::to_string(model::parameter_count(*network_)) + " parameters; " +
-                std::to_string(source_->size()) + " training and " + std::to_string(validation) +
-                " validation images, " + std::to_string(training_data_->classes().size()) +
-                " classes");
+  outputs_->say(recipe_.model.name + ", " + std::to_string(model::parameter_count(*network_)) +
+                " parameters; " + std::to_string(source_->size()) + " training and " +
+                std::to_string(validation) + " validation images, " +
+                std::to_string(training_data_->classes().size()) + " classes");
   outputs_->say(count_text("rank", static_cast<std::size_t>(world_.size())) + " x " +
-                count_text("thread", static_cast<std::size_t>(at::get_num_threads())) +
-                ", batch " + std::to_string(recipe_.training.batch) + ", " +
-                std::to_string(steps_to_do_) + " steps; in " + folder_);
+                count_text("thread", static_cast<std::size_t>(at::get_num_threads())) + ", batch " +
+                std::to_string(recipe_.training.batch) + ", " + std::to_string(steps_to_do_) +
+                " steps; in " + folder_);
   if (!resumed_from_.empty()) {
     outputs_->say("resumed after step " + std::to_string(steps_) + " from " + resumed_from_);
   }
@@ -295,9 +295,9 @@ bool Trainer::Impl::updated(const StepReport& report) {
   if (!std::isfinite(report.loss)) {
     throw Failure("the loss of step " + std::to_string(steps_) + " is " +
                   std::to_string(report.loss) +
-                  (checkpoints_.newest().empty() ? "; there is no checkpoint yet"
-                                                 : "; the last checkpoint before it is " +
-                                                       checkpoints_.newest()) +
+                  (checkpoints_.newest().empty()
+                       ? "; there is no checkpoint yet"
+                       : "; the last checkpoint before it is " + checkpoints_.newest()) +
                   ". A smaller learning rate, a warm-up or clip_norm may help");
   }
   const Moment now = moment();
@@ -322,8 +322,8 @@ bool Trainer::Impl::updated(const StepReport& report) {
 
 void Trainer::Impl::end_epoch() {
   if (outputs_) {
-    outputs_->epoch(moment(), epoch_loss_ / static_cast<double>(std::max<std::uint64_t>(
-                                  epoch_samples_, 1)),
+    outputs_->epoch(moment(),
+                    epoch_loss_ / static_cast<double>(std::max<std::uint64_t>(epoch_samples_, 1)),
                     seconds_since(epoch_started_), epoch_samples_);
   }
   epoch_loss_ = 0;
@@ -333,9 +333,8 @@ void Trainer::Impl::end_epoch() {
 
 void Trainer::Impl::evaluate_now() {
   if (!validation_data_ || evaluated_at_ == steps_) return;
-  strategy_->with_whole_model([this] {
-    result_.evaluation = evaluate(all(), *network_, validation_data_, recipe_);
-  });
+  strategy_->with_whole_model(
+      [this] { result_.evaluation = evaluate(all(), *network_, validation_data_, recipe_); });
   evaluated_at_ = steps_;
   if (outputs_) outputs_->evaluation(moment(), *result_.evaluation);
 }

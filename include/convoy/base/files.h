@@ -11,8 +11,7 @@ namespace convoy {
 
 // The bytes of a file (or of a pipe, up to its end). Throws UsageError when there is none, when it
 // may not be read, or when it is larger than `limit`; Failure when reading breaks off.
-std::vector<std::byte> read_file(const std::string& path,
-                                 std::size_t limit = std::size_t{1} << 40);
+std::vector<std::byte> read_file(const std::string& path, std::size_t limit = std::size_t{1} << 40);
 std::string read_text_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
 
 // A file being written beside its final name: written in pieces, then synced and renamed by

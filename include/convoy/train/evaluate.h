@@ -21,8 +21,12 @@ struct Evaluation {
   std::uint64_t skipped = 0;
   double seconds = 0;
 
-  double top1_accuracy() const { return samples == 0 ? 0 : static_cast<double>(top1) / static_cast<double>(samples); }
-  double top5_accuracy() const { return samples == 0 ? 0 : static_cast<double>(top5) / static_cast<double>(samples); }
+  double top1_accuracy() const {
+    return samples == 0 ? 0 : static_cast<double>(top1) / static_cast<double>(samples);
+  }
+  double top5_accuracy() const {
+    return samples == 0 ? 0 : static_cast<double>(top5) / static_cast<double>(samples);
+  }
 };
 
 // How the data of a recipe becomes what the network sees.

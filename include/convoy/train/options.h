@@ -10,16 +10,15 @@
 
 namespace convoy::train {
 
-using Value =
-    std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
-                 std::vector<std::string>>;
+using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
+                           std::vector<std::string>>;
 
 // One key: its default, whose type is the key's type, and one line for `--print-recipe`.
 struct Option {
   enum class Kind : std::uint8_t {
     plain,
-    path,    // text that names a file or folder which has to exist; or texts, each of them. Relative
-             // to the recipe's folder; ${NAME} is an environment variable. Empty: none.
+    path,  // text that names a file or folder which has to exist; or texts, each of them. Relative
+           // to the recipe's folder; ${NAME} is an environment variable. Empty: none.
   };
   std::string key;
   Value initial;

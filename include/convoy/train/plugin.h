@@ -21,11 +21,11 @@ inline constexpr int kPluginInterface = 1;
 #define CONVOY_PLUGIN_STRING(x) CONVOY_PLUGIN_STRING_(x)
 
 // Defines the two functions that `convoy` looks for in a plugin.
-#define CONVOY_PLUGIN(registry)                                                              \
-  static void convoy_plugin_body(convoy::train::Registry& registry);                         \
-  extern "C" const char* convoy_plugin_interface() {                                         \
-    static_assert(convoy::train::kPluginInterface == 1);                                     \
-    return "convoy plugin 1, LibTorch " TORCH_VERSION;                                       \
-  }                                                                                          \
+#define CONVOY_PLUGIN(registry)                                                                    \
+  static void convoy_plugin_body(convoy::train::Registry& registry);                               \
+  extern "C" const char* convoy_plugin_interface() {                                               \
+    static_assert(convoy::train::kPluginInterface == 1);                                           \
+    return "convoy plugin 1, LibTorch " TORCH_VERSION;                                             \
+  }                                                                                                \
   extern "C" void convoy_plugin_register(convoy::train::Registry* to) { convoy_plugin_body(*to); } \
   static void convoy_plugin_body(convoy::train::Registry& registry)

@@ -13,10 +13,10 @@ namespace convoy::train {
 
 struct ModelRecipe {
   std::string name;
-  std::int64_t classes = 0;       // 0: as many as the data has
-  bool channels_last = true;      // layout of weights and images
-  std::string weights;            // safetensors file to start from
-  bool partial = false;           // take from it what fits
+  std::int64_t classes = 0;   // 0: as many as the data has
+  bool channels_last = true;  // layout of weights and images
+  std::string weights;        // safetensors file to start from
+  bool partial = false;       // take from it what fits
   Options options;
 };
 
@@ -82,7 +82,7 @@ struct ScheduleRecipe {
   std::string unit = "epochs";
   std::vector<double> milestones;
   double gamma = 0.1;
-  double end = 0;        // cosine: the last rate, as a part of lr
+  double end = 0;  // cosine: the last rate, as a part of lr
   double warmup = 0;
   double warmup_from = 0;  // the first rate, as a part of lr
 };

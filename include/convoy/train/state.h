@@ -47,13 +47,14 @@ struct WeightsReport {
   std::vector<std::string> loaded;
   std::vector<std::string> missing;     // the model has them, the file doesn't
   std::vector<std::string> unexpected;  // the other way round
-  std::vector<std::string> mismatched;  // "fc.weight: [1000, 512] in the file, [10, 512] in the model"
+  std::vector<std::string>
+      mismatched;  // "fc.weight: [1000, 512] in the file, [10, 512] in the model"
 };
 std::string describe(const WeightsReport& report);
 
-// Copies a plain safetensors file into a module, converting floating types. Unless `partial`, throws
-// UsageError with the report when anything is missing, unexpected or of another shape. A file
-// without "num_batches_tracked" entries counts as complete.
+// Copies a plain safetensors file into a module, converting floating types. Unless `partial`,
+// throws UsageError with the report when anything is missing, unexpected or of another shape. A
+// file without "num_batches_tracked" entries counts as complete.
 WeightsReport load_weights(torch::nn::Module& module, const std::string& file, bool partial);
 
 }  // namespace convoy::train

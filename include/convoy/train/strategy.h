@@ -16,10 +16,10 @@ namespace convoy::train {
 
 // One update, as a strategy reports it. The same on every rank but for the seconds.
 struct StepReport {
-  double loss = 0;             // mean over the samples of the update
-  std::uint64_t samples = 0;   // of all ranks
+  double loss = 0;            // mean over the samples of the update
+  std::uint64_t samples = 0;  // of all ranks
   double learning_rate = 0;
-  double data_s = 0;           // waiting for samples
+  double data_s = 0;  // waiting for samples
   double forward_s = 0;
   double backward_s = 0;       // without the next
   double communication_s = 0;  // not hidden behind backward

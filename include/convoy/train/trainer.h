@@ -2,8 +2,9 @@
 //
 //   convoy::World world = convoy::World::join();
 //   convoy::train::Registry registry;
-//   auto recipe = convoy::train::parse_recipe(read_recipe_file("mine.toml"), {}, registry.vocabulary());
-//   convoy::train::RunResult result = convoy::train::Trainer(world, registry, recipe).run();
+//   auto recipe = convoy::train::parse_recipe(read_recipe_file("mine.toml"), {},
+//   registry.vocabulary()); convoy::train::RunResult result = convoy::train::Trainer(world,
+//   registry, recipe).run();
 #pragma once
 
 #include <functional>
@@ -33,11 +34,11 @@ struct TrainerOptions {
 struct RunResult {
   std::int64_t steps = 0;
   double seconds = 0;
-  double loss = 0;                        // of the last update
-  std::optional<Evaluation> evaluation;   // the last one
-  bool stopped = false;                   // before the end, because it was asked to
-  std::string folder;                     // of metrics and checkpoints
-  std::string checkpoint;                 // the last one written
+  double loss = 0;                       // of the last update
+  std::optional<Evaluation> evaluation;  // the last one
+  bool stopped = false;                  // before the end, because it was asked to
+  std::string folder;                    // of metrics and checkpoints
+  std::string checkpoint;                // the last one written
 };
 
 class Trainer {

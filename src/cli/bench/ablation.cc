@@ -10,7 +10,7 @@
 #include "cli/bench/ablation_row.h"
 #include "cli/bench/median.h"
 #include "cli/bench/row_process.h"
-#include "cli/bench/rows.h"
+#include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/bench/again.h"
 #include "cli/bench/median.h"
-#include "cli/bench/rows.h"
 #include "cli/bench/step_measure.h"
+#include "cli/launch/again.h"
+#include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"

@@ -99,6 +99,7 @@ class Launcher {
   bool mpirun_ended_ = false;
   JobEnd end_;
   std::optional<Clock::time_point> fault_at_;
+  std::optional<Clock::time_point> grace_until_;
   std::set<int> supervisors_;  // ranks whose supervisor was seen alive on this machine
   Clock::time_point lost_at_{};
   bool mid_line_ = false;  // on standard error
@@ -201,8 +202,15 @@ void Launcher::read_signals() {
       for (pid_t pid : descendants(getpid())) kill(pid, SIGKILL);
       continue;
     }
-    if (!fault_at_) end_.interrupted_by = signal;
-    if (!fault_at_) fault_at_ = Clock::now() - kLastWords;
+    if (fault_at_) continue;
+    end_.interrupted_by = signal;
+    if (options_.grace_s > 0) {
+      grace_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(options_.grace_s));
+      pass_on(SIGUSR1);
+    } else {
+      fault_at_ = Clock::now() - kLastWords;
+    }
   }
 }
 
@@ -221,6 +229,9 @@ void Launcher::watch() {
   if (!fault_at_) {
     check_supervisors();
     if (first_fault(end_) != nullptr || end_.notice) fault_at_ = Clock::now();
+    if (grace_until_ && Clock::now() >= *grace_until_ && !fault_at_) {
+      fault_at_ = Clock::now() - kLastWords;
+    }
     return;
   }
   const auto elapsed = Clock::now() - *fault_at_;

@@ -17,8 +17,11 @@ struct LaunchOptions {
   std::vector<std::string> mpirun_arguments;
   std::string threads;  // OMP_NUM_THREADS of each rank; empty: the supervisors decide
   bool bind = true;
-  std::string logs;      // folder of rank-N.log; empty: none
-  bool label = false;    // "[rank] " before each line of output
+  std::string logs;    // folder of rank-N.log; empty: none
+  bool label = false;  // "[rank] " before each line of output
+  // How long the ranks may go on when the job is told to end (SIGINT, SIGTERM, SIGHUP). They are
+  // told by SIGUSR1, and finish by themselves. 0: SIGTERM, and SIGKILL 3 s later.
+  double grace_s = 0;
   bool verbose = false;  // show mpirun's command line and messages
   std::vector<std::string> command;
 };

@@ -144,8 +144,10 @@ struct Progress::Impl {
   }
 
   double rate(const std::string& new_label, double done, Clock::time_point now) {
+    // What was done before the first update, by the run that is resumed, say, took no time of ours.
+    const bool first = history.empty();
     const bool goes_on = new_label == label && done >= last_done;
-    total_done += std::max(0.0, goes_on ? done - last_done : done);
+    if (!first) total_done += std::max(0.0, goes_on ? done - last_done : done);
     last_done = done;
     label = new_label;
     history.emplace_back(now, total_done);
@@ -168,7 +170,6 @@ Progress::Progress(const ProgressOptions& options, std::string unit)
   impl_->options = options;
   impl_->unit = printable(std::move(unit));
   impl_->follows_terminal = options.columns > 0 && terminal_columns(options.fd) == options.columns;
-  impl_->history.emplace_back(Clock::now(), 0.0);
 }
 
 Progress::~Progress() {

@@ -17,8 +17,8 @@ class Checker {
     if (!good) problems_.push_back(problem);
   }
   void at_least(const char* key, double value, double least) {
-    expect(value >= least, std::string(key) + " is " + number(value) + "; it has to be at least " +
-                               number(least));
+    expect(value >= least,
+           std::string(key) + " is " + number(value) + "; it has to be at least " + number(least));
   }
   // Keys that only some choices have a use for.
   void only_for(const char* key, bool used, const std::string& whom) {

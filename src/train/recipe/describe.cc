@@ -66,7 +66,8 @@ void describe(ScheduleRecipe& s, Fields& f) {
 }
 
 void describe(ModelRecipe& m, Fields& f) {
-  f.field("name", m.name, "the network: lenet, resnet18, resnet34, resnet50, resnet101, a plugin's");
+  f.field("name", m.name,
+          "the network: lenet, resnet18, resnet34, resnet50, resnet101, a plugin's");
   f.field("classes", m.classes, "scores per image; 0: as many as the data has classes");
   f.field("channels_last", m.channels_last, "layout of weights and images");
   f.field("weights", m.weights, "safetensors file with weights to start from", {},
@@ -110,13 +111,14 @@ void describe(ParameterGroupRecipe& group, Fields& f) {
 
 void describe(Recipe& r, Fields& f) {
   f.field("name", r.name, "of the run; the recipe's file name unless given");
-  f.field("strategy", r.strategy, "how the ranks work together; its keys are in a table of its name");
+  f.field("strategy", r.strategy,
+          "how the ranks work together; its keys are in a table of its name");
   f.field("plugins", r.plugins, "shared libraries with models and readers of yours",
           Fields::Path::must_exist);
   f.field("seed", r.seed, "of weights, order of samples and augmentation");
   f.field("threads", r.threads, "of each rank; 0: its share of the machine's cores");
-  f.field("precision", r.precision,
-          "float32 | bfloat16 (autocast, float32 weights) | float64", {"float32", "bfloat16", "float64"});
+  f.field("precision", r.precision, "float32 | bfloat16 (autocast, float32 weights) | float64",
+          {"float32", "bfloat16", "float64"});
   f.field("device", r.device, "cpu, or cuda where LibTorch has it", {"cpu", "cuda"});
   const auto table = [&f](const char* key, auto& part, const char* doc) {
     if (!f.begin(key, doc)) return;

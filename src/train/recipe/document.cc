@@ -48,7 +48,8 @@ void Document::apply(const std::string& override) {
   const std::vector<std::string> parts = split(key);
   bool good = equals != std::string::npos && !parts.empty();
   for (const std::string& part : parts) good = good && !part.empty();
-  if (!good) throw UsageError("--set " + override + ": write it as key=value, e.g. training.batch=64");
+  if (!good)
+    throw UsageError("--set " + override + ": write it as key=value, e.g. training.batch=64");
   toml::table* table = &table_;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     toml::node* next = table->get(parts[i]);

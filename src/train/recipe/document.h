@@ -13,7 +13,8 @@ namespace convoy::train {
 
 class Document {
  public:
-  // Throws UsageError with the line for what is no TOML, and for an override that is no "key=value".
+  // Throws UsageError with the line for what is no TOML, and for an override that is no
+  // "key=value".
   Document(const RecipeText& text, const std::vector<std::string>& overrides);
 
   const toml::table& table() const { return table_; }

@@ -8,7 +8,8 @@ namespace {
 template <class T>
 const T& get(const Options& options, std::string_view key) {
   const T* value = std::get_if<T>(&options.value(key));
-  if (value == nullptr) throw std::logic_error("option '" + std::string(key) + "' has another type");
+  if (value == nullptr)
+    throw std::logic_error("option '" + std::string(key) + "' has another type");
   return *value;
 }
 
@@ -27,7 +28,8 @@ const Value& Options::value(std::string_view key) const {
 void Options::set(std::string_view key, Value value) {
   const auto found = values_.find(key);
   if (found == values_.end()) throw std::logic_error("no option '" + std::string(key) + "'");
-  if (std::holds_alternative<double>(found->second) && std::holds_alternative<std::int64_t>(value)) {
+  if (std::holds_alternative<double>(found->second) &&
+      std::holds_alternative<std::int64_t>(value)) {
     value = static_cast<double>(std::get<std::int64_t>(value));
   }
   if (found->second.index() != value.index()) {

@@ -115,9 +115,7 @@ class Reader : public Fields, public Given {
     const Vocabulary::Table& table = strategy                 ? vocabulary_.strategies
                                      : path_.back() == "data" ? vocabulary_.readers
                                                               : vocabulary_.models;
-    const char* what = strategy                 ? "strategy"
-                       : path_.back() == "data" ? "reader"
-                                                : "model";
+    const char* what = strategy ? "strategy" : path_.back() == "data" ? "reader" : "model";
     const auto found = table.find(chosen);
     if (found == table.end()) {
       known_.back().push_back(key);
@@ -128,8 +126,7 @@ class Reader : public Fields, public Given {
     open(key);
     for (const Option& option : options.specification()) {
       Value value = option.initial;
-      const bool present =
-          std::visit([&](auto& v) { return read(option.key, v); }, value);
+      const bool present = std::visit([&](auto& v) { return read(option.key, v); }, value);
       if (!present && option.required) {
         problem(option.key, "is missing: " + option.doc);
       } else if (present && option.kind == Option::Kind::path) {
@@ -169,7 +166,8 @@ class Reader : public Fields, public Given {
   void open(const std::string& key) {
     known_.back().push_back(key);
     const toml::node* node = child(key);
-    if (node != nullptr && !node->is_table()) problem(key, "has to be a table: [" + full(key) + "]");
+    if (node != nullptr && !node->is_table())
+      problem(key, "has to be a table: [" + full(key) + "]");
     enter(key, node == nullptr ? nullptr : node->as_table());
   }
 
@@ -241,11 +239,11 @@ class Reader : public Fields, public Given {
       const std::string name = path.substr(at + 2, close - at - 2);
       const char* value = std::getenv(name.c_str());
       if (value == nullptr || *value == '\0') {
-        return problem(key, "'" + written + "' needs the environment variable " + name +
-                                ", which is not set" +
-                                (name == "CONVOY_DATA"
-                                     ? " (the folder of your data sets; see docs/data-sets.md)"
-                                     : ""));
+        return problem(
+            key,
+            "'" + written + "' needs the environment variable " + name + ", which is not set" +
+                (name == "CONVOY_DATA" ? " (the folder of your data sets; see docs/data-sets.md)"
+                                       : ""));
       }
       path.replace(at, close - at + 1, value);
       at += std::string(value).size();

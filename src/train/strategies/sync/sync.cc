@@ -47,7 +47,7 @@ class Sync final : public Strategy {
   std::optional<NamedOptimizer> optimizer_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   bool synchronized_ = false;        // batch norm
-  Tensors own_buffers_;  // while the network holds united ones
+  Tensors own_buffers_;              // while the network holds united ones
   Tally tally_;
   comm::Operation tally_sum_;
 };
@@ -144,8 +144,7 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
     torch::Tensor loss;
     {
       const AutocastScope autocast(*compute_);
-      const torch::Tensor scores =
-          compute_->scores(model_->forward(images.narrow(0, begin, size)));
+      const torch::Tensor scores = compute_->scores(model_->forward(images.narrow(0, begin, size)));
       loss = loss_of(recipe.loss, scores, labels.narrow(0, begin, size));
     }
     const double value = loss.item<double>();
@@ -262,7 +261,8 @@ void add_sync(Registry& registry) {
       {{"batch_norm", std::string("local"),
         "statistics in training: of each rank alone (local), or of all (synchronized)"},
        {"bucket", std::string("8MiB"), "gradients that are reduced together"},
-       {"first_bucket", std::string("1MiB"), "the first of them, so that communication starts early"},
+       {"first_bucket", std::string("1MiB"),
+        "the first of them, so that communication starts early"},
        {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"},
        {"allow_unused", false, "parameters may get no gradient in a step"}});
 }

@@ -1,4 +1,4 @@
-#include "cli/bench/again.h"
+#include "cli/launch/again.h"
 
 #include <unistd.h>
 
@@ -21,11 +21,12 @@ bool is_a_rank() {
   return false;
 }
 
-void run_again_as_ranks(int ranks) {
+void run_again(const std::vector<std::string>& options) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string all((std::istreambuf_iterator<char>(file)), {});
-  std::vector<std::string> words{"convoy", "run",           "-n", std::to_string(ranks),
-                                 "--",     "/proc/self/exe"};
+  std::vector<std::string> words{"convoy", "run"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"--", "/proc/self/exe"});
   std::vector<char> path(4096);
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   if (length > 0) words.back().assign(path.data(), static_cast<std::size_t>(length));
@@ -38,5 +39,7 @@ void run_again_as_ranks(int ranks) {
   execv(program.c_str(), arguments.data());
   throw Failure("can't start " + program + ": " + std::strerror(errno));
 }
+
+void run_again_as_ranks(int ranks) { run_again({"-n", std::to_string(ranks)}); }
 
 }  // namespace convoy::cli

@@ -1,0 +1,102 @@
+// convoy eval: how good a trained network is.
+#include <cstdio>
+#include <memory>
+
+#include "cli/rows.h"
+#include "cli/commands.h"
+#include "cli/training/ranks.h"
+#include "convoy/base/error.h"
+#include "convoy/base/units.h"
+#include "convoy/train/evaluate.h"
+#include "convoy/train/memory.h"
+#include "convoy/train/threads.h"
+#include "convoy/train/trained.h"
+#include "train/same_everywhere.h"
+
+namespace convoy::cli {
+namespace {
+
+struct Arguments {
+  std::string run;
+  bool best = false;
+  std::vector<std::string> overrides;
+  std::string json;
+  RankOptions ranks;
+};
+
+void print(const Arguments& arguments, const train::Trained& trained, int ranks,
+           const train::Evaluation& e) {
+  Rows rows(arguments.json);
+  rows.add({{"source", trained.source},
+            {"model", trained.recipe.model.name},
+            {"ranks", ranks},
+            {"samples", e.samples},
+            {"top1", e.top1_accuracy()},
+            {"top5", e.top5_accuracy()},
+            {"top1_count", e.top1},
+            {"top5_count", e.top5},
+            {"loss", e.loss},
+            {"skipped", e.skipped},
+            {"time_s", e.seconds}});
+  if (rows.on_standard_output()) return;
+  std::printf("%s, %s\n", trained.recipe.model.name.c_str(), trained.source.c_str());
+  std::printf("  top-1  %8.2f%%  (%llu of %llu)\n", 100 * e.top1_accuracy(),
+              static_cast<unsigned long long>(e.top1), static_cast<unsigned long long>(e.samples));
+  std::printf("  top-5  %8.2f%%\n  loss   %9.4f\n", 100 * e.top5_accuracy(), e.loss);
+  if (e.skipped > 0) {
+    std::printf("  %llu records could not be decoded and were left out\n",
+                static_cast<unsigned long long>(e.skipped));
+  }
+  std::printf("  in %s on %d rank%s\n", format_seconds(e.seconds).c_str(), ranks,
+              ranks == 1 ? "" : "s");
+}
+
+int run(const Arguments& arguments) {
+  if (!arguments.json.empty() && arguments.json != "-") Rows check(arguments.json);
+  train::set_threads();
+  train::keep_large_blocks();
+  train::Registry registry;
+  const train::Trained trained =
+      train::load_trained(registry, arguments.run,
+                          arguments.best ? train::Which::best : train::Which::newest,
+                          arguments.overrides);
+  if (!trained.recipe.data.has_validation) {
+    throw UsageError("the recipe has no [data.validation]; name it, for example with --set "
+                     "data.validation.path=FOLDER");
+  }
+  become_ranks(arguments.ranks, static_cast<int>(trained.recipe.threads));
+  comm::World world = join_world(arguments.ranks);
+  const auto data =
+      registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
+  train::check_same_data(world.communicator(), *data, "data.validation");
+  const train::Evaluation evaluation =
+      train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
+  if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
+  world.close();
+  return 0;
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app, Outcome& outcome) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("eval", "Evaluate a run, a checkpoint, or a recipe with model.weights");
+  command
+      ->add_option("run", arguments->run,
+                   "Run folder (its newest checkpoint), checkpoint, or recipe (.toml)")
+      ->type_name("RUN")
+      ->required();
+  command->add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
+  command
+      ->add_option("--set", arguments->overrides, "Another value for a key of the recipe")
+      ->type_name("KEY=VALUE")
+      ->type_size(1)
+      ->allow_extra_args(false);
+  command->add_option("--json", arguments->json, "The figures as JSON ('-': standard output)")
+      ->type_name("FILE");
+  add_rank_options(*command, arguments->ranks);
+  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,53 @@
+#include "cli/training/ranks.h"
+
+#include <vector>
+
+#include "cli/launch/again.h"
+#include "convoy/base/error.h"
+
+namespace convoy::cli {
+
+void add_rank_options(CLI::App& command, RankOptions& o) {
+  command.add_option("-n,--ranks", o.ranks, "Ranks to start; leave out under mpirun or srun")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--hosts", o.hosts, "Where to run: node1:2,node2:2 (ranks per host)")
+      ->type_name("LIST");
+  command.add_option("--hostfile", o.hostfile, "The same from a file")->type_name("FILE");
+  command.add_option("--bind", o.bind, "cores or none; see `convoy run --help`")
+      ->type_name("cores|none");
+  command.add_option("--logs", o.logs, "Also write the output of each rank to DIR/rank-N.log")
+      ->type_name("DIR");
+  command.add_option("--timeout", o.timeout, "How long an operation may wait for its peers (300)")
+      ->type_name("SECONDS");
+}
+
+void become_ranks(const RankOptions& o, int threads) {
+  if (is_a_rank()) return;
+  const bool elsewhere = !o.hosts.empty() || !o.hostfile.empty();
+  if (o.ranks <= 1 && !elsewhere && o.logs.empty()) return;
+  std::vector<std::string> options;
+  const auto add = [&options](const char* name, const std::string& value) {
+    if (!value.empty()) options.insert(options.end(), {name, value});
+  };
+  if (o.ranks > 0) add("-n", std::to_string(o.ranks));
+  add("--hosts", o.hosts);
+  add("--hostfile", o.hostfile);
+  add("--bind", o.bind);
+  add("--logs", o.logs);
+  add("--timeout", o.timeout);
+  if (threads > 0) add("--threads", std::to_string(threads));
+  if (o.grace_s > 0) add("--grace", std::to_string(o.grace_s));
+  run_again(options);
+}
+
+comm::World join_world(const RankOptions& o) {
+  comm::World world = comm::World::join();
+  if (o.ranks > 0 && o.ranks != world.size()) {
+    throw UsageError("-n " + std::to_string(o.ranks) + " inside a job of " +
+                     std::to_string(world.size()) + " ranks: leave -n out there");
+  }
+  return world;
+}
+
+}  // namespace convoy::cli

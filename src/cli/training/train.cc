@@ -1,0 +1,133 @@
+// convoy train: trains what a recipe says.
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/launch/report.h"
+#include "cli/training/ranks.h"
+#include "cli/training/signals.h"
+#include "convoy/base/error.h"
+#include "convoy/base/units.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Train a network as a recipe says (docs/recipes.md)\n"
+    "Metrics and checkpoints go to runs/<recipe's name>. When told to stop (SIGTERM, SIGINT, SIGUSR1)\n"
+    "it writes a checkpoint and exits with status 75; --resume goes on from there.";
+
+struct Arguments {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  std::string resume;
+  bool overwrite = false;
+  bool print_recipe = false;
+  RankOptions ranks;
+};
+
+// A recipe with the defaults of everything, for --print-recipe without a file.
+train::Recipe plain_recipe(const train::Registry& registry) {
+  train::Recipe recipe;
+  recipe.name = "mine";
+  recipe.model.name = "resnet18";
+  recipe.data.reader = "image_folder";
+  recipe.data.size = 224;
+  recipe.data.has_validation = true;
+  const train::Vocabulary& words = registry.vocabulary();
+  const auto& keys = words.readers.find(recipe.data.reader)->second;
+  recipe.model.options = train::Options(words.models.find(recipe.model.name)->second);
+  recipe.data.train = train::Options(keys);
+  recipe.data.validation = train::Options(keys);
+  recipe.strategy_options = train::Options(words.strategies.find(recipe.strategy)->second);
+  recipe.training.batch = 128;
+  recipe.training.epochs = 10;
+  return recipe;
+}
+
+void print_result(const train::RunResult& result) {
+  if (result.evaluation) {
+    std::printf("validation: top-1 %.2f%%, top-5 %.2f%% of %llu images\n",
+                100 * result.evaluation->top1_accuracy(), 100 * result.evaluation->top5_accuracy(),
+                static_cast<unsigned long long>(result.evaluation->samples));
+  }
+  std::printf("%s after %lld steps, %s of training\n", result.stopped ? "stopped" : "done",
+              static_cast<long long>(result.steps), format_seconds(result.seconds).c_str());
+  std::printf("metrics     %s/metrics.jsonl\n", result.folder.c_str());
+  if (!result.checkpoint.empty()) std::printf("checkpoint  %s\n", result.checkpoint.c_str());
+  if (result.stopped) std::printf("to go on, add --resume to the same command\n");
+  std::fflush(stdout);
+}
+
+int run(const Arguments& arguments) {
+  train::Registry registry;
+  if (arguments.recipe.empty()) {
+    if (!arguments.print_recipe) {
+      throw UsageError("which recipe? Write for example: convoy train recipes/lenet-mnist.toml -n 2");
+    }
+    std::fputs(train::print_recipe(plain_recipe(registry), true).c_str(), stdout);
+    return 0;
+  }
+  // Read before ranks are started: what is wrong is said once.
+  const train::RecipeText text = train::read_recipe_file(arguments.recipe);
+  registry.load_plugins(train::plugins_of(text, arguments.overrides));
+  const train::Recipe recipe =
+      train::parse_recipe(text, arguments.overrides, registry.vocabulary());
+  if (arguments.print_recipe) {
+    std::fputs(train::print_recipe(recipe, true).c_str(), stdout);
+    return 0;
+  }
+  become_ranks(arguments.ranks, static_cast<int>(recipe.threads));
+  catch_stop_signals();
+  comm::World world = join_world(arguments.ranks);
+  train::TrainerOptions options;
+  options.resume = arguments.resume;
+  options.overwrite = arguments.overwrite;
+  options.progress = world.rank() == 0;
+  options.should_stop = stop_signal_came;
+  train::RunResult result;
+  {
+    train::Trainer trainer(world, registry, recipe, options);
+    result = trainer.run();
+  }
+  if (world.rank() == 0) print_result(result);
+  world.close();
+  return result.stopped ? kExitRequeue : 0;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, Outcome& outcome) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("train", kDescription);
+  command->add_option("recipe", arguments->recipe, "The recipe, a TOML file")->type_name("RECIPE");
+  command
+      ->add_option("--set", arguments->overrides,
+                   "Another value for a key: training.batch=64; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->type_size(1)
+      ->allow_extra_args(false);
+  command
+      ->add_option("--resume", arguments->resume,
+                   "Go on from the newest checkpoint of the run, or from this one")
+      ->type_name("[CHECKPOINT]")
+      ->expected(0, 1)
+      ->default_str("latest");
+  command->add_flag("--overwrite", arguments->overwrite,
+                    "Remove what an earlier run left in the run folder");
+  command->add_flag("--print-recipe", arguments->print_recipe,
+                    "Print the complete recipe with its defaults, and do nothing else");
+  add_rank_options(*command, arguments->ranks);
+  command
+      ->add_option("--grace", arguments->ranks.grace_s,
+                   "How long the last step and checkpoint may take when told to stop (120)")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
+  command->callback([arguments, command, &outcome] {
+    if (command->count("--resume") > 0 && arguments->resume.empty()) arguments->resume = "latest";
+    outcome.exit_status = run(*arguments);
+  });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,158 @@
+#include "convoy/train/trained.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/random.h"
+#include "convoy/data/transform.h"
+#include "convoy/train/checkpoint_folder.h"
+#include "convoy/train/evaluate.h"
+#include "convoy/train/state.h"
+#include "train/compute.h"
+
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The shape that a network trained on this data has seen.
+data::Shape input_shape(const Registry& registry, const Recipe& recipe) {
+  const auto size = static_cast<int>(recipe.data.size);
+  const auto channels = static_cast<int>(recipe.data.channels);
+  if (size > 0 && channels > 0) return {channels, size, size};
+  const auto dataset = registry.open_data(recipe.data.reader, recipe.data.train);
+  if (dataset->size() == 0) throw UsageError("data.train holds no samples");
+  std::vector<std::byte> scratch;
+  const data::Shape first = data::shape_of(dataset->read(0, scratch));
+  return data::Transformer(training_transform(recipe.data), first).shape();
+}
+
+Recipe parse(Registry& registry, const RecipeText& text,
+             const std::vector<std::string>& overrides) {
+  registry.load_plugins(plugins_of(text, overrides));
+  return parse_recipe(text, overrides, registry.vocabulary());
+}
+
+void make(Trained& trained, const Registry& registry, std::int64_t classes) {
+  const Recipe& recipe = trained.recipe;
+  trained.network = registry.make_model(
+      recipe.model.name, {recipe.model.classes > 0 ? recipe.model.classes : classes,
+                          input_shape(registry, recipe), recipe.model.options});
+  Compute(recipe).place(*trained.network);
+}
+
+std::string checkpoint_in(const std::string& path, Which which) {
+  if (fs::exists(path + "/manifest.json")) return path;
+  if (!fs::is_directory(path)) {
+    throw UsageError(path + " is no run folder, no checkpoint and no recipe (.toml)");
+  }
+  const CheckpointFolder folder(path + "/checkpoints");
+  const std::string found = which == Which::best ? folder.best() : folder.newest();
+  if (found.empty()) throw UsageError("there is no checkpoint in " + folder.folder());
+  return found;
+}
+
+}  // namespace
+
+Trained load_trained(Registry& registry, const std::string& path, Which which,
+                     const std::vector<std::string>& overrides) {
+  Trained trained;
+  if (fs::path(path).extension() == ".toml") {
+    trained.recipe = parse(registry, read_recipe_file(path), overrides);
+    const Recipe& recipe = trained.recipe;
+    if (recipe.model.weights.empty()) {
+      throw UsageError(path + " names no weights; add --set model.weights=FILE, or name a run");
+    }
+    const auto dataset = registry.open_data(
+        recipe.data.reader, recipe.data.has_validation ? recipe.data.validation : recipe.data.train);
+    trained.classes = dataset->classes();
+    make(trained, registry, static_cast<std::int64_t>(trained.classes.size()));
+    load_weights(*trained.network, recipe.model.weights, recipe.model.partial);
+    trained.source = recipe.model.weights;
+  } else {
+    trained.source = checkpoint_in(path, which);
+    const Manifest manifest = open_checkpoint(trained.source);
+    trained.recipe = parse(registry, {manifest.recipe, trained.source, "/"}, overrides);
+    trained.classes = manifest.classes;
+    make(trained, registry, static_cast<std::int64_t>(trained.classes.size()));
+    const State state = read_checkpoint(trained.source, manifest, 0, 1);
+    load_module(*trained.network, state, trained.source);
+  }
+  trained.network->eval();
+  return trained;
+}
+
+std::vector<Prediction> predict(const Trained& trained, const std::vector<std::string>& files,
+                                int top) {
+  constexpr std::size_t kAtOnce = 16;
+  const Compute compute(trained.recipe);
+  const torch::NoGradGuard no_grad;
+  std::vector<Prediction> predictions;
+  std::vector<float> pixels;
+  std::vector<std::int64_t> labels;
+  std::vector<std::size_t> places;  // in predictions, of what is in pixels
+  data::Shape shape;
+
+  const auto flush = [&] {
+    if (places.empty()) return;
+    data::Batch batch;
+    batch.images = pixels;
+    batch.labels = labels;
+    batch.samples = places;
+    batch.shape = shape;
+    batch.layout = compute.layout();
+    torch::Tensor scores;
+    {
+      const AutocastScope autocast(compute);
+      scores = compute.scores(trained.network->forward(compute.images(batch)));
+    }
+    const bool softmax = trained.recipe.loss.name != "one_vs_all";
+    const torch::Tensor all = (softmax ? scores.softmax(1) : scores.sigmoid()).to(torch::kDouble);
+    const auto [values, indices] = all.topk(std::min<std::int64_t>(top, all.size(1)), 1);
+    for (std::size_t row = 0; row < places.size(); ++row) {
+      for (std::int64_t i = 0; i < values.size(1); ++i) {
+        const auto r = static_cast<std::int64_t>(row);
+        const auto index = indices[r][i].item<std::int64_t>();
+        const bool named = static_cast<std::size_t>(index) < trained.classes.size();
+        predictions[places[row]].best.push_back(
+            {index, named ? trained.classes[static_cast<std::size_t>(index)] : std::to_string(index),
+             values[r][i].item<double>()});
+      }
+    }
+    pixels.clear();
+    labels.clear();
+    places.clear();
+  };
+
+  for (const std::string& file : files) {
+    Prediction& prediction = predictions.emplace_back();
+    prediction.file = file;
+    try {
+      const std::vector<std::byte> bytes = read_file(file);
+      data::Record record;
+      record.bytes = bytes;
+      const bool png = bytes.size() > 4 && bytes[1] == std::byte{'P'} && bytes[2] == std::byte{'N'};
+      record.encoding = png ? data::Encoding::png : data::Encoding::jpeg;
+      data::Transformer transformer(evaluation_transform(trained.recipe.data),
+                                    data::shape_of(record));
+      if (!places.empty() && !(transformer.shape() == shape)) flush();
+      shape = transformer.shape();
+      std::vector<float> image(shape.elements());
+      RandomStream random(0);
+      transformer.apply(record, random, compute.layout(), image.data());
+      pixels.insert(pixels.end(), image.begin(), image.end());
+      labels.push_back(0);
+      places.push_back(predictions.size() - 1);
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      prediction.error = text.find(file) == std::string::npos ? file + ": " + text : text;
+    }
+    if (places.size() == kAtOnce) flush();
+  }
+  flush();
+  return predictions;
+}
+
+}  // namespace convoy::train
