@@ -26,6 +26,7 @@ constexpr JDIMENSION kRows = 8;
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
   std::jmp_buf jump;
+  bool in_header = false;
   char message[JMSG_LENGTH_MAX];
 };
 
@@ -36,12 +37,16 @@ struct ErrorManager {
 }
 
 // Warnings (negative levels) stand for damaged data and count as errors, except those that leave
-// every pixel known: oddities of metadata, and padding before the end marker.
+// every pixel known: oddities of metadata, and padding between the header's segments or before the
+// end marker.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;
+  const auto* errors = reinterpret_cast<const ErrorManager*>(info->err);
   const int code = info->err->msg_code;
-  if (code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR) return;
-  if (code == JWRN_EXTRANEOUS_DATA && info->err->msg_parm.i[1] == JPEG_EOI) return;
+  if (code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR || code == JWRN_NOT_SEQUENTIAL) return;
+  if (code == JWRN_EXTRANEOUS_DATA && (errors->in_header || info->err->msg_parm.i[1] == JPEG_EOI)) {
+    return;
+  }
   leave(info);
 }
 
@@ -157,7 +162,9 @@ Shape JpegDecoder::open(std::span<const std::byte> bytes) {
     jpeg_abort_decompress(&s.info);  // whatever the last picture left
     jpeg_mem_src(&s.info, reinterpret_cast<const unsigned char*>(bytes.data()),
                  static_cast<unsigned long>(bytes.size()));
+    s.errors.in_header = true;
     jpeg_read_header(&s.info, TRUE);
+    s.errors.in_header = false;
   });
   s.check();
   return size();
