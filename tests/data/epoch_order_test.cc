@@ -196,5 +196,31 @@ TEST(EpochCursor, RefusesWhatCannotBe) {
   }
 }
 
+TEST(EpochCursor, GlobalBatchesNeedNotBeMultiplesOfTheWorld) {
+  for (const bool drop_last : {false, true}) {
+    std::vector<EpochCursor> ranks = cursors(23, 2, 3, drop_last);
+    EXPECT_EQ(ranks[0].steps_left_global(8), drop_last ? 2u : 3u);
+    std::vector<std::size_t> sizes;
+    Positions seen;
+    while (!ranks[0].done()) {
+      for (EpochCursor& rank : ranks) {
+        const Range share = rank.next_global(8);
+        sizes.push_back(share.size());
+        for (std::size_t p = share.begin; p < share.end; ++p) seen.push_back(p);
+      }
+    }
+    EXPECT_EQ(seen, ascending(2, drop_last ? 18 : 23));
+    const Positions last = drop_last ? Positions{0, 0, 0} : Positions{2, 2, 1};
+    EXPECT_EQ(Positions(sizes.begin(), sizes.begin() + 3), (Positions{3, 3, 2}));
+    EXPECT_EQ(Positions(sizes.end() - 3, sizes.end()), last);
+  }
+  // next() is the same with a multiple.
+  EpochCursor local(23, 0, 1, 3), global(23, 0, 1, 3);
+  while (!local.done()) EXPECT_EQ(local.next(2), global.next_global(6));
+  EXPECT_TRUE(global.done());
+  EXPECT_THROW(global.next_global(0), UsageError);
+  EXPECT_THROW(global.steps_left_global(0), UsageError);
+}
+
 }  // namespace
 }  // namespace convoy::data
