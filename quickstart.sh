@@ -7,8 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 jobs=${JOBS:-2} workers=${WORKERS:-2}
-readonly EPOCHS=3 TARGET=98.5
-data=build/data/mnist
+readonly TARGET=98.5 RUN=build/runs/lenet-mnist
 began=$SECONDS
 
 step() {
@@ -27,33 +26,28 @@ if [[ ! -e build/build.ninja ]]; then
     exit 1
   }
 fi
-ninja -C build -j "$jobs" convoy mnist_ddp
+ninja -C build -j "$jobs" convoy
 
-if [[ ! -d $data ]]; then
-  step "unpacking MNIST"
-  rm -rf "$data.partial"
-  mkdir -p "$data.partial"
-  for file in data/mnist/*.gz; do
-    gzip -dc "$file" >"$data.partial/$(basename "$file" .gz)"
-  done
-  mv -T "$data.partial" "$data"
-fi
-
-step "training LeNet on MNIST with $workers workers, $EPOCHS epochs"
-command=(build/bin/convoy run -n "$workers" build/bin/mnist_ddp "$data" "$EPOCHS")
+step "training LeNet on MNIST with $workers workers"
+command=(build/bin/convoy train recipes/lenet-mnist.toml -n "$workers" --overwrite
+         --set "output.folder=$RUN")
 echo "${command[*]}"
-log=build/quickstart.log
-"${command[@]}" | tee "$log"
+"${command[@]}"
 
-accuracy=$(sed -n "s/^epoch $EPOCHS: test accuracy \([0-9.]*\)%.*/\1/p" "$log")
+# The last evaluation; "top1" is a part of 1.
+accuracy=$(sed -n '/"kind": "evaluation"/s/.*"top1": \([0-9.e-]*\).*/\1/p' "$RUN/metrics.jsonl" |
+           awk 'END { if (NR > 0) printf "%.2f", 100 * $1 }')
 if ! awk -v got="${accuracy:-0}" -v want="$TARGET" 'BEGIN { exit !(got >= want) }'; then
   echo "quickstart: reached ${accuracy:-no accuracy} where at least $TARGET% was expected" >&2
   exit 1
 fi
+checkpoints=("$RUN"/checkpoints/step-*)
 step "done: $accuracy% of the test images are recognized (expected: at least $TARGET%)"
 cat <<END
-the program you ran    examples/mnist_ddp/mnist_ddp.cc, built as build/bin/mnist_ddp
-what made it parallel  examples/mnist_ddp/README.md: nine lines
-the output             $log
+the recipe             recipes/lenet-mnist.toml; every key: docs/recipes.md
+metrics                $RUN/metrics.jsonl, for TensorBoard: $RUN/tensorboard
+the trained network    ${checkpoints[-1]}/model.safetensors
+evaluate it again      build/bin/convoy eval $RUN -n $workers
+in a program of yours  examples/mnist_ddp/README.md: nine lines
 where to go on         README.md, docs/README.md; ./test.sh runs all tests
 END

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# package_test.sh consumer|mnist_ddp SOURCE BUILD CMAKE COMPILER
+# package_test.sh consumer|mnist_ddp|plugin SOURCE BUILD CMAKE COMPILER
 # Installs BUILD into a folder, moves that folder, and builds against it what the first argument says.
 set -euo pipefail
 what=$1 source=$2 build=$3 cmake=$4 compiler=$5
@@ -67,7 +67,24 @@ mnist_ddp() {
   grep -q 'LIBTORCH_ROOT is' "$work/log" || { cat "$work/log"; fail "unclear message"; }
 }
 
+plugin() {
+  # Outside of the source tree: the recipe looks for the plugin in build/ beside it.
+  cp -r "$source/examples/plugin" "$work/mine"
+  rm -rf "$work/mine/build"
+  configure "$work/mine" "$work/mine/build" >"$work/log" 2>&1 || { cat "$work/log"; fail "configure"; }
+  "$cmake" --build "$work/mine/build" -j1
+  (cd "$work" && "$package/bin/convoy" train mine/plugin.toml -n 2)
+  local run=$work/runs/stripes top1
+  top1=$(sed -n '/"kind": "evaluation"/s/.*"top1": \([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | tail -n 1)
+  awk -v top1="${top1:-0}" 'BEGIN { exit !(top1 >= 0.98) }' ||
+    fail "the plugin's network reached '$top1' where at least 0.98 was expected"
+  # A checkpoint knows its plugins, wherever it is used from.
+  top1=$(cd / && "$package/bin/convoy" eval "$run" --json - | sed -n 's/.*"top1":\([0-9.e-]*\).*/\1/p')
+  awk -v top1="${top1:-0}" 'BEGIN { exit !(top1 >= 0.98) }' ||
+    fail "the checkpoint evaluates to '$top1' where at least 0.98 was expected"
+}
+
 case $what in
-  consumer | mnist_ddp) $what ;;
+  consumer | mnist_ddp | plugin) $what ;;
   *) fail "unknown test '$what'" ;;
 esac
