@@ -54,6 +54,9 @@ if(CONVOY_TORCH)
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${_package_dir})
 endif()
 
+# Finders of what has no package file of its own.
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/Findxxhash.cmake DESTINATION ${_package_dir})
+
 # The program finds its libraries beside it, wherever the folder is moved.
 if(TARGET convoy)
   file(RELATIVE_PATH _bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})

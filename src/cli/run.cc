@@ -125,9 +125,8 @@ double parse_grace(const std::string& text) {
 // Ranks write to mpirun's pipes; one that shows progress has to know what is behind them.
 void tell_terminal() {
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    setenv("CONVOY_COLUMNS", std::to_string(size.ws_col).c_str(), 0);
-  }
+  const bool terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  setenv("CONVOY_COLUMNS", std::to_string(terminal ? size.ws_col : 0).c_str(), 0);
 }
 
 int run(const CLI::App& app, const RunArguments& arguments, const std::vector<std::string>& rest) {

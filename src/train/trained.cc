@@ -37,9 +37,9 @@ Recipe parse(Registry& registry, const RecipeText& text,
 
 void make(Trained& trained, const Registry& registry, std::int64_t classes) {
   const Recipe& recipe = trained.recipe;
-  trained.network = registry.make_model(
-      recipe.model.name, {recipe.model.classes > 0 ? recipe.model.classes : classes,
-                          input_shape(registry, recipe), recipe.model.options});
+  trained.network = registry.make_model(recipe.model.name,
+                                        {recipe.model.classes > 0 ? recipe.model.classes : classes,
+                                         input_shape(registry, recipe), recipe.model.options});
   Compute(recipe).place(*trained.network);
 }
 
@@ -65,8 +65,9 @@ Trained load_trained(Registry& registry, const std::string& path, Which which,
     if (recipe.model.weights.empty()) {
       throw UsageError(path + " names no weights; add --set model.weights=FILE, or name a run");
     }
-    const auto dataset = registry.open_data(
-        recipe.data.reader, recipe.data.has_validation ? recipe.data.validation : recipe.data.train);
+    const auto dataset =
+        registry.open_data(recipe.data.reader,
+                           recipe.data.has_validation ? recipe.data.validation : recipe.data.train);
     trained.classes = dataset->classes();
     make(trained, registry, static_cast<std::int64_t>(trained.classes.size()));
     load_weights(*trained.network, recipe.model.weights, recipe.model.partial);
@@ -117,7 +118,8 @@ std::vector<Prediction> predict(const Trained& trained, const std::vector<std::s
         const auto index = indices[r][i].item<std::int64_t>();
         const bool named = static_cast<std::size_t>(index) < trained.classes.size();
         predictions[places[row]].best.push_back(
-            {index, named ? trained.classes[static_cast<std::size_t>(index)] : std::to_string(index),
+            {index,
+             named ? trained.classes[static_cast<std::size_t>(index)] : std::to_string(index),
              values[r][i].item<double>()});
       }
     }

@@ -13,9 +13,9 @@ namespace convoy::train {
 
 struct Trained {
   Recipe recipe;
-  std::vector<std::string> classes;  // names, by number
+  std::vector<std::string> classes;         // names, by number
   std::shared_ptr<model::Network> network;  // in evaluation mode, on the recipe's device
-  std::string source;  // the checkpoint or weights
+  std::string source;                       // the checkpoint or weights
 };
 
 enum class Which { newest, best };

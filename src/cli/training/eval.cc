@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/rows.h"
 #include "cli/commands.h"
+#include "cli/rows.h"
 #include "cli/training/ranks.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -56,18 +56,17 @@ int run(const Arguments& arguments) {
   train::set_threads();
   train::keep_large_blocks();
   train::Registry registry;
-  const train::Trained trained =
-      train::load_trained(registry, arguments.run,
-                          arguments.best ? train::Which::best : train::Which::newest,
-                          arguments.overrides);
+  const train::Trained trained = train::load_trained(
+      registry, arguments.run, arguments.best ? train::Which::best : train::Which::newest,
+      arguments.overrides);
   if (!trained.recipe.data.has_validation) {
-    throw UsageError("the recipe has no [data.validation]; name it, for example with --set "
-                     "data.validation.path=FOLDER");
+    throw UsageError(
+        "the recipe has no [data.validation]; name it, for example with --set "
+        "data.validation.path=FOLDER");
   }
   become_ranks(arguments.ranks, static_cast<int>(trained.recipe.threads));
   comm::World world = join_world(arguments.ranks);
-  const auto data =
-      registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
+  const auto data = registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
   train::check_same_data(world.communicator(), *data, "data.validation");
   const train::Evaluation evaluation =
       train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
@@ -88,8 +87,7 @@ void add_eval_command(CLI::App& app, Outcome& outcome) {
       ->type_name("RUN")
       ->required();
   command->add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
-  command
-      ->add_option("--set", arguments->overrides, "Another value for a key of the recipe")
+  command->add_option("--set", arguments->overrides, "Another value for a key of the recipe")
       ->type_name("KEY=VALUE")
       ->type_size(1)
       ->allow_extra_args(false);

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/rows.h"
 #include "cli/commands.h"
+#include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
@@ -39,10 +39,9 @@ int run(const Arguments& arguments) {
   train::set_threads();
   train::keep_large_blocks();
   train::Registry registry;
-  const train::Trained trained =
-      train::load_trained(registry, arguments.run,
-                          arguments.best ? train::Which::best : train::Which::newest,
-                          arguments.overrides);
+  const train::Trained trained = train::load_trained(
+      registry, arguments.run, arguments.best ? train::Which::best : train::Which::newest,
+      arguments.overrides);
   Rows rows(arguments.json);
   int status = 0;
   for (const train::Prediction& p : train::predict(trained, arguments.files, arguments.top)) {
@@ -64,8 +63,8 @@ int run(const Arguments& arguments) {
 
 void add_predict_command(CLI::App& app, Outcome& outcome) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("predict", "Name the classes of JPEG or PNG pictures with a trained network");
+  CLI::App* command = app.add_subcommand(
+      "predict", "Name the classes of JPEG or PNG pictures with a trained network");
   command
       ->add_option("run", arguments->run,
                    "Run folder (its newest checkpoint), checkpoint, or recipe (.toml)")
@@ -76,8 +75,7 @@ void add_predict_command(CLI::App& app, Outcome& outcome) {
       ->type_name("K")
       ->check(CLI::PositiveNumber);
   command->add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
-  command
-      ->add_option("--set", arguments->overrides, "Another value for a key of the recipe")
+  command->add_option("--set", arguments->overrides, "Another value for a key of the recipe")
       ->type_name("KEY=VALUE")
       ->type_size(1)
       ->allow_extra_args(false);

@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kDescription =
     "Train a network as a recipe says (docs/recipes.md)\n"
-    "Metrics and checkpoints go to runs/<recipe's name>. When told to stop (SIGTERM, SIGINT, SIGUSR1)\n"
+    "Metrics and checkpoints go to runs/<recipe's name>. When told to stop (SIGTERM, SIGINT, "
+    "SIGUSR1)\n"
     "it writes a checkpoint and exits with status 75; --resume goes on from there.";
 
 struct Arguments {
@@ -64,7 +65,8 @@ int run(const Arguments& arguments) {
   train::Registry registry;
   if (arguments.recipe.empty()) {
     if (!arguments.print_recipe) {
-      throw UsageError("which recipe? Write for example: convoy train recipes/lenet-mnist.toml -n 2");
+      throw UsageError(
+          "which recipe? Write for example: convoy train recipes/lenet-mnist.toml -n 2");
     }
     std::fputs(train::print_recipe(plain_recipe(registry), true).c_str(), stdout);
     return 0;

@@ -75,7 +75,8 @@ FileEntry measure(const std::string& path) {
     throw bad(std::string("cannot be read: ") + std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) throw bad("is not a regular file");
-  std::vector<std::byte> buffer(std::size_t{1} << 20);
+  const auto size = static_cast<std::size_t>(status.st_size);
+  std::vector<std::byte> buffer(std::clamp<std::size_t>(size, 1, std::size_t{1} << 20));
   Xxh3 hash;
   FileEntry entry;
   while (true) {

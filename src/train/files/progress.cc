@@ -115,9 +115,13 @@ double seconds_between(Clock::time_point a, Clock::time_point b) {
 
 ProgressOptions progress_on_standard_output() {
   ProgressOptions options;
-  options.columns = terminal_columns(STDOUT_FILENO);
-  if (options.columns == 0) {
-    options.columns = std::clamp(std::atoi(environment("CONVOY_COLUMNS", "0").c_str()), 0, 1000);
+  // The launcher's word counts: mpirun gives rank 0 a terminal of its own, whatever is behind it.
+  const std::string told = environment("CONVOY_COLUMNS");
+  const bool rank = !environment("OMPI_COMM_WORLD_RANK").empty();
+  if (!told.empty()) {
+    options.columns = std::clamp(std::atoi(told.c_str()), 0, 1000);
+  } else if (!rank) {
+    options.columns = terminal_columns(STDOUT_FILENO);
   }
   if (environment("TERM") == "dumb") options.columns = 0;
   return options;
@@ -201,8 +205,10 @@ void Progress::update(const std::string& label, double done, double total,
 void Progress::line(const std::string& text) {
   if (impl_->options.columns <= 0) return put(impl_->options.fd, text + "\n");
   put(impl_->options.fd, "\r" + text + "\x1b[K\n");
+  // The next update draws the bar again; the one of before would be out of date.
   impl_->line_open = false;
-  if (!impl_->pending.empty()) impl_->show();
+  impl_->pending.clear();
+  impl_->dirty = false;
 }
 
 std::string Progress::render(const std::string& label, double done, double total,

@@ -44,7 +44,8 @@ void describe(Recipe& recipe, Fields& fields);
 void describe(ParameterGroupRecipe& group, Fields& fields);
 
 // Appends what makes no sense in a recipe that was read without problems of its own. `given` tells
-// whether the user wrote a key ("optimizer.momentum").
+// whether the user gave a key ("optimizer.momentum") another value than its default: complete
+// recipes hold the defaults of keys that mean nothing to them.
 class Given {
  public:
   virtual ~Given() = default;

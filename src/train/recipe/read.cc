@@ -182,12 +182,12 @@ class Reader : public Fields, public Given {
     known_.back().push_back(key);
     const toml::node* node = child(key);
     if (node == nullptr) return false;
-    given_.insert(full(key));
     auto converted = convert<T>(*node);
     if (!converted) {
       problem(key, std::string("has to be ") + kTypeName<T>);
       return false;
     }
+    if (*converted != value) given_.insert(full(key));
     value = std::move(*converted);
     return true;
   }

@@ -1,0 +1,296 @@
+// convoy train as users run it: processes that are killed, told to stop, and resumed.
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "convoy/base/files.h"
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+constexpr int kRequeue = 75;
+
+class Train : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* source = std::getenv("CONVOY_SOURCE_DIR");
+    ASSERT_NE(source, nullptr) << "run through ctest";
+    source_ = source;
+    folder_ = (fs::temp_directory_path() / ("convoy-train-" + std::to_string(getpid()))).string();
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // LeNet on MNIST's 10,000 test images: 100 steps an epoch.
+  std::vector<std::string> command(int ranks, const std::string& run,
+                                   std::vector<std::string> more = {}) const {
+    const std::string mnist = source_ + "/data/mnist/t10k-";
+    std::vector<std::string> words{"train", source_ + "/recipes/lenet-mnist.toml", "-n",
+                                   std::to_string(ranks)};
+    const auto set = [&words](const std::string& value) {
+      words.insert(words.end(), {"--set", value});
+    };
+    set("data.train.images=" + mnist + "images-idx3-ubyte.gz");
+    set("data.train.labels=" + mnist + "labels-idx1-ubyte.gz");
+    set("training.batch=100");
+    set("training.epochs=1");
+    set("evaluation.every_epochs=0");
+    set("output.folder=" + folder_ + "/" + run);
+    set("output.tensorboard=false");
+    for (std::string& word : more) words.push_back(std::move(word));
+    return words;
+  }
+
+  // The last step in metrics.jsonl.
+  int steps(const std::string& run) const {
+    std::ifstream file(folder_ + "/" + run + "/metrics.jsonl");
+    std::string line;
+    int last = 0;
+    while (std::getline(file, line)) {
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      if (!row.is_discarded() && row["kind"] == "step") last = row["step"];
+    }
+    return last;
+  }
+
+  bool wait_for_step(const std::string& run, int step) const {
+    for (int i = 0; i < 3000 && steps(run) < step; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return steps(run) >= step;
+  }
+
+  static pid_t rank_process(const Job& job, int rank) {
+    for (const JobProcess& process : job.processes("convoy")) {
+      if (process.rank == rank) return process.pid;
+    }
+    return 0;
+  }
+
+  std::string newest(const std::string& run) const {
+    std::string best;
+    for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/checkpoints")) {
+      best = std::max(best, entry.path().string());
+    }
+    return best;
+  }
+
+  std::string source_;
+  std::string folder_;
+};
+
+int random_between(int least, int most) {
+  static std::mt19937 random(std::random_device{}());
+  return std::uniform_int_distribution(least, most)(random);
+}
+
+const std::vector<std::string> kOften{"--set", "checkpoint.every_steps=9"};
+
+TEST_F(Train, KilledAndResumedToTheSameBits) {
+  const auto whole = Job(command(3, "whole", kOften)).finish(seconds(120));
+  ASSERT_EQ(whole.exit_status, 0) << whole.err;
+  const auto expected = read_file(newest("whole") + "/model.safetensors");
+  const int at = random_between(10, 70);
+  {
+    Job job(command(3, "killed", kOften));
+    ASSERT_TRUE(wait_for_step("killed", at));
+    const pid_t victim = rank_process(job, random_between(0, 2));
+    ASSERT_GT(victim, 0);
+    kill(victim, SIGKILL);
+    const JobResult result = job.finish(seconds(30));
+    EXPECT_EQ(result.exit_status, 1);
+    EXPECT_NE(result.err.find("killed by signal 9"), std::string::npos) << result.err;
+  }
+  auto again = kOften;
+  again.push_back("--resume");
+  const auto resumed = Job(command(3, "killed", again)).finish(seconds(120));
+  ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.out;
+  EXPECT_TRUE(read_file(newest("killed") + "/model.safetensors") == expected)
+      << "killed at step " << at;
+}
+
+TEST_F(Train, StoppedOnFourResumedOnTwoAndThree) {
+  const std::vector<std::string> more{"--set", "output.log_samples=true", "--set",
+                                      "training.epochs=2"};
+  auto resume = more;
+  resume.push_back("--resume");
+  const auto stop_at = [&](int ranks, int step, const std::vector<std::string>& with) {
+    Job job(command(ranks, "run", with));
+    ASSERT_TRUE(wait_for_step("run", step));
+    kill(job.pid(), SIGTERM);
+    const JobResult result = job.finish(seconds(60));
+    EXPECT_EQ(result.exit_status, kRequeue) << result.err;
+    EXPECT_NE(result.out.find("stopped after"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("--resume"), std::string::npos) << result.out;
+  };
+  stop_at(4, random_between(5, 40), more);
+  stop_at(2, steps("run") + random_between(5, 90), resume);
+  const auto last = Job(command(3, "run", resume)).finish(seconds(120));
+  ASSERT_EQ(last.exit_status, 0) << last.err;
+
+  std::map<std::pair<int, int>, int> seen;  // (epoch, sample)
+  for (const auto& entry : fs::directory_iterator(folder_ + "/run/samples")) {
+    std::ifstream log(entry.path());
+    std::string line;
+    while (std::getline(log, line)) {
+      std::istringstream words(line);
+      int step = 0, epoch = 0, sample = 0;
+      words >> step >> epoch;
+      while (words >> sample) ++seen[{epoch, sample}];
+    }
+  }
+  EXPECT_EQ(seen.size(), 20000u);
+  for (const auto& [sample, times] : seen) ASSERT_EQ(times, 1) << sample.first << " " << sample.second;
+}
+
+TEST_F(Train, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
+  std::vector<std::string> more = kOften;
+  more.insert(more.end(), {"--set", "training.epochs=0", "--set", "training.steps=20"});
+  ASSERT_EQ(Job(command(1, "run", more)).finish(seconds(60)).exit_status, 0);
+  const std::string damaged = newest("run");
+  std::fstream file(damaged + "/optimizer.safetensors", std::ios::in | std::ios::out);
+  file.seekp(100000);
+  file.put('x');
+  file.close();
+  more.push_back("--resume");
+  const JobResult result = Job(command(1, "run", more)).finish(seconds(60));
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_NE(result.err.find("optimizer.safetensors"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("step-000000000018"), std::string::npos) << result.err;
+}
+
+// A file system that is full: what was written before stays usable.
+TEST_F(Train, DiskFull) {
+  const std::string disk = folder_ + "/disk";
+  fs::create_directories(disk);
+  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=6m") != 0) {
+    GTEST_SKIP() << "needs the right to mount a tmpfs";
+  }
+  std::vector<std::string> more = kOften;
+  const JobResult result = Job(command(2, "disk/run", more)).finish(seconds(60));
+  EXPECT_EQ(result.exit_status, 1) << result.out;
+  EXPECT_NE(result.err.find("No space left on device"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("step-000000000009"), std::string::npos) << result.err;
+  std::size_t left = 0;
+  for (const auto& entry : fs::directory_iterator(disk + "/run/checkpoints")) {
+    EXPECT_EQ(entry.path().filename(), "step-000000000009");
+    ++left;
+  }
+  EXPECT_EQ(left, 1u);
+  EXPECT_EQ(Job({"eval", disk + "/run"}).finish(seconds(60)).exit_status, 0);
+  umount2(disk.c_str(), MNT_DETACH);
+}
+
+TEST_F(Train, EvaluationIsTheSameOnAnyNumberOfRanks) {
+  std::vector<std::string> more = kOften;
+  more.insert(more.end(), {"--set", "training.epochs=0", "--set", "training.steps=20"});
+  ASSERT_EQ(Job(command(2, "run", more)).finish(seconds(60)).exit_status, 0);
+  std::vector<int> counts;
+  for (const char* ranks : {"1", "2", "3"}) {
+    const JobResult result =
+        Job({"eval", folder_ + "/run", "-n", ranks, "--json", "-", "--set", "evaluation.batch=999"})
+            .finish(seconds(60));
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    const auto row = nlohmann::json::parse(result.out);
+    EXPECT_EQ(row["samples"], 10000);
+    counts.push_back(row["top1_count"]);
+  }
+  EXPECT_GT(counts[0], 5000);
+  EXPECT_EQ(counts[1], counts[0]);
+  EXPECT_EQ(counts[2], counts[0]);
+}
+
+TEST_F(Train, RanksWithDifferentRecipes) {
+  const char* binary = std::getenv("CONVOY_BINARY_DIR");
+  ASSERT_NE(binary, nullptr);
+  std::string line = std::string(binary) + "/bin/convoy";
+  std::vector<std::string> words = command(1, "run");
+  words.erase(std::find(words.begin(), words.end(), "-n"),
+              std::find(words.begin(), words.end(), "-n") + 2);
+  for (const std::string& word : words) line += " " + word;
+  line += " --set seed=1$OMPI_COMM_WORLD_RANK$PMI_RANK";
+  const JobResult result = Job({"run", "-n", "2", "--", "sh", "-c", line}).finish(seconds(60));
+  EXPECT_EQ(result.exit_status, 2) << result.err;
+  EXPECT_NE(result.err.find("seed is 11, on rank 0 it is 10"), std::string::npos) << result.err;
+}
+
+TEST_F(Train, PicturesThatCannotBeDecoded) {
+  const std::string good = source_ + "/tests/data/fixtures/color420.jpg";
+  for (const char* label : {"cat", "dog"}) {
+    fs::create_directories(folder_ + "/pictures/" + label);
+    for (int i = 0; i < 4; ++i) {
+      fs::copy_file(good, folder_ + "/pictures/" + label + "/" + std::to_string(i) + ".jpg");
+    }
+  }
+  const std::string bad = folder_ + "/pictures/dog/2.jpg";
+  fs::resize_file(bad, fs::file_size(bad) / 2);
+  std::ofstream(folder_ + "/r.toml") << R"(
+[model]
+name = "resnet18"
+[data]
+reader = "image_folder"
+size = 32
+channels = 3
+[data.train]
+path = "pictures"
+[data.augment]
+crop = "random_resized"
+[training]
+batch = 4
+epochs = 2
+)";
+  const std::vector<std::string> words{"train", folder_ + "/r.toml", "-n", "2", "--overwrite",
+                                       "--set", "output.folder=" + folder_ + "/run"};
+  const JobResult failed = Job(words).finish(seconds(60));
+  EXPECT_EQ(failed.exit_status, 2) << failed.err;
+  EXPECT_NE(failed.err.find(bad), std::string::npos) << failed.err;
+  auto skipping = words;
+  skipping.insert(skipping.end(), {"--set", "data.on_bad=skip"});
+  const JobResult skipped = Job(skipping).finish(seconds(60));
+  EXPECT_EQ(skipped.exit_status, 0) << skipped.err;
+  EXPECT_NE(skipped.err.find(bad), std::string::npos) << skipped.err;
+
+  const JobResult predicted =
+      Job({"predict", folder_ + "/run", good, bad, "--json", "-"}).finish(seconds(60));
+  EXPECT_EQ(predicted.exit_status, 2);
+  EXPECT_NE(predicted.err.find(bad), std::string::npos) << predicted.err;
+  std::istringstream lines(predicted.out);
+  std::string first;
+  std::getline(lines, first);
+  const auto row = nlohmann::json::parse(first);
+  EXPECT_EQ(row["classes"].size(), 2u);
+  EXPECT_EQ(row["classes"][0]["name"].get<std::string>().size(), 3u);
+
+  fs::create_directories(folder_ + "/pictures/empty");
+  const JobResult empty = Job(words).finish(seconds(60));
+  EXPECT_EQ(empty.exit_status, 2);
+  EXPECT_NE(empty.err.find("empty"), std::string::npos) << empty.err;
+}
+
+TEST_F(Train, MistakesInARecipeAreSaidOnce) {
+  auto words = command(3, "run", {"--set", "training.btach=1", "--set", "optimizer.lr=fast"});
+  const JobResult result = Job(words).finish(seconds(60));
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_EQ(count(result.err, "did you mean training.batch?"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "optimizer.lr: has to be a number"), 1) << result.err;
+}
+
+}  // namespace
+}  // namespace convoy::cli

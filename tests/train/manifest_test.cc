@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "convoy/base/checksum.h"
+#include "convoy/base/error.h"
+#include "tests/base/scratch.h"
+#include "tests/train/checkpoint_samples.h"
+
+namespace convoy::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using test::message_of;
+
+// The text with a right checksum, as a program that writes other members would make it.
+std::string sealed(const Json& json) {
+  std::string text = json.dump(2);
+  text.resize(text.size() - 2);
+  const std::uint64_t hash = xxh3(std::as_bytes(std::span(text)));
+  return text + ",\n  \"xxh3\": \"" + to_hex(hash) + "\"\n}\n";
+}
+
+Json members() {
+  Manifest manifest = sample_manifest(5);
+  manifest.files["model.safetensors"] = {10, 11};
+  Json json = Json::parse(to_json(manifest));
+  json.erase("xxh3");
+  return json;
+}
+
+std::string refusal(const std::string& text) {
+  return message_of<UsageError>([&] { manifest_from_json(text, "M"); });
+}
+
+TEST(Manifest, RoundTrip) {
+  Manifest manifest = sample_manifest(1200);
+  manifest.files["model.safetensors"] = {~std::uint64_t{0}, ~std::uint64_t{0}};
+  EXPECT_EQ(manifest_from_json(to_json(manifest), "M"), manifest);
+  manifest.score = 0.751;
+  EXPECT_EQ(manifest_from_json(to_json(manifest), "M"), manifest);
+  EXPECT_TRUE(std::signbit(manifest_from_json(to_json(manifest), "M").numbers["negative zero"]));
+  manifest.numbers["nan"] = std::nan("");
+  EXPECT_TRUE(std::isnan(manifest_from_json(to_json(manifest), "M").numbers["nan"]));
+  EXPECT_EQ(manifest_from_json(to_json(Manifest{}), "M"), Manifest{});
+}
+
+TEST(Manifest, TextsThatAreNoUtf8AreKeptReadable) {
+  Manifest manifest = sample_manifest(1);
+  manifest.classes = {"caf\xe9"};
+  EXPECT_EQ(manifest_from_json(to_json(manifest), "M").classes[0], "caf\ufffd");
+}
+
+TEST(Manifest, EveryFlippedBitAndEveryTruncationIsRefused) {
+  const std::string text = to_json(sample_manifest(1));
+  for (std::size_t bit = 0; bit < text.size() * 8; ++bit) {
+    std::string changed = text;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    ASSERT_NE(refusal(changed), "") << bit;
+  }
+  for (std::size_t size = 0; size < text.size(); ++size) {
+    ASSERT_NE(refusal(text.substr(0, size)), "") << size;
+  }
+  EXPECT_NE(refusal(text + "\n"), "");
+  EXPECT_NE(refusal("\n" + text), "");
+}
+
+TEST(Manifest, UnknownKeysAreIgnoredAndNewerFormatsRefused) {
+  Json json = members();
+  json["later"] = {{"a", 1}};
+  EXPECT_EQ(refusal(sealed(json)), "");
+  json["format"] = 2;
+  EXPECT_EQ(refusal(sealed(json)),
+            "M has the format 2, this Convoy reads up to 1: use a newer one");
+  // Whatever checksum the newer format has.
+  EXPECT_EQ(refusal(json.dump()), "M has the format 2, this Convoy reads up to 1: use a newer one");
+  json["format"] = 0;
+  EXPECT_NE(refusal(sealed(json)).find("format must be"), std::string::npos);
+}
+
+TEST(Manifest, SaysWhichKeyIsMissing) {
+  const Json all = members();
+  for (const auto& item : all.items()) {
+    Json json = members();
+    json.erase(item.key());
+    EXPECT_EQ(refusal(sealed(json)), "M: the key " + item.key() + " is missing");
+  }
+}
+
+TEST(Manifest, SaysWhichKeyIsWrong) {
+  const auto message = [](const char* pointer, const Json& value) {
+    Json json = members();
+    json[Json::json_pointer(pointer)] = value;
+    return refusal(sealed(json));
+  };
+  const Json all = members();
+  for (const auto& item : all.items()) {
+    const std::string said = message(("/" + item.key()).c_str(), true);
+    EXPECT_NE(said.find(item.key()), std::string::npos) << said;
+  }
+  EXPECT_EQ(message("/model", 1), "M: model must be a text");
+  EXPECT_NE(message("/step", -1), "");
+  EXPECT_NE(message("/step", 1.0), "");
+  EXPECT_NE(message("/step", std::uint64_t{1} << 63), "");
+  EXPECT_NE(message("/world", 0), "");
+  EXPECT_NE(message("/world", std::int64_t{1} << 31), "");
+  EXPECT_NE(message("/samples", -1), "");
+  EXPECT_NE(message("/score", "best"), "");
+  EXPECT_NE(message("/data_fingerprint", "12"), "");
+  EXPECT_EQ(message("/numbers/third", "x"),
+            "M: numbers.third must be a number, or one of the texts nan, inf and -inf");
+  EXPECT_EQ(message("/lists/none", Json{1}), "M: lists.none[] must be a text");
+  EXPECT_NE(message("/position/epoch", -1), "");
+  EXPECT_NE(message("/position/consumed/0", Json{1}), "");
+  EXPECT_NE(message("/position/consumed/0/1", -1), "");
+  EXPECT_EQ(message("/position/consumed/1/0", 1199),
+            "M: position.consumed must be ascending ranges that don't overlap");
+  EXPECT_NE(message("/position/consumed/2/1", 1), "");
+  EXPECT_NE(message("/files/model.safetensors/xxh3", "x"), "");
+}
+
+TEST(Manifest, FilesStayInTheirFolder) {
+  for (const char* name : {"", ".", "..", "../x", "/etc/passwd", "a/b", "manifest.json"}) {
+    Json json = members();
+    json["files"][name] = {{"bytes", 1}, {"xxh3", to_hex(1)}};
+    EXPECT_EQ(refusal(sealed(json)),
+              "M: files must be names of files in the checkpoint's own folder")
+        << name;
+  }
+}
+
+TEST(Manifest, DeepNestingIsHarmless) {
+  EXPECT_NE(refusal(std::string(500'000, '[')), "");
+  EXPECT_NE(refusal(std::string(100'000, '[') + std::string(100'000, ']')), "");
+}
+
+}  // namespace
+}  // namespace convoy::train

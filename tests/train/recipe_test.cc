@@ -1,0 +1,209 @@
+#include "convoy/train/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "convoy/base/error.h"
+#include "convoy/train/optimizer_rule.h"
+
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+Vocabulary vocabulary() {
+  Vocabulary v;
+  v.models["lenet"] = {};
+  v.models["resnet18"] = {{"zero_init_residual", false, "doc"}};
+  v.readers["files"] = {{"path", std::string(), "where", Option::Kind::path, true},
+                        {"count", std::int64_t{7}, "how many"},
+                        {"scale", 1.5, "a number"}};
+  v.readers["lists"] = {{"files", std::vector<std::string>(), "which", Option::Kind::path, true}};
+  v.strategies["sync"] = {{"bucket", std::string("8MiB"), "doc"}};
+  return v;
+}
+
+// A folder with a file "data" in it.
+class RecipeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("convoy-recipe-" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    std::ofstream(folder_ / "data") << "x";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Recipe parse(const std::string& text, const std::vector<std::string>& overrides = {}) const {
+    return parse_recipe({text, "dir/mine.toml", folder_.string()}, overrides, vocabulary());
+  }
+  std::string problems(const std::string& text,
+                       const std::vector<std::string>& overrides = {}) const {
+    try {
+      parse(text, overrides);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  fs::path folder_;
+};
+
+constexpr const char* kGood = R"(
+[model]
+name = "resnet18"
+[model.options]
+zero_init_residual = true
+[data]
+reader = "files"
+[data.train]
+path = "data"
+scale = 2
+[optimizer]
+lr = 0.5
+momentum = 0.9
+[[optimizer.groups]]
+parameters = ["*.bias"]
+weight_decay = 0
+[training]
+batch = 32
+epochs = 2
+)";
+
+TEST_F(RecipeTest, ReadsWhatItSays) {
+  const Recipe r = parse(kGood);
+  EXPECT_EQ(r.name, "mine");
+  EXPECT_EQ(r.model.name, "resnet18");
+  EXPECT_TRUE(r.model.options.flag("zero_init_residual"));
+  EXPECT_EQ(r.data.train.text("path"), (folder_ / "data").string());
+  EXPECT_EQ(r.data.train.integer("count"), 7);
+  EXPECT_EQ(r.data.train.number("scale"), 2.0);
+  EXPECT_FALSE(r.data.has_validation);
+  ASSERT_EQ(r.optimizer.groups.size(), 1u);
+  EXPECT_EQ(r.optimizer.groups[0].weight_decay, 0);
+  EXPECT_EQ(r.training.batch, 32);
+  EXPECT_EQ(r.strategy_options.text("bucket"), "8MiB");
+}
+
+TEST_F(RecipeTest, PrintsARecipeThatReadsBackTheSameElsewhere) {
+  Recipe r = parse(kGood, {"name=\"a \\\"quoted\\\" \\\\ name\"", "loss.label_smoothing=0.1"});
+  for (const bool comments : {false, true}) {
+    const std::string text = print_recipe(r, comments);
+    const Recipe again = parse_recipe({text, "other.toml", "/"}, {}, vocabulary());
+    EXPECT_EQ(print_recipe(again, false), print_recipe(r, false));
+  }
+  EXPECT_EQ(r.name, "a \"quoted\" \\ name");
+}
+
+TEST_F(RecipeTest, AllProblemsAtOnce) {
+  const std::string text = problems(R"(
+seed = "seven"
+[model]
+name = "resnet81"
+[data]
+reader = "files"
+on_bad = "ignore"
+[data.train]
+path = "nowhere"
+cuont = 3
+[optimizer]
+name = "adam"
+momentum = 0.9
+[training]
+btach = 3
+epochs = 2
+steps = 100
+)");
+  for (const char* part :
+       {"mine.toml:2: seed: has to be a whole number",
+        "mine.toml:4: model.name: there is no model 'resnet81'; there are lenet, resnet18; did you "
+        "mean resnet18?",
+        "mine.toml:7: data.on_bad: 'ignore' is none of fail, skip",
+        "mine.toml:9: data.train.path: there is no file or folder",
+        "mine.toml:10: data.train.cuont: there is no such key; did you mean data.train.count?",
+        "mine.toml:15: training.btach: there is no such key; did you mean training.batch?",
+        "optimizer.momentum is for sgd, not adam", "training.batch is missing",
+        "training.epochs and training.steps contradict each other"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+  }
+}
+
+TEST_F(RecipeTest, WhatIsMissingIsNamed) {
+  const std::string text = problems("");
+  for (const char* part : {"model.name: is missing; the models are lenet, resnet18",
+                           "data.reader: is missing; the readers are files, lists",
+                           "training.batch is missing", "how long to train?"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+  }
+  EXPECT_NE(problems("[model]\nname = \"lenet\"\n[data]\nreader = \"files\"\n")
+                .find("data.train.path: is missing: where"),
+            std::string::npos);
+}
+
+TEST_F(RecipeTest, NoToml) {
+  EXPECT_EQ(problems("a = \n").find("mine.toml:1: "), 0u) << problems("a = \n");
+}
+
+TEST_F(RecipeTest, Overrides) {
+  EXPECT_EQ(parse(kGood, {"training.batch=64", "training.batch=128"}).training.batch, 128);
+  EXPECT_EQ(parse(kGood, {"name=plain-text"}).name, "plain-text");
+  EXPECT_EQ(parse(kGood, {"output.folder=here"}).output.folder, fs::absolute("here").string());
+  EXPECT_EQ(problems(kGood, {"training.bacth=1"}),
+            "--set training.bacth: there is no such key; did you mean training.batch?");
+  EXPECT_EQ(problems(kGood, {"training.batch"}),
+            "--set training.batch: write it as key=value, e.g. training.batch=64");
+  EXPECT_EQ(problems(kGood, {"seed.x=1", "seed=2"}), "");
+  EXPECT_NE(problems(kGood, {"optimizer.lr.x=1"}).find("lr is a value, not a table"),
+            std::string::npos);
+}
+
+TEST_F(RecipeTest, EnvironmentInPaths) {
+  ::setenv("CONVOY_TEST_FOLDER", folder_.c_str(), 1);
+  const std::string set = "data.train.path=\"${CONVOY_TEST_FOLDER}/data\"";
+  EXPECT_EQ(parse(kGood, {set}).data.train.text("path"), (folder_ / "data").string());
+  ::unsetenv("CONVOY_TEST_FOLDER");
+  EXPECT_NE(problems(kGood, {set}).find("needs the environment variable CONVOY_TEST_FOLDER"),
+            std::string::npos);
+}
+
+TEST_F(RecipeTest, Contradictions) {
+  const auto expect = [this](const std::vector<std::string>& overrides, const std::string& part) {
+    const std::string text = problems(kGood, overrides);
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+  };
+  expect({"data.augment.crop=random_resized"}, "data.augment.crop is random_resized; that needs data.size");
+  expect({"data.augment.padding=3"}, "data.augment.padding is for crop = \"random_padded\"");
+  expect({"data.size=224", "data.evaluate.resize=200"}, "data.evaluate.resize is 200, smaller than");
+  expect({"schedule.name=step"}, "schedule.milestones is empty");
+  expect({"schedule.name=step", "schedule.milestones=[1, 5]"}, "lies beyond the end of training");
+  expect({"schedule.name=step", "schedule.milestones=[2, 1]"}, "ascending");
+  expect({"optimizer.lr=-1"}, "lr");
+  expect({"optimizer.nesterov=true", "optimizer.momentum=0"}, "nesterov");
+  expect({"training.accumulate=64"}, "training.accumulate is more than training.batch");
+  expect({"evaluation.every_epochs=2"}, "evaluation.every_epochs is for recipes with [data.validation]");
+  expect({"data.mean=[1, 2]", "data.deviation=[1, 2, 3]"}, "data.mean has 2 values, data.deviation 3");
+  expect({"model.partial=true"}, "model.partial is for model.weights");
+}
+
+TEST_F(RecipeTest, Differences) {
+  const std::string a = print_recipe(parse(kGood), false);
+  const std::string b = print_recipe(parse(kGood, {"training.batch=64", "data.train.count=8"}), false);
+  EXPECT_EQ(recipe_difference(a, a, "on rank 0"), "");
+  EXPECT_EQ(recipe_difference(b, a, "on rank 0"),
+            "data.train.count is 8, on rank 0 it is 7; training.batch is 64, on rank 0 it is 32");
+}
+
+TEST_F(RecipeTest, OptimizerRules) {
+  const Recipe r = parse(kGood, {"optimizer.nesterov=true"});
+  const auto sgd = std::get<optim::Sgd>(optimizer_rule(r.optimizer));
+  EXPECT_EQ(sgd, (optim::Sgd{.lr = 0.5, .momentum = 0.9, .nesterov = true}));
+  OptimizerRecipe adagrad{.name = "adagrad", .lr = 0.1, .initial_accumulator = 2};
+  EXPECT_EQ(std::get<optim::Adagrad>(optimizer_rule(adagrad)).eps, 1e-10);
+  EXPECT_EQ(std::get<optim::Adagrad>(optimizer_rule(adagrad)).initial_accumulator_value, 2);
+}
+
+}  // namespace
+}  // namespace convoy::train

@@ -1,0 +1,105 @@
+#include "convoy/train/state.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "convoy/base/error.h"
+#include "convoy/model/factory.h"
+#include "convoy/train/safetensors.h"
+
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    file_ = (fs::temp_directory_path() / ("convoy-state-" + std::to_string(getpid()))).string();
+  }
+  void TearDown() override { fs::remove(file_); }
+
+  void write(const torch::nn::Module& module, const std::vector<std::string>& without = {}) const {
+    State state;
+    describe_module(module, state);
+    std::vector<torch::Tensor> whole;
+    std::vector<TensorView> views;
+    for (const auto& [name, tensor] : state.model) {
+      if (std::find(without.begin(), without.end(), name) != without.end()) continue;
+      whole.push_back(tensor.contiguous());
+      const bool counter = whole.back().scalar_type() == torch::kLong;
+      views.push_back({name, counter ? "I64" : "F32", whole.back().sizes().vec(),
+                       {static_cast<const std::byte*>(whole.back().const_data_ptr()),
+                        whole.back().nbytes()}});
+    }
+    write_safetensors(file_, views);
+  }
+
+  std::string file_;
+};
+
+TEST_F(StateTest, WeightsOfTheSameModel) {
+  torch::manual_seed(1);
+  const auto from = model::make_model("resnet18", {.classes = 7});
+  torch::manual_seed(2);
+  const auto to = model::make_model("resnet18", {.classes = 7});
+  // Counters may be missing, as in files of old.
+  std::vector<std::string> counters;
+  for (const auto& item : from->named_buffers()) {
+    if (item.key().find("num_batches") != std::string::npos) counters.push_back(item.key());
+  }
+  write(*from, counters);
+  const WeightsReport report = load_weights(*to, file_, false);
+  EXPECT_EQ(report.loaded.size(), 122u - counters.size());
+  for (const auto& item : from->named_parameters()) {
+    EXPECT_TRUE(item.value().equal(to->named_parameters()[item.key()])) << item.key();
+  }
+}
+
+TEST_F(StateTest, WeightsInPart) {
+  const auto from = model::make_model("resnet18", {.classes = 1000});
+  const auto to = model::make_model("resnet18", {.classes = 10});
+  write(*from, {"bn1.bias"});
+  try {
+    load_weights(*to, file_, false);
+    FAIL();
+  } catch (const UsageError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("missing in the file: bn1.bias"), std::string::npos) << text;
+    EXPECT_NE(text.find("fc.weight is [1000, 512] in the file, [10, 512] in the model"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("model.partial = true"), std::string::npos) << text;
+  }
+  const WeightsReport report = load_weights(*to, file_, true);
+  EXPECT_EQ(report.missing, std::vector<std::string>{"bn1.bias"});
+  EXPECT_EQ(report.mismatched.size(), 2u);
+  EXPECT_TRUE(to->named_parameters()["conv1.weight"].equal(from->named_parameters()["conv1.weight"]));
+}
+
+TEST_F(StateTest, NothingFits) {
+  write(*model::make_model("lenet", {}));
+  EXPECT_THROW(load_weights(*model::make_model("resnet18", {}), file_, true), UsageError);
+}
+
+TEST_F(StateTest, TiedParametersAreStoredOnce) {
+  struct Tied : torch::nn::Module {
+    Tied() {
+      a = register_parameter("a", torch::ones({2}));
+      register_parameter("b", a);
+    }
+    torch::Tensor a;
+  };
+  Tied module;
+  State state;
+  describe_module(module, state);
+  EXPECT_EQ(state.model.size(), 1u);
+  EXPECT_EQ(state.aliases, (std::map<std::string, std::string>{{"b", "a"}}));
+  state.model["a"] = torch::full({2}, 5.0);
+  load_module(module, state, "test");
+  EXPECT_TRUE(module.a.equal(torch::full({2}, 5.0)));
+}
+
+}  // namespace
+}  // namespace convoy::train

@@ -1,0 +1,284 @@
+// The trainer with the strategy sync, on as many ranks as the job has.
+#include "convoy/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "tests/parallel/mpi_main.h"
+#include "tests/train/small_world.h"
+
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRecipe = R"(
+name = "test"
+precision = "float64"
+[model]
+name = "small"
+[data]
+reader = "stripes"
+[data.train]
+size = 61
+[data.validation]
+size = 40
+[optimizer]
+lr = 0.1
+momentum = 0.9
+[schedule]
+name = "cosine"
+[training]
+batch = 12
+epochs = 3
+[output]
+tensorboard = false
+)";
+
+class TrainerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    testing_data::add_small_world(registry_);
+    // One folder for all ranks, named by rank 0.
+    std::string name = "convoy-trainer-" + std::to_string(getpid());
+    name = test_world().communicator().gather_text(name)[0];
+    folder_ = (fs::temp_directory_path() / name).string();
+    if (test_world().rank() == 0) fs::remove_all(folder_);
+    test_world().communicator().barrier();
+  }
+  void TearDown() override {
+    test_world().communicator().barrier();
+    if (test_world().rank() == 0) fs::remove_all(folder_);
+  }
+
+  Recipe recipe(const std::string& name, std::vector<std::string> overrides = {}) {
+    overrides.push_back("output.folder=\"" + folder_ + "/" + name + "\"");
+    return parse_recipe({kRecipe, "test.toml", "/"}, overrides, registry_.vocabulary());
+  }
+
+  // Trains; stops when `stop_after` steps are done, if that is more than 0.
+  RunResult train(const Recipe& recipe, int stop_after = 0, const std::string& resume = "") {
+    int asked = 0;
+    TrainerOptions options{.resume = resume, .progress = false};
+    // Asked once in every step, before its update.
+    if (stop_after > 0) options.should_stop = [&asked, stop_after] { return ++asked >= stop_after; };
+    Trainer trainer(test_world(), registry_, recipe, options);
+    return trainer.run();
+  }
+
+  static std::vector<std::byte> bytes(const std::string& checkpoint, const std::string& file) {
+    return read_file(checkpoint + "/" + file);
+  }
+  static double largest_difference(const std::string& a, const std::string& b) {
+    const State x = read_checkpoint(a, open_checkpoint(a), 0, 1);
+    const State y = read_checkpoint(b, open_checkpoint(b), 0, 1);
+    double most = 0;
+    for (const auto& [name, tensor] : x.model) {
+      most = std::max(most, (tensor - y.model.at(name)).abs().max().item<double>());
+    }
+    return most;
+  }
+
+  Registry registry_;
+  std::string folder_;
+};
+
+// The reference: a plain LibTorch loop in one process over whole batches in the same order.
+struct PlainLoop {
+  PlainLoop(bool norm, bool drop_last) : net((torch::manual_seed(1), 3), norm, 0) {
+    net.to(torch::kDouble);
+    torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    const testing_data::Stripes data(61);
+    const std::size_t used = drop_last ? 60 : 61;
+    const double steps = drop_last ? 15 : 18;
+    int step = 0;
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      const data::EpochOrder order(61, 1, epoch);
+      for (std::size_t begin = 0; begin < used; begin += 12, ++step) {
+        std::vector<torch::Tensor> images;
+        std::vector<std::int64_t> labels;
+        for (const std::size_t i : order.samples({begin, std::min(begin + 12, used)})) {
+          std::vector<std::byte> scratch;
+          const data::Record record = data.read(i, scratch);
+          torch::Tensor image = torch::empty({1, 6, 6});
+          std::memcpy(image.mutable_data_ptr(), record.bytes.data(), record.bytes.size());
+          images.push_back(image.to(torch::kDouble));
+          labels.push_back(record.label);
+        }
+        optimizer.param_groups()[0].options().set_lr(
+            0.1 * (1 + std::cos(std::acos(-1.0) * step / steps)) / 2);
+        optimizer.zero_grad();
+        const torch::Tensor value = torch::nn::functional::cross_entropy(
+            net.forward(torch::stack(images)), torch::tensor(labels));
+        value.backward();
+        optimizer.step();
+        loss = value.item<double>();
+      }
+    }
+  }
+
+  void expect_equal(const RunResult& result) const {
+    EXPECT_NEAR(result.loss, loss, 1e-9);
+    const State state =
+        read_checkpoint(result.checkpoint, open_checkpoint(result.checkpoint), 0, 1);
+    State mine;
+    describe_module(net, mine);
+    ASSERT_EQ(state.model.size(), mine.model.size());
+    for (const auto& [name, tensor] : mine.model) {
+      const torch::Tensor difference = state.model.at(name) - tensor;
+      EXPECT_LT(difference.abs().max().item<double>(), 1e-9) << name;
+    }
+  }
+
+  testing_data::Small net;
+  double loss = 0;
+};
+
+// float64 over 18 steps: rounding alone stays under 1e-12; 1e-9 leaves room for another order.
+TEST_F(TrainerTest, EqualsAPlainLoop) {
+  const RunResult result = train(recipe("plain"));
+  EXPECT_EQ(result.steps, 18);  // 61 samples: 5 full batches and one of 1, on any number of ranks
+  PlainLoop(false, false).expect_equal(result);
+}
+
+TEST_F(TrainerTest, AccumulationChangesNothing) {
+  const std::string one = train(recipe("one")).checkpoint;
+  const std::string three = train(recipe("three", {"training.accumulate=3"})).checkpoint;
+  EXPECT_LT(largest_difference(one, three), 1e-9);
+}
+
+TEST_F(TrainerTest, SynchronizedBatchNormEqualsAPlainLoop) {
+  const int ranks = test_world().size();
+  const std::string norm = "model.options.norm=true";
+  const std::string sync = "sync.batch_norm=synchronized";
+  if (61 % 12 < ranks && ranks > 1) {
+    EXPECT_THROW(train(recipe("refused", {norm, sync})), UsageError);
+  }
+  const RunResult result = train(recipe("sync", {norm, sync, "data.drop_last=true"}));
+  EXPECT_EQ(result.steps, 15);
+  PlainLoop(true, true).expect_equal(result);
+}
+
+// Everything that could differ after a resume is in here: momentum or moments, statistics of each
+// rank, dropout, the order of summation, the schedule and the position in the epoch.
+class ResumeTest : public TrainerTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ResumeTest, GoesOnToTheSameBits) {
+  const std::vector<std::string> overrides{
+      "model.options.norm=true", "model.options.dropout=0.3", "precision=float32",
+      "data.drop_last=true",     "training.accumulate=2",     GetParam()};
+  std::vector<std::string> all = overrides;
+  if (std::string(GetParam()) != "optimizer.name=sgd") {
+    all.insert(all.end(), {"optimizer.lr=0.01", "optimizer.momentum=0"});
+  }
+  const Recipe whole = recipe("whole", all), parts = recipe("parts", all);
+  const std::string expected = train(whole).checkpoint;
+  RunResult part = train(parts, 1);
+  EXPECT_TRUE(part.stopped);
+  EXPECT_EQ(part.steps, 1);
+  part = train(parts, 6, "latest");  // into the second epoch
+  EXPECT_EQ(part.steps, 7);
+  part = train(parts, 0, part.checkpoint);
+  EXPECT_FALSE(part.stopped);
+  EXPECT_EQ(part.steps, 15);
+  if (test_world().rank() != 0) return;
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_TRUE(bytes(expected, file) == bytes(part.checkpoint, file)) << file;
+  }
+  if (test_world().size() > 1) {
+    EXPECT_TRUE(bytes(expected, "ranks.safetensors") == bytes(part.checkpoint, "ranks.safetensors"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, ResumeTest,
+                         testing::Values("optimizer.name=sgd", "optimizer.name=adam",
+                                         "optimizer.name=adamw", "optimizer.name=adagrad"),
+                         [](const auto& info) { return std::string(info.param).substr(15); });
+
+TEST_F(TrainerTest, MetricsOfAResumedRunHaveEachStepOnce) {
+  const Recipe r = recipe("metrics", {"output.log_samples=true"});
+  train(r, 4);
+  const Recipe every = recipe("metrics", {"output.log_samples=true", "checkpoint.keep=1"});
+  train(every, 0, "latest");
+  test_world().communicator().barrier();
+  if (test_world().rank() != 0) return;
+  std::istringstream lines(read_text_file(r.output.folder + "/metrics.jsonl"));
+  std::string line;
+  int expected = 1, evaluations = 0;
+  while (std::getline(lines, line)) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["kind"] == "step") EXPECT_EQ(row["step"], expected++);
+    if (row["kind"] == "evaluation") {
+      ++evaluations;
+      EXPECT_EQ(row["samples"], 40);
+    }
+  }
+  EXPECT_EQ(expected, 19);
+  EXPECT_EQ(evaluations, 3);
+  // Each sample of each epoch once.
+  std::multiset<std::pair<int, int>> seen;
+  for (const auto& entry : fs::directory_iterator(r.output.folder + "/samples")) {
+    std::istringstream log(read_text_file(entry.path().string()));
+    while (std::getline(log, line)) {
+      std::istringstream words(line);
+      int step = 0, epoch = 0, sample = 0;
+      words >> step >> epoch;
+      while (words >> sample) seen.insert({epoch, sample});
+    }
+  }
+  EXPECT_EQ(seen.size(), 3u * 61u);
+  EXPECT_EQ((std::set<std::pair<int, int>>(seen.begin(), seen.end()).size()), 3u * 61u);
+}
+
+TEST_F(TrainerTest, RefusesARunFolderThatHoldsARun) {
+  const Recipe r = recipe("twice");
+  train(r, 1);
+  if (test_world().size() == 1) {
+    EXPECT_THROW(train(r), UsageError);
+    TrainerOptions options{.overwrite = true, .progress = false};
+    Trainer trainer(test_world(), registry_, r, options);
+    EXPECT_EQ(trainer.run().steps, 18);
+  }
+}
+
+TEST_F(TrainerTest, RefusesACheckpointOfSomethingElse) {
+  const RunResult first = train(recipe("first"), 2);
+  const auto problem = [&](const std::vector<std::string>& overrides) -> std::string {
+    try {
+      train(recipe("other", overrides), 0, first.checkpoint);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(problem({"seed=2"}).find("seed is 2, in the checkpoint it is 1"), std::string::npos);
+  EXPECT_NE(problem({"data.train.size=60"}).find("another data set"), std::string::npos);
+  const std::string names = problem({"model.options.norm=true"});
+  EXPECT_NE(names.find("missing in the file: bn.bias"), std::string::npos) << names;
+  EXPECT_NE(problem({"model.classes=5"}).find("fc.bias is [3] in the file, [5] in the model"),
+            std::string::npos);
+  EXPECT_NE(problem({"optimizer.name=adam", "optimizer.momentum=0"}), "");
+}
+
+TEST_F(TrainerTest, RanksWithDifferentRecipesAreNamed) {
+  if (test_world().size() == 1) GTEST_SKIP() << "needs two ranks";
+  const int rank = test_world().rank();
+  try {
+    train(recipe("same", {"training.batch=" + std::to_string(rank == 1 ? 8 : 12)}));
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "rank 1: the recipe is another one than on rank 0: training.batch is 8, on rank 0 "
+                 "it is 12");
+  }
+}
+
+}  // namespace
+}  // namespace convoy::train
