@@ -51,6 +51,14 @@ inline void spill(const std::string& path, const std::string& text) {
   if (!stream.flush()) throw std::runtime_error("can't write " + path);
 }
 
+// Where the sources are; ctest says it.
+inline std::string source_folder() {
+  const char* folder = std::getenv("CONVOY_SOURCE_DIR");
+  if (folder == nullptr)
+    throw std::runtime_error("CONVOY_SOURCE_DIR is not set; run through ctest");
+  return folder;
+}
+
 // How many things stand in a folder, hidden ones too.
 inline std::size_t entries(const std::string& folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
