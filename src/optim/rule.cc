@@ -13,6 +13,8 @@ template <typename... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
 };
+template <typename... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itself
 
 Adam as_adam(const AdamW& rule) {
   return {rule.lr, rule.beta1, rule.beta2, rule.eps, rule.weight_decay, rule.amsgrad};

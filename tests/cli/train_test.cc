@@ -246,7 +246,7 @@ TEST_F(Train, PicturesThatCannotBeDecoded) {
 name = "resnet18"
 [data]
 reader = "image_folder"
-size = 32
+size = 64
 channels = 3
 [data.train]
 path = "pictures"

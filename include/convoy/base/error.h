@@ -24,6 +24,9 @@ class Failure : public std::runtime_error {
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 
+// The message without the stack that LibTorch appends to its own.
+std::string message_of(const std::exception& error);
+
 // The exit status for an exception: 2 for UsageError, 1 for everything else.
 int exit_status(const std::exception& error);
 
