@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
     return complain(explain(app, error, arguments), convoy::kExitUsage);
   } catch (const std::exception& error) {
     const std::string command = chosen(app).get_name();
-    return complain("convoy " + command + ": " + convoy::message_of(error), convoy::exit_status(error));
+    return complain("convoy " + command + ": " + convoy::message_of(error),
+                    convoy::exit_status(error));
   }
   return outcome.exit_status;
 }

@@ -23,7 +23,7 @@ data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& 
   t.min_ratio = crop.ratio[0];
   t.max_ratio = crop.ratio[1];
   t.padding = static_cast<int>(crop.padding);
-  t.resize = static_cast<int>(crop.resize);
+  t.resize = static_cast<int>(crop.resize > 0 ? crop.resize : recipe.size);
   t.flip = crop.flip;
   t.mean.assign(recipe.mean.begin(), recipe.mean.end());
   t.deviation.assign(recipe.deviation.begin(), recipe.deviation.end());

@@ -241,6 +241,8 @@ void Trainer::Impl::prepare_folder() {
     }
     for (const std::string& part : parts) fs::remove_all(folder_ + "/" + part);
   }
+  // Checkpoints of a future that won't be: resumed from an earlier one, they would be the newest.
+  if (!fresh) checkpoints_.remove_after(steps_, {resumed_from_});
   make_folders(folder_);
   write_file_atomically(folder_ + "/recipe.toml", print_recipe(recipe_, true));
   outputs_.emplace(recipe_, folder_, fresh ? -1 : steps_, options_.progress);

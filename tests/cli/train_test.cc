@@ -157,7 +157,8 @@ TEST_F(Train, StoppedOnFourResumedOnTwoAndThree) {
     }
   }
   EXPECT_EQ(seen.size(), 20000u);
-  for (const auto& [sample, times] : seen) ASSERT_EQ(times, 1) << sample.first << " " << sample.second;
+  for (const auto& [sample, times] : seen)
+    ASSERT_EQ(times, 1) << sample.first << " " << sample.second;
 }
 
 TEST_F(Train, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
@@ -256,8 +257,13 @@ crop = "random_resized"
 batch = 4
 epochs = 2
 )";
-  const std::vector<std::string> words{"train", folder_ + "/r.toml", "-n", "2", "--overwrite",
-                                       "--set", "output.folder=" + folder_ + "/run"};
+  const std::vector<std::string> words{"train",
+                                       folder_ + "/r.toml",
+                                       "-n",
+                                       "2",
+                                       "--overwrite",
+                                       "--set",
+                                       "output.folder=" + folder_ + "/run"};
   const JobResult failed = Job(words).finish(seconds(60));
   EXPECT_EQ(failed.exit_status, 2) << failed.err;
   EXPECT_NE(failed.err.find(bad), std::string::npos) << failed.err;

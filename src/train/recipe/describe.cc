@@ -7,7 +7,7 @@ void describe(CropRecipe& crop, Fields& f) {
   f.field("crop", crop.crop,
           "none | random_resized (a random part) | random_padded (a shifted window) | center",
           {"none", "random_resized", "random_padded", "center"});
-  f.field("resize", crop.resize, "center: short side before cropping, in pixels; 0: unchanged");
+  f.field("resize", crop.resize, "center: short side before cropping, in pixels; 0: data.size");
   f.field("padding", crop.padding, "random_padded: zero pixels on each side");
   f.field("area", crop.area, "random_resized: least and largest part of the image's area");
   f.field("ratio", crop.ratio, "random_resized: least and largest width / height");
