@@ -11,6 +11,7 @@
 #include "comm/collectives/broadcast/broadcast.h"
 #include "comm/collectives/ring/stream.h"
 #include "comm/engine.h"
+#include "comm/internals.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
@@ -145,8 +146,14 @@ Operation Communicator::start_broadcast(Buffer data, int root, Match match) cons
                           [=](Io& io) { return broadcast_binomial(io, data, root); });
 }
 Operation Communicator::start_allreduce(Buffer data, ReduceOp op, Match match) const {
-  return start_collective(engine_, transport_, make_reduction(Kind::allreduce, data, op, match),
-                          [=](Io& io) { return comm::allreduce(io, data, op); });
+  AllreduceChoice choice;
+  if (data.bytes() <= 32 << 10) choice.algorithm = AllreduceAlgorithm::recursive_doubling;
+  return CommunicatorInternals::start_allreduce(*this, data, op, choice, match);
+}
+Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer data, ReduceOp op,
+                                                 const AllreduceChoice& choice, Match match) {
+  return start_collective(c.engine_, c.transport_, make_reduction(Kind::allreduce, data, op, match),
+                          [=](Io& io) { return comm::allreduce(io, data, op, choice); });
 }
 Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match match) const {
   return start_collective(

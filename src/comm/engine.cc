@@ -40,16 +40,52 @@ class Backoff {
   std::chrono::microseconds longest_;
 };
 
-// World ranks from which an operation lacks a message, or which have not taken one.
-std::vector<int> missing_peers(const OperationState& op) {
-  std::vector<int> receiving, sending;
-  for (const Ticket& ticket : op.suspension.awaiting) {
+void collect_missing(const OperationState& op, const Suspension& suspension,
+                     std::vector<int>& receiving, std::vector<int>& sending) {
+  for (const Ticket& ticket : suspension.awaiting) {
     if (!ticket.pending()) continue;
     auto& list = ticket.sending() ? sending : receiving;
     const int peer = op.transport->world_rank(ticket.peer());
     if (std::find(list.begin(), list.end(), peer) == list.end()) list.push_back(peer);
   }
+  for (const Branch& branch : suspension.branches)
+    collect_missing(op, branch.suspension, receiving, sending);
+}
+
+// World ranks from which an operation lacks a message, or which have not taken one.
+std::vector<int> missing_peers(const OperationState& op) {
+  std::vector<int> receiving, sending;
+  collect_missing(op, op.suspension, receiving, sending);
   return receiving.empty() ? sending : receiving;
+}
+
+// Runs a suspended task as far as it gets; true if anything moved. Throws what its tickets throw
+// and what its branches have thrown.
+bool advance_task(Suspension& suspension, const Task& task) {
+  bool moved = false;
+  while (!task.done()) {
+    bool ready = suspension.counter == nullptr || *suspension.counter >= suspension.at_least;
+    for (Ticket& ticket : suspension.awaiting) {
+      if (!ticket.pending()) continue;
+      if (ticket.poll())
+        moved = true;
+      else
+        ready = false;
+    }
+    for (Branch& branch : suspension.branches) {
+      if (branch.task.done()) continue;
+      moved = advance_task(branch.suspension, branch.task) || moved;
+      if (!branch.task.done())
+        ready = false;
+      else if (branch.task.error())
+        std::rethrow_exception(branch.task.error());
+    }
+    if (!ready) return moved;
+    moved = true;
+    suspension.resume.resume();
+  }
+  suspension = {};
+  return moved;
 }
 
 std::string list_ranks(const std::vector<int>& ranks) {
@@ -134,29 +170,18 @@ bool Engine::pass() {
 }
 
 bool Engine::advance_operation(OperationState& op) {
-  bool moved = false;
+  if (op.done) return false;
+  bool moved = true;
+  std::exception_ptr error;
   try {
-    while (true) {
-      bool ready = true;
-      for (Ticket& ticket : op.suspension.awaiting) {
-        if (!ticket.pending()) continue;
-        if (ticket.poll())
-          moved = true;
-        else
-          ready = false;
-      }
-      if (!ready) return moved;
-      moved = true;
-      op.suspension.resume.resume();
-      if (op.task.done()) {
-        finish(op, op.task.error());
-        return true;
-      }
-    }
+    moved = advance_task(op.suspension, op.task);
+    if (!op.task.done()) return moved;
+    error = op.task.error();
   } catch (...) {
-    finish(op, std::current_exception());
-    return true;
+    error = std::current_exception();
   }
+  finish(op, error);
+  return true;
 }
 
 // An operation that ends in an error leaves its peers without their messages: the world has failed.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <coroutine>
+#include <cstddef>
 #include <exception>
 #include <span>
 #include <utility>
@@ -10,10 +11,16 @@
 
 namespace convoy::comm {
 
-// What a suspended operation waits for, and where it goes on. Lives in OperationState.
+struct Branch;
+
+// What a suspended task waits for, and where it goes on: until all the tickets are done, all the
+// branches have ended, and the counter is high enough. Lives in OperationState, or in a Branch.
 struct Suspension {
   std::coroutine_handle<> resume;
   std::span<Ticket> awaiting;
+  std::span<Branch> branches;
+  const std::size_t* counter = nullptr;
+  std::size_t at_least = 0;
 };
 
 // A step of an operation. Starts suspended; awaiting a Task runs it to its end. Exceptions pass to
@@ -87,7 +94,7 @@ class AllDone {
     return ready;
   }
   void await_suspend(std::coroutine_handle<Task::promise_type> self) {
-    *self.promise().suspension = {self, tickets_};
+    *self.promise().suspension = {self, tickets_, {}};
   }
   void await_resume() noexcept {}
 
@@ -97,5 +104,61 @@ class AllDone {
 
 inline AllDone all(std::span<Ticket> tickets) { return AllDone(tickets); }
 inline AllDone one(Ticket& ticket) { return AllDone(std::span(&ticket, 1)); }
+
+// A part of an operation that goes its own way: the colors of an allreduce wait for different
+// peers, and none of them for another. Branches are resumed one at a time, so what they share needs
+// no lock.
+struct Branch {
+  explicit Branch(Task task) : task(std::move(task)) {}
+  Suspension suspension;
+  Task task;  // after suspension, which its frame refers to: destroyed before it
+};
+
+// co_await branches(list): starts them all and goes on when all have ended. The list must not move
+// meanwhile. The first error ends the operation.
+class AllEnded {
+ public:
+  explicit AllEnded(std::span<Branch> branches) : branches_(branches) {}
+  bool await_ready() {
+    bool ended = true;
+    for (Branch& branch : branches_) {
+      branch.task.start(branch.suspension);
+      if (!branch.task.done())
+        ended = false;
+      else if (branch.task.error())
+        std::rethrow_exception(branch.task.error());
+    }
+    return ended;
+  }
+  void await_suspend(std::coroutine_handle<Task::promise_type> self) {
+    *self.promise().suspension = {self, {}, branches_};
+  }
+  void await_resume() noexcept {}
+
+ private:
+  std::span<Branch> branches_;
+};
+
+inline AllEnded branches(std::span<Branch> list) { return AllEnded(list); }
+
+// co_await reaches(counter, n): goes on when another branch has counted up to n.
+class Reaches {
+ public:
+  Reaches(const std::size_t& counter, std::size_t at_least)
+      : counter_(&counter), at_least_(at_least) {}
+  bool await_ready() const { return *counter_ >= at_least_; }
+  void await_suspend(std::coroutine_handle<Task::promise_type> self) {
+    *self.promise().suspension = {self, {}, {}, counter_, at_least_};
+  }
+  void await_resume() noexcept {}
+
+ private:
+  const std::size_t* counter_;
+  std::size_t at_least_;
+};
+
+inline Reaches reaches(const std::size_t& counter, std::size_t at_least) {
+  return Reaches(counter, at_least);
+}
 
 }  // namespace convoy::comm

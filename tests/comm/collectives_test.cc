@@ -56,11 +56,19 @@ TEST_P(Collectives, WorkOnPartsOfTheWorld) {
   });
 }
 
-using Algorithm = Task (*)(Io&, Buffer, ReduceOp);
+using Algorithm = std::function<Task(Io&, Buffer, ReduceOp)>;
 
 TEST_P(Collectives, EveryAllreduceAlgorithmGivesTheSameBitsOnEveryRank) {
-  for (const Algorithm algorithm :
-       {&allreduce_naive, &allreduce_recursive_doubling, &allreduce_ring}) {
+  const std::vector<Algorithm> algorithms{
+      &allreduce_naive,
+      &allreduce_recursive_doubling,
+      [](Io& io, Buffer data, ReduceOp op) { return allreduce_ring(io, data, op); },
+      [](Io& io, Buffer data, ReduceOp op) { return allreduce_ring_rsag(io, data, op); },
+      [](Io& io, Buffer data, ReduceOp op) { return allreduce_multicolor(io, data, op, 4); },
+      [](Io& io, Buffer data, ReduceOp op) {
+        return allreduce_multicolor(io, data, op, io.size());
+      }};
+  for (const Algorithm& algorithm : algorithms) {
     for (std::size_t count : {1, 2, 10, 4097, 300'000}) {
       if (count == 300'000 && GetParam() > 3) continue;  // several segments per slice, once
       auto transports = thread_transports(GetParam());

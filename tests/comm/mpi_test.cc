@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "convoy/comm/world.h"
+#include "tests/comm/allreduce_reference.h"
 #include "tests/comm/reference.h"
 
 namespace {
@@ -21,6 +22,11 @@ TEST(Mpi, PartsOfTheWorld) {
   check_all_collectives(part);
   check_matching(all.duplicate());
 }
+
+TEST(Mpi, EveryAllreduceAlgorithmTypeAndOperation) {
+  check_every_allreduce(the_world->communicator());
+}
+TEST(Mpi, TheBitsOfAllreduceAreFixed) { check_allreduce_bits(the_world->communicator()); }
 
 TEST(Mpi, LargeMessages) {
   std::vector<float> data(6'000'000, 1);

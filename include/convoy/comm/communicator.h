@@ -93,6 +93,8 @@ class Communicator {
   Traffic traffic() const;
 
  private:
+  friend struct CommunicatorInternals;
+
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Transport> transport_;
 };

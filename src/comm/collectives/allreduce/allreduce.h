@@ -1,6 +1,8 @@
 // The algorithms of allreduce. Each reduces `data` in place and leaves the same bits on every rank.
 #pragma once
 
+#include "comm/collectives/allreduce/choice.h"
+#include "comm/collectives/pipeline.h"
 #include "comm/io.h"
 #include "comm/task.h"
 
@@ -14,11 +16,22 @@ Task allreduce_naive(Io& io, Buffer data, ReduceOp op);
 // power of two hand their data to a neighbor first. Lowest latency; S·ceil(log2 p) sent. Memory S.
 Task allreduce_recursive_doubling(Io& io, Buffer data, ReduceOp op);
 
+// The paper's ring: segments are summed from rank to rank towards rank 0 and go back the other way.
+// 2·S sent, rank 0 and the last one S; 2·(p-1) steps. Memory: a few segments.
+Task allreduce_ring(Io& io, Buffer data, ReduceOp op, Pipeline pipeline = {});
+
 // Reduce-scatter and allgather around a ring, in segments that follow each other through both
 // phases. 2·S·(p-1)/p sent, the least possible; 2·(p-1) steps. Memory: a few segments.
-Task allreduce_ring(Io& io, Buffer data, ReduceOp op);
+Task allreduce_ring_rsag(Io& io, Buffer data, ReduceOp op, Pipeline pipeline = {});
 
-// The choice among them, which depends only on what all ranks agree on.
-Task allreduce(Io& io, Buffer data, ReduceOp op);
+// The paper's multi-color algorithm: k chunks, each summed along a tree of its own and broadcast
+// from that tree's root, all at once (tree_stream()). At most 2·S sent where interiors are disjoint
+// (see topology/tree.h); about 2·log_k p steps. With k = p, which makes every rank the root of one
+// star, this is a direct reduce-scatter and allgather: 2·S·(p-1)/p sent in 2 steps. Memory: a few
+// segments per child.
+Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline pipeline = {});
+
+// The algorithm that `choice` names.
+Task allreduce(Io& io, Buffer data, ReduceOp op, const AllreduceChoice& choice);
 
 }  // namespace convoy::comm

@@ -5,27 +5,24 @@
 #include <vector>
 
 #include "comm/reduce/kernels.h"
+#include "comm/topology/ring.h"
 #include "convoy/comm/communicator.h"
 
 namespace convoy::comm {
 namespace {
 
-constexpr std::size_t kSegmentBytes = 256 << 10;
-constexpr std::size_t kWindow = 4;  // receives posted ahead
-
 // The messages that one rank receives, numbered: item i is segment i mod S of the slice of step i /
 // S, S segments per slice. What is received as item i is sent on as item i + S.
 class Items {
  public:
-  Items(Buffer data, int rank, int size, RingPhases phases)
+  Items(Buffer data, int rank, int size, RingPhases phases, const Pipeline& pipeline)
       : data_(data),
         size_(size),
         // A reduce-scatter that starts with slice r-1 ends with slice r on rank r; an allgather
         // starts with the own slice.
         first_slice_(phases == RingPhases::allgather ? rank : rank + size - 1) {
     const std::size_t largest = chunk(data.count, size, 0).count;
-    segments_ = std::max<std::size_t>(
-        1, (largest * size_of(data.type) + kSegmentBytes - 1) / kSegmentBytes);
+    segments_ = static_cast<std::size_t>(segments_of(largest, data.type, pipeline));
     largest_bytes_ = chunk(largest, static_cast<int>(segments_), 0).count * size_of(data.type);
   }
 
@@ -53,12 +50,12 @@ class Items {
 
 }  // namespace
 
-Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases) {
+Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases, Pipeline pipeline) {
   const int size = io.size();
   if (size == 1) co_return;
-  const int next = (io.rank() + 1) % size;
-  const int previous = (io.rank() + size - 1) % size;
-  const Items items(data, io.rank(), size, phases);
+  const auto [next, previous] = ring_links(size, io.rank());
+  const std::size_t window = pipeline.in_flight;  // receives posted ahead
+  const Items items(data, io.rank(), size, phases, pipeline);
   const std::size_t phase = static_cast<std::size_t>(size - 1) * items.per_step();
   const std::size_t reducing = phases == RingPhases::allgather ? 0 : phase;
   const std::size_t total = phases == RingPhases::both ? 2 * phase : phase;
@@ -67,10 +64,10 @@ Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases) {
 
   const std::size_t scratch_stride = items.largest_bytes();
   std::unique_ptr<std::byte[]> scratch;
-  if (reducing > 0) scratch = std::make_unique_for_overwrite<std::byte[]>(kWindow * scratch_stride);
+  if (reducing > 0) scratch = std::make_unique_for_overwrite<std::byte[]>(window * scratch_stride);
 
   std::vector<Ticket> sends(total);
-  std::vector<Ticket> receives(std::min(kWindow, total));
+  std::vector<Ticket> receives(std::min(window, total));
   std::size_t posted = 0;
   for (std::size_t i = 0; i < items.per_step(); ++i)
     sends[i] = io.send(next, bytes_of(ConstBuffer(items.sent(i))));
@@ -79,8 +76,8 @@ Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases) {
     for (; posted < std::min(total, i + receives.size()); ++posted) {
       const Buffer place = items.received(posted);
       if (posted < reducing) {
-        receives[posted % receives.size()] = io.receive(
-            previous, {scratch.get() + posted % kWindow * scratch_stride, place.bytes()});
+        receives[posted % receives.size()] =
+            io.receive(previous, {scratch.get() + posted % window * scratch_stride, place.bytes()});
         continue;
       }
       // In the second phase data arrives in place: the partial sum that was sent from there must be
@@ -94,7 +91,7 @@ Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases) {
     co_await one(receives[i % receives.size()]);
     if (i < reducing) {
       const Buffer place = items.received(i);
-      reduce(op, place.type, place.data, scratch.get() + i % kWindow * scratch_stride, place.count);
+      reduce(op, place.type, place.data, scratch.get() + i % window * scratch_stride, place.count);
       if (op == ReduceOp::average && i >= last_addition)
         divide(place.type, place.data, place.count, size);
     }

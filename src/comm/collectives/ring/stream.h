@@ -1,6 +1,7 @@
 // Reduce-scatter and allgather around a ring, alone or one after the other as an allreduce.
 #pragma once
 
+#include "comm/collectives/pipeline.h"
 #include "comm/io.h"
 #include "comm/task.h"
 
@@ -13,6 +14,6 @@ enum class RingPhases { reduce_scatter, allgather, both };
 // passes on. Slice r ends on rank r after the first phase. A segment is passed on as soon as it has
 // arrived, so that the transfers of one step overlap the additions of another, and the phases
 // overlap as well. The order of summation is fixed by (count, p) alone.
-Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases);
+Task ring_stream(Io& io, Buffer data, ReduceOp op, RingPhases phases, Pipeline pipeline = {});
 
 }  // namespace convoy::comm

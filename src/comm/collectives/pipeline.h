@@ -1,0 +1,29 @@
+// How a collective cuts what it sends.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "convoy/comm/types.h"
+
+namespace convoy::comm {
+
+// Segments of about `segment_bytes` follow each other; `in_flight` of them are under way between
+// two ranks. Neither has a part in the order of summation.
+struct Pipeline {
+  std::size_t segment_bytes = 256 << 10;
+  std::size_t in_flight = 4;
+
+  bool operator==(const Pipeline&) const = default;
+};
+
+// The number of segments for `count` elements, at least 1: nothing is sent as an empty message, so
+// that ranks that disagree about it find out.
+inline int segments_of(std::size_t count, Type type, const Pipeline& pipeline) {
+  const std::size_t bytes = count * size_of(type);
+  const std::size_t most = std::max<std::size_t>(1, count);  // no empty ones among full ones
+  return static_cast<int>(std::clamp((bytes + pipeline.segment_bytes - 1) / pipeline.segment_bytes,
+                                     std::size_t{1}, most));
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,104 @@
+// The algorithms of allreduce on ranks that are threads.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "comm/topology/tree.h"
+#include "convoy/base/error.h"
+#include "convoy/comm/world.h"
+#include "tests/comm/allreduce_reference.h"
+
+namespace convoy::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Allreduce : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Allreduce, testing::Range(1, 10));
+
+TEST_P(Allreduce, EveryAlgorithmTypeAndOperation) {
+  World::run_threads(GetParam(), [](World& world) { check_every_allreduce(world.communicator()); });
+}
+
+TEST_P(Allreduce, TheBitsAreFixed) {
+  World::run_threads(GetParam(), [](World& world) { check_allreduce_bits(world.communicator()); });
+}
+
+TEST_P(Allreduce, MulticolorSendsWhatTheTopologySays) {
+  for (int colors : {1, 2, 4, GetParam()}) {
+    World::run_threads(GetParam(), [colors](World& world) {
+      const Communicator comm = world.communicator().duplicate();
+      const std::size_t chunk_elements = 3000;
+      std::vector<float> data(chunk_elements * static_cast<std::size_t>(colors), 1);
+      CommunicatorInternals::start_allreduce(
+          comm, Buffer(std::span(data)), ReduceOp::sum,
+          {AllreduceAlgorithm::multicolor, colors, Pipeline{1024, 2}})
+          .wait();
+      const auto chunks = static_cast<std::size_t>(
+          sent_chunks(comm.size(), colors)[static_cast<std::size_t>(comm.rank())]);
+      EXPECT_EQ(comm.traffic().bytes_sent, chunks * chunk_elements * sizeof(float));
+      EXPECT_EQ(comm.traffic().bytes_received, chunks * chunk_elements * sizeof(float));
+    });
+  }
+}
+
+TEST_P(Allreduce, SeveralAtOnceInAnyOrder) {
+  World::run_threads(GetParam(), [](World& world) {
+    const Communicator& comm = world.communicator();
+    constexpr std::size_t kKeys = 6;
+    std::vector<std::vector<float>> data(kKeys, std::vector<float>(5000, 1));
+    std::vector<Operation> operations(kKeys);
+    for (std::size_t key : permutation(kKeys, 1, static_cast<std::uint64_t>(comm.rank()))) {
+      operations[key] = CommunicatorInternals::start_allreduce(
+          comm, Buffer(std::span(data[key])), ReduceOp::sum,
+          {AllreduceAlgorithm::multicolor, 4, Pipeline{512, 2}},
+          {0, static_cast<std::uint16_t>(key)});
+    }
+    for (Operation& operation : operations) operation.wait();
+    for (const auto& values : data)
+      ASSERT_EQ(values, std::vector<float>(5000, static_cast<float>(comm.size())));
+  });
+}
+
+std::string failure_of(const std::function<void(World&)>& body, WorldOptions options = {}) {
+  try {
+    World::run_threads(3, body, options);
+  } catch (const Failure& e) {
+    return e.what();
+  }
+  return "no failure";
+}
+
+TEST(AllreduceMistakes, SizesThatDifferAreNamedByEveryAlgorithm) {
+  for (const AllreduceChoice& choice : every_allreduce()) {
+    const std::string message = failure_of([&](World& world) {
+      std::vector<float> data(world.rank() == 1 ? 310 : 300);
+      CommunicatorInternals::start_allreduce(world.communicator(), Buffer(std::span(data)),
+                                             ReduceOp::sum, choice)
+          .wait();
+    });
+    EXPECT_NE(message.find("were expected"), std::string::npos)
+        << message << "; " << testing::PrintToString(choice);
+  }
+}
+
+TEST(AllreduceMistakes, TheRankThatColorsWaitForIsNamed) {
+  WorldOptions options;
+  options.timeout = 1s;
+  options.progress = Progress::caller;
+  const std::string message = failure_of(
+      [](World& world) {
+        std::vector<float> data(3000);
+        if (world.rank() == 1) std::this_thread::sleep_for(6s);
+        CommunicatorInternals::start_allreduce(world.communicator(), Buffer(std::span(data)),
+                                               ReduceOp::sum, {AllreduceAlgorithm::multicolor, 3})
+            .wait();
+      },
+      options);
+  EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
+  EXPECT_NE(message.find("allreduce(sum, 3000 x f32)"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace convoy::comm
