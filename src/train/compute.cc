@@ -22,6 +22,29 @@ void Compute::place(model::Network& network) const {
   if (layout_ == data::Layout::channels_last) to_channels_last(network);
 }
 
+void Compute::check_takes(model::Network& network, const data::Shape& shape,
+                          const std::string& name) const {
+  const auto text = [](std::int64_t c, std::int64_t h, std::int64_t w) {
+    return std::to_string(c) + " x " + std::to_string(h) + " x " + std::to_string(w);
+  };
+  const torch::NoGradGuard no_grad;
+  const bool training = network.is_training();
+  network.eval();
+  std::string problem;
+  try {
+    network.forward(blank(shape));
+  } catch (const c10::Error& error) {
+    problem = error.what_without_backtrace();
+  }
+  network.train(training);
+  if (problem.empty()) return;
+  const auto [c, h, w] = network.image_shape();
+  throw UsageError("the model '" + name + "' can't take images of " +
+                   text(shape.channels, shape.height, shape.width) + "; it is made for " +
+                   text(c, h, w) + " (see data.size and data.channels). LibTorch says: " +
+                   problem.substr(0, problem.find('\n')));
+}
+
 torch::Tensor Compute::images(const data::Batch& batch) const {
   const auto n = static_cast<std::int64_t>(batch.size());
   const std::int64_t c = batch.shape.channels, h = batch.shape.height, w = batch.shape.width;

@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include <string>
+
 #include "convoy/data/sample_source.h"
 #include "convoy/model/network.h"
 #include "convoy/train/recipe.h"
@@ -19,6 +21,10 @@ class Compute {
 
   // Moves the network to the device, type and layout; tensors keep their identity on the CPU.
   void place(model::Network& network) const;
+  // Throws UsageError naming the model unless it takes images of this shape (it is asked with a
+  // blank one).
+  void check_takes(model::Network& network, const data::Shape& shape,
+                   const std::string& name) const;
   // A batch as tensors: without a copy on the CPU in float32, so valid as long as the batch.
   torch::Tensor images(const data::Batch& batch) const;
   torch::Tensor labels(const data::Batch& batch) const;

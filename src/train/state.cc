@@ -175,7 +175,7 @@ std::string write_checkpoint(const comm::Communicator& communicator, const Check
                              Manifest manifest, const State& state, const Retention& retention) {
   const Tensors ranks = gather(communicator, state.rank);
   manifest.aliases = state.aliases;
-  manifest.numbers = state.numbers;
+  manifest.numbers.insert(state.numbers.begin(), state.numbers.end());
   manifest.lists = state.lists;
   return on_rank_0(communicator, [&] {
     return folder.write(

@@ -10,6 +10,7 @@
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/state.h"
+#include "convoy/train/threads.h"
 #include "train/compute.h"
 
 namespace convoy::train {
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The shape that a network trained on this data has seen.
+// The shape that a network trained on this data has seen, where no checkpoint says it.
 data::Shape input_shape(const Registry& registry, const Recipe& recipe) {
   const auto size = static_cast<int>(recipe.data.size);
   const auto channels = static_cast<int>(recipe.data.channels);
@@ -29,18 +30,36 @@ data::Shape input_shape(const Registry& registry, const Recipe& recipe) {
   return data::Transformer(training_transform(recipe.data), first).shape();
 }
 
-Recipe parse(Registry& registry, const RecipeText& text,
-             const std::vector<std::string>& overrides) {
+// The data that a network was trained on may be gone, and isn't needed.
+Recipe parse(Registry& registry, const RecipeText& text, const std::vector<std::string>& overrides,
+             Files files) {
   registry.load_plugins(plugins_of(text, overrides));
-  return parse_recipe(text, overrides, registry.vocabulary());
+  return parse_recipe(text, overrides, registry.vocabulary(), files);
+}
+
+// Training notes it; --set data.size asks for another one.
+data::Shape input_shape(const Manifest& manifest, const Recipe& recipe) {
+  const auto number = [&manifest](const char* key) {
+    const auto found = manifest.numbers.find(key);
+    if (found == manifest.numbers.end()) {
+      throw UsageError(std::string("the checkpoint lacks the number ") + key);
+    }
+    return static_cast<int>(found->second);
+  };
+  data::Shape shape{number("input.channels"), number("input.height"), number("input.width")};
+  if (recipe.data.size > 0) shape.height = shape.width = static_cast<int>(recipe.data.size);
+  return shape;
 }
 
 void make(Trained& trained, const Registry& registry, std::int64_t classes) {
   const Recipe& recipe = trained.recipe;
-  trained.network = registry.make_model(recipe.model.name,
-                                        {recipe.model.classes > 0 ? recipe.model.classes : classes,
-                                         input_shape(registry, recipe), recipe.model.options});
-  Compute(recipe).place(*trained.network);
+  set_threads(static_cast<int>(recipe.threads));
+  trained.network = registry.make_model(
+      recipe.model.name, {recipe.model.classes > 0 ? recipe.model.classes : classes, trained.input,
+                          recipe.model.options});
+  const Compute compute(recipe);
+  compute.place(*trained.network);
+  compute.check_takes(*trained.network, trained.input, recipe.model.name);
 }
 
 std::string checkpoint_in(const std::string& path, Which which) {
@@ -60,7 +79,7 @@ Trained load_trained(Registry& registry, const std::string& path, Which which,
                      const std::vector<std::string>& overrides) {
   Trained trained;
   if (fs::path(path).extension() == ".toml") {
-    trained.recipe = parse(registry, read_recipe_file(path), overrides);
+    trained.recipe = parse(registry, read_recipe_file(path), overrides, Files::must_exist);
     const Recipe& recipe = trained.recipe;
     if (recipe.model.weights.empty()) {
       throw UsageError(path + " names no weights; add --set model.weights=FILE, or name a run");
@@ -69,14 +88,17 @@ Trained load_trained(Registry& registry, const std::string& path, Which which,
         registry.open_data(recipe.data.reader,
                            recipe.data.has_validation ? recipe.data.validation : recipe.data.train);
     trained.classes = dataset->classes();
+    trained.input = input_shape(registry, recipe);
     make(trained, registry, static_cast<std::int64_t>(trained.classes.size()));
     load_weights(*trained.network, recipe.model.weights, recipe.model.partial);
     trained.source = recipe.model.weights;
   } else {
     trained.source = checkpoint_in(path, which);
     const Manifest manifest = open_checkpoint(trained.source);
-    trained.recipe = parse(registry, {manifest.recipe, trained.source, "/"}, overrides);
+    trained.recipe =
+        parse(registry, {manifest.recipe, trained.source, "/"}, overrides, Files::may_be_missing);
     trained.classes = manifest.classes;
+    trained.input = input_shape(manifest, trained.recipe);
     make(trained, registry, static_cast<std::int64_t>(trained.classes.size()));
     const State state = read_checkpoint(trained.source, manifest, 0, 1);
     load_module(*trained.network, state, trained.source);
@@ -137,8 +159,16 @@ std::vector<Prediction> predict(const Trained& trained, const std::vector<std::s
       record.bytes = bytes;
       const bool png = bytes.size() > 4 && bytes[1] == std::byte{'P'} && bytes[2] == std::byte{'N'};
       record.encoding = png ? data::Encoding::png : data::Encoding::jpeg;
-      data::Transformer transformer(evaluation_transform(trained.recipe.data),
-                                    data::shape_of(record));
+      data::TransformOptions options = evaluation_transform(trained.recipe.data);
+      // Pictures come as they are; the network takes one shape.
+      options.channels = trained.input.channels;
+      if (trained.recipe.data.size == 0) {
+        options.crop = data::Crop::center;
+        options.height = trained.input.height;
+        options.width = trained.input.width;
+        options.resize = std::max(options.height, options.width);
+      }
+      data::Transformer transformer(options, data::shape_of(record));
       if (!places.empty() && !(transformer.shape() == shape)) flush();
       shape = transformer.shape();
       std::vector<float> image(shape.elements());

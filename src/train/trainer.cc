@@ -163,6 +163,7 @@ void Trainer::Impl::make_network() {
       {recipe_.model.classes > 0 ? recipe_.model.classes : classes, shape, recipe_.model.options});
   const Compute compute(recipe_);
   compute.place(*network_);
+  compute.check_takes(*network_, shape, recipe_.model.name);
   if (recipe_.model.weights.empty()) return;
   const WeightsReport report =
       load_weights(*network_, recipe_.model.weights, recipe_.model.partial);
@@ -354,6 +355,10 @@ void Trainer::Impl::write_checkpoint_now() {
   manifest.world = world_.size();
   manifest.samples = training_data_->size();
   manifest.data_fingerprint = training_data_->fingerprint();
+  const data::Shape shape = source_->shape();
+  manifest.numbers = {{"input.channels", shape.channels},
+                      {"input.height", shape.height},
+                      {"input.width", shape.width}};
   manifest.seconds = seconds_before_ + seconds_since(started_);
   if (evaluated_at_ == steps_) manifest.score = result_.evaluation->top1_accuracy();
   const Retention retention{static_cast<int>(recipe_.checkpoint.keep),

@@ -290,6 +290,27 @@ epochs = 2
   EXPECT_NE(empty.err.find("empty"), std::string::npos) << empty.err;
 }
 
+TEST_F(Train, MistakesThatRanksFindAreSaidOnce) {
+  const std::vector<std::string> few{"--set", "training.epochs=0", "--set", "training.steps=5"};
+  ASSERT_EQ(Job(command(2, "run", few)).finish(seconds(60)).exit_status, 0);
+  const JobResult again = Job(command(3, "run", few)).finish(seconds(60));
+  EXPECT_EQ(again.exit_status, 2);
+  EXPECT_EQ(count(again.err, "holds a run already"), 1) << again.err;
+  EXPECT_EQ(count(again.err, "\n"), 2) << again.err;  // and the launcher's line
+
+  const JobResult size =
+      Job({"eval", folder_ + "/run", "--set", "data.size=32"}).finish(seconds(60));
+  EXPECT_EQ(size.exit_status, 2);
+  EXPECT_NE(size.err.find("the model 'lenet' can't take images of 1 x 32 x 32; it is made for 1 x "
+                          "28 x 28"),
+            std::string::npos)
+      << size.err;
+  // A colored picture of another size is made to fit.
+  const std::string picture = source_ + "/tests/data/fixtures/color420.jpg";
+  const JobResult predicted = Job({"predict", folder_ + "/run", picture}).finish(seconds(60));
+  EXPECT_EQ(predicted.exit_status, 0) << predicted.err;
+}
+
 TEST_F(Train, MistakesInARecipeAreSaidOnce) {
   auto words = command(3, "run", {"--set", "training.btach=1", "--set", "optimizer.lr=fast"});
   const JobResult result = Job(words).finish(seconds(60));

@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
                     OptimizerRecipe{.name = "sgd", .lr = 0.1, .momentum = 0.9, .nesterov = true},
                     OptimizerRecipe{.name = "adam", .lr = 0.1, .amsgrad = true},
                     OptimizerRecipe{.name = "adamw", .lr = 0.1, .weight_decay = 0.1},
-                    OptimizerRecipe{.name = "adagrad", .lr = 0.1, .lr_decay = 0.1,
-                                    .initial_accumulator = 0.5}),
+                    OptimizerRecipe{
+                        .name = "adagrad", .lr = 0.1, .lr_decay = 0.1, .initial_accumulator = 0.5}),
     [](const auto& info) { return info.param.name + std::to_string(info.index); });
 
 TEST(NamedOptimizer, StateOfAnotherOptimizer) {

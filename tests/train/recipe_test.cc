@@ -160,6 +160,21 @@ TEST_F(RecipeTest, Overrides) {
             std::string::npos);
 }
 
+TEST_F(RecipeTest, StepsInsteadOfEpochs) {
+  const Recipe r = parse(kGood, {"training.steps=20"});
+  EXPECT_EQ(r.training.steps, 20);
+  EXPECT_EQ(r.training.epochs, 0);
+  EXPECT_NE(problems(kGood, {"training.steps=20", "training.epochs=2"}), "");
+}
+
+TEST_F(RecipeTest, FilesOfACheckpointMayBeGone) {
+  const std::string set = "data.train.path=\"/nowhere\"";
+  EXPECT_NE(problems(kGood, {set}), "");
+  EXPECT_EQ(parse_recipe({kGood, "r", "/"}, {set}, vocabulary(), Files::may_be_missing)
+                .data.train.text("path"),
+            "/nowhere");
+}
+
 TEST_F(RecipeTest, EnvironmentInPaths) {
   ::setenv("CONVOY_TEST_FOLDER", folder_.c_str(), 1);
   const std::string set = "data.train.path=\"${CONVOY_TEST_FOLDER}/data\"";
@@ -174,23 +189,28 @@ TEST_F(RecipeTest, Contradictions) {
     const std::string text = problems(kGood, overrides);
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   };
-  expect({"data.augment.crop=random_resized"}, "data.augment.crop is random_resized; that needs data.size");
+  expect({"data.augment.crop=random_resized"},
+         "data.augment.crop is random_resized; that needs data.size");
   expect({"data.augment.padding=3"}, "data.augment.padding is for crop = \"random_padded\"");
-  expect({"data.size=224", "data.evaluate.resize=200"}, "data.evaluate.resize is 200, smaller than");
+  expect({"data.size=224", "data.evaluate.resize=200"},
+         "data.evaluate.resize is 200, smaller than");
   expect({"schedule.name=step"}, "schedule.milestones is empty");
   expect({"schedule.name=step", "schedule.milestones=[1, 5]"}, "lies beyond the end of training");
   expect({"schedule.name=step", "schedule.milestones=[2, 1]"}, "ascending");
   expect({"optimizer.lr=-1"}, "lr");
   expect({"optimizer.nesterov=true", "optimizer.momentum=0"}, "nesterov");
   expect({"training.accumulate=64"}, "training.accumulate is more than training.batch");
-  expect({"evaluation.every_epochs=2"}, "evaluation.every_epochs is for recipes with [data.validation]");
-  expect({"data.mean=[1, 2]", "data.deviation=[1, 2, 3]"}, "data.mean has 2 values, data.deviation 3");
+  expect({"evaluation.every_epochs=2"},
+         "evaluation.every_epochs is for recipes with [data.validation]");
+  expect({"data.mean=[1, 2]", "data.deviation=[1, 2, 3]"},
+         "data.mean has 2 values, data.deviation 3");
   expect({"model.partial=true"}, "model.partial is for model.weights");
 }
 
 TEST_F(RecipeTest, Differences) {
   const std::string a = print_recipe(parse(kGood), false);
-  const std::string b = print_recipe(parse(kGood, {"training.batch=64", "data.train.count=8"}), false);
+  const std::string b =
+      print_recipe(parse(kGood, {"training.batch=64", "data.train.count=8"}), false);
   EXPECT_EQ(recipe_difference(a, a, "on rank 0"), "");
   EXPECT_EQ(recipe_difference(b, a, "on rank 0"),
             "data.train.count is 8, on rank 0 it is 7; training.batch is 64, on rank 0 it is 32");

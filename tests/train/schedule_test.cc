@@ -26,8 +26,8 @@ TEST(Schedule, StepsAtMilestones) {
 
 // Kumar et al. 2017, section 5.3: 0.1 x k n / 256, reached by 5 epochs of linear warm-up from 0.1.
 TEST(Schedule, WarmsUpLinearly) {
-  const ScheduleRecipe recipe{.name = "step", .milestones = {30, 60}, .warmup = 5,
-                              .warmup_from = 0.125};
+  const ScheduleRecipe recipe{
+      .name = "step", .milestones = {30, 60}, .warmup = 5, .warmup_from = 0.125};
   const Schedule s(recipe, 0.8, 100, 9000);
   EXPECT_DOUBLE_EQ(s.at(0), 0.1);
   EXPECT_DOUBLE_EQ(s.at(250), 0.45);

@@ -77,13 +77,12 @@ inline void add_small_world(Registry& registry) {
         return std::make_shared<Stripes>(static_cast<std::size_t>(o.integer("size")));
       },
       {{"size", std::int64_t{60}, "samples"}});
-  registry.add_model(
-      "small",
-      [](const ModelRequest& r) {
-        return std::make_shared<Small>(r.classes, r.options.flag("norm"),
-                                       r.options.number("dropout"));
-      },
-      {{"norm", false, "batch normalization"}, {"dropout", 0.0, "its probability"}});
+  registry.add_model("small",
+                     [](const ModelRequest& r) {
+                       return std::make_shared<Small>(r.classes, r.options.flag("norm"),
+                                                      r.options.number("dropout"));
+                     },
+                     {{"norm", false, "batch normalization"}, {"dropout", 0.0, "its probability"}});
 }
 
 }  // namespace convoy::train::testing_data

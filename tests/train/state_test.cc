@@ -29,9 +29,11 @@ class StateTest : public testing::Test {
       if (std::find(without.begin(), without.end(), name) != without.end()) continue;
       whole.push_back(tensor.contiguous());
       const bool counter = whole.back().scalar_type() == torch::kLong;
-      views.push_back({name, counter ? "I64" : "F32", whole.back().sizes().vec(),
-                       {static_cast<const std::byte*>(whole.back().const_data_ptr()),
-                        whole.back().nbytes()}});
+      views.push_back(
+          {name,
+           counter ? "I64" : "F32",
+           whole.back().sizes().vec(),
+           {static_cast<const std::byte*>(whole.back().const_data_ptr()), whole.back().nbytes()}});
     }
     write_safetensors(file_, views);
   }
@@ -75,7 +77,8 @@ TEST_F(StateTest, WeightsInPart) {
   const WeightsReport report = load_weights(*to, file_, true);
   EXPECT_EQ(report.missing, std::vector<std::string>{"bn1.bias"});
   EXPECT_EQ(report.mismatched.size(), 2u);
-  EXPECT_TRUE(to->named_parameters()["conv1.weight"].equal(from->named_parameters()["conv1.weight"]));
+  EXPECT_TRUE(
+      to->named_parameters()["conv1.weight"].equal(from->named_parameters()["conv1.weight"]));
 }
 
 TEST_F(StateTest, NothingFits) {

@@ -68,7 +68,8 @@ class TrainerTest : public testing::Test {
     int asked = 0;
     TrainerOptions options{.resume = resume, .progress = false};
     // Asked once in every step, before its update.
-    if (stop_after > 0) options.should_stop = [&asked, stop_after] { return ++asked >= stop_after; };
+    if (stop_after > 0)
+      options.should_stop = [&asked, stop_after] { return ++asked >= stop_after; };
     Trainer trainer(test_world(), registry_, recipe, options);
     return trainer.run();
   }
@@ -171,9 +172,9 @@ TEST_F(TrainerTest, SynchronizedBatchNormEqualsAPlainLoop) {
 class ResumeTest : public TrainerTest, public testing::WithParamInterface<const char*> {};
 
 TEST_P(ResumeTest, GoesOnToTheSameBits) {
-  const std::vector<std::string> overrides{
-      "model.options.norm=true", "model.options.dropout=0.3", "precision=float32",
-      "data.drop_last=true",     "training.accumulate=2",     GetParam()};
+  const std::vector<std::string> overrides{"model.options.norm=true", "model.options.dropout=0.3",
+                                           "precision=float32",       "data.drop_last=true",
+                                           "training.accumulate=2",   GetParam()};
   std::vector<std::string> all = overrides;
   if (std::string(GetParam()) != "optimizer.name=sgd") {
     all.insert(all.end(), {"optimizer.lr=0.01", "optimizer.momentum=0"});
@@ -193,7 +194,8 @@ TEST_P(ResumeTest, GoesOnToTheSameBits) {
     EXPECT_TRUE(bytes(expected, file) == bytes(part.checkpoint, file)) << file;
   }
   if (test_world().size() > 1) {
-    EXPECT_TRUE(bytes(expected, "ranks.safetensors") == bytes(part.checkpoint, "ranks.safetensors"));
+    EXPECT_TRUE(bytes(expected, "ranks.safetensors") ==
+                bytes(part.checkpoint, "ranks.safetensors"));
   }
 }
 

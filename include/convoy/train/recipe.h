@@ -153,8 +153,13 @@ std::vector<std::string> plugins_of(const RecipeText& text,
 // paths in them are relative to the current folder. Throws one UsageError with all problems, a line
 // each: unknown keys (with the nearest known one), wrong types, missing files, values that make no
 // sense or contradict each other.
+//
+// An override of training.steps alone clears training.epochs, and the other way round. Files that a
+// recipe names may be missing if `files` says so: what a checkpoint was trained on is not needed to
+// use it.
+enum class Files { must_exist, may_be_missing };
 Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& overrides,
-                    const Vocabulary& vocabulary);
+                    const Vocabulary& vocabulary, Files files = Files::must_exist);
 
 // The complete recipe as TOML that parse_recipe reads back to the same, whatever the folder: paths
 // are absolute. With `comments`, each key is explained.

@@ -15,6 +15,7 @@ struct Trained {
   Recipe recipe;
   std::vector<std::string> classes;         // names, by number
   std::shared_ptr<model::Network> network;  // in evaluation mode, on the recipe's device
+  data::Shape input;                        // of one image, as the network was trained
   std::string source;                       // the checkpoint or weights
 };
 

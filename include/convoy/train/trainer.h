@@ -2,9 +2,9 @@
 //
 //   convoy::World world = convoy::World::join();
 //   convoy::train::Registry registry;
-//   auto recipe = convoy::train::parse_recipe(read_recipe_file("mine.toml"), {},
-//   registry.vocabulary()); convoy::train::RunResult result = convoy::train::Trainer(world,
-//   registry, recipe).run();
+//   const auto text = convoy::train::read_recipe_file("mine.toml");
+//   const auto recipe = convoy::train::parse_recipe(text, {}, registry.vocabulary());
+//   const auto result = convoy::train::Trainer(world, registry, recipe).run();
 #pragma once
 
 #include <functional>

@@ -9,7 +9,6 @@
 #include "convoy/base/units.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/memory.h"
-#include "convoy/train/threads.h"
 #include "convoy/train/trained.h"
 #include "train/same_everywhere.h"
 
@@ -53,7 +52,6 @@ void print(const Arguments& arguments, const train::Trained& trained, int ranks,
 
 int run(const Arguments& arguments) {
   if (!arguments.json.empty() && arguments.json != "-") Rows check(arguments.json);
-  train::set_threads();
   train::keep_large_blocks();
   train::Registry registry;
   const train::Trained trained = train::load_trained(
@@ -65,14 +63,15 @@ int run(const Arguments& arguments) {
         "data.validation.path=FOLDER");
   }
   become_ranks(arguments.ranks, static_cast<int>(trained.recipe.threads));
-  comm::World world = join_world(arguments.ranks);
-  const auto data = registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
-  train::check_same_data(world.communicator(), *data, "data.validation");
-  const train::Evaluation evaluation =
-      train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
-  if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
-  world.close();
-  return 0;
+  return in_world(arguments.ranks, "eval", [&](comm::World& world) {
+    const auto data =
+        registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
+    train::check_same_data(world.communicator(), *data, "data.validation");
+    const train::Evaluation evaluation =
+        train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
+    if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
+    return 0;
+  });
 }
 
 }  // namespace

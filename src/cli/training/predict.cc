@@ -6,7 +6,6 @@
 #include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/train/memory.h"
-#include "convoy/train/threads.h"
 #include "convoy/train/trained.h"
 
 namespace convoy::cli {
@@ -36,7 +35,6 @@ nlohmann::ordered_json row_of(const train::Prediction& prediction) {
 }
 
 int run(const Arguments& arguments) {
-  train::set_threads();
   train::keep_large_blocks();
   train::Registry registry;
   const train::Trained trained = train::load_trained(

@@ -1,5 +1,11 @@
 #include "cli/training/ranks.h"
 
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <thread>
 #include <vector>
 
 #include "cli/launch/again.h"
@@ -41,13 +47,40 @@ void become_ranks(const RankOptions& o, int threads) {
   run_again(options);
 }
 
-comm::World join_world(const RankOptions& o) {
+namespace {
+
+// Rank 0 speaks first. `convoy run` ends the others half a second later; one that is still there
+// after twice that has a mistake of its own.
+[[noreturn]] void leave(const comm::World& world, const std::string& command,
+                        const UsageError& error) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) std::signal(signal, SIG_DFL);
+  std::string who;
+  if (world.rank() > 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    who = "rank " + std::to_string(world.rank()) + " on host " + world.host(world.rank()) + ": ";
+  }
+  std::fprintf(stderr, "convoy %s: %s%s\n", command.c_str(), who.c_str(),
+               message_of(error).c_str());
+  std::fflush(nullptr);
+  std::_Exit(kExitUsage);  // not through MPI_Finalize, which would wait for the others
+}
+
+}  // namespace
+
+int in_world(const RankOptions& o, const std::string& command,
+             const std::function<int(comm::World&)>& body) {
   comm::World world = comm::World::join();
   if (o.ranks > 0 && o.ranks != world.size()) {
     throw UsageError("-n " + std::to_string(o.ranks) + " inside a job of " +
                      std::to_string(world.size()) + " ranks: leave -n out there");
   }
-  return world;
+  try {
+    const int status = body(world);
+    world.close();
+    return status;
+  } catch (const UsageError& error) {
+    leave(world, command, error);
+  }
 }
 
 }  // namespace convoy::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 
 #include "convoy/comm/world.h"
@@ -21,7 +22,9 @@ void add_rank_options(CLI::App& command, RankOptions& options);
 // what can be found wrong in one process.
 void become_ranks(const RankOptions& options, int threads);
 
-// Joins the job; checks -n against it.
-comm::World join_world(const RankOptions& options);
+// Joins the job (checking -n against it), calls `body`, leaves, and returns what it returned. A
+// mistake that every rank finds is said once.
+int in_world(const RankOptions& options, const std::string& command,
+             const std::function<int(comm::World&)>& body);
 
 }  // namespace convoy::cli

@@ -1,6 +1,7 @@
 // convoy train: trains what a recipe says.
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/launch/report.h"
@@ -82,20 +83,16 @@ int run(const Arguments& arguments) {
   }
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads));
   catch_stop_signals();
-  comm::World world = join_world(arguments.ranks);
-  train::TrainerOptions options;
-  options.resume = arguments.resume;
-  options.overwrite = arguments.overwrite;
-  options.progress = world.rank() == 0;
-  options.should_stop = stop_signal_came;
-  train::RunResult result;
-  {
-    train::Trainer trainer(world, registry, recipe, options);
-    result = trainer.run();
-  }
-  if (world.rank() == 0) print_result(result);
-  world.close();
-  return result.stopped ? kExitRequeue : 0;
+  return in_world(arguments.ranks, "train", [&](comm::World& world) {
+    train::TrainerOptions options;
+    options.resume = arguments.resume;
+    options.overwrite = arguments.overwrite;
+    options.progress = world.rank() == 0;
+    options.should_stop = stop_signal_came;
+    const train::RunResult result = train::Trainer(world, registry, recipe, options).run();
+    if (world.rank() == 0) print_result(result);
+    return result.stopped ? kExitRequeue : 0;
+  });
 }
 
 }  // namespace
@@ -116,8 +113,10 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
       ->type_name("[CHECKPOINT]")
       ->expected(0, 1)
       ->default_str("latest");
-  command->add_flag("--overwrite", arguments->overwrite,
-                    "Remove what an earlier run left in the run folder");
+  command
+      ->add_flag("--overwrite", arguments->overwrite,
+                 "Remove what an earlier run left in the run folder")
+      ->excludes("--resume");
   command->add_flag("--print-recipe", arguments->print_recipe,
                     "Print the complete recipe with its defaults, and do nothing else");
   add_rank_options(*command, arguments->ranks);
@@ -128,6 +127,10 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
       ->check(CLI::PositiveNumber);
   command->callback([arguments, command, &outcome] {
     if (command->count("--resume") > 0 && arguments->resume.empty()) arguments->resume = "latest";
+    // `--resume mine.toml`: the recipe, and not a checkpoint.
+    if (arguments->recipe.empty() && arguments->resume.ends_with(".toml")) {
+      arguments->recipe = std::exchange(arguments->resume, "latest");
+    }
     outcome.exit_status = run(*arguments);
   });
 }

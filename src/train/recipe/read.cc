@@ -52,8 +52,8 @@ std::optional<T> convert(const toml::node& node) {
 
 class Reader : public Fields, public Given {
  public:
-  Reader(const Document& document, const Vocabulary& vocabulary)
-      : document_(document), vocabulary_(vocabulary), tables_{&document.table()} {}
+  Reader(const Document& document, const Vocabulary& vocabulary, Files files)
+      : document_(document), vocabulary_(vocabulary), files_(files), tables_{&document.table()} {}
 
   bool operator()(const std::string& key) const override { return given_.count(key) > 0; }
   std::vector<std::string>& problems() { return problems_; }
@@ -254,13 +254,14 @@ class Reader : public Fields, public Given {
     }
     path = fs::absolute(result).lexically_normal().string();
     std::error_code ignored;
-    if (must_exist && !fs::exists(path, ignored)) {
+    if (must_exist && files_ == Files::must_exist && !fs::exists(path, ignored)) {
       problem(key, "there is no file or folder " + path);
     }
   }
 
   const Document& document_;
   const Vocabulary& vocabulary_;
+  Files files_;
   std::vector<const toml::table*> tables_;
   std::vector<std::string> path_;
   std::vector<std::vector<std::string>> known_{1};
@@ -284,7 +285,7 @@ std::vector<std::string> plugins_of(const RecipeText& text,
                                     const std::vector<std::string>& overrides) {
   const Document document(text, overrides);
   Vocabulary none;
-  Reader reader(document, none);
+  Reader reader(document, none, Files::must_exist);
   std::vector<std::string> plugins;
   reader.field("plugins", plugins, "", Fields::Path::must_exist);
   if (!reader.problems().empty()) throw UsageError(reader.problems().front());
@@ -292,13 +293,17 @@ std::vector<std::string> plugins_of(const RecipeText& text,
 }
 
 Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& overrides,
-                    const Vocabulary& vocabulary) {
+                    const Vocabulary& vocabulary, Files files) {
   const Document document(text, overrides);
-  Reader reader(document, vocabulary);
+  Reader reader(document, vocabulary, files);
   Recipe recipe;
   recipe.name = fs::path(text.name).stem().string();
   describe(recipe, reader);
   reader.finish();
+  const bool steps = document.overridden("training.steps");
+  const bool epochs = document.overridden("training.epochs");
+  if (steps && !epochs && recipe.training.steps > 0) recipe.training.epochs = 0;
+  if (epochs && !steps && recipe.training.epochs > 0) recipe.training.steps = 0;
   // A key may be wrong in itself and in its company; both are said.
   check_values(recipe, reader, reader.problems());
   if (reader.problems().empty()) return recipe;
