@@ -111,7 +111,9 @@ Chunk chunk(std::size_t count, int parts, int index) {
 }
 
 Communicator::Communicator(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport)
-    : engine_(std::move(engine)), transport_(std::move(transport)) {}
+    : engine_(std::move(engine)),
+      transport_(std::move(transport)),
+      nodes_(engine_->nodes_of(*transport_)) {}
 
 int Communicator::rank() const { return transport_->rank(); }
 int Communicator::size() const { return transport_->size(); }
@@ -146,9 +148,8 @@ Operation Communicator::start_broadcast(Buffer data, int root, Match match) cons
                           [=](Io& io) { return broadcast_binomial(io, data, root); });
 }
 Operation Communicator::start_allreduce(Buffer data, ReduceOp op, Match match) const {
-  AllreduceChoice choice;
-  if (data.bytes() <= 32 << 10) choice.algorithm = AllreduceAlgorithm::recursive_doubling;
-  return CommunicatorInternals::start_allreduce(*this, data, op, choice, match);
+  return CommunicatorInternals::start_allreduce(
+      *this, data, op, engine_->selection().choose(data.bytes(), size(), nodes_), match);
 }
 Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer data, ReduceOp op,
                                                  const AllreduceChoice& choice, Match match) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <set>
 
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -116,7 +117,16 @@ void Engine::stop() {
 
 void Engine::set_hosts(std::vector<std::string> hosts) {
   const std::lock_guard lock(mutex_);
+  hosts_ = hosts;
   watch_.set_hosts(std::move(hosts));
+}
+
+int Engine::nodes_of(const Transport& group) const {
+  if (hosts_.empty()) return 1;
+  std::set<std::string_view> names;
+  for (int rank = 0; rank < group.size(); ++rank)
+    names.insert(hosts_[static_cast<std::size_t>(group.world_rank(rank))]);
+  return static_cast<int>(names.size());
 }
 
 std::string Engine::failure() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/call.h"
+#include "comm/collectives/allreduce/selection.h"
 #include "comm/io.h"
 #include "comm/task.h"
 #include "comm/watch.h"
@@ -84,7 +85,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Stops the progress thread without waiting for anybody.
   void stop();
 
+  // While the world is being made, before anybody else uses the engine.
   void set_hosts(std::vector<std::string> hosts);
+  void set_selection(AllreduceSelection selection) { selection_ = std::move(selection); }
+  const AllreduceSelection& selection() const { return selection_; }
+  // How many hosts the ranks of a group are on.
+  int nodes_of(const Transport& group) const;
   // Why the world has failed; empty while it has not.
   std::string failure();
 
@@ -112,6 +118,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   const std::shared_ptr<Transport> root_;
   const Options options_;
+  AllreduceSelection selection_;
+  std::vector<std::string> hosts_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<OperationState>> in_flight_;
   Watch watch_;

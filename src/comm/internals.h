@@ -13,6 +13,8 @@ struct CommunicatorInternals {
   static const std::shared_ptr<Engine>& engine(const Communicator& c) { return c.engine_; }
   static const std::shared_ptr<Transport>& transport(const Communicator& c) { return c.transport_; }
 
+  static int nodes(const Communicator& c) { return c.nodes_; }
+
   // An allreduce by this algorithm, whatever the selection says; the same on every rank.
   static Operation start_allreduce(const Communicator& c, Buffer data, ReduceOp op,
                                    const AllreduceChoice& choice, Match match = {});

@@ -62,8 +62,29 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
   engine_options.progress_thread = shared->size() > 1 && w.options.progress == Progress::thread;
   w.engine = std::make_shared<Engine>(shared, engine_options);
   w.communicator = Communicator(w.engine, shared);
-  w.hosts = w.communicator.gather_text(host_name(), kHosts);
+  const bool from_environment = w.options.allreduce.empty();
+  if (from_environment) w.options.allreduce = environment("CONVOY_ALLREDUCE");
+  std::vector<std::string> selections;
+  for (const std::string& text :
+       w.communicator.gather_text(host_name() + '\n' + w.options.allreduce, kHosts)) {
+    const std::size_t end = text.find('\n');
+    w.hosts.push_back(text.substr(0, end));
+    selections.push_back(text.substr(end + 1));
+  }
   w.engine->set_hosts(w.hosts);
+  w.communicator = Communicator(w.engine, shared);  // knows its hosts
+  try {
+    const std::string source =
+        from_environment ? "the environment variable CONVOY_ALLREDUCE" : "WorldOptions::allreduce";
+    const std::string difference = difference_of_selections(selections, source);
+    if (!difference.empty()) throw UsageError(difference);
+    w.engine->set_selection(AllreduceSelection(w.options.allreduce, source));
+  } catch (const UsageError&) {
+    // All ranks get here, so they can leave in good order.
+    shared.reset();
+    close();
+    throw;
+  }
   w.local_size = 0;
   for (int rank = 0; rank < size(); ++rank) {
     if (host(rank) != host(this->rank())) continue;

@@ -55,7 +55,8 @@ class Communicator {
   void broadcast(Buffer data, int root, Match match = {}) const;
 
   // The element-wise reduction of every rank's data, everywhere, in place; the same bits on every
-  // rank. Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p sent.
+  // rank. Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p sent;
+  // or as WorldOptions::allreduce says.
   Operation start_allreduce(Buffer data, ReduceOp op, Match match = {}) const;
   void allreduce(Buffer data, ReduceOp op, Match match = {}) const;
 
@@ -97,6 +98,7 @@ class Communicator {
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Transport> transport_;
+  int nodes_ = 1;  // hosts that the ranks of this group are on
 };
 
 // The part of `count` elements that belongs to `index` of `parts`: sizes differ by at most 1, the
