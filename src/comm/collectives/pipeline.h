@@ -8,8 +8,9 @@
 
 namespace convoy::comm {
 
-// Segments of about `segment_bytes` follow each other; `in_flight` of them are under way between
-// two ranks. Neither has a part in the order of summation.
+// Segments of about `segment_bytes` follow each other; for up to `in_flight` of them at a time a
+// rank that sums has posted receives, and holds the memory. Neither has a part in the order of
+// summation.
 struct Pipeline {
   std::size_t segment_bytes = 256 << 10;
   std::size_t in_flight = 4;

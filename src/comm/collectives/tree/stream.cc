@@ -31,22 +31,16 @@ struct Color {
   std::size_t size() const { return static_cast<std::size_t>(segments); }
 };
 
-// The same segments to all children, with no more of them under way than the pipeline allows.
+// The messages to the children. Nothing limits them here: a child takes them as it posts receives.
 class ToChildren {
  public:
-  explicit ToChildren(const Color& color)
-      : color_(color), tickets_(color.size() * color.links.children.size()) {}
-
-  // What has to be done before segment i may be sent.
-  std::span<Ticket> before(std::size_t i) {
-    const std::size_t n = color_.links.children.size();
-    if (i < color_.pipeline.in_flight) return {};
-    return std::span(tickets_).subspan((i - color_.pipeline.in_flight) * n, n);
+  explicit ToChildren(const Color& color) : color_(color) {
+    tickets_.reserve(color.size() * color.links.children.size());
   }
+
   void send(Io& io, std::size_t i) {
-    std::size_t at = i * color_.links.children.size();
     for (int child : color_.links.children)
-      tickets_[at++] = io.send(child, bytes_of(ConstBuffer(color_.segment(i))), color_.lane);
+      tickets_.push_back(io.send(child, bytes_of(ConstBuffer(color_.segment(i))), color_.lane));
   }
   std::span<Ticket> everything() { return tickets_; }
 
@@ -86,10 +80,8 @@ Task sum_up(Io& io, Color& color, ReduceOp op) {
     if (i + window < color.size()) post(i + window);
     if (root) {
       if (op == ReduceOp::average) divide(sum.type, sum.data, sum.count, io.size());
-      co_await all(down.before(i));
       down.send(io, i);
     } else {
-      if (i >= window) co_await one(color.up[i - window]);
       color.up[i] = io.send(color.links.parent, bytes_of(ConstBuffer(sum)), color.lane);
       color.sent_up = i + 1;
     }
@@ -112,7 +104,6 @@ Task pass_down(Io& io, Color& color) {
       receives[posted] =
           io.receive(color.links.parent, bytes_of(color.segment(posted)), color.lane);
     co_await one(receives[i]);
-    co_await all(down.before(i));
     down.send(io, i);
   }
   co_await all(down.everything());
