@@ -57,6 +57,21 @@ data::TransformOptions evaluation_transform(const DataRecipe& recipe) {
   return transform_of(recipe, recipe.evaluate);
 }
 
+data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe) {
+  std::vector<std::byte> scratch;
+  std::string problem = "there are no records";
+  for (std::size_t i = 0; i < dataset.size(); ++i) {
+    try {
+      const data::Shape stored = data::shape_of(dataset.read(i, scratch));
+      return data::Transformer(training_transform(recipe), stored).shape();
+    } catch (const UsageError& error) {
+      problem = dataset.key(i) + ": " + error.what();
+      if (recipe.on_bad != "skip") break;
+    }
+  }
+  throw UsageError(problem);
+}
+
 Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
                     const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe) {
   const auto start = std::chrono::steady_clock::now();

@@ -18,18 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The shape that a network trained on this data has seen, where no checkpoint says it.
-data::Shape input_shape(const Registry& registry, const Recipe& recipe) {
-  const auto size = static_cast<int>(recipe.data.size);
-  const auto channels = static_cast<int>(recipe.data.channels);
-  if (size > 0 && channels > 0) return {channels, size, size};
-  const auto dataset = registry.open_data(recipe.data.reader, recipe.data.train);
-  if (dataset->size() == 0) throw UsageError("data.train holds no samples");
-  std::vector<std::byte> scratch;
-  const data::Shape first = data::shape_of(dataset->read(0, scratch));
-  return data::Transformer(training_transform(recipe.data), first).shape();
-}
-
 // The data that a network was trained on may be gone, and isn't needed.
 Recipe parse(Registry& registry, const RecipeText& text, const std::vector<std::string>& overrides,
              Files files) {
@@ -38,7 +26,7 @@ Recipe parse(Registry& registry, const RecipeText& text, const std::vector<std::
 }
 
 // Training notes it; --set data.size asks for another one.
-data::Shape input_shape(const Manifest& manifest, const Recipe& recipe) {
+data::Shape noted_shape(const Manifest& manifest, const Recipe& recipe) {
   const auto number = [&manifest](const char* key) {
     const auto found = manifest.numbers.find(key);
     if (found == manifest.numbers.end()) {
@@ -88,7 +76,7 @@ Trained load_trained(Registry& registry, const std::string& path, Which which,
         registry.open_data(recipe.data.reader,
                            recipe.data.has_validation ? recipe.data.validation : recipe.data.train);
     trained.classes = dataset->classes();
-    trained.input = input_shape(registry, recipe);
+    trained.input = input_shape(*dataset, recipe.data);
     make(trained, registry, static_cast<std::int64_t>(trained.classes.size()));
     load_weights(*trained.network, recipe.model.weights, recipe.model.partial);
     trained.source = recipe.model.weights;
@@ -98,7 +86,7 @@ Trained load_trained(Registry& registry, const std::string& path, Which which,
     trained.recipe =
         parse(registry, {manifest.recipe, trained.source, "/"}, overrides, Files::may_be_missing);
     trained.classes = manifest.classes;
-    trained.input = input_shape(manifest, trained.recipe);
+    trained.input = noted_shape(manifest, trained.recipe);
     make(trained, registry, static_cast<std::int64_t>(trained.classes.size()));
     const State state = read_checkpoint(trained.source, manifest, 0, 1);
     load_module(*trained.network, state, trained.source);

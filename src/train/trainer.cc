@@ -155,9 +155,7 @@ void Trainer::Impl::make_network() {
                      ", but the data has " + std::to_string(classes) + " classes");
   }
   torch::manual_seed(static_cast<std::uint64_t>(recipe_.seed));
-  std::vector<std::byte> scratch;
-  const data::Shape first = data::shape_of(training_data_->read(0, scratch));
-  const data::Shape shape = data::Transformer(training_transform(recipe_.data), first).shape();
+  const data::Shape shape = input_shape(*training_data_, recipe_.data);
   network_ = registry_.make_model(
       recipe_.model.name,
       {recipe_.model.classes > 0 ? recipe_.model.classes : classes, shape, recipe_.model.options});
@@ -167,7 +165,7 @@ void Trainer::Impl::make_network() {
   if (recipe_.model.weights.empty()) return;
   const WeightsReport report =
       load_weights(*network_, recipe_.model.weights, recipe_.model.partial);
-  if (first.elements() > 0 && this->first()) {
+  if (first()) {
     world_.log().info(recipe_.model.weights + ": " + describe(report));
   }
 }

@@ -240,7 +240,8 @@ TEST_F(Train, PicturesThatCannotBeDecoded) {
       fs::copy_file(good, folder_ + "/pictures/" + label + "/" + std::to_string(i) + ".jpg");
     }
   }
-  const std::string bad = folder_ + "/pictures/dog/2.jpg";
+  // The first record, from which shapes are taken.
+  const std::string bad = folder_ + "/pictures/cat/0.jpg";
   fs::resize_file(bad, fs::file_size(bad) / 2);
   std::ofstream(folder_ + "/r.toml") << R"(
 [model]

@@ -33,6 +33,11 @@ struct Evaluation {
 data::TransformOptions training_transform(const DataRecipe& recipe);
 data::TransformOptions evaluation_transform(const DataRecipe& recipe);
 
+// What the network sees of one record of this data. Where records of the first shape count, that is
+// the first one; with on_bad = "skip" the first that can be decoded. Throws UsageError naming the
+// record.
+data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe);
+
 // Evaluates in evaluation mode and restores the mode. The network is the same on all ranks; each
 // takes an even share of the data. Collective.
 Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
