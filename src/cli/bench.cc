@@ -1,4 +1,5 @@
 #include "cli/bench/ablation.h"
+#include "cli/bench/allreduce.h"
 #include "cli/bench/step.h"
 #include "cli/commands.h"
 
@@ -8,6 +9,7 @@ void add_bench_command(CLI::App& app) {
   CLI::App* bench =
       app.add_subcommand("bench", "Measure on this machine or cluster what Convoy promises");
   bench->require_subcommand(1);
+  add_allreduce_command(*bench);
   add_step_command(*bench);
   add_ablation_command(*bench);
 }
