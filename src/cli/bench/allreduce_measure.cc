@@ -139,9 +139,9 @@ double measure_goodput(const comm::World& world, int repetitions) {
            largest(world, seconds_since(start));
   };
   const double first = pass(2);
-  // About a quarter of a second each.
+  // About a second each: starting and ending, when links are idle, must not count.
   const int rounds =
-      std::clamp(static_cast<int>(first * 0.25 / static_cast<double>(out.size())), 2, 1000);
+      std::clamp(static_cast<int>(std::ceil(first / static_cast<double>(out.size()))), 4, 10'000);
   std::vector<double> rates;
   for (int i = 0; i < repetitions; ++i) rates.push_back(pass(rounds));
   return median(rates);
