@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/cli/job.h"
 
@@ -31,6 +33,31 @@ TEST(BenchStep, NamesTheNearestModel) {
   const JobResult result = Job({"bench", "step", "--model", "resnet5", "-n", "2"}).finish();
   EXPECT_EQ(result.exit_status, 2);
   EXPECT_NE(result.err.find("did you mean 'resnet50'"), std::string::npos) << result.err;
+}
+
+TEST(BenchAllreduce, ReportsARowPerAlgorithm) {
+  const JobResult result = Job({"bench", "allreduce", "-n", "3", "--sizes", "64KiB", "--algorithms",
+                                "ring-rsag", "--algorithms", "multicolor k=2", "--algorithms",
+                                "mpi", "--seconds", "0.05", "--json", "-"})
+                               .finish(std::chrono::seconds(90));
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::vector<std::string> algorithms;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    algorithms.push_back(row.at("algorithm"));
+    EXPECT_EQ(row.at("bytes"), 65536);
+    EXPECT_EQ(row.at("ranks"), 3);
+    EXPECT_GT(row.at("median_s").get<double>(), 0);
+  }
+  EXPECT_EQ(algorithms.size(), 3u) << result.out;
+}
+
+TEST(BenchAllreduce, NamesTheNearestAlgorithm) {
+  const JobResult result =
+      Job({"bench", "allreduce", "-n", "2", "--algorithms", "multicolr"}).finish();
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_NE(result.err.find("did you mean 'multicolor'"), std::string::npos) << result.err;
 }
 
 TEST(BenchAblation, ReportsARowPerSwitch) {
