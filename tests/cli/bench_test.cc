@@ -37,8 +37,7 @@ TEST(BenchStep, NamesTheNearestModel) {
 
 TEST(BenchAllreduce, ReportsARowPerAlgorithm) {
   const JobResult result = Job({"bench", "allreduce", "-n", "3", "--sizes", "64KiB", "--algorithms",
-                                "ring-rsag", "--algorithms", "multicolor k=2", "--algorithms",
-                                "mpi", "--seconds", "0.05", "--json", "-"})
+                                "ring-rsag,multicolor k=2,mpi", "--seconds", "0.05", "--json", "-"})
                                .finish(std::chrono::seconds(90));
   ASSERT_EQ(result.exit_status, 0) << result.err;
   std::istringstream lines(result.out);
