@@ -33,6 +33,35 @@ bool Call::agrees_with(const Call& other) const {
   return peer == other.peer && count == other.count;
 }
 
+void check_match(Match match) {
+  if (match.channel >= Match::kChannels) {
+    throw UsageError("channel " + std::to_string(match.channel) +
+                     " is out of range: channels are 0 to " + std::to_string(Match::kChannels - 1));
+  }
+}
+
+Call make_call(Kind kind, ConstBuffer data, Match match, int peer) {
+  Call call;
+  call.kind = kind;
+  call.type = data.type;
+  call.count = data.count;
+  call.peer = peer;
+  call.match = match;
+  return call;
+}
+
+Call make_reduction(Kind kind, Buffer data, ReduceOp op, Match match) {
+  Call call = make_call(kind, data, match);
+  call.has_op = 1;
+  call.op = op;
+  if (op == ReduceOp::average &&
+      (data.type == Type::i32 || data.type == Type::i64 || data.type == Type::u8)) {
+    throw UsageError(std::string("an average of ") + name_of(data.type) +
+                     " is not defined; use sum");
+  }
+  return call;
+}
+
 Task compare_calls(Io& io, Call mine) {
   const int size = io.size();
   const int next = (io.rank() + 1) % size;

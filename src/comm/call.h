@@ -40,6 +40,12 @@ struct Call {
 };
 static_assert(std::is_trivially_copyable_v<Call>);
 
+// Throws UsageError for a channel out of range.
+void check_match(Match match);
+Call make_call(Kind kind, ConstBuffer data, Match match, int peer = -1);
+// Throws UsageError for an average of whole numbers.
+Call make_reduction(Kind kind, Buffer data, ReduceOp op, Match match);
+
 // Compares this rank's call with both neighbors' in a ring: if any two ranks differ, some neighbors
 // do. Throws Failure naming both ranks and both calls.
 Task compare_calls(Io& io, Call mine);

@@ -10,6 +10,9 @@
 #include "comm/collectives/barrier/barrier.h"
 #include "comm/collectives/broadcast/broadcast.h"
 #include "comm/collectives/ring/stream.h"
+#include "comm/collectives/shared/reduce.h"
+#include "comm/collectives/shared/small.h"
+#include "comm/collectives/shared/spread.h"
 #include "comm/engine.h"
 #include "comm/internals.h"
 #include "convoy/base/error.h"
@@ -17,51 +20,65 @@
 namespace convoy::comm {
 namespace {
 
-// Adds the comparison of calls in front of a collective.
-Task checked(Io& io, Call call, std::function<Task(Io&)> body) {
+// Compares calls before anything else moves.
+Task checked_first(Io& io, Call call, std::function<Task(Io&)> body) {
   co_await compare_calls(io, call);
   Task inner = body(io);
   co_await inner;
 }
 
-void check_match(Match match) {
-  if (match.channel >= Match::kChannels) {
-    throw UsageError("channel " + std::to_string(match.channel) +
-                     " is out of range: channels are 0 to " + std::to_string(Match::kChannels - 1));
+Task keep_error(Task task, std::exception_ptr& error) {
+  try {
+    co_await task;
+  } catch (...) {
+    error = std::current_exception();
   }
 }
+
+// Compares calls while the data moves. Ranks that disagree may trip over each other's messages
+// first; the comparison, which names both calls, has the first word all the same.
+Task checked_beside(Io& io, Call call, Task body) {
+  std::exception_ptr error;
+  std::vector<Branch> list;
+  list.reserve(2);
+  list.emplace_back(compare_calls(io, call));
+  list.emplace_back(keep_error(std::move(body), error));
+  co_await branches(list);
+  if (error) std::rethrow_exception(error);
+}
+
+// Work in memory that ranks share: their slots hold the calls, which are compared there.
+template <class Work, class... Arguments>
+Task in_shared_memory(std::shared_ptr<const Locality> locality, Call call, std::uint64_t id,
+                      Arguments... arguments) {
+  Work work(*locality->node, call, id, arguments...);
+  co_await end_of(work);
+}
+
+template <class Work, class... Arguments>
+Operation start_shared(const std::shared_ptr<Engine>& engine,
+                       const std::shared_ptr<Transport>& transport,
+                       const std::shared_ptr<const Locality>& locality, const Call& call,
+                       const Arguments&... arguments) {
+  check_match(call.match);
+  return Operation(engine->start(transport, call, [&](Io&) {
+    const std::uint64_t id = locality->node->board().next_id(call.match);
+    return in_shared_memory<Work>(locality, call, id, arguments...);
+  }));
+}
+
+constexpr Match kHosts{Match::kChannels - 1, 0xffff};
 
 Operation start_collective(const std::shared_ptr<Engine>& engine,
                            const std::shared_ptr<Transport>& transport, Call call,
                            const std::function<Task(Io&)>& body) {
   check_match(call.match);
-  if (engine->options().check_calls && transport->size() > 1) {
-    return Operation(
-        engine->start(transport, call, [&](Io& io) { return checked(io, call, body); }));
-  }
-  return Operation(engine->start(transport, call, body));
-}
-
-Call make_call(Kind kind, ConstBuffer data, Match match, int peer = -1) {
-  Call call;
-  call.kind = kind;
-  call.type = data.type;
-  call.count = data.count;
-  call.peer = peer;
-  call.match = match;
-  return call;
-}
-
-Call make_reduction(Kind kind, Buffer data, ReduceOp op, Match match) {
-  Call call = make_call(kind, data, match);
-  call.has_op = 1;
-  call.op = op;
-  if (op == ReduceOp::average &&
-      (data.type == Type::i32 || data.type == Type::i64 || data.type == Type::u8)) {
-    throw UsageError(std::string("an average of ") + name_of(data.type) +
-                     " is not defined; use sum");
-  }
-  return call;
+  const bool first = engine->options().check_calls;
+  return Operation(engine->start(transport, call, [&](Io& io) -> Task {
+    if (io.size() == 1) return body(io);
+    if (first) return checked_first(io, call, body);
+    return checked_beside(io, call, body(io));
+  }));
 }
 
 void check_rank(int rank, int size, const char* what) {
@@ -113,7 +130,7 @@ Chunk chunk(std::size_t count, int parts, int index) {
 Communicator::Communicator(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport)
     : engine_(std::move(engine)),
       transport_(std::move(transport)),
-      nodes_(engine_->nodes_of(*transport_)) {}
+      locality_(std::make_shared<Locality>()) {}
 
 int Communicator::rank() const { return transport_->rank(); }
 int Communicator::size() const { return transport_->size(); }
@@ -122,10 +139,27 @@ Traffic Communicator::traffic() const {
   return engine_->exclusively([&] { return transport_->traffic(); });
 }
 
+void CommunicatorInternals::locate(Communicator& c, const std::vector<std::string>& hosts) {
+  c.locality_ = comm::locate(
+      [&](std::string_view text) { return c.gather_text(text, kHosts); }, c.rank(), hosts);
+}
+
+Abilities CommunicatorInternals::abilities(const Communicator& c) {
+  return {c.locality_->one_node(), c.locality_->even_nodes()};
+}
+
+const AllreduceChoice& CommunicatorInternals::choose(const Communicator& c, std::size_t bytes) {
+  return c.engine_->selection().choose(bytes, c.size(), std::max(1, c.locality_->map.nodes()),
+                                       abilities(c));
+}
+
 Communicator Communicator::split(int color, int key) const {
-  std::shared_ptr<Transport> part =
+  std::shared_ptr<Transport> transport =
       engine_->exclusively([&] { return transport_->split(color, key); });
-  return part ? Communicator(engine_, std::move(part)) : Communicator();
+  if (!transport) return {};
+  Communicator part(engine_, std::move(transport));
+  CommunicatorInternals::locate(part, engine_->hosts_of(*part.transport_));
+  return part;
 }
 Communicator Communicator::duplicate() const { return split(0, rank()); }
 
@@ -142,32 +176,69 @@ Operation Communicator::start_receive(Buffer data, int from, Match match) const 
   return Operation(engine_->start(transport_, make_call(Kind::receive, data, match, from),
                                   [&](Io& io) { return one_message(io, false, data, from); }));
 }
+
 Operation Communicator::start_broadcast(Buffer data, int root, Match match) const {
   check_rank(root, size(), "the root");
-  return start_collective(engine_, transport_, make_call(Kind::broadcast, data, match, root),
+  const Call call = make_call(Kind::broadcast, data, match, root);
+  if (locality_->one_node()) {
+    Slices slices(static_cast<std::size_t>(size()));
+    slices[static_cast<std::size_t>(root)] = {0, data.count};
+    return start_shared<SharedSpread>(engine_, transport_, locality_, call, data, std::move(slices));
+  }
+  return start_collective(engine_, transport_, call,
                           [=](Io& io) { return broadcast_binomial(io, data, root); });
 }
+
 Operation Communicator::start_allreduce(Buffer data, ReduceOp op, Match match) const {
   return CommunicatorInternals::start_allreduce(
-      *this, data, op, engine_->selection().choose(data.bytes(), size(), nodes_), match);
+      *this, data, op, CommunicatorInternals::choose(*this, data.bytes()), match);
 }
+
 Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer data, ReduceOp op,
                                                  const AllreduceChoice& choice, Match match) {
-  return start_collective(c.engine_, c.transport_, make_reduction(Kind::allreduce, data, op, match),
-                          [=](Io& io) { return comm::allreduce(io, data, op, choice); });
+  const Call call = make_reduction(Kind::allreduce, data, op, match);
+  if (c.size() > 1 && !abilities(c).allow(choice.algorithm)) {
+    throw UsageError(std::string(name_of(choice.algorithm)) +
+                     (choice.algorithm == AllreduceAlgorithm::shared
+                          ? ": the ranks must be on one host and share memory"
+                          : ": there must be several hosts with as many ranks on each, more than "
+                            "one, that share memory"));
+  }
+  const auto body = [=, locality = c.locality_](Io& io) {
+    return comm::allreduce(io, locality, call, data, op, choice);
+  };
+  if (choice.algorithm == AllreduceAlgorithm::shared) {
+    check_match(match);
+    return Operation(c.engine_->start(c.transport_, call, body));
+  }
+  return start_collective(c.engine_, c.transport_, call, body);
 }
+
 Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match match) const {
-  return start_collective(
-      engine_, transport_, make_reduction(Kind::reduce_scatter, data, op, match),
-      [=](Io& io) { return ring_stream(io, data, op, RingPhases::reduce_scatter); });
+  const Call call = make_reduction(Kind::reduce_scatter, data, op, match);
+  if (locality_->one_node())
+    return start_shared<SharedReduction>(engine_, transport_, locality_, call, data, op, divisor_of(op, size()), false);
+  return start_collective(engine_, transport_, call, [=](Io& io) {
+    return ring_stream(io, data, op, RingPhases::reduce_scatter);
+  });
 }
+
 Operation Communicator::start_allgather(Buffer data, Match match) const {
-  return start_collective(
-      engine_, transport_, make_call(Kind::allgather, data, match),
-      [=](Io& io) { return ring_stream(io, data, ReduceOp::sum, RingPhases::allgather); });
+  const Call call = make_call(Kind::allgather, data, match);
+  if (locality_->one_node()) {
+    return start_shared<SharedSpread>(
+        engine_, transport_, locality_, call, data, equal_slices(data.count, static_cast<std::size_t>(size())));
+  }
+  return start_collective(engine_, transport_, call, [=](Io& io) {
+    return ring_stream(io, data, ReduceOp::sum, RingPhases::allgather);
+  });
 }
+
 Operation Communicator::start_barrier(Match match) const {
-  return start_collective(engine_, transport_, make_call(Kind::barrier, {}, match),
+  const Call call = make_call(Kind::barrier, {}, match);
+  if (locality_->one_node())
+    return start_shared<SmallReduction>(engine_, transport_, locality_, call, Buffer(), ReduceOp::sum, 1);
+  return start_collective(engine_, transport_, call,
                           [](Io& io) { return barrier_dissemination(io); });
 }
 
@@ -220,7 +291,7 @@ void Communicator::broadcast(Buffer d, int root, Match m) const {
   start_broadcast(d, root, m).wait();
 }
 void Communicator::allreduce(Buffer d, ReduceOp op, Match m) const {
-  start_allreduce(d, op, m).wait();
+  if (!CommunicatorInternals::reduce_at_once(*this, d, op, m)) start_allreduce(d, op, m).wait();
 }
 void Communicator::reduce_scatter(Buffer d, ReduceOp op, Match m) const {
   start_reduce_scatter(d, op, m).wait();
@@ -230,6 +301,8 @@ void Communicator::alltoallv(ConstBuffer s, std::span<const std::size_t> sc, Buf
                              std::span<const std::size_t> rc, Match m) const {
   start_alltoallv(s, sc, r, rc, m).wait();
 }
-void Communicator::barrier(Match m) const { start_barrier(m).wait(); }
+void Communicator::barrier(Match m) const {
+  if (!CommunicatorInternals::meet_at_once(*this, m)) start_barrier(m).wait();
+}
 
 }  // namespace convoy::comm

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <set>
 
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -49,6 +48,11 @@ void collect_missing(const OperationState& op, const Suspension& suspension,
     const int peer = op.transport->world_rank(ticket.peer());
     if (std::find(list.begin(), list.end(), peer) == list.end()) list.push_back(peer);
   }
+  if (suspension.work != nullptr) {
+    std::vector<int> ranks;
+    suspension.work->missing(ranks);
+    for (int rank : ranks) receiving.push_back(op.transport->world_rank(rank));
+  }
   for (const Branch& branch : suspension.branches)
     collect_missing(op, branch.suspension, receiving, sending);
 }
@@ -72,6 +76,10 @@ bool advance_task(Suspension& suspension, const Task& task) {
         moved = true;
       else
         ready = false;
+    }
+    if (suspension.work != nullptr) {
+      moved = suspension.work->advance() || moved;
+      ready = ready && suspension.work->done();
     }
     for (Branch& branch : suspension.branches) {
       if (branch.task.done()) continue;
@@ -121,12 +129,11 @@ void Engine::set_hosts(std::vector<std::string> hosts) {
   watch_.set_hosts(std::move(hosts));
 }
 
-int Engine::nodes_of(const Transport& group) const {
-  if (hosts_.empty()) return 1;
-  std::set<std::string_view> names;
+std::vector<std::string> Engine::hosts_of(const Transport& group) const {
+  std::vector<std::string> names;
   for (int rank = 0; rank < group.size(); ++rank)
-    names.insert(hosts_[static_cast<std::size_t>(group.world_rank(rank))]);
-  return static_cast<int>(names.size());
+    names.push_back(hosts_.at(static_cast<std::size_t>(group.world_rank(rank))));
+  return names;
 }
 
 std::string Engine::failure() {
@@ -210,8 +217,7 @@ void Engine::finish(OperationState& op, std::exception_ptr error) {
       return;
     }
   }
-  last_finished_ = op.call.text();
-  last_finished_at_ = Clock::now();
+  remember(op.call);
   op.done.store(true, std::memory_order_release);
 }
 
@@ -242,7 +248,8 @@ Watch::Doing Engine::doing() const {
   }
   if (oldest == nullptr || closing_) {
     doing.what = (closing_ ? "is leaving the world" : "is in no operation") +
-                 std::string("; its last was ") + last_finished_ + ", " +
+                 std::string("; its last was ") +
+                 (last_finished_ ? last_finished_->text() : "nothing") + ", " +
                  format_seconds(seconds_since(last_finished_at_)) + " ago";
     return doing;
   }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "comm/io.h"
 #include "comm/task.h"
 #include "comm/watch.h"
+#include "convoy/base/error.h"
 #include "convoy/comm/transport.h"
 
 namespace convoy::comm {
@@ -77,6 +79,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return use();
   }
 
+  // The same, once sure that the world has not failed; throws Failure if it has.
+  template <class F>
+  auto in_good_order(F&& use) {
+    const std::lock_guard lock(mutex_);
+    if (!failed_.empty()) throw Failure(failed_);
+    return use();
+  }
+
+  // For what completes without being in flight; under the lock.
+  void remember(const Call& call) {
+    last_finished_ = call;
+    last_finished_at_ = Clock::now();
+  }
+
   // Waits for all peers to get here as well. Throws Failure if a peer waits for an operation that
   // this rank never started.
   void close(Call call, const std::function<Task(Io&)>& barrier);
@@ -89,8 +105,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_hosts(std::vector<std::string> hosts);
   void set_selection(AllreduceSelection selection) { selection_ = std::move(selection); }
   const AllreduceSelection& selection() const { return selection_; }
-  // How many hosts the ranks of a group are on.
-  int nodes_of(const Transport& group) const;
+  // The hosts of the ranks of a group.
+  std::vector<std::string> hosts_of(const Transport& group) const;
   // Why the world has failed; empty while it has not.
   std::string failure();
 
@@ -125,7 +141,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Watch watch_;
   std::string failed_;
   bool closing_ = false;
-  std::string last_finished_ = "nothing";
+  std::optional<Call> last_finished_;
   Clock::time_point last_finished_at_ = Clock::now();
 
   std::atomic<int> flying_ = 0;  // in_flight_.size(), readable without the lock

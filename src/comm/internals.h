@@ -2,9 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "comm/collectives/allreduce/choice.h"
 #include "comm/engine.h"
+#include "comm/shared/locality.h"
 #include "convoy/comm/communicator.h"
 
 namespace convoy::comm {
@@ -13,9 +16,21 @@ struct CommunicatorInternals {
   static const std::shared_ptr<Engine>& engine(const Communicator& c) { return c.engine_; }
   static const std::shared_ptr<Transport>& transport(const Communicator& c) { return c.transport_; }
 
-  static int nodes(const Communicator& c) { return c.nodes_; }
+  static const Locality& locality(const Communicator& c) { return *c.locality_; }
+  static Abilities abilities(const Communicator& c);
+  // What the selection says for a buffer of so many bytes.
+  static const AllreduceChoice& choose(const Communicator& c, std::size_t bytes);
 
-  // An allreduce by this algorithm, whatever the selection says; the same on every rank.
+  // A reduction of a small buffer, or a barrier, among ranks of one host, in the time that its
+  // messages through shared memory take; false where it has to be an operation like others.
+  static bool reduce_at_once(const Communicator& c, Buffer data, ReduceOp op, Match match);
+  static bool meet_at_once(const Communicator& c, Match match);
+
+  // Finds out who is on which host and sets up what they share; collective. `hosts` are the ranks'.
+  static void locate(Communicator& c, const std::vector<std::string>& hosts);
+
+  // An allreduce by this algorithm, whatever the selection says; the same on every rank. Throws
+  // UsageError when the group can't use it.
   static Operation start_allreduce(const Communicator& c, Buffer data, ReduceOp op,
                                    const AllreduceChoice& choice, Match match = {});
 };

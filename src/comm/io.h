@@ -1,8 +1,11 @@
 // What an algorithm sees of its operation: ranks, and messages on lanes of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "convoy/comm/transport.h"
 #include "convoy/comm/types.h"
@@ -20,21 +23,39 @@ class Io {
   Io(Transport& transport, Match match)
       : transport_(transport),
         tag_((static_cast<std::uint32_t>(match.channel) << 22) |
-             (static_cast<std::uint32_t>(match.key) << 6)) {}
+             (static_cast<std::uint32_t>(match.key) << 6)),
+        rank_(transport.rank()),
+        size_(transport.size()) {}
 
-  int rank() const { return transport_.rank(); }
-  int size() const { return transport_.size(); }
+  // The same for some of the ranks, numbered in this order; this one is among them.
+  Io among(std::vector<int> ranks) const {
+    Io part(*this);
+    part.rank_ = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+    part.size_ = static_cast<int>(ranks.size());
+    part.ranks_ = std::move(ranks);
+    return part;
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
 
   Ticket send(int to, std::span<const std::byte> data, int lane = 0) {
-    return transport_.send(to, tag_ | static_cast<std::uint32_t>(lane), data);
+    return transport_.send(number(to), tag_ | static_cast<std::uint32_t>(lane), data);
   }
   Ticket receive(int from, std::span<std::byte> data, int lane = 0) {
-    return transport_.receive(from, tag_ | static_cast<std::uint32_t>(lane), data);
+    return transport_.receive(number(from), tag_ | static_cast<std::uint32_t>(lane), data);
   }
 
  private:
+  int number(int rank) const {
+    return ranks_.empty() ? rank : ranks_[static_cast<std::size_t>(rank)];
+  }
+
   Transport& transport_;
   std::uint32_t tag_;  // channel: 6 bits, key: 16, lane: 6
+  int rank_;
+  int size_;
+  std::vector<int> ranks_;  // of the transport; empty for all of them
 };
 
 inline std::span<std::byte> bytes_of(Buffer b) {

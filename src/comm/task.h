@@ -6,6 +6,7 @@
 #include <exception>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "convoy/comm/transport.h"
 
@@ -13,14 +14,28 @@ namespace convoy::comm {
 
 struct Branch;
 
+// Something other than messages that an operation waits for. Under the engine's lock.
+class Waiting {
+ public:
+  virtual ~Waiting() = default;
+  // Does what can be done now, at most some ten microseconds of it; true if anything moved. Throws
+  // what ends the operation.
+  virtual bool advance() = 0;
+  virtual bool done() const = 0;
+  // Adds the ranks from which something is missing.
+  virtual void missing(std::vector<int>& ranks) const = 0;
+};
+
 // What a suspended task waits for, and where it goes on: until all the tickets are done, all the
-// branches have ended, and the counter is high enough. Lives in OperationState, or in a Branch.
+// branches have ended, the counter is high enough, and the other work is done. Lives in
+// OperationState, or in a Branch.
 struct Suspension {
   std::coroutine_handle<> resume;
   std::span<Ticket> awaiting;
   std::span<Branch> branches;
   const std::size_t* counter = nullptr;
   std::size_t at_least = 0;
+  Waiting* work = nullptr;
 };
 
 // A step of an operation. Starts suspended; awaiting a Task runs it to its end. Exceptions pass to
@@ -160,5 +175,24 @@ class Reaches {
 inline Reaches reaches(const std::size_t& counter, std::size_t at_least) {
   return Reaches(counter, at_least);
 }
+
+// co_await end_of(work): goes on when it is done.
+class Ended {
+ public:
+  explicit Ended(Waiting& work) : work_(work) {}
+  bool await_ready() {
+    work_.advance();
+    return work_.done();
+  }
+  void await_suspend(std::coroutine_handle<Task::promise_type> self) {
+    *self.promise().suspension = {self, {}, {}, nullptr, 0, &work_};
+  }
+  void await_resume() noexcept {}
+
+ private:
+  Waiting& work_;
+};
+
+inline Ended end_of(Waiting& work) { return Ended(work); }
 
 }  // namespace convoy::comm

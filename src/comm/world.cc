@@ -8,6 +8,7 @@
 
 #include "comm/collectives/barrier/barrier.h"
 #include "comm/engine.h"
+#include "comm/internals.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/comm/threads.h"
@@ -72,7 +73,6 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
     selections.push_back(text.substr(end + 1));
   }
   w.engine->set_hosts(w.hosts);
-  w.communicator = Communicator(w.engine, shared);  // knows its hosts
   try {
     const std::string source =
         from_environment ? "the environment variable CONVOY_ALLREDUCE" : "WorldOptions::allreduce";
@@ -85,11 +85,19 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
     close();
     throw;
   }
+  CommunicatorInternals::locate(w.communicator, w.hosts);
   w.local_size = 0;
   for (int rank = 0; rank < size(); ++rank) {
     if (host(rank) != host(this->rank())) continue;
     if (rank < this->rank()) ++w.local_rank;
     ++w.local_size;
+  }
+  const std::string& problem = CommunicatorInternals::locality(w.communicator).problem;
+  if (!problem.empty() && rank() == 0) {
+    std::fprintf(stderr,
+                 "convoy: ranks of one host share no memory and use messages instead, which is "
+                 "slower (%s)\n",
+                 problem.c_str());
   }
   w.log = Log(size() > 1 ? "rank " + std::to_string(rank()) + " " + host(rank()) : "");
 }

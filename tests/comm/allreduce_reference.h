@@ -15,13 +15,24 @@
 
 namespace convoy::comm {
 
+// The same group as if its ranks were on hosts of `per_host` ranks each.
+inline Communicator on_hosts(const Communicator& all, int per_host) {
+  Communicator part = all.duplicate();
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < all.size(); ++rank)
+    hosts.push_back("host" + std::to_string(rank / per_host));
+  CommunicatorInternals::locate(part, hosts);
+  return part;
+}
+
 inline void PrintTo(const AllreduceChoice& choice, std::ostream* out) {
   *out << "algorithm " << static_cast<int>(choice.algorithm) << ", colors " << choice.colors
        << ", segments of " << choice.pipeline.segment_bytes << " B, " << choice.pipeline.in_flight
        << " in flight";
 }
 
-inline std::vector<AllreduceChoice> every_allreduce() {
+// All that the group can use.
+inline std::vector<AllreduceChoice> every_allreduce(const Communicator& comm) {
   using enum AllreduceAlgorithm;
   const Pipeline one_by_one{64, 1}, short_segments{100, 3}, usual;
   std::vector<AllreduceChoice> choices{{naive}, {recursive_doubling}};
@@ -34,6 +45,12 @@ inline std::vector<AllreduceChoice> every_allreduce() {
   // Interiors that are disjoint and not, more colors than ranks, than elements, and than lanes.
   for (int colors : {1, 2, 3, 5, 8, 16, 70})
     choices.push_back({multicolor, colors, short_segments});
+  const Abilities abilities = CommunicatorInternals::abilities(comm);
+  if (abilities.shared) choices.push_back({shared});
+  if (abilities.hierarchical) {
+    for (int colors : {AllreduceChoice::kChosenColors, AllreduceChoice::kColorPerRank, 1, 3})
+      choices.push_back({hierarchical, colors, short_segments});
+  }
   return choices;
 }
 
@@ -127,7 +144,7 @@ inline void check_one_allreduce(const Communicator& comm, const AllreduceChoice&
 inline void check_every_allreduce(const Communicator& comm) {
   RandomStream random(11, static_cast<std::uint64_t>(comm.size()));  // the same on every rank
   const auto ranks = static_cast<std::size_t>(comm.size());
-  for (const AllreduceChoice& choice : every_allreduce()) {
+  for (const AllreduceChoice& choice : every_allreduce(comm)) {
     for (Type type :
          {Type::f32, Type::f64, Type::f16, Type::bf16, Type::i32, Type::i64, Type::u8}) {
       for (ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::min}) {
@@ -154,7 +171,7 @@ inline void check_allreduce_bits(const Communicator& comm) {
         .wait();
     return data;
   };
-  for (AllreduceChoice choice : every_allreduce()) {
+  for (AllreduceChoice choice : every_allreduce(comm)) {
     const std::vector<float> mine = sum(choice);
     std::vector<float> first = mine;
     comm.broadcast(buffer_of(first), 0);

@@ -9,19 +9,21 @@
 #include <vector>
 
 #include "convoy/comm/operation.h"
+#include "convoy/comm/registered.h"
 #include "convoy/comm/transport.h"
 #include "convoy/comm/types.h"
 
 namespace convoy::comm {
 
 class Engine;
+struct Locality;
 
 // The ranks of a world, or a part of them made by split(). Copies refer to the same group.
 //
 // Every collective must be called by every rank of the group with the same Match, type, count
-// (where one is given for all) and operation; ranks that disagree get a Failure: in any build when
-// the sizes differ, and before any data moves when the world checks calls
-// (WorldOptions::check_calls), naming both ranks and both calls.
+// (where one is given for all) and operation; ranks that disagree get a Failure that names two of
+// them and their calls, before any data moves when the world checks calls first
+// (WorldOptions::check_calls), and otherwise before the operation is done.
 //
 // start_* returns at once; the plain forms wait. Both may be called from any thread. With one rank,
 // everything completes at once.
@@ -42,6 +44,11 @@ class Communicator {
   Communicator duplicate() const;
   bool valid() const { return transport_ != nullptr; }
 
+  // `bytes` of zeroed memory, aligned to a page, for buffers that are used in many collectives.
+  // Collective over the group, blocking; the size may differ among ranks. Where the ranks of a host
+  // can't share as much, all of them get ordinary memory.
+  RegisteredMemory allocate(std::size_t bytes) const;
+
   // --- Point to point. The sizes of both sides must agree. ---
   Operation start_send(ConstBuffer data, int to, Match match = {}) const;
   Operation start_receive(Buffer data, int from, Match match = {}) const;
@@ -50,13 +57,16 @@ class Communicator {
 
   // --- Collectives. What moves is stated per rank, for p ranks and S bytes. ---
 
+  // Among the ranks of one host all but alltoallv go through memory that they share, without
+  // messages; what is said here of bytes sent is between hosts.
+
   // The root's data, everywhere. Binomial tree, in segments; at most S·ceil(log2 p) sent.
   Operation start_broadcast(Buffer data, int root, Match match = {}) const;
   void broadcast(Buffer data, int root, Match match = {}) const;
 
   // The element-wise reduction of every rank's data, everywhere, in place; the same bits on every
-  // rank. Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p sent;
-  // or as WorldOptions::allreduce says.
+  // rank. Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p sent, or
+  // multicolor between hosts of several ranks each; or as WorldOptions::allreduce says.
   Operation start_allreduce(Buffer data, ReduceOp op, Match match = {}) const;
   void allreduce(Buffer data, ReduceOp op, Match match = {}) const;
 
@@ -98,7 +108,7 @@ class Communicator {
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Transport> transport_;
-  int nodes_ = 1;  // hosts that the ranks of this group are on
+  std::shared_ptr<const Locality> locality_;
 };
 
 // The part of `count` elements that belongs to `index` of `parts`: sizes differ by at most 1, the

@@ -116,7 +116,7 @@ void show_selection(const comm::World& world, const std::vector<std::size_t>& si
                 hosts == 1 ? "" : "s");
   }
   for (std::size_t bytes : sizes) {
-    const comm::AllreduceChoice choice = selection.choose(bytes, world.size(), hosts);
+    const comm::AllreduceChoice choice = comm::CommunicatorInternals::choose(all, bytes);
     out.add({{"bytes", bytes},
              {"ranks", world.size()},
              {"hosts", hosts},

@@ -40,8 +40,7 @@ comm::AllreduceChoice AllreduceMeasure::choice(const Candidate& candidate,
                                                std::size_t bytes) const {
   const comm::Communicator& all = world_.communicator();
   if (candidate.kind == Candidate::Kind::algorithm) return candidate.choice;
-  return CommunicatorInternals::engine(all)->selection().choose(bytes, all.size(),
-                                                                CommunicatorInternals::nodes(all));
+  return CommunicatorInternals::choose(all, bytes);
 }
 
 void AllreduceMeasure::reduce(const Candidate& candidate, comm::Buffer data) {

@@ -1,5 +1,6 @@
 #include "comm/reduce/kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -139,6 +140,20 @@ void divide(Type type, void* data, std::size_t count, int ranks) {
       return divide_typed<Bf16>(data, count, ranks);
     default:
       throw UsageError(std::string("an average of ") + name_of(type) + " is not defined; use sum");
+  }
+}
+
+void reduce_all(ReduceOp op, Type type, void* into, std::span<const void* const> sources,
+                std::size_t count, int divisor) {
+  alignas(64) std::byte block[8192];
+  const std::size_t size = size_of(type), step = sizeof block / size;
+  for (std::size_t at = 0; at < count; at += step) {
+    const std::size_t n = std::min(step, count - at);
+    std::memcpy(block, static_cast<const std::byte*>(sources[0]) + at * size, n * size);
+    for (std::size_t i = 1; i < sources.size(); ++i)
+      reduce(op, type, block, static_cast<const std::byte*>(sources[i]) + at * size, n);
+    if (divisor > 1) divide(type, block, n, divisor);
+    std::memcpy(static_cast<std::byte*>(into) + at * size, block, n * size);
   }
 }
 

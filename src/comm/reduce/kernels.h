@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "convoy/comm/types.h"
 
@@ -12,5 +13,8 @@ void reduce(ReduceOp op, Type type, void* into, const void* from, std::size_t co
 
 // data[i] /= ranks: what is left of an average after its sum.
 void divide(Type type, void* data, std::size_t count, int ranks);
+
+void reduce_all(ReduceOp op, Type type, void* into, std::span<const void* const> sources,
+                std::size_t count, int divisor = 1);
 
 }  // namespace convoy::comm

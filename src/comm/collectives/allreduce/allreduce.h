@@ -1,9 +1,12 @@
 // The algorithms of allreduce. Each reduces `data` in place and leaves the same bits on every rank.
 #pragma once
 
+#include <memory>
+
 #include "comm/collectives/allreduce/choice.h"
 #include "comm/collectives/pipeline.h"
 #include "comm/io.h"
+#include "comm/shared/locality.h"
 #include "comm/task.h"
 
 namespace convoy::comm {
@@ -31,7 +34,22 @@ Task allreduce_ring_rsag(Io& io, Buffer data, ReduceOp op, Pipeline pipeline = {
 // segments per child.
 Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline pipeline = {});
 
-// The algorithm that `choice` names.
-Task allreduce(Io& io, Buffer data, ReduceOp op, const AllreduceChoice& choice);
+// Ranks of one host, without messages: each reduces its slice straight out of the others' memory and
+// writes the result straight back (SharedReduction); small buffers are reduced by every rank for
+// itself (SmallReduction). The order of ranks is the order of summation.
+Task allreduce_shared(Node& node, Call call, Buffer data, ReduceOp op);
+
+// Hosts with the same number L of ranks: each rank reduces its slice among its host's ranks, then
+// with the ranks that have the same place on the other hosts (multicolor), and the host's ranks copy
+// each other's slices. Each host sends 2·S·(h-1)/h at least, for h hosts, once instead of L times.
+Task allreduce_hierarchical(Io& io, std::shared_ptr<const Locality> locality, Call call,
+                            Buffer data, ReduceOp op, AllreduceChoice choice);
+
+// The algorithm that `choice` names. To be called in the order of calls with the same match.
+Task allreduce(Io& io, std::shared_ptr<const Locality> locality, const Call& call, Buffer data,
+               ReduceOp op, const AllreduceChoice& choice);
+
+// The number that a reduction's result is divided by.
+inline int divisor_of(ReduceOp op, int ranks) { return op == ReduceOp::average ? ranks : 1; }
 
 }  // namespace convoy::comm

@@ -12,19 +12,32 @@ enum class AllreduceAlgorithm : std::uint8_t {
   recursive_doubling,
   ring,
   ring_rsag,
-  multicolor
+  multicolor,
+  shared,       // ranks of one host, through memory that they share
+  hierarchical  // shared inside each host, multicolor between hosts
+};
+
+// Which algorithms a group can use beside those that need messages only.
+struct Abilities {
+  bool shared = false;        // all ranks on one host, sharing memory
+  bool hierarchical = false;  // the same number of ranks on each host, sharing memory there
+
+  bool allow(AllreduceAlgorithm algorithm) const {
+    return (algorithm != AllreduceAlgorithm::shared || shared) &&
+           (algorithm != AllreduceAlgorithm::hierarchical || hierarchical);
+  }
 };
 
 struct AllreduceChoice {
   AllreduceAlgorithm algorithm = AllreduceAlgorithm::ring_rsag;
-  // Of multicolor: how many, or one of the two below.
+  // Of multicolor and hierarchical: how many, or one of the two below.
   int colors = kChosenColors;
   Pipeline pipeline = {};
 
   static constexpr int kChosenColors = 0;   // choose_colors(ranks)
   static constexpr int kColorPerRank = -1;  // a direct reduce-scatter and allgather
 
-  // The colors among so many ranks; 0 for other algorithms.
+  // The colors among so many ranks (hosts, for hierarchical); 0 for other algorithms.
   int colors_among(int ranks) const;
   bool operator==(const AllreduceChoice&) const = default;
 };

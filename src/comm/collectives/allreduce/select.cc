@@ -4,12 +4,14 @@
 namespace convoy::comm {
 
 int AllreduceChoice::colors_among(int ranks) const {
-  if (algorithm != AllreduceAlgorithm::multicolor) return 0;
+  if (algorithm != AllreduceAlgorithm::multicolor && algorithm != AllreduceAlgorithm::hierarchical)
+    return 0;
   if (colors == kChosenColors) return choose_colors(ranks);
   return colors == kColorPerRank ? ranks : colors;
 }
 
-Task allreduce(Io& io, Buffer data, ReduceOp op, const AllreduceChoice& choice) {
+Task allreduce(Io& io, std::shared_ptr<const Locality> locality, const Call& call, Buffer data,
+               ReduceOp op, const AllreduceChoice& choice) {
   switch (choice.algorithm) {
     case AllreduceAlgorithm::naive:
       return allreduce_naive(io, data, op);
@@ -21,6 +23,10 @@ Task allreduce(Io& io, Buffer data, ReduceOp op, const AllreduceChoice& choice) 
       return allreduce_ring_rsag(io, data, op, choice.pipeline);
     case AllreduceAlgorithm::multicolor:
       return allreduce_multicolor(io, data, op, choice.colors_among(io.size()), choice.pipeline);
+    case AllreduceAlgorithm::shared:
+      return allreduce_shared(*locality->node, call, data, op);
+    case AllreduceAlgorithm::hierarchical:
+      return allreduce_hierarchical(io, std::move(locality), call, data, op, choice);
   }
   return {};  // not reached
 }

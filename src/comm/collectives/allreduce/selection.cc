@@ -12,12 +12,14 @@
 
 namespace convoy::comm {
 
-// Below 32 KiB the steps cost more than the bytes.
-const char* const kBuiltInSelection = "..32KiB recursive-doubling; ring-rsag";
+// Messages: below 32 KiB the steps cost more than the bytes.
+const char* const kBuiltInSelection =
+    "shared; ..32KiB recursive-doubling; hierarchical; ring-rsag";
 
 namespace {
 
-constexpr std::array kNames{"naive", "recursive-doubling", "ring", "ring-rsag", "multicolor"};
+constexpr std::array kNames{"naive",      "recursive-doubling", "ring",        "ring-rsag",
+                            "multicolor", "shared",             "hierarchical"};
 constexpr std::size_t kLeastSegment = 1 << 10;
 constexpr int kMostInFlight = 64;
 constexpr int kMostColors = 4096;
@@ -97,12 +99,11 @@ class RuleParser {
   void parameter(const std::string& word, AllreduceChoice& choice) const {
     const auto [name, value] = key_value(word);
     std::vector<std::string> known;
-    if (choice.algorithm == AllreduceAlgorithm::multicolor) known.push_back("k");
-    if (choice.algorithm == AllreduceAlgorithm::multicolor ||
-        choice.algorithm == AllreduceAlgorithm::ring ||
-        choice.algorithm == AllreduceAlgorithm::ring_rsag) {
+    using enum AllreduceAlgorithm;
+    const bool colored = choice.algorithm == multicolor || choice.algorithm == hierarchical;
+    if (colored) known.push_back("k");
+    if (colored || choice.algorithm == ring || choice.algorithm == ring_rsag)
       known.insert(known.end(), {"segment", "in-flight"});
-    }
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       fail("'" + word + "' is no parameter of " + name_of(choice.algorithm) +
            (known.empty() ? ", which has none" : "; it has " + join(known, ", ")));
@@ -239,9 +240,11 @@ AllreduceSelection::AllreduceSelection(std::string_view text, const std::string&
   rules_.insert(rules_.end(), built_in.begin(), built_in.end());
 }
 
-const AllreduceChoice& AllreduceSelection::choose(std::size_t bytes, int ranks, int nodes) const {
+const AllreduceChoice& AllreduceSelection::choose(std::size_t bytes, int ranks, int nodes,
+                                                  Abilities abilities) const {
   for (const AllreduceRule& rule : rules_) {
-    if (rule.bytes.contains(bytes) && rule.ranks.contains(ranks) && rule.nodes.contains(nodes))
+    if (rule.bytes.contains(bytes) && rule.ranks.contains(ranks) && rule.nodes.contains(nodes) &&
+        abilities.allow(rule.choice.algorithm))
       return rule.choice;
   }
   return rules_.back().choice;  // fits everything

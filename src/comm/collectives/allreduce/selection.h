@@ -4,13 +4,14 @@
 //   rule      = [sizes] ["ranks=" numbers] ["nodes=" numbers] algorithm *(parameter)
 //   sizes     = [size] ".." [size]           of the buffer: "..32KiB", "1MiB..64MiB"
 //   numbers   = number | [number] ".." [number]
-//   algorithm = naive | recursive-doubling | ring | ring-rsag | multicolor
-//   parameter = "k=" (number | "ranks")      of multicolor: its colors; without it, choose_colors()
-//             | "segment=" size              of ring, ring-rsag and multicolor
+//   algorithm = naive | recursive-doubling | ring | ring-rsag | multicolor | shared | hierarchical
+//   parameter = "k=" (number | "ranks")      of multicolor and hierarchical: the colors; without
+//                                            it, choose_colors()
+//             | "segment=" size              of these, ring and ring-rsag
 //             | "in-flight=" number          of the same
 //
-// The first rule that fits is taken; both ends of a range belong to it. What no rule covers is left
-// to the built-in table. Example: "..32KiB recursive-doubling; 32KiB.. ring-rsag segment=256KiB".
+// The first rule that fits, with an algorithm that the group can use, is taken; both ends of a range
+// belong to it. What no rule covers is left to the built-in table. Example: "..32KiB recursive-doubling; 32KiB.. ring-rsag segment=256KiB".
 #pragma once
 
 #include <cstddef>
@@ -52,7 +53,8 @@ class AllreduceSelection {
   AllreduceSelection(std::string_view text, const std::string& source);
 
   // The same on every rank that gives the same arguments and text.
-  const AllreduceChoice& choose(std::size_t bytes, int ranks, int nodes) const;
+  const AllreduceChoice& choose(std::size_t bytes, int ranks, int nodes,
+                                Abilities abilities = {}) const;
 
   // The rules in the order in which they are tried, the built-in ones last.
   const std::vector<AllreduceRule>& rules() const { return rules_; }

@@ -1,0 +1,41 @@
+#include "comm/collectives/allreduce/allreduce.h"
+#include "comm/collectives/shared/reduce.h"
+#include "comm/collectives/shared/spread.h"
+#include "comm/collectives/tree/stream.h"
+#include "comm/reduce/kernels.h"
+
+namespace convoy::comm {
+namespace {
+
+Task three_phases(Io& io, std::shared_ptr<const Locality> locality, Call call, std::uint64_t first,
+                  std::uint64_t second, Buffer data, ReduceOp op, AllreduceChoice choice) {
+  Node& node = *locality->node;
+  const auto index = static_cast<int>(node.index());
+  // An average is divided once, at the end.
+  const ReduceOp sum = op == ReduceOp::average ? ReduceOp::sum : op;
+  const Slices slices = equal_slices(data.count, node.size());
+  const Chunk own = slices[node.index()];
+  const Buffer mine = slice(data, own.begin, own.count);
+  {
+    SharedReduction inside(node, call, first, data, sum, 1, false);
+    co_await end_of(inside);
+  }
+  Io layer = io.among(locality->map.layer(index));
+  Task between = tree_stream(layer, mine, sum, choice.colors_among(layer.size()), choice.pipeline);
+  co_await between;
+  if (op == ReduceOp::average) divide(mine.type, mine.data, mine.count, io.size());
+  SharedSpread spread(node, call, second, data, slices);
+  co_await end_of(spread);
+}
+
+}  // namespace
+
+Task allreduce_hierarchical(Io& io, std::shared_ptr<const Locality> locality, Call call,
+                            Buffer data, ReduceOp op, AllreduceChoice choice) {
+  Board& board = locality->node->board();
+  const std::uint64_t first = board.next_id(call.match);
+  const std::uint64_t second = board.next_id(call.match);
+  return three_phases(io, std::move(locality), call, first, second, data, op, choice);
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,28 @@
+#include "comm/collectives/allreduce/allreduce.h"
+#include "comm/collectives/shared/reduce.h"
+#include "comm/collectives/shared/small.h"
+
+namespace convoy::comm {
+namespace {
+
+Task small(Node& node, Call call, std::uint64_t id, Buffer data, ReduceOp op) {
+  SmallReduction reduction(node, call, id, data, op,
+                           divisor_of(op, static_cast<int>(node.size())));
+  co_await end_of(reduction);
+}
+
+Task large(Node& node, Call call, std::uint64_t id, Buffer data, ReduceOp op) {
+  SharedReduction reduction(node, call, id, data, op,
+                            divisor_of(op, static_cast<int>(node.size())), true);
+  co_await end_of(reduction);
+}
+
+}  // namespace
+
+Task allreduce_shared(Node& node, Call call, Buffer data, ReduceOp op) {
+  const std::uint64_t id = node.board().next_id(call.match);
+  return data.bytes() <= Board::kPayload ? small(node, call, id, data, op)
+                                         : large(node, call, id, data, op);
+}
+
+}  // namespace convoy::comm

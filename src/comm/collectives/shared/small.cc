@@ -1,0 +1,39 @@
+#include "comm/collectives/shared/small.h"
+
+#include <cstring>
+
+#include "comm/reduce/kernels.h"
+
+namespace convoy::comm {
+
+SmallReduction::SmallReduction(Node& node, const Call& call, std::uint64_t id, Buffer data,
+                               ReduceOp op, int divisor)
+    : meeting_(node, call, id), data_(data), op_(op), divisor_(divisor) {}
+
+bool SmallReduction::begin() {
+  if (begun_) return true;
+  if (!meeting_.claim()) return false;
+  if (data_.count > 0) std::memcpy(meeting_.own_payload().data(), data_.data, data_.bytes());
+  meeting_.publish();
+  begun_ = true;
+  return true;
+}
+
+bool SmallReduction::advance() {
+  if (done_ || !begin() || !meeting_.complete()) return false;
+  if (data_.count > 0) {
+    std::vector<const void*> sources;
+    for (std::size_t i = 0; i < meeting_.node().size(); ++i)
+      sources.push_back(meeting_.payload(i).data());
+    reduce_all(op_, data_.type, data_.data, sources, data_.count, divisor_);
+  }
+  meeting_.leave();
+  done_ = true;
+  return true;
+}
+
+void SmallReduction::missing(std::vector<int>& ranks) const {
+  if (begun_) meeting_.behind(&Slot::id, 1, ranks);
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,36 @@
+// Reductions of small buffers among the ranks of one host.
+#pragma once
+
+#include "comm/shared/meeting.h"
+#include "comm/task.h"
+#include "convoy/comm/types.h"
+
+namespace convoy::comm {
+
+// Every rank shows its data in its slot, and reduces everybody's by itself, in the order of ranks:
+// one step. S written, (p-1)·S read. An empty buffer makes it a barrier. Data of up to
+// Board::kPayload bytes.
+class SmallReduction final : public Waiting {
+ public:
+  // `data` is read by begin() and written at the end. The result is divided by `divisor`.
+  SmallReduction(Node& node, const Call& call, std::uint64_t id, Buffer data, ReduceOp op,
+                 int divisor);
+
+  // Under the engine's lock; advance() does it if nobody has. False while no slot is free.
+  bool begin();
+
+  // Once begun: from any one thread, without the lock.
+  bool advance() override;
+  bool done() const override { return done_; }
+  void missing(std::vector<int>& ranks) const override;
+
+ private:
+  Meeting meeting_;
+  Buffer data_;
+  ReduceOp op_;
+  int divisor_;
+  bool begun_ = false;
+  bool done_ = false;
+};
+
+}  // namespace convoy::comm
