@@ -1,6 +1,7 @@
-#include <optional>
+#include <sched.h>
 
 #include "comm/collectives/allreduce/allreduce.h"
+#include "comm/collectives/shared/reduce.h"
 #include "comm/collectives/shared/small.h"
 #include "comm/internals.h"
 
@@ -11,58 +12,68 @@
 namespace convoy::comm {
 namespace {
 
-void relax() {
+void relax(bool crowded) {
+  if (crowded) {
+    sched_yield();
+    return;
+  }
 #if defined(__x86_64__)
   _mm_pause();
 #endif
 }
 
-Task rest(SmallReduction& work, std::exception_ptr error) {
+Task rest(Waiting& work, std::exception_ptr error) {
   if (error) std::rethrow_exception(error);
   co_await end_of(work);
 }
 
-// Looks for the others some microseconds long, which is enough if they come at the same time. If
-// not, the rest is an operation like any other, with its timeout and its watch.
-void meet(Engine& engine, const std::shared_ptr<Transport>& transport, Node& node,
-          const Call& call, Buffer data, ReduceOp op) {
-  check_match(call.match);
-  std::optional<SmallReduction> work;
-  const bool begun = engine.in_good_order([&] {
-    work.emplace(node, call, node.board().next_id(call.match), data, op,
-                 divisor_of(op, static_cast<int>(node.size())));
-    engine.remember(call);
-    return work->begin();
-  });
+// Works without the engine as long as the others come soon: it takes microseconds to hand a
+// collective over to it. If they don't, the rest is an operation like any other, with its timeout
+// and its watch.
+void run(Engine& engine, const std::shared_ptr<Transport>& transport, const Call& call,
+         bool crowded, Waiting& work) {
   std::exception_ptr error;
+  const int looks = crowded ? 200 : 2000;  // some 50 us
   try {
-    for (int look = 0; begun && look <= node.looks(); ++look) {
-      work->advance();
-      if (work->done()) return;
-      relax();
+    for (int look = 0; look < looks; ++look) {
+      if (work.advance()) look = 0;
+      if (work.done()) return;
+      relax(crowded);
     }
   } catch (const std::exception&) {
     error = std::current_exception();
   }
-  Operation(engine.start(transport, call, [&](Io&) { return rest(*work, error); })).wait();
+  Operation(engine.start(transport, call, [&](Io&) { return rest(work, error); })).wait();
 }
 
 }  // namespace
 
 bool CommunicatorInternals::reduce_at_once(const Communicator& c, Buffer data, ReduceOp op,
                                            Match match) {
-  if (data.bytes() > Board::kPayload || !c.locality_->one_node() ||
+  if (!c.locality_->one_node() || c.engine_->busy() ||
       choose(c, data.bytes()).algorithm != AllreduceAlgorithm::shared)
     return false;
-  meet(*c.engine_, c.transport_, *c.locality_->node,
-       make_reduction(Kind::allreduce, data, op, match), data, op);
+  Node& node = *c.locality_->node;
+  const Call call = make_reduction(Kind::allreduce, data, op, match);
+  const int divisor = divisor_of(op, c.size());
+  const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
+  if (data.bytes() <= Board::kPayload) {
+    SmallReduction work(node, call, id, data, op, divisor);
+    run(*c.engine_, c.transport_, call, node.crowded(), work);
+  } else {
+    SharedReduction work(node, call, id, data, op, divisor, true);
+    run(*c.engine_, c.transport_, call, node.crowded(), work);
+  }
   return true;
 }
 
 bool CommunicatorInternals::meet_at_once(const Communicator& c, Match match) {
-  if (!c.locality_->one_node()) return false;
-  meet(*c.engine_, c.transport_, *c.locality_->node, make_call(Kind::barrier, {}, match), {},
-       ReduceOp::sum);
+  if (!c.locality_->one_node() || c.engine_->busy()) return false;
+  Node& node = *c.locality_->node;
+  const Call call = make_call(Kind::barrier, {}, match);
+  const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
+  SmallReduction work(node, call, id, {}, ReduceOp::sum, 1);
+  run(*c.engine_, c.transport_, call, node.crowded(), work);
   return true;
 }
 

@@ -14,6 +14,13 @@ const char* name_of(Kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+void check_match(Match match) {
+  if (match.channel >= Match::kChannels) {
+    throw UsageError("channel " + std::to_string(match.channel) +
+                     " is out of range: channels are 0 to " + std::to_string(Match::kChannels - 1));
+  }
+}
+
 }  // namespace
 
 std::string Call::text() const {
@@ -33,14 +40,8 @@ bool Call::agrees_with(const Call& other) const {
   return peer == other.peer && count == other.count;
 }
 
-void check_match(Match match) {
-  if (match.channel >= Match::kChannels) {
-    throw UsageError("channel " + std::to_string(match.channel) +
-                     " is out of range: channels are 0 to " + std::to_string(Match::kChannels - 1));
-  }
-}
-
 Call make_call(Kind kind, ConstBuffer data, Match match, int peer) {
+  check_match(match);
   Call call;
   call.kind = kind;
   call.type = data.type;

@@ -41,7 +41,6 @@ struct Call {
 static_assert(std::is_trivially_copyable_v<Call>);
 
 // Throws UsageError for a channel out of range.
-void check_match(Match match);
 Call make_call(Kind kind, ConstBuffer data, Match match, int peer = -1);
 // Throws UsageError for an average of whole numbers.
 Call make_reduction(Kind kind, Buffer data, ReduceOp op, Match match);

@@ -60,7 +60,6 @@ Operation start_shared(const std::shared_ptr<Engine>& engine,
                        const std::shared_ptr<Transport>& transport,
                        const std::shared_ptr<const Locality>& locality, const Call& call,
                        const Arguments&... arguments) {
-  check_match(call.match);
   return Operation(engine->start(transport, call, [&](Io&) {
     const std::uint64_t id = locality->node->board().next_id(call.match);
     return in_shared_memory<Work>(locality, call, id, arguments...);
@@ -72,7 +71,6 @@ constexpr Match kHosts{Match::kChannels - 1, 0xffff};
 Operation start_collective(const std::shared_ptr<Engine>& engine,
                            const std::shared_ptr<Transport>& transport, Call call,
                            const std::function<Task(Io&)>& body) {
-  check_match(call.match);
   const bool first = engine->options().check_calls;
   return Operation(engine->start(transport, call, [&](Io& io) -> Task {
     if (io.size() == 1) return body(io);
@@ -140,8 +138,8 @@ Traffic Communicator::traffic() const {
 }
 
 void CommunicatorInternals::locate(Communicator& c, const std::vector<std::string>& hosts) {
-  c.locality_ = comm::locate(
-      [&](std::string_view text) { return c.gather_text(text, kHosts); }, c.rank(), hosts);
+  c.locality_ = comm::locate([&](std::string_view text) { return c.gather_text(text, kHosts); },
+                             c.rank(), hosts);
 }
 
 Abilities CommunicatorInternals::abilities(const Communicator& c) {
@@ -164,14 +162,12 @@ Communicator Communicator::split(int color, int key) const {
 Communicator Communicator::duplicate() const { return split(0, rank()); }
 
 Operation Communicator::start_send(ConstBuffer data, int to, Match match) const {
-  check_match(match);
   check_rank(to, size(), "the receiver");
   const Buffer buffer(const_cast<void*>(data.data), data.count, data.type);  // only read
   return Operation(engine_->start(transport_, make_call(Kind::send, data, match, to),
                                   [&](Io& io) { return one_message(io, true, buffer, to); }));
 }
 Operation Communicator::start_receive(Buffer data, int from, Match match) const {
-  check_match(match);
   check_rank(from, size(), "the sender");
   return Operation(engine_->start(transport_, make_call(Kind::receive, data, match, from),
                                   [&](Io& io) { return one_message(io, false, data, from); }));
@@ -183,7 +179,8 @@ Operation Communicator::start_broadcast(Buffer data, int root, Match match) cons
   if (locality_->one_node()) {
     Slices slices(static_cast<std::size_t>(size()));
     slices[static_cast<std::size_t>(root)] = {0, data.count};
-    return start_shared<SharedSpread>(engine_, transport_, locality_, call, data, std::move(slices));
+    return start_shared<SharedSpread>(engine_, transport_, locality_, call, data,
+                                      std::move(slices));
   }
   return start_collective(engine_, transport_, call,
                           [=](Io& io) { return broadcast_binomial(io, data, root); });
@@ -207,17 +204,16 @@ Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer d
   const auto body = [=, locality = c.locality_](Io& io) {
     return comm::allreduce(io, locality, call, data, op, choice);
   };
-  if (choice.algorithm == AllreduceAlgorithm::shared) {
-    check_match(match);
+  if (choice.algorithm == AllreduceAlgorithm::shared)
     return Operation(c.engine_->start(c.transport_, call, body));
-  }
   return start_collective(c.engine_, c.transport_, call, body);
 }
 
 Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match match) const {
   const Call call = make_reduction(Kind::reduce_scatter, data, op, match);
   if (locality_->one_node())
-    return start_shared<SharedReduction>(engine_, transport_, locality_, call, data, op, divisor_of(op, size()), false);
+    return start_shared<SharedReduction>(engine_, transport_, locality_, call, data, op,
+                                         divisor_of(op, size()), false);
   return start_collective(engine_, transport_, call, [=](Io& io) {
     return ring_stream(io, data, op, RingPhases::reduce_scatter);
   });
@@ -226,8 +222,8 @@ Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match mat
 Operation Communicator::start_allgather(Buffer data, Match match) const {
   const Call call = make_call(Kind::allgather, data, match);
   if (locality_->one_node()) {
-    return start_shared<SharedSpread>(
-        engine_, transport_, locality_, call, data, equal_slices(data.count, static_cast<std::size_t>(size())));
+    return start_shared<SharedSpread>(engine_, transport_, locality_, call, data,
+                                      equal_slices(data.count, static_cast<std::size_t>(size())));
   }
   return start_collective(engine_, transport_, call, [=](Io& io) {
     return ring_stream(io, data, ReduceOp::sum, RingPhases::allgather);
@@ -237,7 +233,8 @@ Operation Communicator::start_allgather(Buffer data, Match match) const {
 Operation Communicator::start_barrier(Match match) const {
   const Call call = make_call(Kind::barrier, {}, match);
   if (locality_->one_node())
-    return start_shared<SmallReduction>(engine_, transport_, locality_, call, Buffer(), ReduceOp::sum, 1);
+    return start_shared<SmallReduction>(engine_, transport_, locality_, call, Buffer(),
+                                        ReduceOp::sum, 1);
   return start_collective(engine_, transport_, call,
                           [](Io& io) { return barrier_dissemination(io); });
 }

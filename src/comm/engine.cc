@@ -64,32 +64,42 @@ std::vector<int> missing_peers(const OperationState& op) {
   return receiving.empty() ? sending : receiving;
 }
 
-// Runs a suspended task as far as it gets; true if anything moved. Throws what its tickets throw
-// and what its branches have thrown.
+bool advance_task(Suspension& suspension, const Task& task);
+
+// Looks at everything that a task waits for; true if it can go on. Throws what one of them throws.
+bool look(Suspension& suspension, bool& moved) {
+  bool ready = suspension.counter == nullptr || *suspension.counter >= suspension.at_least;
+  for (Ticket& ticket : suspension.awaiting) {
+    if (!ticket.pending()) continue;
+    if (ticket.poll())
+      moved = true;
+    else
+      ready = false;
+  }
+  if (suspension.work != nullptr) {
+    moved = suspension.work->advance() || moved;
+    ready = ready && suspension.work->done();
+  }
+  for (Branch& branch : suspension.branches) {
+    if (branch.task.done()) continue;
+    moved = advance_task(branch.suspension, branch.task) || moved;
+    if (!branch.task.done())
+      ready = false;
+    else if (branch.task.error())
+      std::rethrow_exception(branch.task.error());
+  }
+  return ready;
+}
+
+// Runs a suspended task as far as it gets; true if anything moved. What it awaits throws there.
 bool advance_task(Suspension& suspension, const Task& task) {
   bool moved = false;
   while (!task.done()) {
-    bool ready = suspension.counter == nullptr || *suspension.counter >= suspension.at_least;
-    for (Ticket& ticket : suspension.awaiting) {
-      if (!ticket.pending()) continue;
-      if (ticket.poll())
-        moved = true;
-      else
-        ready = false;
+    try {
+      if (!look(suspension, moved)) return moved;
+    } catch (...) {
+      suspension.error = std::current_exception();
     }
-    if (suspension.work != nullptr) {
-      moved = suspension.work->advance() || moved;
-      ready = ready && suspension.work->done();
-    }
-    for (Branch& branch : suspension.branches) {
-      if (branch.task.done()) continue;
-      moved = advance_task(branch.suspension, branch.task) || moved;
-      if (!branch.task.done())
-        ready = false;
-      else if (branch.task.error())
-        std::rethrow_exception(branch.task.error());
-    }
-    if (!ready) return moved;
     moved = true;
     suspension.resume.resume();
   }
@@ -188,16 +198,9 @@ bool Engine::pass() {
 
 bool Engine::advance_operation(OperationState& op) {
   if (op.done) return false;
-  bool moved = true;
-  std::exception_ptr error;
-  try {
-    moved = advance_task(op.suspension, op.task);
-    if (!op.task.done()) return moved;
-    error = op.task.error();
-  } catch (...) {
-    error = std::current_exception();
-  }
-  finish(op, error);
+  const bool moved = advance_task(op.suspension, op.task);
+  if (!op.task.done()) return moved;
+  finish(op, op.task.error());
   return true;
 }
 

@@ -79,18 +79,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return use();
   }
 
-  // The same, once sure that the world has not failed; throws Failure if it has.
+  // Whether operations are in flight.
+  bool busy() const { return flying_ > 0; }
+  // Before a call that does not go through here: throws Failure if the world has failed, and notes
+  // the call. Runs `use` in the order of calls.
   template <class F>
-  auto in_good_order(F&& use) {
+  auto pass_by(const Call& call, F&& use) {
     const std::lock_guard lock(mutex_);
     if (!failed_.empty()) throw Failure(failed_);
+    remember(call);
     return use();
-  }
-
-  // For what completes without being in flight; under the lock.
-  void remember(const Call& call) {
-    last_finished_ = call;
-    last_finished_at_ = Clock::now();
   }
 
   // Waits for all peers to get here as well. Throws Failure if a peer waits for an operation that
@@ -129,6 +127,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void fail(const std::string& reason, bool announce);
   void watch_over(OperationState& op, Vigil& vigil);
   Watch::Doing doing() const;
+
+  void remember(const Call& call) {
+    last_finished_ = call;
+    last_finished_at_ = Clock::now();
+  }
 
   void run_thread();
 

@@ -21,8 +21,8 @@ struct CommunicatorInternals {
   // What the selection says for a buffer of so many bytes.
   static const AllreduceChoice& choose(const Communicator& c, std::size_t bytes);
 
-  // A reduction of a small buffer, or a barrier, among ranks of one host, in the time that its
-  // messages through shared memory take; false where it has to be an operation like others.
+  // A reduction or a barrier among ranks of one host that bypasses the engine while nothing else is
+  // in flight; false where it has to be an operation like others.
   static bool reduce_at_once(const Communicator& c, Buffer data, ReduceOp op, Match match);
   static bool meet_at_once(const Communicator& c, Match match);
 

@@ -14,7 +14,7 @@ namespace convoy::comm {
 
 struct Branch;
 
-// Something other than messages that an operation waits for. Under the engine's lock.
+// Something other than messages that an operation waits for. One thread at a time.
 class Waiting {
  public:
   virtual ~Waiting() = default;
@@ -26,9 +26,9 @@ class Waiting {
   virtual void missing(std::vector<int>& ranks) const = 0;
 };
 
-// What a suspended task waits for, and where it goes on: until all the tickets are done, all the
-// branches have ended, the counter is high enough, and the other work is done. Lives in
-// OperationState, or in a Branch.
+// What a suspended task waits for, and where it goes on: when all the tickets are done, all the
+// branches have ended, the counter is high enough, and the other work is done; or when one of them
+// has failed. Lives in OperationState, or in a Branch.
 struct Suspension {
   std::coroutine_handle<> resume;
   std::span<Ticket> awaiting;
@@ -36,6 +36,25 @@ struct Suspension {
   const std::size_t* counter = nullptr;
   std::size_t at_least = 0;
   Waiting* work = nullptr;
+  std::exception_ptr error = {};  // for whoever awaits
+};
+
+// What an awaited thing needs to pass its error on to the task.
+class Awaited {
+ public:
+  void await_resume() {
+    if (suspension_ != nullptr && suspension_->error)
+      std::rethrow_exception(std::exchange(suspension_->error, {}));
+  }
+
+ protected:
+  void suspend(Suspension& suspension, Suspension with) {
+    suspension_ = &suspension;
+    suspension = std::move(with);
+  }
+
+ private:
+  Suspension* suspension_ = nullptr;
 };
 
 // A step of an operation. Starts suspended; awaiting a Task runs it to its end. Exceptions pass to
@@ -100,7 +119,7 @@ class [[nodiscard]] Task {
 };
 
 // co_await all(tickets): goes on when every ticket is done, at once if they are already.
-class AllDone {
+class AllDone : public Awaited {
  public:
   explicit AllDone(std::span<Ticket> tickets) : tickets_(tickets) {}
   bool await_ready() {
@@ -109,9 +128,8 @@ class AllDone {
     return ready;
   }
   void await_suspend(std::coroutine_handle<Task::promise_type> self) {
-    *self.promise().suspension = {self, tickets_, {}};
+    suspend(*self.promise().suspension, {self, tickets_, {}});
   }
-  void await_resume() noexcept {}
 
  private:
   std::span<Ticket> tickets_;
@@ -131,7 +149,7 @@ struct Branch {
 
 // co_await branches(list): starts them all and goes on when all have ended. The list must not move
 // meanwhile. The first error ends the operation.
-class AllEnded {
+class AllEnded : public Awaited {
  public:
   explicit AllEnded(std::span<Branch> branches) : branches_(branches) {}
   bool await_ready() {
@@ -146,9 +164,8 @@ class AllEnded {
     return ended;
   }
   void await_suspend(std::coroutine_handle<Task::promise_type> self) {
-    *self.promise().suspension = {self, {}, branches_};
+    suspend(*self.promise().suspension, {self, {}, branches_});
   }
-  void await_resume() noexcept {}
 
  private:
   std::span<Branch> branches_;
@@ -177,7 +194,7 @@ inline Reaches reaches(const std::size_t& counter, std::size_t at_least) {
 }
 
 // co_await end_of(work): goes on when it is done.
-class Ended {
+class Ended : public Awaited {
  public:
   explicit Ended(Waiting& work) : work_(work) {}
   bool await_ready() {
@@ -185,9 +202,8 @@ class Ended {
     return work_.done();
   }
   void await_suspend(std::coroutine_handle<Task::promise_type> self) {
-    *self.promise().suspension = {self, {}, {}, nullptr, 0, &work_};
+    suspend(*self.promise().suspension, {self, {}, {}, nullptr, 0, &work_});
   }
-  void await_resume() noexcept {}
 
  private:
   Waiting& work_;

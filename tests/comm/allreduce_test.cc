@@ -53,9 +53,9 @@ TEST_P(Allreduce, MulticolorSendsWhatTheTopologySays) {
       const auto chunks = static_cast<std::size_t>(
           sent_chunks(comm.size(), colors)[static_cast<std::size_t>(comm.rank())]);
       // Beside them calls are compared with the neighbors'.
-      const std::size_t neighbors = std::min<std::size_t>(2, static_cast<std::size_t>(comm.size()) - 1);
-      const std::size_t bytes =
-          chunks * chunk_elements * sizeof(float) + neighbors * sizeof(Call);
+      const std::size_t neighbors =
+          std::min<std::size_t>(2, static_cast<std::size_t>(comm.size()) - 1);
+      const std::size_t bytes = chunks * chunk_elements * sizeof(float) + neighbors * sizeof(Call);
       EXPECT_EQ(comm.traffic().bytes_sent - before.bytes_sent, bytes);
       EXPECT_EQ(comm.traffic().bytes_received - before.bytes_received, bytes);
     });

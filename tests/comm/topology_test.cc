@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "comm/topology/nodes.h"
 #include "comm/topology/ring.h"
 #include "comm/topology/tree.h"
 
@@ -147,6 +148,42 @@ TEST(RingLinks, GoAround) {
     }
     EXPECT_EQ(at, 0);
     EXPECT_EQ(static_cast<int>(seen.size()), ranks);
+  }
+}
+
+// Every way to place 1 to 6 ranks on up to 3 hosts.
+TEST(Nodes, RanksAreFoundOnTheirHosts) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    int ways = 1;
+    for (int i = 0; i < ranks; ++i) ways *= 3;
+    for (int way = 0; way < ways; ++way) {
+      std::vector<std::string> hosts;
+      for (int i = 0, rest = way; i < ranks; ++i, rest /= 3)
+        hosts.push_back(std::string(1, static_cast<char>('a' + rest % 3)));
+      const NodeMap map(hosts);
+      ASSERT_EQ(map.nodes(), static_cast<int>(std::set(hosts.begin(), hosts.end()).size()));
+      std::set<std::size_t> sizes;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto& members = map.members(map.node_of(rank));
+        ASSERT_TRUE(std::is_sorted(members.begin(), members.end()));
+        ASSERT_EQ(members[static_cast<std::size_t>(map.index_of(rank))], rank);
+        const std::string& host = hosts[static_cast<std::size_t>(rank)];
+        ASSERT_EQ(static_cast<std::ptrdiff_t>(members.size()),
+                  std::count(hosts.begin(), hosts.end(), host));
+        for (int member : members) ASSERT_EQ(hosts[static_cast<std::size_t>(member)], host);
+        sizes.insert(members.size());
+      }
+      ASSERT_EQ(map.even(), sizes.size() == 1);
+      if (!map.even()) continue;
+      std::set<int> all;  // the layers hold every rank once
+      for (int index = 0; index < static_cast<int>(*sizes.begin()); ++index) {
+        for (int rank : map.layer(index)) {
+          ASSERT_EQ(map.index_of(rank), index);
+          ASSERT_TRUE(all.insert(rank).second);
+        }
+      }
+      ASSERT_EQ(static_cast<int>(all.size()), ranks);
+    }
   }
 }
 

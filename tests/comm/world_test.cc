@@ -51,12 +51,23 @@ TEST(World, AloneIsAWorldOfOne) {
   world.communicator().barrier();
 }
 
-TEST(World, SizesThatDifferAreAFailureInAnyBuild) {
+TEST(World, CallsThatDifferAreAFailureWithoutAskingForIt) {
   const std::string message = failure_of(2, [](World& world) {
     std::vector<float> data(world.rank() == 0 ? 100 : 200);
     world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
   });
-  expect_contains(message, {"rank", "400", "800", "allreduce"});
+  expect_contains(message, {"rank 0 called allreduce(sum, 100 x f32)",
+                            "rank 1 called allreduce(sum, 200 x f32)"});
+}
+
+// Small and large buffers take different ways.
+TEST(World, CallsThatDifferInTheirWayAreAFailure) {
+  const std::string message = failure_of(3, [](World& world) {
+    std::vector<float> data(world.rank() == 0 ? 100 : 200'000);
+    world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
+  });
+  expect_contains(
+      message, {"rank 0 called allreduce(sum, 100 x f32)", "called allreduce(sum, 200000 x f32)"});
 }
 
 TEST(World, CheckedCallsNameBothRanksAndBothCalls) {

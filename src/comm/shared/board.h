@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -22,8 +23,8 @@ namespace convoy::comm {
 struct Location {
   enum class Kind : std::uint32_t { none, process, region, staging };
   Kind kind = Kind::none;
-  std::uint32_t region = 0;   // of Kind::region
-  std::uint64_t place = 0;    // address, offset in the region, or in the rank's part of the board
+  std::uint32_t region = 0;    // of Kind::region
+  std::uint64_t place = 0;     // address, offset in the region, or in the rank's part of the board
   std::uint64_t capacity = 0;  // elements per slice, of Kind::staging
 };
 
@@ -46,8 +47,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 // shared memory. Slots are found by id, so that ranks may start their collectives in any order; up
 // to kSlots of them at once, after which a rank waits for the oldest to be over on all ranks.
 //
-// Threads: claim, release and the staging blocks under the engine's lock. Slots as their comments
-// say.
+// Threads: any, for the functions; slots as their comments say.
 class Board {
  public:
   static constexpr std::size_t kSlots = 64;
@@ -93,6 +93,7 @@ class Board {
 
   SharedParts parts_;
   std::size_t index_;
+  std::mutex mutex_;  // of what follows, and of the next slot's being taken
   std::size_t next_ = 0;
   std::unordered_map<std::uint32_t, std::uint64_t> calls_;  // by match
   std::vector<std::span<std::byte>> stages_;                // free ones

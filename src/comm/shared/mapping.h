@@ -23,8 +23,9 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
 
   std::span<std::byte> bytes() const { return {base_, bytes_}; }
-  // Puts memory behind a part of it, zeroed and local to the caller's processor; throws Failure when
-  // there is not enough. Without this, a full machine would show as SIGBUS at the first access.
+  // Puts memory behind a part of it, zeroed and local to the caller's processor; throws Failure
+  // when there is not enough. Without this, a full machine would show as SIGBUS at the first
+  // access.
   void commit(std::size_t begin, std::size_t bytes);
   // Takes the name away, so that the memory goes with its last mapping, however processes end.
   void unlink();
@@ -49,9 +50,9 @@ struct SharedParts {
 using Gather = std::function<std::vector<std::string>(std::string_view)>;
 
 // Maps a part of `bytes` (multiples of 4 KiB after rounding up; may differ among ranks) for each of
-// `members`, the ranks on this rank's host (itself at `index`), all of whom see all parts. All ranks
-// of `gather` call this, also those alone on their host. If it fails on one of them it fails on
-// all: `problem` says where and why, and nothing is mapped.
+// `members`, the ranks on this rank's host (itself at `index`), all of whom see all parts. All
+// ranks of `gather` call this, also those alone on their host. If it fails on one of them it fails
+// on all: `problem` says where and why, and nothing is mapped.
 SharedParts share_memory(const Gather& gather, const std::vector<int>& members, std::size_t index,
                          std::size_t bytes, std::string& problem);
 

@@ -10,8 +10,7 @@
 
 namespace convoy::comm {
 
-// Owned by one operation; the node outlives it. claim() under the engine's lock, the rest by one
-// thread at a time.
+// Owned by one operation, and used by one thread at a time; the node outlives it.
 class Meeting {
  public:
   // `call` is the whole operation's; `id` comes from Board::next_id() of this rank.

@@ -10,7 +10,7 @@ namespace convoy::comm {
 Node::Node(std::vector<int> members, SharedParts board, std::size_t index)
     : members_(std::move(members)),
       one_process_(board.one_process),
-      looks_(members_.size() <= std::thread::hardware_concurrency() ? 2000 : 0),
+      crowded_(members_.size() > std::thread::hardware_concurrency()),
       board_(std::move(board), index) {}
 
 std::uint32_t Node::add_region(const SharedParts& parts) {
@@ -26,14 +26,13 @@ void Node::forget_region(std::uint32_t region) {
 
 Location Node::locate(const void* data, std::size_t bytes) const {
   const auto* first = static_cast<const std::byte*>(data);
-  if (one_process_)
-    return {Location::Kind::process, 0, reinterpret_cast<std::uintptr_t>(data), 0};
+  if (one_process_) return {Location::Kind::process, 0, reinterpret_cast<std::uintptr_t>(data), 0};
   const std::lock_guard lock(mutex_);
   for (const Region& region : regions_) {
     const std::span<std::byte> own = region.shared.parts[index()];
     if (first >= own.data() && first + bytes <= own.data() + own.size())
-      return {Location::Kind::region, region.number,
-              static_cast<std::uint64_t>(first - own.data()), 0};
+      return {Location::Kind::region, region.number, static_cast<std::uint64_t>(first - own.data()),
+              0};
   }
   return {};
 }

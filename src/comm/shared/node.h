@@ -11,7 +11,7 @@
 
 namespace convoy::comm {
 
-// Threads: as the Board's functions; reach() and locate() from any thread.
+// Threads: any.
 class Node {
  public:
   // `members` are ranks of the communicator, in their order; `board` has a part for each.
@@ -19,9 +19,8 @@ class Node {
 
   std::size_t size() const { return members_.size(); }
   std::size_t index() const { return board_.index(); }
-  // How often a rank looks for the others before it lets go of its core: not at all where there are
-  // more ranks than cores.
-  int looks() const { return looks_; }
+  // Whether there are more ranks than cores: then a rank that waits has to let others run.
+  bool crowded() const { return crowded_; }
   int rank_of(std::size_t member) const { return members_[member]; }
   const std::vector<int>& members() const { return members_; }
   Board& board() { return board_; }
@@ -44,7 +43,7 @@ class Node {
 
   std::vector<int> members_;
   bool one_process_;
-  int looks_;
+  bool crowded_;
   Board board_;
   mutable std::mutex mutex_;  // of regions_
   std::vector<Region> regions_;

@@ -34,14 +34,15 @@ Task allreduce_ring_rsag(Io& io, Buffer data, ReduceOp op, Pipeline pipeline = {
 // segments per child.
 Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline pipeline = {});
 
-// Ranks of one host, without messages: each reduces its slice straight out of the others' memory and
-// writes the result straight back (SharedReduction); small buffers are reduced by every rank for
-// itself (SmallReduction). The order of ranks is the order of summation.
+// Ranks of one host, without messages: each reduces its slice straight out of the others' memory
+// and writes the result straight back (SharedReduction); small buffers are reduced by every rank
+// for itself (SmallReduction). The order of ranks is the order of summation.
 Task allreduce_shared(Node& node, Call call, Buffer data, ReduceOp op);
 
 // Hosts with the same number L of ranks: each rank reduces its slice among its host's ranks, then
-// with the ranks that have the same place on the other hosts (multicolor), and the host's ranks copy
-// each other's slices. Each host sends 2·S·(h-1)/h at least, for h hosts, once instead of L times.
+// with the ranks that have the same place on the other hosts (multicolor), and the host's ranks
+// copy each other's slices. Each host sends 2·S·(h-1)/h at least, for h hosts, once instead of L
+// times.
 Task allreduce_hierarchical(Io& io, std::shared_ptr<const Locality> locality, Call call,
                             Buffer data, ReduceOp op, AllreduceChoice choice);
 

@@ -13,13 +13,12 @@
 namespace convoy::comm {
 
 // Messages: below 32 KiB the steps cost more than the bytes.
-const char* const kBuiltInSelection =
-    "shared; ..32KiB recursive-doubling; hierarchical; ring-rsag";
+const char* const kBuiltInSelection = "shared; ..32KiB recursive-doubling; hierarchical; ring-rsag";
 
 namespace {
 
-constexpr std::array kNames{"naive",      "recursive-doubling", "ring",        "ring-rsag",
-                            "multicolor", "shared",             "hierarchical"};
+constexpr std::array kNames{"naive",  "recursive-doubling", "ring", "ring-rsag", "multicolor",
+                            "shared", "hierarchical"};
 constexpr std::size_t kLeastSegment = 1 << 10;
 constexpr int kMostInFlight = 64;
 constexpr int kMostColors = 4096;

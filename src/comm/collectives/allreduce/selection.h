@@ -10,8 +10,9 @@
 //             | "segment=" size              of these, ring and ring-rsag
 //             | "in-flight=" number          of the same
 //
-// The first rule that fits, with an algorithm that the group can use, is taken; both ends of a range
-// belong to it. What no rule covers is left to the built-in table. Example: "..32KiB recursive-doubling; 32KiB.. ring-rsag segment=256KiB".
+// The first rule that fits, with an algorithm that the group can use, is taken; both ends of a
+// range belong to it. What no rule covers is left to the built-in table. Example: "..32KiB
+// recursive-doubling; 32KiB.. ring-rsag segment=256KiB".
 #pragma once
 
 #include <cstddef>

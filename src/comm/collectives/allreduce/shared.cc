@@ -6,14 +6,13 @@ namespace convoy::comm {
 namespace {
 
 Task small(Node& node, Call call, std::uint64_t id, Buffer data, ReduceOp op) {
-  SmallReduction reduction(node, call, id, data, op,
-                           divisor_of(op, static_cast<int>(node.size())));
+  SmallReduction reduction(node, call, id, data, op, divisor_of(op, static_cast<int>(node.size())));
   co_await end_of(reduction);
 }
 
 Task large(Node& node, Call call, std::uint64_t id, Buffer data, ReduceOp op) {
-  SharedReduction reduction(node, call, id, data, op,
-                            divisor_of(op, static_cast<int>(node.size())), true);
+  SharedReduction reduction(node, call, id, data, op, divisor_of(op, static_cast<int>(node.size())),
+                            true);
   co_await end_of(reduction);
 }
 

@@ -67,7 +67,8 @@ bool SharedReduction::copy_in() {
     const Chunk part = part_of(slices_[s], copied_in_, end);
     for (std::size_t at = part.begin, left = part.count; left > 0;) {
       std::size_t run = left;
-      std::byte* to = element(window_->base(), window_->location(), s, slices_[s].begin, at, size, run);
+      std::byte* to =
+          element(window_->base(), window_->location(), s, slices_[s].begin, at, size, run);
       std::memcpy(to, slice(data_, slices_[s].begin + at, run).data, run * size);
       at += run;
       left -= run;
@@ -91,14 +92,15 @@ bool SharedReduction::reduce_block() {
     std::size_t run = left;
     // The shortest piece among all ranks' memory first, then all pointers to it.
     for (std::size_t i = 0; i < reach_.size(); ++i) {
-      if (i != me) element(reach_[i], meeting_.slot(i).location, me, slices_[me].begin, at, size, run);
+      if (i != me)
+        element(reach_[i], meeting_.slot(i).location, me, slices_[me].begin, at, size, run);
     }
     void* const own = slice(data_, slices_[me].begin + at, run).data;
     sources_.clear();
     for (std::size_t i = 0; i < reach_.size(); ++i) {
-      sources_.push_back(
-          i == me ? own
-                  : element(reach_[i], meeting_.slot(i).location, me, slices_[me].begin, at, size, run));
+      sources_.push_back(i == me ? own
+                                 : element(reach_[i], meeting_.slot(i).location, me,
+                                           slices_[me].begin, at, size, run));
     }
     reduce_all(op_, data_.type, own, sources_, run, divisor_);
     for (std::size_t i = 0; everywhere_ && i < reach_.size(); ++i) {

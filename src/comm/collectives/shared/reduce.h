@@ -10,9 +10,9 @@ namespace convoy::comm {
 
 // Rank r reduces slice r, in the order of ranks, straight out of the others' memory, and, for an
 // allreduce, writes the result straight back into it. Where the others can't reach a rank's buffer,
-// it passes through that rank's staging block, which is small enough to stay in the cache. S·(p-1)/p
-// read and as much written by each rank in the memory of others; as much again copied into and out
-// of the staging block where there is one.
+// it passes through that rank's staging block, which is small enough to stay in the cache.
+// S·(p-1)/p read and as much written by each rank in the memory of others; as much again copied
+// into and out of the staging block where there is one.
 class SharedReduction final : public Waiting {
  public:
   // Slices of chunk(count, members, r). Without `everywhere` only the own slice is defined at the

@@ -12,19 +12,17 @@ namespace convoy::comm {
 // Board::kPayload bytes.
 class SmallReduction final : public Waiting {
  public:
-  // `data` is read by begin() and written at the end. The result is divided by `divisor`.
+  // The result is divided by `divisor`.
   SmallReduction(Node& node, const Call& call, std::uint64_t id, Buffer data, ReduceOp op,
                  int divisor);
 
-  // Under the engine's lock; advance() does it if nobody has. False while no slot is free.
-  bool begin();
-
-  // Once begun: from any one thread, without the lock.
   bool advance() override;
   bool done() const override { return done_; }
   void missing(std::vector<int>& ranks) const override;
 
  private:
+  bool begin();
+
   Meeting meeting_;
   Buffer data_;
   ReduceOp op_;

@@ -9,8 +9,8 @@ namespace {
 constexpr std::size_t kBlock = 128 << 10;  // copied at a time
 
 // A staging block of a spread holds one slice, the owner's.
-std::byte* element_of(std::byte* base, const Location& location, const Chunk& slice,
-                      std::size_t at, std::size_t size, std::size_t& run) {
+std::byte* element_of(std::byte* base, const Location& location, const Chunk& slice, std::size_t at,
+                      std::size_t size, std::size_t& run) {
   return element(base, location, 0, slice.begin, at, size, run);
 }
 
@@ -18,7 +18,10 @@ std::byte* element_of(std::byte* base, const Location& location, const Chunk& sl
 
 SharedSpread::SharedSpread(Node& node, const Call& call, std::uint64_t id, Buffer data,
                            Slices slices)
-    : meeting_(node, call, id), data_(data), slices_(std::move(slices)), length_(longest(slices_)) {}
+    : meeting_(node, call, id),
+      data_(data),
+      slices_(std::move(slices)),
+      length_(longest(slices_)) {}
 
 bool SharedSpread::advance() {
   if (done_ || !begin()) return false;

@@ -25,8 +25,7 @@ std::byte* element(std::byte* base, const Location& location, std::size_t s, std
   return base + (s * location.capacity + place) * size;
 }
 
-Window::Window(Meeting& meeting, Buffer data, std::size_t slices)
-    : board_(meeting.node().board()) {
+Window::Window(Meeting& meeting, Buffer data, std::size_t slices) : board_(meeting.node().board()) {
   Node& node = meeting.node();
   location_ = node.locate(data.data, data.bytes());
   if (location_.kind == Location::Kind::none) {

@@ -32,8 +32,7 @@ std::byte* element(std::byte* base, const Location& location, std::size_t s, std
 // Chooses where the own data is shown, and holds the staging block while it is needed.
 class Window {
  public:
-  // In place where the others can reach `data`, else a staging block, else the slot's payload. Under
-  // the engine's lock, as is the end.
+  // In place where the others can reach `data`, else a staging block, else the slot's payload.
   Window(Meeting& meeting, Buffer data, std::size_t slices);
   ~Window();
   Window(const Window&) = delete;
