@@ -20,7 +20,7 @@ readonly PACKAGES=(
   libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
   libgoogle-perftools-dev libhwloc-dev libtomlplusplus-dev libxxhash-dev libjpeg-dev libpng-dev
   zlib1g-dev)
-readonly TEST_PACKAGES=(mpich libmpich-dev clang-format-14)
+readonly TEST_PACKAGES=(mpich libmpich-dev clang-format-14 iproute2)
 
 say() { echo "setup: $*"; }
 

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""tools/cluster makes what it says, runs commands in it, and leaves nothing behind.
+
+  cluster_test.py [MPI_TEST [CONVOY]]   comm_mpi_test, whose collectives are to give the right sums on
+                                        three hosts; and convoy, whose benchmark is to run there
+
+Exit status 77, with the reason, where this machine can't make a cluster. Rates are read back from the
+kernel and never judged by the clock.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "cluster"
+PROGRAMS = {}
+# Clusters of this test, so that `down --all` meets no others.
+RECORDS = tempfile.mkdtemp(prefix="convoy-cluster-test-")
+os.environ["CONVOY_CLUSTERS"] = RECORDS
+SENDER = """
+import socket, sys
+s = socket.create_connection((sys.argv[1], 7000))
+s.sendall(bytes(int(sys.argv[2])))
+s.shutdown(socket.SHUT_WR)
+s.recv(1)
+"""
+RECEIVER = """
+import socket
+listener = socket.create_server(("", 7000))
+print("ready", flush=True)
+s, _ = listener.accept()
+while s.recv(1 << 20): pass
+"""
+
+
+def tool(*arguments, **options):
+    return subprocess.run([TOOL, *arguments], text=True, capture_output=True, timeout=100, **options)
+
+
+def namespaces():
+    """Those of this test's clusters."""
+    there = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
+    return [name for name in there if name.split("-")[1:2] and name.split("-")[1] in seen]
+
+
+seen = set()  # ids of clusters
+
+
+def wait_for(condition, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"no {what} in {seconds} s")
+        time.sleep(0.05)
+
+
+def queues(cluster, host):
+    """{interface: its token bucket} as the kernel has it, with its counters."""
+    shown = tool("exec", cluster, host, "--", "tc", "-s", "-j", "qdisc", "show").stdout
+    return {queue["dev"]: queue for queue in json.loads(shown) if queue["kind"] == "tbf"}
+
+
+class ClusterTest(unittest.TestCase):
+    def tearDown(self):
+        tool("down", "--all")
+        self.assert_all_gone()
+
+    def assert_all_gone(self):
+        self.assertEqual(os.listdir(RECORDS), [])
+        self.assertEqual(namespaces(), [])
+
+    def once(self, *arguments):
+        done = tool(*arguments)
+        seen.update(re.findall(r"cluster: ([0-9a-f]{6}):", done.stderr))
+        return done
+
+    def up(self, *arguments):
+        done = tool("up", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        seen.add(done.stdout.strip())
+        return done.stdout.strip()
+
+    def test_sums_are_right_on_three_hosts(self):
+        if "mpi_test" not in PROGRAMS:
+            self.skipTest("no comm_mpi_test was given")
+        done = self.once("--hosts", "3", "--rate", "1gbit", "--interfaces", "2", "--",
+                         PROGRAMS["mpi_test"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("[  PASSED  ]"), 3, done.stdout)
+        self.assert_all_gone()
+
+    def test_the_benchmark_runs(self):
+        if "convoy" not in PROGRAMS:
+            self.skipTest("no convoy program was given")
+        done = self.once("--hosts", "2", "--rate", "1gbit", "--", PROGRAMS["convoy"], "bench",
+                         "allreduce", "--sizes", "64KiB", "--algorithms", "ring-rsag,mpi",
+                         "--repetitions", "5", "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([row["hosts"] for row in rows], [2, 2])
+
+    def test_every_host_has_its_ranks(self):
+        done = self.once("--hosts", "3", "--rate", "1gbit", "--ranks-per-host", "2", "-x",
+                         "CONVOY_TRIAL=here", "--", "sh", "-c", "echo $(hostname) $CONVOY_TRIAL")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()),
+                         [f"h{i} here" for i in (0, 0, 1, 1, 2, 2)])
+
+    def test_nothing_is_left_when_the_command_fails(self):
+        done = self.once("--hosts", "2", "--rate", "1gbit", "--", "sh", "-c", "exit 9")
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.assert_all_gone()
+
+    def end_with(self, number):
+        """A run that the signal ends while its ranks are busy; the tool's exit status."""
+        mark = os.path.join(RECORDS + "-ranks", f"{number}")
+        os.makedirs(mark)
+        process = subprocess.Popen([TOOL, "--hosts", "2", "--rate", "1gbit", "--", "sh", "-c",
+                                    f"echo $$ > {mark}/$(hostname); exec sleep 1000"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   start_new_session=True)
+        wait_for(lambda: len(os.listdir(mark)) == 2, "ranks")
+        seen.update(os.listdir(RECORDS))
+        ranks = [int((pathlib.Path(mark) / host).read_text()) for host in ("h0", "h1")]
+        process.send_signal(number)
+        status = process.wait(60)
+        # After SIGKILL the cluster goes when the tool is gone already.
+        wait_for(lambda: not os.listdir(RECORDS), "end of the cluster")
+        self.assert_all_gone()
+        for rank in ranks:
+            self.assertFalse(os.path.exists(f"/proc/{rank}/ns/net"), f"rank {rank} lives")
+        return status
+
+    def test_nothing_is_left_after_signals(self):
+        self.assertEqual(self.end_with(signal.SIGTERM), 128 + signal.SIGTERM)
+        self.assertEqual(self.end_with(signal.SIGINT), 128 + signal.SIGINT)
+        self.assertEqual(self.end_with(signal.SIGKILL), -signal.SIGKILL)
+
+    def test_rates_are_applied_both_ways(self):
+        cluster = self.up("--hosts", "2", "--rate", "40mbit", "--interfaces", "2")
+        for host, interfaces in (("h0", ["eth0", "eth1"]), ("h1", ["eth0", "eth1"]),
+                                 ("switch", ["h0.0", "h0.1", "h1.0", "h1.1"])):
+            limits = queues(cluster, host)
+            self.assertEqual(sorted(limits), interfaces)
+            for queue in limits.values():
+                self.assertEqual(queue["options"]["rate"], 40_000_000 // 8)
+        size = 4_000_000
+        receiver = subprocess.Popen([TOOL, "exec", cluster, "h1", "--", sys.executable, "-c",
+                                     RECEIVER], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(receiver.stdout.readline(), "ready\n")
+        sender = tool("exec", cluster, "h0", "--", sys.executable, "-c", SENDER, "h1", str(size))
+        self.assertEqual(sender.returncode, 0, sender.stderr)
+        self.assertEqual(receiver.wait(30), 0)
+        receiver.stdout.close()
+        # It went through the limits on its way, had to wait there, and nothing was lost.
+        for queue in (queues(cluster, "h0")["eth0"], queues(cluster, "switch")["h1.0"]):
+            self.assertGreater(queue["bytes"], size)
+            self.assertEqual(queue["drops"], 0)
+        self.assertGreater(queues(cluster, "h0")["eth0"]["overlimits"], 0)
+        self.assertLess(queues(cluster, "h0")["eth1"]["bytes"], size // 10)
+
+    def test_a_tree_has_tapered_uplinks(self):
+        cluster = self.up("--hosts", "5", "--rate", "30mbit", "--tree", "2", "--taper", "4")
+        limits = queues(cluster, "switch")
+        rates = {port: queue["options"]["rate"] * 8 for port, queue in limits.items()}
+        expected = {f"h{i}.0": 30_000_000 for i in range(5)}
+        expected |= {f"{end}{leaf}.0": 15_000_000 for end in ("up", "down") for leaf in range(3)}
+        self.assertEqual(rates, expected)
+        done = tool("run", cluster, "--", "sh", "-c", "ip -4 -o addr show eth0 | grep -c 10.77.0")
+        self.assertEqual(done.stdout, "1\n" * 5, done.stderr)
+        crossing = queues(cluster, "switch")["up2.0"]["bytes"]
+        self.assertGreater(crossing, 0)  # h4 answered mpirun through it
+
+    def test_leftovers_are_removed_and_clusters_in_use_are_not(self):
+        left = self.up("--hosts", "2", "--rate", "1gbit")
+        used = self.up("--hosts", "2", "--rate", "1gbit")
+        self.assertNotEqual(left, used)
+        busy = subprocess.Popen([TOOL, "exec", used, "h0", "--", "sh", "-c", "echo on; sleep 1000"],
+                                stdout=subprocess.PIPE, text=True)
+        self.assertEqual(busy.stdout.readline(), "on\n")
+        shown = tool("list").stdout
+        self.assertIn(f"{left}  2 hosts, 1000 Mbit/s, nothing runs", shown)
+        self.assertIn(f"{used}  2 hosts, 1000 Mbit/s, in use", shown)
+        done = tool("down", "--all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(os.listdir(RECORDS), [used])
+        self.assertEqual(tool("down", used).returncode, 0)
+        self.assertNotEqual(busy.wait(30), 0)
+        busy.stdout.close()
+        self.assert_all_gone()
+
+    def test_it_says_why_it_can_not_run(self):
+        bare = ["setpriv", "--bounding-set", "-sys_admin,-net_admin"]
+        shape = ["--hosts", "2", "--rate", "1gbit", "--", "true"]
+        done = subprocess.run([*bare, TOOL, *shape], text=True, capture_output=True)
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertRegex(done.stderr, "^cluster: not run: ip netns add .*: .*\n$")
+        with tempfile.TemporaryDirectory() as folder:  # which a user without rights can read
+            os.chmod(folder, 0o755)
+            for file in (TOOL, TOOL.parent / "emulated_cluster.py"):
+                shutil.copy(file, folder)
+            done = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups",
+                                   "/usr/bin/python3", f"{folder}/cluster", *shape],
+                                  text=True, capture_output=True)
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertEqual(done.stderr, "cluster: not run: network namespaces need root (try sudo)\n")
+
+    def test_mistakes_are_explained(self):
+        for arguments, expected in [
+                (["--hosts", "2", "--rate", "200", "--", "true"], "write 200mbit or 1gbit"),
+                (["--hosts", "2", "--", "true"], "required: --rate"),
+                (["--hosts", "0", "--rate", "1gbit", "--", "true"], "no number from 1 to 250"),
+                (["--hosts", "2", "--rate", "1gbit"], "write it after --"),
+                (["--hosts", "4", "--rate", "1gbit", "--tree", "4", "--", "true"], "less than --hosts"),
+                (["--hosts", "4", "--rate", "1gbit", "--taper", "4", "--", "true"], "add --tree"),
+                (["run", "nosuch", "--", "true"], "no cluster 'nosuch'; there are: none"),
+                (["down"], "either ids or --all")]:
+            done = tool(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(expected, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+def main(arguments):
+    PROGRAMS.update(zip(("mpi_test", "convoy"), arguments))
+    trial = tool("--hosts", "1", "--rate", "1gbit", "--", "true")
+    if trial.returncode == 77:
+        print(trial.stderr, end="")
+        return 77
+    try:
+        return 0 if unittest.main(argv=[sys.argv[0]], exit=False, verbosity=2).result.wasSuccessful() \
+            else 1
+    finally:
+        shutil.rmtree(RECORDS)
+        shutil.rmtree(RECORDS + "-ranks", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
