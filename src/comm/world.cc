@@ -10,6 +10,7 @@
 #include "comm/engine.h"
 #include "comm/internals.h"
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/system.h"
 #include "convoy/comm/threads.h"
 
@@ -33,6 +34,15 @@ WorldOptions complete(WorldOptions options) {
   }
   if (environment("CONVOY_CHECK_CALLS", "0") != "0") options.check_calls = true;
   return options;
+}
+
+// The rules in a file, or '@' and why it can't be read: all ranks then leave alike.
+std::string read_rules(const std::string& path) {
+  try {
+    return read_text_file(path, 1 << 20);
+  } catch (const std::exception& e) {
+    return "@" + message_of(e);
+  }
 }
 
 }  // namespace
@@ -65,6 +75,8 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
   w.communicator = Communicator(w.engine, shared);
   const bool from_environment = w.options.allreduce.empty();
   if (from_environment) w.options.allreduce = environment("CONVOY_ALLREDUCE");
+  if (w.options.allreduce.starts_with('@'))
+    w.options.allreduce = read_rules(w.options.allreduce.substr(1));
   std::vector<std::string> selections;
   for (const std::string& text :
        w.communicator.gather_text(host_name() + '\n' + w.options.allreduce, kHosts)) {
@@ -76,6 +88,11 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
   try {
     const std::string source =
         from_environment ? "the environment variable CONVOY_ALLREDUCE" : "WorldOptions::allreduce";
+    for (std::size_t rank = 0; rank < selections.size(); ++rank) {
+      if (selections[rank].starts_with('@'))
+        throw UsageError(source + ", rank " + std::to_string(rank) + ": " +
+                         selections[rank].substr(1));
+    }
     const std::string difference = difference_of_selections(selections, source);
     if (!difference.empty()) throw UsageError(difference);
     w.engine->set_selection(AllreduceSelection(w.options.allreduce, source));

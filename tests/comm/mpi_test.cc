@@ -4,6 +4,7 @@
 #include "convoy/comm/world.h"
 #include "tests/comm/allreduce_reference.h"
 #include "tests/comm/reference.h"
+#include "tests/comm/shared_reference.h"
 
 namespace {
 
@@ -27,6 +28,9 @@ TEST(Mpi, EveryAllreduceAlgorithmTypeAndOperation) {
   check_every_allreduce(the_world->communicator());
 }
 TEST(Mpi, TheBitsOfAllreduceAreFixed) { check_allreduce_bits(the_world->communicator()); }
+
+TEST(Mpi, RegisteredAndOrdinaryMemory) { check_shared_memory(the_world->communicator()); }
+TEST(Mpi, ManyAtOnceInAnyOrder) { check_crowd(the_world->communicator()); }
 
 TEST(Mpi, LargeMessages) {
   std::vector<float> data(6'000'000, 1);

@@ -28,9 +28,10 @@ struct WorldOptions {
   // environment variable CONVOY_CHECK_CALLS=1 switches it on as well.
   bool check_calls = false;
   // Which algorithm allreduce uses for which size, ranks and nodes, in front of the built-in rules:
-  // "32KiB.. multicolor k=4 segment=256KiB" (the grammar: docs/communication.md). Empty means the
-  // environment variable CONVOY_ALLREDUCE. It must say the same on every rank; a World of ranks
-  // that differ, or of one that can't be read, is a UsageError on all of them.
+  // "32KiB.. multicolor k=4 segment=256KiB" (the grammar: docs/communication.md), or "@FILE" for
+  // rules in a file. Empty means the environment variable CONVOY_ALLREDUCE. It must say the same on
+  // every rank; a World of ranks that differ, or of one that can't be read, is a UsageError on all
+  // of them.
   std::string allreduce;
 };
 

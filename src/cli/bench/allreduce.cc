@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cli/bench/allreduce_measure.h"
+#include "cli/bench/allreduce_tune.h"
 #include "cli/bench/median.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
@@ -27,12 +28,15 @@ struct Options {
   std::string sizes = "4,1KiB,32KiB,256KiB,1MiB,4MiB,16MiB,64MiB";
   std::string type = "f32";
   std::string algorithms =
-      "auto,recursive-doubling,ring,ring-rsag,multicolor,multicolor k=ranks,mpi";
+      "auto,shared,hierarchical,recursive-doubling,ring,ring-rsag,multicolor,multicolor "
+      "k=ranks,mpi";
   bool algorithms_given = false;
   int repetitions = 7;
   double seconds = 0.02;
   std::string goodput;
-  bool measure_goodput = false;
+  bool measure_limit = false;
+  std::string memory = "registered";
+  std::string tune;
   bool show_selection = false;
   std::string json;
 };
@@ -98,6 +102,25 @@ std::vector<Candidate> parse_candidates(const Options& options, comm::Type type)
   return candidates;
 }
 
+// The usual list has algorithms that need several hosts, and some that need a single one.
+void leave_out_unusable(const comm::World& world, bool asked_for,
+                        std::vector<Candidate>& candidates) {
+  const auto abilities = comm::CommunicatorInternals::abilities(world.communicator());
+  const auto unusable = [&](const Candidate& candidate) {
+    return candidate.kind == Candidate::Kind::algorithm &&
+           !abilities.allow(candidate.choice.algorithm);
+  };
+  const auto found = std::find_if(candidates.begin(), candidates.end(), unusable);
+  if (found == candidates.end()) return;
+  if (asked_for) {
+    throw UsageError("--algorithms: '" + found->name + "' can't be used here: " +
+                     (found->choice.algorithm == comm::AllreduceAlgorithm::shared
+                          ? "it needs all ranks on one host"
+                          : "it needs several hosts with as many ranks on each, more than one"));
+  }
+  std::erase_if(candidates, unusable);
+}
+
 int hosts_of(const comm::World& world) {
   std::set<std::string> hosts;
   for (int rank = 0; rank < world.size(); ++rank) hosts.insert(world.host(rank));
@@ -135,18 +158,26 @@ struct Report {
   const AllreduceMeasure& measure;
   int ranks = 1;
   int hosts = 1;
-  double goodput = 0;  // bytes per second; 0: not known
+  double goodput = 0;  // of a link, bytes per second; 0: not known
+  double stream = 0;   // of memory, read and written, per rank; 0: not known
   Rows& out;
 
-  // No allreduce sends less than 2 S (p-1)/p from some rank.
+  // No allreduce sends less than 2 S (p-1)/p from some rank; on one host none reads and writes less
+  // than S on average.
   double fraction_of_limit(double bytes, double seconds) const {
-    return bytes / goodput * 2 * (ranks - 1) / ranks / seconds;
+    if (goodput > 0) return bytes / goodput * 2 * (ranks - 1) / ranks / seconds;
+    return 2 * bytes / stream / seconds;
   }
 
   void header() const {
     if (out.on_standard_output()) return;
-    std::printf("allreduce(sum) of %s, %d ranks on %d host%s, %d alternating repetitions\n",
-                options.type.c_str(), ranks, hosts, hosts == 1 ? "" : "s", options.repetitions);
+    std::printf(
+        "allreduce(sum) of %s in %s memory, %d ranks on %d host%s, %d alternating repetitions\n",
+        options.type.c_str(), options.memory.c_str(), ranks, hosts, hosts == 1 ? "" : "s",
+        options.repetitions);
+    if (stream > 0)
+      std::printf("each rank reads and writes %.3f GB/s while the others do the same\n",
+                  stream / 1e9);
     if (goodput > 0)
       std::printf("each rank sends and receives at most %.3f GB/s at the same time\n",
                   goodput / 1e9);
@@ -181,6 +212,7 @@ struct Report {
     row["ranks"] = ranks;
     row["hosts"] = hosts;
     row["type"] = options.type;
+    row["memory"] = candidate.kind == Candidate::Kind::mpi ? "ordinary" : options.memory;
     row["bytes"] = bytes;
     row["repetitions"] = times.size();
     row["median_s"] = middle;
@@ -197,9 +229,10 @@ struct Report {
       std::snprintf(text, sizeof text, "%.2fx", median(ratios));
       to_mpi = text;
     }
-    if (goodput > 0) {
+    if (goodput > 0 || stream > 0) {
       const double fraction = fraction_of_limit(static_cast<double>(bytes), middle);
-      row["goodput_gb_per_s"] = goodput / 1e9;
+      if (goodput > 0) row["goodput_gb_per_s"] = goodput / 1e9;
+      if (stream > 0) row["stream_gb_per_s"] = stream / 1e9;
       row["fraction_of_limit"] = fraction;
       std::snprintf(text, sizeof text, "%.1f %%", 100 * fraction);
       of_limit = text;
@@ -221,6 +254,7 @@ void run(const Options& options) {
   settings.candidates = parse_candidates(options, settings.type);
   settings.repetitions = options.repetitions;
   settings.seconds = options.seconds;
+  settings.registered = options.memory == "registered";
   double goodput = 0;
   if (!options.goodput.empty()) {
     goodput = static_cast<double>(parse_bytes(options.goodput));
@@ -244,10 +278,19 @@ void run(const Options& options) {
     return;
   }
   if (world.size() == 1) nothing_to_reduce();
-  if (options.measure_goodput) goodput = measure_goodput(world, options.repetitions);
+  if (!options.tune.empty()) {
+    tune_allreduce(world, settings, options.tune);
+    world.close();
+    return;
+  }
+  leave_out_unusable(world, options.algorithms_given, settings.candidates);
+  const int hosts = hosts_of(world);
+  double stream = 0;
+  if (options.measure_limit && hosts == 1) stream = measure_stream(world, options.repetitions);
+  if (options.measure_limit && hosts > 1) goodput = measure_goodput(world, options.repetitions);
   {
     AllreduceMeasure measure(world, settings);
-    const Report report{options, measure, world.size(), hosts_of(world), goodput, out};
+    const Report report{options, measure, world.size(), hosts, goodput, stream, out};
     if (speaks) report.header();
     for (std::size_t size : sizes) {
       const std::size_t count = std::max<std::size_t>(1, size / comm::size_of(settings.type));
@@ -301,9 +344,19 @@ void add_allreduce_command(CLI::App& bench) {
       "--goodput", options->goodput,
       "Bytes per second that a rank can send while it receives as many, for the limit (25MB)");
   command
-      ->add_flag("--measure-goodput", options->measure_goodput,
-                 "Measure that: every rank sends to the next and receives from the previous")
+      ->add_flag("--measure-limit", options->measure_limit,
+                 "Measure what limits it: between hosts, every rank sends to the next and receives "
+                 "from the previous; on one host, every rank streams through memory")
       ->excludes(given);
+  command
+      ->add_option("--memory", options->memory,
+                   "Of Convoy's algorithms: registered (as gradients are) or ordinary")
+      ->check(CLI::IsMember({"registered", "ordinary"}))
+      ->capture_default_str();
+  command->add_option("--tune", options->tune,
+                      "Measure the algorithms with several parameters at sizes from 4 B to 64 MiB, "
+                      "and write the rules for this number of ranks and hosts to this file; "
+                      "CONVOY_ALLREDUCE=@FILE uses them");
   command->add_flag("--show-selection", options->show_selection,
                     "Print the rules that choose algorithms, and what they choose for --sizes");
   command->add_option("--json", options->json,

@@ -90,12 +90,21 @@ double AllreduceMeasure::seconds(const Candidate& candidate, comm::Buffer data, 
   return largest(world_, seconds_since(start)) / times;
 }
 
+comm::Buffer AllreduceMeasure::buffer(const Candidate& candidate, Memory& memory,
+                                      std::size_t count) const {
+  const bool registered = settings_.registered && candidate.kind != Candidate::Kind::mpi;
+  return {registered ? memory.registered.bytes().data() : memory.ordinary.data(), count,
+          settings_.type};
+}
+
 std::vector<AllreduceTimes> AllreduceMeasure::run(std::size_t count) {
-  std::vector<std::byte> memory(count * comm::size_of(settings_.type));
-  const comm::Buffer data(memory.data(), count, settings_.type);
+  const std::size_t bytes = count * comm::size_of(settings_.type);
+  Memory memory{std::vector<std::byte>(bytes), {}};
+  if (settings_.registered) memory.registered = world_.communicator().allocate(bytes);
   const std::size_t n = settings_.candidates.size();
   std::vector<int> times;
   for (const Candidate& candidate : settings_.candidates) {
+    const comm::Buffer data = buffer(candidate, memory, count);
     check(candidate, data);  // the first use, which allocates
     double one = seconds(candidate, data, 1);
     if (one < settings_.seconds) one = seconds(candidate, data, 3);
@@ -105,7 +114,8 @@ std::vector<AllreduceTimes> AllreduceMeasure::run(std::size_t count) {
   for (int repetition = 0; repetition < settings_.repetitions; ++repetition) {
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t at = (i + static_cast<std::size_t>(repetition)) % n;
-      result[at].push_back(seconds(settings_.candidates[at], data, times[at]));
+      const Candidate& candidate = settings_.candidates[at];
+      result[at].push_back(seconds(candidate, buffer(candidate, memory, count), times[at]));
     }
   }
   return result;
@@ -143,6 +153,24 @@ double measure_goodput(const comm::World& world, int repetitions) {
       std::clamp(static_cast<int>(std::ceil(first / static_cast<double>(out.size()))), 4, 10'000);
   std::vector<double> rates;
   for (int i = 0; i < repetitions; ++i) rates.push_back(pass(rounds));
+  return median(rates);
+}
+
+double measure_stream(const comm::World& world, int repetitions) {
+  std::vector<float> data(std::size_t{16} << 20, 0.0F);
+  const auto pass = [&](int rounds) {
+    world.communicator().barrier();
+    const auto start = Clock::now();
+    for (int i = 0; i < rounds; ++i) {
+      for (float& value : data) value += 1.0F;
+    }
+    const double traffic =
+        2.0 * static_cast<double>(rounds) * static_cast<double>(data.size() * sizeof(float));
+    return traffic / largest(world, seconds_since(start));
+  };
+  pass(1);
+  std::vector<double> rates;
+  for (int i = 0; i < repetitions; ++i) rates.push_back(pass(5));
   return median(rates);
 }
 

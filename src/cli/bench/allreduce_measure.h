@@ -26,6 +26,8 @@ struct AllreduceSettings {
   int repetitions = 7;
   // How long one measurement of a candidate takes at least; small buffers are reduced many times.
   double seconds = 0.02;
+  // Convoy's algorithms get registered memory, as gradients have it; MPI's own never does.
+  bool registered = true;
 };
 
 // Times of one candidate at one size, by repetition: of one allreduce, on the slowest rank.
@@ -43,6 +45,12 @@ class AllreduceMeasure {
   comm::AllreduceChoice choice(const Candidate& candidate, std::size_t bytes) const;
 
  private:
+  // The two buffers of one size.
+  struct Memory {
+    std::vector<std::byte> ordinary;
+    comm::RegisteredMemory registered;
+  };
+  comm::Buffer buffer(const Candidate& candidate, Memory& memory, std::size_t count) const;
   void reduce(const Candidate& candidate, comm::Buffer data);
   void check(const Candidate& candidate, comm::Buffer data);
   double seconds(const Candidate& candidate, comm::Buffer data, int times);
@@ -55,5 +63,9 @@ class AllreduceMeasure {
 // Bytes per second that each rank sends to the next while it receives as many from the previous:
 // the median of `repetitions` passes, each as slow as its slowest rank. Collective.
 double measure_goodput(const comm::World& world, int repetitions);
+
+// Bytes per second that each rank reads and writes when all of them stream through buffers of
+// their own that fit no cache, adding a number to each element: the median as above. Collective.
+double measure_stream(const comm::World& world, int repetitions);
 
 }  // namespace convoy::cli

@@ -25,6 +25,9 @@ class Node {
   const std::vector<int>& members() const { return members_; }
   Board& board() { return board_; }
 
+  // For tests: threads of one process that go the ways of processes.
+  void keep_apart() { one_process_ = false; }
+
   // Memory that all members have mapped. Collective; every rank numbers its regions alike. Regions
   // stay mapped as long as somebody holds the mapping.
   std::uint32_t add_region(const SharedParts& parts);
