@@ -49,9 +49,9 @@ void run(Engine& engine, const std::shared_ptr<Transport>& transport, const Call
 }  // namespace
 
 bool CommunicatorInternals::reduce_at_once(const Communicator& c, Buffer data, ReduceOp op,
-                                           Match match) {
-  if (!c.locality_->one_node() || c.engine_->busy() ||
-      choose(c, data.bytes()).algorithm != AllreduceAlgorithm::shared)
+                                           const AllreduceChoice& choice, Match match) {
+  if (choice.algorithm != AllreduceAlgorithm::shared || !c.locality_->one_node() ||
+      c.engine_->busy())
     return false;
   Node& node = *c.locality_->node;
   const Call call = make_reduction(Kind::allreduce, data, op, match);

@@ -209,6 +209,12 @@ Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer d
   return start_collective(c.engine_, c.transport_, call, body);
 }
 
+void CommunicatorInternals::allreduce(const Communicator& c, Buffer data, ReduceOp op,
+                                      const AllreduceChoice& choice, Match match) {
+  if (!reduce_at_once(c, data, op, choice, match))
+    start_allreduce(c, data, op, choice, match).wait();
+}
+
 Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match match) const {
   const Call call = make_reduction(Kind::reduce_scatter, data, op, match);
   if (locality_->one_node())
@@ -288,7 +294,8 @@ void Communicator::broadcast(Buffer d, int root, Match m) const {
   start_broadcast(d, root, m).wait();
 }
 void Communicator::allreduce(Buffer d, ReduceOp op, Match m) const {
-  if (!CommunicatorInternals::reduce_at_once(*this, d, op, m)) start_allreduce(d, op, m).wait();
+  CommunicatorInternals::allreduce(*this, d, op, CommunicatorInternals::choose(*this, d.bytes()),
+                                   m);
 }
 void Communicator::reduce_scatter(Buffer d, ReduceOp op, Match m) const {
   start_reduce_scatter(d, op, m).wait();

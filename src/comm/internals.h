@@ -23,7 +23,8 @@ struct CommunicatorInternals {
 
   // A reduction or a barrier among ranks of one host that bypasses the engine while nothing else is
   // in flight; false where it has to be an operation like others.
-  static bool reduce_at_once(const Communicator& c, Buffer data, ReduceOp op, Match match);
+  static bool reduce_at_once(const Communicator& c, Buffer data, ReduceOp op,
+                             const AllreduceChoice& choice, Match match);
   static bool meet_at_once(const Communicator& c, Match match);
 
   // Finds out who is on which host and sets up what they share; collective. `hosts` are the ranks'.
@@ -33,6 +34,8 @@ struct CommunicatorInternals {
   // UsageError when the group can't use it.
   static Operation start_allreduce(const Communicator& c, Buffer data, ReduceOp op,
                                    const AllreduceChoice& choice, Match match = {});
+  static void allreduce(const Communicator& c, Buffer data, ReduceOp op,
+                        const AllreduceChoice& choice, Match match = {});
 };
 
 }  // namespace convoy::comm

@@ -53,7 +53,7 @@ void check_allreduce(const Communicator& comm, std::size_t count, ReduceOp op) {
 inline void check_all_collectives(const Communicator& comm) {
   const int p = comm.size();
   const int r = comm.rank();
-  for (std::size_t count : {0, 1, 2, 3, 7, 64, 1000, 8191, 9000, 100'003, 700'001}) {
+  for (std::size_t count : {0, 1, 2, 3, 7, 64, 1000, 8191, 9000, 100'003}) {
     check_allreduce<float>(comm, count, ReduceOp::sum);
     if (count > 10'000) continue;
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {

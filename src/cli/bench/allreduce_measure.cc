@@ -48,9 +48,8 @@ void AllreduceMeasure::reduce(const Candidate& candidate, comm::Buffer data) {
     mpi_->run(data, comm::ReduceOp::sum);
     return;
   }
-  CommunicatorInternals::start_allreduce(world_.communicator(), data, comm::ReduceOp::sum,
-                                         choice(candidate, data.bytes()))
-      .wait();
+  CommunicatorInternals::allreduce(world_.communicator(), data, comm::ReduceOp::sum,
+                                   choice(candidate, data.bytes()));
 }
 
 // A benchmark of wrong results is worth nothing. Leaves zeros, which stay zeros however often they

@@ -17,7 +17,8 @@ constexpr std::size_t kSmallest = 4, kLargest = 64 << 20;
 constexpr double kNoise = 1.05;
 
 std::vector<std::string> algorithms_for(std::size_t bytes) {
-  std::vector<std::string> list{"shared", "recursive-doubling", "ring-rsag", "multicolor k=ranks",
+  std::vector<std::string> list{"shared",     "recursive-doubling",
+                                "ring-rsag",  "multicolor k=ranks",
                                 "multicolor", "hierarchical"};
   if (bytes < (64 << 10)) return list;
   for (const char* name : {"ring-rsag", "multicolor k=ranks", "multicolor", "hierarchical"}) {
@@ -46,23 +47,20 @@ std::string rules_of(const std::vector<TunedSize>& sizes, int ranks, int hosts) 
   return text;
 }
 
-void tune_allreduce(const comm::World& world, AllreduceSettings settings,
-                    const std::string& file) {
+void tune_allreduce(const comm::World& world, AllreduceSettings settings, const std::string& file) {
   const comm::Communicator& all = world.communicator();
   const comm::Abilities abilities = comm::CommunicatorInternals::abilities(all);
   const bool speaks = world.rank() == 0;
   std::vector<TunedSize> tuned;
   for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
-    const std::string usual =
-        comm::text_of(comm::CommunicatorInternals::choose(all, bytes));
+    const std::string usual = comm::text_of(comm::CommunicatorInternals::choose(all, bytes));
     settings.candidates.clear();
     for (const std::string& text : algorithms_for(bytes)) {
       const auto choice = comm::parse_allreduce(text, "tuning");
       if (abilities.allow(choice.algorithm))
         settings.candidates.push_back({Candidate::Kind::algorithm, comm::text_of(choice), choice});
     }
-    const auto times =
-        AllreduceMeasure(world, settings).run(bytes / comm::size_of(settings.type));
+    const auto times = AllreduceMeasure(world, settings).run(bytes / comm::size_of(settings.type));
     if (!speaks) continue;
     double best = median(times[0]), usual_time = 0;
     std::string choice = settings.candidates[0].name;
@@ -80,16 +78,16 @@ void tune_allreduce(const comm::World& world, AllreduceSettings settings,
     tuned.push_back({bytes, choice});
     std::printf("%10s  %-36s %10s%s\n", format_bytes(bytes).c_str(), choice.c_str(),
                 format_seconds(best).c_str(),
-                choice == usual ? ""
-                                : (usual_time > 0 ? "  instead of " + usual + ", " +
-                                                        format_seconds(usual_time)
-                                                  : "  instead of " + usual)
-                                      .c_str());
+                choice == usual
+                    ? ""
+                    : (usual_time > 0 ? "  instead of " + usual + ", " + format_seconds(usual_time)
+                                      : "  instead of " + usual)
+                          .c_str());
     std::fflush(stdout);
   }
   if (!speaks) return;
-  const std::string rules = rules_of(tuned, world.size(),
-                                     comm::CommunicatorInternals::locality(all).map.nodes());
+  const std::string rules =
+      rules_of(tuned, world.size(), comm::CommunicatorInternals::locality(all).map.nodes());
   write_file_atomically(file, rules);
   std::printf("rules written to %s; use them with CONVOY_ALLREDUCE=@%s\n", file.c_str(),
               file.c_str());
