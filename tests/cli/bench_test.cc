@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
 namespace convoy::cli {
@@ -36,9 +37,10 @@ TEST(BenchStep, NamesTheNearestModel) {
 }
 
 TEST(BenchAllreduce, ReportsARowPerAlgorithm) {
-  const JobResult result = Job({"bench", "allreduce", "-n", "3", "--sizes", "64KiB", "--algorithms",
-                                "ring-rsag,multicolor k=2,mpi", "--seconds", "0.05", "--json", "-"})
-                               .finish(std::chrono::seconds(90));
+  const JobResult result =
+      Job({"bench", "allreduce", "-n", "3", "--sizes", "64KiB", "--algorithms",
+           "ring-rsag,multicolor k=2,mpi", "--seconds", "0.05", "--measure-limit", "--json", "-"})
+          .finish(std::chrono::seconds(90));
   ASSERT_EQ(result.exit_status, 0) << result.err;
   std::istringstream lines(result.out);
   std::vector<std::string> algorithms;
@@ -48,8 +50,48 @@ TEST(BenchAllreduce, ReportsARowPerAlgorithm) {
     EXPECT_EQ(row.at("bytes"), 65536);
     EXPECT_EQ(row.at("ranks"), 3);
     EXPECT_GT(row.at("median_s").get<double>(), 0);
+    EXPECT_GE(row.at("spread_s").get<double>(), 0);
+    EXPECT_GT(row.at("ratio_to_mpi").get<double>(), 0);
+    EXPECT_GT(row.at("fraction_of_limit").get<double>(), 0);
+    EXPECT_EQ(row.at("hosts"), 1);
+    EXPECT_EQ(row.at("colors"), row.at("algorithm") == "multicolor" ? 2 : 0);
   }
   EXPECT_EQ(algorithms.size(), 3u) << result.out;
+}
+
+TEST(BenchAllreduce, TunesAndUsesWhatItWrote) {
+  const test::Scratch scratch;
+  const std::string file = scratch.path("rules");
+  const JobResult tuned = Job({"bench", "allreduce", "-n", "2", "--tune", file, "--sizes",
+                               "4,64KiB,1MiB", "--repetitions", "5", "--seconds", "0.001"})
+                              .finish(std::chrono::seconds(90));
+  ASSERT_EQ(tuned.exit_status, 0) << tuned.err;
+  const std::string rules = test::slurp(file);
+  EXPECT_NE(rules.find("ranks=2 nodes=1 "), std::string::npos) << rules;
+  const JobResult shown =
+      Job({"bench", "allreduce", "-n", "2", "--show-selection"}, {"CONVOY_ALLREDUCE=@" + file})
+          .finish();
+  ASSERT_EQ(shown.exit_status, 0) << shown.err;
+  std::istringstream lines(rules);
+  for (std::string rule; std::getline(lines, rule);) {
+    const std::size_t at = rule.find("nodes=1 ") + 8;
+    EXPECT_NE(shown.out.find(rule.substr(at, rule.find(';') - at)), std::string::npos)
+        << rule << " in " << shown.out;
+  }
+  const JobResult missing = Job({"bench", "allreduce", "-n", "2", "--show-selection"},
+                                {"CONVOY_ALLREDUCE=@" + scratch.path("none")})
+                                .finish();
+  EXPECT_EQ(missing.exit_status, 2);
+  EXPECT_NE(missing.err.find("CONVOY_ALLREDUCE, rank 0: "), std::string::npos) << missing.err;
+}
+
+TEST(BenchAllreduce, SaysWhatCannotBeUsedHere) {
+  const JobResult result =
+      Job({"bench", "allreduce", "-n", "2", "--algorithms", "hierarchical"}).finish();
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_NE(result.err.find("'hierarchical' can't be used here: it needs several hosts"),
+            std::string::npos)
+      << result.err;
 }
 
 TEST(BenchAllreduce, NamesTheNearestAlgorithm) {

@@ -54,6 +54,23 @@ TEST_F(Kill, Rank) {
   }
 }
 
+TEST_F(Kill, RankInTheMiddleOfACollective) {
+  const std::string program =
+      rank_program().substr(0, rank_program().rfind('/')) + "/cli_collective_program";
+  for (const char* algorithm :
+       {"shared", "multicolor", "ring", "ring-rsag", "recursive-doubling", "naive"}) {
+    Job job({"run", "-n", "3", program}, {std::string("CONVOY_ALLREDUCE=") + algorithm});
+    ASSERT_TRUE(job.wait_for("ready", 3)) << algorithm;
+    pause_randomly();
+    ASSERT_TRUE(strike(find(job, "cli_collective_program", 1))) << algorithm;
+    ASSERT_GE(job.wait_until_gone(kPromise_s), 0) << algorithm;
+    const JobResult result = job.finish();
+    EXPECT_EQ(result.exit_status, 1) << algorithm;
+    EXPECT_NE(last_line(result.err).find(on_host(1) + " was killed by signal 9"), std::string::npos)
+        << algorithm << ": " << result.err;
+  }
+}
+
 TEST_F(Kill, RankWhileStarting) {
   Job job({"run", "-n", "2", rank_program(), "work"});
   for (int i = 0; i < 500 && find(job, "cli_rank_program", 1) == 0; ++i) {

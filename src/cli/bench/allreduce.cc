@@ -30,7 +30,7 @@ struct Options {
   std::string algorithms =
       "auto,shared,hierarchical,recursive-doubling,ring,ring-rsag,multicolor,multicolor "
       "k=ranks,mpi";
-  bool algorithms_given = false;
+  bool algorithms_given = false, sizes_given = false;
   int repetitions = 7;
   double seconds = 0.02;
   std::string goodput;
@@ -279,7 +279,10 @@ void run(const Options& options) {
   }
   if (world.size() == 1) nothing_to_reduce();
   if (!options.tune.empty()) {
-    tune_allreduce(world, settings, options.tune);
+    std::vector<std::size_t> ascending =
+        parse_sizes(options.sizes_given ? options.sizes : "4..64MiB");
+    std::sort(ascending.begin(), ascending.end());
+    tune_allreduce(world, settings, ascending, options.tune);
     world.close();
     return;
   }
@@ -318,8 +321,14 @@ void add_allreduce_command(CLI::App& bench) {
                    "Ranks to start on this machine; leave out under mpirun")
       ->check(CLI::PositiveNumber);
   command
-      ->add_option("--sizes", options->sizes, "Sizes of the buffer; 4..256MiB goes in steps of 4x")
-      ->capture_default_str();
+      ->add_option_function<std::string>(
+          "--sizes",
+          [options](const std::string& text) {
+            options->sizes = text;
+            options->sizes_given = true;
+          },
+          "Sizes of the buffer; 4..256MiB goes in steps of 4x")
+      ->default_str(options->sizes);
   command->add_option("--type", options->type, "f32, f64, f16, bf16, i32, i64 or u8")
       ->capture_default_str();
   command
@@ -354,8 +363,8 @@ void add_allreduce_command(CLI::App& bench) {
       ->check(CLI::IsMember({"registered", "ordinary"}))
       ->capture_default_str();
   command->add_option("--tune", options->tune,
-                      "Measure the algorithms with several parameters at sizes from 4 B to 64 MiB, "
-                      "and write the rules for this number of ranks and hosts to this file; "
+                      "Measure the algorithms with several parameters at --sizes (4..64MiB), and "
+                      "write the rules for this number of ranks and hosts to this file; "
                       "CONVOY_ALLREDUCE=@FILE uses them");
   command->add_flag("--show-selection", options->show_selection,
                     "Print the rules that choose algorithms, and what they choose for --sizes");

@@ -12,7 +12,6 @@
 namespace convoy::cli {
 namespace {
 
-constexpr std::size_t kSmallest = 4, kLargest = 64 << 20;
 // What the usual choice may lose without being replaced: measurements vary by as much.
 constexpr double kNoise = 1.05;
 
@@ -47,12 +46,13 @@ std::string rules_of(const std::vector<TunedSize>& sizes, int ranks, int hosts) 
   return text;
 }
 
-void tune_allreduce(const comm::World& world, AllreduceSettings settings, const std::string& file) {
+void tune_allreduce(const comm::World& world, AllreduceSettings settings,
+                    const std::vector<std::size_t>& sizes, const std::string& file) {
   const comm::Communicator& all = world.communicator();
   const comm::Abilities abilities = comm::CommunicatorInternals::abilities(all);
   const bool speaks = world.rank() == 0;
   std::vector<TunedSize> tuned;
-  for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
+  for (std::size_t bytes : sizes) {
     const std::string usual = comm::text_of(comm::CommunicatorInternals::choose(all, bytes));
     settings.candidates.clear();
     for (const std::string& text : algorithms_for(bytes)) {
@@ -60,7 +60,8 @@ void tune_allreduce(const comm::World& world, AllreduceSettings settings, const 
       if (abilities.allow(choice.algorithm))
         settings.candidates.push_back({Candidate::Kind::algorithm, comm::text_of(choice), choice});
     }
-    const auto times = AllreduceMeasure(world, settings).run(bytes / comm::size_of(settings.type));
+    const auto times = AllreduceMeasure(world, settings)
+                           .run(std::max<std::size_t>(1, bytes / comm::size_of(settings.type)));
     if (!speaks) continue;
     double best = median(times[0]), usual_time = 0;
     std::string choice = settings.candidates[0].name;

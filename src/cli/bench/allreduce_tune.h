@@ -8,10 +8,11 @@
 
 namespace convoy::cli {
 
-// Measures at sizes from 4 B to 64 MiB in steps of 4 what `world` can use, prints each size's
-// choice on rank 0, and writes rules for this number of ranks and hosts to `file` there, whole or
-// not at all. What `settings` says of candidates is not used. Collective.
-void tune_allreduce(const comm::World& world, AllreduceSettings settings, const std::string& file);
+// Measures at these ascending sizes what `world` can use, prints each size's choice on rank 0, and
+// writes rules for this number of ranks and hosts to `file` there, whole or not at all. What
+// `settings` says of candidates is not used. Collective.
+void tune_allreduce(const comm::World& world, AllreduceSettings settings,
+                    const std::vector<std::size_t>& sizes, const std::string& file);
 
 // One size's result, and the rules that say the same: the choice that a size has holds for all
 // sizes above the one before it, the last one's for all above.
