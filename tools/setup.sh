@@ -18,7 +18,7 @@ readonly PACKAGES=(
   g++ cmake ninja-build ccache mold git ca-certificates python3 python3-pip
   openmpi-bin libopenmpi-dev openssh-client
   libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
-  libgoogle-perftools-dev libhwloc-dev libtomlplusplus-dev libxxhash-dev libjpeg-dev libpng-dev
+  libgoogle-perftools-dev libhwloc-dev libtomlplusplus-dev libxxhash-dev libhwy-dev libjpeg-dev libpng-dev
   zlib1g-dev)
 readonly TEST_PACKAGES=(mpich libmpich-dev clang-format-14 iproute2)
 

@@ -55,8 +55,7 @@ Call make_reduction(Kind kind, Buffer data, ReduceOp op, Match match) {
   Call call = make_call(kind, data, match);
   call.has_op = 1;
   call.op = op;
-  if (op == ReduceOp::average &&
-      (data.type == Type::i32 || data.type == Type::i64 || data.type == Type::u8)) {
+  if (op == ReduceOp::average && !is_floating(data.type)) {
     throw UsageError(std::string("an average of ") + name_of(data.type) +
                      " is not defined; use sum");
   }

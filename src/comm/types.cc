@@ -12,6 +12,10 @@ const char* name_of(Type type) {
   return names[static_cast<std::size_t>(type)];
 }
 
+bool is_floating(Type type) {
+  return type == Type::f32 || type == Type::f64 || type == Type::f16 || type == Type::bf16;
+}
+
 const char* name_of(ReduceOp op) {
   constexpr const char* names[] = {"sum", "average", "max", "min"};
   return names[static_cast<std::size_t>(op)];

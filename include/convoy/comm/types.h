@@ -13,6 +13,7 @@ enum class Type : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8 };
 
 std::size_t size_of(Type type);
 const char* name_of(Type type);
+bool is_floating(Type type);
 
 template <class T>
 consteval Type type_of() {
@@ -32,9 +33,10 @@ consteval Type type_of() {
   }
 }
 
-// f16 and bf16 are added in f32 and rounded after each addition. `average` is the sum divided by
-// the number of ranks, and is for floating types. NaN in any contribution gives NaN for sum and
-// average; max and min keep what a plain `a < b ? b : a` over ranks gives.
+// f16 and bf16 are added in f32. An algorithm may round after each addition, or once after several;
+// all ranks get the same bits either way. `average` is the sum divided by the number of ranks, and
+// is for floating types. NaN in any contribution gives NaN for sum and average; max and min keep
+// what a plain `a < b ? b : a` over ranks gives.
 enum class ReduceOp : std::uint8_t { sum, average, max, min };
 const char* name_of(ReduceOp op);
 

@@ -1,160 +1,172 @@
 #include "comm/reduce/kernels.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
-#include <cstring>
+#include <array>
+#include <string>
 
 #include "convoy/base/error.h"
 
-namespace convoy::comm {
-namespace {
+// This unit is compiled once per instruction set; the best that the machine has is chosen at run
+// time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "comm/reduce/kernels.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.h:
+#include "comm/reduce/vectors-inl.h"
+#include "hwy/highway.h"
 
-struct Bf16 {
-  std::uint16_t bits;
-};
-struct F16 {
-  std::uint16_t bits;
-};
+HWY_BEFORE_NAMESPACE();
+namespace convoy::comm::HWY_NAMESPACE {
 
-float widen(float v) { return v; }
-double widen(double v) { return v; }
-std::int32_t widen(std::int32_t v) { return v; }
-std::int64_t widen(std::int64_t v) { return v; }
-std::uint8_t widen(std::uint8_t v) { return v; }
-float widen(Bf16 v) { return std::bit_cast<float>(static_cast<std::uint32_t>(v.bits) << 16); }
-
-float widen(F16 v) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(v.bits & 0x8000) << 16;
-  const std::uint32_t rest = v.bits & 0x7fff;
-  if (rest >= 0x7c00)
-    return std::bit_cast<float>(sign | 0x7f800000 | ((rest & 0x3ff) << 13));  // inf, NaN
-  // The exponent is rebased by a multiplication, which also gets the subnormals right.
-  const float magnitude = std::bit_cast<float>(rest << 13) * 0x1p112F;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-}
-
-template <class T, class W>
-T narrow(W v) {
-  return static_cast<T>(v);
-}
-template <>
-Bf16 narrow<Bf16, float>(float v) {
-  const auto bits = std::bit_cast<std::uint32_t>(v);
-  if ((bits & 0x7fffffff) > 0x7f800000)
-    return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};                       // NaN
-  return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};  // nearest even
-}
-template <>
-F16 narrow<F16, float>(float v) {
-  const auto bits = std::bit_cast<std::uint32_t>(v);
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
-  const std::uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return {static_cast<std::uint16_t>(sign | 0x7e00)};   // NaN
-  if (magnitude >= 0x477ff000) return {static_cast<std::uint16_t>(sign | 0x7c00)};  // rounds to inf
-  if (magnitude < 0x38800000) {  // subnormal: the addition aligns and rounds to nearest even
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-    return {
-        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000))};
+struct Sum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);  // of integers: wraps around
   }
-  const std::uint32_t odd = (magnitude >> 13) & 1;
-  return {static_cast<std::uint16_t>(sign | ((magnitude + 0xc8000fff + odd) >> 13))};
+};
+// Of floats, NaN and all, exactly a < b ? b : a; hn::Max differs from target to target there.
+struct Max {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::IfThenElse(hn::Lt(a, b), b, a);
+  }
+};
+struct Min {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::IfThenElse(hn::Lt(b, a), b, a);
+  }
+};
+
+template <class D, class V>
+HWY_INLINE V divided(D d, V v, int divisor) {
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    if (divisor > 1) return hn::Div(v, hn::Set(d, static_cast<hn::TFromD<D>>(divisor)));
+  }
+  return v;
 }
 
-// Loads and stores through memcpy: buffers may have any alignment, and the compiler still
-// vectorizes.
-template <class T, class F>
-void combine(void* into, const void* from, std::size_t count, F&& f) {
-  auto* a = static_cast<char*>(into);
-  const auto* b = static_cast<const char*>(from);
-  for (std::size_t i = 0; i < count; ++i) {
-    T x, y;
-    std::memcpy(&x, a + i * sizeof(T), sizeof(T));
-    std::memcpy(&y, b + i * sizeof(T), sizeof(T));
-    const auto result = f(widen(x), widen(y));
-    x = narrow<T, std::remove_cv_t<decltype(result)>>(result);
-    std::memcpy(a + i * sizeof(T), &x, sizeof(T));
+struct Combination {
+  std::byte* into;
+  const void* const* sources;
+  std::size_t source_count;
+  std::size_t count;
+  int divisor;
+
+  HWY_INLINE const std::byte* source(std::size_t i) const {
+    return static_cast<const std::byte*>(sources[i]);
+  }
+};
+
+// E: the elements, see vectors-inl.h.
+template <class E, class Op>
+void combine(const Combination& c, Op op) {
+  const typename E::D d;
+  const std::size_t step = hn::Lanes(d) * E::kBytes;
+  const std::size_t bytes = c.count * E::kBytes;
+  std::size_t at = 0;
+  // All of an element is done before it is stored, so `into` may be a source. Memory likes short
+  // strides best; with many sources, the change from one to the next has to be paid for by more
+  // vectors that stay in registers.
+  if (c.source_count == 2) {
+    for (; at + step <= bytes; at += step) {
+      const auto v = op(E::read(c.source(0) + at), E::read(c.source(1) + at));
+      E::write(divided(d, v, c.divisor), c.into + at);
+    }
+  }
+  for (; at + 4 * step <= bytes; at += 4 * step) {
+    const std::byte* from = c.source(0) + at;
+    auto v0 = E::read(from), v1 = E::read(from + step);
+    auto v2 = E::read(from + 2 * step), v3 = E::read(from + 3 * step);
+    for (std::size_t s = 1; s < c.source_count; ++s) {
+      from = c.source(s) + at;
+      v0 = op(v0, E::read(from));
+      v1 = op(v1, E::read(from + step));
+      v2 = op(v2, E::read(from + 2 * step));
+      v3 = op(v3, E::read(from + 3 * step));
+    }
+    E::write(divided(d, v0, c.divisor), c.into + at);
+    E::write(divided(d, v1, c.divisor), c.into + at + step);
+    E::write(divided(d, v2, c.divisor), c.into + at + 2 * step);
+    E::write(divided(d, v3, c.divisor), c.into + at + 3 * step);
+  }
+  for (; at < bytes; at += step) {
+    const std::size_t part = std::min(step, bytes - at);
+    auto v = read_part<E>(c.source(0) + at, part);
+    for (std::size_t s = 1; s < c.source_count; ++s)
+      v = op(v, read_part<E>(c.source(s) + at, part));
+    write_part<E>(divided(d, v, c.divisor), c.into + at, part);
   }
 }
 
-template <class T>
-void reduce_typed(ReduceOp op, void* into, const void* from, std::size_t count) {
-  using W = decltype(widen(T{}));
+template <class E>
+void combine_by(ReduceOp op, const Combination& c) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::average:
-      if constexpr (std::is_integral_v<W>) {  // wraps around instead of overflowing
-        using U = std::make_unsigned_t<W>;
-        combine<T>(into, from, count,
-                   [](W x, W y) { return static_cast<W>(static_cast<U>(x) + static_cast<U>(y)); });
-      } else {
-        combine<T>(into, from, count, [](W x, W y) { return x + y; });
-      }
-      return;
+      return combine<E>(c, Sum());
     case ReduceOp::max:
-      combine<T>(into, from, count, [](W x, W y) { return x < y ? y : x; });
-      return;
+      return combine<E>(c, Max());
     case ReduceOp::min:
-      combine<T>(into, from, count, [](W x, W y) { return y < x ? y : x; });
-      return;
+      return combine<E>(c, Min());
   }
 }
 
-template <class T>
-void divide_typed(void* data, std::size_t count, int ranks) {
-  using W = decltype(widen(T{}));
-  const W divisor = static_cast<W>(ranks);
-  combine<T>(data, data, count, [divisor](W x, W) { return x / divisor; });
+void combine_typed(ReduceOp op, Type type, void* into, const void* const* sources,
+                   std::size_t source_count, std::size_t count, int divisor) {
+  const Combination c{static_cast<std::byte*>(into), sources, source_count, count, divisor};
+  switch (type) {
+    case Type::f32:
+      return combine_by<Plain<float>>(op, c);
+    case Type::f64:
+      return combine_by<Plain<double>>(op, c);
+    case Type::f16:
+      return combine_by<Float16>(op, c);
+    case Type::bf16:
+      return combine_by<Bfloat16>(op, c);
+    case Type::i32:
+      return combine_by<Plain<std::int32_t>>(op, c);
+    case Type::i64:
+      return combine_by<Plain<std::int64_t>>(op, c);
+    case Type::u8:
+      return combine_by<Plain<std::uint8_t>>(op, c);
+  }
+}
+
+}  // namespace convoy::comm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convoy::comm {
+
+HWY_EXPORT(combine_typed);
+
+namespace {
+
+void check_average(Type type) {
+  if (!is_floating(type))
+    throw UsageError(std::string("an average of ") + name_of(type) + " is not defined; use sum");
 }
 
 }  // namespace
 
 void reduce(ReduceOp op, Type type, void* into, const void* from, std::size_t count) {
-  switch (type) {
-    case Type::f32:
-      return reduce_typed<float>(op, into, from, count);
-    case Type::f64:
-      return reduce_typed<double>(op, into, from, count);
-    case Type::f16:
-      return reduce_typed<F16>(op, into, from, count);
-    case Type::bf16:
-      return reduce_typed<Bf16>(op, into, from, count);
-    case Type::i32:
-      return reduce_typed<std::int32_t>(op, into, from, count);
-    case Type::i64:
-      return reduce_typed<std::int64_t>(op, into, from, count);
-    case Type::u8:
-      return reduce_typed<std::uint8_t>(op, into, from, count);
-  }
+  const std::array<const void*, 2> sources{into, from};
+  reduce_all(op, type, into, sources, count);
 }
 
 void divide(Type type, void* data, std::size_t count, int ranks) {
-  switch (type) {
-    case Type::f32:
-      return divide_typed<float>(data, count, ranks);
-    case Type::f64:
-      return divide_typed<double>(data, count, ranks);
-    case Type::f16:
-      return divide_typed<F16>(data, count, ranks);
-    case Type::bf16:
-      return divide_typed<Bf16>(data, count, ranks);
-    default:
-      throw UsageError(std::string("an average of ") + name_of(type) + " is not defined; use sum");
-  }
+  const std::array<const void*, 1> sources{data};
+  check_average(type);
+  reduce_all(ReduceOp::average, type, data, sources, count, ranks);
 }
 
 void reduce_all(ReduceOp op, Type type, void* into, std::span<const void* const> sources,
                 std::size_t count, int divisor) {
-  alignas(64) std::byte block[8192];
-  const std::size_t size = size_of(type), step = sizeof block / size;
-  for (std::size_t at = 0; at < count; at += step) {
-    const std::size_t n = std::min(step, count - at);
-    std::memcpy(block, static_cast<const std::byte*>(sources[0]) + at * size, n * size);
-    for (std::size_t i = 1; i < sources.size(); ++i)
-      reduce(op, type, block, static_cast<const std::byte*>(sources[i]) + at * size, n);
-    if (divisor > 1) divide(type, block, n, divisor);
-    std::memcpy(static_cast<std::byte*>(into) + at * size, block, n * size);
-  }
+  if (divisor > 1) check_average(type);
+  HWY_DYNAMIC_DISPATCH(combine_typed)
+  (op, type, into, sources.data(), sources.size(), count, divisor);
 }
 
 }  // namespace convoy::comm
+#endif  // HWY_ONCE

@@ -1,4 +1,5 @@
-// Element-wise reductions of two buffers.
+// Element-wise reductions of buffers. Any alignment; vectorized for what the machine has, with the
+// same bits on all of them (but for which NaN a NaN is).
 #pragma once
 
 #include <cstddef>
@@ -8,12 +9,18 @@
 
 namespace convoy::comm {
 
-// into[i] = into[i] (op) from[i] for `count` elements; average adds. No overlap; any alignment.
+// into[i] = into[i] (op) from[i] for `count` elements; average adds. No overlap.
 void reduce(ReduceOp op, Type type, void* into, const void* from, std::size_t count);
 
-// data[i] /= ranks: what is left of an average after its sum.
+// data[i] /= ranks: what is left of an average after its sum. Throws UsageError for types that are
+// not floating.
 void divide(Type type, void* data, std::size_t count, int ranks);
 
+// into[i] = ((sources[0][i] (op) sources[1][i]) (op) sources[2][i]) ..., for at least one source,
+// in one pass over memory. `into` is one of the sources, or apart from all of them. 16-bit floats
+// are combined in f32 and rounded once, at the end; of other types the result is that of a chain of
+// reduce(), bit for bit. A `divisor` above 1 (floating types; UsageError for others) divides the
+// result before it is rounded: an average.
 void reduce_all(ReduceOp op, Type type, void* into, std::span<const void* const> sources,
                 std::size_t count, int divisor = 1);
 
