@@ -6,7 +6,8 @@
 #   build/tsan/   the same with the thread sanitizer: tests whose ranks are threads
 #   build/mpich/  the comm layer on MPICH, where it is installed
 #
-# JOBS (default: 2) compilations at a time; one that includes Torch takes 1.5 GB of memory.
+# CONVOY_DATA (default: ../shared/data, if it is there) holds data sets that some tests need; those
+# say so and are left out without it. JOBS (default: 2) compilations at a time; one that includes Torch takes 1.5 GB of memory.
 set -euo pipefail
 cd "$(dirname "$0")"
 jobs=${JOBS:-2}
@@ -62,6 +63,12 @@ if [[ $suites == *mpich* ]]; then
   step "building build/mpich"
   configure build/mpich "${torch_free[@]}" -DCONVOY_MPI=mpich
   build build/mpich tests.comm
+fi
+
+# The tests of data sets that are too large to be kept here.
+if [[ -z ${CONVOY_DATA:-} && -d ../shared/data ]]; then
+  CONVOY_DATA=$(cd ../shared/data && pwd)
+  export CONVOY_DATA
 fi
 
 step "tests; asan, tsan and mpich are suites among them"

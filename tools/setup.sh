@@ -21,6 +21,8 @@ readonly PACKAGES=(
   libgoogle-perftools-dev libhwloc-dev libtomlplusplus-dev libxxhash-dev libhwy-dev libjpeg-dev libpng-dev
   zlib1g-dev)
 readonly TEST_PACKAGES=(mpich libmpich-dev clang-format-14 iproute2)
+# With these, tests read what Convoy writes: tensorboard alone would bring its server.
+readonly TEST_WHEELS=(tensorboard==2.20.0 protobuf==6.33.0 absl-py==2.3.1 numpy==2.2.6 safetensors==0.8.0)
 
 say() { echo "setup: $*"; }
 
@@ -165,5 +167,33 @@ fetch_libtorch() {
   say "LibTorch: $home ($(du -sh "$home" | cut -f1))"
 }
 
+# The folder is the one that tests/golden/packages.py looks for; its number changes with the wheels.
+fetch_test_wheels() {
+  local deps=${CONVOY_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy} version home partial
+  version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || version=3
+  home=$deps/python$version-checks-1
+  if [[ -d $home ]]; then
+    say "Python packages for tests: $home"
+    return
+  fi
+  if $list; then
+    say "would fetch Python packages for tests (30 MB to download, 70 MB unpacked) into $home"
+    return
+  fi
+  say "Python packages for tests: fetching ${TEST_WHEELS[*]} into $home"
+  mkdir -p "$deps"
+  partial=$(mktemp -d "$deps/.partial-XXXXXX")
+  if python3 -m pip install --quiet --no-deps --no-compile --no-cache-dir \
+      --disable-pip-version-check --root-user-action ignore --only-binary :all: \
+      --target "$partial" "${TEST_WHEELS[@]}"; then
+    chmod 755 "$partial"
+    mv -T "$partial" "$home" 2>/dev/null || [[ -d $home ]]  # another set-up was faster
+  else
+    say "these could not be fetched; the tests that need them say so and are left out"
+  fi
+  rm -rf "$partial"
+}
+
 install_packages
 fetch_libtorch
+if $tests; then fetch_test_wheels; fi

@@ -1,21 +1,31 @@
 #!/usr/bin/env python3
-"""The safetensors files of Convoy against the Python package (pip install numpy safetensors).
+"""Convoy's safetensors files against the Python package.
 
-  check_safetensors.py --write       writes mixed.safetensors beside this script, as the package does
-  check_safetensors.py FILE...       loads each file with the package and prints name, type, shape
-                                     and sum of every tensor; the package refuses what is not valid
+  check_safetensors.py train_sample_files   runs the program, which writes a file, and compares what
+                                            the package reads of it; then whether the package would
+                                            write mixed.safetensors, beside this script, again
+  check_safetensors.py --write              writes mixed.safetensors
+  check_safetensors.py --print FILE...      prints name, type, shape and sum of every tensor; the
+                                            package refuses what is not valid
 
 tests/train/safetensors_test.cc compares Convoy's bytes with mixed.safetensors, which is made once
-and kept. Made with safetensors 0.8.0.
+and kept. Made with safetensors 0.8.0. tools/setup.sh --tests fetches the packages; ctest runs the
+first form.
 """
 
 import pathlib
+import subprocess
 import sys
+import tempfile
 
-import numpy
-from safetensors import safe_open
-from safetensors.numpy import save_file
+import packages
 
+packages.add()
+import numpy  # noqa: E402
+from safetensors import safe_open  # noqa: E402
+from safetensors.numpy import load_file, save_file  # noqa: E402
+
+MIXED = pathlib.Path(__file__).parent / "mixed.safetensors"
 TYPES = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "i64": "<i8", "i32": "<i4", "i16": "<i2",
          "i8": "<i1", "u8": "<u1"}
 
@@ -31,20 +41,47 @@ def mixed():
     return tensors
 
 
+def describe(path):
+    with safe_open(path, framework="numpy") as file:
+        print(path, file.metadata())
+        for name in file.keys():
+            tensor = file.get_tensor(name)
+            print(f"  {name!r} {tensor.dtype} {list(tensor.shape)} sum {tensor.sum()}")
+
+
+def check(program):
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([program, folder], check=True)
+        found = load_file(folder + "/weights.safetensors")
+        again = folder + "/mixed.safetensors"
+        save_file(mixed(), again, metadata={"format": "pt"})
+        same_file = pathlib.Path(again).read_bytes() == MIXED.read_bytes()
+    # As tests/train/sample_files.cc writes it.
+    expected = {"conv.weight": numpy.arange(24, dtype=numpy.float32).reshape(2, 3, 2, 2) / 4,
+                "steps": numpy.array(-3, numpy.int64)}
+    problems = [] if same_file else [f"the package writes another {MIXED.name} now"]
+    if found.keys() != expected.keys():
+        problems.append(f"the package reads the tensors {sorted(found)}")
+    problems += [f"the package reads {name} as {found[name].dtype} {found[name].tolist()}"
+                 for name in found.keys() & expected.keys()
+                 if found[name].dtype != expected[name].dtype
+                 or not numpy.array_equal(found[name], expected[name])]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
 def main():
     if sys.argv[1:] == ["--write"]:
-        save_file(mixed(), pathlib.Path(__file__).parent / "mixed.safetensors",
-                  metadata={"format": "pt"})
-        return 0
-    if not sys.argv[1:]:
+        save_file(mixed(), MIXED, metadata={"format": "pt"})
+    elif len(sys.argv) > 2 and sys.argv[1] == "--print":
+        for path in sys.argv[2:]:
+            describe(path)
+    elif len(sys.argv) == 2 and not sys.argv[1].startswith("-"):
+        return check(sys.argv[1])
+    else:
         print(__doc__, file=sys.stderr)
         return 2
-    for path in sys.argv[1:]:
-        with safe_open(path, framework="numpy") as file:
-            print(path, file.metadata())
-            for name in file.keys():
-                tensor = file.get_tensor(name)
-                print(f"  {name!r} {tensor.dtype} {list(tensor.shape)} sum {tensor.sum()}")
     return 0
 
 

@@ -165,18 +165,5 @@ TEST(TensorBoard, AFullDiskTakesARecordWholeOrNotAtAll) {
   EXPECT_EQ(test::entries(scratch.path("other")), 0u);
 }
 
-// For tests/golden/read_tensorboard.py: CONVOY_TENSORBOARD_FOLDER=... train_metrics_test
-TEST(TensorBoard, WritesAFolderForThePythonReader) {
-  const char* folder = std::getenv("CONVOY_TENSORBOARD_FOLDER");
-  if (folder == nullptr) GTEST_SKIP() << "CONVOY_TENSORBOARD_FOLDER is not set";
-  {
-    TensorBoardFile file(folder, -1);
-    for (int step = 1; step <= 10; ++step) file.add(step, {{"train/loss", 1.0 / step}});
-    file.add_text(1, "recipe", "model = 'lenet'");
-  }
-  TensorBoardFile file(folder, 6);
-  for (int step = 7; step <= 8; ++step) file.add(step, {{"train/loss", 100.0 + step}});
-}
-
 }  // namespace
 }  // namespace convoy::train
