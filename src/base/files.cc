@@ -24,16 +24,6 @@ std::string reason(int error) { return std::strerror(error); }
   throw Failure("cannot write " + path + ": " + operation + ": " + reason(error));
 }
 
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int descriptor) : fd(descriptor) {}
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
-
 // "" means the working directory.
 std::string parent_of(const std::string& path) {
   const std::string parent = fs::path(path).parent_path().string();
@@ -58,9 +48,9 @@ std::string without_slash(std::string path) {
 // name.
 void sync_path(const std::string& what, const std::string& path) {
   const Descriptor file(::open(what.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd < 0) fail_writing(path, "open", errno);
+  if (!file.open()) fail_writing(path, "open", errno);
   // Some file systems can't sync folders, and say so with EINVAL.
-  if (::fsync(file.fd) != 0 && errno != EINVAL) fail_writing(path, "fsync", errno);
+  if (::fsync(file.get()) != 0 && errno != EINVAL) fail_writing(path, "fsync", errno);
 }
 
 void sync_tree(const std::string& folder, const std::string& path) {
@@ -114,7 +104,7 @@ void put_in_place(const std::string& partial, const std::string& path) {
 std::vector<std::byte> read_all(const std::string& path, std::size_t limit) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
-  if (file.fd < 0 || ::fstat(file.fd, &status) != 0) {
+  if (!file.open() || ::fstat(file.get(), &status) != 0) {
     throw UsageError("cannot read " + path + ": " + reason(errno));
   }
   if (S_ISDIR(status.st_mode)) throw UsageError("cannot read " + path + ": it is a folder");
@@ -130,7 +120,7 @@ std::vector<std::byte> read_all(const std::string& path, std::size_t limit) {
   bytes.resize(std::max<std::size_t>(size + 1, S_ISREG(status.st_mode) ? 0 : 1 << 16));
   while (true) {
     if (used == bytes.size()) bytes.resize(bytes.size() * 2);
-    const ssize_t got = ::read(file.fd, bytes.data() + used, bytes.size() - used);
+    const ssize_t got = ::read(file.get(), bytes.data() + used, bytes.size() - used);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw Failure("cannot read " + path + ": " + reason(errno));
     if (got == 0) break;
@@ -155,20 +145,19 @@ std::string read_text_file(const std::string& path, std::size_t limit) {
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   do {  // another host that shares the folder may have the same pid
     partial_ = beside(path_);
-    fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd_ < 0 && errno == EEXIST);
-  if (fd_ < 0) fail_writing(path_, "open", errno);
+    file_ = Descriptor(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  } while (!file_.open() && errno == EEXIST);
+  if (!file_.open()) fail_writing(path_, "open", errno);
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ >= 0) ::close(fd_);
   if (!partial_.empty()) ::unlink(partial_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  if (fd_ < 0) throw UsageError(path_ + " is closed: write before commit()");
+  if (!file_.open()) throw UsageError(path_ + " is closed: write before commit()");
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_writing(path_, "write", errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -178,11 +167,9 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::write(const std::string& text) { write(std::as_bytes(std::span(text))); }
 
 void AtomicFile::commit() {
-  if (fd_ < 0) throw UsageError(path_ + " is closed: commit() it once");
-  if (::fsync(fd_) != 0 && errno != EINVAL) fail_writing(path_, "fsync", errno);
-  const int fd = fd_;
-  fd_ = -1;
-  if (::close(fd) != 0 && errno != EINTR) fail_writing(path_, "close", errno);
+  if (!file_.open()) throw UsageError(path_ + " is closed: commit() it once");
+  if (::fsync(file_.get()) != 0 && errno != EINVAL) fail_writing(path_, "fsync", errno);
+  if (::close(file_.release()) != 0 && errno != EINTR) fail_writing(path_, "close", errno);
   if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail_writing(path_, "rename", errno);
   partial_.clear();
   sync_path(parent_of(path_), path_);

@@ -288,6 +288,15 @@ std::vector<std::string> Communicator::gather_text(std::string_view text, Match 
   return result;
 }
 
+std::string Communicator::broadcast_text(std::string_view text, int root, Match match) const {
+  std::vector<std::int64_t> size{static_cast<std::int64_t>(text.size())};
+  broadcast(std::span(size), root, match);
+  std::string result(text);
+  result.resize(static_cast<std::size_t>(size[0]));
+  broadcast(std::span(result), root, match);
+  return result;
+}
+
 void Communicator::send(ConstBuffer d, int to, Match m) const { start_send(d, to, m).wait(); }
 void Communicator::receive(Buffer d, int from, Match m) const { start_receive(d, from, m).wait(); }
 void Communicator::broadcast(Buffer d, int root, Match m) const {

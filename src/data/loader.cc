@@ -1,7 +1,6 @@
 #include "convoy/data/loader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -12,15 +11,13 @@
 #include <thread>
 #include <vector>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "data/loader_slot.h"
 
 namespace convoy::data {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
 
 // Workers take samples a few at a time, so that tiny ones don't spend their time on the lock.
 constexpr std::size_t kMostTaken = 64;
@@ -43,6 +40,21 @@ void check(bool good, const std::string& message) {
 
 }  // namespace
 
+Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad) {
+  std::vector<std::byte> scratch;
+  for (std::size_t i = 0; i < dataset.size(); ++i) {
+    Shape stored;
+    try {
+      stored = shape_of(dataset.read(i, scratch));
+    } catch (const UsageError&) {
+      if (on_bad == OnBad::skip && i + 1 < dataset.size()) continue;
+      rethrow_naming(dataset.key(i));
+    }
+    return Transformer(transform, stored).shape();
+  }
+  throw UsageError("the dataset is empty");
+}
+
 // One lock guards everything but the pixels of slots: those belong to the workers that have taken
 // the samples, and once all are finished to the caller of next().
 struct Loader::Impl {
@@ -51,7 +63,6 @@ struct Loader::Impl {
   ~Impl();
 
   // Of the caller's thread.
-  void find_shape();
   void seek(std::uint64_t epoch, std::size_t consumed);
   const Batch* next();
 
@@ -118,7 +129,10 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, const TransformOptions& 
   // The first rank's share is the largest, so every rank has the same memory.
   largest_share = even_share({0, std::min(options.batch, size)}, 0, options.world).size();
 
-  find_shape();
+  shape = output_shape(*dataset, transform_options, options.on_bad);
+  // All records must become what the first one is.
+  transform_options.height = shape.height;
+  transform_options.width = shape.width;
   slots.resize(options.ahead + 2);
   for (Slot& slot : slots) {
     slot.images = make_floats(largest_share * shape.elements());
@@ -138,25 +152,6 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, const TransformOptions& 
 }
 
 Loader::Impl::~Impl() { stop(); }
-
-// Of the first record; of the first good one where bad ones are skipped.
-void Loader::Impl::find_shape() {
-  std::vector<std::byte> scratch;
-  for (std::size_t i = 0;; ++i) {
-    Shape first;
-    try {
-      first = shape_of(dataset->read(i, scratch));
-    } catch (const UsageError&) {
-      if (options.on_bad == OnBad::skip && i + 1 < dataset->size()) continue;
-      rethrow_naming(dataset->key(i));
-    }
-    shape = Transformer(transform_options, first).shape();
-    // From now on all records must become what this one is.
-    transform_options.height = shape.height;
-    transform_options.width = shape.width;
-    return;
-  }
-}
 
 void Loader::Impl::stop() {
   {
@@ -231,7 +226,7 @@ void Loader::Impl::work() {
     const Clock::time_point began = Clock::now();
     if (!transformer) transformer.emplace(transform_options, shape);
     for (std::size_t i = 0; i < count; ++i) make(*slot, first + i, *transformer, scratch);
-    const double took = Seconds(Clock::now() - began).count();
+    const double took = seconds_since(began);
     lock.lock();
     --busy;
     statistics.decode_s += took;
@@ -319,7 +314,7 @@ const Batch* Loader::Impl::next() {
   if (!ready()) {
     const Clock::time_point began = Clock::now();
     batch_ready.wait(lock, ready);
-    statistics.wait_s += Seconds(Clock::now() - began).count();
+    statistics.wait_s += seconds_since(began);
   }
   Slot& slot = *planned.front();
   if (slot.error) std::rethrow_exception(slot.error);

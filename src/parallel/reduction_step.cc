@@ -5,14 +5,13 @@
 #include <numeric>
 #include <string_view>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "parallel/buckets.h"
 #include "parallel/tensors.h"
 
 namespace convoy::parallel {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Keys on the reducer's own communicator: buckets count from 0.
 constexpr comm::Match kControl{1, 0};
@@ -25,10 +24,6 @@ constexpr comm::Match kOrder{1, 3};
 at::Tensor alias_of(const at::Tensor& slot) {
   return at::empty({0}, slot.options())
       .set_(slot.storage(), slot.storage_offset(), slot.sizes(), slot.strides());
-}
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace

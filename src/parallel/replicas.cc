@@ -75,11 +75,7 @@ std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module) {
 void check_same_on_all_ranks(const comm::Communicator& communicator,
                              const std::vector<NamedTensor>& tensors) {
   const std::string mine = describe(tensors);
-  std::vector<std::int64_t> length{static_cast<std::int64_t>(mine.size())};
-  communicator.broadcast(comm::buffer_of(length), 0);
-  std::string roots = mine;
-  roots.resize(static_cast<std::size_t>(length[0]));
-  communicator.broadcast(std::span(roots), 0);
+  const std::string roots = communicator.broadcast_text(mine, 0);
   const auto verdicts = communicator.gather_text(difference(mine, roots));
   std::string message;
   for (std::size_t rank = 0; rank < verdicts.size(); ++rank) {

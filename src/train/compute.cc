@@ -1,7 +1,5 @@
 #include "train/compute.h"
 
-#include <ATen/autocast_mode.h>
-
 #include "convoy/base/error.h"
 #include "convoy/train/layout.h"
 
@@ -73,19 +71,6 @@ torch::Tensor Compute::blank(const data::Shape& shape) const {
 
 torch::Tensor Compute::scores(const torch::Tensor& logits) const {
   return logits.scalar_type() == torch::kDouble ? logits : logits.to(torch::kFloat);
-}
-
-AutocastScope::AutocastScope(const Compute& compute)
-    : on_(compute.autocast()), device_(compute.device().type()) {
-  if (!on_) return;
-  at::autocast::set_autocast_dtype(device_, at::kBFloat16);
-  at::autocast::set_autocast_enabled(device_, true);
-}
-
-AutocastScope::~AutocastScope() {
-  if (!on_) return;
-  at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(device_, false);
 }
 
 torch::Tensor loss_of(const LossRecipe& recipe, const torch::Tensor& scores,

@@ -7,6 +7,7 @@
 
 #include "convoy/data/sample_source.h"
 #include "convoy/model/network.h"
+#include "convoy/train/autocast.h"
 #include "convoy/train/recipe.h"
 
 namespace convoy::train {
@@ -34,26 +35,14 @@ class Compute {
   // The scores, in float32 or better.
   torch::Tensor scores(const torch::Tensor& logits) const;
 
-  bool autocast() const { return autocast_; }
+  // For the forward pass: hold it that long.
+  Autocast autocast() const { return Autocast(autocast_, device_.type()); }
 
  private:
   torch::Device device_;
   at::ScalarType type_;
   bool autocast_;
   data::Layout layout_;
-};
-
-// Autocast to bfloat16 while it lives, if `compute` wants it.
-class AutocastScope {
- public:
-  explicit AutocastScope(const Compute& compute);
-  ~AutocastScope();
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
-
- private:
-  bool on_;
-  c10::DeviceType device_;
 };
 
 // The mean loss of a batch, as a scalar tensor. Scores are [n, classes], labels [n].

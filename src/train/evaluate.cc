@@ -1,10 +1,11 @@
 #include "convoy/train/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "train/compute.h"
+#include "train/same_everywhere.h"
 
 namespace convoy::train {
 namespace {
@@ -57,24 +58,18 @@ data::TransformOptions evaluation_transform(const DataRecipe& recipe) {
   return transform_of(recipe, recipe.evaluate);
 }
 
+data::OnBad on_bad(const DataRecipe& recipe) {
+  return recipe.on_bad == "skip" ? data::OnBad::skip : data::OnBad::fail;
+}
+
 data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe) {
-  std::vector<std::byte> scratch;
-  std::string problem = "there are no records";
-  for (std::size_t i = 0; i < dataset.size(); ++i) {
-    try {
-      const data::Shape stored = data::shape_of(dataset.read(i, scratch));
-      return data::Transformer(training_transform(recipe), stored).shape();
-    } catch (const UsageError& error) {
-      problem = dataset.key(i) + ": " + error.what();
-      if (recipe.on_bad != "skip") break;
-    }
-  }
-  throw UsageError(problem);
+  return data::output_shape(dataset, training_transform(recipe), on_bad(recipe));
 }
 
 Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
                     const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
+  check_same_data(communicator, *dataset, "data.validation");
   const Compute compute(recipe);
   data::LoaderOptions options;
   options.batch = static_cast<std::size_t>(recipe.evaluation.batch > 0 ? recipe.evaluation.batch
@@ -84,7 +79,7 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
   options.shuffle = false;
   options.layout = compute.layout();
   options.threads = static_cast<int>(recipe.data.threads);
-  options.on_bad = recipe.data.on_bad == "skip" ? data::OnBad::skip : data::OnBad::fail;
+  options.on_bad = on_bad(recipe.data);
   data::Loader loader(dataset, evaluation_transform(recipe.data), options);
 
   const EvaluationMode mode(network);
@@ -96,7 +91,7 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
     const torch::Tensor labels = compute.labels(*batch);
     torch::Tensor scores;
     {
-      const AutocastScope autocast(compute);
+      const Autocast autocast = compute.autocast();
       scores = compute.scores(network.forward(compute.images(*batch)));
     }
     const auto n = static_cast<double>(batch->size());
@@ -118,7 +113,7 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
   result.top5 = static_cast<std::uint64_t>(counts[2]);
   result.skipped = static_cast<std::uint64_t>(bad[0]);
   result.loss = counts[0] > 0 ? loss[0] / static_cast<double>(counts[0]) : 0;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = seconds_since(start);
   return result;
 }
 

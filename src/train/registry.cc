@@ -34,13 +34,6 @@ void add_zoo(Registry& registry) {
   }
 }
 
-// The files of CIFAR's binary version in its folder.
-std::shared_ptr<data::Dataset> open_cifar(data::CifarKind kind, const Options& options) {
-  std::vector<std::string> files = options.texts("files");
-  const std::string& names = options.text("class_names");
-  return data::open_cifar(kind, files, names);
-}
-
 void add_readers(Registry& registry) {
   registry.add_reader(
       "idx", [](const Options& o) { return data::open_idx(o.text("images"), o.text("labels")); },
@@ -49,10 +42,15 @@ void add_readers(Registry& registry) {
   const std::vector<Option> cifar{
       {"files", std::vector<std::string>(), "binary files, in this order", kPath, true},
       {"class_names", std::string(), "file with the names of the classes", kPath}};
-  registry.add_reader(
-      "cifar10", [](const Options& o) { return open_cifar(data::CifarKind::cifar10, o); }, cifar);
-  registry.add_reader(
-      "cifar100", [](const Options& o) { return open_cifar(data::CifarKind::cifar100, o); }, cifar);
+  for (const auto& [name, kind] : {std::pair{"cifar10", data::CifarKind::cifar10},
+                                   std::pair{"cifar100", data::CifarKind::cifar100}}) {
+    registry.add_reader(
+        name,
+        [kind = kind](const Options& o) {
+          return data::open_cifar(kind, o.texts("files"), o.text("class_names"));
+        },
+        cifar);
+  }
   registry.add_reader("image_folder",
                       [](const Options& o) { return data::open_image_folder(o.text("path")); },
                       {{"path", std::string(), "folder with a subfolder per class", kPath, true}});

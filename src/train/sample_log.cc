@@ -1,12 +1,13 @@
 #include "train/sample_log.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "train/files/keep_lines.h"
 
 namespace convoy::train {
 
@@ -23,13 +24,9 @@ SampleLog::~SampleLog() { std::fclose(file_); }
 void SampleLog::trim(const std::string& folder, std::int64_t resumed_at) {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-    std::istringstream text(read_text_file(entry.path().string()));
-    std::string kept, line;
-    while (std::getline(text, line)) {
-      const bool complete = !text.eof();
-      if (complete && std::atoll(line.c_str()) <= resumed_at) kept += line + "\n";
-    }
-    write_file_atomically(entry.path().string(), kept);
+    keep_lines(entry.path().string(), [resumed_at](const std::string& line) {
+      return std::atoll(line.c_str()) <= resumed_at;
+    });
   }
 }
 

@@ -47,12 +47,14 @@ void write(const std::string& path, const Tensors& tensors) {
   write_safetensors(path, views, {{"format", "pt"}});
 }
 
-Tensors read(const SafetensorsFile& file) {
+// Those whose name begins with `prefix`, which their names here lack.
+Tensors read(const SafetensorsFile& file, const std::string& prefix = "") {
   Tensors tensors;
   for (const TensorView& view : file.tensors()) {
+    if (!view.name.starts_with(prefix)) continue;
     torch::Tensor t = torch::empty(view.shape, type_of(view));
     std::memcpy(t.mutable_data_ptr(), view.bytes.data(), view.bytes.size());
-    tensors[view.name] = std::move(t);
+    tensors[view.name.substr(prefix.size())] = std::move(t);
   }
   return tensors;
 }
@@ -120,16 +122,9 @@ std::string on_rank_0(const comm::Communicator& communicator,
       error = e.what();
     }
   }
-  const auto share = [&communicator](std::string text) {
-    std::vector<std::int64_t> size{static_cast<std::int64_t>(text.size())};
-    communicator.broadcast(comm::buffer_of(size), 0);
-    text.resize(static_cast<std::size_t>(size[0]));
-    communicator.broadcast(std::span(text), 0);
-    return text;
-  };
-  error = share(error);
+  error = communicator.broadcast_text(error, 0);
   if (!error.empty()) throw Failure(error);
-  return share(result);
+  return communicator.broadcast_text(result, 0);
 }
 
 // Small tensors of all ranks on rank 0, as "<rank>/<name>". All ranks have the same names.
@@ -196,10 +191,7 @@ State read_checkpoint(const std::string& path, const Manifest& manifest, int ran
     state.optimizer = read(SafetensorsFile(path + "/optimizer.safetensors"));
   }
   if (world == manifest.world && manifest.files.count("ranks.safetensors") > 0) {
-    const std::string prefix = std::to_string(rank) + "/";
-    for (const auto& [name, tensor] : read(SafetensorsFile(path + "/ranks.safetensors"))) {
-      if (name.rfind(prefix, 0) == 0) state.rank[name.substr(prefix.size())] = tensor;
-    }
+    state.rank = read(SafetensorsFile(path + "/ranks.safetensors"), std::to_string(rank) + "/");
   }
   state.aliases = manifest.aliases;
   state.numbers = manifest.numbers;

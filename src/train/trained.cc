@@ -116,7 +116,7 @@ std::vector<Prediction> predict(const Trained& trained, const std::vector<std::s
     batch.layout = compute.layout();
     torch::Tensor scores;
     {
-      const AutocastScope autocast(compute);
+      const Autocast autocast = compute.autocast();
       scores = compute.scores(trained.network->forward(compute.images(batch)));
     }
     const bool softmax = trained.recipe.loss.name != "one_vs_all";

@@ -1,11 +1,10 @@
 #include "convoy/train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
 #include "convoy/base/units.h"
 #include "convoy/data/loader.h"
 #include "convoy/model/factory.h"
@@ -13,6 +12,7 @@
 #include "convoy/train/threads.h"
 #include "train/compute.h"
 #include "train/outputs.h"
+#include "train/resume.h"
 #include "train/same_everywhere.h"
 #include "train/sample_log.h"
 
@@ -20,11 +20,6 @@ namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string count_text(const char* one, std::size_t n) {
   return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
@@ -53,9 +48,9 @@ class Trainer::Impl final : public Services {
   const comm::Communicator& all() const { return world_.communicator(); }
   void open_data();
   void make_network();
-  void make_source();
-  void find_checkpoint();
-  void prepare_folder();
+  void make_loader();
+  void open_folder();
+  void log_samples();
   void greet();
   Moment moment() const;
   void end_epoch();
@@ -76,8 +71,7 @@ class Trainer::Impl final : public Services {
   std::optional<Schedule> schedule_;
   std::unique_ptr<Strategy> strategy_;
   std::optional<Outputs> outputs_;  // on rank 0
-  std::string resumed_from_;
-  Manifest resumed_;
+  std::optional<Origin> origin_;    // if this run goes on
   std::int64_t steps_ = 0;
   std::int64_t steps_to_do_ = 0;
   double seconds_before_ = 0;  // of earlier parts of this run
@@ -107,8 +101,13 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   check_same_recipe(all(), print_recipe(recipe_, false));
   open_data();
   make_network();
-  find_checkpoint();
-  make_source();
+  if (!options_.resume.empty()) {
+    origin_ = find_origin(options_.resume, checkpoints_, recipe_, registry_.vocabulary(),
+                          *training_data_, first() ? &world_.log() : nullptr);
+    steps_ = saved_at_ = origin_->manifest.step;
+    seconds_before_ = origin_->manifest.seconds;
+  }
+  make_loader();
   const auto per_epoch = static_cast<std::int64_t>(source_->batches_per_epoch());
   if (per_epoch == 0) {
     throw UsageError("an epoch has no batch: the " + count_text("sample", source_->size()) +
@@ -118,11 +117,12 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
       recipe_.training.steps > 0 ? recipe_.training.steps : recipe_.training.epochs * per_epoch;
   schedule_.emplace(recipe_.schedule, recipe_.optimizer.lr, static_cast<double>(per_epoch),
                     static_cast<double>(steps_to_do_));
-  prepare_folder();
+  open_folder();
+  if (recipe_.output.log_samples) log_samples();
   strategy_ = registry_.make_strategy(recipe_.strategy);
   std::optional<State> saved;
-  if (!resumed_from_.empty()) {
-    saved = read_checkpoint(resumed_from_, resumed_, world_.rank(), world_.size());
+  if (origin_) {
+    saved = read_checkpoint(origin_->path, origin_->manifest, world_.rank(), world_.size());
   }
   strategy_->prepare(*this, saved ? &*saved : nullptr);
   greet();
@@ -170,7 +170,7 @@ void Trainer::Impl::make_network() {
   }
 }
 
-void Trainer::Impl::make_source() {
+void Trainer::Impl::make_loader() {
   const Compute compute(recipe_);
   data::LoaderOptions options;
   options.batch = static_cast<std::size_t>(recipe_.training.batch);
@@ -181,70 +181,30 @@ void Trainer::Impl::make_source() {
   options.layout = compute.layout();
   options.threads = static_cast<int>(recipe_.data.threads);
   options.ahead = static_cast<std::size_t>(recipe_.data.ahead);
-  options.on_bad = recipe_.data.on_bad == "skip" ? data::OnBad::skip : data::OnBad::fail;
+  options.on_bad = on_bad(recipe_.data);
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
   source_ =
       std::make_unique<data::Loader>(training_data_, training_transform(recipe_.data), options);
-  if (recipe_.output.log_samples) {
-    const std::string folder = folder_ + "/samples";
-    if (first()) SampleLog::trim(folder, resumed_from_.empty() ? -1 : steps_);
-    all().barrier();
-    auto log = std::make_unique<SampleLog>(std::move(source_), folder, world_.rank());
-    sample_log_ = log.get();
-    source_ = std::move(log);
-  }
-  if (!resumed_from_.empty()) source_->seek(resumed_.position);
+  if (origin_) source_->seek(origin_->manifest.position);
 }
 
-void Trainer::Impl::find_checkpoint() {
-  if (options_.resume.empty()) return;
-  resumed_from_ = options_.resume == "latest" ? checkpoints_.newest() : options_.resume;
-  if (resumed_from_.empty()) {
-    throw UsageError("--resume: there is no checkpoint in " + checkpoints_.folder());
-  }
-  resumed_ = open_checkpoint(resumed_from_);
-  const auto refuse = [this](const std::string& why) {
-    throw UsageError(resumed_from_ + " can't be resumed with this recipe: " + why);
-  };
-  if (resumed_.strategy != recipe_.strategy) {
-    refuse("it was written by the strategy " + resumed_.strategy);
-  }
-  if (resumed_.model != recipe_.model.name) refuse("its model is " + resumed_.model);
-  if (resumed_.samples != training_data_->size() ||
-      resumed_.data_fingerprint != training_data_->fingerprint()) {
-    refuse("data.train is another data set (" + std::to_string(resumed_.samples) +
-           " samples then, " + std::to_string(training_data_->size()) + " now, or other files)");
-  }
-  const Recipe before =
-      parse_recipe({resumed_.recipe, "the checkpoint's recipe", "/"}, {}, registry_.vocabulary());
-  if (before.seed != recipe_.seed) {
-    refuse("seed is " + std::to_string(recipe_.seed) + ", in the checkpoint it is " +
-           std::to_string(before.seed) + "; the order of samples depends on it");
-  }
-  const std::string changed = recipe_difference(print_recipe(recipe_, false),
-                                                print_recipe(before, false), "in the checkpoint");
-  if (!changed.empty() && first()) world_.log().info("resuming with other values: " + changed);
-  steps_ = saved_at_ = resumed_.step;
-  seconds_before_ = resumed_.seconds;
-}
-
-void Trainer::Impl::prepare_folder() {
+void Trainer::Impl::open_folder() {
   if (!first()) return;
-  const std::vector<std::string> parts{"metrics.jsonl", "tensorboard", "checkpoints"};
-  const bool fresh = resumed_from_.empty();
-  if (fresh && fs::exists(folder_ + "/metrics.jsonl")) {
-    if (!options_.overwrite) {
-      throw UsageError(folder_ +
-                       " holds a run already: --resume goes on with it, --overwrite removes it, "
-                       "--set output.folder=... names another folder");
-    }
-    for (const std::string& part : parts) fs::remove_all(folder_ + "/" + part);
+  if (origin_) {
+    prepare_resumed_run(recipe_, checkpoints_, *origin_);
+  } else {
+    prepare_new_run(recipe_, options_.overwrite);
   }
-  // Checkpoints of a future that won't be: resumed from an earlier one, they would be the newest.
-  if (!fresh) checkpoints_.remove_after(steps_, {resumed_from_});
-  make_folders(folder_);
-  write_file_atomically(folder_ + "/recipe.toml", print_recipe(recipe_, true));
-  outputs_.emplace(recipe_, folder_, fresh ? -1 : steps_, options_.progress);
+  outputs_.emplace(recipe_, folder_, origin_ ? steps_ : -1, options_.progress);
+}
+
+void Trainer::Impl::log_samples() {
+  const std::string folder = folder_ + "/samples";
+  if (first()) SampleLog::trim(folder, origin_ ? steps_ : -1);
+  all().barrier();
+  auto log = std::make_unique<SampleLog>(std::move(source_), folder, world_.rank());
+  sample_log_ = log.get();
+  source_ = std::move(log);
 }
 
 void Trainer::Impl::greet() {
@@ -266,8 +226,8 @@ void Trainer::Impl::greet() {
                 count_text("thread", static_cast<std::size_t>(at::get_num_threads())) + ", batch " +
                 std::to_string(recipe_.training.batch) + ", " + std::to_string(steps_to_do_) +
                 " steps; in " + folder_);
-  if (!resumed_from_.empty()) {
-    outputs_->say("resumed after step " + std::to_string(steps_) + " from " + resumed_from_);
+  if (origin_) {
+    outputs_->say("resumed after step " + std::to_string(steps_) + " from " + origin_->path);
   }
 }
 
@@ -375,7 +335,7 @@ void Trainer::Impl::write_checkpoint_now() {
 RunResult Trainer::Impl::run() {
   started_ = last_checkpoint_ = epoch_started_ = Clock::now();
   result_.folder = folder_;
-  result_.checkpoint = resumed_from_;
+  if (origin_) result_.checkpoint = origin_->path;
   if (steps_ < steps_to_do_) {
     strategy_->run();
   } else {

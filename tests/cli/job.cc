@@ -15,19 +15,14 @@
 #include <thread>
 
 #include "cli/launch/processes.h"
+#include "convoy/base/clock.h"
 
 namespace convoy::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 std::string build_dir() {
   const char* dir = std::getenv("CONVOY_BINARY_DIR");
   return dir != nullptr ? dir : "build";
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 std::string read_file(const std::string& path) {
@@ -75,13 +70,11 @@ Job::Job(const std::vector<std::string>& arguments, const std::vector<std::strin
     : begin_(Clock::now()) {
   mark_ = "CONVOY_TEST_MARK=" + std::to_string(getpid()) + "-" +
           std::to_string(Clock::now().time_since_epoch().count());
-  std::array<int, 2> out{};
-  std::array<int, 2> err{};
-  if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) std::abort();
+  Pipe out = make_pipe(), err = make_pipe();
   pid_ = fork();
   if (pid_ == 0) {
-    dup2(out[1], 1);
-    dup2(err[1], 2);
+    dup2(out.writing.get(), 1);
+    dup2(err.writing.get(), 2);
     unsetenv("OMP_NUM_THREADS");  // ctest sets it
     putenv(mark_.data());
     for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
@@ -93,22 +86,17 @@ Job::Job(const std::vector<std::string>& arguments, const std::vector<std::strin
     execv(argv[0], argv.data());
     _exit(126);
   }
-  close(out[1]);
-  close(err[1]);
-  out_fd_ = out[0];
-  err_fd_ = err[0];
+  out_ = std::move(out.reading);
+  err_ = std::move(err.reading);
 }
 
 Job::~Job() {
   for (const JobProcess& process : processes()) kill(process.pid, SIGKILL);
   if (result_.exit_status == -1) waitpid(pid_, nullptr, 0);
-  for (int fd : {out_fd_, err_fd_}) {
-    if (fd >= 0) close(fd);
-  }
 }
 
 void Job::collect(int timeout_ms) {
-  std::array<pollfd, 2> ready{{{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}}};
+  std::array<pollfd, 2> ready{{{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}}};
   poll(ready.data(), ready.size(), timeout_ms);
   for (std::size_t i = 0; i < ready.size(); ++i) {
     if (ready[i].revents == 0) continue;
@@ -117,9 +105,7 @@ void Job::collect(int timeout_ms) {
     if (bytes > 0) {
       (i == 0 ? result_.out : result_.err).append(buffer.data(), static_cast<std::size_t>(bytes));
     } else {
-      int& fd = i == 0 ? out_fd_ : err_fd_;
-      close(fd);
-      fd = -1;
+      (i == 0 ? out_ : err_).reset();
     }
   }
 }
@@ -127,7 +113,7 @@ void Job::collect(int timeout_ms) {
 bool Job::wait_for(const std::string& text, int times) {
   const auto begin = Clock::now();
   while (count(result_.out, text) < times) {
-    if (seconds_since(begin) > 30 || out_fd_ < 0) return false;
+    if (seconds_since(begin) > 30 || !out_.open()) return false;
     collect(50);
   }
   return true;
@@ -137,8 +123,8 @@ JobResult Job::finish(std::chrono::seconds limit) {
   const auto deadline = Clock::now() + limit;
   int status = 0;
   bool ended = false;
-  while (!ended || out_fd_ >= 0 || err_fd_ >= 0) {
-    if (out_fd_ >= 0 || err_fd_ >= 0)
+  while (!ended || out_.open() || err_.open()) {
+    if (out_.open() || err_.open())
       collect(20);
     else
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

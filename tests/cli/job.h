@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/clock.h"
+#include "convoy/base/descriptor.h"
+
 namespace convoy::cli {
 
 struct JobResult {
@@ -49,10 +52,10 @@ class Job {
 
   std::string mark_;
   pid_t pid_ = 0;
-  int out_fd_ = -1;
-  int err_fd_ = -1;
+  Descriptor out_;
+  Descriptor err_;
   JobResult result_;
-  std::chrono::steady_clock::time_point begin_;
+  Clock::time_point begin_;
 };
 
 // build/tests/cli_rank_program.

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 
 #include "convoy/base/system.h"
+#include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
 namespace convoy::cli {
@@ -93,8 +93,8 @@ TEST(Run, CountsRanksThatHadFinished) {
 TEST(Run, KeepsEveryLine) {
   constexpr int kRanks = 3;
   constexpr int kLines = 100000;
-  const std::string logs =
-      std::filesystem::temp_directory_path() / ("convoy-logs-" + std::to_string(getpid()));
+  const test::Scratch scratch;
+  const std::string logs = scratch.path("logs");
   for (bool with_logs : {false, true}) {
     Lines arguments = ranks(kRanks, {"lines", std::to_string(kLines)});
     if (with_logs) arguments.insert(arguments.begin(), {"--logs", logs});
@@ -133,7 +133,6 @@ TEST(Run, KeepsEveryLine) {
     }
     EXPECT_EQ(odd, 0);
   }
-  std::filesystem::remove_all(logs);
 }
 
 TEST(Run, LabelsLines) {

@@ -1,6 +1,5 @@
 // convoy train as users run it: processes that are killed, told to stop, and resumed.
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "convoy/base/files.h"
+#include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
 namespace convoy::cli {
@@ -27,16 +27,6 @@ constexpr int kRequeue = 75;
 
 class Train : public testing::Test {
  protected:
-  void SetUp() override {
-    const char* source = std::getenv("CONVOY_SOURCE_DIR");
-    ASSERT_NE(source, nullptr) << "run through ctest";
-    source_ = source;
-    folder_ = (fs::temp_directory_path() / ("convoy-train-" + std::to_string(getpid()))).string();
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // LeNet on MNIST's 10,000 test images: 100 steps an epoch.
   std::vector<std::string> command(int ranks, const std::string& run,
                                    std::vector<std::string> more = {}) const {
@@ -91,8 +81,9 @@ class Train : public testing::Test {
     return best;
   }
 
-  std::string source_;
-  std::string folder_;
+  const std::string source_ = test::source_folder();
+  const test::Scratch scratch_;
+  const std::string folder_ = scratch_.path();
 };
 
 int random_between(int least, int most) {
@@ -180,10 +171,8 @@ TEST_F(Train, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
 // A file system that is full: what was written before stays usable.
 TEST_F(Train, DiskFull) {
   const std::string disk = folder_ + "/disk";
-  fs::create_directories(disk);
-  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=6m") != 0) {
-    GTEST_SKIP() << "needs the right to mount a tmpfs";
-  }
+  const test::SmallDisk small(disk, 6 << 20);
+  if (!small.why_not().empty()) GTEST_SKIP() << "mounting a small disk: " << small.why_not();
   std::vector<std::string> more = kOften;
   const JobResult result = Job(command(2, "disk/run", more)).finish(seconds(60));
   EXPECT_EQ(result.exit_status, 1) << result.out;
@@ -196,7 +185,6 @@ TEST_F(Train, DiskFull) {
   }
   EXPECT_EQ(left, 1u);
   EXPECT_EQ(Job({"eval", disk + "/run"}).finish(seconds(60)).exit_status, 0);
-  umount2(disk.c_str(), MNT_DETACH);
 }
 
 TEST_F(Train, EvaluationIsTheSameOnAnyNumberOfRanks) {

@@ -111,6 +111,14 @@ inline void check_all_collectives(const Communicator& comm) {
   ASSERT_EQ(texts.size(), static_cast<std::size_t>(p));
   for (int q = 0; q < p; ++q)
     ASSERT_EQ(texts[static_cast<std::size_t>(q)].size(), static_cast<std::size_t>(q));
+
+  for (int root = 0; root < p; ++root) {
+    // Empty on rank 0, and of another length on each.
+    const auto text_of = [](int rank) {
+      return std::string(static_cast<std::size_t>(rank) * 1000, static_cast<char>('a' + rank));
+    };
+    ASSERT_EQ(comm.broadcast_text(text_of(r), root), text_of(root));
+  }
 }
 
 // Several operations in flight whose calls come in another order on every rank.

@@ -19,7 +19,7 @@ TEST(OddImages, AreDecodedOrRefused) {
   if (!fs::exists(archive)) {
     GTEST_SKIP() << "set CONVOY_DATA to a folder with odd_jpeg.tar.gz";
   }
-  Folder folder;
+  Scratch folder;
   const std::string unpack = "tar -xzf '" + archive + "' -C '" + folder.path() + "'";
   ASSERT_EQ(std::system(unpack.c_str()), 0);
   std::size_t decoded = 0;

@@ -59,14 +59,14 @@ class Idx : public testing::Test {
     expect_error<UsageError>([&] { open(image_file, label_file); }, parts);
   }
 
-  Folder folder;
-  std::string images = folder / "images";
-  std::string labels = folder / "labels";
+  Scratch folder;
+  std::string images = folder.path("images");
+  std::string labels = folder.path("labels");
   Bytes scratch;
 };
 
 TEST_F(Idx, Mnist) {
-  const std::string prefix = source_path("data/mnist/t10k-");
+  const std::string prefix = test::source_folder() + "/data/mnist/t10k-";
   const auto set = open_idx(prefix + "images-idx3-ubyte.gz", prefix + "labels-idx1-ubyte.gz");
   EXPECT_EQ(set->size(), 10000u);
   ASSERT_EQ(set->classes().size(), 10u);
@@ -119,9 +119,10 @@ TEST_F(Idx, ThreeAndFourDimensionsPlainAndCompressed) {
 TEST_F(Idx, ErrorsNameTheFileAndTheProblem) {
   const Bytes good = idx({5, 2, 3});
   const Bytes five = idx({5});
-  expect_error<UsageError>([&] { open_idx(folder / "nothing", labels); }, {labels});
+  expect_error<UsageError>([&] { open_idx(folder.path("nothing"), labels); }, {labels});
   write_bytes(labels, five);
-  expect_error<UsageError>([&] { open_idx(folder / "nothing", labels); }, {folder / "nothing"});
+  expect_error<UsageError>([&] { open_idx(folder.path("nothing"), labels); },
+                           {folder.path("nothing")});
   expect_refused({}, five, {images, "truncated", "header"});
   expect_refused(to_bytes({0, 0, 8, 3, 0, 0}), five, {images, "truncated", "header"});
   expect_refused(to_bytes({1, 2, 3, 4, 5, 6, 7, 8}), five, {images, "not an IDX file"});
@@ -174,10 +175,10 @@ Bytes cifar(CifarKind kind, int count, int first = 0) {
 
 class Cifar : public testing::Test {
  protected:
-  Folder folder;
-  std::string one = folder / "data_batch_1.bin";
-  std::string two = folder / "data_batch_2.bin";
-  std::string names = folder / "batches.meta.txt";
+  Scratch folder;
+  std::string one = folder.path("data_batch_1.bin");
+  std::string two = folder.path("data_batch_2.bin");
+  std::string names = folder.path("batches.meta.txt");
   Bytes scratch;
 };
 
@@ -215,8 +216,8 @@ TEST_F(Cifar, NamesOfClasses) {
   std::ofstream(names) << "airplane\nautomobile\n";
   expect_error<UsageError>([&] { open_cifar(CifarKind::cifar10, {one}, names); },
                            {names, "2 names", "10 classes"});
-  expect_error<UsageError>([&] { open_cifar(CifarKind::cifar10, {one}, folder / "none"); },
-                           {folder / "none"});
+  expect_error<UsageError>([&] { open_cifar(CifarKind::cifar10, {one}, folder.path("none")); },
+                           {folder.path("none")});
 }
 
 TEST_F(Cifar, ErrorsNameTheFileAndTheProblem) {
@@ -244,11 +245,11 @@ TEST_F(Cifar, ErrorsNameTheFileAndTheProblem) {
 class ImageFolder : public testing::Test {
  protected:
   void add(const std::string& to, const std::string& from) {
-    fs::create_directories(fs::path(folder / to).parent_path());
-    fs::copy_file(fixture(from), folder / to);
+    fs::create_directories(fs::path(folder.path(to)).parent_path());
+    fs::copy_file(fixture(from), folder.path(to));
   }
 
-  Folder folder;
+  Scratch folder;
   Bytes scratch;
 };
 
@@ -261,14 +262,14 @@ TEST_F(ImageFolder, ClassesAndFilesInAlphabeticalOrder) {
   add("cat/.hidden/x.jpg", "gray.jpg");
   add(".git/x.jpg", "gray.jpg");
   add("notes.jpg", "gray.jpg");
-  std::ofstream(folder / "cat/notes.txt") << "not an image";
+  std::ofstream(folder.path("cat/notes.txt")) << "not an image";
   const auto set = open_image_folder(folder.path());
   EXPECT_EQ(set->classes(), (std::vector<std::string>{"cat", "dog"}));
   ASSERT_EQ(set->size(), 4u);
   const std::vector<std::string> keys = {"cat/deep/er/z.png", "cat/x.Png", "dog/a.JPEG",
                                          "dog/b.jpg"};
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    EXPECT_EQ(set->key(i), folder / keys[i]);
+    EXPECT_EQ(set->key(i), folder.path(keys[i]));
     EXPECT_EQ(set->label(i), i < 2 ? 0 : 1);
   }
   const Record png = set->read(0, scratch);
@@ -284,13 +285,13 @@ TEST_F(ImageFolder, TheFingerprintKnowsNamesSizesAndLabels) {
   const auto fingerprint = [&] { return open_image_folder(folder.path())->fingerprint(); };
   const std::uint64_t before = fingerprint();
   EXPECT_EQ(fingerprint(), before);
-  fs::rename(folder / "b/2.jpg", folder / "b/3.jpg");
+  fs::rename(folder.path("b/2.jpg"), folder.path("b/3.jpg"));
   const std::uint64_t renamed = fingerprint();
   EXPECT_NE(renamed, before);
   add("a/4.jpg", "color420.jpg");
-  fs::rename(folder / "a/1.jpg", folder / "b/2.jpg");
+  fs::rename(folder.path("a/1.jpg"), folder.path("b/2.jpg"));
   EXPECT_NE(fingerprint(), renamed);
-  fs::resize_file(folder / "b/2.jpg", 10);
+  fs::resize_file(folder.path("b/2.jpg"), 10);
   EXPECT_NE(fingerprint(), renamed);
 }
 
@@ -298,22 +299,22 @@ TEST_F(ImageFolder, ErrorsNameTheFolderAndTheProblem) {
   const auto refused = [&](const std::string& path, const std::vector<std::string>& parts) {
     expect_error<UsageError>([&] { open_image_folder(path); }, parts);
   };
-  refused(folder / "nothing", {folder / "nothing", "no such folder"});
-  std::ofstream(folder / "file") << "x";
-  refused(folder / "file", {folder / "file", "not a folder"});
+  refused(folder.path("nothing"), {folder.path("nothing"), "no such folder"});
+  std::ofstream(folder.path("file")) << "x";
+  refused(folder.path("file"), {folder.path("file"), "not a folder"});
   refused(folder.path(), {folder.path(), "no subfolders"});
   add("cat/a.jpg", "gray.jpg");
-  fs::create_directories(folder / "dog/deep");
-  std::ofstream(folder / "dog/notes.txt") << "x";
-  refused(folder.path(), {folder / "dog", "no .jpg, .jpeg or .png"});
+  fs::create_directories(folder.path("dog/deep"));
+  std::ofstream(folder.path("dog/notes.txt")) << "x";
+  refused(folder.path(), {folder.path("dog"), "no .jpg, .jpeg or .png"});
 }
 
 TEST_F(ImageFolder, AFileThatVanishedIsAFailure) {
   add("cat/a.jpg", "gray.jpg");
   const auto set = open_image_folder(folder.path());
-  fs::remove(folder / "cat/a.jpg");
+  fs::remove(folder.path("cat/a.jpg"));
   expect_error<Failure>([&] { set->read(0, scratch); },
-                        {folder / "cat/a.jpg", host_name(), "No such file"});
+                        {folder.path("cat/a.jpg"), host_name(), "No such file"});
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,17 +18,15 @@
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
 #include "convoy/data/dataset.h"
+#include "tests/base/scratch.h"
 
 namespace convoy::data {
 
-inline std::string source_path(const std::string& relative) {
-  return environment("CONVOY_SOURCE_DIR", ".") + "/" + relative;
-}
-
 inline std::string fixture(const std::string& name) {
-  return source_path("tests/data/fixtures/" + name);
+  return test::source_folder() + "/tests/data/fixtures/" + name;
 }
 
+using test::Scratch;
 using Bytes = std::vector<std::byte>;
 
 inline Bytes to_bytes(const std::vector<int>& values) {
@@ -44,28 +41,6 @@ inline void write_bytes(const std::string& path, std::span<const std::byte> byte
              static_cast<std::streamsize>(bytes.size()));
   ASSERT_TRUE(file.good()) << path;
 }
-
-// A new folder, removed at the end.
-class Folder {
- public:
-  Folder() {
-    path_ = std::filesystem::temp_directory_path() /
-            ("convoy-data-" + std::to_string(std::random_device{}()));
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string path() const { return path_.string(); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Runs `call`, which must throw Error; its message must contain all of `parts`.
 template <typename Error, typename Call>

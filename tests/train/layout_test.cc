@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "convoy/base/error.h"
+#include "convoy/train/autocast.h"
 #include "convoy/train/threads.h"
 
 namespace {
@@ -27,6 +28,23 @@ TEST(ToChannelsLast, KeepsIdentityAndValues) {
   EXPECT_TRUE(before[0].grad().is_contiguous(torch::MemoryFormat::ChannelsLast));
   EXPECT_TRUE(before[4].is_contiguous(torch::MemoryFormat::ChannelsLast3d));
   EXPECT_TRUE(before[6].is_contiguous());
+}
+
+TEST(Autocast, ComputesInBfloat16WhileItLives) {
+  using convoy::train::Autocast;
+  const torch::Tensor a = torch::randn({3, 3});
+  const auto type = [&a] { return torch::mm(a, a).scalar_type(); };
+  {
+    const Autocast off(false);
+    EXPECT_EQ(type(), torch::kFloat);
+    {
+      const Autocast on(true);
+      EXPECT_EQ(type(), torch::kBFloat16);
+      { const Autocast inside(true); }
+      EXPECT_EQ(type(), torch::kBFloat16);
+    }
+    EXPECT_EQ(type(), torch::kFloat);
+  }
 }
 
 TEST(SetThreads, TakesTheArgumentThenTheEnvironmentThenTheCores) {

@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/optimizer_rule.h"
+#include "tests/base/scratch.h"
 
 namespace convoy::train {
 namespace {
@@ -29,15 +30,10 @@ Vocabulary vocabulary() {
 // A folder with a file "data" in it.
 class RecipeTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("convoy-recipe-" + std::to_string(getpid()));
-    fs::create_directories(folder_);
-    std::ofstream(folder_ / "data") << "x";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { test::spill(folder_.path("data"), "x"); }
 
   Recipe parse(const std::string& text, const std::vector<std::string>& overrides = {}) const {
-    return parse_recipe({text, "dir/mine.toml", folder_.string()}, overrides, vocabulary());
+    return parse_recipe({text, "dir/mine.toml", folder_.path()}, overrides, vocabulary());
   }
   std::string problems(const std::string& text,
                        const std::vector<std::string>& overrides = {}) const {
@@ -49,7 +45,7 @@ class RecipeTest : public testing::Test {
     return "";
   }
 
-  fs::path folder_;
+  test::Scratch folder_;
 };
 
 constexpr const char* kGood = R"(
@@ -78,7 +74,7 @@ TEST_F(RecipeTest, ReadsWhatItSays) {
   EXPECT_EQ(r.name, "mine");
   EXPECT_EQ(r.model.name, "resnet18");
   EXPECT_TRUE(r.model.options.flag("zero_init_residual"));
-  EXPECT_EQ(r.data.train.text("path"), (folder_ / "data").string());
+  EXPECT_EQ(r.data.train.text("path"), folder_.path("data"));
   EXPECT_EQ(r.data.train.integer("count"), 7);
   EXPECT_EQ(r.data.train.number("scale"), 2.0);
   EXPECT_FALSE(r.data.has_validation);
@@ -176,9 +172,9 @@ TEST_F(RecipeTest, FilesOfACheckpointMayBeGone) {
 }
 
 TEST_F(RecipeTest, EnvironmentInPaths) {
-  ::setenv("CONVOY_TEST_FOLDER", folder_.c_str(), 1);
+  ::setenv("CONVOY_TEST_FOLDER", folder_.path().c_str(), 1);
   const std::string set = "data.train.path=\"${CONVOY_TEST_FOLDER}/data\"";
-  EXPECT_EQ(parse(kGood, {set}).data.train.text("path"), (folder_ / "data").string());
+  EXPECT_EQ(parse(kGood, {set}).data.train.text("path"), folder_.path("data"));
   ::unsetenv("CONVOY_TEST_FOLDER");
   EXPECT_NE(problems(kGood, {set}).find("needs the environment variable CONVOY_TEST_FOLDER"),
             std::string::npos);

@@ -77,13 +77,10 @@ TEST(Safetensors, WritesWhatTheReferenceWrites) {
       {"caf\u00e9 \"\\\n\x01\x7f", "I64", {1}, bytes_of(data[12])}};
   const Scratch scratch;
   const std::string path = scratch.path("mixed.safetensors");
-  const std::uint64_t checksum = write_safetensors(path, tensors, {{"format", "pt"}});
-  const std::string written = slurp(path);
-  EXPECT_EQ(written, slurp(golden_path()));
-  EXPECT_EQ(checksum, xxh3(bytes_of(written)));
+  write_safetensors(path, tensors, {{"format", "pt"}});
+  EXPECT_EQ(slurp(path), slurp(golden_path()));
 
   const SafetensorsFile file(path);
-  EXPECT_EQ(file.checksum(), checksum);
   EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"}}));
   ASSERT_EQ(file.tensors().size(), tensors.size());
   for (const TensorView& tensor : tensors) {

@@ -2,24 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/safetensors.h"
+#include "tests/base/scratch.h"
 
 namespace convoy::train {
 namespace {
 
-namespace fs = std::filesystem;
-
 class StateTest : public testing::Test {
  protected:
-  void SetUp() override {
-    file_ = (fs::temp_directory_path() / ("convoy-state-" + std::to_string(getpid()))).string();
-  }
-  void TearDown() override { fs::remove(file_); }
-
   void write(const torch::nn::Module& module, const std::vector<std::string>& without = {}) const {
     State state;
     describe_module(module, state);
@@ -38,7 +30,8 @@ class StateTest : public testing::Test {
     write_safetensors(file_, views);
   }
 
-  std::string file_;
+  test::Scratch scratch_;
+  std::string file_ = scratch_.path("weights.safetensors");
 };
 
 TEST_F(StateTest, WeightsOfTheSameModel) {

@@ -11,6 +11,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "tests/base/scratch.h"
 #include "tests/parallel/mpi_main.h"
 #include "tests/train/small_world.h"
 
@@ -46,17 +47,12 @@ class TrainerTest : public testing::Test {
  protected:
   void SetUp() override {
     testing_data::add_small_world(registry_);
-    // One folder for all ranks, named by rank 0.
-    std::string name = "convoy-trainer-" + std::to_string(getpid());
-    name = test_world().communicator().gather_text(name)[0];
-    folder_ = (fs::temp_directory_path() / name).string();
-    if (test_world().rank() == 0) fs::remove_all(folder_);
-    test_world().communicator().barrier();
+    // One folder for all ranks, made by rank 0.
+    if (test_world().rank() == 0) scratch_.emplace();
+    const std::string mine = scratch_ ? scratch_->path() : "";
+    folder_ = test_world().communicator().broadcast_text(mine, 0);
   }
-  void TearDown() override {
-    test_world().communicator().barrier();
-    if (test_world().rank() == 0) fs::remove_all(folder_);
-  }
+  void TearDown() override { test_world().communicator().barrier(); }
 
   Recipe recipe(const std::string& name, std::vector<std::string> overrides = {}) {
     overrides.push_back("output.folder=\"" + folder_ + "/" + name + "\"");
@@ -88,6 +84,7 @@ class TrainerTest : public testing::Test {
   }
 
   Registry registry_;
+  std::optional<test::Scratch> scratch_;  // on rank 0
   std::string folder_;
 };
 
@@ -240,10 +237,12 @@ TEST_F(TrainerTest, MetricsOfAResumedRunHaveEachStepOnce) {
 }
 
 TEST_F(TrainerTest, RefusesARunFolderThatHoldsARun) {
-  const Recipe r = recipe("twice");
+  const Recipe r = recipe("twice", {"output.log_samples=true"});
   train(r, 1);
   if (test_world().size() == 1) {
     EXPECT_THROW(train(r), UsageError);
+    // Untouched, with its log of samples.
+    EXPECT_NE(read_text_file(r.output.folder + "/samples/rank-0.log"), "");
     TrainerOptions options{.overwrite = true, .progress = false};
     Trainer trainer(test_world(), registry_, r, options);
     EXPECT_EQ(trainer.run().steps, 18);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/descriptor.h"
+
 namespace convoy {
 
 // The bytes of a file (or of a pipe, up to its end). Throws UsageError when there is none, when it
@@ -33,7 +35,7 @@ class AtomicFile {
  private:
   std::string path_;
   std::string partial_;
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 void write_file_atomically(const std::string& path, const std::string& text);

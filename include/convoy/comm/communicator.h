@@ -96,6 +96,9 @@ class Communicator {
   // Every rank's text, in the order of ranks. For set-up and errors, not for hot paths.
   std::vector<std::string> gather_text(std::string_view text, Match match = {}) const;
 
+  // The root's text, everywhere; what others give is ignored. For set-up and errors, as well.
+  std::string broadcast_text(std::string_view text, int root, Match match = {}) const;
+
   // Advances whatever is in flight in this world, once; true if anything moved. A natural call for
   // code that computes long between operations (a bucket boundary, say).
   bool advance() const;

@@ -17,6 +17,10 @@ enum class OnBad : std::uint8_t {
   skip   // it is left out of its batch, counted, and named once
 };
 
+// What `transform` makes of the examples of this dataset: of the first record or, with
+// OnBad::skip, of the first that can be decoded. Throws UsageError naming the record.
+Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad);
+
 struct LoaderOptions {
   std::size_t batch = 1;  // global: of all ranks together
   int rank = 0;

@@ -33,13 +33,14 @@ struct Evaluation {
 data::TransformOptions training_transform(const DataRecipe& recipe);
 data::TransformOptions evaluation_transform(const DataRecipe& recipe);
 
-// What the network sees of one record of this data. Where records of the first shape count, that is
-// the first one; with on_bad = "skip" the first that can be decoded. Throws UsageError naming the
-// record.
+data::OnBad on_bad(const DataRecipe& recipe);
+
+// What the network sees of one record of this data, by data::output_shape.
 data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe);
 
-// Evaluates in evaluation mode and restores the mode. The network is the same on all ranks; each
-// takes an even share of the data. Collective.
+// Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation;
+// the network is the same on all ranks, and each takes an even share of the data. Throws UsageError
+// on every rank when their data sets differ. Collective.
 Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
                     const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe);
 

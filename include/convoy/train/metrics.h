@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/base/descriptor.h"
+
 namespace convoy::train {
 
 // One line of metrics.jsonl: {"kind": "step", "step": 12, "loss": 1.25, ...}. Keys carry their
@@ -26,14 +28,11 @@ class MetricsFile {
   // last checkpoint, and an incomplete last line are dropped first. -1 starts a new file. Throws
   // Failure when it can't be written.
   MetricsFile(const std::string& path, std::int64_t resumed_at);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
 
   void add(const MetricsRow& row);
 
  private:
-  int fd_ = -1;
+  Descriptor file_;
   std::string path_;
 };
 
@@ -43,9 +42,6 @@ class TensorBoardFile {
   // A resumed run starts another file, which tells TensorBoard to forget what lies beyond step
   // `resumed_at` (>= 0). Throws Failure when it can't be written.
   TensorBoardFile(const std::string& folder, std::int64_t resumed_at);
-  ~TensorBoardFile();
-  TensorBoardFile(const TensorBoardFile&) = delete;
-  TensorBoardFile& operator=(const TensorBoardFile&) = delete;
 
   // All of one step. Tags with '/' make groups ("train/loss").
   void add(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
@@ -53,8 +49,7 @@ class TensorBoardFile {
   const std::string& path() const { return path_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Descriptor file_;
   std::string path_;
 };
 

@@ -28,9 +28,9 @@ std::size_t size_of_type(const std::string& type);
 // in the order of their types (I64, F64, F32, I32, BF16, F16, I16, I8, U8, BOOL), then of their
 // names, so each begins at a multiple of its element size. Metadata are strings by name. Throws
 // UsageError for a duplicate name, one that is not UTF-8 or a size that doesn't fit its shape,
-// Failure when the file can't be written. Returns the XXH3-64 of the file.
-std::uint64_t write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
-                                const std::map<std::string, std::string>& metadata = {});
+// Failure when the file can't be written.
+void write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
 
 // A file mapped into memory; the views live as long as this object. Every offset, shape and size is
 // checked when the file is opened, as the format demands (no holes, no overlap, header at most
@@ -48,8 +48,6 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of offsets
   const TensorView* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // Of the whole file.
-  std::uint64_t checksum() const;
 
  private:
   void parse();

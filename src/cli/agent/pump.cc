@@ -17,43 +17,25 @@ void make_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLO
 
 }  // namespace
 
-Pump::Pump(int source, int sink, int log, std::string label)
-    : source_(source), sink_(sink), log_(log), label_(std::move(label)) {
-  make_nonblocking(source_);
+Pump::Pump(Descriptor source, int sink, int log, std::string label)
+    : source_(std::move(source)), sink_(sink), log_(log), label_(std::move(label)) {
+  make_nonblocking(source_.get());
   make_nonblocking(sink_);
 }
 
-Pump::Pump(Pump&& other) noexcept { *this = std::move(other); }
-
-Pump& Pump::operator=(Pump&& other) noexcept {
-  std::swap(source_, other.source_);
-  std::swap(sink_, other.sink_);
-  std::swap(log_, other.log_);
-  std::swap(label_, other.label_);
-  std::swap(line_, other.line_);
-  std::swap(lines_, other.lines_);
-  std::swap(pending_, other.pending_);
-  std::swap(log_error_, other.log_error_);
-  return *this;
-}
-
-Pump::~Pump() {
-  if (source_ >= 0) close(source_);
-}
-
-int Pump::readable_fd() const { return pending_.empty() ? source_ : -1; }
+int Pump::readable_fd() const { return pending_.empty() ? source_.get() : -1; }
 int Pump::writable_fd() const { return pending_.empty() ? -1 : sink_; }
-bool Pump::done() const { return source_ < 0 && pending_.empty(); }
+bool Pump::done() const { return !source_.open() && pending_.empty(); }
 int Pump::take_log_error() { return std::exchange(log_error_, 0); }
 
 void Pump::advance() {
-  if (pending_.empty() && source_ >= 0) {
+  if (pending_.empty() && source_.open()) {
     std::array<char, 65536> buffer;
-    const ssize_t count = read(source_, buffer.data(), buffer.size());
+    const ssize_t count = read(source_.get(), buffer.data(), buffer.size());
     if (count > 0) {
       take(buffer.data(), static_cast<std::size_t>(count));
     } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-      close(std::exchange(source_, -1));
+      source_.reset();
       if (!line_.empty()) finish_line();
       write_log();
     }

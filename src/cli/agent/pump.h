@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "convoy/base/descriptor.h"
+
 namespace convoy::cli {
 
 // Never blocks: the supervisor has signals to answer while mpirun or a terminal is slow. It reads
@@ -10,13 +12,10 @@ namespace convoy::cli {
 // without.
 class Pump {
  public:
-  // Reads from `source` (which it owns) and writes to `sink` and, unless it is -1, to `log`. A
+  // Reads from `source` and writes to `sink` and, unless it is -1, to `log`. A
   // label stands before each line on the sink. Not in use until a source is given.
   Pump() = default;
-  Pump(int source, int sink, int log, std::string label);
-  Pump(Pump&&) noexcept;
-  Pump& operator=(Pump&&) noexcept;
-  ~Pump();
+  Pump(Descriptor source, int sink, int log, std::string label);
 
   // What to wait for; -1 for nothing.
   int readable_fd() const;
@@ -33,7 +32,7 @@ class Pump {
   void finish_line();
   void write_log();
 
-  int source_ = -1;
+  Descriptor source_;
   int sink_ = -1;
   int log_ = -1;
   std::string label_;

@@ -26,13 +26,13 @@
 #include "cli/launch/child.h"
 #include "cli/launch/processes.h"
 #include "cli/launch/report.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 
 namespace convoy::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kGrace{3000};      // from SIGTERM to SIGKILL
@@ -146,51 +146,57 @@ bool Supervisor::open_log() {
 bool Supervisor::start_program() {
   // Without a log or labels the program writes to mpirun's own streams and nothing stands between.
   const bool relay = log_.open() || options_.label;
-  std::array<std::array<int, 2>, 2> streams{{{-1, -1}, {-1, -1}}};
-  std::array<int, 2> outcome{-1, -1};
-  bool ready = pipe2(outcome.data(), O_CLOEXEC) == 0;
-  for (auto& stream : streams) ready = ready && (!relay || pipe2(stream.data(), O_CLOEXEC) == 0);
+  const auto cannot_start = [this](const std::string& why) {
+    status_ = kExitCannotStart << 8;
+    report(Report::Kind::cannot_start, "cannot start '" + options_.command.front() + "': " + why);
+    return false;
+  };
+  std::array<Pipe, 2> streams;
+  Pipe outcome;
+  try {
+    outcome = make_pipe();
+    if (relay) std::generate(streams.begin(), streams.end(), make_pipe);
+  } catch (const Failure& error) {
+    return cannot_start(error.what());
+  }
   std::vector<char*> argv;
   for (const std::string& argument : options_.command)
     argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
 
   const pid_t self = getpid();
-  program_ = ready ? fork() : -1;
+  program_ = fork();
   if (program_ == 0) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != self) _exit(kExitCannotStart);
-    for (int i = 0; relay && i < 2; ++i) dup2(streams[static_cast<std::size_t>(i)][1], i + 1);
+    for (int i = 0; relay && i < 2; ++i)
+      dup2(streams[static_cast<std::size_t>(i)].writing.get(), i + 1);
     signal(SIGPIPE, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
     execvp(argv[0], argv.data());
     const int error = errno;
-    if (write(outcome[1], &error, sizeof error) < 0) _exit(kExitCannotStart);
+    if (write(outcome.writing.get(), &error, sizeof error) < 0) _exit(kExitCannotStart);
     _exit(kExitCannotStart);
   }
   int error = program_ < 0 ? errno : 0;
   if (program_ > 0) {
     setpgid(program_, program_);
-    close(outcome[1]);
-    if (read(outcome[0], &error, sizeof error) != sizeof error) error = 0;
-    close(outcome[0]);
+    outcome.writing.reset();
+    if (read(outcome.reading.get(), &error, sizeof error) != sizeof error) error = 0;
   }
   if (error != 0) {
     if (program_ > 0) waitpid(program_, nullptr, 0);
-    status_ = kExitCannotStart << 8;
-    report(Report::Kind::cannot_start,
-           "cannot start '" + options_.command.front() + "': " + std::strerror(error));
-    return false;
+    return cannot_start(std::strerror(error));
   }
   const std::string label =
       options_.label ? std::string("[").append(std::to_string(rank_)).append("] ") : "";
   for (int i = 0; relay && i < 2; ++i) {
-    const auto& stream = streams[static_cast<std::size_t>(i)];
-    close(stream[1]);
-    pumps_[static_cast<std::size_t>(i)] = Pump(stream[0], i + 1, log_.get(), label);
+    Pipe& stream = streams[static_cast<std::size_t>(i)];
+    stream.writing.reset();
+    pumps_[static_cast<std::size_t>(i)] = Pump(std::move(stream.reading), i + 1, log_.get(), label);
   }
   return true;
 }

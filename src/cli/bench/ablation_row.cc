@@ -2,11 +2,11 @@
 
 #include <torch/torch.h>
 
-#include <chrono>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/fused_optimizers.h"
@@ -16,8 +16,6 @@
 
 namespace convoy::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // The same in bench/peers/torch_step.py.
 constexpr double kLearningRate = 1e-3;
@@ -61,7 +59,7 @@ void serve_ablation_row(const AblationRow& row) {
       optimizer->step();
       losses.push_back(loss.item<double>());
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     std::cout << nlohmann::json{{"seconds", seconds}, {"losses", losses}}.dump() << std::endl;
   }
 }

@@ -2,23 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "cli/bench/median.h"
 #include "comm/internals.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using comm::CommunicatorInternals;
-
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 double largest(const comm::World& world, double value) {
   std::array<double, 1> values{value};

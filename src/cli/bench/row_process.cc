@@ -1,6 +1,5 @@
 #include "cli/bench/row_process.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -13,13 +12,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 
 namespace convoy::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr auto kAnswerDeadline = std::chrono::minutes(10);
 constexpr auto kEndDeadline = std::chrono::seconds(10);
 constexpr int kNotStarted = 127;  // as shells say it
@@ -61,30 +60,25 @@ RowProcess::RowProcess(std::string row, const std::vector<std::string>& command,
   std::vector<std::string> settings = changed_environment(environment);
   const auto arguments = pointers(words);
   const auto variables = pointers(settings);
-  int input[2], output[2];
-  if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) {
-    throw Failure("row '" + row_ + "': no pipe: " + std::strerror(errno));
-  }
+  Pipe input = make_pipe(), output = make_pipe();
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) throw Failure("row '" + row_ + "': can't fork: " + std::strerror(errno));
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
-    dup2(input[0], STDIN_FILENO);
-    dup2(output[1], STDOUT_FILENO);
+    dup2(input.reading.get(), STDIN_FILENO);
+    dup2(output.writing.get(), STDOUT_FILENO);
     execvpe(arguments[0], arguments.data(), variables.data());
     _exit(kNotStarted);
   }
-  close(input[0]);
-  close(output[1]);
-  to_ = input[1];
-  from_ = output[0];
+  to_ = std::move(input.writing);
+  from_ = std::move(output.reading);
 }
 
 RowProcess::~RowProcess() {
-  if (to_ >= 0) close(to_);
-  if (from_ >= 0) close(from_);
+  to_.reset();
+  from_.reset();
   if (pid_ < 0) return;
   const auto deadline = Clock::now() + kEndDeadline;
   while (waitpid(pid_, nullptr, WNOHANG) == 0) {
@@ -99,7 +93,7 @@ RowAnswer RowProcess::run(int steps) {
   struct sigaction ignore = {}, before = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &before);
-  const bool sent = write(to_, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  const bool sent = write(to_.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
   sigaction(SIGPIPE, &before, nullptr);
   const std::string text = sent ? read_line() : "";
   if (text.empty()) {
@@ -127,13 +121,13 @@ std::string RowProcess::read_line() {
     }
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd wait{from_, POLLIN, 0};
+    pollfd wait{from_.get(), POLLIN, 0};
     if (left <= 0 || poll(&wait, 1, static_cast<int>(left)) == 0) {
       kill(pid_, SIGKILL);
       throw Failure("row '" + row_ + "' did not answer within ten minutes");
     }
     char buffer[4096];
-    const ssize_t count = read(from_, buffer, sizeof buffer);
+    const ssize_t count = read(from_.get(), buffer, sizeof buffer);
     if (count == 0 || (count < 0 && errno != EINTR)) return "";
     if (count > 0) pending_.append(buffer, static_cast<std::size_t>(count));
   }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/base/descriptor.h"
+
 namespace convoy::cli {
 
 // What a row answers when asked for steps.
@@ -40,8 +42,8 @@ class RowProcess {
   std::string row_;
   std::string program_;
   pid_t pid_ = -1;
-  int to_ = -1;
-  int from_ = -1;
+  Descriptor to_;    // its standard input
+  Descriptor from_;  // its standard output
   std::string pending_;
 };
 

@@ -1,47 +1,22 @@
 #include "cli/bench/step_measure.h"
 
-#include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "cli/bench/median.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/parallel/distributed_model.h"
+#include "convoy/train/autocast.h"
 #include "convoy/train/fused_optimizers.h"
 #include "convoy/train/layout.h"
 #include "convoy/train/memory.h"
 
 namespace convoy::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-// Autocast to bfloat16 while it lives.
-class Autocast {
- public:
-  explicit Autocast(bool on) : on_(on) {
-    if (!on_) return;
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-  }
-  ~Autocast() {
-    if (!on_) return;
-    at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  bool on_;
-};
 
 struct Times {
   double forward = 0, backward = 0, update = 0;
@@ -78,7 +53,7 @@ class Copy {
     optimizer_->zero_grad();
     at::Tensor loss;
     {
-      const Autocast autocast(bf16_);
+      const train::Autocast autocast(bf16_);
       const at::Tensor logits =
           distributed_ ? distributed_->forward(images_) : network_->forward(images_);
       loss = torch::nn::functional::cross_entropy(logits.to(at::kFloat), targets_);

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <csignal>
 
 #include "cli/doctor/rows.h"
 #include "cli/launch/build_config.h"
 #include "cli/launch/launcher.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
@@ -83,12 +83,12 @@ Row start_two_ranks(const Mpirun& mpirun) {
   options.mpirun = mpirun;
   options.ranks = 2;
   options.command = {"true"};
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   const Verdict verdict = launch(options);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  const double elapsed = seconds_since(begin);
   if (verdict.exit_status == 0)
-    return {"convoy run", RowStatus::ok,
-            "2 ranks started and ended in " + format_seconds(elapsed.count()), ""};
+    return {"convoy run", RowStatus::ok, "2 ranks started and ended in " + format_seconds(elapsed),
+            ""};
   return {"convoy run", RowStatus::missing, verdict.line,
           "'convoy run --verbose -n 2 true' shows what mpirun says", true};
 }

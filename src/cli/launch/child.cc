@@ -7,43 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
-namespace {
-
-std::pair<Descriptor, Descriptor> make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
-  }
-  return {Descriptor(ends[0]), Descriptor(ends[1])};
-}
-
-}  // namespace
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int Descriptor::release() { return std::exchange(fd_, -1); }
-
-void Descriptor::reset() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
-}
-
 Descriptor signal_descriptor(const std::vector<int>& signals) {
   sigset_t mask;
   sigemptyset(&mask);
@@ -58,11 +30,10 @@ Descriptor signal_descriptor(const std::vector<int>& signals) {
 Child start_child(const std::vector<std::string>& arguments,
                   const std::vector<std::string>& variables, bool capture_output) {
   Child child;
-  Descriptor output_end;
-  if (capture_output) std::tie(child.standard_output, output_end) = make_pipe();
-  auto [error_read, error_end] = make_pipe();
-  child.standard_error = std::move(error_read);
-  auto [status_read, status_end] = make_pipe();
+  Pipe output;
+  if (capture_output) output = make_pipe();
+  Pipe errors = make_pipe();
+  Pipe outcome = make_pipe();
 
   // Everything that allocates happens before fork().
   std::vector<char*> argv;
@@ -81,8 +52,8 @@ Child start_child(const std::vector<std::string>& arguments,
       const int null = open("/dev/null", O_RDONLY);
       if (null >= 0) dup2(null, STDIN_FILENO);
     }
-    if (output_end.open()) dup2(output_end.get(), STDOUT_FILENO);
-    dup2(error_end.get(), STDERR_FILENO);
+    if (capture_output) dup2(output.writing.get(), STDOUT_FILENO);
+    dup2(errors.writing.get(), STDERR_FILENO);
     for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
     sigset_t none;
     sigemptyset(&none);
@@ -90,16 +61,18 @@ Child start_child(const std::vector<std::string>& arguments,
     signal(SIGPIPE, SIG_DFL);
     execv(argv[0], argv.data());
     const int error = errno;
-    if (write(status_end.get(), &error, sizeof error) < 0) _exit(126);
+    if (write(outcome.writing.get(), &error, sizeof error) < 0) _exit(126);
     _exit(127);
   }
   setpgid(child.pid, child.pid);  // whoever comes first, so that neither has to wait
-  status_end.reset();
+  outcome.writing.reset();
   int error = 0;
-  if (read(status_read.get(), &error, sizeof error) == sizeof error) {
+  if (read(outcome.reading.get(), &error, sizeof error) == sizeof error) {
     waitpid(child.pid, nullptr, 0);
     throw Failure("cannot start " + arguments.front() + ": " + std::strerror(error));
   }
+  child.standard_output = std::move(output.reading);
+  child.standard_error = std::move(errors.reading);
   return child;
 }
 

@@ -6,24 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/descriptor.h"
+
 namespace convoy::cli {
-
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_;
-};
 
 struct Child {
   pid_t pid = 0;

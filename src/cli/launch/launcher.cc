@@ -19,13 +19,13 @@
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
 #include "cli/launch/processes.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 
 namespace convoy::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // After the first fault. Ranks that fail for the same reason at nearly the same time get to say so

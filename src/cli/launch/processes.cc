@@ -11,10 +11,11 @@
 #include <map>
 #include <thread>
 
+#include "convoy/base/clock.h"
+
 namespace convoy::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{5};
 
 // Living processes by parent.

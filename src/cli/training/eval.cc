@@ -5,27 +5,23 @@
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "cli/training/ranks.h"
+#include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/memory.h"
-#include "convoy/train/trained.h"
-#include "train/same_everywhere.h"
 
 namespace convoy::cli {
 namespace {
 
 struct Arguments {
-  std::string run;
-  bool best = false;
-  std::vector<std::string> overrides;
-  std::string json;
+  TrainedOptions trained;
   RankOptions ranks;
 };
 
 void print(const Arguments& arguments, const train::Trained& trained, int ranks,
            const train::Evaluation& e) {
-  Rows rows(arguments.json);
+  Rows rows(arguments.trained.json);
   rows.add({{"source", trained.source},
             {"model", trained.recipe.model.name},
             {"ranks", ranks},
@@ -51,12 +47,11 @@ void print(const Arguments& arguments, const train::Trained& trained, int ranks,
 }
 
 int run(const Arguments& arguments) {
-  if (!arguments.json.empty() && arguments.json != "-") Rows check(arguments.json);
+  const std::string& json = arguments.trained.json;
+  if (!json.empty() && json != "-") Rows check(json);
   train::keep_large_blocks();
   train::Registry registry;
-  const train::Trained trained = train::load_trained(
-      registry, arguments.run, arguments.best ? train::Which::best : train::Which::newest,
-      arguments.overrides);
+  const train::Trained trained = load_trained(registry, arguments.trained);
   if (!trained.recipe.data.has_validation) {
     throw UsageError(
         "the recipe has no [data.validation]; name it, for example with --set "
@@ -66,7 +61,6 @@ int run(const Arguments& arguments) {
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
     const auto data =
         registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
-    train::check_same_data(world.communicator(), *data, "data.validation");
     const train::Evaluation evaluation =
         train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
     if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
@@ -80,18 +74,7 @@ void add_eval_command(CLI::App& app, Outcome& outcome) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("eval", "Evaluate a run, a checkpoint, or a recipe with model.weights");
-  command
-      ->add_option("run", arguments->run,
-                   "Run folder (its newest checkpoint), checkpoint, or recipe (.toml)")
-      ->type_name("RUN")
-      ->required();
-  command->add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
-  command->add_option("--set", arguments->overrides, "Another value for a key of the recipe")
-      ->type_name("KEY=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false);
-  command->add_option("--json", arguments->json, "The figures as JSON ('-': standard output)")
-      ->type_name("FILE");
+  add_trained_options(*command, arguments->trained, "The figures as JSON");
   add_rank_options(*command, arguments->ranks);
   command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
 }

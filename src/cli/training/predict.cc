@@ -4,20 +4,17 @@
 
 #include "cli/commands.h"
 #include "cli/rows.h"
+#include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
 #include "convoy/train/memory.h"
-#include "convoy/train/trained.h"
 
 namespace convoy::cli {
 namespace {
 
 struct Arguments {
-  std::string run;
+  TrainedOptions trained;
   std::vector<std::string> files;
   int top = 5;
-  bool best = false;
-  std::vector<std::string> overrides;
-  std::string json;
 };
 
 nlohmann::ordered_json row_of(const train::Prediction& prediction) {
@@ -37,10 +34,8 @@ nlohmann::ordered_json row_of(const train::Prediction& prediction) {
 int run(const Arguments& arguments) {
   train::keep_large_blocks();
   train::Registry registry;
-  const train::Trained trained = train::load_trained(
-      registry, arguments.run, arguments.best ? train::Which::best : train::Which::newest,
-      arguments.overrides);
-  Rows rows(arguments.json);
+  const train::Trained trained = load_trained(registry, arguments.trained);
+  Rows rows(arguments.trained.json);
   int status = 0;
   for (const train::Prediction& p : train::predict(trained, arguments.files, arguments.top)) {
     rows.add(row_of(p));
@@ -63,22 +58,11 @@ void add_predict_command(CLI::App& app, Outcome& outcome) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
       "predict", "Name the classes of JPEG or PNG pictures with a trained network");
-  command
-      ->add_option("run", arguments->run,
-                   "Run folder (its newest checkpoint), checkpoint, or recipe (.toml)")
-      ->type_name("RUN")
-      ->required();
+  add_trained_options(*command, arguments->trained, "One object per picture");
   command->add_option("files", arguments->files, "Pictures")->type_name("FILES")->required();
   command->add_option("--top", arguments->top, "How many classes to name (5)")
       ->type_name("K")
       ->check(CLI::PositiveNumber);
-  command->add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
-  command->add_option("--set", arguments->overrides, "Another value for a key of the recipe")
-      ->type_name("KEY=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false);
-  command->add_option("--json", arguments->json, "One object per picture ('-': standard output)")
-      ->type_name("FILE");
   command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
 }
 

@@ -7,6 +7,7 @@
 #include "cli/launch/report.h"
 #include "cli/training/ranks.h"
 #include "cli/training/signals.h"
+#include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/train/trainer.h"
@@ -101,12 +102,7 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("train", kDescription);
   command->add_option("recipe", arguments->recipe, "The recipe, a TOML file")->type_name("RECIPE");
-  command
-      ->add_option("--set", arguments->overrides,
-                   "Another value for a key: training.batch=64; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false);
+  add_set_option(*command, arguments->overrides);
   command
       ->add_option("--resume", arguments->resume,
                    "Go on from the newest checkpoint of the run, or from this one")

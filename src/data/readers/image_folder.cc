@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "convoy/base/checksum.h"
+#include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/data/dataset.h"
@@ -46,42 +47,31 @@ std::vector<std::string> images_below(const fs::path& folder) {
   return images;
 }
 
-class File {
- public:
-  explicit File(const std::string& path)
-      : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail(errno);
-  }
-  ~File() { close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+[[noreturn]] void fail_reading(const std::string& path, int error) {
+  throw Failure("reading " + path + " on " + host_name() + ": " +
+                std::generic_category().message(error));
+}
 
-  void read(std::vector<std::byte>& to) const {
-    struct stat status {};
-    if (fstat(fd_, &status) != 0) fail(errno);
-    if (status.st_size < 0 || static_cast<std::uint64_t>(status.st_size) > kMaxFile) fail(EFBIG);
-    to.resize(static_cast<std::size_t>(status.st_size));
-    for (std::size_t had = 0; had < to.size();) {
-      const ssize_t count = ::read(fd_, to.data() + had, to.size() - had);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail(errno);
-      if (count == 0) {  // it has shrunk since: what is missing will show in decoding
-        to.resize(had);
-        break;
-      }
-      had += static_cast<std::size_t>(count);
+// Into memory that is used for one file after another.
+void read_into(const std::string& path, std::vector<std::byte>& to) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!file.open() || ::fstat(file.get(), &status) != 0) fail_reading(path, errno);
+  if (status.st_size < 0 || static_cast<std::uint64_t>(status.st_size) > kMaxFile) {
+    fail_reading(path, EFBIG);
+  }
+  to.resize(static_cast<std::size_t>(status.st_size));
+  for (std::size_t had = 0; had < to.size();) {
+    const ssize_t count = ::read(file.get(), to.data() + had, to.size() - had);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_reading(path, errno);
+    if (count == 0) {  // it has shrunk since: what is missing will show in decoding
+      to.resize(had);
+      break;
     }
+    had += static_cast<std::size_t>(count);
   }
-
- private:
-  [[noreturn]] void fail(int error) const {
-    throw Failure("reading " + path_ + " on " + host_name() + ": " +
-                  std::generic_category().message(error));
-  }
-
-  const std::string& path_;
-  int fd_;
-};
+}
 
 class ImageFolder final : public Dataset {
  public:
@@ -113,8 +103,7 @@ class ImageFolder final : public Dataset {
   const std::vector<std::string>& classes() const override { return classes_; }
 
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override {
-    const std::string path = key(i);
-    File(path).read(scratch);
+    read_into(key(i), scratch);
     // What the name promises is not always what is inside.
     const Encoding encoding = is_png(scratch) ? Encoding::png : Encoding::jpeg;
     return {scratch, encoding, {}, label(i)};

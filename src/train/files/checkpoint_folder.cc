@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "convoy/base/checksum.h"
+#include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
@@ -54,24 +55,14 @@ std::optional<std::int64_t> step_of(std::string name) {
   return step;
 }
 
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int descriptor) : fd(descriptor) {}
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
-
 // Size and checksum, read in pieces: a file may be larger than memory, and a mapping would end the
 // process if it shrank. Throws UsageError when it can't be read.
 FileEntry measure(const std::string& path) {
   const auto bad = [&path](const std::string& why) { return UsageError(path + " " + why); };
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.fd < 0 && errno == ENOENT) throw bad("is missing");
+  if (!file.open() && errno == ENOENT) throw bad("is missing");
   struct stat status {};
-  if (file.fd < 0 || ::fstat(file.fd, &status) != 0) {
+  if (!file.open() || ::fstat(file.get(), &status) != 0) {
     throw bad(std::string("cannot be read: ") + std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) throw bad("is not a regular file");
@@ -80,7 +71,7 @@ FileEntry measure(const std::string& path) {
   Xxh3 hash;
   FileEntry entry;
   while (true) {
-    const ssize_t got = ::read(file.fd, buffer.data(), buffer.size());
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw bad(std::string("cannot be read: ") + std::strerror(errno));
     if (got == 0) break;

@@ -9,14 +9,13 @@
 #include <cstdlib>
 #include <deque>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
 #include "convoy/train/metrics.h"
 
 namespace convoy::train {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double kRateWindow_s = 10;
 constexpr double kTerminalInterval_s = 0.1;

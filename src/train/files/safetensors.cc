@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +14,7 @@
 #include <set>
 #include <tuple>
 
-#include "convoy/base/checksum.h"
+#include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "train/files/safetensors_header.h"
@@ -124,8 +123,8 @@ std::vector<const TensorView*> in_file_order(const std::string& path,
 
 std::size_t size_of_type(const std::string& type) { return kTypes[rank_of_type(type)].bytes; }
 
-std::uint64_t write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
-                                const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   const std::vector<const TensorView*> order = in_file_order(path, tensors);
   const std::string header = make_header(order, metadata);
   if (header.size() > kHeaderLimit) {
@@ -133,17 +132,11 @@ std::uint64_t write_safetensors(const std::string& path, const std::vector<Tenso
                      " bytes; a safetensors file has room for " + std::to_string(kHeaderLimit));
   }
   AtomicFile file(path);
-  Xxh3 hash;
-  const auto put = [&](std::span<const std::byte> bytes) {
-    hash.update(bytes);
-    file.write(bytes);
-  };
   const std::uint64_t length = header.size();
-  put(std::as_bytes(std::span(&length, 1)));
-  put(std::as_bytes(std::span(header)));
-  for (const TensorView* tensor : order) put(tensor->bytes);
+  file.write(std::as_bytes(std::span(&length, 1)));
+  file.write(header);
+  for (const TensorView* tensor : order) file.write(tensor->bytes);
   file.commit();
-  return hash.digest();
 }
 
 SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::string& name)
@@ -153,22 +146,16 @@ SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::st
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : name_(path) {
   // Without O_NONBLOCK, opening a named pipe would wait for a writer.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
-  if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const std::string reason = fd < 0 ? std::strerror(errno) : "it is not a regular file";
-    if (fd >= 0) ::close(fd);
+  if (!file.open() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    const std::string reason = file.open() ? "it is not a regular file" : std::strerror(errno);
     throw UsageError("cannot read " + path + ": " + reason);
   }
   const auto size = static_cast<std::size_t>(status.st_size);
-  int error = 0;
-  if (size > 0) {
-    mapping_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    error = errno;
-  }
-  ::close(fd);
+  if (size > 0) mapping_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (mapping_ == MAP_FAILED) {
-    throw Failure("cannot map " + path + " into memory: " + std::strerror(error));
+    throw Failure("cannot map " + path + " into memory: " + std::strerror(errno));
   }
   bytes_ = {static_cast<const std::byte*>(mapping_), size};
   try {
@@ -245,7 +232,5 @@ const TensorView* SafetensorsFile::find(const std::string& name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
-
-std::uint64_t SafetensorsFile::checksum() const { return xxh3(bytes_); }
 
 }  // namespace convoy::train

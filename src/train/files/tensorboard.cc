@@ -112,35 +112,28 @@ std::int64_t time_for_name(const std::string& folder) {
 
 }  // namespace
 
-struct TensorBoardFile::Impl {
-  int fd = -1;
-};
-
-TensorBoardFile::TensorBoardFile(const std::string& folder, std::int64_t resumed_at)
-    : impl_(std::make_unique<Impl>()) {
+TensorBoardFile::TensorBoardFile(const std::string& folder, std::int64_t resumed_at) {
   make_folders(folder);
   char time[24];
   std::snprintf(time, sizeof time, "%010lld", static_cast<long long>(time_for_name(folder)));
   path_ = (fs::path(folder) /
            (std::string(kPrefix) + time + "." + host_name() + "." + std::to_string(::getpid())))
               .string();
-  impl_->fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  if (impl_->fd < 0) throw Failure("cannot write " + path_ + ": " + std::strerror(errno));
+  file_ =
+      Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+  if (!file_.open()) throw Failure("cannot write " + path_ + ": " + std::strerror(errno));
   try {
     std::string records = record_of(event().bytes(3, "brain.Event:2"));  // file_version
     if (resumed_at >= 0) {
       // session_log with status START: forget this step and later ones.
       records += record_of(event(resumed_at + 1).message(7, Message().varint(1, 1)));
     }
-    append_whole(impl_->fd, records, path_);
+    append_whole(file_.get(), records, path_);
   } catch (...) {
-    ::close(impl_->fd);
     ::unlink(path_.c_str());
     throw;
   }
 }
-
-TensorBoardFile::~TensorBoardFile() { ::close(impl_->fd); }
 
 void TensorBoardFile::add(std::int64_t step,
                           const std::vector<std::pair<std::string, double>>& scalars) {
@@ -149,7 +142,7 @@ void TensorBoardFile::add(std::int64_t step,
     // value: tag, simple_value
     summary.message(1, Message().bytes(1, tag).fixed(2, static_cast<float>(value)));
   }
-  append_whole(impl_->fd, record_of(event(step).message(5, summary)), path_);
+  append_whole(file_.get(), record_of(event(step).message(5, summary)), path_);
 }
 
 void TensorBoardFile::add_text(std::int64_t step, const std::string& tag, const std::string& text) {
@@ -159,7 +152,7 @@ void TensorBoardFile::add_text(std::int64_t step, const std::string& tag, const 
   // SummaryMetadata: plugin_data with plugin_name, data_class TENSOR.
   const Message metadata = Message().message(1, Message().bytes(1, "text")).varint(4, 2);
   const Message value = Message().bytes(1, tag).message(8, tensor).message(9, metadata);
-  append_whole(impl_->fd, record_of(event(step).message(5, Message().message(1, value))), path_);
+  append_whole(file_.get(), record_of(event(step).message(5, Message().message(1, value))), path_);
 }
 
 }  // namespace convoy::train

@@ -1,8 +1,8 @@
 #include "train/strategies/sync/sync.h"
 
-#include <chrono>
 #include <optional>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/units.h"
@@ -13,12 +13,6 @@
 
 namespace convoy::train {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // What all ranks tell each other in every step besides gradients, added up while backward runs.
 struct Tally {
@@ -143,7 +137,7 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
     auto start = Clock::now();
     torch::Tensor loss;
     {
-      const AutocastScope autocast(*compute_);
+      const Autocast autocast = compute_->autocast();
       const torch::Tensor scores = compute_->scores(model_->forward(images.narrow(0, begin, size)));
       loss = loss_of(recipe.loss, scores, labels.narrow(0, begin, size));
     }

@@ -1,0 +1,32 @@
+#include "cli/training/trained_options.h"
+
+namespace convoy::cli {
+
+void add_set_option(CLI::App& command, std::vector<std::string>& overrides) {
+  command
+      .add_option("--set", overrides,
+                  "Another value for a key: training.batch=64; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->type_size(1)
+      ->allow_extra_args(false);
+}
+
+void add_trained_options(CLI::App& command, TrainedOptions& options,
+                         const std::string& json_help) {
+  command
+      .add_option("run", options.run,
+                  "Run folder (its newest checkpoint), checkpoint, or recipe (.toml)")
+      ->type_name("RUN")
+      ->required();
+  command.add_flag("--best", options.best, "The run's best checkpoint instead of its newest");
+  add_set_option(command, options.overrides);
+  command.add_option("--json", options.json, json_help + " ('-': standard output)")
+      ->type_name("FILE");
+}
+
+train::Trained load_trained(train::Registry& registry, const TrainedOptions& options) {
+  const auto which = options.best ? train::Which::best : train::Which::newest;
+  return train::load_trained(registry, options.run, which, options.overrides);
+}
+
+}  // namespace convoy::cli

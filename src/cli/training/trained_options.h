@@ -1,0 +1,28 @@
+// The options of commands that use what was trained, and of those that take a recipe.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "convoy/train/trained.h"
+
+namespace convoy::cli {
+
+// --set KEY=VALUE, which may be repeated.
+void add_set_option(CLI::App& command, std::vector<std::string>& overrides);
+
+struct TrainedOptions {
+  std::string run;
+  bool best = false;
+  std::vector<std::string> overrides;
+  std::string json;
+};
+
+// Adds RUN, --best, --set and --json; `json_help` says what the last one writes.
+void add_trained_options(CLI::App& command, TrainedOptions& options, const std::string& json_help);
+
+// Throws UsageError as train::load_trained does.
+train::Trained load_trained(train::Registry& registry, const TrainedOptions& options);
+
+}  // namespace convoy::cli
