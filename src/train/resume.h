@@ -16,8 +16,8 @@ struct Origin {
   Manifest manifest;
 };
 
-// `which` is a checkpoint, or "latest" for the newest of `checkpoints`. Throws UsageError when it is
-// damaged, or of a run that this recipe with this training data can't go on with. Values of the
+// `which` is a checkpoint, or "latest" for the newest of `checkpoints`. Throws UsageError when it
+// is damaged, or of a run that this recipe with this training data can't go on with. Values of the
 // recipe that have changed are told to `log`, if there is one.
 Origin find_origin(const std::string& which, const CheckpointFolder& checkpoints,
                    const Recipe& recipe, const Vocabulary& vocabulary,

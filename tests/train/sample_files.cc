@@ -28,9 +28,9 @@ void write_weights(const std::string& path) {
   std::vector<float> weights;
   for (int i = 0; i < 24; ++i) weights.push_back(static_cast<float>(i) / 4);
   const std::int64_t steps[] = {-3};
-  convoy::train::write_safetensors(path,
-                                   {{"conv.weight", "F32", {2, 3, 2, 2}, std::as_bytes(std::span(weights))},
-                                    {"steps", "I64", {}, std::as_bytes(std::span(steps))}});
+  convoy::train::write_safetensors(
+      path, {{"conv.weight", "F32", {2, 3, 2, 2}, std::as_bytes(std::span(weights))},
+             {"steps", "I64", {}, std::as_bytes(std::span(steps))}});
 }
 
 }  // namespace

@@ -48,9 +48,10 @@ class Stripes final : public data::Dataset {
 class Small final : public model::Network {
  public:
   Small(std::int64_t classes, bool norm, double dropout) : classes_(classes), dropout_(dropout) {
+    // Not in the order of use: the order in which gradients come has to be measured.
+    fc_ = register_module("fc", torch::nn::Linear(64, classes));
     conv_ = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)));
     if (norm) bn_ = register_module("bn", torch::nn::BatchNorm2d(4));
-    fc_ = register_module("fc", torch::nn::Linear(64, classes));
   }
   torch::Tensor forward(torch::Tensor x) override {
     x = conv_(x);
