@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/names.h"
+#include "convoy/model/alexnet.h"
 #include "convoy/model/lenet.h"
 #include "convoy/model/resnet.h"
 
@@ -14,8 +15,31 @@ namespace {
 
 using Maker = std::shared_ptr<Network> (*)(const ModelOptions&);
 
+// Throws unless the network called `name` has a use for these options.
+void check_options(const std::string& name, const ModelOptions& options, bool residual,
+                   bool dropout) {
+  const std::string model = "model '" + name + "' has no ";
+  if (options.zero_init_residual && !residual) {
+    throw UsageError(model + "residual blocks: zero_init_residual is for resnet*");
+  }
+  if (options.dropout && !dropout) throw UsageError(model + "dropout: that is for alexnet");
+}
+
+std::shared_ptr<Network> make_alexnet(const ModelOptions& options) {
+  check_options("alexnet", options, false, true);
+  AlexNetOptions own;
+  if (options.classes > 0) own.classes = options.classes;
+  if (options.dropout) own.dropout = *options.dropout;
+  if (!(own.dropout >= 0 && own.dropout < 1)) {
+    throw UsageError("model 'alexnet': dropout is " + std::to_string(own.dropout) +
+                     "; it has to be from 0 to less than 1");
+  }
+  return std::make_shared<AlexNet>(own);
+}
+
 template <ResNetDepth depth>
 std::shared_ptr<Network> make_resnet(const ModelOptions& options) {
+  check_options("resnet" + std::to_string(static_cast<int>(depth)), options, true, false);
   return std::make_shared<ResNet>(ResNetOptions{
       .depth = depth,
       .classes = options.classes > 0 ? options.classes : 1000,
@@ -24,14 +48,13 @@ std::shared_ptr<Network> make_resnet(const ModelOptions& options) {
 }
 
 std::shared_ptr<Network> make_lenet(const ModelOptions& options) {
-  if (options.zero_init_residual) {
-    throw UsageError("model 'lenet' has no residual blocks: zero_init_residual is for resnet*");
-  }
+  check_options("lenet", options, false, false);
   return std::make_shared<LeNet>(options.classes > 0 ? options.classes : 10);
 }
 
 const std::map<std::string, Maker, std::less<>>& makers() {
   static const std::map<std::string, Maker, std::less<>> all{
+      {"alexnet", make_alexnet},
       {"lenet", make_lenet},
       {"resnet18", make_resnet<ResNetDepth::k18>},
       {"resnet34", make_resnet<ResNetDepth::k34>},

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "convoy/base/error.h"
+#include "convoy/model/alexnet.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/plugin.h"
 #include "train/strategies/strategies.h"
@@ -17,17 +18,23 @@ constexpr auto kPath = Option::Kind::path;
 void add_zoo(Registry& registry) {
   for (const std::string& name : model::model_names()) {
     const bool residual = name.rfind("resnet", 0) == 0;
+    const bool dropout = name == "alexnet";
     std::vector<Option> options;
     if (residual) {
       options.push_back(
           {"zero_init_residual", false, "start each block as the identity: last batch norm at 0"});
     }
+    if (dropout) {
+      options.push_back({"dropout", model::AlexNetOptions().dropout,
+                         "probability of dropping an input of a hidden fully connected layer"});
+    }
     registry.add_model(
         name,
-        [name, residual](const ModelRequest& request) {
+        [name, residual, dropout](const ModelRequest& request) {
           model::ModelOptions options;
           options.classes = request.classes;
           options.zero_init_residual = residual && request.options.flag("zero_init_residual");
+          if (dropout) options.dropout = request.options.number("dropout");
           return model::make_model(name, options);
         },
         options);

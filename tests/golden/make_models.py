@@ -1,11 +1,12 @@
-"""Writes lenet.json, resnet18.json, resnet50.json and resnet_shapes.json.
+"""Writes alexnet.json, lenet.json, resnet18.json, resnet50.json and torchvision_shapes.json.
 
     python3 tests/golden/make_models.py      (needs torch and torchvision; made with 2.11 and 0.26)
 
 One training step of each network on inputs and weights from fill.py: logits, cross-entropy loss,
 for each parameter the sum and norm of its gradient and three of its entries, and the sum of each buffer
 afterwards; then the logits in evaluation mode. In float64; a float32 run has to agree within
-rounding. ResNets come from torchvision; LeNet is Caffe's, written here in plain PyTorch.
+rounding. AlexNet and the ResNets come from torchvision; LeNet is Caffe's, written here in plain
+PyTorch.
 """
 
 import collections
@@ -76,10 +77,12 @@ def shapes(make):
 
 torch.set_num_threads(2)
 golden("lenet", lenet(), (4, 1, 28, 28))
+# Without dropout, which is random; of this size, the average pooling has something to average.
+golden("alexnet", torchvision.models.alexnet(num_classes=10, dropout=0), (2, 3, 288, 288))
 # 10 classes and small images keep the files and the tests small; every layer but fc is unchanged.
 golden("resnet18", torchvision.models.resnet18(num_classes=10), (3, 3, 64, 64))
 golden("resnet50", torchvision.models.resnet50(num_classes=10), (8, 3, 64, 64))
 table = {name: shapes(getattr(torchvision.models, name))
-         for name in ("resnet18", "resnet34", "resnet50", "resnet101")}
+         for name in ("alexnet", "resnet18", "resnet34", "resnet50", "resnet101")}
 text = json.dumps({"made_with": VERSIONS, "models": table})
-(HERE / "resnet_shapes.json").write_text(text + "\n")
+(HERE / "torchvision_shapes.json").write_text(text + "\n")

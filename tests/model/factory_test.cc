@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "convoy/base/error.h"
 #include "convoy/model/resnet.h"
 #include "tests/golden/read.h"
@@ -38,7 +40,12 @@ TEST(Factory, NamesTheNearestModel) {
 
 TEST(Factory, RefusesOptionsWithoutUse) {
   EXPECT_NE(error_of("lenet", {.zero_init_residual = true}), "");
+  EXPECT_NE(error_of("alexnet", {.zero_init_residual = true}), "");
+  EXPECT_NE(error_of("resnet18", {.dropout = 0.5}), "");
   EXPECT_NE(error_of("lenet", {.classes = -1}), "");
+  for (const double dropout : {-0.1, 1.0, std::nan("")}) {
+    EXPECT_NE(error_of("alexnet", {.dropout = dropout}).find("dropout is"), std::string::npos);
+  }
 }
 
 TEST(LeNet, HasCaffesParameters) {
@@ -59,11 +66,11 @@ TEST(LeNet, StartsFromXavier) {
   EXPECT_GT(largest, 0.99 * bound);
 }
 
-class ResNetNames : public testing::TestWithParam<std::string> {};
+class TorchvisionNames : public testing::TestWithParam<std::string> {};
 
 // Names, shapes, order, and what the generator gives at the same seed: all as torchvision has them.
-TEST_P(ResNetNames, AreTorchvisions) {
-  const json golden = convoy::golden::read("resnet_shapes.json")["models"][GetParam()];
+TEST_P(TorchvisionNames, AndShapesAndFirstWeights) {
+  const json golden = convoy::golden::read("torchvision_shapes.json")["models"][GetParam()];
   torch::manual_seed(1);
   const auto model = make_model(GetParam());
   EXPECT_EQ(convoy::model::parameter_count(*model), golden["parameters"].get<std::int64_t>());
@@ -83,8 +90,28 @@ TEST_P(ResNetNames, AreTorchvisions) {
   EXPECT_EQ(shapes, (golden["shapes"].get<std::map<std::string, std::vector<std::int64_t>>>()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Depths, ResNetNames,
-                         testing::Values("resnet18", "resnet34", "resnet50", "resnet101"));
+INSTANTIATE_TEST_SUITE_P(Models, TorchvisionNames,
+                         testing::Values("alexnet", "resnet18", "resnet34", "resnet50",
+                                         "resnet101"));
+
+TEST(AlexNet, DropsInTrainingAlone) {
+  torch::NoGradGuard no_grad;
+  torch::manual_seed(1);
+  const auto model = make_model("alexnet", {.classes = 3});
+  const auto images = torch::randn({1, 3, 63, 63});  // the smallest
+  EXPECT_FALSE(model->forward(images).equal(model->forward(images)));
+  model->eval();
+  const auto scores = model->forward(images);
+  EXPECT_TRUE(scores.equal(model->forward(images)));
+  std::vector<double> dropped;
+  for (const auto& module : model->modules()) {
+    if (const auto* dropout = module->as<torch::nn::Dropout>())
+      dropped.push_back(dropout->options.p());
+  }
+  EXPECT_EQ(dropped, (std::vector<double>{0.5, 0.5}));
+  const auto plain = make_model("alexnet", {.classes = 3, .dropout = 0.0});
+  EXPECT_TRUE(plain->forward(images).equal(plain->forward(images)));
+}
 
 TEST(ResNet, NormalizationStartsAsTheIdentityOrAtZero) {
   const auto plain = make_model("resnet18")->named_parameters();

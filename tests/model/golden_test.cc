@@ -60,7 +60,9 @@ void expect_gradient(const std::string& name, const torch::Tensor& gradient, con
 void expect_golden(const std::string& name, torch::Dtype type, torch::MemoryFormat format,
                    Tolerance tolerance) {
   const json golden = convoy::golden::read(name + ".json");
-  const auto model = convoy::model::make_model(name, {.classes = 10});
+  convoy::model::ModelOptions options{.classes = 10};
+  if (name == "alexnet") options.dropout = 0;
+  const auto model = convoy::model::make_model(name, options);
   model->to(type);
   fill_network(*model);
   const auto shape = golden["images"].get<std::vector<std::int64_t>>();
@@ -121,7 +123,9 @@ TEST_P(Golden, LogitsLossAndGradientsAreTorchvisions) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, Golden,
-    testing::Values(Case{"lenet", torch::kDouble, torch::MemoryFormat::Contiguous, kDouble},
+    testing::Values(Case{"alexnet", torch::kDouble, torch::MemoryFormat::Contiguous, kDouble},
+                    Case{"alexnet", torch::kFloat, torch::MemoryFormat::ChannelsLast, kFloat},
+                    Case{"lenet", torch::kDouble, torch::MemoryFormat::Contiguous, kDouble},
                     Case{"lenet", torch::kFloat, torch::MemoryFormat::Contiguous, kFloat},
                     Case{"resnet18", torch::kDouble, torch::MemoryFormat::Contiguous, kDouble},
                     Case{"resnet18", torch::kFloat, torch::MemoryFormat::Contiguous, kFloat},

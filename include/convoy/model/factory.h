@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +16,12 @@ struct ModelOptions {
   std::int64_t classes = 0;
   // See ResNetOptions; other networks refuse it.
   bool zero_init_residual = false;
+  // See AlexNetOptions, whose value it is by default; networks without dropout refuse it.
+  std::optional<double> dropout = std::nullopt;
 };
 
-// The names make_model knows, ascending: "lenet", "resnet101", "resnet18", "resnet34", "resnet50".
+// The names make_model knows, ascending: "alexnet", "lenet", "resnet101", "resnet18", "resnet34",
+// "resnet50".
 std::vector<std::string> model_names();
 
 // Throws UsageError naming the nearest known name unless make_model knows this one.

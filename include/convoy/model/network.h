@@ -23,7 +23,7 @@ class Network : public torch::nn::Module {
   virtual torch::Tensor forward(torch::Tensor images) = 0;
 
   // Channels, height and width of the image the network was published with. Others may work:
-  // residual networks take any size from 32 x 32, LeNet only its own.
+  // residual networks take any size from 32 x 32, AlexNet from 63 x 63, LeNet only its own.
   virtual std::array<std::int64_t, 3> image_shape() const = 0;
 
   virtual std::int64_t classes() const = 0;

@@ -90,8 +90,10 @@ void add_step_command(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "step", "One training step: N ranks together against N independent copies at the same time");
   StepSettings& s = options->step;
-  command->add_option("--model", s.model, "The network (lenet, resnet18, resnet50, ...)")
-      ->capture_default_str();
+  std::string models;
+  for (const std::string& name : model::model_names())
+    models += (models.empty() ? "" : ", ") + name;
+  command->add_option("--model", s.model, "The network: " + models)->capture_default_str();
   command->add_option("--batch-per-rank", s.batch_per_rank, "Images per rank and step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
