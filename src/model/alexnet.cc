@@ -10,8 +10,7 @@ constexpr std::int64_t kHidden = 4096;
 
 torch::nn::Conv2d conv(std::int64_t in, std::int64_t out, std::int64_t size, std::int64_t padding,
                        std::int64_t stride = 1) {
-  return torch::nn::Conv2d(
-      torch::nn::Conv2dOptions(in, out, size).stride(stride).padding(padding));
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, size).stride(stride).padding(padding));
 }
 
 torch::nn::MaxPool2d pool() {
@@ -31,12 +30,11 @@ AlexNet::AlexNet(const AlexNetOptions& options)
                                 pool(), conv(192, 384, 3, 1), relu(), conv(384, 256, 3, 1), relu(),
                                 conv(256, 256, 3, 1), relu(), pool()))),
       classifier_(register_module(
-          "classifier",
-          torch::nn::Sequential(torch::nn::Dropout(options.dropout),
-                                torch::nn::Linear(kFeatures, kHidden), relu(),
-                                torch::nn::Dropout(options.dropout),
-                                torch::nn::Linear(kHidden, kHidden), relu(),
-                                torch::nn::Linear(kHidden, options.classes)))) {}
+          "classifier", torch::nn::Sequential(torch::nn::Dropout(options.dropout),
+                                              torch::nn::Linear(kFeatures, kHidden), relu(),
+                                              torch::nn::Dropout(options.dropout),
+                                              torch::nn::Linear(kHidden, kHidden), relu(),
+                                              torch::nn::Linear(kHidden, options.classes)))) {}
 
 torch::Tensor AlexNet::forward(torch::Tensor images) {
   const auto x = torch::adaptive_avg_pool2d(features_->forward(images), {kGrid, kGrid});

@@ -196,7 +196,7 @@ void ReductionStep::copy_to_bucket(std::size_t i) {
       scale = (counted ? own / nominal_samples_ : 1.0 / static_cast<double>(sources())) / ranks;
     }
     if (s == 0 && grad.is_cpu()) {
-      at::mul_out(p.slot, grad, at::scalar_tensor(scale, grad.options()));
+      copy_scaled(p.slot, grad, scale);
     } else if (s == 0) {
       p.slot.copy_(grad).mul_(scale);
     } else {
