@@ -111,6 +111,9 @@ void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }
 bool GradientReducer::synchronizing() const { return impl_->synchronizing; }
 void GradientReducer::drain(const std::function<void()>& on_step) { impl_->step().drain(on_step); }
 bool GradientReducer::pass() { return impl_->step().pass(); }
+void GradientReducer::set_observer(std::function<void(const ReductionSpan&)> observer) {
+  impl_->step().set_observer(std::move(observer));
+}
 const ReducerStatistics& GradientReducer::statistics() const { return impl_->step().statistics(); }
 const comm::Communicator& GradientReducer::communicator() const {
   return impl_->step().communicator();

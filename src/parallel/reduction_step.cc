@@ -176,6 +176,7 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   copy_to_bucket(i);
   if (--buckets_[p.bucket].missing == 0) start(p.bucket);
   communicator_.advance();
+  report_reductions();
 }
 
 // The one pass over a gradient that can't be avoided: copy, scale and conversion together, and the
@@ -204,12 +205,30 @@ void ReductionStep::copy_to_bucket(std::size_t i) {
     }
   }
   statistics_.copy_seconds += seconds_since(start);
+  if (observer_) {
+    observer_({ReductionSpan::Kind::copy, start, Clock::now(), p.bucket, p.slot.nbytes(), p.name});
+  }
 }
 
 void ReductionStep::start(std::size_t bucket) {
   Bucket& b = buckets_[bucket];
+  if (observer_) {
+    b.started = Clock::now();
+    b.reported = false;
+  }
   b.reduction = communicator_.start_allreduce(buffer_of(b.flat), comm::ReduceOp::sum,
                                               {0, static_cast<std::uint16_t>(bucket)});
+}
+
+// Those that are done by now, and were not when this was called before.
+void ReductionStep::report_reductions() {
+  if (!observer_) return;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& b = buckets_[i];
+    if (b.reported || !b.reduction.done()) continue;
+    b.reported = true;
+    observer_({ReductionSpan::Kind::reduction, b.started, Clock::now(), i, b.flat.nbytes()});
+  }
 }
 
 std::vector<std::size_t> ReductionStep::missing_parameters() {
@@ -256,11 +275,13 @@ void ReductionStep::complete(const std::vector<bool>& used) {
   const bool rescale = options_.averaging != Averaging::sum && weight != communicator_.size();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     buckets_[b].reduction.wait();
+    report_reductions();
     if (rescale && weight > 0) buckets_[b].flat.mul_(communicator_.size() / weight);
     write_gradients(b, used);
   }
   ++statistics_.steps;
   statistics_.exposed_seconds += seconds_since(start);
+  if (observer_) observer_({ReductionSpan::Kind::wait, start, Clock::now()});
 }
 
 void ReductionStep::write_gradients(std::size_t bucket, const std::vector<bool>& used) {

@@ -5,7 +5,6 @@
 #include <torch/torch.h>
 
 #include <array>
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -35,6 +34,10 @@ class ReductionStep {
   bool pass();
   void drain(const std::function<void()>& on_step);
 
+  void set_observer(std::function<void(const ReductionSpan&)> observer) {
+    observer_ = std::move(observer);
+  }
+
   const ReducerStatistics& statistics() const { return statistics_; }
   const comm::Communicator& communicator() const { return communicator_; }
   std::vector<std::vector<std::string>> bucket_names() const;
@@ -53,6 +56,8 @@ class ReductionStep {
     at::Tensor flat;
     std::size_t missing = 0;  // parameters that are not in `flat` yet
     comm::Operation reduction;
+    Clock::time_point started;
+    bool reported = true;  // to the observer
   };
   // What ranks tell each other once per step, summed.
   struct Control {
@@ -68,6 +73,7 @@ class ReductionStep {
   void begin(Control mine);
   void copy_to_bucket(std::size_t i);
   void start(std::size_t bucket);
+  void report_reductions();
   std::vector<std::size_t> missing_parameters();
   std::vector<bool> find_used(const std::vector<std::size_t>& missing);
   void complete(const std::vector<bool>& used);
@@ -87,12 +93,13 @@ class ReductionStep {
     std::int64_t micro_batches = 0;
   };
   std::vector<Samples> samples_;  // per source, since the last step
-  double nominal_samples_ =
-      0;  // the largest share of any rank in the first step; 0 until agreed on
+  // The largest share of any rank in the first step; 0 until agreed on.
+  double nominal_samples_ = 0;
   bool in_step_ = false;
   std::array<double, 2> control_{};
   comm::Operation control_sum_;
   ReducerStatistics statistics_;
+  std::function<void(const ReductionSpan&)> observer_;
 };
 
 }  // namespace convoy::parallel

@@ -10,6 +10,7 @@
 #include "convoy/model/factory.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
+#include "convoy/train/timeline.h"
 #include "train/compute.h"
 #include "train/outputs.h"
 #include "train/resume.h"
@@ -20,6 +21,8 @@ namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::int64_t kTimelineSteps = 10;
 
 std::string count_text(const char* one, std::size_t n) {
   return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
@@ -40,6 +43,7 @@ class Trainer::Impl final : public Services {
   const Schedule& schedule() const override { return *schedule_; }
   std::int64_t steps_done() const override { return steps_; }
   std::int64_t steps_to_do() const override { return steps_to_do_; }
+  Timeline* timeline() override { return timeline_ ? &*timeline_ : nullptr; }
   std::uint32_t wishes() override;
   bool updated(const StepReport& report) override;
 
@@ -56,6 +60,8 @@ class Trainer::Impl final : public Services {
   void end_epoch();
   void evaluate_now();
   void write_checkpoint_now();
+  void begin_timeline();
+  void end_timeline();
 
   const comm::World& world_;
   const Registry& registry_;
@@ -82,6 +88,8 @@ class Trainer::Impl final : public Services {
   std::uint64_t epoch_samples_ = 0;
   std::int64_t evaluated_at_ = -1;
   std::int64_t saved_at_ = -1;
+  std::int64_t timeline_from_ = -1;   // updates done before the first that is recorded
+  std::optional<Timeline> timeline_;  // while updates are recorded
   RunResult result_;
 };
 
@@ -278,6 +286,8 @@ bool Trainer::Impl::updated(const StepReport& report) {
                     (epoch_over && due(recipe_.checkpoint.every_epochs, epochs));
   if (save) write_checkpoint_now();
   result_.stopped = stop && !done;
+  if (timeline_ && (done || stop || steps_ == timeline_from_ + kTimelineSteps)) end_timeline();
+  begin_timeline();
   return !done && !stop;
 }
 
@@ -294,8 +304,10 @@ void Trainer::Impl::end_epoch() {
 
 void Trainer::Impl::evaluate_now() {
   if (!validation_data_ || evaluated_at_ == steps_) return;
+  const auto start = Clock::now();
   strategy_->with_whole_model(
       [this] { result_.evaluation = evaluate(all(), *network_, validation_data_, recipe_); });
+  if (timeline_) timeline_->add(Timeline::kTraining, "evaluation", start, Clock::now());
   evaluated_at_ = steps_;
   if (outputs_) outputs_->evaluation(moment(), *result_.evaluation);
 }
@@ -325,6 +337,7 @@ void Trainer::Impl::write_checkpoint_now() {
     result_.checkpoint =
         write_checkpoint(all(), checkpoints_, manifest, strategy_->state(), retention);
   });
+  if (timeline_) timeline_->add(Timeline::kTraining, "checkpoint", start, Clock::now());
   saved_at_ = steps_;
   last_checkpoint_ = Clock::now();
   if (outputs_) {
@@ -332,11 +345,25 @@ void Trainer::Impl::write_checkpoint_now() {
   }
 }
 
+// Starts to record where it is time.
+void Trainer::Impl::begin_timeline() {
+  if (!options_.timeline.empty() && steps_ == timeline_from_) timeline_.emplace();
+}
+
+void Trainer::Impl::end_timeline() {
+  write_timelines(world_, *timeline_, options_.timeline);
+  timeline_.reset();
+}
+
 RunResult Trainer::Impl::run() {
   started_ = last_checkpoint_ = epoch_started_ = Clock::now();
   result_.folder = folder_;
   if (origin_) result_.checkpoint = origin_->path;
   if (steps_ < steps_to_do_) {
+    // The first updates are slower: memory is new, and the order of gradients is not known.
+    timeline_from_ =
+        std::min(steps_ + kTimelineSteps, std::max(steps_, steps_to_do_ - kTimelineSteps));
+    begin_timeline();
     strategy_->run();
   } else {
     if (outputs_) outputs_->say("nothing is left to train: all steps were done before");

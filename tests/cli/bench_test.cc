@@ -1,6 +1,8 @@
 // The benchmarks run and report what they promise; their figures are not judged here.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -8,6 +10,7 @@
 
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
+#include "tests/train/read_timeline.h"
 
 namespace convoy::cli {
 namespace {
@@ -28,6 +31,63 @@ TEST(BenchStep, ReportsOneRow) {
     EXPECT_GT(row.at(key).get<double>(), 0) << key;
   }
   EXPECT_GE(row.at("exposed_communication_s").get<double>(), 0);
+}
+
+TEST(BenchStep, WritesATimeline) {
+  const test::Scratch scratch;
+  const std::string file = scratch.path("trace.json");
+  const JobResult result =
+      Job({"bench", "step", "--model", "lenet", "--batch-per-rank", "4", "-n", "2", "--repetitions",
+           "1", "--seconds", "0.1", "--bucket-bytes", "64KiB", "--timeline", file, "--json", "-"})
+          .finish(std::chrono::seconds(90));
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  const auto row = nlohmann::json::parse(result.out);
+  constexpr int kSteps = 5, kParameters = 8;
+  for (const test::TimelineRows& rank : test::read_timeline(test::slurp(file), 2)) {
+    const auto& training = rank.at("training");
+    for (const char* phase : {"step", "forward", "backward", "wait for reductions", "update"}) {
+      EXPECT_EQ(test::count_spans(training, phase), kSteps) << phase;
+    }
+    EXPECT_EQ(test::count_spans(training, "copy "), kSteps * kParameters);
+    // What is copied into a bucket is what is reduced, and before that.
+    std::map<std::int64_t, std::int64_t> copied;
+    std::int64_t bytes = 0;
+    for (const test::TimelineSpan& span : training) {
+      if (!span.name.starts_with("copy ")) continue;
+      copied[span.numbers.at("bucket")] += span.numbers.at("bytes").get<std::int64_t>();
+      bytes += span.numbers.at("bytes").get<std::int64_t>();
+    }
+    EXPECT_EQ(bytes, kSteps * row.at("gradient_bytes").get<std::int64_t>());
+    EXPECT_EQ(copied.size(), row.at("buckets").get<std::size_t>());
+    EXPECT_EQ(rank.size(), copied.size() + 1);
+    for (const auto& [name, spans] : rank) {
+      if (name == "training") continue;
+      EXPECT_EQ(spans.size(), static_cast<std::size_t>(kSteps)) << name;
+      const std::int64_t bucket = std::stoll(name.substr(std::string("bucket ").size()));
+      for (const test::TimelineSpan& span : spans) {
+        EXPECT_EQ(span.name, "reduce bucket " + std::to_string(bucket));
+        EXPECT_EQ(span.numbers.at("bytes").get<std::int64_t>() * kSteps, copied[bucket]) << name;
+      }
+    }
+  }
+  // It can be drawn.
+  const std::string picture = scratch.path("step.svg");
+  const std::string draw = "python3 '" + test::source_folder() + "/tools/draw_timeline.py' '" +
+                           file + "' > '" + picture + "'";
+  ASSERT_EQ(std::system(draw.c_str()), 0);
+  const std::string svg = test::slurp(picture);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_EQ(count(svg, "<title>reduce bucket 0:"), 2);
+  EXPECT_EQ(count(svg, "<title>forward:"), 2);
+}
+
+TEST(BenchStep, ATimelineThatCantBeWrittenIsFoundBeforeTheWork) {
+  const JobResult result =
+      Job({"bench", "step", "--model", "lenet", "--timeline", "/nowhere/trace.json"}).finish();
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_NE(result.err.find("--timeline: can't write /nowhere/trace.json: /nowhere: No such file"),
+            std::string::npos)
+      << result.err;
 }
 
 TEST(BenchStep, NamesTheNearestModel) {

@@ -13,6 +13,7 @@
 #include "convoy/base/files.h"
 #include "tests/base/scratch.h"
 #include "tests/parallel/mpi_main.h"
+#include "tests/train/read_timeline.h"
 #include "tests/train/small_world.h"
 
 namespace convoy::train {
@@ -266,6 +267,35 @@ TEST_F(TrainerTest, MetricsOfAResumedRunHaveEachStepOnce) {
   }
   EXPECT_EQ(seen.size(), 3u * 61u);
   EXPECT_EQ((std::set<std::pair<int, int>>(seen.begin(), seen.end()).size()), 3u * 61u);
+}
+
+TEST_F(TrainerTest, ATimelineHasTheUpdatesThatWereRecorded) {
+  const auto timeline_of = [this](const Recipe& r, int steps) {
+    TrainerOptions options{.progress = false};
+    options.timeline = folder_ + "/trace.json";
+    std::filesystem::remove(options.timeline);
+    Trainer trainer(test_world(), registry_, r, options);
+    EXPECT_EQ(trainer.run().steps, steps);
+    test_world().communicator().barrier();
+    return test::read_timeline(read_text_file(options.timeline), test_world().size());
+  };
+  // Of 18 updates the last 10, with the evaluation at the end of the second epoch and of the third;
+  // the checkpoints are behind those of epochs.
+  for (const auto& rank : timeline_of(recipe("long", {"checkpoint.every_epochs=1"}), 18)) {
+    const auto& training = rank.at("training");
+    for (const char* phase : {"step", "forward", "backward", "update"}) {
+      EXPECT_EQ(test::count_spans(training, phase), 10) << phase;
+    }
+    EXPECT_GE(test::count_spans(training, "data"), 10);
+    EXPECT_EQ(test::count_spans(training, "evaluation"), 2);
+    EXPECT_EQ(test::count_spans(training, "checkpoint"), 2);
+    ASSERT_EQ(rank.size(), 2u);  // and one bucket
+    EXPECT_EQ(rank.begin()->second.size(), 10u) << rank.begin()->first;
+  }
+  for (const auto& rank :
+       timeline_of(recipe("short", {"training.epochs=0", "training.steps=3"}), 3)) {
+    EXPECT_EQ(test::count_spans(rank.at("training"), "step"), 3);
+  }
 }
 
 TEST_F(TrainerTest, RefusesARunFolderThatHoldsARun) {

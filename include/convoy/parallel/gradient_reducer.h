@@ -11,8 +11,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "convoy/base/clock.h"
 #include "convoy/comm/communicator.h"
 
 namespace convoy::parallel {
@@ -49,6 +51,21 @@ struct ReducerOptions {
   double nominal_samples = 0;
   // Reduce in another type (bf16 halves the bytes). Gradients are converted on the way in and out.
   std::optional<at::ScalarType> wire_type;
+};
+
+// A part of a step that is over; see GradientReducer::set_observer.
+struct ReductionSpan {
+  enum class Kind {
+    copy,       // a parameter's gradient into its bucket
+    reduction,  // of a bucket, from the start of its allreduce to where the reducer found it done
+    wait        // backward had nothing left to do but to wait for reductions
+  };
+  Kind kind;
+  Clock::time_point begin;
+  Clock::time_point end;
+  std::size_t bucket = 0;           // its place in buckets(); of a copy or reduction
+  std::size_t bytes = 0;            // as they travel; of a copy or reduction
+  std::string_view parameter = {};  // of a copy; valid as long as the reducer
 };
 
 struct ReducerStatistics {
@@ -106,6 +123,12 @@ class GradientReducer {
   // 0, after which .grad holds the average as on the others. False, and .grad untouched, if no rank
   // had any. Collective with the others' backward or pass.
   bool pass();
+
+  // From the next step on, `observer` is told about each span when it is over, one call at a time,
+  // in the threads that run backward; empty (as at first) ends that, and costs nothing. To know
+  // when reductions are done, the reducer then looks at them after every gradient and while it
+  // waits: their ends are exact to the time between two gradients.
+  void set_observer(std::function<void(const ReductionSpan&)> observer);
 
   const ReducerStatistics& statistics() const;
   const comm::Communicator& communicator() const;

@@ -11,6 +11,7 @@
 #include "convoy/train/recipe.h"
 #include "convoy/train/schedule.h"
 #include "convoy/train/state.h"
+#include "convoy/train/timeline.h"
 
 namespace convoy::train {
 
@@ -46,6 +47,10 @@ class Services {
   virtual std::int64_t steps_done() const = 0;
   // Of the whole training.
   virtual std::int64_t steps_to_do() const = 0;
+
+  // Where the spans of the next step go (row Timeline::kTraining and the rows of ReducerRows), or
+  // null while no step is recorded.
+  virtual Timeline* timeline() = 0;
 
   // This rank's wishes now. Cheap.
   virtual std::uint32_t wishes() = 0;

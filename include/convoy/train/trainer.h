@@ -26,6 +26,9 @@ struct TrainerOptions {
   bool overwrite = false;
   // Show progress on standard output (rank 0).
   bool progress = true;
+  // File for a timeline (convoy/train/timeline.h) of updates 11 to 20 of this run, or of the last
+  // ten if it is shorter. Empty: none.
+  std::string timeline;
   // Ask to stop; the trainer polls it after each update. Empty: nobody does. `convoy train` passes
   // the signals SIGTERM, SIGINT and SIGUSR1 here.
   std::function<bool()> should_stop;

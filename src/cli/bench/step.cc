@@ -7,6 +7,7 @@
 #include "cli/bench/median.h"
 #include "cli/bench/step_measure.h"
 #include "cli/launch/again.h"
+#include "cli/output_file.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -68,10 +69,15 @@ void print(const Options& options, const StepResult& r) {
       format_seconds(r.update_s).c_str());
   std::printf("  gradients %s in %zu bucket%s\n", format_bytes(r.bytes).c_str(), r.buckets,
               r.buckets == 1 ? "" : "s");
+  if (!s.timeline.empty()) {
+    std::printf("  timeline of %d steps in %s\n", kTimelineSteps, s.timeline.c_str());
+  }
 }
 
 void run(const Options& options) {
-  model::check_model_name(options.step.model);  // one line here, not one from each rank
+  // One line here, not one from each rank.
+  model::check_model_name(options.step.model);
+  check_output_file("--timeline", options.step.timeline);
   if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
   comm::World world = comm::World::join();
   if (options.ranks > 0 && options.ranks != world.size()) {
@@ -121,6 +127,11 @@ void add_step_command(CLI::App& bench) {
   command->add_option_function<std::string>(
       "--bucket-bytes", [&s](const std::string& text) { s.bucket_bytes = parse_bytes(text); },
       "Size of gradient buckets (8MiB)");
+  command
+      ->add_option("--timeline", s.timeline,
+                   "Write what each rank did when in " + std::to_string(kTimelineSteps) +
+                       " further steps, for ui.perfetto.dev")
+      ->type_name("FILE");
   command->add_option("--json", options->json,
                       "One JSON object to this file, '-' for standard output");
   command->callback([options] { run(*options); });

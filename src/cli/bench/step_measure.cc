@@ -14,6 +14,7 @@
 #include "convoy/train/fused_optimizers.h"
 #include "convoy/train/layout.h"
 #include "convoy/train/memory.h"
+#include "convoy/train/timeline.h"
 
 namespace convoy::cli {
 namespace {
@@ -49,7 +50,8 @@ class Copy {
 
   Times step() {
     Times t;
-    auto start = Clock::now();
+    const auto begin = Clock::now();
+    auto start = begin;
     optimizer_->zero_grad();
     at::Tensor loss;
     {
@@ -58,20 +60,37 @@ class Copy {
           distributed_ ? distributed_->forward(images_) : network_->forward(images_);
       loss = torch::nn::functional::cross_entropy(logits.to(at::kFloat), targets_);
     }
-    t.forward = seconds_since(start);
+    t.forward = end_of("forward", start);
     start = Clock::now();
     loss.backward();
-    t.backward = seconds_since(start);
+    t.backward = end_of("backward", start);
     start = Clock::now();
     optimizer_->step();
-    t.update = seconds_since(start);
+    t.update = end_of("update", start);
+    end_of("step", begin);
     return t;
+  }
+
+  // Makes steps whose spans go to a timeline.
+  void record(int steps, train::Timeline& timeline) {
+    const train::ReducerRows rows(timeline, distributed_->reducer());
+    timeline_ = &timeline;
+    for (int i = 0; i < steps; ++i) step();
+    timeline_ = nullptr;
   }
 
   const parallel::ReducerStatistics& statistics() const { return distributed_->statistics(); }
 
  private:
+  // The seconds of a phase that ends now.
+  double end_of(const char* phase, Clock::time_point start) {
+    const auto now = Clock::now();
+    if (timeline_ != nullptr) timeline_->add(train::Timeline::kTraining, phase, start, now);
+    return std::chrono::duration<double>(now - start).count();
+  }
+
   bool bf16_;
+  train::Timeline* timeline_ = nullptr;  // while steps are recorded
   std::shared_ptr<model::Network> network_;
   at::Tensor images_, targets_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
@@ -159,6 +178,12 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings) 
   result.copy_s = median(copy);
   result.buckets = together.statistics().buckets;
   result.bytes = together.statistics().bytes;
+  if (!settings.timeline.empty()) {
+    train::Timeline timeline;
+    world.communicator().barrier();
+    together.record(kTimelineSteps, timeline);
+    train::write_timelines(world, timeline, settings.timeline);
+  }
   return result;
 }
 

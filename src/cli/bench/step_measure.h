@@ -10,6 +10,8 @@
 
 namespace convoy::cli {
 
+inline constexpr int kTimelineSteps = 5;
+
 struct StepSettings {
   std::string model = "resnet50";
   std::int64_t batch_per_rank = 8;
@@ -20,6 +22,8 @@ struct StepSettings {
   bool keep_blocks = true;
   bool fused_update = true;
   std::size_t bucket_bytes = 0;  // 0: the default
+  // File to write a timeline of kTimelineSteps further steps to, after those that are measured.
+  std::string timeline;
 };
 
 // Medians over repetitions; seconds are per step, on the slowest rank.

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/launch/report.h"
+#include "cli/output_file.h"
 #include "cli/training/ranks.h"
 #include "cli/training/signals.h"
 #include "cli/training/trained_options.h"
@@ -27,6 +28,7 @@ struct Arguments {
   std::string resume;
   bool overwrite = false;
   bool print_recipe = false;
+  std::string timeline;
   RankOptions ranks;
 };
 
@@ -82,12 +84,14 @@ int run(const Arguments& arguments) {
     std::fputs(train::print_recipe(recipe, true).c_str(), stdout);
     return 0;
   }
+  check_output_file("--timeline", arguments.timeline);
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads));
   catch_stop_signals();
   return in_world(arguments.ranks, "train", [&](comm::World& world) {
     train::TrainerOptions options;
     options.resume = arguments.resume;
     options.overwrite = arguments.overwrite;
+    options.timeline = arguments.timeline;
     options.progress = world.rank() == 0;
     options.should_stop = stop_signal_came;
     const train::RunResult result = train::Trainer(world, registry, recipe, options).run();
@@ -115,6 +119,10 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
       ->excludes("--resume");
   command->add_flag("--print-recipe", arguments->print_recipe,
                     "Print the complete recipe with its defaults, and do nothing else");
+  command
+      ->add_option("--timeline", arguments->timeline,
+                   "Write what each rank did when in updates 11 to 20, for ui.perfetto.dev")
+      ->type_name("FILE");
   add_rank_options(*command, arguments->ranks);
   command
       ->add_option("--grace", arguments->ranks.grace_s,

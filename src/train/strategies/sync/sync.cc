@@ -34,6 +34,8 @@ class Sync final : public Strategy {
   void forward_and_backward(const data::Batch& batch, StepReport& report);
   void start_tally(double loss, std::size_t samples);
   std::vector<parallel::NamedTensor> local_buffers() const;
+  void follow(Timeline* timeline);
+  double end_of(const char* phase, Clock::time_point start);
 
   Services* services_ = nullptr;
   std::optional<Compute> compute_;
@@ -44,6 +46,8 @@ class Sync final : public Strategy {
   Tensors own_buffers_;              // while the network holds united ones
   Tally tally_;
   comm::Operation tally_sum_;
+  Timeline* timeline_ = nullptr;     // while steps are recorded
+  std::optional<ReducerRows> rows_;  // in it
 };
 
 parallel::DistributedOptions Sync::distributed_options(const State* saved) const {
@@ -144,7 +148,7 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
     const double value = loss.item<double>();
     loss_sum += value * static_cast<double>(size);
     if (parts > 1) loss = loss * (static_cast<double>(size) / all);
-    report.forward_s += seconds_since(start);
+    report.forward_s += end_of("forward", start);
     start = Clock::now();
     if (part + 1 < used) {
       const auto quiet = model_->no_sync();
@@ -155,7 +159,7 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
       start_tally(loss_sum / all, batch.size());
       loss.backward();
     }
-    report.backward_s += seconds_since(start);
+    report.backward_s += end_of("backward", start);
   }
 }
 
@@ -184,7 +188,7 @@ StepReport Sync::step(const data::Batch& batch) {
     if (recipe.training.clip_norm > 0) model_->clip_grad_norm(recipe.training.clip_norm);
     optimizer_->step();
   }
-  report.update_s = seconds_since(start);
+  report.update_s = end_of("update", start);
   tally_sum_.wait();
   const auto& sums = tally_.sums;
   report.samples = static_cast<std::uint64_t>(sums[Tally::kSamples]);
@@ -197,14 +201,31 @@ StepReport Sync::step(const data::Batch& batch) {
 void Sync::run() {
   data::SampleSource& samples = services_->samples();
   while (true) {
+    follow(services_->timeline());
     const auto start = Clock::now();
     const data::Batch* batch = samples.next();
     if (batch == nullptr) continue;  // the next epoch begins
-    const double waited = seconds_since(start);
+    const double waited = end_of("data", start);
     StepReport report = step(*batch);
     report.data_s = waited;
+    end_of("step", start);
     if (!services_->updated(report)) return;
   }
+}
+
+// From now on spans go to this timeline, or nowhere.
+void Sync::follow(Timeline* timeline) {
+  if (timeline == timeline_) return;
+  timeline_ = timeline;
+  rows_.reset();
+  if (timeline_ != nullptr) rows_.emplace(*timeline_, model_->reducer());
+}
+
+// The seconds of a phase that ends now.
+double Sync::end_of(const char* phase, Clock::time_point start) {
+  const auto now = Clock::now();
+  if (timeline_ != nullptr) timeline_->add(Timeline::kTraining, phase, start, now);
+  return std::chrono::duration<double>(now - start).count();
 }
 
 State Sync::state() {
