@@ -2,9 +2,13 @@
 # binding or spinning, more of them than cores if asked) and CONVOY_MPI_ENVIRONMENT for tests.
 if(CONVOY_MPI STREQUAL "openmpi")
   find_program(MPI_CXX_COMPILER NAMES mpicxx.openmpi mpicxx)
+  find_program(MPI_C_COMPILER NAMES mpicc.openmpi mpicc)
+  find_program(MPI_Fortran_COMPILER NAMES mpifort.openmpi mpifort)
   find_program(MPIEXEC_EXECUTABLE NAMES mpirun.openmpi mpirun)
 elseif(CONVOY_MPI STREQUAL "mpich")
   find_program(MPI_CXX_COMPILER NAMES mpicxx.mpich mpicxx)
+  find_program(MPI_C_COMPILER NAMES mpicc.mpich mpicc)
+  find_program(MPI_Fortran_COMPILER NAMES mpifort.mpich mpifort)
   find_program(MPIEXEC_EXECUTABLE NAMES mpirun.mpich mpirun)
 elseif(NOT CONVOY_MPI STREQUAL "default")
   message(FATAL_ERROR "CONVOY_MPI is '${CONVOY_MPI}'; it can be openmpi, mpich or default")

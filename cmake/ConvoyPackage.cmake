@@ -43,8 +43,10 @@ foreach(_target IN LISTS _targets)
   _convoy_packages_of(${_target} _packages)
   list(APPEND _components ${_layer})
   string(APPEND CONVOY_REQUIREMENTS "set(_convoy_${_layer}_packages ${_packages})\n")
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/convoy/${_layer}
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convoy FILES_MATCHING PATTERN "*.h")
+  if(EXISTS ${PROJECT_SOURCE_DIR}/include/convoy/${_layer})  # mpi is preloaded and has none
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/convoy/${_layer}
+            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convoy FILES_MATCHING PATTERN "*.h")
+  endif()
 endforeach()
 set(CONVOY_COMPONENTS "${_components}")
 

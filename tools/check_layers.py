@@ -15,10 +15,10 @@ import sys
 import tempfile
 
 # Each row lies on the rows above it.
-ROWS = [["base"], ["comm"], ["data"], ["model", "optim"], ["server"], ["parallel", "plan"],
+ROWS = [["base"], ["comm"], ["data", "preload"], ["model", "optim"], ["server"], ["parallel", "plan"],
         ["train"], ["cli"]]
 HEIGHT = {layer: row for row, layers in enumerate(ROWS) for layer in layers}
-TORCH_FREE = {"base", "comm", "data", "optim", "server", "plan"}
+TORCH_FREE = {"base", "comm", "preload", "data", "optim", "server", "plan"}
 MPI_FREE = {"base", "data", "plan"}
 
 FOREIGN = [

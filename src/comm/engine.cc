@@ -190,7 +190,9 @@ bool Engine::pass() {
   const auto done = [](const auto& op) { return op->done.load(); };
   std::erase_if(in_flight_, done);
   flying_ = static_cast<int>(in_flight_.size());
-  if (failed_.empty()) {
+  if (options_.guest) {
+    root_->make_progress();
+  } else if (failed_.empty()) {
     if (const auto reason = watch_.poll([this] { return doing(); })) fail(*reason, false);
   }
   return moved;
@@ -227,7 +229,7 @@ void Engine::finish(OperationState& op, std::exception_ptr error) {
 void Engine::fail(const std::string& reason, bool announce) {
   failed_ = reason;
   if (announce) {
-    watch_.announce_failure(reason);
+    if (!options_.guest) watch_.announce_failure(reason);
     std::fprintf(stderr, "convoy: %s\n", reason.c_str());
   }
   for (const auto& op : in_flight_) {
@@ -319,7 +321,7 @@ void Engine::wait(OperationState& op) {
       bool moved = false;
       if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
         moved = pass();
-        if (!op.done && failed_.empty()) watch_over(op, vigil);
+        if (!options_.guest && !op.done && failed_.empty()) watch_over(op, vigil);
       }
       if (moved)
         backoff.reset();

@@ -54,6 +54,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::chrono::duration<double> timeout{300};
     bool progress_thread = false;
     bool check_calls = false;
+    // Inside a program that takes this engine for MPI: operations wait for their peers as long as
+    // it takes, no notes are sent, and whoever waits lets MPI work on the program's own messages.
+    bool guest = false;
   };
 
   Engine(std::shared_ptr<Transport> root, Options options);

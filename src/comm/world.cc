@@ -8,6 +8,7 @@
 
 #include "comm/collectives/barrier/barrier.h"
 #include "comm/engine.h"
+#include "comm/group.h"
 #include "comm/internals.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -17,8 +18,7 @@
 namespace convoy::comm {
 namespace {
 
-// Channels above the caller's.
-constexpr Match kHosts{Match::kChannels - 1, 0xffff};
+// A channel above the caller's.
 constexpr Match kClosing{Match::kChannels, 0};
 
 WorldOptions complete(WorldOptions options) {
@@ -71,20 +71,15 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
   engine_options.timeout = w.options.timeout;
   engine_options.check_calls = w.options.check_calls;
   engine_options.progress_thread = shared->size() > 1 && w.options.progress == Progress::thread;
-  w.engine = std::make_shared<Engine>(shared, engine_options);
-  w.communicator = Communicator(w.engine, shared);
   const bool from_environment = w.options.allreduce.empty();
   if (from_environment) w.options.allreduce = environment("CONVOY_ALLREDUCE");
   if (w.options.allreduce.starts_with('@'))
     w.options.allreduce = read_rules(w.options.allreduce.substr(1));
-  std::vector<std::string> selections;
-  for (const std::string& text :
-       w.communicator.gather_text(host_name() + '\n' + w.options.allreduce, kHosts)) {
-    const std::size_t end = text.find('\n');
-    w.hosts.push_back(text.substr(0, end));
-    selections.push_back(text.substr(end + 1));
-  }
-  w.engine->set_hosts(w.hosts);
+  Group group = found_group(shared, engine_options, w.options.allreduce);
+  w.engine = std::move(group.engine);
+  w.communicator = std::move(group.communicator);
+  w.hosts = std::move(group.hosts);
+  const std::vector<std::string>& selections = group.remarks;
   try {
     const std::string source =
         from_environment ? "the environment variable CONVOY_ALLREDUCE" : "WorldOptions::allreduce";

@@ -57,6 +57,15 @@ TEST(Selection, TheFirstRuleThatFitsIsTaken) {
   EXPECT_EQ(selection.choose(2 << 20, 9, 2).algorithm, ring_rsag) << "built in";
 }
 
+TEST(Selection, CallsAreLeftToMpiWhereThatIsPossible) {
+  const AllreduceSelection selection("..64KiB mpi; nodes=2.. mpi", "here", OwnMpi::yes);
+  EXPECT_EQ(selection.choose(64 << 10, 2, 1).algorithm, mpi);
+  EXPECT_EQ(selection.choose(1 << 20, 2, 2).algorithm, mpi);
+  EXPECT_EQ(selection.choose(1 << 20, 2, 1).algorithm, ring_rsag);
+  EXPECT_EQ(selection.rules()[0].text(), "..64KiB mpi");
+  EXPECT_NE(complaint("..64KiB mpi").find("only libconvoy_mpi.so"), std::string::npos);
+}
+
 TEST(Selection, TextIsReadBackAsTheSame) {
   for (const char* text :
        {"", "..32KiB recursive-doubling; 32KiB.. ring-rsag segment=256KiB",

@@ -89,6 +89,10 @@ class Transport {
   virtual void post_note(int to, std::span<const std::byte> note) = 0;
   virtual std::optional<std::pair<int, std::vector<std::byte>>> poll_note() = 0;
 
+  // Lets the library below work on messages that are not of this transport, if it does so only
+  // inside calls of its own, as MPI does. Never blocks.
+  virtual void make_progress() {}
+
   // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure
   // with this reason from what they wait for.
   virtual void abort(const std::string& reason) noexcept = 0;

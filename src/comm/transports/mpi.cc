@@ -22,6 +22,27 @@ void check(int error, const char* what) {
   if (error != MPI_SUCCESS) throw Failure(std::string(what) + " failed: " + describe(error));
 }
 
+// A communicator of the same ranks. Unlike a duplicate it takes over no attributes, so that no code
+// of the program's runs to copy them.
+MPI_Comm same_ranks(MPI_Comm comm) {
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm_group(comm, &group);
+  MPI_Comm made = MPI_COMM_NULL;
+  const int error = MPI_Comm_create(comm, group, &made);
+  MPI_Group_free(&group);
+  check(error, "MPI_Comm_create");
+  return made;
+}
+
+constexpr int kLargestTag = (1 << Transport::kTagBits) - 1;
+
+int tag_bound() {
+  int* bound = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+  return found != 0 ? *bound : 0;
+}
+
 struct Request {
   MPI_Request mpi = MPI_REQUEST_NULL;
   int expected = -1;  // bytes of a receive; -1 for a send
@@ -29,11 +50,12 @@ struct Request {
 
 class MpiTransport : public Transport {
  public:
-  // Takes over `comm`, which must be a communicator of its own. Notes travel on a second one in the
-  // transport of the whole world; parts of it have none.
+  // Takes over `comm`, which must be a communicator of its own. Notes travel on a second one, if
+  // there are any: only the transport of a whole world has them.
   MpiTransport(MPI_Comm comm, MPI_Comm notes, std::vector<int> world_ranks)
       : comm_(comm), notes_(notes), world_ranks_(std::move(world_ranks)) {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    if (notes_ != MPI_COMM_NULL) MPI_Comm_set_errhandler(notes_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
   }
@@ -91,6 +113,13 @@ class MpiTransport : public Transport {
     std::vector<std::byte> note(static_cast<std::size_t>(length));
     MPI_Recv(note.data(), length, MPI_BYTE, status.MPI_SOURCE, 0, notes_, MPI_STATUS_IGNORE);
     return std::pair(status.MPI_SOURCE, std::move(note));
+  }
+
+  void make_progress() override {
+    // A probe that finds nothing makes a pass over all that is under way; one that does find
+    // something may not. No message has this tag: its channel is above all others.
+    int there = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, kLargestTag, comm_, &there, MPI_STATUS_IGNORE);
   }
 
   void abort(const std::string& /*reason*/) noexcept override {
@@ -167,18 +196,16 @@ class MpiTransport : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) {
-  int* bound = nullptr;
-  int found = 0;
-  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
-  if (found == 0 || *bound < (1 << Transport::kTagBits) - 1) {
-    throw UsageError("this MPI allows tags up to " + std::to_string(found != 0 ? *bound : 0) +
-                     "; Convoy needs " + std::to_string((1 << Transport::kTagBits) - 1) +
+bool mpi_tags_suffice() { return tag_bound() >= kLargestTag; }
+
+std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Notes kind) {
+  if (!mpi_tags_suffice()) {
+    throw UsageError("this MPI allows tags up to " + std::to_string(tag_bound()) +
+                     "; Convoy needs " + std::to_string(kLargestTag) +
                      " (with UCX or libfabric, a provider with larger tags can be chosen)");
   }
-  MPI_Comm own = MPI_COMM_NULL, notes = MPI_COMM_NULL;
-  check(MPI_Comm_dup(comm, &own), "MPI_Comm_dup");
-  check(MPI_Comm_dup(comm, &notes), "MPI_Comm_dup");
+  const MPI_Comm own = same_ranks(comm);
+  const MPI_Comm notes = kind == Notes::yes ? same_ranks(comm) : MPI_COMM_NULL;
   int size = 0;
   MPI_Comm_size(own, &size);
   std::vector<int> ranks(static_cast<std::size_t>(size));

@@ -9,7 +9,14 @@
 
 namespace convoy::comm {
 
-// Over a duplicate of `comm`; collective. Throws UsageError when this MPI's tags are too small.
-std::unique_ptr<Transport> mpi_transport(MPI_Comm comm);
+// Whether this MPI's tags are large enough.
+bool mpi_tags_suffice();
+
+// Whether a transport carries the notes of a watch, which takes a communicator more.
+enum class Notes : bool { no, yes };
+
+// Over the ranks of `comm`, on communicators of its own; collective. Calls MPI at any thread level,
+// one call at a time. Throws UsageError when this MPI's tags are too small.
+std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Notes notes = Notes::yes);
 
 }  // namespace convoy::comm

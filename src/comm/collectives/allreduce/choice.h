@@ -13,8 +13,9 @@ enum class AllreduceAlgorithm : std::uint8_t {
   ring,
   ring_rsag,
   multicolor,
-  shared,       // ranks of one host, through memory that they share
-  hierarchical  // shared inside each host, multicolor between hosts
+  shared,        // ranks of one host, through memory that they share
+  hierarchical,  // shared inside each host, multicolor between hosts
+  mpi            // the MPI library's own, for callers that can leave a call to it
 };
 
 // Which algorithms a group can use beside those that need messages only.

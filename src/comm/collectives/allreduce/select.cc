@@ -27,6 +27,8 @@ Task allreduce(Io& io, std::shared_ptr<const Locality> locality, const Call& cal
       return allreduce_shared(*locality->node, call, data, op);
     case AllreduceAlgorithm::hierarchical:
       return allreduce_hierarchical(io, std::move(locality), call, data, op, choice);
+    case AllreduceAlgorithm::mpi:  // whoever allows it in a selection takes care of it
+      break;
   }
   return {};  // not reached
 }

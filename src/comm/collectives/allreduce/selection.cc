@@ -18,7 +18,7 @@ const char* const kBuiltInSelection = "shared; ..32KiB recursive-doubling; hiera
 namespace {
 
 constexpr std::array kNames{"naive",  "recursive-doubling", "ring", "ring-rsag", "multicolor",
-                            "shared", "hierarchical"};
+                            "shared", "hierarchical",       "mpi"};
 constexpr std::size_t kLeastSegment = 1 << 10;
 constexpr int kMostInFlight = 64;
 constexpr int kMostColors = 4096;
@@ -44,8 +44,11 @@ std::string join(const std::vector<std::string>& words, const char* between) {
 // Reads one rule; every complaint says which.
 class RuleParser {
  public:
-  RuleParser(std::string_view rule, std::string context)
-      : words_(split_words(rule)), context_(std::move(context) + "'" + join(words_, " ") + "': ") {}
+  RuleParser(std::string_view rule, std::string context, OwnMpi own)
+      : words_(split_words(rule)), context_(std::move(context) + "'" + join(words_, " ") + "': ") {
+    names_.assign(kNames.begin(), kNames.end());
+    if (own == OwnMpi::no) std::erase(names_, name_of(AllreduceAlgorithm::mpi));
+  }
 
   bool empty() const { return words_.empty(); }
 
@@ -70,14 +73,16 @@ class RuleParser {
   AllreduceChoice choice() {
     if (at_ == words_.size()) fail("there is no algorithm; " + algorithms());
     const std::string& name = words_[at_++];
-    const auto found = std::find(kNames.begin(), kNames.end(), name);
-    if (found == kNames.end()) {
-      const std::string near = nearest_name(name, {kNames.begin(), kNames.end()});
+    if (std::find(names_.begin(), names_.end(), name) == names_.end()) {
+      if (name == name_of(AllreduceAlgorithm::mpi))
+        fail("only libconvoy_mpi.so can leave a call to MPI; " + algorithms());
+      const std::string near = nearest_name(name, names_);
       fail("there is no algorithm '" + name + "'" +
            (near.empty() ? "; " + algorithms() : "; did you mean '" + near + "'?"));
     }
     AllreduceChoice choice;
-    choice.algorithm = static_cast<AllreduceAlgorithm>(found - kNames.begin());
+    choice.algorithm = static_cast<AllreduceAlgorithm>(
+        std::find(kNames.begin(), kNames.end(), name) - kNames.begin());
     for (; at_ < words_.size(); ++at_) parameter(words_[at_], choice);
     return choice;
   }
@@ -85,9 +90,7 @@ class RuleParser {
  private:
   [[noreturn]] void fail(const std::string& what) const { throw UsageError(context_ + what); }
 
-  static std::string algorithms() {
-    return "algorithms are " + join({kNames.begin(), kNames.end()}, ", ");
-  }
+  std::string algorithms() const { return "algorithms are " + join(names_, ", "); }
 
   static std::pair<std::string, std::optional<std::string>> key_value(const std::string& word) {
     const std::size_t at = word.find('=');
@@ -168,15 +171,17 @@ class RuleParser {
 
   std::vector<std::string> words_;
   std::string context_;
+  std::vector<std::string> names_;  // that a rule may say
   std::size_t at_ = 0;
 };
 
-std::vector<AllreduceRule> parse_rules(std::string_view text, const std::string& source) {
+std::vector<AllreduceRule> parse_rules(std::string_view text, const std::string& source,
+                                       OwnMpi own = OwnMpi::no) {
   std::vector<AllreduceRule> rules;
   while (true) {
     const std::size_t end = std::min(text.find(';'), text.size());
     RuleParser parser(text.substr(0, end),
-                      source + ": rule " + std::to_string(rules.size() + 1) + " ");
+                      source + ": rule " + std::to_string(rules.size() + 1) + " ", own);
     if (!parser.empty()) rules.push_back(parser.rule());  // "a; b;" has two
     if (end == text.size()) return rules;
     text.remove_prefix(end + 1);
@@ -233,8 +238,8 @@ std::string AllreduceRule::text() const {
   return s + text_of(choice);
 }
 
-AllreduceSelection::AllreduceSelection(std::string_view text, const std::string& source)
-    : rules_(parse_rules(text, source)) {
+AllreduceSelection::AllreduceSelection(std::string_view text, const std::string& source, OwnMpi own)
+    : rules_(parse_rules(text, source, own)) {
   const auto built_in = parse_rules(kBuiltInSelection, "the built-in selection");
   rules_.insert(rules_.end(), built_in.begin(), built_in.end());
 }
@@ -256,7 +261,7 @@ std::string AllreduceSelection::text() const {
 }
 
 AllreduceChoice parse_allreduce(std::string_view text, const std::string& source) {
-  return RuleParser(text, source + ": ").choice();
+  return RuleParser(text, source + ": ", OwnMpi::no).choice();
 }
 
 std::string difference_of_selections(const std::vector<std::string>& texts,

@@ -5,14 +5,16 @@
 //   sizes     = [size] ".." [size]           of the buffer: "..32KiB", "1MiB..64MiB"
 //   numbers   = number | [number] ".." [number]
 //   algorithm = naive | recursive-doubling | ring | ring-rsag | multicolor | shared | hierarchical
+//             | mpi
 //   parameter = "k=" (number | "ranks")      of multicolor and hierarchical: the colors; without
 //                                            it, choose_colors()
 //             | "segment=" size              of these, ring and ring-rsag
 //             | "in-flight=" number          of the same
 //
 // The first rule that fits, with an algorithm that the group can use, is taken; both ends of a
-// range belong to it. What no rule covers is left to the built-in table. Example: "..32KiB
-// recursive-doubling; 32KiB.. ring-rsag segment=256KiB".
+// range belong to it. What no rule covers is left to the built-in table. `mpi`, where it is
+// allowed, leaves a call to the MPI library's own allreduce. Example: "..32KiB recursive-doubling;
+// 32KiB.. ring-rsag segment=256KiB".
 #pragma once
 
 #include <cstddef>
@@ -45,13 +47,16 @@ struct AllreduceRule {
   bool operator==(const AllreduceRule&) const = default;
 };
 
+// Whether rules may say `mpi`: only where there is somebody to leave calls to that library.
+enum class OwnMpi : bool { no, yes };
+
 class AllreduceSelection {
  public:
   // The built-in table alone.
   AllreduceSelection() : AllreduceSelection("", "") {}
   // Throws UsageError: one line with `source` (who gave the text), the rule, and what would be
   // right.
-  AllreduceSelection(std::string_view text, const std::string& source);
+  AllreduceSelection(std::string_view text, const std::string& source, OwnMpi own = OwnMpi::no);
 
   // The same on every rank that gives the same arguments and text.
   const AllreduceChoice& choose(std::size_t bytes, int ranks, int nodes,

@@ -1,0 +1,116 @@
+#include "preload/counterpart.h"
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "comm/internals.h"
+#include "comm/transports/mpi.h"
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "preload/library.h"
+
+namespace convoy::preload {
+namespace {
+
+// MPI knows what to say about arguments such as these.
+bool is_odd(const Arguments& a) {
+  return a.count < 0 || a.receive == nullptr || a.receive == MPI_IN_PLACE || a.send == nullptr ||
+         a.send == a.receive;
+}
+
+// Ends the job, as the ranks of `comm` agree to, after one of them has said why.
+[[noreturn]] void refuse(MPI_Comm comm, bool speaks, const std::string& why) {
+  if (!speaks) PMPI_Barrier(comm);  // not to end it before that
+  end_job(why, kExitUsage);
+}
+
+// While it lives, errors of a communicator don't reach the program's handler.
+class ErrorsReturned {
+ public:
+  explicit ErrorsReturned(MPI_Comm comm) : comm_(comm) {
+    PMPI_Comm_get_errhandler(comm_, &theirs_);
+    PMPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  ~ErrorsReturned() {
+    PMPI_Comm_set_errhandler(comm_, theirs_);
+    PMPI_Errhandler_free(&theirs_);
+  }
+  ErrorsReturned(const ErrorsReturned&) = delete;
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler theirs_ = MPI_ERRHANDLER_NULL;
+};
+
+}  // namespace
+
+Counterpart::Counterpart(MPI_Comm comm, const Settings& settings, bool able)
+    : comm_(comm), settings_(settings) {
+  int rank = 0;
+  PMPI_Comm_rank(comm_, &rank);
+  PMPI_Comm_size(comm_, &ranks_);
+  constexpr std::uint64_t nobody = std::numeric_limits<std::uint64_t>::max();
+  const auto me = static_cast<std::uint64_t>(rank);
+  // The least of a number and of its complement are complements only if all ranks have the same.
+  const std::uint64_t mine = settings_.fingerprint();
+  std::array<std::uint64_t, 4> least{mine, ~mine, able ? 1U : 0U,
+                                     settings_.mistake.empty() ? nobody : me};
+  const int error = Library::get().allreduce(MPI_IN_PLACE, least.data(), least.size(), MPI_UINT64_T,
+                                             MPI_MIN, comm_);
+  if (error != MPI_SUCCESS) throw Failure("libconvoy_mpi.so: the ranks could not agree to use it");
+  if (least[3] != nobody) refuse(comm_, least[3] == me, settings_.mistake);
+  if (least[0] != ~least[1]) {
+    refuse(comm_, rank == 0,
+           "CONVOY_ALLREDUCE or CONVOY_CHECK_CALLS differs between ranks; on this one "
+           "CONVOY_ALLREDUCE is '" +
+               environment("CONVOY_ALLREDUCE") + "'");
+  }
+  able_ = least[2] != 0;
+}
+
+bool Counterpart::all_of_us(bool mine) const {
+  int least = mine ? 1 : 0;
+  const int error = Library::get().allreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN, comm_);
+  return error == MPI_SUCCESS && least != 0;
+}
+
+void Counterpart::found() {
+  std::unique_ptr<comm::Transport> transport;
+  {
+    const ErrorsReturned quiet(comm_);
+    try {
+      transport = comm::mpi_transport(comm_, comm::Notes::no);
+    } catch (const Failure&) {
+      // MPI is out of communicators, say: the program gets along with fewer.
+    }
+  }
+  able_ = all_of_us(transport != nullptr);
+  if (!able_) return;
+  comm::Engine::Options options;
+  options.check_calls = settings_.check_calls;
+  options.guest = true;
+  group_ = comm::found_group(std::move(transport), options);
+  group_.engine->set_selection(settings_.selection);
+  comm::CommunicatorInternals::locate(group_.communicator, group_.hosts);
+}
+
+Outcome Counterpart::allreduce(const Arguments& a) {
+  if (!able_ || is_odd(a)) return Outcome::left;
+  const auto reduction = understand(a.type, a.op);
+  if (!reduction) return Outcome::left;
+  const comm::Buffer data(
+      a.receive, static_cast<std::size_t>(a.count) * static_cast<std::size_t>(reduction->elements),
+      reduction->type);
+  if (data.count == 0 || !settings_.might_take(data.bytes(), ranks_)) return Outcome::left_by_rule;
+  if (!group_.engine) found();
+  if (!able_) return Outcome::left;
+  const comm::AllreduceChoice& choice =
+      comm::CommunicatorInternals::choose(group_.communicator, data.bytes());
+  if (choice.algorithm == comm::AllreduceAlgorithm::mpi) return Outcome::left_by_rule;
+  if (a.send != MPI_IN_PLACE) std::memcpy(a.receive, a.send, data.bytes());
+  comm::CommunicatorInternals::allreduce(group_.communicator, data, reduction->op, choice);
+  return Outcome::taken;
+}
+
+}  // namespace convoy::preload

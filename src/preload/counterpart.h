@@ -1,0 +1,61 @@
+// Convoy's side of one communicator of the program's.
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+
+#include "comm/group.h"
+#include "preload/reduction.h"
+#include "preload/settings.h"
+
+namespace convoy::preload {
+
+// One call of MPI_Allreduce.
+struct Arguments {
+  const void* send = nullptr;  // or MPI_IN_PLACE
+  void* receive = nullptr;
+  int count = 0;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Op op = MPI_OP_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+};
+
+enum class Outcome {
+  taken,
+  left_by_rule,  // by its size, ranks or hosts
+  left           // by its type, operation, arguments or communicator
+};
+
+// Lives as long as the communicator. Made in the first MPI_Allreduce on it, whatever its arguments,
+// where the ranks agree to work together; its engine is made in the first call that Convoy might
+// take over. Both are collective, as that call is. MPI lets one thread at a time call collectives
+// of one communicator, so there is no lock here.
+class Counterpart {
+ public:
+  // Collective over `comm`, an intra-communicator of two ranks or more. If any of its ranks is not
+  // able to do without MPI, all leave everything to it. If their settings differ or can't be read,
+  // one rank says so and ends the job. Throws Failure.
+  Counterpart(MPI_Comm comm, const Settings& settings, bool able);
+
+  // What becomes of a call depends only on what MPI requires to be the same on all ranks, or
+  // Convoy's allreduce would meet MPI's. Throws Failure.
+  Outcome allreduce(const Arguments& arguments);
+
+  // Whether the engine has said on standard error why it failed.
+  bool has_reported() const { return group_.engine && !group_.engine->failure().empty(); }
+
+ private:
+  // Whether it is so on all ranks. Collective.
+  bool all_of_us(bool mine) const;
+  // Makes the engine, or leaves everything to MPI if some rank can't. Collective.
+  void found();
+
+  MPI_Comm comm_;
+  const Settings& settings_;
+  int ranks_ = 0;
+  bool able_ = false;
+  comm::Group group_;  // empty until the first call that Convoy might take over
+};
+
+}  // namespace convoy::preload

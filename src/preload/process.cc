@@ -1,0 +1,118 @@
+#include "preload/process.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "comm/transports/mpi.h"
+#include "convoy/base/units.h"
+#include "preload/library.h"
+
+namespace convoy::preload {
+namespace {
+
+std::string find_obstacle() {
+  if (!comm::mpi_tags_suffice()) return "the tags of this MPI are too small";
+  if (may_use_device_memory())
+    return "this MPI takes buffers in the memory of GPUs; CONVOY_MPI_HOST_MEMORY=1 says that the "
+           "program has none";
+  return "";
+}
+
+}  // namespace
+
+Process* Process::current() {
+  if (state_ == State::off) return nullptr;
+  if (state_ == State::waiting) {
+    int initialized = 0;
+    PMPI_Initialized(&initialized);
+    if (initialized == 0) return nullptr;
+    state_ = is_our_kind_of_mpi() ? State::working : State::off;
+    return current();
+  }
+  return &instance();
+}
+
+// Never destroyed: the program may call MPI until its very end.
+Process& Process::instance() {
+  static Process* const process = new Process;
+  return *process;
+}
+
+Process::Process() : settings_(Settings::from_environment()), obstacle_(find_obstacle()) {
+  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &keyval_, this);
+}
+
+Counterpart* Process::counterpart(MPI_Comm comm) {
+  void* found = nullptr;
+  int is_there = 0;
+  PMPI_Comm_get_attr(comm, keyval_, &found, &is_there);
+  if (is_there != 0) return static_cast<Counterpart*>(found);
+  int between_groups = 0;
+  PMPI_Comm_test_inter(comm, &between_groups);
+  if (between_groups != 0) return nullptr;
+  int ranks = 0;
+  PMPI_Comm_size(comm, &ranks);
+  if (ranks == 1) return nullptr;
+  auto made = std::make_unique<Counterpart>(comm, settings_, obstacle_.empty());
+  {
+    const std::lock_guard lock(mutex_);
+    communicators_.insert(comm);
+  }
+  PMPI_Comm_set_attr(comm, keyval_, made.get());
+  return made.release();
+}
+
+int Process::forget(MPI_Comm comm, int /*keyval*/, void* counterpart, void* process) {
+  auto* self = static_cast<Process*>(process);
+  {
+    const std::lock_guard lock(self->mutex_);
+    self->communicators_.erase(comm);
+  }
+  delete static_cast<Counterpart*>(counterpart);
+  return MPI_SUCCESS;
+}
+
+void Process::close() {
+  if (state_.exchange(State::off) != State::working) return;
+  Process& self = instance();
+  // MPI frees the communicators that are left too late for Convoy's own to be freed with them.
+  while (!self.communicators_.empty())
+    PMPI_Comm_delete_attr(*self.communicators_.begin(), self.keyval_);
+  PMPI_Comm_free_keyval(&self.keyval_);
+  if (self.settings_.verbose) self.report();
+}
+
+void Process::count(Outcome outcome, const Arguments& arguments) {
+  switch (outcome) {
+    case Outcome::taken: {
+      int bytes = 0;
+      PMPI_Type_size(arguments.type, &bytes);
+      ++taken_;
+      taken_bytes_ +=
+          static_cast<std::uint64_t>(bytes) * static_cast<std::uint64_t>(arguments.count);
+      return;
+    }
+    case Outcome::left_by_rule:
+      ++left_by_rule_;
+      return;
+    case Outcome::left:
+      ++left_;
+      return;
+  }
+}
+
+void Process::report() const {
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank != 0) return;
+  const std::uint64_t taken = taken_, by_rule = left_by_rule_, others = left_;
+  std::fprintf(stderr,
+               "convoy: libconvoy_mpi.so on rank 0: of %llu calls of MPI_Allreduce %llu taken over "
+               "(%s); left to MPI: %llu by the rules, %llu others%s%s\n",
+               static_cast<unsigned long long>(taken + by_rule + others),
+               static_cast<unsigned long long>(taken), format_bytes(taken_bytes_).c_str(),
+               static_cast<unsigned long long>(by_rule), static_cast<unsigned long long>(others),
+               obstacle_.empty() ? "" : ", because ", obstacle_.c_str());
+}
+
+}  // namespace convoy::preload

@@ -1,0 +1,222 @@
+// Programs that know nothing of Convoy, with libconvoy_mpi.so preloaded.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <sstream>
+#include <string>
+
+namespace {
+
+struct Result {
+  int exit_status = -1;
+  std::string output;  // both streams
+};
+
+Result run(const std::string& command) {
+  Result result;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::array<char, 4096> buffer;
+  for (std::size_t got; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    result.output.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  return result;
+}
+
+// `variables` come after LD_PRELOAD; each rank gets the same.
+Result preloaded(int ranks, const std::string& program, const std::string& variables = "") {
+  return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) +
+             " timeout 90 env " SANITIZER_OPTIONS " CONVOY_MPI_VERBOSE=1 " + variables +
+             " LD_PRELOAD=" LIBRARY " " + program);
+}
+
+Result alone(int ranks, const std::string& program) {
+  return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) + " timeout 90 " + program);
+}
+
+const std::string kProgram = PROGRAM " ";
+
+struct Counts {
+  int calls = -1, taken = -1, by_rule = -1, others = -1;
+  bool operator==(const Counts&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Counts& c) {
+  return out << c.calls << " calls, " << c.taken << " taken, left: " << c.by_rule << " by rules, "
+             << c.others << " others";
+}
+
+// What rank 0 says at the end.
+Counts counts_in(const std::string& output) {
+  Counts counts;
+  const std::size_t at = output.find("on rank 0: of ");
+  if (at == output.npos) return counts;
+  std::sscanf(output.c_str() + at,
+              "on rank 0: of %d calls of MPI_Allreduce %d taken over (%*[^)]); left to MPI: %d by "
+              "the rules, %d others",
+              &counts.calls, &counts.taken, &counts.by_rule, &counts.others);
+  return counts;
+}
+
+class Preload : public testing::TestWithParam<int> {};
+#ifdef MPICH  // its ranks never yield, so that more of them than cores take minutes
+INSTANTIATE_TEST_SUITE_P(Ranks, Preload, testing::Values(1, 2, 3));
+#else
+INSTANTIATE_TEST_SUITE_P(Ranks, Preload, testing::Values(1, 2, 3, 5));
+#endif
+
+TEST_P(Preload, GivesMpisResults) {
+  const Result result = preloaded(GetParam(), kProgram + "results",
+                                  "'CONVOY_ALLREDUCE=..4KiB mpi; ..64KiB recursive-doubling; "
+                                  "nodes=1 ring-rsag'");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  const std::size_t expected = result.output.find("expected: ");
+  ASSERT_NE(expected, std::string::npos) << result.output;
+  int taken = 0, calls = 0;
+  std::sscanf(result.output.c_str() + expected, "expected: %d of %d", &taken, &calls);
+  const Counts counts = counts_in(result.output);
+  EXPECT_EQ(counts.taken, taken) << result.output;
+  EXPECT_EQ(counts.calls, calls) << result.output;
+}
+
+TEST_P(Preload, TakesNothingThatItHasNoReductionFor) {
+  const Result result = preloaded(GetParam(), kProgram + "left", "'CONVOY_ALLREDUCE=ring'");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output).taken, 0) << result.output;
+}
+
+TEST_P(Preload, FollowsCommunicators) {
+  const Result result = preloaded(GetParam(), kProgram + "communicators");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  if (GetParam() > 1) {
+    // In each round of three calls the last two are above 64 KiB; rank 0's half of two is itself.
+    const int rounds = 1 + 3 * (GetParam() > 2 ? 3 : 2) + 20 + 1;
+    EXPECT_EQ(counts_in(result.output).taken, 2 * rounds) << result.output;
+  }
+}
+
+TEST_P(Preload, WorksUnderAnyNumberOfThreads) {
+  const Result result = preloaded(GetParam(), kProgram + "threads");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  if (GetParam() > 1) {
+    EXPECT_EQ(counts_in(result.output), (Counts{80, 80, 0, 0})) << result.output;
+  }
+}
+
+TEST(PreloadTypes, HandlesMayDifferBetweenRanks) {
+  const Result result = preloaded(3, kProgram + "mixed_handles");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output).others, 0) << result.output;
+}
+
+TEST(PreloadFortran, BothModulesAreTakenOver) {
+  for (const std::string program : {PROGRAM "_fortran", PROGRAM "_f08"}) {
+    const Result result = preloaded(2, program);
+    EXPECT_EQ(result.exit_status, 0) << program << result.output;
+    EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0})) << program << result.output;
+  }
+}
+
+TEST(PreloadErrors, AreMpis) {
+  const Result with = preloaded(2, kProgram + "errors");
+  const Result without = alone(2, kProgram + "errors");
+  EXPECT_EQ(with.exit_status, 0) << with.output;
+  EXPECT_EQ(without.exit_status, 0) << without.output;
+  const auto classes = [](const std::string& output) {
+    std::istringstream text(output);
+    std::string lines;
+    for (std::string line; std::getline(text, line);) {
+      if (line.find(": class ") != line.npos) lines += line + '\n';
+    }
+    return lines;
+  };
+  EXPECT_EQ(classes(with.output), classes(without.output));
+  EXPECT_NE(classes(with.output).find("no operation: class"), std::string::npos);
+  EXPECT_EQ(counts_in(with.output).taken, 2) << with.output;
+}
+
+TEST(PreloadErrors, OfConvoyEndTheJob) {
+  const Result result = preloaded(2, kProgram + "mismatch");
+  EXPECT_NE(result.exit_status, 0) << result.output;
+  EXPECT_NE(result.exit_status, 124) << "stopped by the clock: " << result.output;
+  EXPECT_NE(result.output.find("convoy: rank "), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("[in allreduce(sum, "), std::string::npos) << result.output;
+}
+
+TEST(PreloadErrors, CheckedCallsNameBothRanks) {
+  const Result result = preloaded(2, kProgram + "mismatch", "CONVOY_CHECK_CALLS=1");
+  EXPECT_NE(result.exit_status, 0) << result.output;
+  EXPECT_NE(result.output.find("50000 x f32"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("60000 x f32"), std::string::npos) << result.output;
+}
+
+TEST(PreloadEnd, CallsInsideOfFinalizeAreMpis) {
+  const Result result = preloaded(3, kProgram + "at_the_end");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 2, 1, 0})) << result.output;
+}
+
+TEST(PreloadWait, RanksMayComeLate) {
+  const Result result = preloaded(2, kProgram + "late", "CONVOY_TIMEOUT=1");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+}
+
+#ifdef MPICH  // it has 2048; Open MPI's 65536 take too long to use up
+TEST(PreloadCommunicators, MayAllBeInUse) {
+  const Result result = preloaded(2, kProgram + "exhausted");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 1, 2})) << result.output;
+}
+#endif
+
+TEST(PreloadSettings, RulesOfTheUserComeFirst) {
+  const Result all = preloaded(2, kProgram + "plain", "'CONVOY_ALLREDUCE=recursive-doubling'");
+  EXPECT_EQ(counts_in(all.output), (Counts{3, 3, 0, 0})) << all.output;
+  const Result none = preloaded(2, kProgram + "plain", "'CONVOY_ALLREDUCE=mpi'");
+  EXPECT_EQ(counts_in(none.output), (Counts{3, 0, 3, 0})) << none.output;
+  // Made for hosts that are not these: found out when the first call might be taken.
+  const Result hosts = preloaded(2, kProgram + "plain", "'CONVOY_ALLREDUCE=nodes=1 mpi'");
+  EXPECT_EQ(counts_in(hosts.output), (Counts{3, 0, 3, 0})) << hosts.output;
+}
+
+TEST(PreloadSettings, MistakesAreSaidOnce) {
+  Result result = preloaded(3, kProgram + "plain", "'CONVOY_ALLREDUCE=64KiB.. rinng'");
+  EXPECT_NE(result.exit_status, 0);
+  const std::size_t said = result.output.find("did you mean 'ring'?");
+  EXPECT_NE(said, std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("did you mean 'ring'?", said + 1), std::string::npos)
+      << result.output;
+
+  // Each rank says something else.
+  result = preloaded(3, R"(sh -c 'CONVOY_ALLREDUCE="$$.. ring" exec )" PROGRAM " plain'");
+  EXPECT_NE(result.exit_status, 0);
+  EXPECT_NE(result.output.find("differs between ranks"), std::string::npos) << result.output;
+}
+
+TEST(PreloadDeviceMemory, LeavesEverythingToAnMpiThatReadsIt) {
+  const std::string program = PROGRAM "_device plain";
+  Result result = preloaded(2, program);
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 0, 3})) << result.output;
+  EXPECT_NE(result.output.find("CONVOY_MPI_HOST_MEMORY"), std::string::npos) << result.output;
+  result = preloaded(2, program, "CONVOY_MPI_HOST_MEMORY=1");
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 2, 1, 0})) << result.output;
+}
+
+TEST(PreloadOthers, ProgramsWithoutMpiAreLeftAlone) {
+  const Result result = run("env " SANITIZER_OPTIONS " LD_PRELOAD=" LIBRARY " echo well");
+  EXPECT_EQ(result.exit_status, 0);
+  EXPECT_EQ(result.output, "well\n");
+}
+
+#ifdef OTHER_MPIRUN
+TEST(PreloadOthers, AnotherMpiIsLeftAlone) {
+  const Result result =
+      run(OTHER_MPIRUN " -n 2 timeout 90 env LD_PRELOAD=" LIBRARY " " OTHER_PROGRAM " plain");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_NE(result.output.find("this program uses another MPI"), std::string::npos)
+      << result.output;
+}
+#endif
+
+}  // namespace
