@@ -162,6 +162,18 @@ TEST(PreloadWait, RanksMayComeLate) {
   EXPECT_EQ(result.exit_status, 0) << result.output;
 }
 
+TEST(PreloadWait, TheProgramsMessagesGoOn) {
+  for (const std::string rules : {"shared", "ring-rsag", "recursive-doubling"}) {
+    // Open MPI's receiver could fetch the message without its sender's help.
+    const Result result = preloaded(2, kProgram + "progress",
+                                    "OMPI_MCA_btl_vader_single_copy_mechanism=none "
+                                    "CONVOY_ALLREDUCE=" +
+                                        rules);
+    EXPECT_EQ(result.exit_status, 0) << rules << result.output;
+    EXPECT_EQ(counts_in(result.output), (Counts{6, 6, 0, 0})) << rules << result.output;
+  }
+}
+
 #ifdef MPICH  // it has 2048; Open MPI's 65536 take too long to use up
 TEST(PreloadCommunicators, MayAllBeInUse) {
   const Result result = preloaded(2, kProgram + "exhausted");

@@ -371,6 +371,27 @@ static void late(void) {
   small_and_large(MPI_COMM_WORLD);
 }
 
+/* While rank 0 waits in MPI_Allreduce, its message to rank 1 must go on: rank 1 waits for that. */
+static void progress(void) {
+  enum { kBytes = 16 << 20 };
+  const int counts[] = {50000, 3};
+  char* message = buffer(kBytes);
+  float* numbers = buffer(sizeof(float) * 50000);
+  for (int round = 0; round < 6; ++round) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (rank_in(MPI_COMM_WORLD) == 0) MPI_Isend(message, kBytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request);
+    if (rank_in(MPI_COMM_WORLD) == 1) {
+      usleep(50000); /* rank 0 has given up spinning by then */
+      MPI_Recv(message, kBytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    /* No other call that could help: compare() has some. */
+    MPI_Allreduce(MPI_IN_PLACE, numbers, counts[round % 2], MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  free(message);
+  free(numbers);
+}
+
 #ifdef DEVICE_MEMORY
 /* As an MPI that takes buffers in the memory of a GPU has it. */
 int MPIX_Query_cuda_support(void) { return 1; }
@@ -405,6 +426,8 @@ int main(int argc, char** argv) {
     at_the_end();
   else if (strcmp(name, "late") == 0)
     late();
+  else if (strcmp(name, "progress") == 0)
+    progress();
   else if (strcmp(name, "plain") == 0)
     small_and_large(MPI_COMM_WORLD);
   else
