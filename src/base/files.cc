@@ -175,6 +175,12 @@ void AtomicFile::commit() {
   sync_path(parent_of(path_), path_);
 }
 
+void move_into_place(const std::string& from, const std::string& to) {
+  sync_path(from, from);
+  if (std::rename(from.c_str(), to.c_str()) != 0) fail_writing(to, "rename", errno);
+  sync_path(parent_of(to), to);
+}
+
 void write_file_atomically(const std::string& path, const std::string& text) {
   AtomicFile file(path);
   file.write(text);

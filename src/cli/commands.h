@@ -20,6 +20,10 @@ void add_train_command(CLI::App& app, Outcome& outcome);
 void add_eval_command(CLI::App& app, Outcome& outcome);
 void add_predict_command(CLI::App& app, Outcome& outcome);
 void add_doctor_command(CLI::App& app, Outcome& outcome);
+void add_pack_command(CLI::App& app);
+void add_index_command(CLI::App& app);
+void add_inspect_command(CLI::App& app);
+void add_verify_command(CLI::App& app, Outcome& outcome);
 // The parent of the benchmarks.
 void add_bench_command(CLI::App& app);
 

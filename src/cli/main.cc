@@ -37,6 +37,10 @@ int main(int argc, char** argv) {
   add_eval_command(app, outcome);
   add_predict_command(app, outcome);
   add_run_command(app, rest, outcome);
+  add_pack_command(app);
+  add_index_command(app);
+  add_inspect_command(app);
+  add_verify_command(app, outcome);
   add_bench_command(app);
   add_doctor_command(app, outcome);
   try {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "convoy/base/error.h"
+#include "convoy/data/packed.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/plugin.h"
@@ -61,6 +62,11 @@ void add_readers(Registry& registry) {
   registry.add_reader("image_folder",
                       [](const Options& o) { return data::open_image_folder(o.text("path")); },
                       {{"path", std::string(), "folder with a subfolder per class", kPath, true}});
+  registry.add_reader(
+      "packed",
+      [](const Options& o) { return std::make_shared<data::PackedFiles>(o.texts("files")); },
+      {{"files", std::vector<std::string>(), "tars with their indexes, or folders of them", kPath,
+        true}});
 }
 
 template <class Table, class Value>

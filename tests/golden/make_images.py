@@ -100,6 +100,11 @@ def main():
     for name, (image, options) in pngs.items():
         image.save(FIXTURES / name, optimize=True, **options)
 
+    # For packing, which turns them into JPEG; nothing decodes them here.
+    large = Image.fromarray(pattern(120, 150))
+    large.putalpha(Image.fromarray(pattern(120, 150)[:, :, 0]))
+    large.save(FIXTURES / "large_alpha.webp", quality=80)
+
     golden = Golden()
     for name, (image, _) in {**jpegs, **pngs}.items():
         with Image.open(FIXTURES / name) as stored:

@@ -40,6 +40,10 @@ class AtomicFile {
 
 void write_file_atomically(const std::string& path, const std::string& text);
 
+// Gives a file that was written under another name in the same folder its final one, where it
+// replaces what was there; a power cut leaves one or the other. Throws Failure as AtomicFile does.
+void move_into_place(const std::string& from, const std::string& to);
+
 // What to do with a folder that is there already.
 enum class Existing {
   refuse,  // UsageError

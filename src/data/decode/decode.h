@@ -31,6 +31,8 @@ class JpegDecoder {
   Shape open(std::span<const std::byte> bytes);
   // What open() returned.
   Shape size() const;
+  // As the file has them: 1, 3, or 4 (CMYK, YCCK).
+  int components() const;
   // The whole picture. channels: 1, 3, or 0 for what there is. Once per open().
   void decode(int channels, Image& image);
   // A part of it, the same pixels bit for bit. What follows below is not read: damage there goes

@@ -176,6 +176,8 @@ Shape JpegDecoder::size() const {
           static_cast<int>(info.image_width)};
 }
 
+int JpegDecoder::components() const { return state_->info.num_components; }
+
 void JpegDecoder::decode(int channels, Image& image) {
   State& s = *state_;
   channels = s.choose_output(channels);

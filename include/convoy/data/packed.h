@@ -1,0 +1,126 @@
+// Packed data sets: the records of a tar file, found through a binary index beside it.
+//
+// FILE.tar is an ordinary tar, for `tar`, Python and WebDataset; FILE.tar.index says where each
+// record lies, its label and its checksum (docs/formats/packed.md). Convoy's form of the data files
+// of Kumar et al. 2017, section 4.1. They are made by pack() (convoy/data/pack.h), or by
+// index_tar() for a tar that exists already.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/data/dataset.h"
+#include "convoy/data/epoch_order.h"
+
+namespace convoy::data {
+
+// Told now and then how far long work has come, by one thread at a time. May throw to end the work.
+using Tell = std::function<void(double done, double total)>;
+
+// Several packed files as one data set: the records of the first, then those of the second, ....
+// The indexes are held in memory (about 48 bytes a record, and its name); records are read from the
+// files when they are asked for, and their checksums compared each time.
+class PackedFiles final : public Dataset {
+ public:
+  // Paths of .tar files; a folder stands for all its .tar files in alphabetical order. Throws
+  // UsageError naming the file: it or its index is missing, damaged, truncated, of a newer version,
+  // or of another tar; the files have different classes; there is no record.
+  explicit PackedFiles(const std::vector<std::string>& files);
+  ~PackedFiles() override;
+
+  std::size_t size() const override;
+  const std::vector<std::string>& classes() const override;
+  // Throws Failure naming the record when its file can't be read or is damaged there, has shrunk,
+  // or is another than the one that was indexed.
+  Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
+  // "train.tar:n01440764/n01440764_10026.jpg"
+  std::string key(std::size_t i) const override;
+  std::int64_t label(std::size_t i) const override;
+  std::uint64_t fingerprint() const override;
+
+  // For who holds records in memory: the bytes of record i, and of a range of records together,
+  // without anything that stands between them. range.end <= size().
+  std::uint64_t length(std::size_t i) const;
+  std::uint64_t bytes(Range records) const;
+  // Reads a range of records into `to`, one after the other without gaps; the files are read in
+  // ascending order. to.size() == bytes(records), or UsageError. Throws Failure as read() does. Any
+  // number of threads may load, disjoint ranges or the same.
+  void load(Range records, std::span<std::byte> to) const;
+
+ private:
+  struct File;
+  struct Place {
+    const File* file;
+    std::size_t record;  // in it
+  };
+  Place find(std::size_t i) const;
+
+  std::vector<std::unique_ptr<File>> files_;
+  std::vector<std::size_t> ends_;  // the records up to and with each file
+};
+
+// What an index says about a tar.
+struct PackedSummary {
+  std::string file;
+  std::uint64_t tar_bytes = 0;
+  std::uint64_t records = 0;
+  std::uint64_t record_bytes = 0;  // of all records together
+  std::uint64_t smallest = 0, median = 0, largest = 0;  // bytes of a record
+  std::vector<std::string> classes;
+  std::vector<std::uint64_t> class_records;  // of each class
+  std::string about;  // how it was packed: lines "name = value", empty if it was not
+};
+PackedSummary inspect_packed(const std::string& file);
+
+// One line of the table in an index.
+struct PackedRecord {
+  std::string key;  // the member's name in the tar
+  std::uint64_t offset = 0, length = 0;
+  std::int64_t label = 0;
+  std::uint64_t checksum = 0;  // XXH3-64
+};
+void list_packed(const std::string& file, const std::function<void(const PackedRecord&)>& each);
+
+// Makes FILE.tar.index for a tar with JPEG and PNG images. A record's label stands in the member
+// KEY.cls beside it (WebDataset's convention), or else its class is the folder that holds it, and
+// classes are numbered in alphabetical order. Throws UsageError naming tar and member: not a tar,
+// compressed, truncated, no image, two members of one name, an image without a class, a label
+// outside of the classes.
+struct IndexTarOptions {
+  std::string classes;  // a file with the names of the classes, one a line, in the order of labels
+  Tell tell;            // in bytes
+};
+struct IndexTarResult {
+  std::string index;  // the file that was written
+  std::uint64_t records = 0;
+  std::uint64_t classes = 0;
+  std::uint64_t others = 0;  // files in the tar that are neither images nor labels
+};
+IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options = {});
+
+// Compares every byte of a packed file and its index with the checksums.
+struct VerifyOptions {
+  bool decode = false;  // also decode every record
+  int threads = 1;
+  Tell tell;  // in bytes
+};
+struct PackedProblem {
+  std::string where;  // "index", "tar", "record", "between records", "end"
+  std::string key;    // of the record; empty where there is none
+  std::uint64_t offset = 0, length = 0;  // the bytes in question, in the tar
+  std::string what;
+};
+struct VerifyResult {
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;  // of the tar, all compared
+  std::vector<PackedProblem> problems;  // in the order of the file
+};
+// Problems are results; throws UsageError when a file is missing, Failure when one can't be read.
+VerifyResult verify_packed(const std::string& tar, const VerifyOptions& options = {});
+
+}  // namespace convoy::data

@@ -1,0 +1,60 @@
+// convoy index: an index for a tar that exists already.
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/data/bar.h"
+#include "cli/rows.h"
+#include "convoy/data/packed.h"
+
+namespace convoy::cli {
+namespace {
+
+struct Arguments {
+  std::string tar;
+  std::string classes;
+  std::string json;
+};
+
+void run(const Arguments& arguments) {
+  Rows rows(arguments.json);
+  Bar bar("index", "MB", rows.on_standard_output());
+  data::IndexTarOptions options;
+  options.classes = arguments.classes;
+  options.tell = [&bar](double done, double total) {
+    bar.update(done / kMegabyte, total / kMegabyte);
+  };
+  const data::IndexTarResult result = data::index_tar(arguments.tar, options);
+  bar.finish();
+  rows.add({{"index", result.index},
+            {"records", result.records},
+            {"classes", result.classes},
+            {"others", result.others}});
+  if (rows.on_standard_output()) return;
+  std::printf("%s: %llu images of %llu classes; %llu other files in the tar\n",
+              result.index.c_str(), static_cast<unsigned long long>(result.records),
+              static_cast<unsigned long long>(result.classes),
+              static_cast<unsigned long long>(result.others));
+}
+
+}  // namespace
+
+void add_index_command(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "index",
+      "Make the index of a tar with images, so that it can be trained on as it is\n"
+      "Labels stand in the members KEY.cls (WebDataset), or else folders are classes.");
+  command->add_option("tar", arguments->tar, "The tar; its index will be FILE.tar.index")
+      ->type_name("FILE.tar")
+      ->required();
+  command
+      ->add_option("--classes", arguments->classes,
+                   "The names of the classes in the order of labels, one a line")
+      ->type_name("FILE");
+  command->add_option("--json", arguments->json, "The result as one object ('-': standard output)")
+      ->type_name("FILE");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,141 @@
+#include "data/pack/journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "convoy/base/checksum.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "data/packed/numbers.h"
+
+namespace convoy::data {
+namespace {
+
+// A frame is the size of its payload, the payload, and the checksum of both.
+constexpr std::size_t kSizeBytes = 4, kSealBytes = 8;
+constexpr std::size_t kEntryBytes = 2 + 4 + 5 * 8;
+
+[[noreturn]] void fail(const std::string& path, int error) {
+  throw Failure("cannot write " + path + ": " + std::generic_category().message(error));
+}
+
+std::vector<std::byte> payload_of(const JournalEntry& entry) {
+  std::vector<std::byte> payload;
+  put(payload, static_cast<std::uint8_t>(entry.bad));
+  put(payload, static_cast<std::uint8_t>(entry.unchanged));
+  put(payload, entry.label);
+  for (const std::uint64_t number :
+       {entry.offset, entry.length, entry.checksum, entry.gap_checksum, entry.end}) {
+    put(payload, number);
+  }
+  const auto text = std::as_bytes(std::span(entry.text));
+  payload.insert(payload.end(), text.begin(), text.end());
+  return payload;
+}
+
+JournalEntry entry_of(std::span<const std::byte> payload) {
+  JournalEntry entry;
+  entry.bad = payload[0] != std::byte{0};
+  entry.unchanged = payload[1] != std::byte{0};
+  entry.label = get<std::uint32_t>(payload, 2);
+  std::size_t at = 6;
+  for (std::uint64_t* number :
+       {&entry.offset, &entry.length, &entry.checksum, &entry.gap_checksum, &entry.end}) {
+    *number = get<std::uint64_t>(payload, at);
+    at += 8;
+  }
+  entry.text.assign(reinterpret_cast<const char*>(payload.data()) + kEntryBytes,
+                    payload.size() - kEntryBytes);
+  return entry;
+}
+
+// The next sound payload, which is taken off the front; empty at the end or at a torn frame.
+std::span<const std::byte> take_frame(std::span<const std::byte>& rest) {
+  if (rest.size() < kSizeBytes + kSealBytes) return {};
+  const std::size_t size = get<std::uint32_t>(rest, 0);
+  if (size > rest.size() - kSizeBytes - kSealBytes) return {};
+  if (xxh3(rest.first(kSizeBytes + size)) != get<std::uint64_t>(rest, kSizeBytes + size)) return {};
+  const auto payload = rest.subspan(kSizeBytes, size);
+  rest = rest.subspan(kSizeBytes + size + kSealBytes);
+  return payload;
+}
+
+}  // namespace
+
+Journal::Journal(std::string path, const std::string& identity, bool overwrite)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (fd_ < 0) fail(path_, errno);
+  try {
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      throw UsageError("another convoy pack is writing the same file: it holds " + path_);
+    }
+    read(identity, overwrite);
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
+}
+
+Journal::~Journal() { ::close(fd_); }
+
+void Journal::read(const std::string& identity, bool overwrite) {
+  const std::vector<std::byte> bytes = read_file(path_);
+  std::span<const std::byte> rest(bytes);
+  const std::span<const std::byte> first = take_frame(rest);
+  const std::string found(reinterpret_cast<const char*>(first.data()), first.size());
+  if (!first.empty() && found != identity && !overwrite) {
+    throw UsageError(path_ +
+                     " is left of packing other sources, or the same with other options; remove "
+                     "it to start anew, or say --overwrite");
+  }
+  if (first.empty() || found != identity) {
+    ends_ = {0};
+    cut(0);
+    const auto text = std::as_bytes(std::span(identity));
+    append({text.begin(), text.end()});
+    ends_ = {pending_.size()};
+    flush();
+    return;
+  }
+  ends_ = {bytes.size() - rest.size()};
+  for (auto payload = take_frame(rest); payload.size() >= kEntryBytes; payload = take_frame(rest)) {
+    entries_.push_back(entry_of(payload));
+    ends_.push_back(bytes.size() - rest.size());
+  }
+}
+
+void Journal::cut(std::size_t count) {
+  entries_.resize(count);
+  ends_.resize(count + 1);
+  const auto end = static_cast<off_t>(ends_.back());
+  if (::ftruncate(fd_, end) != 0 || ::lseek(fd_, end, SEEK_SET) < 0) fail(path_, errno);
+}
+
+void Journal::append(const std::vector<std::byte>& payload) {
+  std::vector<std::byte> frame;
+  put(frame, static_cast<std::uint32_t>(payload.size()));
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  put(frame, xxh3(frame));
+  pending_.insert(pending_.end(), frame.begin(), frame.end());
+}
+
+void Journal::add(const JournalEntry& entry) { append(payload_of(entry)); }
+
+void Journal::flush() {
+  std::span<const std::byte> rest(pending_);
+  while (!rest.empty()) {
+    const ssize_t written = ::write(fd_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path_, errno);
+    rest = rest.subspan(static_cast<std::size_t>(written));
+  }
+  pending_.clear();
+}
+
+void Journal::remove() { ::unlink(path_.c_str()); }
+
+}  // namespace convoy::data

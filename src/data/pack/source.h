@@ -1,0 +1,56 @@
+// Where pack() gets images from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/data/dataset.h"
+#include "convoy/data/pack.h"
+
+namespace convoy::data {
+
+// One image of a source. `name` is its path in the source, without what all have in front.
+struct SourceImage {
+  std::string name;
+  std::uint32_t label = 0;
+  std::uint64_t size = 0;  // in bytes, as stored
+  // Why there is nothing to read: a link in a tar. Empty for all others.
+  std::string problem;
+};
+
+class PackSource {
+ public:
+  virtual ~PackSource() = default;
+
+  const std::vector<std::string>& classes() const { return classes_; }
+  const std::vector<SourceImage>& images() const { return images_; }
+  // How many files there are that are no pictures by their names.
+  std::uint64_t others() const { return others_; }
+  // Whether images may be read in any order, by several threads at a time. If not: in ascending
+  // order, by one at a time.
+  virtual bool any_order() const = 0;
+  // Whether images come as pixels; else as files.
+  virtual bool pixels() const = 0;
+  // The image's bytes, in `scratch` or the source's own memory; of a file the encoding is not
+  // looked at yet. Throws Failure or UsageError naming the file when the source can't be read.
+  virtual Record read(std::size_t i, std::vector<std::byte>& scratch) = 0;
+
+ protected:
+  std::vector<std::string> classes_;
+  std::vector<SourceImage> images_;
+  std::uint64_t others_ = 0;
+};
+
+// Finds out what the sources are. Throws UsageError naming what is wrong with them.
+std::unique_ptr<PackSource> open_source(const PackOptions& options);
+
+// The kinds.
+std::unique_ptr<PackSource> open_folder_source(const PackOptions& options);
+std::unique_ptr<PackSource> open_tar_source(const PackOptions& options);
+std::unique_ptr<PackSource> open_dataset_source(std::shared_ptr<const Dataset> dataset,
+                                                const PackOptions& options);
+
+}  // namespace convoy::data

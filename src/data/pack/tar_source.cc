@@ -1,0 +1,90 @@
+#include "convoy/base/error.h"
+#include "data/pack/source.h"
+#include "data/packed/names.h"
+#include "data/packed/tar_scan.h"
+#include "data/tar/cursor.h"
+
+namespace convoy::data {
+namespace {
+
+// Walks over the tar twice: for the names, then for the bytes. A plain one is not read in the first
+// walk, and read at any place in the second.
+class TarSource final : public PackSource {
+ public:
+  explicit TarSource(const PackOptions& options)
+      : path_(options.sources.front()), below_(plain_path(options.below)), file_(path_) {
+    TarScanOptions scanning;
+    scanning.below = below_;
+    scanning.nested = scanning.all = true;
+    TarScan scan = scan_tar(path_, scanning);
+    compressed_ = scan.compressed;
+    others_ = scan.others;
+    if (scan.images.empty()) {
+      throw UsageError(path_ + ": no picture in this tar" +
+                       (below_.empty() ? "" : " below " + below_));
+    }
+    LabelRules rules;
+    rules.source = path_;
+    rules.recorded = std::move(scan.classes);
+    if (!options.classes.empty()) rules.given = read_class_names(options.classes);
+    if (!options.labels.empty()) read_label_list(options.labels, rules);
+    std::vector<Unlabeled> labels;
+    for (const TarImage& image : scan.images) {
+      labels.push_back({image.name, folder_of(image.name), image.label});
+    }
+    classes_ = assign_labels(rules, labels);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      offsets_.push_back(scan.images[i].offset);
+      images_.push_back({scan.images[i].name, static_cast<std::uint32_t>(labels[i].label),
+                         scan.images[i].size,
+                         scan.images[i].link ? "a link in the tar: it has no bytes of its own" : ""});
+    }
+  }
+
+  bool any_order() const override { return !compressed_; }
+  bool pixels() const override { return false; }
+
+  Record read(std::size_t i, std::vector<std::byte>& scratch) override {
+    scratch.resize(static_cast<std::size_t>(images_[i].size));
+    if (compressed_) {
+      go_to(i);
+      cursor_->bytes().read(scratch);
+    } else {
+      file_.read(offsets_[i], scratch);
+    }
+    return {scratch, Encoding::jpeg, {}, images_[i].label};
+  }
+
+ private:
+  void go_to(std::size_t i) {
+    if (cursor_ == nullptr) {
+      source_ = std::make_unique<ByteSource>(file_);
+      cursor_ = std::make_unique<TarCursor>(*source_, path_, true);
+    }
+    TarMember member;
+    do {
+      if (!cursor_->next(member)) {
+        throw Failure(path_ + " has changed while it was read: " + images_[i].name + " is missing");
+      }
+    } while (member.offset < offsets_[i]);
+    if (member.offset != offsets_[i] || member.size != images_[i].size) {
+      throw Failure(path_ + " has changed while it was read: " + images_[i].name + " has moved");
+    }
+  }
+
+  std::string path_;
+  std::string below_;
+  InputFile file_;
+  bool compressed_ = false;
+  std::vector<std::uint64_t> offsets_;
+  std::unique_ptr<ByteSource> source_;  // of a compressed tar
+  std::unique_ptr<TarCursor> cursor_;
+};
+
+}  // namespace
+
+std::unique_ptr<PackSource> open_tar_source(const PackOptions& options) {
+  return std::make_unique<TarSource>(options);
+}
+
+}  // namespace convoy::data

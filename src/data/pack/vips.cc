@@ -1,0 +1,225 @@
+// The functions are declared here as libvips.so.42 has them; its interface has been stable under
+// that number since 2015. Optional arguments follow as name and value, and a null pointer ends
+// them.
+#include "data/pack/vips.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "data/decode/decode.h"
+
+namespace convoy::data {
+namespace {
+
+struct VipsImage;  // libvips' own
+
+constexpr const char* kLibrary = "libvips.so.42";
+// Of enumerations: VIPS_FORMAT_UCHAR, VIPS_FAIL_ON_WARNING, VIPS_FOREIGN_SUBSAMPLE_ON and _OFF,
+// G_LOG_LEVEL_MASK.
+constexpr int kUchar = 0;
+constexpr int kFailOnWarning = 3;
+constexpr int kSubsample = 1, kNoSubsample = 2;
+constexpr int kAllLevels = ~3;
+
+}  // namespace
+
+// Owns one of libvips' images, which hold pixels or say how they will be made.
+class Vips::Picture {
+ public:
+  Picture(VipsImage* image, void (*unref)(void*)) : image_(image, unref) {}
+  VipsImage* get() const { return image_.get(); }
+
+ private:
+  std::unique_ptr<VipsImage, void (*)(void*)> image_;
+};
+
+struct Vips::Functions {
+  void* library;
+
+  int (*init)(const char*);
+  const char* (*version_string)();
+  void (*concurrency_set)(int);
+  void (*cache_set_max)(int);
+  char* (*error_buffer_copy)();
+  VipsImage* (*image_new_from_memory)(const void*, std::size_t, int, int, int, int);
+  VipsImage* (*image_new_from_buffer)(const void*, std::size_t, const char*, ...);
+  void* (*image_write_to_memory)(VipsImage*, std::size_t*);
+  int (*image_get_width)(const VipsImage*);
+  int (*image_get_height)(const VipsImage*);
+  int (*image_get_bands)(const VipsImage*);
+  int (*image_get_format)(const VipsImage*);
+  int (*image_get_orientation)(VipsImage*);
+  void (*image_set_int)(VipsImage*, const char*, int);
+  int (*webpload_buffer)(void*, std::size_t, VipsImage**, ...);
+  int (*extract_band)(VipsImage*, VipsImage**, int, ...);
+  int (*resize)(VipsImage*, VipsImage**, double, ...);
+  int (*autorot)(VipsImage*, VipsImage**, ...);
+  int (*jpegsave_buffer)(VipsImage*, void**, std::size_t*, ...);
+  // Of GLib, which libvips brings.
+  void (*object_unref)(void*);
+  void (*free)(void*);
+  unsigned (*log_set_handler)(const char*, int, void (*)(const char*, int, const char*, void*),
+                              void*);
+
+  template <typename Function>
+  void find(const char* name, Function& function) {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    if (function == nullptr) {
+      throw UsageError(std::string("convoy pack: ") + kLibrary + " has no function " + name +
+                       "; version 8.10 or newer is needed");
+    }
+  }
+
+  Picture own(VipsImage* image) const { return {image, object_unref}; }
+
+  // The messages are the library's, one list for all threads.
+  [[noreturn]] void fail() const {
+    char* text = error_buffer_copy();
+    std::string message = text;
+    free(text);
+    message.erase(message.find_last_not_of('\n') + 1);
+    std::replace(message.begin(), message.end(), '\n', ' ');
+    throw UsageError(message.empty() ? "libvips gives no reason" : message);
+  }
+
+  // The pixels stay the caller's.
+  Picture wrap(const Image& image) const {
+    VipsImage* picture =
+        image_new_from_memory(image.pixels.data(), image.pixels.size(), image.width, image.height,
+                              image.channels, kUchar);
+    if (picture == nullptr) fail();
+    return own(picture);
+  }
+  Picture shrink(const Picture& from, double scale) const {
+    VipsImage* to = nullptr;
+    if (resize(from.get(), &to, scale, nullptr) != 0) fail();
+    return own(to);
+  }
+  void copy(const Picture& from, Image& to) const {
+    to.width = image_get_width(from.get());
+    to.height = image_get_height(from.get());
+    to.channels = image_get_bands(from.get());
+    std::size_t size = 0;
+    void* pixels = image_write_to_memory(from.get(), &size);
+    if (pixels == nullptr) fail();
+    const auto* bytes = static_cast<const std::uint8_t*>(pixels);
+    to.pixels.assign(bytes, bytes + size);
+    free(pixels);
+  }
+};
+
+Vips::Vips() : f_(std::make_unique<Functions>()) {
+  Functions& f = *f_;
+  f.library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (f.library == nullptr) {
+    const char* reason = dlerror();
+    throw UsageError(std::string("images are resized and encoded by libvips, which can't be loaded "
+                                 "here: install the package libvips-tools (or libvips42), or store "
+                                 "images as they are with --keep. The system says: ") +
+                     (reason != nullptr ? reason : "nothing"));
+  }
+  f.find("vips_init", f.init);
+  f.find("vips_version_string", f.version_string);
+  f.find("vips_concurrency_set", f.concurrency_set);
+  f.find("vips_cache_set_max", f.cache_set_max);
+  f.find("vips_error_buffer_copy", f.error_buffer_copy);
+  f.find("vips_image_new_from_memory", f.image_new_from_memory);
+  f.find("vips_image_new_from_buffer", f.image_new_from_buffer);
+  f.find("vips_image_write_to_memory", f.image_write_to_memory);
+  f.find("vips_image_get_width", f.image_get_width);
+  f.find("vips_image_get_height", f.image_get_height);
+  f.find("vips_image_get_bands", f.image_get_bands);
+  f.find("vips_image_get_format", f.image_get_format);
+  f.find("vips_image_get_orientation", f.image_get_orientation);
+  f.find("vips_image_set_int", f.image_set_int);
+  f.find("vips_webpload_buffer", f.webpload_buffer);
+  f.find("vips_extract_band", f.extract_band);
+  f.find("vips_resize", f.resize);
+  f.find("vips_autorot", f.autorot);
+  f.find("vips_jpegsave_buffer", f.jpegsave_buffer);
+  f.find("g_object_unref", f.object_unref);
+  f.find("g_free", f.free);
+  f.find("g_log_set_handler", f.log_set_handler);
+  if (f.init("convoy") != 0) f.fail();
+  f.concurrency_set(1);
+  f.cache_set_max(0);
+  // Oddities of metadata are no reason to write on the user's terminal.
+  f.log_set_handler("VIPS", kAllLevels, [](const char*, int, const char*, void*) {}, nullptr);
+  const std::string version = f.version_string();
+  version_ = version.substr(0, version.find_first_of(" -"));
+}
+
+// The library stays: it can't be taken out of a process again.
+Vips::~Vips() = default;
+
+std::shared_ptr<const Vips> Vips::load() { return std::shared_ptr<const Vips>(new Vips); }
+
+int Vips::orientation(std::span<const std::byte> file) const {
+  VipsImage* image = f_->image_new_from_buffer(file.data(), file.size(), "", nullptr);
+  if (image == nullptr) {
+    f_->free(f_->error_buffer_copy());  // which empties it
+    return 1;
+  }
+  const int orientation = f_->image_get_orientation(f_->own(image).get());
+  return orientation >= 1 && orientation <= 8 ? orientation : 1;
+}
+
+Vips::Picture Vips::open_webp(std::span<const std::byte> file) const {
+  VipsImage* image = nullptr;
+  if (f_->webpload_buffer(const_cast<std::byte*>(file.data()), file.size(), &image, "fail_on",
+                          kFailOnWarning, nullptr) != 0) {
+    f_->fail();
+  }
+  return f_->own(image);
+}
+
+Shape Vips::webp_shape(std::span<const std::byte> file) const {
+  const Picture picture = open_webp(file);
+  const VipsImage* image = picture.get();
+  const int height = f_->image_get_height(image), width = f_->image_get_width(image);
+  check_size("WebP", static_cast<std::size_t>(height), static_cast<std::size_t>(width));
+  if (f_->image_get_format(image) != kUchar || f_->image_get_bands(image) < 3) {
+    throw UsageError("WebP: not a picture of 8 bits and 3 colors");
+  }
+  return {3, height, width};
+}
+
+void Vips::decode_webp(std::span<const std::byte> file, Image& image) const {
+  Picture picture = open_webp(file);
+  if (f_->image_get_bands(picture.get()) > 3) {
+    VipsImage* colors = nullptr;
+    if (f_->extract_band(picture.get(), &colors, 0, "n", 3, nullptr) != 0) f_->fail();
+    picture = f_->own(colors);
+  }
+  f_->copy(picture, image);
+}
+
+std::vector<std::byte> Vips::encode(const Image& image, const Encoding& how) const {
+  Picture picture = f_->wrap(image);
+  if (how.scale < 1) picture = f_->shrink(picture, how.scale);
+  if (how.orientation != 1) {
+    f_->image_set_int(picture.get(), "orientation", how.orientation);
+    VipsImage* upright = nullptr;
+    if (f_->autorot(picture.get(), &upright, nullptr) != 0) f_->fail();
+    picture = f_->own(upright);
+  }
+  void* bytes = nullptr;
+  std::size_t size = 0;
+  const int subsample = how.chroma == Chroma::half ? kSubsample : kNoSubsample;
+  if (f_->jpegsave_buffer(picture.get(), &bytes, &size, "Q", how.quality, "subsample_mode",
+                          subsample, "optimize_coding", 1, "strip", 1, nullptr) != 0) {
+    f_->fail();
+  }
+  const auto* begin = static_cast<const std::byte*>(bytes);
+  std::vector<std::byte> jpeg(begin, begin + size);
+  f_->free(bytes);
+  return jpeg;
+}
+
+void Vips::shrink(const Image& image, double scale, Image& result) const {
+  f_->copy(f_->shrink(f_->wrap(image), scale), result);
+}
+
+}  // namespace convoy::data

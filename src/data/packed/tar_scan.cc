@@ -1,0 +1,161 @@
+#include "data/packed/tar_scan.h"
+
+#include <charconv>
+#include <optional>
+
+#include "convoy/base/checksum.h"
+#include "convoy/base/error.h"
+#include "data/packed/names.h"
+#include "data/packed/teller.h"
+#include "data/tar/cursor.h"
+
+namespace convoy::data {
+namespace {
+
+// Of the members that hold labels and names of classes.
+constexpr std::uint64_t kMostText = std::uint64_t{1} << 28;
+
+class Scanner {
+ public:
+  Scanner(const std::string& path, const TarScanOptions& options)
+      : options_(options),
+        file_(path),
+        source_(file_),
+        cursor_(source_, path, options.nested),
+        below_(plain_path(options.below)) {
+    scan_.compressed = source_.compressed();
+    if (!options.hash) return;
+    hash_.emplace();
+    cursor_.outermost().tap([this](std::span<const std::byte> bytes) { hash_->update(bytes); });
+  }
+
+  TarScan run() {
+    Teller teller(options_.tell, static_cast<double>(file_.size()));
+    TarMember member;
+    while (cursor_.next(member)) {
+      take(member);
+      teller.at(static_cast<double>(source_.consumed()));
+    }
+    if (options_.hash) {
+      // What follows the end mark belongs to the file, too.
+      std::vector<std::byte> rest(std::size_t{1} << 16);
+      while (const std::size_t got = source_.read(rest)) hash_->update(std::span(rest).first(got));
+      scan_.tail_checksum = take_hash();
+    }
+    scan_.bytes = source_.consumed();
+    teller.finish();
+    return std::move(scan_);
+  }
+
+ private:
+  void take(const TarMember& member);
+  void take_image(const TarMember& member, std::string name);
+  void take_label(const TarMember& member);
+  std::string text_of(const TarMember& member);
+  void begin_sample(std::string_view stem);
+
+  std::uint64_t take_hash() {
+    const std::uint64_t value = hash_->digest();
+    hash_.emplace();
+    return value;
+  }
+
+  const TarScanOptions& options_;
+  InputFile file_;
+  ByteSource source_;
+  TarCursor cursor_;
+  std::string below_;
+  TarScan scan_;
+  std::optional<Xxh3> hash_;  // since the last image began or ended
+  // Members of one stem that stand side by side are one sample.
+  std::string stem_;
+  std::size_t sample_begin_ = 0;
+  std::int64_t sample_label_ = kNoLabel;
+};
+
+void Scanner::begin_sample(std::string_view stem) {
+  if (stem == stem_) return;
+  stem_ = stem;
+  sample_begin_ = scan_.images.size();
+  sample_label_ = kNoLabel;
+}
+
+std::string Scanner::text_of(const TarMember& member) {
+  if (member.size > kMostText) {
+    throw UsageError(file_.path() + ": " + member.name + " has " + std::to_string(member.size) +
+                     " bytes, too many for what it should hold");
+  }
+  std::string text(static_cast<std::size_t>(member.size), '\0');
+  cursor_.bytes().read(std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void Scanner::take(const TarMember& member) {
+  const bool link = member.kind == TarMember::Kind::link && options_.all;
+  if (member.kind != TarMember::Kind::file && !link) return;
+  const std::string plain = plain_path(member.name);
+  if (plain == kClassesMember) {
+    scan_.classes = parse_class_names(text_of(member), file_.path() + ":" + member.name);
+    return;
+  }
+  if (plain == kAboutMember) {
+    scan_.about = text_of(member);
+    return;
+  }
+  // An index has to know members by the names that they have.
+  std::string name = options_.hash ? member.name : name_below(plain, below_);
+  const SampleName sample = split_sample_name(name);
+  if (options_.all ? is_picture_name(name) : is_image_name(name)) {
+    begin_sample(sample.stem);
+    take_image(member, std::move(name));
+  } else if (sample.extension == "cls" && !link) {
+    begin_sample(sample.stem);
+    take_label(member);
+  } else if (!link) {
+    ++scan_.others;
+  }
+}
+
+void Scanner::take_image(const TarMember& member, std::string name) {
+  TarImage image;
+  image.name = std::move(name);
+  image.offset = member.offset;
+  image.size = member.size;
+  image.label = sample_label_;
+  image.link = member.kind == TarMember::Kind::link;
+  if (options_.hash) {
+    image.gap_checksum = take_hash();
+    cursor_.bytes().skip(member.size);
+    image.checksum = take_hash();
+  }
+  scan_.images.push_back(std::move(image));
+}
+
+void Scanner::take_label(const TarMember& member) {
+  std::string text = text_of(member);
+  text.erase(0, text.find_first_not_of(" \t\r\n"));
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  std::uint32_t label = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    throw UsageError(file_.path() + ": " + member.name + " holds '" +
+                     plain_path(text.substr(0, 40)) +
+                     "', which is no label: labels are numbers from 0 on");
+  }
+  sample_label_ = label;
+  for (std::size_t i = sample_begin_; i < scan_.images.size(); ++i) scan_.images[i].label = label;
+}
+
+}  // namespace
+
+std::string name_below(const std::string& path, const std::string& folder) {
+  if (folder.empty()) return path;
+  if (!path.starts_with(folder + "/")) return "";
+  return path.substr(folder.size() + 1);
+}
+
+TarScan scan_tar(const std::string& path, const TarScanOptions& options) {
+  return Scanner(path, options).run();
+}
+
+}  // namespace convoy::data

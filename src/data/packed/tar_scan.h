@@ -1,0 +1,47 @@
+// Which images a tar holds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/data/packed.h"
+#include "data/packed/labels.h"
+
+namespace convoy::data {
+
+struct TarImage {
+  std::string name;
+  std::uint64_t offset = 0, size = 0;
+  std::int64_t label = kNoLabel;  // of the .cls member beside it
+  bool link = false;              // there is a name and nothing else
+  // With TarScanOptions::hash: of its bytes, and of those between the image before it and this one.
+  std::uint64_t checksum = 0, gap_checksum = 0;
+};
+
+struct TarScanOptions {
+  std::string below;    // only what lies below this folder
+  bool nested = false;  // goes into tars in the tar
+  bool all = false;     // takes pictures of all kinds for images, and links to them
+  bool hash = false;    // of a plain tar that is not nested
+  Tell tell;            // in stored bytes
+};
+
+struct TarScan {
+  bool compressed = false;
+  std::vector<TarImage> images;      // in the order of the tar
+  std::vector<std::string> classes;  // if a member says them (pack() writes one)
+  std::string about;                 // likewise
+  std::uint64_t others = 0;          // files that are none of these
+  std::uint64_t bytes = 0;           // of the tar
+  std::uint64_t tail_checksum = 0;   // with hash: of what follows the last image
+};
+
+// Walks over a tar once; without `hash`, only over its headers where the file is not compressed.
+// Throws UsageError naming tar and member.
+TarScan scan_tar(const std::string& path, const TarScanOptions& options);
+
+// A plain path without the folder in front; empty if it is not in that folder.
+std::string name_below(const std::string& path, const std::string& folder);
+
+}  // namespace convoy::data

@@ -1,0 +1,258 @@
+// The kinds of sources that pack() reads.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "convoy/data/pack.h"
+#include "convoy/data/packed.h"
+#include "convoy/data/transform.h"
+#include "tests/data/packed_support.h"
+
+namespace convoy::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+Bytes image(const std::string& name) { return read_file(fixture(name)); }
+
+class PackSources : public testing::Test {
+ protected:
+  PackOptions options(const std::string& source) {
+    PackOptions result;
+    result.sources = {source};
+    result.out = folder / "out.tar";
+    result.threads = 3;
+    result.keep = result.overwrite = true;
+    return result;
+  }
+  // Key and label of each record.
+  using Labels = std::vector<std::pair<std::string, std::string>>;
+  Labels labels() {
+    const PackedFiles set({folder / "out.tar"});
+    Labels all;
+    for (std::size_t i = 0; i < set.size(); ++i) {
+      all.emplace_back(set.key(i).substr((folder / "out.tar:").size()),
+                       set.classes()[static_cast<std::size_t>(set.label(i))]);
+    }
+    return all;
+  }
+  Record record(std::size_t i) { return PackedFiles({folder / "out.tar"}).read(i, scratch); }
+  void refused(const PackOptions& o, const std::vector<std::string>& parts) {
+    expect_error<UsageError>([&] { pack(o); }, parts);
+  }
+  std::string gzipped(const std::string& path) {
+    EXPECT_EQ(std::system(("gzip -kf '" + path + "'").c_str()), 0);
+    return path + ".gz";
+  }
+
+  Folder folder;
+  std::string tar = folder / "source.tar";
+  Bytes scratch;
+  const Members members = {{"./set/train/dog/1.jpg", image("gray.jpg")},
+                           {"./set/train/cat/2.jpg", image("color420.jpg")},
+                           {"./set/README", as_bytes("pictures")},
+                           {"./set/test/cat/3.png", image("pattern.png")}};
+};
+
+TEST_F(PackSources, ATarCompressedOrNot) {
+  write_bytes(tar, make_tar(members));
+  Bytes plain;
+  for (const std::string& source : {tar, gzipped(tar)}) {
+    EXPECT_EQ(pack(options(source)).records, 3u);
+    EXPECT_EQ(labels(), (Labels{{"set/train/dog/1.jpg", "dog"},
+                                {"set/train/cat/2.jpg", "cat"},
+                                {"set/test/cat/3.png", "cat"}}));
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Record r = record(i);
+      EXPECT_EQ(Bytes(r.bytes.begin(), r.bytes.end()), members[i < 2 ? i : 3].second);
+    }
+    PackOptions below = options(source);
+    below.below = "set/train/";
+    EXPECT_EQ(pack(below).records, 2u);
+    EXPECT_EQ(labels(), (Labels{{"dog/1.jpg", "dog"}, {"cat/2.jpg", "cat"}}));
+    below.below = "set/valid";
+    refused(below, {source, "below set/valid"});
+    PackOptions shuffled = options(source);
+    shuffled.shuffle = 1;
+    if (source == tar) {
+      EXPECT_EQ(pack(shuffled).records, 3u);
+    } else {
+      refused(shuffled, {source, "compressed", "unpack"});
+    }
+  }
+}
+
+TEST_F(PackSources, ATarOfTars) {
+  write_bytes(tar, make_tar({{"n01.tar", make_tar({{"n01_1.JPEG", image("gray.jpg")},
+                                                   {"n01_2.JPEG", image("color420.jpg")}})},
+                             {"n02.tar", make_tar({{"n02_1.JPEG", image("color444.jpg")}})}}));
+  for (const std::string& source : {tar, gzipped(tar)}) {
+    pack(options(source));
+    EXPECT_EQ(labels(), (Labels{
+                            {"n01/n01_1.jpg", "n01"}, {"n01/n01_2.jpg", "n01"}, {"n02/n02_1.jpg", "n02"}}));
+    const Record last = record(2);
+    EXPECT_EQ(Bytes(last.bytes.begin(), last.bytes.end()), image("color444.jpg"));
+  }
+}
+
+TEST_F(PackSources, WhatWasPackedIsPackedAgain) {
+  write_bytes(tar, make_tar(members));
+  pack(options(tar));
+  const Labels before = labels();
+  fs::rename(folder / "out.tar", folder / "first.tar");
+  PackOptions again = options(folder / "first.tar");
+  again.limit = 2;
+  EXPECT_EQ(pack(again).records, 2u);
+  EXPECT_EQ(labels(), Labels(before.begin(), before.begin() + 2));
+  EXPECT_EQ(PackedFiles({again.out}).classes(), (std::vector<std::string>{"cat", "dog"}));
+}
+
+TEST_F(PackSources, LinksInATarAreReported) {
+  const std::string at = "cd '" + folder.path() + "' && ";
+  fs::create_directories(folder / "cat");
+  fs::copy_file(fixture("gray.jpg"), folder / "cat/1.jpg");
+  ASSERT_EQ(std::system((at + "ln cat/1.jpg cat/2.jpg && ln -s 1.jpg cat/3.jpg && tar -cf '" + tar +
+                         "' --sort=name cat")
+                            .c_str()),
+            0);
+  const PackResult result = pack(options(tar));
+  EXPECT_EQ(result.records, 1u);
+  EXPECT_EQ(result.bad, 2u);
+}
+
+TEST_F(PackSources, DamagedTars) {
+  const Bytes good = make_tar(members);
+  write_bytes(tar, std::span(good).first(good.size() - 2000));
+  refused(options(tar), {tar, "truncated"});
+  write_bytes(tar, good);
+  const std::string packed = gzipped(tar);
+  fs::resize_file(packed, fs::file_size(packed) - 20);
+  refused(options(packed), {packed, "truncated"});
+  write_bytes(tar, Bytes(1024));
+  refused(options(tar), {tar, "no picture"});
+  write_bytes(tar, {});
+  refused(options(tar), {tar, "none of what can be packed"});
+  write_bytes(tar, make_tar({{"1.jpg", image("gray.jpg")}}));
+  refused(options(tar), {"1.jpg", "no class"});
+  // A key that is there twice is no reason to lose an image.
+  write_bytes(tar, make_tar({{"a/1.jpg", image("gray.jpg")}, {"a/1.jpg", image("color420.jpg")}}));
+  EXPECT_EQ(pack(options(tar)).renamed, 1u);
+  EXPECT_EQ(labels(), (Labels{{"a/1.jpg", "a"}, {"a/1-2.jpg", "a"}}));
+}
+
+// As the validation images of ImageNet come.
+TEST_F(PackSources, AListOfLabels) {
+  fs::create_directories(folder / "flat");
+  fs::copy_file(fixture("gray.jpg"), folder / "flat/one two.jpg");
+  fs::copy_file(fixture("color420.jpg"), folder / "flat/b.jpg");
+  write_bytes(tar, make_tar({{"val/one two.jpg", image("gray.jpg")}, {"val/b.jpg", image("rgb.jpg")}}));
+  std::ofstream(folder / "list") << "b.jpg\tsea lion\r\none two.jpg\tcat\n\nunused.jpg\teel\n";
+  for (const std::string& source : {folder / "flat", tar}) {
+    PackOptions o = options(source);
+    if (source != tar) refused(o, {"no class"});
+    o.labels = folder / "list";
+    EXPECT_EQ(pack(o).classes, 3u);
+    const Labels found = labels();
+    EXPECT_EQ(found[0].second, source == tar ? "cat" : "sea lion");
+    EXPECT_EQ(found[1].second, source == tar ? "sea lion" : "cat");
+    o.classes = folder / "names";
+    std::ofstream(folder / "names") << "cat\nsea lion\n";
+    EXPECT_EQ(pack(o).classes, 2u);
+    std::ofstream(folder / "names") << "cat\n";
+    refused(o, {"b.jpg", "'sea lion'"});
+  }
+  PackOptions o = options(tar);
+  o.labels = folder / "list";
+  std::ofstream(folder / "list") << "b.jpg sea\n";
+  refused(o, {"one two.jpg", "not listed", folder / "list"});
+  std::ofstream(folder / "list") << "b.jpg\n";
+  refused(o, {folder / "list", "line 1"});
+  std::ofstream(folder / "list") << "b.jpg sea\nb.jpg sky\n";
+  refused(o, {folder / "list", "line 2", "b.jpg"});
+  std::ofstream(folder / "list") << "\n";
+  refused(o, {folder / "list", "no line"});
+}
+
+TEST_F(PackSources, Idx) {
+  PackOptions o = options(source_path("data/mnist/t10k-images-idx3-ubyte.gz"));
+  o.keep = false;  // pixels need no libvips as long as nothing is resized
+  o.limit = 50;
+  EXPECT_EQ(pack(o).records, 50u);
+  const Labels found = labels();
+  EXPECT_EQ(found[0], (std::pair<std::string, std::string>("7/00000000.png", "7")));
+  EXPECT_EQ(found[49].first, found[49].second + "/00000049.png");
+  const auto set = open_idx(o.sources[0], source_path("data/mnist/t10k-labels-idx1-ubyte.gz"));
+  Bytes other;
+  for (std::size_t i = 0; i < 50; ++i) {
+    Image stored;
+    decode_image(record(i).bytes, 0, stored);
+    const auto pixels = set->read(i, other).bytes;
+    ASSERT_EQ(stored.channels, 1);
+    ASSERT_TRUE(std::equal(pixels.begin(), pixels.end(), stored.pixels.begin(), stored.pixels.end(),
+                           [](std::byte a, std::uint8_t b) { return a == std::byte{b}; }));
+  }
+  refused(options(source_path("data/mnist/t10k-labels-idx1-ubyte.gz")), {"holds labels"});
+  fs::copy_file(o.sources[0], folder / "alone.gz");
+  refused(options(folder / "alone.gz"), {"--labels"});
+  o.sources = {folder / "alone.gz"};
+  o.labels = source_path("data/mnist/t10k-labels-idx1-ubyte.gz");
+  EXPECT_EQ(pack(o).records, 50u);
+}
+
+TEST_F(PackSources, Cifar) {
+  std::vector<std::string> files;
+  for (int file = 0; file < 2; ++file) {
+    Bytes bytes;
+    for (int i = 0; i < 5; ++i) {
+      bytes.push_back(static_cast<std::byte>(2 * i));
+      for (int p = 0; p < 3072; ++p) bytes.push_back(static_cast<std::byte>(p / 16 + 10 * file));
+    }
+    files.push_back(folder / ("data_batch_" + std::to_string(file) + ".bin"));
+    write_bytes(files.back(), bytes);
+  }
+  std::ofstream(folder / "batches.meta.txt") << "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n";
+  PackOptions o = options(files[0]);
+  o.sources.push_back(files[1]);
+  EXPECT_EQ(pack(o).records, 10u);
+  EXPECT_EQ(labels()[6], (std::pair<std::string, std::string>("c/00000006.png", "c")));
+  Image stored;
+  decode_image(record(6).bytes, 0, stored);
+  EXPECT_EQ(stored.channels, 3);
+  // Row 1, column 2 of the second file: p is 34, 34 + 1024, 34 + 2048.
+  const std::size_t at = (32 + 2) * 3;
+  EXPECT_EQ(stored.pixels[at], 34 / 16 + 10);
+  EXPECT_EQ(stored.pixels[at + 1], (34 + 1024) / 16 + 10);
+  EXPECT_EQ(stored.pixels[at + 2], (34 + 2048) / 16 + 10);
+}
+
+// All that is odd about pictures: nothing is lost, and what is packed decodes.
+TEST_F(PackSources, OddImages) {
+  const std::string archive = environment("CONVOY_DATA") + "/odd_jpeg.tar.gz";
+  if (!fs::exists(archive)) {
+    GTEST_SKIP() << "set CONVOY_DATA to a folder with odd_jpeg.tar.gz";
+  }
+  for (const bool keep : {true, false}) {
+    PackOptions o = options(archive);
+    o.keep = keep;
+    PackResult result;
+    try {
+      result = pack(o);
+    } catch (const UsageError& error) {
+      if (std::string(error.what()).find("libvips") == std::string::npos) throw;
+      GTEST_SKIP() << error.what();
+    }
+    std::printf("keep %d: %d records, %d bad\n", keep, static_cast<int>(result.records),
+                static_cast<int>(result.bad));
+    EXPECT_EQ(result.records + result.bad + result.others, 244u + 1);  // and the list of them
+    EXPECT_GT(result.records, 80u);
+    std::size_t images = 0;
+    std::ifstream report(o.out + ".report.tsv");
+    for (std::string line; std::getline(report, line);) images += line.starts_with("bad\t") ? 1 : 0;
+    EXPECT_EQ(images, result.bad);
+    EXPECT_TRUE(verify_packed(o.out, {true, 2, {}}).problems.empty());
+  }
+}
+
+}  // namespace
+}  // namespace convoy::data
