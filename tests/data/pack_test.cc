@@ -1,97 +1,28 @@
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <csignal>
-#include <cstdlib>
-#include <map>
-
-#include "convoy/data/loader.h"
-#include "convoy/data/pack.h"
-#include "convoy/data/packed.h"
-#include "data/pack/journal.h"
-#include "data/pack/vips.h"
-#include "tests/base/scratch.h"
-#include "tests/data/packed_support.h"
+// What becomes of images when they are packed.
+#include "convoy/data/transform.h"
+#include "tests/data/pack_support.h"
 
 namespace convoy::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::shared_ptr<const Vips> vips() {
-  static const auto library = [] {
-    try {
-      return Vips::load();
-    } catch (const UsageError&) {
-      return std::shared_ptr<const Vips>();
-    }
-  }();
-  return library;
-}
-
-#define NEEDS_VIPS() \
-  if (vips() == nullptr) GTEST_SKIP() << "install libvips-tools (tools/setup.sh does)"
-
 // An Exif segment that says how to turn the picture, behind the first two bytes of a JPEG.
 Bytes turned(const Bytes& jpeg, int orientation) {
-  const Bytes exif = to_bytes({0xff, 0xe1, 0, 34, 'E', 'x', 'i', 'f', 0, 0, 'M', 'M', 0, 42, 0, 0,
-                               0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0,
-                               0, 0, 0, 0});
+  const Bytes exif = to_bytes({0xff, 0xe1, 0, 34, 'E', 'x',         'i', 'f', 0, 0,    'M', 'M',
+                               0,    42,   0, 0,  0,   8,           0,   1,   1, 0x12, 0,   3,
+                               0,    0,    0, 1,  0,   orientation, 0,   0,   0, 0,    0,   0});
   Bytes result(jpeg.begin(), jpeg.begin() + 2);
   result.insert(result.end(), exif.begin(), exif.end());
   result.insert(result.end(), jpeg.begin() + 2, jpeg.end());
   return result;
 }
 
-Bytes image(const std::string& name) { return read_file(fixture(name)); }
-
 Image decoded(std::span<const std::byte> bytes, int channels = 0) {
   Image result;
   decode_image(bytes, channels, result);
   return result;
 }
-
-class Pack : public testing::Test {
- protected:
-  void add(const std::string& name, const Bytes& bytes) {
-    fs::create_directories(fs::path(source / name).parent_path());
-    write_bytes(source / name, bytes);
-  }
-  PackOptions options(const std::string& name = "out.tar") {
-    PackOptions result;
-    result.sources = {source.path()};
-    result.out = folder / name;
-    result.threads = 2;
-    return result;
-  }
-  std::map<std::string, Bytes> records(const std::string& tar) {
-    const PackedFiles set({tar});
-    std::map<std::string, Bytes> all;
-    Bytes scratch;
-    for (std::size_t i = 0; i < set.size(); ++i) {
-      const auto bytes = set.read(i, scratch).bytes;
-      all[set.key(i).substr(tar.size() + 1)] = Bytes(bytes.begin(), bytes.end());
-    }
-    return all;
-  }
-  std::vector<std::string> report(const std::string& tar) {
-    std::ifstream file(tar + ".report.tsv");
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);) lines.push_back(line);
-    EXPECT_EQ(lines.at(0), "what\tname\tdetail");
-    lines.erase(lines.begin());
-    return lines;
-  }
-  void expect_nothing_left(const std::string& tar) {
-    EXPECT_FALSE(fs::exists(tar + ".partial"));
-    EXPECT_FALSE(fs::exists(tar + ".partial.journal"));
-    EXPECT_TRUE(verify_packed(tar, {true, 2, {}}).problems.empty());
-  }
-
-  Folder source, folder;
-};
 
 TEST_F(Pack, ImagesAreKeptAsTheyAre) {
   add("dog/b.JPEG", image("color420.jpg"));
@@ -147,10 +78,9 @@ TEST_F(Pack, TheShortSideAndTheShape) {
   EXPECT_EQ(packed.at("a/alpha.png"), image("color_alpha.png"));
   // Four colors become three.
   EXPECT_NE(packed.at("a/cmyk.jpg"), image("cmyk.jpg"));
-  EXPECT_LT(difference(decoded(packed.at("a/cmyk.jpg")).pixels,
-                       decoded(image("cmyk.jpg")).pixels)
-                .mean,
-            6);
+  EXPECT_LT(
+      difference(decoded(packed.at("a/cmyk.jpg")).pixels, decoded(image("cmyk.jpg")).pixels).mean,
+      6);
   // The same picture, however it was stored.
   Image half;
   half.pixels = decoded(packed.at("a/webp.jpg")).pixels;
@@ -218,7 +148,8 @@ TEST_F(Pack, PicturesAreTurnedUpright) {
     ASSERT_EQ(picture.height, lies ? first.width : first.height);
     // The corner that has to be at the top left: the Exif standard's table.
     const bool right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-    const bool bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    const bool bottom =
+        orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
     // Orientations 6 and 8 turn by a quarter: the corner comes from bottom left and top right.
     const int x = right ? first.width - 1 : 0;
     const int y = bottom ? first.height - 1 : 0;
@@ -247,8 +178,8 @@ TEST_F(Pack, BadImagesAreReportedNotDropped) {
   const auto lines = report(o.out);
   ASSERT_EQ(lines.size(), 6u);
   const std::vector<std::vector<std::string>> parts = {
-      {"bad\ta/1_torn.jpg\t", "JPEG"},       {"a/2_empty.png\t", "empty"},
-      {"a/3_text.jpg\t", "neither a JPEG"},  {"a/4_gif.jpg\t", "neither a JPEG"},
+      {"bad\ta/1_torn.jpg\t", "JPEG"},        {"a/2_empty.png\t", "empty"},
+      {"a/3_text.jpg\t", "neither a JPEG"},   {"a/4_gif.jpg\t", "neither a JPEG"},
       {"a/5_webp.webp\t", "can't be stored"}, {"a/6_link.jpg\t"}};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (const std::string& part : parts[i]) {
@@ -277,210 +208,8 @@ TEST_F(Pack, KeysThatAreTakenGetANumber) {
   EXPECT_EQ(packed.size(), 4u);
   EXPECT_EQ(packed.at("a/1-2.png"), image("pattern.png"));
   EXPECT_EQ(packed.at("a/x_y-2.jpg"), image("color444.jpg"));
-  EXPECT_EQ(report(o.out), (std::vector<std::string>{"renamed\ta/1.png\ta/1-2",
-                                                     "renamed\ta/x_y.jpg\ta/x_y-2"}));
-}
-
-// A few hundred images of all kinds, some of them bad.
-class PackMany : public Pack {
- protected:
-  PackMany() {
-    const std::vector<std::string> kinds = {"color420.jpg", "gray.jpg", "pattern.png",
-                                            "large420.jpg", "cmyk.jpg"};
-    for (int i = 0; i < 200; ++i) {
-      const std::string& kind = kinds[static_cast<std::size_t>(i) % kinds.size()];
-      Bytes bytes = image(kind);
-      if (i % 17 == 5) bytes.resize(bytes.size() / 2);
-      add(std::string(i % 3 == 0 ? "cat/" : "dog/") + std::to_string(1000 + i) +
-              fs::path(kind).extension().string(),
-          bytes);
-    }
-  }
-};
-
-TEST_F(PackMany, TheSameBytesWhateverTheNumberOfThreads) {
-  for (const bool keep : {true, false}) {
-    if (!keep) NEEDS_VIPS();
-    PackOptions o = options("one.tar");
-    o.keep = keep;
-    o.overwrite = true;
-    o.short_side = 100;
-    o.threads = 1;
-    pack(o);
-    const Bytes tar = read_file(o.out), index = read_file(o.out + ".index");
-    const auto lines = report(o.out);
-    o.threads = 5;
-    o.out = folder / "five.tar";
-    const PackResult result = pack(o);
-    EXPECT_EQ(read_file(o.out), tar);
-    EXPECT_EQ(read_file(o.out + ".index"), index);
-    EXPECT_EQ(report(o.out), lines);
-    EXPECT_EQ(result.records + result.bad, 200u);
-    EXPECT_EQ(lines.size(), result.bad);
-    EXPECT_GT(result.bad, 5u);
-  }
-}
-
-TEST_F(PackMany, ALimitAndAnotherOrder) {
-  PackOptions o = options();
-  o.keep = true;
-  o.limit = 30;
-  PackResult result = pack(o);
-  EXPECT_EQ(result.records + result.bad, 30u);
-  EXPECT_EQ(result.classes, 2u);  // also those that the limit leaves empty
-  EXPECT_EQ(inspect_packed(o.out).class_records[1], 0u);
-  o.overwrite = true;
-  o.shuffle = 7;
-  result = pack(o);
-  const PackedSummary summary = inspect_packed(o.out);
-  EXPECT_GT(summary.class_records[0], 3u);
-  EXPECT_GT(summary.class_records[1], 10u);
-  const Bytes first = read_file(o.out);
-  pack(o);
-  EXPECT_EQ(read_file(o.out), first);
-  o.shuffle = 8;
-  pack(o);
-  EXPECT_NE(read_file(o.out), first);
-}
-
-TEST_F(PackMany, AnInterruptedRunIsGoneOnWith) {
-  PackOptions o = options("whole.tar");
-  o.keep = true;
-  pack(o);
-  const Bytes whole = read_file(o.out);
-  const auto lines = report(o.out);
-  for (const std::size_t stop_at : {1u, 2u, 57u, 150u, 199u}) {
-    SCOPED_TRACE(stop_at);
-    PackOptions part = options("part.tar");
-    part.keep = part.overwrite = true;
-    struct Stop {};
-    part.tell = [&](const PackProgress& p) {
-      if (p.done == stop_at) throw Stop();
-    };
-    EXPECT_THROW(pack(part), Stop);
-    EXPECT_TRUE(fs::exists(part.out + ".partial"));
-    part.tell = {};
-    const PackResult result = pack(part);
-    // The last one is made again.
-    EXPECT_GE(result.resumed + 3, stop_at);
-    EXPECT_LT(result.resumed, stop_at);
-    EXPECT_EQ(read_file(part.out), whole);
-    EXPECT_EQ(report(part.out), lines);
-    expect_nothing_left(part.out);
-  }
-}
-
-TEST_F(PackMany, WhatAPowerCutLeavesIsNotTrusted) {
-  PackOptions o = options("whole.tar");
-  o.keep = true;
-  pack(o);
-  const Bytes whole = read_file(o.out);
-  struct Stop {};
-  const auto interrupted = [&](const std::function<void(const std::string& partial)>& damage) {
-    PackOptions part = options("part.tar");
-    part.keep = part.overwrite = true;
-    part.tell = [](const PackProgress& p) {
-      if (p.done == 150) throw Stop();
-    };
-    EXPECT_THROW(pack(part), Stop);
-    damage(part.out + ".partial");
-    part.tell = {};
-    const PackResult result = pack(part);
-    EXPECT_EQ(read_file(part.out), whole);
-    return result.resumed;
-  };
-  const auto zero = [](const std::string& path, std::size_t at, std::size_t count) {
-    Bytes bytes = read_file(path);
-    std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), count, std::byte{0});
-    write_bytes(path, bytes);
-  };
-  const std::size_t untouched = interrupted([](const std::string&) {});
-  EXPECT_GT(untouched, 130u);
-  const std::size_t middle = interrupted([&](const std::string& partial) {
-    zero(partial, fs::file_size(partial) / 2, 4096);
-  });
-  EXPECT_LT(middle, untouched);
-  EXPECT_GT(middle, 20u);
-  EXPECT_LT(interrupted([](const std::string& partial) {
-              fs::resize_file(partial, fs::file_size(partial) / 3);
-            }),
-            middle);
-  EXPECT_EQ(interrupted([](const std::string& partial) { fs::remove(partial); }), 0u);
-  EXPECT_EQ(interrupted([&](const std::string& partial) { zero(partial, 0, 100); }), 0u);
-  EXPECT_EQ(interrupted([](const std::string& partial) { fs::remove(partial + ".journal"); }), 0u);
-  const std::size_t torn = interrupted([&](const std::string& partial) {
-    const std::string journal = partial + ".journal";
-    zero(journal, fs::file_size(journal) / 2, 10);
-  });
-  EXPECT_LT(torn, untouched);
-  EXPECT_GT(torn, 20u);
-}
-
-TEST_F(PackMany, AKilledRunIsGoneOnWith) {
-  PackOptions o = options("whole.tar");
-  o.keep = true;
-  pack(o);
-  PackOptions part = options("part.tar");
-  part.keep = true;
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    part.threads = 1;
-    part.tell = [](const PackProgress& p) {
-      if (p.done == 120) raise(SIGKILL);
-    };
-    pack(part);
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status));
-  EXPECT_FALSE(fs::exists(part.out));
-  EXPECT_TRUE(fs::exists(part.out + ".partial.journal"));
-  pack(part);
-  EXPECT_EQ(read_file(part.out), read_file(o.out));
-  expect_nothing_left(part.out);
-}
-
-TEST_F(PackMany, AnotherPackingIsNotGoneOnWith) {
-  struct Stop {};
-  PackOptions o = options();
-  o.keep = true;
-  o.tell = [](const PackProgress& p) {
-    if (p.done == 100) throw Stop();
-  };
-  EXPECT_THROW(pack(o), Stop);
-  o.tell = {};
-  o.limit = 150;
-  expect_error<UsageError>([&] { pack(o); }, {o.out + ".partial.journal", "--overwrite"});
-  o.limit = 0;
-  add("cat/2000.jpg", image("gray.jpg"));
-  expect_error<UsageError>([&] { pack(o); }, {"other sources", "--overwrite"});
-  o.overwrite = true;
-  EXPECT_EQ(pack(o).resumed, 0u);
-  o.overwrite = false;
-  expect_error<UsageError>([&] { pack(o); }, {o.out, "exists", "--overwrite"});
-  // Two at a time.
-  PackOptions twice = options("twice.tar");
-  const Journal held(twice.out + ".partial.journal", "me", false);
-  expect_error<UsageError>([&] { pack(twice); }, {"another convoy pack"});
-}
-
-TEST_F(PackMany, AFullDisk) {
-  PackOptions o = options();
-  o.keep = true;
-  {
-    const test::FileSizeLimit limit(100'000);
-    expect_error<Failure>([&] { pack(o); }, {"cannot write " + o.out + ".partial"});
-  }
-  EXPECT_FALSE(fs::exists(o.out));
-  pack(o);
-  expect_nothing_left(o.out);
-  const test::SmallDisk disk(folder / "disk", 200'000);
-  if (!disk.why_not().empty()) GTEST_SKIP() << "mounting a small disk: " << disk.why_not();
-  o.out = folder / "disk/out.tar";
-  expect_error<Failure>([&] { pack(o); }, {o.out, "No space left", "make room"});
-  EXPECT_FALSE(fs::exists(o.out));
+  EXPECT_EQ(report(o.out),
+            (std::vector<std::string>{"renamed\ta/1.png\ta/1-2", "renamed\ta/x_y.jpg\ta/x_y-2"}));
 }
 
 TEST_F(Pack, WrongOptions) {

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "data/tar/cursor.h"
 #include "tests/data/packed_support.h"
@@ -83,8 +85,8 @@ TEST(Tar, AgreesWithTheTarProgram) {
       ++count;
     }
     SCOPED_TRACE(format);
-    ASSERT_EQ(std::system((at + "tar -cf theirs.tar --format=" + format + " -C out" + names).c_str()),
-              0);
+    ASSERT_EQ(
+        std::system((at + "tar -cf theirs.tar --format=" + format + " -C out" + names).c_str()), 0);
     const auto found = read_tar(read_file(folder / "theirs.tar"));
     ASSERT_EQ(found.size(), count);
     for (const Found& f : found) EXPECT_EQ(f.bytes, read_file(folder / ("out/" + f.name)));
@@ -162,9 +164,8 @@ TEST(Tar, PaxHeaders) {
   EXPECT_EQ(parse("13 path=ab/c\n").path, "ab/c");
   EXPECT_EQ(parse("13 path=ab/c\n16 size=1234567\n").size, 1234567u);
   EXPECT_TRUE(parse("22 GNU.sparse.major=1\n").sparse);
-  for (const char* bad :
-       {"14 path=ab/c\n", "13 path=ab/c", "12 path=ab/c\n", "x path=a\n", "3 =\n", "99999 path=a\n",
-        "9 size=x\n", "9 no value"}) {
+  for (const char* bad : {"14 path=ab/c\n", "13 path=ab/c", "12 path=ab/c\n", "x path=a\n", "3 =\n",
+                          "99999 path=a\n", "9 size=x\n", "9 no value"}) {
     EXPECT_THROW(parse(bad), UsageError) << bad;
   }
 }
@@ -190,8 +191,11 @@ TEST(Tar, TarsInTheTar) {
   // An inner one that is cut short, though the outer one goes on.
   Bytes cut = make_tar(inner);
   cut.resize(cut.size() - kTarEnd);
-  expect_error<UsageError>([&] { read_tar(make_tar({{"cat.tar", cut}}), true); },
-                           {"the.tar:cat.tar", "truncated"});
+  expect_error<UsageError>(
+      [&] {
+        read_tar(make_tar({{"cat.tar", cut}}), true);
+      },
+      {"the.tar:cat.tar", "truncated"});
 }
 
 }  // namespace

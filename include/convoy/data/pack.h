@@ -57,7 +57,7 @@ struct PackResult {
   std::uint64_t renamed = 0;    // for a key that was taken; in the report, too
   std::uint64_t resumed = 0;    // images that an earlier, interrupted run had packed
   std::uint64_t classes = 0;
-  std::uint64_t bytes = 0;  // of the tar
+  std::uint64_t bytes = 0;    // of the tar
   std::string index, report;  // files beside it
 };
 

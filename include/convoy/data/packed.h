@@ -69,7 +69,7 @@ struct PackedSummary {
   std::string file;
   std::uint64_t tar_bytes = 0;
   std::uint64_t records = 0;
-  std::uint64_t record_bytes = 0;  // of all records together
+  std::uint64_t record_bytes = 0;                       // of all records together
   std::uint64_t smallest = 0, median = 0, largest = 0;  // bytes of a record
   std::vector<std::string> classes;
   std::vector<std::uint64_t> class_records;  // of each class
@@ -110,14 +110,14 @@ struct VerifyOptions {
   Tell tell;  // in bytes
 };
 struct PackedProblem {
-  std::string where;  // "index", "tar", "record", "between records", "end"
-  std::string key;    // of the record; empty where there is none
+  std::string where;                     // "index", "tar", "record", "between records", "end"
+  std::string key;                       // of the record; empty where there is none
   std::uint64_t offset = 0, length = 0;  // the bytes in question, in the tar
   std::string what;
 };
 struct VerifyResult {
   std::uint64_t records = 0;
-  std::uint64_t bytes = 0;  // of the tar, all compared
+  std::uint64_t bytes = 0;              // of the tar, all compared
   std::vector<PackedProblem> problems;  // in the order of the file
 };
 // Problems are results; throws UsageError when a file is missing, Failure when one can't be read.

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/data/bar.h"
+#include "cli/data/words.h"
 #include "cli/rows.h"
 #include "convoy/data/packed.h"
 
@@ -31,10 +32,9 @@ void run(const Arguments& arguments) {
             {"classes", result.classes},
             {"others", result.others}});
   if (rows.on_standard_output()) return;
-  std::printf("%s: %llu images of %llu classes; %llu other files in the tar\n",
-              result.index.c_str(), static_cast<unsigned long long>(result.records),
-              static_cast<unsigned long long>(result.classes),
-              static_cast<unsigned long long>(result.others));
+  std::printf("%s: %s of %s; %s else in the tar\n", result.index.c_str(),
+              counted(result.records, "image").c_str(), counted(result.classes, "class").c_str(),
+              counted(result.others, "file").c_str());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/data/words.h"
 #include "cli/rows.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/units.h"
@@ -25,8 +26,8 @@ struct Arguments {
 unsigned long long number(std::uint64_t value) { return value; }
 
 void print(const data::PackedSummary& s, bool all_classes) {
-  std::printf("%s: %llu images of %zu classes, %s\n", s.file.c_str(), number(s.records),
-              s.classes.size(), format_bytes(s.tar_bytes).c_str());
+  std::printf("%s: %s of %s, %s\n", s.file.c_str(), counted(s.records, "image").c_str(),
+              counted(s.classes.size(), "class").c_str(), format_bytes(s.tar_bytes).c_str());
   std::printf("images   %s together; %s to %s each, median %s\n",
               format_bytes(s.record_bytes).c_str(), format_bytes(s.smallest).c_str(),
               format_bytes(s.largest).c_str(), format_bytes(s.median).c_str());

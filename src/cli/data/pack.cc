@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/data/bar.h"
+#include "cli/data/words.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
@@ -16,7 +17,8 @@ namespace {
 
 constexpr const char* kDescription =
     "Pack images into one tar with an index, resized for training (docs/packing.md)\n"
-    "SOURCE is a folder with a subfolder per class, a tar (also .tar.gz, also of tars), an IDX file "
+    "SOURCE is a folder with a subfolder per class, a tar (also .tar.gz, also of tars), an IDX "
+    "file "
     "of\n"
     "images, or CIFAR's .bin files. A pack that was interrupted goes on when it is started again.";
 
@@ -31,13 +33,13 @@ struct Arguments {
 unsigned long long number(std::uint64_t value) { return value; }
 
 void print(const data::PackOptions& options, const data::PackResult& r, double seconds) {
-  std::printf("%s: %llu images of %llu classes, %s, in %s\n", options.out.c_str(),
-              number(r.records), number(r.classes), format_bytes(r.bytes).c_str(),
+  std::printf("%s: %s of %s, %s, in %s\n", options.out.c_str(), counted(r.records, "image").c_str(),
+              counted(r.classes, "class").c_str(), format_bytes(r.bytes).c_str(),
               format_seconds(seconds).c_str());
   std::printf("stored   %llu as they were, %llu changed", number(r.unchanged),
               number(r.records - r.unchanged));
   if (r.resumed > 0) std::printf("; %llu of an earlier run", number(r.resumed));
-  if (r.others > 0) std::printf("; %llu files are no pictures", number(r.others));
+  if (r.others > 0) std::printf("; no picture: %s", counted(r.others, "file").c_str());
   std::printf("\nindex    %s\nreport   %s: %llu bad, %llu renamed\n", r.index.c_str(),
               r.report.c_str(), number(r.bad), number(r.renamed));
   std::fflush(stdout);
@@ -79,8 +81,9 @@ void run(Arguments& arguments) {
             {"time_s", seconds}});
   if (!rows.on_standard_output()) print(options, result, seconds);
   if (result.bad > 0) {
-    std::fprintf(stderr, "convoy pack: warning: %llu of %llu images are bad and left out: %s\n",
-                 number(result.bad), number(result.bad + result.records), result.report.c_str());
+    std::fprintf(stderr, "convoy pack: warning: %llu of %s left out as bad: %s\n",
+                 number(result.bad), counted(result.bad + result.records, "image").c_str(),
+                 result.report.c_str());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/data/bar.h"
+#include "cli/data/words.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
@@ -57,10 +58,9 @@ bool verify(const std::string& file, const Arguments& arguments, Rows& rows) {
             {"decoded", arguments.decode},
             {"problems", result.problems.size()}});
   if (!rows.on_standard_output()) {
-    std::printf("%s: %llu images, %s read, %zu problem%s\n", file.c_str(),
-                static_cast<unsigned long long>(result.records),
-                format_bytes(result.bytes).c_str(), result.problems.size(),
-                result.problems.size() == 1 ? "" : "s");
+    std::printf("%s: %s, %s read, %s\n", file.c_str(), counted(result.records, "image").c_str(),
+                format_bytes(result.bytes).c_str(),
+                counted(result.problems.size(), "problem").c_str());
   }
   return result.problems.empty();
 }
@@ -76,10 +76,10 @@ int run(const Arguments& arguments) {
 
 void add_verify_command(CLI::App& app, Outcome& outcome) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
-      "verify",
-      "Compare every byte of packed files and their indexes with the checksums\n"
-      "Exits with 1 if anything differs, and says where.");
+  CLI::App* command =
+      app.add_subcommand("verify",
+                         "Compare every byte of packed files and their indexes with the checksums\n"
+                         "Exits with 1 if anything differs, and says where.");
   command->add_option("files", arguments->files, "Packed files, each with its index beside it")
       ->type_name("FILE.tar")
       ->required();

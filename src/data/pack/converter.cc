@@ -28,7 +28,8 @@ Image interleaved(const Record& record) {
   const auto channels = static_cast<std::size_t>(shape.channels);
   const std::size_t plane = shape.elements() / channels;
   for (std::size_t i = 0; i < image.pixels.size(); ++i) {
-    image.pixels[i] = std::to_integer<std::uint8_t>(record.bytes[i % channels * plane + i / channels]);
+    image.pixels[i] =
+        std::to_integer<std::uint8_t>(record.bytes[i % channels * plane + i / channels]);
   }
   return image;
 }
@@ -61,7 +62,8 @@ Converted Converter::convert(const Record& record) {
 Converter::Kind Converter::decode(std::span<const std::byte> file, Image& image,
                                   std::unique_lock<std::mutex>& alone) {
   const auto wait_if_large = [&](const Shape& shape) {
-    const auto pixels = static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
+    const auto pixels =
+        static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
     if (pixels > kLarge) alone = std::unique_lock(large_);
   };
   if (is_jpeg(file)) {

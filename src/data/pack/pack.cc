@@ -67,7 +67,8 @@ void validate(const PackOptions& o) {
 
 // How the images were made: kept in tar and index.
 std::string describe(const PackOptions& o, const PackSource& source, const Vips* vips) {
-  std::string text = "source = \"" + plain_path(fs::path(o.sources.front()).filename().string()) + "\"\n";
+  std::string text =
+      "source = \"" + plain_path(fs::path(o.sources.front()).filename().string()) + "\"\n";
   const auto say = [&text](const std::string& name, const std::string& value) {
     text += name + " = " + value + "\n";
   };
@@ -112,8 +113,9 @@ std::vector<std::size_t> make_order(const PackOptions& options, const PackSource
   std::vector<std::size_t> order;
   if (options.shuffle) {
     if (!source.any_order()) {
-      throw UsageError(options.sources.front() +
-                       " is compressed and can only be read in its own order: unpack it to shuffle");
+      throw UsageError(
+          options.sources.front() +
+          " is compressed and can only be read in its own order: unpack it to shuffle");
     }
     order = permutation(source.images().size(), *options.shuffle, 0);
   } else {

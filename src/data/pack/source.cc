@@ -60,16 +60,16 @@ std::string labels_beside(const std::string& images) {
   replace("idx4", "idx1");
   const fs::path labels = path.parent_path() / name;
   if (name == path.filename().string() || !fs::exists(labels)) {
-    throw UsageError(images + " holds images in IDX; say with --labels which file holds their labels");
+    throw UsageError(images +
+                     " holds images in IDX; say with --labels which file holds their labels");
   }
   return labels.string();
 }
 
 // The names of CIFAR's classes stand in a file beside the images.
 std::string cifar_names(CifarKind kind, const std::string& file) {
-  const fs::path names =
-      fs::path(file).parent_path() /
-      (kind == CifarKind::cifar10 ? "batches.meta.txt" : "fine_label_names.txt");
+  const fs::path names = fs::path(file).parent_path() /
+                         (kind == CifarKind::cifar10 ? "batches.meta.txt" : "fine_label_names.txt");
   return fs::exists(names) ? names.string() : "";
 }
 

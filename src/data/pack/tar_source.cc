@@ -35,9 +35,9 @@ class TarSource final : public PackSource {
     classes_ = assign_labels(rules, labels);
     for (std::size_t i = 0; i < labels.size(); ++i) {
       offsets_.push_back(scan.images[i].offset);
-      images_.push_back({scan.images[i].name, static_cast<std::uint32_t>(labels[i].label),
-                         scan.images[i].size,
-                         scan.images[i].link ? "a link in the tar: it has no bytes of its own" : ""});
+      images_.push_back(
+          {scan.images[i].name, static_cast<std::uint32_t>(labels[i].label), scan.images[i].size,
+           scan.images[i].link ? "a link in the tar: it has no bytes of its own" : ""});
     }
   }
 

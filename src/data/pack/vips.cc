@@ -86,9 +86,8 @@ struct Vips::Functions {
 
   // The pixels stay the caller's.
   Picture wrap(const Image& image) const {
-    VipsImage* picture =
-        image_new_from_memory(image.pixels.data(), image.pixels.size(), image.width, image.height,
-                              image.channels, kUchar);
+    VipsImage* picture = image_new_from_memory(image.pixels.data(), image.pixels.size(),
+                                               image.width, image.height, image.channels, kUchar);
     if (picture == nullptr) fail();
     return own(picture);
   }
@@ -146,7 +145,8 @@ Vips::Vips() : f_(std::make_unique<Functions>()) {
   f.concurrency_set(1);
   f.cache_set_max(0);
   // Oddities of metadata are no reason to write on the user's terminal.
-  f.log_set_handler("VIPS", kAllLevels, [](const char*, int, const char*, void*) {}, nullptr);
+  f.log_set_handler(
+      "VIPS", kAllLevels, [](const char*, int, const char*, void*) {}, nullptr);
   const std::string version = f.version_string();
   version_ = version.substr(0, version.find_first_of(" -"));
 }

@@ -63,8 +63,9 @@ PackWriter::PackWriter(const PackOptions& options, const std::string& identity,
 PackWriter::~PackWriter() { ::close(fd_); }
 
 void PackWriter::fail(int error) const {
-  throw Failure("cannot write " + partial_ + ": " + std::generic_category().message(error) +
-                (error == ENOSPC ? "; make room and run the same again: it goes on from here" : ""));
+  throw Failure(
+      "cannot write " + partial_ + ": " + std::generic_category().message(error) +
+      (error == ENOSPC ? "; make room and run the same again: it goes on from here" : ""));
 }
 
 // How many entries of the journal the tar bears out. A power cut may have kept the one and not the
@@ -135,8 +136,8 @@ void PackWriter::take(const JournalEntry& entry) {
   }
   ++result_.records;
   if (entry.unchanged) ++result_.unchanged;
-  index_.add({entry.text, entry.offset, entry.length, entry.checksum, entry.gap_checksum,
-              entry.label});
+  index_.add(
+      {entry.text, entry.offset, entry.length, entry.checksum, entry.gap_checksum, entry.label});
 }
 
 void PackWriter::add_record(const std::string& key, std::uint32_t label, const Converted& image) {

@@ -59,9 +59,9 @@ PackedFiles::PackedFiles(const std::vector<std::string>& files) {
     file.check_same_tar();
     const auto& names = file.index.header().classes;
     if (names != classes()) {
-      throw UsageError(path + ": its " + std::to_string(names.size()) +
-                       " classes are not the " + std::to_string(classes().size()) + " of " +
-                       files_.front()->tar.path() + " in the same order");
+      throw UsageError(path + ": its " + std::to_string(names.size()) + " classes are not the " +
+                       std::to_string(classes().size()) + " of " + files_.front()->tar.path() +
+                       " in the same order");
     }
     ends_.push_back(end += file.index.size());
   }
@@ -120,8 +120,7 @@ std::uint64_t PackedFiles::bytes(Range records) const {
 void PackedFiles::load(Range records, std::span<std::byte> to) const {
   if (const std::uint64_t wanted = bytes(records); to.size() != wanted) {
     throw UsageError("loading " + std::to_string(records.size()) + " records of " +
-                     std::to_string(wanted) + " bytes into memory of " +
-                     std::to_string(to.size()));
+                     std::to_string(wanted) + " bytes into memory of " + std::to_string(to.size()));
   }
   const File* announced_of = nullptr;
   std::uint64_t announced = 0;

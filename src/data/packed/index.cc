@@ -117,10 +117,10 @@ void Index::check_entries(const std::string& name) const {
     if (offset < end) wrong("overlaps the one before it");
     if (offset > header_.tar_bytes || length > header_.tar_bytes - offset) {
       wrong("lies at bytes " + std::to_string(offset) + " to " + std::to_string(offset) + " + " +
-            std::to_string(length) + ", outside of the tar's " +
-            std::to_string(header_.tar_bytes));
+            std::to_string(length) + ", outside of the tar's " + std::to_string(header_.tar_bytes));
     }
-    if (this_key_end < key_end || this_key_end > keys_.size()) wrong("has a key outside of the keys");
+    if (this_key_end < key_end || this_key_end > keys_.size())
+      wrong("has a key outside of the keys");
     if (label >= header_.classes.size()) {
       wrong("has the label " + std::to_string(label) + "; there are " +
             std::to_string(header_.classes.size()) + " classes");
@@ -148,7 +148,8 @@ IndexEntry Index::operator[](std::size_t i) const {
 std::uint64_t Index::gap_begin(std::size_t i) const {
   if (i == 0) return 0;
   const std::size_t at = (i - 1) * kEntryBytes;
-  return get<std::uint64_t>(entries_, at + kAtOffset) + get<std::uint64_t>(entries_, at + kAtLength);
+  return get<std::uint64_t>(entries_, at + kAtOffset) +
+         get<std::uint64_t>(entries_, at + kAtLength);
 }
 
 void IndexBuilder::add(const IndexEntry& entry) {
@@ -166,9 +167,9 @@ void IndexBuilder::add(const IndexEntry& entry) {
 std::vector<std::byte> IndexBuilder::finish(const IndexHeader& header) const {
   std::string names;
   for (const std::string& name : header.classes) names += name + '\0';
-  const std::array<std::span<const std::byte>, 4> body = {
-      std::span<const std::byte>(entries_), bytes_of(keys_), bytes_of(names),
-      bytes_of(header.about)};
+  const std::array<std::span<const std::byte>, 4> body = {std::span<const std::byte>(entries_),
+                                                          bytes_of(keys_), bytes_of(names),
+                                                          bytes_of(header.about)};
   std::size_t total = kHeaderBytes;
   Xxh3 hash;
   for (const auto part : body) {

@@ -76,9 +76,8 @@ void read_label_list(const std::string& file, LabelRules& rules) {
 }
 
 std::vector<std::string> assign_labels(const LabelRules& rules, std::span<Unlabeled> images) {
-  const bool numbers = std::any_of(images.begin(), images.end(), [](const Unlabeled& image) {
-    return image.label != kNoLabel;
-  });
+  const bool numbers = std::any_of(images.begin(), images.end(),
+                                   [](const Unlabeled& image) { return image.label != kNoLabel; });
   if (rules.list.empty() && numbers) return use_numbers(rules, images);
   std::vector<std::string> classes = rules.given;
   if (classes.empty() && !rules.list.empty()) {

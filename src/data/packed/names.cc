@@ -10,8 +10,8 @@ namespace convoy::data {
 namespace {
 
 constexpr std::array<std::string_view, 19> kPictures = {
-    "jpg", "jpeg", "jpe", "jfif", "mpo", "png",  "webp", "gif",  "bmp", "tif",
-    "tiff", "jp2", "j2k", "jxl",  "heic", "heif", "avif", "ppm", "pgm"};
+    "jpg",  "jpeg", "jpe", "jfif", "mpo",  "png",  "webp", "gif", "bmp", "tif",
+    "tiff", "jp2",  "j2k", "jxl",  "heic", "heif", "avif", "ppm", "pgm"};
 constexpr std::size_t kMostNames = std::size_t{1} << 30;  // bytes in a file of names
 
 std::string lower(std::string_view text) {
@@ -48,7 +48,8 @@ bool is_image_name(std::string_view member) {
 
 bool is_picture_name(std::string_view member) {
   const std::string extension = last_extension(member);
-  return !hidden(member) && std::find(kPictures.begin(), kPictures.end(), extension) != kPictures.end();
+  return !hidden(member) &&
+         std::find(kPictures.begin(), kPictures.end(), extension) != kPictures.end();
 }
 
 std::string plain_path(std::string_view path) {

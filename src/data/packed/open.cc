@@ -38,7 +38,8 @@ void OpenPacked::check_same_tar() const {
   std::vector<std::byte> head(static_cast<std::size_t>(index[0].offset));
   tar.read(0, head);
   if (xxh3(head) != index[0].gap_checksum) {
-    throw UsageError(tar.path() + ": its first bytes are not those of the tar that its index was "
+    throw UsageError(tar.path() +
+                     ": its first bytes are not those of the tar that its index was "
                      "made for: damaged, or another file");
   }
 }

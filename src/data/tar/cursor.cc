@@ -27,10 +27,9 @@ bool TarCursor::next(TarMember& member) {
         levels_.size() == kDeepest) {
       return true;
     }
-    const std::string prefix =
-        member.name.substr(0, member.name.size() - kSuffix.size()) + "/";
-    levels_.push_back({std::make_unique<TarReader>(*level.reader, name_ + ":" + member.name), prefix,
-                       member.offset});
+    const std::string prefix = member.name.substr(0, member.name.size() - kSuffix.size()) + "/";
+    levels_.push_back({std::make_unique<TarReader>(*level.reader, name_ + ":" + member.name),
+                       prefix, member.offset});
   }
 }
 
