@@ -4,7 +4,7 @@
 #   build/        everything, with programs in build/bin/
 #   build/asan/   the Torch-free layers with the address and undefined-behavior sanitizers
 #   build/tsan/   the same with the thread sanitizer: tests whose ranks are threads
-#   build/mpich/  the comm layer on MPICH, where it is installed
+#   build/mpich/  the comm and preload layers on MPICH, where it is installed
 #
 # CONVOY_DATA (default: ../shared/data, if it is there) holds data sets that some tests need; those
 # say so and are left out without it. JOBS (default: 2) compilations at a time; one that includes Torch takes 1.5 GB of memory.
@@ -62,7 +62,7 @@ build build/tsan
 if [[ $suites == *mpich* ]]; then
   step "building build/mpich"
   configure build/mpich "${torch_free[@]}" -DCONVOY_MPI=mpich
-  build build/mpich tests.comm
+  build build/mpich tests.comm tests.preload
 fi
 
 # The tests of data sets that are too large to be kept here.
