@@ -58,4 +58,3 @@ BENCHMARK_CAPTURE(run, bfloat16_by_mul_out, mul_out, at::kBFloat16, kPlanar, kPl
 BENCHMARK_CAPTURE(run, bfloat16_channels_last_by_mul_out, mul_out, at::kBFloat16, kLast, kLast);
 
 }  // namespace
-

@@ -147,8 +147,8 @@ Abilities CommunicatorInternals::abilities(const Communicator& c) {
 }
 
 const AllreduceChoice& CommunicatorInternals::choose(const Communicator& c, std::size_t bytes) {
-  return c.engine_->selection().choose(bytes, c.size(), std::max(1, c.locality_->map.nodes()),
-                                       abilities(c));
+  const AllreduceSelection& selection = c.selection_ ? *c.selection_ : c.engine_->selection();
+  return selection.choose(bytes, c.size(), std::max(1, c.locality_->map.nodes()), abilities(c));
 }
 
 Communicator Communicator::split(int color, int key) const {
@@ -159,6 +159,15 @@ Communicator Communicator::split(int color, int key) const {
   CommunicatorInternals::locate(part, engine_->hosts_of(*part.transport_));
   return part;
 }
+Communicator Communicator::with_allreduce(std::string_view rules) const {
+  Communicator part = duplicate();
+  const char* const source = "rules of a communicator";
+  const std::string difference = difference_of_selections(part.gather_text(rules, kHosts), source);
+  if (!difference.empty()) throw UsageError(difference);
+  part.selection_ = std::make_shared<AllreduceSelection>(rules, source);
+  return part;
+}
+
 Communicator Communicator::duplicate() const { return split(0, rank()); }
 
 Operation Communicator::start_send(ConstBuffer data, int to, Match match) const {

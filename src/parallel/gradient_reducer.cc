@@ -32,7 +32,10 @@ class GradientReducer::Impl {
  public:
   Impl(const comm::Communicator& communicator, std::vector<std::vector<NamedTensor>> sources,
        ReducerOptions options)
-      : step_(communicator.duplicate(), std::move(sources), options), backwards_(step_.sources()) {
+      : step_(options.allreduce.empty() ? communicator.duplicate()
+                                        : communicator.with_allreduce(options.allreduce),
+              std::move(sources), options),
+        backwards_(step_.sources()) {
     for (std::size_t source = 0; source < step_.sources(); ++source) {
       for (std::size_t i = 0; i < step_.parameters(); ++i) {
         // The accumulation node lives only as long as somebody holds it.

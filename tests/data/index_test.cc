@@ -69,7 +69,8 @@ TEST(Index, InconsistentOnesAreRefused) {
   refused({{"a", 100, ~std::uint64_t{0}, 0, 0, 0}}, "outside of the tar's 5000");
   refused({{"a", 100, 1, 0, 0, 2}}, "the label 2; there are 2 classes");
 
-  const Bytes good = index_bytes({{"a", 512, 1, 0, 0, 0}, {"b", 1024, 1, 0, 0, 1}}, header_of(5000));
+  const Bytes good =
+      index_bytes({{"a", 512, 1, 0, 0, 0}, {"b", 1024, 1, 0, 0, 1}}, header_of(5000));
   const auto changed = [&](std::size_t at, int value, const std::string& why, bool other = false) {
     Bytes bytes = good;
     bytes[at] = static_cast<std::byte>(value);

@@ -43,7 +43,7 @@ TEST_F(PackMany, TheSameBytesWhateverTheNumberOfThreads) {
     const Bytes tar = read_file(o.out), index = read_file(o.out + ".index");
     const auto lines = report(o.out);
     o.threads = 5;
-    o.out = folder / "five.tar";
+    o.out = folder.path("five.tar");
     const PackResult result = pack(o);
     EXPECT_EQ(read_file(o.out), tar);
     EXPECT_EQ(read_file(o.out + ".index"), index);
@@ -129,9 +129,8 @@ TEST_F(PackMany, WhatAPowerCutLeavesIsNotTrusted) {
   };
   const std::size_t untouched = interrupted([](const std::string&) {});
   EXPECT_GT(untouched, 130u);
-  const std::size_t middle = interrupted([&](const std::string& partial) {
-    zero(partial, fs::file_size(partial) / 2, 4096);
-  });
+  const std::size_t middle = interrupted(
+      [&](const std::string& partial) { zero(partial, fs::file_size(partial) / 2, 4096); });
   EXPECT_LT(middle, untouched);
   EXPECT_GT(middle, 20u);
   EXPECT_LT(interrupted([](const std::string& partial) {
@@ -209,9 +208,9 @@ TEST_F(PackMany, AFullDisk) {
   EXPECT_FALSE(fs::exists(o.out));
   pack(o);
   expect_nothing_left(o.out);
-  const test::SmallDisk disk(folder / "disk", 200'000);
+  const test::SmallDisk disk(folder.path("disk"), 200'000);
   if (!disk.why_not().empty()) GTEST_SKIP() << "mounting a small disk: " << disk.why_not();
-  o.out = folder / "disk/out.tar";
+  o.out = folder.path("disk/out.tar");
   expect_error<Failure>([&] { pack(o); }, {o.out, "No space left", "make room"});
   EXPECT_FALSE(fs::exists(o.out));
 }

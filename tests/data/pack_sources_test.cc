@@ -16,7 +16,7 @@ class PackSources : public testing::Test {
   PackOptions options(const std::string& source) {
     PackOptions result;
     result.sources = {source};
-    result.out = folder / "out.tar";
+    result.out = folder.path("out.tar");
     result.threads = 3;
     result.keep = result.overwrite = true;
     return result;
@@ -24,15 +24,15 @@ class PackSources : public testing::Test {
   // Key and label of each record.
   using Labels = std::vector<std::pair<std::string, std::string>>;
   Labels labels() {
-    const PackedFiles set({folder / "out.tar"});
+    const PackedFiles set({folder.path("out.tar")});
     Labels all;
     for (std::size_t i = 0; i < set.size(); ++i) {
-      all.emplace_back(set.key(i).substr((folder / "out.tar:").size()),
+      all.emplace_back(set.key(i).substr((folder.path("out.tar:")).size()),
                        set.classes()[static_cast<std::size_t>(set.label(i))]);
     }
     return all;
   }
-  Record record(std::size_t i) { return PackedFiles({folder / "out.tar"}).read(i, scratch); }
+  Record record(std::size_t i) { return PackedFiles({folder.path("out.tar")}).read(i, scratch); }
   void refused(const PackOptions& o, const std::vector<std::string>& parts) {
     expect_error<UsageError>([&] { pack(o); }, parts);
   }
@@ -41,8 +41,8 @@ class PackSources : public testing::Test {
     return path + ".gz";
   }
 
-  Folder folder;
-  std::string tar = folder / "source.tar";
+  Scratch folder;
+  std::string tar = folder.path("source.tar");
   Bytes scratch;
   const Members members = {{"./set/train/dog/1.jpg", image("gray.jpg")},
                            {"./set/train/cat/2.jpg", image("color420.jpg")},
@@ -96,8 +96,8 @@ TEST_F(PackSources, WhatWasPackedIsPackedAgain) {
   write_bytes(tar, make_tar(members));
   pack(options(tar));
   const Labels before = labels();
-  fs::rename(folder / "out.tar", folder / "first.tar");
-  PackOptions again = options(folder / "first.tar");
+  fs::rename(folder.path("out.tar"), folder.path("first.tar"));
+  PackOptions again = options(folder.path("first.tar"));
   again.limit = 2;
   EXPECT_EQ(pack(again).records, 2u);
   EXPECT_EQ(labels(), Labels(before.begin(), before.begin() + 2));
@@ -106,8 +106,8 @@ TEST_F(PackSources, WhatWasPackedIsPackedAgain) {
 
 TEST_F(PackSources, LinksInATarAreReported) {
   const std::string at = "cd '" + folder.path() + "' && ";
-  fs::create_directories(folder / "cat");
-  fs::copy_file(fixture("gray.jpg"), folder / "cat/1.jpg");
+  fs::create_directories(folder.path("cat"));
+  fs::copy_file(fixture("gray.jpg"), folder.path("cat/1.jpg"));
   ASSERT_EQ(std::system((at + "ln cat/1.jpg cat/2.jpg && ln -s 1.jpg cat/3.jpg && tar -cf '" + tar +
                          "' --sort=name cat")
                             .c_str()),
@@ -139,47 +139,48 @@ TEST_F(PackSources, DamagedTars) {
 
 // As the validation images of ImageNet come.
 TEST_F(PackSources, AListOfLabels) {
-  fs::create_directories(folder / "flat");
-  fs::copy_file(fixture("gray.jpg"), folder / "flat/one two.jpg");
-  fs::copy_file(fixture("color420.jpg"), folder / "flat/b.jpg");
+  fs::create_directories(folder.path("flat"));
+  fs::copy_file(fixture("gray.jpg"), folder.path("flat/one two.jpg"));
+  fs::copy_file(fixture("color420.jpg"), folder.path("flat/b.jpg"));
   write_bytes(tar,
               make_tar({{"val/one two.jpg", image("gray.jpg")}, {"val/b.jpg", image("rgb.jpg")}}));
-  std::ofstream(folder / "list") << "b.jpg\tsea lion\r\none two.jpg\tcat\n\nunused.jpg\teel\n";
-  for (const std::string& source : {folder / "flat", tar}) {
+  std::ofstream(folder.path("list")) << "b.jpg\tsea lion\r\none two.jpg\tcat\n\nunused.jpg\teel\n";
+  for (const std::string& source : {folder.path("flat"), tar}) {
     PackOptions o = options(source);
     if (source != tar) refused(o, {"no class"});
-    o.labels = folder / "list";
+    o.labels = folder.path("list");
     EXPECT_EQ(pack(o).classes, 3u);
     const Labels found = labels();
     EXPECT_EQ(found[0].second, source == tar ? "cat" : "sea lion");
     EXPECT_EQ(found[1].second, source == tar ? "sea lion" : "cat");
-    o.classes = folder / "names";
-    std::ofstream(folder / "names") << "cat\nsea lion\n";
+    o.classes = folder.path("names");
+    std::ofstream(folder.path("names")) << "cat\nsea lion\n";
     EXPECT_EQ(pack(o).classes, 2u);
-    std::ofstream(folder / "names") << "cat\n";
+    std::ofstream(folder.path("names")) << "cat\n";
     refused(o, {"b.jpg", "'sea lion'"});
   }
   PackOptions o = options(tar);
-  o.labels = folder / "list";
-  std::ofstream(folder / "list") << "b.jpg sea\n";
-  refused(o, {"one two.jpg", "not listed", folder / "list"});
-  std::ofstream(folder / "list") << "b.jpg\n";
-  refused(o, {folder / "list", "line 1"});
-  std::ofstream(folder / "list") << "b.jpg sea\nb.jpg sky\n";
-  refused(o, {folder / "list", "line 2", "b.jpg"});
-  std::ofstream(folder / "list") << "\n";
-  refused(o, {folder / "list", "no line"});
+  o.labels = folder.path("list");
+  std::ofstream(folder.path("list")) << "b.jpg sea\n";
+  refused(o, {"one two.jpg", "not listed", folder.path("list")});
+  std::ofstream(folder.path("list")) << "b.jpg\n";
+  refused(o, {folder.path("list"), "line 1"});
+  std::ofstream(folder.path("list")) << "b.jpg sea\nb.jpg sky\n";
+  refused(o, {folder.path("list"), "line 2", "b.jpg"});
+  std::ofstream(folder.path("list")) << "\n";
+  refused(o, {folder.path("list"), "no line"});
 }
 
 TEST_F(PackSources, Idx) {
-  PackOptions o = options(source_path("data/mnist/t10k-images-idx3-ubyte.gz"));
+  PackOptions o = options(test::source_folder() + "/data/mnist/t10k-images-idx3-ubyte.gz");
   o.keep = false;  // pixels need no libvips as long as nothing is resized
   o.limit = 50;
   EXPECT_EQ(pack(o).records, 50u);
   const Labels found = labels();
   EXPECT_EQ(found[0], (std::pair<std::string, std::string>("7/00000000.png", "7")));
   EXPECT_EQ(found[49].first, found[49].second + "/00000049.png");
-  const auto set = open_idx(o.sources[0], source_path("data/mnist/t10k-labels-idx1-ubyte.gz"));
+  const auto set =
+      open_idx(o.sources[0], test::source_folder() + "/data/mnist/t10k-labels-idx1-ubyte.gz");
   Bytes other;
   for (std::size_t i = 0; i < 50; ++i) {
     Image stored;
@@ -189,11 +190,12 @@ TEST_F(PackSources, Idx) {
     ASSERT_TRUE(std::equal(pixels.begin(), pixels.end(), stored.pixels.begin(), stored.pixels.end(),
                            [](std::byte a, std::uint8_t b) { return a == std::byte{b}; }));
   }
-  refused(options(source_path("data/mnist/t10k-labels-idx1-ubyte.gz")), {"holds labels"});
-  fs::copy_file(o.sources[0], folder / "alone.gz");
-  refused(options(folder / "alone.gz"), {"--labels"});
-  o.sources = {folder / "alone.gz"};
-  o.labels = source_path("data/mnist/t10k-labels-idx1-ubyte.gz");
+  refused(options(test::source_folder() + "/data/mnist/t10k-labels-idx1-ubyte.gz"),
+          {"holds labels"});
+  fs::copy_file(o.sources[0], folder.path("alone.gz"));
+  refused(options(folder.path("alone.gz")), {"--labels"});
+  o.sources = {folder.path("alone.gz")};
+  o.labels = test::source_folder() + "/data/mnist/t10k-labels-idx1-ubyte.gz";
   EXPECT_EQ(pack(o).records, 50u);
 }
 
@@ -205,10 +207,10 @@ TEST_F(PackSources, Cifar) {
       bytes.push_back(static_cast<std::byte>(2 * i));
       for (int p = 0; p < 3072; ++p) bytes.push_back(static_cast<std::byte>(p / 16 + 10 * file));
     }
-    files.push_back(folder / ("data_batch_" + std::to_string(file) + ".bin"));
+    files.push_back(folder.path("data_batch_" + std::to_string(file) + ".bin"));
     write_bytes(files.back(), bytes);
   }
-  std::ofstream(folder / "batches.meta.txt") << "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n";
+  std::ofstream(folder.path("batches.meta.txt")) << "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n";
   PackOptions o = options(files[0]);
   o.sources.push_back(files[1]);
   EXPECT_EQ(pack(o).records, 10u);

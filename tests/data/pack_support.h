@@ -32,13 +32,13 @@ inline Bytes image(const std::string& name) { return read_file(fixture(name)); }
 class Pack : public testing::Test {
  protected:
   void add(const std::string& name, const Bytes& bytes) {
-    std::filesystem::create_directories(std::filesystem::path(source / name).parent_path());
-    write_bytes(source / name, bytes);
+    std::filesystem::create_directories(std::filesystem::path(source.path(name)).parent_path());
+    write_bytes(source.path(name), bytes);
   }
   PackOptions options(const std::string& name = "out.tar") {
     PackOptions result;
     result.sources = {source.path()};
-    result.out = folder / name;
+    result.out = folder.path(name);
     result.threads = 2;
     return result;
   }
@@ -66,7 +66,7 @@ class Pack : public testing::Test {
     EXPECT_TRUE(verify_packed(tar, {true, 2, {}}).problems.empty());
   }
 
-  Folder source, folder;
+  Scratch source, folder;
 };
 
 }  // namespace convoy::data

@@ -169,7 +169,7 @@ TEST_F(Pack, BadImagesAreReportedNotDropped) {
   add("a/3_text.jpg", as_bytes("<html>not found</html>"));
   add("a/4_gif.jpg", as_bytes("GIF89a......"));
   add("a/5_webp.webp", image("large_alpha.webp"));
-  fs::create_symlink("nothing.jpg", source / "a/6_link.jpg");
+  fs::create_symlink("nothing.jpg", source.path("a/6_link.jpg"));
   PackOptions o = options();
   o.keep = true;
   const PackResult result = pack(o);
@@ -188,7 +188,7 @@ TEST_F(Pack, BadImagesAreReportedNotDropped) {
   }
   expect_nothing_left(o.out);
   // None at all is an error, and the report is there all the same.
-  fs::remove(source / "a/0_good.jpg");
+  fs::remove(source.path("a/0_good.jpg"));
   o = options("none.tar");
   o.keep = true;
   expect_error<UsageError>([&] { pack(o); }, {"none of the 6 images", "none.tar.report.tsv"});
@@ -227,7 +227,7 @@ TEST_F(Pack, WrongOptions) {
   refused([](auto& o) { o.short_side = -1; }, {"short side of -1"});
   refused([](auto& o) { o.threads = 0; }, {"0 threads"});
   refused([](auto& o) { o.sources = {}; }, {"nothing to pack"});
-  refused([&](auto& o) { o.sources = {folder / "nothing"}; }, {"no such file"});
+  refused([&](auto& o) { o.sources = {folder.path("nothing")}; }, {"no such file"});
   refused([&](auto& o) { o.sources = {folder.path()}; }, {folder.path(), "no picture"});
   refused([](auto& o) { o.below = "a"; }, {"--below is for a tar"});
   refused([](auto& o) { o.sources.push_back(o.sources[0]); }, {"several sources"});

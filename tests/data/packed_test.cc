@@ -40,8 +40,8 @@ class Packed : public testing::Test {
     return static_cast<std::size_t>(Index(read_file(tar + ".index"), tar)[record].offset);
   }
 
-  Folder folder;
-  std::string tar = folder / "a.tar";
+  Scratch folder;
+  std::string tar = folder.path("a.tar");
   std::vector<Bytes> images;
   Members members;
   Bytes scratch;
@@ -110,15 +110,16 @@ TEST_F(Packed, LabelsOfMembersBesideTheImages) {
 }
 
 TEST_F(Packed, NamesOfClassesThatTheUserGives) {
-  std::ofstream(folder / "names") << "dog\r\nbird\ncat\n\n";
+  std::ofstream(folder.path("names")) << "dog\r\nbird\ncat\n\n";
   IndexTarOptions options;
-  options.classes = folder / "names";
+  options.classes = folder.path("names");
   EXPECT_EQ(index_tar(tar, options).classes, 3u);
   EXPECT_EQ(PackedFiles({tar}).label(0), 2);
-  std::ofstream(folder / "names") << "dog\nbird\n";
+  std::ofstream(folder.path("names")) << "dog\nbird\n";
   expect_error<UsageError>([&] { index_tar(tar, options); }, {"cat/0.jpg", "'cat'", "2 given"});
-  std::ofstream(folder / "names") << "dog\ndog\n";
-  expect_error<UsageError>([&] { index_tar(tar, options); }, {folder / "names", "'dog'", "twice"});
+  std::ofstream(folder.path("names")) << "dog\ndog\n";
+  expect_error<UsageError>([&] { index_tar(tar, options); },
+                           {folder.path("names"), "'dog'", "twice"});
 }
 
 TEST_F(Packed, TarsThatCannotBeIndexed) {
@@ -134,14 +135,14 @@ TEST_F(Packed, TarsThatCannotBeIndexed) {
   refused(make_tar({{"a.jpg", images[0]}}), {tar, "a.jpg", "no class"});
   refused(make_tar({{"x/a.jpg", images[0]}, {"x/a.jpg", images[1]}}),
           {tar, "two members", "x/a.jpg"});
-  write_bytes(folder / "plain.tar", good);
-  ASSERT_EQ(std::system(("gzip '" + (folder / "plain.tar") + "'").c_str()), 0);
-  expect_error<UsageError>([&] { index_tar(folder / "plain.tar.gz"); }, {"gzip", "gunzip"});
-  expect_error<UsageError>([&] { index_tar(folder / "nothing.tar"); }, {"nothing.tar"});
+  write_bytes(folder.path("plain.tar"), good);
+  ASSERT_EQ(std::system(("gzip '" + (folder.path("plain.tar")) + "'").c_str()), 0);
+  expect_error<UsageError>([&] { index_tar(folder.path("plain.tar.gz")); }, {"gzip", "gunzip"});
+  expect_error<UsageError>([&] { index_tar(folder.path("nothing.tar")); }, {"nothing.tar"});
 }
 
 TEST_F(Packed, SeveralFilesAreOneDataSet) {
-  const std::string second = folder / "b.tar";
+  const std::string second = folder.path("b.tar");
   write_bytes(second, make_tar({{"cat/7.jpg", images[1]}, {"dog/8.png", images[2]}}));
   index_tar(tar);
   index_tar(second);
@@ -167,8 +168,8 @@ TEST_F(Packed, SeveralFilesAreOneDataSet) {
   index_tar(second);
   expect_error<UsageError>([&] { PackedFiles({tar, second}); }, {second, "2 classes", tar});
   expect_error<UsageError>([] { PackedFiles(std::vector<std::string>{}); }, {"no files"});
-  fs::create_directories(folder / "empty");
-  expect_error<UsageError>([&] { PackedFiles({folder / "empty"}); }, {"no .tar"});
+  fs::create_directories(folder.path("empty"));
+  expect_error<UsageError>([&] { PackedFiles({folder.path("empty")}); }, {"no .tar"});
 }
 
 TEST_F(Packed, ThreadsLoadParts) {

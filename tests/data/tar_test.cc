@@ -70,12 +70,12 @@ TEST(Tar, WhatIsWrittenIsRead) {
 
 // GNU tar unpacks what is written here, and what it packs in all its formats is read.
 TEST(Tar, AgreesWithTheTarProgram) {
-  Folder folder;
+  Scratch folder;
   const Members members = many_names();
-  write_bytes(folder / "ours.tar", make_tar(members));
+  write_bytes(folder.path("ours.tar"), make_tar(members));
   const std::string at = "cd '" + folder.path() + "' && ";
   ASSERT_EQ(std::system((at + "mkdir out && tar -xf ours.tar -C out 2>&1").c_str()), 0);
-  for (const auto& [name, bytes] : members) EXPECT_EQ(read_file(folder / ("out/" + name)), bytes);
+  for (const auto& [name, bytes] : members) EXPECT_EQ(read_file(folder.path("out/" + name)), bytes);
   for (const std::string format : {"gnu", "pax", "ustar", "v7"}) {
     std::string names;
     std::size_t count = 0;
@@ -87,21 +87,21 @@ TEST(Tar, AgreesWithTheTarProgram) {
     SCOPED_TRACE(format);
     ASSERT_EQ(
         std::system((at + "tar -cf theirs.tar --format=" + format + " -C out" + names).c_str()), 0);
-    const auto found = read_tar(read_file(folder / "theirs.tar"));
+    const auto found = read_tar(read_file(folder.path("theirs.tar")));
     ASSERT_EQ(found.size(), count);
-    for (const Found& f : found) EXPECT_EQ(f.bytes, read_file(folder / ("out/" + f.name)));
+    for (const Found& f : found) EXPECT_EQ(f.bytes, read_file(folder.path("out/" + f.name)));
   }
 }
 
 TEST(Tar, KindsOfMembers) {
-  Folder folder;
+  Scratch folder;
   const std::string at = "cd '" + folder.path() + "' && ";
   ASSERT_EQ(std::system((at + "mkdir d && echo x > d/f && ln -s f d/s && ln d/f d/h && "
                               "mkfifo d/p && tar -cf t.tar --no-recursion d/f d/s d/h d/p d")
                             .c_str()),
             0);
   std::vector<TarMember::Kind> kinds;
-  for (const Found& f : read_tar(read_file(folder / "t.tar"))) kinds.push_back(f.kind);
+  for (const Found& f : read_tar(read_file(folder.path("t.tar")))) kinds.push_back(f.kind);
   using Kind = TarMember::Kind;
   EXPECT_EQ(kinds,
             (std::vector<Kind>{Kind::file, Kind::link, Kind::link, Kind::other, Kind::folder}));
@@ -171,12 +171,12 @@ TEST(Tar, PaxHeaders) {
 }
 
 TEST(Tar, SparseMembersAreRefused) {
-  Folder folder;
+  Scratch folder;
   const std::string at = "cd '" + folder.path() + "' && ";
   ASSERT_EQ(std::system((at + "truncate -s 1M f && echo x >> f").c_str()), 0);
   for (const std::string format : {"gnu", "pax"}) {
     ASSERT_EQ(std::system((at + "tar -S -cf t.tar --format=" + format + " f").c_str()), 0);
-    expect_error<UsageError>([&] { read_tar(read_file(folder / "t.tar")); }, {"sparse"});
+    expect_error<UsageError>([&] { read_tar(read_file(folder.path("t.tar"))); }, {"sparse"});
   }
 }
 

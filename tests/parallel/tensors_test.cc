@@ -40,7 +40,8 @@ const Layout kLayouts[] = {
     {"contiguous", [](const at::Tensor& t) { return t.clone(); }},
     {"channels-last",
      [](const at::Tensor& t) { return t.contiguous(at::MemoryFormat::ChannelsLast).clone(); }},
-    {"transposed", [](const at::Tensor& t) { return t.transpose(0, 1).contiguous().transpose(0, 1); }},
+    {"transposed",
+     [](const at::Tensor& t) { return t.transpose(0, 1).contiguous().transpose(0, 1); }},
     {"with holes",
      [](const at::Tensor& t) {
        const auto wide = at::zeros({t.size(0), t.size(1), t.size(2), 2 * t.size(3)}, t.options());
@@ -54,13 +55,13 @@ TEST(CopyScaled, IsOnePassForEveryTypeAndLayout) {
   const double scale = 1.0 / 3;
   const at::Tensor values = torch::randn(shape, torch::kDouble);
   const std::vector<std::pair<at::ScalarType, at::ScalarType>> types{
-      {at::kFloat, at::kFloat}, {at::kDouble, at::kDouble},  {at::kBFloat16, at::kBFloat16},
-      {at::kFloat, at::kBFloat16}, {at::kFloat, at::kHalf}, {at::kFloat, at::kDouble}};
+      {at::kFloat, at::kFloat},    {at::kDouble, at::kDouble}, {at::kBFloat16, at::kBFloat16},
+      {at::kFloat, at::kBFloat16}, {at::kFloat, at::kHalf},    {at::kFloat, at::kDouble}};
   for (const auto& [from_type, to_type] : types) {
     for (const Layout& from_layout : kLayouts) {
       for (const Layout& to_layout : {kLayouts[0], kLayouts[1]}) {
-        SCOPED_TRACE(std::string(c10::toString(from_type)) + " to " + c10::toString(to_type) + ", " +
-                     from_layout.name + " to " + to_layout.name);
+        SCOPED_TRACE(std::string(c10::toString(from_type)) + " to " + c10::toString(to_type) +
+                     ", " + from_layout.name + " to " + to_layout.name);
         const at::Tensor from = from_layout.make(values.to(from_type));
         at::Tensor to = to_layout.make(torch::zeros(shape, to_type));
         const std::vector<std::int64_t> strides = to.strides().vec();
@@ -83,8 +84,8 @@ TEST(CopyScaled, IsOnePassForEveryTypeAndLayout) {
 
 TEST(CopyScaled, RoundsLikeLibTorch) {
   const float inf = std::numeric_limits<float>::infinity();
-  const at::Tensor from = torch::tensor({1.0f, -0.0f, 1.00390625f, 1.01171875f, 3.4e38f, 1e-40f, inf,
-                                         -inf, std::nanf("")});
+  const at::Tensor from = torch::tensor(
+      {1.0f, -0.0f, 1.00390625f, 1.01171875f, 3.4e38f, 1e-40f, inf, -inf, std::nanf("")});
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     at::Tensor to = torch::zeros({from.numel()}, type);
     copy_scaled(to, from, 1);

@@ -23,8 +23,7 @@ TEST(Timeline, SpansKeepTheirTimesRowsAndNumbers) {
 
   const std::string other = Timeline().events(0, "node1", zero);
   const std::string mine = timeline.events(1, "node\"2", zero);
-  const auto ranks =
-      test::read_timeline("{\"traceEvents\": [" + other + ",\n" + mine + "]}", 2);
+  const auto ranks = test::read_timeline("{\"traceEvents\": [" + other + ",\n" + mine + "]}", 2);
   EXPECT_TRUE(ranks[0].empty());
   ASSERT_EQ(ranks[1].size(), 2u);
   const auto& training = ranks[1].at("training");

@@ -15,6 +15,7 @@
 
 namespace convoy::comm {
 
+class AllreduceSelection;
 class Engine;
 struct Locality;
 
@@ -42,6 +43,10 @@ class Communicator {
   Communicator split(int color, int key = 0) const;
   // The same group, with Match values of its own.
   Communicator duplicate() const;
+  // The same, whose allreduces follow these rules, in the grammar of WorldOptions::allreduce, and
+  // the built-in ones after them. Throws UsageError on every rank when ranks give different ones,
+  // or one can't be read.
+  Communicator with_allreduce(std::string_view rules) const;
   bool valid() const { return transport_ != nullptr; }
 
   // `bytes` of zeroed memory, aligned to a page, for buffers that are used in many collectives.
@@ -112,6 +117,7 @@ class Communicator {
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<const Locality> locality_;
+  std::shared_ptr<const AllreduceSelection> selection_;  // null: the world's
 };
 
 // The part of `count` elements that belongs to `index` of `parts`: sizes differ by at most 1, the

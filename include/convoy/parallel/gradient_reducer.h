@@ -49,6 +49,8 @@ struct ReducerOptions {
   // Samples of a rank in a usual micro-batch; 0: those of the first step. What it is doesn't matter
   // to the result but for rounding.
   double nominal_samples = 0;
+  // Rules that choose the algorithm, as in Communicator::with_allreduce(). Empty: the world's.
+  std::string allreduce;
   // Reduce in another type (bf16 halves the bytes). Gradients are converted on the way in and out.
   std::optional<at::ScalarType> wire_type;
 };

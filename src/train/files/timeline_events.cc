@@ -29,16 +29,16 @@ void Timeline::add(int row, std::string name, Clock::time_point begin, Clock::ti
 void Timeline::name_row(int row, std::string name) { rows_[row] = std::move(name); }
 
 Clock::time_point Timeline::begin() const {
-  const auto first =
-      std::min_element(spans_.begin(), spans_.end(),
-                       [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  const auto first = std::min_element(
+      spans_.begin(), spans_.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
   return first->begin;
 }
 
 std::string Timeline::events(int rank, const std::string& host, Clock::time_point zero) const {
   std::string text;
   const auto put = [&text](const Json& event) {
-    text += (text.empty() ? "" : ",\n") + event.dump(-1, ' ', false, Json::error_handler_t::replace);
+    text +=
+        (text.empty() ? "" : ",\n") + event.dump(-1, ' ', false, Json::error_handler_t::replace);
   };
   const auto describe = [&](const char* what, int thread, const Json& arguments) {
     put({{"ph", "M"}, {"name", what}, {"pid", rank + 1}, {"tid", thread}, {"args", arguments}});
@@ -57,7 +57,7 @@ std::string Timeline::events(int rank, const std::string& host, Clock::time_poin
                {"tid", thread_of(rank, span.row)},
                {"ts", microseconds(span.begin - zero)},
                {"dur", microseconds(span.end - span.begin)}};
-    if (!span.numbers.empty()) event["args"] = Json(span.numbers.begin(), span.numbers.end());
+    for (const auto& [key, number] : span.numbers) event["args"][key] = number;
     put(event);
   }
   return text;

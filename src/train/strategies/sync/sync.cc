@@ -57,6 +57,7 @@ parallel::DistributedOptions Sync::distributed_options(const State* saved) const
   distributed.bucket_bytes = parse_bytes(options.text("bucket"));
   distributed.first_bucket_bytes = parse_bytes(options.text("first_bucket"));
   distributed.allow_unused = options.flag("allow_unused");
+  distributed.allreduce = options.text("allreduce");
   const std::string& wire = options.text("wire");
   if (wire == "bfloat16") distributed.wire_type = at::kBFloat16;
   if (wire != "bfloat16" && wire != "own") {
@@ -278,6 +279,7 @@ void add_sync(Registry& registry) {
        {"bucket", std::string("8MiB"), "gradients that are reduced together"},
        {"first_bucket", std::string("1MiB"),
         "the first of them, so that communication starts early"},
+       {"allreduce", std::string(""), "rules that choose the algorithm; empty: the usual choice"},
        {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"},
        {"allow_unused", false, "parameters may get no gradient in a step"}});
 }
