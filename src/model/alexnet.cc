@@ -19,22 +19,42 @@ torch::nn::MaxPool2d pool() {
 
 torch::nn::ReLU relu() { return torch::nn::ReLU(torch::nn::ReLUOptions(/*inplace=*/true)); }
 
+// Statement by statement: the order in which layers draw their first weights must not be the
+// compiler's choice, as that of a call's arguments is.
+torch::nn::Sequential make_features() {
+  torch::nn::Sequential layers;
+  const auto add = [&](torch::nn::Conv2d layer, bool with_pool) {
+    layers->push_back(layer);
+    layers->push_back(relu());
+    if (with_pool) layers->push_back(pool());
+  };
+  add(conv(3, 64, 11, 2, 4), true);
+  add(conv(64, 192, 5, 2), true);
+  add(conv(192, 384, 3, 1), false);
+  add(conv(384, 256, 3, 1), false);
+  add(conv(256, 256, 3, 1), true);
+  return layers;
+}
+
+torch::nn::Sequential make_classifier(const AlexNetOptions& options) {
+  torch::nn::Sequential layers;
+  layers->push_back(torch::nn::Dropout(options.dropout));
+  layers->push_back(torch::nn::Linear(kFeatures, kHidden));
+  layers->push_back(relu());
+  layers->push_back(torch::nn::Dropout(options.dropout));
+  layers->push_back(torch::nn::Linear(kHidden, kHidden));
+  layers->push_back(relu());
+  layers->push_back(torch::nn::Linear(kHidden, options.classes));
+  return layers;
+}
+
 }  // namespace
 
 AlexNet::AlexNet(const AlexNetOptions& options)
     : Network("AlexNet"),
       classes_(options.classes),
-      features_(register_module(
-          "features",
-          torch::nn::Sequential(conv(3, 64, 11, 2, 4), relu(), pool(), conv(64, 192, 5, 2), relu(),
-                                pool(), conv(192, 384, 3, 1), relu(), conv(384, 256, 3, 1), relu(),
-                                conv(256, 256, 3, 1), relu(), pool()))),
-      classifier_(register_module(
-          "classifier", torch::nn::Sequential(torch::nn::Dropout(options.dropout),
-                                              torch::nn::Linear(kFeatures, kHidden), relu(),
-                                              torch::nn::Dropout(options.dropout),
-                                              torch::nn::Linear(kHidden, kHidden), relu(),
-                                              torch::nn::Linear(kHidden, options.classes)))) {}
+      features_(register_module("features", make_features())),
+      classifier_(register_module("classifier", make_classifier(options))) {}
 
 torch::Tensor AlexNet::forward(torch::Tensor images) {
   const auto x = torch::adaptive_avg_pool2d(features_->forward(images), {kGrid, kGrid});

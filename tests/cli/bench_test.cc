@@ -77,8 +77,9 @@ TEST(BenchStep, WritesATimeline) {
   ASSERT_EQ(std::system(draw.c_str()), 0);
   const std::string svg = test::slurp(picture);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  EXPECT_EQ(count(svg, "<title>reduce bucket 0:"), 2);
-  EXPECT_EQ(count(svg, "<title>forward:"), 2);
+  // Of each rank; what another step has in the same span of time is there as well.
+  EXPECT_GE(count(svg, "<title>reduce bucket 0:"), 2);
+  EXPECT_GE(count(svg, "<title>forward:"), 2);
 }
 
 TEST(BenchStep, ATimelineThatCantBeWrittenIsFoundBeforeTheWork) {

@@ -273,6 +273,7 @@ TEST_F(TrainerTest, ATimelineHasTheUpdatesThatWereRecorded) {
   const auto timeline_of = [this](const Recipe& r, int steps) {
     TrainerOptions options{.progress = false};
     options.timeline = folder_ + "/trace.json";
+    test_world().communicator().barrier();  // nobody reads the one before any more
     std::filesystem::remove(options.timeline);
     Trainer trainer(test_world(), registry_, r, options);
     EXPECT_EQ(trainer.run().steps, steps);
@@ -283,8 +284,13 @@ TEST_F(TrainerTest, ATimelineHasTheUpdatesThatWereRecorded) {
   // the checkpoints are behind those of epochs.
   for (const auto& rank : timeline_of(recipe("long", {"checkpoint.every_epochs=1"}), 18)) {
     const auto& training = rank.at("training");
-    for (const char* phase : {"step", "forward", "backward", "update"}) {
+    for (const char* phase : {"step", "update"})
       EXPECT_EQ(test::count_spans(training, phase), 10) << phase;
+    // The last batch of an epoch may have no sample for a rank, which then passes.
+    const int passed = test_world().size() == 1 ? 0 : 2;
+    for (const char* phase : {"forward", "backward"}) {
+      EXPECT_LE(test::count_spans(training, phase), 10) << phase;
+      EXPECT_GE(test::count_spans(training, phase), 10 - passed) << phase;
     }
     EXPECT_GE(test::count_spans(training, "data"), 10);
     EXPECT_EQ(test::count_spans(training, "evaluation"), 2);
