@@ -67,7 +67,9 @@ std::uint64_t parse_size(std::span<const std::byte> block) {
 }
 
 void put(Block& block, Field field, std::string_view text) {
-  std::memcpy(block.data() + field.at, text.data(), std::min(field.size, text.size()));
+  const std::string_view part = text.substr(0, field.size);
+  std::transform(part.begin(), part.end(), block.begin() + static_cast<std::ptrdiff_t>(field.at),
+                 [](char c) { return static_cast<std::byte>(c); });
 }
 
 // Octal digits with leading zeros, and a NUL behind them.
