@@ -9,7 +9,7 @@
 namespace convoy::preload {
 
 // Rules behind the user's and in front of the built-in ones: the calls that MPI's own allreduce
-// does at least as fast (docs/preload.md has the figures).
+// does at least as fast between hosts.
 inline constexpr const char* kLeftToMpi = "..64KiB mpi";
 
 struct Settings {
