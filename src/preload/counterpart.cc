@@ -13,6 +13,9 @@
 namespace convoy::preload {
 namespace {
 
+// A small call takes MPI about as long as so many more bytes in a large one.
+constexpr std::size_t kPerCall = 4096;
+
 // MPI knows what to say about arguments such as these.
 bool is_odd(const Arguments& a) {
   return a.count < 0 || a.receive == nullptr || a.receive == MPI_IN_PLACE || a.send == nullptr ||
@@ -61,10 +64,12 @@ Counterpart::Counterpart(MPI_Comm comm, const Settings& settings, bool able)
   if (error != MPI_SUCCESS) throw Failure("libconvoy_mpi.so: the ranks could not agree to use it");
   if (least[3] != nobody) refuse(comm_, least[3] == me, settings_.mistake);
   if (least[0] != ~least[1]) {
-    refuse(comm_, rank == 0,
-           "CONVOY_ALLREDUCE or CONVOY_CHECK_CALLS differs between ranks; on this one "
-           "CONVOY_ALLREDUCE is '" +
-               environment("CONVOY_ALLREDUCE") + "'");
+    refuse(
+        comm_, rank == 0,
+        "CONVOY_ALLREDUCE, CONVOY_CHECK_CALLS or CONVOY_MPI_AFTER differs between ranks; on this "
+        "one "
+        "CONVOY_ALLREDUCE is '" +
+            environment("CONVOY_ALLREDUCE") + "'");
   }
   able_ = least[2] != 0;
 }
@@ -103,7 +108,13 @@ Outcome Counterpart::allreduce(const Arguments& a) {
       a.receive, static_cast<std::size_t>(a.count) * static_cast<std::size_t>(reduction->elements),
       reduction->type);
   if (data.count == 0 || !settings_.might_take(data.bytes(), ranks_)) return Outcome::left_by_rule;
-  if (!group_.engine) found();
+  if (!group_.engine) {
+    if (done_early_ < settings_.after) {
+      done_early_ += data.bytes() + kPerCall;
+      return Outcome::too_early;
+    }
+    found();
+  }
   if (!able_) return Outcome::left;
   const comm::AllreduceChoice& choice =
       comm::CommunicatorInternals::choose(group_.communicator, data.bytes());

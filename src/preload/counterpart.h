@@ -24,13 +24,14 @@ struct Arguments {
 enum class Outcome {
   taken,
   left_by_rule,  // by its size, ranks or hosts
+  too_early,     // before an engine is worth its making
   left           // by its type, operation, arguments or communicator
 };
 
 // Lives as long as the communicator. Made in the first MPI_Allreduce on it, whatever its arguments,
-// where the ranks agree to work together; its engine is made in the first call that Convoy might
-// take over. Both are collective, as that call is. MPI lets one thread at a time call collectives
-// of one communicator, so there is no lock here.
+// where the ranks agree to work together; its engine is made in a call that Convoy might take over,
+// the first after Settings::after. Both are collective, as that call is. MPI lets one thread at a
+// time call collectives of one communicator, so there is no lock here.
 class Counterpart {
  public:
   // Collective over `comm`, an intra-communicator of two ranks or more. If any of its ranks is not
@@ -55,7 +56,8 @@ class Counterpart {
   const Settings& settings_;
   int ranks_ = 0;
   bool able_ = false;
-  comm::Group group_;  // empty until the first call that Convoy might take over
+  std::size_t done_early_ = 0;  // bytes of calls that came too early
+  comm::Group group_;           // empty as long
 };
 
 }  // namespace convoy::preload

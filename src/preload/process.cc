@@ -95,6 +95,9 @@ void Process::count(Outcome outcome, const Arguments& arguments) {
     case Outcome::left_by_rule:
       ++left_by_rule_;
       return;
+    case Outcome::too_early:
+      ++too_early_;
+      return;
     case Outcome::left:
       ++left_;
       return;
@@ -105,14 +108,15 @@ void Process::report() const {
   int rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank != 0) return;
-  const std::uint64_t taken = taken_, by_rule = left_by_rule_, others = left_;
+  const std::uint64_t taken = taken_, by_rule = left_by_rule_, early = too_early_, others = left_;
   std::fprintf(stderr,
                "convoy: libconvoy_mpi.so on rank 0: of %llu calls of MPI_Allreduce %llu taken over "
-               "(%s); left to MPI: %llu by the rules, %llu others%s%s\n",
-               static_cast<unsigned long long>(taken + by_rule + others),
+               "(%s); left to MPI: %llu by the rules, %llu too early, %llu others%s%s\n",
+               static_cast<unsigned long long>(taken + by_rule + early + others),
                static_cast<unsigned long long>(taken), format_bytes(taken_bytes_).c_str(),
-               static_cast<unsigned long long>(by_rule), static_cast<unsigned long long>(others),
-               obstacle_.empty() ? "" : ", because ", obstacle_.c_str());
+               static_cast<unsigned long long>(by_rule), static_cast<unsigned long long>(early),
+               static_cast<unsigned long long>(others), obstacle_.empty() ? "" : ", because ",
+               obstacle_.c_str());
 }
 
 }  // namespace convoy::preload

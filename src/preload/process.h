@@ -45,7 +45,8 @@ class Process {
   int keyval_ = MPI_KEYVAL_INVALID;   // the attribute by which a communicator has its counterpart
   std::mutex mutex_;                  // of the set; no call of MPI is made under it
   std::set<MPI_Comm> communicators_;  // that have a counterpart
-  std::atomic<std::uint64_t> taken_ = 0, taken_bytes_ = 0, left_by_rule_ = 0, left_ = 0;
+  std::atomic<std::uint64_t> taken_ = 0, taken_bytes_ = 0, left_by_rule_ = 0, too_early_ = 0,
+                             left_ = 0;
 };
 
 }  // namespace convoy::preload

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
+#include "convoy/base/units.h"
 
 namespace convoy::preload {
 
@@ -11,8 +12,10 @@ Settings Settings::from_environment() {
   Settings settings;
   try {
     settings.selection =
-        comm::AllreduceSelection(environment("CONVOY_ALLREDUCE") + ";" + kLeftToMpi,
+        comm::AllreduceSelection(environment("CONVOY_ALLREDUCE") + ";" + kUsualRules,
                                  "the environment variable CONVOY_ALLREDUCE", comm::OwnMpi::yes);
+    if (const std::string after = environment("CONVOY_MPI_AFTER"); !after.empty())
+      settings.after = parse_bytes(after);
   } catch (const UsageError& e) {
     settings.mistake = e.what();
   }
@@ -32,7 +35,8 @@ bool Settings::might_take(std::size_t bytes, int ranks) const {
 
 std::uint64_t Settings::fingerprint() const {
   // Every rank has this very library file, and so the same hash.
-  return std::hash<std::string>()(selection.text() + (check_calls ? " checked" : ""));
+  return std::hash<std::string>()(selection.text() + (check_calls ? " checked " : " ") +
+                                  std::to_string(after));
 }
 
 }  // namespace convoy::preload

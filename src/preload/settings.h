@@ -8,15 +8,18 @@
 
 namespace convoy::preload {
 
-// Rules behind the user's and in front of the built-in ones: the calls that MPI's own allreduce
-// does at least as fast between hosts.
-inline constexpr const char* kLeftToMpi = "..64KiB mpi";
+// Rules behind the user's and in front of the built-in ones: between hosts, MPI's own allreduce
+// does small calls at least as fast.
+inline constexpr const char* kUsualRules = "shared; ..64KiB mpi";
 
 struct Settings {
-  comm::AllreduceSelection selection;  // CONVOY_ALLREDUCE, kLeftToMpi, the built-in rules
+  comm::AllreduceSelection selection;  // CONVOY_ALLREDUCE, kUsualRules, the built-in rules
   bool check_calls = false;            // CONVOY_CHECK_CALLS
   bool verbose = false;                // CONVOY_MPI_VERBOSE
-  std::string mistake;                 // what is wrong with CONVOY_ALLREDUCE; empty if nothing is
+  // CONVOY_MPI_AFTER: what a communicator reduces before it gets an engine, whose making takes as
+  // long as MPI needs for about so much.
+  std::size_t after = std::size_t{8} << 20;
+  std::string mistake;  // what is wrong with one of them; empty if nothing is
 
   static Settings from_environment();
 

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "comm/topology/nodes.h"
 #include "comm/topology/ring.h"
@@ -114,6 +117,43 @@ TEST(ColorTree, OneColorIsAChainAndAsManyAsRanksAreStars) {
     EXPECT_EQ(star.links(color).children.size(), 4u);
     EXPECT_EQ(star.height(), 1);
   }
+}
+
+// Every edge of the trees, as both its ends number it, for the colors that go at once.
+void expect_lanes_that_differ(int ranks, int colors) {
+  constexpr int kLanes = 63;
+  const int at_once = colors_at_once(ranks, colors, kLanes);
+  ASSERT_GT(at_once, 0);
+  for (int first = 0; first < colors; first += at_once) {
+    std::map<std::array<int, 3>, int> seen_by_child;  // color, child, parent: lane
+    std::map<std::array<int, 3>, int> seen_by_parent;
+    std::set<std::array<int, 3>> taken;  // two ranks, the lower one first, and a lane
+    for (int rank = 0; rank < ranks; ++rank) {
+      EdgeLanes lanes(ranks, rank);
+      for (int c = first; c < std::min(first + at_once, colors); ++c) {
+        const TreeLinks links = ColorTree(ranks, colors, c).links(rank);
+        if (links.parent >= 0) {
+          const int lane = lanes.to_parent(links.parent);
+          ASSERT_LT(lane, kLanes);
+          seen_by_child[{c, rank, links.parent}] = lane;
+          ASSERT_TRUE(
+              taken.insert({std::min(rank, links.parent), std::max(rank, links.parent), lane})
+                  .second);
+        }
+        for (int child : links.children) seen_by_parent[{c, child, rank}] = lanes.to_child(child);
+      }
+    }
+    ASSERT_EQ(seen_by_child, seen_by_parent);
+  }
+}
+
+TEST(EdgeLanes, TellApartTheColorsBetweenTwoRanks) {
+  for_all([](int ranks, int colors) { expect_lanes_that_differ(ranks, colors); });
+  for (const auto& [ranks, colors] :
+       {std::pair(64, 64), {65, 64}, {128, 128}, {129, 64}, {130, 43}, {3, 100}, {2, 130}}) {
+    expect_lanes_that_differ(ranks, colors);
+  }
+  EXPECT_EQ(colors_at_once(128, 128, 63), 128);
 }
 
 TEST(ColorCounts, AreThoseThatKeepThePromise) {

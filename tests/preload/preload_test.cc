@@ -28,8 +28,8 @@ Result run(const std::string& command) {
 // `variables` come after LD_PRELOAD; each rank gets the same.
 Result preloaded(int ranks, const std::string& program, const std::string& variables = "") {
   return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) +
-             " timeout 90 env " SANITIZER_OPTIONS " CONVOY_MPI_VERBOSE=1 " + variables +
-             " LD_PRELOAD=" LIBRARY " " + program);
+             " timeout 90 env " SANITIZER_OPTIONS " CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 " +
+             variables + " LD_PRELOAD=" LIBRARY " " + program);
 }
 
 Result alone(int ranks, const std::string& program) {
@@ -39,12 +39,12 @@ Result alone(int ranks, const std::string& program) {
 const std::string kProgram = PROGRAM " ";
 
 struct Counts {
-  int calls = -1, taken = -1, by_rule = -1, others = -1;
+  int calls = -1, taken = -1, by_rule = -1, early = -1, others = -1;
   bool operator==(const Counts&) const = default;
 };
 std::ostream& operator<<(std::ostream& out, const Counts& c) {
   return out << c.calls << " calls, " << c.taken << " taken, left: " << c.by_rule << " by rules, "
-             << c.others << " others";
+             << c.early << " too early, " << c.others << " others";
 }
 
 // What rank 0 says at the end.
@@ -54,8 +54,8 @@ Counts counts_in(const std::string& output) {
   if (at == output.npos) return counts;
   std::sscanf(output.c_str() + at,
               "on rank 0: of %d calls of MPI_Allreduce %d taken over (%*[^)]); left to MPI: %d by "
-              "the rules, %d others",
-              &counts.calls, &counts.taken, &counts.by_rule, &counts.others);
+              "the rules, %d too early, %d others",
+              &counts.calls, &counts.taken, &counts.by_rule, &counts.early, &counts.others);
   return counts;
 }
 
@@ -90,9 +90,9 @@ TEST_P(Preload, FollowsCommunicators) {
   const Result result = preloaded(GetParam(), kProgram + "communicators");
   EXPECT_EQ(result.exit_status, 0) << result.output;
   if (GetParam() > 1) {
-    // In each round of three calls the last two are above 64 KiB; rank 0's half of two is itself.
+    // Of three calls each; rank 0's half of two is itself.
     const int rounds = 1 + 3 * (GetParam() > 2 ? 3 : 2) + 20 + 1;
-    EXPECT_EQ(counts_in(result.output).taken, 2 * rounds) << result.output;
+    EXPECT_EQ(counts_in(result.output).taken, 3 * rounds) << result.output;
   }
 }
 
@@ -100,7 +100,7 @@ TEST_P(Preload, WorksUnderAnyNumberOfThreads) {
   const Result result = preloaded(GetParam(), kProgram + "threads");
   EXPECT_EQ(result.exit_status, 0) << result.output;
   if (GetParam() > 1) {
-    EXPECT_EQ(counts_in(result.output), (Counts{80, 80, 0, 0})) << result.output;
+    EXPECT_EQ(counts_in(result.output), (Counts{80, 80, 0, 0, 0})) << result.output;
   }
 }
 
@@ -114,7 +114,7 @@ TEST(PreloadFortran, BothModulesAreTakenOver) {
   for (const std::string program : {PROGRAM "_fortran", PROGRAM "_f08"}) {
     const Result result = preloaded(2, program);
     EXPECT_EQ(result.exit_status, 0) << program << result.output;
-    EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0})) << program << result.output;
+    EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << program << result.output;
   }
 }
 
@@ -154,7 +154,7 @@ TEST(PreloadErrors, CheckedCallsNameBothRanks) {
 TEST(PreloadEnd, CallsInsideOfFinalizeAreMpis) {
   const Result result = preloaded(3, kProgram + "at_the_end");
   EXPECT_EQ(result.exit_status, 0) << result.output;
-  EXPECT_EQ(counts_in(result.output), (Counts{3, 2, 1, 0})) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
 }
 
 TEST(PreloadWait, RanksMayComeLate) {
@@ -170,7 +170,7 @@ TEST(PreloadWait, TheProgramsMessagesGoOn) {
                                     "CONVOY_ALLREDUCE=" +
                                         rules);
     EXPECT_EQ(result.exit_status, 0) << rules << result.output;
-    EXPECT_EQ(counts_in(result.output), (Counts{6, 6, 0, 0})) << rules << result.output;
+    EXPECT_EQ(counts_in(result.output), (Counts{6, 6, 0, 0, 0})) << rules << result.output;
   }
 }
 
@@ -178,18 +178,33 @@ TEST(PreloadWait, TheProgramsMessagesGoOn) {
 TEST(PreloadCommunicators, MayAllBeInUse) {
   const Result result = preloaded(2, kProgram + "exhausted");
   EXPECT_EQ(result.exit_status, 0) << result.output;
-  EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 1, 2})) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 0, 0, 3})) << result.output;
 }
 #endif
 
 TEST(PreloadSettings, RulesOfTheUserComeFirst) {
   const Result all = preloaded(2, kProgram + "plain", "'CONVOY_ALLREDUCE=recursive-doubling'");
-  EXPECT_EQ(counts_in(all.output), (Counts{3, 3, 0, 0})) << all.output;
+  EXPECT_EQ(counts_in(all.output), (Counts{3, 3, 0, 0, 0})) << all.output;
   const Result none = preloaded(2, kProgram + "plain", "'CONVOY_ALLREDUCE=mpi'");
-  EXPECT_EQ(counts_in(none.output), (Counts{3, 0, 3, 0})) << none.output;
+  EXPECT_EQ(counts_in(none.output), (Counts{3, 0, 3, 0, 0})) << none.output;
   // Made for hosts that are not these: found out when the first call might be taken.
   const Result hosts = preloaded(2, kProgram + "plain", "'CONVOY_ALLREDUCE=nodes=1 mpi'");
-  EXPECT_EQ(counts_in(hosts.output), (Counts{3, 0, 3, 0})) << hosts.output;
+  EXPECT_EQ(counts_in(hosts.output), (Counts{3, 0, 3, 0, 0})) << hosts.output;
+}
+
+TEST(PreloadSettings, AnEngineIsMadeOnceItIsWorthIt) {
+  // A call of 12 bytes, then two of 200,004.
+  const auto counts = [](const std::string& after) {
+    const Result result = preloaded(2, kProgram + "plain", "CONVOY_MPI_AFTER=" + after);
+    EXPECT_EQ(result.exit_status, 0) << result.output;
+    return counts_in(result.output);
+  };
+  EXPECT_EQ(counts("1"), (Counts{3, 2, 0, 1, 0}));
+  EXPECT_EQ(counts("200kB"), (Counts{3, 1, 0, 2, 0}));
+  EXPECT_EQ(counts("1GiB"), (Counts{3, 0, 0, 3, 0}));
+  const Result wrong = preloaded(2, kProgram + "plain", "CONVOY_MPI_AFTER=soon");
+  EXPECT_NE(wrong.exit_status, 0);
+  EXPECT_NE(wrong.output.find("'soon'"), std::string::npos) << wrong.output;
 }
 
 TEST(PreloadSettings, MistakesAreSaidOnce) {
@@ -209,10 +224,10 @@ TEST(PreloadSettings, MistakesAreSaidOnce) {
 TEST(PreloadDeviceMemory, LeavesEverythingToAnMpiThatReadsIt) {
   const std::string program = PROGRAM "_device plain";
   Result result = preloaded(2, program);
-  EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 0, 3})) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 0, 0, 3})) << result.output;
   EXPECT_NE(result.output.find("CONVOY_MPI_HOST_MEMORY"), std::string::npos) << result.output;
   result = preloaded(2, program, "CONVOY_MPI_HOST_MEMORY=1");
-  EXPECT_EQ(counts_in(result.output), (Counts{3, 2, 1, 0})) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
 }
 
 TEST(PreloadOthers, ProgramsWithoutMpiAreLeftAlone) {

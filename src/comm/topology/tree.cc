@@ -79,4 +79,21 @@ int busiest_link_chunks(int ranks, int colors) {
   return *std::max_element(chunks.begin(), chunks.end());
 }
 
+EdgeLanes::EdgeLanes(int ranks, int rank)
+    : rank_(rank),
+      parents_(static_cast<std::size_t>(ranks)),
+      children_(static_cast<std::size_t>(ranks)) {}
+
+// Even for edges up to a lower rank, odd for those to a higher one.
+int EdgeLanes::to_parent(int parent) {
+  return 2 * parents_[static_cast<std::size_t>(parent)]++ + (parent > rank_ ? 1 : 0);
+}
+int EdgeLanes::to_child(int child) {
+  return 2 * children_[static_cast<std::size_t>(child)]++ + (child < rank_ ? 1 : 0);
+}
+
+int colors_at_once(int ranks, int colors, int lanes) {
+  return has_disjoint_interiors(ranks, colors) ? colors : std::min(colors, lanes / 2);
+}
+
 }  // namespace convoy::comm

@@ -65,4 +65,24 @@ std::vector<int> sent_chunks(int ranks, int colors);
 // of k chunks: never more than 2 S, and 2 S (ranks-1)/ranks, the least possible, for k = ranks.
 int busiest_link_chunks(int ranks, int colors);
 
+// Numbers that tell apart what goes between two ranks in different colors. A rank asks for all its
+// edges, in ascending order of the colors; both ends of an edge count alike, so that they get the
+// same number without a word. One number serves both directions of an edge.
+class EdgeLanes {
+ public:
+  EdgeLanes(int ranks, int rank);
+
+  int to_parent(int parent);
+  int to_child(int child);
+
+ private:
+  int rank_;
+  std::vector<int> parents_, children_;  // edges so far, by the other rank
+};
+
+// How many colors may be under way at once so that all lanes are below `lanes`, which is at
+// least 4. With disjoint interiors that is all of them: two ranks then have at most two edges one
+// way up.
+int colors_at_once(int ranks, int colors, int lanes);
+
 }  // namespace convoy::comm

@@ -11,12 +11,12 @@
 namespace convoy::comm {
 namespace {
 
-// One color as this rank sees it. Between two ranks a lane carries one color up one way and down
-// the other, so each color needs one lane.
+// One color as this rank sees it. A lane carries one color up one way and down the other.
 struct Color {
   Buffer data;
   TreeLinks links;
-  int lane = 0;
+  int parent_lane = 0;
+  std::vector<int> child_lanes;
   int segments = 1;
   Pipeline pipeline;
 
@@ -39,8 +39,10 @@ class ToChildren {
   }
 
   void send(Io& io, std::size_t i) {
-    for (int child : color_.links.children)
-      tickets_.push_back(io.send(child, bytes_of(ConstBuffer(color_.segment(i))), color_.lane));
+    const std::vector<int>& children = color_.links.children;
+    for (std::size_t c = 0; c < children.size(); ++c)
+      tickets_.push_back(
+          io.send(children[c], bytes_of(ConstBuffer(color_.segment(i))), color_.child_lanes[c]));
   }
   std::span<Ticket> everything() { return tickets_; }
 
@@ -63,8 +65,9 @@ Task sum_up(Io& io, Color& color, ReduceOp op) {
   };
   const auto post = [&](std::size_t i) {
     for (std::size_t c = 0; c < children.size(); ++c) {
-      receives[slot(i, c)] = io.receive(
-          children[c], {scratch.get() + slot(i, c) * stride, color.segment(i).bytes()}, color.lane);
+      receives[slot(i, c)] =
+          io.receive(children[c], {scratch.get() + slot(i, c) * stride, color.segment(i).bytes()},
+                     color.child_lanes[c]);
     }
   };
   const bool root = color.links.parent < 0;
@@ -82,7 +85,7 @@ Task sum_up(Io& io, Color& color, ReduceOp op) {
       if (op == ReduceOp::average) divide(sum.type, sum.data, sum.count, io.size());
       down.send(io, i);
     } else {
-      color.up[i] = io.send(color.links.parent, bytes_of(ConstBuffer(sum)), color.lane);
+      color.up[i] = io.send(color.links.parent, bytes_of(ConstBuffer(sum)), color.parent_lane);
       color.sent_up = i + 1;
     }
   }
@@ -102,7 +105,7 @@ Task pass_down(Io& io, Color& color) {
     }
     for (; posted < color.sent_up && color.up[posted].poll(); ++posted)
       receives[posted] =
-          io.receive(color.links.parent, bytes_of(color.segment(posted)), color.lane);
+          io.receive(color.links.parent, bytes_of(color.segment(posted)), color.parent_lane);
     co_await one(receives[i]);
     down.send(io, i);
   }
@@ -113,10 +116,11 @@ Task pass_down(Io& io, Color& color) {
 
 Task tree_stream(Io& io, Buffer data, ReduceOp op, int colors, Pipeline pipeline) {
   if (io.size() == 1) co_return;
-  // More colors than lanes take turns, on every rank alike.
-  constexpr int kAtOnce = Io::kCheckLane;
-  for (int first = 0; first < colors; first += kAtOnce) {
-    const int last = std::min(first + kAtOnce, colors);
+  // Where lanes don't suffice for all colors these take turns, on every rank alike.
+  const int at_once = colors_at_once(io.size(), colors, Io::kCheckLane);
+  for (int first = 0; first < colors; first += at_once) {
+    const int last = std::min(first + at_once, colors);
+    EdgeLanes lanes(io.size(), io.rank());
     std::vector<Color> parts(static_cast<std::size_t>(last - first));
     std::vector<Branch> list;
     list.reserve(2 * parts.size());
@@ -125,7 +129,9 @@ Task tree_stream(Io& io, Buffer data, ReduceOp op, int colors, Pipeline pipeline
       const Chunk part = chunk(data.count, colors, c);
       color.data = slice(data, part.begin, part.count);
       color.links = ColorTree(io.size(), colors, c).links(io.rank());
-      color.lane = c - first;
+      if (color.links.parent >= 0) color.parent_lane = lanes.to_parent(color.links.parent);
+      for (const int child : color.links.children)
+        color.child_lanes.push_back(lanes.to_child(child));
       color.segments = segments_of(part.count, data.type, pipeline);
       color.pipeline = pipeline;
       list.emplace_back(sum_up(io, color, op));
