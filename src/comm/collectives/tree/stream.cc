@@ -23,6 +23,13 @@ struct Color {
   // Filled by sum_up(): what went to the parent, segment by segment.
   std::vector<Ticket> up;
   std::size_t sent_up = 0;
+  std::size_t received_down = 0;  // by pass_down()
+
+  // How many segments may be on their way up and down again. Without a limit all sums of a rank
+  // would wait in front of the first result on every connection, and the slowest of them would
+  // decide: so, whoever is ahead waits, and the others have the links.
+  std::size_t lead() const { return kLead * pipeline.in_flight; }
+  static constexpr std::size_t kLead = 4;
 
   Buffer segment(std::size_t i) const {
     const Chunk c = chunk(data.count, segments, static_cast<int>(i));
@@ -85,6 +92,7 @@ Task sum_up(Io& io, Color& color, ReduceOp op) {
       if (op == ReduceOp::average) divide(sum.type, sum.data, sum.count, io.size());
       down.send(io, i);
     } else {
+      if (i >= color.lead()) co_await reaches(color.received_down, i - color.lead() + 1);
       color.up[i] = io.send(color.links.parent, bytes_of(ConstBuffer(sum)), color.parent_lane);
       color.sent_up = i + 1;
     }
@@ -107,6 +115,7 @@ Task pass_down(Io& io, Color& color) {
       receives[posted] =
           io.receive(color.links.parent, bytes_of(color.segment(posted)), color.parent_lane);
     co_await one(receives[i]);
+    color.received_down = i + 1;
     down.send(io, i);
   }
   co_await all(down.everything());
