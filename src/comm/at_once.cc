@@ -4,6 +4,7 @@
 #include "comm/collectives/shared/reduce.h"
 #include "comm/collectives/shared/small.h"
 #include "comm/internals.h"
+#include "comm/reproducible/kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -56,12 +57,13 @@ bool CommunicatorInternals::reduce_at_once(const Communicator& c, Buffer data, R
   Node& node = *c.locality_->node;
   const Call call = make_reduction(Kind::allreduce, data, op, match);
   const int divisor = divisor_of(op, c.size());
+  const Reduce reduce = reproducible(c) ? reduce_reproducibly : reduce_all;
   const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
   if (data.bytes() <= Board::kPayload) {
-    SmallReduction work(node, call, id, data, op, divisor);
+    SmallReduction work(node, call, id, data, op, divisor, reduce);
     run(*c.engine_, c.transport_, call, node.crowded(), work);
   } else {
-    SharedReduction work(node, call, id, data, op, divisor, true);
+    SharedReduction work(node, call, id, data, op, divisor, true, reduce);
     run(*c.engine_, c.transport_, call, node.crowded(), work);
   }
   return true;

@@ -15,6 +15,9 @@
 #include "comm/collectives/shared/spread.h"
 #include "comm/engine.h"
 #include "comm/internals.h"
+#include "comm/reproducible/agreement.h"
+#include "comm/reproducible/allreduce.h"
+#include "comm/reproducible/kernels.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
@@ -146,6 +149,10 @@ Abilities CommunicatorInternals::abilities(const Communicator& c) {
   return {c.locality_->one_node(), c.locality_->even_nodes()};
 }
 
+bool CommunicatorInternals::reproducible(const Communicator& c) {
+  return c.reproducible_.value_or(c.engine_->reproducible());
+}
+
 const AllreduceChoice& CommunicatorInternals::choose(const Communicator& c, std::size_t bytes) {
   const AllreduceSelection& selection = c.selection_ ? *c.selection_ : c.engine_->selection();
   return selection.choose(bytes, c.size(), std::max(1, c.locality_->map.nodes()), abilities(c));
@@ -156,6 +163,7 @@ Communicator Communicator::split(int color, int key) const {
       engine_->exclusively([&] { return transport_->split(color, key); });
   if (!transport) return {};
   Communicator part(engine_, std::move(transport));
+  part.reproducible_ = reproducible_;
   CommunicatorInternals::locate(part, engine_->hosts_of(*part.transport_));
   return part;
 }
@@ -165,6 +173,18 @@ Communicator Communicator::with_allreduce(std::string_view rules) const {
   const std::string difference = difference_of_selections(part.gather_text(rules, kHosts), source);
   if (!difference.empty()) throw UsageError(difference);
   part.selection_ = std::make_shared<AllreduceSelection>(rules, source);
+  return part;
+}
+
+Communicator Communicator::with_reproducible(bool on) const {
+  Communicator part = duplicate();
+  std::vector<bool> all;
+  for (const std::string& text : part.gather_text(on ? "1" : "", kHosts))
+    all.push_back(!text.empty());
+  const std::string difference = difference_of_reproducible(all, "Communicator::with_reproducible");
+  if (!difference.empty()) throw UsageError(difference);
+  part.selection_ = selection_;
+  part.reproducible_ = on;
   return part;
 }
 
@@ -210,8 +230,9 @@ Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer d
                           : ": there must be several hosts with as many ranks on each, more than "
                             "one, that share memory"));
   }
-  const auto body = [=, locality = c.locality_](Io& io) {
-    return comm::allreduce(io, locality, call, data, op, choice);
+  const auto body = [=, locality = c.locality_, reproducible = reproducible(c)](Io& io) {
+    return reproducible ? allreduce_reproducible(io, locality, call, data, op, choice)
+                        : comm::allreduce(io, locality, call, data, op, choice);
   };
   if (choice.algorithm == AllreduceAlgorithm::shared)
     return Operation(c.engine_->start(c.transport_, call, body));
@@ -226,11 +247,14 @@ void CommunicatorInternals::allreduce(const Communicator& c, Buffer data, Reduce
 
 Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match match) const {
   const Call call = make_reduction(Kind::reduce_scatter, data, op, match);
+  const bool reproducible = CommunicatorInternals::reproducible(*this);
   if (locality_->one_node())
     return start_shared<SharedReduction>(engine_, transport_, locality_, call, data, op,
-                                         divisor_of(op, size()), false);
+                                         divisor_of(op, size()), false,
+                                         reproducible ? reduce_reproducibly : reduce_all);
   return start_collective(engine_, transport_, call, [=](Io& io) {
-    return ring_stream(io, data, op, RingPhases::reduce_scatter);
+    return reproducible ? reduce_scatter_reproducible(io, data, op)
+                        : ring_stream(io, data, op, RingPhases::reduce_scatter);
   });
 }
 

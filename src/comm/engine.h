@@ -106,6 +106,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_hosts(std::vector<std::string> hosts);
   void set_selection(AllreduceSelection selection) { selection_ = std::move(selection); }
   const AllreduceSelection& selection() const { return selection_; }
+  void set_reproducible(bool on) { reproducible_ = on; }
+  bool reproducible() const { return reproducible_; }
   // The hosts of the ranks of a group.
   std::vector<std::string> hosts_of(const Transport& group) const;
   // Why the world has failed; empty while it has not.
@@ -141,6 +143,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::shared_ptr<Transport> root_;
   const Options options_;
   AllreduceSelection selection_;
+  bool reproducible_ = false;
   std::vector<std::string> hosts_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<OperationState>> in_flight_;

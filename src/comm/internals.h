@@ -21,6 +21,9 @@ struct CommunicatorInternals {
   // What the selection says for a buffer of so many bytes.
   static const AllreduceChoice& choose(const Communicator& c, std::size_t bytes);
 
+  // Whether reductions are to be the same in any order.
+  static bool reproducible(const Communicator& c);
+
   // A reduction or a barrier among ranks of one host that bypasses the engine while nothing else is
   // in flight; false where it has to be an operation like others.
   static bool reduce_at_once(const Communicator& c, Buffer data, ReduceOp op,

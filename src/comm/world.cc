@@ -10,6 +10,7 @@
 #include "comm/engine.h"
 #include "comm/group.h"
 #include "comm/internals.h"
+#include "comm/reproducible/agreement.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
@@ -33,6 +34,7 @@ WorldOptions complete(WorldOptions options) {
     options.timeout = std::chrono::duration<double>(seconds);
   }
   if (environment("CONVOY_CHECK_CALLS", "0") != "0") options.check_calls = true;
+  if (environment("CONVOY_REPRODUCIBLE", "0") != "0") options.reproducible = true;
   return options;
 }
 
@@ -75,11 +77,17 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
   if (from_environment) w.options.allreduce = environment("CONVOY_ALLREDUCE");
   if (w.options.allreduce.starts_with('@'))
     w.options.allreduce = read_rules(w.options.allreduce.substr(1));
-  Group group = found_group(shared, engine_options, w.options.allreduce);
+  Group group = found_group(shared, engine_options,
+                            (w.options.reproducible ? "1" : "0") + w.options.allreduce);
   w.engine = std::move(group.engine);
   w.communicator = std::move(group.communicator);
   w.hosts = std::move(group.hosts);
-  const std::vector<std::string>& selections = group.remarks;
+  std::vector<bool> reproducible;
+  std::vector<std::string> selections;
+  for (const std::string& remark : group.remarks) {
+    reproducible.push_back(remark[0] == '1');
+    selections.push_back(remark.substr(1));
+  }
   try {
     const std::string source =
         from_environment ? "the environment variable CONVOY_ALLREDUCE" : "WorldOptions::allreduce";
@@ -88,8 +96,14 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
         throw UsageError(source + ", rank " + std::to_string(rank) + ": " +
                          selections[rank].substr(1));
     }
-    const std::string difference = difference_of_selections(selections, source);
-    if (!difference.empty()) throw UsageError(difference);
+    for (const std::string& difference :
+         {difference_of_selections(selections, source),
+          difference_of_reproducible(
+              reproducible,
+              "WorldOptions::reproducible or the environment variable CONVOY_REPRODUCIBLE")}) {
+      if (!difference.empty()) throw UsageError(difference);
+    }
+    w.engine->set_reproducible(w.options.reproducible);
     w.engine->set_selection(AllreduceSelection(w.options.allreduce, source));
   } catch (const UsageError&) {
     // All ranks get here, so they can leave in good order.

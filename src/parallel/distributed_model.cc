@@ -27,7 +27,7 @@ DistributedCore::DistributedCore(const comm::World& world,
   for (auto& buffer : unique_buffers(*d.module)) state.push_back(std::move(buffer));
   check_same_on_all_ranks(all, state);
   broadcast_tensors(all, state);
-  d.statistics = all.duplicate();
+  d.statistics = options.reproducible ? all.with_reproducible(true) : all.duplicate();
   d.batch_norm.communicator = &d.statistics;
   d.batch_norm.weight_by_samples = options.averaging == Averaging::samples;
   d.reducer = std::make_unique<GradientReducer>(

@@ -24,6 +24,12 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
   std::function<void()> call_;
 };
 
+comm::Communicator own_communicator(const comm::Communicator& all, const ReducerOptions& options) {
+  const comm::Communicator own =
+      options.allreduce.empty() ? all.duplicate() : all.with_allreduce(options.allreduce);
+  return options.reproducible ? own.with_reproducible(true) : own;
+}
+
 }  // namespace
 
 // Ties autograd to ReductionStep: which thread calls what, and when a backward pass begins and
@@ -32,9 +38,7 @@ class GradientReducer::Impl {
  public:
   Impl(const comm::Communicator& communicator, std::vector<std::vector<NamedTensor>> sources,
        ReducerOptions options)
-      : step_(options.allreduce.empty() ? communicator.duplicate()
-                                        : communicator.with_allreduce(options.allreduce),
-              std::move(sources), options),
+      : step_(own_communicator(communicator, options), std::move(sources), options),
         backwards_(step_.sources()) {
     for (std::size_t source = 0; source < step_.sources(); ++source) {
       for (std::size_t i = 0; i < step_.parameters(); ++i) {

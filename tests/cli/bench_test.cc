@@ -120,6 +120,21 @@ TEST(BenchAllreduce, ReportsARowPerAlgorithm) {
   EXPECT_EQ(algorithms.size(), 3u) << result.out;
 }
 
+TEST(BenchAllreduce, SaysWhichSumsAreReproducible) {
+  const JobResult result =
+      Job({"bench", "allreduce", "-n", "2", "--sizes", "4KiB", "--algorithms", "shared,ring,mpi",
+           "--seconds", "0.001", "--repetitions", "5", "--reproducible", "--json", "-"})
+          .finish(std::chrono::seconds(90));
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  std::istringstream lines(result.out);
+  int rows = 0;
+  for (std::string line; std::getline(lines, line); ++rows) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_EQ(row.at("reproducible").get<bool>(), row.at("algorithm") != "mpi") << line;
+  }
+  EXPECT_EQ(rows, 3) << result.out;
+}
+
 TEST(BenchAllreduce, TunesAndUsesWhatItWrote) {
   const test::Scratch scratch;
   const std::string file = scratch.path("rules");

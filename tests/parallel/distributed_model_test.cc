@@ -135,6 +135,19 @@ TEST(DistributedModel, ReducingInBf16StaysClose) {
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 0.02 * want[i]);
 }
 
+TEST(DistributedModel, ReproducibleGradientsDependOnNeitherAlgorithmNorBuckets) {
+  std::vector<double> first;
+  for (const char* rules : {"naive", "recursive-doubling", "multicolor k=2 segment=1KiB"}) {
+    DistributedOptions options;
+    options.reproducible = true;
+    options.allreduce = rules;
+    if (!first.empty()) options.first_bucket_bytes = options.bucket_bytes = 1500;
+    const auto losses = distributed_losses(10, 60, torch::kFloat, options);
+    if (first.empty()) first = losses;
+    EXPECT_EQ(losses, first) << rules;
+  }
+}
+
 // Gradients of one backward on the given rows of a global batch.
 std::vector<at::Tensor> gradients(const Net& net) {
   std::vector<at::Tensor> result;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,10 +44,13 @@ class Communicator {
   Communicator split(int color, int key = 0) const;
   // The same group, with Match values of its own.
   Communicator duplicate() const;
-  // The same, whose allreduces follow these rules, in the grammar of WorldOptions::allreduce, and
-  // the built-in ones after them. Throws UsageError on every rank when ranks give different ones,
-  // or one can't be read.
+  // The same group, whose allreduces follow these rules, in the grammar of WorldOptions::allreduce,
+  // and the built-in ones after them. Throws UsageError on every rank when ranks give different
+  // ones, or one can't be read.
   Communicator with_allreduce(std::string_view rules) const;
+  // The same, whose reductions are reproducible or not, whatever WorldOptions::reproducible says.
+  // Parts and duplicates of it are alike. Throws UsageError on every rank when ranks differ.
+  Communicator with_reproducible(bool on) const;
   bool valid() const { return transport_ != nullptr; }
 
   // `bytes` of zeroed memory, aligned to a page, for buffers that are used in many collectives.
@@ -72,6 +76,8 @@ class Communicator {
   // The element-wise reduction of every rank's data, everywhere, in place; the same bits on every
   // rank. Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p sent, or
   // multicolor between hosts of several ranks each; or as WorldOptions::allreduce says.
+  // Reproducible ones (WorldOptions::reproducible, with_reproducible()) cost up to twice the steps
+  // and, of f32, 1.25 times the bytes between hosts; docs/communication.md has the other types.
   Operation start_allreduce(Buffer data, ReduceOp op, Match match = {}) const;
   void allreduce(Buffer data, ReduceOp op, Match match = {}) const;
 
@@ -118,6 +124,7 @@ class Communicator {
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<const Locality> locality_;
   std::shared_ptr<const AllreduceSelection> selection_;  // null: the world's
+  std::optional<bool> reproducible_;                     // nothing: as the world
 };
 
 // The part of `count` elements that belongs to `index` of `parts`: sizes differ by at most 1, the

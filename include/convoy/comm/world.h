@@ -33,6 +33,12 @@ struct WorldOptions {
   // every rank; a World of ranks that differ, or of one that can't be read, is a UsageError on all
   // of them.
   std::string allreduce;
+  // The same contributions give every reduction (allreduce, reduce_scatter) the same bits, whatever
+  // the algorithm and its segments, whichever rank has which of them, and wherever a buffer is cut:
+  // floats are added as whole numbers (docs/communication.md says how, and what it costs). Without
+  // it the bits are the same for the same world and algorithm. It must be the same on every rank,
+  // as above. The environment variable CONVOY_REPRODUCIBLE=1 switches it on as well.
+  bool reproducible = false;
 };
 
 // The world of this process. Make one at the start of main, pass it to what communicates, and let

@@ -51,6 +51,10 @@ struct ReducerOptions {
   double nominal_samples = 0;
   // Rules that choose the algorithm, as in Communicator::with_allreduce(). Empty: the world's.
   std::string allreduce;
+  // Sums over ranks depend on what is added alone, to the bit, and not on the algorithm, nor on
+  // which rank has which share of the batch, nor on buckets (WorldOptions::reproducible). False: as
+  // the world.
+  bool reproducible = false;
   // Reduce in another type (bf16 halves the bytes). Gradients are converted on the way in and out.
   std::optional<at::ScalarType> wire_type;
 };

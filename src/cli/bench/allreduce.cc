@@ -38,6 +38,7 @@ struct Options {
   std::string memory = "registered";
   std::string tune;
   bool show_selection = false;
+  bool reproducible = false;
   std::string json;
 };
 
@@ -158,8 +159,9 @@ struct Report {
   const AllreduceMeasure& measure;
   int ranks = 1;
   int hosts = 1;
-  double goodput = 0;  // of a link, bytes per second; 0: not known
-  double stream = 0;   // of memory, read and written, per rank; 0: not known
+  bool reproducible = false;  // Convoy's; MPI's own is not
+  double goodput = 0;         // of a link, bytes per second; 0: not known
+  double stream = 0;          // of memory, read and written, per rank; 0: not known
   Rows& out;
 
   // No allreduce sends less than 2 S (p-1)/p from some rank; on one host none reads and writes less
@@ -172,9 +174,9 @@ struct Report {
   void header() const {
     if (out.on_standard_output()) return;
     std::printf(
-        "allreduce(sum) of %s in %s memory, %d ranks on %d host%s, %d alternating repetitions\n",
-        options.type.c_str(), options.memory.c_str(), ranks, hosts, hosts == 1 ? "" : "s",
-        options.repetitions);
+        "allreduce(sum%s) of %s in %s memory, %d ranks on %d host%s, %d alternating repetitions\n",
+        reproducible ? ", reproducible" : "", options.type.c_str(), options.memory.c_str(), ranks,
+        hosts, hosts == 1 ? "" : "s", options.repetitions);
     if (stream > 0)
       std::printf("each rank reads and writes %.3f GB/s while the others do the same\n",
                   stream / 1e9);
@@ -213,6 +215,7 @@ struct Report {
     row["hosts"] = hosts;
     row["type"] = options.type;
     row["memory"] = candidate.kind == Candidate::Kind::mpi ? "ordinary" : options.memory;
+    row["reproducible"] = reproducible && candidate.kind != Candidate::Kind::mpi;
     row["bytes"] = bytes;
     row["repetitions"] = times.size();
     row["median_s"] = middle;
@@ -265,7 +268,9 @@ void run(const Options& options) {
   };
   if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
   if (!is_a_rank() && !options.show_selection) nothing_to_reduce();
-  comm::World world = comm::World::join();
+  comm::WorldOptions world_options;
+  world_options.reproducible = options.reproducible;
+  comm::World world = comm::World::join(world_options);
   if (options.ranks > 0 && options.ranks != world.size()) {
     throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
                      std::to_string(world.size()) + " ranks: leave -n out there");
@@ -293,7 +298,8 @@ void run(const Options& options) {
   if (options.measure_limit && hosts > 1) goodput = measure_goodput(world, options.repetitions);
   {
     AllreduceMeasure measure(world, settings);
-    const Report report{options, measure, world.size(), hosts, goodput, stream, out};
+    const Report report{options, measure, world.size(), hosts, world.options().reproducible,
+                        goodput, stream,  out};
     if (speaks) report.header();
     for (std::size_t size : sizes) {
       const std::size_t count = std::max<std::size_t>(1, size / comm::size_of(settings.type));
@@ -362,6 +368,9 @@ void add_allreduce_command(CLI::App& bench) {
                    "Of Convoy's algorithms: registered (as gradients are) or ordinary")
       ->check(CLI::IsMember({"registered", "ordinary"}))
       ->capture_default_str();
+  command->add_flag("--reproducible", options->reproducible,
+                    "Sums with the same bits for every algorithm and order of ranks; MPI's own "
+                    "stays as it is. CONVOY_REPRODUCIBLE=1 does the same");
   command->add_option("--tune", options->tune,
                       "Measure the algorithms with several parameters at --sizes (4..64MiB), and "
                       "write the rules for this number of ranks and hosts to this file; "

@@ -24,4 +24,9 @@ void divide(Type type, void* data, std::size_t count, int ranks);
 void reduce_all(ReduceOp op, Type type, void* into, std::span<const void* const> sources,
                 std::size_t count, int divisor = 1);
 
+// reduce_all() or another that takes the same; its contract may differ in the order of additions
+// and in rounding.
+using Reduce = void (*)(ReduceOp op, Type type, void* into, std::span<const void* const> sources,
+                        std::size_t count, int divisor);
+
 }  // namespace convoy::comm

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/reduce/kernels.h"
-
 namespace convoy::comm {
 namespace {
 
@@ -15,12 +13,13 @@ constexpr std::size_t kBlock = 64 << 10;
 }  // namespace
 
 SharedReduction::SharedReduction(Node& node, const Call& call, std::uint64_t id, Buffer data,
-                                 ReduceOp op, int divisor, bool everywhere)
+                                 ReduceOp op, int divisor, bool everywhere, Reduce reduce)
     : meeting_(node, call, id),
       data_(data),
       op_(op),
       divisor_(divisor),
       everywhere_(everywhere),
+      reduce_(reduce),
       slices_(equal_slices(data.count, node.size())),
       length_(longest(slices_)) {}
 
@@ -102,7 +101,7 @@ bool SharedReduction::reduce_block() {
                                  : element(reach_[i], meeting_.slot(i).location, me,
                                            slices_[me].begin, at, size, run));
     }
-    reduce_all(op_, data_.type, own, sources_, run, divisor_);
+    reduce_(op_, data_.type, own, sources_, run, divisor_);
     for (std::size_t i = 0; everywhere_ && i < reach_.size(); ++i) {
       if (i != me) std::memcpy(const_cast<void*>(sources_[i]), own, run * size);
     }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "comm/collectives/shared/window.h"
+#include "comm/reduce/kernels.h"
 #include "comm/task.h"
 
 namespace convoy::comm {
@@ -16,9 +17,10 @@ namespace convoy::comm {
 class SharedReduction final : public Waiting {
  public:
   // Slices of chunk(count, members, r). Without `everywhere` only the own slice is defined at the
-  // end. The result is divided by `divisor`.
+  // end. The result is divided by `divisor`. `reduce` reduces a block, the ranks' parts in their
+  // order.
   SharedReduction(Node& node, const Call& call, std::uint64_t id, Buffer data, ReduceOp op,
-                  int divisor, bool everywhere);
+                  int divisor, bool everywhere, Reduce reduce = reduce_all);
 
   bool advance() override;
   bool done() const override { return done_; }
@@ -36,6 +38,7 @@ class SharedReduction final : public Waiting {
   ReduceOp op_;
   int divisor_;
   bool everywhere_;
+  Reduce reduce_;
   Slices slices_;
   std::size_t length_;                // positions
   std::optional<Window> window_;      // once there is a slot

@@ -2,13 +2,11 @@
 
 #include <cstring>
 
-#include "comm/reduce/kernels.h"
-
 namespace convoy::comm {
 
 SmallReduction::SmallReduction(Node& node, const Call& call, std::uint64_t id, Buffer data,
-                               ReduceOp op, int divisor)
-    : meeting_(node, call, id), data_(data), op_(op), divisor_(divisor) {}
+                               ReduceOp op, int divisor, Reduce reduce)
+    : meeting_(node, call, id), data_(data), op_(op), divisor_(divisor), reduce_(reduce) {}
 
 bool SmallReduction::begin() {
   if (begun_) return true;
@@ -25,7 +23,7 @@ bool SmallReduction::advance() {
     std::vector<const void*> sources;
     for (std::size_t i = 0; i < meeting_.node().size(); ++i)
       sources.push_back(meeting_.payload(i).data());
-    reduce_all(op_, data_.type, data_.data, sources, data_.count, divisor_);
+    reduce_(op_, data_.type, data_.data, sources, data_.count, divisor_);
   }
   meeting_.leave();
   done_ = true;

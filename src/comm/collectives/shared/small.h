@@ -1,6 +1,7 @@
 // Reductions of small buffers among the ranks of one host.
 #pragma once
 
+#include "comm/reduce/kernels.h"
 #include "comm/shared/meeting.h"
 #include "comm/task.h"
 #include "convoy/comm/types.h"
@@ -14,7 +15,7 @@ class SmallReduction final : public Waiting {
  public:
   // The result is divided by `divisor`.
   SmallReduction(Node& node, const Call& call, std::uint64_t id, Buffer data, ReduceOp op,
-                 int divisor);
+                 int divisor, Reduce reduce = reduce_all);
 
   bool advance() override;
   bool done() const override { return done_; }
@@ -27,6 +28,7 @@ class SmallReduction final : public Waiting {
   Buffer data_;
   ReduceOp op_;
   int divisor_;
+  Reduce reduce_;
   bool begun_ = false;
   bool done_ = false;
 };

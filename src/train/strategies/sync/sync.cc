@@ -58,6 +58,7 @@ parallel::DistributedOptions Sync::distributed_options(const State* saved) const
   distributed.first_bucket_bytes = parse_bytes(options.text("first_bucket"));
   distributed.allow_unused = options.flag("allow_unused");
   distributed.allreduce = options.text("allreduce");
+  distributed.reproducible = options.flag("reproducible");
   const std::string& wire = options.text("wire");
   if (wire == "bfloat16") distributed.wire_type = at::kBFloat16;
   if (wire != "bfloat16" && wire != "own") {
@@ -100,7 +101,10 @@ void Sync::prepare(Services& services, const State* saved) {
   synchronized_ = batch_norm == "synchronized";
   check_shares();
   compute_.emplace(recipe);
-  communicator_ = services.world().communicator().duplicate();
+  const comm::Communicator& all = services.world().communicator();
+  communicator_ = services.recipe().strategy_options.flag("reproducible")
+                      ? all.with_reproducible(true)
+                      : all.duplicate();
   if (saved != nullptr) load_module(*services.network(), *saved, "the checkpoint");
   model_.emplace(services.world(), services.network(), distributed_options(saved));
   optimizer_.emplace(recipe.optimizer, parallel::unique_parameters(*services.network()));
@@ -280,6 +284,8 @@ void add_sync(Registry& registry) {
        {"first_bucket", std::string("1MiB"),
         "the first of them, so that communication starts early"},
        {"allreduce", std::string(""), "rules that choose the algorithm; empty: the usual choice"},
+       {"reproducible", false,
+        "sums over ranks with the same bits for every algorithm, bucket and order of ranks"},
        {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"},
        {"allow_unused", false, "parameters may get no gradient in a step"}});
 }

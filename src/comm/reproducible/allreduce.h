@@ -1,0 +1,35 @@
+// Reductions whose result does not depend on the order in which contributions meet.
+#pragma once
+
+#include <memory>
+
+#include "comm/collectives/allreduce/allreduce.h"
+
+namespace convoy::comm {
+
+// The same bits for the same contributions, whatever the algorithm, its segments and colors, and
+// whichever rank has which contribution; of each element by itself, so also wherever a buffer is
+// cut in two. What Grid says of sums; infinity and NaN count as in a plain sum, and a sum of zero
+// is +0. Max and min take +0 for larger than -0, and are NaN where a contribution is. Whole numbers
+// are reduced as ever. A group of one rank leaves its data alone.
+//
+// `shared` has all contributions at hand and needs nothing more. Other algorithms run twice, on the
+// exponents and on whole numbers (Grid): twice the steps, and per element so many bytes in place of
+// S:
+//
+//   sum, average     f32      1 + 4 up to 64 ranks, 1 + 8 above
+//                    f16, bf16: the same
+//                    f64      4 + 8 up to 512 ranks, 4 + 16 above
+//   max, min         f32, f64 once as many; f16, bf16 4, once
+//
+// Buffers go through in blocks of 4 Mi elements, one after the other. Memory, of a block: the
+// exponents, and the whole numbers where these don't fit in place of the floats (they do for f32
+// and f64, up to 64 and 512 ranks).
+Task allreduce_reproducible(Io& io, std::shared_ptr<const Locality> locality, const Call& call,
+                            Buffer data, ReduceOp op, const AllreduceChoice& choice);
+
+// The same for reduce_scatter between hosts: the exponents by a ring allreduce, the numbers by a
+// ring reduce-scatter. Not in blocks: memory as above for the whole buffer.
+Task reduce_scatter_reproducible(Io& io, Buffer data, ReduceOp op);
+
+}  // namespace convoy::comm
