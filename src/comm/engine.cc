@@ -322,6 +322,7 @@ void Engine::wait(OperationState& op) {
       if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
         moved = pass();
         if (!options_.guest && !op.done && failed_.empty()) watch_over(op, vigil);
+        if (!moved && !op.done) moved = op.transport->await_message();
       }
       if (moved)
         backoff.reset();

@@ -4,7 +4,8 @@
 // 0 .. size-1 within a transport; a transport whose membership changes would hand out a new
 // Transport for each membership, as split() does.
 //
-// Threads: one call at a time; convoy::comm's engine sees to it. No call here blocks, but split().
+// Threads: one call at a time; convoy::comm's engine sees to it. No call here blocks, but split()
+// and await_message().
 #pragma once
 
 #include <cstddef>
@@ -92,6 +93,12 @@ class Transport {
   // Lets the library below work on messages that are not of this transport, if it does so only
   // inside calls of its own, as MPI does. Never blocks.
   virtual void make_progress() {}
+
+  // For who waits and has found that nothing moved: blocks until a message under way may be done,
+  // and returns true; or returns false at once (the default), after which the caller pauses and
+  // looks again. Right for transports where looking alone lets no time pass, as in a simulation,
+  // and for ranks of one thread.
+  virtual bool await_message() { return false; }
 
   // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure
   // with this reason from what they wait for.

@@ -1,0 +1,78 @@
+// Waiting on a transport whose messages end only while somebody waits for them, as in a simulation.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+
+#include "comm/engine.h"
+#include "convoy/comm/communicator.h"
+
+namespace convoy::comm {
+namespace {
+
+// Rank 0 of two: what it receives is there after so many calls of await_message().
+class SlowTransport : public Transport {
+ public:
+  explicit SlowTransport(int calls) : left_(calls) {}
+
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  int world_rank(int rank) const override { return rank; }
+  std::unique_ptr<Transport> split(int /*color*/, int /*key*/) override { return nullptr; }
+  void post_note(int /*to*/, std::span<const std::byte> /*note*/) override {}
+  std::optional<std::pair<int, std::vector<std::byte>>> poll_note() override {
+    return std::nullopt;
+  }
+  bool await_message() override {
+    ++calls;
+    --left_;
+    return true;
+  }
+  void abort(const std::string& /*reason*/) noexcept override {}
+  bool abort_ends_process() const override { return false; }
+
+  int calls = 0;
+
+ protected:
+  void* start_send(int /*to*/, std::uint32_t /*tag*/, std::span<const std::byte>) override {
+    return nullptr;
+  }
+  void* start_receive(int /*from*/, std::uint32_t /*tag*/, std::span<std::byte> data) override {
+    return &wanted_.emplace_back(data);
+  }
+  bool poll(void* request) override {
+    if (left_ > 0) return false;
+    const auto& data = *static_cast<std::span<std::byte>*>(request);
+    std::memset(data.data(), 7, data.size());
+    return true;
+  }
+  void cancel(void* /*request*/) noexcept override {}
+
+ private:
+  int left_;
+  std::deque<std::span<std::byte>> wanted_;
+};
+
+TEST(Await, WhoWaitsLetsTheTransportBlock) {
+  const auto transport = std::make_shared<SlowTransport>(3);
+  const auto engine = std::make_shared<Engine>(transport, Engine::Options());
+  const Communicator pair(engine, transport);
+  std::array<unsigned char, 5> data{};
+  pair.receive({data.data(), data.size(), Type::u8}, 1);
+  for (const unsigned char byte : data) EXPECT_EQ(byte, 7);
+  EXPECT_EQ(transport->calls, 3);
+}
+
+TEST(Await, NothingBlocksWhatIsThereAlready) {
+  const auto transport = std::make_shared<SlowTransport>(0);
+  const auto engine = std::make_shared<Engine>(transport, Engine::Options());
+  const Communicator pair(engine, transport);
+  std::array<unsigned char, 5> data{};
+  pair.receive({data.data(), data.size(), Type::u8}, 1);
+  EXPECT_EQ(data[4], 7);
+  EXPECT_EQ(transport->calls, 0);
+}
+
+}  // namespace
+}  // namespace convoy::comm
