@@ -55,12 +55,12 @@ class SimulateTest(unittest.TestCase):
 
     def test_the_seed_decides(self):
         for topology in (["fat-tree", "--leaf", "4"], ["torus"]):
-            shape = ["--topology", *topology]
+            shape = ["--topology", *topology, "--algorithms", "ring-rsag,multicolor"]
             first = times(*shape, "--seed", "1")
             self.assertEqual(times(*shape, "--seed", "1"), first)
             self.assertNotEqual(times(*shape, "--seed", "2"), first)
         # Without anything at random, seeds are all the same.
-        still = ["--spread", "0", "--placement", "in-order"]
+        still = ["--spread", "0", "--placement", "in-order", "--algorithms", "ring-rsag"]
         self.assertEqual(times(*still, "--seed", "1"), times(*still, "--seed", "2"))
 
     def test_rates_latencies_and_additions_count(self):
@@ -71,8 +71,8 @@ class SimulateTest(unittest.TestCase):
         for before, after in zip(usual, times("--algorithms", "ring-rsag", "--sum-rate", "0")):
             self.assertLess(after, before)
 
-    def test_large_buffers_take_no_memory(self):
-        found = rows("--ranks", "4", "--sizes", "256MiB", "--algorithms", "ring-rsag segment=64MiB")
+    def test_large_buffers_only_take_time(self):
+        found = rows("--ranks", "8", "--sizes", "40MiB", "--algorithms", "ring-rsag segment=4MiB")
         self.assertEqual([row["sums_checked"] for row in found], [False, False])
         self.assertTrue(all(row["fraction_of_bound"] < 1 for row in found), found)
 
