@@ -82,6 +82,8 @@ struct Loader::Impl {
   LoaderOptions options;
   TransformOptions transform_options;
   Shape shape;
+  int views = 1;
+  std::size_t sample_bytes = 0;  // of a batch, per sample
   std::size_t largest_share = 0;
   std::size_t per_epoch = 0;
   std::vector<Slot> slots;
@@ -133,9 +135,12 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, const TransformOptions& 
   // All records must become what the first one is.
   transform_options.height = shape.height;
   transform_options.width = shape.width;
+  views = Transformer(transform_options, shape).views();
+  sample_bytes =
+      shape.elements() * static_cast<std::size_t>(views) * size_of(transform_options.pixel);
   slots.resize(options.ahead + 2);
   for (Slot& slot : slots) {
-    slot.images = make_floats(largest_share * shape.elements());
+    slot.images = make_pixels(largest_share * sample_bytes);
     slot.samples.reserve(largest_share);
     slot.labels.reserve(largest_share);
     slot.bad.reserve(largest_share);
@@ -239,12 +244,11 @@ void Loader::Impl::finish(Slot& slot, std::size_t count) {
   slot.left -= count;
   if (slot.left > 0) return;
   // Good samples close the ranks, in order.
-  const std::size_t each = shape.elements();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < slot.samples.size(); ++i) {
     if (slot.bad[i]) continue;
     if (kept != i) {
-      std::copy_n(&slot.images[i * each], each, &slot.images[kept * each]);
+      std::copy_n(&slot.images[i * sample_bytes], sample_bytes, &slot.images[kept * sample_bytes]);
       slot.samples[kept] = slot.samples[i];
       slot.labels[kept] = slot.labels[i];
     }
@@ -264,9 +268,8 @@ void Loader::Impl::make(Slot& slot, std::size_t place, Transformer& transformer,
     try {
       const Record record = dataset->read(sample, scratch);
       slot.labels[place] = record.label;
-      // The stream (seed, epoch, 0) shuffles.
-      RandomStream random(options.seed, slot.epoch, sample + 1);
-      transformer.apply(record, random, options.layout, &slot.images[place * shape.elements()]);
+      RandomStream random = sample_stream(options.seed, slot.epoch, sample);
+      transformer.apply(record, random, options.layout, &slot.images[place * sample_bytes]);
     } catch (const UsageError& error) {
       if (options.on_bad == OnBad::fail) rethrow_naming(dataset->key(sample));
       slot.bad[place] = 1;
@@ -330,11 +333,17 @@ const Batch* Loader::Impl::next() {
   ++statistics.batches;
   statistics.samples += slot.samples.size();
   statistics.skipped += slot.skipped;
-  batch.images = {slot.images.get(), slot.samples.size() * shape.elements()};
+  batch.bytes = {slot.images.get(), slot.samples.size() * sample_bytes};
+  if (transform_options.pixel == Pixel::f32) {
+    batch.images = {reinterpret_cast<float*>(slot.images.get()),
+                    batch.bytes.size() / sizeof(float)};
+  }
   batch.labels = slot.labels;
   batch.samples = slot.samples;
   batch.shape = shape;
   batch.layout = options.layout;
+  batch.pixel = transform_options.pixel;
+  batch.views = views;
   return &batch;
 }
 

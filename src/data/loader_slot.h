@@ -12,17 +12,17 @@ namespace convoy::data {
 
 // Where SIMD kernels like their memory to begin.
 constexpr std::align_val_t kAlignment{64};
-struct FreeFloats {
-  void operator()(float* memory) const { ::operator delete[](memory, kAlignment); }
+struct FreePixels {
+  void operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }
 };
-using Floats = std::unique_ptr<float[], FreeFloats>;
-inline Floats make_floats(std::size_t count) {
-  return Floats(static_cast<float*>(::operator new[](count * sizeof(float), kAlignment)));
+using Pixels = std::unique_ptr<std::byte[], FreePixels>;
+inline Pixels make_pixels(std::size_t bytes) {
+  return Pixels(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
 }
 
 // One batch in the making, or ready. Its memory stays; what it holds changes.
 struct Slot {
-  Floats images;
+  Pixels images;
   std::vector<std::size_t> samples;
   std::vector<std::int64_t> labels;
   std::vector<char> bad;  // left out, by place in the batch; not vector<bool>: threads write beside

@@ -81,13 +81,19 @@ TEST(Decode, APartOfAJpegHasTheSamePixelsAsTheWhole) {
             static_cast<int>(random.below(static_cast<std::uint64_t>(whole.height - window.top)));
         Image part;
         decoder.open(bytes);
-        decoder.decode(channels, window, part);
+        const Window held = decoder.decode(channels, window, part);
         ASSERT_EQ(part.channels, whole.channels);
+        ASSERT_EQ(part.width, held.width);
+        ASSERT_EQ(held.top, window.top);
+        ASSERT_EQ(held.height, window.height);
+        ASSERT_LE(held.left, window.left);
+        ASSERT_GE(held.left + held.width, window.left + window.width);
         const auto row = static_cast<std::size_t>(window.width * whole.channels);
         for (int y = 0; y < window.height; ++y) {
           const auto* expected = &whole.pixels[static_cast<std::size_t>(
               ((window.top + y) * whole.width + window.left) * whole.channels)];
-          const auto* actual = &part.pixels[static_cast<std::size_t>(y) * row];
+          const auto* actual = &part.pixels[static_cast<std::size_t>(
+              (y * held.width + window.left - held.left) * part.channels)];
           ASSERT_TRUE(std::equal(expected, expected + row, actual))
               << file << ": row " << y << " of " << window.width << " x " << window.height
               << " at (" << window.left << ", " << window.top << "), channels " << channels;

@@ -50,16 +50,30 @@ TEST(Resize, APartIsThePartOfTheWhole) {
     return image.pixels.data() + (source.top * image.width + source.left) * 3;
   };
   const auto stride = static_cast<std::size_t>(image.width * 3);
-  std::vector<std::uint8_t> whole, part;
-  resizer.run(pixels_of(), stride, 3, whole);
+  const auto run = [&](int height, int width) {
+    resizer.begin(pixels_of(), stride, 3);
+    std::vector<std::uint8_t> planes;
+    for (int y = 0; y < height; ++y) {
+      const std::uint8_t* row = resizer.row(y);
+      for (std::size_t c = 0; c < 3; ++c) {
+        const std::uint8_t* plane = row + c * resizer.plane_stride();
+        planes.insert(planes.end(), plane, plane + width);
+      }
+    }
+    return planes;
+  };
+  const auto whole = run(40, 50);
   const Window wanted{11, 7, 20, 15};
-  resizer.plan(image.height, image.width, {3, 2, 30, 24}, 40, 50, wanted);
-  EXPECT_LT(resizer.source().width, 20);
-  resizer.run(pixels_of(), stride, 3, part);
-  for (int y = 0; y < wanted.height; ++y) {
-    for (int x = 0; x < wanted.width * 3; ++x) {
-      ASSERT_EQ(part[static_cast<std::size_t>(y * wanted.width * 3 + x)],
-                whole[static_cast<std::size_t>(((y + wanted.top) * 50 + wanted.left) * 3 + x)]);
+  for (const bool mirror : {false, true}) {
+    resizer.plan(image.height, image.width, {3, 2, 30, 24}, 40, 50, wanted, mirror);
+    EXPECT_LT(resizer.source().width, 20);
+    const auto part = run(wanted.height, wanted.width);
+    for (int row = 0; row < wanted.height * 3; ++row) {
+      for (int x = 0; x < wanted.width; ++x) {
+        const int from = mirror ? wanted.width - 1 - x : x;
+        ASSERT_EQ(part[static_cast<std::size_t>(row * wanted.width + x)],
+                  whole[static_cast<std::size_t>((row + wanted.top * 3) * 50 + wanted.left + from)]);
+      }
     }
   }
 }

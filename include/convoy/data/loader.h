@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "convoy/base/random.h"
 #include "convoy/data/sample_source.h"
 #include "convoy/data/transform.h"
 
@@ -20,6 +21,11 @@ enum class OnBad : std::uint8_t {
 // What `transform` makes of the examples of this dataset: of the first record or, with
 // OnBad::skip, of the first that can be decoded. Throws UsageError naming the record.
 Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad);
+
+// The random choices about one sample in one epoch: nothing else decides them.
+inline RandomStream sample_stream(std::uint64_t seed, std::uint64_t epoch, std::size_t sample) {
+  return RandomStream(seed, epoch, sample + 1);  // (seed, epoch, 0) shuffles
+}
 
 struct LoaderOptions {
   std::size_t batch = 1;  // global: of all ranks together

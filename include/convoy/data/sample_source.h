@@ -27,14 +27,24 @@ struct Position {
 
 enum class Layout : std::uint8_t { planar, channels_last };
 
+// What a batch is made of. bf16: the upper half of a float.
+enum class Pixel : std::uint8_t { f32, bf16, u8 };
+constexpr std::size_t size_of(Pixel pixel) {
+  return pixel == Pixel::f32 ? 4 : pixel == Pixel::bf16 ? 2 : 1;
+}
+
 // A rank's share of one global batch.
 struct Batch {
-  // size() images of `shape` one after another, each [C][H][W] or [H][W][C] as `layout` says.
-  std::span<float> images;
+  // size() * views images of `shape` one after another, each [C][H][W] or [H][W][C] as `layout`
+  // says, of `pixel`s; the views of a sample are neighbors.
+  std::span<std::byte> bytes;
+  std::span<float> images;  // the same memory where pixel is f32, else empty
   std::span<const std::int64_t> labels;
   std::span<const std::size_t> samples;  // their numbers in the data set
   Shape shape;
   Layout layout = Layout::planar;
+  Pixel pixel = Pixel::f32;
+  int views = 1;  // images per sample (Crop::ten)
 
   std::size_t size() const { return samples.size(); }
 };

@@ -1,4 +1,5 @@
-// From a stored record to the numbers that a network sees: decode, crop, resize, flip, normalize.
+// From a stored record to the numbers that a network sees: decode, crop, resize, flip, color,
+// normalize; in one pass, row by row.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,9 @@ enum class Crop : std::uint8_t {
   none,            // the image as it is; all must have the size of the output
   random_resized,  // a random part (area, ratio), resized to the output (Inception's)
   random_padded,   // `padding` zero pixels on each side, then a random window of the output's size
-  center           // short side resized to `resize`, then the window in the middle
+  center,          // short side resized to `resize`, then the window in the middle
+  fixed,           // short side resized to `resize`, then the window at (left, top)
+  ten              // the same with ten windows: the corners and the middle, then these mirrored
 };
 
 // In the order of application. Random choices come from the stream that apply() is given.
@@ -30,10 +33,19 @@ struct TransformOptions {
   double min_area = 0.08, max_area = 1;             // random_resized: part of the image's area
   double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;  // width / height, log-uniform
   int padding = 4;                                  // random_padded
-  int resize = 256;                                 // center: short side; 0: no resizing before
-  bool flip = false;                                // left-right, with probability 1/2
+  int resize = 256;       // center, fixed, ten: short side; 0: no resizing before
+  int left = 0, top = 0;  // fixed
+  bool flip = false;      // left-right, with probability 1/2; not with Crop::ten
+  // Colors, of three channels; 0 leaves them. Brightness, contrast and saturation are multiplied by
+  // a factor from 1 - x to 1 + x each, in random order (0 <= x <= 1). Lighting adds the principal
+  // components of ImageNet's colors, each times a normal number of this deviation: AlexNet's,
+  // where it is 0.1. Values are not clamped before they are normalized; bytes are.
+  double brightness = 0, contrast = 0, saturation = 0;
+  double lighting = 0;
   // (x / 255 - mean) / std for bytes, (x - mean) / std for floats; per channel, or one for all.
+  // Not applied to output of bytes.
   std::vector<float> mean{0}, deviation{1};
+  Pixel pixel = Pixel::f32;  // of the output
 };
 
 // Throws UsageError naming the field.
@@ -76,13 +88,16 @@ class Transformer {
   Transformer(Transformer&&) noexcept;
   Transformer& operator=(Transformer&&) noexcept;
 
-  // Of the output.
+  // Of one image of the output.
   Shape shape() const;
+  // Images that a record becomes: 10 with Crop::ten, else 1.
+  int views() const;
 
-  // Writes shape().elements() floats. The result depends on the record, the options and the stream
-  // alone. Throws UsageError saying what is wrong with the record (not which one it is). Examples
-  // of floats can't be resized or converted to other channels.
-  void apply(const Record& record, RandomStream& random, Layout layout, float* out);
+  // Writes views() * shape().elements() numbers of type options.pixel, for which `out` must be
+  // aligned. The result depends on the record, the options and the stream alone, bit for bit on
+  // every machine with the same libjpeg. Throws UsageError saying what is wrong with the record
+  // (not which one it is). Examples of floats can be cut, mirrored and normalized, to f32 or bf16.
+  void apply(const Record& record, RandomStream& random, Layout layout, void* out);
 
  private:
   struct Impl;

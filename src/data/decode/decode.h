@@ -35,9 +35,11 @@ class JpegDecoder {
   int components() const;
   // The whole picture. channels: 1, 3, or 0 for what there is. Once per open().
   void decode(int channels, Image& image);
-  // A part of it, the same pixels bit for bit. What follows below is not read: damage there goes
-  // unnoticed. The window must lie inside.
-  void decode(int channels, const Window& window, Image& image);
+  // A part of it. The image holds the window's rows, and of these the columns from the block
+  // that the window begins in to somewhat behind its end: returns where in the picture they lie.
+  // Inside of the window pixels are those of the whole picture, bit for bit. What follows below is
+  // not read: damage there goes unnoticed. The window must lie inside.
+  Window decode(int channels, const Window& window, Image& image);
 
  private:
   struct State;

@@ -88,7 +88,7 @@ struct JpegDecoder::State {
   ErrorManager errors{};
   jpeg_progress_mgr progress{};
   std::size_t file_size = 0;
-  std::vector<std::uint8_t> rows;  // scratch: rows that are cut or converted
+  std::vector<std::uint8_t> four;  // scratch: a row of four channels
 
   template <typename Function>
   void guarded(Function function) {
@@ -101,7 +101,7 @@ struct JpegDecoder::State {
 
   void check() const;
   int choose_output(int channels);
-  void finish_rows(const std::uint8_t* from, std::size_t pixels, int channels, std::uint8_t* to);
+  Window decode(int channels, const Window& window, bool to_end, Image& image);
 };
 
 // Before memory is allocated for the pixels: more of them than the file could possibly hold means a
@@ -131,15 +131,6 @@ int JpegDecoder::State::choose_output(int channels) {
     info.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   }
   return channels;
-}
-
-void JpegDecoder::State::finish_rows(const std::uint8_t* from, std::size_t pixels, int channels,
-                                     std::uint8_t* to) {
-  if (info.out_color_space == JCS_CMYK) {
-    cmyk_to(channels, from, pixels, to);
-  } else {
-    std::memcpy(to, from, pixels * static_cast<std::size_t>(channels));
-  }
 }
 
 JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
@@ -179,70 +170,57 @@ Shape JpegDecoder::size() const {
 int JpegDecoder::components() const { return state_->info.num_components; }
 
 void JpegDecoder::decode(int channels, Image& image) {
-  State& s = *state_;
-  channels = s.choose_output(channels);
-  const std::size_t width = s.info.image_width;
-  const bool convert = s.info.out_color_space == JCS_CMYK;
-  image.height = static_cast<int>(s.info.image_height);
-  image.width = static_cast<int>(width);
-  image.channels = channels;
-  image.pixels.resize(width * s.info.image_height * static_cast<std::size_t>(channels));
-  if (convert) s.rows.resize(width * 4);
-  std::uint8_t* out = image.pixels.data();
-  const std::size_t stride = width * static_cast<std::size_t>(channels);
-  s.guarded([&s, convert, channels, width, out, stride] {
-    jpeg_start_decompress(&s.info);
-    while (s.info.output_scanline < s.info.output_height) {
-      const JDIMENSION at = s.info.output_scanline;
-      if (convert) {
-        JSAMPROW row = s.rows.data();
-        if (jpeg_read_scanlines(&s.info, &row, 1) == 1) {
-          cmyk_to(channels, row, width, out + at * stride);
-        }
-        continue;
-      }
-      JSAMPROW rows[kRows];
-      const JDIMENSION count = std::min(kRows, s.info.output_height - at);
-      for (JDIMENSION i = 0; i < count; ++i) rows[i] = out + (at + i) * stride;
-      jpeg_read_scanlines(&s.info, rows, count);
-    }
-    jpeg_finish_decompress(&s.info);
-  });
+  const jpeg_decompress_struct& info = state_->info;
+  const Window all{0, 0, static_cast<int>(info.image_width), static_cast<int>(info.image_height)};
+  state_->decode(channels, all, true, image);
 }
 
-void JpegDecoder::decode(int channels, const Window& window, Image& image) {
-  State& s = *state_;
-  channels = s.choose_output(channels);
-  const auto components =
-      static_cast<std::size_t>(s.info.out_color_space == JCS_CMYK ? 4 : channels);
-  const auto width = static_cast<std::size_t>(window.width);
-  image.height = window.height;
-  image.width = window.width;
-  image.channels = channels;
-  const std::size_t stride = width * static_cast<std::size_t>(channels);
-  image.pixels.resize(stride * static_cast<std::size_t>(window.height));
-  s.rows.resize(std::size_t{s.info.image_width} * components);
-  std::uint8_t* out = image.pixels.data();
-  s.guarded([&s, &window, channels, components, width, stride, out] {
-    jpeg_start_decompress(&s.info);
-    // Upsampling looks at the neighboring chroma sample, which a cut hides: cut one block further
-    // out on either side.
-    const auto margin = static_cast<JDIMENSION>(s.info.max_h_samp_factor * DCTSIZE);
-    const auto left = static_cast<JDIMENSION>(window.left);
-    JDIMENSION x = left > margin ? left - margin : 0;
+Window JpegDecoder::decode(int channels, const Window& window, Image& image) {
+  return state_->decode(channels, window, false, image);
+}
+
+// to_end: also what follows the window is read, so that damage there is found.
+Window JpegDecoder::State::decode(int channels, const Window& window, bool to_end, Image& image) {
+  channels = choose_output(channels);
+  const bool convert = info.out_color_space == JCS_CMYK;
+  JDIMENSION left = static_cast<JDIMENSION>(window.left);
+  JDIMENSION columns = static_cast<JDIMENSION>(window.width);
+  guarded([&] {
+    jpeg_start_decompress(&info);
+    // Upsampling looks at the neighboring chroma sample, which a cut hides: of the pixels at a cut,
+    // the outermost come out different.
     const JDIMENSION end =
-        std::min(s.info.output_width, left + static_cast<JDIMENSION>(window.width) + margin);
-    JDIMENSION columns = end - x;
-    jpeg_crop_scanline(&s.info, &x, &columns);
-    if (window.top > 0) jpeg_skip_scanlines(&s.info, static_cast<JDIMENSION>(window.top));
-    for (int y = 0; y < window.height; ++y) {
-      JSAMPROW row = s.rows.data();
-      jpeg_read_scanlines(&s.info, &row, 1);
-      s.finish_rows(row + (left - x) * components, width, channels,
-                    out + static_cast<std::size_t>(y) * stride);
-    }
-    jpeg_abort_decompress(&s.info);
+        std::min(info.output_width, left + columns + static_cast<JDIMENSION>(info.max_h_samp_factor));
+    const auto block = static_cast<JDIMENSION>(info.max_h_samp_factor * DCTSIZE);
+    if (left > 0 && left % block == 0) --left;
+    columns = end - left;
+    if (columns < info.output_width) jpeg_crop_scanline(&info, &left, &columns);
   });
+  const auto rows = static_cast<JDIMENSION>(window.height);
+  const std::size_t stride = std::size_t{columns} * static_cast<std::size_t>(channels);
+  image.height = window.height;
+  image.width = static_cast<int>(columns);
+  image.channels = channels;
+  image.pixels.resize(stride * rows);
+  if (convert) four.resize(std::size_t{columns} * 4);
+  std::uint8_t* const out = image.pixels.data();
+  guarded([&] {
+    if (window.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(window.top));
+    for (JDIMENSION y = 0; y < rows;) {
+      if (convert) {
+        JSAMPROW row = four.data();
+        jpeg_read_scanlines(&info, &row, 1);
+        cmyk_to(channels, row, columns, out + y++ * stride);
+        continue;
+      }
+      JSAMPROW next[kRows];
+      const JDIMENSION count = std::min(kRows, rows - y);
+      for (JDIMENSION i = 0; i < count; ++i) next[i] = out + (y + i) * stride;
+      y += jpeg_read_scanlines(&info, next, count);
+    }
+    to_end ? static_cast<void>(jpeg_finish_decompress(&info)) : jpeg_abort_decompress(&info);
+  });
+  return {static_cast<int>(left), window.top, static_cast<int>(columns), window.height};
 }
 
 }  // namespace convoy::data

@@ -55,7 +55,8 @@ Window middle(int height, int width, const Shape& out) {
   return {(width - out.width) / 2, (height - out.height) / 2, out.width, out.height};
 }
 
-Cut center_cut(const TransformOptions& options, int height, int width, const Shape& out) {
+// The picture with its short side resized, and the window that Crop::center, fixed or ten takes.
+Cut resized_cut(const TransformOptions& options, int height, int width, const Shape& out) {
   Cut cut;
   cut.window = {0, 0, width, height};
   const int shorter = std::min(height, width);
@@ -80,11 +81,32 @@ Cut center_cut(const TransformOptions& options, int height, int width, const Sha
                      " is smaller than the output of " + pixels(out.height, out.width) +
                      ": a larger `resize` would do");
   }
+  if (options.crop == Crop::ten) {
+    cut.part = {0, 0, cut.out_width, cut.out_height};
+    return cut;
+  }
   cut.part = middle(cut.out_height, cut.out_width, out);
+  if (options.crop != Crop::fixed) return cut;
+  cut.part.left = options.left;
+  cut.part.top = options.top;
+  if (options.left > cut.out_width - out.width || options.top > cut.out_height - out.height) {
+    throw UsageError("the window of " + pixels(out.height, out.width) + " at (" +
+                     std::to_string(options.left) + ", " + std::to_string(options.top) +
+                     ") is not inside " + pixels(cut.out_height, cut.out_width));
+  }
   return cut;
 }
 
 }  // namespace
+
+std::vector<Window> five_windows(int height, int width, const Shape& out) {
+  const int right = width - out.width, bottom = height - out.height;
+  return {{0, 0, out.width, out.height},
+          {right, 0, out.width, out.height},
+          {0, bottom, out.width, out.height},
+          {right, bottom, out.width, out.height},
+          middle(height, width, out)};
+}
 
 Cut choose_cut(const TransformOptions& options, int height, int width, const Shape& out,
                RandomStream& random) {
@@ -119,7 +141,9 @@ Cut choose_cut(const TransformOptions& options, int height, int width, const Sha
       break;
     }
     case Crop::center:
-      cut = center_cut(options, height, width, out);
+    case Crop::fixed:
+    case Crop::ten:
+      cut = resized_cut(options, height, width, out);
       break;
   }
   if (options.flip) cut.flip = (random() >> 63) != 0;

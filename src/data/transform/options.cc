@@ -1,5 +1,6 @@
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/data/transform.h"
@@ -26,6 +27,16 @@ void check_per_channel(const std::vector<float>& values, const char* field, int 
   }
 }
 
+void check_color(const TransformOptions& o) {
+  const std::pair<const char*, double> factors[] = {
+      {"brightness", o.brightness}, {"contrast", o.contrast}, {"saturation", o.saturation}};
+  for (const auto& [field, value] : factors) {
+    check(value >= 0 && value <= 1, field, std::to_string(value), "from 0 to 1");
+  }
+  check(o.lighting >= 0 && o.lighting <= 10, "lighting", std::to_string(o.lighting),
+        "from 0 to 10");
+}
+
 }  // namespace
 
 void validate(const TransformOptions& o) {
@@ -50,12 +61,19 @@ void validate(const TransformOptions& o) {
     check(o.padding >= 0 && o.padding <= kMaxSide, "padding", std::to_string(o.padding),
           "from 0 to 65536");
   }
-  if (o.crop == Crop::center) {
+  if (o.crop == Crop::center || o.crop == Crop::fixed || o.crop == Crop::ten) {
     check(o.resize >= 0 && o.resize <= kMaxSide, "resize", std::to_string(o.resize),
           "from 1 to 65536, or 0 for no resizing");
     check(o.resize == 0 || o.resize >= std::min(o.height, o.width), "resize",
           std::to_string(o.resize), "at least the shorter of height and width");
   }
+  if (o.crop == Crop::fixed) {
+    check(o.left >= 0 && o.left <= kMaxSide, "left", std::to_string(o.left), "from 0 to 65536");
+    check(o.top >= 0 && o.top <= kMaxSide, "top", std::to_string(o.top), "from 0 to 65536");
+  }
+  check(o.crop != Crop::ten || !o.flip, "flip", "on",
+        "off with ten crops, which have both sides already");
+  check_color(o);
   check_per_channel(o.mean, "mean", o.channels);
   check_per_channel(o.deviation, "deviation", o.channels);
   for (const float value : o.deviation) {

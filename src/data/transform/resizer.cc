@@ -1,55 +1,73 @@
 #include "data/transform/resizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "convoy/base/error.h"
 
 namespace convoy::data {
 namespace {
 
-// Four floats that GCC and Clang keep in one register on every machine.
-using Lanes = float __attribute__((vector_size(16)));
-constexpr std::size_t kLanes = 4;
-
-std::uint8_t to_byte(float value) {
-  return static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f) + 0.5f);
-}
+constexpr double kOne = 65536;
+constexpr std::size_t kOutputs = ColumnSteps::kOutputs;
+constexpr std::size_t kHalf = kOutputs / 2;  // outputs that share a window
+constexpr std::size_t kWindow = 16;          // pixels that a window holds
+constexpr std::uint8_t kNothing = 128;
 
 }  // namespace
 
-void Resizer::Axis::plan(int input, int begin, int size, int output, int part_begin,
-                         int part_size) {
+void Resizer::Axis::plan(int input, int begin, int size, int output, int part_begin, int part_size,
+                         bool mirror) {
   const double scale = static_cast<double>(size) / output;
   const double widening = std::max(scale, 1.0);  // when shrinking, the filter covers all pixels
-  taps = 2 * static_cast<int>(std::ceil(widening)) + 1;
-  first.resize(static_cast<std::size_t>(part_size));
-  count.resize(static_cast<std::size_t>(part_size));
-  weights.assign(static_cast<std::size_t>(part_size) * static_cast<std::size_t>(taps), 0.0f);
-  for (int i = 0; i < part_size; ++i) {
-    const double center = begin + (part_begin + i + 0.5) * scale;
-    const int low = std::max(0, static_cast<int>(center - widening + 0.5));
-    const int high = std::min(input, static_cast<int>(center + widening + 0.5));
-    const auto at = static_cast<std::size_t>(i);
-    float* weight = &weights[at * static_cast<std::size_t>(taps)];
-    const int used = std::min(high - low, taps);
+  const double narrowing = 1 / widening;
+  taps = 2 * static_cast<std::size_t>(std::ceil(widening)) + 1;
+  const auto positions = static_cast<std::size_t>(part_size);
+  first.resize(positions);
+  count.resize(positions);
+  weights.resize(positions * taps);
+  heights.resize(taps);
+  for (std::size_t i = 0; i < positions; ++i) {
+    const double center = begin + (part_begin + static_cast<int>(i) + 0.5) * scale;
+    int low = std::max(0, static_cast<int>(center - widening + 0.5));
+    const int high = std::min({input, static_cast<int>(center + widening + 0.5),
+                               low + static_cast<int>(taps)});
     double total = 0;
-    for (int x = 0; x < used; ++x) {
-      const double distance = std::abs((low + x + 0.5 - center) / widening);
-      total += std::max(0.0, 1 - distance);
+    std::size_t used = 0;
+    for (int x = low; x < high; ++x) {
+      const double h = 1 - std::abs(x + 0.5 - center) * narrowing;
+      if (h <= 0 && used == 0) {
+        ++low;
+        continue;
+      }
+      heights[used++] = std::max(0.0, h);
+      total += std::max(0.0, h);
     }
-    for (int x = 0; x < used; ++x) {
-      const double distance = std::abs((low + x + 0.5 - center) / widening);
-      weight[x] = static_cast<float>(std::max(0.0, 1 - distance) / total);
+    const std::size_t at = mirror ? positions - 1 - i : i;
+    std::uint16_t* const weight = &weights[at * taps];
+    // They have to add up to one; the largest takes what rounding leaves.
+    int left = static_cast<int>(kOne);
+    std::size_t largest = 0;
+    const double factor = kOne / total;
+    for (std::size_t t = 0; t < used; ++t) {
+      const int part = std::min(static_cast<int>(heights[t] * factor + 0.5), 65535);
+      weight[t] = static_cast<std::uint16_t>(part);
+      left -= part;
+      if (heights[t] > heights[largest]) largest = t;
     }
+    weight[largest] =
+        static_cast<std::uint16_t>(std::clamp(weight[largest] + left, 0, 65535));
+    while (used > 1 && weight[used - 1] == 0) --used;
     first[at] = low;
-    count[at] = used;
+    count[at] = static_cast<int>(used);
   }
 }
 
-int Resizer::Axis::used_begin() const { return first.front(); }
+int Resizer::Axis::used_begin() const { return *std::min_element(first.begin(), first.end()); }
 
 int Resizer::Axis::used_end() const {
   int end = 0;
@@ -58,62 +76,112 @@ int Resizer::Axis::used_end() const {
 }
 
 void Resizer::plan(int picture_height, int picture_width, const Window& window, int out_height,
-                   int out_width, const Window& part) {
-  rows_.plan(picture_height, window.top, window.height, out_height, part.top, part.height);
-  columns_.plan(picture_width, window.left, window.width, out_width, part.left, part.width);
+                   int out_width, const Window& part, bool mirror) {
+  rows_.plan(picture_height, window.top, window.height, out_height, part.top, part.height, false);
+  columns_.plan(picture_width, window.left, window.width, out_width, part.left, part.width,
+                mirror);
   source_.top = rows_.used_begin();
   source_.left = columns_.used_begin();
   source_.height = rows_.used_end() - source_.top;
   source_.width = columns_.used_end() - source_.left;
+  plan_steps();
 }
 
-template <int kChannels>
-void Resizer::mix_columns(const float* row, std::uint8_t* out) const {
-  const auto taps = static_cast<std::size_t>(columns_.taps);
-  for (std::size_t x = 0; x < columns_.first.size(); ++x) {
-    const float* weight = &columns_.weights[x * taps];
-    const float* from = row + (columns_.first[x] - source_.left) * kChannels;
-    const int count = columns_.count[x];
-    if constexpr (kChannels == 3) {
-      // The fourth lane is the next pixel's first channel, or padding; it is thrown away.
-      Lanes sum = {};
-      for (int i = 0; i < count; ++i) {
-        Lanes pixel;
-        std::memcpy(&pixel, from + i * kChannels, sizeof pixel);
-        sum += weight[i] * pixel;
+// In each step every output takes its next input pixel, if the window reaches it. The window begins
+// at the leftmost pixel that is wanted next, so one output at least advances. Up to about twofold
+// shrinking there are no more steps than taps.
+void Resizer::plan_steps() {
+  const std::size_t columns = columns_.first.size();
+  const std::size_t groups = (columns + kOutputs - 1) / kOutputs;
+  steps_.begin.resize(groups + 1);
+  std::size_t step = 0;
+  for (std::size_t group = 0; group < groups; ++group) {
+    steps_.begin[group] = step;
+    const std::size_t group_begin = step;
+    std::size_t group_end = step;
+    for (std::size_t half = 0; half < 2; ++half) {
+      const std::size_t from = group * kOutputs + half * kHalf;
+      const std::size_t outputs = std::min(kHalf, columns - std::min(columns, from));
+      std::array<int, kHalf> taken{};
+      for (step = group_begin;; ++step) {
+        int window = std::numeric_limits<int>::max();
+        for (std::size_t i = 0; i < outputs; ++i) {
+          if (taken[i] < columns_.count[from + i])
+            window = std::min(window, columns_.first[from + i] + taken[i]);
+        }
+        const bool done = window == std::numeric_limits<int>::max();
+        if (done && step >= group_end) break;
+        if (step == group_end) {
+          ++group_end;
+          if (steps_.windows.size() < group_end * 2) {
+            steps_.windows.resize(group_end * 2);
+            steps_.indexes.resize(group_end * 2 * kOutputs);
+            steps_.weights.resize(group_end * kOutputs);
+          }
+          // What the other half does not fill does nothing.
+          std::fill_n(&steps_.windows[step * 2], 2, 0u);
+          std::fill_n(&steps_.indexes[step * 2 * kOutputs], 2 * kOutputs, kNothing);
+          std::fill_n(&steps_.weights[step * kOutputs], kOutputs, std::uint16_t{0});
+        }
+        if (done) break;
+        steps_.windows[step * 2 + half] = static_cast<std::uint32_t>(window - source_.left);
+        for (std::size_t i = 0; i < outputs; ++i) {
+          const std::size_t at = from + i;
+          if (taken[i] == columns_.count[at]) continue;
+          const int distance = columns_.first[at] + taken[i] - window;
+          if (distance >= static_cast<int>(kWindow)) continue;
+          // The upper byte of a number of 16 bits.
+          steps_.indexes[(step * kOutputs + half * kHalf + i) * 2 + 1] =
+              static_cast<std::uint8_t>(distance);
+          steps_.weights[step * kOutputs + half * kHalf + i] =
+              columns_.weights[at * columns_.taps + static_cast<std::size_t>(taken[i])];
+          ++taken[i];
+        }
       }
-      for (int c = 0; c < kChannels; ++c) *out++ = to_byte(sum[c]);
+    }
+    step = group_end;
+  }
+  steps_.begin[groups] = step;
+}
+
+void Resizer::begin(const std::uint8_t* pixels, std::size_t stride, int channels) {
+  pixels_ = pixels;
+  stride_ = stride;
+  channels_ = static_cast<std::size_t>(channels);
+  next_ = source_.top;
+  planes_.resize(3 * (static_cast<std::size_t>(source_.width) + kRowPadding));
+  ring_.resize(rows_.taps * channels_ * plane_stride());
+  sources_.resize(rows_.taps);
+  result_.resize(channels_ * plane_stride() + kRowPadding);
+}
+
+// Row y of the source, its columns mixed.
+const std::uint16_t* Resizer::mixed(int y) {
+  const std::size_t size = channels_ * plane_stride();
+  const auto place = [&](int row) { return &ring_[static_cast<std::size_t>(row) % rows_.taps * size]; };
+  const std::size_t width = static_cast<std::size_t>(source_.width);
+  const std::size_t plane = width + kRowPadding;
+  for (; next_ <= y; ++next_) {
+    const std::uint8_t* from = pixels_ + static_cast<std::size_t>(next_ - source_.top) * stride_;
+    if (channels_ == 3) {
+      split_row(from, width, planes_.data(), plane);
     } else {
-      float sum = 0;
-      for (int i = 0; i < count; ++i) sum += weight[i] * from[i];
-      *out++ = to_byte(sum);
+      std::memcpy(planes_.data(), from, width);
     }
+    mix_columns(steps_, planes_.data(), plane, channels_, place(next_));
   }
+  return place(y);
 }
 
-// Rows are mixed first: contiguous memory, and only as many rows go on as the result has.
-void Resizer::run(const std::uint8_t* pixels, std::size_t stride, int channels,
-                  std::vector<std::uint8_t>& out) {
-  const std::size_t in_row = static_cast<std::size_t>(source_.width * channels);
-  const std::size_t out_row = columns_.first.size() * static_cast<std::size_t>(channels);
-  row_.resize(in_row + kLanes);
-  out.resize(out_row * rows_.first.size());
-  const auto taps = static_cast<std::size_t>(rows_.taps);
-  for (std::size_t y = 0; y < rows_.first.size(); ++y) {
-    float* const sum = row_.data();
-    for (int i = 0; i < rows_.count[y]; ++i) {
-      const float weight = rows_.weights[y * taps + static_cast<std::size_t>(i)];
-      const std::uint8_t* const from =
-          pixels + static_cast<std::size_t>(rows_.first[y] + i - source_.top) * stride;
-      if (i == 0) {
-        for (std::size_t x = 0; x < in_row; ++x) sum[x] = weight * static_cast<float>(from[x]);
-      } else {
-        for (std::size_t x = 0; x < in_row; ++x) sum[x] += weight * static_cast<float>(from[x]);
-      }
-    }
-    std::uint8_t* const to = out.data() + y * out_row;
-    channels == 3 ? mix_columns<3>(sum, to) : mix_columns<1>(sum, to);
-  }
+const std::uint8_t* Resizer::row(int y) {
+  const auto at = static_cast<std::size_t>(y);
+  const int first = rows_.first[at];
+  const auto taps = static_cast<std::size_t>(rows_.count[at]);
+  next_ = std::max(next_, first);
+  for (std::size_t t = 0; t < taps; ++t) sources_[t] = mixed(first + static_cast<int>(t));
+  mix_rows(sources_.data(), &rows_.weights[at * rows_.taps], taps, channels_ * plane_stride(),
+           result_.data());
+  return result_.data();
 }
 
 void resize(const Image& image, const Window& window, int out_height, int out_width,
@@ -137,11 +205,24 @@ void resize(const Image& image, const Window& window, int out_height, int out_wi
   Resizer resizer;
   resizer.plan(image.height, image.width, window, out_height, out_width,
                {0, 0, out_width, out_height});
-  const std::size_t stride = static_cast<std::size_t>(image.width * image.channels);
+  const auto channels = static_cast<std::size_t>(image.channels);
+  const std::size_t stride = static_cast<std::size_t>(image.width) * channels;
   const Window& source = resizer.source();
-  resizer.run(image.pixels.data() + static_cast<std::size_t>(source.top) * stride +
-                  static_cast<std::size_t>(source.left * image.channels),
-              stride, image.channels, out);
+  resizer.begin(image.pixels.data() + static_cast<std::size_t>(source.top) * stride +
+                    static_cast<std::size_t>(source.left) * channels,
+                stride, image.channels);
+  const auto width = static_cast<std::size_t>(out_width);
+  out.resize(static_cast<std::size_t>(out_height) * width * channels);
+  std::uint8_t* to = out.data();
+  std::vector<std::uint8_t> joined(3 * width + kRowPadding);
+  for (int y = 0; y < out_height; ++y, to += width * channels) {
+    const std::uint8_t* row = resizer.row(y);
+    if (channels == 3) {
+      join_row(row, resizer.plane_stride(), width, joined.data());
+      row = joined.data();
+    }
+    std::memcpy(to, row, width * channels);
+  }
 }
 
 }  // namespace convoy::data

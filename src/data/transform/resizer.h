@@ -1,4 +1,4 @@
-// Resizing with a triangle filter, of as little of a picture as the result needs.
+// Resizing with a triangle filter, of as little of a picture as the result needs, row by row.
 #pragma once
 
 #include <cstddef>
@@ -6,48 +6,64 @@
 #include <vector>
 
 #include "convoy/data/transform.h"
+#include "data/transform/kernels.h"
 
 namespace convoy::data {
 
-// plan() first: it says which part of the picture run() will read, so that no more need be decoded.
-// Keeps its memory; not thread-safe.
+// plan() first: it says which part of the picture will be read, so that no more need be decoded.
+// Then begin(), then row() for some or all rows, in ascending order. Keeps its memory; not
+// thread-safe.
 class Resizer {
  public:
   // A picture of picture_height x picture_width pixels whose `window` becomes out_height x
-  // out_width pixels, of which `part` is wanted. The window must lie in the picture, the part in
-  // the output. As in Pillow, the filter sees pixels around the window where there are some.
+  // out_width pixels, of which `part` is wanted, with mirror from right to left. The window must
+  // lie in the picture, the part in the output. As in Pillow, the filter sees pixels around the
+  // window where there are some.
   void plan(int picture_height, int picture_width, const Window& window, int out_height,
-            int out_width, const Window& part);
+            int out_width, const Window& part, bool mirror = false);
 
-  // The pixels that run() reads, in the picture.
+  // The pixels that row() reads, in the picture.
   const Window& source() const { return source_; }
 
-  // `pixels`: the first pixel of source(), rows `stride` bytes apart, interleaved. Writes the part,
-  // interleaved, without gaps.
-  void run(const std::uint8_t* pixels, std::size_t stride, int channels,
-           std::vector<std::uint8_t>& out);
+  // `pixels`: the first pixel of source(), rows `stride` bytes apart, interleaved; 1 or 3 channels.
+  // They must stay until the last row() is done.
+  void begin(const std::uint8_t* pixels, std::size_t stride, int channels);
+  // Row y of the part, as planes plane_stride() bytes apart; valid until the next call. Behind each
+  // plane kRowPadding bytes may be read.
+  const std::uint8_t* row(int y);
+  std::size_t plane_stride() const { return steps_.groups() * ColumnSteps::kOutputs; }
 
  private:
-  // For each output position: which input positions count, and how much.
+  // For each output position: which input positions count, and how much: parts of 65536.
   struct Axis {
-    int taps = 0;  // at most, per position
+    std::size_t taps = 0;  // at most, per position
     std::vector<int> first;
     std::vector<int> count;
-    std::vector<float> weights;  // `taps` per position
+    std::vector<std::uint16_t> weights;  // `taps` per position
+    std::vector<double> heights;         // scratch: of the triangle, for one position
 
-    // Returns the input positions used: first and how many.
-    void plan(int input, int begin, int size, int output, int part_begin, int part_size);
+    void plan(int input, int begin, int size, int output, int part_begin, int part_size,
+              bool mirror);
     int used_begin() const;
     int used_end() const;
   };
 
-  template <int kChannels>
-  void mix_columns(const float* row, std::uint8_t* out) const;
+  void plan_steps();
+  const std::uint16_t* mixed(int y);
 
   Axis rows_;
   Axis columns_;
+  ColumnSteps steps_;
   Window source_;
-  std::vector<float> row_;  // one output row before its columns are mixed
+
+  const std::uint8_t* pixels_ = nullptr;
+  std::size_t stride_ = 0;
+  std::size_t channels_ = 0;
+  int next_ = 0;                       // row of the source to mix the columns of
+  std::vector<std::uint8_t> planes_;   // one row of the source
+  std::vector<std::uint16_t> ring_;    // the last rows with mixed columns, as many as may count
+  std::vector<const std::uint16_t*> sources_;
+  std::vector<std::uint8_t> result_;
 };
 
 }  // namespace convoy::data

@@ -1,24 +1,23 @@
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <optional>
 #include <string>
 
 #include "convoy/base/error.h"
 #include "convoy/data/transform.h"
 #include "data/decode/decode.h"
+#include "data/transform/color.h"
 #include "data/transform/cut.h"
-#include "data/transform/emit.h"
+#include "data/transform/emitter.h"
+#include "data/transform/kernels.h"
 #include "data/transform/resizer.h"
+#include "data/transform/view.h"
 
 namespace convoy::data {
 namespace {
 
 bool compressed(const Record& record) {
   return record.encoding == Encoding::jpeg || record.encoding == Encoding::png;
-}
-
-float of_channel(const std::vector<float>& values, int channel) {
-  return values.size() == 1 ? values[0] : values[static_cast<std::size_t>(channel)];
 }
 
 void check_bytes(const Record& record) {
@@ -35,7 +34,7 @@ void check_bytes(const Record& record) {
 
 View view_of(const Record& record) {
   const Shape& s = record.shape;
-  View view{record.bytes.data(), 0, 0, 0, s.height, s.width};
+  View view{record.bytes.data(), 0, 0, 0, s.height, s.width, s.channels};
   if (record.encoding == Encoding::interleaved_u8) {
     view.channel = 1;
     view.column = s.channels;
@@ -48,82 +47,80 @@ View view_of(const Record& record) {
   return view;
 }
 
+View view_of(const Image& image) {
+  const std::ptrdiff_t column = image.channels;
+  return {reinterpret_cast<const std::byte*>(image.pixels.data()),
+          1,
+          column * image.width,
+          column,
+          image.height,
+          image.width,
+          image.channels};
+}
+
+Shape checked(const TransformOptions& options, const Shape& first) {
+  Shape shape = first;
+  if (options.channels != 0) shape.channels = options.channels;
+  if (options.height != 0) shape.height = options.height;
+  if (options.width != 0) shape.width = options.width;
+  // Now that the channels are known, the numbers per channel can be checked for good.
+  for (const auto* values : {&options.mean, &options.deviation}) {
+    if (values->size() != 1 && values->size() != static_cast<std::size_t>(shape.channels)) {
+      throw UsageError(std::string("transform: ") +
+                       (values == &options.mean ? "mean" : "deviation") + " has " +
+                       std::to_string(values->size()) + " numbers, the data " +
+                       std::to_string(shape.channels) + " channels");
+    }
+  }
+  if (ColorChange::wanted(options) && shape.channels != 3) {
+    throw UsageError("transform: colors can be changed with 3 channels; the output has " +
+                     std::to_string(shape.channels));
+  }
+  return shape;
+}
+
 }  // namespace
 
 struct Transformer::Impl {
   Impl(const TransformOptions& transform, const Shape& first);
 
-  void apply(const Record& record, RandomStream& random, Layout layout, float* out);
+  void apply(const Record& record, RandomStream& random, Layout layout, std::byte* out);
+  void apply_floats(const Record& record, const Cut& cut, Layout layout, std::byte* out);
   // Puts `source` of the record's picture into `image`, interleaved, in the output's channels; or
   // more of it. Returns where in the picture `image` begins.
   Window fetch(const Record& record, const Window& source);
-  void fetch_pixels(const Record& record, const Window& source);
-  void emit_bytes(const View& view, const Cut& cut, const Window& part, Layout layout, float* out);
+  // Gets the resizer ready to make rows.
+  void begin_resizing(const Record& record);
+  void resize_all(const Cut& cut);
+  void emit_resized(Layout layout, std::byte* out);
+  void emit_windows(const View& view, const Cut& cut, Layout layout, std::byte* out);
+  void emit_window(const View& view, const Window& part, bool flip, Layout layout, std::byte* out);
+  const ColorMap* color_of(const View& view, const Window& part);
 
   TransformOptions options;
   Shape shape;
-  std::vector<std::array<float, 256>> table;  // what each byte becomes, per channel
+  Emitter emitter;
   JpegDecoder jpeg;
   Resizer resizer;
+  std::optional<ColorChange> color;  // of this record
+  ColorMap map{};
   Image image;
-  std::vector<std::uint8_t> resized;
+  Image resized;
+  std::vector<std::uint8_t> row;
 };
 
 Transformer::Impl::Impl(const TransformOptions& transform, const Shape& first)
-    : options(transform), shape(first) {
-  if (options.channels != 0) shape.channels = options.channels;
-  if (options.height != 0) shape.height = options.height;
-  if (options.width != 0) shape.width = options.width;
+    : options(transform),
+      shape(checked(transform, first)),
+      emitter(shape, transform.mean, transform.deviation, transform.pixel) {
   options.channels = shape.channels;
-  // Now that the channels are known, the numbers per channel can be checked for good.
-  const auto channels = static_cast<std::size_t>(shape.channels);
-  for (const auto* values : {&options.mean, &options.deviation}) {
-    if (values->size() != 1 && values->size() != channels) {
-      throw UsageError(std::string("transform: ") +
-                       (values == &options.mean ? "mean" : "deviation") + " has " +
-                       std::to_string(values->size()) + " numbers, the data " +
-                       std::to_string(channels) + " channels");
-    }
-  }
-  table.resize(channels);
-  for (int c = 0; c < shape.channels; ++c) {
-    for (int value = 0; value < 256; ++value) {
-      table[static_cast<std::size_t>(c)][static_cast<std::size_t>(value)] =
-          (static_cast<float>(value) / 255.0f - of_channel(options.mean, c)) /
-          of_channel(options.deviation, c);
-    }
-  }
-}
-
-void Transformer::Impl::fetch_pixels(const Record& record, const Window& source) {
-  const View view = view_of(record);
-  const int channels = record.shape.channels;
-  image.height = source.height;
-  image.width = source.width;
-  image.channels = shape.channels;
-  image.pixels.resize(static_cast<std::size_t>(source.height) *
-                      static_cast<std::size_t>(source.width) *
-                      static_cast<std::size_t>(shape.channels));
-  std::uint8_t* to = image.pixels.data();
-  for (int y = 0; y < source.height; ++y) {
-    for (int x = 0; x < source.width; ++x) {
-      const std::byte* from =
-          view.data + (source.top + y) * view.row + (source.left + x) * view.column;
-      const auto at = [&](int c) { return std::to_integer<std::uint8_t>(from[c * view.channel]); };
-      if (channels == shape.channels) {
-        for (int c = 0; c < channels; ++c) *to++ = at(c);
-      } else if (channels == 1) {
-        for (int c = 0; c < shape.channels; ++c) *to++ = at(0);
-      } else {
-        *to++ = luma(at(0), at(1), at(2));
-      }
-    }
-  }
+  row.resize(static_cast<std::size_t>(shape.width) * static_cast<std::size_t>(shape.channels) +
+             kRowPadding);
 }
 
 Window Transformer::Impl::fetch(const Record& record, const Window& source) {
   if (!compressed(record)) {
-    fetch_pixels(record, source);
+    convert(view_of(record), source, shape.channels, image);
     return source;
   }
   if (is_png(record.bytes)) {
@@ -132,21 +129,103 @@ Window Transformer::Impl::fetch(const Record& record, const Window& source) {
   }
   if (source.width == jpeg.size().width && source.height == jpeg.size().height) {
     jpeg.decode(shape.channels, image);
-  } else {
-    jpeg.decode(shape.channels, source, image);
+    return source;
   }
-  return source;
+  return jpeg.decode(shape.channels, source, image);
 }
 
-void Transformer::Impl::emit_bytes(const View& view, const Cut& cut, const Window& part,
-                                   Layout layout, float* out) {
-  emit<std::uint8_t>(
-      view, part, shape.channels, cut.flip, layout,
-      [this](int c, std::uint8_t value) { return table[static_cast<std::size_t>(c)][value]; }, out);
+const ColorMap* Transformer::Impl::color_of(const View& view, const Window& part) {
+  if (!color) return nullptr;
+  map = color->map(color->needs_mean() ? mean_of(view, part) : std::array<double, 3>{});
+  return &map;
+}
+
+// Part of a picture that has the output's channels.
+void Transformer::Impl::emit_window(const View& view, const Window& part, bool flip, Layout layout,
+                                    std::byte* out) {
+  emitter.begin(layout, color_of(view, part), out);
+  for (int y = 0; y < shape.height; ++y) {
+    take_row<std::uint8_t>(view, part, y, flip, emitter.planar(), row.data());
+    emitter.row(y, row.data(), static_cast<std::size_t>(shape.width));
+  }
+}
+
+void Transformer::Impl::emit_windows(const View& view, const Cut& cut, Layout layout,
+                                     std::byte* out) {
+  if (options.crop != Crop::ten) return emit_window(view, cut.part, cut.flip, layout, out);
+  const std::size_t bytes = shape.elements() * size_of(options.pixel);
+  for (const bool flip : {false, true}) {
+    for (Window part : five_windows(cut.part.height, cut.part.width, shape)) {
+      part.left += cut.part.left;
+      part.top += cut.part.top;
+      emit_window(view, part, flip, layout, out);
+      out += bytes;
+    }
+  }
+}
+
+void Transformer::Impl::begin_resizing(const Record& record) {
+  const Window source = resizer.source();
+  const Window held = fetch(record, source);
+  const std::ptrdiff_t column = image.channels;
+  const std::ptrdiff_t stride = column * image.width;
+  resizer.begin(
+      image.pixels.data() + (source.top - held.top) * stride + (source.left - held.left) * column,
+      static_cast<std::size_t>(stride), image.channels);
+}
+
+// Rows go out as they are made.
+void Transformer::Impl::emit_resized(Layout layout, std::byte* out) {
+  const auto width = static_cast<std::size_t>(shape.width);
+  const std::size_t stride = resizer.plane_stride();
+  emitter.begin(layout, color_of({}, {}), out);
+  const bool join = !emitter.planar() && shape.channels == 3;
+  for (int y = 0; y < shape.height; ++y) {
+    const std::uint8_t* const planes = resizer.row(y);
+    if (join) join_row(planes, stride, width, row.data());
+    emitter.row(y, join ? row.data() : planes, stride);
+  }
+}
+
+// For what needs all pixels at once.
+void Transformer::Impl::resize_all(const Cut& cut) {
+  resized.height = cut.part.height;
+  resized.width = cut.part.width;
+  resized.channels = shape.channels;
+  const auto width = static_cast<std::size_t>(resized.width);
+  const std::size_t bytes = width * static_cast<std::size_t>(shape.channels);
+  resized.pixels.resize(bytes * static_cast<std::size_t>(resized.height) + kRowPadding);
+  std::uint8_t* to = resized.pixels.data();
+  for (int y = 0; y < resized.height; ++y, to += bytes) {
+    const std::uint8_t* const planes = resizer.row(y);
+    if (shape.channels == 3) {
+      join_row(planes, resizer.plane_stride(), width, to);
+    } else {
+      std::copy_n(planes, bytes, to);
+    }
+  }
+}
+
+void Transformer::Impl::apply_floats(const Record& record, const Cut& cut, Layout layout,
+                                     std::byte* out) {
+  const View view = view_of(record);
+  if (cut.resize || view.channels != shape.channels || color || options.crop == Crop::ten ||
+      options.pixel == Pixel::u8) {
+    throw UsageError(
+        "examples of floats can be cut, mirrored and normalized, but neither resized, "
+        "colored, cut in ten nor converted to bytes or other channels");
+  }
+  emitter.begin(layout, nullptr, out);
+  std::vector<float> values(static_cast<std::size_t>(shape.width) *
+                            static_cast<std::size_t>(shape.channels));
+  for (int y = 0; y < shape.height; ++y) {
+    take_row<float>(view, cut.part, y, cut.flip, emitter.planar(), values.data());
+    emitter.row(y, values.data(), static_cast<std::size_t>(shape.width));
+  }
 }
 
 void Transformer::Impl::apply(const Record& record, RandomStream& random, Layout layout,
-                              float* out) {
+                              std::byte* out) {
   if (!compressed(record)) check_bytes(record);
   const Shape picture =
       compressed(record) && is_jpeg(record.bytes) ? jpeg.open(record.bytes) : shape_of(record);
@@ -155,69 +234,29 @@ void Transformer::Impl::apply(const Record& record, RandomStream& random, Layout
     throw UsageError("the example has " + std::to_string(picture.channels) +
                      " channels, the batch " + std::to_string(shape.channels));
   }
-  const Cut cut = choose_cut(options, picture.height, picture.width, shape, random);
-  const bool direct = !compressed(record) && !cut.resize && picture.channels == shape.channels;
-  if (record.encoding == Encoding::planar_f32) {
-    if (!direct) {
-      throw UsageError(
-          "examples of floats can be cut, mirrored and normalized, but neither resized "
-          "nor converted to other channels");
-    }
-    emit<float>(
-        view_of(record), cut.part, shape.channels, cut.flip, layout,
-        [this](int c, float value) {
-          return (value - of_channel(options.mean, c)) / of_channel(options.deviation, c);
-        },
-        out);
-    return;
+  Cut cut = choose_cut(options, picture.height, picture.width, shape, random);
+  color.reset();
+  if (ColorChange::wanted(options)) color.emplace(options, random);
+  if (record.encoding == Encoding::planar_f32) return apply_floats(record, cut, layout, out);
+  if (!compressed(record) && !cut.resize && picture.channels == shape.channels) {
+    return emit_windows(view_of(record), cut, layout, out);
   }
-  if (direct) {
-    emit_bytes(view_of(record), cut, cut.part, layout, out);
-    return;
-  }
-
-  Window source{0, 0, picture.width, picture.height};
-  if (cut.resize) {
-    resizer.plan(picture.height, picture.width, cut.window, cut.out_height, cut.out_width,
-                 cut.part);
-    source = resizer.source();
-  } else {
-    const int right = std::min(cut.part.left + cut.part.width, picture.width);
-    const int bottom = std::min(cut.part.top + cut.part.height, picture.height);
-    source.left = std::max(0, cut.part.left);
-    source.top = std::max(0, cut.part.top);
-    // A window all in the padding needs no pixel; one is simpler than none.
-    source.left = std::min(source.left, picture.width - 1);
-    source.top = std::min(source.top, picture.height - 1);
-    source.width = std::max(1, right - source.left);
-    source.height = std::max(1, bottom - source.top);
-  }
-  const Window held = fetch(record, source);
-  const std::ptrdiff_t column = image.channels;
-  const std::ptrdiff_t row = column * image.width;
   if (!cut.resize) {
-    const View view{reinterpret_cast<const std::byte*>(image.pixels.data()),
-                    1,
-                    row,
-                    column,
-                    image.height,
-                    image.width};
-    Window part = cut.part;
-    part.left -= held.left;
-    part.top -= held.top;
-    emit_bytes(view, cut, part, layout, out);
-    return;
+    const Window held = fetch(record, inside(cut.part, picture));
+    View view = view_of(image);
+    // Only what lies outside of the picture is padding: the rest is there.
+    cut.part.left -= held.left;
+    cut.part.top -= held.top;
+    return emit_windows(view, cut, layout, out);
   }
-  resizer.run(
-      image.pixels.data() + (source.top - held.top) * row + (source.left - held.left) * column,
-      static_cast<std::size_t>(row), image.channels, resized);
-  const View view{reinterpret_cast<const std::byte*>(resized.data()),
-                  1,
-                  column * shape.width,
-                  column,
-                  shape.height,
-                  shape.width};
-  emit_bytes(view, cut, {0, 0, shape.width, shape.height}, layout, out);
+  const bool at_once = options.crop == Crop::ten || (color && color->needs_mean());
+  resizer.plan(picture.height, picture.width, cut.window, cut.out_height, cut.out_width, cut.part,
+               cut.flip && !at_once);
+  begin_resizing(record);
+  if (!at_once) return emit_resized(layout, out);
+  resize_all(cut);
+  cut.part.left = cut.part.top = 0;
+  emit_windows(view_of(resized), cut, layout, out);
 }
 
 Transformer::Transformer(const TransformOptions& options, const Shape& first) {
@@ -230,8 +269,10 @@ Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 
 Shape Transformer::shape() const { return impl_->shape; }
 
-void Transformer::apply(const Record& record, RandomStream& random, Layout layout, float* out) {
-  impl_->apply(record, random, layout, out);
+int Transformer::views() const { return impl_->options.crop == Crop::ten ? 10 : 1; }
+
+void Transformer::apply(const Record& record, RandomStream& random, Layout layout, void* out) {
+  impl_->apply(record, random, layout, static_cast<std::byte*>(out));
 }
 
 }  // namespace convoy::data
