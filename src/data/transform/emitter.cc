@@ -59,24 +59,24 @@ void Emitter::row(int y, const std::uint8_t* pixels, std::size_t stride) {
   const auto channels = static_cast<std::size_t>(shape_.channels);
   const auto row = static_cast<std::size_t>(y);
   const auto part = [&](const std::uint8_t* from, const float* scale, const float* bias,
-                        std::size_t count, std::size_t at) {
+                        std::size_t period, std::size_t count, std::size_t at) {
     if (pixel_ == Pixel::u8) {
       std::memcpy(out_ + at, from, count);
     } else if (pixel_ == Pixel::f32) {
-      normalize(from, scale, bias, count, reinterpret_cast<float*>(out_) + at);
+      normalize(from, scale, bias, period, count, reinterpret_cast<float*>(out_) + at);
     } else {
-      normalize(from, scale, bias, count, values_.data());
+      normalize(from, scale, bias, period, count, values_.data());
       put(values_.data(), count, at);
     }
   };
   if (layout_ == Layout::channels_last) {
     const std::size_t count = width * channels;
-    part(pixels, row_scale_.data(), row_bias_.data(), count, row * count);
+    part(pixels, row_scale_.data(), row_bias_.data(), channels, count, row * count);
     return;
   }
   const std::size_t plane = width * static_cast<std::size_t>(shape_.height);
   for (std::size_t c = 0; c < channels; ++c) {
-    part(pixels + c * stride, &plane_scale_[c * width], &plane_bias_[c * width], width,
+    part(pixels + c * stride, &plane_scale_[c * width], &plane_bias_[c * width], 1, width,
          c * plane + row * width);
   }
 }

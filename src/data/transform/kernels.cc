@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "data/transform/kernels.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.h:
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -69,12 +70,14 @@ void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width,
   }
 }
 
-void normalize(const std::uint8_t* row, const float* scale, const float* bias, std::size_t count,
-               float* out) {
+void normalize(const std::uint8_t* row, const float* scale, const float* bias, std::size_t,
+               std::size_t count, float* out) {
   for (std::size_t i = 0; i < count; ++i) {
     out[i] = static_cast<float>(row[i]) * scale[i] + bias[i];
   }
 }
+
+void flush() {}
 
 #else
 
@@ -205,20 +208,48 @@ void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width,
   }
 }
 
-void normalize(const std::uint8_t* row, const float* scale, const float* bias, std::size_t count,
-               float* out) {
+// kStream: past the caches, which a batch would sweep clean long before anybody reads it.
+template <bool kStream>
+void normalize_to(const std::uint8_t* row, const float* scale, const float* bias,
+                  std::size_t channels, std::size_t count, float* out) {
   const hn::ScalableTag<float> d;
   const hn::Rebind<std::int32_t, decltype(d)> whole;
   const hn::Rebind<std::uint8_t, decltype(d)> bytes;
   const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
+  const auto put = [&](std::size_t i, auto scales, auto biases) HWY_ATTR {
     const auto value = hn::ConvertTo(d, hn::PromoteTo(whole, hn::LoadU(bytes, row + i)));
-    hn::StoreU(hn::Add(hn::Mul(value, hn::LoadU(d, scale + i)), hn::LoadU(d, bias + i)), d,
-               out + i);
+    const auto result = hn::Add(hn::Mul(value, scales), biases);
+    if constexpr (kStream) {
+      hn::Stream(result, d, out + i);
+    } else {
+      hn::StoreU(result, d, out + i);
+    }
+  };
+  std::size_t i = 0;
+  if ((channels == 3 || channels == 1) && count >= 3 * lanes) {
+    // The numbers per channel repeat every three vectors.
+    const auto scale0 = hn::LoadU(d, scale), bias0 = hn::LoadU(d, bias);
+    const auto scale1 = hn::LoadU(d, scale + lanes), bias1 = hn::LoadU(d, bias + lanes);
+    const auto scale2 = hn::LoadU(d, scale + 2 * lanes), bias2 = hn::LoadU(d, bias + 2 * lanes);
+    for (; i + 3 * lanes <= count; i += 3 * lanes) {
+      put(i, scale0, bias0);
+      put(i + lanes, scale1, bias1);
+      put(i + 2 * lanes, scale2, bias2);
+    }
   }
+  for (; i + lanes <= count; i += lanes) put(i, hn::LoadU(d, scale + i), hn::LoadU(d, bias + i));
   for (; i < count; ++i) out[i] = static_cast<float>(row[i]) * scale[i] + bias[i];
 }
+
+void normalize(const std::uint8_t* row, const float* scale, const float* bias,
+               std::size_t channels, std::size_t count, float* out) {
+  const std::size_t vector = hn::Lanes(hn::ScalableTag<float>()) * sizeof(float);
+  reinterpret_cast<std::uintptr_t>(out) % vector == 0
+      ? normalize_to<true>(row, scale, bias, channels, count, out)
+      : normalize_to<false>(row, scale, bias, channels, count, out);
+}
+
+void flush() { hwy::FlushStream(); }
 
 #endif  // HWY_SCALAR
 
@@ -233,6 +264,7 @@ HWY_EXPORT(join_row);
 HWY_EXPORT(mix_columns);
 HWY_EXPORT(mix_rows);
 HWY_EXPORT(normalize);
+HWY_EXPORT(flush);
 
 void split_row(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
                std::size_t stride) {
@@ -254,10 +286,12 @@ void mix_rows(const std::uint16_t* const* rows, const std::uint16_t* weights, st
   HWY_DYNAMIC_DISPATCH(mix_rows)(rows, weights, taps, count, out);
 }
 
-void normalize(const std::uint8_t* row, const float* scale, const float* bias, std::size_t count,
-               float* out) {
-  HWY_DYNAMIC_DISPATCH(normalize)(row, scale, bias, count, out);
+void normalize(const std::uint8_t* row, const float* scale, const float* bias,
+               std::size_t channels, std::size_t count, float* out) {
+  HWY_DYNAMIC_DISPATCH(normalize)(row, scale, bias, channels, count, out);
 }
+
+void flush() { HWY_DYNAMIC_DISPATCH(flush)(); }
 
 void shorten(const float* from, std::size_t count, std::uint16_t* out) {
   for (std::size_t i = 0; i < count; ++i) {

@@ -43,9 +43,11 @@ void mix_rows(const std::uint16_t* const* rows, const std::uint16_t* weights, st
               std::size_t count, std::uint8_t* out);
 
 // out[i] = row[i] * scale[i] + bias[i]; rounded twice, so that machines with and without fused
-// operations agree.
-void normalize(const std::uint8_t* row, const float* scale, const float* bias, std::size_t count,
-               float* out);
+// operations agree. scale and bias repeat after `channels` numbers. What is written may lie outside
+// of the caches until flush(), and be unseen by other threads.
+void normalize(const std::uint8_t* row, const float* scale, const float* bias,
+               std::size_t channels, std::size_t count, float* out);
+void flush();
 
 // To bfloat16, to the nearest, ties to even; the values must be finite.
 void shorten(const float* from, std::size_t count, std::uint16_t* out);

@@ -1,7 +1,6 @@
 #include "data/transform/resizer.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,10 +11,10 @@
 namespace convoy::data {
 namespace {
 
-constexpr double kOne = 65536;
+constexpr int kOne = 65536;
 constexpr std::size_t kOutputs = ColumnSteps::kOutputs;
 constexpr std::size_t kHalf = kOutputs / 2;  // outputs that share a window
-constexpr std::size_t kWindow = 16;          // pixels that a window holds
+constexpr int kWindow = 16;                  // pixels that a window holds
 constexpr std::uint8_t kNothing = 128;
 
 }  // namespace
@@ -37,30 +36,25 @@ void Resizer::Axis::plan(int input, int begin, int size, int output, int part_be
     const int high = std::min({input, static_cast<int>(center + widening + 0.5),
                                low + static_cast<int>(taps)});
     double total = 0;
-    std::size_t used = 0;
-    for (int x = low; x < high; ++x) {
-      const double h = 1 - std::abs(x + 0.5 - center) * narrowing;
-      if (h <= 0 && used == 0) {
-        ++low;
-        continue;
-      }
-      heights[used++] = std::max(0.0, h);
-      total += std::max(0.0, h);
+    const std::size_t most = static_cast<std::size_t>(high - low);
+    for (std::size_t t = 0; t < most; ++t) {
+      heights[t] = 1 - std::abs(low + static_cast<int>(t) + 0.5 - center) * narrowing;
+      total += heights[t];
     }
     const std::size_t at = mirror ? positions - 1 - i : i;
     std::uint16_t* const weight = &weights[at * taps];
     // They have to add up to one; the largest takes what rounding leaves.
-    int left = static_cast<int>(kOne);
+    int left = kOne;
     std::size_t largest = 0;
     const double factor = kOne / total;
-    for (std::size_t t = 0; t < used; ++t) {
-      const int part = std::min(static_cast<int>(heights[t] * factor + 0.5), 65535);
+    for (std::size_t t = 0; t < most; ++t) {
+      const int part = std::min(static_cast<int>(heights[t] * factor + 0.5), kOne - 1);
       weight[t] = static_cast<std::uint16_t>(part);
       left -= part;
       if (heights[t] > heights[largest]) largest = t;
     }
-    weight[largest] =
-        static_cast<std::uint16_t>(std::clamp(weight[largest] + left, 0, 65535));
+    weight[largest] = static_cast<std::uint16_t>(std::clamp(weight[largest] + left, 0, kOne - 1));
+    std::size_t used = most;
     while (used > 1 && weight[used - 1] == 0) --used;
     first[at] = low;
     count[at] = static_cast<int>(used);
@@ -87,6 +81,20 @@ void Resizer::plan(int picture_height, int picture_width, const Window& window, 
   plan_steps();
 }
 
+void Resizer::add_step() {
+  const std::size_t steps = step_count_++;
+  if (steps_.windows.size() < 2 * step_count_) {
+    const std::size_t room = 2 * step_count_;
+    steps_.windows.resize(room * 2);
+    steps_.indexes.resize(room * 2 * kOutputs);
+    steps_.weights.resize(room * kOutputs);
+  }
+  // What a half does not fill does nothing.
+  std::fill_n(&steps_.windows[steps * 2], 2, 0u);
+  std::fill_n(&steps_.indexes[steps * 2 * kOutputs], 2 * kOutputs, kNothing);
+  std::fill_n(&steps_.weights[steps * kOutputs], kOutputs, std::uint16_t{0});
+}
+
 // In each step every output takes its next input pixel, if the window reaches it. The window begins
 // at the leftmost pixel that is wanted next, so one output at least advances. Up to about twofold
 // shrinking there are no more steps than taps.
@@ -94,54 +102,40 @@ void Resizer::plan_steps() {
   const std::size_t columns = columns_.first.size();
   const std::size_t groups = (columns + kOutputs - 1) / kOutputs;
   steps_.begin.resize(groups + 1);
-  std::size_t step = 0;
+  step_count_ = 0;
   for (std::size_t group = 0; group < groups; ++group) {
-    steps_.begin[group] = step;
-    const std::size_t group_begin = step;
-    std::size_t group_end = step;
+    const std::size_t begin = steps_.begin[group] = step_count_;
     for (std::size_t half = 0; half < 2; ++half) {
       const std::size_t from = group * kOutputs + half * kHalf;
       const std::size_t outputs = std::min(kHalf, columns - std::min(columns, from));
-      std::array<int, kHalf> taken{};
-      for (step = group_begin;; ++step) {
+      int next[kHalf], end[kHalf];
+      for (std::size_t i = 0; i < outputs; ++i) {
+        next[i] = columns_.first[from + i];
+        end[i] = next[i] + columns_.count[from + i];
+      }
+      for (std::size_t step = begin;; ++step) {
         int window = std::numeric_limits<int>::max();
         for (std::size_t i = 0; i < outputs; ++i) {
-          if (taken[i] < columns_.count[from + i])
-            window = std::min(window, columns_.first[from + i] + taken[i]);
+          if (next[i] < end[i]) window = std::min(window, next[i]);
         }
-        const bool done = window == std::numeric_limits<int>::max();
-        if (done && step >= group_end) break;
-        if (step == group_end) {
-          ++group_end;
-          if (steps_.windows.size() < group_end * 2) {
-            steps_.windows.resize(group_end * 2);
-            steps_.indexes.resize(group_end * 2 * kOutputs);
-            steps_.weights.resize(group_end * kOutputs);
-          }
-          // What the other half does not fill does nothing.
-          std::fill_n(&steps_.windows[step * 2], 2, 0u);
-          std::fill_n(&steps_.indexes[step * 2 * kOutputs], 2 * kOutputs, kNothing);
-          std::fill_n(&steps_.weights[step * kOutputs], kOutputs, std::uint16_t{0});
-        }
-        if (done) break;
+        if (window == std::numeric_limits<int>::max()) break;
+        if (step == step_count_) add_step();
         steps_.windows[step * 2 + half] = static_cast<std::uint32_t>(window - source_.left);
-        for (std::size_t i = 0; i < outputs; ++i) {
-          const std::size_t at = from + i;
-          if (taken[i] == columns_.count[at]) continue;
-          const int distance = columns_.first[at] + taken[i] - window;
-          if (distance >= static_cast<int>(kWindow)) continue;
+        std::uint8_t* const indexes = &steps_.indexes[(step * kOutputs + half * kHalf) * 2];
+        std::uint16_t* const weights = &steps_.weights[step * kOutputs + half * kHalf];
+        const std::uint16_t* weight = &columns_.weights[from * columns_.taps];
+        for (std::size_t i = 0; i < outputs; ++i, weight += columns_.taps) {
+          const int distance = next[i] - window;
+          if (next[i] == end[i] || distance >= kWindow) continue;
           // The upper byte of a number of 16 bits.
-          steps_.indexes[(step * kOutputs + half * kHalf + i) * 2 + 1] =
-              static_cast<std::uint8_t>(distance);
-          steps_.weights[step * kOutputs + half * kHalf + i] =
-              columns_.weights[at * columns_.taps + static_cast<std::size_t>(taken[i])];
-          ++taken[i];
+          indexes[2 * i + 1] = static_cast<std::uint8_t>(distance);
+          weights[i] = weight[next[i] - columns_.first[from + i]];
+          ++next[i];
         }
       }
     }
-    step = group_end;
   }
-  steps_.begin[groups] = step;
+  steps_.begin[groups] = step_count_;
 }
 
 void Resizer::begin(const std::uint8_t* pixels, std::size_t stride, int channels) {

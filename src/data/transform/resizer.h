@@ -49,11 +49,13 @@ class Resizer {
   };
 
   void plan_steps();
+  void add_step();
   const std::uint16_t* mixed(int y);
 
   Axis rows_;
   Axis columns_;
   ColumnSteps steps_;
+  std::size_t step_count_ = 0;
   Window source_;
 
   const std::uint8_t* pixels_ = nullptr;

@@ -273,6 +273,7 @@ int Transformer::views() const { return impl_->options.crop == Crop::ten ? 10 : 
 
 void Transformer::apply(const Record& record, RandomStream& random, Layout layout, void* out) {
   impl_->apply(record, random, layout, static_cast<std::byte*>(out));
+  flush();
 }
 
 }  // namespace convoy::data
