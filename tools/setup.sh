@@ -23,7 +23,8 @@ readonly PACKAGES=(
   libvips-tools)  # for libvips.so.42, loaded at run time; the library's own name differs by release
 readonly TEST_PACKAGES=(mpich libmpich-dev clang-format-14 iproute2 libsimgrid-dev)
 # With these, tests read what Convoy writes: tensorboard alone would bring its server.
-readonly TEST_WHEELS=(tensorboard==2.20.0 protobuf==6.33.0 absl-py==2.3.1 numpy==2.2.6 safetensors==0.8.0)
+readonly TEST_WHEELS=(tensorboard==2.20.0 protobuf==6.33.0 absl-py==2.3.1 numpy==2.2.6 safetensors==0.8.0
+  pillow==12.0.0)
 
 say() { echo "setup: $*"; }
 
@@ -172,13 +173,13 @@ fetch_libtorch() {
 fetch_test_wheels() {
   local deps=${CONVOY_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy} version home partial
   version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || version=3
-  home=$deps/python$version-checks-1
+  home=$deps/python$version-checks-2
   if [[ -d $home ]]; then
     say "Python packages for tests: $home"
     return
   fi
   if $list; then
-    say "would fetch Python packages for tests (30 MB to download, 70 MB unpacked) into $home"
+    say "would fetch Python packages for tests (40 MB to download, 90 MB unpacked) into $home"
     return
   fi
   say "Python packages for tests: fetching ${TEST_WHEELS[*]} into $home"

@@ -1,5 +1,6 @@
 #include "cli/bench/ablation.h"
 #include "cli/bench/allreduce.h"
+#include "cli/bench/loader.h"
 #include "cli/bench/step.h"
 #include "cli/commands.h"
 
@@ -11,6 +12,7 @@ void add_bench_command(CLI::App& app) {
   bench->require_subcommand(1);
   add_allreduce_command(*bench);
   add_step_command(*bench);
+  add_loader_command(*bench);
   add_ablation_command(*bench);
 }
 

@@ -1,5 +1,7 @@
 #include "train/compute.h"
 
+#include <cmath>
+
 #include "convoy/base/error.h"
 #include "convoy/train/layout.h"
 
@@ -44,15 +46,17 @@ void Compute::check_takes(model::Network& network, const data::Shape& shape,
 }
 
 torch::Tensor Compute::images(const data::Batch& batch) const {
-  const auto n = static_cast<std::int64_t>(batch.size());
+  const auto n = static_cast<std::int64_t>(batch.size()) * batch.views;
   const std::int64_t c = batch.shape.channels, h = batch.shape.height, w = batch.shape.width;
   const bool planar = batch.layout == data::Layout::planar;
   // [n, c, h, w] either way; strides say where the elements are.
   const std::vector<std::int64_t> strides = planar
                                                 ? std::vector<std::int64_t>{c * h * w, h * w, w, 1}
                                                 : std::vector<std::int64_t>{c * h * w, 1, w * c, c};
-  const torch::Tensor images =
-      torch::from_blob(batch.images.data(), {n, c, h, w}, strides, torch::kFloat);
+  const at::ScalarType stored = batch.pixel == data::Pixel::f32    ? torch::kFloat
+                                : batch.pixel == data::Pixel::bf16 ? torch::kBFloat16
+                                                                   : torch::kByte;
+  const torch::Tensor images = torch::from_blob(batch.bytes.data(), {n, c, h, w}, strides, stored);
   return images.to(device_, type_);
 }
 
@@ -71,6 +75,13 @@ torch::Tensor Compute::blank(const data::Shape& shape) const {
 
 torch::Tensor Compute::scores(const torch::Tensor& logits) const {
   return logits.scalar_type() == torch::kDouble ? logits : logits.to(torch::kFloat);
+}
+
+torch::Tensor mean_of_views(const LossRecipe& recipe, const torch::Tensor& scores, int views) {
+  if (views == 1) return scores;
+  const torch::Tensor by_sample = scores.reshape({-1, views, scores.size(1)});
+  if (recipe.name == "one_vs_all") return by_sample.sigmoid().mean(1).logit(1e-7);
+  return by_sample.log_softmax(2).logsumexp(1) - std::log(static_cast<double>(views));
 }
 
 torch::Tensor loss_of(const LossRecipe& recipe, const torch::Tensor& scores,

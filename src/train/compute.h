@@ -26,7 +26,8 @@ class Compute {
   // blank one).
   void check_takes(model::Network& network, const data::Shape& shape,
                    const std::string& name) const;
-  // A batch as tensors: without a copy on the CPU in float32, so valid as long as the batch.
+  // A batch as tensors, [size * views, ...]: without a copy on the CPU where batch and network are
+  // in float32, so valid as long as the batch.
   torch::Tensor images(const data::Batch& batch) const;
   torch::Tensor labels(const data::Batch& batch) const;
   // One blank image for a rank that has none.
@@ -44,6 +45,10 @@ class Compute {
   bool autocast_;
   data::Layout layout_;
 };
+
+// Scores [n * views, classes] of the views of n samples as scores of the samples, [n, classes]:
+// those whose probabilities are the means of the views' (AlexNet's ten crops).
+torch::Tensor mean_of_views(const LossRecipe& recipe, const torch::Tensor& scores, int views);
 
 // The mean loss of a batch, as a scalar tensor. Scores are [n, classes], labels [n].
 torch::Tensor loss_of(const LossRecipe& recipe, const torch::Tensor& scores,

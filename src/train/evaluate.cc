@@ -15,6 +15,8 @@ data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& 
   if (crop.crop == "random_resized") t.crop = data::Crop::random_resized;
   if (crop.crop == "random_padded") t.crop = data::Crop::random_padded;
   if (crop.crop == "center") t.crop = data::Crop::center;
+  if (crop.crop == "fixed") t.crop = data::Crop::fixed;
+  if (crop.crop == "ten") t.crop = data::Crop::ten;
   // A center crop of no size is the image itself.
   if (t.crop == data::Crop::center && recipe.size == 0) t.crop = data::Crop::none;
   t.height = t.width = static_cast<int>(recipe.size);
@@ -25,9 +27,16 @@ data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& 
   t.max_ratio = crop.ratio[1];
   t.padding = static_cast<int>(crop.padding);
   t.resize = static_cast<int>(crop.resize > 0 ? crop.resize : recipe.size);
+  t.left = static_cast<int>(crop.left);
+  t.top = static_cast<int>(crop.top);
   t.flip = crop.flip;
+  t.brightness = crop.brightness;
+  t.contrast = crop.contrast;
+  t.saturation = crop.saturation;
+  t.lighting = crop.lighting;
   t.mean.assign(recipe.mean.begin(), recipe.mean.end());
   t.deviation.assign(recipe.deviation.begin(), recipe.deviation.end());
+  if (recipe.pixel == "bfloat16") t.pixel = data::Pixel::bf16;
   // One value stands for all channels.
   t.mean.resize(std::max(t.mean.size(), t.deviation.size()), t.mean.front());
   t.deviation.resize(t.mean.size(), t.deviation.front());
@@ -94,6 +103,7 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
       const Autocast autocast = compute.autocast();
       scores = compute.scores(network.forward(compute.images(*batch)));
     }
+    scores = mean_of_views(recipe.loss, scores, batch->views);
     const auto n = static_cast<double>(batch->size());
     loss[0] += loss_of(recipe.loss, scores, labels).item<double>() * n;
     const std::int64_t k = std::min<std::int64_t>(5, scores.size(1));

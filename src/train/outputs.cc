@@ -75,6 +75,7 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
                             {"backward_s", r.backward_s},
                             {"exposed_communication_s", r.communication_s},
                             {"update_s", r.update_s},
+                            {"decode_s", source.decode_s},
                             {"batches_ready", static_cast<double>(source.ready)},
                             {"skipped", static_cast<double>(source.skipped)}},
                 .strings = {}});

@@ -105,11 +105,14 @@ std::vector<Prediction> predict(const Trained& trained, const std::vector<std::s
   std::vector<std::int64_t> labels;
   std::vector<std::size_t> places;  // in predictions, of what is in pixels
   data::Shape shape;
+  int views = 1;
 
   const auto flush = [&] {
     if (places.empty()) return;
     data::Batch batch;
     batch.images = pixels;
+    batch.bytes = std::as_writable_bytes(batch.images);
+    batch.views = views;
     batch.labels = labels;
     batch.samples = places;
     batch.shape = shape;
@@ -119,6 +122,7 @@ std::vector<Prediction> predict(const Trained& trained, const std::vector<std::s
       const Autocast autocast = compute.autocast();
       scores = compute.scores(trained.network->forward(compute.images(batch)));
     }
+    scores = mean_of_views(trained.recipe.loss, scores, views);
     const bool softmax = trained.recipe.loss.name != "one_vs_all";
     const torch::Tensor all = (softmax ? scores.softmax(1) : scores.sigmoid()).to(torch::kDouble);
     const auto [values, indices] = all.topk(std::min<std::int64_t>(top, all.size(1)), 1);
@@ -148,6 +152,7 @@ std::vector<Prediction> predict(const Trained& trained, const std::vector<std::s
       const bool png = bytes.size() > 4 && bytes[1] == std::byte{'P'} && bytes[2] == std::byte{'N'};
       record.encoding = png ? data::Encoding::png : data::Encoding::jpeg;
       data::TransformOptions options = evaluation_transform(trained.recipe.data);
+      options.pixel = data::Pixel::f32;
       // Pictures come as they are; the network takes one shape.
       options.channels = trained.input.channels;
       if (trained.recipe.data.size == 0) {
@@ -159,7 +164,8 @@ std::vector<Prediction> predict(const Trained& trained, const std::vector<std::s
       data::Transformer transformer(options, data::shape_of(record));
       if (!places.empty() && !(transformer.shape() == shape)) flush();
       shape = transformer.shape();
-      std::vector<float> image(shape.elements());
+      views = transformer.views();
+      std::vector<float> image(shape.elements() * static_cast<std::size_t>(views));
       RandomStream random(0);
       transformer.apply(record, random, compute.layout(), image.data());
       pixels.insert(pixels.end(), image.begin(), image.end());

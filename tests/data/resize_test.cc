@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "convoy/base/random.h"
 #include "convoy/data/transform.h"
 #include "data/transform/resizer.h"
@@ -29,6 +32,62 @@ TEST(Resize, IsWhatPillowCallsBilinear) {
     // Pillow rounds to bytes between the two directions.
     EXPECT_LE(off.mean, 0.4);
     EXPECT_LE(off.most, 1);
+  }
+}
+
+// The definition, in double precision: a triangle as wide as one output pixel (or one input pixel,
+// if that is more), cut at the picture's edges.
+std::vector<double> weights_of(int input, double begin, double scale, int position) {
+  const double center = begin + (position + 0.5) * scale;
+  const double widening = std::max(1.0, scale);
+  std::vector<double> weights(static_cast<std::size_t>(input));
+  double total = 0;
+  for (int x = 0; x < input; ++x) {
+    const double w = std::max(0.0, 1 - std::abs(x + 0.5 - center) / widening);
+    weights[static_cast<std::size_t>(x)] = w;
+    total += w;
+  }
+  for (double& w : weights) w /= total;
+  return weights;
+}
+
+double reference(const Image& image, const Window& window, int out_height, int out_width, int y,
+                 int x, int c) {
+  const auto rows = weights_of(image.height, window.top, double(window.height) / out_height, y);
+  const auto columns = weights_of(image.width, window.left, double(window.width) / out_width, x);
+  double sum = 0;
+  for (int v = 0; v < image.height; ++v) {
+    for (int u = 0; u < image.width; ++u) {
+      sum += rows[static_cast<std::size_t>(v)] * columns[static_cast<std::size_t>(u)] *
+             image.pixels[static_cast<std::size_t>((v * image.width + u) * image.channels + c)];
+    }
+  }
+  return sum;
+}
+
+TEST(Resize, IsTheDefinitionWithinHalfAStepAndALittle) {
+  RandomStream random(17);
+  const auto up_to = [&](int most) {
+    return 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(most)));
+  };
+  for (int i = 0; i < 60; ++i) {
+    Image image{up_to(40), i % 7 == 0 ? 200 : up_to(40), i % 2 == 0 ? 1 : 3, {}};
+    image.pixels.resize(static_cast<std::size_t>(image.height * image.width * image.channels));
+    for (auto& pixel : image.pixels) pixel = static_cast<std::uint8_t>(random.below(256));
+    Window window{0, 0, up_to(image.width), up_to(image.height)};
+    window.left = up_to(image.width - window.width + 1) - 1;
+    window.top = up_to(image.height - window.height + 1) - 1;
+    const int height = up_to(30), width = up_to(30);
+    std::vector<std::uint8_t> out;
+    resize(image, window, height, width, out);
+    for (int n = 0; n < 40; ++n) {
+      const int y = up_to(height) - 1, x = up_to(width) - 1, c = up_to(image.channels) - 1;
+      const double expected = reference(image, window, height, width, y, x, c);
+      // Half for rounding to a byte; the rest for weights and sums of 16 bits.
+      ASSERT_NEAR(out[static_cast<std::size_t>((y * width + x) * image.channels + c)], expected,
+                  0.6)
+          << image.width << " x " << image.height << " to " << width << " x " << height;
+    }
   }
 }
 
@@ -71,8 +130,9 @@ TEST(Resize, APartIsThePartOfTheWhole) {
     for (int row = 0; row < wanted.height * 3; ++row) {
       for (int x = 0; x < wanted.width; ++x) {
         const int from = mirror ? wanted.width - 1 - x : x;
-        ASSERT_EQ(part[static_cast<std::size_t>(row * wanted.width + x)],
-                  whole[static_cast<std::size_t>((row + wanted.top * 3) * 50 + wanted.left + from)]);
+        ASSERT_EQ(
+            part[static_cast<std::size_t>(row * wanted.width + x)],
+            whole[static_cast<std::size_t>((row + wanted.top * 3) * 50 + wanted.left + from)]);
       }
     }
   }

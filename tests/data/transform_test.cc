@@ -130,8 +130,8 @@ TEST(Transform, RandomPaddedShowsEveryOffsetAndPadsWithBlack) {
         const int row = y + top, column = x + left;
         const bool inside = row >= 0 && row < 3 && column >= 0 && column < 3;
         const int value = inside ? Counted::at(0, row, column) : 0;
-        EXPECT_EQ(out[static_cast<std::size_t>(y * 3 + x)],
-                  static_cast<float>(value) / 255.0f - 0.5f);
+        EXPECT_NEAR(out[static_cast<std::size_t>(y * 3 + x)],
+                    static_cast<float>(value) / 255.0f - 0.5f, kRounding);
       }
     }
   }
@@ -145,8 +145,8 @@ TEST(Transform, CenterTakesTheMiddleWithAndWithoutResizing) {
   const Floats plain = applied(options, image.record());
   for (int y = 0; y < 3; ++y) {
     for (int x = 0; x < 4; ++x) {
-      EXPECT_EQ(plain[static_cast<std::size_t>(y * 4 + x)],
-                static_cast<float>(Counted::at(0, y + 1, x + 2)) / 255.0f);
+      EXPECT_FLOAT_EQ(plain[static_cast<std::size_t>(y * 4 + x)],
+                      static_cast<float>(Counted::at(0, y + 1, x + 2)) / 255.0f);
     }
   }
   options.resize = 5;  // the short side as it is
@@ -162,7 +162,7 @@ TEST(Transform, CenterTakesTheMiddleWithAndWithoutResizing) {
   resize(whole, {0, 0, 8, 5}, 10, 16, expected);
   for (int y = 0; y < 4; ++y) {
     for (int x = 0; x < 4; ++x) {
-      EXPECT_EQ(
+      EXPECT_FLOAT_EQ(
           resized[static_cast<std::size_t>(y * 4 + x)],
           static_cast<float>(expected[static_cast<std::size_t>((y + 3) * 16 + x + 6)]) / 255.0f);
     }
@@ -274,6 +274,10 @@ TEST(Transform, OptionsAreChecked) {
   refused([](auto& o) { o.max_ratio = 0.1; }, {"max_ratio"});
   refused([](auto& o) { o.crop = Crop::random_padded, o.padding = -1; }, {"padding is -1"});
   refused([](auto& o) { o.crop = Crop::center, o.resize = 7; }, {"resize is 7"});
+  refused([](auto& o) { o.crop = Crop::fixed, o.left = -1; }, {"left is -1"});
+  refused([](auto& o) { o.crop = Crop::ten, o.flip = true; }, {"flip is on", "both sides"});
+  refused([](auto& o) { o.brightness = 1.5; }, {"brightness is 1.5", "0 to 1"});
+  refused([](auto& o) { o.lighting = -1; }, {"lighting is -1"});
   refused([](auto& o) { o.mean = {}; }, {"mean is 0 numbers"});
   refused([](auto& o) { o.mean = {1, 2}; }, {"mean is 2 numbers"});
   refused([](auto& o) { o.channels = 1, o.deviation = {1, 2, 3}; }, {"deviation is 3 numbers"});

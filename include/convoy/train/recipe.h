@@ -27,7 +27,13 @@ struct CropRecipe {
   std::int64_t resize = 256;
   std::vector<double> area = {0.08, 1};
   std::vector<double> ratio = {0.75, 4.0 / 3};
+  std::int64_t left = 0;
+  std::int64_t top = 0;
   bool flip = false;
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+  double lighting = 0;
 };
 
 struct DataRecipe {
@@ -40,6 +46,7 @@ struct DataRecipe {
   bool drop_last = false;
   std::int64_t threads = 1;
   std::int64_t ahead = 2;
+  std::string pixel = "float32";
   Options train;
   Options validation;
   bool has_validation = false;

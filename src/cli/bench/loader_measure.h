@@ -28,8 +28,8 @@ struct LoaderSettings {
 struct LoaderTimes {
   std::vector<double> images_per_s, floor_images_per_s;  // of each repetition
   std::vector<double> wait_s;                            // that next() waited in it
-  double decode_s = 0;  // of all worker threads and repetitions
-  std::size_t images = 0;  // of one side of a repetition
+  double decode_s = 0;                                   // of all worker threads and repetitions
+  std::size_t images = 0;                                // of one side of a repetition
 };
 
 // The records must be JPEGs. Each repetition sees epochs of its own, both sides the same.

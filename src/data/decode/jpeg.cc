@@ -189,8 +189,8 @@ Window JpegDecoder::State::decode(int channels, const Window& window, bool to_en
     jpeg_start_decompress(&info);
     // Upsampling looks at the neighboring chroma sample, which a cut hides: of the pixels at a cut,
     // the outermost come out different.
-    const JDIMENSION end =
-        std::min(info.output_width, left + columns + static_cast<JDIMENSION>(info.max_h_samp_factor));
+    const JDIMENSION end = std::min(
+        info.output_width, left + columns + static_cast<JDIMENSION>(info.max_h_samp_factor));
     const auto block = static_cast<JDIMENSION>(info.max_h_samp_factor * DCTSIZE);
     if (left > 0 && left % block == 0) --left;
     columns = end - left;

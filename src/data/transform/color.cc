@@ -12,9 +12,8 @@ constexpr std::array<double, 3> kLuma{0.299, 0.587, 0.114};
 
 // The principal components of the colors of ImageNet's pixels in 0 .. 1: one per column, and the
 // deviation along each. Everybody who lights as AlexNet does uses these numbers.
-constexpr double kComponents[3][3] = {{-0.5675, 0.7192, 0.4009},
-                                      {-0.5808, -0.0045, -0.8140},
-                                      {-0.5836, -0.6948, 0.4203}};
+constexpr double kComponents[3][3] = {
+    {-0.5675, 0.7192, 0.4009}, {-0.5808, -0.0045, -0.8140}, {-0.5836, -0.6948, 0.4203}};
 constexpr std::array<double, 3> kSpread{0.2175, 0.0188, 0.0045};
 
 double factor(double most, RandomStream& random) {

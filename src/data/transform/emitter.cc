@@ -127,7 +127,8 @@ void Emitter::colored(int y, const std::uint8_t* planes, std::size_t stride) {
     const float* const from = &values_[p * count];
     const std::size_t at = p * plane + static_cast<std::size_t>(y) * count;
     if (pixel_ == Pixel::u8) {
-      for (std::size_t i = 0; i < count; ++i) out_[at + i] = static_cast<std::byte>(to_byte(from[i]));
+      for (std::size_t i = 0; i < count; ++i)
+        out_[at + i] = static_cast<std::byte>(to_byte(from[i]));
     } else {
       put(from, count, at);
     }

@@ -241,8 +241,8 @@ void normalize_to(const std::uint8_t* row, const float* scale, const float* bias
   for (; i < count; ++i) out[i] = static_cast<float>(row[i]) * scale[i] + bias[i];
 }
 
-void normalize(const std::uint8_t* row, const float* scale, const float* bias,
-               std::size_t channels, std::size_t count, float* out) {
+void normalize(const std::uint8_t* row, const float* scale, const float* bias, std::size_t channels,
+               std::size_t count, float* out) {
   const std::size_t vector = hn::Lanes(hn::ScalableTag<float>()) * sizeof(float);
   reinterpret_cast<std::uintptr_t>(out) % vector == 0
       ? normalize_to<true>(row, scale, bias, channels, count, out)
@@ -286,8 +286,8 @@ void mix_rows(const std::uint16_t* const* rows, const std::uint16_t* weights, st
   HWY_DYNAMIC_DISPATCH(mix_rows)(rows, weights, taps, count, out);
 }
 
-void normalize(const std::uint8_t* row, const float* scale, const float* bias,
-               std::size_t channels, std::size_t count, float* out) {
+void normalize(const std::uint8_t* row, const float* scale, const float* bias, std::size_t channels,
+               std::size_t count, float* out) {
   HWY_DYNAMIC_DISPATCH(normalize)(row, scale, bias, channels, count, out);
 }
 

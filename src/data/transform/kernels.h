@@ -18,10 +18,10 @@ constexpr std::size_t kRowPadding = 64;
 struct ColumnSteps {
   static constexpr int kOutputs = 16;
 
-  std::vector<std::size_t> begin;       // of each 16 columns, and the end
-  std::vector<std::uint32_t> windows;   // [step][2]: the first input pixel
-  std::vector<std::uint8_t> indexes;    // [step][32]: 128 (nothing), and which of the 16
-  std::vector<std::uint16_t> weights;   // [step][16]
+  std::vector<std::size_t> begin;      // of each 16 columns, and the end
+  std::vector<std::uint32_t> windows;  // [step][2]: the first input pixel
+  std::vector<std::uint8_t> indexes;   // [step][32]: 128 (nothing), and which of the 16
+  std::vector<std::uint16_t> weights;  // [step][16]
 
   std::size_t groups() const { return begin.size() - 1; }
 };
@@ -30,8 +30,7 @@ struct ColumnSteps {
 // kRowPadding bytes behind the last pixel may be written.
 void split_row(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
                std::size_t stride);
-void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width,
-              std::uint8_t* row);
+void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width, std::uint8_t* row);
 
 // One row: planes of bytes, `stride` apart, to planes of steps.groups() * 16 numbers without gaps.
 // Each plane must be readable for kRowPadding bytes more.
@@ -45,8 +44,8 @@ void mix_rows(const std::uint16_t* const* rows, const std::uint16_t* weights, st
 // out[i] = row[i] * scale[i] + bias[i]; rounded twice, so that machines with and without fused
 // operations agree. scale and bias repeat after `channels` numbers. What is written may lie outside
 // of the caches until flush(), and be unseen by other threads.
-void normalize(const std::uint8_t* row, const float* scale, const float* bias,
-               std::size_t channels, std::size_t count, float* out);
+void normalize(const std::uint8_t* row, const float* scale, const float* bias, std::size_t channels,
+               std::size_t count, float* out);
 void flush();
 
 // To bfloat16, to the nearest, ties to even; the values must be finite.

@@ -33,8 +33,8 @@ void Resizer::Axis::plan(int input, int begin, int size, int output, int part_be
   for (std::size_t i = 0; i < positions; ++i) {
     const double center = begin + (part_begin + static_cast<int>(i) + 0.5) * scale;
     int low = std::max(0, static_cast<int>(center - widening + 0.5));
-    const int high = std::min({input, static_cast<int>(center + widening + 0.5),
-                               low + static_cast<int>(taps)});
+    const int high =
+        std::min({input, static_cast<int>(center + widening + 0.5), low + static_cast<int>(taps)});
     double total = 0;
     const std::size_t most = static_cast<std::size_t>(high - low);
     for (std::size_t t = 0; t < most; ++t) {
@@ -72,8 +72,7 @@ int Resizer::Axis::used_end() const {
 void Resizer::plan(int picture_height, int picture_width, const Window& window, int out_height,
                    int out_width, const Window& part, bool mirror) {
   rows_.plan(picture_height, window.top, window.height, out_height, part.top, part.height, false);
-  columns_.plan(picture_width, window.left, window.width, out_width, part.left, part.width,
-                mirror);
+  columns_.plan(picture_width, window.left, window.width, out_width, part.left, part.width, mirror);
   source_.top = rows_.used_begin();
   source_.left = columns_.used_begin();
   source_.height = rows_.used_end() - source_.top;
@@ -152,7 +151,9 @@ void Resizer::begin(const std::uint8_t* pixels, std::size_t stride, int channels
 // Row y of the source, its columns mixed.
 const std::uint16_t* Resizer::mixed(int y) {
   const std::size_t size = channels_ * plane_stride();
-  const auto place = [&](int row) { return &ring_[static_cast<std::size_t>(row) % rows_.taps * size]; };
+  const auto place = [&](int row) {
+    return &ring_[static_cast<std::size_t>(row) % rows_.taps * size];
+  };
   const std::size_t width = static_cast<std::size_t>(source_.width);
   const std::size_t plane = width + kRowPadding;
   for (; next_ <= y; ++next_) {

@@ -61,9 +61,9 @@ class Resizer {
   const std::uint8_t* pixels_ = nullptr;
   std::size_t stride_ = 0;
   std::size_t channels_ = 0;
-  int next_ = 0;                       // row of the source to mix the columns of
-  std::vector<std::uint8_t> planes_;   // one row of the source
-  std::vector<std::uint16_t> ring_;    // the last rows with mixed columns, as many as may count
+  int next_ = 0;                      // row of the source to mix the columns of
+  std::vector<std::uint8_t> planes_;  // one row of the source
+  std::vector<std::uint16_t> ring_;   // the last rows with mixed columns, as many as may count
   std::vector<const std::uint16_t*> sources_;
   std::vector<std::uint8_t> result_;
 };

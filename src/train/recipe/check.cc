@@ -1,5 +1,6 @@
 // What makes no sense in a recipe whose types are right.
 #include <cmath>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/train/optimizer_rule.h"
@@ -95,9 +96,16 @@ void check_crop(const std::string& table, const CropRecipe& crop, std::int64_t s
   c.only_for(key("area").c_str(), random, "crop = \"random_resized\"");
   c.only_for(key("ratio").c_str(), random, "crop = \"random_resized\"");
   c.only_for(key("padding").c_str(), crop.crop == "random_padded", "crop = \"random_padded\"");
-  c.only_for(key("resize").c_str(), crop.crop == "center", "crop = \"center\"");
+  const bool window = crop.crop == "center" || crop.crop == "fixed" || crop.crop == "ten";
+  c.only_for(key("resize").c_str(), window, "crop = \"center\", \"fixed\" or \"ten\"");
+  c.only_for(key("left").c_str(), crop.crop == "fixed", "crop = \"fixed\"");
+  c.only_for(key("top").c_str(), crop.crop == "fixed", "crop = \"fixed\"");
   c.expect(!random || size > 0, key("crop") + " is random_resized; that needs data.size");
-  c.expect(crop.crop != "center" || crop.resize == 0 || crop.resize >= size,
+  c.expect((crop.crop != "fixed" && crop.crop != "ten") || size > 0,
+           key("crop") + " is " + crop.crop + "; that needs data.size");
+  c.expect(crop.crop != "ten" || !crop.flip,
+           key("flip") + ": ten crops have both sides already; leave flip out");
+  c.expect(!window || crop.resize == 0 || crop.resize >= size,
            key("resize") + " is " + std::to_string(crop.resize) + ", smaller than data.size " +
                std::to_string(size));
   c.expect(crop.area.size() == 2 && crop.area[0] > 0 && crop.area[0] <= crop.area[1] &&
@@ -107,6 +115,15 @@ void check_crop(const std::string& table, const CropRecipe& crop, std::int64_t s
            key("ratio") + " has to be two numbers, 0 < least <= largest");
   c.expect(crop.padding >= 0 && crop.padding <= 1024, key("padding") + " has to be 0 to 1024");
   c.expect(crop.resize >= 0 && crop.resize <= 16384, key("resize") + " has to be 0 to 16384");
+  c.expect(crop.left >= 0 && crop.left <= 16384, key("left") + " has to be 0 to 16384");
+  c.expect(crop.top >= 0 && crop.top <= 16384, key("top") + " has to be 0 to 16384");
+  const std::pair<const char*, double> factors[] = {{"brightness", crop.brightness},
+                                                    {"contrast", crop.contrast},
+                                                    {"saturation", crop.saturation}};
+  for (const auto& [name, value] : factors) {
+    c.expect(value >= 0 && value <= 1, key(name) + " has to be 0 to 1");
+  }
+  c.expect(crop.lighting >= 0 && crop.lighting <= 10, key("lighting") + " has to be 0 to 10");
 }
 
 void check_data(const DataRecipe& d, Checker& c) {
@@ -123,6 +140,8 @@ void check_data(const DataRecipe& d, Checker& c) {
     c.expect(deviation > 0, "data.deviation has to be above 0");
   }
   check_crop("augment", d.augment, d.size, c);
+  c.expect(d.augment.crop != "ten",
+           "data.augment.crop is ten; ten crops of an image are for data.evaluate");
   check_crop("evaluate", d.evaluate, d.size, c);
 }
 

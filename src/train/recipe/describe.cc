@@ -5,13 +5,22 @@ namespace {
 
 void describe(CropRecipe& crop, Fields& f) {
   f.field("crop", crop.crop,
-          "none | random_resized (a random part) | random_padded (a shifted window) | center",
-          {"none", "random_resized", "random_padded", "center"});
-  f.field("resize", crop.resize, "center: short side before cropping, in pixels; 0: data.size");
+          "none | random_resized (a random part) | random_padded (a shifted window) | center | "
+          "fixed (left, top) | ten (corners, center, mirrored; evaluation averages over them)",
+          {"none", "random_resized", "random_padded", "center", "fixed", "ten"});
+  f.field("resize", crop.resize,
+          "center, fixed, ten: short side before cropping, in pixels; 0: data.size");
+  f.field("left", crop.left, "fixed: where the window begins, in pixels");
+  f.field("top", crop.top, "fixed");
   f.field("padding", crop.padding, "random_padded: zero pixels on each side");
   f.field("area", crop.area, "random_resized: least and largest part of the image's area");
   f.field("ratio", crop.ratio, "random_resized: least and largest width / height");
   f.field("flip", crop.flip, "mirror left and right, with probability 1/2");
+  f.field("brightness", crop.brightness, "times a factor from 1 - x to 1 + x; 0: as it is");
+  f.field("contrast", crop.contrast, "the same");
+  f.field("saturation", crop.saturation, "the same; the three come in random order");
+  f.field("lighting", crop.lighting,
+          "deviation of the colors' principal components (AlexNet: 0.1); 0: none");
 }
 
 void describe(DataRecipe& data, Fields& f) {
@@ -26,6 +35,8 @@ void describe(DataRecipe& data, Fields& f) {
   f.field("drop_last", data.drop_last, "leave out a last batch of an epoch that is not full");
   f.field("threads", data.threads, "threads of each rank that decode");
   f.field("ahead", data.ahead, "batches prepared ahead of need");
+  f.field("pixel", data.pixel, "of batches in memory: float32, or bfloat16 (half of it, rounded)",
+          {"float32", "bfloat16"});
   f.options("train", data.train, data.reader, "What to train on; keys of the reader.");
   if (f.optional_table("validation", data.has_validation)) {
     f.options("validation", data.validation, data.reader, "What to evaluate on.");
