@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -190,6 +191,42 @@ TEST(BenchAblation, ReportsARowPerSwitch) {
     EXPECT_GT(row.at("ratio_to_plain").get<double>(), 0);
   }
   EXPECT_EQ(rows, 4);
+}
+
+TEST(BenchLoader, ReportsARowPerNumberOfThreads) {
+  const test::Scratch scratch;
+  namespace fs = std::filesystem;
+  const fs::path folder = scratch.path("pictures");
+  const fs::path picture = test::source_folder() + "/tests/data/fixtures/large420.jpg";
+  for (const char* name : {"a/1.jpg", "a/2.jpg", "b/3.jpg"}) {
+    fs::create_directories((folder / name).parent_path());
+    fs::copy_file(picture, folder / name);
+  }
+  const std::string tar = scratch.path("pictures.tar");
+  const JobResult packed = Job({"pack", "--keep", folder.string(), tar}).finish();
+  ASSERT_EQ(packed.exit_status, 0) << packed.err;
+  const JobResult result =
+      Job({"bench", "loader", tar, "--threads", "1,2", "--size", "32", "--batch", "2",
+           "--repetitions", "2", "--seconds", "0.05", "--json", "-"})
+          .finish(std::chrono::seconds(60));
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::vector<int> threads;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    threads.push_back(row.at("threads"));
+    EXPECT_EQ(row.at("repetitions"), 2);
+    for (const char* key :
+         {"images_per_s", "floor_images_per_s", "fraction_of_floor", "worker_s_per_image"}) {
+      EXPECT_GT(row.at(key).get<double>(), 0) << key;
+    }
+    EXPECT_GE(row.at("wait_s").get<double>(), 0);
+  }
+  EXPECT_EQ(threads, (std::vector<int>{1, 2}));
+
+  const JobResult wrong = Job({"bench", "loader", scratch.path("nothing.tar")}).finish();
+  EXPECT_EQ(wrong.exit_status, 2);
+  EXPECT_NE(wrong.err.find("nothing.tar"), std::string::npos) << wrong.err;
 }
 
 }  // namespace

@@ -201,8 +201,7 @@ TEST(Colors, ReachEveryTypeAndLayout) {
   }
   EXPECT_GT(changed, 400u);
   options.channels = 1;
-  expect_error<UsageError>([&] { applied<std::uint8_t>(options, picture.record); },
-                           {"mean has 3"});
+  expect_error<UsageError>([&] { applied<std::uint8_t>(options, picture.record); }, {"mean has 3"});
   options.mean = {0};
   expect_error<UsageError>([&] { applied<std::uint8_t>(options, picture.record); },
                            {"3 channels", "1"});
@@ -228,8 +227,8 @@ TEST(Crops, ALoaderKeepsTheViewsOfASampleTogether) {
   EXPECT_EQ(batch->views, 10);
   EXPECT_EQ(batch->pixel, Pixel::u8);
   EXPECT_TRUE(batch->images.empty());
-  const auto one = applied<std::uint8_t>(transform, {records[0], Encoding::jpeg, {}, 0},
-                                         Layout::planar);
+  const auto one =
+      applied<std::uint8_t>(transform, {records[0], Encoding::jpeg, {}, 0}, Layout::planar);
   ASSERT_EQ(batch->bytes.size(), 4 * one.size());
   for (std::size_t i = 0; i < batch->bytes.size(); ++i) {
     ASSERT_EQ(std::to_integer<std::uint8_t>(batch->bytes[i]), one[i % one.size()]);

@@ -79,8 +79,8 @@ TEST(SamplingFactors, APartHasTheSamePixelsAsTheWhole) {
         decoder.open(bytes);
         const Window held = decoder.decode(0, window, part);
         for (int y = 0; y < window.height; ++y) {
-          const auto* expected = &whole.pixels[static_cast<std::size_t>(
-              ((window.top + y) * width + window.left) * 3)];
+          const auto* expected =
+              &whole.pixels[static_cast<std::size_t>(((window.top + y) * width + window.left) * 3)];
           const auto* actual = &part.pixels[static_cast<std::size_t>(
               (y * held.width + window.left - held.left) * 3)];
           ASSERT_TRUE(std::equal(expected, expected + window.width * 3, actual))

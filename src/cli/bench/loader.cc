@@ -83,8 +83,8 @@ void run(Options& options) {
         "%zu records in memory; random resized crops of %d x %d, mirrored half of the time, to "
         "%s %s, batches of %zu; %d alternating repetitions\n"
         "floor: libjpeg decodes the same crops (accurate DCT, smooth upsampling), nothing else\n",
-        records->size(), options.size, options.size, options.layout.c_str(),
-        options.pixel.c_str(), options.loader.batch, options.loader.repetitions);
+        records->size(), options.size, options.size, options.layout.c_str(), options.pixel.c_str(),
+        options.loader.batch, options.loader.repetitions);
     std::printf("%7s %12s %7s %14s %7s %11s %27s\n", "threads", "images/s", "spread",
                 "floor images/s", "spread", "of floor", "next() waited");
   }
@@ -100,8 +100,9 @@ void add_loader_command(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "loader", "Decoding and augmenting images, against libjpeg decoding the same crops in turn");
   command
-      ->add_option("files", options->files,
-                   "Packed .tar files of JPEGs (see `convoy pack`); they are read into memory first")
+      ->add_option(
+          "files", options->files,
+          "Packed .tar files of JPEGs (see `convoy pack`); they are read into memory first")
       ->required();
   command->add_option("--threads", options->threads, "Numbers of threads, one row each: 1,2,4")
       ->delimiter(',')
@@ -129,8 +130,7 @@ void add_loader_command(CLI::App& bench) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command
-      ->add_option("--seconds", loader.seconds,
-                   "How long each side of a repetition takes, about")
+      ->add_option("--seconds", loader.seconds, "How long each side of a repetition takes, about")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--json", options->json,

@@ -141,13 +141,12 @@ template <std::size_t kTaps>
 void mix_rows_of(const std::uint16_t* const* rows, const std::uint16_t* weights, std::size_t taps,
                  std::size_t count, std::uint8_t* out) {
   const Numbers numbers;
-  const hn::Rebind<std::uint8_t, Numbers> bytes;
   const std::size_t lanes = hn::Lanes(numbers);
   const auto half = hn::Set(numbers, static_cast<std::uint16_t>(128 + lost_by(taps)));
   const auto weight0 = hn::Set(numbers, weights[0]);
   const auto weight1 = hn::Set(numbers, weights[kTaps > 1 ? 1 : 0]);
   const auto weight2 = hn::Set(numbers, weights[kTaps > 2 ? 2 : 0]);
-  for (std::size_t i = 0; i < count; i += lanes) {
+  const auto summed = [&](std::size_t i) HWY_ATTR {
     auto sum = hn::SaturatedAdd(half, hn::MulHigh(hn::LoadU(numbers, rows[0] + i), weight0));
     const auto add = [&](std::size_t t, hn::Vec<Numbers> weight) HWY_ATTR {
       sum = hn::SaturatedAdd(sum, hn::MulHigh(hn::LoadU(numbers, rows[t] + i), weight));
@@ -157,8 +156,20 @@ void mix_rows_of(const std::uint16_t* const* rows, const std::uint16_t* weights,
     if constexpr (kTaps == 0) {
       for (std::size_t t = 1; t < taps; ++t) add(t, hn::Set(numbers, weights[t]));
     }
+    return sum;
+  };
+  // What lies before the point is the upper byte.
+  std::size_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    const auto low = hn::BitCast(Bytes(), summed(i));
+    const auto high = hn::BitCast(Bytes(), summed(i + lanes));
+    hn::StoreU(hn::ConcatOdd(Bytes(), high, low), Bytes(), out + i);
+  }
+  if (i < count) {
+    const hn::Half<Bytes> bytes;
     const hn::RebindToSigned<Numbers> whole;
-    hn::StoreU(hn::DemoteTo(bytes, hn::BitCast(whole, hn::ShiftRight<8>(sum))), bytes, out + i);
+    hn::StoreU(hn::DemoteTo(bytes, hn::BitCast(whole, hn::ShiftRight<8>(summed(i)))), bytes,
+               out + i);
   }
 }
 

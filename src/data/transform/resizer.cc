@@ -32,7 +32,24 @@ void Resizer::Axis::plan(int input, int begin, int size, int output, int part_be
   heights.resize(taps);
   for (std::size_t i = 0; i < positions; ++i) {
     const double center = begin + (part_begin + static_cast<int>(i) + 0.5) * scale;
-    int low = std::max(0, static_cast<int>(center - widening + 0.5));
+    const std::size_t at = mirror ? positions - 1 - i : i;
+    std::uint16_t* const weight = &weights[at * taps];
+    if (scale <= 1) {
+      // Two neighbors, weighted by how close they are. Most crops are enlarged: this is quick.
+      int low = static_cast<int>(center + 0.5) - 1;
+      int right = static_cast<int>((center - 0.5 - low) * kOne + 0.5);
+      if (low < 0 || right == kOne) {
+        ++low;
+        right = 0;
+      }
+      if (low + 1 == input) right = 0;
+      first[at] = low;
+      count[at] = right > 0 ? 2 : 1;
+      weight[0] = static_cast<std::uint16_t>(std::min(kOne - right, kOne - 1));
+      weight[1] = static_cast<std::uint16_t>(right);
+      continue;
+    }
+    const int low = std::max(0, static_cast<int>(center - widening + 0.5));
     const int high =
         std::min({input, static_cast<int>(center + widening + 0.5), low + static_cast<int>(taps)});
     double total = 0;
@@ -41,8 +58,6 @@ void Resizer::Axis::plan(int input, int begin, int size, int output, int part_be
       heights[t] = 1 - std::abs(low + static_cast<int>(t) + 0.5 - center) * narrowing;
       total += heights[t];
     }
-    const std::size_t at = mirror ? positions - 1 - i : i;
-    std::uint16_t* const weight = &weights[at * taps];
     // They have to add up to one; the largest takes what rounding leaves.
     int left = kOne;
     std::size_t largest = 0;
