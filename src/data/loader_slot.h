@@ -1,8 +1,11 @@
 // The memory that batches are made in.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
@@ -10,14 +13,23 @@
 
 namespace convoy::data {
 
-// Where SIMD kernels like their memory to begin.
-constexpr std::align_val_t kAlignment{64};
 struct FreePixels {
-  void operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }
+  void operator()(std::byte* memory) const { std::free(memory); }
 };
 using Pixels = std::unique_ptr<std::byte[], FreePixels>;
+
+// Begins where SIMD kernels like it. Large batches lie in large pages, if the system has some:
+// workers write through a batch once and never come back, so every small page would be looked up
+// anew.
 inline Pixels make_pixels(std::size_t bytes) {
-  return Pixels(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
+  constexpr std::size_t kVector = 64, kLargePage = std::size_t{2} << 20;
+  const std::size_t alignment = bytes >= kLargePage ? kLargePage : kVector;
+  const std::size_t size = (bytes / alignment + 1) * alignment;
+  void* const memory = std::aligned_alloc(alignment, size);
+  if (memory == nullptr) throw std::bad_alloc();
+  // Without them it works as well.
+  if (alignment == kLargePage) madvise(memory, size, MADV_HUGEPAGE);
+  return Pixels(static_cast<std::byte*>(memory));
 }
 
 // One batch in the making, or ready. Its memory stays; what it holds changes.

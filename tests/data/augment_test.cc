@@ -201,7 +201,8 @@ TEST(Colors, ReachEveryTypeAndLayout) {
   }
   EXPECT_GT(changed, 400u);
   options.channels = 1;
-  expect_error<UsageError>([&] { applied<std::uint8_t>(options, picture.record); }, {"mean has 3"});
+  expect_error<UsageError>([&] { applied<std::uint8_t>(options, picture.record); },
+                           {"mean is 3 numbers"});
   options.mean = {0};
   expect_error<UsageError>([&] { applied<std::uint8_t>(options, picture.record); },
                            {"3 channels", "1"});
