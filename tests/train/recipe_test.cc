@@ -188,6 +188,11 @@ TEST_F(RecipeTest, Contradictions) {
   expect({"data.augment.crop=random_resized"},
          "data.augment.crop is random_resized; that needs data.size");
   expect({"data.augment.padding=3"}, "data.augment.padding is for crop = \"random_padded\"");
+  expect({"data.augment.left=3"}, "data.augment.left is for crop = \"fixed\"");
+  expect({"data.augment.lighting=-1"}, "data.augment.lighting has to be 0 to 10");
+  expect({"data.augment.contrast=1.5"}, "data.augment.contrast has to be 0 to 1");
+  expect({"data.size=28", "data.augment.crop=ten"},
+         "data.augment.crop is ten; ten crops of an image are for data.evaluate");
   expect({"data.size=224", "data.evaluate.resize=200"},
          "data.evaluate.resize is 200, smaller than");
   expect({"schedule.name=step"}, "schedule.milestones is empty");
