@@ -100,9 +100,8 @@ struct Loader::Impl {
 
   // The plan: what the next batch to begin is.
   std::uint64_t epoch = 0;
-  std::optional<EpochOrder> order;
-  std::optional<EpochCursor> cursor;
-  std::uint64_t order_epoch = 0;
+  std::shared_ptr<SampleOrder> order;
+  std::optional<EpochCursor> cursor;  // in global batches
 
   Batch batch;  // of `held`
   std::uint64_t at_epoch = 0;
@@ -128,8 +127,12 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, const TransformOptions& 
   check(per_epoch > 0, "the global batch of " + std::to_string(options.batch) +
                            " is larger than the dataset of " + std::to_string(size) +
                            " samples, and drop_last leaves out batches that are not full");
-  // The first rank's share is the largest, so every rank has the same memory.
-  largest_share = even_share({0, std::min(options.batch, size)}, 0, options.world).size();
+  order = options.order;
+  if (!order) {
+    order = std::make_shared<StaticOrder>(size, options.seed, options.shuffle, options.rank,
+                                          options.world);
+  }
+  largest_share = order->largest_share(options.batch);
 
   shape = output_shape(*dataset, transform_options, options.on_bad);
   // All records must become what the first one is.
@@ -169,31 +172,28 @@ void Loader::Impl::stop() {
 
 void Loader::Impl::set_out(std::uint64_t new_epoch, std::size_t consumed) {
   epoch = new_epoch;
-  cursor.emplace(dataset->size(), consumed, options.rank, options.world, options.drop_last);
+  cursor.emplace(dataset->size(), consumed, 0, 1, options.drop_last);
 }
 
 bool Loader::Impl::plan_batch() {
   if (free.empty()) return false;
-  if (!order || order_epoch != epoch) {
-    order.emplace(dataset->size(), options.seed, epoch, options.shuffle);
-    order_epoch = epoch;
-  }
+  const bool ends_epoch = cursor->steps_left_global(options.batch) == 0;
+  if (!ends_epoch && !order->ready(epoch, cursor->consumed())) return false;
   Slot& slot = *free.front();
   free.pop_front();
   slot.epoch = epoch;
   slot.samples.clear();
   slot.labels.clear();
-  slot.ends_epoch = cursor->steps_left_global(options.batch) == 0;
+  slot.ends_epoch = ends_epoch;
   slot.skipped = slot.taken = 0;
   slot.error = nullptr;
   if (slot.ends_epoch) {
     slot.left = 0;
     set_out(epoch + 1, 0);
   } else {
-    const Range share = cursor->next_global(options.batch);
-    for (std::size_t p = share.begin; p < share.end; ++p) slot.samples.push_back((*order)[p]);
-    slot.labels.resize(share.size());
-    slot.left = share.size();
+    order->append_share(epoch, cursor->next_global(options.batch), slot.samples);
+    slot.labels.resize(slot.samples.size());
+    slot.left = slot.samples.size();
   }
   slot.bad.assign(slot.samples.size(), 0);
   slot.consumed = slot.ends_epoch ? 0 : cursor->consumed();

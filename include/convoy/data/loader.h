@@ -8,6 +8,7 @@
 #include <string>
 
 #include "convoy/base/random.h"
+#include "convoy/data/sample_order.h"
 #include "convoy/data/sample_source.h"
 #include "convoy/data/transform.h"
 
@@ -32,7 +33,9 @@ struct LoaderOptions {
   int rank = 0;
   int world = 1;
   std::uint64_t seed = 0;
-  bool shuffle = true;     // another order each epoch, fixed by (seed, epoch)
+  bool shuffle = true;  // another order each epoch, fixed by (seed, epoch)
+  // Which samples this rank gets; null: a StaticOrder of the above.
+  std::shared_ptr<SampleOrder> order;
   bool drop_last = false;  // leave out a last global batch that is not full
   Layout layout = Layout::planar;
   int threads = 1;        // workers that decode; at least 1
@@ -42,10 +45,10 @@ struct LoaderOptions {
   std::function<void(const std::string& message)> on_skip;
 };
 
-// A static SampleSource over a dataset: the samples of an epoch in the order of EpochOrder, cut
-// into global batches, of which each rank takes its even share (EpochCursor). Random choices of the
-// transform depend on (seed, epoch, sample) alone, never on rank, world or thread: an epoch resumed
-// at another world size sees the same pixels.
+// A static SampleSource over a dataset: the samples of an epoch, cut into global batches, of which
+// each rank takes its share as the order says (EpochOrder and even shares, by default). Random
+// choices of the transform depend on (seed, epoch, sample) alone, never on rank, world or thread:
+// an epoch resumed at another world size sees the same pixels.
 //
 // Batch memory is made once: `ahead` + 2 batches of this rank's largest share. Construction reads
 // the first record for its shape (with OnBad::skip the first good one) and throws UsageError for
