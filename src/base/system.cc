@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
+#include <optional>
 
 namespace convoy {
 namespace {
@@ -22,7 +24,42 @@ double cgroup_cpu_quota() {
   return std::atof(quota.c_str()) / period;
 }
 
+// The number after `name` in a file of lines "name number ..."; nothing where there is none.
+std::optional<std::uint64_t> number_in(const char* path, const std::string& name) {
+  std::ifstream file(path);
+  std::string word;
+  std::uint64_t number = 0;
+  while (file >> word) {
+    if (word == name && file >> number) return number;
+    file.clear();
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> number_of(const char* path) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  if (file >> number) return number;
+  return std::nullopt;  // "max", or no such file
+}
+
 }  // namespace
+
+std::uint64_t available_memory() {
+  constexpr std::uint64_t kKib = 1024;
+  std::uint64_t available = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * kKib;
+  const auto limit = number_of("/sys/fs/cgroup/memory.max");
+  const auto used = number_of("/sys/fs/cgroup/memory.current");
+  if (limit && used) {
+    const std::uint64_t cached =
+        number_in("/sys/fs/cgroup/memory.stat", "inactive_file").value_or(0) +
+        number_in("/sys/fs/cgroup/memory.stat", "active_file").value_or(0);
+    const std::uint64_t held = *used > cached ? *used - cached : 0;
+    available = std::min(available, *limit > held ? *limit - held : 0);
+  }
+  return available;
+}
 
 std::string host_name() {
   std::array<char, 256> name{};

@@ -1,6 +1,7 @@
 // What this process may use of the machine it runs on.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@ std::string host_name();
 // The cores this process may run on, ascending: its affinity mask, cut to the cgroup's CPU quota
 // (a container with a quota of 2.5 CPUs on 64 cores gets the first 3). Never empty.
 std::vector<int> usable_cores();
+
+// Bytes of memory that can still be had without swapping: what the kernel estimates, cut to what is
+// left of the cgroup's limit; files that it caches count as free.
+std::uint64_t available_memory();
 
 // Binds the calling thread, and the threads it starts later, to these cores. False if refused.
 bool bind_to_cores(const std::vector<int>& cores);

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "convoy/data/dataset.h"
-#include "convoy/data/epoch_order.h"
+#include "convoy/data/loadable_dataset.h"
 
 namespace convoy::data {
 
@@ -25,7 +25,7 @@ using Tell = std::function<void(double done, double total)>;
 // Several packed files as one data set: the records of the first, then those of the second, ....
 // The indexes are held in memory (about 48 bytes a record, and its name); records are read from the
 // files when they are asked for, and their checksums compared each time.
-class PackedFiles final : public Dataset {
+class PackedFiles final : public LoadableDataset {
  public:
   // Paths of .tar files; a folder stands for all its .tar files in alphabetical order. Throws
   // UsageError naming the file: it or its index is missing, damaged, truncated, of a newer version,
@@ -43,14 +43,10 @@ class PackedFiles final : public Dataset {
   std::int64_t label(std::size_t i) const override;
   std::uint64_t fingerprint() const override;
 
-  // For who holds records in memory: the bytes of record i, and of a range of records together,
-  // without anything that stands between them. range.end <= size().
-  std::uint64_t length(std::size_t i) const;
-  std::uint64_t bytes(Range records) const;
-  // Reads a range of records into `to`, one after the other without gaps; the files are read in
-  // ascending order. to.size() == bytes(records), or UsageError. Throws Failure as read() does. Any
-  // number of threads may load, disjoint ranges or the same.
-  void load(Range records, std::span<std::byte> to) const;
+  std::uint64_t length(std::size_t i) const override;
+  // The files are read in ascending order, and checksums compared as in read().
+  void load(Range records, std::span<std::byte> to) const override;
+  Record record(std::size_t i, std::span<const std::byte> bytes) const override;
 
  private:
   struct File;

@@ -86,8 +86,11 @@ Record PackedFiles::read(std::size_t i, std::vector<std::byte>& scratch) const {
   const Place place = find(i);
   scratch.resize(static_cast<std::size_t>(place.file->index[place.record].length));
   place.file->read_record(place.record, scratch);
-  const Encoding encoding = is_png(scratch) ? Encoding::png : Encoding::jpeg;
-  return {scratch, encoding, {}, label(i)};
+  return record(i, scratch);
+}
+
+Record PackedFiles::record(std::size_t i, std::span<const std::byte> bytes) const {
+  return {bytes, is_png(bytes) ? Encoding::png : Encoding::jpeg, {}, label(i)};
 }
 
 std::string PackedFiles::key(std::size_t i) const {
@@ -109,12 +112,6 @@ std::uint64_t PackedFiles::fingerprint() const {
 std::uint64_t PackedFiles::length(std::size_t i) const {
   const Place place = find(i);
   return place.file->index[place.record].length;
-}
-
-std::uint64_t PackedFiles::bytes(Range records) const {
-  std::uint64_t total = 0;
-  for (std::size_t i = records.begin; i < records.end; ++i) total += length(i);
-  return total;
 }
 
 void PackedFiles::load(Range records, std::span<std::byte> to) const {

@@ -1,0 +1,47 @@
+// The little that a store (convoy/data/store.h) needs to know of communication: `data` itself has
+// none. CommPeers (convoy/data/comm_peers.h) makes it of a communicator.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace convoy::data {
+
+// Some ranks, numbered 0 .. size()-1. Every call but rank() and size() is collective: all ranks make
+// it, in the same order, from one thread at a time. Throws Failure when a rank is lost.
+class Peers {
+ public:
+  virtual ~Peers() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Every rank's text, in the order of ranks, everywhere.
+  virtual std::vector<std::string> gather(const std::string& text) = 0;
+
+  // Alltoallv: the first send_counts[0] bytes of `send` go to rank 0, the next send_counts[1] to
+  // rank 1, ...; `receive` gets what rank 0 sent, then what rank 1 sent, .... receive_counts[q] on
+  // rank r is send_counts[r] on rank q.
+  virtual void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
+                        std::span<std::byte> receive,
+                        std::span<const std::size_t> receive_counts) = 0;
+
+  // The ranks that give the same color, in their order here.
+  virtual std::unique_ptr<Peers> split(int color) = 0;
+};
+
+// A rank by itself.
+class Alone final : public Peers {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::vector<std::string> gather(const std::string& text) override { return {text}; }
+  void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
+                std::span<std::byte> receive, std::span<const std::size_t> receive_counts) override;
+  std::unique_ptr<Peers> split(int) override { return std::make_unique<Alone>(); }
+};
+
+}  // namespace convoy::data

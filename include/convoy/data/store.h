@@ -1,0 +1,119 @@
+// The records of a data set in memory, in parts on several ranks, that can be shuffled among them:
+// DIMD of Kumar et al. 2017, section 4.1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/data/loadable_dataset.h"
+#include "convoy/data/packed.h"
+#include "convoy/data/peers.h"
+
+namespace convoy::data {
+
+class Region;
+
+struct StoreOptions {
+  // Every group of world / groups ranks that follow each other holds the whole data set. 0: as many
+  // groups as the memory allows.
+  int groups = 1;
+  // What a shuffle moves at once, per rank: it needs two segments beside the records.
+  std::size_t segment = std::size_t{32} << 20;
+  // Bytes that this rank may use; 0: its part of what is available on its host now, which is shared
+  // evenly by the ranks there.
+  std::uint64_t memory = 0;
+  int threads = 1;  // that load
+  // Compare what all ranks together hold with the data set after each shuffle. Reads every record.
+#ifdef NDEBUG
+  bool check = false;
+#else
+  bool check = true;
+#endif
+  Tell tell;  // bytes of this rank's part, while it is loaded
+};
+
+// What a rank needs for its part of a data set.
+struct StoreNeed {
+  int groups = 1;
+  int members = 1;           // ranks of a group
+  std::uint64_t part = 0;    // bytes of records: the largest part that shuffles will give a rank
+  std::uint64_t tables = 0;  // where which record is
+  std::uint64_t segments = 0;
+  std::uint64_t total() const { return part + tables + segments; }
+};
+// Parts are random, so the largest is an estimate: exceeded once in about 10,000 shuffles of a rank.
+// Throws UsageError unless groups >= 1 divides world.
+StoreNeed store_need(const LoadableDataset& source, int world, int groups, std::size_t segment);
+
+struct ShuffleReport {
+  double seconds = 0;
+  std::uint64_t bytes = 0;  // of records, sent to other ranks by this one
+  std::uint64_t peak = 0;   // most bytes of memory at a time: pages of records, and segments
+  std::uint64_t rounds = 0;
+  std::uint64_t compactions = 0;  // passes over memory that closed gaps, to keep the promise of memory
+};
+
+// A Dataset whose numbers, labels and keys are the source's. Each rank holds the records of its
+// part; arrange() decides which those are. Collective: the constructor (over `world`) and arrange()
+// (over the group). The rest may be called from any thread at any time but during arrange().
+//
+// Memory: records lie one after the other, without gaps, in the order in which they arrived. While
+// arrange() runs there are at most max(part before, part after) + 2 segments, for segments of at
+// least 8 pages for each rank of the group (smaller ones are taken as that).
+class Store final : public Dataset {
+ public:
+  // Loads this rank's part: consecutive records, about as many bytes on each rank, read in
+  // ascending order and compared with their checksums. Throws the same error on every rank of
+  // `world`: UsageError when groups doesn't divide the world or the memory is too small (with the
+  // numbers), Failure when a record can't be read (with its name).
+  Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreOptions options = {});
+  ~Store() override;
+
+  std::size_t size() const override { return source_->size(); }
+  const std::vector<std::string>& classes() const override { return source_->classes(); }
+  // From memory if this rank holds it, without a copy; otherwise from the source.
+  Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
+  std::string key(std::size_t i) const override { return source_->key(i); }
+  std::int64_t label(std::size_t i) const override { return source_->label(i); }
+  std::uint64_t fingerprint() const override { return source_->fingerprint(); }
+
+  // The group, and this rank in it.
+  int members() const;
+  int member() const;
+  int groups() const { return groups_; }
+
+  bool holds(std::size_t i) const { return slot_of_[i] != kNone; }
+  std::size_t held() const { return held_.size(); }
+  std::uint64_t held_bytes() const { return offsets_.back(); }
+
+  // Moves records until member m holds those at the positions m, m + members, m + 2 * members, ...
+  // of `order`, a permutation of all numbers that is the same on every rank. Segment by segment;
+  // records that stay where they are don't travel. Nothing is moved when all are in place. Throws
+  // Failure when a rank is lost; the store is then useless.
+  ShuffleReport arrange(std::span<const std::size_t> order);
+
+ private:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  void admit(Peers& world);
+  void load();
+  void take_over(std::vector<std::uint32_t> held);
+  std::uint64_t checksum() const;
+  void check_whole() const;
+
+  std::shared_ptr<const LoadableDataset> source_;
+  StoreOptions options_;
+  std::unique_ptr<Peers> group_;
+  int groups_ = 1;
+  std::unique_ptr<Region> region_;
+  std::vector<std::uint32_t> held_;     // numbers, by slot: the order in memory
+  std::vector<std::uint64_t> offsets_;  // by slot, and the end
+  std::vector<std::uint32_t> slot_of_;  // by number
+  std::uint64_t sum_ = 0;               // of all records of the group, if they are checked
+};
+
+}  // namespace convoy::data

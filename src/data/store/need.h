@@ -1,0 +1,21 @@
+// How much memory a store takes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convoy/data/store.h"
+
+namespace convoy::data {
+
+// Segments that are too small for the pages of so many ranks are taken as large enough.
+std::size_t segment_for(std::size_t wanted, int members);
+
+// The most groups for which `memory` is enough. Throws UsageError with the numbers when none is.
+int most_groups(const LoadableDataset& source, int world, std::size_t segment,
+                std::uint64_t memory);
+
+// Throws UsageError with the numbers when the memory is too small.
+void check_memory(const StoreNeed& need, int world, std::uint64_t memory);
+
+}  // namespace convoy::data

@@ -1,0 +1,195 @@
+#include "convoy/data/store.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "convoy/base/checksum.h"
+#include "convoy/base/clock.h"
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+#include "convoy/base/system.h"
+#include "data/store/agree.h"
+#include "data/store/load.h"
+#include "data/store/move.h"
+#include "data/store/need.h"
+#include "data/store/region.h"
+
+namespace convoy::data {
+namespace {
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+// What each rank of `peers` has for this one.
+std::vector<std::size_t> swap_counts(Peers& peers, const std::vector<std::size_t>& mine) {
+  std::vector<std::size_t> theirs(mine.size());
+  const std::vector<std::size_t> each(mine.size(), sizeof(std::size_t));
+  peers.exchange(bytes_of(mine), each, std::as_writable_bytes(std::span(theirs)), each);
+  return theirs;
+}
+
+std::vector<std::size_t> times(std::vector<std::size_t> counts, std::size_t size) {
+  for (std::size_t& count : counts) count *= size;
+  return counts;
+}
+
+}  // namespace
+
+Store::Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreOptions options)
+    : source_(std::move(source)), options_(std::move(options)) {
+  admit(world);
+  group_ = world.split(world.rank() / (world.size() / groups_));
+  std::exception_ptr error;
+  try {
+    load();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  agree(world, error);
+  if (!options_.check) return;
+  sum_ = 0;
+  for (const std::string& sum : group_->gather(std::to_string(checksum()))) sum_ += std::stoull(sum);
+}
+
+Store::~Store() = default;
+
+int Store::members() const { return group_->size(); }
+int Store::member() const { return group_->rank(); }
+
+// Settles the groups, and that there is memory for them.
+void Store::admit(Peers& world) {
+  if (source_ == nullptr || source_->size() == 0) throw UsageError("the data set holds no records");
+  if (source_->size() >= kNone)
+    throw UsageError("a store holds at most " + std::to_string(kNone - 1) + " records");
+  // The same host: ranks there share what it has.
+  std::uint64_t memory = options_.memory;
+  const std::string host = host_name();
+  const std::vector<std::string> hosts = world.gather(host);
+  if (memory == 0) {
+    memory = available_memory() /
+             static_cast<std::uint64_t>(std::count(hosts.begin(), hosts.end(), host));
+  }
+  const std::vector<std::string> all = world.gather(std::to_string(memory));
+  for (const std::string& bytes : all) memory = std::min<std::uint64_t>(memory, std::stoull(bytes));
+  groups_ = options_.groups;
+  if (groups_ == 0) groups_ = most_groups(*source_, world.size(), options_.segment, memory);
+  check_memory(store_need(*source_, world.size(), groups_, options_.segment), world.size(), memory);
+}
+
+void Store::load() {
+  const Range part = consecutive_part(*source_, group_->rank(), group_->size());
+  slot_of_.assign(source_->size(), kNone);
+  std::vector<std::uint32_t> held(part.size());
+  std::iota(held.begin(), held.end(), static_cast<std::uint32_t>(part.begin));
+  take_over(std::move(held));
+  region_ = std::make_unique<Region>(offsets_.back());
+  load_records(*source_, part, offsets_, {region_->data(), offsets_.back()}, options_.threads,
+               options_.tell);
+}
+
+// The tables for these records, one after the other.
+void Store::take_over(std::vector<std::uint32_t> held) {
+  for (const std::uint32_t i : held_) slot_of_[i] = kNone;
+  held_ = std::move(held);
+  offsets_.resize(held_.size() + 1);
+  offsets_[0] = 0;
+  for (std::size_t slot = 0; slot < held_.size(); ++slot) {
+    slot_of_[held_[slot]] = static_cast<std::uint32_t>(slot);
+    offsets_[slot + 1] = offsets_[slot] + source_->length(held_[slot]);
+  }
+}
+
+Record Store::read(std::size_t i, std::vector<std::byte>& scratch) const {
+  const std::uint32_t slot = slot_of_[i];
+  if (slot == kNone) return source_->read(i, scratch);
+  return source_->record(
+      i, {region_->data() + offsets_[slot], offsets_[slot + 1] - offsets_[slot]});
+}
+
+ShuffleReport Store::arrange(std::span<const std::size_t> order) {
+  if (order.size() != size()) {
+    throw UsageError("an order of " + std::to_string(order.size()) + " for " +
+                     std::to_string(size()) + " records");
+  }
+  const auto ranks = static_cast<std::size_t>(members());
+  if (ranks == 1) return {};
+  const auto start = Clock::now();
+  // Whose each of the records here will be, and then the records of each rank, in order of memory.
+  std::vector<std::uint32_t> whose(held_.size());
+  Outgoing outgoing;
+  outgoing.begins.assign(ranks + 1, 0);
+  for (std::size_t p = 0; p < order.size(); ++p) {
+    const std::uint32_t slot = slot_of_[order[p]];
+    if (slot == kNone) continue;
+    whose[slot] = static_cast<std::uint32_t>(p % ranks);
+    ++outgoing.begins[p % ranks + 1];
+  }
+  std::partial_sum(outgoing.begins.begin(), outgoing.begins.end(), outgoing.begins.begin());
+  outgoing.slots.resize(held_.size());
+  std::vector<std::size_t> next(outgoing.begins.begin(), outgoing.begins.end() - 1);
+  for (std::size_t slot = 0; slot < held_.size(); ++slot)
+    outgoing.slots[next[whose[slot]]++] = static_cast<std::uint32_t>(slot);
+
+  // Nothing to do if that's so everywhere.
+  const auto me = static_cast<std::size_t>(member());
+  const bool stay = outgoing.begins[me + 1] - outgoing.begins[me] == held_.size();
+  const auto stays = group_->gather(stay ? "1" : "0");
+  if (std::count(stays.begin(), stays.end(), "1") == static_cast<std::ptrdiff_t>(ranks)) return {};
+
+  // The numbers first.
+  std::vector<std::uint32_t> numbers(held_.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = held_[outgoing.slots[i]];
+  std::vector<std::size_t> counts(ranks), bytes(ranks, 0);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    counts[rank] = outgoing.begins[rank + 1] - outgoing.begins[rank];
+    for (std::size_t i = outgoing.begins[rank]; i < outgoing.begins[rank + 1]; ++i)
+      bytes[rank] += offsets_[outgoing.slots[i] + 1] - offsets_[outgoing.slots[i]];
+  }
+  const std::vector<std::size_t> new_counts = swap_counts(*group_, counts);
+  std::vector<std::size_t> incoming = swap_counts(*group_, bytes);
+  std::vector<std::uint32_t> held(
+      std::accumulate(new_counts.begin(), new_counts.end(), std::size_t{0}));
+  group_->exchange(bytes_of(numbers), times(counts, sizeof(std::uint32_t)),
+                   std::as_writable_bytes(std::span(held)),
+                   times(new_counts, sizeof(std::uint32_t)));
+
+  Move move(*group_, *region_, offsets_, std::move(outgoing), std::move(incoming),
+            segment_for(options_.segment, members()));
+  *region_ = move.run();
+  take_over(std::move(held));
+  ShuffleReport report = move.report();
+  if (options_.check) check_whole();
+  report.seconds = seconds_since(start);
+  return report;
+}
+
+// Of the records here, whatever their order.
+std::uint64_t Store::checksum() const {
+  std::uint64_t sum = 0;
+  for (std::size_t slot = 0; slot < held_.size(); ++slot) {
+    const std::span<const std::byte> bytes(region_->data() + offsets_[slot],
+                                           offsets_[slot + 1] - offsets_[slot]);
+    sum += RandomStream(held_[slot], xxh3(bytes))();
+  }
+  return sum;
+}
+
+// Each record is held once, with the bytes that it was loaded with.
+void Store::check_whole() const {
+  std::uint64_t records = 0, sum = 0;
+  const std::string mine = std::to_string(held_.size()) + " " + std::to_string(checksum());
+  for (const std::string& text : group_->gather(mine)) {
+    records += std::stoull(text);
+    sum += std::stoull(text.substr(text.find(' ')));
+  }
+  if (records == size() && sum == sum_) return;
+  throw Failure("after a shuffle the ranks of a group hold " + std::to_string(records) + " of " +
+                std::to_string(size()) +
+                " records, or others than were loaded: memory or the network has changed them");
+}
+
+}  // namespace convoy::data
