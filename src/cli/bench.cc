@@ -1,6 +1,7 @@
 #include "cli/bench/ablation.h"
 #include "cli/bench/allreduce.h"
 #include "cli/bench/loader.h"
+#include "cli/bench/shuffle.h"
 #include "cli/bench/step.h"
 #include "cli/commands.h"
 
@@ -11,6 +12,7 @@ void add_bench_command(CLI::App& app) {
       app.add_subcommand("bench", "Measure on this machine or cluster what Convoy promises");
   bench->require_subcommand(1);
   add_allreduce_command(*bench);
+  add_shuffle_command(*bench);
   add_step_command(*bench);
   add_loader_command(*bench);
   add_ablation_command(*bench);

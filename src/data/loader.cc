@@ -357,9 +357,13 @@ std::size_t Loader::batches_per_epoch() const { return impl_->per_epoch; }
 Shape Loader::shape() const { return impl_->shape; }
 
 void Loader::seek(const Position& position) {
-  check(position.generation == 0, "a position of shuffle generation " +
-                                      std::to_string(position.generation) +
-                                      "; a static order has generation 0");
+  // A store's order is the same as long as it is shuffled once before each epoch; and where an
+  // epoch begins, any may follow.
+  const bool begins = position.count() == 0 && position.generation <= position.epoch;
+  const bool same =
+      (position.generation == 0 || position.generation == position.epoch) && position.members == 0;
+  check(begins || same, "a position of shuffle generation " + std::to_string(position.generation) +
+                            "; a static order has generation 0");
   check(position.consumed.size() <= 1 &&
             (position.consumed.empty() || position.consumed[0].begin == 0),
         "a position with gaps; a static order is consumed from its begin");

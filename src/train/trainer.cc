@@ -6,7 +6,6 @@
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
-#include "convoy/data/loader.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
@@ -16,6 +15,7 @@
 #include "train/resume.h"
 #include "train/same_everywhere.h"
 #include "train/sample_log.h"
+#include "train/samples.h"
 
 namespace convoy::train {
 namespace {
@@ -192,7 +192,7 @@ void Trainer::Impl::make_loader() {
   options.on_bad = on_bad(recipe_.data);
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
   source_ =
-      std::make_unique<data::Loader>(training_data_, training_transform(recipe_.data), options);
+      open_samples(world_, training_data_, training_transform(recipe_.data), options, recipe_.data);
   if (origin_) source_->seek(origin_->manifest.position);
 }
 

@@ -108,8 +108,8 @@ TEST(StoreSource, GlobalBatchesAreThoseOfFilesAtAnyWorldSize) {
     expected.back().assign(batch->samples.begin(), batch->samples.end());
     std::sort(expected.back().begin(), expected.back().end());
   }
-  for (const auto& [world, groups] : {std::pair{1, 1}, {2, 1}, {3, 1}, {5, 1}, {8, 1}, {8, 8},
-                                      {6, 2}, {4, 4}}) {
+  for (const auto& [world, groups] :
+       {std::pair{1, 1}, {2, 1}, {3, 1}, {5, 1}, {8, 1}, {8, 8}, {6, 2}, {4, 4}}) {
     EXPECT_EQ(run({.world = world, .groups = groups}, 20).batches, expected)
         << world << " ranks in " << groups << " groups";
   }
@@ -169,7 +169,8 @@ TEST(StoreSource, AResumedRunIsTheSameAsOneWithoutAPause) {
 }
 
 TEST(StoreSource, EpochsDifferWithoutAShuffle) {
-  const Course course = run({.count = 24, .batch = 24, .world = 2, .shuffle = {.every_epochs = 0}}, 4);
+  const Course course =
+      run({.count = 24, .batch = 24, .world = 2, .shuffle = {.every_epochs = 0}}, 4);
   EXPECT_EQ(course.position.generation, 0u);
   EXPECT_EQ(course.position.epoch, 2u);
   const auto first = store_order(24, 5, {0, 0, {}}), second = store_order(24, 5, {1, 0, {}, 2});
@@ -215,6 +216,18 @@ TEST(StoreSource, GoesOnFromAPositionOfFiles) {
   job.from = files.position();
   for (const auto& batch : run(job, 6).batches) epoch.push_back(batch);
   EXPECT_EQ(all_of(epoch), everything(60));
+
+  // And back.
+  job.from = {};
+  const Course course = run(job, 14);
+  ASSERT_EQ(course.position, (Position{1, 1, {{0, 18}}}));
+  epoch.assign(course.batches.begin() + 11, course.batches.end());
+  files.seek(course.position);
+  while (const Batch* batch = files.next())
+    epoch.emplace_back(batch->samples.begin(), batch->samples.end());
+  EXPECT_EQ(all_of(epoch), everything(60));
+  expect_error<UsageError>([&] { files.seek({2, 1, {{0, 18}}}); }, {"shuffle generation 1"});
+  expect_error<UsageError>([&] { files.seek({2, 0, {{0, 18}}, 3}); }, {"shuffle generation 0"});
 }
 
 TEST(StoreSource, RandomBatchesComeFromTheOwnMemory) {
@@ -237,8 +250,11 @@ TEST(StoreSource, RefusesWhatDoesNotFit) {
   StoreSource source(store, {}, options);
   expect_error<UsageError>([&] { source.seek({0, 0, {{0, 11}}}); }, {"11 samples of 10"});
   expect_error<UsageError>([&] { source.seek({0, 2, {{0, 2}, {3, 4}}}); }, {"gaps"});
-  expect_error<UsageError>([&] { source.seek({0, 0, {{0, 2}, {2, 4}}}); },
-                           {"after 1 shuffles in its epoch, but of generation 0"});
+  expect_error<UsageError>(
+      [&] {
+        source.seek({0, 0, {{0, 2}, {2, 4}}});
+      },
+      {"after 1 shuffles in its epoch, but of generation 0"});
 }
 
 }  // namespace

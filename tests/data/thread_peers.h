@@ -2,12 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <barrier>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,13 +20,37 @@
 
 namespace convoy::data {
 
+// A barrier whose waiters sleep: there are more threads than cores.
+class Gate {
+ public:
+  explicit Gate(int ranks) : ranks_(ranks) {}
+  void arrive_and_wait() {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t mine = passed_;
+    if (++waiting_ == ranks_) {
+      waiting_ = 0;
+      ++passed_;
+      all_here_.notify_all();
+      return;
+    }
+    all_here_.wait(lock, [&] { return passed_ != mine; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  int ranks_;
+  int waiting_ = 0;
+  std::uint64_t passed_ = 0;
+};
+
 // What the threads of one group share.
 struct Meeting {
   explicit Meeting(int ranks)
       : barrier(ranks), texts(at(ranks)), sends(at(ranks)), counts(at(ranks)) {}
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
-  std::barrier<> barrier;
+  Gate barrier;
   std::vector<std::string> texts;
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<const std::size_t>> counts;
@@ -72,8 +97,7 @@ class ThreadPeers final : public Peers {
     const std::vector<std::string> colors = gather(std::to_string(color));
     const std::string mine = std::to_string(color);
     const auto size = static_cast<int>(std::count(colors.begin(), colors.end(), mine));
-    const auto rank =
-        static_cast<int>(std::count(colors.begin(), colors.begin() + rank_, mine));
+    const auto rank = static_cast<int>(std::count(colors.begin(), colors.begin() + rank_, mine));
     if (rank_ == 0) {
       meeting_->parts.clear();
       for (const std::string& each : colors) {

@@ -16,7 +16,7 @@ inline Manifest sample_manifest(std::int64_t step) {
   manifest.recipe = "[model]\nname = \"resnet50\"  # \"quoted\"\n";
   manifest.classes = {"cat", "h\u00fchner", ""};
   manifest.step = step;
-  manifest.position = {3, 2, {{0, 1200}, {1300, 1300}, {5000, 5001}}};
+  manifest.position = {3, 2, {{0, 1200}, {1300, 1300}, {5000, 5001}}, 4};
   manifest.world = 4;
   manifest.samples = 60'000;
   manifest.data_fingerprint = 0xfedcba9876543210;

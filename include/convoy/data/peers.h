@@ -10,8 +10,8 @@
 
 namespace convoy::data {
 
-// Some ranks, numbered 0 .. size()-1. Every call but rank() and size() is collective: all ranks make
-// it, in the same order, from one thread at a time. Throws Failure when a rank is lost.
+// Some ranks, numbered 0 .. size()-1. Every call but rank() and size() is collective: all ranks
+// make it, in the same order, from one thread at a time. Throws Failure when a rank is lost.
 class Peers {
  public:
   virtual ~Peers() = default;

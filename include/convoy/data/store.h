@@ -18,6 +18,19 @@ namespace convoy::data {
 
 class Region;
 
+// What a rank needs for its part of a data set.
+struct StoreNeed {
+  int groups = 1;
+  int members = 1;           // ranks of a group
+  std::uint64_t part = 0;    // bytes of records: the largest part that shuffles will give a rank
+  std::uint64_t tables = 0;  // where which record is
+  std::uint64_t segments = 0;
+  std::uint64_t total() const { return part + tables + segments; }
+};
+// Parts are random, so the largest is an estimate: exceeded once in about 10,000 shuffles of a
+// rank. Throws UsageError unless groups >= 1 divides world.
+StoreNeed store_need(const LoadableDataset& source, int world, int groups, std::size_t segment);
+
 struct StoreOptions {
   // Every group of world / groups ranks that follow each other holds the whole data set. 0: as many
   // groups as the memory allows.
@@ -34,28 +47,18 @@ struct StoreOptions {
 #else
   bool check = true;
 #endif
+  // Told what is needed before anything is loaded; may be empty.
+  std::function<void(const StoreNeed&)> planned;
   Tell tell;  // bytes of this rank's part, while it is loaded
 };
-
-// What a rank needs for its part of a data set.
-struct StoreNeed {
-  int groups = 1;
-  int members = 1;           // ranks of a group
-  std::uint64_t part = 0;    // bytes of records: the largest part that shuffles will give a rank
-  std::uint64_t tables = 0;  // where which record is
-  std::uint64_t segments = 0;
-  std::uint64_t total() const { return part + tables + segments; }
-};
-// Parts are random, so the largest is an estimate: exceeded once in about 10,000 shuffles of a rank.
-// Throws UsageError unless groups >= 1 divides world.
-StoreNeed store_need(const LoadableDataset& source, int world, int groups, std::size_t segment);
 
 struct ShuffleReport {
   double seconds = 0;
   std::uint64_t bytes = 0;  // of records, sent to other ranks by this one
   std::uint64_t peak = 0;   // most bytes of memory at a time: pages of records, and segments
   std::uint64_t rounds = 0;
-  std::uint64_t compactions = 0;  // passes over memory that closed gaps, to keep the promise of memory
+  std::uint64_t compactions =
+      0;  // passes over memory that closed gaps, to keep the promise of memory
 };
 
 // A Dataset whose numbers, labels and keys are the source's. Each rank holds the records of its

@@ -47,6 +47,11 @@ struct DataRecipe {
   std::int64_t threads = 1;
   std::int64_t ahead = 2;
   std::string pixel = "float32";
+  std::string store = "files";
+  std::int64_t groups = 1;  // that hold the data once each, in memory; 0: as many as fit
+  std::int64_t shuffle_every_epochs = 1;
+  std::int64_t shuffle_every_steps = 0;
+  bool random_batches = false;
   Options train;
   Options validation;
   bool has_validation = false;

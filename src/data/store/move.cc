@@ -20,8 +20,8 @@ std::uint64_t sum_of(const std::vector<std::size_t>& values) {
 
 }  // namespace
 
-Move::Move(Peers& peers, Region& from, const std::vector<std::uint64_t>& offsets,
-           Outgoing outgoing, std::vector<std::size_t> incoming, std::size_t segment)
+Move::Move(Peers& peers, Region& from, const std::vector<std::uint64_t>& offsets, Outgoing outgoing,
+           std::vector<std::size_t> incoming, std::size_t segment)
     : peers_(peers),
       from_(from),
       outgoing_(std::move(outgoing)),
@@ -51,7 +51,8 @@ Move::Move(Peers& peers, Region& from, const std::vector<std::uint64_t>& offsets
 std::uint64_t Move::rounds() {
   std::uint64_t most = 0;
   const std::string mine = std::to_string(std::max(sum_of(totals_), sum_of(incoming_)));
-  for (const std::string& bytes : peers_.gather(mine)) most = std::max<std::uint64_t>(most, std::stoull(bytes));
+  for (const std::string& bytes : peers_.gather(mine))
+    most = std::max<std::uint64_t>(most, std::stoull(bytes));
   return (most + stage_ - 1) / stage_;
 }
 
@@ -162,8 +163,7 @@ void Move::count_pages() {
   pages_ = 0;
   for (std::size_t page = 0; page < in_page_.size(); ++page) {
     const std::uint64_t first = std::max<std::uint64_t>(page * Region::page(), begin);
-    const std::uint64_t last =
-        std::min<std::uint64_t>((page + 1) * Region::page(), from_.size());
+    const std::uint64_t last = std::min<std::uint64_t>((page + 1) * Region::page(), from_.size());
     in_page_[page] = last > first ? static_cast<std::uint32_t>(last - first) : 0;
     if (in_page_[page] > 0) ++pages_;
   }

@@ -17,9 +17,9 @@ struct Outgoing {
   std::vector<std::size_t> begins;   // where each rank's begin in `slots`, and the end
 };
 
-// One exchange. What rank i sends to rank j is one stream of bytes, in i's order of memory, and lies
-// in j's new region as such, after the streams of ranks before i. All streams advance in step, in
-// rounds: after k of K rounds k/K of each has moved, so the bytes of records on a rank go in a
+// One exchange. What rank i sends to rank j is one stream of bytes, in i's order of memory, and
+// lies in j's new region as such, after the streams of ranks before i. All streams advance in step,
+// in rounds: after k of K rounds k/K of each has moved, so the bytes of records on a rank go in a
 // straight line from what it had to what it gets. What has been sent leaves gaps; pages that are
 // gaps altogether are released at once, and when the rest of the gaps exceeds half a segment, what
 // is left is pushed together.
@@ -50,9 +50,9 @@ class Move {
   std::vector<std::size_t> incoming_;  // and of the incoming ones
   std::size_t stage_;                  // bytes of each of the two buffers: half a segment
   // What is not sent yet.
-  std::vector<std::uint64_t> at_;      // by slot
-  std::vector<std::uint64_t> left_;    // by slot
-  std::vector<std::size_t> next_;      // by rank: in outgoing_.slots
+  std::vector<std::uint64_t> at_;       // by slot
+  std::vector<std::uint64_t> left_;     // by slot
+  std::vector<std::size_t> next_;       // by rank: in outgoing_.slots
   std::vector<std::uint32_t> in_page_;  // bytes, by page of from_
   std::size_t pages_ = 0;               // that hold any
   std::uint64_t unsent_ = 0;

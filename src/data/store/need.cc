@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t kPagesPerMember = 8;
 // A part is the sum of many lengths drawn at random: this many standard deviations above the mean.
 constexpr double kDeviations = 4;
-// By number: a slot. By slot: a number and a place, twice while they change, and what is left of it.
+// By number: a slot. By slot: a number and a place, twice while they change, and what is left of
+// it.
 constexpr std::uint64_t kPerRecord = 4, kPerHeld = 48;
 
 struct Lengths {
@@ -87,8 +88,7 @@ int most_groups(const LoadableDataset& source, int world, std::size_t segment,
 void check_memory(const StoreNeed& need, int world, std::uint64_t memory) {
   if (need.total() <= memory) return;
   std::string more;
-  if (need.groups > 1)
-    more = "; fewer groups than " + std::to_string(need.groups) + " need less";
+  if (need.groups > 1) more = "; fewer groups than " + std::to_string(need.groups) + " need less";
   throw UsageError("a rank of " + std::to_string(world) + " needs " + format_bytes(need.total()) +
                    " for its part of the data (" + text_of(need) + "), but may use " +
                    format_bytes(memory) + more +

@@ -97,13 +97,10 @@ struct StoreSource::Impl {
         options(loader_options),
         shuffle(shuffle_options),
         order(std::make_shared<PartOrder>(store->size(), options.rank, options.world,
-                                          store->members(), options.seed,
-                                          shuffle.random_batches)),
+                                          store->members(), options.seed, shuffle.random_batches)),
         loader(store, transform, with_order(options, order)) {}
 
-  EpochCursor cursor() const {
-    return {store->size(), at.count(), 0, 1, options.drop_last};
-  }
+  EpochCursor cursor() const { return {store->size(), at.count(), 0, 1, options.drop_last}; }
   bool epoch_over() const { return cursor().steps_left_global(options.batch) == 0; }
   // Batches of the epoch so far.
   std::uint64_t batches() const {

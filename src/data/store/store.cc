@@ -52,7 +52,8 @@ Store::Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreO
   agree(world, error);
   if (!options_.check) return;
   sum_ = 0;
-  for (const std::string& sum : group_->gather(std::to_string(checksum()))) sum_ += std::stoull(sum);
+  for (const std::string& sum : group_->gather(std::to_string(checksum())))
+    sum_ += std::stoull(sum);
 }
 
 Store::~Store() = default;
@@ -77,7 +78,9 @@ void Store::admit(Peers& world) {
   for (const std::string& bytes : all) memory = std::min<std::uint64_t>(memory, std::stoull(bytes));
   groups_ = options_.groups;
   if (groups_ == 0) groups_ = most_groups(*source_, world.size(), options_.segment, memory);
-  check_memory(store_need(*source_, world.size(), groups_, options_.segment), world.size(), memory);
+  const StoreNeed need = store_need(*source_, world.size(), groups_, options_.segment);
+  check_memory(need, world.size(), memory);
+  if (options_.planned) options_.planned(need);
 }
 
 void Store::load() {
@@ -106,8 +109,8 @@ void Store::take_over(std::vector<std::uint32_t> held) {
 Record Store::read(std::size_t i, std::vector<std::byte>& scratch) const {
   const std::uint32_t slot = slot_of_[i];
   if (slot == kNone) return source_->read(i, scratch);
-  return source_->record(
-      i, {region_->data() + offsets_[slot], offsets_[slot + 1] - offsets_[slot]});
+  return source_->record(i,
+                         {region_->data() + offsets_[slot], offsets_[slot + 1] - offsets_[slot]});
 }
 
 ShuffleReport Store::arrange(std::span<const std::size_t> order) {
@@ -162,8 +165,8 @@ ShuffleReport Store::arrange(std::span<const std::size_t> order) {
   *region_ = move.run();
   take_over(std::move(held));
   ShuffleReport report = move.report();
-  if (options_.check) check_whole();
   report.seconds = seconds_since(start);
+  if (options_.check) check_whole();
   return report;
 }
 

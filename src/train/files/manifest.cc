@@ -117,6 +117,7 @@ data::Position position_from(const Members& members) {
   data::Position position;
   position.epoch = members.natural("epoch");
   position.generation = members.natural("generation");
+  if (members.json().contains("members")) position.members = members.natural("members");
   std::size_t last = 0;
   for (const Json& pair : members.list("consumed")) {
     const std::string where = members.path("consumed");
@@ -197,6 +198,7 @@ std::string to_json(const Manifest& manifest) {
   }
   json["position"] = {{"epoch", manifest.position.epoch},
                       {"generation", manifest.position.generation},
+                      {"members", manifest.position.members},
                       {"consumed", consumed}};
   json["samples"] = manifest.samples;
   json["data_fingerprint"] = to_hex(manifest.data_fingerprint);
