@@ -17,9 +17,9 @@ constexpr double kPause = 10;
 
 std::string text_of(const data::StoreNeed& need, int world) {
   return "data.train in memory: " + format_bytes(need.part) + " on each of " +
-         std::to_string(world) + " ranks (with all that shuffles need: " +
-         format_bytes(need.total()) + "), " + std::to_string(need.groups) +
-         (need.groups == 1 ? " group" : " groups");
+         std::to_string(world) +
+         " ranks (with all that shuffles need: " + format_bytes(need.total()) + "), " +
+         std::to_string(need.groups) + (need.groups == 1 ? " group" : " groups");
 }
 
 // Tells rank 0's log what is going on.

@@ -12,8 +12,8 @@ namespace convoy::comm {
 // rank that sums has posted receives, and holds the memory. Neither has a part in the order of
 // summation.
 struct Pipeline {
-  // Below the eager limits of MPI libraries for TCP: longer messages wait for a handshake, which waits
-  // behind the data under way.
+  // Below the eager limits of MPI libraries for TCP: longer messages wait for a handshake, which
+  // waits behind the data under way.
   std::size_t segment_bytes = 32 << 10;
   std::size_t in_flight = 4;
 
