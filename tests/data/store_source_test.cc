@@ -66,7 +66,7 @@ Course run(const Job& job, std::size_t calls) {
         EXPECT_EQ(batch->labels[k], records->label(i));
         // Pixels are the record's.
         const auto bytes = NumberedRecords::content(i, 6);
-        EXPECT_EQ(batch->images[k * 6], static_cast<float>(bytes[0]) / 255);
+        EXPECT_FLOAT_EQ(batch->images[k * 6], static_cast<float>(bytes[0]) / 255);
       }
     }
     const std::lock_guard lock(mutex);

@@ -156,8 +156,9 @@ void reduce(ReduceOp op, Type type, void* into, const void* from, std::size_t co
 }
 
 void divide(Type type, void* data, std::size_t count, int ranks) {
-  const std::array<const void*, 1> sources{data};
   check_average(type);
+  if (ranks == 1) return;  // bits of NaNs stay as they are
+  const std::array<const void*, 1> sources{data};
   reduce_all(ReduceOp::average, type, data, sources, count, ranks);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "comm/reproducible/rounding.h"
 
@@ -55,6 +56,24 @@ HWY_INLINE void write(typename E::V v, std::byte* data, std::size_t at, std::siz
     write_part<E>(v, to, n * E::kBytes);
 }
 
+// To the nearest, ties to even, and past the largest to infinity: as all instruction sets do, but not
+// Highway's own functions for none.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE I nearest(F x) {
+  const bool fits = std::fabs(x.raw) < 0x1p31F;
+  return I(fits ? static_cast<std::int32_t>(std::nearbyint(x.raw)) : INT32_MIN);
+}
+HWY_INLINE hn::Vec<hn::Sisd<float>> narrowed(hn::Sisd<float> /*d*/, hn::Vec<hn::Sisd<double>> x) {
+  return hn::Vec<hn::Sisd<float>>(static_cast<float>(x.raw));
+}
+#else
+HWY_INLINE I nearest(F x) { return hn::NearestInt(x); }
+template <class D, class V>
+HWY_INLINE hn::Vec<D> narrowed(D d, V x) {
+  return hn::DemoteTo(d, x);
+}
+#endif
+
 HWY_INLINE I field(F x) {
   return hn::And(hn::ShiftRight<23>(hn::BitCast(DI(), x)), hn::Set(DI(), kSpecialField));
 }
@@ -71,7 +90,7 @@ HWY_INLINE F power_of_two(I exponent) {
 HWY_INLINE I whole_of(F x, I most, int bits) {
   const I exponent = hn::Sub(hn::Set(DI(), bits + 126), most);
   const I half = hn::ShiftRight<1>(exponent);
-  return hn::NearestInt(
+  return nearest(
       hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(exponent, half))));
 }
 
@@ -112,7 +131,7 @@ HWY_INLINE hn::Vec<hn::RebindToFloat<H>> rounded(H h, hn::Vec<H> sum, hn::Vec<H>
   const auto unit = hn::BitCast(d, hn::ShiftLeft<52>(hn::PromoteTo(wide, exponent)));
   auto value = hn::PromoteTo(d, sum);
   if (quotient.divisor != 1) value = hn::Div(value, hn::Set(d, quotient.divisor));
-  return hn::DemoteTo(hn::RebindToFloat<H>(), hn::Mul(value, unit));
+  return narrowed(hn::RebindToFloat<H>(), hn::Mul(value, unit));
 }
 
 HWY_INLINE F special_value(I sum) {
