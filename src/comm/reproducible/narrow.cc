@@ -56,8 +56,8 @@ HWY_INLINE void write(typename E::V v, std::byte* data, std::size_t at, std::siz
     write_part<E>(v, to, n * E::kBytes);
 }
 
-// To the nearest, ties to even, and past the largest to infinity: as all instruction sets do, but not
-// Highway's own functions for none.
+// To the nearest, ties to even, and past the largest to infinity: as all instruction sets do, but
+// not Highway's own functions for none.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE I nearest(F x) {
   const bool fits = std::fabs(x.raw) < 0x1p31F;
@@ -90,8 +90,7 @@ HWY_INLINE F power_of_two(I exponent) {
 HWY_INLINE I whole_of(F x, I most, int bits) {
   const I exponent = hn::Sub(hn::Set(DI(), bits + 126), most);
   const I half = hn::ShiftRight<1>(exponent);
-  return nearest(
-      hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(exponent, half))));
+  return nearest(hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(exponent, half))));
 }
 
 HWY_INLINE I count_special(F x) {
