@@ -136,6 +136,39 @@ TEST(BenchAllreduce, SaysWhichSumsAreReproducible) {
   EXPECT_EQ(rows, 3) << result.out;
 }
 
+TEST(BenchShuffle, ReportsARowPerNumberOfGroups) {
+  const JobResult result =
+      Job({"bench", "shuffle", "-n", "4", "--groups", "1,2,4", "--bytes-per-rank", "1MiB",
+           "--record", "10KiB", "--segment", "256KiB", "--repetitions", "1", "--json", "-"})
+          .finish(std::chrono::seconds(90));
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::vector<int> groups;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    groups.push_back(row.at("groups"));
+    EXPECT_EQ(row.at("ranks"), 4);
+    const auto part = row.at("part_bytes").get<double>();
+    EXPECT_NEAR(part, groups.back() * (1 << 20), groups.back() * 2e5);
+    if (groups.back() == 4) {  // every rank holds everything
+      EXPECT_EQ(row.at("sent_bytes"), 0);
+      continue;
+    }
+    // All but what stays.
+    EXPECT_NEAR(row.at("sent_bytes").get<double>() / part, 1 - groups.back() / 4.0, 0.1);
+    EXPECT_GT(row.at("median_s").get<double>(), 0);
+    EXPECT_GT(row.at("fraction_of_limit").get<double>(), 0);
+    EXPECT_LE(row.at("peak_bytes").get<double>(), part + (2 << 18));
+  }
+  EXPECT_EQ(groups, (std::vector{1, 2, 4})) << result.out;
+}
+
+TEST(BenchShuffle, RefusesGroupsThatDoNotDivideTheRanks) {
+  const JobResult result = Job({"bench", "shuffle", "-n", "3", "--groups", "2"}).finish();
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_NE(result.err.find("3 ranks can't form 2 groups"), std::string::npos) << result.err;
+}
+
 TEST(BenchAllreduce, TunesAndUsesWhatItWrote) {
   const test::Scratch scratch;
   const std::string file = scratch.path("rules");

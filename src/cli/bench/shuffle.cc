@@ -206,6 +206,7 @@ void add_shuffle_command(CLI::App& bench) {
       ->add_option("--groups", options->groups,
                    "Groups of ranks that hold all records once each; a list measures each")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   add_bytes(*command, "--segment", options->segment,
