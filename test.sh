@@ -3,7 +3,7 @@
 #
 #   build/        everything, with programs in build/bin/
 #   build/asan/   the Torch-free layers with the address and undefined-behavior sanitizers
-#   build/tsan/   the layers that have threads with the thread sanitizer: tests whose ranks are threads
+#   build/tsan/   tests of what has threads, with the thread sanitizer; ranks are threads
 #   build/mpich/  the comm and preload layers on MPICH, where it is installed
 #
 # CONVOY_DATA (default: ../shared/data, if it is there) holds data sets that some tests need; those
@@ -57,7 +57,7 @@ build build/asan
 
 step "building build/tsan: thread sanitizer"
 configure build/tsan "${torch_free[@]}" -DCONVOY_SANITIZE=thread
-build build/tsan tests.comm tests.data
+build build/tsan tests.threads
 
 if [[ $suites == *mpich* ]]; then
   step "building build/mpich"

@@ -8,52 +8,76 @@
 namespace convoy::comm {
 namespace {
 
-constexpr std::size_t kSegmentBytes = 4 << 20;
+// A round trip passes between a segment and the next of one slot; the other slots keep links busy
+// meanwhile, with the next peer's segments where one's end.
+constexpr std::size_t kSegmentBytes = 1 << 20;
+constexpr std::size_t kInFlight = 4;
 
 std::size_t begin_of(const std::vector<std::size_t>& counts, int rank) {
   return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
 }
 
+// The parts of all others, in the order in which they go out or come in.
+template <class Bytes>
+struct Parts {
+  Bytes all;
+  const std::vector<std::size_t>& counts;
+  std::size_t element;
+
+  Bytes of(int rank) const {
+    return all.subspan(begin_of(counts, rank) * element,
+                       counts[static_cast<std::size_t>(rank)] * element);
+  }
+};
+
+// Starts messages one after the other, a few at a time. An empty part is one empty message, so that
+// sides that disagree about it find out.
+template <class Bytes, class Start>
+Task stream(Parts<Bytes> parts, int size, Start peer_and_message) {
+  std::array<Ticket, kInFlight> tickets;
+  std::size_t slot = 0;
+  for (int step = 1; step < size; ++step) {
+    const int peer = peer_and_message.peer(step);
+    Bytes left = parts.of(peer);
+    bool first = true;
+    while (first || !left.empty()) {
+      first = false;
+      Ticket& ticket = tickets[slot++ % kInFlight];
+      co_await one(ticket);
+      const Bytes segment = left.first(std::min(left.size(), kSegmentBytes));
+      left = left.subspan(segment.size());
+      ticket = peer_and_message.start(peer, segment);
+    }
+  }
+  co_await all(tickets);
+}
+
+struct Sending {
+  Io& io;
+  int peer(int step) const { return (io.rank() + step) % io.size(); }
+  Ticket start(int to, std::span<const std::byte> segment) const { return io.send(to, segment); }
+};
+
+struct Receiving {
+  Io& io;
+  int peer(int step) const { return (io.rank() + io.size() - step) % io.size(); }
+  Ticket start(int from, std::span<std::byte> segment) const { return io.receive(from, segment); }
+};
+
 }  // namespace
 
 Task alltoallv_pairwise(Io& io, ConstBuffer send, std::vector<std::size_t> send_counts,
                         Buffer receive, std::vector<std::size_t> receive_counts) {
-  const int size = io.size();
-  const int rank = io.rank();
-  const std::size_t element = size_of(send.type);
-  const auto outgoing = [&](int to) {
-    return std::span(static_cast<const std::byte*>(send.data) + begin_of(send_counts, to) * element,
-                     send_counts[static_cast<std::size_t>(to)] * element);
-  };
-  const auto incoming = [&](int from) {
-    return std::span(
-        static_cast<std::byte*>(receive.data) + begin_of(receive_counts, from) * element,
-        receive_counts[static_cast<std::size_t>(from)] * element);
-  };
-  if (!outgoing(rank).empty())
-    std::memcpy(incoming(rank).data(), outgoing(rank).data(), outgoing(rank).size());
-
-  for (int step = 1; step < size; ++step) {
-    const int to = (rank + step) % size;
-    const int from = (rank + size - step) % size;
-    std::span<const std::byte> out = outgoing(to);
-    std::span<std::byte> in = incoming(from);
-    // An empty part is one empty message, so that sides that disagree about it find out.
-    bool first = true;
-    while (first || !out.empty() || !in.empty()) {
-      std::array<Ticket, 2> exchange;
-      if (first || !in.empty()) {
-        exchange[0] = io.receive(from, in.first(std::min(in.size(), kSegmentBytes)));
-        in = in.subspan(std::min(in.size(), kSegmentBytes));
-      }
-      if (first || !out.empty()) {
-        exchange[1] = io.send(to, out.first(std::min(out.size(), kSegmentBytes)));
-        out = out.subspan(std::min(out.size(), kSegmentBytes));
-      }
-      co_await all(exchange);
-      first = false;
-    }
-  }
+  const Parts<std::span<const std::byte>> outgoing{bytes_of(send), send_counts, size_of(send.type)};
+  const Parts<std::span<std::byte>> incoming{bytes_of(receive), receive_counts,
+                                             size_of(receive.type)};
+  const auto own = outgoing.of(io.rank());
+  if (!own.empty()) std::memcpy(incoming.of(io.rank()).data(), own.data(), own.size());
+  std::vector<Branch> both;
+  both.reserve(2);
+  both.emplace_back(stream(incoming, io.size(), Receiving{io}));
+  both.emplace_back(stream(outgoing, io.size(), Sending{io}));
+  co_await branches(both);
 }
 
 }  // namespace convoy::comm

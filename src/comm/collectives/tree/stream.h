@@ -9,8 +9,8 @@ namespace convoy::comm {
 
 // `data` is cut into `colors` chunks (see chunk()), and chunk c is summed along ColorTree c: its
 // segments follow each other up the tree, every interior rank adding its children's to its own, and
-// from the root down again. Colors don't wait for each other; of one color a rank sends up at most 4 *
-// pipeline.in_flight segments ahead of those that have come down.
+// from the root down again. Colors don't wait for each other; of one color a rank sends up at most
+// 4 * pipeline.in_flight segments ahead of those that have come down.
 //
 // The order of summation is fixed by (count, p, colors): own, first child, second child, and so on.
 // The root alone computes a result, so all ranks get the same bits. A rank sends what sent_chunks()
