@@ -250,7 +250,8 @@ TEST_P(ReproducibleKernels, EveryLengthAtAnyAddress) {
       }
       for (const auto& each : all) sources.push_back(each.data() + 1);
       reduce_reproducibly(ReduceOp::sum, type, all[1].data() + 1, sources, count);
-      ASSERT_EQ(std::memcmp(all[1].data() + 1, want.data(), count * size), 0) << count;
+      ASSERT_TRUE(std::equal(want.begin(), want.begin() + count * size, all[1].begin() + 1))
+          << count;
       ASSERT_EQ(all[1].back(), 'x');
     }
   }
