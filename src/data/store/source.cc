@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -17,7 +18,8 @@ std::uint64_t count_up(std::uint64_t n) {
   return n == std::numeric_limits<std::uint64_t>::max() ? n : n + 1;
 }
 
-// What a rank gets of the order that the store is arranged in. Set while the loader is paused.
+// What a rank gets of the order that the store is arranged in. The loader's workers ask, while the
+// caller of next() sets or clears it: only when nothing is ready() may it be set.
 class PartOrder final : public SampleOrder {
  public:
   PartOrder(std::size_t count, int rank, int world, int members, std::uint64_t seed, bool draws)
@@ -30,20 +32,26 @@ class PartOrder final : public SampleOrder {
 
   // Batches of this epoch up to this position may be prepared.
   void set(std::uint64_t epoch, std::size_t end, std::vector<std::size_t> order) {
+    const std::lock_guard lock(mutex_);
     epoch_ = epoch;
     end_ = end;
     order_ = std::move(order);
   }
   // None may.
-  void clear() { end_ = 0; }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    end_ = 0;
+  }
 
   std::size_t largest_share(std::size_t batch) const override {
     return (std::min(batch, count_) + world_ - 1) / world_;
   }
   bool ready(std::uint64_t epoch, std::size_t position) const override {
+    const std::lock_guard lock(mutex_);
     return epoch == epoch_ && position < end_;
   }
   void append_share(std::uint64_t epoch, Range batch, std::vector<std::size_t>& samples) override {
+    const std::lock_guard lock(mutex_);
     const std::size_t first = batch.begin + (rank_ + world_ - batch.begin % world_) % world_;
     for (std::size_t p = first; p < batch.end; p += world_)
       samples.push_back(order_[draws_ ? draw(epoch, p) : p]);
@@ -60,6 +68,7 @@ class PartOrder final : public SampleOrder {
   std::size_t count_, rank_, world_, members_;
   std::uint64_t seed_;
   bool draws_;
+  mutable std::mutex mutex_;  // of what follows
   std::uint64_t epoch_ = 0;
   std::size_t end_ = 0;
   std::vector<std::size_t> order_;
