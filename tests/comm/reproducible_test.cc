@@ -39,7 +39,10 @@ void check_bits(const Communicator& comm) {
       std::array<std::vector<char>, 3> results;
       for (std::size_t i = 0; i < counts.size(); ++i)
         results[i] = reproducible_result(type, op, ranks, counts[i]);
-      for (const AllreduceChoice& choice : choices) {
+      // All algorithms for sums, every third one for the rest.
+      const std::size_t step = op == ReduceOp::sum ? 1 : 3;
+      for (std::size_t c = turn % step; c < choices.size(); c += step) {
+        const AllreduceChoice& choice = choices[c];
         const std::size_t count = counts[turn % 3];
         const std::vector<char>& want = results[turn % 3];
         const auto who = permutation(ranks, 17, turn++)[static_cast<std::size_t>(comm.rank())];
@@ -56,11 +59,7 @@ void check_bits(const Communicator& comm) {
 }
 
 class Reproducible : public testing::TestWithParam<int> {};
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // minutes otherwise
-INSTANTIATE_TEST_SUITE_P(Ranks, Reproducible, testing::Values(2, 3, 5));
-#else
 INSTANTIATE_TEST_SUITE_P(Ranks, Reproducible, testing::Range(2, 10));
-#endif
 
 TEST_P(Reproducible, TheBitsAreThoseOfTheContributions) {
   World::run_threads(
@@ -79,6 +78,7 @@ TEST_P(Reproducible, OnHostsOfSeveralRanks) {
 
 // Through shared memory (in and beside the engine) and between hosts, in whole and in parts.
 TEST_P(Reproducible, ThroughTheContract) {
+  if (GetParam() > 5) return;
   World::run_threads(
       GetParam(),
       [](World& world) {
@@ -87,7 +87,7 @@ TEST_P(Reproducible, ThroughTheContract) {
         for (const Communicator& comm : {world.communicator(), on_hosts(world.communicator(), 1)}) {
           for (const Type type : kFloatingTypes) {
             for (const ReduceOp op : kOperations) {
-              constexpr std::size_t kCount = 12'345, kCut = 4'321;
+              constexpr std::size_t kCount = 9001, kCut = 4321;
               const auto want = reproducible_result(type, op, ranks, kCount);
               std::vector<char> data = contribution_of(type, who, kCount);
               char* const begin = data.data() + 1;
@@ -114,10 +114,9 @@ TEST_P(Reproducible, ThroughTheContract) {
       reproducible());
 }
 
-TEST_P(Reproducible, WhatHoldsForOthersHolds) {
-  if (GetParam() > 5) return;
+TEST(ReproducibleCollectives, AreLikeOthers) {
   World::run_threads(
-      GetParam(),
+      3,
       [](World& world) {
         const Communicator& all = world.communicator();
         check_all_collectives(all);
@@ -126,7 +125,7 @@ TEST_P(Reproducible, WhatHoldsForOthersHolds) {
         const Communicator apart = on_hosts(all, 1);
         check_all_collectives(apart);
         check_matching(apart);
-        if (all.size() == 3) check_every_allreduce(all);  // of whole numbers, too
+        check_every_allreduce(all);  // of whole numbers, too
       },
       reproducible());
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "comm/reproducible/rounding.h"
 
@@ -56,24 +55,6 @@ HWY_INLINE void write(typename E::V v, std::byte* data, std::size_t at, std::siz
     write_part<E>(v, to, n * E::kBytes);
 }
 
-// To the nearest, ties to even, and past the largest to infinity: as all instruction sets do, but
-// not Highway's own functions for none.
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE I nearest(F x) {
-  const bool fits = std::fabs(x.raw) < 0x1p31F;
-  return I(fits ? static_cast<std::int32_t>(std::nearbyint(x.raw)) : INT32_MIN);
-}
-HWY_INLINE hn::Vec<hn::Sisd<float>> narrowed(hn::Sisd<float> /*d*/, hn::Vec<hn::Sisd<double>> x) {
-  return hn::Vec<hn::Sisd<float>>(static_cast<float>(x.raw));
-}
-#else
-HWY_INLINE I nearest(F x) { return hn::NearestInt(x); }
-template <class D, class V>
-HWY_INLINE hn::Vec<D> narrowed(D d, V x) {
-  return hn::DemoteTo(d, x);
-}
-#endif
-
 HWY_INLINE I field(F x) {
   return hn::And(hn::ShiftRight<23>(hn::BitCast(DI(), x)), hn::Set(DI(), kSpecialField));
 }
@@ -90,7 +71,8 @@ HWY_INLINE F power_of_two(I exponent) {
 HWY_INLINE I whole_of(F x, I most, int bits) {
   const I exponent = hn::Sub(hn::Set(DI(), bits + 126), most);
   const I half = hn::ShiftRight<1>(exponent);
-  return nearest(hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(exponent, half))));
+  return hn::NearestInt(
+      hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(exponent, half))));
 }
 
 HWY_INLINE I count_special(F x) {
@@ -114,7 +96,24 @@ HWY_INLINE I converted(F x, I most, int bits) {
   return hn::IfThenElse(special, count_special(x), whole);
 }
 
+template <class E>
+HWY_INLINE I sum_of(const void* const* sources, std::size_t source_count, std::size_t at,
+                    std::size_t n, I most, int bits) {
+  const DI d;
+  I sum = hn::Zero(d);
+  if (HWY_LIKELY(hn::AllFalse(d, special_lanes(most)))) {
+    const I scale = usable(most);
+    for (std::size_t s = 0; s < source_count; ++s)
+      sum = hn::Add(sum, whole_of(read<E>(sources[s], at, n), scale, bits));
+    return sum;
+  }
+  for (std::size_t s = 0; s < source_count; ++s)
+    sum = hn::Add(sum, converted(read<E>(sources[s], at, n), most, bits));
+  return sum;
+}
+
 struct Quotient {
+  bool whole = true;   // not divided
   double divisor = 1;  // but for powers of two,
   int exponent = 0;    // which only change the exponent: 2^(field + exponent) is the unit
 };
@@ -130,7 +129,32 @@ HWY_INLINE hn::Vec<hn::RebindToFloat<H>> rounded(H h, hn::Vec<H> sum, hn::Vec<H>
   const auto unit = hn::BitCast(d, hn::ShiftLeft<52>(hn::PromoteTo(wide, exponent)));
   auto value = hn::PromoteTo(d, sum);
   if (quotient.divisor != 1) value = hn::Div(value, hn::Set(d, quotient.divisor));
-  return narrowed(hn::RebindToFloat<H>(), hn::Mul(value, unit));
+  value = hn::Mul(value, unit);
+  const hn::RebindToFloat<H> f;
+#if HWY_TARGET == HWY_SCALAR  // whose DemoteTo makes the largest number of what is too large
+  return hn::Set(f, static_cast<float>(hn::GetLane(value)));
+#else
+  return hn::DemoteTo(f, value);
+#endif
+}
+
+HWY_INLINE F divided(I sum, I most, const Quotient& quotient) {
+#if HWY_TARGET == HWY_SCALAR
+  return rounded(DI(), sum, most, quotient);
+#else
+  const hn::Half<DI> h;
+  return hn::Combine(DF(), rounded(h, hn::UpperHalf(h, sum), hn::UpperHalf(h, most), quotient),
+                     rounded(h, hn::LowerHalf(h, sum), hn::LowerHalf(h, most), quotient));
+#endif
+}
+
+// Rounded once, by the conversion: a sum has no places below those of f32's subnormals. The unit is
+// 2^-155 to 2^98, in two steps.
+HWY_INLINE F scaled(I sum, I most, int exponent) {
+  const I unit = hn::Add(most, hn::Set(DI(), exponent));
+  const I half = hn::ShiftRight<1>(unit);
+  const F value = hn::ConvertTo(DF(), sum);
+  return hn::Mul(hn::Mul(value, power_of_two(half)), power_of_two(hn::Sub(unit, half)));
 }
 
 HWY_INLINE F special_value(I sum) {
@@ -146,15 +170,8 @@ HWY_INLINE F special_value(I sum) {
 
 HWY_INLINE F value_of(I sum, I most, const Quotient& quotient) {
   const DI d;
-  const I exponent = usable(most);
-#if HWY_TARGET == HWY_SCALAR
-  const F finite = rounded(d, sum, exponent, quotient);
-#else
-  const hn::Half<DI> h;
-  const F finite =
-      hn::Combine(DF(), rounded(h, hn::UpperHalf(h, sum), hn::UpperHalf(h, exponent), quotient),
-                  rounded(h, hn::LowerHalf(h, sum), hn::LowerHalf(h, exponent), quotient));
-#endif
+  const F finite = quotient.whole ? scaled(sum, usable(most), quotient.exponent)
+                                  : divided(sum, usable(most), quotient);
   const Special special = special_lanes(most);
   if (HWY_LIKELY(hn::AllFalse(d, special))) return finite;
   return hn::IfThenElse(hn::RebindMask(DF(), special), special_value(sum), finite);
@@ -172,61 +189,51 @@ struct Job {
 
 template <class E>
 struct Finding {
-  static void run(const Job& job) {
-    const std::size_t lanes = hn::Lanes(DI());
-    for (std::size_t at = 0; at < job.count; at += lanes) {
-      const std::size_t n = std::min(lanes, job.count - at);
-      write<Field>(field(read<E>(job.sources[0], at, n)), job.into, at, n);
-    }
+  static HWY_INLINE void run(const Job& job, std::size_t at, std::size_t n) {
+    write<Field>(field(read<E>(job.sources[0], at, n)), job.into, at, n);
   }
 };
 
 template <class E>
 struct ToWhole {
-  static void run(const Job& job) {
-    const std::size_t lanes = hn::Lanes(DI());
-    for (std::size_t at = 0; at < job.count; at += lanes) {
-      const std::size_t n = std::min(lanes, job.count - at);
-      const F x = read<E>(job.sources[0], at, n);
-      write<Whole>(converted(x, read<Field>(job.exponents, at, n), job.bits), job.into, at, n);
-    }
+  static HWY_INLINE void run(const Job& job, std::size_t at, std::size_t n) {
+    const F x = read<E>(job.sources[0], at, n);
+    write<Whole>(converted(x, read<Field>(job.exponents, at, n), job.bits), job.into, at, n);
   }
 };
 
 template <class E>
 struct FromWhole {
-  static void run(const Job& job) {
-    const std::size_t lanes = hn::Lanes(DI());
-    for (std::size_t at = 0; at < job.count; at += lanes) {
-      const std::size_t n = std::min(lanes, job.count - at);
-      const I sum = read<Whole>(job.sources[0], at, n);
-      write<E>(value_of(sum, read<Field>(job.exponents, at, n), job.quotient), job.into, at, n);
-    }
+  static HWY_INLINE void run(const Job& job, std::size_t at, std::size_t n) {
+    const I sum = read<Whole>(job.sources[0], at, n);
+    write<E>(value_of(sum, read<Field>(job.exponents, at, n), job.quotient), job.into, at, n);
   }
 };
 
 template <class E>
 struct Adding {
-  static void run(const Job& job) {
-    const std::size_t lanes = hn::Lanes(DI());
-    for (std::size_t at = 0; at < job.count; at += lanes) {
-      const std::size_t n = std::min(lanes, job.count - at);
-      I most = hn::Zero(DI());
-      for (std::size_t s = 0; s < job.source_count; ++s)
-        most = hn::Max(most, field(read<E>(job.sources[s], at, n)));
-      I sum = hn::Zero(DI());
-      for (std::size_t s = 0; s < job.source_count; ++s)
-        sum = hn::Add(sum, converted(read<E>(job.sources[s], at, n), most, job.bits));
-      write<E>(value_of(sum, most, job.quotient), job.into, at, n);
-    }
+  static HWY_INLINE void run(const Job& job, std::size_t at, std::size_t n) {
+    I most = hn::Zero(DI());
+    for (std::size_t s = 0; s < job.source_count; ++s)
+      most = hn::Max(most, field(read<E>(job.sources[s], at, n)));
+    const I sum = sum_of<E>(job.sources, job.source_count, at, n, most, job.bits);
+    write<E>(value_of(sum, most, job.quotient), job.into, at, n);
   }
 };
 
+template <class Step>
+void for_all(const Job& job) {
+  const std::size_t lanes = hn::Lanes(DI());
+  std::size_t at = 0;
+  for (; at + lanes <= job.count; at += lanes) Step::run(job, at, lanes);
+  if (at < job.count) Step::run(job, at, job.count - at);
+}
+
 template <template <class> class Step>
 void run(Type type, const Job& job) {
-  if (type == Type::f16) return Step<Float16>::run(job);
-  if (type == Type::bf16) return Step<Bfloat16>::run(job);
-  Step<Plain<float>>::run(job);
+  if (type == Type::f16) return for_all<Step<Float16>>(job);
+  if (type == Type::bf16) return for_all<Step<Bfloat16>>(job);
+  for_all<Step<Plain<float>>>(job);
 }
 
 }  // namespace
@@ -235,6 +242,7 @@ void run_narrow(NarrowStep step, const Grid& grid, std::byte* into, const void* 
                 std::size_t source_count, const std::byte* exponents, std::size_t count,
                 int divisor) {
   Job job{into, sources, source_count, exponents, count, grid.bits, {}};
+  job.quotient.whole = divisor == 1;
   job.quotient.exponent = -126 - grid.bits;
   if (std::has_single_bit(static_cast<unsigned>(divisor)))
     job.quotient.exponent -= std::countr_zero(static_cast<unsigned>(divisor));

@@ -10,6 +10,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
+int width_of(std::uint64_t value) { return std::bit_width(value); }
 int width_of(Wide value) {
   const auto high = static_cast<std::uint64_t>(value >> 64);
   return high != 0 ? 64 + std::bit_width(high) : std::bit_width(static_cast<std::uint64_t>(value));
@@ -67,6 +68,13 @@ std::int64_t count_special(typename F::Bits bits) {
   return F::negative(bits) ? kNegative : kPositive;
 }
 
+// To the nearest, halves away from zero. `shift` is less than the places of T.
+template <class T>
+T shifted(T magnitude, int shift) {
+  const T half = shift > 0 ? T{1} << (shift - 1) : 0;
+  return (magnitude + half) >> shift;
+}
+
 // To the nearest unit, halves away from zero.
 template <class F>
 Number to_number(const Grid& grid, typename F::Bits bits, int most) {
@@ -74,12 +82,14 @@ Number to_number(const Grid& grid, typename F::Bits bits, int most) {
   const int field = F::field(bits);
   const int shift = std::max(most, 1) - std::max(field, 1);
   if (shift > grid.bits) return {};
-  const Wide mantissa = F::fraction(bits) | (field != 0 ? F::kOne : 0);
-  const Wide half = shift > 0 ? Wide{1} << (shift - 1) : 0;
-  const Wide magnitude = ((mantissa << (grid.bits - F::kMantissa - 1)) + half) >> shift;
-  Number number{static_cast<std::int64_t>(magnitude), 0};
-  if (grid.parts == 2) {
+  const std::uint64_t mantissa = F::fraction(bits) | (field != 0 ? F::kOne : 0);
+  const int up = grid.bits - F::kMantissa - 1;
+  Number number;
+  if (grid.parts == 1) {
+    number.high = static_cast<std::int64_t>(shifted(mantissa << up, shift));
+  } else {
     const int low_bits = grid.bits / 2;
+    const Wide magnitude = shifted(Wide{mantissa} << up, shift);
     number.high = static_cast<std::int64_t>(magnitude >> low_bits);
     number.low = static_cast<std::int64_t>(magnitude & ((Wide{1} << low_bits) - 1));
   }
@@ -87,20 +97,20 @@ Number to_number(const Grid& grid, typename F::Bits bits, int most) {
   return number;
 }
 
-// magnitude * 2^exponent, to the nearest, ties to even; a magnitude below 2^127.
-template <class F>
-typename F::Bits rounded(bool negative, Wide magnitude, int exponent) {
+// magnitude * 2^exponent, to the nearest, ties to even; a magnitude without T's highest place.
+template <class F, class T>
+typename F::Bits rounded(bool negative, T magnitude, int exponent) {
   if (magnitude == 0) return 0;
   // Of the last place that the result has.
   const int unit =
       std::max(width_of(magnitude) + exponent - (F::kMantissa + 1), 1 - F::kBias - F::kMantissa);
   const int shift = unit - exponent;
-  Wide places = 0;
+  T places = 0;
   if (shift <= 0) {
     places = magnitude << -shift;
-  } else if (shift < 128) {
+  } else if (shift < 8 * static_cast<int>(sizeof(T))) {
     places = magnitude >> shift;
-    const Wide rest = magnitude - (places << shift), half = Wide{1} << (shift - 1);
+    const T rest = magnitude - (places << shift), half = T{1} << (shift - 1);
     if (rest > half || (rest == half && (places & 1) != 0)) ++places;
   }
   // The bit above the mantissa counts the field up by one, and so does one more by rounding.
@@ -124,15 +134,18 @@ typename F::Bits special_value(std::int64_t counts) {
 template <class F>
 typename F::Bits from_number(const Grid& grid, Number sum, int most, int divisor) {
   if (most == F::kSpecial) return special_value<F>(sum.high);
+  int exponent = std::max(most, 1) - F::kBias + 1 - grid.bits;
+  const bool quick = std::has_single_bit(static_cast<unsigned>(divisor));
+  if (quick) exponent -= std::countr_zero(static_cast<unsigned>(divisor));
+  if (quick && grid.parts == 1) {
+    const auto bits = static_cast<std::uint64_t>(sum.high);
+    return rounded<F>(sum.high < 0, sum.high < 0 ? -bits : bits, exponent);
+  }
   __extension__ using Signed = __int128;
   Signed value = sum.high;
   if (grid.parts == 2) value = value * (Signed{1} << (grid.bits / 2)) + sum.low;
-  const bool negative = value < 0;
-  auto magnitude = static_cast<Wide>(negative ? -value : value);
-  int exponent = std::max(most, 1) - F::kBias + 1 - grid.bits;
-  if (std::has_single_bit(static_cast<unsigned>(divisor))) {
-    exponent -= std::countr_zero(static_cast<unsigned>(divisor));
-  } else if (magnitude != 0) {
+  auto magnitude = static_cast<Wide>(value < 0 ? -value : value);
+  if (!quick && magnitude != 0) {
     // At least 100 places of the quotient, and a last one that says whether there are more.
     const int shift = 127 - width_of(magnitude);
     magnitude <<= shift;
@@ -141,7 +154,7 @@ typename F::Bits from_number(const Grid& grid, Number sum, int most, int divisor
     const Wide quotient = magnitude / by;
     magnitude = quotient | (quotient * by != magnitude ? 1U : 0U);
   }
-  return rounded<F>(negative, magnitude, exponent);
+  return rounded<F>(value < 0, magnitude, exponent);
 }
 
 Number load_number(const Grid& grid, const WholeNumbers& whole, std::size_t i) {
