@@ -89,7 +89,7 @@ def main():
             rows = folder / "convoy.jsonl"
             convoy = [options.convoy, "bench", "allreduce", "-n", ranks, "--sizes", ",".join(sizes)]
             subprocess.run(
-                convoy + ["--algorithms", "auto", "--json", rows],
+                convoy + ["--algorithms", "auto,mpi", "--json", rows],
                 env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL,
             )
             for row in map(json.loads, rows.read_text().splitlines()):
