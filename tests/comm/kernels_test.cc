@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <hwy/highway.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,31 +14,13 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
+#include "tests/comm/targets.h"
 
 namespace convoy::comm {
 namespace {
 
-// The instruction sets that the kernels are compiled for and that run here.
-std::vector<std::int64_t> targets() {
-  std::vector<std::int64_t> list;
-  std::int64_t left = (hwy::SupportedTargets() | HWY_STATIC_TARGET) & HWY_TARGETS;
-  for (; left != 0; left &= left - 1) list.push_back(left & -left);
-  return list;
-}
-
-class Kernels : public testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override { choose(GetParam()); }
-  void TearDown() override { choose(0); }
-
- private:
-  static void choose(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Targets, Kernels, testing::ValuesIn(targets()),
-                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+class Kernels : public OnEachTarget {};
+INSTANTIATE_TEST_SUITE_P(Targets, Kernels, testing::ValuesIn(targets()), name_of_target);
 
 // --- 16-bit floats, by their definition ---
 

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <hwy/highway.h>
 #include <algorithm>
 #include <cfenv>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "comm/reduce/kernels.h"
 #include "convoy/base/error.h"
 #include "tests/comm/reproducible_reference.h"
+#include "tests/comm/targets.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -21,26 +21,9 @@
 namespace convoy::comm {
 namespace {
 
-// The instruction sets that the kernels are compiled for and that run here.
-std::vector<std::int64_t> targets() {
-  std::vector<std::int64_t> list;
-  std::int64_t left = (hwy::SupportedTargets() | HWY_STATIC_TARGET) & HWY_TARGETS;
-  for (; left != 0; left &= left - 1) list.push_back(left & -left);
-  return list;
-}
-
-class ReproducibleKernels : public testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override { choose(GetParam()); }
-  void TearDown() override { choose(0); }
-
-  static void choose(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
+class ReproducibleKernels : public OnEachTarget {};
 INSTANTIATE_TEST_SUITE_P(Targets, ReproducibleKernels, testing::ValuesIn(targets()),
-                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+                         name_of_target);
 
 using Bits = std::vector<std::uint64_t>;
 

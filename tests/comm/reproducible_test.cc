@@ -3,15 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <thread>
 
 #include "comm/collectives/ring/stream.h"
 #include "comm/reproducible/agreement.h"
 #include "comm/reproducible/allreduce.h"
 #include "convoy/base/error.h"
-#include "convoy/comm/threads.h"
 #include "convoy/comm/world.h"
 #include "tests/comm/allreduce_reference.h"
+#include "tests/comm/mistaken_worlds.h"
 #include "tests/comm/reference.h"
 #include "tests/comm/reproducible_reference.h"
 #include "tests/comm/shared_reference.h"
@@ -226,22 +225,9 @@ TEST(ReproducibleChoice, OfAWorldIsThatOfItsCommunicators) {
 }
 
 TEST(ReproducibleMistakes, WorldsThatDiffer) {
-  auto transports = thread_transports(3);
-  std::vector<std::string> messages(3);
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      WorldOptions options;
-      options.reproducible = rank == 2;
-      try {
-        World world(std::move(transports[rank]), options);
-      } catch (const UsageError& e) {
-        messages[rank] = e.what();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  for (const std::string& message : messages) {
+  std::vector<WorldOptions> options(3);
+  options[2].reproducible = true;
+  for (const std::string& message : mistakes_of(options)) {
     EXPECT_EQ(message,
               "ranks differ about reproducible reductions (WorldOptions::reproducible or the "
               "environment variable CONVOY_REPRODUCIBLE): they are off on rank 0 and on on rank 2");

@@ -3,12 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "comm/internals.h"
 #include "convoy/base/error.h"
-#include "convoy/comm/threads.h"
 #include "convoy/comm/world.h"
+#include "tests/comm/mistaken_worlds.h"
 
 namespace convoy::comm {
 namespace {
@@ -160,22 +158,10 @@ TEST(Selection, OfACommunicatorIsFollowed) {
 
 TEST(Selection, AWorldThatCannotReadItOrDiffersIsAMistakeOnEveryRank) {
   for (const bool differ : {false, true}) {
-    auto transports = thread_transports(3);
-    std::vector<std::string> messages(3);
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < 3; ++rank) {
-      threads.emplace_back([&, rank] {
-        WorldOptions options;
-        options.allreduce = rank == 1 && differ ? "naive" : differ ? "ring" : "rign";
-        try {
-          World world(std::move(transports[rank]), options);
-        } catch (const UsageError& e) {
-          messages[rank] = e.what();
-        }
-      });
-    }
-    for (auto& thread : threads) thread.join();
-    for (const std::string& message : messages) {
+    std::vector<WorldOptions> options(3);
+    for (WorldOptions& each : options) each.allreduce = differ ? "ring" : "rign";
+    if (differ) options[1].allreduce = "naive";
+    for (const std::string& message : mistakes_of(options)) {
       const char* part = differ ? "'ring' on rank 0 and 'naive' on rank 1" : "did you mean 'ring'";
       EXPECT_NE(message.find(part), std::string::npos) << message;
       EXPECT_NE(message.find("WorldOptions::allreduce"), std::string::npos) << message;

@@ -1,14 +1,12 @@
 // A store over communicators: ranks are threads, and in processes that mpirun started.
 #include <gtest/gtest.h>
 
-#include "convoy/comm/world.h"
 #include "convoy/data/comm_peers.h"
 #include "convoy/data/store_source.h"
+#include "tests/comm/ranks_main.h"
 #include "tests/data/thread_peers.h"
 
 namespace {
-
-convoy::comm::World* the_world = nullptr;  // made in main: a process joins once
 
 using namespace convoy::data;
 
@@ -39,26 +37,18 @@ void check_store(const convoy::comm::Communicator& all, int groups) {
   }
 }
 
-TEST(StoreOverRanks, IsShuffled) { check_store(the_world->communicator(), 1); }
+TEST(StoreOverRanks, IsShuffled) { check_store(convoy::comm::test_world().communicator(), 1); }
 
 TEST(StoreOverRanks, InGroups) {
-  if (the_world->size() % 2 == 0) check_store(the_world->communicator(), 2);
-  check_store(the_world->communicator(), the_world->size());
+  if (convoy::comm::test_world().size() % 2 == 0)
+    check_store(convoy::comm::test_world().communicator(), 2);
+  check_store(convoy::comm::test_world().communicator(), convoy::comm::test_world().size());
 }
 
 TEST(StoreOverRanks, ThatAreThreads) {
-  if (the_world->rank() != 0) return;
+  if (convoy::comm::test_world().rank() != 0) return;
   convoy::comm::World::run_threads(
       4, [](convoy::comm::World& world) { check_store(world.communicator(), 2); });
 }
 
 }  // namespace
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  convoy::comm::World world = convoy::comm::World::join();
-  the_world = &world;
-  const int failed = RUN_ALL_TESTS();
-  world.close();
-  return failed;
-}

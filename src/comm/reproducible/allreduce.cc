@@ -36,11 +36,6 @@ class InPieces final : public Waiting {
   Work work_;
 };
 
-// An average of one contribution is not even rounded.
-ReduceOp undivided(ReduceOp op, int ranks) {
-  return ranks == 1 && op == ReduceOp::average ? ReduceOp::sum : op;
-}
-
 // The floats of a block, as whole numbers and back.
 class Conversion {
  public:
@@ -175,13 +170,13 @@ Task allreduce_reproducible(Io& io, std::shared_ptr<const Locality> locality, co
   if (choice.algorithm == AllreduceAlgorithm::shared)
     return allreduce_shared(*locality->node, call, data, op, reduce_reproducibly);
   if (!is_floating(data.type) || io.size() == 1)
-    return allreduce(io, std::move(locality), call, data, undivided(op, io.size()), choice);
+    return allreduce(io, std::move(locality), call, data, op, choice);
   return allreduce_by_whole_numbers(io, std::move(locality), call, data, op, choice);
 }
 
 Task reduce_scatter_reproducible(Io& io, Buffer data, ReduceOp op) {
   if (!is_floating(data.type) || io.size() == 1)
-    return ring_stream(io, data, undivided(op, io.size()), RingPhases::reduce_scatter);
+    return ring_stream(io, data, op, RingPhases::reduce_scatter);
   return reduce_scatter_by_whole_numbers(io, data, op);
 }
 

@@ -37,8 +37,8 @@ Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline
 
 // Ranks of one host, without messages: each reduces its slice straight out of the others' memory
 // and writes the result straight back (SharedReduction); small buffers are reduced by every rank
-// for itself (SmallReduction). `reduce` gets their parts in the order of
-// ranks, which is the order of summation.
+// for itself (SmallReduction). `reduce` gets their parts in the order of ranks, which is the order
+// of summation.
 Task allreduce_shared(Node& node, Call call, Buffer data, ReduceOp op, Reduce reduce = reduce_all);
 
 // Hosts with the same number L of ranks: each rank reduces its slice among its host's ranks, then
