@@ -74,6 +74,26 @@ function(convoy_torch_headers target)
   target_precompile_headers(${target} REUSE_FROM convoy_torch_pch)
 endfunction()
 
+# GoogleTest's headers and the library's, which take longer than most tests themselves.
+function(convoy_test_headers target)
+  if(NOT TARGET convoy_test_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/test_pch.cc "// Carries the precompiled header of tests.\n")
+    add_library(convoy_test_pch STATIC ${CMAKE_BINARY_DIR}/test_pch.cc)
+    target_link_libraries(convoy_test_pch PRIVATE GTest::gtest)
+    target_precompile_headers(convoy_test_pch PRIVATE <gtest/gtest.h> <algorithm> <atomic> <chrono>
+      <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric> <random> <span> <string>
+      <thread> <vector>)
+    convoy_warnings(convoy_test_pch)
+    # Used only by units compiled the same way: as programs, not as a library.
+    set_target_properties(convoy_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(convoy_test_pch PRIVATE -fPIE)
+    if(CONVOY_SANITIZE STREQUAL "address")
+      target_compile_options(convoy_test_pch PRIVATE -O0)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM convoy_test_pch)
+endfunction()
+
 # convoy_test(<name> SOURCES ... DEPENDS ... [TORCH] [RANKS 1 2 3] [TIMEOUT s] [LABELS ...])
 # A GoogleTest program. With RANKS it is run once for each number of ranks, through mpirun.
 function(convoy_test name)
@@ -91,6 +111,8 @@ function(convoy_test name)
   convoy_warnings(${name})
   if(ARG_TORCH)
     convoy_torch_headers(${name})
+  else()
+    convoy_test_headers(${name})
   endif()
   if(CONVOY_SANITIZE STREQUAL "address")
     # GCC takes three times as long to optimize what these sanitizers add; the layers' own code is worth it.

@@ -16,7 +16,8 @@ namespace {
 
 int examine(const std::string& json_file) {
   Rows rows = machine_rows();
-  for (Rows more : {torch_rows(), mpi_rows()}) rows.insert(rows.end(), more.begin(), more.end());
+  for (Rows more : {torch_rows(), mpi_rows(), data_rows()})
+    rows.insert(rows.end(), more.begin(), more.end());
   if (json_file != "-") std::fputs(format_table(rows, isatty(STDOUT_FILENO) != 0).c_str(), stdout);
   if (json_file == "-") {
     std::fputs(format_json(rows).c_str(), stdout);

@@ -278,33 +278,22 @@ Operation Communicator::start_barrier(Match match) const {
                           [](Io& io) { return barrier_dissemination(io); });
 }
 
-Operation Communicator::start_alltoallv(ConstBuffer send, std::span<const std::size_t> send_counts,
-                                        Buffer receive, std::span<const std::size_t> receive_counts,
-                                        Match match) const {
-  const auto check = [&](std::span<const std::size_t> counts, std::size_t available,
-                         const char* side) {
-    const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    if (counts.size() != static_cast<std::size_t>(size()) || total > available) {
-      throw UsageError(std::string("alltoallv: ") + side + " has " + std::to_string(counts.size()) +
-                       " counts that add up to " + std::to_string(total) + "; there are " +
-                       std::to_string(size()) + " ranks and the buffer holds " +
-                       std::to_string(available) + " elements");
-    }
-  };
-  check(send_counts, send.count, "the send side");
-  check(receive_counts, receive.count, "the receive side");
+Operation Communicator::start_alltoallv(ConstBuffer send, Parts send_parts, Buffer receive,
+                                        Parts receive_parts, Match match) const {
   if (send.type != receive.type)
     throw UsageError("alltoallv: both buffers must have the same type");
-  const std::vector<std::size_t> out(send_counts.begin(), send_counts.end());
-  const std::vector<std::size_t> in(receive_counts.begin(), receive_counts.end());
-  if (out[static_cast<std::size_t>(rank())] != in[static_cast<std::size_t>(rank())]) {
+  auto out = byte_parts(send_parts, size(), send.count, send.type, "the send side");
+  auto in = byte_parts(receive_parts, size(), receive.count, receive.type, "the receive side");
+  const auto me = static_cast<std::size_t>(rank());
+  if (out[me].bytes != in[me].bytes) {
     throw UsageError("alltoallv: rank " + std::to_string(rank()) + " sends itself " +
-                     std::to_string(out[static_cast<std::size_t>(rank())]) +
-                     " elements and expects " +
-                     std::to_string(in[static_cast<std::size_t>(rank())]));
+                     std::to_string(send_parts.counts[me]) + " elements and expects " +
+                     std::to_string(receive_parts.counts[me]));
   }
-  return start_collective(engine_, transport_, make_call(Kind::alltoallv, send, match),
-                          [=](Io& io) { return alltoallv_pairwise(io, send, out, receive, in); });
+  const std::size_t segment = locality_->one_node() ? kHostSegment : kHostsSegment;
+  return start_collective(
+      engine_, transport_, make_call(Kind::alltoallv, send, match),
+      [=](Io& io) { return alltoallv_spread(io, send, out, receive, in, segment); });
 }
 
 std::vector<std::string> Communicator::gather_text(std::string_view text, Match match) const {
@@ -343,9 +332,8 @@ void Communicator::reduce_scatter(Buffer d, ReduceOp op, Match m) const {
   start_reduce_scatter(d, op, m).wait();
 }
 void Communicator::allgather(Buffer d, Match m) const { start_allgather(d, m).wait(); }
-void Communicator::alltoallv(ConstBuffer s, std::span<const std::size_t> sc, Buffer r,
-                             std::span<const std::size_t> rc, Match m) const {
-  start_alltoallv(s, sc, r, rc, m).wait();
+void Communicator::alltoallv(ConstBuffer s, Parts sp, Buffer r, Parts rp, Match m) const {
+  start_alltoallv(s, sp, r, rp, m).wait();
 }
 void Communicator::barrier(Match m) const {
   if (!CommunicatorInternals::meet_at_once(*this, m)) start_barrier(m).wait();

@@ -16,6 +16,11 @@ namespace {
 constexpr double kPause = 10;
 
 std::string text_of(const data::StoreNeed& need, int world) {
+  if (need.placement == data::Placement::files)
+    return "data.train does not fit into memory: read from files, through the page cache";
+  if (need.placement == data::Placement::host)
+    return "data.train in memory, once on each host: " + format_bytes(need.part) +
+           " for each of its ranks";
   return "data.train in memory: " + format_bytes(need.part) + " on each of " +
          std::to_string(world) +
          " ranks (with all that shuffles need: " + format_bytes(need.total()) + "), " +
@@ -43,14 +48,16 @@ std::unique_ptr<data::SampleSource> open_samples(const comm::World& world,
                                                  const data::TransformOptions& transform,
                                                  const data::LoaderOptions& options,
                                                  const DataRecipe& recipe) {
-  if (recipe.store != "memory")
+  if (recipe.store == "files")
     return std::make_unique<data::Loader>(std::move(dataset), transform, options);
   const auto loadable = std::dynamic_pointer_cast<const data::LoadableDataset>(dataset);
   if (loadable == nullptr) {
-    throw UsageError("data.store = \"memory\" is for packed data (convoy pack makes it), not for " +
-                     recipe.reader);
+    throw UsageError("data.store = \"" + recipe.store +
+                     "\" is for packed data (convoy pack makes it), not for " + recipe.reader);
   }
   data::StoreOptions store_options;
+  if (recipe.store == "host") store_options.placement = data::Placement::host;
+  if (recipe.store == "auto") store_options.placement = data::Placement::best;
   store_options.groups = static_cast<int>(recipe.groups);
   store_options.threads = options.threads;
   tell_of_loading(world, store_options);

@@ -53,8 +53,8 @@ TEST(Doctor, ReportsEveryCheckAsOneObject) {
     EXPECT_NE(row.at("detail"), "") << line;
     checks.insert(row.at("check"));
   }
-  for (const char* check :
-       {"cores", "memory", "MPI library", "MPI threads", "mpirun", "LibTorch", "convoy run"}) {
+  for (const char* check : {"cores", "memory", "MPI library", "MPI threads", "mpirun", "LibTorch",
+                            "convoy run", "libvips"}) {
     EXPECT_EQ(checks.count(check), 1u) << check;
   }
 }

@@ -161,6 +161,13 @@ TEST(Mistakes, AreNamed) {
     const std::vector<std::size_t> counts{2, 2};
     EXPECT_THROW(comm.alltoallv(buffer_of(numbers), counts, buffer_of(numbers), counts),
                  UsageError);
+    const std::vector<std::size_t> one{1, 1}, beyond{0, 3}, far{0, SIZE_MAX}, single{0};
+    EXPECT_THROW(comm.alltoallv(buffer_of(numbers), one, buffer_of(numbers), {one, beyond}),
+                 UsageError);
+    EXPECT_THROW(comm.alltoallv(buffer_of(numbers), {one, far}, buffer_of(numbers), one),
+                 UsageError);
+    EXPECT_THROW(comm.alltoallv(buffer_of(numbers), one, buffer_of(numbers), {one, single}),
+                 UsageError);
     comm.barrier();  // still usable
   });
 }

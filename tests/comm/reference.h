@@ -105,6 +105,30 @@ inline void check_all_collectives(const Communicator& comm) {
   std::vector<std::int32_t> got(want.size());
   comm.alltoallv(buffer_of(sent), out, buffer_of(got), in);
   ASSERT_EQ(got, want);
+  // The same to and from places in descending order, with gaps of one element.
+  const auto descending = [p](const std::vector<std::size_t>& counts) {
+    std::vector<std::size_t> offsets(counts.size());
+    std::size_t end = 0;
+    for (std::size_t q = offsets.size(); q-- > 0; end += counts[q] + 1) offsets[q] = end;
+    return offsets;
+  };
+  const auto spread = [&](const std::vector<std::int32_t>& parts,
+                          const std::vector<std::size_t>& counts) {
+    std::vector<std::int32_t> places(parts.size() + counts.size(), -1);
+    const auto offsets = descending(counts);
+    auto part = parts.begin();
+    for (std::size_t q = 0; q < counts.size(); ++q) {
+      const auto end = part + static_cast<std::ptrdiff_t>(counts[q]);
+      std::copy(part, end, places.begin() + static_cast<std::ptrdiff_t>(offsets[q]));
+      part = end;
+    }
+    return places;
+  };
+  std::vector<std::int32_t> places(got.size() + in.size(), -1);
+  const auto sent_places = spread(sent, out);
+  const auto out_offsets = descending(out), in_offsets = descending(in);
+  comm.alltoallv(buffer_of(sent_places), {out, out_offsets}, buffer_of(places), {in, in_offsets});
+  ASSERT_EQ(places, spread(want, in));
   comm.barrier();
 
   const auto texts = comm.gather_text(std::string(static_cast<std::size_t>(r), 'x'));

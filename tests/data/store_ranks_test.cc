@@ -45,6 +45,28 @@ TEST(StoreOverRanks, InGroups) {
   check_store(convoy::comm::test_world().communicator(), convoy::comm::test_world().size());
 }
 
+// All ranks of the test are on one host.
+TEST(StoreOverRanks, WithOneCopyOnAHost) {
+  const auto& all = convoy::comm::test_world().communicator();
+  const auto source = NumberedRecords::random(400, 0, 9000);
+  CommPeers peers(all);
+  StoreOptions options;
+  options.placement = Placement::host;
+  options.memory = std::uint64_t{1} << 30;
+  Store store(source, peers, options);
+  EXPECT_EQ(store.members(), 1);
+  EXPECT_EQ(store.need().part,
+            (source->bytes({0, 400}) + static_cast<std::uint64_t>(all.size()) - 1) /
+                static_cast<std::uint64_t>(all.size()));
+  std::vector<std::byte> scratch;
+  for (std::size_t i = 0; i < 400; ++i) {
+    const auto content = NumberedRecords::content(i, source->length(i));
+    ASSERT_TRUE(std::ranges::equal(store.read(i, scratch).bytes, content));
+  }
+  EXPECT_TRUE(scratch.empty()) << "a copy";
+  all.barrier();
+}
+
 TEST(StoreOverRanks, ThatAreThreads) {
   if (convoy::comm::test_world().rank() != 0) return;
   convoy::comm::World::run_threads(

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <numeric>
 
 #include "convoy/data/store_source.h"
+#include "data/store/admit.h"
+#include "data/store/need.h"
 #include "tests/data/packed_support.h"
 #include "tests/data/support.h"
 #include "tests/data/thread_peers.h"
@@ -118,6 +121,72 @@ TEST(Store, WhereEveryRankHoldsEverythingNothingMoves) {
     EXPECT_EQ(store.held(), 50u);
     EXPECT_EQ(store.arrange(store_order(50, 1, {0, 3, {}})).rounds, 0u);
   });
+}
+
+// Threads are ranks of one host.
+TEST(Store, RanksOfAHostShareOneCopy) {
+  const auto source = NumberedRecords::random(500, 0, 3000);
+  std::mutex mutex;
+  std::vector<const std::byte*> places;
+  std::atomic<std::uint64_t> loaded = 0;
+  run_ranks(3, [&](Peers& peers) {
+    StoreOptions options = options_for();
+    options.placement = Placement::host;
+    double own = 0;
+    options.tell = [&](double done, double) { own = done; };
+    Store store(source, peers, options);
+    loaded += static_cast<std::uint64_t>(own);
+    EXPECT_EQ(store.need().part, (source->bytes({0, 500}) + 2) / 3);
+    EXPECT_EQ(store.groups(), 3);
+    EXPECT_EQ(store.held(), 500u);
+    expect_records(store, *source);
+    EXPECT_EQ(store.arrange(store_order(500, 1, {0, 3, {}})).rounds, 0u);
+    std::vector<std::byte> scratch;
+    const std::lock_guard lock(mutex);
+    places.push_back(store.read(499, scratch).bytes.data());
+  });
+  EXPECT_EQ(loaded, source->bytes({0, 500}));  // each byte once
+  EXPECT_EQ(std::count(places.begin(), places.end(), places[0]), 3);
+}
+
+TEST(Store, OneCopyForAHostNeedsMemoryForIt) {
+  const auto source = NumberedRecords::random(500, 1000, 3000);
+  run_ranks(2, [&](Peers& peers) {
+    StoreOptions options = options_for();
+    options.placement = Placement::host;
+    options.memory = source->bytes({0, 500}) / 2 - 1;
+    EXPECT_THROW(Store(source, peers, options), UsageError);
+  });
+}
+
+TEST(Store, TakesTheBestPlaceThatFits) {
+  const auto source = NumberedRecords::random(500, 2000, 4000);
+  const std::uint64_t all = source->bytes({0, 500});
+  run_ranks(4, [&](Peers& peers) {
+    StoreOptions options = options_for();
+    options.placement = Placement::best;
+    options.memory = copy_need(*source, 4, 4).total();
+    EXPECT_EQ(Store(source, peers, options).need().placement, Placement::host);
+    options.memory -= 1;
+    options.segment = 1;
+    const StoreNeed files = Store(source, peers, options).need();
+    EXPECT_EQ(files.placement, Placement::files) << "parts on one host need more than a copy";
+    Store store(source, peers, options);
+    EXPECT_EQ(store.held(), 0u);
+    std::vector<std::byte> scratch;
+    EXPECT_TRUE(std::ranges::equal(store.read(7, scratch).bytes,
+                                   NumberedRecords::content(7, source->length(7))));
+    EXPECT_EQ(store.arrange(store_order(500, 1, {0, 3, {}})).rounds, 0u);
+  });
+  // On hosts of their own they have more together than each alone.
+  const Hosts apart{{{0}, 0}, 1, all * 2 / 3};
+  const StoreOptions best{.placement = Placement::best, .segment = 1};
+  EXPECT_EQ(choose(*source, 4, best, apart, true).placement, Placement::parts);
+  EXPECT_EQ(choose(*source, 4, best, apart, true).groups, 2);
+  // And where hosts can't share memory, a copy is not to be had.
+  const Hosts together{{{0, 1, 2, 3}, 0}, 4, all * 2 / 3};
+  EXPECT_EQ(choose(*source, 4, best, together, false).placement, Placement::parts);
+  EXPECT_EQ(choose(*source, 4, best, together, true).placement, Placement::host);
 }
 
 TEST(Store, AnOrderThatIsInPlaceMovesNothing) {

@@ -57,6 +57,15 @@ struct Meeting {
   std::map<int, std::shared_ptr<Meeting>> parts;  // by color
 };
 
+class Later final : public Exchange {
+ public:
+  explicit Later(std::function<void()> work) : work_(std::move(work)) {}
+  void wait() override { work_(); }
+
+ private:
+  std::function<void()> work_;
+};
+
 class ThreadPeers final : public Peers {
  public:
   ThreadPeers(std::shared_ptr<Meeting> meeting, int rank, int size)
@@ -73,22 +82,36 @@ class ThreadPeers final : public Peers {
     return all;
   }
 
-  void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
-                std::span<std::byte> receive,
-                std::span<const std::size_t> receive_counts) override {
+  // The bytes move when it is waited for: whoever touches them before that is found out.
+  std::unique_ptr<Exchange> start_exchange(std::span<const std::byte> send,
+                                           std::span<const std::size_t> send_counts,
+                                           std::span<std::byte> receive,
+                                           std::span<const std::size_t> receive_counts,
+                                           std::span<const std::size_t> receive_offsets) override {
+    const auto copy = [](std::span<const std::size_t> numbers) {
+      return std::vector<std::size_t>(numbers.begin(), numbers.end());
+    };
+    return std::make_unique<Later>([this, send, receive, send_counts = copy(send_counts),
+                                    receive_counts = copy(receive_counts),
+                                    receive_offsets = copy(receive_offsets)] {
+      move(send, send_counts, receive, receive_counts, receive_offsets);
+    });
+  }
+
+  void move(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
+            std::span<std::byte> receive, std::span<const std::size_t> receive_counts,
+            std::span<const std::size_t> receive_offsets) {
     const std::size_t me = Meeting::at(rank_);
     meeting_->sends[me] = send;
     meeting_->counts[me] = send_counts;
     meeting_->barrier.arrive_and_wait();
-    std::size_t to = 0;
     for (std::size_t from = 0; from < Meeting::at(size_); ++from) {
       const auto& counts = meeting_->counts[from];
       std::size_t begin = 0;
       for (std::size_t i = 0; i < me; ++i) begin += counts[i];
       if (counts[me] != receive_counts[from]) throw Failure("the counts differ");
       const auto part = meeting_->sends[from].subspan(begin, counts[me]);
-      std::copy(part.begin(), part.end(), receive.begin() + static_cast<std::ptrdiff_t>(to));
-      to += counts[me];
+      std::copy(part.begin(), part.end(), receive.subspan(receive_offsets[from]).begin());
     }
     meeting_->barrier.arrive_and_wait();
   }

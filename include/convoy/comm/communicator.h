@@ -91,14 +91,14 @@ class Communicator {
   Operation start_allgather(Buffer data, Match match = {}) const;
   void allgather(Buffer data, Match match = {}) const;
 
-  // Rank r's send_counts[q] elements, after those for ranks before q, go to rank q, which places
-  // them after what ranks before r sent it. `send` and `receive` must not overlap. The counts are
-  // elements; receive_counts[q] on rank r must be send_counts[r] on rank q. No limit of 2 GiB.
-  Operation start_alltoallv(ConstBuffer send, std::span<const std::size_t> send_counts,
-                            Buffer receive, std::span<const std::size_t> receive_counts,
+  // Rank r's part q of `send` goes to rank q, to part r of its `receive`. Part q of what rank r
+  // receives must have as many elements as part r of what rank q sends. Parts of `receive` overlap
+  // neither each other nor `send`. No limit of 2 GiB. Each part is sent once, to up to 8 peers at
+  // a time.
+  Operation start_alltoallv(ConstBuffer send, Parts send_parts, Buffer receive, Parts receive_parts,
                             Match match = {}) const;
-  void alltoallv(ConstBuffer send, std::span<const std::size_t> send_counts, Buffer receive,
-                 std::span<const std::size_t> receive_counts, Match match = {}) const;
+  void alltoallv(ConstBuffer send, Parts send_parts, Buffer receive, Parts receive_parts,
+                 Match match = {}) const;
 
   // Returns when every rank has called it.
   Operation start_barrier(Match match = {}) const;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace convoy::comm {
 
@@ -70,6 +71,18 @@ struct ConstBuffer {
   ConstBuffer(std::span<T, N> s) : data(s.data()), count(s.size()), type(type_of<T>()) {}  // NOLINT
 
   std::size_t bytes() const { return count * size_of(type); }
+};
+
+// One part of a buffer for each rank, in elements: as many as counts[r] for rank r, from offsets[r]
+// on. Without offsets, each follows the one of the rank before. Refers to the caller's numbers,
+// which a call copies.
+struct Parts {
+  std::span<const std::size_t> counts;
+  std::span<const std::size_t> offsets = {};
+
+  Parts(std::span<const std::size_t> counts, std::span<const std::size_t> offsets = {})
+      : counts(counts), offsets(offsets) {}                          // NOLINT: implicit
+  Parts(const std::vector<std::size_t>& counts) : counts(counts) {}  // NOLINT: implicit
 };
 
 // A container (vector, array) as a buffer: allreduce(buffer_of(values)).

@@ -73,4 +73,8 @@ struct PackResult {
 // breaks off.
 PackResult pack(const PackOptions& options);
 
+// The version of libvips, which pack() loads when images have to be changed. Throws UsageError that
+// names the package when it is not installed.
+std::string image_library_version();
+
 }  // namespace convoy::data

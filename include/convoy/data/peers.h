@@ -10,6 +10,13 @@
 
 namespace convoy::data {
 
+// An exchange that is under way. Destroying one waits for it.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual void wait() = 0;  // throws Failure when a rank is lost
+};
+
 // Some ranks, numbered 0 .. size()-1. Every call but rank() and size() is collective: all ranks
 // make it, in the same order, from one thread at a time. Throws Failure when a rank is lost.
 class Peers {
@@ -23,11 +30,17 @@ class Peers {
   virtual std::vector<std::string> gather(const std::string& text) = 0;
 
   // Alltoallv: the first send_counts[0] bytes of `send` go to rank 0, the next send_counts[1] to
-  // rank 1, ...; `receive` gets what rank 0 sent, then what rank 1 sent, .... receive_counts[q] on
-  // rank r is send_counts[r] on rank q.
-  virtual void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
-                        std::span<std::byte> receive,
-                        std::span<const std::size_t> receive_counts) = 0;
+  // rank 1, ...; what rank q sent goes to the receive_counts[q] bytes of `receive` from
+  // receive_offsets[q] on. receive_counts[q] on rank r is send_counts[r] on rank q. Several may be
+  // under way at a time, and end in the order of their start; their memory must stay, and no other
+  // call be made, until they have ended. Counts and offsets are copied.
+  virtual std::unique_ptr<Exchange> start_exchange(
+      std::span<const std::byte> send, std::span<const std::size_t> send_counts,
+      std::span<std::byte> receive, std::span<const std::size_t> receive_counts,
+      std::span<const std::size_t> receive_offsets) = 0;
+  // One that ends here, and receives what rank 0 sent, then what rank 1 sent, ....
+  void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
+                std::span<std::byte> receive, std::span<const std::size_t> receive_counts);
 
   // The ranks that give the same color, in their order here.
   virtual std::unique_ptr<Peers> split(int color) = 0;
@@ -39,8 +52,11 @@ class Alone final : public Peers {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::vector<std::string> gather(const std::string& text) override { return {text}; }
-  void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
-                std::span<std::byte> receive, std::span<const std::size_t> receive_counts) override;
+  std::unique_ptr<Exchange> start_exchange(std::span<const std::byte> send,
+                                           std::span<const std::size_t> send_counts,
+                                           std::span<std::byte> receive,
+                                           std::span<const std::size_t> receive_counts,
+                                           std::span<const std::size_t> receive_offsets) override;
   std::unique_ptr<Peers> split(int) override { return std::make_unique<Alone>(); }
 };
 

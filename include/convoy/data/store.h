@@ -17,23 +17,36 @@
 namespace convoy::data {
 
 class Region;
+class SharedCopy;
+struct HostRanks;
 
-// What a rank needs for its part of a data set.
+// Where the records are.
+enum class Placement : std::uint8_t {
+  parts,  // every rank of a group has a part, in its own memory
+  host,   // the ranks of a host have one copy of all records together, in memory that they share
+  files,  // left where they are: read when they are asked for, through the page cache
+  best,   // the first that fits: host; parts, in as many groups as possible; files
+};
+
+// What a rank needs of memory.
 struct StoreNeed {
-  int groups = 1;
+  Placement placement = Placement::parts;
+  int groups = 1;            // as many as ranks unless there are parts
   int members = 1;           // ranks of a group
-  std::uint64_t part = 0;    // bytes of records: the largest part that shuffles will give a rank
+  std::uint64_t part = 0;    // bytes of records: the largest part that shuffles will give a rank,
+                             // or this rank's share of its host's copy
   std::uint64_t tables = 0;  // where which record is
   std::uint64_t segments = 0;
   std::uint64_t total() const { return part + tables + segments; }
 };
-// Parts are random, so the largest is an estimate: exceeded once in about 10,000 shuffles of a
-// rank. Throws UsageError unless groups >= 1 divides world.
+// For parts. These are random, so the largest is an estimate: exceeded once in about 10,000
+// shuffles of a rank. Throws UsageError unless groups >= 1 divides world.
 StoreNeed store_need(const LoadableDataset& source, int world, int groups, std::size_t segment);
 
 struct StoreOptions {
-  // Every group of world / groups ranks that follow each other holds the whole data set. 0: as many
-  // groups as the memory allows.
+  Placement placement = Placement::parts;
+  // For parts: every group of world / groups ranks that follow each other holds the whole data set.
+  // 0: as many groups as the memory allows.
   int groups = 1;
   // What a shuffle moves at once, per rank: it needs two segments beside the records.
   std::size_t segment = std::size_t{32} << 20;
@@ -61,19 +74,24 @@ struct ShuffleReport {
       0;  // passes over memory that closed gaps, to keep the promise of memory
 };
 
-// A Dataset whose numbers, labels and keys are the source's. Each rank holds the records of its
-// part; arrange() decides which those are. Collective: the constructor (over `world`) and arrange()
-// (over the group). The rest may be called from any thread at any time but during arrange().
+// A Dataset whose numbers, labels and keys are the source's. With parts, each rank holds the
+// records of one; arrange() decides which those are. Collective: the constructor (over `world`) and
+// arrange() (over the group). The rest may be called from any thread at any time but during
+// arrange().
+//
+// With one copy for a host, each of its ranks holds everything, and with files nobody holds
+// anything; either way everybody is a group of one, and arrange() has nothing to move.
 //
 // Memory: records lie one after the other, without gaps, in the order in which they arrived. While
 // arrange() runs there are at most max(part before, part after) + 2 segments, for segments of at
 // least 8 pages for each rank of the group (smaller ones are taken as that).
 class Store final : public Dataset {
  public:
-  // Loads this rank's part: consecutive records, about as many bytes on each rank, read in
-  // ascending order and compared with their checksums. Throws the same error on every rank of
-  // `world`: UsageError when groups doesn't divide the world or the memory is too small (with the
-  // numbers), Failure when a record can't be read (with its name).
+  // Loads this rank's part, or its share of what its host has: consecutive records, about as many
+  // bytes on each rank, read in ascending order and compared with their checksums. Throws the same
+  // error on every rank of `world`: UsageError when groups doesn't divide the world, the memory is
+  // too small (with the numbers) or a host can't share as much; Failure when a record can't be read
+  // (with its name).
   Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreOptions options = {});
   ~Store() override;
 
@@ -88,8 +106,9 @@ class Store final : public Dataset {
   // The group, and this rank in it.
   int members() const;
   int member() const;
-  int groups() const { return groups_; }
+  int groups() const { return need_.groups; }
 
+  const StoreNeed& need() const { return need_; }  // says where the records are
   bool holds(std::size_t i) const { return slot_of_[i] != kNone; }
   std::size_t held() const { return held_.size(); }
   std::uint64_t held_bytes() const { return offsets_.back(); }
@@ -102,8 +121,9 @@ class Store final : public Dataset {
 
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
-  void admit(Peers& world);
-  void load();
+  void load_part();
+  void load_copy(const HostRanks& here);
+  std::size_t bytes_at(std::size_t slot) const { return offsets_[slot + 1] - offsets_[slot]; }
   void take_over(std::vector<std::uint32_t> held);
   std::uint64_t checksum() const;
   void check_whole() const;
@@ -111,8 +131,9 @@ class Store final : public Dataset {
   std::shared_ptr<const LoadableDataset> source_;
   StoreOptions options_;
   std::unique_ptr<Peers> group_;
-  int groups_ = 1;
-  std::unique_ptr<Region> region_;
+  StoreNeed need_;
+  std::unique_ptr<Region> region_;      // a part
+  std::unique_ptr<SharedCopy> copy_;    // or everything
   std::vector<std::uint32_t> held_;     // numbers, by slot: the order in memory
   std::vector<std::uint64_t> offsets_;  // by slot, and the end
   std::vector<std::uint32_t> slot_of_;  // by number

@@ -28,6 +28,8 @@ Rows machine_rows();
 // main thread.
 Rows mpi_rows();
 Rows torch_rows();
+// What packing images needs.
+Rows data_rows();
 
 // LibTorch's version, and MPI's in a few words.
 std::string torch_version();

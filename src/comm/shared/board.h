@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/call.h"
-#include "comm/shared/mapping.h"
+#include "convoy/base/shared_memory.h"
 
 namespace convoy::comm {
 

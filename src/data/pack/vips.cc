@@ -156,6 +156,8 @@ Vips::~Vips() = default;
 
 std::shared_ptr<const Vips> Vips::load() { return std::shared_ptr<const Vips>(new Vips); }
 
+std::string image_library_version() { return Vips::load()->version(); }
+
 int Vips::orientation(std::span<const std::byte> file) const {
   VipsImage* image = f_->image_new_from_buffer(file.data(), file.size(), "", nullptr);
   if (image == nullptr) {

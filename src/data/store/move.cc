@@ -26,7 +26,8 @@ Move::Move(Peers& peers, Region& from, const std::vector<std::uint64_t>& offsets
       from_(from),
       outgoing_(std::move(outgoing)),
       incoming_(std::move(incoming)),
-      stage_(std::max<std::size_t>(segment / 2, 1)) {
+      stage_(std::max<std::size_t>(segment / 4, 1)),
+      gaps_(segment / 2) {
   const auto ranks = static_cast<std::size_t>(peers.size());
   at_.assign(offsets.begin(), offsets.end() - 1);
   left_.resize(at_.size());
@@ -61,41 +62,39 @@ Region Move::run() {
   const auto me = static_cast<std::size_t>(peers_.rank());
   Region to(sum_of(incoming_));
   const std::uint64_t count = rounds();
-  std::vector<std::byte> out, in;
-  if (count > 0) {
-    out.reserve(sum_of(totals_) / count + ranks);
-    in.reserve(sum_of(incoming_) / count + ranks);
-  }
-  std::vector<std::size_t> out_counts(ranks), in_counts(ranks);
+  std::vector<std::size_t> out_counts(ranks), in_counts(ranks), in_offsets(ranks);
+  Stage stages[2];  // one is filled while the other's bytes travel
   for (std::uint64_t round = 0; round < count; ++round) {
     const auto share = [&](std::uint64_t total) {
       return portion(total, round + 1, count) - portion(total, round, count);
     };
+    Stage& stage = stages[round % 2];
+    if (stage.exchange) stage.exchange->wait();
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       out_counts[rank] = share(totals_[rank]);
       in_counts[rank] = share(incoming_[rank]);
+      in_offsets[rank] = begin_of_[rank] + arrived_[rank];
     }
-    out.resize(sum_of(out_counts));
-    in.resize(sum_of(in_counts));
-    stages_ = std::max<std::uint64_t>(stages_, out.size() + in.size());
-    std::byte* place = out.data();
+    stage.bytes.resize(sum_of(out_counts));
+    std::byte* place = stage.bytes.data();
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       take(static_cast<int>(rank), out_counts[rank], place);
       place += out_counts[rank];
     }
+    staged_ = stages[0].bytes.capacity() + stages[1].bytes.capacity();
     note_peak();  // before any page is released
     release_pages();
-    if (pages_ * Region::page() > unsent_ + stage_) compact();
-    peers_.exchange(out, out_counts, in, in_counts);
-    const std::byte* from = in.data();
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (in_counts[rank] > 0)
-        std::memcpy(to.data() + begin_of_[rank] + arrived_[rank], from, in_counts[rank]);
-      arrived_[rank] += in_counts[rank];
-      from += in_counts[rank];
-    }
+    if (pages_ * Region::page() > unsent_ + gaps_) compact();
+    for (std::size_t rank = 0; rank < ranks; ++rank) arrived_[rank] += in_counts[rank];
     note_peak();
-    report_.bytes += out.size() - out_counts[me];
+    stage.exchange = peers_.start_exchange(stage.bytes, out_counts,
+                                           {to.data(), static_cast<std::size_t>(to.size())},
+                                           in_counts, in_offsets);
+    report_.bytes += stage.bytes.size() - out_counts[me];
+  }
+  for (std::uint64_t round = count; round < count + 2; ++round) {
+    Stage& stage = stages[round % 2];
+    if (stage.exchange) stage.exchange->wait();
   }
   report_.rounds = count;
   return to;
@@ -176,7 +175,7 @@ void Move::note_peak() {
     const std::uint64_t last = begin_of_[rank] + arrived_[rank] - 1;
     pages += last / Region::page() - begin_of_[rank] / Region::page() + 1;
   }
-  report_.peak = std::max(report_.peak, pages * Region::page() + stages_);
+  report_.peak = std::max(report_.peak, pages * Region::page() + staged_);
 }
 
 }  // namespace convoy::data

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "convoy/data/peers.h"
@@ -20,9 +21,10 @@ struct Outgoing {
 // One exchange. What rank i sends to rank j is one stream of bytes, in i's order of memory, and
 // lies in j's new region as such, after the streams of ranks before i. All streams advance in step,
 // in rounds: after k of K rounds k/K of each has moved, so the bytes of records on a rank go in a
-// straight line from what it had to what it gets. What has been sent leaves gaps; pages that are
-// gaps altogether are released at once, and when the rest of the gaps exceeds half a segment, what
-// is left is pushed together.
+// straight line from what it had to what it gets. Two rounds are under way at a time, so that links
+// are busy while the next one is put together. What has been sent leaves gaps; pages that are gaps
+// altogether are released at once, and when the rest of the gaps exceeds half a segment, what is
+// left is pushed together.
 class Move {
  public:
   // Collective. `lengths` by slot. incoming[i]: bytes from rank i.
@@ -35,6 +37,12 @@ class Move {
   const ShuffleReport& report() const { return report_; }
 
  private:
+  // What travels in one round. The bytes outlive the exchange.
+  struct Stage {
+    std::vector<std::byte> bytes;
+    std::unique_ptr<Exchange> exchange;
+  };
+
   std::uint64_t rounds();
   void take(int to, std::size_t bytes, std::byte* out);
   void sent(std::uint64_t begin, std::uint64_t bytes);
@@ -48,7 +56,8 @@ class Move {
   Outgoing outgoing_;
   std::vector<std::size_t> totals_;    // of the outgoing streams
   std::vector<std::size_t> incoming_;  // and of the incoming ones
-  std::size_t stage_;                  // bytes of each of the two buffers: half a segment
+  std::size_t stage_;                  // bytes of each of the two buffers: a quarter of a segment
+  std::size_t gaps_;                   // bytes that may be lost to gaps: half a segment
   // What is not sent yet.
   std::vector<std::uint64_t> at_;       // by slot
   std::vector<std::uint64_t> left_;     // by slot
@@ -60,7 +69,7 @@ class Move {
   // What has arrived.
   std::vector<std::uint64_t> begin_of_;  // by rank, in the new region
   std::vector<std::uint64_t> arrived_;
-  std::uint64_t stages_ = 0;  // bytes of the two buffers
+  std::uint64_t staged_ = 0;  // bytes of the two buffers
   ShuffleReport report_;
 };
 

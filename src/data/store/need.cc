@@ -16,6 +16,8 @@ constexpr double kDeviations = 4;
 // By number: a slot. By slot: a number and a place, twice while they change, and what is left of
 // it.
 constexpr std::uint64_t kPerRecord = 4, kPerHeld = 48;
+// Where nothing moves: a number and a place.
+constexpr std::uint64_t kPerHeldOnly = 12;
 
 struct Lengths {
   double count = 0, mean = 0, deviation = 0;
@@ -56,6 +58,9 @@ StoreNeed need_of(const Lengths& lengths, int world, int groups, std::size_t seg
 }
 
 std::string text_of(const StoreNeed& need) {
+  if (need.placement == Placement::host)
+    return format_bytes(need.part) + " of its host's copy and " + format_bytes(need.tables) +
+           " of tables";
   return format_bytes(need.part) + " of records, " + format_bytes(need.segments) +
          " to shuffle and " + format_bytes(need.tables) + " of tables";
 }
@@ -74,24 +79,44 @@ StoreNeed store_need(const LoadableDataset& source, int world, int groups, std::
   return need_of(lengths_of(source), world, groups, segment);
 }
 
-int most_groups(const LoadableDataset& source, int world, std::size_t segment,
-                std::uint64_t memory) {
+StoreNeed most_groups(const LoadableDataset& source, int world, std::size_t segment,
+                      std::uint64_t memory) {
   const Lengths lengths = lengths_of(source);
   for (int groups = world; groups > 1; --groups) {
-    if (world % groups == 0 && need_of(lengths, world, groups, segment).total() <= memory)
-      return groups;
+    if (world % groups != 0) continue;
+    const StoreNeed need = need_of(lengths, world, groups, segment);
+    if (need.total() <= memory) return need;
   }
-  check_memory(need_of(lengths, world, 1, segment), world, memory);
-  return 1;
+  return need_of(lengths, world, 1, segment);
+}
+
+StoreNeed copy_need(const LoadableDataset& source, int world, int on_host) {
+  StoreNeed need = files_need(source, world);
+  need.placement = Placement::host;
+  const auto ranks = static_cast<std::uint64_t>(on_host);
+  need.part = (source.bytes({0, source.size()}) + ranks - 1) / ranks;
+  need.tables += kPerHeldOnly * source.size();
+  return need;
+}
+
+StoreNeed files_need(const LoadableDataset& source, int world) {
+  StoreNeed need;
+  need.placement = Placement::files;
+  need.groups = world;
+  need.tables = kPerRecord * source.size();
+  return need;
 }
 
 void check_memory(const StoreNeed& need, int world, std::uint64_t memory) {
   if (need.total() <= memory) return;
   std::string more;
-  if (need.groups > 1) more = "; fewer groups than " + std::to_string(need.groups) + " need less";
+  if (need.placement == Placement::host)
+    more = "; a part for each rank, in place of a copy for each host, needs less";
+  else if (need.groups > 1)
+    more = "; fewer groups than " + std::to_string(need.groups) + " need less";
   throw UsageError("a rank of " + std::to_string(world) + " needs " + format_bytes(need.total()) +
-                   " for its part of the data (" + text_of(need) + "), but may use " +
-                   format_bytes(memory) + more +
+                   " for the data (" + text_of(need) + "), but may use " + format_bytes(memory) +
+                   more +
                    "; more ranks on more hosts need less each, and reading from files needs none");
 }
 

@@ -11,9 +11,14 @@ namespace convoy::data {
 // Segments that are too small for the pages of so many ranks are taken as large enough.
 std::size_t segment_for(std::size_t wanted, int members);
 
-// The most groups for which `memory` is enough. Throws UsageError with the numbers when none is.
-int most_groups(const LoadableDataset& source, int world, std::size_t segment,
-                std::uint64_t memory);
+// The most groups for which `memory` is enough; 1 also when it isn't.
+StoreNeed most_groups(const LoadableDataset& source, int world, std::size_t segment,
+                      std::uint64_t memory);
+
+// Of one copy on each host, for a rank of a host with so many.
+StoreNeed copy_need(const LoadableDataset& source, int world, int on_host);
+// Of nothing but the order of records.
+StoreNeed files_need(const LoadableDataset& source, int world);
 
 // Throws UsageError with the numbers when the memory is too small.
 void check_memory(const StoreNeed& need, int world, std::uint64_t memory);

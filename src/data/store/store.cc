@@ -9,12 +9,13 @@
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
-#include "convoy/base/system.h"
+#include "data/store/admit.h"
 #include "data/store/agree.h"
 #include "data/store/load.h"
 #include "data/store/move.h"
 #include "data/store/need.h"
 #include "data/store/region.h"
+#include "data/store/shared_copy.h"
 
 namespace convoy::data {
 namespace {
@@ -37,20 +38,48 @@ std::vector<std::size_t> times(std::vector<std::size_t> counts, std::size_t size
   return counts;
 }
 
+std::vector<std::uint32_t> numbers_of(Range records) {
+  std::vector<std::uint32_t> numbers(records.size());
+  std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(records.begin));
+  return numbers;
+}
+
 }  // namespace
 
 Store::Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreOptions options)
     : source_(std::move(source)), options_(std::move(options)) {
-  admit(world);
-  group_ = world.split(world.rank() / (world.size() / groups_));
+  if (source_ == nullptr || source_->size() == 0) throw UsageError("the data set holds no records");
+  if (source_->size() >= kNone)
+    throw UsageError("a store holds at most " + std::to_string(kNone - 1) + " records");
+  Admission admission = admit(*source_, world, options_, true);
+  if (admission.need.placement == Placement::host) {
+    std::string problem;
+    copy_ = SharedCopy::make(world, admission.here, source_->bytes({0, source_->size()}), problem);
+    if (!copy_) {
+      if (options_.placement != Placement::best) {
+        throw UsageError("the ranks of a host can't share memory for all records (" + problem +
+                         "); parts in the ranks' own memory don't need that");
+      }
+      admission = admit(*source_, world, options_, false);
+    }
+  }
+  need_ = admission.need;
+  if (options_.planned) options_.planned(need_);
+  group_ = world.split(world.rank() / need_.members);
   std::exception_ptr error;
   try {
-    load();
+    slot_of_.assign(source_->size(), kNone);
+    if (copy_)
+      load_copy(admission.here);
+    else if (need_.placement == Placement::parts)
+      load_part();
+    else
+      take_over({});
   } catch (...) {
     error = std::current_exception();
   }
   agree(world, error);
-  if (!options_.check) return;
+  if (!options_.check || need_.placement != Placement::parts) return;
   sum_ = 0;
   for (const std::string& sum : group_->gather(std::to_string(checksum())))
     sum_ += std::stoull(sum);
@@ -61,37 +90,25 @@ Store::~Store() = default;
 int Store::members() const { return group_->size(); }
 int Store::member() const { return group_->rank(); }
 
-// Settles the groups, and that there is memory for them.
-void Store::admit(Peers& world) {
-  if (source_ == nullptr || source_->size() == 0) throw UsageError("the data set holds no records");
-  if (source_->size() >= kNone)
-    throw UsageError("a store holds at most " + std::to_string(kNone - 1) + " records");
-  // The same host: ranks there share what it has.
-  std::uint64_t memory = options_.memory;
-  const std::string host = host_name();
-  const std::vector<std::string> hosts = world.gather(host);
-  if (memory == 0) {
-    memory = available_memory() /
-             static_cast<std::uint64_t>(std::count(hosts.begin(), hosts.end(), host));
-  }
-  const std::vector<std::string> all = world.gather(std::to_string(memory));
-  for (const std::string& bytes : all) memory = std::min<std::uint64_t>(memory, std::stoull(bytes));
-  groups_ = options_.groups;
-  if (groups_ == 0) groups_ = most_groups(*source_, world.size(), options_.segment, memory);
-  const StoreNeed need = store_need(*source_, world.size(), groups_, options_.segment);
-  check_memory(need, world.size(), memory);
-  if (options_.planned) options_.planned(need);
-}
-
-void Store::load() {
+void Store::load_part() {
   const Range part = consecutive_part(*source_, group_->rank(), group_->size());
-  slot_of_.assign(source_->size(), kNone);
-  std::vector<std::uint32_t> held(part.size());
-  std::iota(held.begin(), held.end(), static_cast<std::uint32_t>(part.begin));
-  take_over(std::move(held));
+  take_over(numbers_of(part));
   region_ = std::make_unique<Region>(offsets_.back());
   load_records(*source_, part, offsets_, {region_->data(), offsets_.back()}, options_.threads,
                options_.tell);
+}
+
+// The ranks of a host load a part each.
+void Store::load_copy(const HostRanks& here) {
+  take_over(numbers_of({0, source_->size()}));
+  const Range part =
+      consecutive_part(*source_, static_cast<int>(here.index), static_cast<int>(here.all.size()));
+  const auto begin = offsets_.begin() + static_cast<std::ptrdiff_t>(part.begin);
+  std::vector<std::uint64_t> offsets(begin, begin + static_cast<std::ptrdiff_t>(part.size()) + 1);
+  const std::uint64_t first = offsets[0];
+  for (std::uint64_t& offset : offsets) offset -= first;
+  load_records(*source_, part, offsets, copy_->bytes().subspan(first, offsets.back()),
+               options_.threads, options_.tell);
 }
 
 // The tables for these records, one after the other.
@@ -109,8 +126,8 @@ void Store::take_over(std::vector<std::uint32_t> held) {
 Record Store::read(std::size_t i, std::vector<std::byte>& scratch) const {
   const std::uint32_t slot = slot_of_[i];
   if (slot == kNone) return source_->read(i, scratch);
-  return source_->record(i,
-                         {region_->data() + offsets_[slot], offsets_[slot + 1] - offsets_[slot]});
+  const std::byte* memory = copy_ ? copy_->bytes().data() : region_->data();
+  return source_->record(i, {memory + offsets_[slot], bytes_at(slot)});
 }
 
 ShuffleReport Store::arrange(std::span<const std::size_t> order) {
@@ -150,7 +167,7 @@ ShuffleReport Store::arrange(std::span<const std::size_t> order) {
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     counts[rank] = outgoing.begins[rank + 1] - outgoing.begins[rank];
     for (std::size_t i = outgoing.begins[rank]; i < outgoing.begins[rank + 1]; ++i)
-      bytes[rank] += offsets_[outgoing.slots[i] + 1] - offsets_[outgoing.slots[i]];
+      bytes[rank] += bytes_at(outgoing.slots[i]);
   }
   const std::vector<std::size_t> new_counts = swap_counts(*group_, counts);
   std::vector<std::size_t> incoming = swap_counts(*group_, bytes);
@@ -174,8 +191,7 @@ ShuffleReport Store::arrange(std::span<const std::size_t> order) {
 std::uint64_t Store::checksum() const {
   std::uint64_t sum = 0;
   for (std::size_t slot = 0; slot < held_.size(); ++slot) {
-    const std::span<const std::byte> bytes(region_->data() + offsets_[slot],
-                                           offsets_[slot + 1] - offsets_[slot]);
+    const std::span<const std::byte> bytes(region_->data() + offsets_[slot], bytes_at(slot));
     sum += RandomStream(held_[slot], xxh3(bytes))();
   }
   return sum;

@@ -139,9 +139,10 @@ void check_data(const DataRecipe& d, Checker& c) {
   for (const double deviation : d.deviation) {
     c.expect(deviation > 0, "data.deviation has to be above 0");
   }
-  for (const char* key : {"data.groups", "data.shuffle_every_epochs", "data.shuffle_every_steps",
-                          "data.random_batches"}) {
-    c.only_for(key, d.store == "memory", "data.store = \"memory\"");
+  c.only_for("data.groups", d.store == "memory", "data.store = \"memory\"");
+  for (const char* key :
+       {"data.shuffle_every_epochs", "data.shuffle_every_steps", "data.random_batches"}) {
+    c.only_for(key, d.store != "files", "data.store = \"memory\", \"host\" or \"auto\"");
   }
   c.expect(d.groups >= 0 && d.groups <= 1'000'000, "data.groups has to be at least 1, or 0");
   c.expect(d.shuffle_every_epochs >= 0, "data.shuffle_every_epochs is negative");

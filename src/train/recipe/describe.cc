@@ -37,16 +37,19 @@ void describe(DataRecipe& data, Fields& f) {
   f.field("ahead", data.ahead, "batches prepared ahead of need");
   f.field("pixel", data.pixel, "of batches in memory: float32, or bfloat16 (half of it, rounded)",
           {"float32", "bfloat16"});
-  f.field("store", data.store,
-          "files (read when needed), or memory: every rank loads a part at the start",
-          {"files", "memory"});
+  f.field(
+      "store", data.store,
+      "files (read when needed); or loaded at the start: memory (every rank has a part), host (one "
+      "copy on each host, shared by its ranks); auto: host, memory or files, what fits",
+      {"files", "memory", "host", "auto"});
   f.field("groups", data.groups,
-          "memory: groups of ranks that hold all data once each; 0: as many as fit");
+          "memory only: groups of ranks that hold all data once each; 0: as many as fit");
   f.field("shuffle_every_epochs", data.shuffle_every_epochs,
-          "memory: records change places among the ranks; 0: never");
-  f.field("shuffle_every_steps", data.shuffle_every_steps, "memory: also after so many; 0: never");
+          "not files: the order changes, and with memory records change places; 0: never");
+  f.field("shuffle_every_steps", data.shuffle_every_steps,
+          "not files: also after so many; 0: never");
   f.field("random_batches", data.random_batches,
-          "memory: every rank draws from its part, with replacement");
+          "not files: every rank draws from what it holds, with replacement");
   f.options("train", data.train, data.reader, "What to train on; keys of the reader.");
   if (f.optional_table("validation", data.has_validation)) {
     f.options("validation", data.validation, data.reader, "What to evaluate on.");

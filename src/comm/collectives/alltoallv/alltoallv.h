@@ -1,6 +1,7 @@
 // All-to-all of uneven parts.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "comm/io.h"
@@ -8,9 +9,25 @@
 
 namespace convoy::comm {
 
-// p - 1 rounds; in round i rank r sends to r + i and receives from r - i, in segments, so that no
-// part has a size limit. The own part is copied.
-Task alltoallv_pairwise(Io& io, ConstBuffer send, std::vector<std::size_t> send_counts,
-                        Buffer receive, std::vector<std::size_t> receive_counts);
+// A part of a buffer, in bytes.
+struct BytePart {
+  std::size_t offset = 0, bytes = 0;
+};
+
+// What a caller's parts are in bytes. Throws UsageError, naming the side, when there isn't one for
+// each of `ranks`, or when one isn't within the buffer's `elements`.
+std::vector<BytePart> byte_parts(Parts parts, int ranks, std::size_t elements, Type type,
+                                 const char* side);
+
+// Rank r sends to r + 1, r + 2, ... and receives from r - 1, r - 2, ...: some peers at a time, and
+// the next one when all of one's part is on its way. In segments, so that no part has a size limit.
+// The own part is copied.
+//
+// Between hosts segments are just above TCP's eager limit (64 KiB in Open MPI), so that a sender
+// waits for its receiver: what runs ahead fills queues on the way, and packets are lost. On one
+// host each costs a system call.
+constexpr std::size_t kHostsSegment = 96 << 10, kHostSegment = 1 << 20;
+Task alltoallv_spread(Io& io, ConstBuffer send, std::vector<BytePart> outgoing, Buffer receive,
+                      std::vector<BytePart> incoming, std::size_t segment);
 
 }  // namespace convoy::comm

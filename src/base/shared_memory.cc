@@ -1,4 +1,4 @@
-#include "comm/shared/mapping.h"
+#include "convoy/base/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 
 #include "convoy/base/error.h"
 
-namespace convoy::comm {
+namespace convoy {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -163,4 +163,4 @@ SharedParts share_memory(const Gather& gather, const std::vector<int>& members, 
   return shared;
 }
 
-}  // namespace convoy::comm
+}  // namespace convoy

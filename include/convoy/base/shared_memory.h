@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace convoy::comm {
+namespace convoy {
 
 // One mapping of a shared-memory object into this process; unmapped with its last reference.
 class Mapping {
@@ -56,4 +56,4 @@ using Gather = std::function<std::vector<std::string>(std::string_view)>;
 SharedParts share_memory(const Gather& gather, const std::vector<int>& members, std::size_t index,
                          std::size_t bytes, std::string& problem);
 
-}  // namespace convoy::comm
+}  // namespace convoy

@@ -1,0 +1,17 @@
+#include "data/store/shared_copy.h"
+
+namespace convoy::data {
+
+std::unique_ptr<SharedCopy> SharedCopy::make(Peers& world, const HostRanks& here,
+                                             std::uint64_t bytes, std::string& problem) {
+  auto copy = std::make_unique<SharedCopy>();
+  const auto gather = [&world](std::string_view text) { return world.gather(std::string(text)); };
+  SharedParts shared =
+      share_memory(gather, here.all, here.index, here.index == 0 ? bytes : 0, problem);
+  if (!problem.empty()) return nullptr;
+  copy->shared_ = std::move(shared.mapping);
+  if (!copy->shared_) copy->own_ = Region(bytes);
+  return copy;
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,174 @@
+// Data as users pack it and train on it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <thread>
+
+#include "convoy/base/files.h"
+#include "tests/base/scratch.h"
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+constexpr int kRequeue = 75, kImages = 1000;
+
+class Data : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string mnist = test::source_folder() + "/data/mnist/t10k-";
+    const auto packed =
+        Job({"pack", mnist + "images-idx3-ubyte.gz", tar_, "--labels",
+             mnist + "labels-idx1-ubyte.gz", "--limit", std::to_string(kImages)})
+            .finish(seconds(60));
+    ASSERT_EQ(packed.exit_status, 0) << packed.err;
+    std::ofstream(folder_ + "/recipe.toml") << R"(name = "lenet-packed"
+[model]
+name = "lenet"
+[data]
+reader = "packed"
+mean = [0.1307]
+deviation = [0.3081]
+[data.train]
+files = ["digits.tar"]
+[optimizer]
+name = "sgd"
+lr = 0.02
+momentum = 0.9
+[training]
+batch = 50
+epochs = 3
+[output]
+tensorboard = false
+log_samples = true
+)";
+  }
+
+  std::vector<std::string> train(int ranks, const std::string& run,
+                                 const std::vector<std::string>& settings) const {
+    std::vector<std::string> words{"train", folder_ + "/recipe.toml", "-n", std::to_string(ranks)};
+    words.insert(words.end(), {"--set", "output.folder=" + folder_ + "/" + run});
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    return words;
+  }
+
+  std::vector<std::byte> model(const std::string& run) const {
+    std::string newest;
+    for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/checkpoints"))
+      newest = std::max(newest, entry.path().string());
+    return read_file(newest + "/model.safetensors");
+  }
+
+  struct Used {
+    std::map<std::pair<int, int>, int> times;  // by epoch and sample
+    std::map<int, std::set<int>> batches;      // of all ranks together, by step
+  };
+  Used used(const std::string& run) const {
+    Used used;
+    for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/samples")) {
+      std::ifstream log(entry.path());
+      std::string line;
+      while (std::getline(log, line)) {
+        std::istringstream words(line);
+        int step = 0, epoch = 0, sample = 0;
+        words >> step >> epoch;
+        while (words >> sample) {
+          ++used.times[{epoch, sample}];
+          used.batches[step].insert(sample);
+        }
+      }
+    }
+    return used;
+  }
+
+  const test::Scratch scratch_;
+  const std::string folder_ = scratch_.path();
+  const std::string tar_ = folder_ + "/digits.tar";
+};
+
+TEST_F(Data, IsInspectedAndVerified) {
+  const auto inspected = Job({"inspect", tar_}).finish();
+  EXPECT_EQ(inspected.exit_status, 0) << inspected.err;
+  EXPECT_NE(inspected.out.find("1000"), std::string::npos) << inspected.out;
+  const auto good = Job({"verify", tar_, "--decode"}).finish(seconds(60));
+  EXPECT_EQ(good.exit_status, 0) << good.out << good.err;
+
+  auto bytes = read_file(tar_);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  bytes[text.find("IDAT", text.size() / 2) + 10] ^= std::byte{4};
+  std::ofstream(tar_, std::ios::binary)
+      .write(text.data(), static_cast<std::streamsize>(text.size()));
+  const auto bad = Job({"verify", tar_}).finish(seconds(60));
+  EXPECT_EQ(bad.exit_status, 1) << bad.out << bad.err;
+  // Nothing is trained on it: the record is named as soon as it is read.
+  for (const std::string store : {"memory", "host"}) {
+    const auto trained = Job(train(2, "damaged-" + store, {"data.store=" + store})).finish();
+    EXPECT_EQ(trained.exit_status, 1) << trained.out;
+    EXPECT_NE(trained.err.find("digits.tar"), std::string::npos) << trained.err;
+  }
+}
+
+// Where the records are changes nothing of what is computed. (With files, ranks share a batch in
+// another way, and sums are rounded otherwise.)
+TEST_F(Data, EveryStoreTrainsOnTheSameBatches) {
+  for (const std::string store : {"memory", "host", "auto", "files"}) {
+    const auto result = Job(train(3, store, {"data.store=" + store})).finish(seconds(120));
+    ASSERT_EQ(result.exit_status, 0) << store << result.err;
+    EXPECT_EQ(used(store).batches.size(), 60u);
+    EXPECT_EQ(used(store).batches, used("memory").batches) << store;
+    if (store != "files") {
+      EXPECT_TRUE(model(store) == model("memory")) << store;
+    }
+  }
+  const auto groups =
+      Job(train(2, "groups", {"data.store=memory", "data.groups=2"})).finish(seconds(120));
+  ASSERT_EQ(groups.exit_status, 0) << groups.err;
+  const auto two = Job(train(2, "two", {"data.store=memory"})).finish(seconds(120));
+  ASSERT_EQ(two.exit_status, 0) << two.err;
+  EXPECT_TRUE(model("groups") == model("two"));
+}
+
+// In the middle of epochs, between shuffles, with other numbers of ranks and groups.
+TEST_F(Data, InMemoryStoppedOnFourResumedOnTwoAndThree) {
+  const auto stop = [&](int ranks, const std::vector<std::string>& settings, bool resume) {
+    auto words = train(ranks, "run", settings);
+    if (resume) words.push_back("--resume");
+    Job job(words);
+    const auto done = [&] { return used("run").times.size(); };
+    const std::size_t before = resume ? done() : 0;
+    for (int i = 0; i < 3000; ++i) {
+      if (fs::exists(folder_ + "/run/samples") && done() >= before + 500) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    kill(job.pid(), SIGTERM);
+    const auto result = job.finish(seconds(60));
+    EXPECT_EQ(result.exit_status, kRequeue) << result.out << result.err;
+  };
+  const std::string memory = "data.store=memory", steps = "data.shuffle_every_steps=7",
+                    epochs = "training.epochs=20";
+  stop(4, {memory, steps, epochs, "data.groups=2"}, false);
+  stop(2, {memory, steps, epochs}, true);
+  auto words = train(3, "run", {memory, steps, epochs});
+  words.push_back("--resume");
+  const auto last = Job(words).finish(seconds(120));
+  ASSERT_EQ(last.exit_status, 0) << last.err;
+  const auto seen = used("run").times;
+  EXPECT_EQ(seen.size(), 20u * kImages);
+  for (const auto& [sample, times] : seen)
+    ASSERT_EQ(times, 1) << "epoch " << sample.first << ", sample " << sample.second;
+}
+
+}  // namespace
+}  // namespace convoy::cli
