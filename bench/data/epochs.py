@@ -10,9 +10,10 @@ Each under three conditions:
   cold       the page cache is dropped ten times a second, as if the data were much larger than it
   throttled  as cold, and the disk gives --reads reads a second and --rate bytes a second
 
-For each the seconds of the first epoch, the median of the others, that over `memory`'s, and the time of the whole
-run, loading included, are printed; --json FILE gets one object per row. Dropping and throttling need root, and the
-latter the blkio controller of control groups, version 1. A condition that can't be had is left out, with the reason.
+Images and pack lie on a file system of their own (a loop device), the only one that is throttled. For each the
+seconds of the first epoch, the median of the others, that over `memory`'s, and the time of the whole run, loading
+included, are printed; --json FILE gets one object per row. Needs root, and for `throttled` the blkio controller of
+control groups, version 1; where that is missing, the condition is left out, with the reason.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -30,10 +32,10 @@ import time
 WAYS = ("image_folder", "packed", "memory", "host")
 
 
-def recipe(options, way, pack):
+def recipe(options, way, mounted):
     reader, store = ("image_folder", "files") if way == "image_folder" else (
         "packed", way if way in ("memory", "host") else "files")
-    source = f'path = "{options.images}"' if way == "image_folder" else f'files = ["{pack}"]'
+    source = f'path = "{mounted}/images"' if way == "image_folder" else f'files = ["{mounted}/images.tar"]'
     return f'''name = "epochs"
 [model]
 name = "{options.model}"
@@ -81,16 +83,31 @@ def dropping(wanted):
 
 
 @contextlib.contextmanager
-def throttled(options, wanted):
-    """A control group whose reads from the disk of the images are limited; gives its list of processes."""
+def disk(folder, images):
+    """A file system of its own with the images, so that nothing else is throttled; gives its folder."""
+    files = [path for path in pathlib.Path(images).rglob("*") if path.is_file()]
+    blocks = sum(path.stat().st_size // 4096 + 1 for path in files)
+    image, mounted = folder / "disk", folder / "mounted"
+    with open(image, "wb") as file:
+        file.truncate(3 * blocks * 4096 + (64 << 20))
+    subprocess.run(["mkfs.ext4", "-q", "-N", str(len(files) + 2000), image], check=True)
+    mounted.mkdir()
+    subprocess.run(["mount", "-o", "loop", image, mounted], check=True)
+    try:
+        shutil.copytree(images, mounted / "images")
+        yield mounted
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+
+
+@contextlib.contextmanager
+def throttled(options, mounted, wanted):
+    """A control group whose reads from that file system are limited; gives its list of processes."""
     if not wanted:
         yield None
         return
-    device = os.stat(options.images).st_dev
-    # Limits go to whole disks.
-    name = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
-    disk = (name.parent if (name / "partition").exists() else name) / "dev"
-    number = disk.read_text().strip()
+    device = os.stat(mounted).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
     root = pathlib.Path(tempfile.mkdtemp(prefix="convoy-blkio-"))
     subprocess.run(["mount", "-t", "cgroup", "-o", "blkio", "none", root], check=True)
     group = root / "convoy-epochs"
@@ -105,11 +122,11 @@ def throttled(options, wanted):
         root.rmdir()
 
 
-def measure(options, way, condition, pack, folder):
+def measure(options, way, condition, mounted, folder):
     run = folder / f"{way}-{condition}"
-    (folder / "recipe.toml").write_text(recipe(options, way, pack))
+    (folder / "recipe.toml").write_text(recipe(options, way, mounted))
     cold = condition != "warm"
-    with throttled(options, condition == "throttled") as group, dropping(cold):
+    with throttled(options, mounted, condition == "throttled") as group, dropping(cold):
         command = [options.convoy, "train", str(folder / "recipe.toml"), "-n", str(options.ranks),
                    "--set", f"output.folder={run}"]
 
@@ -147,17 +164,19 @@ def main():
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory(prefix="convoy-epochs-", dir=os.environ.get("TMPDIR", "/var/tmp")) as name:
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="convoy-epochs-",
+                                                               dir=os.environ.get("TMPDIR", "/var/tmp")))
         folder = pathlib.Path(name)
-        pack = folder / "images.tar"
-        subprocess.run([options.convoy, "pack", options.images, str(pack), "--keep"], check=True,
+        mounted = stack.enter_context(disk(folder, options.images))
+        subprocess.run([options.convoy, "pack", mounted / "images", mounted / "images.tar", "--keep"], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         print(f"{'condition':10} {'from':13} {'first epoch':>12} {'epoch':>9} {'over memory':>12} {'whole run':>10}")
         for condition in options.conditions:
             of_condition = []
             for way in options.ways:
                 try:
-                    of_condition.append(measure(options, way, condition, pack, folder))
+                    of_condition.append(measure(options, way, condition, mounted, folder))
                 except (OSError, subprocess.CalledProcessError) as problem:
                     print(f"{condition:10} not measured: {problem}")
                     break
