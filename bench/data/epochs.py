@@ -110,7 +110,7 @@ def throttled(options, mounted, wanted):
     number = f"{os.major(device)}:{os.minor(device)}"
     root = pathlib.Path(tempfile.mkdtemp(prefix="convoy-blkio-"))
     subprocess.run(["mount", "-t", "cgroup", "-o", "blkio", "none", root], check=True)
-    group = root / "convoy-epochs"
+    group = root / f"convoy-epochs-{os.getpid()}"
     group.mkdir()
     try:
         (group / "blkio.throttle.read_bps_device").write_text(f"{number} {options.rate}")
