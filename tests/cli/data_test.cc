@@ -29,10 +29,9 @@ class Data : public testing::Test {
  protected:
   void SetUp() override {
     const std::string mnist = test::source_folder() + "/data/mnist/t10k-";
-    const auto packed =
-        Job({"pack", mnist + "images-idx3-ubyte.gz", tar_, "--labels",
-             mnist + "labels-idx1-ubyte.gz", "--limit", std::to_string(kImages)})
-            .finish(seconds(60));
+    const auto packed = Job({"pack", mnist + "images-idx3-ubyte.gz", tar_, "--labels",
+                             mnist + "labels-idx1-ubyte.gz", "--limit", std::to_string(kImages)})
+                            .finish(seconds(60));
     ASSERT_EQ(packed.exit_status, 0) << packed.err;
     std::ofstream(folder_ + "/recipe.toml") << R"(name = "lenet-packed"
 [model]

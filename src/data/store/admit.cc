@@ -42,10 +42,14 @@ StoreNeed choose(const LoadableDataset& source, int world, const StoreOptions& o
   const auto copy = [&] { return copy_need(source, world, hosts.fewest); };
   const auto files = [&] { return files_need(source, world); };
   switch (options.placement) {
-    case Placement::parts: return parts();
-    case Placement::host: return copy();
-    case Placement::files: return files();
-    case Placement::best: break;
+    case Placement::parts:
+      return parts();
+    case Placement::host:
+      return copy();
+    case Placement::files:
+      return files();
+    case Placement::best:
+      break;
   }
   const StoreNeed one = copy(), several = parts();
   if (shared && one.total() <= hosts.memory) return one;

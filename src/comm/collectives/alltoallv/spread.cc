@@ -17,8 +17,8 @@ constexpr std::size_t kInFlight = 8;
 // one direction share: the next peer that none of them has begun. An empty part is one empty
 // message, so that sides that disagree about it find out.
 template <class Bytes, class Start>
-Task stream(Bytes all_parts, const std::vector<BytePart>& parts, int& step, std::size_t segment_bytes,
-            std::size_t in_flight, Start start) {
+Task stream(Bytes all_parts, const std::vector<BytePart>& parts, int& step,
+            std::size_t segment_bytes, std::size_t in_flight, Start start) {
   std::vector<Ticket> tickets(in_flight);
   std::size_t slot = 0;
   while (step < static_cast<int>(parts.size())) {
@@ -47,9 +47,7 @@ struct Sending {
 struct Receiving {
   Io& io;
   int peer(int step) const { return (io.rank() + io.size() - step) % io.size(); }
-  Ticket message(int from, std::span<std::byte> segment) const {
-    return io.receive(from, segment);
-  }
+  Ticket message(int from, std::span<std::byte> segment) const { return io.receive(from, segment); }
 };
 
 }  // namespace
@@ -62,8 +60,7 @@ std::vector<BytePart> byte_parts(Parts parts, int ranks, std::size_t elements, T
                       std::to_string(elements) + " elements");
   };
   const auto expected = static_cast<std::size_t>(ranks);
-  if (parts.counts.size() != expected)
-    throw wrong(std::to_string(parts.counts.size()) + " counts");
+  if (parts.counts.size() != expected) throw wrong(std::to_string(parts.counts.size()) + " counts");
   if (!parts.offsets.empty() && parts.offsets.size() != expected)
     throw wrong(std::to_string(parts.offsets.size()) + " offsets");
   std::vector<BytePart> result(expected);
