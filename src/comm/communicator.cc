@@ -163,6 +163,7 @@ Communicator Communicator::split(int color, int key) const {
       engine_->exclusively([&] { return transport_->split(color, key); });
   if (!transport) return {};
   Communicator part(engine_, std::move(transport));
+  part.selection_ = selection_;
   part.reproducible_ = reproducible_;
   CommunicatorInternals::locate(part, engine_->hosts_of(*part.transport_));
   return part;
@@ -183,7 +184,6 @@ Communicator Communicator::with_reproducible(bool on) const {
     all.push_back(!text.empty());
   const std::string difference = difference_of_reproducible(all, "Communicator::with_reproducible");
   if (!difference.empty()) throw UsageError(difference);
-  part.selection_ = selection_;
   part.reproducible_ = on;
   return part;
 }

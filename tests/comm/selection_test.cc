@@ -143,12 +143,14 @@ TEST(Selection, OfAWorldIsFollowed) {
 TEST(Selection, OfACommunicatorIsFollowed) {
   World::run_threads(3, [](World& world) {
     const Communicator chain = world.communicator().with_allreduce("multicolor k=1");
-    std::vector<float> data(100, 1);
-    const Traffic before = chain.traffic();
-    chain.allreduce(buffer_of(data), ReduceOp::sum);
-    EXPECT_EQ(data, std::vector<float>(100, 3));
-    EXPECT_EQ(chain.traffic().bytes_sent - before.bytes_sent,
-              (chain.rank() == 1 ? 800u : 400u) + 2 * sizeof(Call));
+    for (const Communicator& all : {chain, chain.duplicate(), chain.split(0)}) {
+      std::vector<float> data(100, 1);
+      const Traffic before = all.traffic();
+      all.allreduce(buffer_of(data), ReduceOp::sum);
+      EXPECT_EQ(data, std::vector<float>(100, 3));
+      EXPECT_EQ(all.traffic().bytes_sent - before.bytes_sent,
+                (all.rank() == 1 ? 800u : 400u) + 2 * sizeof(Call));
+    }
     EXPECT_THROW((void)world.communicator().with_allreduce("multicolr"), UsageError);
     EXPECT_THROW((void)world.communicator().with_allreduce(world.rank() == 1 ? "ring" : "naive"),
                  UsageError);

@@ -45,8 +45,8 @@ class Communicator {
   // The same group, with Match values of its own.
   Communicator duplicate() const;
   // The same group, whose allreduces follow these rules, in the grammar of WorldOptions::allreduce,
-  // and the built-in ones after them. Throws UsageError on every rank when ranks give different
-  // ones, or one can't be read.
+  // and the built-in ones after them, as do those of its parts and duplicates. Throws UsageError on
+  // every rank when ranks give different ones, or one can't be read.
   Communicator with_allreduce(std::string_view rules) const;
   // The same, whose reductions are reproducible or not, whatever WorldOptions::reproducible says.
   // Parts and duplicates of it are alike. Throws UsageError on every rank when ranks differ.
