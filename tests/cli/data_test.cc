@@ -113,7 +113,8 @@ TEST_F(Data, IsInspectedAndVerified) {
   EXPECT_EQ(bad.exit_status, 1) << bad.out << bad.err;
   // Nothing is trained on it: the record is named as soon as it is read.
   for (const std::string store : {"memory", "host"}) {
-    const auto trained = Job(train(2, "damaged-" + store, {"data.store=" + store})).finish();
+    const auto trained =
+        Job(train(2, "damaged-" + store, {"data.store=" + store})).finish(seconds(120));
     EXPECT_EQ(trained.exit_status, 1) << trained.out;
     EXPECT_NE(trained.err.find("digits.tar"), std::string::npos) << trained.err;
   }
@@ -147,7 +148,7 @@ TEST_F(Data, InMemoryStoppedOnFourResumedOnTwoAndThree) {
     Job job(words);
     const auto done = [&] { return used("run").times.size(); };
     const std::size_t before = resume ? done() : 0;
-    for (int i = 0; i < 3000; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       if (fs::exists(folder_ + "/run/samples") && done() >= before + 500) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
