@@ -109,17 +109,16 @@ def throttled(options, mounted, wanted):
     device = os.stat(mounted).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     root = pathlib.Path(tempfile.mkdtemp(prefix="convoy-blkio-"))
-    subprocess.run(["mount", "-t", "cgroup", "-o", "blkio", "none", root], check=True)
-    group = root / f"convoy-epochs-{os.getpid()}"
-    group.mkdir()
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(root.rmdir)
+        subprocess.run(["mount", "-t", "cgroup", "-o", "blkio", "none", root], check=True)
+        stack.callback(subprocess.run, ["umount", root], check=True)
+        group = root / f"convoy-epochs-{os.getpid()}"
+        group.mkdir()
+        stack.callback(group.rmdir)
         (group / "blkio.throttle.read_bps_device").write_text(f"{number} {options.rate}")
         (group / "blkio.throttle.read_iops_device").write_text(f"{number} {options.reads}")
         yield group / "cgroup.procs"
-    finally:
-        group.rmdir()
-        subprocess.run(["umount", root], check=True)
-        root.rmdir()
 
 
 def measure(options, way, condition, mounted, folder):
@@ -163,6 +162,10 @@ def main():
     parser.add_argument("--reads", type=int, default=500, help="reads a second (default: 500)")
     parser.add_argument("--json")
     options = parser.parse_args()
+    if os.geteuid() != 0:
+        parser.error("mounting, dropping caches and throttling need root")
+    if not pathlib.Path(options.images).is_dir():
+        parser.error(f"--images {options.images}: no such folder")
     rows = []
     with contextlib.ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="convoy-epochs-",

@@ -8,7 +8,6 @@ PEER is one of
   tf.data       tf.image.decode_and_crop_jpeg, resize, flip     tensorflow-cpu==2.20.0
   dali          fn.decoders.image_random_crop, resize, crop_mirror_normalize, on CPU
                                                                 nvidia-dali-cuda120==2.4.0
-
   ffcv          RandomResizedCropRGBImageDecoder, flip, NormalizeImage; its own file of the same images, encoded
                 anew with quality 90                            ffcv==1.0.2 numpy==1.26.4 numba torch, OpenCV
 
@@ -149,7 +148,8 @@ def ffcv_epoch(records, options):
     loader = Loader(file.name, batch_size=options.batch, num_workers=options.threads, order=OrderOption.RANDOM,
                     os_cache=True, drop_last=False, pipelines={"image": image, "label": None})
 
-    def epoch(keep=file):
+    def epoch():
+        file.flush()  # which keeps it: it goes with its last user
         return sum(len(batch[0]) for batch in loader)
 
     return epoch

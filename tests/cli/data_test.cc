@@ -6,16 +6,13 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 #include <string_view>
 #include <thread>
 
 #include "convoy/base/files.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
+#include "tests/cli/sample_log.h"
 
 namespace convoy::cli {
 namespace {
@@ -70,27 +67,7 @@ log_samples = true
     return read_file(newest + "/model.safetensors");
   }
 
-  struct Used {
-    std::map<std::pair<int, int>, int> times;  // by epoch and sample
-    std::map<int, std::set<int>> batches;      // of all ranks together, by step
-  };
-  Used used(const std::string& run) const {
-    Used used;
-    for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/samples")) {
-      std::ifstream log(entry.path());
-      std::string line;
-      while (std::getline(log, line)) {
-        std::istringstream words(line);
-        int step = 0, epoch = 0, sample = 0;
-        words >> step >> epoch;
-        while (words >> sample) {
-          ++used.times[{epoch, sample}];
-          used.batches[step].insert(sample);
-        }
-      }
-    }
-    return used;
-  }
+  SampleLog log_of(const std::string& run) const { return read_sample_log(folder_ + "/" + run); }
 
   const test::Scratch scratch_;
   const std::string folder_ = scratch_.path();
@@ -126,8 +103,8 @@ TEST_F(Data, EveryStoreTrainsOnTheSameBatches) {
   for (const std::string store : {"memory", "host", "auto", "files"}) {
     const auto result = Job(train(3, store, {"data.store=" + store})).finish(seconds(120));
     ASSERT_EQ(result.exit_status, 0) << store << result.err;
-    EXPECT_EQ(used(store).batches.size(), 60u);
-    EXPECT_EQ(used(store).batches, used("memory").batches) << store;
+    EXPECT_EQ(log_of(store).batches.size(), 60u);
+    EXPECT_EQ(log_of(store).batches, log_of("memory").batches) << store;
     if (store != "files") {
       EXPECT_TRUE(model(store) == model("memory")) << store;
     }
@@ -146,7 +123,7 @@ TEST_F(Data, InMemoryStoppedOnFourResumedOnTwoAndThree) {
     auto words = train(ranks, "run", settings);
     if (resume) words.push_back("--resume");
     Job job(words);
-    const auto done = [&] { return used("run").times.size(); };
+    const auto done = [&] { return log_of("run").times.size(); };
     const std::size_t before = resume ? done() : 0;
     for (int i = 0; i < 12000; ++i) {
       if (fs::exists(folder_ + "/run/samples") && done() >= before + 500) break;
@@ -164,7 +141,7 @@ TEST_F(Data, InMemoryStoppedOnFourResumedOnTwoAndThree) {
   words.push_back("--resume");
   const auto last = Job(words).finish(seconds(120));
   ASSERT_EQ(last.exit_status, 0) << last.err;
-  const auto seen = used("run").times;
+  const auto seen = log_of("run").times;
   EXPECT_EQ(seen.size(), 20u * kImages);
   for (const auto& [sample, times] : seen)
     ASSERT_EQ(times, 1) << "epoch " << sample.first << ", sample " << sample.second;

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
@@ -16,6 +15,7 @@
 #include "convoy/base/files.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
+#include "tests/cli/sample_log.h"
 
 namespace convoy::cli {
 namespace {
@@ -153,17 +153,7 @@ TEST_F(Train, StoppedOnFourResumedOnTwoAndThree) {
   const auto last = Job(command(3, "run", resume)).finish(seconds(120));
   ASSERT_EQ(last.exit_status, 0) << last.err;
 
-  std::map<std::pair<int, int>, int> seen;  // (epoch, sample)
-  for (const auto& entry : fs::directory_iterator(folder_ + "/run/samples")) {
-    std::ifstream log(entry.path());
-    std::string line;
-    while (std::getline(log, line)) {
-      std::istringstream words(line);
-      int step = 0, epoch = 0, sample = 0;
-      words >> step >> epoch;
-      while (words >> sample) ++seen[{epoch, sample}];
-    }
-  }
+  const auto seen = read_sample_log(folder_ + "/run").times;
   EXPECT_EQ(seen.size(), 20000u);
   for (const auto& [sample, times] : seen)
     ASSERT_EQ(times, 1) << sample.first << " " << sample.second;

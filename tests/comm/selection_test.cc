@@ -121,6 +121,17 @@ TEST(Selection, OfRanksThatDifferIsNamed) {
             "rank 0 and 'multicolor k=2' on rank 1");
 }
 
+// Sums of three ranks go along a chain: the ends send the data once, the middle twice; and calls
+// are compared.
+void expect_chain(const Communicator& comm) {
+  std::vector<float> data(100, 1);
+  const Traffic before = comm.traffic();
+  comm.allreduce(buffer_of(data), ReduceOp::sum);
+  EXPECT_EQ(data, std::vector<float>(100, 3));
+  EXPECT_EQ(comm.traffic().bytes_sent - before.bytes_sent,
+            (comm.rank() == 1 ? 800u : 400u) + 2 * sizeof(Call));
+}
+
 TEST(Selection, OfAWorldIsFollowed) {
   WorldOptions options;
   options.allreduce = "400.. multicolor k=1";
@@ -128,13 +139,7 @@ TEST(Selection, OfAWorldIsFollowed) {
       3,
       [](World& world) {
         const Communicator comm = world.communicator().duplicate();
-        std::vector<float> data(100, 1);
-        const Traffic before = comm.traffic();
-        comm.allreduce(buffer_of(data), ReduceOp::sum);
-        EXPECT_EQ(data, std::vector<float>(100, 3));
-        // A chain: the ends send the data once, the middle twice; and calls are compared.
-        EXPECT_EQ(comm.traffic().bytes_sent - before.bytes_sent,
-                  (comm.rank() == 1 ? 800u : 400u) + 2 * sizeof(Call));
+        expect_chain(comm);
         EXPECT_EQ(CommunicatorInternals::locality(comm).map.nodes(), 1);
       },
       options);
@@ -143,14 +148,7 @@ TEST(Selection, OfAWorldIsFollowed) {
 TEST(Selection, OfACommunicatorIsFollowed) {
   World::run_threads(3, [](World& world) {
     const Communicator chain = world.communicator().with_allreduce("multicolor k=1");
-    for (const Communicator& all : {chain, chain.duplicate(), chain.split(0)}) {
-      std::vector<float> data(100, 1);
-      const Traffic before = all.traffic();
-      all.allreduce(buffer_of(data), ReduceOp::sum);
-      EXPECT_EQ(data, std::vector<float>(100, 3));
-      EXPECT_EQ(all.traffic().bytes_sent - before.bytes_sent,
-                (all.rank() == 1 ? 800u : 400u) + 2 * sizeof(Call));
-    }
+    for (const Communicator& all : {chain, chain.duplicate(), chain.split(0)}) expect_chain(all);
     EXPECT_THROW((void)world.communicator().with_allreduce("multicolr"), UsageError);
     EXPECT_THROW((void)world.communicator().with_allreduce(world.rank() == 1 ? "ring" : "naive"),
                  UsageError);

@@ -34,27 +34,15 @@ Hosts meet(Peers& world, std::uint64_t given) {
 
 StoreNeed choose(const LoadableDataset& source, int world, const StoreOptions& options,
                  const Hosts& hosts, bool shared) {
-  const auto parts = [&] {
-    return options.groups == 0 || options.placement == Placement::best
-               ? most_groups(source, world, options.segment, hosts.memory)
-               : store_need(source, world, options.groups, options.segment);
-  };
-  const auto copy = [&] { return copy_need(source, world, hosts.fewest); };
-  const auto files = [&] { return files_need(source, world); };
-  switch (options.placement) {
-    case Placement::parts:
-      return parts();
-    case Placement::host:
-      return copy();
-    case Placement::files:
-      return files();
-    case Placement::best:
-      break;
-  }
-  const StoreNeed one = copy(), several = parts();
-  if (shared && one.total() <= hosts.memory) return one;
-  if (several.total() <= hosts.memory) return several;
-  return files();
+  const bool best = options.placement == Placement::best;
+  const StoreNeed copy = copy_need(source, world, hosts.fewest);
+  if (options.placement == Placement::host) return copy;
+  if (best && shared && copy.total() <= hosts.memory) return copy;
+  if (options.placement == Placement::files) return files_need(source, world);
+  const StoreNeed parts = best || options.groups == 0
+                              ? most_groups(source, world, options.segment, hosts.memory)
+                              : store_need(source, world, options.groups, options.segment);
+  return best && parts.total() > hosts.memory ? files_need(source, world) : parts;
 }
 
 Admission admit(const LoadableDataset& source, Peers& world, const StoreOptions& options,

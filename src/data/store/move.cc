@@ -64,6 +64,10 @@ Region Move::run() {
   const std::uint64_t count = rounds();
   std::vector<std::size_t> out_counts(ranks), in_counts(ranks), in_offsets(ranks);
   Stage stages[2];  // one is filled while the other's bytes travel
+  for (Stage& stage : stages) {
+    // Rounds differ by a byte for each rank: a vector that grew would double.
+    if (count > 0) stage.bytes.reserve(sum_of(totals_) / count + ranks);
+  }
   for (std::uint64_t round = 0; round < count; ++round) {
     const auto share = [&](std::uint64_t total) {
       return portion(total, round + 1, count) - portion(total, round, count);

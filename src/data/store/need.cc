@@ -16,8 +16,8 @@ constexpr double kDeviations = 4;
 // By number: a slot. By slot: a number and a place, twice while they change, and what is left of
 // it.
 constexpr std::uint64_t kPerRecord = 4, kPerHeld = 48;
-// Where nothing moves: a number and a place.
-constexpr std::uint64_t kPerHeldOnly = 12;
+// Where nothing moves, by slot: a number and a place.
+constexpr std::uint64_t kPerUnmoved = 12;
 
 struct Lengths {
   double count = 0, mean = 0, deviation = 0;
@@ -95,7 +95,7 @@ StoreNeed copy_need(const LoadableDataset& source, int world, int on_host) {
   need.placement = Placement::host;
   const auto ranks = static_cast<std::uint64_t>(on_host);
   need.part = (source.bytes({0, source.size()}) + ranks - 1) / ranks;
-  need.tables += kPerHeldOnly * source.size();
+  need.tables += kPerUnmoved * source.size();
   return need;
 }
 

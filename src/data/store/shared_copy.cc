@@ -1,5 +1,9 @@
 #include "data/store/shared_copy.h"
 
+#include <exception>
+
+#include "data/store/agree.h"
+
 namespace convoy::data {
 
 std::unique_ptr<SharedCopy> SharedCopy::make(Peers& world, const HostRanks& here,
@@ -10,7 +14,13 @@ std::unique_ptr<SharedCopy> SharedCopy::make(Peers& world, const HostRanks& here
       share_memory(gather, here.all, here.index, here.index == 0 ? bytes : 0, problem);
   if (!problem.empty()) return nullptr;
   copy->shared_ = std::move(shared.mapping);
-  if (!copy->shared_) copy->own_ = Region(bytes);
+  std::exception_ptr error;
+  try {
+    if (!copy->shared_) copy->own_ = Region(bytes);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  agree(world, error);
   return copy;
 }
 

@@ -16,7 +16,7 @@ namespace convoy::data {
 class SharedCopy {
  public:
   // Collective over `world`. Null on all ranks when one of them can't share as much; `problem` then
-  // says which and why.
+  // says which and why. Throws Failure on all ranks when one that is alone has no addresses for it.
   static std::unique_ptr<SharedCopy> make(Peers& world, const HostRanks& here, std::uint64_t bytes,
                                           std::string& problem);
 
