@@ -1,5 +1,6 @@
 // The benchmarks run and report what they promise; their figures are not judged here.
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <cstdlib>
 #include <filesystem>
@@ -167,6 +168,7 @@ TEST(BenchShuffle, RefusesGroupsThatDoNotDivideTheRanks) {
   const JobResult result = Job({"bench", "shuffle", "-n", "3", "--groups", "2"}).finish();
   EXPECT_EQ(result.exit_status, 2);
   EXPECT_NE(result.err.find("3 ranks can't form 2 groups"), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
 }
 
 TEST(BenchAllreduce, TunesAndUsesWhatItWrote) {

@@ -35,6 +35,20 @@ struct Options {
   std::string json;
 };
 
+// The records to shuffle. Throws UsageError: a file is none, or ranks can't form the groups.
+std::shared_ptr<const data::LoadableDataset> open_records(const Options& options, int ranks) {
+  std::shared_ptr<const data::LoadableDataset> source;
+  if (options.files.empty()) {
+    source = std::make_shared<MadeUpRecords>(
+        options.bytes_per_rank * static_cast<std::uint64_t>(ranks), options.record_bytes);
+  } else {
+    source = std::make_shared<data::PackedFiles>(options.files);
+  }
+  for (const int groups : options.groups)
+    data::store_need(*source, ranks, groups, options.segment);  // or throws
+  return source;
+}
+
 // What one shuffle took on the slowest rank, and moved and needed.
 struct Measured {
   double seconds = 0;
@@ -70,16 +84,7 @@ class Benchmark {
       : world_(world), options_(options), rows_(world.rank() == 0 ? options.json : "") {}
 
   void run() {
-    std::shared_ptr<const data::LoadableDataset> source;
-    if (options_.files.empty()) {
-      source = std::make_shared<MadeUpRecords>(
-          options_.bytes_per_rank * static_cast<std::uint64_t>(world_.size()),
-          options_.record_bytes);
-    } else {
-      source = std::make_shared<data::PackedFiles>(options_.files);
-    }
-    for (const int groups : options_.groups)
-      data::store_need(*source, world_.size(), groups, options_.segment);  // or throws
+    const auto source = open_records(options_, world_.size());
     limit_ = measure_goodput(world_, options_.repetitions);
     header(*source);
     for (const int groups : options_.groups) measure(source, groups);
@@ -162,14 +167,21 @@ class Benchmark {
 };
 
 void run(const Options& options) {
-  if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
+  const auto nothing_to_shuffle = [] {
+    throw UsageError("one rank has nothing to shuffle: add -n 2, or start this under mpirun");
+  };
+  if (!is_a_rank()) {
+    if (options.ranks < 2) nothing_to_shuffle();
+    // Mistakes are found here once, not by each rank.
+    open_records(options, options.ranks);
+    run_again_as_ranks(options.ranks);
+  }
   comm::World world = comm::World::join();
   if (options.ranks > 0 && options.ranks != world.size()) {
     throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
                      std::to_string(world.size()) + " ranks: leave -n out there");
   }
-  if (world.size() == 1)
-    throw UsageError("one rank has nothing to shuffle: add -n 2, or start this under mpirun");
+  if (world.size() == 1) nothing_to_shuffle();
   Benchmark(world, options).run();
   world.close();
 }
