@@ -1,7 +1,7 @@
 // The benchmarks run and report what they promise; their figures are not judged here.
 #include <gtest/gtest.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>

@@ -150,6 +150,51 @@ TEST(Traffic, IsWhatTheContractSays) {
   });
 }
 
+// Parts of many segments, and some of none, from which two exchanges at a time are made: each byte
+// says where it comes from, and for whom.
+void check_large_parts(const Communicator& comm, std::size_t unit) {
+  const int p = comm.size(), r = comm.rank();
+  const auto amount = [unit](int from, int to) {
+    return static_cast<std::size_t>((from * 7 + to * 3) % 4) * unit +
+           static_cast<std::size_t>((from + to) % 3);
+  };
+  const auto part = [&](int from, int to, int exchange) {
+    std::vector<std::uint8_t> bytes(amount(from, to));
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<std::uint8_t>(i * 31 + i / 251 +
+                                           static_cast<std::size_t>(from * 5 + to * 3 + exchange));
+    return bytes;
+  };
+  std::vector<std::size_t> out, in;
+  std::vector<std::uint8_t> sent[2], want[2], got[2];
+  for (int q = 0; q < p; ++q) {
+    out.push_back(amount(r, q));
+    in.push_back(amount(q, r));
+    for (int e = 0; e < 2; ++e) {
+      const auto mine = part(r, q, e), theirs = part(q, r, e);
+      sent[e].insert(sent[e].end(), mine.begin(), mine.end());
+      want[e].insert(want[e].end(), theirs.begin(), theirs.end());
+    }
+  }
+  std::vector<Operation> operations;
+  for (std::uint16_t e = 0; e < 2; ++e) {
+    got[e].resize(want[e].size());
+    operations.push_back(
+        comm.start_alltoallv(buffer_of(sent[e]), out, buffer_of(got[e]), in, {.key = e}));
+  }
+  for (Operation& operation : operations) operation.wait();
+  for (int e = 0; e < 2; ++e) EXPECT_TRUE(got[e] == want[e]) << "exchange " << e;
+}
+
+TEST(Alltoallv, OfManySegmentsAndPeers) {
+  World::run_threads(3, [](World& world) { check_large_parts(world.communicator(), 2'500'000); });
+  // More peers than are served at a time.
+  for (const int ranks : {2, 11}) {
+    World::run_threads(
+        ranks, [](World& world) { check_large_parts(on_hosts(world.communicator(), 1), 250'000); });
+  }
+}
+
 TEST(Mistakes, AreNamed) {
   World::run_threads(2, [](World& world) {
     const auto& comm = world.communicator();
