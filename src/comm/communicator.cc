@@ -290,7 +290,7 @@ Operation Communicator::start_alltoallv(ConstBuffer send, Parts send_parts, Buff
                      std::to_string(send_parts.counts[me]) + " elements and expects " +
                      std::to_string(receive_parts.counts[me]));
   }
-  const std::size_t segment = locality_->one_node() ? kHostSegment : kHostsSegment;
+  const std::size_t segment = locality_->one_node() ? kSegmentOnOneHost : kSegmentBetweenHosts;
   return start_collective(
       engine_, transport_, make_call(Kind::alltoallv, send, match),
       [=](Io& io) { return alltoallv_spread(io, send, out, receive, in, segment); });

@@ -19,14 +19,15 @@ struct BytePart {
 std::vector<BytePart> byte_parts(Parts parts, int ranks, std::size_t elements, Type type,
                                  const char* side);
 
+// Bytes of a segment between hosts: just above TCP's eager limit (64 KiB in Open MPI), so that a
+// sender waits for its receiver. What runs ahead fills queues on the way, and packets are lost.
+constexpr std::size_t kSegmentBetweenHosts = 96 << 10;
+// On one host, where each costs a system call.
+constexpr std::size_t kSegmentOnOneHost = 1 << 20;
+
 // Rank r sends to r + 1, r + 2, ... and receives from r - 1, r - 2, ...: some peers at a time, and
 // the next one when all of one's part is on its way. In segments, so that no part has a size limit.
 // The own part is copied.
-//
-// Between hosts segments are just above TCP's eager limit (64 KiB in Open MPI), so that a sender
-// waits for its receiver: what runs ahead fills queues on the way, and packets are lost. On one
-// host each costs a system call.
-constexpr std::size_t kHostsSegment = 96 << 10, kHostSegment = 1 << 20;
 Task alltoallv_spread(Io& io, ConstBuffer send, std::vector<BytePart> outgoing, Buffer receive,
                       std::vector<BytePart> incoming, std::size_t segment);
 

@@ -10,7 +10,7 @@ namespace {
 
 // Peers at a time: as many streams share a link well, and none of them waits for the slowest.
 constexpr std::size_t kPeers = 8;
-// Segments under way keep a link busy.
+// Segments under way each way, to all peers together: as many keep a link busy.
 constexpr std::size_t kInFlight = 8;
 
 // Starts the messages of one peer after the other, a few at a time. `step` is what the branches of
