@@ -1,5 +1,7 @@
 #include "convoy/model/alexnet.h"
 
+#include "convoy/model/linear.h"
+
 namespace convoy::model {
 namespace {
 
@@ -39,12 +41,12 @@ torch::nn::Sequential make_features() {
 torch::nn::Sequential make_classifier(const AlexNetOptions& options) {
   torch::nn::Sequential layers;
   layers->push_back(torch::nn::Dropout(options.dropout));
-  layers->push_back(torch::nn::Linear(kFeatures, kHidden));
+  layers->push_back(Linear(kFeatures, kHidden));
   layers->push_back(relu());
   layers->push_back(torch::nn::Dropout(options.dropout));
-  layers->push_back(torch::nn::Linear(kHidden, kHidden));
+  layers->push_back(Linear(kHidden, kHidden));
   layers->push_back(relu());
-  layers->push_back(torch::nn::Linear(kHidden, options.classes));
+  layers->push_back(Linear(kHidden, options.classes));
   return layers;
 }
 

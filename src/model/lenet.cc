@@ -22,8 +22,8 @@ LeNet::LeNet(std::int64_t classes)
     : Network("LeNet"),
       conv1_(register_module("conv1", torch::nn::Conv2d(1, 20, 5))),
       conv2_(register_module("conv2", torch::nn::Conv2d(20, 50, 5))),
-      fc1_(register_module("fc1", torch::nn::Linear(kFeatures, 500))),
-      fc2_(register_module("fc2", torch::nn::Linear(500, classes))) {
+      fc1_(register_module("fc1", Linear(kFeatures, 500))),
+      fc2_(register_module("fc2", Linear(500, classes))) {
   fill_xavier(conv1_->weight, conv1_->bias);
   fill_xavier(conv2_->weight, conv2_->bias);
   fill_xavier(fc1_->weight, fc1_->bias);

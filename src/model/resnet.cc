@@ -66,7 +66,7 @@ ResNet::ResNet(const ResNetOptions& options)
                         basic ? make_stage<BasicBlock>(channels, kWidths[i], counts[i], stride)
                               : make_stage<Bottleneck>(channels, kWidths[i], counts[i], stride));
   }
-  fc_ = register_module("fc", torch::nn::Linear(channels, options.classes));
+  fc_ = register_module("fc", Linear(channels, options.classes));
 
   for (const auto& child : modules(/*include_self=*/false)) {
     if (auto* conv = child->as<torch::nn::Conv2d>()) {

@@ -5,10 +5,14 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "convoy/base/error.h"
+#include "parallel/direct_gradients.h"
 #include "parallel/reduction_step.h"
 
 namespace convoy::parallel {
 namespace {
+
+// Below, a copy costs less than the call that avoids it.
+constexpr std::size_t kSmallestDirectGradient = std::size_t{1} << 20;
 
 // Runs after a parameter's gradient is complete in .grad.
 class AfterAccumulation : public torch::autograd::FunctionPostHook {
@@ -49,6 +53,14 @@ class GradientReducer::Impl {
         hooks_.push_back({std::move(node), key});
       }
     }
+    if (!options.compute_in_buckets || step_.sources() > 1) return;
+    for (std::size_t i = 0; i < step_.parameters(); ++i) {
+      const at::Tensor& weight = step_.parameter(0, i);
+      if (weight.dim() == 2 && weight.is_cpu() && weight.is_contiguous() &&
+          weight.nbytes() >= kSmallestDirectGradient) {
+        direct_.push_back(std::make_unique<DirectGradient>(weight, [this, i] { return take(i); }));
+      }
+    }
   }
 
   ~Impl() {
@@ -59,6 +71,12 @@ class GradientReducer::Impl {
   bool synchronizing = true;
 
  private:
+  at::Tensor take(std::size_t i) {
+    if (!synchronizing) return {};
+    const std::lock_guard lock(mutex_);
+    return step_.take_slot(i);
+  }
+
   void on_gradient(std::size_t source, std::size_t i) {
     if (!synchronizing) return;
     const std::lock_guard lock(mutex_);
@@ -99,6 +117,7 @@ class GradientReducer::Impl {
   std::condition_variable step_done_;
   ReductionStep step_;
   std::vector<Hook> hooks_;
+  std::vector<std::unique_ptr<DirectGradient>> direct_;
   std::vector<bool> backwards_;  // per source: in a backward pass that reduces
   std::size_t ended_ = 0;
   std::uint64_t generation_ = 0;

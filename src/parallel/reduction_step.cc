@@ -26,6 +26,11 @@ at::Tensor alias_of(const at::Tensor& slot) {
       .set_(slot.storage(), slot.storage_offset(), slot.sizes(), slot.strides());
 }
 
+bool same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.data_ptr() == b.data_ptr() && a.scalar_type() == b.scalar_type() &&
+         a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
 }  // namespace
 
 ReductionStep::ReductionStep(comm::Communicator communicator,
@@ -107,6 +112,10 @@ void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
     bucket.flat = at::from_blob(
         memory.bytes().data() + begins[buckets_.size() - 1], {elements}, [memory](void*) {},
         torch::TensorOptions().dtype(wire_type(members.front())));
+    // Sums of float16 could overflow before they are divided.
+    if (options_.averaging != Averaging::sum && bucket.flat.scalar_type() != at::kHalf) {
+      bucket.operation = comm::ReduceOp::average;
+    }
     std::int64_t offset = 0;
     for (std::size_t i : members) {
       parameters_[i].bucket = buckets_.size() - 1;
@@ -151,9 +160,21 @@ void ReductionStep::agree_on_nominal_samples() {
 
 void ReductionStep::begin(Control mine) {
   in_step_ = true;
+  statistics_.in_place_bytes = 0;
   control_ = {mine.weight, mine.working};
   control_sum_ =
       communicator_.start_allreduce(comm::buffer_of(control_), comm::ReduceOp::sum, kControl);
+}
+
+at::Tensor ReductionStep::take_slot(std::size_t i) {
+  Parameter& p = parameters_[i];
+  const at::Tensor& tensor = p.tensors[0];
+  if (sources() > 1 || p.taken || !options_.gradient_as_bucket_view || tensor.grad().defined() ||
+      !tensor.is_cpu() || tensor.scalar_type() != p.slot.scalar_type()) {
+    return {};
+  }
+  p.taken = true;
+  return alias_of(p.slot);
 }
 
 void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
@@ -179,13 +200,15 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   report_reductions();
 }
 
-// The one pass over a gradient that can't be avoided: copy, scale and conversion together, and the
-// sum over sources in their order.
+// The one pass over a gradient that is not in its place: copy, scale and conversion together, and
+// the sum over sources in their order. The scale is 1 for a source with the usual number of
+// samples.
 void ReductionStep::copy_to_bucket(std::size_t i) {
   const auto start = Clock::now();
   const torch::NoGradGuard no_grad;
   Parameter& p = parameters_[i];
-  const double ranks = communicator_.size();
+  const bool divided_later = buckets_[p.bucket].operation == comm::ReduceOp::average;
+  const double ranks = divided_later ? 1 : communicator_.size();
   for (std::size_t s = 0; s < sources(); ++s) {
     const at::Tensor& grad = p.tensors[s].grad();
     if (grad.is_sparse())
@@ -196,7 +219,10 @@ void ReductionStep::copy_to_bucket(std::size_t i) {
       const bool counted = options_.averaging == Averaging::samples && own > 0;
       scale = (counted ? own / nominal_samples_ : 1.0 / static_cast<double>(sources())) / ranks;
     }
-    if (s == 0 && grad.is_cpu()) {
+    if (s == 0 && same_memory(grad, p.slot)) {
+      statistics_.in_place_bytes += p.slot.nbytes();
+      if (scale != 1) p.slot.mul_(scale);
+    } else if (s == 0 && grad.is_cpu()) {
       copy_scaled(p.slot, grad, scale);
     } else if (s == 0) {
       p.slot.copy_(grad).mul_(scale);
@@ -216,7 +242,7 @@ void ReductionStep::start(std::size_t bucket) {
     b.started = Clock::now();
     b.reported = false;
   }
-  b.reduction = communicator_.start_allreduce(buffer_of(b.flat), comm::ReduceOp::sum,
+  b.reduction = communicator_.start_allreduce(buffer_of(b.flat), b.operation,
                                               {0, static_cast<std::uint16_t>(bucket)});
 }
 
@@ -309,6 +335,7 @@ void ReductionStep::reset() {
   for (Parameter& p : parameters_) {
     p.arrived = 0;
     p.from.assign(sources(), false);
+    p.taken = false;
   }
   for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
   std::fill(samples_.begin(), samples_.end(), Samples{});

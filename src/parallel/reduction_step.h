@@ -28,6 +28,9 @@ class ReductionStep {
   }
 
   void count_samples(std::size_t source, std::int64_t samples);
+  // Memory of the bucket for a gradient that is about to be computed, so that it needn't be copied
+  // there; undefined if it has to be. At most once per step and parameter.
+  at::Tensor take_slot(std::size_t i);
   void gradient_ready(std::size_t source, std::size_t i);
   // Reduces what has not come by now as zeros, waits for all buckets and writes .grad.
   void finish();
@@ -50,10 +53,12 @@ class ReductionStep {
     std::size_t bucket = 0;
     std::size_t arrived = 0;  // sources whose gradient is there
     std::vector<bool> from;   // which
+    bool taken = false;       // the slot, in this step
   };
   struct Bucket {
     std::vector<std::size_t> members;
     at::Tensor flat;
+    comm::ReduceOp operation = comm::ReduceOp::sum;
     std::size_t missing = 0;  // parameters that are not in `flat` yet
     comm::Operation reduction;
     Clock::time_point started;

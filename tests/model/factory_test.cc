@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/model/linear.h"
 #include "convoy/model/resnet.h"
 #include "tests/golden/read.h"
 
@@ -45,6 +46,36 @@ TEST(Factory, RefusesOptionsWithoutUse) {
   EXPECT_NE(error_of("lenet", {.classes = -1}), "");
   for (const double dropout : {-0.1, 1.0, std::nan("")}) {
     EXPECT_NE(error_of("alexnet", {.dropout = dropout}).find("dropout is"), std::string::npos);
+  }
+}
+
+// Values, gradients and clones.
+TEST(Linear, IsLibTorchs) {
+  for (const bool bias : {true, false}) {
+    const auto options = torch::nn::LinearOptions(7, 5).bias(bias);
+    torch::manual_seed(9);
+    convoy::model::Linear ours(options);
+    torch::manual_seed(9);
+    torch::nn::Linear theirs(options);
+    const auto copy = std::dynamic_pointer_cast<convoy::model::LinearImpl>(ours->clone());
+    ASSERT_TRUE(copy);
+    ASSERT_EQ(ours->named_parameters().keys(), theirs->named_parameters().keys());
+    for (const auto& shape : {std::vector<std::int64_t>{7}, {3, 7}, {2, 3, 7}}) {
+      const auto x = torch::randn(shape);
+      const auto want = theirs(x);
+      EXPECT_TRUE(torch::allclose(ours(x), want, 1e-6, 1e-7));
+      EXPECT_TRUE(torch::allclose(copy->forward(x), want, 1e-6, 1e-7));
+      ours->zero_grad();
+      theirs->zero_grad();
+      ours(x).square().sum().backward();
+      want.square().sum().backward();
+      for (std::size_t i = 0; i < ours->parameters().size(); ++i) {
+        EXPECT_TRUE(ours->parameters()[i].equal(theirs->parameters()[i]));
+        EXPECT_TRUE(torch::allclose(ours->parameters()[i].grad(), theirs->parameters()[i].grad(),
+                                    1e-5, 1e-6));
+      }
+    }
+    EXPECT_FALSE(copy->weight.is_same(ours->weight));
   }
 }
 

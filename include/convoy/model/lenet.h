@@ -1,6 +1,7 @@
 // LeNet in the form that Caffe made the usual one for MNIST.
 #pragma once
 
+#include "convoy/model/linear.h"
 #include "convoy/model/network.h"
 
 namespace convoy::model {
@@ -21,8 +22,8 @@ class LeNet final : public Network {
  private:
   torch::nn::Conv2d conv1_;
   torch::nn::Conv2d conv2_;
-  torch::nn::Linear fc1_;
-  torch::nn::Linear fc2_;
+  Linear fc1_;
+  Linear fc2_;
 };
 
 }  // namespace convoy::model

@@ -1,6 +1,7 @@
 // Residual networks (He et al. 2015) as torchvision builds them.
 #pragma once
 
+#include "convoy/model/linear.h"
 #include "convoy/model/network.h"
 
 namespace convoy::model {
@@ -34,7 +35,7 @@ class ResNet final : public Network {
   torch::nn::Conv2d conv1_;
   torch::nn::BatchNorm2d bn1_;
   std::array<torch::nn::Sequential, 4> stages_;
-  torch::nn::Linear fc_{nullptr};
+  Linear fc_{nullptr};
 };
 
 }  // namespace convoy::model

@@ -42,6 +42,10 @@ struct ReducerOptions {
   // Let .grad refer to the bucket instead of to a copy. Then a .grad kept from an earlier step
   // changes when the next backward runs; clone what you keep.
   bool gradient_as_bucket_view = true;
+  // Let the backward pass of large fully connected layers (torch::nn::Linear, from 1 MiB of weights
+  // on the CPU) write the weights' gradients into the bucket, so that they needn't be copied there.
+  // Needs gradient_as_bucket_view; a gradient that other terms of the loss add to is copied.
+  bool compute_in_buckets = true;
   // The order in which backward produces gradients, as names: what buckets() of an earlier run
   // gave. Empty: the order is measured in the first step. With it and `nominal_samples`, a training
   // that is resumed adds up gradients in the same order, to the same bits.
@@ -79,6 +83,7 @@ struct ReducerStatistics {
   double exposed_seconds = 0;  // backward waited for communication after its own work was done
   double copy_seconds = 0;     // gradients to buckets
   std::uint64_t bytes = 0;     // reduced, in all buckets of one step
+  std::uint64_t in_place_bytes = 0;  // of those of the last step: were not copied into buckets
   std::size_t buckets = 0;
 };
 

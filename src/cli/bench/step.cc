@@ -50,6 +50,7 @@ void print(const Options& options, const StepResult& r) {
             {"update_s", r.update_s},
             {"copy_s", r.copy_s},
             {"gradient_bytes", r.bytes},
+            {"in_place_bytes", r.in_place_bytes},
             {"buckets", r.buckets}});
   if (rows.on_standard_output()) return;
   std::printf(
@@ -67,8 +68,11 @@ void print(const Options& options, const StepResult& r) {
       format_seconds(r.forward_s).c_str(), format_seconds(r.backward_s).c_str(),
       format_seconds(r.copy_s).c_str(), format_seconds(r.exposed_communication_s).c_str(),
       format_seconds(r.update_s).c_str());
-  std::printf("  gradients %s in %zu bucket%s\n", format_bytes(r.bytes).c_str(), r.buckets,
+  std::printf("  gradients %s in %zu bucket%s", format_bytes(r.bytes).c_str(), r.buckets,
               r.buckets == 1 ? "" : "s");
+  if (r.in_place_bytes > 0)
+    std::printf(", %s of it computed there", format_bytes(r.in_place_bytes).c_str());
+  std::printf("\n");
   if (!s.timeline.empty()) {
     std::printf("  timeline of %d steps in %s\n", kTimelineSteps, s.timeline.c_str());
   }
@@ -127,6 +131,10 @@ void add_step_command(CLI::App& bench) {
   command->add_option_function<std::string>(
       "--bucket-bytes", [&s](const std::string& text) { s.bucket_bytes = parse_bytes(text); },
       "Size of gradient buckets (8MiB)");
+  command
+      ->add_option("--compute-in-buckets", s.compute_in_buckets,
+                   "Large fully connected layers write their gradients into buckets")
+      ->capture_default_str();
   command
       ->add_option("--timeline", s.timeline,
                    "Write what each rank did when in " + std::to_string(kTimelineSteps) +

@@ -44,6 +44,7 @@ class Copy {
     if (world != nullptr) {
       parallel::DistributedOptions distributed;
       if (s.bucket_bytes > 0) distributed.bucket_bytes = s.bucket_bytes;
+      distributed.compute_in_buckets = s.compute_in_buckets;
       distributed_.emplace(*world, network_, distributed);
     }
   }
@@ -178,6 +179,7 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings) 
   result.copy_s = median(copy);
   result.buckets = together.statistics().buckets;
   result.bytes = together.statistics().bytes;
+  result.in_place_bytes = together.statistics().in_place_bytes;
   if (!settings.timeline.empty()) {
     train::Timeline timeline;
     world.communicator().barrier();

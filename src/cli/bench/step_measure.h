@@ -22,6 +22,7 @@ struct StepSettings {
   bool keep_blocks = true;
   bool fused_update = true;
   std::size_t bucket_bytes = 0;  // 0: the default
+  bool compute_in_buckets = true;
   // File to write a timeline of kTimelineSteps further steps to, after those that are measured.
   std::string timeline;
 };
@@ -40,6 +41,7 @@ struct StepResult {
   double copy_s = 0;  // of backward: gradients into buckets
   std::size_t buckets = 0;
   std::size_t bytes = 0;
+  std::size_t in_place_bytes = 0;  // of `bytes`: not copied
 };
 
 // Collective. Every rank alternates between the two, in turns, in the same process; a rank's

@@ -1,0 +1,34 @@
+// Gradients of fully connected layers, computed in the memory in which they are reduced.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+
+namespace convoy::parallel {
+
+// While one is alive, the backward pass of torch::linear asks it where to put the gradient of
+// `weight`, a leaf with two dimensions, so that nobody has to copy it there. The modules of LibTorch
+// need not know, since aten::linear itself is asked. The values are those of the usual backward.
+//
+// Not asked in passes whose gradients don't simply go to .grad: torch::autograd::grad, create_graph,
+// forward mode, autocast (its weights are casts).
+class DirectGradient {
+ public:
+  // Returns memory of the weight's shape and type, contiguous, or an undefined tensor: not now.
+  // What it returned is overwritten with a gradient, and then reaches .grad, if that was undefined
+  // and nothing else adds to this gradient; otherwise .grad has other memory. Called in the thread
+  // that runs backward.
+  using Take = std::function<at::Tensor()>;
+
+  // A weight that has one already keeps that one.
+  DirectGradient(const at::Tensor& weight, Take take);
+  ~DirectGradient();
+  DirectGradient(const DirectGradient&) = delete;
+  DirectGradient& operator=(const DirectGradient&) = delete;
+
+ private:
+  const void* weight_ = nullptr;  // null: another one had it
+};
+
+}  // namespace convoy::parallel

@@ -1,0 +1,250 @@
+// Fully connected layers that write their gradients into buckets, against those that don't.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "convoy/model/linear.h"
+#include "tests/parallel/mpi_main.h"
+
+namespace convoy::parallel {
+namespace {
+
+constexpr std::int64_t kIn = 512, kOut = 640;  // 1.25 MiB of weights
+constexpr std::uint64_t kWeightBytes = kIn * kOut * sizeof(float);
+
+model::Linear make_layer(bool bias = true) {
+  torch::manual_seed(11);
+  return model::Linear(torch::nn::LinearOptions(kIn, kOut).bias(bias));
+}
+
+at::Tensor rows(std::int64_t step, std::int64_t count, std::int64_t columns = kIn) {
+  auto generator = at::detail::createCPUGenerator(
+      static_cast<std::uint64_t>(100 * step + test_world().rank()));
+  return torch::randn({count, columns}, generator);
+}
+
+std::vector<NamedTensor> named(const model::Linear& layer) {
+  return unique_parameters(*layer);
+}
+
+// A loss of the layer for a step.
+using Loss = std::function<at::Tensor(model::Linear&, int step)>;
+
+// Steps with and without `compute_in_buckets` must leave the same bits in .grad. Returns the bytes
+// that the last step did not copy.
+std::uint64_t same_either_way(const Loss& loss, ReducerOptions options = {}, bool bias = true,
+                              int steps = 4) {
+  std::vector<std::vector<at::Tensor>> gradients[2];
+  std::uint64_t in_place = 0;
+  for (const bool direct : {false, true}) {
+    model::Linear layer = make_layer(bias);
+    options.compute_in_buckets = direct;
+    GradientReducer reducer(test_world().communicator(), {named(layer)}, options);
+    for (int step = 0; step < steps; ++step) {
+      layer->zero_grad();
+      loss(layer, step).backward();
+      auto& all = gradients[direct].emplace_back();
+      for (const auto& p : layer->parameters()) {
+        EXPECT_TRUE(same_on_all_ranks(p.grad()));
+        all.push_back(p.grad().clone());
+      }
+    }
+    in_place = reducer.statistics().in_place_bytes;
+    if (!direct) {
+      EXPECT_EQ(in_place, 0u);
+    }
+  }
+  for (std::size_t step = 0; step < gradients[0].size(); ++step) {
+    for (std::size_t i = 0; i < gradients[0][step].size(); ++i) {
+      EXPECT_TRUE(gradients[0][step][i].equal(gradients[1][step][i])) << "step " << step;
+    }
+  }
+  return in_place;
+}
+
+at::Tensor squares(model::Linear& layer, int step) {
+  return layer(rows(step, 8)).square().mean();
+}
+
+TEST(DirectGradients, AreNotCopied) { EXPECT_EQ(same_either_way(squares), kWeightBytes); }
+
+TEST(DirectGradients, WithoutBias) {
+  EXPECT_EQ(same_either_way(squares, {}, /*bias=*/false), kWeightBytes);
+}
+
+TEST(DirectGradients, OfInputsWithOneAndThreeDimensions) {
+  const auto loss = [](model::Linear& layer, int step) {
+    return step % 2 == 0 ? layer(rows(step, 6).view({2, 3, kIn})).square().sum()
+                         : layer(rows(step, 1).view({kIn})).square().sum();
+  };
+  EXPECT_EQ(same_either_way(loss), kWeightBytes);
+}
+
+TEST(DirectGradients, GoBackToTheInput) {
+  model::Linear layer = make_layer(), alone = make_layer();
+  GradientReducer reducer(test_world().communicator(), {named(layer)});
+  at::Tensor x = rows(0, 5).set_requires_grad(true), y = rows(0, 5).set_requires_grad(true);
+  layer(x).square().sum().backward();
+  alone(y).square().sum().backward();
+  EXPECT_TRUE(x.grad().equal(y.grad()));
+}
+
+// The second use finds the memory taken.
+TEST(DirectGradients, OfAWeightUsedTwice) {
+  const auto loss = [](model::Linear& layer, int step) {
+    return layer(rows(step, 4)).square().mean() + layer(rows(step + 50, 3)).square().mean();
+  };
+  EXPECT_EQ(same_either_way(loss), 0u);
+}
+
+TEST(DirectGradients, OfALossWithATermOfTheWeight) {
+  const auto loss = [](model::Linear& layer, int step) {
+    return layer(rows(step, 4)).square().mean() + 0.1 * layer->weight.square().sum();
+  };
+  EXPECT_EQ(same_either_way(loss), 0u);
+}
+
+TEST(DirectGradients, AreUnscaledToHooks) {
+  model::Linear layer = make_layer(), alone = make_layer();
+  GradientReducer reducer(test_world().communicator(), {named(layer)});
+  at::Tensor seen;
+  layer->weight.register_hook([&](const at::Tensor& g) {
+    seen = g.clone();
+    return 2 * g;
+  });
+  squares(layer, 0).backward();
+  squares(alone, 0).backward();
+  EXPECT_TRUE(seen.equal(alone->weight.grad()));
+  at::Tensor want = 2 * alone->weight.grad();
+  test_world().communicator().allreduce(
+      {want.data_ptr(), static_cast<std::size_t>(want.numel()), comm::Type::f32},
+      comm::ReduceOp::average);
+  EXPECT_TRUE(torch::allclose(layer->weight.grad(), want, 1e-6, 1e-7));
+}
+
+TEST(DirectGradients, AccumulateOverMicroBatches) {
+  for (const bool direct : {false, true}) {
+    model::Linear layer = make_layer(), alone = make_layer();
+    ReducerOptions options;
+    options.compute_in_buckets = direct;
+    GradientReducer reducer(test_world().communicator(), {named(layer)}, options);
+    for (int step = 0; step < 3; ++step) {
+      layer->zero_grad();
+      alone->zero_grad();
+      reducer.set_synchronizing(false);
+      squares(layer, 2 * step).backward();
+      reducer.set_synchronizing(true);
+      squares(layer, 2 * step + 1).backward();
+      (squares(alone, 2 * step) + squares(alone, 2 * step + 1)).backward();
+      at::Tensor want = alone->weight.grad().clone();
+      test_world().communicator().allreduce(
+          {want.data_ptr(), static_cast<std::size_t>(want.numel()), comm::Type::f32},
+          comm::ReduceOp::average);
+      EXPECT_TRUE(torch::allclose(layer->weight.grad(), want, 1e-5, 1e-7)) << "step " << step;
+    }
+  }
+}
+
+TEST(DirectGradients, WithGradientsThatStay) {
+  model::Linear layer = make_layer(), other = make_layer();
+  ReducerOptions plain;
+  plain.compute_in_buckets = false;
+  GradientReducer reducer(test_world().communicator(), {named(layer)});
+  GradientReducer copying(test_world().communicator(), {named(other)}, plain);
+  for (int step = 0; step < 3; ++step) {
+    layer->zero_grad(/*set_to_none=*/false);
+    other->zero_grad(/*set_to_none=*/false);
+    squares(layer, step).backward();
+    squares(other, step).backward();
+    EXPECT_TRUE(layer->weight.grad().equal(other->weight.grad()));
+  }
+}
+
+// Shares that differ are weighted after the gradient is in the bucket.
+TEST(DirectGradients, OfUnevenShares) {
+  model::Linear layer = make_layer(), other = make_layer();
+  ReducerOptions plain;
+  plain.compute_in_buckets = false;
+  GradientReducer reducer(test_world().communicator(), {named(layer)});
+  GradientReducer copying(test_world().communicator(), {named(other)}, plain);
+  for (int step = 0; step < 4; ++step) {
+    const std::int64_t samples = step == 3 ? 1 + test_world().rank() : 8;
+    for (auto* r : {&reducer, &copying}) r->count_samples(samples);
+    for (auto* l : {&layer, &other}) {
+      (*l)->zero_grad();
+      (*l)(rows(step, samples)).square().mean().backward();
+    }
+    EXPECT_TRUE(layer->weight.grad().equal(other->weight.grad())) << "step " << step;
+  }
+  EXPECT_EQ(reducer.statistics().in_place_bytes, kWeightBytes);
+}
+
+// What torch::autograd::grad returns belongs to the caller, and second derivatives are exact.
+TEST(DirectGradients, LeaveGradientsThatAreAskedForAlone) {
+  model::Linear layer = make_layer(), alone = make_layer();
+  GradientReducer reducer(test_world().communicator(), {named(layer)});
+  for (int step = 0; step < 2; ++step) {
+    layer->zero_grad();
+    alone->zero_grad();
+    const at::Tensor asked = torch::autograd::grad({squares(layer, 70)}, {layer->weight})[0];
+    const at::Tensor before = asked.clone();
+    const auto penalized = [&](model::Linear& l) {
+      const at::Tensor first = torch::autograd::grad({squares(l, step)}, {l->weight}, {},
+                                                     /*retain_graph=*/true, /*create_graph=*/true)[0];
+      return squares(l, step) + first.square().sum();
+    };
+    penalized(layer).backward();
+    penalized(alone).backward();
+    EXPECT_TRUE(asked.equal(before));
+    at::Tensor want = alone->weight.grad().clone();
+    test_world().communicator().allreduce(
+        {want.data_ptr(), static_cast<std::size_t>(want.numel()), comm::Type::f32},
+        comm::ReduceOp::average);
+    EXPECT_TRUE(torch::allclose(layer->weight.grad(), want, 1e-5, 1e-8));
+  }
+}
+
+TEST(DirectGradients, NotIntoBucketsOfAnotherTypeNorIntoCopies) {
+  ReducerOptions wire;
+  wire.wire_type = at::kBFloat16;
+  EXPECT_EQ(same_either_way(squares, wire), 0u);
+  ReducerOptions copies;
+  copies.gradient_as_bucket_view = false;
+  EXPECT_EQ(same_either_way(squares, copies), 0u);
+}
+
+TEST(DirectGradients, EndWithTheReducer) {
+  model::Linear layer = make_layer(), alone = make_layer();
+  at::Tensor loss;
+  {
+    GradientReducer reducer(test_world().communicator(), {named(layer)});
+    loss = squares(layer, 0);
+  }
+  loss.backward();
+  squares(alone, 0).backward();
+  EXPECT_TRUE(layer->weight.grad().equal(alone->weight.grad()));
+}
+
+// Its forward is no call of torch::linear: copied.
+TEST(DirectGradients, NotOfTheLayerOfLibTorch) {
+  torch::nn::Linear layer(kIn, kOut);
+  GradientReducer reducer(test_world().communicator(), {unique_parameters(*layer)});
+  layer(rows(0, 8)).square().mean().backward();
+  EXPECT_EQ(reducer.statistics().in_place_bytes, 0u);
+}
+
+TEST(DirectGradients, OfTwoReducersOfOneModel) {
+  model::Linear layer = make_layer(), alone = make_layer();
+  GradientReducer first(test_world().communicator(), {named(layer)});
+  {
+    GradientReducer second(test_world().communicator(), {named(layer)});
+    layer->zero_grad();
+    squares(layer, 0).backward();
+  }
+  layer->zero_grad();
+  squares(layer, 1).backward();
+  EXPECT_EQ(first.statistics().in_place_bytes, kWeightBytes);
+}
+
+}  // namespace
+}  // namespace convoy::parallel
