@@ -72,7 +72,6 @@ class GradientReducer::Impl {
 
  private:
   at::Tensor take(std::size_t i) {
-    if (!synchronizing) return {};
     const std::lock_guard lock(mutex_);
     return step_.take_slot(i);
   }

@@ -142,6 +142,8 @@ TEST(DirectGradients, AccumulateOverMicroBatches) {
           comm::ReduceOp::average);
       EXPECT_TRUE(torch::allclose(layer->weight.grad(), want, 1e-5, 1e-7)) << "step " << step;
     }
+    // From the step after that which measures the order.
+    EXPECT_EQ(reducer.statistics().in_place_bytes, direct ? kWeightBytes : 0u);
   }
 }
 
