@@ -8,11 +8,12 @@
 namespace convoy::parallel {
 
 // While one is alive, the backward pass of torch::linear asks it where to put the gradient of
-// `weight`, a leaf with two dimensions, so that nobody has to copy it there. The modules of LibTorch
-// need not know, since aten::linear itself is asked. The values are those of the usual backward.
+// `weight`, a leaf with two dimensions, so that nobody has to copy it there. The modules of
+// LibTorch need not know, since aten::linear itself is asked. The values are those of the usual
+// backward.
 //
-// Not asked in passes whose gradients don't simply go to .grad: torch::autograd::grad, create_graph,
-// forward mode, autocast (its weights are casts).
+// Not asked in passes whose gradients don't simply go to .grad: torch::autograd::grad,
+// create_graph, forward mode, autocast (its weights are casts).
 class DirectGradient {
  public:
   // Returns memory of the weight's shape and type, contiguous, or an undefined tensor: not now.

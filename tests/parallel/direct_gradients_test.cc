@@ -18,14 +18,12 @@ model::Linear make_layer(bool bias = true) {
 }
 
 at::Tensor rows(std::int64_t step, std::int64_t count, std::int64_t columns = kIn) {
-  auto generator = at::detail::createCPUGenerator(
-      static_cast<std::uint64_t>(100 * step + test_world().rank()));
+  auto generator =
+      at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 * step + test_world().rank()));
   return torch::randn({count, columns}, generator);
 }
 
-std::vector<NamedTensor> named(const model::Linear& layer) {
-  return unique_parameters(*layer);
-}
+std::vector<NamedTensor> named(const model::Linear& layer) { return unique_parameters(*layer); }
 
 // A loss of the layer for a step.
 using Loss = std::function<at::Tensor(model::Linear&, int step)>;
@@ -62,9 +60,7 @@ std::uint64_t same_either_way(const Loss& loss, ReducerOptions options = {}, boo
   return in_place;
 }
 
-at::Tensor squares(model::Linear& layer, int step) {
-  return layer(rows(step, 8)).square().mean();
-}
+at::Tensor squares(model::Linear& layer, int step) { return layer(rows(step, 8)).square().mean(); }
 
 TEST(DirectGradients, AreNotCopied) { EXPECT_EQ(same_either_way(squares), kWeightBytes); }
 
@@ -191,8 +187,9 @@ TEST(DirectGradients, LeaveGradientsThatAreAskedForAlone) {
     const at::Tensor asked = torch::autograd::grad({squares(layer, 70)}, {layer->weight})[0];
     const at::Tensor before = asked.clone();
     const auto penalized = [&](model::Linear& l) {
-      const at::Tensor first = torch::autograd::grad({squares(l, step)}, {l->weight}, {},
-                                                     /*retain_graph=*/true, /*create_graph=*/true)[0];
+      const at::Tensor first =
+          torch::autograd::grad({squares(l, step)}, {l->weight}, {},
+                                /*retain_graph=*/true, /*create_graph=*/true)[0];
       return squares(l, step) + first.square().sum();
     };
     penalized(layer).backward();

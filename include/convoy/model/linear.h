@@ -19,9 +19,7 @@ class LinearImpl : public torch::nn::Cloneable<LinearImpl> {
   void pretty_print(std::ostream& stream) const override;
   // [.., in_features] -> [.., out_features]
   // Not const: Sequential takes no such forward.
-  torch::Tensor forward(const torch::Tensor& input) {
-    return torch::linear(input, weight, bias);
-  }
+  torch::Tensor forward(const torch::Tensor& input) { return torch::linear(input, weight, bias); }
 
   torch::nn::LinearOptions options;
   torch::Tensor weight;  // [out_features, in_features]
