@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
 #include <shared_mutex>
 #include <unordered_map>
@@ -20,29 +21,34 @@ class Table {
  public:
   bool empty() const { return size_.load(std::memory_order_relaxed) == 0; }
 
-  bool add(const void* weight, DirectGradient::Take take) {
+  void add(const void* weight, const DirectGradient* owner, DirectGradient::Take take) {
     const std::unique_lock lock(mutex_);
-    const bool added = takes_.try_emplace(weight, std::move(take)).second;
-    size_ = takes_.size();
-    return added;
+    entries_.insert({weight, {owner, std::move(take)}});
+    size_ = entries_.size();
   }
 
-  void remove(const void* weight) {
+  void remove(const void* weight, const DirectGradient* owner) {
     const std::unique_lock lock(mutex_);
-    takes_.erase(weight);
-    size_ = takes_.size();
+    const auto [begin, end] = entries_.equal_range(weight);
+    entries_.erase(
+        std::find_if(begin, end, [&](const auto& e) { return e.second.owner == owner; }));
+    size_ = entries_.size();
   }
 
-  // Empty if there is none.
+  // Empty if there is none, or more than one.
   DirectGradient::Take find(const void* weight) const {
     const std::shared_lock lock(mutex_);
-    const auto found = takes_.find(weight);
-    return found == takes_.end() ? DirectGradient::Take() : found->second;
+    return entries_.count(weight) == 1 ? entries_.find(weight)->second.take
+                                       : DirectGradient::Take();
   }
 
  private:
+  struct Entry {
+    const DirectGradient* owner;
+    DirectGradient::Take take;
+  };
   mutable std::shared_mutex mutex_;
-  std::unordered_map<const void*, DirectGradient::Take> takes_;
+  std::unordered_multimap<const void*, Entry> entries_;
   std::atomic<std::size_t> size_ = 0;
 };
 
@@ -65,8 +71,15 @@ at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 struct Function : torch::autograd::Function<Function> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-    context->save_for_backward({input, weight});
+    // No more than backward will use: what is kept must not be changed until then.
+    context->save_for_backward({weight.requires_grad() ? input : at::Tensor(),
+                                input.requires_grad() ? weight : at::Tensor()});
+    // The weight lives as long as this function, which leads to its gradient.
+    context->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight.unsafeGetTensorImpl());
+    context->saved_data["columns"] = weight.size(1);
     context->saved_data["bias"] = bias && bias->defined();
+    // The result must be no view in autograd's eyes, or nobody could change it in place.
+    const at::AutoDispatchBelowADInplaceOrView below;
     return at::native::linear(input, weight, bias);
   }
 
@@ -76,9 +89,13 @@ struct Function : torch::autograd::Function<Function> {
     const at::Tensor& weight = saved[1];
     const at::Tensor dy = as_rows(outputs[0]);
     variable_list gradients(3);
-    if (context->needs_input_grad(0)) gradients[0] = dy.mm(weight).view(input.sizes());
+    if (context->needs_input_grad(0)) {
+      auto shape = outputs[0].sizes().vec();
+      shape.back() = context->saved_data["columns"].toInt();
+      gradients[0] = dy.mm(weight).view(shape);
+    }
     if (context->needs_input_grad(1)) {
-      gradients[1] = gradient_memory(weight);
+      gradients[1] = gradient_memory(context->saved_data["weight"].toInt());
       if (gradients[1].defined()) {
         at::mm_out(gradients[1], dy.t(), as_rows(input));
       } else {
@@ -91,9 +108,9 @@ struct Function : torch::autograd::Function<Function> {
     return gradients;
   }
 
-  static at::Tensor gradient_memory(const at::Tensor& weight) {
+  static at::Tensor gradient_memory(std::int64_t weight) {
     if (!goes_to_grad()) return {};
-    const auto take = table().find(weight.unsafeGetTensorImpl());
+    const auto take = table().find(reinterpret_cast<const void*>(weight));  // NOLINT
     return take ? take() : at::Tensor();
   }
 };
@@ -112,14 +129,12 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
 
 }  // namespace
 
-DirectGradient::DirectGradient(const at::Tensor& weight, Take take) {
-  const void* key = weight.unsafeGetTensorImpl();
-  if (table().add(key, std::move(take))) weight_ = key;
+DirectGradient::DirectGradient(const at::Tensor& weight, Take take)
+    : weight_(weight.unsafeGetTensorImpl()) {
+  table().add(weight_, this, std::move(take));
 }
 
-DirectGradient::~DirectGradient() {
-  if (weight_ != nullptr) table().remove(weight_);
-}
+DirectGradient::~DirectGradient() { table().remove(weight_, this); }
 
 // As sync_batch_norm.cc: aten::linear is a composite, which leaves this key free. For weights that
 // nobody registered the kernel does what the composite does.

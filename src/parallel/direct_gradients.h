@@ -8,9 +8,9 @@
 namespace convoy::parallel {
 
 // While one is alive, the backward pass of torch::linear asks it where to put the gradient of
-// `weight`, a leaf with two dimensions, so that nobody has to copy it there. The modules of
-// LibTorch need not know, since aten::linear itself is asked. The values are those of the usual
-// backward.
+// `weight`, a leaf with two dimensions, so that nobody has to copy it there. Models call
+// torch::linear as ever (model::Linear does, torch::nn::Linear does not), since aten::linear itself
+// is asked. The values are those of the usual backward.
 //
 // Not asked in passes whose gradients don't simply go to .grad: torch::autograd::grad,
 // create_graph, forward mode, autocast (its weights are casts).
@@ -22,14 +22,14 @@ class DirectGradient {
   // that runs backward.
   using Take = std::function<at::Tensor()>;
 
-  // A weight that has one already keeps that one.
+  // A weight that has two of them asks neither: both would work on its .grad.
   DirectGradient(const at::Tensor& weight, Take take);
   ~DirectGradient();
   DirectGradient(const DirectGradient&) = delete;
   DirectGradient& operator=(const DirectGradient&) = delete;
 
  private:
-  const void* weight_ = nullptr;  // null: another one had it
+  const void* weight_;
 };
 
 }  // namespace convoy::parallel

@@ -148,7 +148,7 @@ double ReductionStep::samples_per_micro_batch(std::size_t source) const {
 }
 
 // With weights in units of the usual batch they add up to the number of ranks in all but the last
-// steps of an epoch, so that dividing on the way into the bucket is all there is to do.
+// steps of an epoch, so that an average over ranks is all there is to do.
 void ReductionStep::agree_on_nominal_samples() {
   if (nominal_samples_ == 0) nominal_samples_ = options_.nominal_samples;
   if (nominal_samples_ > 0) return;
@@ -236,6 +236,16 @@ void ReductionStep::copy_to_bucket(std::size_t i) {
   }
 }
 
+// The gradient of passes that were not reduced stays, if nobody uses the parameter in this one.
+void ReductionStep::keep_gradient_apart(std::size_t i) {
+  if (!options_.allow_unused) return;
+  Parameter& p = parameters_[i];
+  for (at::Tensor& tensor : p.tensors) {
+    at::Tensor& grad = tensor.mutable_grad();
+    if (grad.defined() && same_memory(grad, p.slot)) grad = grad.clone();
+  }
+}
+
 void ReductionStep::start(std::size_t bucket) {
   Bucket& b = buckets_[bucket];
   if (observer_) {
@@ -286,6 +296,7 @@ void ReductionStep::finish() {
   }
   for (std::size_t i : missing) {
     Parameter& p = parameters_[i];
+    keep_gradient_apart(i);
     p.slot.zero_();
     if (--buckets_[p.bucket].missing == 0) start(p.bucket);
   }
@@ -369,6 +380,7 @@ bool ReductionStep::pass() {
   control_sum_.wait();
   const bool somebody = control_[1] > 0;
   if (somebody) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) keep_gradient_apart(i);
     for (Bucket& bucket : buckets_) bucket.flat.zero_();
     for (std::size_t b = 0; b < buckets_.size(); ++b) start(b);
     std::vector<std::size_t> all(parameters_.size());

@@ -77,6 +77,7 @@ class ReductionStep {
   double samples_per_micro_batch(std::size_t source) const;
   void begin(Control mine);
   void copy_to_bucket(std::size_t i);
+  void keep_gradient_apart(std::size_t i);
   void start(std::size_t bucket);
   void report_reductions();
   std::vector<std::size_t> missing_parameters();

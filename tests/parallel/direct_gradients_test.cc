@@ -76,6 +76,32 @@ TEST(DirectGradients, OfInputsWithOneAndThreeDimensions) {
   EXPECT_EQ(same_either_way(loss), kWeightBytes);
 }
 
+// As AlexNet's ReLU does it.
+TEST(DirectGradients, OfOutputsThatAreChangedInPlace) {
+  const auto loss = [](model::Linear& layer, int step) {
+    const at::Tensor x = rows(step, 6);
+    return layer(step % 2 == 0 ? x : x.view({2, 3, kIn})).relu_().square().sum();
+  };
+  EXPECT_EQ(same_either_way(loss), kWeightBytes);
+}
+
+TEST(DirectGradients, WithEveryAveraging) {
+  for (const auto averaging : {Averaging::samples, Averaging::ranks, Averaging::sum}) {
+    ReducerOptions options;
+    options.averaging = averaging;
+    EXPECT_EQ(same_either_way(squares, options), kWeightBytes);
+  }
+}
+
+TEST(DirectGradients, KeepNoMoreThanTheyNeed) {
+  model::Linear layer = make_layer();
+  GradientReducer reducer(test_world().communicator(), {named(layer)});
+  const at::Tensor loss = squares(layer, 0);
+  const torch::NoGradGuard no_grad;
+  layer->weight.mul_(2);  // the gradient of a first layer's weight doesn't depend on it
+  EXPECT_NO_THROW(loss.backward());
+}
+
 TEST(DirectGradients, GoBackToTheInput) {
   model::Linear layer = make_layer(), alone = make_layer();
   GradientReducer reducer(test_world().communicator(), {named(layer)});
@@ -232,17 +258,57 @@ TEST(DirectGradients, NotOfTheLayerOfLibTorch) {
   EXPECT_EQ(reducer.statistics().in_place_bytes, 0u);
 }
 
-TEST(DirectGradients, OfTwoReducersOfOneModel) {
+// Both would reduce the same memory.
+TEST(DirectGradients, NotWithTwoReducersOfOneModel) {
   model::Linear layer = make_layer(), alone = make_layer();
+  const auto average_alone = [&](int step) {
+    alone->zero_grad();
+    squares(alone, step).backward();
+    at::Tensor g = alone->weight.grad().clone();
+    test_world().communicator().allreduce(
+        {g.data_ptr(), static_cast<std::size_t>(g.numel()), comm::Type::f32},
+        comm::ReduceOp::average);
+    return g;
+  };
   GradientReducer first(test_world().communicator(), {named(layer)});
-  {
-    GradientReducer second(test_world().communicator(), {named(layer)});
+  for (int round = 0; round < 2; ++round) {
+    {
+      GradientReducer second(test_world().communicator(), {named(layer)});
+      layer->zero_grad();
+      squares(layer, 0).backward();
+      EXPECT_EQ(first.statistics().in_place_bytes + second.statistics().in_place_bytes, 0u);
+      EXPECT_TRUE(torch::allclose(layer->weight.grad(), average_alone(0), 1e-6, 1e-7));
+    }
     layer->zero_grad();
-    squares(layer, 0).backward();
+    squares(layer, 1).backward();
+    EXPECT_EQ(first.statistics().in_place_bytes, kWeightBytes);
+    EXPECT_TRUE(torch::allclose(layer->weight.grad(), average_alone(1), 1e-6, 1e-7));
   }
-  layer->zero_grad();
-  squares(layer, 1).backward();
-  EXPECT_EQ(first.statistics().in_place_bytes, kWeightBytes);
+}
+
+// What micro-batches left in .grad of a parameter that nobody uses in the last one.
+TEST(DirectGradients, StayWhereTheParameterIsUnused) {
+  model::Linear used = make_layer(), unused = make_layer(), alone = make_layer();
+  std::vector<NamedTensor> parameters;
+  for (const auto& p : named(used)) parameters.push_back({"used." + p.name, p.tensor});
+  for (const auto& p : named(unused)) parameters.push_back({"unused." + p.name, p.tensor});
+  ReducerOptions options;
+  options.allow_unused = true;
+  GradientReducer reducer(test_world().communicator(), {parameters}, options);
+  (squares(used, 0) + squares(unused, 0)).backward();  // measures the order
+  for (int step = 1; step < 4; ++step) {
+    for (auto* layer : {&used, &unused, &alone}) (*layer)->zero_grad();
+    reducer.set_synchronizing(false);
+    squares(unused, step).backward();
+    reducer.set_synchronizing(true);
+    squares(alone, step).backward();
+    if (step == 3 && test_world().rank() > 0) {
+      EXPECT_TRUE(reducer.pass());
+    } else {
+      squares(used, step).backward();
+    }
+    EXPECT_TRUE(unused->weight.grad().equal(alone->weight.grad())) << "step " << step;
+  }
 }
 
 }  // namespace

@@ -42,9 +42,11 @@ struct ReducerOptions {
   // Let .grad refer to the bucket instead of to a copy. Then a .grad kept from an earlier step
   // changes when the next backward runs; clone what you keep.
   bool gradient_as_bucket_view = true;
-  // Let the backward pass of large fully connected layers (torch::nn::Linear, from 1 MiB of weights
-  // on the CPU) write the weights' gradients into the bucket, so that they needn't be copied there.
-  // Needs gradient_as_bucket_view; a gradient that other terms of the loss add to is copied.
+  // Let the backward pass of large fully connected layers (calls of torch::linear, as in
+  // model::Linear but not torch::nn::Linear; from 1 MiB of weights on the CPU) write the weights'
+  // gradients into the bucket, so that they needn't be copied there. Needs gradient_as_bucket_view;
+  // a gradient that other terms of the loss add to is copied. What a hook on such a weight keeps of
+  // its argument changes in the same backward: clone it.
   bool compute_in_buckets = true;
   // The order in which backward produces gradients, as names: what buckets() of an earlier run
   // gave. Empty: the order is measured in the first step. With it and `nominal_samples`, a training
