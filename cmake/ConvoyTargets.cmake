@@ -20,12 +20,10 @@ if(_convoy_sanitize)
   add_link_options(${_convoy_sanitize})
 endif()
 
-# Units of vector loops (Highway) are compiled once per instruction set. Of those of x86, few are the least
-# and the most common, so that there is something to choose from.
-if(CONVOY_SIMD STREQUAL "few")
+# Units of vector loops (Highway) are compiled once per instruction set. Of those of x86, the least and the most
+# common remain, so that there is something to choose from.
+if(CONVOY_QUICK_BUILD)
   add_compile_definitions("HWY_DISABLED_TARGETS=(HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
-elseif(NOT CONVOY_SIMD STREQUAL "all")
-  message(FATAL_ERROR "CONVOY_SIMD is '${CONVOY_SIMD}'; it can be all or few")
 endif()
 
 # convoy_vector_loops(<flags> <sources>...)
@@ -57,8 +55,16 @@ function(convoy_warnings target)
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 endfunction()
 
-# The library's headers, which take longer than most units themselves. Only for trees that are built to be tested:
-# units must compile without it.
+# GCC takes three times as long to optimize what these sanitizers add: worth it for code that tests run for long,
+# not for tests, nor for the many templates of JSON.
+function(convoy_unoptimized_if_sanitized target)
+  if(CONVOY_SANITIZE STREQUAL "address")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
+
+# The library's headers, which take longer than most units themselves. Not in every build: units must compile
+# without them.
 function(convoy_standard_headers target)
   if(NOT TARGET convoy_standard_pch)
     file(WRITE ${CMAKE_BINARY_DIR}/standard_pch.cc "// Carries the precompiled header of libraries.\n")
@@ -85,7 +91,7 @@ function(convoy_library layer)
     PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(convoy_${layer} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
   convoy_warnings(convoy_${layer})
-  if(CONVOY_SIMD STREQUAL "few" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(CONVOY_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     convoy_standard_headers(convoy_${layer})
   endif()
   set_property(GLOBAL APPEND PROPERTY CONVOY_LAYERS convoy_${layer})
@@ -125,9 +131,7 @@ function(convoy_test_headers target)
     # Used only by units compiled the same way: as programs, not as a library.
     set_target_properties(convoy_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(convoy_test_pch PRIVATE -fPIE)
-    if(CONVOY_SANITIZE STREQUAL "address")
-      target_compile_options(convoy_test_pch PRIVATE -O0)
-    endif()
+    convoy_unoptimized_if_sanitized(convoy_test_pch)
   endif()
   target_precompile_headers(${target} REUSE_FROM convoy_test_pch)
 endfunction()
@@ -152,10 +156,7 @@ function(convoy_test name)
   else()
     convoy_test_headers(${name})
   endif()
-  if(CONVOY_SANITIZE STREQUAL "address")
-    # GCC takes three times as long to optimize what these sanitizers add; the layers' own code is worth it.
-    target_compile_options(${name} PRIVATE -O0)
-  endif()
+  convoy_unoptimized_if_sanitized(${name})
   # tests.comm: the tests of that folder.
   get_filename_component(_folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   if(NOT TARGET tests.${_folder})

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 #include "convoy/model/linear.h"
 #include "tests/parallel/mpi_main.h"
@@ -17,28 +18,49 @@ model::Linear make_layer(bool bias = true) {
   return model::Linear(torch::nn::LinearOptions(kIn, kOut).bias(bias));
 }
 
-at::Tensor rows(std::int64_t step, std::int64_t count, std::int64_t columns = kIn) {
+at::Tensor rows(std::int64_t step, std::int64_t count) {
   auto generator =
       at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 * step + test_world().rank()));
-  return torch::randn({count, columns}, generator);
+  return torch::randn({count, kIn}, generator);
 }
 
 std::vector<NamedTensor> named(const model::Linear& layer) { return unique_parameters(*layer); }
+
+at::Tensor average_over_ranks(const at::Tensor& tensor) {
+  at::Tensor sum = tensor.clone();
+  test_world().communicator().allreduce(
+      {sum.data_ptr(), static_cast<std::size_t>(sum.numel()), comm::Type::f32},
+      comm::ReduceOp::average);
+  return sum;
+}
+
+// A layer that is trained with others on other ranks.
+struct Reduced {
+  explicit Reduced(bool compute_in_buckets) : layer(make_layer()) {
+    ReducerOptions options;
+    options.compute_in_buckets = compute_in_buckets;
+    reducer.emplace(test_world().communicator(),
+                    std::vector<std::vector<NamedTensor>>{named(layer)}, options);
+  }
+  const at::Tensor& gradient() const { return layer->weight.grad(); }
+
+  model::Linear layer;
+  std::optional<GradientReducer> reducer;
+};
 
 // A loss of the layer for a step.
 using Loss = std::function<at::Tensor(model::Linear&, int step)>;
 
 // Steps with and without `compute_in_buckets` must leave the same bits in .grad. Returns the bytes
 // that the last step did not copy.
-std::uint64_t same_either_way(const Loss& loss, ReducerOptions options = {}, bool bias = true,
-                              int steps = 4) {
+std::uint64_t same_either_way(const Loss& loss, ReducerOptions options = {}, bool bias = true) {
   std::vector<std::vector<at::Tensor>> gradients[2];
   std::uint64_t in_place = 0;
   for (const bool direct : {false, true}) {
     model::Linear layer = make_layer(bias);
     options.compute_in_buckets = direct;
     GradientReducer reducer(test_world().communicator(), {named(layer)}, options);
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < 4; ++step) {
       layer->zero_grad();
       loss(layer, step).backward();
       auto& all = gradients[direct].emplace_back();
@@ -137,70 +159,54 @@ TEST(DirectGradients, AreUnscaledToHooks) {
   squares(layer, 0).backward();
   squares(alone, 0).backward();
   EXPECT_TRUE(seen.equal(alone->weight.grad()));
-  at::Tensor want = 2 * alone->weight.grad();
-  test_world().communicator().allreduce(
-      {want.data_ptr(), static_cast<std::size_t>(want.numel()), comm::Type::f32},
-      comm::ReduceOp::average);
+  const at::Tensor want = 2 * average_over_ranks(alone->weight.grad());
   EXPECT_TRUE(torch::allclose(layer->weight.grad(), want, 1e-6, 1e-7));
 }
 
 TEST(DirectGradients, AccumulateOverMicroBatches) {
   for (const bool direct : {false, true}) {
-    model::Linear layer = make_layer(), alone = make_layer();
-    ReducerOptions options;
-    options.compute_in_buckets = direct;
-    GradientReducer reducer(test_world().communicator(), {named(layer)}, options);
+    Reduced reduced(direct);
+    model::Linear alone = make_layer();
     for (int step = 0; step < 3; ++step) {
-      layer->zero_grad();
+      reduced.layer->zero_grad();
       alone->zero_grad();
-      reducer.set_synchronizing(false);
-      squares(layer, 2 * step).backward();
-      reducer.set_synchronizing(true);
-      squares(layer, 2 * step + 1).backward();
+      reduced.reducer->set_synchronizing(false);
+      squares(reduced.layer, 2 * step).backward();
+      reduced.reducer->set_synchronizing(true);
+      squares(reduced.layer, 2 * step + 1).backward();
       (squares(alone, 2 * step) + squares(alone, 2 * step + 1)).backward();
-      at::Tensor want = alone->weight.grad().clone();
-      test_world().communicator().allreduce(
-          {want.data_ptr(), static_cast<std::size_t>(want.numel()), comm::Type::f32},
-          comm::ReduceOp::average);
-      EXPECT_TRUE(torch::allclose(layer->weight.grad(), want, 1e-5, 1e-7)) << "step " << step;
+      const at::Tensor want = average_over_ranks(alone->weight.grad());
+      EXPECT_TRUE(torch::allclose(reduced.gradient(), want, 1e-5, 1e-7)) << "step " << step;
     }
     // From the step after that which measures the order.
-    EXPECT_EQ(reducer.statistics().in_place_bytes, direct ? kWeightBytes : 0u);
+    EXPECT_EQ(reduced.reducer->statistics().in_place_bytes, direct ? kWeightBytes : 0u);
   }
 }
 
 TEST(DirectGradients, WithGradientsThatStay) {
-  model::Linear layer = make_layer(), other = make_layer();
-  ReducerOptions plain;
-  plain.compute_in_buckets = false;
-  GradientReducer reducer(test_world().communicator(), {named(layer)});
-  GradientReducer copying(test_world().communicator(), {named(other)}, plain);
+  Reduced direct(true), copied(false);
   for (int step = 0; step < 3; ++step) {
-    layer->zero_grad(/*set_to_none=*/false);
-    other->zero_grad(/*set_to_none=*/false);
-    squares(layer, step).backward();
-    squares(other, step).backward();
-    EXPECT_TRUE(layer->weight.grad().equal(other->weight.grad()));
+    for (Reduced* r : {&direct, &copied}) {
+      r->layer->zero_grad(/*set_to_none=*/false);
+      squares(r->layer, step).backward();
+    }
+    EXPECT_TRUE(direct.gradient().equal(copied.gradient())) << "step " << step;
   }
 }
 
 // Shares that differ are weighted after the gradient is in the bucket.
 TEST(DirectGradients, OfUnevenShares) {
-  model::Linear layer = make_layer(), other = make_layer();
-  ReducerOptions plain;
-  plain.compute_in_buckets = false;
-  GradientReducer reducer(test_world().communicator(), {named(layer)});
-  GradientReducer copying(test_world().communicator(), {named(other)}, plain);
+  Reduced direct(true), copied(false);
   for (int step = 0; step < 4; ++step) {
     const std::int64_t samples = step == 3 ? 1 + test_world().rank() : 8;
-    for (auto* r : {&reducer, &copying}) r->count_samples(samples);
-    for (auto* l : {&layer, &other}) {
-      (*l)->zero_grad();
-      (*l)(rows(step, samples)).square().mean().backward();
+    for (Reduced* r : {&direct, &copied}) {
+      r->reducer->count_samples(samples);
+      r->layer->zero_grad();
+      r->layer(rows(step, samples)).square().mean().backward();
     }
-    EXPECT_TRUE(layer->weight.grad().equal(other->weight.grad())) << "step " << step;
+    EXPECT_TRUE(direct.gradient().equal(copied.gradient())) << "step " << step;
   }
-  EXPECT_EQ(reducer.statistics().in_place_bytes, kWeightBytes);
+  EXPECT_EQ(direct.reducer->statistics().in_place_bytes, kWeightBytes);
 }
 
 // What torch::autograd::grad returns belongs to the caller, and second derivatives are exact.
@@ -221,10 +227,7 @@ TEST(DirectGradients, LeaveGradientsThatAreAskedForAlone) {
     penalized(layer).backward();
     penalized(alone).backward();
     EXPECT_TRUE(asked.equal(before));
-    at::Tensor want = alone->weight.grad().clone();
-    test_world().communicator().allreduce(
-        {want.data_ptr(), static_cast<std::size_t>(want.numel()), comm::Type::f32},
-        comm::ReduceOp::average);
+    const at::Tensor want = average_over_ranks(alone->weight.grad());
     EXPECT_TRUE(torch::allclose(layer->weight.grad(), want, 1e-5, 1e-8));
   }
 }
@@ -264,11 +267,7 @@ TEST(DirectGradients, NotWithTwoReducersOfOneModel) {
   const auto average_alone = [&](int step) {
     alone->zero_grad();
     squares(alone, step).backward();
-    at::Tensor g = alone->weight.grad().clone();
-    test_world().communicator().allreduce(
-        {g.data_ptr(), static_cast<std::size_t>(g.numel()), comm::Type::f32},
-        comm::ReduceOp::average);
-    return g;
+    return average_over_ranks(alone->weight.grad());
   };
   GradientReducer first(test_world().communicator(), {named(layer)});
   for (int round = 0; round < 2; ++round) {
