@@ -39,8 +39,12 @@ endfunction()
 
 # mold links the Torch-sized programs in a second instead of ten; any other linker works as well.
 find_program(CONVOY_MOLD mold)
-if(CONVOY_MOLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
+if(CONVOY_MOLD AND (CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12))
   add_link_options(-fuse-ld=mold)
+endif()
+# A time inside clang's precompiled headers would make ccache take every unit for a new one.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 find_program(CONVOY_CCACHE ccache)
 if(CONVOY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/reduce/kernels.h"
+#include "comm/kernels/reduce.h"
 
 namespace convoy::comm {
 namespace {

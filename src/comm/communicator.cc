@@ -4,20 +4,20 @@
 #include <numeric>
 #include <vector>
 
-#include "comm/call.h"
 #include "comm/collectives/allreduce/allreduce.h"
 #include "comm/collectives/alltoallv/alltoallv.h"
 #include "comm/collectives/barrier/barrier.h"
 #include "comm/collectives/broadcast/broadcast.h"
+#include "comm/collectives/reproducible/agreement.h"
+#include "comm/collectives/reproducible/allreduce.h"
+#include "comm/collectives/reproducible/kernels.h"
 #include "comm/collectives/ring/stream.h"
-#include "comm/collectives/shared/reduce.h"
-#include "comm/collectives/shared/small.h"
-#include "comm/collectives/shared/spread.h"
-#include "comm/engine.h"
+#include "comm/engine/call.h"
+#include "comm/engine/engine.h"
 #include "comm/internals.h"
-#include "comm/reproducible/agreement.h"
-#include "comm/reproducible/allreduce.h"
-#include "comm/reproducible/kernels.h"
+#include "comm/shared_memory/reduction.h"
+#include "comm/shared_memory/small_reduction.h"
+#include "comm/shared_memory/spread.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/collectives/allreduce/choice.h"
-#include "comm/engine.h"
-#include "comm/shared/locality.h"
+#include "comm/engine/engine.h"
+#include "comm/shared_memory/locality.h"
 #include "convoy/comm/communicator.h"
 
 namespace convoy::comm {

@@ -3,7 +3,7 @@
 #include <exception>
 #include <utility>
 
-#include "comm/engine.h"
+#include "comm/engine/engine.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {

@@ -68,7 +68,7 @@ struct Loader::Impl {
 
   // Of the workers. Under the lock:
   bool plan_batch();  // begins the next batch, if a slot is free
-  void set_out(std::uint64_t new_epoch, std::size_t consumed);
+  void start_epoch(std::uint64_t new_epoch, std::size_t consumed);
   Slot* with_work();  // a batch with samples to take
   void finish(Slot& slot, std::size_t count);
   // Without it:
@@ -149,7 +149,7 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, const TransformOptions& 
     slot.bad.reserve(largest_share);
     free.push_back(&slot);
   }
-  set_out(0, 0);
+  start_epoch(0, 0);
   try {
     for (int i = 0; i < options.threads; ++i) workers.emplace_back([this] { work(); });
   } catch (const std::system_error& error) {
@@ -170,7 +170,7 @@ void Loader::Impl::stop() {
   for (std::thread& worker : workers) worker.join();
 }
 
-void Loader::Impl::set_out(std::uint64_t new_epoch, std::size_t consumed) {
+void Loader::Impl::start_epoch(std::uint64_t new_epoch, std::size_t consumed) {
   epoch = new_epoch;
   cursor.emplace(dataset->size(), consumed, 0, 1, options.drop_last);
 }
@@ -189,7 +189,7 @@ bool Loader::Impl::plan_batch() {
   slot.error = nullptr;
   if (slot.ends_epoch) {
     slot.left = 0;
-    set_out(epoch + 1, 0);
+    start_epoch(epoch + 1, 0);
   } else {
     order->append_share(epoch, cursor->next_global(options.batch), slot.samples);
     slot.labels.resize(slot.samples.size());
@@ -300,7 +300,7 @@ void Loader::Impl::seek(std::uint64_t new_epoch, std::size_t consumed) {
   held = nullptr;
   free.insert(free.end(), planned.begin(), planned.end());
   planned.clear();
-  set_out(new_epoch, consumed);
+  start_epoch(new_epoch, consumed);
   at_epoch = new_epoch;
   at_consumed = consumed;
 }

@@ -135,7 +135,7 @@ void GradientReducer::count_samples(std::int64_t samples, int source) {
 void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }
 bool GradientReducer::synchronizing() const { return impl_->synchronizing; }
 void GradientReducer::drain(const std::function<void()>& on_step) { impl_->step().drain(on_step); }
-bool GradientReducer::pass() { return impl_->step().pass(); }
+bool GradientReducer::join_with_zeros() { return impl_->step().join_with_zeros(); }
 void GradientReducer::set_observer(std::function<void(const ReductionSpan&)> observer) {
   impl_->step().set_observer(std::move(observer));
 }

@@ -373,7 +373,7 @@ void ReductionStep::adopt_measured_order() {
   make_buckets({order.begin(), order.end()});
 }
 
-bool ReductionStep::pass() {
+bool ReductionStep::join_with_zeros() {
   if (in_step_) throw UsageError("a rank can't pass during a backward pass");
   agree_on_nominal_samples();
   begin({0.0, 0.0});
@@ -393,7 +393,7 @@ bool ReductionStep::pass() {
 }
 
 void ReductionStep::drain(const std::function<void()>& on_step) {
-  while (pass()) on_step();
+  while (join_with_zeros()) on_step();
 }
 
 }  // namespace convoy::parallel

@@ -34,7 +34,7 @@ class ReductionStep {
   void gradient_ready(std::size_t source, std::size_t i);
   // Reduces what has not come by now as zeros, waits for all buckets and writes .grad.
   void finish();
-  bool pass();
+  bool join_with_zeros();
   void drain(const std::function<void()>& on_step);
 
   void set_observer(std::function<void(const ReductionSpan&)> observer) {

@@ -95,7 +95,7 @@ void Counterpart::found() {
   comm::Engine::Options options;
   options.check_calls = settings_.check_calls;
   options.guest = true;
-  group_ = comm::found_group(std::move(transport), options);
+  group_ = comm::create_group(std::move(transport), options);
   group_.engine->set_selection(settings_.selection);
   comm::CommunicatorInternals::locate(group_.communicator, group_.hosts);
 }

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "comm/group.h"
+#include "comm/world/group.h"
 #include "preload/reduction.h"
 #include "preload/settings.h"
 

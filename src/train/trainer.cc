@@ -10,11 +10,11 @@
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
 #include "convoy/train/timeline.h"
-#include "train/compute.h"
-#include "train/outputs.h"
-#include "train/resume.h"
+#include "train/checkpoint/resume.h"
+#include "train/compute/compute.h"
+#include "train/logging/outputs.h"
+#include "train/logging/sample_log.h"
 #include "train/same_everywhere.h"
-#include "train/sample_log.h"
 #include "train/samples.h"
 
 namespace convoy::train {
@@ -30,7 +30,7 @@ std::string count_text(const char* one, std::size_t n) {
 
 }  // namespace
 
-class Trainer::Impl final : public Services {
+class Trainer::Impl final : public TrainerContext {
  public:
   Impl(const comm::World& world, const Registry& registry, const Recipe& recipe,
        TrainerOptions options);
@@ -44,7 +44,7 @@ class Trainer::Impl final : public Services {
   std::int64_t steps_done() const override { return steps_; }
   std::int64_t steps_to_do() const override { return steps_to_do_; }
   Timeline* timeline() override { return timeline_ ? &*timeline_ : nullptr; }
-  std::uint32_t wishes() override;
+  std::uint32_t requests() override;
   bool updated(const StepReport& report) override;
 
  private:
@@ -239,15 +239,15 @@ void Trainer::Impl::greet() {
   }
 }
 
-std::uint32_t Trainer::Impl::wishes() {
-  std::uint32_t wishes = 0;
-  if (options_.should_stop && options_.should_stop()) wishes |= kStop;
+std::uint32_t Trainer::Impl::requests() {
+  std::uint32_t requests = 0;
+  if (options_.should_stop && options_.should_stop()) requests |= kStop;
   const double minutes = recipe_.checkpoint.every_minutes;
   constexpr double kMinute = 60;
   if (first() && minutes > 0 && seconds_since(last_checkpoint_) >= minutes * kMinute) {
-    wishes |= kCheckpoint;
+    requests |= kCheckpoint;
   }
-  return wishes;
+  return requests;
 }
 
 Moment Trainer::Impl::moment() const {
@@ -272,7 +272,7 @@ bool Trainer::Impl::updated(const StepReport& report) {
   const Moment now = moment();
   if (outputs_) outputs_->step(now, report, source_->statistics());
   const bool done = steps_ >= steps_to_do_;
-  const bool stop = (report.wishes & kStop) != 0;
+  const bool stop = (report.requests & kStop) != 0;
   const bool epoch_over = now.consumed == now.samples;
   const auto due = [](std::int64_t every, std::int64_t count) {
     return every > 0 && count % every == 0;
@@ -281,7 +281,7 @@ bool Trainer::Impl::updated(const StepReport& report) {
   const bool evaluate = done || (epoch_over && due(recipe_.evaluation.every_epochs, epochs));
   if (evaluate && !(stop && !done)) evaluate_now();
   if (epoch_over) end_epoch();
-  const bool save = done || stop || (report.wishes & kCheckpoint) != 0 ||
+  const bool save = done || stop || (report.requests & kCheckpoint) != 0 ||
                     due(recipe_.checkpoint.every_steps, steps_) ||
                     (epoch_over && due(recipe_.checkpoint.every_epochs, epochs));
   if (save) write_checkpoint_now();

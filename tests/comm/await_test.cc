@@ -5,7 +5,7 @@
 #include <cstring>
 #include <deque>
 
-#include "comm/engine.h"
+#include "comm/engine/engine.h"
 #include "convoy/comm/communicator.h"
 
 namespace convoy::comm {

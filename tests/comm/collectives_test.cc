@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/collectives/allreduce/allreduce.h"
-#include "comm/engine.h"
+#include "comm/engine/engine.h"
 #include "convoy/base/error.h"
 #include "convoy/comm/threads.h"
 #include "convoy/comm/world.h"

@@ -1,5 +1,5 @@
 // The sums against plain scalar programs, for every instruction set that this machine has.
-#include "comm/reduce/kernels.h"
+#include "comm/kernels/reduce.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Sums and extremes that don't depend on order, against exact ones, for every instruction set that
 // this machine has.
-#include "comm/reproducible/kernels.h"
+#include "comm/collectives/reproducible/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <numeric>
 #include <string>
 
-#include "comm/reduce/kernels.h"
+#include "comm/kernels/reduce.h"
 #include "convoy/base/error.h"
 #include "tests/comm/reproducible_reference.h"
 #include "tests/comm/targets.h"

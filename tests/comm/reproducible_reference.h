@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "comm/reproducible/kernels.h"
+#include "comm/collectives/reproducible/kernels.h"
 #include "convoy/base/random.h"
 #include "convoy/comm/types.h"
 

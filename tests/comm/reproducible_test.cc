@@ -4,9 +4,9 @@
 
 #include <array>
 
+#include "comm/collectives/reproducible/agreement.h"
+#include "comm/collectives/reproducible/allreduce.h"
 #include "comm/collectives/ring/stream.h"
-#include "comm/reproducible/agreement.h"
-#include "comm/reproducible/allreduce.h"
 #include "convoy/base/error.h"
 #include "convoy/comm/world.h"
 #include "tests/comm/allreduce_reference.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "convoy/data/transform.h"
-#include "data/transform/cut.h"
+#include "data/transform/crop_plan.h"
 #include "tests/data/support.h"
 
 namespace convoy::data {

@@ -1,4 +1,4 @@
-#include "train/block_cache.h"
+#include "train/memory/block_cache.h"
 
 #include <gtest/gtest.h>
 

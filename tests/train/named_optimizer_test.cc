@@ -1,4 +1,4 @@
-#include "train/named_optimizer.h"
+#include "train/optimizer/named_optimizer.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <smpi/smpi.h>
 #include <simgrid/s4u.hpp>
 
-#include "comm/engine.h"
+#include "comm/engine/engine.h"
 #include "comm/internals.h"
 #include "convoy/base/error.h"
 #include "convoy/comm/communicator.h"

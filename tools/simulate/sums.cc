@@ -6,7 +6,7 @@
 
 #include "convoy/comm/types.h"
 
-// The linker puts __wrap_reduce in place of comm/reduce/kernels.h's reduce(), and that behind
+// The linker puts __wrap_reduce in place of comm/kernels/reduce.h's reduce(), and that behind
 // __real_reduce (--wrap in CMakeLists.txt): the algorithms under test stay as they are.
 #define REDUCE _ZN6convoy4comm6reduceENS0_8ReduceOpENS0_4TypeEPvPKvm
 #define JOINED(prefix, name) prefix##name

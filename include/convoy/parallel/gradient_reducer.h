@@ -135,7 +135,7 @@ class GradientReducer {
   // For a rank that has no data for one step, while others may have: takes part in it with weight
   // 0, after which .grad holds the average as on the others. False, and .grad untouched, if no rank
   // had any. Collective with the others' backward or pass.
-  bool pass();
+  bool join_with_zeros();
 
   // From the next step on, `observer` is told about each span when it is over, one call at a time,
   // in the threads that run backward; empty (as at first) ends that, and costs nothing. To know

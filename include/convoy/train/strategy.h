@@ -25,18 +25,18 @@ struct StepReport {
   double backward_s = 0;       // without the next
   double communication_s = 0;  // not hidden behind backward
   double update_s = 0;
-  // What all ranks together want, see Services::wishes.
-  std::uint32_t wishes = 0;
+  // What all ranks together want, see TrainerContext::requests.
+  std::uint32_t requests = 0;
 };
 
-// What a rank may wish for; a strategy unites the wishes of all ranks (bitwise or) and hands them
-// to Services::updated, since only together can they stop or write a checkpoint.
+// What a rank may wish for; a strategy unites the requests of all ranks (bitwise or) and hands them
+// to TrainerContext::updated, since only together can they stop or write a checkpoint.
 enum Wish : std::uint32_t { kStop = 1, kCheckpoint = 2 };
 
 // What a trainer does for its strategy. Used from the thread that runs the strategy.
-class Services {
+class TrainerContext {
  public:
-  virtual ~Services() = default;
+  virtual ~TrainerContext() = default;
 
   virtual const Recipe& recipe() const = 0;
   virtual const comm::World& world() const = 0;
@@ -52,8 +52,8 @@ class Services {
   // null while no step is recorded.
   virtual Timeline* timeline() = 0;
 
-  // This rank's wishes now. Cheap.
-  virtual std::uint32_t wishes() = 0;
+  // This rank's requests now. Cheap.
+  virtual std::uint32_t requests() = 0;
   // After every update, on every rank that takes part, at a point where state() is consistent:
   // counts it, writes metrics, and evaluates and writes checkpoints when they are due. False: the
   // strategy has to return.
@@ -65,8 +65,8 @@ class Strategy {
   virtual ~Strategy() = default;
 
   // Once, before run(); `saved` is the state to go on from, or null.
-  virtual void prepare(Services& services, const State* saved) = 0;
-  // Makes updates until Services::updated says no.
+  virtual void prepare(TrainerContext& context, const State* saved) = 0;
+  // Makes updates until TrainerContext::updated says no.
   virtual void run() = 0;
   // The state after the last update. Collective where the strategy needs it to be.
   virtual State state() = 0;

@@ -8,7 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/data/packed.h"
-#include "data/transform/cut.h"
+#include "data/transform/crop_plan.h"
 
 namespace convoy::cli {
 namespace {

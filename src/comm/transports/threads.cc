@@ -44,7 +44,7 @@ struct Hub {
   std::shared_ptr<Fate> fate;
   std::vector<Mailbox> boxes;
 
-  // A meeting of all ranks, for split().
+  // A collective of all ranks, for split().
   std::mutex mutex;
   std::condition_variable met;
   std::map<int, std::pair<int, int>> colors;  // rank -> (color, key)
@@ -167,7 +167,7 @@ class ThreadTransport : public Transport {
 };
 
 // The last rank to arrive makes the groups; the last to leave clears the table for the next
-// meeting.
+// collective.
 std::unique_ptr<Transport> ThreadTransport::split(int color, int key) {
   Hub& hub = *hub_;
   std::unique_lock lock(hub.mutex);

@@ -12,8 +12,8 @@
 #include "data/store/admit.h"
 #include "data/store/agree.h"
 #include "data/store/load.h"
-#include "data/store/move.h"
 #include "data/store/need.h"
+#include "data/store/redistribution.h"
 #include "data/store/region.h"
 #include "data/store/shared_copy.h"
 
@@ -177,8 +177,8 @@ ShuffleReport Store::arrange(std::span<const std::size_t> order) {
                    std::as_writable_bytes(std::span(held)),
                    times(new_counts, sizeof(std::uint32_t)));
 
-  Move move(*group_, *region_, offsets_, std::move(outgoing), std::move(incoming),
-            segment_for(options_.segment, members()));
+  RecordRedistribution move(*group_, *region_, offsets_, std::move(outgoing), std::move(incoming),
+                            segment_for(options_.segment, members()));
   *region_ = move.run();
   take_over(std::move(held));
   ShuffleReport report = move.report();

@@ -17,7 +17,7 @@ namespace convoy::data::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Products are cut off behind the last digit: half of it each, on average.
+// Products are crop off behind the last digit: half of it each, on average.
 HWY_INLINE std::uint16_t lost_by(std::size_t products) {
   return static_cast<std::uint16_t>(std::min<std::size_t>(products / 2, 127));
 }

@@ -7,7 +7,7 @@
 #include "convoy/data/transform.h"
 #include "data/decode/decode.h"
 #include "data/transform/color.h"
-#include "data/transform/cut.h"
+#include "data/transform/crop_plan.h"
 #include "data/transform/emitter.h"
 #include "data/transform/kernels.h"
 #include "data/transform/resizer.h"
@@ -85,15 +85,15 @@ struct Transformer::Impl {
   Impl(const TransformOptions& transform, const Shape& first);
 
   void apply(const Record& record, RandomStream& random, Layout layout, std::byte* out);
-  void apply_floats(const Record& record, const Cut& cut, Layout layout, std::byte* out);
+  void apply_floats(const Record& record, const CropPlan& crop, Layout layout, std::byte* out);
   // Puts `source` of the record's picture into `image`, interleaved, in the output's channels; or
   // more of it. Returns where in the picture `image` begins.
   Window fetch(const Record& record, const Window& source);
   // Gets the resizer ready to make rows.
   void begin_resizing(const Record& record);
-  void resize_all(const Cut& cut);
+  void resize_all(const CropPlan& crop);
   void emit_resized(Layout layout, std::byte* out);
-  void emit_windows(const View& view, const Cut& cut, Layout layout, std::byte* out);
+  void emit_windows(const View& view, const CropPlan& crop, Layout layout, std::byte* out);
   void emit_window(const View& view, const Window& part, bool flip, Layout layout, std::byte* out);
   const ColorMap* color_of(const View& view, const Window& part);
 
@@ -150,14 +150,14 @@ void Transformer::Impl::emit_window(const View& view, const Window& part, bool f
   }
 }
 
-void Transformer::Impl::emit_windows(const View& view, const Cut& cut, Layout layout,
+void Transformer::Impl::emit_windows(const View& view, const CropPlan& crop, Layout layout,
                                      std::byte* out) {
-  if (options.crop != Crop::ten) return emit_window(view, cut.part, cut.flip, layout, out);
+  if (options.crop != Crop::ten) return emit_window(view, crop.part, crop.flip, layout, out);
   const std::size_t bytes = shape.elements() * size_of(options.pixel);
   for (const bool flip : {false, true}) {
-    for (Window part : five_windows(cut.part.height, cut.part.width, shape)) {
-      part.left += cut.part.left;
-      part.top += cut.part.top;
+    for (Window part : five_windows(crop.part.height, crop.part.width, shape)) {
+      part.left += crop.part.left;
+      part.top += crop.part.top;
       emit_window(view, part, flip, layout, out);
       out += bytes;
     }
@@ -188,9 +188,9 @@ void Transformer::Impl::emit_resized(Layout layout, std::byte* out) {
 }
 
 // For what needs all pixels at once.
-void Transformer::Impl::resize_all(const Cut& cut) {
-  resized.height = cut.part.height;
-  resized.width = cut.part.width;
+void Transformer::Impl::resize_all(const CropPlan& crop) {
+  resized.height = crop.part.height;
+  resized.width = crop.part.width;
   resized.channels = shape.channels;
   const auto width = static_cast<std::size_t>(resized.width);
   const std::size_t bytes = width * static_cast<std::size_t>(shape.channels);
@@ -206,20 +206,20 @@ void Transformer::Impl::resize_all(const Cut& cut) {
   }
 }
 
-void Transformer::Impl::apply_floats(const Record& record, const Cut& cut, Layout layout,
+void Transformer::Impl::apply_floats(const Record& record, const CropPlan& crop, Layout layout,
                                      std::byte* out) {
   const View view = view_of(record);
-  if (cut.resize || view.channels != shape.channels || color || options.crop == Crop::ten ||
+  if (crop.resize || view.channels != shape.channels || color || options.crop == Crop::ten ||
       options.pixel == Pixel::u8) {
     throw UsageError(
-        "examples of floats can be cut, mirrored and normalized, but neither resized, "
-        "colored, cut in ten nor converted to bytes or other channels");
+        "examples of floats can be crop, mirrored and normalized, but neither resized, "
+        "colored, crop in ten nor converted to bytes or other channels");
   }
   emitter.begin(layout, nullptr, out);
   std::vector<float> values(static_cast<std::size_t>(shape.width) *
                             static_cast<std::size_t>(shape.channels));
   for (int y = 0; y < shape.height; ++y) {
-    take_row<float>(view, cut.part, y, cut.flip, emitter.planar(), values.data());
+    take_row<float>(view, crop.part, y, crop.flip, emitter.planar(), values.data());
     emitter.row(y, values.data(), static_cast<std::size_t>(shape.width));
   }
 }
@@ -234,29 +234,29 @@ void Transformer::Impl::apply(const Record& record, RandomStream& random, Layout
     throw UsageError("the example has " + std::to_string(picture.channels) +
                      " channels, the batch " + std::to_string(shape.channels));
   }
-  Cut cut = choose_cut(options, picture.height, picture.width, shape, random);
+  CropPlan crop = plan_crop(options, picture.height, picture.width, shape, random);
   color.reset();
   if (ColorChange::wanted(options)) color.emplace(options, random);
-  if (record.encoding == Encoding::planar_f32) return apply_floats(record, cut, layout, out);
-  if (!compressed(record) && !cut.resize && picture.channels == shape.channels) {
-    return emit_windows(view_of(record), cut, layout, out);
+  if (record.encoding == Encoding::planar_f32) return apply_floats(record, crop, layout, out);
+  if (!compressed(record) && !crop.resize && picture.channels == shape.channels) {
+    return emit_windows(view_of(record), crop, layout, out);
   }
-  if (!cut.resize) {
-    const Window held = fetch(record, inside(cut.part, picture));
+  if (!crop.resize) {
+    const Window held = fetch(record, inside(crop.part, picture));
     View view = view_of(image);
     // Only what lies outside of the picture is padding: the rest is there.
-    cut.part.left -= held.left;
-    cut.part.top -= held.top;
-    return emit_windows(view, cut, layout, out);
+    crop.part.left -= held.left;
+    crop.part.top -= held.top;
+    return emit_windows(view, crop, layout, out);
   }
   const bool at_once = options.crop == Crop::ten || (color && color->needs_mean());
-  resizer.plan(picture.height, picture.width, cut.window, cut.out_height, cut.out_width, cut.part,
-               cut.flip && !at_once);
+  resizer.plan(picture.height, picture.width, crop.window, crop.out_height, crop.out_width,
+               crop.part, crop.flip && !at_once);
   begin_resizing(record);
   if (!at_once) return emit_resized(layout, out);
-  resize_all(cut);
-  cut.part.left = cut.part.top = 0;
-  emit_windows(view_of(resized), cut, layout, out);
+  resize_all(crop);
+  crop.part.left = crop.part.top = 0;
+  emit_windows(view_of(resized), crop, layout, out);
 }
 
 Transformer::Transformer(const TransformOptions& options, const Shape& first) {

@@ -5,10 +5,10 @@
 
 #include "comm/collectives/allreduce/choice.h"
 #include "comm/collectives/pipeline.h"
-#include "comm/io.h"
-#include "comm/reduce/kernels.h"
-#include "comm/shared/locality.h"
-#include "comm/task.h"
+#include "comm/engine/io.h"
+#include "comm/engine/task.h"
+#include "comm/kernels/reduce.h"
+#include "comm/shared_memory/locality.h"
 
 namespace convoy::comm {
 

@@ -1,8 +1,8 @@
 #include "comm/collectives/allreduce/allreduce.h"
-#include "comm/collectives/shared/reduce.h"
-#include "comm/collectives/shared/spread.h"
 #include "comm/collectives/tree/stream.h"
-#include "comm/reduce/kernels.h"
+#include "comm/kernels/reduce.h"
+#include "comm/shared_memory/reduction.h"
+#include "comm/shared_memory/spread.h"
 
 namespace convoy::comm {
 namespace {

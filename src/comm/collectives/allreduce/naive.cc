@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "comm/collectives/allreduce/allreduce.h"
-#include "comm/reduce/kernels.h"
+#include "comm/kernels/reduce.h"
 
 namespace convoy::comm {
 

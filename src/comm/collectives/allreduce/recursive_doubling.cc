@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "comm/collectives/allreduce/allreduce.h"
-#include "comm/reduce/kernels.h"
+#include "comm/kernels/reduce.h"
 
 namespace convoy::comm {
 

@@ -1,6 +1,6 @@
 #include "comm/collectives/allreduce/allreduce.h"
-#include "comm/collectives/shared/reduce.h"
-#include "comm/collectives/shared/small.h"
+#include "comm/shared_memory/reduction.h"
+#include "comm/shared_memory/small_reduction.h"
 
 namespace convoy::comm {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "comm/io.h"
-#include "comm/task.h"
+#include "comm/engine/io.h"
+#include "comm/engine/task.h"
 
 namespace convoy::comm {
 

@@ -1,8 +1,8 @@
 // Barrier by dissemination.
 #pragma once
 
-#include "comm/io.h"
-#include "comm/task.h"
+#include "comm/engine/io.h"
+#include "comm/engine/task.h"
 
 namespace convoy::comm {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/reduce/kernels.h"
+#include "comm/kernels/reduce.h"
 #include "comm/topology/ring.h"
 #include "convoy/comm/communicator.h"
 

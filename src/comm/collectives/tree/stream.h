@@ -2,8 +2,8 @@
 #pragma once
 
 #include "comm/collectives/pipeline.h"
-#include "comm/io.h"
-#include "comm/task.h"
+#include "comm/engine/io.h"
+#include "comm/engine/task.h"
 
 namespace convoy::comm {
 

@@ -8,21 +8,21 @@
 #include "convoy/base/units.h"
 #include "convoy/parallel/distributed_model.h"
 #include "convoy/train/registry.h"
-#include "train/compute.h"
-#include "train/named_optimizer.h"
+#include "train/compute/compute.h"
+#include "train/optimizer/named_optimizer.h"
 
 namespace convoy::train {
 namespace {
 
 // What all ranks tell each other in every step besides gradients, added up while backward runs.
 struct Tally {
-  enum { kLoss, kSamples, kStopWishes, kCheckpointWishes, kSize };
+  enum { kLoss, kSamples, kStopRequests, kCheckpointRequests, kSize };
   std::array<double, kSize> sums{};
 };
 
 class Sync final : public Strategy {
  public:
-  void prepare(Services& services, const State* saved) override;
+  void prepare(TrainerContext& context, const State* saved) override;
   void run() override;
   State state() override;
   void with_whole_model(const std::function<void()>& use) override;
@@ -37,7 +37,7 @@ class Sync final : public Strategy {
   void follow(Timeline* timeline);
   double end_of(const char* phase, Clock::time_point start);
 
-  Services* services_ = nullptr;
+  TrainerContext* context_ = nullptr;
   std::optional<Compute> compute_;
   std::optional<parallel::DistributedModel<model::Network>> model_;
   std::optional<NamedOptimizer> optimizer_;
@@ -51,7 +51,7 @@ class Sync final : public Strategy {
 };
 
 parallel::DistributedOptions Sync::distributed_options(const State* saved) const {
-  const Recipe& recipe = services_->recipe();
+  const Recipe& recipe = context_->recipe();
   const Options& options = recipe.strategy_options;
   parallel::DistributedOptions distributed;
   distributed.bucket_bytes = parse_bytes(options.text("bucket"));
@@ -68,7 +68,7 @@ parallel::DistributedOptions Sync::distributed_options(const State* saved) const
   // A resumed run has to add up gradients as this one does, see ReducerOptions::order.
   distributed.nominal_samples =
       static_cast<double>(recipe.training.batch) /
-      static_cast<double>(services_->world().size() * recipe.training.accumulate);
+      static_cast<double>(context_->world().size() * recipe.training.accumulate);
   if (saved != nullptr) {
     const auto order = saved->lists.find("sync.gradient_order");
     if (order != saved->lists.end()) distributed.order = order->second;
@@ -78,12 +78,12 @@ parallel::DistributedOptions Sync::distributed_options(const State* saved) const
 
 // Every rank has to take part in the statistics of every layer.
 void Sync::check_shares() const {
-  const Recipe& recipe = services_->recipe();
-  const auto parts = static_cast<std::size_t>(services_->world().size()) *
+  const Recipe& recipe = context_->recipe();
+  const auto parts = static_cast<std::size_t>(context_->world().size()) *
                      static_cast<std::size_t>(recipe.training.accumulate);
   const auto batch = static_cast<std::size_t>(recipe.training.batch);
-  const std::size_t last = recipe.data.drop_last ? 0 : services_->samples().size() % batch;
-  if (!synchronized_ || services_->world().size() == 1) return;
+  const std::size_t last = recipe.data.drop_last ? 0 : context_->samples().size() % batch;
+  if (!synchronized_ || context_->world().size() == 1) return;
   if (batch >= parts && (last == 0 || last >= parts) && recipe.data.on_bad == "fail") return;
   throw UsageError(
       "sync.batch_norm is synchronized, so every rank needs a sample in every micro-batch: let "
@@ -91,9 +91,9 @@ void Sync::check_shares() const {
       "\"fail\"");
 }
 
-void Sync::prepare(Services& services, const State* saved) {
-  services_ = &services;
-  const Recipe& recipe = services.recipe();
+void Sync::prepare(TrainerContext& context, const State* saved) {
+  context_ = &context;
+  const Recipe& recipe = context.recipe();
   const std::string& batch_norm = recipe.strategy_options.text("batch_norm");
   if (batch_norm != "local" && batch_norm != "synchronized") {
     throw UsageError("sync.batch_norm is '" + batch_norm + "'; it can be local or synchronized");
@@ -101,13 +101,13 @@ void Sync::prepare(Services& services, const State* saved) {
   synchronized_ = batch_norm == "synchronized";
   check_shares();
   compute_.emplace(recipe);
-  const comm::Communicator& all = services.world().communicator();
-  communicator_ = services.recipe().strategy_options.flag("reproducible")
+  const comm::Communicator& all = context.world().communicator();
+  communicator_ = context.recipe().strategy_options.flag("reproducible")
                       ? all.with_reproducible(true)
                       : all.duplicate();
-  if (saved != nullptr) load_module(*services.network(), *saved, "the checkpoint");
-  model_.emplace(services.world(), services.network(), distributed_options(saved));
-  optimizer_.emplace(recipe.optimizer, parallel::unique_parameters(*services.network()));
+  if (saved != nullptr) load_module(*context.network(), *saved, "the checkpoint");
+  model_.emplace(context.world(), context.network(), distributed_options(saved));
+  optimizer_.emplace(recipe.optimizer, parallel::unique_parameters(*context.network()));
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   const torch::NoGradGuard no_grad;
@@ -120,19 +120,19 @@ void Sync::prepare(Services& services, const State* saved) {
 // Running statistics that differ from rank to rank.
 std::vector<parallel::NamedTensor> Sync::local_buffers() const {
   if (synchronized_ || communicator_.size() == 1) return {};
-  return parallel::unique_buffers(*services_->network());
+  return parallel::unique_buffers(*context_->network());
 }
 
 void Sync::start_tally(double loss, std::size_t samples) {
-  const std::uint32_t wishes = services_->wishes();
+  const std::uint32_t requests = context_->requests();
   tally_.sums = {loss * static_cast<double>(samples), static_cast<double>(samples),
-                 (wishes & kStop) != 0 ? 1.0 : 0.0, (wishes & kCheckpoint) != 0 ? 1.0 : 0.0};
+                 (requests & kStop) != 0 ? 1.0 : 0.0, (requests & kCheckpoint) != 0 ? 1.0 : 0.0};
   tally_sum_ =
       communicator_.start_allreduce(comm::buffer_of(tally_.sums), comm::ReduceOp::sum, {1, 0});
 }
 
 void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
-  const Recipe& recipe = services_->recipe();
+  const Recipe& recipe = context_->recipe();
   const torch::Tensor images = compute_->images(batch), labels = compute_->labels(batch);
   const auto parts = static_cast<int>(recipe.training.accumulate);
   const double all = static_cast<double>(batch.size());
@@ -169,13 +169,13 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
 }
 
 StepReport Sync::step(const data::Batch& batch) {
-  const Recipe& recipe = services_->recipe();
+  const Recipe& recipe = context_->recipe();
   StepReport report;
-  report.learning_rate = services_->schedule().at(services_->steps_done());
+  report.learning_rate = context_->schedule().at(context_->steps_done());
   optimizer_->set_learning_rate(report.learning_rate);
   // Dropout and the like: fixed by (seed, step, rank), so that nothing of it has to be saved.
   torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
-                                  static_cast<std::uint64_t>(services_->steps_done()),
+                                  static_cast<std::uint64_t>(context_->steps_done()),
                                   static_cast<std::uint64_t>(communicator_.rank()))());
   const double exposed = model_->statistics().exposed_seconds;
   optimizer_->zero_grad();
@@ -184,7 +184,7 @@ StepReport Sync::step(const data::Batch& batch) {
     forward_and_backward(batch, report);
   } else {
     start_tally(0, 0);
-    update = model_->reducer().pass();
+    update = model_->reducer().join_with_zeros();
   }
   report.communication_s = model_->statistics().exposed_seconds - exposed;
   report.backward_s = std::max(0.0, report.backward_s - report.communication_s);
@@ -198,15 +198,15 @@ StepReport Sync::step(const data::Batch& batch) {
   const auto& sums = tally_.sums;
   report.samples = static_cast<std::uint64_t>(sums[Tally::kSamples]);
   report.loss = report.samples > 0 ? sums[Tally::kLoss] / sums[Tally::kSamples] : 0;
-  report.wishes = (sums[Tally::kStopWishes] > 0 ? kStop : 0u) |
-                  (sums[Tally::kCheckpointWishes] > 0 ? kCheckpoint : 0u);
+  report.requests = (sums[Tally::kStopRequests] > 0 ? kStop : 0u) |
+                    (sums[Tally::kCheckpointRequests] > 0 ? kCheckpoint : 0u);
   return report;
 }
 
 void Sync::run() {
-  data::SampleSource& samples = services_->samples();
+  data::SampleSource& samples = context_->samples();
   while (true) {
-    follow(services_->timeline());
+    follow(context_->timeline());
     const auto start = Clock::now();
     const data::Batch* batch = samples.next();
     if (batch == nullptr) continue;  // the next epoch begins
@@ -214,7 +214,7 @@ void Sync::run() {
     StepReport report = step(*batch);
     report.data_s = waited;
     end_of("step", start);
-    if (!services_->updated(report)) return;
+    if (!context_->updated(report)) return;
   }
 }
 
@@ -235,7 +235,7 @@ double Sync::end_of(const char* phase, Clock::time_point start) {
 
 State Sync::state() {
   State state;
-  describe_module(*services_->network(), state);
+  describe_module(*context_->network(), state);
   optimizer_->save(state);
   std::vector<std::string> order;
   for (const auto& bucket : model_->reducer().buckets()) {

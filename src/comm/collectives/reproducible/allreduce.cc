@@ -1,0 +1,183 @@
+#include "comm/collectives/reproducible/allreduce.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "comm/collectives/reproducible/kernels.h"
+#include "comm/collectives/ring/stream.h"
+#include "convoy/comm/communicator.h"
+
+namespace convoy::comm {
+namespace {
+
+constexpr std::size_t kBlock = std::size_t{4} << 20;  // elements
+
+// A loop over elements, in pieces of some ten microseconds: others may have the engine in between.
+class InPieces final : public Waiting {
+ public:
+  // `work` does elements [first, first + count).
+  using Work = std::function<void(std::size_t first, std::size_t count)>;
+  InPieces(std::size_t count, Work work) : count_(count), work_(std::move(work)) {}
+
+  bool advance() override {
+    if (done()) return false;
+    const std::size_t part = std::min(kPiece, count_ - at_);
+    work_(at_, part);
+    at_ += part;
+    return true;
+  }
+  bool done() const override { return at_ == count_; }
+  void missing(std::vector<int>&) const override {}
+
+ private:
+  static constexpr std::size_t kPiece = 16 << 10;
+  std::size_t count_;
+  std::size_t at_ = 0;
+  Work work_;
+};
+
+// The floats of a block, as whole numbers and back.
+class Conversion {
+ public:
+  // For blocks of up to `most` elements.
+  Conversion(Type type, ReduceOp op, int ranks, std::size_t most)
+      : op_(op), grid_(grid_of(type, ranks)), divisor_(divisor_of(op, ranks)) {
+    if (!adds()) {
+      grid_.whole = ordered_type(type);
+      grid_.parts = 1;
+    } else {
+      exponents_ = memory(most * size_of(grid_.exponent));
+    }
+    if (!grid_.in_place())
+      whole_ = memory(most * static_cast<std::size_t>(grid_.parts) * size_of(grid_.whole));
+  }
+
+  bool adds() const { return op_ == ReduceOp::sum || op_ == ReduceOp::average; }
+  // Of the whole numbers.
+  ReduceOp op() const { return adds() ? ReduceOp::sum : op_; }
+  int parts() const { return grid_.parts; }
+  Buffer exponents(Buffer block) { return {exponents_.get(), block.count, grid_.exponent}; }
+  Buffer whole(Buffer block, int part) {
+    if (grid_.in_place()) return {block.data, block.count, grid_.whole};
+    return slice({whole_.get(), block.count * static_cast<std::size_t>(grid_.parts), grid_.whole},
+                 static_cast<std::size_t>(part) * block.count, block.count);
+  }
+
+  void find(Buffer block, std::size_t first, std::size_t count) {
+    find_exponents(grid_, slice(block, first, count).data, exponents_at(block, first), count);
+  }
+  void convert(Buffer block, std::size_t first, std::size_t count) {
+    const void* const data = slice(block, first, count).data;
+    const WholeNumbers numbers = numbers_at(block, first);
+    if (adds())
+      to_whole(grid_, data, exponents_at(block, first), numbers, count);
+    else
+      to_ordered(grid_.type, op_, data, numbers[0], count);
+  }
+  void convert_back(Buffer block, std::size_t first, std::size_t count) {
+    void* const data = slice(block, first, count).data;
+    const WholeNumbers numbers = numbers_at(block, first);
+    if (adds())
+      from_whole(grid_, numbers, exponents_at(block, first), data, count, divisor_);
+    else
+      from_ordered(grid_.type, numbers[0], data, count);
+  }
+
+ private:
+  using Memory = std::unique_ptr<std::byte[]>;
+  static Memory memory(std::size_t bytes) {
+    return std::make_unique_for_overwrite<std::byte[]>(bytes);
+  }
+  void* exponents_at(Buffer block, std::size_t first) {
+    return slice(exponents(block), first, 0).data;
+  }
+  WholeNumbers numbers_at(Buffer block, std::size_t first) {
+    WholeNumbers numbers{};
+    for (int part = 0; part < grid_.parts; ++part) {
+      numbers[static_cast<std::size_t>(part)] =
+          static_cast<std::byte*>(slice(whole(block, part), first, 0).data);
+    }
+    return numbers;
+  }
+
+  ReduceOp op_;
+  Grid grid_;
+  int divisor_;
+  Memory exponents_;
+  Memory whole_;  // null: in place
+};
+
+using Step = void (Conversion::*)(Buffer, std::size_t, std::size_t);
+
+Task in_pieces(Conversion& conversion, Step step, Buffer block, Chunk part) {
+  InPieces work(part.count, [&, block, part](std::size_t first, std::size_t count) {
+    (conversion.*step)(block, part.begin + first, count);
+  });
+  co_await end_of(work);
+}
+
+Task allreduce_by_whole_numbers(Io& io, std::shared_ptr<const Locality> locality, Call call,
+                                Buffer data, ReduceOp op, AllreduceChoice choice) {
+  const std::size_t most = std::min(data.count, kBlock);
+  Conversion conversion(data.type, op, io.size(), most);
+  for (std::size_t begin = 0; begin < data.count; begin += most) {
+    const Buffer block = slice(data, begin, std::min(most, data.count - begin));
+    const Chunk everything{0, block.count};
+    if (conversion.adds()) {
+      Task find = in_pieces(conversion, &Conversion::find, block, everything);
+      co_await find;
+      Task most_of_all =
+          allreduce(io, locality, call, conversion.exponents(block), ReduceOp::max, choice);
+      co_await most_of_all;
+    }
+    Task convert = in_pieces(conversion, &Conversion::convert, block, everything);
+    co_await convert;
+    for (int part = 0; part < conversion.parts(); ++part) {
+      Task reduction =
+          allreduce(io, locality, call, conversion.whole(block, part), conversion.op(), choice);
+      co_await reduction;
+    }
+    Task convert_back = in_pieces(conversion, &Conversion::convert_back, block, everything);
+    co_await convert_back;
+  }
+}
+
+Task reduce_scatter_by_whole_numbers(Io& io, Buffer data, ReduceOp op) {
+  Conversion conversion(data.type, op, io.size(), data.count);
+  const Chunk everything{0, data.count};
+  if (conversion.adds()) {
+    Task find = in_pieces(conversion, &Conversion::find, data, everything);
+    co_await find;
+    Task most = ring_stream(io, conversion.exponents(data), ReduceOp::max, RingPhases::both);
+    co_await most;
+  }
+  Task convert = in_pieces(conversion, &Conversion::convert, data, everything);
+  co_await convert;
+  for (int part = 0; part < conversion.parts(); ++part) {
+    Task reduction =
+        ring_stream(io, conversion.whole(data, part), conversion.op(), RingPhases::reduce_scatter);
+    co_await reduction;
+  }
+  Task convert_back = in_pieces(conversion, &Conversion::convert_back, data,
+                                chunk(data.count, io.size(), io.rank()));
+  co_await convert_back;
+}
+
+}  // namespace
+
+Task allreduce_reproducible(Io& io, std::shared_ptr<const Locality> locality, const Call& call,
+                            Buffer data, ReduceOp op, const AllreduceChoice& choice) {
+  if (choice.algorithm == AllreduceAlgorithm::shared)
+    return allreduce_shared(*locality->node, call, data, op, reduce_reproducibly);
+  if (!is_floating(data.type) || io.size() == 1)
+    return allreduce(io, std::move(locality), call, data, op, choice);
+  return allreduce_by_whole_numbers(io, std::move(locality), call, data, op, choice);
+}
+
+Task reduce_scatter_reproducible(Io& io, Buffer data, ReduceOp op) {
+  if (!is_floating(data.type) || io.size() == 1)
+    return ring_stream(io, data, op, RingPhases::reduce_scatter);
+  return reduce_scatter_by_whole_numbers(io, data, op);
+}
+
+}  // namespace convoy::comm

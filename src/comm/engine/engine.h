@@ -1,0 +1,164 @@
+// Advances the operations of one rank.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/collectives/allreduce/selection.h"
+#include "comm/engine/call.h"
+#include "comm/engine/io.h"
+#include "comm/engine/stall_detector.h"
+#include "comm/engine/task.h"
+#include "convoy/base/error.h"
+#include "convoy/comm/transport.h"
+
+namespace convoy::comm {
+
+using Clock = std::chrono::steady_clock;
+
+class Engine;
+
+// Everything but `done` and `error` (valid once done) is touched under the engine's lock only.
+struct OperationState {
+  OperationState(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport, Call call)
+      : engine(std::move(engine)),
+        transport(std::move(transport)),
+        call(call),
+        io(*this->transport, call.match) {}
+
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Transport> transport;
+  Call call;
+  Io io;
+  Suspension suspension;
+  Task task;  // after suspension and io, which its frame refers to: destroyed before them
+  Clock::time_point started = Clock::now();
+  std::atomic<bool> done = false;
+  std::exception_ptr error;
+};
+
+// The engine of one rank: its operations in flight, whoever advances them, and the watch over them.
+// One lock serializes all use of the transports.
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  struct Options {
+    std::chrono::duration<double> timeout{300};
+    bool progress_thread = false;
+    bool check_calls = false;
+    // Inside a program that takes this engine for MPI: operations wait for their peers as long as
+    // it takes, no notes are sent, and whoever waits lets MPI work on the program's own messages.
+    bool guest = false;
+  };
+
+  Engine(std::shared_ptr<Transport> root, Options options);
+  ~Engine();
+
+  // Starts `body` as an operation; what can be done at once is done at once. The task is made under
+  // the lock because it posts its first messages.
+  std::shared_ptr<OperationState> start(std::shared_ptr<Transport> transport, Call call,
+                                        const std::function<Task(Io&)>& body);
+
+  // One pass over what is in flight, if nobody else is at it. True if anything moved.
+  bool advance();
+  // Blocks until the operation is done. Throws what Operation::wait says.
+  void wait(OperationState& op);
+  // One look at an operation that nobody waits for; throws its error.
+  bool done(OperationState& op);
+  void cancel(OperationState& op);
+
+  // Runs `use` with the transports to itself.
+  template <class F>
+  auto exclusively(F&& use) {
+    const std::lock_guard lock(mutex_);
+    return use();
+  }
+
+  // Whether operations are in flight.
+  bool busy() const { return flying_ > 0; }
+  // Before a call that does not go through here: throws Failure if the world has failed, and notes
+  // the call. Runs `use` in the order of calls.
+  template <class F>
+  auto pass_by(const Call& call, F&& use) {
+    const std::lock_guard lock(mutex_);
+    if (!failed_.empty()) throw Failure(failed_);
+    remember(call);
+    return use();
+  }
+
+  // Waits for all peers to get here as well. Throws Failure if a peer waits for an operation that
+  // this rank never started.
+  void close(Call call, const std::function<Task(Io&)>& barrier);
+  // Declares the world failed, to this rank's operations and to all peers.
+  void give_up(const std::string& reason);
+  // Stops the progress thread without waiting for anybody.
+  void stop();
+
+  // While the world is being made, before anybody else uses the engine.
+  void set_hosts(std::vector<std::string> hosts);
+  void set_selection(AllreduceSelection selection) { selection_ = std::move(selection); }
+  const AllreduceSelection& selection() const { return selection_; }
+  void set_reproducible(bool on) { reproducible_ = on; }
+  bool reproducible() const { return reproducible_; }
+  // The hosts of the ranks of a group.
+  std::vector<std::string> hosts_of(const Transport& group) const;
+  // Why the world has failed; empty while it has not.
+  std::string failure();
+
+  Transport& root() { return *root_; }
+  const Options& options() const { return options_; }
+
+ private:
+  // How long somebody has waited for an operation, and what has been asked about it.
+  struct StallTimer {
+    Clock::time_point since = Clock::now();
+    Clock::time_point next_question = since + std::chrono::seconds(2);
+    int rounds = 0;        // of answers that all said the same bad thing
+    bool overdue = false;  // all peers were asked, for the last word
+  };
+
+  // All under the lock.
+  bool pass();
+  bool advance_operation(OperationState& op);
+  void finish(OperationState& op, std::exception_ptr error);
+  void fail(const std::string& reason, bool announce);
+  void detect_stall(OperationState& op, StallTimer& timer);
+  StallDetector::Doing doing() const;
+
+  void remember(const Call& call) {
+    last_finished_ = call;
+    last_finished_at_ = Clock::now();
+  }
+
+  void run_thread();
+
+  const std::shared_ptr<Transport> root_;
+  const Options options_;
+  AllreduceSelection selection_;
+  bool reproducible_ = false;
+  std::vector<std::string> hosts_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<OperationState>> in_flight_;
+  StallDetector stalls_;
+  std::string failed_;
+  bool closing_ = false;
+  std::optional<Call> last_finished_;
+  Clock::time_point last_finished_at_ = Clock::now();
+
+  std::atomic<int> flying_ = 0;  // in_flight_.size(), readable without the lock
+  std::atomic<int> waiters_ =
+      0;  // threads inside wait(): the progress thread leaves the work to them
+  std::condition_variable_any wake_;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace convoy::comm

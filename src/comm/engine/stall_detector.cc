@@ -1,0 +1,111 @@
+#include "comm/engine/stall_detector.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace convoy::comm {
+namespace {
+
+// A note is one of these bytes, then flags (answers), then text.
+enum class NoteKind : std::uint8_t { question = 1, answer = 2, failure = 3 };
+enum Flags : std::uint8_t { kIdle = 1, kLeaving = 2, kWaitsForAsker = 4 };
+
+std::vector<std::byte> make_note(NoteKind kind, std::uint8_t flags, const std::string& text) {
+  std::vector<std::byte> note(2 + std::min(text.size(), Transport::kMaxNote - 2));
+  note[0] = static_cast<std::byte>(kind);
+  note[1] = static_cast<std::byte>(flags);
+  if (note.size() > 2) std::memcpy(note.data() + 2, text.data(), note.size() - 2);
+  return note;
+}
+
+}  // namespace
+
+bool StallDetector::read(int from, const std::vector<std::byte>& note,
+                         std::optional<std::string>& failure) {
+  if (note.size() < 2) return false;
+  const auto flags = static_cast<std::uint8_t>(note[1]);
+  const std::string text(reinterpret_cast<const char*>(note.data()) + 2, note.size() - 2);
+  switch (static_cast<NoteKind>(note[0])) {
+    case NoteKind::question:
+      return true;
+    case NoteKind::answer:
+      answers_[from] = {(flags & kIdle) != 0, (flags & kLeaving) != 0,
+                        (flags & kWaitsForAsker) != 0, text};
+      return false;
+    case NoteKind::failure:
+      failure = text;
+      return false;
+  }
+  return false;
+}
+
+void StallDetector::answer(int to, const Doing& doing) {
+  const bool waits =
+      std::find(doing.waits_for.begin(), doing.waits_for.end(), to) != doing.waits_for.end();
+  const auto flags = static_cast<std::uint8_t>(
+      (doing.idle ? kIdle : 0) | (doing.leaving ? kLeaving : 0) | (waits ? kWaitsForAsker : 0));
+  root_.post_note(to, make_note(NoteKind::answer, flags, doing.what));
+}
+
+void StallDetector::ask(const std::vector<int>& peers) {
+  answers_.clear();
+  next_poll_ = {};
+  const auto put = [&](int peer) {
+    if (peer != root_.rank()) root_.post_note(peer, make_note(NoteKind::question, 0, ""));
+  };
+  if (peers.empty()) {
+    for (int peer = 0; peer < root_.size(); ++peer) put(peer);
+  } else {
+    for (int peer : peers) put(peer);
+  }
+}
+
+void StallDetector::announce_failure(const std::string& reason) {
+  for (int peer = 0; peer < root_.size(); ++peer) {
+    if (peer != root_.rank()) root_.post_note(peer, make_note(NoteKind::failure, 0, reason));
+  }
+}
+
+std::string StallDetector::name(int rank) const {
+  std::string s = "rank " + std::to_string(rank);
+  if (static_cast<std::size_t>(rank) < hosts_.size()) s += " on host " + hosts_[rank];
+  return s;
+}
+
+std::string StallDetector::findings() const {
+  std::string silent, idle, busy;
+  const auto add = [](std::string& list, const std::string& item) {
+    list += (list.empty() ? "" : "; ") + item;
+  };
+  for (int peer = 0; peer < root_.size(); ++peer) {
+    if (peer == root_.rank()) continue;
+    const auto answer = answers_.find(peer);
+    if (answer == answers_.end())
+      add(silent, name(peer) + " does not answer (stuck in its own code, or stopped)");
+    else if (answer->second.idle || answer->second.leaving)
+      add(idle, name(peer) + " " + answer->second.what);
+    else
+      add(busy, name(peer) + " " + answer->second.what);
+  }
+  std::string all = silent;
+  if (!idle.empty()) add(all, idle);
+  if (!busy.empty()) add(all, busy);
+  return all;
+}
+
+std::optional<std::pair<int, std::string>> StallDetector::waiting_for_me() const {
+  for (const auto& [peer, answer] : answers_) {
+    if (answer.waits_for_asker && !answer.leaving) return std::pair(peer, answer.what);
+  }
+  return std::nullopt;
+}
+
+std::optional<int> StallDetector::left_peer(const std::vector<int>& among) const {
+  for (int peer : among) {
+    const auto answer = answers_.find(peer);
+    if (answer != answers_.end() && answer->second.leaving) return peer;
+  }
+  return std::nullopt;
+}
+
+}  // namespace convoy::comm

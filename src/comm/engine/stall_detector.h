@@ -1,0 +1,77 @@
+// Finds out who is missing when an operation does not end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/comm/transport.h"
+
+namespace convoy::comm {
+
+// Ranks tell each other what they are doing in short notes beside the messages. A rank whose
+// operation is overdue asks all; whoever is inside Convoy (waiting, or with a progress thread)
+// answers; who does not answer is stuck in code of its own, or stopped. All functions run under the
+// engine's lock.
+class StallDetector {
+ public:
+  explicit StallDetector(Transport& root) : root_(root) {}
+
+  // What this rank is doing, as others are told.
+  struct Doing {
+    std::string what;            // "waits for rank 2 in allreduce(...)"
+    std::vector<int> waits_for;  // world ranks from whom the oldest operation lacks a message
+    bool idle = true;            // in no operation
+    bool leaving = false;        // at the end of its world
+  };
+
+  // Reads notes and answers questions. `doing` is evaluated only when somebody asks. Returns the
+  // reason when a peer has announced that the world has failed.
+  template <class F>
+  std::optional<std::string> poll(F&& doing) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_poll_) return std::nullopt;
+    next_poll_ = now + std::chrono::milliseconds(20);
+    std::optional<std::string> failure;
+    while (auto note = root_.poll_note()) {
+      if (read(note->first, note->second, failure)) answer(note->first, doing());
+    }
+    return failure;
+  }
+
+  // Asks these peers (none named: all) what they do; the answers come in through poll(). Forgets
+  // earlier answers.
+  void ask(const std::vector<int>& peers = {});
+
+  // "rank 2 on host b does not answer; rank 1 on host a waits for ...": every peer, the silent
+  // first.
+  std::string findings() const;
+  // A peer that said it waits for this rank, and in what.
+  std::optional<std::pair<int, std::string>> waiting_for_me() const;
+  // One of these peers that said it is leaving the world.
+  std::optional<int> left_peer(const std::vector<int>& among) const;
+
+  void announce_failure(const std::string& reason);
+  void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
+  std::string name(int rank) const;
+
+ private:
+  struct Answer {
+    bool idle = false;
+    bool leaving = false;
+    bool waits_for_asker = false;
+    std::string what;
+  };
+  bool read(int from, const std::vector<std::byte>& note, std::optional<std::string>& failure);
+  void answer(int to, const Doing& doing);
+
+  Transport& root_;
+  std::chrono::steady_clock::time_point next_poll_{};
+  std::map<int, Answer> answers_;
+  std::vector<std::string> hosts_;
+};
+
+}  // namespace convoy::comm

@@ -1,0 +1,37 @@
+#include "comm/shared_memory/small_reduction.h"
+
+#include <cstring>
+
+namespace convoy::comm {
+
+SmallReduction::SmallReduction(Node& node, const Call& call, std::uint64_t id, Buffer data,
+                               ReduceOp op, int divisor, Reduce reduce)
+    : collective_(node, call, id), data_(data), op_(op), divisor_(divisor), reduce_(reduce) {}
+
+bool SmallReduction::begin() {
+  if (begun_) return true;
+  if (!collective_.claim()) return false;
+  if (data_.count > 0) std::memcpy(collective_.own_payload().data(), data_.data, data_.bytes());
+  collective_.publish();
+  begun_ = true;
+  return true;
+}
+
+bool SmallReduction::advance() {
+  if (done_ || !begin() || !collective_.complete()) return false;
+  if (data_.count > 0) {
+    std::vector<const void*> sources;
+    for (std::size_t i = 0; i < collective_.node().size(); ++i)
+      sources.push_back(collective_.payload(i).data());
+    reduce_(op_, data_.type, data_.data, sources, data_.count, divisor_);
+  }
+  collective_.leave();
+  done_ = true;
+  return true;
+}
+
+void SmallReduction::missing(std::vector<int>& ranks) const {
+  if (begun_) collective_.behind(&Slot::id, 1, ranks);
+}
+
+}  // namespace convoy::comm

@@ -1,0 +1,67 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "convoy/base/error.h"
+#include "convoy/train/metrics.h"
+#include "train/logging/append.h"
+#include "train/logging/keep_lines.h"
+
+namespace convoy::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// Names of classes and files need not be UTF-8, lines of JSON must be.
+std::string json_text(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The shortest text that reads back as the same number.
+std::string json_number(double number) {
+  if (!std::isfinite(number)) return "null";
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  return {digits.data(), end};
+}
+
+std::string line_of(const MetricsRow& row) {
+  std::string line =
+      "{\"kind\": " + json_text(row.kind) + ", \"step\": " + std::to_string(row.step);
+  for (const auto& [name, value] : row.numbers) {
+    line += ", " + json_text(name) + ": " + json_number(value);
+  }
+  for (const auto& [name, value] : row.strings) {
+    line += ", " + json_text(name) + ": " + json_text(value);
+  }
+  return line + "}\n";
+}
+
+bool belongs(const std::string& line, std::int64_t last_step) {
+  const Json row = Json::parse(line, nullptr, false);
+  if (!row.is_object()) return false;
+  const auto step = row.find("step");
+  return step != row.end() && step->is_number_integer() && step->get<std::int64_t>() <= last_step;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_at) : path_(path) {
+  struct stat status {};
+  if (resumed_at >= 0 && ::stat(path.c_str(), &status) == 0) {
+    keep_lines(path, [resumed_at](const std::string& line) { return belongs(line, resumed_at); });
+  }
+  const int fresh = resumed_at < 0 ? O_TRUNC : 0;
+  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666));
+  if (!file_.open()) throw Failure("cannot write " + path + ": " + std::strerror(errno));
+}
+
+void MetricsFile::add(const MetricsRow& row) { append_whole(file_.get(), line_of(row), path_); }
+
+}  // namespace convoy::train

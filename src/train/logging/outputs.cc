@@ -1,0 +1,139 @@
+#include "train/logging/outputs.h"
+
+#include <cstdio>
+
+#include "convoy/base/units.h"
+
+namespace convoy::train {
+namespace {
+
+std::string format(const char* pattern, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, pattern, value);
+  return text;
+}
+
+std::string percent(double fraction) { return format("%.2f%%", 100 * fraction); }
+
+double seconds_of(const StepReport& r) {
+  return r.data_s + r.forward_s + r.backward_s + r.communication_s + r.update_s;
+}
+
+}  // namespace
+
+Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at,
+                 bool show_progress)
+    : epochs_(recipe.training.epochs),
+      every_(recipe.output.every_steps),
+      metrics_(folder + "/metrics.jsonl", resumed_at) {
+  if (recipe.output.tensorboard) {
+    board_ = std::make_unique<TensorBoardFile>(folder + "/tensorboard", resumed_at);
+    board_->add_text(std::max<std::int64_t>(resumed_at, 0), "recipe",
+                     "```toml\n" + print_recipe(recipe, false) + "```");
+  }
+  if (show_progress) {
+    progress_ = std::make_unique<Progress>(progress_on_standard_output(), "images");
+  }
+}
+
+void Outputs::say(const std::string& line) {
+  if (progress_) progress_->line(line);
+}
+
+void Outputs::run(const std::vector<std::pair<std::string, double>>& numbers) {
+  metrics_.add({.kind = "run", .step = 0, .numbers = numbers, .strings = {}});
+}
+
+std::string Outputs::epoch_label(const Moment& moment) const {
+  std::string label = "epoch " + std::to_string(moment.epoch + 1);
+  if (epochs_ > 0) label += "/" + std::to_string(epochs_);
+  return label;
+}
+
+void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStatistics& source) {
+  seconds_ += seconds_of(r);
+  images_ += r.samples;
+  if (progress_) {
+    progress_->update(epoch_label(m), static_cast<double>(m.consumed),
+                      static_cast<double>(m.samples), "loss " + format("%.4f", r.loss));
+  }
+  if (m.step % every_ != 0 && m.step != m.steps) return;
+  const double rate = seconds_ > 0 ? static_cast<double>(images_) / seconds_ : 0;
+  seconds_ = 0;
+  images_ = 0;
+  const double epoch = static_cast<double>(m.epoch) +
+                       static_cast<double>(m.consumed) / static_cast<double>(m.samples);
+  metrics_.add({.kind = "step",
+                .step = m.step,
+                .numbers = {{"epoch", epoch},
+                            {"loss", r.loss},
+                            {"learning_rate", r.learning_rate},
+                            {"samples", static_cast<double>(r.samples)},
+                            {"images_per_s", rate},
+                            {"data_s", r.data_s},
+                            {"forward_s", r.forward_s},
+                            {"backward_s", r.backward_s},
+                            {"exposed_communication_s", r.communication_s},
+                            {"update_s", r.update_s},
+                            {"decode_s", source.decode_s},
+                            {"batches_ready", static_cast<double>(source.ready)},
+                            {"skipped", static_cast<double>(source.skipped)}},
+                .strings = {}});
+  if (!board_) return;
+  board_->add(m.step, {{"train/loss", r.loss},
+                       {"train/learning_rate", r.learning_rate},
+                       {"train/epoch", epoch},
+                       {"speed/images_per_s", rate},
+                       {"seconds/data", r.data_s},
+                       {"seconds/forward", r.forward_s},
+                       {"seconds/backward", r.backward_s},
+                       {"seconds/exposed_communication", r.communication_s},
+                       {"seconds/update", r.update_s}});
+}
+
+void Outputs::evaluation(const Moment& m, const Evaluation& e) {
+  metrics_.add({.kind = "evaluation",
+                .step = m.step,
+                .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
+                            {"samples", static_cast<double>(e.samples)},
+                            {"top1", e.top1_accuracy()},
+                            {"top5", e.top5_accuracy()},
+                            {"loss", e.loss},
+                            {"skipped", static_cast<double>(e.skipped)},
+                            {"time_s", e.seconds}},
+                .strings = {}});
+  if (board_) {
+    board_->add(m.step, {{"validation/top1", e.top1_accuracy()},
+                         {"validation/top5", e.top5_accuracy()},
+                         {"validation/loss", e.loss}});
+  }
+  last_evaluation_ = "; validation: top-1 " + percent(e.top1_accuracy()) + ", top-5 " +
+                     percent(e.top5_accuracy()) + ", loss " + format("%.4f", e.loss);
+}
+
+void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t samples) {
+  const double rate = seconds > 0 ? static_cast<double>(samples) / seconds : 0;
+  metrics_.add({.kind = "epoch",
+                .step = m.step,
+                .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
+                            {"loss", loss},
+                            {"samples", static_cast<double>(samples)},
+                            {"time_s", seconds},
+                            {"images_per_s", rate}},
+                .strings = {}});
+  say(epoch_label(m) + ": loss " + format("%.4f", loss) + last_evaluation_ + "; " +
+      format(rate < 100 ? "%.1f" : "%.0f", rate) + " images/s, " + format_seconds(seconds));
+  last_evaluation_.clear();
+}
+
+void Outputs::checkpoint(const Moment& m, const std::string& path, double seconds,
+                         std::optional<double> score) {
+  MetricsRow row{.kind = "checkpoint",
+                 .step = m.step,
+                 .numbers = {{"time_s", seconds}},
+                 .strings = {{"path", path}}};
+  if (score) row.numbers.push_back({"score", *score});
+  metrics_.add(row);
+}
+
+}  // namespace convoy::train

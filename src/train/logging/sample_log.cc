@@ -1,0 +1,50 @@
+#include "train/logging/sample_log.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "train/logging/keep_lines.h"
+
+namespace convoy::train {
+
+SampleLog::SampleLog(std::unique_ptr<data::SampleSource> source, const std::string& folder,
+                     int rank)
+    : source_(std::move(source)), path_(folder + "/rank-" + std::to_string(rank) + ".log") {
+  make_folders(folder);
+  file_ = std::fopen(path_.c_str(), "ae");
+  if (file_ == nullptr) throw Failure("can't write " + path_ + ": " + std::strerror(errno));
+}
+
+SampleLog::~SampleLog() { std::fclose(file_); }
+
+void SampleLog::trim(const std::string& folder, std::int64_t resumed_at) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    keep_lines(entry.path().string(), [resumed_at](const std::string& line) {
+      return std::atoll(line.c_str()) <= resumed_at;
+    });
+  }
+}
+
+const data::Batch* SampleLog::next() {
+  const data::Batch* batch = source_->next();
+  line_.clear();
+  if (batch == nullptr) return nullptr;
+  line_ = std::to_string(source_->position().epoch);
+  for (const std::size_t sample : batch->samples) line_ += " " + std::to_string(sample);
+  return batch;
+}
+
+void SampleLog::commit(std::int64_t step) {
+  const std::string line = std::to_string(step) + " " + line_ + "\n";
+  // Flushed, so that a killed run's log holds every step that was counted.
+  if (std::fputs(line.c_str(), file_) < 0 || std::fflush(file_) != 0) {
+    throw Failure("can't write " + path_ + ": " + std::strerror(errno));
+  }
+}
+
+}  // namespace convoy::train
