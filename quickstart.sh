@@ -6,27 +6,16 @@
 # WORKERS  workers that train (default: 2)
 set -euo pipefail
 cd "$(dirname "$0")"
-jobs=${JOBS:-2} workers=${WORKERS:-2}
+. tools/build_functions.sh
+workers=${WORKERS:-2}
 readonly TARGET=98.5 RUN=build/runs/lenet-mnist
-began=$SECONDS
-
-step() {
-  local minutes=$(((SECONDS - began) / 60)) seconds=$(((SECONDS - began) % 60))
-  printf '\n==> [%d:%02d] %s\n' "$minutes" "$seconds" "$*"
-}
 
 step "set-up"
 tools/setup.sh
 
 step "building"
-mkdir -p build
-if [[ ! -e build/build.ninja ]]; then
-  cmake -S . -B build -G Ninja >build/configure.log 2>&1 || {
-    cat build/configure.log >&2
-    exit 1
-  }
-fi
-ninja -C build -j "$jobs" convoy
+if [[ ! -e build/build.ninja ]]; then configure build; fi
+build build convoy
 
 step "training LeNet on MNIST with $workers workers"
 command=(build/bin/convoy train recipes/lenet-mnist.toml -n "$workers" --overwrite

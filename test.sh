@@ -1,47 +1,41 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs all tests; does only what is left to do.
+# Installs what is missing, builds, and tests; does only what is left to do.
 #
-#   build/        everything, with programs in build/bin/
-#   build/asan/   the Torch-free layers with the address and undefined-behavior sanitizers
-#   build/tsan/   tests of what has threads, with the thread sanitizer; ranks are threads
-#   build/mpich/  the comm and preload layers on MPICH, where it is installed
+#   ./test.sh                 builds what users build, in build/, and runs its tests
+#   ./test.sh --all           also with sanitizers, on MPICH and with GCC:
+#                               build/asan/   the Torch-free layers, address and undefined-behavior sanitizers
+#                               build/tsan/   tests of what has threads, thread sanitizer; ranks are threads
+#                               build/mpich/  the Torch-free layers with GCC, on MPICH; tests of comm and preload
+#   ./test.sh --changed [REV] after a build: the tests of the layers that differ from REV (default: from what last passed,
+#                             or else from HEAD), and an end-to-end test of each layer above them
 #
 # CONVOY_DATA (default: ../shared/data, if it is there) holds data sets that some tests need; those
 # say so and are left out without it. JOBS (default: 2) compilations at a time; one that includes Torch takes 1.5 GB of memory.
 set -euo pipefail
 cd "$(dirname "$0")"
-jobs=${JOBS:-2}
-began=$SECONDS
+. tools/build_functions.sh
 
-step() {
-  local minutes=$(((SECONDS - began) / 60)) seconds=$(((SECONDS - began) % 60))
-  printf '\n==> [%d:%02d] %s\n' "$minutes" "$seconds" "$*"
-}
-
-configure() {
-  local folder=$1
-  shift
-  mkdir -p "$folder"
-  cmake -S . -B "$folder" -G Ninja "$@" >"$folder/configure.log" 2>&1 || {
-    cat "$folder/configure.log" >&2
-    echo "test.sh: cmake could not configure $folder" >&2
-    exit 1
-  }
-}
-
-# Of the folder $1 everything, or the targets that follow.
-build() {
-  ninja -C "$1" -j "$jobs" "${@:2}"
-}
+tier=usual revision=
+case ${1:-} in
+  "") ;;
+  --all) tier=all ;;
+  --changed) tier=changed revision=${2:-} ;;
+  -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+  *) echo "test.sh: unknown option '$1'; there are --all, --changed [REV] and --help" >&2; exit 2 ;;
+esac
+[[ $# -le 1 || ($tier == changed && $# == 2) ]] || { echo "test.sh: too many arguments; see --help" >&2; exit 2; }
 
 step "set-up"
 tools/setup.sh --tests
 
-suites="asan;tsan"
-if command -v mpicxx.mpich >/dev/null; then
-  suites+=";mpich"
-else
-  echo "no MPICH here: its suite is left out"
+suites=
+if [[ $tier == all ]]; then
+  suites="asan;tsan"
+  if command -v mpicxx.mpich >/dev/null; then
+    suites+=";mpich"
+  else
+    echo "no MPICH here: its suite is left out"
+  fi
 fi
 # Debug: assertions stay on. Optimized all the same, since sanitized code is slow; at -O1, which
 # compiles in two thirds of the time.
@@ -52,17 +46,18 @@ step "building build/"
 configure build -DCONVOY_TESTS=ON -DCONVOY_TORCH=ON -DCONVOY_EXAMPLES=ON "-DCONVOY_SUITES=$suites"
 build build
 
-step "building build/asan: address and undefined-behavior sanitizers"
-configure build/asan "${torch_free[@]}" -DCONVOY_SANITIZE=address
-build build/asan
+if [[ $suites == *asan* ]]; then
+  step "building build/asan: address and undefined-behavior sanitizers"
+  configure build/asan "${torch_free[@]}" -DCONVOY_SANITIZE=address
+  build build/asan
 
-step "building build/tsan: thread sanitizer"
-configure build/tsan "${torch_free[@]}" -DCONVOY_SANITIZE=thread
-build build/tsan tests.threads
-
+  step "building build/tsan: thread sanitizer"
+  configure build/tsan "${torch_free[@]}" -DCONVOY_SANITIZE=thread
+  build build/tsan tests.threads
+fi
 if [[ $suites == *mpich* ]]; then
-  step "building build/mpich"
-  configure build/mpich "${torch_free[@]}" -DCONVOY_MPI=mpich
+  step "building build/mpich: GCC, MPICH"
+  configure build/mpich "${torch_free[@]}" -DCMAKE_CXX_COMPILER=g++ -DCONVOY_MPI=mpich
   build build/mpich tests.comm tests.preload
 fi
 
@@ -72,5 +67,15 @@ if [[ -z ${CONVOY_DATA:-} && -d ../shared/data ]]; then
   export CONVOY_DATA
 fi
 
-step "tests; asan, tsan and mpich are suites among them"
-exec ctest --test-dir build -j "$jobs" --output-on-failure
+selection=()
+if [[ $tier == changed ]]; then
+  labels=$(tools/changed_tests.py --passed build/passed ${revision:+--since "$revision"})
+  if [[ -z $labels ]]; then
+    echo "nothing that tests look at has changed"
+    exit 0
+  fi
+  selection=(-L "$labels")
+fi
+step "tests${suites:+; ${suites//;/, } are suites among them}"
+ctest --test-dir build -j "$jobs" --output-on-failure --no-tests=error "${selection[@]}"
+tools/changed_tests.py --passed build/passed --remember

@@ -140,6 +140,25 @@ function(convoy_test_headers target)
   target_precompile_headers(${target} REUSE_FROM convoy_test_pch)
 endfunction()
 
+# convoy_test_folder([END_TO_END tests])
+# First in each folder of tests: all of them get the label layer.<folder>, and those that show by a real job that the
+# layer works on the ones under it the label e2e.<folder>, by which tools/changed_tests.py chooses.
+function(convoy_test_folder)
+  cmake_parse_arguments(ARG "" "" "END_TO_END" ${ARGN})
+  get_filename_component(_folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  set(CONVOY_END_TO_END_${_folder} "${ARG_END_TO_END}" CACHE INTERNAL "")
+  cmake_language(DEFER CALL _convoy_label_tests ${_folder})
+endfunction()
+function(_convoy_label_tests folder)
+  get_property(_tests DIRECTORY PROPERTY TESTS)
+  foreach(_test IN LISTS _tests)
+    set_property(TEST ${_test} APPEND PROPERTY LABELS layer.${folder})
+    if(_test IN_LIST CONVOY_END_TO_END_${folder})
+      set_property(TEST ${_test} APPEND PROPERTY LABELS e2e.${folder})
+    endif()
+  endforeach()
+endfunction()
+
 # convoy_test(<name> SOURCES ... DEPENDS ... [TORCH] [RANKS 1 2 3] [TIMEOUT s] [LABELS ...])
 # A GoogleTest program. With RANKS it is run once for each number of ranks, through mpirun.
 function(convoy_test name)
