@@ -213,7 +213,7 @@ TEST(Transform, RandomWindowsKeepAreaAndRatio) {
   RandomStream random(11);
   double smallest = 1, largest = 0;
   for (int i = 0; i < 2000; ++i) {
-    const Cut cut = choose_cut(options, 300, 400, {3, 10, 10}, random);
+    const CropPlan cut = plan_crop(options, 300, 400, {3, 10, 10}, random);
     const Window& w = cut.window;
     EXPECT_GE(w.left, 0);
     EXPECT_GE(w.top, 0);
@@ -232,11 +232,11 @@ TEST(Transform, RandomWindowsKeepAreaAndRatio) {
   EXPECT_GT(largest, 0.49);
   // Nothing of the ratio fits with this area: the middle, as much as the ratio allows.
   options.min_area = options.max_area = 1;
-  const Cut wide = choose_cut(options, 10, 1000, {3, 10, 10}, random);
+  const CropPlan wide = plan_crop(options, 10, 1000, {3, 10, 10}, random);
   EXPECT_EQ(wide.window.width, 13);
   EXPECT_EQ(wide.window.height, 10);
   EXPECT_EQ(wide.window.left, 493);
-  const Cut tall = choose_cut(options, 1, 1, {3, 10, 10}, random);
+  const CropPlan tall = plan_crop(options, 1, 1, {3, 10, 10}, random);
   EXPECT_EQ(tall.window.width, 1);
 }
 
@@ -245,9 +245,9 @@ TEST(Transform, RandomChoicesAreFixedByTheStream) {
   RandomStream random(42, 1, 2);
   TransformOptions options = sized(Crop::random_resized, 224, 224);
   options.flip = true;
-  const Cut first = choose_cut(options, 375, 500, {3, 224, 224}, random);
-  const Cut second = choose_cut(options, 375, 500, {3, 224, 224}, random);
-  const auto text = [](const Cut& cut) {
+  const CropPlan first = plan_crop(options, 375, 500, {3, 224, 224}, random);
+  const CropPlan second = plan_crop(options, 375, 500, {3, 224, 224}, random);
+  const auto text = [](const CropPlan& cut) {
     return std::to_string(cut.window.left) + " " + std::to_string(cut.window.top) + " " +
            std::to_string(cut.window.width) + " " + std::to_string(cut.window.height) +
            (cut.flip ? " flip" : "");
