@@ -42,6 +42,11 @@ find_program(CONVOY_MOLD mold)
 if(CONVOY_MOLD AND (CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12))
   add_link_options(-fuse-ld=mold)
 endif()
+# Libraries are to fit programs compiled with GCC, as LibTorch does; see FindLibTorch.cmake.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fclang-abi-compat=17>")
+endif()
+
 # A time inside clang's precompiled headers would make ccache take every unit for a new one.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
@@ -130,6 +135,9 @@ function(convoy_library layer)
   endif()
   convoy_precompiled(convoy_${layer} ${ARG_PRECOMPILED})
   set_property(GLOBAL APPEND PROPERTY CONVOY_LAYERS convoy_${layer})
+  if(NOT CONVOY_SANITIZE)  # whose run-time library comes with the program
+    target_link_options(convoy_${layer} PRIVATE LINKER:-z,defs)
+  endif()
   install(TARGETS convoy_${layer} EXPORT ConvoyTargets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

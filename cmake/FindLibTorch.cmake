@@ -66,6 +66,9 @@ if(NOT TARGET convoy::libtorch)
   target_include_directories(convoy::libtorch SYSTEM INTERFACE
     ${LibTorch_ROOT_DIR}/include ${LibTorch_ROOT_DIR}/include/torch/csrc/api/include)
   target_link_libraries(convoy::libtorch INTERFACE ${LibTorch_CPU} ${LibTorch_C10})
+  # LibTorch is built with GCC, from whose names of some templates clang departed in its version 18.
+  target_compile_options(convoy::libtorch INTERFACE
+    "$<$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,18>>:-fclang-abi-compat=17>")
   # The wheel's torch_cpu needs two CUDA runtime libraries, which it finds by its own run path.
   target_link_options(convoy::libtorch INTERFACE "LINKER:--allow-shlib-undefined"
     "LINKER:-rpath-link,${LibTorch_ROOT_DIR}/../nvidia/cu13/lib")
