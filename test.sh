@@ -76,6 +76,8 @@ if [[ $tier == changed ]]; then
   fi
   selection=(-L "$labels")
 fi
+times=()
+if [[ $tier != changed ]]; then times=(--output-junit test-times.xml); fi  # for tools/times.py
 step "tests${suites:+; ${suites//;/, } are suites among them}"
-ctest --test-dir build -j "$jobs" --output-on-failure --no-tests=error "${selection[@]}"
+ctest --test-dir build -j "$jobs" --output-on-failure --no-tests=error "${times[@]}" "${selection[@]}"
 tools/changed_tests.py --passed build/passed --remember

@@ -16,8 +16,21 @@ if(CONVOY_FUZZ)
   list(APPEND _convoy_sanitize -fsanitize=fuzzer-no-link)
 endif()
 if(_convoy_sanitize)
-  add_compile_options(${_convoy_sanitize})
-  add_link_options(${_convoy_sanitize})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    # Compilers of C and Fortran programs bring a run-time library of their own, so those programs do without.
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${_convoy_sanitize}>")
+    if(CONVOY_SANITIZE STREQUAL "address")
+      # For libconvoy_mpi.so, which has to bring it to such programs.
+      execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libclang_rt.asan-${CMAKE_HOST_SYSTEM_PROCESSOR}.so
+                      OUTPUT_VARIABLE _convoy_runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+      get_filename_component(_convoy_runtime ${_convoy_runtime} DIRECTORY)
+      list(APPEND _convoy_sanitize -shared-libasan LINKER:-rpath,${_convoy_runtime})
+    endif()
+    add_link_options("$<$<LINK_LANGUAGE:CXX>:${_convoy_sanitize}>")
+  else()
+    add_compile_options(${_convoy_sanitize})
+    add_link_options(${_convoy_sanitize})
+  endif()
 endif()
 
 # Units of vector loops (Highway) are compiled once per instruction set. Of those of x86, the least and the most
