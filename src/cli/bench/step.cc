@@ -13,6 +13,7 @@
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
 #include "convoy/model/factory.h"
+#include "convoy/train/threads.h"
 
 namespace convoy::cli {
 namespace {
@@ -88,6 +89,7 @@ void run(const Options& options) {
     throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
                      std::to_string(world.size()) + " ranks: leave -n out there");
   }
+  train::set_threads(world);
   const StepResult result = measure_step(world, options.step);
   if (world.rank() == 0) print(options, result);
   world.close();
