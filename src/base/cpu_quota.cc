@@ -93,7 +93,8 @@ double cgroup_cpu_quota(const std::string& root) {
   for (const Mount& mount : cpu_mounts(root)) {
     const auto own = groups.find(mount.unified);
     if (own == groups.end()) continue;
-    // In a container the group may lie outside of what is mounted; then that is all there is to see.
+    // In a container the group may lie outside of what is mounted; then that is all there is to
+    // see.
     fs::path inside = fs::path(own->second).lexically_relative(mount.group);
     if (inside.empty() || *inside.begin() == "..") inside = ".";
     fs::path folder = mount.folder;

@@ -20,7 +20,8 @@ class CpuQuota : public testing::Test {
   }
   double quota() const { return cgroup_cpu_quota(scratch_.path()); }
 
-  const std::string version2_ = "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw";
+  const std::string version2_ =
+      "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw";
   const std::string version1_ =
       "36 24 0:31 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
   test::Scratch scratch_;

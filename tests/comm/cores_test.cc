@@ -61,7 +61,8 @@ TEST_F(Crowded, OneRankMoreThanCoresYields) {
 
 TEST_F(Crowded, UnderSlurmTheFullestHostCounts) {
   EXPECT_EQ(after("SLURM_STEP_TASKS_PER_NODE", std::to_string(cores_) + "(x9999),1"), "unset");
-  EXPECT_EQ(after("SLURM_STEP_TASKS_PER_NODE", "1(x2)," + std::to_string(cores_ + 1) + "(x3)"), "1");
+  EXPECT_EQ(after("SLURM_STEP_TASKS_PER_NODE", "1(x2)," + std::to_string(cores_ + 1) + "(x3)"),
+            "1");
 }
 
 TEST_F(Crowded, WhatTheUserHasSetStays) {

@@ -38,9 +38,9 @@ TEST(Mpi, ManyAtOnceInAnyOrder) { check_crowd(test_world().communicator()); }
 TEST(Mpi, RanksShareTheCoresAndYieldWhereTheyAreMore) {
   const World& world = test_world();
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  std::int32_t together = world.cores();
-  world.communicator().allreduce(buffer_of(std::span(&together, 1)), ReduceOp::sum);
-  EXPECT_LE(together, std::max(world.size(), cores));
+  std::vector<std::int32_t> together{world.cores()};
+  world.communicator().allreduce(buffer_of(together), ReduceOp::sum);
+  EXPECT_LE(together[0], std::max(world.size(), cores));
   const bool open_mpi = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE") != nullptr;
   if (open_mpi && world.local_size() > static_cast<int>(convoy::usable_cores().size())) {
     EXPECT_EQ(convoy::environment("OMPI_MCA_mpi_yield_when_idle"), "1");

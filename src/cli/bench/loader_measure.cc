@@ -57,7 +57,8 @@ std::vector<CropToDecode> crops_of(const data::Dataset& records, const data::Sha
     }
     const data::Shape picture = data::shape_of(record);
     RandomStream random = data::sample_stream(kSeed, epoch, i);
-    const data::CropPlan cut = data::plan_crop(transform, picture.height, picture.width, out, random);
+    const data::CropPlan cut =
+        data::plan_crop(transform, picture.height, picture.width, out, random);
     crops.push_back({record.bytes, cut.resize ? cut.window : cut.part});
   }
   return crops;

@@ -64,9 +64,8 @@ int share_of_cores(int rank, const std::vector<std::string>& hosts,
 }
 
 void yield_when_crowded() {
-  const int ranks =
-      std::max(std::atoi(environment("OMPI_COMM_WORLD_LOCAL_SIZE", "0").c_str()),
-               most_of_slurm(environment("SLURM_STEP_TASKS_PER_NODE")));
+  const int ranks = std::max(std::atoi(environment("OMPI_COMM_WORLD_LOCAL_SIZE", "0").c_str()),
+                             most_of_slurm(environment("SLURM_STEP_TASKS_PER_NODE")));
   if (ranks > static_cast<int>(usable_cores().size())) {
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   }
