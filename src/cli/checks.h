@@ -30,7 +30,8 @@ inline CLI::Validator positive_number() {
     char* end = nullptr;
     const double number = std::strtod(text.c_str(), &end);
     const bool whole = !text.empty() && *end == '\0';
-    return whole && number > 0 && std::isfinite(number) ? "" : "'" + text + "' is not a number above 0";
+    return whole && number > 0 && std::isfinite(number) ? ""
+                                                        : "'" + text + "' is not a number above 0";
   };
   return {problem, ""};
 }

@@ -72,7 +72,7 @@ void FusedStep::update(const Piece& piece) {
     state[i] = {item.state[i].data_ptr<T>() + piece.begin, size};
   }
   optim::update<T>(item.rule, item.step, {item.parameter.data_ptr<T>() + piece.begin, size},
-                   {static_cast<const T*>(item.gradient.const_data_ptr()) + piece.begin, size},
+                   {item.gradient.const_data_ptr<T>() + piece.begin, size},
                    {state.data(), item.slots});
 }
 
