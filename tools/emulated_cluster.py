@@ -13,22 +13,11 @@ import signal
 import subprocess
 import time
 
+from cluster_errors import Interrupted, NotPossible, UsageError
+from cpu_shares import CpuShares, share_text
+
 NETNS = pathlib.Path("/run/netns")  # where `ip netns` keeps its names
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class UsageError(Exception):
-    """The caller's mistake."""
-
-
-class NotPossible(Exception):
-    """This machine, or this user, can't have a cluster."""
-
-
-class Interrupted(BaseException):
-    def __init__(self, number):
-        super().__init__()
-        self.number = number
 
 
 def call(command, lines=()):
@@ -51,12 +40,15 @@ class Shape:
     interfaces: int = 1
     tree: int = 0  # hosts at a leaf switch; 0: there is one switch
     taper: float = 1
+    cpu: float = 0  # share of one CPU that each host has; 0: hosts are not limited
 
     def text(self):
         text = f"{self.hosts} host{'s' if self.hosts > 1 else ''}, "
         text += (f"{self.interfaces} interfaces of " if self.interfaces > 1 else "") + mbit(self.rate)
         if self.tree:
             text += f", {self.tree} at a leaf with {mbit(self.uplink_rate())} up"
+        if self.cpu:
+            text += f", {share_text(self.cpu)} each"
         return text
 
     def host_names(self):
@@ -86,14 +78,15 @@ SWITCH = 253  # mpirun runs at the switch, and reaches the hosts from this addre
 
 
 class Cluster:
-    """Namespaces convoy-ID-h0, ... for the hosts and convoy-ID-switch for the bridges, and a folder
-    with what later commands need to know; the folder is there first and goes last. Whoever holds a
-    shared lock on the folder is using the cluster."""
+    """Namespaces convoy-ID-h0, ... for the hosts and convoy-ID-switch for the bridges, cgroups where
+    hosts have shares of a CPU, and a folder with what later commands need to know; the folder is
+    there first and goes last. Whoever holds a shared lock on the folder is using the cluster."""
 
     def __init__(self, name):
         self.name = name
         self.folder = records() / name
         self.switch = self.namespace("switch")
+        self.cpu_shares = CpuShares(name)
 
     def namespace(self, host):
         return f"convoy-{self.name}-{host}"
@@ -117,6 +110,8 @@ class Cluster:
     # --- making ---
 
     def make(self, shape):
+        if shape.cpu:
+            self.cpu_shares.make(shape.host_names(), shape.cpu)
         for host in ["switch"] + shape.host_names():
             call(["ip", "netns", "add", self.namespace(host)])
         # Both ends of every link: (namespace, interface, bits per second that it may send).
@@ -159,12 +154,14 @@ class Cluster:
         names = ["127.0.0.1 localhost", f"{address(0, SWITCH)} switch"]
         names += [f"{address(0, i)} {host}" for i, host in enumerate(shape.host_names())]
         (self.folder / "hosts").write_text("\n".join(names) + "\n")
+        start, inside = "exec ", ""
+        if shape.cpu:
+            start, inside = self.cpu_shares.agent_lines("$host", self.folder / "cgroup")
         # What is mounted after `ip netns exec` is seen by this command alone.
         (self.folder / "agent").write_text(
-            "host=$1; shift\n"
-            f"exec ip netns exec convoy-{self.name}-$host unshare --uts sh -c \\\n"
-            f"  'mount --bind {self.folder}/hosts /etc/hosts && hostname \"$0\" && eval \"$*\"' "
-            "\"$host\" \"$@\"\n")
+            f"host=$1; shift\n{start}ip netns exec convoy-{self.name}-$host unshare --uts sh -c \\\n"
+            f"  '{inside}mount --bind {self.folder}/hosts /etc/hosts && hostname \"$0\" && "
+            "eval \"$*\"' \"$host\" \"$@\"\n")
         (self.folder / "tmp").mkdir()
 
     # --- using ---
@@ -214,18 +211,22 @@ class Cluster:
 
     def end_processes(self):
         """mpirun gets time to end its ranks, then what is left gets some, then nothing is left."""
-        everywhere = self.namespaces()
-        mpirun = [name for name in everywhere if name == self.switch]
-        for number, namespaces, seconds in ((signal.SIGTERM, mpirun, 3),
-                                            (signal.SIGTERM, everywhere, 2),
-                                            (signal.SIGKILL, everywhere, 5)):
-            for process in processes_in(namespaces):
+        def mpirun():
+            return processes_in([self.switch])
+
+        def all_processes():
+            return {*processes_in(self.namespaces()), *self.cpu_shares.processes()}
+
+        for number, processes, seconds in ((signal.SIGTERM, mpirun, 3),
+                                           (signal.SIGTERM, all_processes, 2),
+                                           (signal.SIGKILL, all_processes, 5)):
+            for process in processes():
                 try:
                     os.kill(process, number)
                 except ProcessLookupError:
                     pass
             deadline = time.monotonic() + seconds
-            while processes_in(namespaces) and time.monotonic() < deadline:
+            while processes() and time.monotonic() < deadline:
                 time.sleep(0.02)
 
     def remove(self):
@@ -235,6 +236,7 @@ class Cluster:
         fcntl.flock(removing, fcntl.LOCK_EX)
         for name in self.namespaces():
             call(["ip", "netns", "delete", name])
+        self.cpu_shares.remove()
         if self.folder.exists():
             shutil.rmtree(self.folder)
         os.close(removing)
@@ -338,6 +340,17 @@ def records():
 def all_clusters():
     folder = records()
     return [Cluster(path.name) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+
+def cpus_taken():
+    """Those that the hosts of all clusters have been given."""
+    taken = 0
+    for cluster in all_clusters():
+        try:
+            taken += cluster.shape().hosts * cluster.shape().cpu
+        except (UsageError, OSError):  # it is being made, or removed
+            pass
+    return taken
 
 
 def existing_cluster(name):

@@ -12,17 +12,10 @@
 #include <limits>
 #include <optional>
 
+#include "base/cpu_quota.h"
+
 namespace convoy {
 namespace {
-
-// CPUs the cgroup grants per period, or 0 for no limit. Only the unified hierarchy (cgroup v2).
-double cgroup_cpu_quota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
-  return std::atof(quota.c_str()) / period;
-}
 
 // The number after `name` in a file of lines "name number ..."; nothing where there is none.
 std::optional<std::uint64_t> number_in(const char* path, const std::string& name) {

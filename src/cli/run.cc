@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/launch/launcher.h"
 #include "cli/suggest.h"
@@ -28,8 +29,6 @@ class RunFormatter : public CLI::Formatter {
     return "Usage: convoy run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n";
   }
 };
-
-constexpr int kMostRanks = 65536;
 
 struct RunArguments {
   std::string ranks;

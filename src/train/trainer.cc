@@ -104,7 +104,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
                   : recipe.output.folder),
       checkpoints_(folder_ + "/checkpoints") {
   recipe_.output.folder = folder_;
-  set_threads(static_cast<int>(recipe_.threads));
+  set_threads(world_, static_cast<int>(recipe_.threads));
   keep_large_blocks();
   check_same_recipe(all(), print_recipe(recipe_, false));
   open_data();

@@ -48,6 +48,8 @@ bool is_zombie(const std::string& stat) {
 
 }  // namespace
 
+std::string convoy_program() { return build_dir() + "/bin/convoy"; }
+
 std::string rank_program() { return build_dir() + "/tests/cli_rank_program"; }
 
 std::string last_line(const std::string& text) {
@@ -78,7 +80,7 @@ Job::Job(const std::vector<std::string>& arguments, const std::vector<std::strin
     unsetenv("OMP_NUM_THREADS");  // ctest sets it
     putenv(mark_.data());
     for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
-    const std::string program = build_dir() + "/bin/convoy";
+    const std::string program = convoy_program();
     std::vector<char*> argv{const_cast<char*>(program.c_str())};
     for (const std::string& argument : arguments)
       argv.push_back(const_cast<char*>(argument.c_str()));

@@ -58,6 +58,9 @@ class Job {
   Clock::time_point begin_;
 };
 
+// build/bin/convoy.
+std::string convoy_program();
+
 // build/tests/cli_rank_program.
 std::string rank_program();
 

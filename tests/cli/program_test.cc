@@ -39,6 +39,32 @@ TEST(Program, NamesTheNearestKnown) {
   }
 }
 
+TEST(Program, SaysWhichNumbersItTakes) {
+  const std::string ranks = " is not a whole number from 1 to 65536\n";
+  std::vector<std::pair<std::vector<std::string>, std::string>> cases;
+  for (const char* bad : {"0", "-1", "two", "1.5", "65537", "99999999999", "", "3 "}) {
+    cases.push_back(
+        {{"train", "recipe.toml", "-n", bad}, "--ranks: '" + std::string(bad) + "'" + ranks});
+  }
+  cases.push_back({{"eval", "run", "-n", "0"}, "--ranks: '0'" + ranks});
+  for (const char* bench : {"allreduce", "step", "shuffle"}) {
+    cases.push_back({{"bench", bench, "-n", "-1"}, "--ranks: '-1'" + ranks});
+  }
+  for (const char* bad : {"0", "-2.5", "soon", "inf", "nan", ""}) {
+    cases.push_back({{"train", "recipe.toml", "--grace", bad},
+                     "--grace: '" + std::string(bad) + "' is not a number above 0\n"});
+  }
+  for (const auto& [arguments, end] : cases) {
+    const JobResult result = Job(arguments).finish();
+    EXPECT_EQ(result.exit_status, 2);
+    EXPECT_TRUE(result.err.ends_with(end)) << result.err << end;
+    EXPECT_EQ(count(result.err, "\n"), 1) << result.err;
+  }
+  // The largest number is taken; what stands in the way then is the recipe.
+  EXPECT_NE(Job({"train", "none.toml", "-n", "65536"}).finish().err.find("none.toml"),
+            std::string::npos);
+}
+
 TEST(Doctor, ReportsEveryCheckAsOneObject) {
   const JobResult result = Job({"doctor", "--json", "-"}).finish();
   EXPECT_EQ(result.exit_status, 0) << result.out << result.err;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "convoy/base/files.h"
+#include "convoy/base/system.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 #include "tests/cli/sample_log.h"
@@ -92,6 +93,26 @@ int random_between(int least, int most) {
 }
 
 const std::vector<std::string> kOften{"--set", "checkpoint.every_steps=9"};
+
+// The ranks as mpirun starts them: `convoy run` alone would set OMP_NUM_THREADS.
+TEST_F(Train, RanksThatMpirunStartsShareTheCores) {
+  const auto threads = [this](const std::string& run, const std::vector<std::string>& words) {
+    std::vector<std::string> job{"run",  "-n",  "3",  "--bind",
+                                 "none", "env", "-u", "OMP_NUM_THREADS"};
+    job.insert(job.end(), words.begin(), words.end());
+    job.push_back(convoy_program());
+    for (const std::string& word : command(3, run, {"--set", "training.steps=1"}))
+      job.push_back(word);
+    const JobResult result = Job(job).finish(seconds(60));
+    EXPECT_EQ(result.exit_status, 0) << result.err;
+    std::ifstream file(folder_ + "/" + run + "/metrics.jsonl");
+    std::string line;
+    std::getline(file, line);
+    return nlohmann::json::parse(line).at("threads_per_rank").get<int>();
+  };
+  EXPECT_EQ(threads("share", {}), std::max(1, static_cast<int>(usable_cores().size()) / 3));
+  EXPECT_EQ(threads("wish", {"OMP_NUM_THREADS=4"}), 4);
+}
 
 TEST_F(Train, KilledAndResumedToTheSameBits) {
   const auto whole = Job(command(3, "whole", kOften)).finish(seconds(120));

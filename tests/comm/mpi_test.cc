@@ -1,6 +1,10 @@
 // The collectives over MPI ranks, started by mpirun.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+
+#include "convoy/base/system.h"
 #include "tests/comm/allreduce_reference.h"
 #include "tests/comm/ranks_main.h"
 #include "tests/comm/reference.h"
@@ -29,6 +33,19 @@ TEST(Mpi, TheBitsOfAllreduceAreFixed) { check_allreduce_bits(test_world().commun
 
 TEST(Mpi, RegisteredAndOrdinaryMemory) { check_shared_memory(test_world().communicator()); }
 TEST(Mpi, ManyAtOnceInAnyOrder) { check_crowd(test_world().communicator()); }
+
+// Whoever starts the ranks, and whether or not it binds them.
+TEST(Mpi, RanksShareTheCoresAndYieldWhereTheyAreMore) {
+  const World& world = test_world();
+  const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  std::vector<std::int32_t> together{world.cores()};
+  world.communicator().allreduce(buffer_of(together), ReduceOp::sum);
+  EXPECT_LE(together[0], std::max(world.size(), cores));
+  const bool open_mpi = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE") != nullptr;
+  if (open_mpi && world.local_size() > static_cast<int>(convoy::usable_cores().size())) {
+    EXPECT_EQ(convoy::environment("OMPI_MCA_mpi_yield_when_idle"), "1");
+  }
+}
 
 TEST(Mpi, LargeMessages) {
   std::vector<float> data(6'000'000, 1);

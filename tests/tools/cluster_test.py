@@ -21,6 +21,9 @@ import time
 import unittest
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "cluster"
+sys.path.insert(0, str(TOOL.parent))
+sys.dont_write_bytecode = True
+import cpu_shares  # noqa: E402
 PROGRAMS = {}
 # Clusters of this test, so that `down --all` meets no others.
 RECORDS = tempfile.mkdtemp(prefix="convoy-cluster-test-")
@@ -39,6 +42,28 @@ print("ready", flush=True)
 s, _ = listener.accept()
 while s.recv(1 << 20): pass
 """
+# Two processes that compute for a second: what they used by the kernel's count, and how often their
+# group was made to wait.
+BUSY = """
+import json, os, sys, time
+sys.path.insert(0, sys.argv[1])
+import cpu_shares
+hierarchy = cpu_shares.find_hierarchy()
+group = hierarchy.folder  # in version 1 that of this process
+if hierarchy.version == 2:
+    group /= open("/proc/self/cgroup").read().split("0::/")[1].strip()
+start = time.monotonic()
+for _ in range(2):
+    if os.fork() == 0:
+        while time.monotonic() < start + 1: pass
+        os._exit(0)
+for _ in range(2): os.wait()
+wall, used = time.monotonic() - start, os.times()
+counts = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+print(json.dumps({"host": os.uname().nodename, "group": group.name,
+                  "share": (used.children_user + used.children_system) / wall,
+                  "throttled": int(counts["nr_throttled"])}))
+"""
 
 
 def tool(*arguments, **options):
@@ -49,6 +74,13 @@ def namespaces():
     """Those of this test's clusters."""
     there = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
     return [name for name in there if name.split("-")[1:2] and name.split("-")[1] in seen]
+
+
+def groups():
+    """Folders of this test's clusters in the hierarchy of the cpu controller."""
+    hierarchy = cpu_shares.find_hierarchy()
+    there = hierarchy.folder.glob("convoy-*") if hierarchy else []
+    return [path for path in there if path.name.split("-")[1] in seen]
 
 
 seen = set()  # ids of clusters
@@ -69,6 +101,8 @@ def queues(cluster, host):
 
 
 class ClusterTest(unittest.TestCase):
+    cpu = []  # ["--cpu", "20%"] where hosts can have shares
+
     def tearDown(self):
         tool("down", "--all")
         self.assert_all_gone()
@@ -76,6 +110,7 @@ class ClusterTest(unittest.TestCase):
     def assert_all_gone(self):
         self.assertEqual(os.listdir(RECORDS), [])
         self.assertEqual(namespaces(), [])
+        self.assertEqual(groups(), [])
 
     def once(self, *arguments):
         done = tool(*arguments)
@@ -123,12 +158,13 @@ class ClusterTest(unittest.TestCase):
         """A run that the signal ends while its ranks are busy; the tool's exit status."""
         mark = os.path.join(RECORDS + "-ranks", f"{number}")
         os.makedirs(mark)
-        process = subprocess.Popen([TOOL, "--hosts", "2", "--rate", "1gbit", "--", "sh", "-c",
+        process = subprocess.Popen([TOOL, "--hosts", "2", "--rate", "1gbit", *self.cpu, "--", "sh", "-c",
                                     f"echo $$ > {mark}/$(hostname); exec sleep 1000"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                    start_new_session=True)
         wait_for(lambda: len(os.listdir(mark)) == 2, "ranks")
         seen.update(os.listdir(RECORDS))
+        self.assertEqual(len(groups()), len(self.cpu) // 2)
         ranks = [int((pathlib.Path(mark) / host).read_text()) for host in ("h0", "h1")]
         process.send_signal(number)
         status = process.wait(60)
@@ -197,6 +233,56 @@ class ClusterTest(unittest.TestCase):
         busy.stdout.close()
         self.assert_all_gone()
 
+    def test_hosts_have_their_share_of_a_cpu(self):
+        if not self.cpu:
+            self.skipTest("not run: " + PROGRAMS["no_cpu"])
+        cluster = self.up("--hosts", "2", "--rate", "1gbit", "--cpu", "20%")
+        self.assertIn(f"{cluster}  2 hosts, 1000 Mbit/s, 20% of a CPU each", tool("list").stdout)
+        busy = [sys.executable, "-c", BUSY, str(TOOL.parent)]
+        everywhere = tool("run", cluster, "--", *busy)
+        alone = tool("exec", cluster, "h1", "--", *busy)
+        rows = [json.loads(line) for line in everywhere.stdout.splitlines() + [alone.stdout]]
+        self.assertEqual(sorted(row["host"] for row in rows), ["h0", "h1", "h1"],
+                         everywhere.stderr + alone.stderr)
+        for row in rows:
+            self.assertEqual(row["group"], row["host"])
+            # Two processes on a busy machine may get less than their share, but not more; and it is
+            # the share that held them back.
+            self.assertLess(row["share"], 0.25, rows)
+            self.assertGreater(row["throttled"], 0, rows)
+        # mpirun, at the switch, is not limited.
+        own = tool("exec", cluster, "switch", "--", "cat", "/proc/self/cgroup").stdout
+        self.assertNotIn("convoy", own)
+
+    def test_shares_have_to_fit_the_machine(self):
+        if not self.cpu:
+            self.skipTest("not run: " + PROGRAMS["no_cpu"])
+        cpus = len(os.sched_getaffinity(0))
+        hosts = 2 * cpus
+        self.up("--hosts", str(hosts), "--rate", "1gbit", "--cpu", "40%")
+        for arguments, status, expected in [
+                (["--hosts", "1", "--cpu", f"{cpus * 20}%"], 0, ""),
+                (["--hosts", "2", "--cpu", f"{cpus * 10 + 1}%"], 2,
+                 f"--cpu {cpus * 10 + 1}% for 2 hosts is {cpus * 0.2 + 0.02:g} CPUs, and other "
+                 f"clusters have {hosts * 0.4:g}; this machine has {cpus}: at most {cpus * 10}% each\n")]:
+            done = self.once(*arguments, "--rate", "1gbit", "--", "true")
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(expected, done.stderr)
+
+    def test_it_says_why_there_are_no_shares(self):
+        if not self.cpu:
+            self.skipTest("not run: " + PROGRAMS["no_cpu"])
+        hierarchy = cpu_shares.find_hierarchy()
+        mount = next(path for path in [hierarchy.folder, *hierarchy.folder.parents]
+                     if path.is_mount())
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", f'mount -o remount,ro,bind {mount} && exec "$0" "$@"',
+             TOOL, "--hosts", "1", "--rate", "1gbit", "--cpu", "20%", "--", "true"],
+            text=True, capture_output=True)
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertRegex(done.stderr, "^cluster: not run: --cpu needs cgroups that can be written: "
+                                      ".*/convoy-.*: Read-only file system\n$")
+
     def test_it_says_why_it_can_not_run(self):
         bare = ["setpriv", "--bounding-set", "-sys_admin,-net_admin"]
         shape = ["--hosts", "2", "--rate", "1gbit", "--", "true"]
@@ -205,8 +291,8 @@ class ClusterTest(unittest.TestCase):
         self.assertRegex(done.stderr, "^cluster: not run: ip netns add .*: .*\n$")
         with tempfile.TemporaryDirectory() as folder:  # which a user without rights can read
             os.chmod(folder, 0o755)
-            for file in (TOOL, TOOL.parent / "emulated_cluster.py"):
-                shutil.copy(file, folder)
+            for file in ("cluster", "emulated_cluster.py", "cluster_errors.py", "cpu_shares.py"):
+                shutil.copy(TOOL.parent / file, folder)
             done = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups",
                                    "/usr/bin/python3", f"{folder}/cluster", *shape],
                                   text=True, capture_output=True)
@@ -221,6 +307,10 @@ class ClusterTest(unittest.TestCase):
                 (["--hosts", "2", "--rate", "1gbit"], "write it after --"),
                 (["--hosts", "4", "--rate", "1gbit", "--tree", "4", "--", "true"], "less than --hosts"),
                 (["--hosts", "4", "--rate", "1gbit", "--taper", "4", "--", "true"], "add --tree"),
+                (["--hosts", "4", "--rate", "1gbit", "--cpu", "20", "--", "true"], "write 20% or 150%"),
+                (["--hosts", "4", "--rate", "1gbit", "--cpu", "0.9%", "--", "true"], "at least 1%"),
+                (["--hosts", "4", "--rate", "1gbit", "--cpu", "90000%", "--", "true"],
+                 "for 4 hosts is 3600 CPUs; this machine has"),
                 (["run", "nosuch", "--", "true"], "no cluster 'nosuch'; there are: none"),
                 (["down"], "either ids or --all")]:
             done = tool(*arguments)
@@ -235,6 +325,11 @@ def main(arguments):
     if trial.returncode == 77:
         print(trial.stderr, end="")
         return 77
+    trial = tool("--hosts", "1", "--rate", "1gbit", "--cpu", "20%", "--", "true")
+    if trial.returncode == 77:
+        PROGRAMS["no_cpu"] = trial.stderr.strip()
+    else:
+        ClusterTest.cpu = ["--cpu", "20%"]
     try:
         return 0 if unittest.main(argv=[sys.argv[0]], exit=False, verbosity=2).result.wasSuccessful() \
             else 1

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "convoy/comm/world.h"
 #include "convoy/train/autocast.h"
 #include "convoy/train/threads.h"
 
@@ -58,6 +61,16 @@ TEST(SetThreads, TakesTheArgumentThenTheEnvironmentThenTheCores) {
   }
   unsetenv("OMP_NUM_THREADS");
   EXPECT_GE(convoy::train::set_threads(), 1);
+  convoy::comm::World::run_threads(3, [](convoy::comm::World& world) {
+    EXPECT_EQ(world.cores(), std::max(1, static_cast<int>(convoy::usable_cores().size()) / 3));
+    if (world.rank() != 0) return;
+    EXPECT_EQ(convoy::train::set_threads(world), world.cores());
+    EXPECT_EQ(at::get_num_threads(), world.cores());
+    EXPECT_EQ(convoy::train::set_threads(world, 5), 5);
+    setenv("OMP_NUM_THREADS", "4", 1);
+    EXPECT_EQ(convoy::train::set_threads(world), 4);
+    unsetenv("OMP_NUM_THREADS");
+  });
   EXPECT_THROW(convoy::train::set_threads(-1), convoy::UsageError);
   convoy::train::set_threads(1);
 }

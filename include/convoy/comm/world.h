@@ -70,6 +70,9 @@ class World {
   // Ranks on the same host: this one's position among them, and how many there are.
   int local_rank() const;
   int local_size() const;
+  // How many cores this rank has when all ranks of its host compute: each core that it may run on
+  // is shared evenly by the ranks that may, too (bound to it, or not bound at all). At least 1.
+  int cores() const;
   // The host of a rank.
   const std::string& host(int rank) const;
 

@@ -10,6 +10,7 @@
 #include "cli/bench/ablation_row.h"
 #include "cli/bench/median.h"
 #include "cli/bench/row_process.h"
+#include "cli/checks.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
@@ -198,23 +199,23 @@ void add_ablation_command(CLI::App& bench) {
   AblationRow& row = options->row;
   command->add_option("--model", row.model, "Network, by name")->capture_default_str();
   command->add_option("--batch", row.batch, "Images per step")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command
       ->add_option("--image-size", row.image_size, "Height and width in pixels; 0: the network's")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--threads", row.threads, "Threads of each row")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command->add_option("--repetitions", options->repetitions, "Times each row is measured, in turn")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command->add_option("--steps", options->steps, "Training steps per measurement")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command->add_option("--warmup", options->warmup, "Steps before the first measurement")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command->add_flag("--alone", options->alone, "Measure allocator and fused update alone, too");
   command->add_option(

@@ -9,6 +9,7 @@
 #include "cli/bench/allreduce_tune.h"
 #include "cli/bench/lists.h"
 #include "cli/bench/median.h"
+#include "cli/checks.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
 #include "comm/collectives/allreduce/selection.h"
@@ -293,7 +294,7 @@ void add_allreduce_command(CLI::App& bench) {
   command
       ->add_option("-n,--ranks", options->ranks,
                    "Ranks to start on this machine; leave out under mpirun")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_integer(kMostRanks));
   command
       ->add_option_function<std::string>(
           "--sizes",
@@ -321,7 +322,7 @@ void add_allreduce_command(CLI::App& bench) {
   command
       ->add_option("--seconds", options->seconds,
                    "Least time of one measurement; small buffers are reduced many times")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   CLI::Option* given = command->add_option(
       "--goodput", options->goodput,

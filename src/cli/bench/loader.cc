@@ -6,6 +6,7 @@
 
 #include "cli/bench/loader_measure.h"
 #include "cli/bench/median.h"
+#include "cli/checks.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
 
@@ -119,7 +120,7 @@ void add_loader_command(CLI::App& bench) {
       ->capture_default_str();
   LoaderSettings& loader = options->loader;
   command->add_option("--batch", loader.batch, "Images per batch")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command->add_option("--ahead", loader.ahead, "Batches prepared ahead")
       ->check(CLI::Range(1, 1024))
@@ -131,7 +132,7 @@ void add_loader_command(CLI::App& bench) {
       ->capture_default_str();
   command
       ->add_option("--seconds", loader.seconds, "How long each side of a repetition takes, about")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   command->add_option("--json", options->json,
                       "One JSON object per row to this file, '-' for standard output");

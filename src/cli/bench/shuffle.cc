@@ -10,6 +10,7 @@
 #include "cli/bench/allreduce_measure.h"
 #include "cli/bench/made_up_records.h"
 #include "cli/bench/median.h"
+#include "cli/checks.h"
 #include "cli/data/bar.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
@@ -210,7 +211,7 @@ void add_shuffle_command(CLI::App& bench) {
   command
       ->add_option("-n,--ranks", options->ranks,
                    "Ranks to start on this machine; leave out under mpirun")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_integer(kMostRanks));
   add_bytes(*command, "--bytes-per-rank", options->bytes_per_rank,
             "Made-up records for each rank; every group holds those of all ranks");
   add_bytes(*command, "--record", options->record_bytes, "Mean size of made-up records");
@@ -219,7 +220,7 @@ void add_shuffle_command(CLI::App& bench) {
                    "Groups of ranks that hold all records once each; a list measures each")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   add_bytes(*command, "--segment", options->segment,
             "What moves at once; two of them are the memory beside the records");
@@ -227,7 +228,7 @@ void add_shuffle_command(CLI::App& bench) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "Threads of each rank that load")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command->add_option("--json", options->json,
                       "One JSON object per row to this file, '-' for standard output");

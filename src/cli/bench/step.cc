@@ -6,6 +6,7 @@
 
 #include "cli/bench/median.h"
 #include "cli/bench/step_measure.h"
+#include "cli/checks.h"
 #include "cli/launch/again.h"
 #include "cli/output_file.h"
 #include "cli/rows.h"
@@ -13,6 +14,7 @@
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
 #include "convoy/model/factory.h"
+#include "convoy/train/threads.h"
 
 namespace convoy::cli {
 namespace {
@@ -88,6 +90,7 @@ void run(const Options& options) {
     throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
                      std::to_string(world.size()) + " ranks: leave -n out there");
   }
+  train::set_threads(world);
   const StepResult result = measure_step(world, options.step);
   if (world.rank() == 0) print(options, result);
   world.close();
@@ -105,19 +108,19 @@ void add_step_command(CLI::App& bench) {
     models += (models.empty() ? "" : ", ") + name;
   command->add_option("--model", s.model, "The network: " + models)->capture_default_str();
   command->add_option("--batch-per-rank", s.batch_per_rank, "Images per rank and step")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command
       ->add_option("-n,--ranks", options->ranks,
                    "Ranks to start on this machine; leave out under mpirun")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_integer(kMostRanks));
   command->add_option("--repetitions", s.repetitions, "Alternating repetitions")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_integer())
       ->capture_default_str();
   command
       ->add_option("--seconds", s.seconds_per_phase,
                    "How long each side of a repetition takes, about")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   command->add_option("--precision", s.precision, "float32, or bfloat16 for autocast")
       ->check(CLI::IsMember({"float32", "bfloat16"}))

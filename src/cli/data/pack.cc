@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/data/bar.h"
 #include "cli/data/words.h"
@@ -123,7 +124,7 @@ void add_pack_command(CLI::App& app) {
       ->type_name("FILE");
   command->add_option("--threads", arguments->threads, "Threads (as many as there are cores)")
       ->type_name("T")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_integer());
   command->add_flag("--overwrite", options.overwrite, "Replace OUT if it exists");
   command->add_option("--json", arguments->json, "The result as one object ('-': standard output)")
       ->type_name("FILE");

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/data/bar.h"
 #include "cli/data/words.h"
@@ -86,7 +87,7 @@ void add_verify_command(CLI::App& app, Outcome& outcome) {
   command->add_flag("--decode", arguments->decode, "Also decode every image");
   command->add_option("--threads", arguments->threads, "Threads (as many as there are cores)")
       ->type_name("T")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_integer());
   command
       ->add_option("--json", arguments->json,
                    "One object per problem and file ('-': standard output)")

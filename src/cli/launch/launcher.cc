@@ -19,6 +19,7 @@
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
 #include "cli/launch/processes.h"
+#include "cli/launch/relay.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
@@ -28,18 +29,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After the first fault. Ranks that fail for the same reason at nearly the same time get to say so
-// before the rest is ended; from then on the supervisors give their programs 3 s.
+// How a job is brought to its end, step by step; each waits so long for the one before it to be
+// enough. Ranks that fail for the same reason at nearly the same time get to say so before the rest
+// is ended; from then on the supervisors give their programs 3 s.
 constexpr milliseconds kLastWords{500};
-constexpr milliseconds kTerminateMpirun{4500};
-constexpr milliseconds kKillMpirun{7000};
+constexpr milliseconds kBeforeTerminatingMpirun{4000};
+constexpr milliseconds kBeforeKillingMpirun{2500};
 // From the end of a supervisor that has not reported to the conclusion that it never will.
 constexpr milliseconds kReportDelay{1000};
 // What is left of the 10 s once mpirun is gone.
 constexpr milliseconds kAwaitOrphans{1000};
 constexpr milliseconds kKillOrphans{1500};
-// Bytes that look like the beginning of a message of mpirun wait this long for the rest.
-constexpr milliseconds kHold{100};
 
 std::string make_token() {
   std::random_device random;
@@ -59,13 +59,17 @@ std::vector<std::string> supervised(const LaunchOptions& options, const std::str
   return command;
 }
 
-// One stream of mpirun on its way to the same stream of this process.
-struct Relay {
-  Descriptor source;
-  int target;
-  StreamFilter filter;
-  Clock::time_point last_bytes{};
+enum class Phase {
+  running,       // also while ranks that were told to stop finish by themselves
+  last_words,    // the end is decided on; ranks that have failed as well still report it
+  ranks_asked,   // the ranks have been asked to end
+  mpirun_asked,  // and mpirun, by SIGTERM
+  mpirun_killed,
 };
+
+// What a process that was reported as a supervisor is now. The number may be of another machine
+// with this name, or used again.
+enum class SupervisorState { alive, gone, another_process };
 
 class Launcher {
  public:
@@ -76,12 +80,16 @@ class Launcher {
 
  private:
   void start();
-  void pump(Relay& relay);
-  void forward(const Relay& relay, const std::string& bytes);
+  void learn_from(Relay& relay);
   void read_signals();
   void reap();
   void watch();
-  void check_supervisors();
+  bool job_has_failed();
+  bool supervisor_is_lost();
+  SupervisorState state_of(const Report& supervised) const;
+  // Moves from `running` to `last_words`, which are given so long.
+  void decide_to_end(milliseconds last_words);
+  void advance_phase();
   void end_orphans() const;
   // Every rank that is known to run on this machine, if that is all of them.
   std::optional<std::vector<pid_t>> local_supervisors() const;
@@ -97,35 +105,37 @@ class Launcher {
   std::vector<Relay> relays_;
   pid_t mpirun_ = 0;
   bool mpirun_ended_ = false;
-  JobEnd end_;
-  std::optional<Clock::time_point> fault_at_;
+  JobEnd job_end_;
+  Phase phase_ = Phase::running;
+  Clock::time_point next_phase_at_{};  // unless `running`, or at the last one
   std::optional<Clock::time_point> grace_until_;
-  std::set<int> supervisors_;  // ranks whose supervisor was seen alive on this machine
+  std::set<int> seen_alive_;  // ranks whose supervisor runs on this machine, or did
   Clock::time_point lost_at_{};
-  bool mid_line_ = false;  // on standard error
-  bool asked_ranks_ = false;
-  bool asked_mpirun_ = false;
 };
 
 Verdict Launcher::run() {
-  end_.ranks = options_.ranks;
+  job_end_.ranks = options_.ranks;
   adopt_orphans();
   start();
   while (true) {
     std::vector<pollfd> ready{{signals_.get(), POLLIN, 0}};
-    for (const Relay& relay : relays_) ready.push_back({relay.source.get(), POLLIN, 0});
+    for (const Relay& relay : relays_) ready.push_back({relay.source(), POLLIN, 0});
     poll(ready.data(), ready.size(), poll_timeout());
     read_signals();
     reap();
-    for (Relay& relay : relays_) pump(relay);
+    for (Relay& relay : relays_) {
+      relay.advance();
+      learn_from(relay);
+    }
     if (mpirun_ended_) break;
     watch();
   }
   finish();
-  const Verdict verdict = judge(end_);
-  if (!verdict.line.empty() && mid_line_) write_all(STDERR_FILENO, "\n");
-  if (!verdict.explained) {
-    for (const Relay& relay : relays_) write_all(STDERR_FILENO, relay.filter.messages());
+  const Verdict verdict = judge(job_end_);
+  for (Relay& relay : relays_) {
+    const bool mid_line = relay.target() == STDERR_FILENO && relay.mid_line();
+    if (!verdict.line.empty() && mid_line) write_all(STDERR_FILENO, "\n");
+    if (!verdict.explained) write_all(STDERR_FILENO, relay.filter().messages());
   }
   return verdict;
 }
@@ -149,43 +159,18 @@ void Launcher::start() {
   mpirun_ = child.pid;
   const auto relay = [&](Descriptor source, int target) {
     if (!source.open()) return;
-    relays_.push_back({std::move(source), target,
-                       StreamFilter(token_, options_.mpirun.name(), mpirun_, options_.verbose)});
+    relays_.emplace_back(std::move(source), target,
+                         StreamFilter(token_, options_.mpirun.name(), mpirun_, options_.verbose));
   };
   relay(std::move(child.standard_error), STDERR_FILENO);
   relay(std::move(child.standard_output), STDOUT_FILENO);
 }
 
-void Launcher::forward(const Relay& relay, const std::string& bytes) {
-  if (bytes.empty()) return;
-  if (relay.target == STDERR_FILENO) mid_line_ = bytes.back() != '\n';
-  // If nobody reads any more, the job goes on: its results are elsewhere.
-  write_all(relay.target, bytes);
-}
-
-void Launcher::pump(Relay& relay) {
-  if (relay.source.open()) {
-    pollfd ready{relay.source.get(), POLLIN, 0};
-    static constexpr std::size_t kChunk = 65536;
-    std::array<char, kChunk> buffer;
-    while (poll(&ready, 1, 0) > 0) {
-      const ssize_t count = read(relay.source.get(), buffer.data(), buffer.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) {
-        relay.source.reset();
-        break;
-      }
-      forward(relay, relay.filter.feed({buffer.data(), static_cast<std::size_t>(count)}));
-      relay.last_bytes = Clock::now();
-      if (count < static_cast<ssize_t>(buffer.size())) break;
-    }
-  }
-  if (relay.filter.holds() && (!relay.source.open() || Clock::now() - relay.last_bytes > kHold)) {
-    forward(relay, relay.filter.release());
-  }
-  for (Report& report : relay.filter.take_reports()) end_.reports.push_back(std::move(report));
-  if (!end_.notice) end_.notice = relay.filter.notice();
-  if (!end_.last_words) end_.last_words = relay.filter.last_words();
+void Launcher::learn_from(Relay& relay) {
+  for (Report& report : relay.filter().take_reports())
+    job_end_.reports.push_back(std::move(report));
+  if (!job_end_.notice) job_end_.notice = relay.filter().notice();
+  if (!job_end_.last_words) job_end_.last_words = relay.filter().last_words();
 }
 
 void Launcher::read_signals() {
@@ -197,19 +182,19 @@ void Launcher::read_signals() {
       pass_on(signal);
       continue;
     }
-    if (end_.interrupted_by != 0) {
+    if (job_end_.interrupted_by != 0) {
       // Asked twice: no more patience.
       for (pid_t pid : descendants(getpid())) kill(pid, SIGKILL);
       continue;
     }
-    if (fault_at_) continue;
-    end_.interrupted_by = signal;
+    if (phase_ != Phase::running) continue;
+    job_end_.interrupted_by = signal;
     if (options_.grace_s > 0) {
       grace_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                         std::chrono::duration<double>(options_.grace_s));
       pass_on(SIGUSR1);
     } else {
-      fault_at_ = Clock::now() - kLastWords;
+      decide_to_end(milliseconds(0));
     }
   }
 }
@@ -220,31 +205,47 @@ void Launcher::reap() {
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
     if (pid != mpirun_) continue;
     mpirun_ended_ = true;
-    end_.mpirun_signaled = WIFSIGNALED(status);
-    end_.mpirun_code = end_.mpirun_signaled ? WTERMSIG(status) : WEXITSTATUS(status);
+    job_end_.mpirun_signaled = WIFSIGNALED(status);
+    job_end_.mpirun_code = job_end_.mpirun_signaled ? WTERMSIG(status) : WEXITSTATUS(status);
   }
 }
 
 void Launcher::watch() {
-  if (!fault_at_) {
-    check_supervisors();
-    if (first_fault(end_) != nullptr || end_.notice) fault_at_ = Clock::now();
-    if (grace_until_ && Clock::now() >= *grace_until_ && !fault_at_) {
-      fault_at_ = Clock::now() - kLastWords;
+  if (phase_ != Phase::running) {
+    advance_phase();
+  } else if (job_has_failed()) {
+    decide_to_end(kLastWords);
+  } else if (grace_until_ && Clock::now() >= *grace_until_) {
+    decide_to_end(milliseconds(0));
+  }
+}
+
+bool Launcher::job_has_failed() {
+  const bool lost = supervisor_is_lost();
+  return lost || first_fault(job_end_) != nullptr || job_end_.notice;
+}
+
+void Launcher::decide_to_end(milliseconds last_words) {
+  phase_ = Phase::last_words;
+  next_phase_at_ = Clock::now() + last_words;
+}
+
+void Launcher::advance_phase() {
+  if (phase_ != Phase::mpirun_killed && Clock::now() >= next_phase_at_) {
+    if (phase_ == Phase::last_words) {
+      phase_ = Phase::ranks_asked;
+      next_phase_at_ += kBeforeTerminatingMpirun;
+      end_ranks();
+    } else if (phase_ == Phase::ranks_asked) {
+      phase_ = Phase::mpirun_asked;
+      next_phase_at_ += kBeforeKillingMpirun;
+      kill(mpirun_, SIGTERM);
+    } else {
+      phase_ = Phase::mpirun_killed;
+      kill(mpirun_, SIGKILL);
     }
-    return;
   }
-  const auto elapsed = Clock::now() - *fault_at_;
-  if (elapsed >= kLastWords && !asked_ranks_) {
-    asked_ranks_ = true;
-    end_ranks();
-  }
-  if (asked_ranks_) end_orphans();
-  if (elapsed >= kTerminateMpirun && !asked_mpirun_) {
-    asked_mpirun_ = true;
-    kill(mpirun_, SIGTERM);
-  }
-  if (elapsed >= kKillMpirun) kill(mpirun_, SIGKILL);
+  if (phase_ != Phase::last_words) end_orphans();
 }
 
 // What a dead supervisor would have ended has become a child of this process. It may hold mpirun's
@@ -258,46 +259,49 @@ void Launcher::end_orphans() const {
   }
 }
 
+SupervisorState Launcher::state_of(const Report& supervised) const {
+  const std::vector<std::string> arguments = arguments_of(supervised.supervisor);
+  if (arguments.empty()) return SupervisorState::gone;
+  const bool ours = std::find(arguments.begin(), arguments.end(), token_) != arguments.end();
+  return ours ? SupervisorState::alive : SupervisorState::another_process;
+}
+
 // mpirun may miss the death of a supervisor as long as something holds that one's pipes, and
-// MPICH's does not say whose death came first.
-void Launcher::check_supervisors() {
-  if (arguments_of(mpirun_).empty()) return;  // it has taken them with it
+// MPICH's does not say whose death came first. Only one that was seen alive can be lost: others are
+// of another machine.
+bool Launcher::supervisor_is_lost() {
+  if (arguments_of(mpirun_).empty()) return false;  // mpirun's end is the end of all of them
   std::map<int, const Report*> missing;
-  for (const Report& report : end_.reports) {
+  for (const Report& report : job_end_.reports) {
     if (report.kind != Report::Kind::supervised) {
       missing.erase(report.rank);
-      continue;
+    } else if (state_of(report) == SupervisorState::alive) {
+      seen_alive_.insert(report.rank);
+    } else if (seen_alive_.count(report.rank) > 0) {
+      missing[report.rank] = &report;
     }
-    const std::vector<std::string> arguments = arguments_of(report.supervisor);
-    // The number may be of another machine with this name, or used again.
-    const bool alive = std::find(arguments.begin(), arguments.end(), token_) != arguments.end();
-    if (alive) supervisors_.insert(report.rank);
-    if (!alive && supervisors_.count(report.rank) > 0) missing[report.rank] = &report;
   }
   if (missing.empty()) {
-    end_.lost.reset();
-    return;
+    job_end_.lost.reset();
+    return false;
   }
   // Its last report, or mpirun's word, may still be on the way.
-  if (!end_.lost) {
+  if (!job_end_.lost) {
     const Report& first = *missing.begin()->second;
-    end_.lost = Notice{.rank = first.rank, .host = first.host};
+    job_end_.lost = Notice{.rank = first.rank, .host = first.host};
     lost_at_ = Clock::now();
   }
-  if (Clock::now() - lost_at_ >= kReportDelay) fault_at_ = Clock::now();
+  return Clock::now() - lost_at_ >= kReportDelay;
 }
 
 std::optional<std::vector<pid_t>> Launcher::local_supervisors() const {
   std::vector<pid_t> pids;
-  for (const Report& report : end_.reports) {
+  for (const Report& report : job_end_.reports) {
     if (report.kind != Report::Kind::supervised) continue;
     if (report.host != host_) return std::nullopt;
-    // The number may be of another machine with this name, or used again.
-    const std::vector<std::string> arguments = arguments_of(report.supervisor);
-    const bool gone = arguments.empty();
-    if (!gone && std::find(arguments.begin(), arguments.end(), token_) == arguments.end())
-      return std::nullopt;
-    pids.push_back(gone ? 0 : report.supervisor);
+    const SupervisorState state = state_of(report);
+    if (state == SupervisorState::another_process) return std::nullopt;
+    pids.push_back(state == SupervisorState::gone ? 0 : report.supervisor);
   }
   if (static_cast<int>(pids.size()) < options_.ranks) return std::nullopt;
   pids.erase(std::remove(pids.begin(), pids.end(), 0), pids.end());
@@ -318,7 +322,7 @@ void Launcher::end_ranks() {
     return;
   }
   const bool all_started =
-      std::count_if(end_.reports.begin(), end_.reports.end(), [](const Report& report) {
+      std::count_if(job_end_.reports.begin(), job_end_.reports.end(), [](const Report& report) {
         return report.kind == Report::Kind::supervised;
       }) >= options_.ranks;
   // Open MPI passes SIGALRM to the supervisors, who take it for "end your rank"; at SIGTERM it
@@ -328,26 +332,27 @@ void Launcher::end_ranks() {
 }
 
 void Launcher::finish() {
-  const bool orderly = !fault_at_ && !end_.mpirun_signaled && end_.mpirun_code == 0;
+  const bool orderly =
+      phase_ == Phase::running && !job_end_.mpirun_signaled && job_end_.mpirun_code == 0;
   if (!orderly && !await_descendants(kAwaitOrphans)) kill_descendants(kKillOrphans);
   // What is in the pipes now is all there will be, unless a process outside this tree holds them.
   const auto deadline = Clock::now() + milliseconds(500);
   for (Relay& relay : relays_) {
-    while (relay.source.open() && Clock::now() < deadline) {
-      pollfd ready{relay.source.get(), POLLIN, 0};
+    while (relay.open() && Clock::now() < deadline) {
+      pollfd ready{relay.source(), POLLIN, 0};
       if (poll(&ready, 1, 50) == 0 && !orderly) break;
-      pump(relay);
+      relay.advance();
     }
-    relay.source.reset();
-    pump(relay);
+    relay.close();
+    learn_from(relay);
   }
 }
 
 int Launcher::poll_timeout() const {
-  const bool holds = std::any_of(relays_.begin(), relays_.end(),
-                                 [](const Relay& relay) { return relay.filter.holds(); });
-  if (holds) return static_cast<int>(kHold.count() / 2);
-  return fault_at_ || end_.lost ? 100 : 500;
+  const bool holds =
+      std::any_of(relays_.begin(), relays_.end(), [](const Relay& relay) { return relay.holds(); });
+  if (holds) return static_cast<int>(Relay::kHold.count() / 2);
+  return phase_ != Phase::running || job_end_.lost ? 100 : 500;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "convoy/base/units.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/memory.h"
+#include "convoy/train/threads.h"
 
 namespace convoy::cli {
 namespace {
@@ -59,6 +60,7 @@ int run(const Arguments& arguments) {
   }
   become_ranks(arguments.ranks, static_cast<int>(trained.recipe.threads));
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
+    train::set_threads(world, static_cast<int>(trained.recipe.threads));
     const auto data =
         registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
     const train::Evaluation evaluation =

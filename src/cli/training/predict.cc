@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "cli/training/trained_options.h"
@@ -62,7 +63,7 @@ void add_predict_command(CLI::App& app, Outcome& outcome) {
   command->add_option("files", arguments->files, "Pictures")->type_name("FILES")->required();
   command->add_option("--top", arguments->top, "How many classes to name (5)")
       ->type_name("K")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_integer());
   command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "cli/checks.h"
 #include "cli/launch/again.h"
 #include "convoy/base/error.h"
 
@@ -16,7 +17,7 @@ namespace convoy::cli {
 void add_rank_options(CLI::App& command, RankOptions& o) {
   command.add_option("-n,--ranks", o.ranks, "Ranks to start; leave out under mpirun or srun")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_integer(kMostRanks));
   command.add_option("--hosts", o.hosts, "Where to run: node1:2,node2:2 (ranks per host)")
       ->type_name("LIST");
   command.add_option("--hostfile", o.hostfile, "The same from a file")->type_name("FILE");

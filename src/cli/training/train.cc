@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/launch/report.h"
 #include "cli/output_file.h"
@@ -128,7 +129,7 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
       ->add_option("--grace", arguments->ranks.grace_s,
                    "How long the last step and checkpoint may take when told to stop (120)")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   command->callback([arguments, command, &outcome] {
     if (command->count("--resume") > 0 && arguments->resume.empty()) arguments->resume = "latest";
     // `--resume mine.toml`: the recipe, and not a checkpoint.

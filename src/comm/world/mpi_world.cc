@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "comm/transports/mpi.h"
+#include "comm/world/cores.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/comm/mpi.h"
@@ -65,6 +66,7 @@ World World::join(WorldOptions options) {
     options.progress = Progress::caller;
     return World(std::move(thread_transports(1).front()), options);
   }
+  yield_when_crowded();
   int level = MPI_THREAD_SINGLE;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
   // Nobody but the engine calls MPI, one thread at a time.

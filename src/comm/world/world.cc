@@ -10,6 +10,7 @@
 #include "comm/collectives/reproducible/agreement.h"
 #include "comm/engine/engine.h"
 #include "comm/internals.h"
+#include "comm/world/cores.h"
 #include "comm/world/group.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -56,6 +57,7 @@ struct World::Impl {
   std::vector<std::string> hosts;
   int local_rank = 0;
   int local_size = 1;
+  int cores = 1;
   Log log;
   std::function<void()> on_close;
   bool open = true;
@@ -78,16 +80,21 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
   if (w.options.allreduce.starts_with('@'))
     w.options.allreduce = read_rules(w.options.allreduce.substr(1));
   Group group = create_group(shared, engine_options,
-                             (w.options.reproducible ? "1" : "0") + w.options.allreduce);
+                             (w.options.reproducible ? "1" : "0") + format_cores(usable_cores()) +
+                                 ' ' + w.options.allreduce);
   w.engine = std::move(group.engine);
   w.communicator = std::move(group.communicator);
   w.hosts = std::move(group.hosts);
   std::vector<bool> reproducible;
+  std::vector<std::string> cores;
   std::vector<std::string> selections;
   for (const std::string& remark : group.remarks) {
     reproducible.push_back(remark[0] == '1');
-    selections.push_back(remark.substr(1));
+    const std::size_t space = remark.find(' ');
+    cores.push_back(remark.substr(1, space - 1));
+    selections.push_back(remark.substr(space + 1));
   }
+  w.cores = share_of_cores(rank(), w.hosts, cores);
   try {
     const std::string source =
         from_environment ? "the environment variable CONVOY_ALLREDUCE" : "WorldOptions::allreduce";
@@ -167,6 +174,7 @@ int World::rank() const { return impl_->communicator.rank(); }
 int World::size() const { return impl_->communicator.size(); }
 int World::local_rank() const { return impl_->local_rank; }
 int World::local_size() const { return impl_->local_size; }
+int World::cores() const { return impl_->cores; }
 const std::string& World::host(int rank) const {
   return impl_->hosts.at(static_cast<std::size_t>(rank));
 }

@@ -7,13 +7,14 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
+#include "convoy/comm/world.h"
 
 namespace convoy::train {
 namespace {
 
-int default_threads() {
+int threads_of_environment(int fallback) {
   const std::string text = environment("OMP_NUM_THREADS");
-  if (text.empty()) return static_cast<int>(usable_cores().size());
+  if (text.empty()) return fallback;
   // OpenMP allows a list, one number per nesting level; the first is ours.
   int threads = 0;
   const char* end = text.data() + text.size();
@@ -25,16 +26,20 @@ int default_threads() {
   return threads;
 }
 
-}  // namespace
-
-int set_threads(int threads) {
+int set(int threads, int cores) {
   if (threads < 0) {
     throw UsageError("set_threads: " + std::to_string(threads) +
                      " threads; it has to be positive, or 0 for the default");
   }
-  if (threads == 0) threads = default_threads();
+  if (threads == 0) threads = threads_of_environment(cores);
   at::set_num_threads(threads);
   return threads;
 }
+
+}  // namespace
+
+int set_threads(int threads) { return set(threads, static_cast<int>(usable_cores().size())); }
+
+int set_threads(const comm::World& world, int threads) { return set(threads, world.cores()); }
 
 }  // namespace convoy::train

@@ -1,0 +1,51 @@
+#include "cli/launch/relay.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "cli/launch/child.h"
+
+namespace convoy::cli {
+
+Relay::Relay(Descriptor source, int target, StreamFilter filter)
+    : source_(std::move(source)), target_(target), filter_(std::move(filter)) {}
+
+void Relay::forward(const std::string& bytes) {
+  if (bytes.empty()) return;
+  mid_line_ = bytes.back() != '\n';
+  write_all(target_, bytes);
+}
+
+void Relay::advance() {
+  if (source_.open()) {
+    pollfd ready{source_.get(), POLLIN, 0};
+    static constexpr std::size_t kChunk = 65536;
+    std::array<char, kChunk> buffer;
+    while (poll(&ready, 1, 0) > 0) {
+      const ssize_t count = read(source_.get(), buffer.data(), buffer.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) {
+        source_.reset();
+        break;
+      }
+      forward(filter_.feed({buffer.data(), static_cast<std::size_t>(count)}));
+      last_bytes_ = Clock::now();
+      if (count < static_cast<ssize_t>(buffer.size())) break;
+    }
+  }
+  if (filter_.holds() && (!source_.open() || Clock::now() - last_bytes_ > kHold)) {
+    forward(filter_.release());
+  }
+}
+
+void Relay::close() {
+  source_.reset();
+  advance();
+}
+
+}  // namespace convoy::cli
