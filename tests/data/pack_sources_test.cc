@@ -92,6 +92,19 @@ TEST_F(PackSources, ATarOfTars) {
   }
 }
 
+TEST_F(PackSources, OfASampleInATarTheImageThatBearsItsName) {
+  write_bytes(tar, make_tar({{"cat/1.depth.png", image("gray.png")},
+                             {"cat/1.jpg", image("gray.jpg")},
+                             {"cat/1.seg.png", image("gray.png")},
+                             {"cat/cat.7.jpg", image("color420.jpg")},
+                             {"cat/cat.8.jpg", image("color444.jpg")}}));
+  const PackResult result = pack(options(tar));
+  EXPECT_EQ(result.records, 3u);
+  EXPECT_EQ(result.others, 2u);
+  EXPECT_EQ(labels(),
+            (Labels{{"cat/1.jpg", "cat"}, {"cat/cat_7.jpg", "cat"}, {"cat/cat_8.jpg", "cat"}}));
+}
+
 TEST_F(PackSources, WhatWasPackedIsPackedAgain) {
   write_bytes(tar, make_tar(members));
   pack(options(tar));
