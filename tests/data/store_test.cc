@@ -10,7 +10,9 @@
 #include "convoy/data/store_source.h"
 #include "data/store/admit.h"
 #include "data/store/need.h"
+#include "data/store/region.h"
 #include "tests/data/packed_support.h"
+#include "tests/data/resident_peers.h"
 #include "tests/data/support.h"
 #include "tests/data/thread_peers.h"
 
@@ -50,12 +52,14 @@ Owners owners(int world, const std::shared_ptr<NumberedRecords>& source,
               const StoreOptions& options, const std::vector<Position>& orders) {
   Owners all(source->size());
   std::mutex mutex;
-  run_ranks(world, [&](Peers& peers) {
+  run_ranks(world, [&](Peers& all_peers) {
+    ResidentWatch watch;
+    ResidentPeers peers(all_peers, watch);
     Store store(source, peers, options);
     for (const Position& position : orders) {
       const std::uint64_t before = store.held_bytes();
-      const ShuffleReport report = store.arrange(store_order(source->size(), 7, position));
-      EXPECT_LE(report.peak, std::max(before, store.held_bytes()) + 2 * kSegment);
+      const auto most = watched_shuffle(store, store_order(source->size(), 7, position), watch);
+      EXPECT_LE(most, std::max(before, store.held_bytes()) + 2 * kSegment);
     }
     expect_records(store, *source);
     const std::lock_guard lock(mutex);
@@ -205,7 +209,9 @@ TEST(Store, AnOrderThatIsInPlaceMovesNothing) {
 TEST(Store, GapsInMemoryAreClosedWhenTheyGrow) {
   constexpr std::size_t kCount = 240'000, kHalf = kCount / 2;
   const auto source = std::make_shared<NumberedRecords>(std::vector<std::uint64_t>(kCount, 31));
-  run_ranks(2, [&](Peers& peers) {
+  run_ranks(2, [&](Peers& all_peers) {
+    ResidentWatch watch;
+    ResidentPeers peers(all_peers, watch);
     StoreOptions options = options_for();
     options.check = false;
     Store store(source, peers, options);
@@ -222,8 +228,10 @@ TEST(Store, GapsInMemoryAreClosedWhenTheyGrow) {
       order.push_back(of[1][i]);
     }
     const std::uint64_t before = store.held_bytes();
+    watch = {records_of(store), {}, 0, 0};
     const ShuffleReport report = store.arrange(order);
     EXPECT_GT(report.compactions, 0u);
+    EXPECT_LE(watch.most, std::max(before, store.held_bytes()) + 2 * kSegment);
     EXPECT_LE(report.peak, std::max(before, store.held_bytes()) + 2 * kSegment);
     expect_records(store, *source);
   });
@@ -245,6 +253,19 @@ TEST(Store, FewerRecordsThanRanks) {
   const auto source = NumberedRecords::random(2, 10, 20);
   const Owners after = owners(5, source, options_for(), {{0, 0, {}}, {0, 1, {}}});
   for (const auto& ranks : after) EXPECT_EQ(ranks.size(), 1u);
+}
+
+TEST(Region, CostsMemoryFromTheFirstWriteUntilItIsReleased) {
+  const std::size_t page = Region::page();
+  Region region(100 * page - 7);
+  const std::span<std::byte> bytes(region.data(), static_cast<std::size_t>(region.size()));
+  EXPECT_EQ(resident_bytes(bytes), 0u);
+  std::fill(bytes.begin(), bytes.end(), std::byte{1});
+  EXPECT_EQ(resident_bytes(bytes), 100 * page);
+  region.release(10, 100);
+  EXPECT_EQ(resident_bytes(bytes), 10 * page);
+  EXPECT_EQ(bytes[10 * page - 1], std::byte{1});
+  EXPECT_EQ(bytes[10 * page], std::byte{0});
 }
 
 // Every rank gets this error.
