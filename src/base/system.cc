@@ -15,6 +15,8 @@
 namespace convoy {
 namespace {
 
+constexpr std::uint64_t kKib = 1024;
+
 // CPUs the cgroup grants per period, or 0 for no limit. Only the unified hierarchy (cgroup v2).
 double cgroup_cpu_quota() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
@@ -46,8 +48,20 @@ std::optional<std::uint64_t> number_of(const char* path) {
 
 }  // namespace
 
+std::uint64_t resident_memory() {
+  return number_in("/proc/self/status", "VmRSS:").value_or(0) * kKib;
+}
+
+std::uint64_t peak_memory() {
+  return number_in("/proc/self/status", "VmHWM:").value_or(0) * kKib;
+}
+
+bool forget_peak_memory() {
+  std::ofstream file("/proc/self/clear_refs");
+  return static_cast<bool>(file << "5" << std::flush);  // proc(5): the peak becomes what is there
+}
+
 std::uint64_t available_memory() {
-  constexpr std::uint64_t kKib = 1024;
   std::uint64_t available = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * kKib;
   const auto limit = number_of("/sys/fs/cgroup/memory.max");
   const auto used = number_of("/sys/fs/cgroup/memory.current");

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "convoy/base/system.h"
 #include "tests/data/support.h"
 #include "tests/data/thread_peers.h"
 
@@ -49,7 +50,7 @@ Course run(const Job& job, std::size_t calls) {
   run_ranks(job.world, [&](Peers& peers) {
     StoreOptions options;
     options.groups = job.groups;
-    options.memory = std::uint64_t{1} << 30;
+    options.host_memory = std::uint64_t{1} << 30;
     options.check = true;
     const auto store = std::make_shared<Store>(records, peers, options);
     StoreSource source(store, {}, loader_options(job, peers.rank()), job.shuffle);
@@ -256,6 +257,28 @@ TEST(StoreSource, RefusesWhatDoesNotFit) {
       },
       {"after 1 shuffles in its epoch, but of generation 0"});
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !CONVOY_SANITIZED
+TEST(StoreSource, HasOneOrderInMemoryAtATime) {
+  constexpr std::size_t kCount = 2'000'000;
+  const auto records = std::make_shared<NumberedRecords>(std::vector<std::uint64_t>(kCount, 1));
+  Alone peers;
+  StoreOptions options;
+  options.placement = Placement::files;
+  options.host_memory = std::uint64_t{1} << 30;
+  const auto store = std::make_shared<Store>(records, peers, options);
+  LoaderOptions loader;
+  loader.batch = 8;
+  StoreSource source(store, {}, loader);
+  ASSERT_NE(source.next(), nullptr);
+  ASSERT_GT(resident_memory(), 0u);
+  if (!forget_peak_memory()) GTEST_SKIP() << "this system doesn't let programs watch their memory";
+  const std::uint64_t before = resident_memory();
+  source.seek({1, 1, {}});
+  ASSERT_NE(source.next(), nullptr);
+  EXPECT_LT(peak_memory(), before + kCount * 8 / 2);
+}
+#endif
 
 }  // namespace
 }  // namespace convoy::data

@@ -25,7 +25,7 @@ StoreOptions options_for(int groups = 1) {
   StoreOptions options;
   options.groups = groups;
   options.segment = kSegment;
-  options.memory = std::uint64_t{1} << 30;
+  options.host_memory = std::uint64_t{1} << 30;
   options.check = true;
   return options;
 }
@@ -158,7 +158,7 @@ TEST(Store, OneCopyForAHostNeedsMemoryForIt) {
   run_ranks(2, [&](Peers& peers) {
     StoreOptions options = options_for();
     options.placement = Placement::host;
-    options.memory = source->bytes({0, 500}) / 2 - 1;
+    options.host_memory = source->bytes({0, 500}) - 1;
     EXPECT_THROW(Store(source, peers, options), UsageError);
   });
 }
@@ -169,9 +169,9 @@ TEST(Store, TakesTheBestPlaceThatFits) {
   run_ranks(4, [&](Peers& peers) {
     StoreOptions options = options_for();
     options.placement = Placement::best;
-    options.memory = copy_need(*source, 4, 4).total();
+    options.host_memory = 4 * copy_need(*source, 4, 4).total();
     EXPECT_EQ(Store(source, peers, options).need().placement, Placement::host);
-    options.memory -= 1;
+    options.host_memory -= 1;
     options.segment = 1;
     const StoreNeed files = Store(source, peers, options).need();
     EXPECT_EQ(files.placement, Placement::files) << "parts on one host need more than a copy";
@@ -255,6 +255,24 @@ TEST(Store, FewerRecordsThanRanks) {
   for (const auto& ranks : after) EXPECT_EQ(ranks.size(), 1u);
 }
 
+TEST(Peers, BroadcastBytesAndGatherNumbers) {
+  for (const int world : {1, 2, 5}) {
+    for (const std::size_t size : {0u, 1u, 3u, 1000u}) {
+      std::vector<std::byte> sent(size);
+      for (std::size_t i = 0; i < size; ++i) sent[i] = static_cast<std::byte>(i * 7 % 251);
+      run_ranks(world, [&](Peers& peers) {
+        std::vector<std::byte> bytes(static_cast<std::size_t>(peers.rank()));
+        if (peers.rank() == 0) bytes = sent;
+        peers.broadcast(bytes);
+        EXPECT_EQ(bytes, sent);
+        const auto numbers = peers.gather_numbers(~static_cast<std::uint64_t>(peers.rank()));
+        ASSERT_EQ(numbers.size(), static_cast<std::size_t>(world));
+        for (std::uint64_t rank = 0; rank < numbers.size(); ++rank) EXPECT_EQ(numbers[rank], ~rank);
+      });
+    }
+  }
+}
+
 TEST(Region, CostsMemoryFromTheFirstWriteUntilItIsReleased) {
   const std::size_t page = Region::page();
   Region region(100 * page - 7);
@@ -285,10 +303,10 @@ TEST(Store, RefusesOnAllRanksAlike) {
   expect_everywhere<UsageError>(4, source, options_for(-1), {"4 ranks can't form -1 groups"});
   run_ranks(2, [&](Peers& peers) {
     StoreOptions options = options_for();
-    if (peers.rank() == 1) options.memory = 100'000;  // one host is too small
+    if (peers.rank() == 1) options.host_memory = 200'000;  // one host is too small
     expect_error<UsageError>(
         [&] { Store(source, peers, options); },
-        {"a rank of 2 needs", "of records, 512 KiB to shuffle", "of tables", "may use 97.7 KiB"});
+        {"a rank of 2 needs", "of records, 512 KiB to shuffle", "of tables", "may use 97.7 KiB, as the limit"});
   });
   source->bad = 777;
   expect_everywhere<Failure>(3, source, options_for(), {"record 777 is damaged"});
@@ -299,13 +317,31 @@ TEST(Store, FormsAsManyGroupsAsFit) {
   run_ranks(8, [&](Peers& peers) {
     StoreOptions options = options_for(0);
     EXPECT_EQ(Store(source, peers, options).groups(), 8);
-    options.memory = store_need(*source, 8, 4, kSegment).total();
+    options.host_memory = 8 * store_need(*source, 8, 4, kSegment).total();
     EXPECT_EQ(Store(source, peers, options).groups(), 4);
-    options.memory = store_need(*source, 8, 1, kSegment).total();
+    options.host_memory = 8 * store_need(*source, 8, 1, kSegment).total();
     EXPECT_EQ(Store(source, peers, options).groups(), 1);
-    options.memory -= 1;
+    options.host_memory -= 1;
     expect_error<UsageError>([&] { Store(source, peers, options); }, {"a rank of 8 needs"});
   });
+}
+
+TEST(Store, LeavesMemoryForTraining) {
+  constexpr std::uint64_t kGib = std::uint64_t{1} << 30;
+  EXPECT_EQ(memory_for_rank(0, 252 * kGib, 1), 189 * kGib);
+  EXPECT_EQ(memory_for_rank(0, 252 * kGib, 4), 189 * kGib / 4);
+  EXPECT_EQ(memory_for_rank(100 * kGib, 252 * kGib, 4), 25 * kGib);
+  EXPECT_EQ(memory_for_rank(251 * kGib, 252 * kGib, 1), 251 * kGib);
+  EXPECT_EQ(memory_for_rank(300 * kGib, 252 * kGib, 1), 252 * kGib) << "there is no more";
+}
+
+// Tables are counted: with the data set's order, 12 bytes for each record on every rank.
+TEST(Store, CountsWhatItNeedsForTheOrderOfAnEpoch) {
+  constexpr std::size_t kCount = 1'000'000;
+  const auto source = std::make_shared<NumberedRecords>(std::vector<std::uint64_t>(kCount, 0));
+  EXPECT_EQ(files_need(*source, 4).tables, 12 * kCount);
+  EXPECT_EQ(copy_need(*source, 4, 4).tables, (12 + 12) * kCount);
+  EXPECT_EQ(store_need(*source, 4, 1, kSegment).tables, (12 + 48 / 4) * kCount);
 }
 
 class PackedStore : public testing::Test {

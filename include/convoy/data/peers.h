@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,8 +27,10 @@ class Peers {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every rank's text, in the order of ranks, everywhere.
+  // Every rank's text (any bytes), in the order of ranks, everywhere.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
+  // The same of a number.
+  std::vector<std::uint64_t> gather_numbers(std::uint64_t number);
 
   // Alltoallv: the first send_counts[0] bytes of `send` go to rank 0, the next send_counts[1] to
   // rank 1, ...; what rank q sent goes to the receive_counts[q] bytes of `receive` from
@@ -41,6 +44,10 @@ class Peers {
   // One that ends here, and receives what rank 0 sent, then what rank 1 sent, ....
   void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
                 std::span<std::byte> receive, std::span<const std::size_t> receive_counts);
+
+  // Rank 0's bytes everywhere, whatever the others give. Each rank sends and receives about as many
+  // as they are.
+  void broadcast(std::vector<std::byte>& bytes);
 
   // The ranks that give the same color, in their order here.
   virtual std::unique_ptr<Peers> split(int color) = 0;

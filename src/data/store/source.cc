@@ -37,10 +37,11 @@ class PartOrder final : public SampleOrder {
     end_ = end;
     order_ = std::move(order);
   }
-  // None may.
+  // None may. The order is gone: the next one is made in its place.
   void clear() {
     const std::lock_guard lock(mutex_);
     end_ = 0;
+    order_ = {};
   }
 
   std::size_t largest_share(std::size_t batch) const override {
