@@ -52,9 +52,7 @@ std::uint64_t resident_memory() {
   return number_in("/proc/self/status", "VmRSS:").value_or(0) * kKib;
 }
 
-std::uint64_t peak_memory() {
-  return number_in("/proc/self/status", "VmHWM:").value_or(0) * kKib;
-}
+std::uint64_t peak_memory() { return number_in("/proc/self/status", "VmHWM:").value_or(0) * kKib; }
 
 bool forget_peak_memory() {
   std::ofstream file("/proc/self/clear_refs");

@@ -1,5 +1,7 @@
 #include "convoy/train/evaluate.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "convoy/base/clock.h"
@@ -71,6 +73,13 @@ data::OnBad on_bad(const DataRecipe& recipe) {
   return recipe.on_bad == "skip" ? data::OnBad::skip : data::OnBad::fail;
 }
 
+int decoding_threads(const Recipe& recipe) {
+  constexpr int kMost = 16;
+  if (recipe.data.threads > 0) return static_cast<int>(recipe.data.threads);
+  const int cores = at::get_num_threads();
+  return std::clamp(recipe.device == "cpu" ? cores / 4 : cores, 1, kMost);
+}
+
 data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe) {
   return data::output_shape(dataset, training_transform(recipe), on_bad(recipe));
 }
@@ -87,7 +96,7 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
   options.world = communicator.size();
   options.shuffle = false;
   options.layout = compute.layout();
-  options.threads = static_cast<int>(recipe.data.threads);
+  options.threads = decoding_threads(recipe);
   options.on_bad = on_bad(recipe.data);
   data::Loader loader(dataset, evaluation_transform(recipe.data), options);
 

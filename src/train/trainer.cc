@@ -105,7 +105,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
       checkpoints_(folder_ + "/checkpoints") {
   recipe_.output.folder = folder_;
   set_threads(static_cast<int>(recipe_.threads));
-  keep_large_blocks();
+  keep_large_blocks({.processes = world_.local_size()});
   check_same_recipe(all(), print_recipe(recipe_, false));
   open_data();
   make_network();
@@ -187,7 +187,7 @@ void Trainer::Impl::make_loader() {
   options.seed = static_cast<std::uint64_t>(recipe_.seed);
   options.drop_last = recipe_.data.drop_last;
   options.layout = compute.layout();
-  options.threads = static_cast<int>(recipe_.data.threads);
+  options.threads = decoding_threads(recipe_);
   options.ahead = static_cast<std::size_t>(recipe_.data.ahead);
   options.on_bad = on_bad(recipe_.data);
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };

@@ -304,9 +304,9 @@ TEST(Store, RefusesOnAllRanksAlike) {
   run_ranks(2, [&](Peers& peers) {
     StoreOptions options = options_for();
     if (peers.rank() == 1) options.host_memory = 200'000;  // one host is too small
-    expect_error<UsageError>(
-        [&] { Store(source, peers, options); },
-        {"a rank of 2 needs", "of records, 512 KiB to shuffle", "of tables", "may use 97.7 KiB, as the limit"});
+    expect_error<UsageError>([&] { Store(source, peers, options); },
+                             {"a rank of 2 needs", "of records, 512 KiB to shuffle", "of tables",
+                              "may use 97.7 KiB, as the limit"});
   });
   source->bad = 777;
   expect_everywhere<Failure>(3, source, options_for(), {"record 777 is damaged"});

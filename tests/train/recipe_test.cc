@@ -180,6 +180,13 @@ TEST_F(RecipeTest, EnvironmentInPaths) {
             std::string::npos);
 }
 
+TEST_F(RecipeTest, LimitsAreTheTransforms) {
+  EXPECT_EQ(problems(kGood, {"data.size=65536", "data.augment.crop=random_padded",
+                             "data.augment.padding=65536"}),
+            "");
+  EXPECT_EQ(problems(kGood, {"data.store=auto", "data.store_memory=1.5GiB"}), "");
+}
+
 TEST_F(RecipeTest, Contradictions) {
   const auto expect = [this](const std::vector<std::string>& overrides, const std::string& part) {
     const std::string text = problems(kGood, overrides);
@@ -189,6 +196,14 @@ TEST_F(RecipeTest, Contradictions) {
          "data.augment.crop is random_resized; that needs data.size");
   expect({"data.augment.padding=3"}, "data.augment.padding is for crop = \"random_padded\"");
   expect({"data.augment.left=3"}, "data.augment.left is for crop = \"fixed\"");
+  expect({"data.augment.crop=random_padded", "data.augment.padding=65537"},
+         "data.augment.padding is 65537; it has to be 0 to 65536");
+  expect({"data.size=-1"}, "data.size is -1; it has to be 0 to 65536");
+  expect({"data.store_memory=1GiB"}, "data.store_memory is for data.store");
+  expect({"data.store=host", "data.store_memory=much"},
+         "data.store_memory is 'much'; it has to be a size");
+  expect({"data.store=host", "data.store_memory=0"}, "data.store_memory");
+  expect({"data.threads=1025"}, "data.threads has to be 1 to 1024, or 0");
   expect({"data.augment.lighting=-1"}, "data.augment.lighting has to be 0 to 10");
   expect({"data.augment.contrast=1.5"}, "data.augment.contrast has to be 0 to 1");
   expect({"data.size=28", "data.augment.crop=ten"},

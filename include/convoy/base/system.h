@@ -19,8 +19,8 @@ std::vector<int> usable_cores();
 std::uint64_t available_memory();
 
 // Bytes of memory that this process has now, and the most that it has had since it began, or since
-// forget_peak_memory() returned true: as the kernel counts, which looks now and then and may be some
-// pages of each thread behind. 0 where it doesn't say.
+// forget_peak_memory() returned true: as the kernel counts, which looks now and then and may be
+// some pages of each thread behind. 0 where it doesn't say.
 std::uint64_t resident_memory();
 std::uint64_t peak_memory();
 bool forget_peak_memory();

@@ -24,6 +24,9 @@ enum class Crop : std::uint8_t {
   ten              // the same with ten windows: the corners and the middle, then these mirrored
 };
 
+// No side, place or padding of a picture may be larger.
+inline constexpr int kMaxSide = 1 << 16;
+
 // In the order of application. Random choices come from the stream that apply() is given.
 struct TransformOptions {
   Crop crop = Crop::none;

@@ -35,6 +35,11 @@ data::TransformOptions evaluation_transform(const DataRecipe& recipe);
 
 data::OnBad on_bad(const DataRecipe& recipe);
 
+// Threads that decode: data.threads; where it is 0, from the threads that LibTorch computes with
+// (set_threads() has been called), a quarter of them, all of them if the network is on a GPU; at
+// least 1, at most 16.
+int decoding_threads(const Recipe& recipe);
+
 // What the network sees of one record of this data, by data::output_shape.
 data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe);
 

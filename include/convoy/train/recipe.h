@@ -44,11 +44,12 @@ struct DataRecipe {
   std::vector<double> deviation = {1};
   std::string on_bad = "fail";
   bool drop_last = false;
-  std::int64_t threads = 1;
+  std::int64_t threads = 0;  // 0: by the cores that the rank has
   std::int64_t ahead = 2;
   std::string pixel = "float32";
   std::string store = "files";
-  std::int64_t groups = 1;  // that hold the data once each, in memory; 0: as many as fit
+  std::string store_memory;  // most of it on each host; empty: three quarters of what is free
+  std::int64_t groups = 1;   // that hold the data once each, in memory; 0: as many as fit
   std::int64_t shuffle_every_epochs = 1;
   std::int64_t shuffle_every_steps = 0;
   bool random_batches = false;

@@ -49,7 +49,6 @@ void print(const Arguments& arguments, const train::Trained& trained, int ranks,
 int run(const Arguments& arguments) {
   const std::string& json = arguments.trained.json;
   if (!json.empty() && json != "-") Rows check(json);
-  train::keep_large_blocks();
   train::Registry registry;
   const train::Trained trained = load_trained(registry, arguments.trained);
   if (!trained.recipe.data.has_validation) {
@@ -59,6 +58,7 @@ int run(const Arguments& arguments) {
   }
   become_ranks(arguments.ranks, static_cast<int>(trained.recipe.threads));
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
+    train::keep_large_blocks({.processes = world.local_size()});
     const auto data =
         registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
     const train::Evaluation evaluation =

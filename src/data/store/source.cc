@@ -41,7 +41,7 @@ class PartOrder final : public SampleOrder {
   void clear() {
     const std::lock_guard lock(mutex_);
     end_ = 0;
-    order_ = {};
+    order_ = std::vector<std::size_t>();  // which frees it; = {} would not
   }
 
   std::size_t largest_share(std::size_t batch) const override {
