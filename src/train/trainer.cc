@@ -6,6 +6,7 @@
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/data/comm_peers.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
@@ -137,11 +138,12 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
 }
 
 void Trainer::Impl::open_data() {
-  training_data_ = registry_.open_data(recipe_.data.reader, recipe_.data.train);
+  data::CommPeers peers(all());
+  training_data_ = registry_.open_data(recipe_.data.reader, recipe_.data.train, peers);
   check_same_data(all(), *training_data_, "data.train");
   if (training_data_->size() == 0) throw UsageError("data.train holds no samples");
   if (!recipe_.data.has_validation) return;
-  validation_data_ = registry_.open_data(recipe_.data.reader, recipe_.data.validation);
+  validation_data_ = registry_.open_data(recipe_.data.reader, recipe_.data.validation, peers);
   check_same_data(all(), *validation_data_, "data.validation");
   const auto& train = training_data_->classes();
   const auto& validation = validation_data_->classes();

@@ -8,6 +8,7 @@
 #include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/data/comm_peers.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/memory.h"
 
@@ -59,8 +60,9 @@ int run(const Arguments& arguments) {
   become_ranks(arguments.ranks, static_cast<int>(trained.recipe.threads));
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
     train::keep_large_blocks({.processes = world.local_size()});
+    data::CommPeers peers(world.communicator());
     const auto data =
-        registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
+        registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation, peers);
     const train::Evaluation evaluation =
         train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
     if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
