@@ -22,10 +22,10 @@ Image decoded(const Bytes& bytes, int channels = 0) {
 }
 
 // The table of the Exif standard: where stored row 0 and column 0 are to be seen.
-constexpr std::string_view kRowSide[] = {"",       "top",  "top",   "bottom", "bottom",
-                                         "left",   "right", "right", "left"};
-constexpr std::string_view kColumnSide[] = {"",     "left", "right", "right", "left",
-                                            "top",  "top",  "bottom", "bottom"};
+constexpr std::string_view kRowSide[] = {"",     "top",   "top",   "bottom", "bottom",
+                                         "left", "right", "right", "left"};
+constexpr std::string_view kColumnSide[] = {"",    "left", "right",  "right", "left",
+                                            "top", "top",  "bottom", "bottom"};
 
 Image as_seen(const Image& stored, int orientation) {
   const auto o = static_cast<std::size_t>(orientation);
@@ -79,8 +79,8 @@ Bytes with_chunk(const Bytes& png, Bytes exif) {
 
 // In the other byte order than that of turned().
 Bytes little_endian(int orientation) {
-  return to_bytes({'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0,
-                   0, 0, 0, 0, 0});
+  return to_bytes({'I', 'I', 42, 0, 8, 0,           0, 0, 1, 0, 0x12, 1, 3,
+                   0,   1,   0,  0, 0, orientation, 0, 0, 0, 0, 0,    0, 0});
 }
 
 TEST(Orientation, WholePicturesAreTurned) {

@@ -11,8 +11,8 @@
 namespace convoy::data {
 
 // How stored rows and columns become those of the upright picture: the pixel of the upright one at
-// (x, y) is the stored one at (x, y), or at (y, x) if they are swapped, counted from the right where
-// it is mirrored left to right, from below where it is mirrored top to bottom.
+// (x, y) is the stored one at (x, y), or at (y, x) if they are swapped, counted from the right
+// where it is mirrored left to right, from below where it is mirrored top to bottom.
 struct Orientation {
   bool swapped = false;
   bool from_right = false;
@@ -21,9 +21,9 @@ struct Orientation {
   bool upright() const { return !swapped && !from_right && !from_below; }
 };
 
-// What the orientation tag in the first directory of this TIFF structure says, which is what an Exif
-// segment holds, with or without "Exif\0\0" in front. Upright where there is none, or it makes no
-// sense.
+// What the orientation tag in the first directory of this TIFF structure says, which is what an
+// Exif segment holds, with or without "Exif\0\0" in front. Upright where there is none, or it makes
+// no sense.
 Orientation read_orientation(std::span<const std::byte> exif);
 
 // Sizes and windows of the stored picture, of those of the upright one, and the other way round.

@@ -63,8 +63,8 @@ ImageList walk(const fs::path& folder) {
   return list;
 }
 
-// The same error on all ranks, where `work` fails on any; what the file system says is the user's to
-// mend.
+// The same error on all ranks, where `work` fails on any; what the file system says is the user's
+// to mend.
 template <class Work>
 void together(Peers& peers, const std::string& folder, const Work& work) {
   std::exception_ptr error;
