@@ -30,6 +30,7 @@ class SampleLog final : public data::SampleSource {
   void seek(const data::Position& position) override { source_->seek(position); }
   const data::Batch* next() override;
   data::Position position() const override { return source_->position(); }
+  bool epoch_over() const override { return source_->epoch_over(); }
   data::SourceStatistics statistics() const override { return source_->statistics(); }
 
  private:
