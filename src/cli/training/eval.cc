@@ -61,8 +61,10 @@ int run(const Arguments& arguments) {
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
     const auto data =
         registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
+    train::EvaluationOptions options;
+    options.on_skip = [log = world.log()](const std::string& text) { log.warning(text); };
     const train::Evaluation evaluation =
-        train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
+        train::evaluate(world.communicator(), *trained.network, data, trained.recipe, options);
     if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
     return 0;
   });
