@@ -226,19 +226,23 @@ TEST_F(Packed, TheLoaderFindsDamageInARecordWhenItReadsIt) {
   flip(tar, at);
   const PackedFiles set({tar});
   for (const std::size_t i : {0u, 1u, 2u, 3u, 5u}) EXPECT_NO_THROW(set.read(i, scratch));
-  expect_error<Failure>([&] { set.read(4, scratch); }, {tar, "dog/1.jpg", "damaged"});
+  expect_error<UsageError>([&] { set.read(4, scratch); }, {tar, "dog/1.jpg", "damaged"});
   Bytes all(static_cast<std::size_t>(set.bytes({0, 6})));
-  expect_error<Failure>([&] { set.load({0, 6}, all); }, {tar, "dog/1.jpg", "damaged"});
-  // Not even a loader that leaves bad records out goes on.
+  expect_error<UsageError>([&] { set.load({0, 6}, all); }, {tar, "dog/1.jpg", "damaged"});
+  // As bad as one that can't be decoded.
   TransformOptions transform;
   transform.crop = Crop::random_resized;
   transform.height = transform.width = 8;
   transform.channels = 3;
   LoaderOptions options;
   options.batch = 6;
+  const auto data = std::make_shared<PackedFiles>(std::vector<std::string>{tar});
+  Loader strict(data, transform, options);
+  expect_error<UsageError>([&] { strict.next(); }, {"dog/1.jpg"});
   options.on_bad = OnBad::skip;
-  Loader loader(std::make_shared<PackedFiles>(std::vector<std::string>{tar}), transform, options);
-  expect_error<Failure>([&] { loader.next(); }, {"dog/1.jpg"});
+  Loader skipping(data, transform, options);
+  EXPECT_EQ(skipping.next()->size(), 5u);
+  EXPECT_EQ(skipping.statistics().skipped, 1u);
 }
 
 // A mapped file would end the process with SIGBUS.

@@ -27,6 +27,7 @@ struct Job {
 struct Course {
   std::vector<std::vector<std::size_t>> batches;
   Position position;
+  std::vector<bool> over;  // after each call
   std::uint64_t shuffles = 0;
 };
 
@@ -58,6 +59,7 @@ Course run(const Job& job, std::size_t calls) {
     for (std::size_t call = 0; call < calls; ++call) {
       const Batch* batch = source.next();
       const std::lock_guard lock(mutex);
+      if (peers.rank() == 0) course.over.push_back(source.epoch_over());
       if (batch == nullptr) continue;
       shares[call].push_back(batch->size());
       for (std::size_t k = 0; k < batch->size(); ++k) {
@@ -202,6 +204,9 @@ TEST(StoreSource, LeavesOutALastBatchThatIsNotFull) {
   const Course course = run({.count = 23, .batch = 5, .world = 2, .drop_last = true}, 5);
   EXPECT_TRUE(course.batches[4].empty());
   EXPECT_EQ(all_of(course.batches).size(), 20u);
+  EXPECT_EQ(course.over, (std::vector<bool>{false, false, false, true, false}));
+  const Course end = run({.count = 23, .batch = 5, .world = 2, .drop_last = true}, 4);
+  EXPECT_EQ(end.position, (Position{0, 0, {{0, 23}}}));
 }
 
 TEST(StoreSource, GoesOnFromAPositionOfFiles) {

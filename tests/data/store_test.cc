@@ -386,7 +386,7 @@ TEST_F(PackedStore, NamesARecordThatIsDamaged) {
   auto bytes = read_file(tar_);
   bytes[512 * 3 + 50] ^= std::byte{1};  // of the second member
   write_bytes(tar_, bytes);
-  expect_everywhere<Failure>(2, source, options_for(), {tar_ + ": record c1/1.jpg", "damaged"});
+  expect_everywhere<UsageError>(2, source, options_for(), {tar_ + ": record c1/1.jpg", "damaged"});
 }
 
 TEST_F(PackedStore, NamesAFileThatHasShrunk) {

@@ -156,6 +156,19 @@ TEST_F(RecipeTest, Overrides) {
             std::string::npos);
 }
 
+// A text needs no quotes, even where it could be something else in TOML.
+TEST_F(RecipeTest, OverridesOfTextsAreTakenAsTyped) {
+  EXPECT_EQ(parse(kGood, {"name=nan"}).name, "nan");
+  EXPECT_EQ(parse(kGood, {"name=2024-05-01"}).name, "2024-05-01");
+  EXPECT_EQ(parse(kGood, {"name=true"}).name, "true");
+  EXPECT_EQ(parse(kGood, {"name=007"}).name, "007");
+  EXPECT_EQ(parse(kGood, {"name=\"1e5\""}).name, "1e5");
+  EXPECT_EQ(fs::path(parse(kGood, {"output.folder=inf"}).output.folder).filename(), "inf");
+  EXPECT_NE(problems(kGood, {"name=[1]"}).find("name: has to be a text"), std::string::npos);
+  const std::string in_the_file = std::string("name = nan\n") + kGood;
+  EXPECT_NE(problems(in_the_file).find("name: has to be a text"), std::string::npos);
+}
+
 TEST_F(RecipeTest, StepsInsteadOfEpochs) {
   const Recipe r = parse(kGood, {"training.steps=20"});
   EXPECT_EQ(r.training.steps, 20);
@@ -169,6 +182,14 @@ TEST_F(RecipeTest, FilesOfACheckpointMayBeGone) {
   EXPECT_EQ(parse_recipe({kGood, "r", "/"}, {set}, vocabulary(), Files::may_be_missing)
                 .data.train.text("path"),
             "/nowhere");
+  const std::string weights = "model.weights=\"/nowhere.safetensors\"";
+  EXPECT_NE(problems(kGood, {weights}), "");
+  EXPECT_EQ(
+      parse_recipe({kGood, "r", folder_.path()}, {weights}, vocabulary(), Files::of_a_resumed_run)
+          .model.weights,
+      "/nowhere.safetensors");
+  EXPECT_THROW(parse_recipe({kGood, "r", "/"}, {set}, vocabulary(), Files::of_a_resumed_run),
+               UsageError);
 }
 
 TEST_F(RecipeTest, EnvironmentInPaths) {

@@ -58,7 +58,7 @@ class Dataset {
 
   // Record i. Its bytes stay valid until `scratch` changes or the dataset is destroyed; a dataset
   // in memory leaves scratch alone. i < size(). Throws Failure naming the file when it can't be
-  // read (it has vanished or shrunk since).
+  // read (it has vanished or shrunk since), UsageError when what is read is damaged.
   virtual Record read(std::size_t i, std::vector<std::byte>& scratch) const = 0;
 
   // What to call record i in messages: its file, or "train-images-idx3-ubyte.gz[17]".

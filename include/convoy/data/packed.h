@@ -35,8 +35,8 @@ class PackedFiles final : public LoadableDataset {
 
   std::size_t size() const override;
   const std::vector<std::string>& classes() const override;
-  // Throws Failure naming the record when its file can't be read or is damaged there, has shrunk,
-  // or is another than the one that was indexed.
+  // Throws Failure when the file can't be read or has shrunk, UsageError naming the record when it
+  // is damaged there, or another than the one that was indexed.
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
   // "train.tar:n01440764/n01440764_10026.jpg"
   std::string key(std::size_t i) const override;

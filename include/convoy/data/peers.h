@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +53,12 @@ class Peers {
   // The ranks that give the same color, in their order here.
   virtual std::unique_ptr<Peers> split(int color) = 0;
 };
+
+// Collective. Runs `work`, which may not communicate, on every rank, and returns when all are done:
+// it may take some longer than others, and waiting for them is no failure of theirs. What it throws
+// on any rank is thrown on every one, that of the first that does: UsageError as such, anything else
+// as Failure.
+void together(Peers& peers, const std::function<void()>& work);
 
 // A rank by itself.
 class Alone final : public Peers {

@@ -91,8 +91,8 @@ class Store final : public Dataset {
   // Loads this rank's part, or its share of what its host has: consecutive records, about as many
   // bytes on each rank, read in ascending order and compared with their checksums. Throws the same
   // error on every rank of `world`: UsageError when groups doesn't divide the world, the memory is
-  // too small (with the numbers) or a host can't share as much; Failure when a record can't be read
-  // (with its name).
+  // too small (with the numbers), a host can't share as much or a record is damaged; Failure when a
+  // record can't be read (with its name).
   Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreOptions options = {});
   ~Store() override;
 

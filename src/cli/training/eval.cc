@@ -63,8 +63,10 @@ int run(const Arguments& arguments) {
     data::CommPeers peers(world.communicator());
     const auto data =
         registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation, peers);
+    train::EvaluationOptions options;
+    options.on_skip = [log = world.log()](const std::string& text) { log.warning(text); };
     const train::Evaluation evaluation =
-        train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
+        train::evaluate(world.communicator(), *trained.network, data, trained.recipe, options);
     if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
     return 0;
   });

@@ -1,7 +1,6 @@
 #include "data/readers/image_list.h"
 
 #include <algorithm>
-#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <span>
@@ -11,7 +10,6 @@
 #include "convoy/base/system.h"
 #include "convoy/data/epoch_order.h"
 #include "data/packed/names.h"
-#include "data/store/agree.h"
 
 namespace convoy::data {
 namespace {
@@ -63,22 +61,17 @@ ImageList walk(const fs::path& folder) {
   return list;
 }
 
-// The same error on all ranks, where `work` fails on any; what the file system says is the user's
-// to mend.
+// What the file system says is the user's to mend.
 template <class Work>
-void together(Peers& peers, const std::string& folder, const Work& work) {
-  std::exception_ptr error;
-  try {
+void look_together(Peers& peers, const std::string& folder, const Work& work) {
+  together(peers, [&] {
     try {
       work();
     } catch (const fs::filesystem_error& e) {
       const std::string path = e.path1().empty() ? folder : e.path1().native();
       throw UsageError(path + " on " + host_name() + ": " + e.code().message());
     }
-  } catch (...) {
-    error = std::current_exception();
-  }
-  agree(peers, error);
+  });
 }
 
 template <class Value>
@@ -203,7 +196,7 @@ std::string ImageList::path(const std::string& folder, std::size_t i) const {
 
 ImageList list_images(const std::string& folder, Peers& peers) {
   ImageList list;
-  together(peers, folder, [&] {
+  look_together(peers, folder, [&] {
     if (peers.rank() == 0) list = walk(folder);
   });
   if (peers.size() > 1) {
@@ -213,7 +206,7 @@ ImageList list_images(const std::string& folder, Peers& peers) {
   }
   const std::size_t count = list.names.size();
   std::vector<std::uint64_t> mine;
-  together(peers, folder, [&] {
+  look_together(peers, folder, [&] {
     const Range share = even_share({0, count}, peers.rank(), peers.size());
     for (std::size_t i = share.begin; i < share.end; ++i)
       mine.push_back(fs::file_size(list.path(folder, i)));
@@ -231,7 +224,7 @@ ImageList list_images(const std::string& folder, Peers& peers) {
   told.resize(1 + compared);
   std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(told)).begin());
   list.fingerprint = told[0];
-  together(peers, folder, [&] {
+  look_together(peers, folder, [&] {
     for (std::size_t k = 0; peers.size() > 1 && k < compared; ++k) {
       const std::string path = list.path(folder, k * count / compared);
       const std::uint64_t size = fs::file_size(path);

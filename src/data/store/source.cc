@@ -211,6 +211,7 @@ const Batch* StoreSource::next() {
 }
 
 Position StoreSource::position() const { return impl_->at; }
+bool StoreSource::epoch_over() const { return impl_->epoch_over(); }
 SourceStatistics StoreSource::statistics() const { return impl_->loader.statistics(); }
 const ShuffleReport& StoreSource::last_shuffle() const { return impl_->report; }
 

@@ -94,7 +94,12 @@ void Registry::add_model(const std::string& name, ModelFactory make, std::vector
 void Registry::add_reader(const std::string& name, ReaderFactory open,
                           std::vector<Option> options) {
   add_reader(
-      name, [open = std::move(open)](const Options& o, data::Peers&) { return open(o); },
+      name,
+      [open = std::move(open)](const Options& o, data::Peers& peers) {
+        std::shared_ptr<data::Dataset> dataset;
+        data::together(peers, [&] { dataset = open(o); });
+        return dataset;
+      },
       std::move(options));
 }
 

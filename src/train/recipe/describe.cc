@@ -101,7 +101,7 @@ void describe(ModelRecipe& m, Fields& f) {
   f.field("classes", m.classes, "scores per image; 0: as many as the data has classes");
   f.field("channels_last", m.channels_last, "layout of weights and images");
   f.field("weights", m.weights, "safetensors file with weights to start from", {},
-          Fields::Path::must_exist);
+          Fields::Path::to_start);
   f.field("partial", m.partial, "take from that file what fits, instead of all");
   f.options("options", m.options, m.name, "Keys of the model.");
 }
