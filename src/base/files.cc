@@ -142,6 +142,16 @@ std::string read_text_file(const std::string& path, std::size_t limit) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+int write_all(int file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   do {  // another host that shares the folder may have the same pid
     partial_ = beside(path_);
@@ -156,12 +166,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   if (!file_.open()) throw UsageError(path_ + " is closed: write before commit()");
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_writing(path_, "write", errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  if (const int error = write_all(file_.get(), bytes)) fail_writing(path_, "write", error);
 }
 
 void AtomicFile::write(const std::string& text) { write(std::as_bytes(std::span(text))); }

@@ -17,6 +17,8 @@
 namespace convoy {
 namespace {
 
+constexpr std::uint64_t kKib = 1024;
+
 // The number after `name` in a file of lines "name number ..."; nothing where there is none.
 std::optional<std::uint64_t> number_in(const char* path, const std::string& name) {
   std::ifstream file(path);
@@ -39,8 +41,18 @@ std::optional<std::uint64_t> number_of(const char* path) {
 
 }  // namespace
 
+std::uint64_t resident_memory() {
+  return number_in("/proc/self/status", "VmRSS:").value_or(0) * kKib;
+}
+
+std::uint64_t peak_memory() { return number_in("/proc/self/status", "VmHWM:").value_or(0) * kKib; }
+
+bool forget_peak_memory() {
+  std::ofstream file("/proc/self/clear_refs");
+  return static_cast<bool>(file << "5" << std::flush);  // proc(5): the peak becomes what is there
+}
+
 std::uint64_t available_memory() {
-  constexpr std::uint64_t kKib = 1024;
   std::uint64_t available = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * kKib;
   const auto limit = number_of("/sys/fs/cgroup/memory.max");
   const auto used = number_of("/sys/fs/cgroup/memory.current");

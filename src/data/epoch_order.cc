@@ -28,6 +28,14 @@ Range even_share(Range range, int rank, int world) {
   return {begin, begin + each + (r < extra ? 1 : 0)};
 }
 
+Range even_share(Range range, int rank, int world, std::size_t least) {
+  check_rank(rank, world);
+  const std::size_t enough_for = std::max<std::size_t>(range.size() / least, 1);
+  const int sharing = static_cast<int>(std::min(static_cast<std::size_t>(world), enough_for));
+  if (rank >= sharing) return {range.end, range.end};
+  return even_share(range, rank, sharing);
+}
+
 EpochOrder::EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle)
     : count_(count) {
   if (shuffle) order_ = permutation(count, seed, epoch);

@@ -106,6 +106,7 @@ struct Loader::Impl {
   Batch batch;  // of `held`
   std::uint64_t at_epoch = 0;
   std::size_t at_consumed = 0;
+  bool at_end = false;  // of the epoch
   SourceStatistics statistics;
   std::set<std::size_t> named;  // bad samples that on_skip was told about
   std::vector<std::thread> workers;
@@ -130,7 +131,7 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, const TransformOptions& 
   order = options.order;
   if (!order) {
     order = std::make_shared<StaticOrder>(size, options.seed, options.shuffle, options.rank,
-                                          options.world);
+                                          options.world, options.least_share);
   }
   largest_share = order->largest_share(options.batch);
 
@@ -196,7 +197,8 @@ bool Loader::Impl::plan_batch() {
     slot.left = slot.samples.size();
   }
   slot.bad.assign(slot.samples.size(), 0);
-  slot.consumed = slot.ends_epoch ? 0 : cursor->consumed();
+  slot.last = !slot.ends_epoch && cursor->steps_left_global(options.batch) == 0;
+  slot.consumed = slot.ends_epoch ? 0 : slot.last ? dataset->size() : cursor->consumed();
   planned.push_back(&slot);
   if (slot.left == 0) batch_ready.notify_all();
   return true;
@@ -303,6 +305,7 @@ void Loader::Impl::seek(std::uint64_t new_epoch, std::size_t consumed) {
   start_epoch(new_epoch, consumed);
   at_epoch = new_epoch;
   at_consumed = consumed;
+  at_end = cursor->steps_left_global(options.batch) == 0;
 }
 
 const Batch* Loader::Impl::next() {
@@ -324,6 +327,7 @@ const Batch* Loader::Impl::next() {
   planned.pop_front();
   at_epoch = slot.ends_epoch ? slot.epoch + 1 : slot.epoch;
   at_consumed = slot.consumed;
+  at_end = slot.last;
   if (slot.ends_epoch) {
     free.push_back(&slot);
     work_ready.notify_all();
@@ -380,6 +384,8 @@ Position Loader::position() const {
   if (impl_->at_consumed > 0) position.consumed.push_back({0, impl_->at_consumed});
   return position;
 }
+
+bool Loader::epoch_over() const { return impl_->at_end; }
 
 SourceStatistics Loader::statistics() const {
   const std::lock_guard lock(impl_->mutex);

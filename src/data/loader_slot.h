@@ -43,6 +43,7 @@ struct Slot {
   std::uint64_t epoch = 0;
   std::size_t consumed = 0;  // of the epoch's order, once this batch is used
   bool ends_epoch = false;   // no batch: the null that next() returns between epochs
+  bool last = false;         // of its epoch
   std::size_t skipped = 0;   // bad records, known once `left` is 0
   std::size_t taken = 0;     // samples that workers have taken
   std::size_t left = 0;      // samples that are not finished

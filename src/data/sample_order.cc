@@ -2,16 +2,28 @@
 
 #include <algorithm>
 
+#include "convoy/base/error.h"
+
 namespace convoy::data {
 
-StaticOrder::StaticOrder(std::size_t count, std::uint64_t seed, bool shuffle, int rank, int world)
-    : count_(count), seed_(seed), shuffle_(shuffle), rank_(rank), world_(world) {
+StaticOrder::StaticOrder(std::size_t count, std::uint64_t seed, bool shuffle, int rank, int world,
+                         std::size_t least_share)
+    : count_(count),
+      seed_(seed),
+      shuffle_(shuffle),
+      rank_(rank),
+      world_(world),
+      least_share_(least_share) {
   even_share({0, 0}, rank, world);  // throws for a rank that can't be
+  if (least_share == 0) throw UsageError("the least share of a batch is 0; it must be at least 1");
 }
 
 // The first rank's share is the largest; every rank has the same memory.
 std::size_t StaticOrder::largest_share(std::size_t batch) const {
-  return even_share({0, std::min(batch, count_)}, 0, world_).size();
+  const std::size_t whole = std::min(batch, count_);
+  // One rank may have to take what is not enough for two.
+  const std::size_t undivided = std::min(whole, 2 * least_share_ - 1);
+  return std::max(even_share({0, whole}, 0, world_, least_share_).size(), undivided);
 }
 
 void StaticOrder::append_share(std::uint64_t epoch, Range batch,
@@ -20,7 +32,7 @@ void StaticOrder::append_share(std::uint64_t epoch, Range batch,
     order_.emplace(count_, seed_, epoch, shuffle_);
     order_epoch_ = epoch;
   }
-  const Range share = even_share(batch, rank_, world_);
+  const Range share = even_share(batch, rank_, world_, least_share_);
   for (std::size_t p = share.begin; p < share.end; ++p) samples.push_back((*order_)[p]);
 }
 

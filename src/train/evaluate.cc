@@ -1,5 +1,7 @@
 #include "convoy/train/evaluate.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "convoy/base/clock.h"
@@ -71,12 +73,20 @@ data::OnBad on_bad(const DataRecipe& recipe) {
   return recipe.on_bad == "skip" ? data::OnBad::skip : data::OnBad::fail;
 }
 
+int decoding_threads(const Recipe& recipe) {
+  constexpr int kMost = 16;
+  if (recipe.data.threads > 0) return static_cast<int>(recipe.data.threads);
+  const int cores = at::get_num_threads();
+  return std::clamp(recipe.device == "cpu" ? cores / 4 : cores, 1, kMost);
+}
+
 data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe) {
   return data::output_shape(dataset, training_transform(recipe), on_bad(recipe));
 }
 
 Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
-                    const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe) {
+                    const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe,
+                    const EvaluationOptions& how) {
   const auto start = Clock::now();
   check_same_data(communicator, *dataset, "data.validation");
   const Compute compute(recipe);
@@ -87,15 +97,18 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
   options.world = communicator.size();
   options.shuffle = false;
   options.layout = compute.layout();
-  options.threads = static_cast<int>(recipe.data.threads);
+  options.threads = decoding_threads(recipe);
   options.on_bad = on_bad(recipe.data);
+  options.on_skip = how.on_skip;
   data::Loader loader(dataset, evaluation_transform(recipe.data), options);
 
   const EvaluationMode mode(network);
   const torch::NoGradGuard no_grad;
   std::vector<std::int64_t> counts(3);
   std::vector<double> loss(1);
-  while (const data::Batch* batch = loader.next()) {
+  bool stop = false;
+  while (const data::Batch* batch = stop ? nullptr : loader.next()) {
+    stop = how.should_stop && how.should_stop();
     if (batch->size() == 0) continue;
     const torch::Tensor labels = compute.labels(*batch);
     torch::Tensor scores;
@@ -113,7 +126,7 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
     counts[2] += hits.sum().item<std::int64_t>();
   }
   const std::uint64_t skipped = loader.statistics().skipped;
-  std::vector<std::int64_t> bad{static_cast<std::int64_t>(skipped)};
+  std::vector<std::int64_t> bad{static_cast<std::int64_t>(skipped), stop ? 1 : 0};
   communicator.allreduce(comm::buffer_of(counts), comm::ReduceOp::sum);
   communicator.allreduce(comm::buffer_of(bad), comm::ReduceOp::sum);
   communicator.allreduce(comm::buffer_of(loss), comm::ReduceOp::sum);
@@ -122,6 +135,7 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
   result.top1 = static_cast<std::uint64_t>(counts[1]);
   result.top5 = static_cast<std::uint64_t>(counts[2]);
   result.skipped = static_cast<std::uint64_t>(bad[0]);
+  result.broken_off = bad[1] > 0;
   result.loss = counts[0] > 0 ? loss[0] / static_cast<double>(counts[0]) : 0;
   result.seconds = seconds_since(start);
   return result;

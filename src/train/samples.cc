@@ -58,6 +58,7 @@ std::unique_ptr<data::SampleSource> open_samples(const comm::World& world,
   data::StoreOptions store_options;
   if (recipe.store == "host") store_options.placement = data::Placement::host;
   if (recipe.store == "auto") store_options.placement = data::Placement::best;
+  if (!recipe.store_memory.empty()) store_options.host_memory = parse_bytes(recipe.store_memory);
   store_options.groups = static_cast<int>(recipe.groups);
   store_options.threads = options.threads;
   tell_of_loading(world, store_options);

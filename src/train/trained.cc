@@ -149,8 +149,7 @@ std::vector<Prediction> predict(const Trained& trained, const std::vector<std::s
       const std::vector<std::byte> bytes = read_file(file);
       data::Record record;
       record.bytes = bytes;
-      const bool png = bytes.size() > 4 && bytes[1] == std::byte{'P'} && bytes[2] == std::byte{'N'};
-      record.encoding = png ? data::Encoding::png : data::Encoding::jpeg;
+      record.encoding = data::encoding_of(bytes);
       data::TransformOptions options = evaluation_transform(trained.recipe.data);
       options.pixel = data::Pixel::f32;
       // Pictures come as they are; the network takes one shape.

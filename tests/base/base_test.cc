@@ -75,4 +75,22 @@ TEST(System, HasACore) {
 }
 
 }  // namespace
+TEST(System, SaysWhatThisProcessHasOfMemory) {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  const std::uint64_t before = resident_memory();
+  ASSERT_GT(before, 0u);
+  EXPECT_GE(peak_memory(), before);
+  {
+    std::vector<char> memory(kBytes);
+    volatile char* const bytes = memory.data();  // or there would be none
+    for (std::size_t i = 0; i < kBytes; i += 4096) bytes[i] = 'x';
+    EXPECT_GE(resident_memory(), before + kBytes / 2);
+  }
+  EXPECT_GE(peak_memory(), before + kBytes / 2);
+  // Where memory goes back at once, the peak does so when it is told to.
+  const std::uint64_t after = resident_memory();
+  if (forget_peak_memory() && after < before + kBytes / 4)
+    EXPECT_LT(peak_memory(), before + kBytes / 2);
+}
+
 }  // namespace convoy

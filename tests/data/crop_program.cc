@@ -26,8 +26,9 @@ int main(int argc, char** argv) try {
   const Window& source = resizer.source();
   const Window held = decoder.decode(3, source, image);
   const auto stride = static_cast<std::size_t>(image.width) * 3;
-  resizer.begin(image.pixels.data() + static_cast<std::size_t>(source.left - held.left) * 3, stride,
-                3);
+  resizer.begin(image.pixels.data() + static_cast<std::size_t>(source.top - held.top) * stride +
+                    static_cast<std::size_t>(source.left - held.left) * 3,
+                stride, 3);
   const auto width = static_cast<std::size_t>(out_width);
   std::vector<std::uint8_t> row(3 * width + kRowPadding);
   for (int y = 0; y < out_height; ++y) {

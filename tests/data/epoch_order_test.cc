@@ -70,8 +70,29 @@ TEST(EvenShare, LargerPartsComeFirst) {
 
 TEST(EvenShare, RefusesRanksOutsideTheWorld) {
   EXPECT_THROW(even_share({0, 5}, 3, 3), UsageError);
+  EXPECT_THROW(even_share({0, 5}, 3, 3, 2), UsageError);
   EXPECT_THROW(even_share({0, 5}, -1, 3), UsageError);
   EXPECT_THROW(even_share({0, 5}, 0, 0), UsageError);
+}
+
+TEST(EvenShare, OfAtLeastSoMany) {
+  for (std::size_t size = 0; size <= 20; ++size) {
+    for (int world = 1; world <= 6; ++world) {
+      for (std::size_t least = 1; least <= 4; ++least) {
+        std::size_t end = 100;
+        for (int rank = 0; rank < world; ++rank) {
+          const Range share = even_share({100, 100 + size}, rank, world, least);
+          EXPECT_EQ(share.begin, end);
+          end = share.end;
+          if (rank > 0 || size >= least) EXPECT_TRUE(share.empty() || share.size() >= least);
+          if (size >= least * static_cast<std::size_t>(world)) {
+            EXPECT_EQ(share, even_share({100, 100 + size}, rank, world));
+          }
+        }
+        EXPECT_EQ(end, 100 + size);
+      }
+    }
+  }
 }
 
 TEST(EpochOrder, IsAPermutationThatSeedAndEpochDecide) {

@@ -177,12 +177,18 @@ TEST(Loader, PositionsAtTheEndsOfAnEpoch) {
   EXPECT_EQ(loader.batches_per_epoch(), 3u);
   EXPECT_EQ(loader.shape(), (Shape{3, 6, 6}));
   EXPECT_EQ(loader.position(), (Position{}));
-  for (const std::size_t size : {4, 4, 2}) EXPECT_EQ(loader.next()->size(), size);
+  for (const std::size_t size : {4, 4, 2}) {
+    EXPECT_FALSE(loader.epoch_over());
+    EXPECT_EQ(loader.next()->size(), size);
+  }
+  EXPECT_TRUE(loader.epoch_over());
   EXPECT_EQ(loader.position(), (Position{0, 0, {{0, 10}}}));
   EXPECT_EQ(loader.next(), nullptr);
   EXPECT_EQ(loader.position(), (Position{1, 0, {}}));
   EXPECT_EQ(loader.next()->size(), 4u);
+  EXPECT_FALSE(loader.epoch_over());
   loader.seek({7, 0, {{0, 10}}});
+  EXPECT_TRUE(loader.epoch_over());
   EXPECT_EQ(loader.next(), nullptr);
   EXPECT_EQ(loader.next()->size(), 4u);
   EXPECT_EQ(loader.position(), (Position{8, 0, {{0, 4}}}));
@@ -195,6 +201,19 @@ TEST(Loader, DropLastLeavesOutWhatDoesNotFillABatch) {
   EXPECT_EQ(ranks.rank(0).batches_per_epoch(), 2u);
   EXPECT_EQ(ranks.rest_of_epoch().order.size(), 8u);
   EXPECT_EQ(ranks.rest_of_epoch().order.size(), 8u);
+  // What is left out is consumed with the last batch: whoever goes on from there begins an epoch.
+  Seen seen;
+  for (const std::size_t consumed : {4u, 10u}) {
+    ASSERT_TRUE(ranks.step(seen));
+    EXPECT_EQ(ranks.rank(1).position(), (Position{2, 0, {{0, consumed}}}));
+    EXPECT_EQ(ranks.rank(1).epoch_over(), consumed == 10);
+  }
+  // A position of a larger batch may leave less than one of this.
+  ranks.seek({5, 0, {{0, 7}}});
+  EXPECT_TRUE(ranks.rank(1).epoch_over());
+  EXPECT_FALSE(ranks.step(seen));
+  EXPECT_FALSE(ranks.rank(1).epoch_over());
+  EXPECT_EQ(ranks.rank(1).position(), (Position{6, 0, {}}));
   expect_error<UsageError>([&] { Loader(small_images(3), {}, options); },
                            {"batch of 4", "3 samples", "drop_last"});
 }
@@ -206,6 +225,26 @@ TEST(Loader, WithoutShufflingSamplesComeInOrder) {
   std::vector<std::size_t> ascending(10);
   std::iota(ascending.begin(), ascending.end(), 0);
   EXPECT_EQ(ranks.rest_of_epoch().order, ascending);
+}
+
+// 13 samples in batches of 8 on 4 ranks: 2 2 2 2, then 5, which two ranks share.
+TEST(Loader, NoRankIsLeftWithFewerThanTheLeastShare) {
+  LoaderOptions options = batches_of(8);
+  options.least_share = 2;
+  World ranks(small_images(13), {}, options, 4);
+  std::vector<std::vector<std::size_t>> sizes(4);
+  for (int batch = 0; batch < 2; ++batch) {
+    for (std::size_t r = 0; r < 4; ++r) sizes[r].push_back(ranks.rank(r).next()->size());
+  }
+  EXPECT_EQ(sizes, (std::vector<std::vector<std::size_t>>{{2, 3}, {2, 2}, {2, 0}, {2, 0}}));
+  // Fewer than 4 samples can't be divided: they are one rank's, whatever its share of a whole
+  // batch.
+  options.batch = 4;
+  World few(small_images(7), {}, options, 2);
+  EXPECT_EQ(few.rest_of_epoch().order.size(), 7u);
+  EXPECT_EQ(few.rest_of_epoch().order.size(), 7u);
+  options.least_share = 0;
+  expect_error<UsageError>([&] { Loader(small_images(7), {}, options); }, {"least share"});
 }
 
 TEST(Loader, SharesMayBeEmptyButBatchesAreAsMany) {

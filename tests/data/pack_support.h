@@ -8,6 +8,7 @@
 #include "convoy/data/pack.h"
 #include "convoy/data/packed.h"
 #include "data/pack/vips.h"
+#include "tests/base/leave_out.h"
 #include "tests/data/packed_support.h"
 
 namespace convoy::data {
@@ -25,7 +26,7 @@ inline std::shared_ptr<const Vips> vips() {
 }
 
 #define NEEDS_VIPS() \
-  if (vips() == nullptr) GTEST_SKIP() << "install libvips-tools (tools/setup.sh does)"
+  if (vips() == nullptr) LEAVE_OUT("install libvips-tools (tools/setup.sh does)")
 
 inline Bytes image(const std::string& name) { return read_file(fixture(name)); }
 

@@ -7,17 +7,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An Exif segment that says how to turn the picture, behind the first two bytes of a JPEG.
-Bytes turned(const Bytes& jpeg, int orientation) {
-  const Bytes exif = to_bytes({0xff, 0xe1, 0, 34, 'E', 'x',         'i', 'f', 0, 0,    'M', 'M',
-                               0,    42,   0, 0,  0,   8,           0,   1,   1, 0x12, 0,   3,
-                               0,    0,    0, 1,  0,   orientation, 0,   0,   0, 0,    0,   0});
-  Bytes result(jpeg.begin(), jpeg.begin() + 2);
-  result.insert(result.end(), exif.begin(), exif.end());
-  result.insert(result.end(), jpeg.begin() + 2, jpeg.end());
-  return result;
-}
-
 Image decoded(std::span<const std::byte> bytes, int channels = 0) {
   Image result;
   decode_image(bytes, channels, result);

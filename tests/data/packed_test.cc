@@ -80,7 +80,8 @@ TEST_F(Packed, LabelsOfMembersBesideTheImages) {
   labeled.emplace_back("./x/1.cls", as_bytes("2\n"));
   labeled.emplace_back("x/2.cls", as_bytes(" 1"));
   labeled.emplace_back("x/2.JPEG", images[1]);
-  labeled.emplace_back("x/2.left.png", images[2]);
+  labeled.emplace_back("x/3.png", images[2]);
+  labeled.emplace_back("x/3.cls", as_bytes("1"));
   write_bytes(tar, make_tar(labeled));
   EXPECT_EQ(index_tar(tar).records, 3u);
   {
@@ -107,6 +108,31 @@ TEST_F(Packed, LabelsOfMembersBesideTheImages) {
   labeled.erase(labeled.begin());
   write_bytes(tar, make_tar(labeled));
   EXPECT_EQ(index_tar(tar).classes, 2u);
+}
+
+TEST_F(Packed, AnImageWithASecondExtensionIsNotTheSamples) {
+  Members labeled;
+  labeled.emplace_back("a/1.depth.png", images[2]);  // in front of its sample's image, or behind it
+  labeled.emplace_back("a/1.jpg", images[0]);
+  labeled.emplace_back("a/1.seg.PNG", images[2]);
+  labeled.emplace_back("a/1.cls", as_bytes("1"));
+  labeled.emplace_back("v1.2/2.JPG", images[1]);  // dots of folders don't count
+  labeled.emplace_back("v1.2/2.cls", as_bytes("0"));
+  labeled.emplace_back("v1.2/2.txt", as_bytes("a caption"));
+  write_bytes(tar, make_tar(labeled));
+  const IndexTarResult result = index_tar(tar);
+  EXPECT_EQ(result.records, 2u);
+  EXPECT_EQ(result.others, 3u);
+  EXPECT_EQ(result.auxiliary, 2u);
+  const PackedFiles set({tar});
+  EXPECT_EQ(set.key(0), tar + ":a/1.jpg");
+  EXPECT_EQ(set.label(0), 1);
+  EXPECT_EQ(set.key(1), tar + ":v1.2/2.JPG");
+  EXPECT_TRUE(verify_packed(tar, {true, 1, {}}).problems.empty());
+  labeled = {{"cat/cat.1.jpg", images[0]}, {"cat/cat.2.jpg", images[1]}};
+  write_bytes(tar, make_tar(labeled));
+  expect_error<UsageError>([&] { index_tar(tar); },
+                           {tar, "second extension", "cat/cat.1.jpg", "convoy pack"});
 }
 
 TEST_F(Packed, NamesOfClassesThatTheUserGives) {
@@ -200,19 +226,23 @@ TEST_F(Packed, TheLoaderFindsDamageInARecordWhenItReadsIt) {
   flip(tar, at);
   const PackedFiles set({tar});
   for (const std::size_t i : {0u, 1u, 2u, 3u, 5u}) EXPECT_NO_THROW(set.read(i, scratch));
-  expect_error<Failure>([&] { set.read(4, scratch); }, {tar, "dog/1.jpg", "damaged"});
+  expect_error<UsageError>([&] { set.read(4, scratch); }, {tar, "dog/1.jpg", "damaged"});
   Bytes all(static_cast<std::size_t>(set.bytes({0, 6})));
-  expect_error<Failure>([&] { set.load({0, 6}, all); }, {tar, "dog/1.jpg", "damaged"});
-  // Not even a loader that leaves bad records out goes on.
+  expect_error<UsageError>([&] { set.load({0, 6}, all); }, {tar, "dog/1.jpg", "damaged"});
+  // As bad as one that can't be decoded.
   TransformOptions transform;
   transform.crop = Crop::random_resized;
   transform.height = transform.width = 8;
   transform.channels = 3;
   LoaderOptions options;
   options.batch = 6;
+  const auto data = std::make_shared<PackedFiles>(std::vector<std::string>{tar});
+  Loader strict(data, transform, options);
+  expect_error<UsageError>([&] { strict.next(); }, {"dog/1.jpg"});
   options.on_bad = OnBad::skip;
-  Loader loader(std::make_shared<PackedFiles>(std::vector<std::string>{tar}), transform, options);
-  expect_error<Failure>([&] { loader.next(); }, {"dog/1.jpg"});
+  Loader skipping(data, transform, options);
+  EXPECT_EQ(skipping.next()->size(), 5u);
+  EXPECT_EQ(skipping.statistics().skipped, 1u);
 }
 
 // A mapped file would end the process with SIGBUS.

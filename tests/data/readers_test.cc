@@ -4,7 +4,9 @@
 #include <numeric>
 
 #include "convoy/data/dataset.h"
+#include "data/readers/image_list.h"
 #include "tests/data/support.h"
+#include "tests/data/thread_peers.h"
 
 namespace convoy::data {
 namespace {
@@ -307,6 +309,78 @@ TEST_F(ImageFolder, ErrorsNameTheFolderAndTheProblem) {
   fs::create_directories(folder.path("dog/deep"));
   std::ofstream(folder.path("dog/notes.txt")) << "x";
   refused(folder.path(), {folder.path("dog"), "no .jpg, .jpeg or .png"});
+}
+
+// Ranks of other hosts see another folder at the same path: here, at a path of their own.
+class ImageFolders : public ImageFolder {
+ protected:
+  void fill(int images) {
+    for (int i = 0; i < images; ++i) {
+      add((i % 2 == 0 ? "cat/" : "dog/") + std::to_string(100 + i) + ".jpg", "gray.jpg");
+    }
+    for (const char* rank : {"1", "2"})
+      fs::copy(folder.path(), other.path(rank), fs::copy_options::recursive);
+  }
+  std::string of_rank(int rank) {
+    return rank == 0 ? folder.path() : other.path(std::to_string(rank));
+  }
+  void refused(const std::vector<std::string>& parts) {
+    run_ranks(3, [&](Peers& peers) {
+      expect_error<UsageError>([&] { open_image_folder(of_rank(peers.rank()), peers); }, parts);
+    });
+  }
+
+  Scratch other;
+};
+
+TEST_F(ImageFolders, OneRankLooksAndTellsTheOthers) {
+  fill(9);
+  fs::copy(folder.path("cat/100.jpg"), other.path("1/cat/99.jpg"));  // nobody looks there
+  const auto alone = open_image_folder(folder.path());
+  run_ranks(3, [&](Peers& peers) {
+    const std::string mine = of_rank(peers.rank());
+    const auto set = open_image_folder(mine, peers);
+    EXPECT_EQ(set->classes(), alone->classes());
+    EXPECT_EQ(set->fingerprint(), alone->fingerprint());
+    ASSERT_EQ(set->size(), 9u);
+    for (std::size_t i = 0; i < 9; ++i) {
+      EXPECT_EQ(set->key(i), mine + alone->key(i).substr(folder.path().size()));
+      EXPECT_EQ(set->label(i), alone->label(i));
+    }
+    Bytes bytes;
+    EXPECT_EQ(set->read(8, bytes).bytes.size(), fs::file_size(folder.path("dog/107.jpg")));
+  });
+}
+
+TEST_F(ImageFolders, AnotherFolderOnAnotherHostIsAnErrorOnAllRanks) {
+  fill(7);
+  fs::resize_file(other.path("2/cat/100.jpg"), 10);
+  refused({other.path("2/cat/100.jpg"), "10 bytes on " + host_name(), "for another rank"});
+  fs::remove(other.path("2/cat/100.jpg"));
+  refused({other.path("2/cat/100.jpg"), host_name(), "No such file"});
+}
+
+TEST_F(ImageFolders, AFolderThatCannotBeListedIsAnErrorOnAllRanks) {
+  fill(2);
+  fs::remove(folder.path("dog/101.jpg"));
+  refused({folder.path("dog"), "no .jpg, .jpeg or .png"});
+}
+
+TEST(ImageList, TakesFewBytesAName) {
+  ImageList list;
+  list.classes = {"", "n01440764", "n01443537"};
+  for (int i = 0; i < 5000; ++i)
+    list.names.push_back("n01440764_" + std::to_string(10000 + 3 * i) + ".JPEG");
+  list.names.push_back("");
+  list.names.push_back(std::string(70'000, 'x'));
+  list.names.push_back(std::string(69'999, 'x') + "\xff");
+  list.ends = {0, 5001, list.names.size()};
+  const std::vector<std::byte> bytes = pack_list(list);
+  EXPECT_LT(bytes.size(), 5000 * 10 + 71'000u);
+  const ImageList same = unpack_list(bytes);
+  EXPECT_EQ(same.classes, list.classes);
+  EXPECT_EQ(same.names, list.names);
+  EXPECT_EQ(same.ends, list.ends);
 }
 
 TEST_F(ImageFolder, AFileThatVanishedIsAFailure) {

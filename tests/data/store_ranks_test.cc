@@ -16,7 +16,7 @@ void check_store(const convoy::comm::Communicator& all, int groups) {
   StoreOptions options;
   options.groups = groups;
   options.segment = 100'000;
-  options.memory = std::uint64_t{1} << 30;
+  options.host_memory = std::uint64_t{1} << 30;
   options.check = true;
   Store store(source, peers, options);
   const auto members = static_cast<std::size_t>(store.members());
@@ -52,7 +52,7 @@ TEST(StoreOverRanks, WithOneCopyOnAHost) {
   CommPeers peers(all);
   StoreOptions options;
   options.placement = Placement::host;
-  options.memory = std::uint64_t{1} << 30;
+  options.host_memory = std::uint64_t{1} << 30;
   Store store(source, peers, options);
   EXPECT_EQ(store.members(), 1);
   EXPECT_EQ(store.need().part,

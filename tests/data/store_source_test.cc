@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "convoy/base/system.h"
 #include "tests/data/support.h"
 #include "tests/data/thread_peers.h"
 
@@ -26,6 +27,7 @@ struct Job {
 struct Course {
   std::vector<std::vector<std::size_t>> batches;
   Position position;
+  std::vector<bool> over;  // after each call
   std::uint64_t shuffles = 0;
 };
 
@@ -49,7 +51,7 @@ Course run(const Job& job, std::size_t calls) {
   run_ranks(job.world, [&](Peers& peers) {
     StoreOptions options;
     options.groups = job.groups;
-    options.memory = std::uint64_t{1} << 30;
+    options.host_memory = std::uint64_t{1} << 30;
     options.check = true;
     const auto store = std::make_shared<Store>(records, peers, options);
     StoreSource source(store, {}, loader_options(job, peers.rank()), job.shuffle);
@@ -57,6 +59,7 @@ Course run(const Job& job, std::size_t calls) {
     for (std::size_t call = 0; call < calls; ++call) {
       const Batch* batch = source.next();
       const std::lock_guard lock(mutex);
+      if (peers.rank() == 0) course.over.push_back(source.epoch_over());
       if (batch == nullptr) continue;
       shares[call].push_back(batch->size());
       for (std::size_t k = 0; k < batch->size(); ++k) {
@@ -201,6 +204,9 @@ TEST(StoreSource, LeavesOutALastBatchThatIsNotFull) {
   const Course course = run({.count = 23, .batch = 5, .world = 2, .drop_last = true}, 5);
   EXPECT_TRUE(course.batches[4].empty());
   EXPECT_EQ(all_of(course.batches).size(), 20u);
+  EXPECT_EQ(course.over, (std::vector<bool>{false, false, false, true, false}));
+  const Course end = run({.count = 23, .batch = 5, .world = 2, .drop_last = true}, 4);
+  EXPECT_EQ(end.position, (Position{0, 0, {{0, 23}}}));
 }
 
 TEST(StoreSource, GoesOnFromAPositionOfFiles) {
@@ -256,6 +262,28 @@ TEST(StoreSource, RefusesWhatDoesNotFit) {
       },
       {"after 1 shuffles in its epoch, but of generation 0"});
 }
+
+#ifndef CONVOY_SANITIZED  // sanitizers keep what is freed
+TEST(StoreSource, HasOneOrderInMemoryAtATime) {
+  constexpr std::size_t kCount = 2'000'000;
+  const auto records = std::make_shared<NumberedRecords>(std::vector<std::uint64_t>(kCount, 1));
+  Alone peers;
+  StoreOptions options;
+  options.placement = Placement::files;
+  options.host_memory = std::uint64_t{1} << 30;
+  const auto store = std::make_shared<Store>(records, peers, options);
+  LoaderOptions loader;
+  loader.batch = 8;
+  StoreSource source(store, {}, loader);
+  ASSERT_NE(source.next(), nullptr);
+  ASSERT_GT(resident_memory(), 0u);
+  if (!forget_peak_memory()) GTEST_SKIP() << "this system doesn't let programs watch their memory";
+  const std::uint64_t before = resident_memory();
+  source.seek({1, 1, {}});
+  ASSERT_NE(source.next(), nullptr);
+  EXPECT_LT(peak_memory(), before + kCount * 8 / 2);
+}
+#endif
 
 }  // namespace
 }  // namespace convoy::data

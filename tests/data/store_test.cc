@@ -10,7 +10,9 @@
 #include "convoy/data/store_source.h"
 #include "data/store/admit.h"
 #include "data/store/need.h"
+#include "data/store/region.h"
 #include "tests/data/packed_support.h"
+#include "tests/data/resident_peers.h"
 #include "tests/data/support.h"
 #include "tests/data/thread_peers.h"
 
@@ -23,7 +25,7 @@ StoreOptions options_for(int groups = 1) {
   StoreOptions options;
   options.groups = groups;
   options.segment = kSegment;
-  options.memory = std::uint64_t{1} << 30;
+  options.host_memory = std::uint64_t{1} << 30;
   options.check = true;
   return options;
 }
@@ -50,12 +52,14 @@ Owners owners(int world, const std::shared_ptr<NumberedRecords>& source,
               const StoreOptions& options, const std::vector<Position>& orders) {
   Owners all(source->size());
   std::mutex mutex;
-  run_ranks(world, [&](Peers& peers) {
+  run_ranks(world, [&](Peers& all_peers) {
+    ResidentWatch watch;
+    ResidentPeers peers(all_peers, watch);
     Store store(source, peers, options);
     for (const Position& position : orders) {
       const std::uint64_t before = store.held_bytes();
-      const ShuffleReport report = store.arrange(store_order(source->size(), 7, position));
-      EXPECT_LE(report.peak, std::max(before, store.held_bytes()) + 2 * kSegment);
+      const auto most = watched_shuffle(store, store_order(source->size(), 7, position), watch);
+      EXPECT_LE(most, std::max(before, store.held_bytes()) + 2 * kSegment);
     }
     expect_records(store, *source);
     const std::lock_guard lock(mutex);
@@ -154,7 +158,7 @@ TEST(Store, OneCopyForAHostNeedsMemoryForIt) {
   run_ranks(2, [&](Peers& peers) {
     StoreOptions options = options_for();
     options.placement = Placement::host;
-    options.memory = source->bytes({0, 500}) / 2 - 1;
+    options.host_memory = source->bytes({0, 500}) - 1;
     EXPECT_THROW(Store(source, peers, options), UsageError);
   });
 }
@@ -165,9 +169,9 @@ TEST(Store, TakesTheBestPlaceThatFits) {
   run_ranks(4, [&](Peers& peers) {
     StoreOptions options = options_for();
     options.placement = Placement::best;
-    options.memory = copy_need(*source, 4, 4).total();
+    options.host_memory = 4 * copy_need(*source, 4, 4).total();
     EXPECT_EQ(Store(source, peers, options).need().placement, Placement::host);
-    options.memory -= 1;
+    options.host_memory -= 1;
     options.segment = 1;
     const StoreNeed files = Store(source, peers, options).need();
     EXPECT_EQ(files.placement, Placement::files) << "parts on one host need more than a copy";
@@ -205,7 +209,9 @@ TEST(Store, AnOrderThatIsInPlaceMovesNothing) {
 TEST(Store, GapsInMemoryAreClosedWhenTheyGrow) {
   constexpr std::size_t kCount = 240'000, kHalf = kCount / 2;
   const auto source = std::make_shared<NumberedRecords>(std::vector<std::uint64_t>(kCount, 31));
-  run_ranks(2, [&](Peers& peers) {
+  run_ranks(2, [&](Peers& all_peers) {
+    ResidentWatch watch;
+    ResidentPeers peers(all_peers, watch);
     StoreOptions options = options_for();
     options.check = false;
     Store store(source, peers, options);
@@ -222,8 +228,10 @@ TEST(Store, GapsInMemoryAreClosedWhenTheyGrow) {
       order.push_back(of[1][i]);
     }
     const std::uint64_t before = store.held_bytes();
+    watch = {records_of(store), {}, 0, 0};
     const ShuffleReport report = store.arrange(order);
     EXPECT_GT(report.compactions, 0u);
+    EXPECT_LE(watch.most, std::max(before, store.held_bytes()) + 2 * kSegment);
     EXPECT_LE(report.peak, std::max(before, store.held_bytes()) + 2 * kSegment);
     expect_records(store, *source);
   });
@@ -247,6 +255,37 @@ TEST(Store, FewerRecordsThanRanks) {
   for (const auto& ranks : after) EXPECT_EQ(ranks.size(), 1u);
 }
 
+TEST(Peers, BroadcastBytesAndGatherNumbers) {
+  for (const int world : {1, 2, 5}) {
+    for (const std::size_t size : {0u, 1u, 3u, 1000u}) {
+      std::vector<std::byte> sent(size);
+      for (std::size_t i = 0; i < size; ++i) sent[i] = static_cast<std::byte>(i * 7 % 251);
+      run_ranks(world, [&](Peers& peers) {
+        std::vector<std::byte> bytes(static_cast<std::size_t>(peers.rank()));
+        if (peers.rank() == 0) bytes = sent;
+        peers.broadcast(bytes);
+        EXPECT_EQ(bytes, sent);
+        const auto numbers = peers.gather_numbers(~static_cast<std::uint64_t>(peers.rank()));
+        ASSERT_EQ(numbers.size(), static_cast<std::size_t>(world));
+        for (std::uint64_t rank = 0; rank < numbers.size(); ++rank) EXPECT_EQ(numbers[rank], ~rank);
+      });
+    }
+  }
+}
+
+TEST(Region, CostsMemoryFromTheFirstWriteUntilItIsReleased) {
+  const std::size_t page = Region::page();
+  Region region(100 * page - 7);
+  const std::span<std::byte> bytes(region.data(), static_cast<std::size_t>(region.size()));
+  EXPECT_EQ(resident_bytes(bytes), 0u);
+  std::fill(bytes.begin(), bytes.end(), std::byte{1});
+  EXPECT_EQ(resident_bytes(bytes), 100 * page);
+  region.release(10, 100);
+  EXPECT_EQ(resident_bytes(bytes), 10 * page);
+  EXPECT_EQ(bytes[10 * page - 1], std::byte{1});
+  EXPECT_EQ(bytes[10 * page], std::byte{0});
+}
+
 // Every rank gets this error.
 template <class Error>
 void expect_everywhere(int world, const std::shared_ptr<LoadableDataset>& source,
@@ -264,10 +303,10 @@ TEST(Store, RefusesOnAllRanksAlike) {
   expect_everywhere<UsageError>(4, source, options_for(-1), {"4 ranks can't form -1 groups"});
   run_ranks(2, [&](Peers& peers) {
     StoreOptions options = options_for();
-    if (peers.rank() == 1) options.memory = 100'000;  // one host is too small
-    expect_error<UsageError>(
-        [&] { Store(source, peers, options); },
-        {"a rank of 2 needs", "of records, 512 KiB to shuffle", "of tables", "may use 97.7 KiB"});
+    if (peers.rank() == 1) options.host_memory = 200'000;  // one host is too small
+    expect_error<UsageError>([&] { Store(source, peers, options); },
+                             {"a rank of 2 needs", "of records, 512 KiB to shuffle", "of tables",
+                              "may use 97.7 KiB, as the limit"});
   });
   source->bad = 777;
   expect_everywhere<Failure>(3, source, options_for(), {"record 777 is damaged"});
@@ -278,13 +317,31 @@ TEST(Store, FormsAsManyGroupsAsFit) {
   run_ranks(8, [&](Peers& peers) {
     StoreOptions options = options_for(0);
     EXPECT_EQ(Store(source, peers, options).groups(), 8);
-    options.memory = store_need(*source, 8, 4, kSegment).total();
+    options.host_memory = 8 * store_need(*source, 8, 4, kSegment).total();
     EXPECT_EQ(Store(source, peers, options).groups(), 4);
-    options.memory = store_need(*source, 8, 1, kSegment).total();
+    options.host_memory = 8 * store_need(*source, 8, 1, kSegment).total();
     EXPECT_EQ(Store(source, peers, options).groups(), 1);
-    options.memory -= 1;
+    options.host_memory -= 1;
     expect_error<UsageError>([&] { Store(source, peers, options); }, {"a rank of 8 needs"});
   });
+}
+
+TEST(Store, LeavesMemoryForTraining) {
+  constexpr std::uint64_t kGib = std::uint64_t{1} << 30;
+  EXPECT_EQ(memory_for_rank(0, 252 * kGib, 1), 189 * kGib);
+  EXPECT_EQ(memory_for_rank(0, 252 * kGib, 4), 189 * kGib / 4);
+  EXPECT_EQ(memory_for_rank(100 * kGib, 252 * kGib, 4), 25 * kGib);
+  EXPECT_EQ(memory_for_rank(251 * kGib, 252 * kGib, 1), 251 * kGib);
+  EXPECT_EQ(memory_for_rank(300 * kGib, 252 * kGib, 1), 252 * kGib) << "there is no more";
+}
+
+// Tables are counted: with the data set's order, 12 bytes for each record on every rank.
+TEST(Store, CountsWhatItNeedsForTheOrderOfAnEpoch) {
+  constexpr std::size_t kCount = 1'000'000;
+  const auto source = std::make_shared<NumberedRecords>(std::vector<std::uint64_t>(kCount, 0));
+  EXPECT_EQ(files_need(*source, 4).tables, 12 * kCount);
+  EXPECT_EQ(copy_need(*source, 4, 4).tables, (12 + 12) * kCount);
+  EXPECT_EQ(store_need(*source, 4, 1, kSegment).tables, (12 + 48 / 4) * kCount);
 }
 
 class PackedStore : public testing::Test {
@@ -329,7 +386,7 @@ TEST_F(PackedStore, NamesARecordThatIsDamaged) {
   auto bytes = read_file(tar_);
   bytes[512 * 3 + 50] ^= std::byte{1};  // of the second member
   write_bytes(tar_, bytes);
-  expect_everywhere<Failure>(2, source, options_for(), {tar_ + ": record c1/1.jpg", "damaged"});
+  expect_everywhere<UsageError>(2, source, options_for(), {tar_ + ": record c1/1.jpg", "damaged"});
 }
 
 TEST_F(PackedStore, NamesAFileThatHasShrunk) {

@@ -98,4 +98,15 @@ class TestDataset : public Dataset {
   std::vector<std::string> classes_ = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 };
 
+// An Exif segment that says how to turn the picture, behind the first two bytes of a JPEG.
+inline Bytes turned(const Bytes& jpeg, int orientation) {
+  const Bytes exif = to_bytes({0xff, 0xe1, 0, 34, 'E', 'x',         'i', 'f', 0, 0,    'M', 'M',
+                               0,    42,   0, 0,  0,   8,           0,   1,   1, 0x12, 0,   3,
+                               0,    0,    0, 1,  0,   orientation, 0,   0,   0, 0,    0,   0});
+  Bytes result(jpeg.begin(), jpeg.begin() + 2);
+  result.insert(result.end(), exif.begin(), exif.end());
+  result.insert(result.end(), jpeg.begin() + 2, jpeg.end());
+  return result;
+}
+
 }  // namespace convoy::data

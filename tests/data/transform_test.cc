@@ -213,8 +213,8 @@ TEST(Transform, RandomWindowsKeepAreaAndRatio) {
   RandomStream random(11);
   double smallest = 1, largest = 0;
   for (int i = 0; i < 2000; ++i) {
-    const CropPlan cut = plan_crop(options, 300, 400, {3, 10, 10}, random);
-    const Window& w = cut.window;
+    const CropPlan plan = plan_crop(options, 300, 400, {3, 10, 10}, random);
+    const Window& w = plan.window;
     EXPECT_GE(w.left, 0);
     EXPECT_GE(w.top, 0);
     EXPECT_LE(w.left + w.width, 400);
@@ -247,10 +247,10 @@ TEST(Transform, RandomChoicesAreFixedByTheStream) {
   options.flip = true;
   const CropPlan first = plan_crop(options, 375, 500, {3, 224, 224}, random);
   const CropPlan second = plan_crop(options, 375, 500, {3, 224, 224}, random);
-  const auto text = [](const CropPlan& cut) {
-    return std::to_string(cut.window.left) + " " + std::to_string(cut.window.top) + " " +
-           std::to_string(cut.window.width) + " " + std::to_string(cut.window.height) +
-           (cut.flip ? " flip" : "");
+  const auto text = [](const CropPlan& plan) {
+    return std::to_string(plan.window.left) + " " + std::to_string(plan.window.top) + " " +
+           std::to_string(plan.window.width) + " " + std::to_string(plan.window.height) +
+           (plan.flip ? " flip" : "");
   };
   EXPECT_EQ(text(first), "266 52 143 176");
   EXPECT_EQ(text(second), "72 39 258 330 flip");

@@ -21,7 +21,7 @@ import packages
 packages.add()
 try:
     import numpy as np
-    from PIL import Image
+    from PIL import Image, ImageOps
 except ImportError as error:
     print(f"{error}; tools/setup.sh --tests fetches it", file=sys.stderr)
     sys.exit(packages.SKIPPED)
@@ -65,7 +65,7 @@ def main():
                 if number == MOST:
                     break
                 with Image.open(io.BytesIO(data)) as picture:
-                    rgb = picture.convert("RGB")
+                    rgb = ImageOps.exif_transpose(picture).convert("RGB")
                     if picture.mode == "CMYK":  # converted in other ways by every program
                         continue
                 pathlib.Path(file).write_bytes(data)

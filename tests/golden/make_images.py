@@ -81,6 +81,11 @@ def main():
         image.save(FIXTURES / name, quality=90, **options)
     # Large enough for crops that leave out whole blocks on all sides.
     Image.fromarray(pattern(120, 150)).save(FIXTURES / "large420.jpg", quality=60, subsampling=2)
+    for orientation in (6, 7):  # the same, lying: check_resize.py has Pillow turn them
+        data = (FIXTURES / "large420.jpg").read_bytes()
+        exif = b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0"
+        lying = data[:2] + exif + bytes([orientation]) + bytes(6) + data[2:]
+        (FIXTURES / f"turned{orientation}.jpg").write_bytes(lying)
 
     alpha = Image.fromarray(pattern(HEIGHT, WIDTH)[:, :, 2])
     color_alpha = picture.copy()

@@ -4,7 +4,8 @@ import os
 import pathlib
 import sys
 
-SKIPPED = 77  # what ctest takes for "not run"
+# What ctest takes for "not run"; a failure where everything has to be there, as in CI.
+SKIPPED = 1 if os.environ.get("CONVOY_REQUIRE_ALL") else 77
 
 
 def add():

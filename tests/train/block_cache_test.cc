@@ -24,6 +24,13 @@ TEST(BlockCache, SizesWasteAnEighthAtMost) {
   }
 }
 
+TEST(BlockCache, ProcessesOfAHostShareAQuarterOfItsMemory) {
+  using convoy::train::most_cached;
+  EXPECT_EQ(most_cached({}, 64 * kMiB), 16 * kMiB);
+  EXPECT_EQ(most_cached({.processes = 8}, 64 * kMiB), 2 * kMiB);
+  EXPECT_EQ(most_cached({.max_cached = 5 * kMiB, .processes = 8}, 64 * kMiB), 5 * kMiB);
+}
+
 TEST(BlockCache, ReusesTheBlockFreedLast) {
   BlockCache cache({.max_cached = 64 * kMiB});
   void* a = cache.allocate(3 * kMiB);

@@ -115,10 +115,25 @@ TEST(Checkpoints, RetentionLeavesLaterAndUnreadableOnes) {
   spill(scratch.path("step-000000000020/manifest.json"), "{}");
   write_small(folder, 25, std::nullopt, {1, true});
   EXPECT_EQ(names(folder), steps({20, 25, 30, 40}));
-  folder.remove_after(25, {"step-000000000040"});
-  EXPECT_EQ(names(folder), steps({20, 25, 40}));
-  folder.remove_after(25);
-  EXPECT_EQ(names(folder), steps({20, 25}));
+}
+
+TEST(Checkpoints, LaterOnesAreSetAside) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  EXPECT_EQ(folder.set_aside_after(0), "");
+  for (const int step : {10, 20, 30, 40}) write_small(folder, step);
+  EXPECT_EQ(folder.set_aside_after(40), "");
+  const std::string first = folder.set_aside_after(20);
+  EXPECT_EQ(first, scratch.path("superseded-1"));
+  EXPECT_EQ(names(folder), steps({10, 20}));
+  EXPECT_EQ(names(CheckpointFolder(first)), steps({30, 40}));
+  EXPECT_EQ(open_checkpoint(first + "/step-000000000040").step, 40);
+  // No later one of another time is in the way, nor is it counted or removed.
+  write_small(folder, 30, std::nullopt, {1, false});
+  EXPECT_EQ(names(folder), steps({30}));
+  EXPECT_EQ(folder.set_aside_after(5), scratch.path("superseded-2"));
+  EXPECT_TRUE(folder.list().empty());
+  EXPECT_EQ(names(CheckpointFolder(first)), steps({30, 40}));
 }
 
 TEST(Checkpoints, TheSameStepIsReplaced) {

@@ -9,6 +9,7 @@
 #include "convoy/base/system.h"
 #include "convoy/comm/world.h"
 #include "convoy/train/autocast.h"
+#include "convoy/train/evaluate.h"
 #include "convoy/train/threads.h"
 
 namespace {
@@ -72,6 +73,20 @@ TEST(SetThreads, TakesTheArgumentThenTheEnvironmentThenTheCores) {
     unsetenv("OMP_NUM_THREADS");
   });
   EXPECT_THROW(convoy::train::set_threads(-1), convoy::UsageError);
+  convoy::train::set_threads(1);
+}
+
+TEST(DecodingThreads, AreAPartOfThoseThatCompute) {
+  convoy::train::Recipe recipe;
+  for (const auto& [computing, expected] : {std::pair{1, 1}, {7, 1}, {8, 2}, {128, 16}}) {
+    convoy::train::set_threads(computing);
+    EXPECT_EQ(convoy::train::decoding_threads(recipe), expected);
+  }
+  convoy::train::set_threads(3);
+  recipe.device = "cuda";
+  EXPECT_EQ(convoy::train::decoding_threads(recipe), 3);
+  recipe.data.threads = 5;
+  EXPECT_EQ(convoy::train::decoding_threads(recipe), 5);
   convoy::train::set_threads(1);
 }
 

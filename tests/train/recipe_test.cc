@@ -156,6 +156,19 @@ TEST_F(RecipeTest, Overrides) {
             std::string::npos);
 }
 
+// A text needs no quotes, even where it could be something else in TOML.
+TEST_F(RecipeTest, OverridesOfTextsAreTakenAsTyped) {
+  EXPECT_EQ(parse(kGood, {"name=nan"}).name, "nan");
+  EXPECT_EQ(parse(kGood, {"name=2024-05-01"}).name, "2024-05-01");
+  EXPECT_EQ(parse(kGood, {"name=true"}).name, "true");
+  EXPECT_EQ(parse(kGood, {"name=007"}).name, "007");
+  EXPECT_EQ(parse(kGood, {"name=\"1e5\""}).name, "1e5");
+  EXPECT_EQ(fs::path(parse(kGood, {"output.folder=inf"}).output.folder).filename(), "inf");
+  EXPECT_NE(problems(kGood, {"name=[1]"}).find("name: has to be a text"), std::string::npos);
+  const std::string in_the_file = std::string("name = nan\n") + kGood;
+  EXPECT_NE(problems(in_the_file).find("name: has to be a text"), std::string::npos);
+}
+
 TEST_F(RecipeTest, StepsInsteadOfEpochs) {
   const Recipe r = parse(kGood, {"training.steps=20"});
   EXPECT_EQ(r.training.steps, 20);
@@ -169,6 +182,14 @@ TEST_F(RecipeTest, FilesOfACheckpointMayBeGone) {
   EXPECT_EQ(parse_recipe({kGood, "r", "/"}, {set}, vocabulary(), Files::may_be_missing)
                 .data.train.text("path"),
             "/nowhere");
+  const std::string weights = "model.weights=\"/nowhere.safetensors\"";
+  EXPECT_NE(problems(kGood, {weights}), "");
+  EXPECT_EQ(
+      parse_recipe({kGood, "r", folder_.path()}, {weights}, vocabulary(), Files::of_a_resumed_run)
+          .model.weights,
+      "/nowhere.safetensors");
+  EXPECT_THROW(parse_recipe({kGood, "r", "/"}, {set}, vocabulary(), Files::of_a_resumed_run),
+               UsageError);
 }
 
 TEST_F(RecipeTest, EnvironmentInPaths) {
@@ -180,6 +201,13 @@ TEST_F(RecipeTest, EnvironmentInPaths) {
             std::string::npos);
 }
 
+TEST_F(RecipeTest, LimitsAreTheTransforms) {
+  EXPECT_EQ(problems(kGood, {"data.size=65536", "data.augment.crop=random_padded",
+                             "data.augment.padding=65536"}),
+            "");
+  EXPECT_EQ(problems(kGood, {"data.store=auto", "data.store_memory=1.5GiB"}), "");
+}
+
 TEST_F(RecipeTest, Contradictions) {
   const auto expect = [this](const std::vector<std::string>& overrides, const std::string& part) {
     const std::string text = problems(kGood, overrides);
@@ -189,6 +217,14 @@ TEST_F(RecipeTest, Contradictions) {
          "data.augment.crop is random_resized; that needs data.size");
   expect({"data.augment.padding=3"}, "data.augment.padding is for crop = \"random_padded\"");
   expect({"data.augment.left=3"}, "data.augment.left is for crop = \"fixed\"");
+  expect({"data.augment.crop=random_padded", "data.augment.padding=65537"},
+         "data.augment.padding is 65537; it has to be 0 to 65536");
+  expect({"data.size=-1"}, "data.size is -1; it has to be 0 to 65536");
+  expect({"data.store_memory=1GiB"}, "data.store_memory is for data.store");
+  expect({"data.store=host", "data.store_memory=much"},
+         "data.store_memory is 'much'; it has to be a size");
+  expect({"data.store=host", "data.store_memory=0"}, "data.store_memory");
+  expect({"data.threads=1025"}, "data.threads has to be 1 to 1024, or 0");
   expect({"data.augment.lighting=-1"}, "data.augment.lighting has to be 0 to 10");
   expect({"data.augment.contrast=1.5"}, "data.augment.contrast has to be 0 to 1");
   expect({"data.size=28", "data.augment.crop=ten"},

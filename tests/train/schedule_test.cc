@@ -7,44 +7,87 @@
 namespace convoy::train {
 namespace {
 
+// 1000 samples in batches of 100: 10 steps an epoch.
+Moment at_step(std::int64_t step) {
+  Moment now;
+  now.epoch = static_cast<std::uint64_t>(step) / 10;
+  now.consumed = static_cast<std::size_t>(step) % 10 * 100;
+  now.samples = 1000;
+  now.step = step;
+  return now;
+}
+
+constexpr TrainingRecipe kNineEpochs{.batch = 100, .epochs = 9};
+
 TEST(Schedule, Constant) {
-  const Schedule s({}, 0.1, 10, 100);
-  EXPECT_EQ(s.at(0), 0.1);
-  EXPECT_EQ(s.at(99), 0.1);
+  const Schedule s({}, 0.1, kNineEpochs, 10);
+  EXPECT_EQ(s.at(at_step(0)), 0.1);
+  EXPECT_EQ(s.at(at_step(89)), 0.1);
 }
 
 TEST(Schedule, StepsAtMilestones) {
   ScheduleRecipe recipe{.name = "step", .milestones = {3, 6}, .gamma = 0.5};
-  const Schedule s(recipe, 1, 10, 90);
-  EXPECT_EQ(s.at(29), 1);
-  EXPECT_EQ(s.at(30), 0.5);
-  EXPECT_EQ(s.at(59), 0.5);
-  EXPECT_EQ(s.at(60), 0.25);
+  const Schedule s(recipe, 1, kNineEpochs, 10);
+  EXPECT_EQ(s.at(at_step(29)), 1);
+  EXPECT_EQ(s.at(at_step(30)), 0.5);
+  EXPECT_EQ(s.at(at_step(59)), 0.5);
+  EXPECT_EQ(s.at(at_step(60)), 0.25);
+  // The end of an epoch is the begin of the next.
+  Moment end = at_step(29);
+  end.consumed = 990;
+  end.epoch_over = true;
+  EXPECT_EQ(s.at(end), 0.5);
   recipe.unit = "steps";
-  EXPECT_EQ(Schedule(recipe, 1, 10, 90).at(3), 0.5);
+  EXPECT_EQ(Schedule(recipe, 1, kNineEpochs, 10).at(at_step(2)), 1);
+  EXPECT_EQ(Schedule(recipe, 1, kNineEpochs, 10).at(at_step(3)), 0.5);
 }
 
 // Kumar et al. 2017, section 5.3: 0.1 x k n / 256, reached by 5 epochs of linear warm-up from 0.1.
 TEST(Schedule, WarmsUpLinearly) {
   const ScheduleRecipe recipe{
       .name = "step", .milestones = {30, 60}, .warmup = 5, .warmup_from = 0.125};
-  const Schedule s(recipe, 0.8, 100, 9000);
-  EXPECT_DOUBLE_EQ(s.at(0), 0.1);
-  EXPECT_DOUBLE_EQ(s.at(250), 0.45);
-  EXPECT_DOUBLE_EQ(s.at(500), 0.8);
-  EXPECT_DOUBLE_EQ(s.at(2999), 0.8);
-  EXPECT_DOUBLE_EQ(s.at(3000), 0.08);
+  const Schedule s(recipe, 0.8, {.batch = 100, .epochs = 90}, 10);
+  EXPECT_DOUBLE_EQ(s.at(at_step(0)), 0.1);
+  EXPECT_DOUBLE_EQ(s.at(at_step(25)), 0.45);
+  EXPECT_DOUBLE_EQ(s.at(at_step(50)), 0.8);
+  EXPECT_DOUBLE_EQ(s.at(at_step(299)), 0.8);
+  EXPECT_DOUBLE_EQ(s.at(at_step(300)), 0.08);
 }
 
 TEST(Schedule, Cosine) {
   const ScheduleRecipe recipe{.name = "cosine", .unit = "steps", .end = 0.1, .warmup = 20};
-  const Schedule s(recipe, 2, 1, 120);
-  EXPECT_DOUBLE_EQ(s.at(0), 0);
-  EXPECT_DOUBLE_EQ(s.at(10), 1);
-  EXPECT_DOUBLE_EQ(s.at(20), 2);
-  EXPECT_DOUBLE_EQ(s.at(70), 2 * (0.1 + 0.9 * 0.5));
-  EXPECT_DOUBLE_EQ(s.at(120), 0.2);
-  EXPECT_DOUBLE_EQ(s.at(500), 0.2);
+  const Schedule s(recipe, 2, {.batch = 100, .steps = 120}, 10);
+  EXPECT_DOUBLE_EQ(s.at(at_step(0)), 0);
+  EXPECT_DOUBLE_EQ(s.at(at_step(10)), 1);
+  EXPECT_DOUBLE_EQ(s.at(at_step(20)), 2);
+  EXPECT_DOUBLE_EQ(s.at(at_step(70)), 2 * (0.1 + 0.9 * 0.5));
+  EXPECT_DOUBLE_EQ(s.at(at_step(120)), 0.2);
+  EXPECT_DOUBLE_EQ(s.at(at_step(500)), 0.2);
+}
+
+// The one counted in epochs, the other in steps: the same training either way.
+TEST(Schedule, UnitsMayDiffer) {
+  const TrainingRecipe steps{.batch = 100, .steps = 90};
+  for (const char* unit : {"epochs", "steps"}) {
+    const double each = std::string(unit) == "epochs" ? 1 : 10;
+    const ScheduleRecipe recipe{.name = "cosine", .unit = unit, .warmup = 2 * each};
+    const Schedule a(recipe, 1, kNineEpochs, 10), b(recipe, 1, steps, 10);
+    for (int step = 0; step <= 90; ++step) {
+      const double expected =
+          step < 20 ? step / 20.0 : (1 + std::cos(std::acos(-1.0) * (step - 20) / 70)) / 2;
+      EXPECT_NEAR(a.at(at_step(step)), expected, 1e-12) << unit << step;
+      EXPECT_NEAR(b.at(at_step(step)), expected, 1e-12) << unit << step;
+    }
+  }
+}
+
+// How many updates it took to get there, and how large they are, is of no account.
+TEST(Schedule, AnotherBatchLeavesTheRateWhereItIs) {
+  const ScheduleRecipe recipe{.name = "cosine", .warmup = 1.5};
+  Moment other = at_step(45);
+  other.step = 7;
+  EXPECT_EQ(Schedule(recipe, 1, kNineEpochs, 10).at(at_step(45)),
+            Schedule(recipe, 1, {.batch = 300, .epochs = 9}, 4).at(other));
 }
 
 }  // namespace

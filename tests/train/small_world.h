@@ -3,11 +3,14 @@
 
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/data/dataset.h"
 #include "convoy/model/network.h"
@@ -20,7 +23,15 @@ class Stripes final : public data::Dataset {
  public:
   static constexpr data::Shape kShape{1, 6, 6};
 
-  explicit Stripes(std::size_t size) : classes_{"dark", "gray", "light"}, pixels_(size * 36) {
+  // Records first, first + every, ... can't be decoded; every = 0: all can.
+  struct Bad {
+    std::size_t first = 0;
+    std::size_t every = 0;
+  };
+
+  explicit Stripes(std::size_t size) : Stripes(size, Bad()) {}
+  Stripes(std::size_t size, Bad bad)
+      : classes_{"dark", "gray", "light"}, bad_(bad), pixels_(size * 36) {
     for (std::size_t i = 0; i < size; ++i) {
       RandomStream random(3, i);
       for (std::size_t p = 0; p < 36; ++p) {
@@ -32,6 +43,8 @@ class Stripes final : public data::Dataset {
   std::size_t size() const override { return pixels_.size() / 36; }
   const std::vector<std::string>& classes() const override { return classes_; }
   data::Record read(std::size_t i, std::vector<std::byte>&) const override {
+    if (bad_.every > 0 && i >= bad_.first && (i - bad_.first) % bad_.every == 0)
+      throw UsageError("it is bad");
     return {std::as_bytes(std::span(pixels_).subspan(i * 36, 36)), data::Encoding::planar_f32,
             kShape, label(i)};
   }
@@ -41,22 +54,39 @@ class Stripes final : public data::Dataset {
 
  private:
   std::vector<std::string> classes_;
+  Bad bad_;
   std::vector<float> pixels_;
+};
+
+// What networks were asked for, and how long they take.
+struct Calls {
+  int training = 0;  // forward passes
+  int evaluation = 0;
+  std::chrono::milliseconds pause{0};  // in each of training
 };
 
 // With batch normalization (statistics that differ between ranks) and dropout (random numbers).
 class Small final : public model::Network {
  public:
-  Small(std::int64_t classes, bool norm, double dropout) : classes_(classes), dropout_(dropout) {
+  // pooled: what the last layer sees is one value per map, normalized; a batch of one image can't
+  // train it.
+  Small(std::int64_t classes, bool norm, double dropout, bool pooled = false,
+        std::shared_ptr<Calls> calls = nullptr)
+      : classes_(classes), dropout_(dropout), calls_(std::move(calls)) {
     // Not in the order of use: the order in which gradients come has to be measured.
-    fc_ = register_module("fc", torch::nn::Linear(64, classes));
+    fc_ = register_module("fc", torch::nn::Linear(pooled ? 4 : 64, classes));
     conv_ = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)));
     if (norm) bn_ = register_module("bn", torch::nn::BatchNorm2d(4));
+    if (pooled) last_bn_ = register_module("last_bn", torch::nn::BatchNorm2d(4));
   }
   torch::Tensor forward(torch::Tensor x) override {
+    if (calls_) ++(is_training() ? calls_->training : calls_->evaluation);
+    if (calls_ && is_training()) std::this_thread::sleep_for(calls_->pause);
     x = conv_(x);
     if (!bn_.is_empty()) x = bn_(x);
-    x = torch::relu(x).flatten(1);
+    x = torch::relu(x);
+    if (!last_bn_.is_empty()) x = last_bn_(x.mean({2, 3}, true));
+    x = x.flatten(1);
     if (dropout_ > 0) x = torch::dropout(x, dropout_, is_training());
     return fc_(x);
   }
@@ -66,24 +96,40 @@ class Small final : public model::Network {
  private:
   std::int64_t classes_;
   double dropout_;
+  std::shared_ptr<Calls> calls_;
   torch::nn::Conv2d conv_{nullptr};
   torch::nn::BatchNorm2d bn_{nullptr};
+  torch::nn::BatchNorm2d last_bn_{nullptr};
   torch::nn::Linear fc_{nullptr};
 };
 
-inline void add_small_world(Registry& registry) {
-  registry.add_reader(
-      "stripes",
-      [](const Options& o) {
-        return std::make_shared<Stripes>(static_cast<std::size_t>(o.integer("size")));
-      },
-      {{"size", std::int64_t{60}, "samples"}});
-  registry.add_model("small",
-                     [](const ModelRequest& r) {
-                       return std::make_shared<Small>(r.classes, r.options.flag("norm"),
-                                                      r.options.number("dropout"));
-                     },
-                     {{"norm", false, "batch normalization"}, {"dropout", 0.0, "its probability"}});
+// Under the names stripes and small, and another of each.
+inline void add_small_world(Registry& registry, const std::shared_ptr<Calls>& calls = nullptr) {
+  for (const char* name : {"stripes", "stripes2"}) {
+    registry.add_reader(
+        name,
+        [](const Options& o) {
+          return std::make_shared<Stripes>(
+              static_cast<std::size_t>(o.integer("size")),
+              Stripes::Bad{static_cast<std::size_t>(o.integer("bad_first")),
+                           static_cast<std::size_t>(o.integer("bad_every"))});
+        },
+        {{"size", std::int64_t{60}, "samples"},
+         {"bad_first", std::int64_t{0}, "the first that can't be decoded"},
+         {"bad_every", std::int64_t{0}, "and all so many after it; 0: none"},
+         {"path", std::string(), "a file that has to be there", Option::Kind::path}});
+  }
+  for (const char* name : {"small", "small2"}) {
+    registry.add_model(name,
+                       [calls](const ModelRequest& r) {
+                         return std::make_shared<Small>(r.classes, r.options.flag("norm"),
+                                                        r.options.number("dropout"),
+                                                        r.options.flag("pooled"), calls);
+                       },
+                       {{"norm", false, "batch normalization"},
+                        {"dropout", 0.0, "its probability"},
+                        {"pooled", false, "one value per map, normalized"}});
+  }
 }
 
 }  // namespace convoy::train::testing_data

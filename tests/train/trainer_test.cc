@@ -4,90 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
-#include "tests/base/scratch.h"
-#include "tests/parallel/mpi_main.h"
 #include "tests/train/read_timeline.h"
-#include "tests/train/small_world.h"
+#include "tests/train/trainer_fixture.h"
 
 namespace convoy::train {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kRecipe = R"(
-name = "test"
-precision = "float64"
-[model]
-name = "small"
-[data]
-reader = "stripes"
-[data.train]
-size = 61
-[data.validation]
-size = 40
-[optimizer]
-lr = 0.1
-momentum = 0.9
-[schedule]
-name = "cosine"
-[training]
-batch = 12
-epochs = 3
-[output]
-tensorboard = false
-)";
-
-class TrainerTest : public testing::Test {
- protected:
-  void SetUp() override {
-    testing_data::add_small_world(registry_);
-    // One folder for all ranks, made by rank 0.
-    if (test_world().rank() == 0) scratch_.emplace();
-    const std::string mine = scratch_ ? scratch_->path() : "";
-    folder_ = test_world().communicator().broadcast_text(mine, 0);
-  }
-  void TearDown() override { test_world().communicator().barrier(); }
-
-  Recipe recipe(const std::string& name, std::vector<std::string> overrides = {}) {
-    overrides.push_back("output.folder=\"" + folder_ + "/" + name + "\"");
-    return parse_recipe({kRecipe, "test.toml", "/"}, overrides, registry_.vocabulary());
-  }
-
-  // Trains; stops when `stop_after` steps are done, if that is more than 0.
-  RunResult train(const Recipe& recipe, int stop_after = 0, const std::string& resume = "") {
-    int asked = 0;
-    TrainerOptions options{.resume = resume, .progress = false};
-    // Asked once in every step, before its update.
-    if (stop_after > 0)
-      options.should_stop = [&asked, stop_after] { return ++asked >= stop_after; };
-    Trainer trainer(test_world(), registry_, recipe, options);
-    return trainer.run();
-  }
-
-  static std::vector<std::byte> bytes(const std::string& checkpoint, const std::string& file) {
-    return read_file(checkpoint + "/" + file);
-  }
-  static double largest_difference(const std::string& a, const std::string& b) {
-    const State x = read_checkpoint(a, open_checkpoint(a), 0, 1);
-    const State y = read_checkpoint(b, open_checkpoint(b), 0, 1);
-    double most = 0;
-    for (const auto& [name, tensor] : x.model) {
-      most = std::max(most, (tensor - y.model.at(name)).abs().max().item<double>());
-    }
-    return most;
-  }
-
-  Registry registry_;
-  std::optional<test::Scratch> scratch_;  // on rank 0
-  std::string folder_;
-};
 
 // The reference: a plain LibTorch loop in one process over whole batches in the same order.
 struct PlainLoop {
@@ -96,11 +19,9 @@ struct PlainLoop {
     torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
     const testing_data::Stripes data(61);
     const std::size_t used = drop_last ? 60 : 61;
-    const double steps = drop_last ? 15 : 18;
-    int step = 0;
     for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
       const data::EpochOrder order(61, 1, epoch);
-      for (std::size_t begin = 0; begin < used; begin += 12, ++step) {
+      for (std::size_t begin = 0; begin < used; begin += 12) {
         std::vector<torch::Tensor> images;
         std::vector<std::int64_t> labels;
         for (const std::size_t i : order.samples({begin, std::min(begin + 12, used)})) {
@@ -112,7 +33,7 @@ struct PlainLoop {
           labels.push_back(record.label);
         }
         optimizer.param_groups()[0].options().set_lr(
-            0.1 * (1 + std::cos(std::acos(-1.0) * step / steps)) / 2);
+            0.1 * (1 + std::cos(std::acos(-1.0) * (epoch + begin / 61.0) / 3)) / 2);
         optimizer.zero_grad();
         const torch::Tensor value = torch::nn::functional::cross_entropy(
             net.forward(torch::stack(images)), torch::tensor(labels));
@@ -237,36 +158,34 @@ TEST_F(TrainerTest, EvaluationOfDifferentDataIsAMistakeOnEveryRank) {
 TEST_F(TrainerTest, MetricsOfAResumedRunHaveEachStepOnce) {
   const Recipe r = recipe("metrics", {"output.log_samples=true"});
   train(r, 4);
-  const Recipe every = recipe("metrics", {"output.log_samples=true", "checkpoint.keep=1"});
-  train(every, 0, "latest");
-  test_world().communicator().barrier();
-  if (test_world().rank() != 0) return;
-  std::istringstream lines(read_text_file(r.output.folder + "/metrics.jsonl"));
-  std::string line;
-  int expected = 1, evaluations = 0;
-  while (std::getline(lines, line)) {
-    const auto row = nlohmann::json::parse(line);
-    if (row["kind"] == "step") EXPECT_EQ(row["step"], expected++);
-    if (row["kind"] == "evaluation") {
-      ++evaluations;
-      EXPECT_EQ(row["samples"], 40);
-    }
-  }
+  train(recipe("metrics", {"output.log_samples=true", "checkpoint.keep=1"}), 0, "latest");
+  all().barrier();
+  if (!first()) return;
+  int expected = 1;
+  for (const auto& row : rows(r, "step")) EXPECT_EQ(row["step"], expected++);
   EXPECT_EQ(expected, 19);
-  EXPECT_EQ(evaluations, 3);
-  // Each sample of each epoch once.
-  std::multiset<std::pair<int, int>> seen;
-  for (const auto& entry : fs::directory_iterator(r.output.folder + "/samples")) {
-    std::istringstream log(read_text_file(entry.path().string()));
-    while (std::getline(log, line)) {
-      std::istringstream words(line);
-      int step = 0, epoch = 0, sample = 0;
-      words >> step >> epoch;
-      while (words >> sample) seen.insert({epoch, sample});
-    }
+  EXPECT_EQ(rows(r, "evaluation").size(), 3u);
+  for (const auto& row : rows(r, "evaluation")) EXPECT_EQ(row["samples"], 40);
+  expect_each_once(r, 3 * 61);
+}
+
+// What is left out of an epoch ends it all the same.
+TEST_F(TrainerTest, DropLastLeavesTheEndsOfEpochsWhereTheyAre) {
+  const Recipe r = recipe("drop", {"data.drop_last=true", "checkpoint.keep=9"});
+  const RunResult result = train(r);
+  EXPECT_EQ(result.steps, 15);
+  all().barrier();
+  if (!first()) return;
+  for (const char* kind : {"evaluation", "epoch", "checkpoint"}) {
+    int step = 0;
+    for (const auto& row : rows(r, kind)) EXPECT_EQ(row["step"], step += 5) << kind;
+    EXPECT_EQ(step, 15) << kind;
   }
-  EXPECT_EQ(seen.size(), 3u * 61u);
-  EXPECT_EQ((std::set<std::pair<int, int>>(seen.begin(), seen.end()).size()), 3u * 61u);
+  const auto steps = rows(r, "step");
+  ASSERT_EQ(steps.size(), 15u);
+  EXPECT_NEAR(steps[3]["epoch"].get<double>(), 48 / 61.0, 1e-12);
+  EXPECT_EQ(steps[4]["epoch"], 1);
+  EXPECT_EQ(open_checkpoint(result.checkpoint).position, (data::Position{2, 0, {{0, 61}}}));
 }
 
 TEST_F(TrainerTest, ATimelineHasTheUpdatesThatWereRecorded) {
@@ -302,38 +221,6 @@ TEST_F(TrainerTest, ATimelineHasTheUpdatesThatWereRecorded) {
        timeline_of(recipe("short", {"training.epochs=0", "training.steps=3"}), 3)) {
     EXPECT_EQ(test::count_spans(rank.at("training"), "step"), 3);
   }
-}
-
-TEST_F(TrainerTest, RefusesARunFolderThatHoldsARun) {
-  const Recipe r = recipe("twice", {"output.log_samples=true"});
-  train(r, 1);
-  if (test_world().size() == 1) {
-    EXPECT_THROW(train(r), UsageError);
-    // Untouched, with its log of samples.
-    EXPECT_NE(read_text_file(r.output.folder + "/samples/rank-0.log"), "");
-    TrainerOptions options{.overwrite = true, .progress = false};
-    Trainer trainer(test_world(), registry_, r, options);
-    EXPECT_EQ(trainer.run().steps, 18);
-  }
-}
-
-TEST_F(TrainerTest, RefusesACheckpointOfSomethingElse) {
-  const RunResult first = train(recipe("first"), 2);
-  const auto problem = [&](const std::vector<std::string>& overrides) -> std::string {
-    try {
-      train(recipe("other", overrides), 0, first.checkpoint);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_NE(problem({"seed=2"}).find("seed is 2, in the checkpoint it is 1"), std::string::npos);
-  EXPECT_NE(problem({"data.train.size=60"}).find("another data set"), std::string::npos);
-  const std::string names = problem({"model.options.norm=true"});
-  EXPECT_NE(names.find("missing in the file: bn.bias"), std::string::npos) << names;
-  EXPECT_NE(problem({"model.classes=5"}).find("fc.bias is [3] in the file, [5] in the model"),
-            std::string::npos);
-  EXPECT_NE(problem({"optimizer.name=adam", "optimizer.momentum=0"}), "");
 }
 
 TEST_F(TrainerTest, RanksWithDifferentRecipesAreNamed) {

@@ -16,6 +16,10 @@ namespace convoy {
 std::vector<std::byte> read_file(const std::string& path, std::size_t limit = std::size_t{1} << 40);
 std::string read_text_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
 
+// Writes all bytes to a file that is open, however often that takes. 0, or the errno of what
+// failed; some may be written then.
+int write_all(int file, std::span<const std::byte> bytes);
+
 // A file being written beside its final name: written in pieces, then synced and renamed by
 // commit(), which replaces a file of that name. Without commit() (an exception passes) nothing is
 // left; a killed process leaves ".partial-<name>-<pid>-<n>". Throws Failure naming the file and

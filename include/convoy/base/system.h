@@ -18,6 +18,13 @@ std::vector<int> usable_cores();
 // left of the cgroup's limit; files that it caches count as free.
 std::uint64_t available_memory();
 
+// Bytes of memory that this process has now, and the most that it has had since it began, or since
+// forget_peak_memory() returned true: as the kernel counts, which looks now and then and may be
+// some pages of each thread behind. 0 where it doesn't say.
+std::uint64_t resident_memory();
+std::uint64_t peak_memory();
+bool forget_peak_memory();
+
 // Binds the calling thread, and the threads it starts later, to these cores. False if refused.
 bool bind_to_cores(const std::vector<int>& cores);
 

@@ -14,6 +14,8 @@
 
 namespace convoy::data {
 
+class Peers;  // convoy/data/peers.h
+
 // Channels, height and width of an image; features without geometry are {n, 1, 1}.
 struct Shape {
   int channels = 0;
@@ -56,7 +58,7 @@ class Dataset {
 
   // Record i. Its bytes stay valid until `scratch` changes or the dataset is destroyed; a dataset
   // in memory leaves scratch alone. i < size(). Throws Failure naming the file when it can't be
-  // read (it has vanished or shrunk since).
+  // read (it has vanished or shrunk since), UsageError when what is read is damaged.
   virtual Record read(std::size_t i, std::vector<std::byte>& scratch) const = 0;
 
   // What to call record i in messages: its file, or "train-images-idx3-ubyte.gz[17]".
@@ -89,6 +91,11 @@ std::shared_ptr<Dataset> open_cifar(CifarKind kind, const std::vector<std::strin
 // any depth (.jpg, .jpeg, .png in any case) in alphabetical order of paths. Only names are held.
 // A class folder without images is an error that names it, like a folder without subfolders.
 // Hidden files and others are ignored.
+//
+// With peers, which all open the folder, the first of them walks over it and tells the others; each
+// asks for the size of its share of the files, and of a few of everybody's, to be sure that all see
+// the same. Collective; errors are the same on all ranks.
 std::shared_ptr<Dataset> open_image_folder(const std::string& folder);
+std::shared_ptr<Dataset> open_image_folder(const std::string& folder, Peers& peers);
 
 }  // namespace convoy::data

@@ -30,6 +30,10 @@ struct Range {
 // Throws UsageError unless 0 <= rank < world.
 Range even_share(Range range, int rank, int world);
 
+// The same with parts of at least `least` positions, shared out among the first ranks: as many as
+// that is enough for, and at least one. A range of fewer than `least` is rank 0's. least >= 1.
+Range even_share(Range range, int rank, int world, std::size_t least);
+
 // The order of one epoch. Immutable, so any thread may read it; 8 bytes a sample when shuffled.
 class EpochOrder {
  public:

@@ -18,7 +18,7 @@ class LoadableDataset : public Dataset {
   virtual std::uint64_t bytes(Range records) const;
 
   // Reads a range of records into `to`, one after the other without gaps. to.size() ==
-  // bytes(records), or UsageError. Throws Failure as read() does. Any number of threads may load,
+  // bytes(records), or UsageError. Throws as read() does. Any number of threads may load,
   // disjoint ranges or the same.
   virtual void load(Range records, std::span<std::byte> to) const = 0;
 

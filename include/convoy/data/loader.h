@@ -34,6 +34,10 @@ struct LoaderOptions {
   int world = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;  // another order each epoch, fixed by (seed, epoch)
+  // A rank that gets samples of a global batch gets at least so many, where the batch has them: a
+  // network may have no use for one alone (statistics of batch normalization). Other ranks then get
+  // none.
+  std::size_t least_share = 1;
   // Which samples this rank gets; null: a StaticOrder of the above.
   std::shared_ptr<SampleOrder> order;
   bool drop_last = false;  // leave out a last global batch that is not full
@@ -57,8 +61,9 @@ struct LoaderOptions {
 // in every next() from then on until a seek(). A record that can't be read (Failure) always does.
 // Destruction stops the workers.
 //
-// position() at the end of an epoch: after its last batch, all of it is consumed (a seek() there
-// makes the next next() return null); after the null, it is the start of the next epoch.
+// position() at the end of an epoch: after its last batch, all of it is consumed, with what
+// drop_last leaves out (a seek() there makes the next next() return null); after the null, it is
+// the start of the next epoch.
 class Loader final : public SampleSource {
  public:
   Loader(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,
@@ -71,6 +76,7 @@ class Loader final : public SampleSource {
   void seek(const Position& position) override;
   const Batch* next() override;
   Position position() const override;
+  bool epoch_over() const override;
   SourceStatistics statistics() const override;
 
  private:

@@ -35,8 +35,8 @@ class PackedFiles final : public LoadableDataset {
 
   std::size_t size() const override;
   const std::vector<std::string>& classes() const override;
-  // Throws Failure naming the record when its file can't be read or is damaged there, has shrunk,
-  // or is another than the one that was indexed.
+  // Throws Failure when the file can't be read or has shrunk, UsageError naming the record when it
+  // is damaged there, or another than the one that was indexed.
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
   // "train.tar:n01440764/n01440764_10026.jpg"
   std::string key(std::size_t i) const override;
@@ -82,11 +82,13 @@ struct PackedRecord {
 };
 void list_packed(const std::string& file, const std::function<void(const PackedRecord&)>& each);
 
-// Makes FILE.tar.index for a tar with JPEG and PNG images. A record's label stands in the member
-// KEY.cls beside it (WebDataset's convention), or else its class is the folder that holds it, and
-// classes are numbered in alphabetical order. Throws UsageError naming tar and member: not a tar,
-// compressed, truncated, no image, two members of one name, an image without a class, a label
-// outside of the classes.
+// Makes FILE.tar.index for a tar with JPEG and PNG images, by WebDataset's conventions: KEY is what
+// comes before the first dot of a member's name without folders, the rest is its extension. A
+// record is a KEY.jpg, KEY.jpeg or KEY.png (in any case); KEY.mask.png is another thing about the
+// same sample. A record's label stands in the member KEY.cls beside it, or else its class is the
+// folder that holds it, and classes are numbered in alphabetical order. Throws UsageError naming
+// tar and member: not a tar, compressed, truncated, no image, two members of one name, an image
+// without a class, a label outside of the classes.
 struct IndexTarOptions {
   std::string classes;  // a file with the names of the classes, one a line, in the order of labels
   Tell tell;            // in bytes
@@ -95,7 +97,8 @@ struct IndexTarResult {
   std::string index;  // the file that was written
   std::uint64_t records = 0;
   std::uint64_t classes = 0;
-  std::uint64_t others = 0;  // files in the tar that are neither images nor labels
+  std::uint64_t others = 0;     // files in the tar that are neither records nor labels
+  std::uint64_t auxiliary = 0;  // of them: images with a second extension
 };
 IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options = {});
 

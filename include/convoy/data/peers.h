@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,8 +28,10 @@ class Peers {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every rank's text, in the order of ranks, everywhere.
+  // Every rank's text (any bytes), in the order of ranks, everywhere.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
+  // The same of a number.
+  std::vector<std::uint64_t> gather_numbers(std::uint64_t number);
 
   // Alltoallv: the first send_counts[0] bytes of `send` go to rank 0, the next send_counts[1] to
   // rank 1, ...; what rank q sent goes to the receive_counts[q] bytes of `receive` from
@@ -42,9 +46,19 @@ class Peers {
   void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
                 std::span<std::byte> receive, std::span<const std::size_t> receive_counts);
 
+  // Rank 0's bytes everywhere, whatever the others give. Each rank sends and receives about as many
+  // as they are.
+  void broadcast(std::vector<std::byte>& bytes);
+
   // The ranks that give the same color, in their order here.
   virtual std::unique_ptr<Peers> split(int color) = 0;
 };
+
+// Collective. Runs `work`, which may not communicate, on every rank, and returns when all are done:
+// it may take some longer than others, and waiting for them is no failure of theirs. What it throws
+// on any rank is thrown on every one, that of the first that does: UsageError as such, anything else
+// as Failure.
+void together(Peers& peers, const std::function<void()>& work);
 
 // A rank by itself.
 class Alone final : public Peers {

@@ -26,11 +26,12 @@ class SampleOrder {
                             std::vector<std::size_t>& samples) = 0;
 };
 
-// EpochOrder, and the consecutive, even shares of EpochCursor.
+// EpochOrder, and consecutive, even shares, of at least `least_share` samples each.
 class StaticOrder final : public SampleOrder {
  public:
-  // Throws UsageError unless 0 <= rank < world.
-  StaticOrder(std::size_t count, std::uint64_t seed, bool shuffle, int rank, int world);
+  // Throws UsageError unless 0 <= rank < world and least_share >= 1.
+  StaticOrder(std::size_t count, std::uint64_t seed, bool shuffle, int rank, int world,
+              std::size_t least_share = 1);
 
   std::size_t largest_share(std::size_t batch) const override;
   bool ready(std::uint64_t, std::size_t) const override { return true; }
@@ -42,6 +43,7 @@ class StaticOrder final : public SampleOrder {
   bool shuffle_;
   int rank_;
   int world_;
+  std::size_t least_share_;
   std::optional<EpochOrder> order_;  // of order_epoch_
   std::uint64_t order_epoch_ = 0;
 };

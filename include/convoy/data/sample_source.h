@@ -84,8 +84,12 @@ class SampleSource {
   virtual const Batch* next() = 0;
 
   // Where training is once the batch last returned is done with: epoch and what is consumed,
-  // without what was only prepared.
+  // without what was only prepared. At the end of an epoch all of it counts as consumed, with what
+  // the source leaves out of it.
   virtual Position position() const = 0;
+  // Whether the batch last returned ends its epoch, so that the next call of next() returns null;
+  // also after a seek() to where nothing of an epoch is left. The same on every rank.
+  virtual bool epoch_over() const = 0;
 
   virtual SourceStatistics statistics() const = 0;
 };

@@ -35,7 +35,7 @@ struct StoreNeed {
   int members = 1;           // ranks of a group
   std::uint64_t part = 0;    // bytes of records: the largest part that shuffles will give a rank,
                              // or this rank's share of its host's copy
-  std::uint64_t tables = 0;  // where which record is
+  std::uint64_t tables = 0;  // where which record is, and the order of an epoch
   std::uint64_t segments = 0;
   std::uint64_t total() const { return part + tables + segments; }
 };
@@ -50,9 +50,9 @@ struct StoreOptions {
   int groups = 1;
   // What a shuffle moves at once, per rank: it needs two segments beside the records.
   std::size_t segment = std::size_t{32} << 20;
-  // Bytes that this rank may use; 0: its part of what is available on its host now, which is shared
-  // evenly by the ranks there.
-  std::uint64_t memory = 0;
+  // Bytes that the ranks of this host may use together, evenly, for what StoreNeed counts; never
+  // more than is available there now. 0: three quarters of that, for training needs memory, too.
+  std::uint64_t host_memory = 0;
   int threads = 1;  // that load
   // Compare what all ranks together hold with the data set after each shuffle. Reads every record.
 #ifdef NDEBUG
@@ -68,10 +68,11 @@ struct StoreOptions {
 struct ShuffleReport {
   double seconds = 0;
   std::uint64_t bytes = 0;  // of records, sent to other ranks by this one
-  std::uint64_t peak = 0;   // most bytes of memory at a time: pages of records, and segments
+  // Most bytes of memory at a time, by the store's own count: pages of records, and segments.
+  std::uint64_t peak = 0;
   std::uint64_t rounds = 0;
-  std::uint64_t compactions =
-      0;  // passes over memory that closed gaps, to keep the promise of memory
+  // Passes over memory that closed gaps, to keep the promise of memory.
+  std::uint64_t compactions = 0;
 };
 
 // A Dataset whose numbers, labels and keys are the source's. With parts, each rank holds the
@@ -90,8 +91,8 @@ class Store final : public Dataset {
   // Loads this rank's part, or its share of what its host has: consecutive records, about as many
   // bytes on each rank, read in ascending order and compared with their checksums. Throws the same
   // error on every rank of `world`: UsageError when groups doesn't divide the world, the memory is
-  // too small (with the numbers) or a host can't share as much; Failure when a record can't be read
-  // (with its name).
+  // too small (with the numbers), a host can't share as much or a record is damaged; Failure when a
+  // record can't be read (with its name).
   Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreOptions options = {});
   ~Store() override;
 

@@ -27,8 +27,8 @@ std::vector<std::size_t> store_order(std::size_t count, std::uint64_t seed,
 // When records change their places.
 struct ShuffleOptions {
   std::uint64_t every_epochs = 1;  // before an epoch whose number this divides; 0: never
-  // After so many batches since the start of training; 0: never. Those left of the epoch are
-  // shuffled; at the start of an epoch, all.
+  // After so many batches since the start of training, as many as they would be had all been of
+  // today's size; 0: never. Samples left of the epoch are shuffled; at the start of an epoch, all.
   std::uint64_t every_steps = 0;
   // Batches as in the paper: each rank draws its samples from its part at random, with replacement.
   // An epoch is then as many samples as there are, not each of them once.
@@ -57,6 +57,7 @@ class StoreSource final : public SampleSource {
   void seek(const Position& position) override;
   const Batch* next() override;
   Position position() const override;
+  bool epoch_over() const override;
   SourceStatistics statistics() const override;
 
   // Of the last shuffle that moved records.

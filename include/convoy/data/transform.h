@@ -24,6 +24,9 @@ enum class Crop : std::uint8_t {
   ten              // the same with ten windows: the corners and the middle, then these mirrored
 };
 
+// No side, place or padding of a picture may be larger.
+inline constexpr int kMaxSide = 1 << 16;
+
 // In the order of application. Random choices come from the stream that apply() is given.
 struct TransformOptions {
   Crop crop = Crop::none;
@@ -51,6 +54,9 @@ struct TransformOptions {
 // Throws UsageError naming the field.
 void validate(const TransformOptions& options);
 
+// What a file of a picture is by its first bytes: png, or jpeg for everything else.
+Encoding encoding_of(std::span<const std::byte> file);
+
 // A decoded image: interleaved bytes.
 struct Image {
   int height = 0;
@@ -59,10 +65,10 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-// Decodes a JPEG or PNG: 8 bits, gray stays 1 channel, everything else becomes 3 (palette, CMYK,
-// alpha dropped, 16 bits shortened). channels 1 or 3 asks for a conversion, 0 takes what there is.
-// Throws UsageError saying what is wrong with the bytes (truncated data counts as wrong); never
-// reads beyond them, and refuses images beyond kMaxPixels.
+// Decodes a JPEG or PNG, turned upright as its Exif says: 8 bits, gray stays 1 channel, everything
+// else becomes 3 (palette, CMYK, alpha dropped, 16 bits shortened). channels 1 or 3 asks for a
+// conversion, 0 takes what there is. Throws UsageError saying what is wrong with the bytes
+// (truncated data counts as wrong); never reads beyond them, and refuses images beyond kMaxPixels.
 inline constexpr std::size_t kMaxPixels = std::size_t{1} << 28;
 void decode_image(std::span<const std::byte> bytes, int channels, Image& image);
 
@@ -105,7 +111,8 @@ class Transformer {
   std::unique_ptr<Impl> impl_;
 };
 
-// The shape of a record; decodes the header of a compressed one.
+// The shape of a record; decodes the header of a compressed one, and is that of the upright
+// picture.
 Shape shape_of(const Record& record);
 
 }  // namespace convoy::data

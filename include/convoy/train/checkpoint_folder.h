@@ -87,9 +87,11 @@ class CheckpointFolder {
   std::string write(Manifest manifest, const std::function<void(const std::string& folder)>& fill,
                     const Retention& retention) const;
 
-  // Removes the checkpoints of later steps, except those that `keep` names: for a run that goes on
-  // from `step` and would otherwise meet what it left behind.
-  void remove_after(std::int64_t step, const std::vector<std::string>& keep = {}) const;
+  // Moves the checkpoints of later steps to superseded-<n>, a new folder in this one, for a run
+  // that goes on from `step` and would otherwise take what it left behind for newer ones. They stay
+  // whole, and nothing here lists or removes them. Returns that folder, or nothing if there are no
+  // later ones. Throws Failure naming the checkpoint that can't be moved.
+  std::string set_aside_after(std::int64_t step) const;
 
   // The path of the newest checkpoint; empty if there is none.
   std::string newest() const;

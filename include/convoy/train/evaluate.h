@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "convoy/comm/communicator.h"
 #include "convoy/data/dataset.h"
@@ -20,6 +22,7 @@ struct Evaluation {
   double loss = 0;         // mean
   std::uint64_t skipped = 0;
   double seconds = 0;
+  bool broken_off = false;  // because a rank was asked to stop; the numbers mean nothing then
 
   double top1_accuracy() const {
     return samples == 0 ? 0 : static_cast<double>(top1) / static_cast<double>(samples);
@@ -35,13 +38,26 @@ data::TransformOptions evaluation_transform(const DataRecipe& recipe);
 
 data::OnBad on_bad(const DataRecipe& recipe);
 
+// Threads that decode: data.threads; where it is 0, from the threads that LibTorch computes with
+// (set_threads() has been called), a quarter of them, all of them if the network is on a GPU; at
+// least 1, at most 16.
+int decoding_threads(const Recipe& recipe);
+
 // What the network sees of one record of this data, by data::output_shape.
 data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe);
+
+struct EvaluationOptions {
+  // Is told about each bad record that is left out, on the rank that has it, from any thread.
+  std::function<void(const std::string& message)> on_skip;
+  // Asked after each batch: whether to break off. One rank is enough.
+  std::function<bool()> should_stop;
+};
 
 // Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation;
 // the network is the same on all ranks, and each takes an even share of the data. Throws UsageError
 // on every rank when their data sets differ. Collective.
 Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
-                    const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe);
+                    const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe,
+                    const EvaluationOptions& options = {});
 
 }  // namespace convoy::train

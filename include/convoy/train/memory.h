@@ -11,8 +11,10 @@ struct LargeBlockOptions {
   // before. Bytes.
   std::size_t smallest = std::size_t{1} << 20;
   // Most bytes of freed blocks to keep for reuse; the longest unused go back to the kernel first.
-  // 0: a quarter of the memory this process may use (the machine's, or its cgroup's limit).
+  // 0: this process's part of a quarter of the memory there is (the machine's, or its cgroup's
+  // limit), which `processes` of this host share.
   std::size_t max_cached = 0;
+  int processes = 1;
   // Ask for transparent huge pages (MADV_HUGEPAGE): fewer page faults and TLB misses. Where the
   // kernel has them switched off, this does nothing.
   bool huge_pages = true;

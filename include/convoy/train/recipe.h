@@ -44,11 +44,12 @@ struct DataRecipe {
   std::vector<double> deviation = {1};
   std::string on_bad = "fail";
   bool drop_last = false;
-  std::int64_t threads = 1;
+  std::int64_t threads = 0;  // 0: by the cores that the rank has
   std::int64_t ahead = 2;
   std::string pixel = "float32";
   std::string store = "files";
-  std::int64_t groups = 1;  // that hold the data once each, in memory; 0: as many as fit
+  std::string store_memory;  // most of it on each host; empty: three quarters of what is free
+  std::int64_t groups = 1;   // that hold the data once each, in memory; 0: as many as fit
   std::int64_t shuffle_every_epochs = 1;
   std::int64_t shuffle_every_steps = 0;
   bool random_batches = false;
@@ -166,16 +167,28 @@ std::vector<std::string> plugins_of(const RecipeText& text,
 // each: unknown keys (with the nearest known one), wrong types, missing files, values that make no
 // sense or contradict each other.
 //
-// An override of training.steps alone clears training.epochs, and the other way round. Files that a
-// recipe names may be missing if `files` says so: what a checkpoint was trained on is not needed to
-// use it.
-enum class Files { must_exist, may_be_missing };
+// An override of training.steps alone clears training.epochs, and the other way round. Which files
+// that a recipe names may be missing is said by `files`.
+enum class Files {
+  must_exist,
+  of_a_resumed_run,  // all but model.weights: the checkpoint has the weights
+  may_be_missing     // what a checkpoint was trained on is not needed to use it
+};
 Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& overrides,
                     const Vocabulary& vocabulary, Files files = Files::must_exist);
 
 // The complete recipe as TOML that parse_recipe reads back to the same, whatever the folder: paths
 // are absolute. With `comments`, each key is explained.
 std::string print_recipe(const Recipe& recipe, bool comments);
+
+// A key whose value differs between two recipes, as TOML; empty where one has no such key.
+struct RecipeChange {
+  std::string key;  // "optimizer.lr"
+  std::string mine;
+  std::string theirs;
+};
+// Of recipes printed without comments.
+std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::string& theirs);
 
 // Where two recipes, printed without comments, differ: "training.batch is 64, on rank 0 it is 128";
 // empty if they don't. `other` is what to call the second.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convoy/data/dataset.h"
+#include "convoy/data/peers.h"
 #include "convoy/model/network.h"
 #include "convoy/train/options.h"
 #include "convoy/train/strategy.h"
@@ -23,6 +24,10 @@ struct ModelRequest {
 using ModelFactory = std::function<std::shared_ptr<model::Network>(const ModelRequest&)>;
 // Opens a data set; the options are [data.train] or [data.validation].
 using ReaderFactory = std::function<std::shared_ptr<data::Dataset>(const Options&)>;
+// The same for ranks that open it together, so that one of them can look and tell the others: it is
+// collective over the peers.
+using SharedReaderFactory =
+    std::function<std::shared_ptr<data::Dataset>(const Options&, data::Peers&)>;
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
 
 // One per program; filled before recipes are read, read-only afterwards.
@@ -34,6 +39,7 @@ class Registry {
   // Each throws UsageError for a name that is taken already.
   void add_model(const std::string& name, ModelFactory make, std::vector<Option> options = {});
   void add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options);
+  void add_reader(const std::string& name, SharedReaderFactory open, std::vector<Option> options);
   void add_strategy(const std::string& name, StrategyFactory make, std::vector<Option> options);
 
   // Opens shared libraries that were made with CONVOY_PLUGIN (convoy/train/plugin.h); they stay
@@ -46,12 +52,15 @@ class Registry {
   std::shared_ptr<model::Network> make_model(const std::string& name,
                                              const ModelRequest& request) const;
   std::shared_ptr<data::Dataset> open_data(const std::string& reader, const Options& options) const;
+  // On every one of the peers: collective.
+  std::shared_ptr<data::Dataset> open_data(const std::string& reader, const Options& options,
+                                           data::Peers& peers) const;
   std::unique_ptr<Strategy> make_strategy(const std::string& name) const;
 
  private:
   Vocabulary vocabulary_;
   std::map<std::string, ModelFactory> models_;
-  std::map<std::string, ReaderFactory> readers_;
+  std::map<std::string, SharedReaderFactory> readers_;
   std::map<std::string, StrategyFactory> strategies_;
 };
 

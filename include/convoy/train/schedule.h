@@ -1,30 +1,33 @@
 // The learning rate over time. Torch-free.
 #pragma once
 
-#include <cstdint>
-
+#include "convoy/train/moment.h"
 #include "convoy/train/recipe.h"
 
 namespace convoy::train {
 
-// A pure function of the step, so that a resumed run needs no state for it.
+// A pure function of the moment, so that a resumed run needs no state for it. What the recipe
+// counts in epochs goes by the position in the data: another batch leaves it where it is.
 class Schedule {
  public:
-  // `steps_per_epoch` and `steps` (of the whole training) may be fractions of what they count when
-  // batches are not full; both > 0.
-  Schedule(const ScheduleRecipe& recipe, double lr, double steps_per_epoch, double steps);
+  // `training` says how long the whole is. `steps_per_epoch` (> 0) is needed where the recipe
+  // counts the one in epochs and the other in steps.
+  Schedule(const ScheduleRecipe& recipe, double lr, const TrainingRecipe& training,
+           double steps_per_epoch);
 
-  // The rate of the update that follows `step` updates. Warm-up: linear in the step from
-  // warmup_from x rate to the rate that the schedule has at its end (Goyal et al. 2017).
-  double at(std::int64_t step) const;
+  // The rate of the update that follows this moment. Warm-up: linear from warmup_from x rate to the
+  // rate that the schedule has at its end (Goyal et al. 2017).
+  double at(const Moment& now) const;
 
  private:
-  double base(double step) const;
+  double after_warmup(double time, double part) const;
 
   ScheduleRecipe recipe_;
   double lr_;
-  double unit_;  // steps per unit of milestones and warm-up
-  double steps_;
+  bool in_epochs_;      // the recipe's unit; otherwise steps
+  bool length_epochs_;  // the unit of length_
+  double length_;       // of the training
+  double warmup_end_;   // in the same unit
 };
 
 }  // namespace convoy::train

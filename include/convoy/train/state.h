@@ -35,7 +35,11 @@ void describe_module(const torch::nn::Module& module, State& state);
 std::string write_checkpoint(const comm::Communicator& communicator, const CheckpointFolder& folder,
                              Manifest manifest, const State& state, const Retention& retention);
 
-// The state that this rank has in a verified checkpoint.
+// The state that each rank has in a verified checkpoint. Rank 0 alone reads files, and hands on
+// what is in them, however long that takes. Collective.
+State read_checkpoint(const comm::Communicator& communicator, const std::string& path,
+                      const Manifest& manifest);
+// The same, read by every rank for itself.
 State read_checkpoint(const std::string& path, const Manifest& manifest, int rank, int world);
 
 // Copies tensors of the same names into a module's. Throws UsageError that lists names and shapes

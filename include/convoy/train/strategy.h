@@ -8,6 +8,7 @@
 #include "convoy/comm/world.h"
 #include "convoy/data/sample_source.h"
 #include "convoy/model/network.h"
+#include "convoy/train/moment.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/schedule.h"
 #include "convoy/train/state.h"
@@ -25,13 +26,10 @@ struct StepReport {
   double backward_s = 0;       // without the next
   double communication_s = 0;  // not hidden behind backward
   double update_s = 0;
+  std::uint64_t skipped = 0;  // bad records of all ranks so far
   // What all ranks together want, see TrainerContext::requests.
   std::uint32_t requests = 0;
 };
-
-// What a rank may wish for; a strategy unites the requests of all ranks (bitwise or) and hands them
-// to TrainerContext::updated, since only together can they stop or write a checkpoint.
-enum Wish : std::uint32_t { kStop = 1, kCheckpoint = 2 };
 
 // What a trainer does for its strategy. Used from the thread that runs the strategy.
 class TrainerContext {
@@ -44,26 +42,32 @@ class TrainerContext {
   virtual const std::shared_ptr<model::Network>& network() const = 0;
   virtual data::SampleSource& samples() = 0;
   virtual const Schedule& schedule() const = 0;
-  virtual std::int64_t steps_done() const = 0;
-  // Of the whole training.
-  virtual std::int64_t steps_to_do() const = 0;
+  // After the last update that was counted.
+  virtual const Moment& moment() const = 0;
 
   // Where the spans of the next step go (row Timeline::kTraining and the rows of ReducerRows), or
   // null while no step is recorded.
   virtual Timeline* timeline() = 0;
 
-  // This rank's requests now. Cheap.
+  // This rank's requests now (Request). Cheap.
   virtual std::uint32_t requests() = 0;
   // After every update, on every rank that takes part, at a point where state() is consistent:
   // counts it, writes metrics, and evaluates and writes checkpoints when they are due. False: the
   // strategy has to return.
   virtual bool updated(const StepReport& report) = 0;
+  // Between updates, on every rank that takes part, when all ranks together have been told to stop:
+  // writes a checkpoint, without what samples() has given since the last update. The strategy has
+  // to return. For updates that are so long that one more could be one too many.
+  virtual void stopped() = 0;
 };
 
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
+  // How many samples a rank has to get for an update, if it gets any; the same on every rank. Asked
+  // once, before samples are opened, with the shape of what they become.
+  virtual std::size_t least_share(TrainerContext&, const data::Shape&) { return 1; }
   // Once, before run(); `saved` is the state to go on from, or null.
   virtual void prepare(TrainerContext& context, const State* saved) = 0;
   // Makes updates until TrainerContext::updated says no.

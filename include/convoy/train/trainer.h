@@ -20,7 +20,7 @@
 namespace convoy::train {
 
 struct TrainerOptions {
-  // Go on from this checkpoint; "latest" for the newest in the run folder.
+  // Go on from this checkpoint; "latest" for the newest in the run folder. Rank 0's counts.
   std::string resume;
   // A run folder that holds a run already: remove that run instead of refusing.
   bool overwrite = false;
@@ -29,8 +29,9 @@ struct TrainerOptions {
   // File for a timeline (convoy/train/timeline.h) of updates 11 to 20 of this run, or of the last
   // ten if it is shorter. Empty: none.
   std::string timeline;
-  // Ask to stop; the trainer polls it after each update. Empty: nobody does. `convoy train` passes
-  // the signals SIGTERM, SIGINT and SIGUSR1 here.
+  // Ask to stop, on any rank; the trainer polls it in each update, before updates that take long,
+  // and between the batches of an evaluation, which is broken off. Empty: nobody does. `convoy
+  // train` passes the signals SIGTERM, SIGINT and SIGUSR1 here.
   std::function<bool()> should_stop;
 };
 
@@ -39,15 +40,18 @@ struct RunResult {
   double seconds = 0;
   double loss = 0;                       // of the last update
   std::optional<Evaluation> evaluation;  // the last one
-  bool stopped = false;                  // before the end, because it was asked to
-  std::string folder;                    // of metrics and checkpoints
-  std::string checkpoint;                // the last one written
+  bool stopped = false;    // because it was asked to, before the end or its evaluation
+  std::string folder;      // of metrics and checkpoints
+  std::string checkpoint;  // the last one written
 };
 
 class Trainer {
  public:
-  // Collective. Checks that all ranks have the same recipe and data (UsageError naming the first
-  // difference), opens the data, makes the model and restores a checkpoint.
+  // Collective. Takes the run folder for this run alone until destruction, checks that all ranks
+  // have the same recipe and data (UsageError naming the first difference), opens the data, makes
+  // the model and restores a checkpoint. Throws UsageError when another run has the folder, naming
+  // it, and for what is wrong with recipe, data or checkpoint; nothing in the folder changes before
+  // all of that is known to be right.
   Trainer(const comm::World& world, const Registry& registry, const Recipe& recipe,
           TrainerOptions options = {});
   ~Trainer();

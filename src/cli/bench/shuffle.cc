@@ -15,6 +15,7 @@
 #include "cli/launch/again.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
+#include "convoy/base/system.h"
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
 #include "convoy/data/comm_peers.h"
@@ -54,7 +55,7 @@ std::shared_ptr<const data::LoadableDataset> open_records(const Options& options
 struct Measured {
   double seconds = 0;
   double sent = 0;  // by a rank, on average
-  double peak = 0;  // most of any rank
+  double peak = 0;  // most of any rank, as the kernel counts; 0: it doesn't
   double part = 0;  // largest, before or after
 };
 
@@ -67,14 +68,17 @@ double largest(const comm::World& world, double value, comm::ReduceOp op = comm:
 Measured shuffle(const comm::World& world, data::Store& store, std::uint64_t generation) {
   const auto order = data::store_order(store.size(), 0, {generation, generation, {}});
   double part = static_cast<double>(store.held_bytes());
+  const bool counted = forget_peak_memory();
+  const double besides = static_cast<double>(resident_memory()) - part;
   world.communicator().barrier();
   const data::ShuffleReport report = store.arrange(order);
+  const double peak = counted ? static_cast<double>(peak_memory()) - besides : 0;
   part = std::max(part, static_cast<double>(store.held_bytes()));
   Measured measured;
   measured.seconds = largest(world, report.seconds);
   measured.sent =
       largest(world, static_cast<double>(report.bytes), comm::ReduceOp::sum) / world.size();
-  measured.peak = largest(world, static_cast<double>(report.peak));
+  measured.peak = largest(world, peak);
   measured.part = largest(world, part);
   return measured;
 }
@@ -146,9 +150,11 @@ class Benchmark {
                {"goodput_gb_per_s", goodput / 1e9},
                {"limit_gb_per_s", limit_ / 1e9},
                {"fraction_of_limit", goodput / limit_},
-               {"peak_bytes", all.peak}});
+               {"peak_bytes", all.peak > 0 ? nlohmann::ordered_json(all.peak) : nullptr}});
     if (!speaks()) return;
-    const auto text = [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
+    const auto text = [](double bytes) {
+      return bytes > 0 ? format_bytes(static_cast<std::uint64_t>(bytes)) : std::string("?");
+    };
     if (all.sent == 0) {
       std::printf("%6d  %10s %10s: every rank holds everything\n", groups, text(all.part).c_str(),
                   "0 B");

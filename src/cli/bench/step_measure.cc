@@ -113,7 +113,7 @@ double total(const comm::World& world, double value) {
 }  // namespace
 
 StepResult measure_step(const comm::World& world, const StepSettings& settings) {
-  if (settings.keep_blocks) train::keep_large_blocks();
+  if (settings.keep_blocks) train::keep_large_blocks({.processes = world.local_size()});
   Copy alone(nullptr, settings), together(&world, settings);
   StepResult result;
   result.ranks = world.size();

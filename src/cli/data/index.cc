@@ -30,11 +30,15 @@ void run(const Arguments& arguments) {
   rows.add({{"index", result.index},
             {"records", result.records},
             {"classes", result.classes},
-            {"others", result.others}});
+            {"others", result.others},
+            {"auxiliary", result.auxiliary}});
   if (rows.on_standard_output()) return;
-  std::printf("%s: %s of %s; %s else in the tar\n", result.index.c_str(),
+  std::printf("%s: %s of %s; %s else in the tar", result.index.c_str(),
               counted(result.records, "image").c_str(), counted(result.classes, "class").c_str(),
               counted(result.others, "file").c_str());
+  if (result.auxiliary > 0)
+    std::printf(", of them %s with a second extension", counted(result.auxiliary, "image").c_str());
+  std::printf("\n");
 }
 
 }  // namespace
@@ -44,7 +48,9 @@ void add_index_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "index",
       "Make the index of a tar with images, so that it can be trained on as it is\n"
-      "Labels stand in the members KEY.cls (WebDataset), or else folders are classes.");
+      "Images are the members KEY.jpg, KEY.jpeg and KEY.png, where KEY holds no dot: KEY.mask.png\n"
+      "is not the sample's image. Labels stand in the members KEY.cls (WebDataset), or else\n"
+      "folders are classes.");
   command->add_option("tar", arguments->tar, "The tar; its index will be FILE.tar.index")
       ->type_name("FILE.tar")
       ->required();

@@ -8,6 +8,7 @@
 #include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/data/comm_peers.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
@@ -50,7 +51,6 @@ void print(const Arguments& arguments, const train::Trained& trained, int ranks,
 int run(const Arguments& arguments) {
   const std::string& json = arguments.trained.json;
   if (!json.empty() && json != "-") Rows check(json);
-  train::keep_large_blocks();
   train::Registry registry;
   const train::Trained trained = load_trained(registry, arguments.trained);
   if (!trained.recipe.data.has_validation) {
@@ -61,10 +61,14 @@ int run(const Arguments& arguments) {
   become_ranks(arguments.ranks, static_cast<int>(trained.recipe.threads));
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
     train::set_threads(world, static_cast<int>(trained.recipe.threads));
+    train::keep_large_blocks({.processes = world.local_size()});
+    data::CommPeers peers(world.communicator());
     const auto data =
-        registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation);
+        registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation, peers);
+    train::EvaluationOptions options;
+    options.on_skip = [log = world.log()](const std::string& text) { log.warning(text); };
     const train::Evaluation evaluation =
-        train::evaluate(world.communicator(), *trained.network, data, trained.recipe);
+        train::evaluate(world.communicator(), *trained.network, data, trained.recipe, options);
     if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
     return 0;
   });

@@ -79,8 +79,9 @@ int run(const Arguments& arguments) {
   // Read before ranks are started: what is wrong is said once.
   const train::RecipeText text = train::read_recipe_file(arguments.recipe);
   registry.load_plugins(train::plugins_of(text, arguments.overrides));
-  const train::Recipe recipe =
-      train::parse_recipe(text, arguments.overrides, registry.vocabulary());
+  const train::Recipe recipe = train::parse_recipe(
+      text, arguments.overrides, registry.vocabulary(),
+      arguments.resume.empty() ? train::Files::must_exist : train::Files::of_a_resumed_run);
   if (arguments.print_recipe) {
     std::fputs(train::print_recipe(recipe, true).c_str(), stdout);
     return 0;
@@ -110,7 +111,8 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
   add_set_option(*command, arguments->overrides);
   command
       ->add_option("--resume", arguments->resume,
-                   "Go on from the newest checkpoint of the run, or from this one")
+                   "Go on from the newest checkpoint of the run, or from this one; later ones are "
+                   "kept in checkpoints/superseded-<n>")
       ->type_name("[CHECKPOINT]")
       ->expected(0, 1)
       ->default_str("latest");
@@ -126,8 +128,9 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
       ->type_name("FILE");
   add_rank_options(*command, arguments->ranks);
   command
-      ->add_option("--grace", arguments->ranks.grace_s,
-                   "How long the last step and checkpoint may take when told to stop (120)")
+      ->add_option(
+          "--grace", arguments->ranks.grace_s,
+          "How long the update under way and a checkpoint may take when told to stop (120)")
       ->type_name("SECONDS")
       ->check(positive_number());
   command->callback([arguments, command, &outcome] {

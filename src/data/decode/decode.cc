@@ -26,6 +26,10 @@ bool begins_with(std::span<const std::byte> bytes, const unsigned char (&magic)[
 bool is_jpeg(std::span<const std::byte> bytes) { return begins_with(bytes, kJpegMagic); }
 bool is_png(std::span<const std::byte> bytes) { return begins_with(bytes, kPngMagic); }
 
+Encoding encoding_of(std::span<const std::byte> file) {
+  return is_png(file) ? Encoding::png : Encoding::jpeg;
+}
+
 void check_size(const char* what, std::size_t height, std::size_t width) {
   const std::string size = std::to_string(width) + " x " + std::to_string(height) + " pixels";
   if (height == 0 || width == 0) throw UsageError(std::string(what) + ": " + size);

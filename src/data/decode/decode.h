@@ -19,7 +19,8 @@ bool is_png(std::span<const std::byte> bytes);
 void check_size(const char* what, std::size_t height, std::size_t width);
 
 // Decodes one JPEG after another. Not thread-safe. Every function throws UsageError for bytes that
-// are not a whole, sound JPEG.
+// are not a whole, sound JPEG. Sizes, windows and pixels are those of the upright picture, turned
+// as Exif says.
 class JpegDecoder {
  public:
   JpegDecoder();
@@ -31,14 +32,17 @@ class JpegDecoder {
   Shape open(std::span<const std::byte> bytes);
   // What open() returned.
   Shape size() const;
+  // Whether it is stored otherwise than upright.
+  bool turned() const;
   // As the file has them: 1, 3, or 4 (CMYK, YCCK).
   int components() const;
   // The whole picture. channels: 1, 3, or 0 for what there is. Once per open().
   void decode(int channels, Image& image);
-  // A part of it. The image holds the window's rows, and of these the columns from the block
-  // that the window begins in to somewhat behind its end: returns where in the picture they lie.
-  // Inside of the window pixels are those of the whole picture, bit for bit. What follows below is
-  // not read: damage there goes unnoticed. The window must lie inside.
+  // A part of it. The image holds the window and somewhat more: as it is stored, the window's rows,
+  // and of these the columns from the block that the window begins in to somewhat behind its end.
+  // Returns where in the picture that lies. Inside of the window pixels are those of the whole
+  // picture, bit for bit. What is stored below is not read: damage there goes unnoticed. The window
+  // must lie inside.
   Window decode(int channels, const Window& window, Image& image);
 
  private:
@@ -46,7 +50,8 @@ class JpegDecoder {
   std::unique_ptr<State> state_;
 };
 
-Shape png_shape(std::span<const std::byte> bytes);
+// Of the upright picture, as above; `turned` as JpegDecoder::turned(), may be null.
+Shape png_shape(std::span<const std::byte> bytes, bool* turned = nullptr);
 void decode_png(std::span<const std::byte> bytes, int channels, Image& image);
 
 // What Pillow calls L: ITU-R 601 luma.

@@ -14,6 +14,7 @@
 
 #include "convoy/base/error.h"
 #include "data/decode/decode.h"
+#include "data/decode/orientation.h"
 
 namespace convoy::data {
 namespace {
@@ -22,6 +23,8 @@ namespace {
 // picture, so that a small file with thousands of them would take minutes.
 constexpr int kMaxScans = 100;
 constexpr JDIMENSION kRows = 8;
+constexpr int kExifMarker = JPEG_APP0 + 1;
+constexpr unsigned kWholeMarker = 0xffff;
 
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
@@ -88,7 +91,9 @@ struct JpegDecoder::State {
   ErrorManager errors{};
   jpeg_progress_mgr progress{};
   std::size_t file_size = 0;
-  std::vector<std::uint8_t> four;  // scratch: a row of four channels
+  Orientation orientation;          // of the picture that is open
+  std::vector<std::uint8_t> four;   // scratch: a row of four channels
+  std::vector<std::uint8_t> lying;  // scratch: pixels before they are turned
 
   template <typename Function>
   void guarded(Function function) {
@@ -100,6 +105,8 @@ struct JpegDecoder::State {
   }
 
   void check() const;
+  Shape stored() const;
+  Orientation find_orientation() const;
   int choose_output(int channels);
   Window decode(int channels, const Window& window, bool to_end, Image& image);
 };
@@ -139,7 +146,10 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
   s.errors.base.error_exit = leave;
   s.errors.base.emit_message = on_message;
   s.errors.base.output_message = ignore_output;
-  s.guarded([&s] { jpeg_create_decompress(&s.info); });
+  s.guarded([&s] {
+    jpeg_create_decompress(&s.info);
+    jpeg_save_markers(&s.info, kExifMarker, kWholeMarker);
+  });
   s.progress.progress_monitor = on_progress;
   s.info.progress = &s.progress;
 }
@@ -158,28 +168,52 @@ Shape JpegDecoder::open(std::span<const std::byte> bytes) {
     s.errors.in_header = false;
   });
   s.check();
+  s.orientation = s.find_orientation();
   return size();
 }
 
-Shape JpegDecoder::size() const {
-  const jpeg_decompress_struct& info = state_->info;
+Shape JpegDecoder::State::stored() const {
   return {info.num_components == 1 ? 1 : 3, static_cast<int>(info.image_height),
           static_cast<int>(info.image_width)};
 }
 
+// The first segment with Exif: another kind of segment has the same marker.
+Orientation JpegDecoder::State::find_orientation() const {
+  constexpr char kExif[] = {'E', 'x', 'i', 'f', 0, 0};
+  for (const jpeg_marker_struct* m = info.marker_list; m != nullptr; m = m->next) {
+    if (m->marker != kExifMarker || m->data_length < sizeof kExif ||
+        std::memcmp(m->data, kExif, sizeof kExif) != 0) {
+      continue;
+    }
+    return read_orientation(std::as_bytes(std::span(m->data, m->data_length)));
+  }
+  return {};
+}
+
+Shape JpegDecoder::size() const { return upright_shape(state_->orientation, state_->stored()); }
+
+bool JpegDecoder::turned() const { return !state_->orientation.upright(); }
+
 int JpegDecoder::components() const { return state_->info.num_components; }
 
 void JpegDecoder::decode(int channels, Image& image) {
-  const jpeg_decompress_struct& info = state_->info;
-  const Window all{0, 0, static_cast<int>(info.image_width), static_cast<int>(info.image_height)};
-  state_->decode(channels, all, true, image);
+  State& s = *state_;
+  const Shape stored = s.stored();
+  s.decode(channels, {0, 0, stored.width, stored.height}, true, image);
+  turn(s.orientation, image, s.lying);
 }
 
 Window JpegDecoder::decode(int channels, const Window& window, Image& image) {
-  return state_->decode(channels, window, false, image);
+  State& s = *state_;
+  const Shape stored = s.stored();
+  const Window held =
+      s.decode(channels, stored_window(s.orientation, stored, window), false, image);
+  turn(s.orientation, image, s.lying);
+  return upright_window(s.orientation, stored, held);
 }
 
-// to_end: also what follows the window is read, so that damage there is found.
+// Of the picture as it is stored. to_end: also what follows the window is read, so that damage
+// there is found.
 Window JpegDecoder::State::decode(int channels, const Window& window, bool to_end, Image& image) {
   channels = choose_output(channels);
   const bool convert = info.out_color_space == JCS_CMYK;

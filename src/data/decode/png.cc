@@ -10,6 +10,7 @@
 
 #include "convoy/base/error.h"
 #include "data/decode/decode.h"
+#include "data/decode/orientation.h"
 
 namespace convoy::data {
 namespace {
@@ -50,6 +51,17 @@ class PngReader {
     }
     const bool color = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
     return {color ? 3 : 1, static_cast<int>(height), static_cast<int>(width)};
+  }
+
+  // Of the picture that is open. What follows the pixels is not looked at.
+  Orientation orientation() {
+#ifdef PNG_eXIf_SUPPORTED
+    png_uint_32 size = 0;
+    png_bytep exif = nullptr;
+    if (png_get_eXIf_1(png_, info_, &size, &exif) != 0 && exif != nullptr)
+      return read_orientation(std::as_bytes(std::span(exif, size)));
+#endif
+    return {};
   }
 
   // Decodes to as many channels as open() said.
@@ -122,7 +134,13 @@ void to_color(std::vector<std::uint8_t>& pixels) {
 
 }  // namespace
 
-Shape png_shape(std::span<const std::byte> bytes) { return PngReader(bytes).open(); }
+Shape png_shape(std::span<const std::byte> bytes, bool* turned) {
+  PngReader reader(bytes);
+  const Shape stored = reader.open();
+  const Orientation orientation = reader.orientation();
+  if (turned != nullptr) *turned = !orientation.upright();
+  return upright_shape(orientation, stored);
+}
 
 void decode_png(std::span<const std::byte> bytes, int channels, Image& image) {
   PngReader reader(bytes);
@@ -133,6 +151,8 @@ void decode_png(std::span<const std::byte> bytes, int channels, Image& image) {
   image.height = shape.height;
   image.width = shape.width;
   image.channels = channels == 0 ? shape.channels : channels;
+  std::vector<std::uint8_t> scratch;
+  turn(reader.orientation(), image, scratch);
 }
 
 }  // namespace convoy::data

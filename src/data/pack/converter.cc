@@ -55,12 +55,12 @@ Converted Converter::convert(const Record& record) {
   if (record.encoding == Encoding::planar_u8) return convert_pixels(record);
   std::unique_lock<std::mutex> alone;
   Image image;
-  const Kind kind = decode(record.bytes, image, alone);
-  return convert_file(record.bytes, kind, image);
+  const Source source = decode(record.bytes, image, alone);
+  return convert_file(record.bytes, source, image);
 }
 
-Converter::Kind Converter::decode(std::span<const std::byte> file, Image& image,
-                                  std::unique_lock<std::mutex>& alone) {
+Converter::Source Converter::decode(std::span<const std::byte> file, Image& image,
+                                    std::unique_lock<std::mutex>& alone) {
   const auto wait_if_large = [&](const Shape& shape) {
     const auto pixels =
         static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
@@ -70,12 +70,14 @@ Converter::Kind Converter::decode(std::span<const std::byte> file, Image& image,
     JpegDecoder decoder;
     wait_if_large(decoder.open(file));
     decoder.decode(0, image);
-    return decoder.components() == 4 ? Kind::jpeg_of_four_colors : Kind::jpeg;
+    const bool four = decoder.components() == 4;
+    return {four ? Kind::jpeg_of_four_colors : Kind::jpeg, decoder.turned()};
   }
   if (is_png(file)) {
-    wait_if_large(png_shape(file));
+    bool turned = false;
+    wait_if_large(png_shape(file, &turned));
     decode_png(file, 0, image);
-    return Kind::png;
+    return {Kind::png, turned};
   }
   if (!is_webp(file)) {
     throw UsageError(file.empty() ? "the image is empty (0 bytes)"
@@ -86,7 +88,7 @@ Converter::Kind Converter::decode(std::span<const std::byte> file, Image& image,
   }
   wait_if_large(vips_->webp_shape(file));
   vips_->decode_webp(file, image);
-  return Kind::webp;
+  return {Kind::webp, false};
 }
 
 Converted Converter::convert_pixels(const Record& record) const {
@@ -100,17 +102,17 @@ Converted Converter::convert_pixels(const Record& record) const {
   return {encode_png(image), "png", scale == 1};
 }
 
-Converted Converter::convert_file(std::span<const std::byte> file, Kind kind,
+Converted Converter::convert_file(std::span<const std::byte> file, const Source& source,
                                   const Image& image) const {
-  const char* extension = kind == Kind::png ? "png" : "jpg";
+  const char* extension = source.kind == Kind::png ? "png" : "jpg";
   if (options_.keep) return unchanged(file, extension);
   Vips::Encoding how;
   how.scale = scale_for(image.height, image.width);
-  how.orientation = vips_->orientation(file);
   how.quality = options_.quality;
   how.chroma = options_.chroma;
-  const bool fits = how.scale == 1 && how.orientation == 1;
-  if (fits && (kind == Kind::jpeg || kind == Kind::png)) return unchanged(file, extension);
+  const bool fits = how.scale == 1 && !source.turned;
+  if (fits && (source.kind == Kind::jpeg || source.kind == Kind::png))
+    return unchanged(file, extension);
   return {vips_->encode(image, how), "jpg", false};
 }
 

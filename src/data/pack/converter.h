@@ -36,10 +36,15 @@ class Converter {
 
  private:
   enum class Kind { jpeg, jpeg_of_four_colors, png, webp };
+  struct Source {
+    Kind kind;
+    bool turned;  // stored otherwise than upright, which the decoded image is
+  };
 
-  Kind decode(std::span<const std::byte> file, Image& image, std::unique_lock<std::mutex>& alone);
+  Source decode(std::span<const std::byte> file, Image& image, std::unique_lock<std::mutex>& alone);
   Converted convert_pixels(const Record& record) const;
-  Converted convert_file(std::span<const std::byte> file, Kind kind, const Image& image) const;
+  Converted convert_file(std::span<const std::byte> file, const Source& source,
+                         const Image& image) const;
   double scale_for(int height, int width) const;
 
   const PackOptions& options_;

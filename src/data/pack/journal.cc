@@ -126,13 +126,7 @@ void Journal::append(const std::vector<std::byte>& payload) {
 void Journal::add(const JournalEntry& entry) { append(payload_of(entry)); }
 
 void Journal::flush() {
-  std::span<const std::byte> rest(pending_);
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path_, errno);
-    rest = rest.subspan(static_cast<std::size_t>(written));
-  }
+  if (const int error = write_all(fd_, pending_)) fail(path_, error);
   pending_.clear();
 }
 

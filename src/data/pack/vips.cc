@@ -44,14 +44,11 @@ struct Vips::Functions {
   void (*cache_set_max)(int);
   char* (*error_buffer_copy)();
   VipsImage* (*image_new_from_memory)(const void*, std::size_t, int, int, int, int);
-  VipsImage* (*image_new_from_buffer)(const void*, std::size_t, const char*, ...);
   void* (*image_write_to_memory)(VipsImage*, std::size_t*);
   int (*image_get_width)(const VipsImage*);
   int (*image_get_height)(const VipsImage*);
   int (*image_get_bands)(const VipsImage*);
   int (*image_get_format)(const VipsImage*);
-  int (*image_get_orientation)(VipsImage*);
-  void (*image_set_int)(VipsImage*, const char*, int);
   int (*webpload_buffer)(void*, std::size_t, VipsImage**, ...);
   int (*extract_band)(VipsImage*, VipsImage**, int, ...);
   int (*resize)(VipsImage*, VipsImage**, double, ...);
@@ -125,14 +122,11 @@ Vips::Vips() : f_(std::make_unique<Functions>()) {
   f.find("vips_cache_set_max", f.cache_set_max);
   f.find("vips_error_buffer_copy", f.error_buffer_copy);
   f.find("vips_image_new_from_memory", f.image_new_from_memory);
-  f.find("vips_image_new_from_buffer", f.image_new_from_buffer);
   f.find("vips_image_write_to_memory", f.image_write_to_memory);
   f.find("vips_image_get_width", f.image_get_width);
   f.find("vips_image_get_height", f.image_get_height);
   f.find("vips_image_get_bands", f.image_get_bands);
   f.find("vips_image_get_format", f.image_get_format);
-  f.find("vips_image_get_orientation", f.image_get_orientation);
-  f.find("vips_image_set_int", f.image_set_int);
   f.find("vips_webpload_buffer", f.webpload_buffer);
   f.find("vips_extract_band", f.extract_band);
   f.find("vips_resize", f.resize);
@@ -157,16 +151,6 @@ Vips::~Vips() = default;
 std::shared_ptr<const Vips> Vips::load() { return std::shared_ptr<const Vips>(new Vips); }
 
 std::string image_library_version() { return Vips::load()->version(); }
-
-int Vips::orientation(std::span<const std::byte> file) const {
-  VipsImage* image = f_->image_new_from_buffer(file.data(), file.size(), "", nullptr);
-  if (image == nullptr) {
-    f_->free(f_->error_buffer_copy());  // which empties it
-    return 1;
-  }
-  const int orientation = f_->image_get_orientation(f_->own(image).get());
-  return orientation >= 1 && orientation <= 8 ? orientation : 1;
-}
 
 Vips::Picture Vips::open_webp(std::span<const std::byte> file) const {
   VipsImage* image = nullptr;
@@ -195,18 +179,15 @@ void Vips::decode_webp(std::span<const std::byte> file, Image& image) const {
     if (f_->extract_band(picture.get(), &colors, 0, "n", 3, nullptr) != 0) f_->fail();
     picture = f_->own(colors);
   }
+  VipsImage* upright = nullptr;
+  if (f_->autorot(picture.get(), &upright, nullptr) != 0) f_->fail();
+  picture = f_->own(upright);
   f_->copy(picture, image);
 }
 
 std::vector<std::byte> Vips::encode(const Image& image, const Encoding& how) const {
   Picture picture = f_->wrap(image);
   if (how.scale < 1) picture = f_->shrink(picture, how.scale);
-  if (how.orientation != 1) {
-    f_->image_set_int(picture.get(), "orientation", how.orientation);
-    VipsImage* upright = nullptr;
-    if (f_->autorot(picture.get(), &upright, nullptr) != 0) f_->fail();
-    picture = f_->own(upright);
-  }
   void* bytes = nullptr;
   std::size_t size = 0;
   const int subsample = how.chroma == Chroma::half ? kSubsample : kNoSubsample;

@@ -1,4 +1,4 @@
-// libvips, loaded when images have to be resized, turned or encoded anew.
+// libvips, loaded when images have to be resized or encoded anew.
 #pragma once
 
 #include <cstddef>
@@ -25,25 +25,21 @@ class Vips {
   // "8.14.1"
   const std::string& version() const { return version_; }
 
-  // How the picture in a JPEG, PNG or WebP file has to be turned, as Exif counts: 1 for upright
-  // ones, to 8. What can't be read counts as upright.
-  int orientation(std::span<const std::byte> file) const;
-
-  // Of a WebP file: the first picture of an animation, without alpha. Both throw UsageError saying
-  // what is wrong; the first reads the header alone.
+  // Of a WebP file: the first picture of an animation, without alpha, turned upright as Exif says.
+  // Both throw UsageError saying what is wrong; the first reads the header alone, and gives the
+  // size before turning.
   Shape webp_shape(std::span<const std::byte> file) const;
   void decode_webp(std::span<const std::byte> file, Image& image) const;
 
-  // Multiplies both sides by `scale` (at most 1; Lanczos with 3 lobes behind a box filter), turns
-  // the result upright and encodes it as a JPEG without metadata.
+  // Multiplies both sides by `scale` (at most 1; Lanczos with 3 lobes behind a box filter) and
+  // encodes the result as a JPEG without metadata.
   struct Encoding {
     double scale = 1;
-    int orientation = 1;
     int quality = 90;
     Chroma chroma = Chroma::half;
   };
   std::vector<std::byte> encode(const Image& image, const Encoding& how) const;
-  // The same without turning, as pixels.
+  // The same, as pixels.
   void shrink(const Image& image, double scale, Image& result) const;
 
  private:

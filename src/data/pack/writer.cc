@@ -10,6 +10,7 @@
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "data/bytes.h"
 #include "data/packed/names.h"
 #include "data/readers/input_file.h"
 #include "data/tar/format.h"
@@ -18,14 +19,6 @@ namespace convoy::data {
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{4} << 20;
-
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
-
-void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
-  to.insert(to.end(), bytes.begin(), bytes.end());
-}
 
 // A line of the report has two tabs, whatever the messages hold.
 std::string printable(std::string text) {
@@ -173,13 +166,7 @@ void PackWriter::add_bad(const std::string& name, const std::string& why) {
 }
 
 void PackWriter::save() {
-  std::span<const std::byte> rest(buffer_);
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(errno);
-    rest = rest.subspan(static_cast<std::size_t>(written));
-  }
+  if (const int error = write_all(fd_, buffer_)) fail(error);
   buffer_.clear();
   journal_.flush();
 }

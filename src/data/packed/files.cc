@@ -45,9 +45,9 @@ struct PackedFiles::File : OpenPacked {
     const IndexEntry entry = index[i];
     tar.read(entry.offset, to);
     if (xxh3(to) == entry.checksum) return;
-    throw Failure(tar.path() + ": record " + std::string(entry.key) + " (" +
-                  std::to_string(entry.length) + " bytes at " + std::to_string(entry.offset) +
-                  ") is damaged, or the index is of another tar: convoy verify tells");
+    throw UsageError(tar.path() + ": record " + std::string(entry.key) + " (" +
+                     std::to_string(entry.length) + " bytes at " + std::to_string(entry.offset) +
+                     ") is damaged, or the index is of another tar: convoy verify tells");
   }
 };
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "convoy/base/checksum.h"
+#include "data/bytes.h"
 #include "data/packed/numbers.h"
 
 namespace convoy::data {
@@ -22,14 +23,6 @@ constexpr std::size_t kAtVersion = 8, kAtHeaderBytes = 12, kAtRecords = 16, kAtK
 // And an entry's.
 constexpr std::size_t kAtOffset = 0, kAtLength = 8, kAtChecksum = 16, kAtGap = 24, kAtKeyEnd = 32,
                       kAtLabel = 40, kAtFlags = 44;
-
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
-
-void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
-  to.insert(to.end(), bytes.begin(), bytes.end());
-}
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw IndexError(name + ": " + what);

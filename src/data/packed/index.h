@@ -45,6 +45,11 @@ class Index {
  public:
   // Throws IndexError naming the index and what is wrong with it; UsageError for another version.
   Index(std::vector<std::byte> bytes, const std::string& name);
+  // It has views of its own bytes, which moving leaves where they are.
+  Index(Index&&) = default;
+  Index& operator=(Index&&) = default;
+  Index(const Index&) = delete;
+  Index& operator=(const Index&) = delete;
 
   std::size_t size() const { return count_; }
   IndexEntry operator[](std::size_t i) const;

@@ -41,7 +41,13 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
   scanning.tell = options.tell;
   const TarScan scan = scan_tar(tar, scanning);
   if (scan.images.empty()) {
-    throw UsageError(tar + ": no .jpg, .jpeg or .png file in it: nothing to index");
+    std::string why = ": no .jpg, .jpeg or .png file in it: nothing to index";
+    if (scan.auxiliary > 0) {
+      why = ": its images have a second extension, as " + scan.first_auxiliary +
+            ", and would belong to other samples; convoy pack takes them and gives them names of "
+            "their own";
+    }
+    throw UsageError(tar + why);
   }
   refuse_duplicates(tar, scan.images);
   rules.recorded = scan.classes;
@@ -60,7 +66,7 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
   AtomicFile file(index_path(tar));
   file.write(builder.finish({scan.bytes, scan.tail_checksum, classes, scan.about}));
   file.commit();
-  return {index_path(tar), scan.images.size(), classes.size(), scan.others};
+  return {index_path(tar), scan.images.size(), classes.size(), scan.others, scan.auxiliary};
 }
 
 }  // namespace convoy::data

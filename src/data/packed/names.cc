@@ -52,6 +52,11 @@ bool is_picture_name(std::string_view member) {
          std::find(kPictures.begin(), kPictures.end(), extension) != kPictures.end();
 }
 
+bool is_plain_name(std::string_view member) {
+  const std::string_view name = last_part(member);
+  return name.find('.') == name.rfind('.');
+}
+
 std::string plain_path(std::string_view path) {
   std::string plain;
   while (!path.empty()) {

@@ -24,6 +24,8 @@ SampleName split_sample_name(std::string_view member);
 bool is_image_name(std::string_view member);
 // By all extensions of pictures, whether they can be read or not.
 bool is_picture_name(std::string_view member);
+// Whether the last extension is the only one: "1.jpg" is the sample 1, "1.mask.jpg" belongs to it.
+bool is_plain_name(std::string_view member);
 
 // "./a//b" -> "a/b": without empty parts, "." and "..". Control characters become '_'.
 std::string plain_path(std::string_view path);

@@ -1,5 +1,6 @@
 #include "data/packed/tar_scan.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -36,6 +37,7 @@ class Scanner {
       take(member);
       teller.at(static_cast<double>(source_.consumed()));
     }
+    end_sample();
     if (options_.hash) {
       // What follows the end mark belongs to the file, too.
       std::vector<std::byte> rest(std::size_t{1} << 16);
@@ -53,6 +55,8 @@ class Scanner {
   void take_label(const TarMember& member);
   std::string text_of(const TarMember& member);
   void begin_sample(std::string_view stem);
+  void end_sample();
+  void count_auxiliary(const std::string& name);
 
   std::uint64_t take_hash() {
     const std::uint64_t value = hash_->digest();
@@ -75,9 +79,26 @@ class Scanner {
 
 void Scanner::begin_sample(std::string_view stem) {
   if (stem == stem_) return;
+  end_sample();
   stem_ = stem;
   sample_begin_ = scan_.images.size();
   sample_label_ = kNoLabel;
+}
+
+// A sample has one image: others have more than its name before the extension.
+void Scanner::end_sample() {
+  const auto begin = scan_.images.begin() + static_cast<std::ptrdiff_t>(sample_begin_);
+  const auto plain = [](const TarImage& image) { return is_plain_name(image.name); };
+  if (!std::any_of(begin, scan_.images.end(), plain)) return;
+  const auto rest = std::stable_partition(begin, scan_.images.end(), plain);
+  for (auto image = rest; image != scan_.images.end(); ++image) count_auxiliary(image->name);
+  scan_.images.erase(rest, scan_.images.end());
+}
+
+void Scanner::count_auxiliary(const std::string& name) {
+  if (scan_.auxiliary == 0) scan_.first_auxiliary = name;
+  ++scan_.auxiliary;
+  ++scan_.others;
 }
 
 std::string Scanner::text_of(const TarMember& member) {
@@ -105,7 +126,10 @@ void Scanner::take(const TarMember& member) {
   // An index has to know members by the names that they have.
   std::string name = options_.hash ? member.name : name_below(plain, below_);
   const SampleName sample = split_sample_name(name);
-  if (options_.all ? is_picture_name(name) : is_image_name(name)) {
+  const bool image = options_.all ? is_picture_name(name) : is_image_name(name);
+  if (image && !options_.all && !is_plain_name(name)) {
+    count_auxiliary(name);
+  } else if (image) {
     begin_sample(sample.stem);
     take_image(member, std::move(name));
   } else if (sample.extension == "cls" && !link) {

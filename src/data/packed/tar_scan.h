@@ -22,9 +22,11 @@ struct TarImage {
 struct TarScanOptions {
   std::string below;    // only what lies below this folder
   bool nested = false;  // goes into tars in the tar
-  bool all = false;     // takes pictures of all kinds for images, and links to them
-  bool hash = false;    // of a plain tar that is not nested
-  Tell tell;            // in stored bytes
+  // Takes pictures of all kinds for images, and links to them; and those with a second extension
+  // ("1.left.png") unless there is the sample's own ("1.png") beside them.
+  bool all = false;
+  bool hash = false;  // of a plain tar that is not nested
+  Tell tell;          // in stored bytes
 };
 
 struct TarScan {
@@ -33,6 +35,8 @@ struct TarScan {
   std::vector<std::string> classes;  // if a member says them (pack() writes one)
   std::string about;                 // likewise
   std::uint64_t others = 0;          // files that are none of these
+  std::uint64_t auxiliary = 0;       // of them: images with a second extension
+  std::string first_auxiliary;       // the name of the first of them
   std::uint64_t bytes = 0;           // of the tar
   std::uint64_t tail_checksum = 0;   // with hash: of what follows the last image
 };

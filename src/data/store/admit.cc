@@ -10,7 +10,7 @@
 namespace convoy::data {
 namespace {
 
-Hosts meet(Peers& world, std::uint64_t given) {
+Hosts meet(Peers& world, std::uint64_t limit) {
   const std::vector<std::string> names = world.gather(host_name());
   const std::string& mine = names[static_cast<std::size_t>(world.rank())];
   std::map<std::string, int> count;
@@ -24,13 +24,19 @@ Hosts meet(Peers& world, std::uint64_t given) {
   }
   hosts.fewest = world.size();
   for (const auto& [name, ranks] : count) hosts.fewest = std::min(hosts.fewest, ranks);
-  hosts.memory = given > 0 ? given : available_memory() / hosts.here.all.size();
-  for (const std::string& bytes : world.gather(std::to_string(hosts.memory)))
-    hosts.memory = std::min<std::uint64_t>(hosts.memory, std::stoull(bytes));
+  // After gather(): nobody has begun to load yet.
+  hosts.memory = memory_for_rank(limit, available_memory(), hosts.here.all.size());
+  for (const std::uint64_t bytes : world.gather_numbers(hosts.memory))
+    hosts.memory = std::min(hosts.memory, bytes);
   return hosts;
 }
 
 }  // namespace
+
+std::uint64_t memory_for_rank(std::uint64_t limit, std::uint64_t available, std::size_t ranks) {
+  const std::uint64_t usable = limit > 0 ? std::min(limit, available) : available / 4 * 3;
+  return usable / ranks;
+}
 
 StoreNeed choose(const LoadableDataset& source, int world, const StoreOptions& options,
                  const Hosts& hosts, bool shared) {
@@ -47,9 +53,9 @@ StoreNeed choose(const LoadableDataset& source, int world, const StoreOptions& o
 
 Admission admit(const LoadableDataset& source, Peers& world, const StoreOptions& options,
                 bool shared) {
-  Hosts hosts = meet(world, options.memory);
+  Hosts hosts = meet(world, options.host_memory);
   const StoreNeed need = choose(source, world.size(), options, hosts, shared);
-  check_memory(need, world.size(), hosts.memory);
+  check_memory(need, world.size(), hosts.memory, options.host_memory > 0);
   return {need, std::move(hosts.here)};
 }
 

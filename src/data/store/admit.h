@@ -22,6 +22,10 @@ struct Hosts {
   std::uint64_t memory = 0;  // for each rank, the least of all
 };
 
+// What each of so many ranks of a host may use, of which `available` bytes are free. `limit`: of
+// all of them together, StoreOptions::host_memory.
+std::uint64_t memory_for_rank(std::uint64_t limit, std::uint64_t available, std::size_t ranks);
+
 // Where the records go. Throws UsageError when there can't be so many groups.
 StoreNeed choose(const LoadableDataset& source, int world, const StoreOptions& options,
                  const Hosts& hosts, bool shared);

@@ -13,9 +13,9 @@ namespace {
 constexpr std::size_t kPagesPerMember = 8;
 // A part is the sum of many lengths drawn at random: this many standard deviations above the mean.
 constexpr double kDeviations = 4;
-// By number: a slot. By slot: a number and a place, twice while they change, and what is left of
-// it.
-constexpr std::uint64_t kPerRecord = 4, kPerHeld = 48;
+// By number: a slot, and its place in the order of an epoch. By slot: a number and a place, twice
+// while they change, and what is left of it.
+constexpr std::uint64_t kPerRecord = 4 + 8, kPerHeld = 48;
 // Where nothing moves, by slot: a number and a place.
 constexpr std::uint64_t kPerUnmoved = 12;
 
@@ -107,7 +107,7 @@ StoreNeed files_need(const LoadableDataset& source, int world) {
   return need;
 }
 
-void check_memory(const StoreNeed& need, int world, std::uint64_t memory) {
+void check_memory(const StoreNeed& need, int world, std::uint64_t memory, bool limited) {
   if (need.total() <= memory) return;
   std::string more;
   if (need.placement == Placement::host)
@@ -116,6 +116,9 @@ void check_memory(const StoreNeed& need, int world, std::uint64_t memory) {
     more = "; fewer groups than " + std::to_string(need.groups) + " need less";
   throw UsageError("a rank of " + std::to_string(world) + " needs " + format_bytes(need.total()) +
                    " for the data (" + text_of(need) + "), but may use " + format_bytes(memory) +
+                   (limited ? ", as the limit of memory and what is free on its host allow"
+                            : ", its part of three quarters of what is free on its host; "
+                              "data.store_memory can allow more") +
                    more +
                    "; more ranks on more hosts need less each, and reading from files needs none");
 }

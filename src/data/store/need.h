@@ -20,7 +20,8 @@ StoreNeed copy_need(const LoadableDataset& source, int world, int on_host);
 // Of nothing but the order of records.
 StoreNeed files_need(const LoadableDataset& source, int world);
 
-// Throws UsageError with the numbers when the memory is too small.
-void check_memory(const StoreNeed& need, int world, std::uint64_t memory);
+// Throws UsageError with the numbers when the memory is too small. `limited`: the user has said how
+// much there may be.
+void check_memory(const StoreNeed& need, int world, std::uint64_t memory, bool limited);
 
 }  // namespace convoy::data

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <string>
 #include <utility>
 
 namespace convoy::data {
@@ -51,11 +50,12 @@ RecordRedistribution::RecordRedistribution(Peers& peers, Region& from,
 }
 
 // As few as let what every rank sends and gets in one fit into its buffers.
-std::uint64_t RecordRedistribution::rounds() {
+std::uint64_t RecordRedistribution::agree_on_rounds() {
   std::uint64_t most = 0;
-  const std::string mine = std::to_string(std::max(sum_of(totals_), sum_of(incoming_)));
-  for (const std::string& bytes : peers_.gather(mine))
-    most = std::max<std::uint64_t>(most, std::stoull(bytes));
+  for (const std::uint64_t bytes :
+       peers_.gather_numbers(std::max(sum_of(totals_), sum_of(incoming_)))) {
+    most = std::max(most, bytes);
+  }
   return (most + stage_ - 1) / stage_;
 }
 
@@ -63,7 +63,7 @@ Region RecordRedistribution::run() {
   const auto ranks = static_cast<std::size_t>(peers_.size());
   const auto me = static_cast<std::size_t>(peers_.rank());
   Region to(sum_of(incoming_));
-  const std::uint64_t count = rounds();
+  const std::uint64_t count = agree_on_rounds();
   std::vector<std::size_t> out_counts(ranks), in_counts(ranks), in_offsets(ranks);
   Stage stages[2];  // one is filled while the other's bytes travel
   for (Stage& stage : stages) {

@@ -27,7 +27,9 @@ struct Outgoing {
 // left is pushed together.
 class RecordRedistribution {
  public:
-  // Collective. `lengths` by slot. incoming[i]: bytes from rank i.
+  // The record at a slot has the bytes offsets[slot] .. offsets[slot + 1] - 1 of `from`, all of
+  // which are records. incoming[i]: bytes that will come from rank i. `peers` and `from` have to
+  // stay. No communication.
   RecordRedistribution(Peers& peers, Region& from, const std::vector<std::uint64_t>& offsets,
                        Outgoing outgoing, std::vector<std::size_t> incoming, std::size_t segment);
 
@@ -43,7 +45,7 @@ class RecordRedistribution {
     std::unique_ptr<Exchange> exchange;
   };
 
-  std::uint64_t rounds();
+  std::uint64_t agree_on_rounds();  // collective
   void take(int to, std::size_t bytes, std::byte* out);
   void sent(std::uint64_t begin, std::uint64_t bytes);
   void release_pages();

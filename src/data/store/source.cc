@@ -37,10 +37,11 @@ class PartOrder final : public SampleOrder {
     end_ = end;
     order_ = std::move(order);
   }
-  // None may.
+  // None may. The order is gone: the next one is made in its place.
   void clear() {
     const std::lock_guard lock(mutex_);
     end_ = 0;
+    order_ = std::vector<std::size_t>();  // which frees it; = {} would not
   }
 
   std::size_t largest_share(std::size_t batch) const override {
@@ -210,6 +211,7 @@ const Batch* StoreSource::next() {
 }
 
 Position StoreSource::position() const { return impl_->at; }
+bool StoreSource::epoch_over() const { return impl_->epoch_over(); }
 SourceStatistics StoreSource::statistics() const { return impl_->loader.statistics(); }
 const ShuffleReport& StoreSource::last_shuffle() const { return impl_->report; }
 

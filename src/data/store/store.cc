@@ -81,8 +81,7 @@ Store::Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreO
   agree(world, error);
   if (!options_.check || need_.placement != Placement::parts) return;
   sum_ = 0;
-  for (const std::string& sum : group_->gather(std::to_string(checksum())))
-    sum_ += std::stoull(sum);
+  for (const std::uint64_t sum : group_->gather_numbers(checksum())) sum_ += sum;
 }
 
 Store::~Store() = default;
@@ -157,8 +156,8 @@ ShuffleReport Store::arrange(std::span<const std::size_t> order) {
   // Nothing to do if that's so everywhere.
   const auto me = static_cast<std::size_t>(member());
   const bool stay = outgoing.begins[me + 1] - outgoing.begins[me] == held_.size();
-  const auto stays = group_->gather(stay ? "1" : "0");
-  if (std::count(stays.begin(), stays.end(), "1") == static_cast<std::ptrdiff_t>(ranks)) return {};
+  const std::vector<std::uint64_t> stays = group_->gather_numbers(stay ? 1 : 0);
+  if (std::accumulate(stays.begin(), stays.end(), std::uint64_t{0}) == ranks) return {};
 
   // The numbers first.
   std::vector<std::uint32_t> numbers(held_.size());
@@ -200,11 +199,8 @@ std::uint64_t Store::checksum() const {
 // Each record is held once, with the bytes that it was loaded with.
 void Store::check_whole() const {
   std::uint64_t records = 0, sum = 0;
-  const std::string mine = std::to_string(held_.size()) + " " + std::to_string(checksum());
-  for (const std::string& text : group_->gather(mine)) {
-    records += std::stoull(text);
-    sum += std::stoull(text.substr(text.find(' ')));
-  }
+  for (const std::uint64_t held : group_->gather_numbers(held_.size())) records += held;
+  for (const std::uint64_t part : group_->gather_numbers(checksum())) sum += part;
   if (records == size() && sum == sum_) return;
   throw Failure("after a shuffle the ranks of a group hold " + std::to_string(records) + " of " +
                 std::to_string(size()) +

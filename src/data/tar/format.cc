@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "convoy/base/error.h"
+#include "data/bytes.h"
 
 namespace convoy::data {
 namespace {
@@ -79,10 +80,6 @@ void put_octal(Block& block, Field field, std::uint64_t value) {
     digits[i] = static_cast<char>('0' + (value & 7));
   }
   put(block, field, digits);
-}
-
-void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
-  to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
 void append_block(std::vector<std::byte>& to, std::string_view prefix, std::string_view name,

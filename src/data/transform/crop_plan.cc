@@ -22,6 +22,9 @@ int up_to(RandomStream& random, int most) {
   return static_cast<int>(random.below(static_cast<std::uint64_t>(most) + 1));
 }
 
+// Halves go to the even neighbor, as in Python, whose torchvision places windows the same.
+int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
+
 // A window of random area and ratio; after ten that don't fit, the largest one in the middle whose
 // ratio is allowed.
 Window random_window(const TransformOptions& options, int height, int width, RandomStream& random) {
@@ -30,8 +33,8 @@ Window random_window(const TransformOptions& options, int height, int width, Ran
     const double target = area * between(random, options.min_area, options.max_area);
     const double ratio =
         std::exp(between(random, std::log(options.min_ratio), std::log(options.max_ratio)));
-    const double w = std::round(std::sqrt(target * ratio));
-    const double h = std::round(std::sqrt(target / ratio));
+    const double w = std::nearbyint(std::sqrt(target * ratio));
+    const double h = std::nearbyint(std::sqrt(target / ratio));
     if (w >= 1 && h >= 1 && w <= width && h <= height) {
       Window window{0, 0, static_cast<int>(w), static_cast<int>(h)};
       window.left = up_to(random, width - window.width);
@@ -42,9 +45,9 @@ Window random_window(const TransformOptions& options, int height, int width, Ran
   const double ratio = static_cast<double>(width) / height;
   Window window{0, 0, width, height};
   if (ratio < options.min_ratio) {
-    window.height = std::clamp(static_cast<int>(std::round(width / options.min_ratio)), 1, height);
+    window.height = std::clamp(rounded(width / options.min_ratio), 1, height);
   } else if (ratio > options.max_ratio) {
-    window.width = std::clamp(static_cast<int>(std::round(height * options.max_ratio)), 1, width);
+    window.width = std::clamp(rounded(height * options.max_ratio), 1, width);
   }
   window.left = (width - window.width) / 2;
   window.top = (height - window.height) / 2;
@@ -52,7 +55,8 @@ Window random_window(const TransformOptions& options, int height, int width, Ran
 }
 
 Window middle(int height, int width, const Shape& out) {
-  return {(width - out.width) / 2, (height - out.height) / 2, out.width, out.height};
+  return {rounded((width - out.width) / 2.0), rounded((height - out.height) / 2.0), out.width,
+          out.height};
 }
 
 // The picture with its short side resized, and the window that Crop::center, fixed or ten takes.
@@ -63,10 +67,10 @@ CropPlan plan_resized(const TransformOptions& options, int height, int width, co
   double out_height = height, out_width = width;
   if (options.resize > 0 && options.resize != shorter) {
     crop.resize = true;
-    const double scale = static_cast<double>(options.resize) / shorter;
-    // The long side may be anything up to a sliver a million pixels long.
-    out_height = height == shorter ? options.resize : std::floor(height * scale);
-    out_width = width == shorter ? options.resize : std::floor(width * scale);
+    // The product first: it is exact. The long side may be that of a sliver a million pixels long.
+    const double resize = options.resize;
+    out_height = height == shorter ? resize : std::floor(resize * height / shorter);
+    out_width = width == shorter ? resize : std::floor(resize * width / shorter);
     if (std::max(out_height, out_width) > 1e8) {
       throw UsageError(pixels(height, width) + " can't be resized to a short side of " +
                        std::to_string(options.resize));

@@ -8,8 +8,6 @@
 namespace convoy::data {
 namespace {
 
-constexpr int kMaxSide = 1 << 16;
-
 void check(bool good, const char* field, const std::string& value, const char* right) {
   if (!good) {
     throw UsageError(std::string("transform: ") + field + " is " + value + "; it must be " + right);

@@ -250,10 +250,21 @@ std::string CheckpointFolder::write(Manifest manifest,
   return path;
 }
 
-void CheckpointFolder::remove_after(std::int64_t step, const std::vector<std::string>& keep) const {
+std::string CheckpointFolder::set_aside_after(std::int64_t step) const {
+  std::string aside;
   for (const std::string& path : list()) {
-    if (*step_of(last_part(path)) > step && !names(keep, path)) remove_checkpoint(path);
+    if (*step_of(last_part(path)) <= step) continue;
+    for (int n = 1; aside.empty(); ++n) {
+      const std::string free = folder_ + "/superseded-" + std::to_string(n);
+      if (fs::exists(fs::symlink_status(free))) continue;
+      make_folders(free);
+      aside = free;
+    }
+    std::error_code error;
+    fs::rename(path, fs::path(aside) / last_part(path), error);
+    if (error) throw Failure("cannot move " + path + " to " + aside + ": " + error.message());
   }
+  return aside;
 }
 
 std::string CheckpointFolder::newest() const {

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "convoy/base/error.h"
 #include "convoy/train/safetensors.h"
+#include "train/rank_work.h"
 
 namespace convoy::train {
 namespace {
+
+using Json = nlohmann::json;
 
 struct TypeName {
   at::ScalarType type;
@@ -111,20 +116,8 @@ WeightsReport copy_matching(torch::nn::Module& module, const Tensors& source,
   return report;
 }
 
-// Rank 0 does something that may fail; all ranks hear of it.
-std::string on_rank_0(const comm::Communicator& communicator,
-                      const std::function<std::string()>& work) {
-  std::string result, error;
-  if (communicator.rank() == 0) {
-    try {
-      result = work();
-    } catch (const std::exception& e) {
-      error = e.what();
-    }
-  }
-  error = communicator.broadcast_text(error, 0);
-  if (!error.empty()) throw Failure(error);
-  return communicator.broadcast_text(result, 0);
+comm::Buffer bytes_of(const torch::Tensor& tensor) {
+  return comm::Buffer(tensor.mutable_data_ptr(), tensor.nbytes(), comm::Type::u8);
 }
 
 // Small tensors of all ranks on rank 0, as "<rank>/<name>". All ranks have the same names.
@@ -132,21 +125,83 @@ Tensors gather(const comm::Communicator& communicator, const Tensors& mine) {
   Tensors all;
   for (const auto& [name, tensor] : mine) {
     torch::Tensor own = tensor.detach().cpu().contiguous();
-    const auto bytes = [](const torch::Tensor& t) {
-      return comm::Buffer(t.mutable_data_ptr(), t.nbytes(), comm::Type::u8);
-    };
     if (communicator.rank() != 0) {
-      communicator.send(bytes(own), 0);
+      communicator.send(bytes_of(own), 0);
       continue;
     }
     all["0/" + name] = own;
     for (int rank = 1; rank < communicator.size(); ++rank) {
       torch::Tensor other = torch::empty_like(own);
-      communicator.receive(bytes(other), rank);
+      communicator.receive(bytes_of(other), rank);
       all[std::to_string(rank) + "/" + name] = other;
     }
   }
   return all;
+}
+
+// Names, types and shapes, in the order of names.
+Json description_of(const Tensors& tensors) {
+  Json list = Json::array();
+  for (const auto& [name, tensor] : tensors) {
+    list.push_back({name, name_of(tensor.scalar_type(), name), tensor.sizes().vec()});
+  }
+  return list;
+}
+
+// Tensors of this description: rank 0's own, or memory for them.
+Tensors make_room(const Json& description, Tensors own) {
+  for (const Json& entry : description) {
+    torch::Tensor& tensor = own[entry[0].get<std::string>()];
+    if (tensor.defined()) continue;
+    TensorView view;
+    view.type = entry[1].get<std::string>();
+    tensor = torch::empty(entry[2].get<std::vector<std::int64_t>>(), type_of(view));
+  }
+  return own;
+}
+
+Tensors broadcast(const comm::Communicator& communicator, const Json& description, Tensors own) {
+  Tensors tensors = make_room(description, std::move(own));
+  for (auto& [name, tensor] : tensors) communicator.broadcast(bytes_of(tensor), 0);
+  return tensors;
+}
+
+// Each rank's part of `all` on rank 0, which has them as gather() makes them.
+Tensors scatter(const comm::Communicator& communicator, const Json& description, Tensors all) {
+  Tensors tensors;
+  if (communicator.rank() != 0) tensors = make_room(description, {});
+  for (const Json& entry : description) {
+    const std::string name = entry[0].get<std::string>();
+    if (communicator.rank() != 0) {
+      communicator.receive(bytes_of(tensors[name]), 0);
+      continue;
+    }
+    tensors[name] = all.at("0/" + name);
+    for (int rank = 1; rank < communicator.size(); ++rank) {
+      communicator.send(bytes_of(all.at(std::to_string(rank) + "/" + name)), rank);
+    }
+  }
+  return tensors;
+}
+
+// What all ranks have in ranks.safetensors under names of their own. Throws UsageError when they
+// don't have the same.
+Tensors of_rank(const Tensors& all, int rank) {
+  const std::string prefix = std::to_string(rank) + "/";
+  Tensors own;
+  for (const auto& [name, tensor] : all) {
+    if (name.starts_with(prefix)) own[name.substr(prefix.size())] = tensor;
+  }
+  return own;
+}
+
+void check_alike(const Tensors& all, int world, const std::string& path) {
+  const Json first = description_of(of_rank(all, 0));
+  for (int rank = 1; rank < world; ++rank) {
+    if (description_of(of_rank(all, rank)) == first) continue;
+    throw UsageError(path + "/ranks.safetensors has other tensors for rank " +
+                     std::to_string(rank) + " than for rank 0");
+  }
 }
 
 }  // namespace
@@ -182,6 +237,31 @@ std::string write_checkpoint(const comm::Communicator& communicator, const Check
         },
         retention);
   });
+}
+
+State read_checkpoint(const comm::Communicator& communicator, const std::string& path,
+                      const Manifest& manifest) {
+  if (communicator.size() == 1) return read_checkpoint(path, manifest, 0, 1);
+  State state;
+  Tensors ranks;
+  const std::string told = on_rank_0(communicator, [&] {
+    state = read_checkpoint(path, manifest, 0, 1);
+    if (communicator.size() == manifest.world && manifest.files.contains("ranks.safetensors")) {
+      ranks = read(SafetensorsFile(path + "/ranks.safetensors"));
+      check_alike(ranks, manifest.world, path);
+    }
+    return Json({description_of(state.model), description_of(state.optimizer),
+                 description_of(of_rank(ranks, 0))})
+        .dump();
+  });
+  const Json descriptions = Json::parse(told);
+  state.model = broadcast(communicator, descriptions[0], std::move(state.model));
+  state.optimizer = broadcast(communicator, descriptions[1], std::move(state.optimizer));
+  state.rank = scatter(communicator, descriptions[2], std::move(ranks));
+  state.aliases = manifest.aliases;
+  state.numbers = manifest.numbers;
+  state.lists = manifest.lists;
+  return state;
 }
 
 State read_checkpoint(const std::string& path, const Manifest& manifest, int rank, int world) {

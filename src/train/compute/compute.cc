@@ -45,6 +45,31 @@ void Compute::check_takes(model::Network& network, const data::Shape& shape,
                    problem.substr(0, problem.find('\n')));
 }
 
+std::size_t Compute::least_samples(model::Network& network, const data::Shape& shape) const {
+  const torch::NoGradGuard no_grad;
+  const bool training = network.is_training();
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> before;  // buffers, and what was in them
+  for (const torch::Tensor& buffer : network.buffers()) {
+    if (buffer.defined()) before.emplace_back(buffer, buffer.clone());
+  }
+  auto random = at::detail::getDefaultCPUGenerator();
+  const torch::Tensor random_state = random.get_state();
+  network.train();
+  const auto takes = [&](std::int64_t images) {
+    try {
+      network.forward(blank(shape).repeat({images, 1, 1, 1}));
+      return true;
+    } catch (const c10::Error&) {
+      return false;
+    }
+  };
+  const std::size_t least = !takes(1) && takes(2) ? 2 : 1;
+  network.train(training);
+  random.set_state(random_state);
+  for (auto& [buffer, values] : before) buffer.copy_(values);
+  return least;
+}
+
 torch::Tensor Compute::images(const data::Batch& batch) const {
   const auto n = static_cast<std::int64_t>(batch.size()) * batch.views;
   const std::int64_t c = batch.shape.channels, h = batch.shape.height, w = batch.shape.width;

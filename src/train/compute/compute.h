@@ -26,6 +26,9 @@ class Compute {
   // blank one).
   void check_takes(model::Network& network, const data::Shape& shape,
                    const std::string& name) const;
+  // How few images of this shape the network can be trained on: 2 where it refuses one alone (batch
+  // normalization of a single value), else 1. Changes nothing of it.
+  std::size_t least_samples(model::Network& network, const data::Shape& shape) const;
   // A batch as tensors, [size * views, ...]: without a copy on the CPU where batch and network are
   // in float32, so valid as long as the batch.
   torch::Tensor images(const data::Batch& batch) const;

@@ -13,6 +13,10 @@ std::string format(const char* pattern, double value) {
   return text;
 }
 
+std::string count_text(const char* one, int n) {
+  return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
+}
+
 std::string percent(double fraction) { return format("%.2f%%", 100 * fraction); }
 
 double seconds_of(const StepReport& r) {
@@ -40,8 +44,27 @@ void Outputs::say(const std::string& line) {
   if (progress_) progress_->line(line);
 }
 
-void Outputs::run(const std::vector<std::pair<std::string, double>>& numbers) {
-  metrics_.add({.kind = "run", .step = 0, .numbers = numbers, .strings = {}});
+void Outputs::begin(const RunFacts& facts, const Moment& now) {
+  metrics_.add({.kind = "run",
+                .step = 0,
+                .numbers = {{"ranks", facts.ranks},
+                            {"threads_per_rank", facts.threads},
+                            {"parameters", static_cast<double>(facts.parameters)},
+                            {"training_samples", static_cast<double>(facts.training_samples)},
+                            {"validation_samples", static_cast<double>(facts.validation_samples)},
+                            {"batch", static_cast<double>(facts.batch)},
+                            {"steps", static_cast<double>(now.steps)},
+                            {"resumed_at", static_cast<double>(now.step)}},
+                .strings = {}});
+  say(facts.model + ", " + std::to_string(facts.parameters) + " parameters; " +
+      std::to_string(facts.training_samples) + " training and " +
+      std::to_string(facts.validation_samples) + " validation images, " +
+      std::to_string(facts.classes) + " classes");
+  say(count_text("rank", facts.ranks) + " x " + count_text("thread", facts.threads) + ", batch " +
+      std::to_string(facts.batch) + ", " + std::to_string(now.steps) + " steps; in " +
+      facts.folder);
+  if (facts.resumed_from.empty()) return;
+  say("resumed after step " + std::to_string(now.step) + " from " + facts.resumed_from);
 }
 
 std::string Outputs::epoch_label(const Moment& moment) const {
@@ -61,8 +84,7 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
   const double rate = seconds_ > 0 ? static_cast<double>(images_) / seconds_ : 0;
   seconds_ = 0;
   images_ = 0;
-  const double epoch = static_cast<double>(m.epoch) +
-                       static_cast<double>(m.consumed) / static_cast<double>(m.samples);
+  const double epoch = m.epochs();
   metrics_.add({.kind = "step",
                 .step = m.step,
                 .numbers = {{"epoch", epoch},
@@ -77,7 +99,7 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
                             {"update_s", r.update_s},
                             {"decode_s", source.decode_s},
                             {"batches_ready", static_cast<double>(source.ready)},
-                            {"skipped", static_cast<double>(source.skipped)}},
+                            {"skipped", static_cast<double>(r.skipped)}},
                 .strings = {}});
   if (!board_) return;
   board_->add(m.step, {{"train/loss", r.loss},

@@ -12,13 +12,18 @@
 
 namespace convoy::train {
 
-// Where a run is after an update.
-struct Moment {
-  std::int64_t step = 0;   // updates done
-  std::int64_t steps = 0;  // of the whole run
-  std::uint64_t epoch = 0;
-  std::size_t consumed = 0;  // samples of this epoch
-  std::size_t samples = 0;   // in an epoch
+// What is known before the first update.
+struct RunFacts {
+  std::string model;
+  std::int64_t parameters = 0;
+  std::size_t training_samples = 0;
+  std::size_t validation_samples = 0;
+  std::size_t classes = 0;
+  int ranks = 1;
+  int threads = 1;  // of each rank
+  std::int64_t batch = 0;
+  std::string folder;
+  std::string resumed_from;  // empty: it begins
 };
 
 class Outputs {
@@ -29,7 +34,7 @@ class Outputs {
 
   // A line that stays.
   void say(const std::string& line);
-  void run(const std::vector<std::pair<std::string, double>>& numbers);
+  void begin(const RunFacts& facts, const Moment& moment);
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
   void epoch(const Moment& moment, double loss, double seconds, std::uint64_t samples);
   void evaluation(const Moment& moment, const Evaluation& evaluation);
@@ -48,7 +53,6 @@ class Outputs {
   // Rate over the steps since the last row.
   double seconds_ = 0;
   std::uint64_t images_ = 0;
-  std::uint64_t total_images_ = 0;
 };
 
 }  // namespace convoy::train

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include <deque>
 
 #include "convoy/base/clock.h"
+#include "convoy/base/files.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
 #include "convoy/train/metrics.h"
@@ -97,13 +97,8 @@ std::string bar_of(double part, int columns) {
 }
 
 void put(int fd, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = ::write(fd, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // nobody reads any more: no reason to end the work
-    done += static_cast<std::size_t>(written);
-  }
+  // If nobody reads any more, that is no reason to end the work.
+  (void)write_all(fd, std::as_bytes(std::span(text)));
 }
 
 double seconds_between(Clock::time_point a, Clock::time_point b) {

@@ -11,15 +11,20 @@
 
 namespace convoy::train {
 
-SampleLog::SampleLog(std::unique_ptr<data::SampleSource> source, const std::string& folder,
-                     int rank)
-    : source_(std::move(source)), path_(folder + "/rank-" + std::to_string(rank) + ".log") {
-  make_folders(folder);
+SampleLog::SampleLog(std::unique_ptr<data::SampleSource> source, std::string folder, int rank)
+    : source_(std::move(source)),
+      folder_(std::move(folder)),
+      path_(folder_ + "/rank-" + std::to_string(rank) + ".log") {}
+
+void SampleLog::open() {
+  make_folders(folder_);
   file_ = std::fopen(path_.c_str(), "ae");
   if (file_ == nullptr) throw Failure("can't write " + path_ + ": " + std::strerror(errno));
 }
 
-SampleLog::~SampleLog() { std::fclose(file_); }
+SampleLog::~SampleLog() {
+  if (file_ != nullptr) std::fclose(file_);
+}
 
 void SampleLog::trim(const std::string& folder, std::int64_t resumed_at) {
   std::error_code none;

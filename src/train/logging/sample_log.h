@@ -10,17 +10,20 @@
 
 namespace convoy::train {
 
-// Passes another source on and remembers the batch last taken. Lines "<step> <epoch> <id> <id> ..."
-// in <folder>/rank-<rank>.log.
+// Passes another source on and remembers the batch last taken. Lines "<step> <epoch> <id> <id>
+// ...", with the numbers of this rank's samples in the data set, in <folder>/rank-<rank>.log.
 class SampleLog final : public data::SampleSource {
  public:
-  // Lines of steps after `resumed_at`, of all ranks, are removed first by rank 0 (see trim).
-  SampleLog(std::unique_ptr<data::SampleSource> source, const std::string& folder, int rank);
+  // Touches no file.
+  SampleLog(std::unique_ptr<data::SampleSource> source, std::string folder, int rank);
   ~SampleLog() override;
 
   // Drops lines of later steps from all logs in the folder.
   static void trim(const std::string& folder, std::int64_t resumed_at);
 
+  // Makes the folder and this rank's file, which it goes on with if there is one: rank 0 trims
+  // first.
+  void open();
   // The batch last taken belongs to this step.
   void commit(std::int64_t step);
 
@@ -30,10 +33,12 @@ class SampleLog final : public data::SampleSource {
   void seek(const data::Position& position) override { source_->seek(position); }
   const data::Batch* next() override;
   data::Position position() const override { return source_->position(); }
+  bool epoch_over() const override { return source_->epoch_over(); }
   data::SourceStatistics statistics() const override { return source_->statistics(); }
 
  private:
   std::unique_ptr<data::SampleSource> source_;
+  std::string folder_;
   std::string path_;
   std::FILE* file_ = nullptr;
   std::string line_;

@@ -16,6 +16,11 @@ std::size_t round_up(std::size_t value, std::size_t unit) {
 
 }  // namespace
 
+std::size_t most_cached(const LargeBlockOptions& options, std::size_t usable) {
+  if (options.max_cached > 0) return options.max_cached;
+  return usable / 4 / static_cast<std::size_t>(std::max(1, options.processes));
+}
+
 BlockCache::BlockCache(const LargeBlockOptions& options) : options_(options) {}
 
 BlockCache::~BlockCache() { release_cached(); }

@@ -13,6 +13,9 @@
 
 namespace convoy::train {
 
+// What LargeBlockOptions::max_cached means, where this host's memory is `usable` bytes.
+std::size_t most_cached(const LargeBlockOptions& options, std::size_t usable);
+
 // Blocks come from mmap, each of one of 8 sizes per power of two, and return to a list of their
 // size. A request takes the block of its size that was freed last: the one most likely in cache.
 //

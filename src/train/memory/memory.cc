@@ -98,7 +98,7 @@ bool keep_large_blocks(const LargeBlockOptions& options) {
     return false;
   }
   LargeBlockOptions chosen = options;
-  if (chosen.max_cached == 0) chosen.max_cached = usable_memory() / 4;
+  chosen.max_cached = most_cached(options, usable_memory());
   installed.store(new LargeBlockAllocator(chosen, *previous), std::memory_order_release);
   c10::SetCPUAllocator(installed.load());
   return true;

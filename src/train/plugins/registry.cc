@@ -60,7 +60,9 @@ void add_readers(Registry& registry) {
         cifar);
   }
   registry.add_reader("image_folder",
-                      [](const Options& o) { return data::open_image_folder(o.text("path")); },
+                      [](const Options& o, data::Peers& peers) {
+                        return data::open_image_folder(o.text("path"), peers);
+                      },
                       {{"path", std::string(), "folder with a subfolder per class", kPath, true}});
   registry.add_reader(
       "packed",
@@ -90,6 +92,18 @@ void Registry::add_model(const std::string& name, ModelFactory make, std::vector
 }
 
 void Registry::add_reader(const std::string& name, ReaderFactory open,
+                          std::vector<Option> options) {
+  add_reader(
+      name,
+      [open = std::move(open)](const Options& o, data::Peers& peers) {
+        std::shared_ptr<data::Dataset> dataset;
+        data::together(peers, [&] { dataset = open(o); });
+        return dataset;
+      },
+      std::move(options));
+}
+
+void Registry::add_reader(const std::string& name, SharedReaderFactory open,
                           std::vector<Option> options) {
   add(readers_, "reader", name, std::move(open));
   vocabulary_.readers[name] = std::move(options);
@@ -143,7 +157,14 @@ std::shared_ptr<model::Network> Registry::make_model(const std::string& name,
 
 std::shared_ptr<data::Dataset> Registry::open_data(const std::string& reader,
                                                    const Options& options) const {
-  return readers_.at(reader)(options);
+  data::Alone alone;
+  return open_data(reader, options, alone);
+}
+
+std::shared_ptr<data::Dataset> Registry::open_data(const std::string& reader,
+                                                   const Options& options,
+                                                   data::Peers& peers) const {
+  return readers_.at(reader)(options, peers);
 }
 
 std::unique_ptr<Strategy> Registry::make_strategy(const std::string& name) const {

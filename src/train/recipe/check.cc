@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/units.h"
+#include "convoy/data/transform.h"
 #include "convoy/train/optimizer_rule.h"
 #include "train/recipe/fields.h"
 
@@ -20,6 +22,12 @@ class Checker {
   void at_least(const char* key, double value, double least) {
     expect(value >= least,
            std::string(key) + " is " + number(value) + "; it has to be at least " + number(least));
+  }
+  // Of a picture, in pixels.
+  void side(const std::string& key, std::int64_t value) {
+    expect(value >= 0 && value <= data::kMaxSide, key + " is " + std::to_string(value) +
+                                                      "; it has to be 0 to " +
+                                                      std::to_string(data::kMaxSide));
   }
   // Keys that only some choices have a use for.
   void only_for(const char* key, bool used, const std::string& whom) {
@@ -113,10 +121,10 @@ void check_crop(const std::string& table, const CropRecipe& crop, std::int64_t s
            key("area") + " has to be two numbers, 0 < least <= largest <= 1");
   c.expect(crop.ratio.size() == 2 && crop.ratio[0] > 0 && crop.ratio[0] <= crop.ratio[1],
            key("ratio") + " has to be two numbers, 0 < least <= largest");
-  c.expect(crop.padding >= 0 && crop.padding <= 1024, key("padding") + " has to be 0 to 1024");
-  c.expect(crop.resize >= 0 && crop.resize <= 16384, key("resize") + " has to be 0 to 16384");
-  c.expect(crop.left >= 0 && crop.left <= 16384, key("left") + " has to be 0 to 16384");
-  c.expect(crop.top >= 0 && crop.top <= 16384, key("top") + " has to be 0 to 16384");
+  c.side(key("padding"), crop.padding);
+  c.side(key("resize"), crop.resize);
+  c.side(key("left"), crop.left);
+  c.side(key("top"), crop.top);
   const std::pair<const char*, double> factors[] = {{"brightness", crop.brightness},
                                                     {"contrast", crop.contrast},
                                                     {"saturation", crop.saturation}};
@@ -126,11 +134,20 @@ void check_crop(const std::string& table, const CropRecipe& crop, std::int64_t s
   c.expect(crop.lighting >= 0 && crop.lighting <= 10, key("lighting") + " has to be 0 to 10");
 }
 
+// 0 for what is no size.
+std::uint64_t bytes_of(const std::string& text) {
+  try {
+    return parse_bytes(text);
+  } catch (const UsageError&) {
+    return 0;
+  }
+}
+
 void check_data(const DataRecipe& d, Checker& c) {
   c.expect(d.channels == 0 || d.channels == 1 || d.channels == 3,
            "data.channels is " + std::to_string(d.channels) + "; it can be 1, 3, or 0 (as stored)");
-  c.expect(d.size >= 0 && d.size <= 16384, "data.size has to be 0 to 16384");
-  c.expect(d.threads >= 1 && d.threads <= 1024, "data.threads has to be 1 to 1024");
+  c.side("data.size", d.size);
+  c.expect(d.threads >= 0 && d.threads <= 1024, "data.threads has to be 1 to 1024, or 0");
   c.expect(d.ahead >= 1 && d.ahead <= 1024, "data.ahead has to be 1 to 1024");
   c.expect(!d.mean.empty() && !d.deviation.empty(), "data.mean and data.deviation can't be empty");
   c.expect(d.mean.size() == d.deviation.size() || d.mean.size() == 1 || d.deviation.size() == 1,
@@ -140,11 +157,15 @@ void check_data(const DataRecipe& d, Checker& c) {
     c.expect(deviation > 0, "data.deviation has to be above 0");
   }
   c.only_for("data.groups", d.store == "memory", "data.store = \"memory\"");
-  for (const char* key :
-       {"data.shuffle_every_epochs", "data.shuffle_every_steps", "data.random_batches"}) {
+  for (const char* key : {"data.store_memory", "data.shuffle_every_epochs",
+                          "data.shuffle_every_steps", "data.random_batches"}) {
     c.only_for(key, d.store != "files", "data.store = \"memory\", \"host\" or \"auto\"");
   }
   c.expect(d.groups >= 0 && d.groups <= 1'000'000, "data.groups has to be at least 1, or 0");
+  if (!d.store_memory.empty()) {
+    c.expect(bytes_of(d.store_memory) > 0,
+             "data.store_memory is '" + d.store_memory + "'; it has to be a size, as \"200GiB\"");
+  }
   c.expect(d.shuffle_every_epochs >= 0, "data.shuffle_every_epochs is negative");
   c.expect(d.shuffle_every_steps >= 0, "data.shuffle_every_steps is negative");
   check_crop("augment", d.augment, d.size, c);

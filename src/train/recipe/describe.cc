@@ -33,7 +33,8 @@ void describe(DataRecipe& data, Fields& f) {
   f.field("on_bad", data.on_bad, "a record that can't be decoded: fail, or skip it and count",
           {"fail", "skip"});
   f.field("drop_last", data.drop_last, "leave out a last batch of an epoch that is not full");
-  f.field("threads", data.threads, "threads of each rank that decode");
+  f.field("threads", data.threads,
+          "of each rank, that decode; 0: a quarter of those that compute (with cuda: as many)");
   f.field("ahead", data.ahead, "batches prepared ahead of need");
   f.field("pixel", data.pixel, "of batches in memory: float32, or bfloat16 (half of it, rounded)",
           {"float32", "bfloat16"});
@@ -42,6 +43,10 @@ void describe(DataRecipe& data, Fields& f) {
       "files (read when needed); or loaded at the start: memory (every rank has a part), host (one "
       "copy on each host, shared by its ranks); auto: host, memory or files, what fits",
       {"files", "memory", "host", "auto"});
+  f.field(
+      "store_memory", data.store_memory,
+      "most memory that data may take on each host, as \"200GiB\"; empty: three quarters of what "
+      "is free");
   f.field("groups", data.groups,
           "memory only: groups of ranks that hold all data once each; 0: as many as fit");
   f.field("shuffle_every_epochs", data.shuffle_every_epochs,
@@ -96,7 +101,7 @@ void describe(ModelRecipe& m, Fields& f) {
   f.field("classes", m.classes, "scores per image; 0: as many as the data has classes");
   f.field("channels_last", m.channels_last, "layout of weights and images");
   f.field("weights", m.weights, "safetensors file with weights to start from", {},
-          Fields::Path::must_exist);
+          Fields::Path::to_start);
   f.field("partial", m.partial, "take from that file what fits, instead of all");
   f.options("options", m.options, m.name, "Keys of the model.");
 }

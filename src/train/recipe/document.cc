@@ -64,7 +64,13 @@ void Document::apply(const std::string& override) {
   }
   toml::table parsed = parse_value(override.substr(equals + 1));
   table->insert_or_assign(parts.back(), std::move(*parsed.get("value")));
-  overridden_.insert(key);
+  overridden_[key] = override.substr(equals + 1);
+}
+
+std::optional<std::string> Document::typed(const std::string& key) const {
+  const auto found = overridden_.find(key);
+  if (found == overridden_.end()) return std::nullopt;
+  return found->second;
 }
 
 std::string Document::place(const std::string& key, const toml::node* node) const {

@@ -3,7 +3,8 @@
 
 #include <toml++/toml.h>
 
-#include <set>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Document {
   const toml::table& table() const { return table_; }
   const std::string& folder() const { return folder_; }
   bool overridden(const std::string& key) const { return overridden_.count(key) > 0; }
+  // The value of an override as it was typed; nothing for another key.
+  std::optional<std::string> typed(const std::string& key) const;
   // "lenet.toml:12: " or "--set: ".
   std::string place(const std::string& key, const toml::node* node) const;
 
@@ -29,7 +32,7 @@ class Document {
   std::string name_;
   std::string folder_;
   toml::table table_;
-  std::set<std::string> overridden_;
+  std::map<std::string, std::string> overridden_;  // key -> value as typed
 };
 
 }  // namespace convoy::train

@@ -13,7 +13,8 @@ namespace convoy::train {
 class Fields {
  public:
   using Choices = std::vector<std::string>;
-  enum class Path : std::uint8_t { no, must_exist, may_exist };
+  // to_start: must exist for a run that doesn't go on from a checkpoint.
+  enum class Path : std::uint8_t { no, must_exist, to_start, may_exist };
 
   virtual ~Fields() = default;
 

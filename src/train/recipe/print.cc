@@ -151,29 +151,40 @@ std::string print_recipe(const Recipe& recipe, bool comments) {
   return printer.text();
 }
 
+std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::string& theirs) {
+  const auto values = [](const std::string& recipe) {
+    std::vector<std::pair<std::string, std::string>> values;
+    for (const std::string& line : flat(recipe)) {
+      const std::size_t equals = line.find(" = ");
+      values.emplace_back(line.substr(0, equals), line.substr(equals + 3));
+    }
+    return values;
+  };
+  const auto a = values(mine), b = values(theirs);
+  const auto find = [](const auto& all, const std::string& key) -> std::string {
+    for (const auto& [name, value] : all) {
+      if (name == key) return value;
+    }
+    return "";
+  };
+  std::vector<RecipeChange> changes;
+  for (const auto& [key, value] : a) {
+    const std::string other = find(b, key);
+    if (other != value) changes.push_back({key, value, other});
+  }
+  for (const auto& [key, value] : b) {
+    if (find(a, key).empty()) changes.push_back({key, "", value});
+  }
+  return changes;
+}
+
 std::string recipe_difference(const std::string& mine, const std::string& theirs,
                               const std::string& other) {
-  const std::vector<std::string> a = flat(mine), b = flat(theirs);
-  const auto key = [](const std::string& line) { return line.substr(0, line.find(" = ")); };
-  const auto value = [](const std::string& line) { return line.substr(line.find(" = ") + 3); };
-  const auto find = [&key](const std::vector<std::string>& lines, const std::string& wanted) {
-    for (const std::string& line : lines) {
-      if (key(line) == wanted) return line;
-    }
-    return std::string();
-  };
   std::string text;
-  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
-  for (const std::string& line : a) {
-    const std::string match = find(b, key(line));
-    if (match == line) continue;
-    add(key(line) + " is " + value(line) + ", " + other + " " +
-        (match.empty() ? "has no such key" : "it is " + value(match)));
-  }
-  for (const std::string& line : b) {
-    if (find(a, key(line)).empty()) {
-      add(key(line) + " is missing, " + other + " it is " + value(line));
-    }
+  for (const RecipeChange& change : recipe_changes(mine, theirs)) {
+    text += (text.empty() ? "" : "; ") + change.key + " is " +
+            (change.mine.empty() ? "missing" : change.mine) + ", " + other + " " +
+            (change.theirs.empty() ? "has no such key" : "it is " + change.theirs);
   }
   return text;
 }

@@ -79,7 +79,7 @@ class Reader : public Fields, public Given {
   void field(const char* key, std::string& v, const char*, const Choices& choices,
              Path path) override {
     const bool present = read(key, v);
-    if (present && path != Path::no) resolve(key, v, path == Path::must_exist);
+    if (present && path != Path::no) resolve(key, v, path);
     if (choices.empty() || std::find(choices.begin(), choices.end(), v) != choices.end()) return;
     std::string text = "'" + v + "' is none of ";
     for (const std::string& choice : choices) text += (&choice == &choices[0] ? "" : ", ") + choice;
@@ -87,7 +87,7 @@ class Reader : public Fields, public Given {
   }
   void field(const char* key, std::vector<std::string>& v, const char*, Path path) override {
     if (!read(key, v) || path == Path::no) return;
-    for (std::string& element : v) resolve(key, element, path == Path::must_exist);
+    for (std::string& element : v) resolve(key, element, path);
   }
 
   void groups(const char* key, std::vector<ParameterGroupRecipe>& groups, const char*) override {
@@ -183,6 +183,11 @@ class Reader : public Fields, public Given {
     const toml::node* node = child(key);
     if (node == nullptr) return false;
     auto converted = convert<T>(*node);
+    if constexpr (std::is_same_v<T, std::string>) {
+      // --set name=nan: a word that happens to be a number of TOML.
+      if (!converted && !node->is_table() && !node->is_array())
+        converted = document_.typed(full(key));
+    }
     if (!converted) {
       problem(key, std::string("has to be ") + kTypeName<T>);
       return false;
@@ -224,13 +229,18 @@ class Reader : public Fields, public Given {
 
   void resolve_option(const std::string& key, Value& value) {
     if (auto* text = std::get_if<std::string>(&value)) {
-      resolve(key, *text, true);
+      resolve(key, *text, Path::must_exist);
     } else if (auto* texts = std::get_if<std::vector<std::string>>(&value)) {
-      for (std::string& text : *texts) resolve(key, text, true);
+      for (std::string& text : *texts) resolve(key, text, Path::must_exist);
     }
   }
 
-  void resolve(const std::string& key, std::string& path, bool must_exist) {
+  bool must_exist(Path path) const {
+    if (path == Path::must_exist) return files_ != Files::may_be_missing;
+    return path == Path::to_start && files_ == Files::must_exist;
+  }
+
+  void resolve(const std::string& key, std::string& path, Path kind) {
     if (path.empty()) return;
     const std::string written = path;
     for (std::size_t at = path.find("${"); at != std::string::npos; at = path.find("${", at)) {
@@ -254,7 +264,7 @@ class Reader : public Fields, public Given {
     }
     path = fs::absolute(result).lexically_normal().string();
     std::error_code ignored;
-    if (must_exist && files_ == Files::must_exist && !fs::exists(path, ignored)) {
+    if (must_exist(kind) && !fs::exists(path, ignored)) {
       problem(key, "there is no file or folder " + path);
     }
   }

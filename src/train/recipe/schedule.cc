@@ -1,43 +1,52 @@
 #include "convoy/train/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 namespace convoy::train {
 
-Schedule::Schedule(const ScheduleRecipe& recipe, double lr, double steps_per_epoch, double steps)
+Schedule::Schedule(const ScheduleRecipe& recipe, double lr, const TrainingRecipe& training,
+                   double steps_per_epoch)
     : recipe_(recipe),
       lr_(lr),
-      unit_(recipe.unit == "epochs" ? steps_per_epoch : 1),
-      steps_(steps) {}
+      in_epochs_(recipe.unit == "epochs"),
+      length_epochs_(training.steps == 0),
+      length_(static_cast<double>(length_epochs_ ? training.epochs : training.steps)),
+      warmup_end_(recipe.warmup) {
+  if (in_epochs_ && !length_epochs_) warmup_end_ *= steps_per_epoch;
+  if (!in_epochs_ && length_epochs_) warmup_end_ /= steps_per_epoch;
+}
 
-double Schedule::base(double step) const {
+// `time` is in the recipe's unit, `part` that of the training behind its warm-up.
+double Schedule::after_warmup(double time, double part) const {
   if (recipe_.name == "step") {
     double rate = lr_;
-    // A milestone that falls on a step begins with it, whatever the rounding of unit_.
-    constexpr double kSlack = 1e-6;
+    // A milestone that falls on an update begins with it, whatever the rounding of positions.
+    constexpr double kSlack = 1e-9;
     for (const double milestone : recipe_.milestones) {
-      if (step + kSlack >= milestone * unit_) rate *= recipe_.gamma;
+      if (time + kSlack >= milestone) rate *= recipe_.gamma;
     }
     return rate;
   }
   if (recipe_.name == "cosine") {
-    const double begin = recipe_.warmup * unit_;
-    const double length = std::max(steps_ - begin, 1.0);
-    const double part = std::min(std::max(step - begin, 0.0) / length, 1.0);
     const double cosine = (1 + std::cos(std::numbers::pi * part)) / 2;
     return lr_ * (recipe_.end + (1 - recipe_.end) * cosine);
   }
   return lr_;
 }
 
-double Schedule::at(std::int64_t step) const {
-  const auto now = static_cast<double>(step);
-  const double warmup = recipe_.warmup * unit_;
-  if (now >= warmup) return base(now);
-  const double target = base(warmup);
-  const double part = now / warmup;
-  return target * (recipe_.warmup_from + (1 - recipe_.warmup_from) * part);
+double Schedule::at(const Moment& now) const {
+  const double epochs = now.epochs();
+  const auto steps = static_cast<double>(now.step);
+  const double time = in_epochs_ ? epochs : steps;
+  if (time < recipe_.warmup) {
+    const double from = recipe_.warmup_from;
+    return after_warmup(recipe_.warmup, 0) * (from + (1 - from) * time / recipe_.warmup);
+  }
+  const double behind = (length_epochs_ ? epochs : steps) - warmup_end_;
+  const double whole = length_ - warmup_end_;
+  return after_warmup(time, whole > 0 ? std::clamp(behind / whole, 0.0, 1.0) : 1.0);
 }
 
 }  // namespace convoy::train

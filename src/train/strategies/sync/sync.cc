@@ -10,18 +10,25 @@
 #include "convoy/train/registry.h"
 #include "train/compute/compute.h"
 #include "train/optimizer/named_optimizer.h"
+#include "train/strategies/sync/buffers.h"
+#include "train/strategies/sync/shares.h"
 
 namespace convoy::train {
 namespace {
 
 // What all ranks tell each other in every step besides gradients, added up while backward runs.
 struct Tally {
-  enum { kLoss, kSamples, kStopRequests, kCheckpointRequests, kSize };
+  enum { kLoss, kSamples, kSkipped, kSeconds, kStopRequests, kCheckpointRequests, kSize };
   std::array<double, kSize> sums{};
 };
 
+// An update that takes longer is not begun before all ranks have said whether one was told to stop.
+// Below it, one more is of no account, and not worth a message.
+constexpr double kLongUpdate = 0.1;
+
 class Sync final : public Strategy {
  public:
+  std::size_t least_share(TrainerContext& context, const data::Shape& shape) override;
   void prepare(TrainerContext& context, const State* saved) override;
   void run() override;
   State state() override;
@@ -29,9 +36,10 @@ class Sync final : public Strategy {
 
  private:
   parallel::DistributedOptions distributed_options(const State* saved) const;
-  void check_shares() const;
+  bool told_to_stop() const;
   StepReport step(const data::Batch& batch);
   void forward_and_backward(const data::Batch& batch, StepReport& report);
+  void join_without_samples(const data::Batch& batch);
   void start_tally(double loss, std::size_t samples);
   std::vector<parallel::NamedTensor> local_buffers() const;
   void follow(Timeline* timeline);
@@ -44,6 +52,10 @@ class Sync final : public Strategy {
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   bool synchronized_ = false;        // batch norm
   Tensors own_buffers_;              // while the network holds united ones
+  std::size_t least_share_ = 1;
+  std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
+  bool long_updates_ = false;
+  Clock::time_point tallied_ = Clock::now();
   Tally tally_;
   comm::Operation tally_sum_;
   Timeline* timeline_ = nullptr;     // while steps are recorded
@@ -76,19 +88,13 @@ parallel::DistributedOptions Sync::distributed_options(const State* saved) const
   return distributed;
 }
 
-// Every rank has to take part in the statistics of every layer.
-void Sync::check_shares() const {
-  const Recipe& recipe = context_->recipe();
-  const auto parts = static_cast<std::size_t>(context_->world().size()) *
-                     static_cast<std::size_t>(recipe.training.accumulate);
-  const auto batch = static_cast<std::size_t>(recipe.training.batch);
-  const std::size_t last = recipe.data.drop_last ? 0 : context_->samples().size() % batch;
-  if (!synchronized_ || context_->world().size() == 1) return;
-  if (batch >= parts && (last == 0 || last >= parts) && recipe.data.on_bad == "fail") return;
-  throw UsageError(
-      "sync.batch_norm is synchronized, so every rank needs a sample in every micro-batch: let "
-      "training.batch be at least ranks x accumulate, set data.drop_last = true, and data.on_bad = "
-      "\"fail\"");
+std::size_t Sync::least_share(TrainerContext& context, const data::Shape& shape) {
+  const Recipe& recipe = context.recipe();
+  const bool local = recipe.strategy_options.text("batch_norm") != "synchronized";
+  if (local || context.world().size() == 1) {
+    least_share_ = Compute(recipe).least_samples(*context.network(), shape);
+  }
+  return least_share_;
 }
 
 void Sync::prepare(TrainerContext& context, const State* saved) {
@@ -99,7 +105,8 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
     throw UsageError("sync.batch_norm is '" + batch_norm + "'; it can be local or synchronized");
   }
   synchronized_ = batch_norm == "synchronized";
-  check_shares();
+  if (synchronized_) check_synchronized_shares(context);
+  check_least_share(context, least_share_);
   compute_.emplace(recipe);
   const comm::Communicator& all = context.world().communicator();
   communicator_ = context.recipe().strategy_options.flag("reproducible")
@@ -125,8 +132,14 @@ std::vector<parallel::NamedTensor> Sync::local_buffers() const {
 
 void Sync::start_tally(double loss, std::size_t samples) {
   const std::uint32_t requests = context_->requests();
-  tally_.sums = {loss * static_cast<double>(samples), static_cast<double>(samples),
-                 (requests & kStop) != 0 ? 1.0 : 0.0, (requests & kCheckpoint) != 0 ? 1.0 : 0.0};
+  const double seconds = seconds_since(tallied_);
+  tallied_ = Clock::now();
+  tally_.sums = {loss * static_cast<double>(samples),
+                 static_cast<double>(samples),
+                 static_cast<double>(context_->samples().statistics().skipped + unused_),
+                 seconds,
+                 (requests & kStop) != 0 ? 1.0 : 0.0,
+                 (requests & kCheckpoint) != 0 ? 1.0 : 0.0};
   tally_sum_ =
       communicator_.start_allreduce(comm::buffer_of(tally_.sums), comm::ReduceOp::sum, {1, 0});
 }
@@ -137,10 +150,10 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
   const auto parts = static_cast<int>(recipe.training.accumulate);
   const double all = static_cast<double>(batch.size());
   // The last part with samples is the one whose backward reduces.
-  const int used = std::min(parts, static_cast<int>(batch.size()));
+  const int used = std::clamp(static_cast<int>(batch.size() / least_share_), 1, parts);
   double loss_sum = 0;
   for (int part = 0; part < used; ++part) {
-    const data::Range range = data::even_share({0, batch.size()}, part, parts);
+    const data::Range range = data::even_share({0, batch.size()}, part, used);
     const auto begin = static_cast<std::int64_t>(range.begin);
     const auto size = static_cast<std::int64_t>(range.size());
     auto start = Clock::now();
@@ -168,22 +181,34 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
   }
 }
 
+// For a share without samples, or with too few of them since others were bad.
+void Sync::join_without_samples(const data::Batch& batch) {
+  for (const std::size_t sample : batch.samples) {
+    if (unused_++ > 0) continue;
+    context_->world().log().warning(
+        "sample " + std::to_string(sample) +
+        " is all that is left of this rank's share of a batch, and the model can't be trained on "
+        "one alone: it is left out, as others like it will be");
+  }
+  start_tally(0, 0);
+}
+
 StepReport Sync::step(const data::Batch& batch) {
   const Recipe& recipe = context_->recipe();
   StepReport report;
-  report.learning_rate = context_->schedule().at(context_->steps_done());
+  report.learning_rate = context_->schedule().at(context_->moment());
   optimizer_->set_learning_rate(report.learning_rate);
   // Dropout and the like: fixed by (seed, step, rank), so that nothing of it has to be saved.
   torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
-                                  static_cast<std::uint64_t>(context_->steps_done()),
+                                  static_cast<std::uint64_t>(context_->moment().step),
                                   static_cast<std::uint64_t>(communicator_.rank()))());
   const double exposed = model_->statistics().exposed_seconds;
   optimizer_->zero_grad();
   bool update = true;
-  if (batch.size() > 0) {
+  if (batch.size() >= least_share_) {
     forward_and_backward(batch, report);
   } else {
-    start_tally(0, 0);
+    join_without_samples(batch);
     update = model_->reducer().join_with_zeros();
   }
   report.communication_s = model_->statistics().exposed_seconds - exposed;
@@ -198,9 +223,18 @@ StepReport Sync::step(const data::Batch& batch) {
   const auto& sums = tally_.sums;
   report.samples = static_cast<std::uint64_t>(sums[Tally::kSamples]);
   report.loss = report.samples > 0 ? sums[Tally::kLoss] / sums[Tally::kSamples] : 0;
+  report.skipped = static_cast<std::uint64_t>(sums[Tally::kSkipped]);
+  long_updates_ = sums[Tally::kSeconds] > kLongUpdate * communicator_.size();
   report.requests = (sums[Tally::kStopRequests] > 0 ? kStop : 0u) |
                     (sums[Tally::kCheckpointRequests] > 0 ? kCheckpoint : 0u);
   return report;
+}
+
+// Whether any rank was, since the last update.
+bool Sync::told_to_stop() const {
+  std::array<double, 1> ranks{(context_->requests() & kStop) != 0 ? 1.0 : 0.0};
+  communicator_.allreduce(comm::buffer_of(ranks), comm::ReduceOp::sum);
+  return ranks[0] > 0;
 }
 
 void Sync::run() {
@@ -211,6 +245,7 @@ void Sync::run() {
     const data::Batch* batch = samples.next();
     if (batch == nullptr) continue;  // the next epoch begins
     const double waited = end_of("data", start);
+    if (long_updates_ && told_to_stop()) return context_->stopped();
     StepReport report = step(*batch);
     report.data_s = waited;
     end_of("step", start);
@@ -255,15 +290,7 @@ void Sync::with_whole_model(const std::function<void()>& use) {
     for (auto& buffer : buffers) buffer.tensor.copy_(own_buffers_.at(buffer.name));
     own_buffers_.clear();
   };
-  for (auto& buffer : buffers) {
-    // In double, where counts are exact and the mean of equal values is that value.
-    torch::Tensor wide = buffer.tensor.to(torch::kCPU, torch::kDouble).contiguous();
-    communicator_.allreduce(
-        comm::Buffer(wide.mutable_data_ptr(), static_cast<std::size_t>(wide.numel()),
-                     comm::Type::f64),
-        buffer.tensor.is_floating_point() ? comm::ReduceOp::average : comm::ReduceOp::max);
-    buffer.tensor.copy_(wide);
-  }
+  unite_buffers(communicator_, buffers);
   try {
     use();
   } catch (...) {

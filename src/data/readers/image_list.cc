@@ -1,0 +1,240 @@
+#include "data/readers/image_list.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <span>
+
+#include "convoy/base/checksum.h"
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "convoy/data/epoch_order.h"
+#include "data/packed/names.h"
+
+namespace convoy::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files whose sizes every rank compares with what the others found.
+constexpr std::size_t kCompared = 32;
+
+bool hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
+
+// The images of one class, as paths below its folder.
+std::vector<std::string> images_below(const fs::path& folder) {
+  std::vector<std::string> images;
+  for (fs::recursive_directory_iterator at(folder), end; at != end; ++at) {
+    if (hidden(at->path())) {
+      if (at->is_directory()) at.disable_recursion_pending();
+    } else if (is_image_name(at->path().native()) && at->is_regular_file()) {
+      images.push_back(at->path().lexically_relative(folder).native());
+    }
+  }
+  std::sort(images.begin(), images.end());
+  return images;
+}
+
+ImageList walk(const fs::path& folder) {
+  if (!fs::is_directory(folder)) {
+    throw UsageError(folder.native() +
+                     (fs::exists(folder) ? ": not a folder" : ": no such folder"));
+  }
+  ImageList list;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory() && !hidden(entry.path()))
+      list.classes.push_back(entry.path().filename().native());
+  }
+  if (list.classes.empty())
+    throw UsageError(folder.native() + ": no subfolders; there must be one for each class");
+  std::sort(list.classes.begin(), list.classes.end());
+  for (const std::string& name : list.classes) {
+    std::vector<std::string> images = images_below(folder / name);
+    if (images.empty()) {
+      throw UsageError((folder / name).native() +
+                       ": no .jpg, .jpeg or .png file for this class; remove the folder if it "
+                       "is not a class");
+    }
+    std::move(images.begin(), images.end(), std::back_inserter(list.names));
+    list.ends.push_back(list.names.size());
+  }
+  return list;
+}
+
+// What the file system says is the user's to mend.
+template <class Work>
+void look_together(Peers& peers, const std::string& folder, const Work& work) {
+  together(peers, [&] {
+    try {
+      work();
+    } catch (const fs::filesystem_error& e) {
+      const std::string path = e.path1().empty() ? folder : e.path1().native();
+      throw UsageError(path + " on " + host_name() + ": " + e.code().message());
+    }
+  });
+}
+
+template <class Value>
+std::span<const std::byte> bytes_of(const std::vector<Value>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+// The sizes of all files, on rank 0: each rank has asked for those of its share.
+std::vector<std::uint64_t> gather_sizes(const std::vector<std::uint64_t>& mine, std::size_t count,
+                                        Peers& peers) {
+  const auto ranks = static_cast<std::size_t>(peers.size());
+  std::vector<std::size_t> to(ranks, 0), from(ranks, 0);
+  to[0] = mine.size() * sizeof(std::uint64_t);
+  std::vector<std::uint64_t> all;
+  if (peers.rank() == 0) {
+    all.resize(count);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const Range share = even_share({0, count}, static_cast<int>(rank), peers.size());
+      from[rank] = share.size() * sizeof(std::uint64_t);
+    }
+  }
+  peers.exchange(bytes_of(mine), to, std::as_writable_bytes(std::span(all)), from);
+  return all;
+}
+
+std::uint64_t fingerprint_of(const ImageList& list, const std::vector<std::uint64_t>& sizes) {
+  Xxh3 hash;
+  const auto add = [&hash](const std::string& text) {
+    hash.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
+  };
+  for (const std::string& name : list.classes) add(name);
+  hash.update(bytes_of(list.ends));
+  for (std::size_t i = 0; i < list.names.size(); ++i) {
+    add(list.names[i]);
+    hash.update(std::as_bytes(std::span(&sizes[i], 1)));
+  }
+  return hash.digest();
+}
+
+void put_number(std::vector<std::byte>& to, std::size_t number) {
+  for (; number >= 0x80; number >>= 7) to.push_back(static_cast<std::byte>(number | 0x80));
+  to.push_back(static_cast<std::byte>(number));
+}
+
+void put_names(std::vector<std::byte>& to, const std::vector<std::string>& names) {
+  put_number(to, names.size());
+  std::string_view before;
+  for (const std::string& name : names) {
+    const auto differs = std::mismatch(name.begin(), name.end(), before.begin(), before.end());
+    const auto common = static_cast<std::size_t>(differs.first - name.begin());
+    put_number(to, common);
+    put_number(to, name.size() - common);
+    const auto rest = std::as_bytes(std::span(name)).subspan(common);
+    to.insert(to.end(), rest.begin(), rest.end());
+    before = name;
+  }
+}
+
+// Reads what rank 0 of the same program has written.
+class ListReader {
+ public:
+  explicit ListReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  std::size_t number() {
+    std::size_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = std::to_integer<std::size_t>(take(1)[0]);
+      value |= (byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+  }
+  std::vector<std::string> names() {
+    std::vector<std::string> all(number());
+    std::string name;
+    for (std::string& each : all) {
+      name.resize(number());
+      const auto rest = take(number());
+      name.append(reinterpret_cast<const char*>(rest.data()), rest.size());
+      each = name;
+    }
+    return all;
+  }
+
+ private:
+  std::span<const std::byte> take(std::size_t count) {
+    if (count > rest_.size()) throw Failure("a list of images came damaged from rank 0");
+    const auto taken = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return taken;
+  }
+
+  std::span<const std::byte> rest_;
+};
+
+}  // namespace
+
+std::vector<std::byte> pack_list(const ImageList& list) {
+  std::vector<std::byte> bytes;
+  put_names(bytes, list.classes);
+  put_names(bytes, list.names);
+  for (const std::size_t end : list.ends) put_number(bytes, end);
+  return bytes;
+}
+
+ImageList unpack_list(const std::vector<std::byte>& bytes) {
+  ListReader reader(bytes);
+  ImageList list;
+  list.classes = reader.names();
+  list.names = reader.names();
+  list.ends.resize(list.classes.size());
+  for (std::size_t& end : list.ends) end = reader.number();
+  return list;
+}
+
+std::size_t ImageList::label(std::size_t i) const {
+  return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), i) - ends.begin());
+}
+
+std::string ImageList::path(const std::string& folder, std::size_t i) const {
+  return (fs::path(folder) / classes[label(i)] / names[i]).native();
+}
+
+ImageList list_images(const std::string& folder, Peers& peers) {
+  ImageList list;
+  look_together(peers, folder, [&] {
+    if (peers.rank() == 0) list = walk(folder);
+  });
+  if (peers.size() > 1) {
+    std::vector<std::byte> bytes = peers.rank() == 0 ? pack_list(list) : std::vector<std::byte>();
+    peers.broadcast(bytes);
+    if (peers.rank() != 0) list = unpack_list(bytes);
+  }
+  const std::size_t count = list.names.size();
+  std::vector<std::uint64_t> mine;
+  look_together(peers, folder, [&] {
+    const Range share = even_share({0, count}, peers.rank(), peers.size());
+    for (std::size_t i = share.begin; i < share.end; ++i)
+      mine.push_back(fs::file_size(list.path(folder, i)));
+  });
+  const std::vector<std::uint64_t> sizes = gather_sizes(mine, count, peers);
+  std::vector<std::uint64_t> told;  // the fingerprint, and sizes to compare
+  const std::size_t compared = std::min(count, kCompared);
+  if (peers.rank() == 0) {
+    told.push_back(fingerprint_of(list, sizes));
+    for (std::size_t k = 0; k < compared; ++k) told.push_back(sizes[k * count / compared]);
+  }
+  const auto seen = std::as_bytes(std::span(told));
+  std::vector<std::byte> bytes(seen.begin(), seen.end());
+  peers.broadcast(bytes);
+  told.resize(1 + compared);
+  std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(told)).begin());
+  list.fingerprint = told[0];
+  look_together(peers, folder, [&] {
+    for (std::size_t k = 0; peers.size() > 1 && k < compared; ++k) {
+      const std::string path = list.path(folder, k * count / compared);
+      const std::uint64_t size = fs::file_size(path);
+      if (size == told[1 + k]) continue;
+      throw UsageError(path + " has " + std::to_string(size) + " bytes on " + host_name() +
+                       ", but " + std::to_string(told[1 + k]) +
+                       " for another rank: all ranks have to see the same folder");
+    }
+  });
+  return list;
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,34 @@
+// Which images a folder with a subfolder per class holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/data/peers.h"
+
+namespace convoy::data {
+
+struct ImageList {
+  std::vector<std::string> classes;  // names of subfolders, ascending
+  std::vector<std::string> names;    // paths below the folder of their class, ascending in each
+  std::vector<std::size_t> ends;     // where in `names` each class ends
+  std::uint64_t fingerprint = 0;     // of names and sizes
+
+  // Images i's class, and its path; i < names.size().
+  std::size_t label(std::size_t i) const;
+  std::string path(const std::string& folder, std::size_t i) const;
+};
+
+// Collective. Rank 0 walks over the folder and tells the others what is there; each asks for the
+// sizes of its share of the files, and of a few of everybody's, which have to be the same. Throws
+// the same UsageError on all ranks: see open_image_folder().
+ImageList list_images(const std::string& folder, Peers& peers);
+
+// A list without its fingerprint as bytes, of which a name takes those that it doesn't have in
+// common with the one before it, and two more.
+std::vector<std::byte> pack_list(const ImageList& list);
+ImageList unpack_list(const std::vector<std::byte>& bytes);
+
+}  // namespace convoy::data

@@ -1,0 +1,93 @@
+#include "train/checkpoint/resume_rules.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr auto kFree = ResumeRule::free;
+constexpr auto kFits = ResumeRule::fits;
+constexpr auto kFixed = ResumeRule::fixed;
+
+constexpr ResumeKey kKeys[] = {
+    {"name", kFree, ""},
+    {"strategy", kFixed, "what is saved is that strategy's"},
+    {"plugins", kFree, ""},
+    {"seed", kFixed, "the order of samples depends on it"},
+    {"threads", kFree, ""},
+    {"precision", kFree, ""},
+    {"device", kFree, ""},
+    {"model.name", kFixed, "the weights are of that model"},
+    {"model.classes", kFits, ""},
+    {"model.channels_last", kFree, ""},
+    {"model.weights", kFree, ""},
+    {"model.partial", kFree, ""},
+    {"model.options.*", kFits, ""},
+    {"data.reader", kFits, ""},
+    {"data.size", kFits, ""},
+    {"data.channels", kFits, ""},
+    {"data.mean", kFree, ""},
+    {"data.deviation", kFree, ""},
+    {"data.on_bad", kFree, ""},
+    {"data.drop_last", kFree, ""},
+    {"data.threads", kFree, ""},
+    {"data.ahead", kFree, ""},
+    {"data.pixel", kFree, ""},
+    {"data.store", kFits, ""},
+    {"data.groups", kFree, ""},
+    {"data.shuffle_every_epochs", kFree, ""},
+    {"data.shuffle_every_steps", kFree, ""},
+    {"data.random_batches", kFree, ""},
+    {"data.train.*", kFits, ""},
+    {"data.validation.*", kFits, ""},
+    {"data.augment.*", kFree, ""},
+    {"data.evaluate.*", kFree, ""},
+    {"loss.name", kFree, ""},
+    {"loss.label_smoothing", kFree, ""},
+    {"optimizer.name", kFixed, "what it has gathered is of that rule"},
+    {"optimizer.lr", kFree, ""},
+    {"optimizer.momentum", kFits, ""},
+    {"optimizer.dampening", kFree, ""},
+    {"optimizer.nesterov", kFree, ""},
+    {"optimizer.weight_decay", kFree, ""},
+    {"optimizer.beta1", kFree, ""},
+    {"optimizer.beta2", kFree, ""},
+    {"optimizer.eps", kFree, ""},
+    {"optimizer.amsgrad", kFits, ""},
+    {"optimizer.lr_decay", kFree, ""},
+    {"optimizer.initial_accumulator", kFree, ""},
+    {"optimizer.groups.*", kFree, ""},
+    {"schedule.*", kFree, ""},
+    {"training.batch", kFree, ""},
+    {"training.accumulate", kFree, ""},
+    {"training.epochs", kFree, ""},
+    {"training.steps", kFree, ""},
+    {"training.clip_norm", kFree, ""},
+    {"evaluation.*", kFree, ""},
+    {"checkpoint.*", kFree, ""},
+    {"output.folder", kFits, ""},
+    {"output.every_steps", kFree, ""},
+    {"output.tensorboard", kFree, ""},
+    {"output.log_samples", kFree, ""},
+    {"sync.*", kFree, ""},
+};
+
+bool fits(std::string_view pattern, std::string_view key) {
+  if (!pattern.ends_with('*')) return pattern == key;
+  pattern.remove_suffix(1);
+  if (key.starts_with(pattern)) return true;
+  // Tables in a list are numbered.
+  pattern.remove_suffix(1);
+  return key.starts_with(pattern) && key.substr(pattern.size()).starts_with('[');
+}
+
+}  // namespace
+
+std::span<const ResumeKey> resume_keys() { return kKeys; }
+
+const ResumeKey* find_resume_key(std::string_view key) {
+  for (const ResumeKey& row : kKeys) {
+    if (fits(row.key, key)) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace convoy::train

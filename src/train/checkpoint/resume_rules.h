@@ -1,0 +1,30 @@
+// Which keys of a recipe may have other values when a run goes on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace convoy::train {
+
+enum class ResumeRule : std::uint8_t {
+  free,   // counts from there on
+  fits,   // the same, as long as what is saved fits: that is checked
+  fixed,  // another value is refused
+};
+
+struct ResumeKey {
+  // "optimizer.lr"; a * at the end stands for any rest.
+  std::string_view key;
+  ResumeRule rule;
+  std::string_view why;  // of a fixed one: what depends on it
+};
+
+// Every key of a recipe, once; keys of strategies that are not Convoy's own are free.
+// docs/training.md has the same table.
+std::span<const ResumeKey> resume_keys();
+
+// The row of a key as RecipeChange has it ("optimizer.groups[1].lr_scale"); null: none.
+const ResumeKey* find_resume_key(std::string_view key);
+
+}  // namespace convoy::train

@@ -1,0 +1,64 @@
+// One run at a time in a run folder.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "convoy/base/descriptor.h"
+#include "convoy/base/log.h"
+
+namespace convoy::train {
+
+// Holds a run folder from construction to destruction. FOLDER/lock names the owner (JSON: host, pid,
+// boot, started, command, token) and carries two signs of its life:
+//  - a lock of the file (fcntl, of the open file), which the kernel drops when the owner ends,
+//    however it ends, and which network file systems pass on between hosts;
+//  - its modification time, which the owner renews every `beat_s`, for file systems that know no
+//    locks or keep them to each host.
+// Without its lock, the file of an owner on this host is a dead owner's and taken over; that of an
+// owner elsewhere is watched for `patience_s`, and taken over unless it is renewed.
+//
+// One thread at a time, but for its own. Other processes of the job don't take part.
+class RunLock {
+ public:
+  struct Times {
+    double beat_s = 5;
+    double patience_s = 30;
+  };
+
+  // Makes the folder if there is none. Throws UsageError that names the owner when another run has
+  // the folder, or saying why it can't be made or written to; Failure when the disk doesn't allow it.
+  // `log` (or null) hears of a wait.
+  RunLock(std::string folder, const Log* log, Times times);
+  // Removes the file, and folders that were made for it if they are empty.
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+  // Throws Failure when another run has taken the folder over: somebody removed the file, or this
+  // process stood still for longer than the other's patience.
+  void check() const;
+
+ private:
+  bool watch(const std::string& path) const;
+  void write_owner();
+  std::string owner_now() const;
+  void beat();
+
+  std::string folder_;
+  std::string path_;
+  Times times_;
+  std::vector<std::string> made_;  // folders, the innermost first
+  Descriptor file_;
+  std::string owner_;  // what the file says while it is ours
+  std::thread beating_;
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable ending_;
+  bool ended_ = false;
+  std::string lost_to_;  // the new owner
+};
+
+}  // namespace convoy::train

@@ -1,0 +1,56 @@
+#include "train/due.h"
+
+#include <algorithm>
+
+#include "convoy/data/epoch_order.h"
+
+namespace convoy::train {
+
+Moment moment_of(const data::SampleSource& source, const Recipe& recipe, std::int64_t step) {
+  const data::Position position = source.position();
+  Moment now;
+  now.epoch = position.epoch;
+  now.consumed = position.count();
+  now.samples = source.size();
+  now.epoch_over = source.epoch_over();
+  now.step = step;
+  now.steps = std::max(step, recipe.training.steps);
+  if (recipe.training.steps > 0) return now;
+  const data::EpochCursor rest(now.samples, now.consumed, 0, 1, recipe.data.drop_last);
+  const auto batch = static_cast<std::size_t>(recipe.training.batch);
+  const std::size_t in_this = now.epoch_over ? 0 : rest.steps_left_global(batch);
+  const auto begun = static_cast<std::int64_t>(now.epoch + 1);
+  const std::int64_t further = std::max<std::int64_t>(recipe.training.epochs - begun, 0);
+  if (!is_done(recipe.training, now)) {
+    now.steps += static_cast<std::int64_t>(in_this) +
+                 further * static_cast<std::int64_t>(source.batches_per_epoch());
+  }
+  return now;
+}
+
+bool is_done(const TrainingRecipe& training, const Moment& now) {
+  if (training.steps > 0) return now.step >= training.steps;
+  return now.whole_epochs() >= static_cast<std::uint64_t>(training.epochs);
+}
+
+Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests) {
+  const bool done = is_done(recipe.training, now);
+  const bool stop = (requests & kStop) != 0;
+  const auto each = [](std::int64_t every, std::uint64_t count) {
+    return every > 0 && count % static_cast<std::uint64_t>(every) == 0;
+  };
+  const auto epoch_is_due = [&](std::int64_t every) {
+    return now.epoch_over && each(every, now.whole_epochs());
+  };
+  Due due;
+  due.evaluate = recipe.data.has_validation && !stop &&
+                 (done || epoch_is_due(recipe.evaluation.every_epochs));
+  due.end_epoch = now.epoch_over;
+  due.checkpoint = done || stop || (requests & kCheckpoint) != 0 ||
+                   each(recipe.checkpoint.every_steps, static_cast<std::uint64_t>(now.step)) ||
+                   epoch_is_due(recipe.checkpoint.every_epochs);
+  due.end = done || stop;
+  return due;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,80 @@
+#include "train/rank_work.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <future>
+#include <vector>
+
+#include "convoy/base/error.h"
+
+namespace convoy::train {
+namespace {
+
+// How often ranks that work tell the others, who wait for no more than that.
+constexpr std::chrono::milliseconds kTick(100);
+
+// Outcomes as texts: what they are, and a result or message.
+constexpr char kDone = 'd', kUsage = 'u', kFailure = 'f';
+
+std::string outcome_of(const std::function<std::string()>& work) {
+  try {
+    return kDone + work();
+  } catch (const UsageError& error) {
+    return kUsage + message_of(error);
+  } catch (const std::exception& error) {
+    return kFailure + message_of(error);
+  }
+}
+
+std::string result_of(const std::string& outcome) {
+  const std::string text = outcome.substr(1);
+  if (outcome[0] == kUsage) throw UsageError(text);
+  if (outcome[0] == kFailure) throw Failure(text);
+  return text;
+}
+
+bool is_ready(const std::future<std::string>& outcome) {
+  return outcome.wait_for(kTick) == std::future_status::ready;
+}
+
+}  // namespace
+
+std::string on_rank_0(const comm::Communicator& communicator,
+                      const std::function<std::string()>& work) {
+  if (communicator.size() == 1) return result_of(outcome_of(work));
+  std::future<std::string> outcome;
+  if (communicator.rank() == 0) outcome = std::async(std::launch::async, outcome_of, work);
+  while (true) {
+    const bool ready = outcome.valid() && is_ready(outcome);
+    // Nothing yet is an empty text.
+    const std::string told = communicator.broadcast_text(ready ? outcome.get() : "", 0);
+    if (!told.empty()) return result_of(told);
+  }
+}
+
+void on_every_rank(const comm::Communicator& communicator, const std::function<void()>& work) {
+  const auto with_result = [&work] {
+    work();
+    return std::string();
+  };
+  if (communicator.size() == 1) {
+    result_of(outcome_of(with_result));
+    return;
+  }
+  auto outcome = std::async(std::launch::async, outcome_of, with_result);
+  std::array<std::int64_t, 1> busy{};
+  do {
+    busy[0] = is_ready(outcome) ? 0 : 1;
+    communicator.allreduce(comm::buffer_of(busy), comm::ReduceOp::sum);
+  } while (busy[0] > 0);
+  const std::vector<std::string> all = communicator.gather_text(outcome.get());
+  const auto failed = [](const std::string& text) { return text[0] != kDone; };
+  const auto first = std::find_if(all.begin(), all.end(), failed);
+  if (first == all.end()) return;
+  if (std::all_of(all.begin(), all.end(), failed)) result_of(*first);
+  result_of((*first)[0] + ("rank " + std::to_string(first - all.begin()) + ": ") +
+            first->substr(1));
+}
+
+}  // namespace convoy::train

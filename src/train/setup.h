@@ -1,0 +1,30 @@
+// What a recipe names, opened and checked. Touches nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "convoy/comm/communicator.h"
+#include "convoy/data/dataset.h"
+#include "convoy/model/network.h"
+#include "convoy/train/recipe.h"
+#include "convoy/train/registry.h"
+
+namespace convoy::train {
+
+struct DataSets {
+  std::shared_ptr<data::Dataset> training;
+  std::shared_ptr<data::Dataset> validation;  // null: the recipe has none
+};
+
+// Throws UsageError when ranks see different data, or training and validation don't have the same
+// classes. Collective.
+DataSets open_data(const comm::Communicator& communicator, const Registry& registry,
+                   const DataRecipe& recipe);
+
+// With new weights, fixed by the recipe's seed, for images of this shape and data of so many classes;
+// on the recipe's device and in its layout. Throws UsageError where that doesn't go together.
+std::shared_ptr<model::Network> make_network(const Registry& registry, const Recipe& recipe,
+                                             const data::Shape& shape, std::int64_t classes);
+
+}  // namespace convoy::train

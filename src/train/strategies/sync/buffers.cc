@@ -1,0 +1,56 @@
+#include "train/strategies/sync/buffers.h"
+
+#include <torch/torch.h>
+
+#include <map>
+#include <string>
+
+namespace convoy::train {
+namespace {
+
+// How much a rank's values count.
+double weight_of(const parallel::NamedTensor& buffer,
+                 const std::vector<parallel::NamedTensor>& all) {
+  const std::string& name = buffer.name;
+  if (!name.ends_with("running_mean") && !name.ends_with("running_var")) return 1;
+  const std::string counter = name.substr(0, name.rfind('.') + 1) + "num_batches_tracked";
+  for (const auto& other : all) {
+    if (other.name == counter) return other.tensor.item().toDouble();
+  }
+  return 1;
+}
+
+}  // namespace
+
+void unite_buffers(const comm::Communicator& communicator,
+                   const std::vector<parallel::NamedTensor>& buffers) {
+  // Before counters change.
+  const auto reduce = [&communicator](torch::Tensor& wide, comm::ReduceOp op) {
+    const auto count = static_cast<std::size_t>(wide.numel());
+    communicator.allreduce(comm::Buffer(wide.mutable_data_ptr(), count, comm::Type::f64), op);
+  };
+  std::map<std::string, double> weights;
+  for (const auto& buffer : buffers) weights[buffer.name] = weight_of(buffer, buffers);
+  for (const auto& buffer : buffers) {
+    // In double, where counts are exact.
+    torch::Tensor wide = buffer.tensor.to(torch::kCPU, torch::kDouble).contiguous();
+    if (!buffer.tensor.is_floating_point()) {
+      reduce(wide, comm::ReduceOp::max);
+      buffer.tensor.copy_(wide);
+      continue;
+    }
+    // Of equal weights each is 1: the mean of equal values is that value.
+    torch::Tensor most = torch::full({1}, weights.at(buffer.name), torch::kDouble);
+    const double own = most.item<double>();
+    reduce(most, comm::ReduceOp::max);
+    const double scale = most.item<double>();
+    const double weight = scale > 0 ? own / scale : 1.0;
+    torch::Tensor sums = torch::cat({wide.flatten() * weight, torch::full({1}, weight, torch::kDouble)});
+    reduce(sums, comm::ReduceOp::sum);
+    const std::int64_t values = wide.numel();
+    const double total = sums[values].item<double>();
+    buffer.tensor.copy_((sums.narrow(0, 0, values) / total).view(wide.sizes()));
+  }
+}
+
+}  // namespace convoy::train

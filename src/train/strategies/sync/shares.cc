@@ -1,0 +1,58 @@
+#include "train/strategies/sync/shares.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "convoy/base/error.h"
+
+namespace convoy::train {
+
+namespace {
+
+// The sizes of the batches that come up: whole ones, the last of an epoch, and the last of this one.
+std::vector<std::size_t> batch_sizes(const TrainerContext& context) {
+  const auto batch = static_cast<std::size_t>(context.recipe().training.batch);
+  const Moment& now = context.moment();
+  std::vector<std::size_t> sizes{std::min(batch, now.samples)};
+  if (context.recipe().data.drop_last) return sizes;
+  for (const std::size_t left : {now.samples % batch, (now.samples - now.consumed) % batch}) {
+    if (left > 0) sizes.push_back(left);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+void check_synchronized_shares(const TrainerContext& context) {
+  const Recipe& recipe = context.recipe();
+  const auto parts = static_cast<std::size_t>(context.world().size()) *
+                     static_cast<std::size_t>(recipe.training.accumulate);
+  if (context.world().size() == 1) return;
+  const std::vector<std::size_t> sizes = batch_sizes(context);
+  if (*std::min_element(sizes.begin(), sizes.end()) >= parts && recipe.data.on_bad == "fail") return;
+  throw UsageError(
+      "sync.batch_norm is synchronized, so every rank needs a sample in every micro-batch: let "
+      "training.batch be at least ranks x accumulate, set data.drop_last = true, and data.on_bad = "
+      "\"fail\"");
+}
+
+void check_least_share(const TrainerContext& context, std::size_t least) {
+  if (least == 1) return;
+  const Recipe& recipe = context.recipe();
+  const auto world = static_cast<std::size_t>(context.world().size());
+  // Files are for any rank. In memory, a sample is where it is: each rank has its even share.
+  const bool files = recipe.data.store == "files";
+  const std::size_t enough = files ? least : least * world;
+  for (const std::size_t size : batch_sizes(context)) {
+    if (size >= enough) continue;
+    throw UsageError(
+        "a batch of " + std::to_string(size) + (size == 1 ? " sample" : " samples") +
+        " comes up (" + std::to_string(context.moment().samples) + " in batches of " + std::to_string(recipe.training.batch) +
+        "), which leaves a rank with one alone, and the model '" + recipe.model.name +
+        "' can't be trained on one alone (batch normalization has nothing to compare it with): set "
+        "data.drop_last = true, or another training.batch" +
+        (files || size == 1 ? "" : ", or data.store = \"files\""));
+  }
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,133 @@
+#include "train/due.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "convoy/base/error.h"
+
+namespace convoy::train {
+namespace {
+
+// 100 samples in batches of 30, the last of 10 or left out.
+class Source final : public data::SampleSource {
+ public:
+  Source(std::uint64_t epoch, std::size_t consumed, bool over) : over_(over) {
+    position_.epoch = epoch;
+    if (consumed > 0) position_.consumed = {{0, consumed}};
+  }
+  std::size_t size() const override { return 100; }
+  std::size_t batches_per_epoch() const override { return 4; }
+  data::Shape shape() const override { return {}; }
+  void seek(const data::Position&) override {}
+  const data::Batch* next() override { return nullptr; }
+  data::Position position() const override { return position_; }
+  bool epoch_over() const override { return over_; }
+  data::SourceStatistics statistics() const override { return {}; }
+
+ private:
+  data::Position position_;
+  bool over_;
+};
+
+Recipe three_epochs() {
+  Recipe recipe;
+  recipe.training.batch = 30;
+  recipe.training.epochs = 3;
+  recipe.data.has_validation = true;
+  return recipe;
+}
+
+Moment within(std::uint64_t epoch, std::size_t consumed, std::int64_t step) {
+  return {.epoch = epoch, .consumed = consumed, .samples = 100, .step = step};
+}
+Moment end_of(std::uint64_t epoch, std::int64_t step) {
+  return {.epoch = epoch, .consumed = 100, .samples = 100, .epoch_over = true, .step = step};
+}
+
+TEST(Moment, SaysHowFarATrainingHasCome) {
+  EXPECT_EQ(within(2, 25, 9).epochs(), 2.25);
+  EXPECT_EQ(within(2, 25, 9).whole_epochs(), 2u);
+  EXPECT_EQ(end_of(2, 12).epochs(), 3);
+  EXPECT_EQ(end_of(2, 12).whole_epochs(), 3u);
+  // Where the last batch is left out, an epoch is over before all is consumed.
+  Moment short_of = end_of(0, 3);
+  short_of.consumed = 90;
+  EXPECT_EQ(short_of.epochs(), 1);
+}
+
+TEST(Moment, CountsTheStepsThatAreLeft) {
+  Recipe recipe = three_epochs();
+  EXPECT_EQ(moment_of(Source(0, 0, false), recipe, 0).steps, 12);
+  const Moment now = moment_of(Source(1, 60, false), recipe, 6);
+  EXPECT_EQ(now.steps, 12);
+  EXPECT_EQ(now.epoch, 1u);
+  EXPECT_EQ(now.consumed, 60u);
+  EXPECT_EQ(now.samples, 100u);
+  EXPECT_FALSE(now.epoch_over);
+  EXPECT_EQ(moment_of(Source(1, 100, true), recipe, 8).steps, 12);
+  EXPECT_EQ(moment_of(Source(2, 100, true), recipe, 12).steps, 12);
+  EXPECT_EQ(moment_of(Source(7, 10, false), recipe, 50).steps, 50);  // too far already
+  // With another batch than before, 50 updates may have led there.
+  EXPECT_EQ(moment_of(Source(1, 60, false), recipe, 50).steps, 56);
+  recipe.training = {.batch = 30, .steps = 20};
+  EXPECT_EQ(moment_of(Source(1, 60, false), recipe, 6).steps, 20);
+}
+
+TEST(Due, TrainingIsDoneWhereThePositionOrTheStepsSaySo) {
+  TrainingRecipe training{.batch = 30, .epochs = 3};
+  EXPECT_FALSE(is_done(training, within(2, 90, 1000)));
+  EXPECT_TRUE(is_done(training, end_of(2, 3)));
+  EXPECT_TRUE(is_done(training, within(3, 0, 3)));
+  training = {.batch = 30, .steps = 10};
+  EXPECT_FALSE(is_done(training, end_of(100, 9)));
+  EXPECT_TRUE(is_done(training, within(0, 10, 10)));
+}
+
+TEST(Due, NothingInTheMiddle) {
+  EXPECT_EQ(due(three_epochs(), within(1, 30, 5), 0), Due{});
+}
+
+TEST(Due, AtTheEndOfAnEpoch) {
+  Recipe recipe = three_epochs();
+  const Due all{.evaluate = true, .end_epoch = true, .checkpoint = true};
+  EXPECT_EQ(due(recipe, end_of(0, 4), 0), all);
+  recipe.evaluation.every_epochs = 2;
+  EXPECT_EQ(due(recipe, end_of(0, 4), 0), (Due{.end_epoch = true, .checkpoint = true}));
+  EXPECT_EQ(due(recipe, end_of(1, 8), 0), all);
+  recipe.checkpoint.every_epochs = 0;
+  EXPECT_EQ(due(recipe, end_of(1, 8), 0), (Due{.evaluate = true, .end_epoch = true}));
+  recipe.data.has_validation = false;
+  EXPECT_EQ(due(recipe, end_of(1, 8), 0), (Due{.end_epoch = true}));
+}
+
+TEST(Due, CheckpointsEverySoManyStepsAndOnRequest) {
+  Recipe recipe = three_epochs();
+  EXPECT_EQ(due(recipe, within(1, 30, 5), kCheckpoint), (Due{.checkpoint = true}));
+  recipe.checkpoint.every_steps = 5;
+  EXPECT_EQ(due(recipe, within(1, 30, 5), 0), (Due{.checkpoint = true}));
+  EXPECT_EQ(due(recipe, within(1, 60, 6), 0), Due{});
+}
+
+TEST(Due, AtTheEndWhateverTheIntervals) {
+  Recipe recipe = three_epochs();
+  recipe.evaluation.every_epochs = recipe.checkpoint.every_epochs = 0;
+  EXPECT_EQ(due(recipe, end_of(2, 12), 0),
+            (Due{.evaluate = true, .end_epoch = true, .checkpoint = true, .end = true}));
+  recipe.training = {.batch = 30, .steps = 7};
+  EXPECT_EQ(due(recipe, within(1, 90, 7), 0),
+            (Due{.evaluate = true, .checkpoint = true, .end = true}));
+}
+
+// Whoever is told to stop has little time.
+TEST(Due, WhenToldToStopNothingIsEvaluated) {
+  const Recipe recipe = three_epochs();
+  EXPECT_EQ(due(recipe, within(1, 30, 5), kStop), (Due{.checkpoint = true, .end = true}));
+  EXPECT_EQ(due(recipe, end_of(1, 8), kStop | kCheckpoint),
+            (Due{.end_epoch = true, .checkpoint = true, .end = true}));
+  EXPECT_EQ(due(recipe, end_of(2, 12), kStop),
+            (Due{.end_epoch = true, .checkpoint = true, .end = true}));
+}
+
+}  // namespace
+}  // namespace convoy::train

@@ -1,0 +1,183 @@
+// Being told to stop, shares that are too small, and what ranks without samples count for.
+#include "convoy/base/error.h"
+#include "tests/train/trainer_fixture.h"
+
+namespace convoy::train {
+namespace {
+
+using TrainerStopTest = TrainerTest;
+using TrainerShareTest = TrainerTest;
+
+// An update that takes long is not begun after a request to stop: what was asked for between two
+// updates is not left to the end of the second.
+TEST_F(TrainerStopTest, NoLongUpdateIsBegunAfterARequest) {
+  calls_->pause = std::chrono::milliseconds(150);
+  const Recipe r = recipe("long", {"output.log_samples=true", "precision=float32"});
+  int asked = 0;
+  TrainerOptions options{.progress = false};
+  // Before the second update and in it, before the third and in it.
+  if (first()) options.should_stop = [&] { return ++asked == 4; };
+  const RunResult result = Trainer(test_world(), registry_, r, options).run();
+  EXPECT_EQ(result.steps, 2);
+  EXPECT_TRUE(result.stopped);
+  // The batch that was ready comes again.
+  EXPECT_EQ(open_checkpoint(result.checkpoint).position, (data::Position{0, 0, {{0, 24}}}));
+  calls_->pause = std::chrono::milliseconds(0);
+  EXPECT_EQ(train(r, 0, "latest").steps, 18);
+  all().barrier();
+  if (first()) expect_each_once(r, 3 * 61);
+}
+
+TEST_F(TrainerStopTest, BeforeTheFirstUpdateOfAPart) {
+  calls_->pause = std::chrono::milliseconds(150);
+  const Recipe r = recipe("early");
+  EXPECT_EQ(train(r, 1).steps, 1);
+  // Nothing is known of the first one's length: it is made.
+  EXPECT_EQ(train(r, 1, "latest").steps, 2);
+}
+
+// A validation that is due, or under way, is broken off.
+TEST_F(TrainerStopTest, AnEvaluationIsBrokenOff) {
+  const Recipe r = recipe("evaluation", {"evaluation.batch=3"});
+  TrainerOptions options{.progress = false};
+  // On one rank, in the middle of the first.
+  if (first()) options.should_stop = [this] { return calls_->evaluation > 2; };
+  RunResult part;
+  {
+    Trainer trainer(test_world(), registry_, r, options);
+    calls_->evaluation = 0;
+    part = trainer.run();
+  }
+  EXPECT_TRUE(part.stopped);
+  EXPECT_EQ(part.steps, 6);
+  EXPECT_FALSE(part.evaluation);
+  EXPECT_EQ(open_checkpoint(part.checkpoint).step, 6);
+  EXPECT_EQ(train(r, 0, "latest").steps, 18);
+  all().barrier();
+  if (first()) EXPECT_EQ(rows(r, "evaluation").size(), 2u);  // the first was left out
+}
+
+// Told to stop in the last update: the evaluation is made up when the run is resumed.
+TEST_F(TrainerStopTest, TheLastEvaluationIsMadeUp) {
+  const Recipe r = recipe("last", {"training.epochs=1"});
+  const RunResult part = train(r, 6);
+  EXPECT_EQ(part.steps, 6);
+  EXPECT_TRUE(part.stopped);
+  EXPECT_FALSE(part.evaluation);
+  EXPECT_FALSE(open_checkpoint(part.checkpoint).score);
+  const RunResult rest = train(r, 0, "latest");
+  EXPECT_FALSE(rest.stopped);
+  EXPECT_EQ(rest.steps, 6);
+  ASSERT_TRUE(rest.evaluation);
+  EXPECT_EQ(open_checkpoint(rest.checkpoint).score, rest.evaluation->top1_accuracy());
+  // Where there is nothing to evaluate, the last update is the end.
+  const Recipe without = recipe("without", {"training.epochs=0", "training.steps=6"});
+  Recipe plain = without;
+  plain.data.has_validation = false;
+  EXPECT_FALSE(train(plain, 6).stopped);
+}
+
+TEST_F(TrainerShareTest, ASingleSampleForBatchNormalizationIsFoundBeforeTraining) {
+  const Overrides pooled{"model.options.pooled=true"};
+  const std::string said = refusal(recipe("one", pooled));
+  EXPECT_NE(said.find("a batch of 1 sample comes up (61 in batches of 12)"), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("set data.drop_last = true"), std::string::npos) << said;
+  EXPECT_NE(refusal(recipe("each", {"model.options.pooled=true", "training.batch=1"}))
+                .find("a batch of 1 sample comes up (61 in batches of 1)"),
+            std::string::npos);
+  EXPECT_EQ(train(recipe("dropped", {"model.options.pooled=true", "data.drop_last=true"})).steps,
+            15);
+}
+
+// 12, and then 3: too few for two ranks of two. Micro-batches have two samples as well.
+TEST_F(TrainerShareTest, SmallRemaindersAreSharedAmongFewerRanks) {
+  const Overrides pooled{"model.options.pooled=true", "data.train.size=63",
+                         "training.accumulate=5", "output.log_samples=true"};
+  const Recipe r = recipe("few", pooled);
+  EXPECT_EQ(train(r).steps, 18);
+  all().barrier();
+  if (!first()) return;
+  expect_each_once(r, 3 * 63);
+  EXPECT_EQ(rows(r, "step").back()["samples"], 3);
+}
+
+TEST_F(TrainerShareTest, ASampleThatIsLeftAloneByBadOnesIsLeftOut) {
+  // Batches of 2 on each rank; of each pair in the data set's order one may be bad, in any batch.
+  const int world = test_world().size();
+  const Recipe r = recipe("alone", {"model.options.pooled=true", "data.on_bad=skip",
+                                    "data.train.size=" + std::to_string(world * 12),
+                                    "training.batch=" + std::to_string(world * 2),
+                                    "data.train.bad_first=1", "data.train.bad_every=3"});
+  EXPECT_EQ(train(r).steps, 18);
+  all().barrier();
+  if (!first()) return;
+  double used = 0;
+  for (const auto& row : rows(r, "step")) used += row["samples"].get<double>();
+  const double skipped = rows(r, "step").back()["skipped"];
+  EXPECT_EQ(used + skipped, 3 * world * 12);
+  EXPECT_GT(skipped, 3 * world * 4);  // more than are bad
+}
+
+TEST_F(TrainerShareTest, SkippedRecordsOfAllRanksAreCounted) {
+  const Recipe r = recipe("skipped", {"data.on_bad=skip", "data.train.bad_first=2",
+                                      "data.train.bad_every=5", "data.validation.bad_first=3",
+                                      "data.validation.bad_every=10"});
+  testing::internal::CaptureStderr();
+  train(r);
+  all().barrier();
+  const std::string mine = testing::internal::GetCapturedStderr();
+  std::string said;
+  for (const std::string& text : all().gather_text(mine)) said += text;
+  if (!first()) return;
+  EXPECT_EQ(rows(r, "step").back()["skipped"], 3 * 12);
+  for (const auto& row : rows(r, "evaluation")) {
+    EXPECT_EQ(row["skipped"], 4);
+    EXPECT_EQ(row["samples"], 36);
+  }
+  for (const char* name : {"stripes[2]", "stripes[57]", "stripes[3]", "stripes[33]"}) {
+    EXPECT_NE(said.find(std::string(name) + ": it is bad"), std::string::npos) << name << said;
+  }
+}
+
+// Batches of 2: a third rank never has a sample, and its statistics are none.
+TEST_F(TrainerShareTest, StatisticsAreMeansOverTheRanksThatHaveSome) {
+  const int world = test_world().size();
+  if (world == 1) GTEST_SKIP() << "needs two ranks";
+  const Recipe r = recipe("statistics", {"model.options.norm=true", "training.batch=2",
+                                         "training.epochs=0", "training.steps=9",
+                                         "data.train.size=60"});
+  const std::string checkpoint = train(r).checkpoint;
+  all().barrier();
+  if (!first()) return;
+  const Manifest manifest = open_checkpoint(checkpoint);
+  const State united = state_of(checkpoint);
+  for (const char* name : {"bn.running_mean", "bn.running_var"}) {
+    torch::Tensor sum = torch::zeros({4}, torch::kDouble);
+    for (int rank = 0; rank < world; ++rank) {
+      const State own = read_checkpoint(checkpoint, manifest, rank, world);
+      const std::int64_t batches = own.rank.at("bn.num_batches_tracked").item<std::int64_t>();
+      EXPECT_EQ(batches, rank < 2 ? 9 : 0);
+      if (batches > 0) sum += own.rank.at(name);
+    }
+    EXPECT_TRUE(torch::allclose(united.model.at(name), sum / 2, 1e-12, 1e-14)) << name;
+  }
+  EXPECT_EQ(united.model.at("bn.num_batches_tracked").item<std::int64_t>(), 9);
+}
+
+TEST_F(TrainerShareTest, ABatchLargerThanTheDataIsSaid) {
+  testing::internal::CaptureStderr();
+  train(recipe("large", {"training.batch=100"}));
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string expected = "training.batch is 100, more than the 61 samples of data.train";
+  EXPECT_EQ(said.find(expected) != std::string::npos, first()) << said;
+  testing::internal::CaptureStderr();
+  train(recipe("whole", {"training.batch=61"}));
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("more than the"), std::string::npos);
+  EXPECT_NE(refusal(recipe("none", {"training.batch=62", "data.drop_last=true"}))
+                .find("drop_last leaves out batches"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy::train
