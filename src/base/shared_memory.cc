@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -12,10 +15,19 @@
 
 #include "convoy/base/error.h"
 
+#if !defined(MADV_POPULATE_WRITE)
+#define MADV_POPULATE_WRITE 23  // Linux 5.14; older headers lack it
+#endif
+
 namespace convoy {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+// Memory is asked for in steps: a signal that comes more often than a step takes would make the
+// kernel start over for ever.
+constexpr std::size_t kCommitStep = 4 << 20;
+
+std::size_t up_to_page(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::string reason(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
@@ -29,37 +41,44 @@ const std::string& process_identity() {
   return identity;
 }
 
-std::string new_name() {
+// Of one object among all.
+std::string new_token() {
   static std::atomic<unsigned> count = 0;
-  return "/convoy." + process_identity() + "." + std::to_string(++count);
+  return "convoy." + process_identity() + "." + std::to_string(++count);
 }
+
+// An address is the token and the path, which begins with a slash in either case.
+std::string path_of(const std::string& address) { return address.substr(address.find('/')); }
+
+bool in_proc(const std::string& path) { return path.starts_with("/proc/"); }
 
 // What the creator tells the others of its host: its process, the object, and where it keeps the
 // mapping, which a rank that is a thread of the same process takes over as it is.
 struct Offer {
-  std::string process, name;
+  std::string process, address;
   const std::shared_ptr<Mapping>* place = nullptr;
 
   std::string text() const {
-    return process + ' ' + name + ' ' + std::to_string(reinterpret_cast<std::uintptr_t>(place));
+    return process + ' ' + address + ' ' + std::to_string(reinterpret_cast<std::uintptr_t>(place));
   }
   explicit Offer(const std::string& text) {
     const std::size_t first = text.find(' '), last = text.rfind(' ');
     process = text.substr(0, first);
-    name = text.substr(first + 1, last - first - 1);
-    std::uintptr_t address = 0;
-    std::from_chars(text.data() + last + 1, text.data() + text.size(), address);
-    place = reinterpret_cast<const std::shared_ptr<Mapping>*>(address);
+    address = text.substr(first + 1, last - first - 1);
+    std::uintptr_t number = 0;
+    std::from_chars(text.data() + last + 1, text.data() + text.size(), number);
+    place = reinterpret_cast<const std::shared_ptr<Mapping>*>(number);
   }
-  Offer(std::string name, const std::shared_ptr<Mapping>& place)
-      : process(process_identity()), name(std::move(name)), place(&place) {}
+  explicit Offer(const std::shared_ptr<Mapping>& place)
+      : process(process_identity()), address(place->address()), place(&place) {}
 };
 
 }  // namespace
 
-Mapping::Mapping(std::string name, int descriptor, std::size_t bytes)
-    : name_(std::move(name)), descriptor_(descriptor), bytes_(bytes) {
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+Mapping::Mapping(std::string address, int descriptor, std::size_t bytes)
+    : address_(std::move(address)), descriptor_(descriptor), bytes_(up_to_page(bytes)) {
+  void* base = mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                    descriptor, 0);
   if (base == MAP_FAILED) {
     const std::string why = reason("mmap");
     ::close(descriptor);
@@ -68,99 +87,218 @@ Mapping::Mapping(std::string name, int descriptor, std::size_t bytes)
   base_ = static_cast<std::byte*>(base);
 }
 
-std::shared_ptr<Mapping> Mapping::create(const std::string& name, std::size_t bytes) {
-  const int descriptor = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
-  if (descriptor < 0) throw Failure(reason("shm_open"));
-  if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
-    const std::string why = reason("ftruncate");
-    ::close(descriptor);
-    shm_unlink(name.c_str());
-    throw Failure(why);
+// Behind what callers see, so that whoever opens an address knows what it has found.
+std::string_view Mapping::token() const {
+  return {reinterpret_cast<const char*>(base_ + bytes_), address_.find('/')};
+}
+
+std::shared_ptr<Mapping> Mapping::create(std::size_t bytes, Kind kind) {
+  const std::size_t size = up_to_page(bytes) + kPage;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
+    throw Failure("the limit of file sizes (ulimit -f) is below " + std::to_string(size) +
+                  " bytes");
+  const std::string token = new_token();
+  const std::string name = kind == Kind::named ? '/' + token : "";
+  const int descriptor = kind == Kind::named
+                             ? shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600)
+                             : ::open("/dev/shm", O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) throw Failure(reason(kind == Kind::named ? "shm_open" : "/dev/shm"));
+  const std::string path = kind == Kind::named ? name
+                                               : "/proc/" + std::to_string(getpid()) + "/fd/" +
+                                                     std::to_string(descriptor);
+  std::shared_ptr<Mapping> mapping;
+  try {
+    if (ftruncate(descriptor, static_cast<off_t>(size)) != 0) {
+      const std::string why = reason("ftruncate");
+      ::close(descriptor);
+      throw Failure(why);
+    }
+    mapping.reset(new Mapping(token + path, descriptor, bytes));
+  } catch (const Failure&) {
+    if (kind == Kind::named) shm_unlink(name.c_str());
+    throw;
   }
-  std::shared_ptr<Mapping> mapping(new Mapping(name, descriptor, bytes));
-  mapping->linked_ = true;
+  mapping->linked_ = name;
+  mapping->commit(mapping->bytes_, kPage);
+  std::memcpy(mapping->base_ + mapping->bytes_, token.data(), token.size());
   return mapping;
 }
 
-std::shared_ptr<Mapping> Mapping::open(const std::string& name, std::size_t bytes) {
-  const int descriptor = shm_open(name.c_str(), O_RDWR, 0600);
-  if (descriptor < 0) throw Failure(reason("shm_open"));
-  return std::shared_ptr<Mapping>(new Mapping(name, descriptor, bytes));
+std::string Mapping::address() const { return address_; }
+
+std::shared_ptr<Mapping> Mapping::open(const std::string& address, std::size_t bytes) {
+  const std::string path = path_of(address);
+  // In another container the path may lead to anything: a pipe must not block, nor a terminal stay.
+  const int descriptor = in_proc(path)
+                             ? ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+                             : shm_open(path.c_str(), O_RDWR, 0600);
+  if (descriptor < 0) throw Failure(reason(in_proc(path) ? path.c_str() : "shm_open"));
+  struct stat info {};
+  if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode) ||
+      static_cast<std::size_t>(info.st_size) != up_to_page(bytes) + kPage) {
+    ::close(descriptor);
+    throw Failure(path + " is something else here");
+  }
+  std::shared_ptr<Mapping> mapping(new Mapping(address, descriptor, bytes));
+  if (mapping->token() != std::string_view(address).substr(0, address.find('/')))
+    throw Failure(path + " is something else here");
+  return mapping;
 }
 
 Mapping::~Mapping() {
-  unlink();
-  munmap(base_, bytes_);
-  ::close(descriptor_);
+  if (!linked_.empty()) shm_unlink(linked_.c_str());
+  munmap(base_, bytes_ + kPage);
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+// An error number, or 0.
+int Mapping::commit_pages(std::size_t begin, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::size_t end = up_to_page(begin + bytes);
+  for (begin = begin / kPage * kPage; begin < end;) {
+    const std::size_t step = std::min(kCommitStep, end - begin);
+    int error = 0;
+    if (descriptor_ >= 0)
+      error = posix_fallocate(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(step));
+    else if (madvise(base_ + begin, step, MADV_POPULATE_WRITE) != 0)
+      error = errno == EFAULT ? ENOSPC : errno;
+    if (error == EINTR || error == EAGAIN) continue;
+    if (error != 0) return error;
+    begin += step;
+  }
+  return 0;
 }
 
 void Mapping::commit(std::size_t begin, std::size_t bytes) {
-  if (bytes == 0) return;
-  const int error =
-      posix_fallocate(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  const int error = commit_pages(begin, bytes);
   if (error != 0) throw Failure(std::string("posix_fallocate: ") + std::strerror(error));
 }
 
-void Mapping::unlink() {
-  if (linked_) shm_unlink(name_.c_str());
-  linked_ = false;
+bool Mapping::try_commit(std::span<std::byte> part) noexcept {
+  return commit_pages(static_cast<std::size_t>(part.data() - base_), part.size()) == 0;
 }
 
-SharedParts share_memory(const Gather& gather, const std::vector<int>& members, std::size_t index,
-                         std::size_t bytes, std::string& problem) {
-  bytes = (bytes + kPage - 1) / kPage * kPage;
-  const auto sizes = gather(std::to_string(bytes) + ' ' + process_identity());
-  SharedParts shared;
-  shared.one_process = true;
-  std::vector<std::size_t> begins{0};
-  for (int member : members) {
-    const std::string& text = sizes[static_cast<std::size_t>(member)];
-    std::size_t end = 0;
-    begins.push_back(begins.back() + std::stoull(text, &end));
-    if (text.substr(end + 1) != process_identity()) shared.one_process = false;
+void Mapping::seal() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!linked_.empty()) shm_unlink(linked_.c_str());
+  linked_.clear();
+  // The page of the token has its memory: this only asks whether the kernel can do it.
+  if (descriptor_ < 0 || madvise(base_ + bytes_, kPage, MADV_POPULATE_WRITE) != 0) return;
+  ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+namespace {
+
+// Whether a failure would not be one if the memory were shared in another way.
+enum class Outcome { done, unreachable, failed };
+
+struct Result {
+  Outcome outcome = Outcome::done;
+  std::string problem;
+
+  std::string text() const {
+    return outcome == Outcome::done ? "" : (outcome == Outcome::failed ? '!' : '?') + problem;
   }
-  std::string own;  // what went wrong here
-  const auto attempt = [&](auto&& body) {
+};
+
+class Sharing {
+ public:
+  Sharing(const Gather& gather, const std::vector<int>& members, std::size_t index, SharedSize size)
+      : gather_(gather), members_(members), index_(index), size_(size) {
+    size_.bytes = up_to_page(size.bytes);
+    const auto sizes = gather_(std::to_string(size_.bytes) + ' ' + process_identity());
+    shared_.one_process = true;
+    for (int member : members_) {
+      const std::string& text = sizes[static_cast<std::size_t>(member)];
+      std::size_t end = 0;
+      begins_.push_back(begins_.back() + std::stoull(text, &end));
+      if (text.substr(end + 1) != process_identity()) shared_.one_process = false;
+    }
+  }
+
+  // The worst that happened to any rank; `problem` says which, and what.
+  Outcome attempt(Mapping::Kind kind, std::string& problem) {
+    Result own;
+    // A rank alone on its host shares nothing; it only hears how the others fare.
+    const bool needed = this->needed();
+    std::string offer;
+    if (needed && index_ == 0) {
+      own = result_of(kind == Mapping::Kind::unnamed ? Outcome::unreachable : Outcome::failed, [&] {
+        shared_.mapping = Mapping::create(begins_.back(), kind);
+        offer = Offer(shared_.mapping).text();
+      });
+    }
+    const auto offers = gather_(offer);
+    const std::string& theirs = offers[static_cast<std::size_t>(members_[0])];
+    if (needed && !theirs.empty()) {  // else its rank says why
+      if (index_ > 0) own = result_of(Outcome::unreachable, [&] { take(Offer(theirs)); });
+      if (own.outcome == Outcome::done)
+        own = result_of(Outcome::failed,
+                        [&] { shared_.mapping->commit(begins_[index_], size_.committed); });
+    }
+    const auto results = gather_(own.text());
+    Outcome worst = Outcome::done;
+    problem.clear();
+    for (std::size_t rank = 0; rank < results.size(); ++rank) {
+      if (results[rank].empty()) continue;
+      const Outcome outcome = results[rank][0] == '!' ? Outcome::failed : Outcome::unreachable;
+      if (outcome <= worst) continue;
+      worst = outcome;
+      problem = "rank " + std::to_string(rank) + ": " + results[rank].substr(1);
+    }
+    if (worst != Outcome::done) shared_.mapping.reset();
+    return worst;
+  }
+
+  // After an attempt that did it.
+  SharedParts parts() {
+    if (!needed()) return {};
+    // Threads of one process share the mapping: the first of them does it for all.
+    if (index_ == 0 || !taken_over_) shared_.mapping->seal();
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      shared_.parts.push_back(
+          shared_.mapping->bytes().subspan(begins_[i], begins_[i + 1] - begins_[i]));
+    }
+    return std::move(shared_);
+  }
+
+ private:
+  bool needed() const { return members_.size() > 1 && begins_.back() > 0; }
+
+  void take(const Offer& offer) {
+    taken_over_ = offer.process == process_identity();
+    shared_.mapping = taken_over_ ? *offer.place : Mapping::open(offer.address, begins_.back());
+  }
+
+  template <class F>
+  static Result result_of(Outcome failure, F&& body) {
     try {
       body();
-    } catch (const Failure& failure) {
-      own = failure.what();
+      return {};
+    } catch (const Failure& e) {
+      return {failure, e.what()};
     }
-  };
-  // A rank alone on its host shares nothing; it only hears how the others fare.
-  const bool needed = members.size() > 1 && begins.back() > 0;
-  std::string offer;
-  if (needed && index == 0) {
-    attempt([&] {
-      const std::string name = new_name();
-      shared.mapping = Mapping::create(name, begins.back());
-      offer = Offer(name, shared.mapping).text();
-    });
   }
-  const auto offers = gather(offer);
-  if (needed && own.empty()) {
-    attempt([&] {
-      const std::string& theirs = offers[static_cast<std::size_t>(members[0])];
-      if (theirs.empty()) return;  // its rank says why
-      if (index > 0) {
-        const Offer from(theirs);
-        shared.mapping = from.process == process_identity()
-                             ? *from.place
-                             : Mapping::open(from.name, begins.back());
-      }
-      shared.mapping->commit(begins[index], bytes);
-    });
-  }
-  const auto results = gather(own);
-  if (shared.mapping && index == 0) shared.mapping->unlink();
-  for (std::size_t rank = 0; rank < results.size() && problem.empty(); ++rank) {
-    if (!results[rank].empty()) problem = "rank " + std::to_string(rank) + ": " + results[rank];
-  }
-  if (!problem.empty()) return {};
-  if (!needed) return {};
-  for (std::size_t i = 0; i < members.size(); ++i)
-    shared.parts.push_back(shared.mapping->bytes().subspan(begins[i], begins[i + 1] - begins[i]));
-  return shared;
+
+  const Gather& gather_;
+  const std::vector<int>& members_;
+  std::size_t index_;
+  SharedSize size_;
+  std::vector<std::size_t> begins_{0};
+  SharedParts shared_;
+  bool taken_over_ = false;
+};
+
+}  // namespace
+
+SharedParts share_memory(const Gather& gather, const std::vector<int>& members, std::size_t index,
+                         SharedSize size, std::string& problem) {
+  Sharing sharing(gather, members, index, size);
+  Outcome outcome = sharing.attempt(Mapping::Kind::unnamed, problem);
+  if (outcome == Outcome::unreachable) outcome = sharing.attempt(Mapping::Kind::named, problem);
+  return outcome == Outcome::done ? sharing.parts() : SharedParts{};
 }
 
 }  // namespace convoy

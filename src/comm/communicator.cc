@@ -14,6 +14,7 @@
 #include "comm/collectives/ring/stream.h"
 #include "comm/engine/call.h"
 #include "comm/engine/engine.h"
+#include "comm/engine/reserved.h"
 #include "comm/internals.h"
 #include "comm/shared_memory/reduction.h"
 #include "comm/shared_memory/small_reduction.h"
@@ -23,9 +24,20 @@
 namespace convoy::comm {
 namespace {
 
+// Compares this rank's call with those of others: where all share memory their slots hold them.
+Task compare(Io& io, Node* node, Call call, std::uint64_t id) {
+  if (node == nullptr) {
+    Task neighbors = compare_calls(io, call);
+    co_await neighbors;
+    co_return;
+  }
+  SmallReduction nothing(*node, call, id, {}, ReduceOp::sum, 1);
+  co_await end_of(nothing);
+}
+
 // Compares calls before anything else moves.
-Task checked_first(Io& io, Call call, std::function<Task(Io&)> body) {
-  co_await compare_calls(io, call);
+Task checked_first(Io& io, Task comparison, std::function<Task(Io&)> body) {
+  co_await comparison;
   Task inner = body(io);
   co_await inner;
 }
@@ -40,11 +52,11 @@ Task keep_error(Task task, std::exception_ptr& error) {
 
 // Compares calls while the data moves. Ranks that disagree may trip over each other's messages
 // first; the comparison, which names both calls, has the first word all the same.
-Task checked_beside(Io& io, Call call, Task body) {
+Task checked_beside(Task comparison, Task body) {
   std::exception_ptr error;
   std::vector<Branch> list;
   list.reserve(2);
-  list.emplace_back(compare_calls(io, call));
+  list.emplace_back(std::move(comparison));
   list.emplace_back(keep_error(std::move(body), error));
   co_await branches(list);
   if (error) std::rethrow_exception(error);
@@ -52,33 +64,32 @@ Task checked_beside(Io& io, Call call, Task body) {
 
 // Work in memory that ranks share: their slots hold the calls, which are compared there.
 template <class Work, class... Arguments>
-Task in_shared_memory(std::shared_ptr<const Locality> locality, Call call, std::uint64_t id,
-                      Arguments... arguments) {
-  Work work(*locality->node, call, id, arguments...);
+Task in_shared_memory(Node& node, Call call, std::uint64_t id, Arguments... arguments) {
+  Work work(node, call, id, arguments...);
   co_await end_of(work);
 }
 
 template <class Work, class... Arguments>
-Operation start_shared(const std::shared_ptr<Engine>& engine,
-                       const std::shared_ptr<Transport>& transport,
-                       const std::shared_ptr<const Locality>& locality, const Call& call,
-                       const Arguments&... arguments) {
-  return Operation(engine->start(transport, call, [&](Io&) {
-    const std::uint64_t id = locality->node->board().next_id(call.match);
-    return in_shared_memory<Work>(locality, call, id, arguments...);
+Operation start_shared(const std::shared_ptr<Engine>& engine, const Medium& medium,
+                       const Call& call, const Arguments&... arguments) {
+  return Operation(engine->start(medium, call, [&](Io&) {
+    Node& node = *medium.locality->node;
+    return in_shared_memory<Work>(node, call, node.board().next_id(call.match), arguments...);
   }));
 }
 
-constexpr Match kHosts{Match::kChannels - 1, 0xffff};
-
-Operation start_collective(const std::shared_ptr<Engine>& engine,
-                           const std::shared_ptr<Transport>& transport, Call call,
+// Work by messages.
+Operation start_collective(const std::shared_ptr<Engine>& engine, const Medium& medium, Call call,
                            const std::function<Task(Io&)>& body) {
   const bool first = engine->options().check_calls;
-  return Operation(engine->start(transport, call, [&](Io& io) -> Task {
+  return Operation(engine->start(medium, call, [&](Io& io) -> Task {
     if (io.size() == 1) return body(io);
-    if (first) return checked_first(io, call, body);
-    return checked_beside(io, call, body(io));
+    // On one host all collectives compare calls in the same way, so that any two of them meet.
+    Node* const node = medium.locality->one_node() ? medium.locality->node.get() : nullptr;
+    Task comparison =
+        compare(io, node, call, node == nullptr ? 0 : node->board().next_id(call.match));
+    if (first) return checked_first(io, std::move(comparison), body);
+    return checked_beside(std::move(comparison), body(io));
   }));
 }
 
@@ -89,22 +100,22 @@ void check_rank(int rank, int size, const char* what) {
   }
 }
 
-Task one_message(Io& io, bool sending, Buffer data, int peer) {
-  std::span<std::byte> rest = bytes_of(data);
-  do {  // an empty message is a message
-    const auto part = rest.first(std::min(rest.size(), Transport::kMaxMessage));
-    Ticket ticket = sending ? io.send(peer, part) : io.receive(peer, part);
+// In pieces, where it is longer than a message can be; an empty message is a message.
+Task one_message(Io& io, bool sending, std::span<std::byte> data, int peer, int lane) {
+  do {
+    const auto part = data.first(std::min(data.size(), io.most_bytes()));
+    Ticket ticket = sending ? io.send(peer, part, lane) : io.receive(peer, part, lane);
     co_await one(ticket);
-    rest = rest.subspan(part.size());
-  } while (!rest.empty());
+    data = data.subspan(part.size());
+  } while (!data.empty());
 }
 
-Task gather_task(Io& io, std::span<const std::byte> mine, std::span<std::uint64_t> sizes,
+Task gather_task(Io& io, std::span<std::byte> mine, std::span<std::uint64_t> sizes,
                  std::vector<std::vector<std::byte>>& texts) {
   sizes[static_cast<std::size_t>(io.rank())] = mine.size();
   co_await ring_stream(io, Buffer(sizes.data(), sizes.size(), Type::i64), ReduceOp::sum,
                        RingPhases::allgather);
-  std::vector<Ticket> tickets;
+  std::vector<Branch> messages;
   for (int rank = 0; rank < io.size(); ++rank) {
     auto& text = texts[static_cast<std::size_t>(rank)];
     text.resize(sizes[static_cast<std::size_t>(rank)]);
@@ -112,10 +123,10 @@ Task gather_task(Io& io, std::span<const std::byte> mine, std::span<std::uint64_
       std::copy(mine.begin(), mine.end(), text.begin());
       continue;
     }
-    tickets.push_back(io.receive(rank, text, 1));
-    tickets.push_back(io.send(rank, mine, 1));
+    messages.emplace_back(one_message(io, false, text, rank, 1));
+    messages.emplace_back(one_message(io, true, mine, rank, 1));
   }
-  co_await all(tickets);
+  co_await branches(messages);
 }
 
 }  // namespace
@@ -133,6 +144,7 @@ Communicator::Communicator(std::shared_ptr<Engine> engine, std::shared_ptr<Trans
       transport_(std::move(transport)),
       locality_(std::make_shared<Locality>()) {}
 
+Medium Communicator::medium() const { return {transport_, locality_}; }
 int Communicator::rank() const { return transport_->rank(); }
 int Communicator::size() const { return transport_->size(); }
 bool Communicator::advance() const { return engine_->advance(); }
@@ -141,8 +153,9 @@ Traffic Communicator::traffic() const {
 }
 
 void CommunicatorInternals::locate(Communicator& c, const std::vector<std::string>& hosts) {
-  c.locality_ = comm::locate([&](std::string_view text) { return c.gather_text(text, kHosts); },
-                             c.rank(), hosts);
+  c.locality_ = comm::locate(
+      [&](std::string_view text) { return gather(c, Kind::split, text, reserved::kSetUp); },
+      c.rank(), hosts);
 }
 
 Abilities CommunicatorInternals::abilities(const Communicator& c) {
@@ -159,10 +172,15 @@ const AllreduceChoice& CommunicatorInternals::choose(const Communicator& c, std:
 }
 
 Communicator Communicator::split(int color, int key) const {
-  std::shared_ptr<Transport> transport =
+  // The transport blocks until all ranks are there, and whoever waits for one that is not can't
+  // even say so: first a wait that is watched.
+  start_collective(engine_, medium(), make_own_call(Kind::split, {}, reserved::kSplit), [](Io& io) {
+    return barrier_dissemination(io);
+  }).wait();
+  std::unique_ptr<Transport> transport =
       engine_->exclusively([&] { return transport_->split(color, key); });
   if (!transport) return {};
-  Communicator part(engine_, std::move(transport));
+  Communicator part(engine_, engine_->keep(std::move(transport)));
   part.selection_ = selection_;
   part.reproducible_ = reproducible_;
   CommunicatorInternals::locate(part, engine_->hosts_of(*part.transport_));
@@ -171,7 +189,8 @@ Communicator Communicator::split(int color, int key) const {
 Communicator Communicator::with_allreduce(std::string_view rules) const {
   Communicator part = duplicate();
   const char* const source = "rules of a communicator";
-  const std::string difference = difference_of_selections(part.gather_text(rules, kHosts), source);
+  const std::string difference = difference_of_selections(
+      CommunicatorInternals::gather(part, Kind::split, rules, reserved::kSetUp), source);
   if (!difference.empty()) throw UsageError(difference);
   part.selection_ = std::make_shared<AllreduceSelection>(rules, source);
   return part;
@@ -180,7 +199,8 @@ Communicator Communicator::with_allreduce(std::string_view rules) const {
 Communicator Communicator::with_reproducible(bool on) const {
   Communicator part = duplicate();
   std::vector<bool> all;
-  for (const std::string& text : part.gather_text(on ? "1" : "", kHosts))
+  for (const std::string& text :
+       CommunicatorInternals::gather(part, Kind::split, on ? "1" : "", reserved::kSetUp))
     all.push_back(!text.empty());
   const std::string difference = difference_of_reproducible(all, "Communicator::with_reproducible");
   if (!difference.empty()) throw UsageError(difference);
@@ -193,13 +213,15 @@ Communicator Communicator::duplicate() const { return split(0, rank()); }
 Operation Communicator::start_send(ConstBuffer data, int to, Match match) const {
   check_rank(to, size(), "the receiver");
   const Buffer buffer(const_cast<void*>(data.data), data.count, data.type);  // only read
-  return Operation(engine_->start(transport_, make_call(Kind::send, data, match, to),
-                                  [&](Io& io) { return one_message(io, true, buffer, to); }));
+  return Operation(engine_->start(medium(), make_call(Kind::send, data, match, to), [&](Io& io) {
+    return one_message(io, true, bytes_of(buffer), to, 0);
+  }));
 }
 Operation Communicator::start_receive(Buffer data, int from, Match match) const {
   check_rank(from, size(), "the sender");
-  return Operation(engine_->start(transport_, make_call(Kind::receive, data, match, from),
-                                  [&](Io& io) { return one_message(io, false, data, from); }));
+  return Operation(
+      engine_->start(medium(), make_call(Kind::receive, data, match, from),
+                     [&](Io& io) { return one_message(io, false, bytes_of(data), from, 0); }));
 }
 
 Operation Communicator::start_broadcast(Buffer data, int root, Match match) const {
@@ -208,10 +230,9 @@ Operation Communicator::start_broadcast(Buffer data, int root, Match match) cons
   if (locality_->one_node()) {
     Slices slices(static_cast<std::size_t>(size()));
     slices[static_cast<std::size_t>(root)] = {0, data.count};
-    return start_shared<SharedSpread>(engine_, transport_, locality_, call, data,
-                                      std::move(slices));
+    return start_shared<SharedSpread>(engine_, medium(), call, data, slices);
   }
-  return start_collective(engine_, transport_, call,
+  return start_collective(engine_, medium(), call,
                           [=](Io& io) { return broadcast_binomial(io, data, root); });
 }
 
@@ -230,13 +251,14 @@ Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer d
                           : ": there must be several hosts with as many ranks on each, more than "
                             "one, that share memory"));
   }
-  const auto body = [=, locality = c.locality_, reproducible = reproducible(c)](Io& io) {
-    return reproducible ? allreduce_reproducible(io, locality, call, data, op, choice)
-                        : comm::allreduce(io, locality, call, data, op, choice);
+  const Medium medium = c.medium();
+  const auto body = [=, locality = medium.locality.get(), reproducible = reproducible(c)](Io& io) {
+    return reproducible ? allreduce_reproducible(io, *locality, call, data, op, choice)
+                        : comm::allreduce(io, *locality, call, data, op, choice);
   };
   if (choice.algorithm == AllreduceAlgorithm::shared)
-    return Operation(c.engine_->start(c.transport_, call, body));
-  return start_collective(c.engine_, c.transport_, call, body);
+    return Operation(c.engine_->start(medium, call, body));
+  return start_collective(c.engine_, medium, call, body);
 }
 
 void CommunicatorInternals::allreduce(const Communicator& c, Buffer data, ReduceOp op,
@@ -249,10 +271,9 @@ Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match mat
   const Call call = make_reduction(Kind::reduce_scatter, data, op, match);
   const bool reproducible = CommunicatorInternals::reproducible(*this);
   if (locality_->one_node())
-    return start_shared<SharedReduction>(engine_, transport_, locality_, call, data, op,
-                                         divisor_of(op, size()), false,
-                                         reproducible ? reduce_reproducibly : reduce_all);
-  return start_collective(engine_, transport_, call, [=](Io& io) {
+    return start_shared<SharedReduction>(engine_, medium(), call, data, op, divisor_of(op, size()),
+                                         false, reproducible ? reduce_reproducibly : reduce_all);
+  return start_collective(engine_, medium(), call, [=](Io& io) {
     return reproducible ? reduce_scatter_reproducible(io, data, op)
                         : ring_stream(io, data, op, RingPhases::reduce_scatter);
   });
@@ -261,10 +282,10 @@ Operation Communicator::start_reduce_scatter(Buffer data, ReduceOp op, Match mat
 Operation Communicator::start_allgather(Buffer data, Match match) const {
   const Call call = make_call(Kind::allgather, data, match);
   if (locality_->one_node()) {
-    return start_shared<SharedSpread>(engine_, transport_, locality_, call, data,
+    return start_shared<SharedSpread>(engine_, medium(), call, data,
                                       equal_slices(data.count, static_cast<std::size_t>(size())));
   }
-  return start_collective(engine_, transport_, call, [=](Io& io) {
+  return start_collective(engine_, medium(), call, [=](Io& io) {
     return ring_stream(io, data, ReduceOp::sum, RingPhases::allgather);
   });
 }
@@ -272,9 +293,8 @@ Operation Communicator::start_allgather(Buffer data, Match match) const {
 Operation Communicator::start_barrier(Match match) const {
   const Call call = make_call(Kind::barrier, {}, match);
   if (locality_->one_node())
-    return start_shared<SmallReduction>(engine_, transport_, locality_, call, Buffer(),
-                                        ReduceOp::sum, 1);
-  return start_collective(engine_, transport_, call,
+    return start_shared<SmallReduction>(engine_, medium(), call, Buffer(), ReduceOp::sum, 1);
+  return start_collective(engine_, medium(), call,
                           [](Io& io) { return barrier_dissemination(io); });
 }
 
@@ -291,23 +311,30 @@ Operation Communicator::start_alltoallv(ConstBuffer send, Parts send_parts, Buff
                      std::to_string(receive_parts.counts[me]));
   }
   const std::size_t segment = locality_->one_node() ? kSegmentOnOneHost : kSegmentBetweenHosts;
-  return start_collective(
-      engine_, transport_, make_call(Kind::alltoallv, send, match),
-      [=](Io& io) { return alltoallv_spread(io, send, out, receive, in, segment); });
+  return start_collective(engine_, medium(), make_call(Kind::alltoallv, send, match), [=](Io& io) {
+    return alltoallv_spread(io, send, out, receive, in, segment);
+  });
 }
 
-std::vector<std::string> Communicator::gather_text(std::string_view text, Match match) const {
-  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
+std::vector<std::string> CommunicatorInternals::gather(const Communicator& c, Kind kind,
+                                                       std::string_view text, Match match) {
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(c.size()));
   std::vector<std::vector<std::byte>> texts(sizes.size());
-  const std::span mine(reinterpret_cast<const std::byte*>(text.data()), text.size());
+  // Only read.
+  const std::span mine(reinterpret_cast<std::byte*>(const_cast<char*>(text.data())), text.size());
   const ConstBuffer data(text.data(), text.size(), Type::u8);
-  start_collective(engine_, transport_, make_call(Kind::gather_text, data, match),
-                   [&, mine](Io& io) { return gather_task(io, mine, sizes, texts); })
-      .wait();
+  start_collective(c.engine_, c.medium(), make_own_call(kind, data, match), [&, mine](Io& io) {
+    return gather_task(io, mine, sizes, texts);
+  }).wait();
   std::vector<std::string> result;
   for (const auto& bytes : texts)
     result.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return result;
+}
+
+std::vector<std::string> Communicator::gather_text(std::string_view text, Match match) const {
+  make_call(Kind::gather_text, {}, match);  // checks the match
+  return CommunicatorInternals::gather(*this, Kind::gather_text, text, match);
 }
 
 std::string Communicator::broadcast_text(std::string_view text, int root, Match match) const {

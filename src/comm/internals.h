@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/collectives/allreduce/choice.h"
@@ -29,6 +30,11 @@ struct CommunicatorInternals {
   static bool reduce_at_once(const Communicator& c, Buffer data, ReduceOp op,
                              const AllreduceChoice& choice, Match match);
   static bool meet_at_once(const Communicator& c, Match match);
+
+  // Every rank's text, for Convoy's own purposes: as Communicator::gather_text, by a call of this
+  // kind, and with a match that may be reserved.
+  static std::vector<std::string> gather(const Communicator& c, Kind kind, std::string_view text,
+                                         Match match);
 
   // Finds out who is on which host and sets up what they share; collective. `hosts` are the ranks'.
   static void locate(Communicator& c, const std::vector<std::string>& hosts);

@@ -3,13 +3,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "comm/engine/reserved.h"
 #include "comm/internals.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
 namespace {
 
-constexpr Match kRegister{Match::kChannels - 1, 0xfffe};
 constexpr std::size_t kPage = 4096;
 
 // Keeps the mapping, and takes the region out of the node's list at the end.
@@ -34,7 +34,9 @@ class Region {
 RegisteredMemory Communicator::allocate(std::size_t bytes) const {
   if (locality_->map.nodes() > 0 && locality_->map.nodes() < size() && locality_->problem.empty()) {
     const int node = locality_->map.node_of(rank());
-    const Gather gather = [&](std::string_view text) { return gather_text(text, kRegister); };
+    const Gather gather = [&](std::string_view text) {
+      return CommunicatorInternals::gather(*this, Kind::allocate, text, reserved::kAllocate);
+    };
     std::string problem;
     SharedParts parts =
         share_memory(gather, locality_->map.members(node),

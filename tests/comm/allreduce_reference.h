@@ -3,12 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "comm/internals.h"
 #include "convoy/base/random.h"
@@ -22,6 +27,14 @@ inline Communicator on_hosts(const Communicator& all, int per_host) {
   for (int rank = 0; rank < all.size(); ++rank)
     hosts.push_back("host" + std::to_string(rank / per_host));
   CommunicatorInternals::locate(part, hosts);
+  return part;
+}
+
+// The same group with memory of its own, going the ways of processes.
+inline Communicator apart(const Communicator& all) {
+  Communicator part = all.duplicate();
+  if (CommunicatorInternals::locality(part).node)
+    CommunicatorInternals::locality(part).node->keep_apart();
   return part;
 }
 
@@ -178,6 +191,94 @@ inline void check_allreduce_bits(const Communicator& comm) {
     ASSERT_EQ(mine, first) << testing::PrintToString(choice);
     choice.pipeline = {500, 2};
     ASSERT_EQ(mine, sum(choice)) << testing::PrintToString(choice);
+  }
+}
+
+// Numbers that tell apart who added what to what, and in which mode: NaNs of several payloads and
+// signs, infinities, zeros of both signs, subnormals, and numbers whose sums round.
+inline void fill_hard_values(Type type, void* data, std::size_t count, int rank) {
+  RandomStream random(17, static_cast<std::uint64_t>(rank), count);
+  const std::size_t size = size_of(type);
+  const int exponent_bits = type == Type::f64 ? 11 : type == Type::f16 ? 5 : 8;
+  const int mantissa_bits = static_cast<int>(size) * 8 - 1 - exponent_bits;
+  const std::uint64_t sign = std::uint64_t{1} << (size * 8 - 1);
+  const std::uint64_t infinity = ((std::uint64_t{1} << exponent_bits) - 1) << mantissa_bits;
+  const std::uint64_t fraction = (std::uint64_t{1} << mantissa_bits) - 1;
+  const std::uint64_t one = (((std::uint64_t{1} << exponent_bits) - 1) >> 1) << mantissa_bits;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t any = random.below(std::uint64_t{1} << 62);
+    std::uint64_t bits = random.below(2) == 0 ? sign : 0;
+    switch (random.below(9)) {
+      case 0:  // quiet
+        bits |= infinity | (std::uint64_t{1} << (mantissa_bits - 1)) | (any & (fraction >> 1));
+        break;
+      case 1:
+        bits |= infinity;
+        break;
+      case 2:
+      case 3:
+        break;
+      case 4:
+      case 5:
+        bits |= any & fraction;  // subnormal
+        break;
+      case 6:
+        bits |= (std::uint64_t{1} << mantissa_bits) | (any & fraction);  // sums may be subnormal
+        break;
+      default:
+        bits |= (one + ((random.below(5)) << mantissa_bits)) | (any & fraction);
+    }
+    std::memcpy(static_cast<char*>(data) + i * size, &bits, size);  // little-endian
+  }
+}
+
+// While it lives, this thread takes subnormals for zero, as LibTorch's set_flush_denormal has it.
+class FlushSubnormals {
+ public:
+#if defined(__x86_64__)
+  explicit FlushSubnormals(bool on) : before_(_mm_getcsr()) {
+    if (on) _mm_setcsr(before_ | 0x8040);
+  }
+  ~FlushSubnormals() { _mm_setcsr(before_); }
+#else
+  explicit FlushSubnormals(bool) {}
+#endif
+  FlushSubnormals(const FlushSubnormals&) = delete;
+
+ private:
+  [[maybe_unused]] unsigned before_ = 0;
+};
+
+// Every algorithm and operation gives all ranks the same bits, also of numbers where `a op b` and
+// `b op a` differ, and in threads that treat subnormals differently.
+inline void check_hard_bits(const Communicator& comm) {
+  const FlushSubnormals mode(comm.rank() % 2 == 1);
+  for (const AllreduceChoice& choice : every_allreduce(comm)) {
+    // Segments and colors only move the same additions to other ranks.
+    if (choice.pipeline.segment_bytes < 100 || choice.colors > 3) continue;
+    // Of one algorithm, all results after another.
+    std::vector<char> mine;
+    std::vector<std::string> parts;
+    for (const Type type : {Type::f32, Type::f64, Type::f16, Type::bf16}) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::min}) {
+        const bool large = (static_cast<int>(type) + static_cast<int>(op)) % 2 ==
+                           0;  // the other way through shared memory
+        const std::size_t count = (large ? 17'000 : 1500) / size_of(type);
+        std::vector<char> data(count * size_of(type));
+        fill_hard_values(type, data.data(), count, comm.rank());
+        CommunicatorInternals::start_allreduce(comm, Buffer(data.data(), count, type), op, choice)
+            .wait();
+        mine.insert(mine.end(), data.begin(), data.end());
+        parts.resize(mine.size() / 100 + 1, std::string(name_of(type)) + ", " + name_of(op));
+      }
+    }
+    std::vector<char> first = mine;
+    comm.broadcast(buffer_of(first), 0);
+    const auto difference = std::mismatch(mine.begin(), mine.end(), first.begin()).first;
+    ASSERT_EQ(difference, mine.end())
+        << testing::PrintToString(choice) << ", "
+        << parts[static_cast<std::size_t>(difference - mine.begin()) / 100] << ", " << comm.size()
+        << " ranks";
   }
 }
 

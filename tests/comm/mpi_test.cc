@@ -6,6 +6,7 @@
 
 #include "convoy/base/system.h"
 #include "tests/comm/allreduce_reference.h"
+#include "tests/comm/in_flight_reference.h"
 #include "tests/comm/ranks_main.h"
 #include "tests/comm/reference.h"
 #include "tests/comm/shared_reference.h"
@@ -45,6 +46,30 @@ TEST(Mpi, RanksShareTheCoresAndYieldWhereTheyAreMore) {
   if (open_mpi && world.local_size() > static_cast<int>(convoy::usable_cores().size())) {
     EXPECT_EQ(convoy::environment("OMPI_MCA_mpi_yield_when_idle"), "1");
   }
+}
+
+TEST(Mpi, HardNumbersHaveTheSameBitsOnEveryRank) {
+  check_hard_bits(test_world().communicator());
+  check_hard_bits(on_hosts(test_world().communicator(), 1));
+}
+
+TEST(Mpi, BurstsInAnyOrder) { check_bursts(test_world().communicator()); }
+TEST(Mpi, OperationsOutliveTheirCommunicator) {
+  const Communicator& all = test_world().communicator();
+  check_orphans([&] { return all.duplicate(); });
+  check_orphans([&] { return on_hosts(all, 1); });
+}
+
+// As if each rank were on a host of its own: what otherwise goes through shared memory moves in
+// messages.
+TEST(Mpi, MessagesAlone) {
+  const Communicator alone = on_hosts(test_world().communicator(), 1);
+  check_all_collectives(alone);
+  check_matching(alone);
+  check_crowd(alone);
+  const Communicator reproducible =
+      on_hosts(test_world().communicator().with_reproducible(true), 1);
+  check_all_collectives(reproducible);
 }
 
 TEST(Mpi, LargeMessages) {

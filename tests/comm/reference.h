@@ -106,7 +106,7 @@ inline void check_all_collectives(const Communicator& comm) {
   comm.alltoallv(buffer_of(sent), out, buffer_of(got), in);
   ASSERT_EQ(got, want);
   // The same to and from places in descending order, with gaps of one element.
-  const auto descending = [p](const std::vector<std::size_t>& counts) {
+  const auto descending = [](const std::vector<std::size_t>& counts) {
     std::vector<std::size_t> offsets(counts.size());
     std::size_t end = 0;
     for (std::size_t q = offsets.size(); q-- > 0; end += counts[q] + 1) offsets[q] = end;

@@ -14,14 +14,6 @@
 namespace convoy::comm {
 namespace {
 
-// The same group with memory of its own, going the ways of processes.
-Communicator apart(const Communicator& all) {
-  Communicator part = all.duplicate();
-  if (CommunicatorInternals::locality(part).node)
-    CommunicatorInternals::locality(part).node->keep_apart();
-  return part;
-}
-
 class Shared : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Shared, testing::Values(1, 2, 3, 5));
 

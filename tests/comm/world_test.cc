@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -68,6 +71,104 @@ TEST(World, CallsThatDifferInTheirWayAreAFailure) {
   });
   expect_contains(
       message, {"rank 0 called allreduce(sum, 100 x f32)", "called allreduce(sum, 200000 x f32)"});
+}
+
+// Some calls go through shared memory, others in messages.
+TEST(World, CallsThatDifferInWhatTheyMoveThroughAreAFailure) {
+  WorldOptions options;
+  options.allreduce = "..1KiB recursive-doubling; shared";
+  for (const bool checked : {false, true}) {
+    options.check_calls = checked;
+    const std::string size = failure_of(
+        3,
+        [](World& world) {
+          std::vector<float> data(world.rank() == 0 ? 100 : 1000);
+          world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
+        },
+        options);
+    expect_contains(size, {"disagree", "rank 0 called allreduce(sum, 100 x f32)",
+                           " called allreduce(sum, 1000 x f32)"});
+    const std::string kind = failure_of(
+        3,
+        [](World& world) {
+          std::vector<float> data(3000), other(3000);
+          const std::vector<std::size_t> parts(3, 1000);
+          if (world.rank() == 1)
+            world.communicator().alltoallv(buffer_of(data), parts, buffer_of(other), parts);
+          else
+            world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
+        },
+        options);
+    expect_contains(kind, {"disagree", "rank 1 called alltoallv(3000 x f32)",
+                           " called allreduce(sum, 3000 x f32)"});
+    const std::string text = failure_of(
+        2,
+        [](World& world) {
+          if (world.rank() == 1)
+            world.communicator().gather_text("abc");
+          else
+            world.communicator().barrier();
+        },
+        options);
+    expect_contains(text,
+                    {"disagree", "rank 1 called gather_text(3 x u8)", "rank 0 called barrier()"});
+  }
+}
+
+// The world is told who is missing from a call that makes a group, as from any other.
+TEST(World, ARankThatIsMissingFromSetUpIsNamed) {
+  WorldOptions options;
+  options.timeout = 1s;
+  options.progress = Progress::thread;
+  const std::vector<std::pair<const char*, std::function<void(const Communicator&)>>> calls{
+      {"split()", [](const Communicator& all) { all.split(all.rank() % 2); }},
+      {"split()", [](const Communicator& all) { all.with_allreduce("ring"); }},
+      {"allocate()", [](const Communicator& all) { all.allocate(1000); }}};
+  std::vector<std::future<std::string>> messages;  // three worlds at once: each waits for long
+  for (const auto& named : calls) {
+    messages.push_back(std::async(std::launch::async, [&options, call = named.second] {
+      std::atomic<int> failed = 0;
+      return failure_of(
+          3,
+          [&](World& world) {
+            if (world.rank() == 1) {
+              while (failed < 2) std::this_thread::sleep_for(10ms);
+              world.communicator().barrier();  // throws
+            }
+            try {
+              call(world.communicator());
+            } catch (const Failure&) {
+              ++failed;
+              throw;
+            }
+          },
+          options);
+    }));
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    expect_contains(messages[i].get(), {calls[i].first, "rank 1", "is in no operation"});
+}
+
+// Convoy's own calls are none of the caller's business, whatever the match of his.
+TEST(World, EveryMatchOfTheCallerIsHis) {
+  World::run_threads(2, [](World& world) {
+    const Communicator& comm = world.communicator();
+    for (const std::uint16_t key : {0xffff, 0xfffe, 3, 2, 1, 0}) {
+      const Match match{Match::kChannels - 1, key};
+      std::vector<std::uint8_t> sent(1000, 1), got(1000);
+      const std::vector<std::size_t> parts(2, 500);
+      const auto start = [&] {
+        return comm.start_alltoallv(buffer_of(sent), parts, buffer_of(got), parts, match);
+      };
+      Operation running;
+      if (comm.rank() == 0) running = start();
+      EXPECT_TRUE(comm.allocate(5000).shared());
+      if (comm.rank() == 1) running = start();
+      running.wait();
+      EXPECT_EQ(got, sent);
+      EXPECT_EQ(comm.gather_text("abc", match)[1], "abc");
+    }
+  });
 }
 
 TEST(World, CheckedCallsNameBothRanksAndBothCalls) {
@@ -144,13 +245,26 @@ TEST(World, DifferentNumbersOfStepsEndWithNames) {
 }
 
 TEST(World, AnExceptionOnOneRankEndsAll) {
-  EXPECT_THROW(World::run_threads(3,
-                                  [](World& world) {
-                                    if (world.rank() == 1) throw std::logic_error("broken model");
-                                    std::vector<float> data(10);
-                                    world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
-                                  }),
-               std::exception);
+  std::array<std::string, 3> heard;
+  try {
+    World::run_threads(3, [&](World& world) {
+      if (world.rank() == 1) throw std::logic_error("broken model");
+      try {
+        std::vector<float> data(10);
+        world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
+      } catch (const Failure& e) {
+        heard[static_cast<std::size_t>(world.rank())] = e.what();
+        throw;
+      }
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const std::logic_error& e) {
+    EXPECT_STREQ(e.what(), "broken model");
+  } catch (const Failure& e) {  // of another rank, which was the first to end
+    expect_contains(e.what(), {"rank 1 on host", "was ended by an exception"});
+  }
+  for (const std::size_t rank : {0, 2})
+    expect_contains(heard[rank], {"rank 1 on host", "was ended by an exception"});
 }
 
 TEST(World, ASlowRankIsNoFailure) {

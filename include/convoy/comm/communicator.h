@@ -19,6 +19,7 @@ namespace convoy::comm {
 class AllreduceSelection;
 class Engine;
 struct Locality;
+struct Medium;
 
 // The ranks of a world, or a part of them made by split(). Copies refer to the same group.
 //
@@ -119,6 +120,7 @@ class Communicator {
 
  private:
   friend struct CommunicatorInternals;
+  Medium medium() const;
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Transport> transport_;

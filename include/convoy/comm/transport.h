@@ -22,8 +22,10 @@ namespace convoy::comm {
 class Transport;
 
 // A message under way. Owns the transport's request; dropping an unfinished one cancels it, after
-// which the transport does not touch the buffer any more (receives), or has copied or sent it
-// (sends).
+// which the transport does not touch the buffer any more. Messages are dropped when a world fails.
+// Where one is already moving (over MPI) this waits for its end, up to a second for all messages of
+// the transport together: a peer that has died or stopped may keep it from ending, and then the
+// buffer is in use until the process ends, which is soon.
 class Ticket {
  public:
   Ticket() = default;
@@ -75,8 +77,11 @@ class Transport {
   // Tags have kTagBits bits. Messages of one (sender, receiver, tag) arrive in the order of
   // sending.
   static constexpr int kTagBits = 28;
-  // The most bytes of one message; collectives cut what is longer.
+  // The most bytes of one message, here and at most anywhere; the same on all ranks. Collectives
+  // cut what is longer.
   static constexpr std::size_t kMaxMessage = std::size_t{1} << 30;
+  virtual std::size_t most_bytes() const { return kMaxMessage; }
+  // Throw std::length_error for a longer one.
   Ticket send(int to, std::uint32_t tag, std::span<const std::byte> data);
   Ticket receive(int from, std::uint32_t tag, std::span<std::byte> data);
 
@@ -116,6 +121,7 @@ class Transport {
   virtual void cancel(void* request) noexcept = 0;
 
  private:
+  void check_length(std::size_t bytes) const;
   Traffic traffic_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "convoy/comm/types.h"
 
@@ -24,7 +25,9 @@ struct Pipeline {
 // that ranks that disagree about it find out.
 inline int segments_of(std::size_t count, Type type, const Pipeline& pipeline) {
   const std::size_t bytes = count * size_of(type);
-  const std::size_t most = std::max<std::size_t>(1, count);  // no empty ones among full ones
+  // No empty ones among full ones, and as many as can be numbered.
+  constexpr std::size_t kMost = std::numeric_limits<int>::max();
+  const std::size_t most = std::clamp<std::size_t>(count, 1, kMost);
   return static_cast<int>(std::clamp((bytes + pipeline.segment_bytes - 1) / pipeline.segment_bytes,
                                      std::size_t{1}, most));
 }

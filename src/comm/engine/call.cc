@@ -8,9 +8,9 @@ namespace convoy::comm {
 namespace {
 
 const char* name_of(Kind kind) {
-  constexpr const char* names[] = {"send",      "receive",        "broadcast",
-                                   "allreduce", "reduce_scatter", "allgather",
-                                   "alltoallv", "barrier",        "gather_text"};
+  constexpr const char* names[] = {"send",           "receive",   "broadcast", "allreduce",
+                                   "reduce_scatter", "allgather", "alltoallv", "barrier",
+                                   "gather_text",    "split",     "allocate",  "World"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -29,25 +29,32 @@ std::string Call::text() const {
   if (kind == Kind::broadcast) s += "root " + std::to_string(peer) + ", ";
   if (kind == Kind::send) s += "to rank " + std::to_string(peer) + ", ";
   if (kind == Kind::receive) s += "from rank " + std::to_string(peer) + ", ";
-  if (kind != Kind::barrier) s += std::to_string(count) + " x " + comm::name_of(type);
+  const bool empty = kind == Kind::barrier || kind >= Kind::split;
+  if (!empty) s += std::to_string(count) + " x " + comm::name_of(type);
+  if (match.channel >= Match::kChannels) return s + ")";
   return s + "), channel " + std::to_string(match.channel) + ", key " + std::to_string(match.key);
 }
 
 bool Call::agrees_with(const Call& other) const {
   if (kind != other.kind || type != other.type || has_op != other.has_op || op != other.op)
     return false;
-  if (kind == Kind::alltoallv || kind == Kind::gather_text) return true;  // counts differ by right
+  if (kind == Kind::alltoallv || kind >= Kind::gather_text) return true;  // counts differ by right
   return peer == other.peer && count == other.count;
 }
 
-Call make_call(Kind kind, ConstBuffer data, Match match, int peer) {
-  check_match(match);
+Call make_own_call(Kind kind, ConstBuffer data, Match match) {
   Call call;
   call.kind = kind;
   call.type = data.type;
   call.count = data.count;
-  call.peer = peer;
   call.match = match;
+  return call;
+}
+
+Call make_call(Kind kind, ConstBuffer data, Match match, int peer) {
+  check_match(match);
+  Call call = make_own_call(kind, data, match);
+  call.peer = peer;
   return call;
 }
 

@@ -21,7 +21,10 @@ enum class Kind : std::uint8_t {
   allgather,
   alltoallv,
   barrier,
-  gather_text
+  gather_text,
+  split,  // and duplicate, with_*
+  allocate,
+  join  // of a world
 };
 
 struct Call {
@@ -40,6 +43,8 @@ struct Call {
 };
 static_assert(std::is_trivially_copyable_v<Call>);
 
+// Of Convoy's own, whose match may be reserved.
+Call make_own_call(Kind kind, ConstBuffer data, Match match);
 // Throws UsageError for a channel out of range.
 Call make_call(Kind kind, ConstBuffer data, Match match, int peer = -1);
 // Throws UsageError for an average of whole numbers.

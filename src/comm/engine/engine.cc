@@ -1,12 +1,12 @@
 #include "comm/engine/engine.h"
 
-#include <sched.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 
+#include "comm/engine/backoff.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
@@ -14,109 +14,6 @@ namespace convoy::comm {
 namespace {
 
 using namespace std::chrono_literals;
-
-// Yields for a few microseconds, since most answers come soon; then sleeps, longer and longer, so
-// that more ranks than cores can live together.
-class Backoff {
- public:
-  explicit Backoff(std::chrono::microseconds longest) : longest_(longest) {}
-  void pause() {
-    if (yields_ < 50) {
-      ++yields_;
-      sched_yield();
-      return;
-    }
-    std::this_thread::sleep_for(sleep_);
-    sleep_ = std::min(sleep_ * 2, longest_);
-  }
-  void reset() {
-    yields_ = 0;
-    sleep_ = 10us;
-  }
-
- private:
-  int yields_ = 0;
-  std::chrono::microseconds sleep_ = 10us;
-  std::chrono::microseconds longest_;
-};
-
-void collect_missing(const OperationState& op, const Suspension& suspension,
-                     std::vector<int>& receiving, std::vector<int>& sending) {
-  for (const Ticket& ticket : suspension.awaiting) {
-    if (!ticket.pending()) continue;
-    auto& list = ticket.sending() ? sending : receiving;
-    const int peer = op.transport->world_rank(ticket.peer());
-    if (std::find(list.begin(), list.end(), peer) == list.end()) list.push_back(peer);
-  }
-  if (suspension.work != nullptr) {
-    std::vector<int> ranks;
-    suspension.work->missing(ranks);
-    for (int rank : ranks) receiving.push_back(op.transport->world_rank(rank));
-  }
-  for (const Branch& branch : suspension.branches)
-    collect_missing(op, branch.suspension, receiving, sending);
-}
-
-// World ranks from which an operation lacks a message, or which have not taken one.
-std::vector<int> missing_peers(const OperationState& op) {
-  std::vector<int> receiving, sending;
-  collect_missing(op, op.suspension, receiving, sending);
-  return receiving.empty() ? sending : receiving;
-}
-
-bool advance_task(Suspension& suspension, const Task& task);
-
-// Looks at everything that a task waits for; true if it can go on. Throws what one of them throws.
-bool look(Suspension& suspension, bool& moved) {
-  bool ready = suspension.counter == nullptr || *suspension.counter >= suspension.at_least;
-  for (Ticket& ticket : suspension.awaiting) {
-    if (!ticket.pending()) continue;
-    if (ticket.poll())
-      moved = true;
-    else
-      ready = false;
-  }
-  if (suspension.work != nullptr) {
-    moved = suspension.work->advance() || moved;
-    ready = ready && suspension.work->done();
-  }
-  for (Branch& branch : suspension.branches) {
-    if (branch.task.done()) continue;
-    moved = advance_task(branch.suspension, branch.task) || moved;
-    if (!branch.task.done())
-      ready = false;
-    else if (branch.task.error())
-      std::rethrow_exception(branch.task.error());
-  }
-  return ready;
-}
-
-// Runs a suspended task as far as it gets; true if anything moved. What it awaits throws there.
-bool advance_task(Suspension& suspension, const Task& task) {
-  bool moved = false;
-  while (!task.done()) {
-    try {
-      if (!look(suspension, moved)) return moved;
-    } catch (...) {
-      suspension.error = std::current_exception();
-    }
-    moved = true;
-    suspension.resume.resume();
-  }
-  suspension = {};
-  return moved;
-}
-
-std::string list_ranks(const std::vector<int>& ranks) {
-  std::string s = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    s += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return s;
-}
-
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 }  // namespace
 
@@ -131,6 +28,8 @@ void Engine::stop() {
   stopping_ = true;
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  const std::lock_guard lock(mutex_);
+  free_retired();
 }
 
 void Engine::set_hosts(std::vector<std::string> hosts) {
@@ -156,9 +55,9 @@ void Engine::give_up(const std::string& reason) {
   if (failed_.empty()) fail(reason, true);
 }
 
-std::shared_ptr<OperationState> Engine::start(std::shared_ptr<Transport> transport, Call call,
+std::shared_ptr<OperationState> Engine::start(Medium medium, Call call,
                                               const std::function<Task(Io&)>& body) {
-  auto op = std::make_shared<OperationState>(shared_from_this(), std::move(transport), call);
+  auto op = std::make_shared<OperationState>(shared_from_this(), std::move(medium), call);
   {
     const std::lock_guard lock(mutex_);
     if (!failed_.empty()) throw Failure(failed_);
@@ -168,11 +67,33 @@ std::shared_ptr<OperationState> Engine::start(std::shared_ptr<Transport> transpo
       finish(*op, op->task.error());
     } else {
       in_flight_.push_back(op);
-      flying_ = static_cast<int>(in_flight_.size());
+      flying_ = in_flight_.size();
     }
   }
   if (!op->done && waiters_ == 0) wake_.notify_one();
   return op;
+}
+
+void Engine::clear_done() {
+  std::erase_if(in_flight_, [](const auto& op) { return op->done.load(); });
+  flying_ = in_flight_.size();
+}
+
+std::shared_ptr<Transport> Engine::keep(std::unique_ptr<Transport> transport) {
+  return {transport.release(), [engine = shared_from_this()](Transport* given_up) {
+            const std::lock_guard lock(engine->retired_mutex_);
+            engine->retired_.emplace_back(given_up);
+            engine->any_retired_ = true;
+          }};
+}
+
+void Engine::free_retired() {
+  // In a failed world nobody can tell whether freeing one would wait for others.
+  if (!any_retired_ || !failed_.empty()) return;
+  std::vector<std::unique_ptr<Transport>> list;
+  const std::lock_guard lock(retired_mutex_);
+  list.swap(retired_);
+  any_retired_ = false;
 }
 
 bool Engine::advance() {
@@ -182,14 +103,13 @@ bool Engine::advance() {
 
 bool Engine::pass() {
   bool moved = false;
+  free_retired();
   for (std::size_t i = 0; i < in_flight_.size() && failed_.empty(); ++i) {
     // A copy: finishing may be the last reference otherwise.
     const std::shared_ptr<OperationState> op = in_flight_[i];
     moved = advance_operation(*op) || moved;
   }
-  const auto done = [](const auto& op) { return op->done.load(); };
-  std::erase_if(in_flight_, done);
-  flying_ = static_cast<int>(in_flight_.size());
+  clear_done();
   if (options_.guest) {
     root_->make_progress();
   } else if (failed_.empty()) {
@@ -200,7 +120,7 @@ bool Engine::pass() {
 
 bool Engine::advance_operation(OperationState& op) {
   if (op.done) return false;
-  const bool moved = advance_task(op.suspension, op.task);
+  const bool moved = comm::advance(op);
   if (!op.task.done()) return moved;
   finish(op, op.task.error());
   return true;
@@ -265,64 +185,24 @@ StallDetector::Doing Engine::doing() const {
 }
 
 void Engine::detect_stall(OperationState& op, StallTimer& timer) {
-  const auto now = Clock::now();
-  if (now < timer.next_question) return;
+  if (Clock::now() < timer.next_question) return;
   const std::vector<int> missing = missing_peers(op);
   if (missing.empty()) return;  // about to go on
-  const std::string me = stalls_.name(root_->rank());
-  if (timer.overdue) {
-    fail(me + ": " + op.call.text() + " is not done after " +
-             format_seconds(seconds_since(timer.since)) + ", waiting for " + list_ranks(missing) +
-             ": " + stalls_.findings(),
-         true);
-    return;
-  }
-  // Twice the same answer, a second apart: no message that was on its way can still change it.
-  if (timer.rounds > 0) {
-    const auto left = stalls_.left_peer(missing);
-    const auto waiting = stalls_.waiting_for_me();
-    const bool bad = closing_ ? waiting.has_value() : left.has_value();
-    timer.rounds = bad ? timer.rounds + 1 : 0;
-    if (timer.rounds > 2) {
-      fail(
-          closing_
-              ? stalls_.name(waiting->first) + " " + waiting->second + ", but " + me +
-                    " has ended its steps and is leaving the world: ranks ran different numbers of "
-                    "steps"
-              : me + " waits in " + op.call.text() + ", but " + stalls_.name(*left) +
-                    " has ended its steps and left the world: ranks ran different numbers of steps",
-          true);
-      return;
-    }
-  }
-  if (now - timer.since > options_.timeout) {
-    timer.overdue = true;
-    timer.next_question = now + 3s;
-    stalls_.ask();
-    return;
-  }
-  const bool suspicious = timer.rounds > 1;
-  if (timer.rounds == 0) timer.rounds = 1;
-  timer.next_question =
-      std::min(now + (suspicious ? 1s : 2s),
-               timer.since + std::chrono::duration_cast<Clock::duration>(options_.timeout) + 1ms);
-  stalls_.ask(closing_ ? std::vector<int>{} : missing);
+  const auto reason = stalls_.examine(timer, {op.call.text(), missing, closing_, options_.timeout});
+  if (reason) fail(*reason, true);
 }
 
 void Engine::wait(OperationState& op) {
   if (!op.done.load(std::memory_order_acquire)) {
     ++waiters_;
     Backoff backoff(200us);
-    StallTimer timer;
-    timer.next_question =
-        std::min(timer.next_question,
-                 timer.since + std::chrono::duration_cast<Clock::duration>(options_.timeout));
+    StallTimer timer(options_.timeout);
     while (!op.done.load(std::memory_order_acquire)) {
       bool moved = false;
       if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
         moved = pass();
         if (!options_.guest && !op.done && failed_.empty()) detect_stall(op, timer);
-        if (!moved && !op.done) moved = op.transport->await_message();
+        if (!moved && !op.done) moved = op.medium.transport->await_message();
       }
       if (moved)
         backoff.reset();
@@ -350,8 +230,7 @@ void Engine::cancel(OperationState& op) {
   op.suspension = {};
   op.error = std::make_exception_ptr(Failure("the operation was abandoned: " + op.call.text()));
   op.done = true;
-  std::erase_if(in_flight_, [&](const auto& other) { return other.get() == &op; });
-  flying_ = static_cast<int>(in_flight_.size());
+  clear_done();
 }
 
 void Engine::close(Call call, const std::function<Task(Io&)>& barrier) {
@@ -359,8 +238,7 @@ void Engine::close(Call call, const std::function<Task(Io&)>& barrier) {
     std::shared_ptr<OperationState> op;
     {
       const std::lock_guard lock(mutex_);
-      std::erase_if(in_flight_, [](const auto& other) { return other->done.load(); });
-      flying_ = static_cast<int>(in_flight_.size());
+      clear_done();
       if (in_flight_.empty()) break;
       op = in_flight_.front();
     }

@@ -15,36 +15,12 @@
 
 #include "comm/collectives/allreduce/selection.h"
 #include "comm/engine/call.h"
-#include "comm/engine/io.h"
+#include "comm/engine/operation_state.h"
 #include "comm/engine/stall_detector.h"
-#include "comm/engine/task.h"
 #include "convoy/base/error.h"
 #include "convoy/comm/transport.h"
 
 namespace convoy::comm {
-
-using Clock = std::chrono::steady_clock;
-
-class Engine;
-
-// Everything but `done` and `error` (valid once done) is touched under the engine's lock only.
-struct OperationState {
-  OperationState(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport, Call call)
-      : engine(std::move(engine)),
-        transport(std::move(transport)),
-        call(call),
-        io(*this->transport, call.match) {}
-
-  std::shared_ptr<Engine> engine;
-  std::shared_ptr<Transport> transport;
-  Call call;
-  Io io;
-  Suspension suspension;
-  Task task;  // after suspension and io, which its frame refers to: destroyed before them
-  Clock::time_point started = Clock::now();
-  std::atomic<bool> done = false;
-  std::exception_ptr error;
-};
 
 // The engine of one rank: its operations in flight, whoever advances them, and the watch over them.
 // One lock serializes all use of the transports.
@@ -63,8 +39,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   ~Engine();
 
   // Starts `body` as an operation; what can be done at once is done at once. The task is made under
-  // the lock because it posts its first messages.
-  std::shared_ptr<OperationState> start(std::shared_ptr<Transport> transport, Call call,
+  // the lock because it posts its first messages; it may refer to what `medium` holds.
+  std::shared_ptr<OperationState> start(Medium medium, Call call,
                                         const std::function<Task(Io&)>& body);
 
   // One pass over what is in flight, if nobody else is at it. True if anything moved.
@@ -79,8 +55,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   template <class F>
   auto exclusively(F&& use) {
     const std::lock_guard lock(mutex_);
+    free_retired();
     return use();
   }
+  // Takes over a transport of a part of the world. Whichever thread gives it up last, it is freed
+  // while nobody else uses a transport: at the next call that uses them, or with the engine.
+  std::shared_ptr<Transport> keep(std::unique_ptr<Transport> transport);
 
   // Whether operations are in flight.
   bool busy() const { return flying_ > 0; }
@@ -117,17 +97,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const Options& options() const { return options_; }
 
  private:
-  // How long somebody has waited for an operation, and what has been asked about it.
-  struct StallTimer {
-    Clock::time_point since = Clock::now();
-    Clock::time_point next_question = since + std::chrono::seconds(2);
-    int rounds = 0;        // of answers that all said the same bad thing
-    bool overdue = false;  // all peers were asked, for the last word
-  };
-
   // All under the lock.
   bool pass();
   bool advance_operation(OperationState& op);
+  void clear_done();
+  void free_retired();
   void finish(OperationState& op, std::exception_ptr error);
   void fail(const std::string& reason, bool announce);
   void detect_stall(OperationState& op, StallTimer& timer);
@@ -153,7 +127,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::optional<Call> last_finished_;
   Clock::time_point last_finished_at_ = Clock::now();
 
-  std::atomic<int> flying_ = 0;  // in_flight_.size(), readable without the lock
+  std::mutex retired_mutex_;  // for whoever may have the other lock or not
+  std::vector<std::unique_ptr<Transport>> retired_;
+  std::atomic<bool> any_retired_ = false;
+
+  std::atomic<std::size_t> flying_ = 0;  // in_flight_.size(), readable without the lock
   std::atomic<int> waiters_ =
       0;  // threads inside wait(): the progress thread leaves the work to them
   std::condition_variable_any wake_;

@@ -38,6 +38,8 @@ class Io {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Of one message.
+  std::size_t most_bytes() const { return transport_.most_bytes(); }
 
   Ticket send(int to, std::span<const std::byte> data, int lane = 0) {
     return transport_.send(number(to), tag_ | static_cast<std::uint32_t>(lane), data);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "convoy/base/units.h"
+
 namespace convoy::comm {
 namespace {
 
@@ -18,7 +20,23 @@ std::vector<std::byte> make_note(NoteKind kind, std::uint8_t flags, const std::s
   return note;
 }
 
+using namespace std::chrono_literals;
+
+Clock::duration ticks(std::chrono::duration<double> seconds) {
+  return std::chrono::duration_cast<Clock::duration>(seconds);
+}
+
 }  // namespace
+
+std::string list_ranks(const std::vector<int>& ranks) {
+  std::string s = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    s += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return s;
+}
+
+StallTimer::StallTimer(std::chrono::duration<double> timeout)
+    : next_question(since + std::min<Clock::duration>(2s, ticks(timeout))) {}
 
 bool StallDetector::read(int from, const std::vector<std::byte>& note,
                          std::optional<std::string>& failure) {
@@ -105,6 +123,48 @@ std::optional<int> StallDetector::left_peer(const std::vector<int>& among) const
     const auto answer = answers_.find(peer);
     if (answer != answers_.end() && answer->second.leaving) return peer;
   }
+  return std::nullopt;
+}
+
+std::optional<std::string> StallDetector::difference_in_steps(const Wait& wait) const {
+  const std::string me = name(root_.rank());
+  if (wait.leaving) {
+    const auto waiting = waiting_for_me();
+    if (!waiting) return std::nullopt;
+    return name(waiting->first) + " " + waiting->second + ", but " + me +
+           " has ended its steps and is leaving the world: ranks ran different numbers of steps";
+  }
+  const auto left = left_peer(wait.missing);
+  if (!left) return std::nullopt;
+  return me + " waits in " + wait.call + ", but " + name(*left) +
+         " has ended its steps and left the world: ranks ran different numbers of steps";
+}
+
+std::optional<std::string> StallDetector::examine(StallTimer& timer, const Wait& wait) {
+  // Of as many answers in a row, a second apart, that say the same, no message that was on its way
+  // can change the last.
+  constexpr int kConvincing = 2;
+  const auto now = Clock::now();
+  if (timer.overdue) {
+    return name(root_.rank()) + ": " + wait.call + " is not done after " +
+           format_seconds(seconds_since(timer.since)) + ", waiting for " +
+           list_ranks(wait.missing) + ": " + findings();
+  }
+  if (timer.asked) {
+    const auto difference = difference_in_steps(wait);
+    timer.bad_answers = difference ? timer.bad_answers + 1 : 0;
+    if (timer.bad_answers >= kConvincing) return difference;
+  }
+  if (now - timer.since > wait.timeout) {
+    timer.overdue = true;
+    timer.next_question = now + 3s;
+    ask();
+    return std::nullopt;
+  }
+  timer.asked = true;
+  timer.next_question = std::min<Clock::time_point>(now + (timer.bad_answers > 0 ? 1s : 2s),
+                                                    timer.since + ticks(wait.timeout) + 1ms);
+  ask(wait.leaving ? std::vector<int>{} : wait.missing);
   return std::nullopt;
 }
 

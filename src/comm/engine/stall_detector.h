@@ -8,9 +8,24 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/clock.h"
 #include "convoy/comm/transport.h"
 
 namespace convoy::comm {
+
+// "rank 3", "ranks 0, 2"
+std::string list_ranks(const std::vector<int>& ranks);
+
+// How long somebody has waited for an operation, and what has been asked about it.
+struct StallTimer {
+  explicit StallTimer(std::chrono::duration<double> timeout);
+
+  Clock::time_point since = Clock::now();
+  Clock::time_point next_question;
+  bool asked = false;
+  int bad_answers = 0;   // in a row, all of the same kind
+  bool overdue = false;  // all peers were asked, for the last word
+};
 
 // Ranks tell each other what they are doing in short notes beside the messages. A rank whose
 // operation is overdue asks all; whoever is inside Convoy (waiting, or with a progress thread)
@@ -32,7 +47,7 @@ class StallDetector {
   // reason when a peer has announced that the world has failed.
   template <class F>
   std::optional<std::string> poll(F&& doing) {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = Clock::now();
     if (now < next_poll_) return std::nullopt;
     next_poll_ = now + std::chrono::milliseconds(20);
     std::optional<std::string> failure;
@@ -42,6 +57,22 @@ class StallDetector {
     return failure;
   }
 
+  // A wait that does not end.
+  struct Wait {
+    std::string call;
+    std::vector<int> missing;  // world ranks; at least one
+    bool leaving = false;      // of this rank, from its world
+    std::chrono::duration<double> timeout;
+  };
+  // Asks the peers in question, when it is time to. Returns the reason when the wait can't end: the
+  // timeout has passed, or ranks have run different numbers of steps.
+  std::optional<std::string> examine(StallTimer& timer, const Wait& wait);
+
+  void announce_failure(const std::string& reason);
+  void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
+  std::string name(int rank) const;
+
+ private:
   // Asks these peers (none named: all) what they do; the answers come in through poll(). Forgets
   // earlier answers.
   void ask(const std::vector<int>& peers = {});
@@ -53,12 +84,9 @@ class StallDetector {
   std::optional<std::pair<int, std::string>> waiting_for_me() const;
   // One of these peers that said it is leaving the world.
   std::optional<int> left_peer(const std::vector<int>& among) const;
+  // Why ranks that have been heard can't get along any more.
+  std::optional<std::string> difference_in_steps(const Wait& wait) const;
 
-  void announce_failure(const std::string& reason);
-  void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
-  std::string name(int rank) const;
-
- private:
   struct Answer {
     bool idle = false;
     bool leaving = false;
@@ -69,7 +97,7 @@ class StallDetector {
   void answer(int to, const Doing& doing);
 
   Transport& root_;
-  std::chrono::steady_clock::time_point next_poll_{};
+  Clock::time_point next_poll_{};
   std::map<int, Answer> answers_;
   std::vector<std::string> hosts_;
 };

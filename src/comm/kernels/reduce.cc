@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "comm/kernels/rounding.h"
 #include "convoy/base/error.h"
 
 // This unit is compiled once per instruction set; the best that the machine has is chosen at run
@@ -165,6 +166,7 @@ void divide(Type type, void* data, std::size_t count, int ranks) {
 void reduce_all(ReduceOp op, Type type, void* into, std::span<const void* const> sources,
                 std::size_t count, int divisor) {
   if (divisor > 1) check_average(type);
+  const UsualRounding rounding;
   HWY_DYNAMIC_DISPATCH(combine_typed)
   (op, type, into, sources.data(), sources.size(), count, divisor);
 }

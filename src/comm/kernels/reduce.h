@@ -1,5 +1,6 @@
 // Element-wise reductions of buffers. Any alignment; vectorized for what the machine has, with the
-// same bits on all of them (but for which NaN a NaN is).
+// same bits on all of them (but for which NaN a NaN is), and in every thread, whatever its rounding
+// mode, and whether or not it flushes subnormals to zero.
 #pragma once
 
 #include <cstddef>

@@ -1,45 +1,66 @@
 #include "comm/shared_memory/board.h"
 
+#include <algorithm>
+#include <cassert>
+
 namespace convoy::comm {
 
 struct alignas(64) Board::Header {
   std::atomic<std::uint64_t> published;  // slots, ever
+  std::atomic<std::uint32_t> slots;      // that have memory behind them
 };
 
 namespace {
 
-constexpr std::uint64_t kClaimed = ~std::uint64_t{0};  // an id: taken, but not shown yet
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kPayloadBegin = 64 + Board::kSlots * sizeof(Slot);
-constexpr std::size_t kStageBegin =
-    (kPayloadBegin + Board::kSlots * Board::kPayload + kPage - 1) / kPage * kPage;
+constexpr std::size_t up_to_page(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// A rank's part: the header and the ring, a short staging block, the ring's payloads, the staging
+// blocks, slots beyond the ring, and their payloads.
+constexpr std::size_t kHeader = 64;
+constexpr std::size_t kShortStage = 16 << 10;
+constexpr std::size_t kLeastStage = 64 << 10;  // of the others, where memory is short
+constexpr std::size_t kShortStageBegin = up_to_page(kHeader + Board::kRing * sizeof(Slot));
+constexpr std::size_t kPayloadBegin = kShortStageBegin + kShortStage;
+constexpr std::size_t kStageBegin = kPayloadBegin + Board::kRing * Board::kPayload;
+constexpr std::size_t kBeyond = Board::kMostSlots - Board::kRing;
+constexpr std::size_t kBeyondBegin = kStageBegin + Board::kStages * Board::kStage;
+constexpr std::size_t kBeyondPayloadBegin = up_to_page(kBeyondBegin + kBeyond * sizeof(Slot));
+
+constexpr std::size_t slot_begin(std::size_t number) {
+  return number < Board::kRing ? kHeader + number * sizeof(Slot)
+                               : kBeyondBegin + (number - Board::kRing) * sizeof(Slot);
+}
+constexpr std::size_t payload_begin(std::size_t number) {
+  return number < Board::kRing ? kPayloadBegin + number * Board::kPayload
+                               : kBeyondPayloadBegin + (number - Board::kRing) * Board::kPayload;
+}
 
 }  // namespace
 
-std::size_t Board::bytes_per_rank() { return kStageBegin + kStages * kStage; }
+std::size_t Board::bytes_per_rank() { return payload_begin(kMostSlots); }
+std::size_t Board::committed_per_rank() { return kPayloadBegin + kPayload; }
 
-Board::Board(SharedParts parts, std::size_t index) : parts_(std::move(parts)), index_(index) {
-  static_assert(sizeof(Header) == 64 && kPayloadBegin % 64 == 0);
+Board::Board(SharedParts parts, std::size_t index)
+    : parts_(std::move(parts)), index_(index), own_(kRing), indices_(parts_.parts.size()) {
+  static_assert(sizeof(Header) == kHeader);
   // The memory is zeroed: free slots, nothing published.
+  own_[0].pages = kPayload / kPage;
+  stages_.push_back(part(index_).subspan(kShortStageBegin, kShortStage));
   for (std::size_t i = 0; i < kStages; ++i)
-    stages_.push_back(part(index_).subspan(kStageBegin + i * kStage, kStage));
+    new_stages_.push_back(part(index_).subspan(kStageBegin + i * kStage, kStage));
 }
 
 Board::Header& Board::header(std::size_t rank) const {
   return *reinterpret_cast<Header*>(part(rank).data());
 }
 
-std::span<Slot> Board::slots(std::size_t rank) const {
-  return {reinterpret_cast<Slot*>(part(rank).data() + sizeof(Header)), kSlots};
+Slot& Board::slot(std::size_t rank, std::size_t number) const {
+  return *reinterpret_cast<Slot*>(part(rank).data() + slot_begin(number));
 }
 
 std::span<std::byte> Board::payload(std::size_t rank, const Slot& slot) const {
-  const auto number = static_cast<std::size_t>(&slot - slots(rank).data());
-  return part(rank).subspan(kPayloadBegin + number * kPayload, kPayload);
-}
-
-std::size_t Board::number(const Slot& slot) const {
-  return static_cast<std::size_t>(&slot - slots(index_).data());
+  return part(rank).subspan(payload_begin(slot.number), kPayload);
 }
 
 std::uint64_t Board::next_id(Match match) {
@@ -48,44 +69,129 @@ std::uint64_t Board::next_id(Match match) {
   return static_cast<std::uint64_t>(tag) << 40 | ++calls_[tag];
 }
 
-Slot* Board::claim() {
+bool Board::commit(std::size_t begin, std::size_t bytes) {
+  return parts_.mapping->try_commit(part(index_).subspan(begin, bytes));
+}
+
+bool Board::commit_payload(std::size_t number, std::size_t bytes) {
+  const std::size_t pages = (bytes + kPage - 1) / kPage;
+  Own& own = own_[number];
+  if (own.pages >= pages) return true;
+  if (!commit(payload_begin(number), pages * kPage)) return false;
+  own.pages = static_cast<std::uint8_t>(pages);
+  return true;
+}
+
+bool Board::commit_payload(const Slot& slot) {
   const std::lock_guard lock(mutex_);
-  const std::span<Slot> own = slots(index_);
-  for (std::size_t i = 0; i < kSlots; ++i) {
-    Slot& slot = own[(next_ + i) % kSlots];
-    const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-    if (id == kClaimed || (id != 0 && slot.taken.load(std::memory_order_acquire) != size() - 1))
-      continue;
-    next_ = (next_ + i + 1) % kSlots;
-    slot.id.store(kClaimed, std::memory_order_relaxed);
-    slot.ready.store(0, std::memory_order_relaxed);
-    slot.finished.store(0, std::memory_order_relaxed);
-    slot.taken.store(0, std::memory_order_relaxed);
-    slot.location = {};
-    return &slot;
+  return commit_payload(slot.number, kPayload);
+}
+
+bool Board::free(std::size_t number) const {
+  if (own_[number].claimed) return false;
+  const Slot& own = slot(index_, number);
+  return own.id.load(std::memory_order_relaxed) == 0 ||
+         own.taken.load(std::memory_order_acquire) == size() - 1;
+}
+
+bool Board::add_slot() {
+  const std::size_t number = own_.size();
+  if (number >= most_slots_) return false;
+  if (!commit(slot_begin(number), sizeof(Slot))) return false;
+  own_.emplace_back();
+  header(index_).slots.store(static_cast<std::uint32_t>(number + 1), std::memory_order_release);
+  return true;
+}
+
+Slot* Board::take(std::size_t number) {
+  own_[number].claimed = true;
+  Slot& own = slot(index_, number);
+  own.id.store(0, std::memory_order_relaxed);
+  own.ready.store(0, std::memory_order_relaxed);
+  own.finished.store(0, std::memory_order_relaxed);
+  own.taken.store(0, std::memory_order_relaxed);
+  own.location = {};
+  own.number = static_cast<std::uint32_t>(number);
+  return &own;
+}
+
+Slot* Board::claim(std::size_t payload) {
+  assert(payload <= kPayload);
+  const std::lock_guard lock(mutex_);
+  Slot* const slot = claim_locked(payload);
+  if (slot != nullptr) next_ = (next_ + 1) % kRing;
+  return slot;
+}
+
+Slot* Board::claim_locked(std::size_t payload) {
+  const auto usable = [&](std::size_t number) {
+    return free(number) && commit_payload(number, payload);
+  };
+  if (usable(next_)) return take(next_);
+  const std::size_t beyond = own_.size() - kRing;
+  for (std::size_t i = 0; i < beyond; ++i) {
+    beyond_ = (beyond_ + 1) % beyond;
+    if (usable(kRing + beyond_)) return take(kRing + beyond_);
+  }
+  if (add_slot() && usable(own_.size() - 1)) return take(own_.size() - 1);
+  // Out of turn rather than not at all.
+  for (std::size_t number = 0; number < kRing; ++number) {
+    if (usable(number)) return take(number);
   }
   return nullptr;
 }
 
 void Board::publish(Slot& slot, std::uint64_t id) {
+  assert(slot.id.load(std::memory_order_relaxed) == 0);
   slot.id.store(id, std::memory_order_release);
   header(index_).published.fetch_add(1, std::memory_order_release);
 }
 
-Slot* Board::find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uint64_t& seen) const {
-  const std::span<Slot> theirs = slots(rank);
-  if (theirs[hint].id.load(std::memory_order_acquire) == id) return &theirs[hint];
-  const std::uint64_t published = header(rank).published.load(std::memory_order_acquire);
+void Board::release(Slot& slot) {
+  assert(slot.id.load(std::memory_order_relaxed) != 0);
+  const std::lock_guard lock(mutex_);
+  own_[slot.number].claimed = false;
+}
+
+Slot* Board::find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uint64_t& seen) {
+  const auto there = [&](std::size_t number) -> Slot* {
+    Slot& theirs = slot(rank, number);
+    return theirs.id.load(std::memory_order_acquire) == id ? &theirs : nullptr;
+  };
+  if (hint < kRing || hint < header(rank).slots.load(std::memory_order_acquire)) {
+    if (Slot* const found = there(hint)) return found;
+  }
+  std::uint64_t published = header(rank).published.load(std::memory_order_acquire);
   if (published == seen) return nullptr;
-  for (Slot& slot : theirs) {
-    if (slot.id.load(std::memory_order_acquire) == id) return &slot;
+  const std::lock_guard lock(mutex_);
+  Index& index = indices_[rank];
+  published = header(rank).published.load(std::memory_order_acquire);
+  if (index.seen != published) {
+    const std::size_t slots =
+        std::max<std::size_t>(kRing, header(rank).slots.load(std::memory_order_acquire));
+    index.slots.clear();
+    for (std::size_t number = 0; number < slots; ++number) {
+      const std::uint64_t other = slot(rank, number).id.load(std::memory_order_acquire);
+      if (other != 0) index.slots[other] = static_cast<std::uint32_t>(number);
+    }
+    index.seen = published;
   }
   seen = published;
-  return nullptr;
+  const auto at = index.slots.find(id);
+  return at == index.slots.end() ? nullptr : there(at->second);
 }
 
 std::span<std::byte> Board::take_stage() {
   const std::lock_guard lock(mutex_);
+  const bool none = stages_.empty() || stages_.back().size() == kShortStage;
+  if (none && !new_stages_.empty() &&
+      parts_.mapping->try_commit(new_stages_.back().first(kLeastStage))) {
+    std::size_t bytes = kStage;
+    while (bytes > kLeastStage && !parts_.mapping->try_commit(new_stages_.back().first(bytes)))
+      bytes /= 2;
+    stages_.push_back(new_stages_.back().first(bytes));
+    new_stages_.pop_back();
+  }
   if (stages_.empty()) return {};
   const auto stage = stages_.back();
   stages_.pop_back();
@@ -94,7 +200,8 @@ std::span<std::byte> Board::take_stage() {
 
 void Board::give_stage(std::span<std::byte> stage) {
   const std::lock_guard lock(mutex_);
-  stages_.push_back(stage);
+  // The short one is the last to be taken.
+  stages_.insert(stage.size() == kShortStage ? stages_.begin() : stages_.end(), stage);
 }
 
 }  // namespace convoy::comm

@@ -1,11 +1,9 @@
 // Where the ranks of one host post what they are doing: a slot for each collective in flight.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <unordered_map>
@@ -34,6 +32,7 @@ struct alignas(64) Slot {
   std::atomic<std::uint64_t> id;
   Call call;
   Location location;
+  std::uint32_t number;  // among the owner's slots
   // How far the owner is, in elements of each slice: what the others may read, and what it has
   // finished for the others.
   alignas(64) std::atomic<std::uint64_t> ready;
@@ -41,22 +40,32 @@ struct alignas(64) Slot {
   // How many of the others look at this slot no more.
   alignas(64) std::atomic<std::uint32_t> taken;
 };
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Slot) == 192);
 
 // The slots, payloads and staging blocks of each rank of one communicator that is on this host, in
-// shared memory. Slots are found by id, so that ranks may start their collectives in any order; up
-// to kSlots of them at once, after which a rank waits for the oldest to be over on all ranks.
+// shared memory. Slots are found by id, so that ranks may start their collectives in any order.
+//
+// A ring of kRing slots is used in turn: ranks that start their collectives in one order have them
+// at the same place, where a peer looks first. A collective whose place in the ring is still in use
+// gets one of the slots beyond, of which there come to be as many as are needed at once, up to
+// kMostSlots. Memory is put behind slots, payloads and staging blocks when they are first used.
+// What kCommitted bytes hold is there from the start: the ring, a payload and a short staging
+// block, with which one collective after the other works even if the host has no more.
 //
 // Threads: any, for the functions; slots as their comments say.
 class Board {
  public:
-  static constexpr std::size_t kSlots = 64;
+  static constexpr std::size_t kRing = 64;
+  static constexpr std::size_t kMostSlots = std::size_t{1} << 14;
   // Data up to this size travels in the payload of a slot.
   static constexpr std::size_t kPayload = 16 << 10;
   static constexpr std::size_t kStages = 4;
   static constexpr std::size_t kStage = 512 << 10;
+  // Of a rank's part: addresses, and those with memory behind them from the start.
   static std::size_t bytes_per_rank();
+  static std::size_t committed_per_rank();
 
+  // `parts` as share_memory() gives them for these two sizes.
   Board(SharedParts parts, std::size_t index);
 
   std::size_t size() const { return parts_.parts.size(); }
@@ -66,37 +75,67 @@ class Board {
   // pair up in their order.
   std::uint64_t next_id(Match match);
 
-  // A slot of this rank for a collective, with everything but its call set to zero; null while the
-  // others still look at all of them.
-  Slot* claim();
-  // Shows it to the others.
+  // A slot of this rank for a collective, with memory behind so many bytes of its payload (at most
+  // kPayload) and everything but its call set to zero. Null while there is none: all are in use,
+  // and the host has no memory for more of them.
+  Slot* claim(std::size_t payload);
+  // Shows it to the others. REQUIRES: `slot` came from claim(), and was not shown since.
   void publish(Slot& slot, std::uint64_t id);
+  // This rank needs its slot no more; it is free when no other rank looks at it either.
+  // REQUIRES: as publish(), and `slot` was shown.
+  void release(Slot& slot);
   // The payload of a rank's slot.
   std::span<std::byte> payload(std::size_t rank, const Slot& slot) const;
-  // The place of an own slot among the others.
-  std::size_t number(const Slot& slot) const;
+  // Puts memory behind the whole payload of an own slot; false where the host has none.
+  bool commit_payload(const Slot& slot);
 
   // The slot of a rank with this id, once it is there. `hint` is where it is if both ranks start
   // their collectives in the same order; `seen` (0 at first) keeps the search short.
-  Slot* find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uint64_t& seen) const;
+  Slot* find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uint64_t& seen);
 
-  // A staging block of this rank, or an empty span if all are in use.
+  // A staging block of this rank, shorter than kStage where the host has little memory; an empty
+  // span while there is none.
   std::span<std::byte> take_stage();
   void give_stage(std::span<std::byte> stage);
 
   std::span<std::byte> part(std::size_t rank) const { return parts_.parts[rank]; }
 
+  // For tests: the slots of this rank end here, as if the host had no memory for more.
+  void limit_slots(std::size_t most) { most_slots_ = most; }
+
  private:
   struct Header;
+  // What this rank knows of one of its slots.
+  struct Own {
+    bool claimed = false;
+    std::uint8_t pages = 0;  // of the payload, with memory behind them
+  };
+  // Where the ids of a peer are.
+  struct Index {
+    std::uint64_t seen = 0;
+    std::unordered_map<std::uint64_t, std::uint32_t> slots;
+  };
+
   Header& header(std::size_t rank) const;
-  std::span<Slot> slots(std::size_t rank) const;
+  Slot& slot(std::size_t rank, std::size_t number) const;
+  bool commit(std::size_t begin, std::size_t bytes);
+  bool commit_payload(std::size_t number, std::size_t bytes);
+  bool free(std::size_t number) const;
+  bool add_slot();
+  Slot* take(std::size_t number);
+  Slot* claim_locked(std::size_t payload);
 
   SharedParts parts_;
   std::size_t index_;
-  std::mutex mutex_;  // of what follows, and of the next slot's being taken
-  std::size_t next_ = 0;
+  std::mutex mutex_;        // of what follows
+  std::size_t next_ = 0;    // in the ring
+  std::size_t beyond_ = 0;  // where the search beyond the ring goes on
+  std::size_t most_slots_ = kMostSlots;
+  std::vector<Own> own_;                                    // by number
+  std::vector<Index> indices_;                              // by rank
   std::unordered_map<std::uint32_t, std::uint64_t> calls_;  // by match
-  std::vector<std::span<std::byte>> stages_;                // free ones
+  std::vector<std::span<std::byte>> stages_;                // free, with memory behind them
+  std::vector<std::span<std::byte>> new_stages_;            // without
 };
 
 }  // namespace convoy::comm

@@ -31,8 +31,8 @@ Task rest(Waiting& work, std::exception_ptr error) {
 // Works without the engine as long as the others come soon: it takes microseconds to hand a
 // collective over to it. If they don't, the rest is an operation like any other, with its timeout
 // and its watch.
-void run(Engine& engine, const std::shared_ptr<Transport>& transport, const Call& call,
-         bool crowded, Waiting& work) {
+void run(Engine& engine, const Medium& medium, const Call& call, Waiting& work) {
+  const bool crowded = medium.locality->node->crowded();
   std::exception_ptr error;
   const int looks = crowded ? 200 : 2000;  // some 50 us
   try {
@@ -44,7 +44,7 @@ void run(Engine& engine, const std::shared_ptr<Transport>& transport, const Call
   } catch (const std::exception&) {
     error = std::current_exception();
   }
-  Operation(engine.start(transport, call, [&](Io&) { return rest(work, error); })).wait();
+  Operation(engine.start(medium, call, [&](Io&) { return rest(work, error); })).wait();
 }
 
 }  // namespace
@@ -54,28 +54,32 @@ bool CommunicatorInternals::reduce_at_once(const Communicator& c, Buffer data, R
   if (choice.algorithm != AllreduceAlgorithm::shared || !c.locality_->one_node() ||
       c.engine_->busy())
     return false;
-  Node& node = *c.locality_->node;
+  const std::shared_ptr<Engine> engine = c.engine_;
+  const Medium medium = c.medium();  // for as long as this drives the operation
+  Node& node = *medium.locality->node;
   const Call call = make_reduction(Kind::allreduce, data, op, match);
   const int divisor = divisor_of(op, c.size());
   const Reduce reduce = reproducible(c) ? reduce_reproducibly : reduce_all;
-  const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
+  const std::uint64_t id = engine->pass_by(call, [&] { return node.board().next_id(match); });
   if (data.bytes() <= Board::kPayload) {
     SmallReduction work(node, call, id, data, op, divisor, reduce);
-    run(*c.engine_, c.transport_, call, node.crowded(), work);
+    run(*engine, medium, call, work);
   } else {
     SharedReduction work(node, call, id, data, op, divisor, true, reduce);
-    run(*c.engine_, c.transport_, call, node.crowded(), work);
+    run(*engine, medium, call, work);
   }
   return true;
 }
 
 bool CommunicatorInternals::meet_at_once(const Communicator& c, Match match) {
   if (!c.locality_->one_node() || c.engine_->busy()) return false;
-  Node& node = *c.locality_->node;
+  const std::shared_ptr<Engine> engine = c.engine_;
+  const Medium medium = c.medium();  // for as long as this drives the operation
+  Node& node = *medium.locality->node;
   const Call call = make_call(Kind::barrier, {}, match);
-  const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
+  const std::uint64_t id = engine->pass_by(call, [&] { return node.board().next_id(match); });
   SmallReduction work(node, call, id, {}, ReduceOp::sum, 1);
-  run(*c.engine_, c.transport_, call, node.crowded(), work);
+  run(*engine, medium, call, work);
   return true;
 }
 

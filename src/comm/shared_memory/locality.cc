@@ -10,7 +10,8 @@ std::shared_ptr<const Locality> locate(const Gather& gather, int rank,
   const std::vector<int>& members = result->map.members(result->map.node_of(rank));
   const auto index = static_cast<std::size_t>(result->map.index_of(rank));
   SharedParts parts =
-      share_memory(gather, members, index, Board::bytes_per_rank(), result->problem);
+      share_memory(gather, members, index, {Board::bytes_per_rank(), Board::committed_per_rank()},
+                   result->problem);
   if (!parts.parts.empty()) result->node = std::make_shared<Node>(members, std::move(parts), index);
   return result;
 }

@@ -1,6 +1,7 @@
 #include "comm/shared_memory/node_collective.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 
 #include "convoy/base/error.h"
@@ -15,26 +16,39 @@ NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id)
       seen_(node.size(), 0),
       missing_(node.size() - 1) {}
 
-bool NodeCollective::claim() {
-  if (own_ != nullptr) return true;
-  own_ = node_.board().claim();
+bool NodeCollective::claim(std::size_t payload) {
+  if (state_ != State::created) return true;
+  own_ = node_.board().claim(payload);
   if (own_ == nullptr) return false;
   own_->call = call_;
   slots_[node_.index()] = own_;
+  state_ = State::claimed;
   return true;
 }
 
-std::span<std::byte> NodeCollective::own_payload() const { return payload(node_.index()); }
-
-std::span<std::byte> NodeCollective::payload(std::size_t member) const {
-  return node_.board().payload(member, *slots_[member]);
+Slot& NodeCollective::own() {
+  assert(state_ >= State::claimed && state_ < State::left);
+  return *own_;
 }
 
-void NodeCollective::publish() { node_.board().publish(*own_, id_); }
+std::span<std::byte> NodeCollective::own_payload() {
+  return node_.board().payload(node_.index(), own());
+}
+
+std::span<std::byte> NodeCollective::commit_own_payload() {
+  return node_.board().commit_payload(own()) ? own_payload() : std::span<std::byte>();
+}
+
+void NodeCollective::publish() {
+  assert(state_ == State::claimed);
+  node_.board().publish(*own_, id_);
+  state_ = State::published;
+}
 
 bool NodeCollective::complete() {
-  if (missing_ == 0) return true;
-  const std::size_t hint = node_.board().number(*own_);
+  assert(state_ == State::published || state_ == State::complete);
+  if (state_ == State::complete) return true;
+  const std::size_t hint = own_->number;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i] != nullptr) continue;
     slots_[i] = node_.board().find(i, id_, hint, seen_[i]);
@@ -47,16 +61,31 @@ bool NodeCollective::complete() {
                     slots_[i]->call.text());
     }
   }
-  return missing_ == 0;
+  if (missing_ > 0) return false;
+  state_ = State::complete;
+  return true;
+}
+
+const Slot& NodeCollective::slot(std::size_t member) const {
+  assert(state_ == State::complete);
+  return *slots_[member];
+}
+
+std::span<std::byte> NodeCollective::payload(std::size_t member) const {
+  return node_.board().payload(member, slot(member));
 }
 
 void NodeCollective::leave() {
+  assert(state_ == State::complete);
   for (Slot* slot : slots_) {
     if (slot != own_) slot->taken.fetch_add(1, std::memory_order_release);
   }
+  node_.board().release(*own_);
+  state_ = State::left;
 }
 
 std::uint64_t NodeCollective::least(std::atomic<std::uint64_t> Slot::*counter) const {
+  assert(state_ == State::complete);
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   for (const Slot* slot : slots_) {
     if (slot != own_) least = std::min(least, (slot->*counter).load(std::memory_order_acquire));
@@ -64,11 +93,19 @@ std::uint64_t NodeCollective::least(std::atomic<std::uint64_t> Slot::*counter) c
   return least;
 }
 
+void NodeCollective::absent(std::vector<int>& ranks) const {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (i != node_.index() && slots_[i] == nullptr) ranks.push_back(node_.rank_of(i));
+  }
+}
+
 void NodeCollective::behind(std::atomic<std::uint64_t> Slot::*counter, std::uint64_t wanted,
                             std::vector<int>& ranks) const {
+  absent(ranks);
+  if (state_ == State::left) return;  // the others' slots may be in use anew
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (i == node_.index()) continue;
-    if (slots_[i] == nullptr || (slots_[i]->*counter).load(std::memory_order_acquire) < wanted)
+    if (i == node_.index() || slots_[i] == nullptr) continue;
+    if ((slots_[i]->*counter).load(std::memory_order_acquire) < wanted)
       ranks.push_back(node_.rank_of(i));
   }
 }

@@ -10,46 +10,60 @@
 
 namespace convoy::comm {
 
-// Owned by one operation, and used by one thread at a time; the node outlives it.
+// Goes through these states, in this order:
+//
+//   claim()     until it returns true: this rank has a slot
+//               the caller fills the slot's location and counters, and its payload
+//   publish()   once: from here on the others read the slot, and the owner changes counters only
+//   complete()  until it returns true: the slots of all others are known
+//   leave()     once, when this rank reads nothing of the others any more and the others have
+//               finished what it waited for: all slots may be used anew
+//
+// Threads: one at a time. Lifetime: the node outlives it.
 class NodeCollective {
  public:
   // `call` is the whole operation's; `id` comes from Board::next_id() of this rank.
   NodeCollective(Node& node, const Call& call, std::uint64_t id);
 
-  // Takes a slot, unless it has one; false while none is free.
-  bool claim();
-  Slot& own() { return *own_; }
-  // The payload of the own slot, and of another member's.
-  std::span<std::byte> own_payload() const;
-  std::span<std::byte> payload(std::size_t member) const;
-  // Shows the own slot to the others.
+  // Takes a slot with so many bytes of payload, unless it has one; false while there is none.
+  bool claim(std::size_t payload = 0);
+  // REQUIRES: claimed, of this and the next three; not left.
+  Slot& own();
+  std::span<std::byte> own_payload();
+  // Memory for a whole payload; empty where the host has none.
+  std::span<std::byte> commit_own_payload();
+  // Shows the own slot to the others. REQUIRES: not published yet.
   void publish();
 
   // Whether all others are there; looks for those who are missing. Throws Failure, naming both
-  // ranks and calls, when one of them does something else.
+  // ranks and calls, when one of them does something else. REQUIRES: published, not left.
   bool complete();
-  // Of a member that is there; the own one included.
-  const Slot& slot(std::size_t member) const { return *slots_[member]; }
-  bool there(std::size_t member) const { return slots_[member] != nullptr; }
-  // Tells the others that this rank looks at their slots no more.
-  void leave();
-
-  // The least of the others' counters.
+  // Of a member, and its payload; the own one included. REQUIRES: complete, not left.
+  const Slot& slot(std::size_t member) const;
+  std::span<std::byte> payload(std::size_t member) const;
+  // The least of the others' counters. REQUIRES: complete, not left.
   std::uint64_t least_ready() const { return least(&Slot::ready); }
   std::uint64_t least_finished() const { return least(&Slot::finished); }
+  // REQUIRES: complete, not left yet.
+  void leave();
 
-  // Ranks that are not there, or whose counter is behind.
+  // Adds the ranks that are not there; all others while this rank has no slot.
+  void absent(std::vector<int>& ranks) const;
+  // And those that are there, but whose counter is below `wanted`.
   void behind(std::atomic<std::uint64_t> Slot::*counter, std::uint64_t wanted,
               std::vector<int>& ranks) const;
 
   Node& node() const { return node_; }
 
  private:
+  enum class State { created, claimed, published, complete, left };
+
   std::uint64_t least(std::atomic<std::uint64_t> Slot::*counter) const;
 
   Node& node_;
   Call call_;
   std::uint64_t id_;
+  State state_ = State::created;
   Slot* own_ = nullptr;
   std::vector<Slot*> slots_;         // by member
   std::vector<std::uint64_t> seen_;  // for Board::find

@@ -41,6 +41,10 @@ bool SharedReduction::begin() {
   if (window_) return true;
   if (!collective_.claim()) return false;
   window_.emplace(collective_, data_, slices_.size());
+  if (!window_->usable()) {  // no memory for it yet
+    window_.reset();
+    return false;
+  }
   collective_.own().location = window_->location();
   if (window_->in_place()) {
     copied_in_ = copied_out_ = length_;
@@ -146,7 +150,7 @@ bool SharedReduction::finish() {
 }
 
 void SharedReduction::missing(std::vector<int>& ranks) const {
-  if (window_) collective_.behind(&Slot::finished, length_, ranks);
+  if (!done_) collective_.behind(&Slot::finished, length_, ranks);
 }
 
 }  // namespace convoy::comm

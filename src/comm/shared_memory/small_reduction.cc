@@ -10,7 +10,7 @@ SmallReduction::SmallReduction(Node& node, const Call& call, std::uint64_t id, B
 
 bool SmallReduction::begin() {
   if (begun_) return true;
-  if (!collective_.claim()) return false;
+  if (!collective_.claim(data_.bytes())) return false;
   if (data_.count > 0) std::memcpy(collective_.own_payload().data(), data_.data, data_.bytes());
   collective_.publish();
   begun_ = true;
@@ -31,7 +31,7 @@ bool SmallReduction::advance() {
 }
 
 void SmallReduction::missing(std::vector<int>& ranks) const {
-  if (begun_) collective_.behind(&Slot::id, 1, ranks);
+  if (!done_) collective_.absent(ranks);
 }
 
 }  // namespace convoy::comm

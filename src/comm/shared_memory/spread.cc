@@ -40,6 +40,10 @@ bool SharedSpread::begin() {
   if (window_) return true;
   if (!collective_.claim()) return false;
   window_.emplace(collective_, data_, 1);
+  if (!window_->usable()) {  // no memory for it yet
+    window_.reset();
+    return false;
+  }
   collective_.own().location = window_->location();
   if (window_->in_place() || own_length() == 0) {
     copied_in_ = length_;
@@ -104,7 +108,7 @@ bool SharedSpread::finish() {
 }
 
 void SharedSpread::missing(std::vector<int>& ranks) const {
-  if (window_) collective_.behind(&Slot::finished, length_, ranks);
+  if (!done_) collective_.behind(&Slot::finished, length_, ranks);
 }
 
 }  // namespace convoy::comm

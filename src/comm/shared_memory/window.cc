@@ -31,7 +31,8 @@ Window::Window(NodeCollective& collective, Buffer data, std::size_t slices)
   location_ = node.locate(data.data, data.bytes());
   if (location_.kind == Location::Kind::none) {
     stage_ = board_.take_stage();
-    const std::span<std::byte> memory = stage_.empty() ? collective.own_payload() : stage_;
+    const std::span<std::byte> memory = stage_.empty() ? collective.commit_own_payload() : stage_;
+    if (memory.empty()) return;
     location_.kind = Location::Kind::staging;
     location_.place =
         static_cast<std::uint64_t>(memory.data() - board_.part(board_.index()).data());

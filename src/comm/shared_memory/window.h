@@ -33,11 +33,14 @@ std::byte* element(std::byte* base, const Location& location, std::size_t s, std
 class Window {
  public:
   // In place where the others can reach `data`, else a staging block, else the slot's payload.
+  // Where the host has memory for neither it isn't usable(): try again when other collectives have
+  // ended. REQUIRES: `collective` has its slot.
   Window(NodeCollective& collective, Buffer data, std::size_t slices);
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
+  bool usable() const { return location_.kind != Location::Kind::none; }
   const Location& location() const { return location_; }
   bool in_place() const { return location_.kind != Location::Kind::staging; }
   std::byte* base() const { return base_; }

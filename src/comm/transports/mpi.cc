@@ -1,11 +1,16 @@
 #include "comm/transports/mpi.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <list>
 #include <memory>
+#include <optional>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
@@ -14,7 +19,7 @@ namespace {
 std::string describe(int error) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
-  MPI_Error_string(error, text, &length);
+  PMPI_Error_string(error, text, &length);
   return std::string(text, static_cast<std::size_t>(length));
 }
 
@@ -22,14 +27,16 @@ void check(int error, const char* what) {
   if (error != MPI_SUCCESS) throw Failure(std::string(what) + " failed: " + describe(error));
 }
 
+// PMPI throughout: a profiler between a program and MPI counts the program's own calls.
+
 // A communicator of the same ranks. Unlike a duplicate it takes over no attributes, so that no code
 // of the program's runs to copy them.
 MPI_Comm same_ranks(MPI_Comm comm) {
   MPI_Group group = MPI_GROUP_NULL;
-  MPI_Comm_group(comm, &group);
+  PMPI_Comm_group(comm, &group);
   MPI_Comm made = MPI_COMM_NULL;
-  const int error = MPI_Comm_create(comm, group, &made);
-  MPI_Group_free(&group);
+  const int error = PMPI_Comm_create(comm, group, &made);
+  PMPI_Group_free(&group);
   check(error, "MPI_Comm_create");
   return made;
 }
@@ -39,7 +46,7 @@ constexpr int kLargestTag = (1 << Transport::kTagBits) - 1;
 int tag_bound() {
   int* bound = nullptr;
   int found = 0;
-  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+  PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   return found != 0 ? *bound : 0;
 }
 
@@ -54,19 +61,19 @@ class MpiTransport : public Transport {
   // there are any: only the transport of a whole world has them.
   MpiTransport(MPI_Comm comm, MPI_Comm notes, std::vector<int> world_ranks)
       : comm_(comm), notes_(notes), world_ranks_(std::move(world_ranks)) {
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    if (notes_ != MPI_COMM_NULL) MPI_Comm_set_errhandler(notes_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm_size(comm_, &size_);
+    PMPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    if (notes_ != MPI_COMM_NULL) PMPI_Comm_set_errhandler(notes_, MPI_ERRORS_RETURN);
+    PMPI_Comm_rank(comm_, &rank_);
+    PMPI_Comm_size(comm_, &size_);
   }
 
   ~MpiTransport() override {
     int finalized = 0;
-    MPI_Finalized(&finalized);
+    PMPI_Finalized(&finalized);
     if (finalized != 0) return;
-    for (auto& note : outgoing_) MPI_Request_free(&note.request);
-    if (notes_ != MPI_COMM_NULL) MPI_Comm_free(&notes_);
-    MPI_Comm_free(&comm_);
+    for (auto& note : outgoing_) PMPI_Request_free(&note.request);
+    if (notes_ != MPI_COMM_NULL) PMPI_Comm_free(&notes_);
+    PMPI_Comm_free(&comm_);
   }
 
   int rank() const override { return rank_; }
@@ -75,18 +82,18 @@ class MpiTransport : public Transport {
 
   std::unique_ptr<Transport> split(int color, int key) override {
     MPI_Comm part = MPI_COMM_NULL;
-    check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
+    check(PMPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
     if (part == MPI_COMM_NULL) return nullptr;
     MPI_Group mine = MPI_GROUP_NULL, theirs = MPI_GROUP_NULL;
-    MPI_Comm_group(comm_, &mine);
-    MPI_Comm_group(part, &theirs);
+    PMPI_Comm_group(comm_, &mine);
+    PMPI_Comm_group(part, &theirs);
     int size = 0;
-    MPI_Comm_size(part, &size);
+    PMPI_Comm_size(part, &size);
     std::vector<int> ranks(static_cast<std::size_t>(size)), here(ranks.size());
     for (int i = 0; i < size; ++i) ranks[static_cast<std::size_t>(i)] = i;
-    MPI_Group_translate_ranks(theirs, size, ranks.data(), mine, here.data());
-    MPI_Group_free(&mine);
-    MPI_Group_free(&theirs);
+    PMPI_Group_translate_ranks(theirs, size, ranks.data(), mine, here.data());
+    PMPI_Group_free(&mine);
+    PMPI_Group_free(&theirs);
     for (int& rank : here) rank = world_rank(rank);
     return std::make_unique<MpiTransport>(part, MPI_COMM_NULL, std::move(here));
   }
@@ -94,24 +101,24 @@ class MpiTransport : public Transport {
   void post_note(int to, std::span<const std::byte> note) override {
     std::erase_if(outgoing_, [](Note& old) {
       int done = 0;
-      MPI_Test(&old.request, &done, MPI_STATUS_IGNORE);
+      PMPI_Test(&old.request, &done, MPI_STATUS_IGNORE);
       return done != 0;
     });
     Note& kept = outgoing_.emplace_back();
     kept.bytes.assign(note.begin(), note.end());
-    MPI_Isend(kept.bytes.data(), static_cast<int>(kept.bytes.size()), MPI_BYTE, to, 0, notes_,
-              &kept.request);
+    PMPI_Isend(kept.bytes.data(), static_cast<int>(kept.bytes.size()), MPI_BYTE, to, 0, notes_,
+               &kept.request);
   }
 
   std::optional<std::pair<int, std::vector<std::byte>>> poll_note() override {
     int there = 0;
     MPI_Status status;
-    MPI_Iprobe(MPI_ANY_SOURCE, 0, notes_, &there, &status);
+    PMPI_Iprobe(MPI_ANY_SOURCE, 0, notes_, &there, &status);
     if (there == 0) return std::nullopt;
     int length = 0;
-    MPI_Get_count(&status, MPI_BYTE, &length);
+    PMPI_Get_count(&status, MPI_BYTE, &length);
     std::vector<std::byte> note(static_cast<std::size_t>(length));
-    MPI_Recv(note.data(), length, MPI_BYTE, status.MPI_SOURCE, 0, notes_, MPI_STATUS_IGNORE);
+    PMPI_Recv(note.data(), length, MPI_BYTE, status.MPI_SOURCE, 0, notes_, MPI_STATUS_IGNORE);
     return std::pair(status.MPI_SOURCE, std::move(note));
   }
 
@@ -119,12 +126,12 @@ class MpiTransport : public Transport {
     // A probe that finds nothing makes a pass over all that is under way; one that does find
     // something may not. No message has this tag: its channel is above all others.
     int there = 0;
-    MPI_Iprobe(MPI_ANY_SOURCE, kLargestTag, comm_, &there, MPI_STATUS_IGNORE);
+    PMPI_Iprobe(MPI_ANY_SOURCE, kLargestTag, comm_, &there, MPI_STATUS_IGNORE);
   }
 
   void abort(const std::string& /*reason*/) noexcept override {
     std::fflush(nullptr);
-    MPI_Abort(MPI_COMM_WORLD, kExitFailure);
+    PMPI_Abort(MPI_COMM_WORLD, kExitFailure);
     std::_Exit(kExitFailure);  // if MPI let us live
   }
 
@@ -133,8 +140,8 @@ class MpiTransport : public Transport {
  protected:
   void* start_send(int to, std::uint32_t tag, std::span<const std::byte> data) override {
     auto request = std::make_unique<Request>();
-    check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, static_cast<int>(tag),
-                    comm_, &request->mpi),
+    check(PMPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to,
+                     static_cast<int>(tag), comm_, &request->mpi),
           "MPI_Isend");
     return request.release();
   }
@@ -142,8 +149,8 @@ class MpiTransport : public Transport {
   void* start_receive(int from, std::uint32_t tag, std::span<std::byte> data) override {
     auto request = std::make_unique<Request>();
     request->expected = static_cast<int>(data.size());
-    check(MPI_Irecv(data.data(), request->expected, MPI_BYTE, from, static_cast<int>(tag), comm_,
-                    &request->mpi),
+    check(PMPI_Irecv(data.data(), request->expected, MPI_BYTE, from, static_cast<int>(tag), comm_,
+                     &request->mpi),
           "MPI_Irecv");
     return request.release();
   }
@@ -152,11 +159,11 @@ class MpiTransport : public Transport {
     auto* request = static_cast<Request*>(opaque);
     int done = 0;
     MPI_Status status;
-    const int error = MPI_Test(&request->mpi, &done, &status);
+    const int error = PMPI_Test(&request->mpi, &done, &status);
     if (error == MPI_SUCCESS && done == 0) return false;
     const std::unique_ptr<Request> owner(request);
     int error_class = MPI_SUCCESS;
-    if (error != MPI_SUCCESS) MPI_Error_class(error, &error_class);
+    if (error != MPI_SUCCESS) PMPI_Error_class(error, &error_class);
     if (error_class == MPI_ERR_TRUNCATE) {
       throw Failure("a message of more than the expected " + std::to_string(owner->expected) +
                     " bytes arrived");
@@ -164,7 +171,7 @@ class MpiTransport : public Transport {
     check(error, "a message");
     if (owner->expected >= 0) {
       int length = 0;
-      MPI_Get_count(&status, MPI_BYTE, &length);
+      PMPI_Get_count(&status, MPI_BYTE, &length);
       if (length != owner->expected) {
         throw Failure("a message of " + std::to_string(length) + " bytes arrived where " +
                       std::to_string(owner->expected) + " were expected");
@@ -174,10 +181,17 @@ class MpiTransport : public Transport {
   }
 
   void cancel(void* opaque) noexcept override {
-    auto* request = static_cast<Request*>(opaque);
-    if (request->expected >= 0) MPI_Cancel(&request->mpi);
-    MPI_Request_free(&request->mpi);
-    delete request;
+    const std::unique_ptr<Request> request(static_cast<Request*>(opaque));
+    if (request->expected >= 0) PMPI_Cancel(&request->mpi);
+    // Cancelled or not, MPI is done with the buffer only when it says so.
+    if (!patience_ends_) patience_ends_ = Clock::now() + kPatience;
+    for (;;) {
+      int done = 0;
+      if (PMPI_Test(&request->mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0) return;
+      if (Clock::now() > *patience_ends_) break;
+      sched_yield();
+    }
+    PMPI_Request_free(&request->mpi);
   }
 
  private:
@@ -186,12 +200,15 @@ class MpiTransport : public Transport {
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
+  static constexpr auto kPatience = std::chrono::seconds(1);
+
   MPI_Comm comm_;
   MPI_Comm notes_;
   std::vector<int> world_ranks_;
   int rank_ = 0;
   int size_ = 1;
   std::list<Note> outgoing_;
+  std::optional<Clock::time_point> patience_ends_;  // with messages that are cancelled
 };
 
 }  // namespace
@@ -207,7 +224,7 @@ std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Notes kind) {
   const MPI_Comm own = same_ranks(comm);
   const MPI_Comm notes = kind == Notes::yes ? same_ranks(comm) : MPI_COMM_NULL;
   int size = 0;
-  MPI_Comm_size(own, &size);
+  PMPI_Comm_size(own, &size);
   std::vector<int> ranks(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
   return std::make_unique<MpiTransport>(own, notes, std::move(ranks));

@@ -1,14 +1,25 @@
 #include "convoy/comm/transport.h"
 
+#include <stdexcept>
+
 namespace convoy::comm {
 
+void Transport::check_length(std::size_t bytes) const {
+  if (bytes > most_bytes()) {
+    throw std::length_error("a message of " + std::to_string(bytes) + " bytes; the most is " +
+                            std::to_string(most_bytes()));
+  }
+}
+
 Ticket Transport::send(int to, std::uint32_t tag, std::span<const std::byte> data) {
+  check_length(data.size());
   ++traffic_.messages_sent;
   traffic_.bytes_sent += data.size();
   return Ticket(*this, start_send(to, tag, data), to, true);
 }
 
 Ticket Transport::receive(int from, std::uint32_t tag, std::span<std::byte> data) {
+  check_length(data.size());
   traffic_.bytes_received += data.size();
   return Ticket(*this, start_receive(from, tag, data), from, false);
 }

@@ -9,6 +9,7 @@
 #include "comm/collectives/barrier/barrier.h"
 #include "comm/collectives/reproducible/agreement.h"
 #include "comm/engine/engine.h"
+#include "comm/engine/reserved.h"
 #include "comm/internals.h"
 #include "comm/world/cores.h"
 #include "comm/world/group.h"
@@ -19,9 +20,6 @@
 
 namespace convoy::comm {
 namespace {
-
-// A channel above the caller's.
-constexpr Match kClosing{Match::kChannels, 0};
 
 WorldOptions complete(WorldOptions options) {
   if (options.timeout.count() <= 0) {
@@ -193,9 +191,8 @@ void World::fail(const std::string& reason) const {
 void World::close() {
   Impl& w = *impl_;
   if (!w.open) return;
-  Call call;
-  call.match = kClosing;
-  w.engine->close(call, [](Io& io) { return barrier_dissemination(io); });
+  w.engine->close(make_own_call(Kind::barrier, {}, reserved::kClosing),
+                  [](Io& io) { return barrier_dissemination(io); });
   w.engine->stop();
   w.open = false;
   w.communicator = Communicator();

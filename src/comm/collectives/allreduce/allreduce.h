@@ -1,7 +1,8 @@
 // The algorithms of allreduce. Each reduces `data` in place and leaves the same bits on every rank.
+// The Io, node and locality outlive the task.
 #pragma once
 
-#include <memory>
+#include <algorithm>
 
 #include "comm/collectives/allreduce/choice.h"
 #include "comm/collectives/pipeline.h"
@@ -13,11 +14,12 @@
 namespace convoy::comm {
 
 // Everything to rank 0, summed there in the order of ranks, and back: the reference for tests.
-// Rank 0 receives and sends (p-1)·S; memory (p-1)·S on rank 0.
+// Rank 0 receives and sends (p-1)·S. In blocks of most_elements(); memory, on rank 0: a block.
 Task allreduce_naive(Io& io, Buffer data, ReduceOp op);
 
 // log2 p exchanges of the whole buffer with partners at doubling distance; ranks beyond the largest
-// power of two hand their data to a neighbor first. Lowest latency; S·ceil(log2 p) sent. Memory S.
+// power of two hand their data to a neighbor first. Lowest latency; S·ceil(log2 p) sent. In blocks
+// of most_elements(), one after the other; memory: a block.
 Task allreduce_recursive_doubling(Io& io, Buffer data, ReduceOp op);
 
 // The paper's ring: segments are summed from rank to rank towards rank 0 and go back the other way.
@@ -45,12 +47,18 @@ Task allreduce_shared(Node& node, Call call, Buffer data, ReduceOp op, Reduce re
 // with the ranks that have the same place on the other hosts (multicolor), and the host's ranks
 // copy each other's slices. Each host sends 2·S·(h-1)/h at least, for h hosts, once instead of L
 // times.
-Task allreduce_hierarchical(Io& io, std::shared_ptr<const Locality> locality, Call call,
-                            Buffer data, ReduceOp op, AllreduceChoice choice);
+Task allreduce_hierarchical(Io& io, const Locality& locality, Call call, Buffer data, ReduceOp op,
+                            AllreduceChoice choice);
 
 // The algorithm that `choice` names. To be called in the order of calls with the same match.
-Task allreduce(Io& io, std::shared_ptr<const Locality> locality, const Call& call, Buffer data,
-               ReduceOp op, const AllreduceChoice& choice);
+Task allreduce(Io& io, const Locality& locality, const Call& call, Buffer data, ReduceOp op,
+               const AllreduceChoice& choice);
+
+// Elements of a block, for algorithms that send a buffer as it is: what fits a message, and at most
+// 16 MiB, since each block takes memory and blocks that long take no longer than larger ones.
+inline std::size_t most_elements(const Io& io, Type type) {
+  return std::min(io.most_bytes(), std::size_t{16} << 20) / size_of(type);
+}
 
 // The number that a reduction's result is divided by.
 inline int divisor_of(ReduceOp op, int ranks) { return op == ReduceOp::average ? ranks : 1; }

@@ -7,9 +7,9 @@
 namespace convoy::comm {
 namespace {
 
-Task three_phases(Io& io, std::shared_ptr<const Locality> locality, Call call, std::uint64_t first,
+Task three_phases(Io& io, const Locality& locality, Call call, std::uint64_t first,
                   std::uint64_t second, Buffer data, ReduceOp op, AllreduceChoice choice) {
-  Node& node = *locality->node;
+  Node& node = *locality.node;
   const auto index = static_cast<int>(node.index());
   // An average is divided once, at the end.
   const ReduceOp sum = op == ReduceOp::average ? ReduceOp::sum : op;
@@ -20,7 +20,7 @@ Task three_phases(Io& io, std::shared_ptr<const Locality> locality, Call call, s
     SharedReduction inside(node, call, first, data, sum, 1, false);
     co_await end_of(inside);
   }
-  Io layer = io.among(locality->map.layer(index));
+  Io layer = io.among(locality.map.layer(index));
   Task between = tree_stream(layer, mine, sum, choice.colors_among(layer.size()), choice.pipeline);
   co_await between;
   if (op == ReduceOp::average) divide(mine.type, mine.data, mine.count, io.size());
@@ -30,12 +30,12 @@ Task three_phases(Io& io, std::shared_ptr<const Locality> locality, Call call, s
 
 }  // namespace
 
-Task allreduce_hierarchical(Io& io, std::shared_ptr<const Locality> locality, Call call,
-                            Buffer data, ReduceOp op, AllreduceChoice choice) {
-  Board& board = locality->node->board();
+Task allreduce_hierarchical(Io& io, const Locality& locality, Call call, Buffer data, ReduceOp op,
+                            AllreduceChoice choice) {
+  Board& board = locality.node->board();
   const std::uint64_t first = board.next_id(call.match);
   const std::uint64_t second = board.next_id(call.match);
-  return three_phases(io, std::move(locality), call, first, second, data, op, choice);
+  return three_phases(io, locality, call, first, second, data, op, choice);
 }
 
 }  // namespace convoy::comm

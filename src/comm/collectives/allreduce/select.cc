@@ -1,4 +1,6 @@
 #include "comm/collectives/allreduce/allreduce.h"
+#include "comm/collectives/ring/stream.h"
+#include "comm/collectives/tree/stream.h"
 #include "comm/topology/tree.h"
 
 namespace convoy::comm {
@@ -10,8 +12,21 @@ int AllreduceChoice::colors_among(int ranks) const {
   return colors == kColorPerRank ? ranks : colors;
 }
 
-Task allreduce(Io& io, std::shared_ptr<const Locality> locality, const Call& call, Buffer data,
-               ReduceOp op, const AllreduceChoice& choice) {
+// The tree with one child per rank is the chain 0, 1, .. p-1.
+Task allreduce_ring(Io& io, Buffer data, ReduceOp op, Pipeline pipeline) {
+  return tree_stream(io, data, op, 1, pipeline);
+}
+
+Task allreduce_ring_rsag(Io& io, Buffer data, ReduceOp op, Pipeline pipeline) {
+  return ring_stream(io, data, op, RingPhases::both, pipeline);
+}
+
+Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline pipeline) {
+  return tree_stream(io, data, op, colors, pipeline);
+}
+
+Task allreduce(Io& io, const Locality& locality, const Call& call, Buffer data, ReduceOp op,
+               const AllreduceChoice& choice) {
   switch (choice.algorithm) {
     case AllreduceAlgorithm::naive:
       return allreduce_naive(io, data, op);
@@ -24,9 +39,9 @@ Task allreduce(Io& io, std::shared_ptr<const Locality> locality, const Call& cal
     case AllreduceAlgorithm::multicolor:
       return allreduce_multicolor(io, data, op, choice.colors_among(io.size()), choice.pipeline);
     case AllreduceAlgorithm::shared:
-      return allreduce_shared(*locality->node, call, data, op);
+      return allreduce_shared(*locality.node, call, data, op);
     case AllreduceAlgorithm::hierarchical:
-      return allreduce_hierarchical(io, std::move(locality), call, data, op, choice);
+      return allreduce_hierarchical(io, locality, call, data, op, choice);
     case AllreduceAlgorithm::mpi:  // whoever allows it in a selection takes care of it
       break;
   }

@@ -116,8 +116,8 @@ Task in_pieces(Conversion& conversion, Step step, Buffer block, Chunk part) {
   co_await end_of(work);
 }
 
-Task allreduce_by_whole_numbers(Io& io, std::shared_ptr<const Locality> locality, Call call,
-                                Buffer data, ReduceOp op, AllreduceChoice choice) {
+Task allreduce_by_whole_numbers(Io& io, const Locality& locality, Call call, Buffer data,
+                                ReduceOp op, AllreduceChoice choice) {
   const std::size_t most = std::min(data.count, kBlock);
   Conversion conversion(data.type, op, io.size(), most);
   for (std::size_t begin = 0; begin < data.count; begin += most) {
@@ -165,13 +165,13 @@ Task reduce_scatter_by_whole_numbers(Io& io, Buffer data, ReduceOp op) {
 
 }  // namespace
 
-Task allreduce_reproducible(Io& io, std::shared_ptr<const Locality> locality, const Call& call,
-                            Buffer data, ReduceOp op, const AllreduceChoice& choice) {
+Task allreduce_reproducible(Io& io, const Locality& locality, const Call& call, Buffer data,
+                            ReduceOp op, const AllreduceChoice& choice) {
   if (choice.algorithm == AllreduceAlgorithm::shared)
-    return allreduce_shared(*locality->node, call, data, op, reduce_reproducibly);
+    return allreduce_shared(*locality.node, call, data, op, reduce_reproducibly);
   if (!is_floating(data.type) || io.size() == 1)
-    return allreduce(io, std::move(locality), call, data, op, choice);
-  return allreduce_by_whole_numbers(io, std::move(locality), call, data, op, choice);
+    return allreduce(io, locality, call, data, op, choice);
+  return allreduce_by_whole_numbers(io, locality, call, data, op, choice);
 }
 
 Task reduce_scatter_reproducible(Io& io, Buffer data, ReduceOp op) {

@@ -25,8 +25,8 @@ namespace convoy::comm {
 // Buffers go through in blocks of 4 Mi elements, one after the other. Memory, of a block: the
 // exponents, and the whole numbers where these don't fit in place of the floats (they do for f32
 // and f64, up to 64 and 512 ranks).
-Task allreduce_reproducible(Io& io, std::shared_ptr<const Locality> locality, const Call& call,
-                            Buffer data, ReduceOp op, const AllreduceChoice& choice);
+Task allreduce_reproducible(Io& io, const Locality& locality, const Call& call, Buffer data,
+                            ReduceOp op, const AllreduceChoice& choice);
 
 // The same for reduce_scatter between hosts: the exponents by a ring allreduce, the numbers by a
 // ring reduce-scatter. Not in blocks: memory as above for the whole buffer.

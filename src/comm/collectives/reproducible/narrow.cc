@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "comm/collectives/reproducible/rounding.h"
+#include "comm/kernels/rounding.h"
 
 // This unit is compiled once per instruction set; the best that the machine has is chosen at run
 // time.

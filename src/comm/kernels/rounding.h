@@ -15,8 +15,12 @@ namespace convoy::comm {
 class UsualRounding {
  public:
 #if defined(__x86_64__)
-  UsualRounding() : before_(_mm_getcsr()) { _mm_setcsr(kDefault | (before_ & kFlags)); }
-  ~UsualRounding() { _mm_setcsr(before_); }
+  UsualRounding() : before_(_mm_getcsr()) {
+    if (unusual()) _mm_setcsr(kDefault | (before_ & kFlags));
+  }
+  ~UsualRounding() {
+    if (unusual()) _mm_setcsr(before_);
+  }
 #else
   UsualRounding() {
     std::fegetenv(&before_);
@@ -31,6 +35,7 @@ class UsualRounding {
 #if defined(__x86_64__)
   static constexpr unsigned kDefault = 0x1f80;  // all exceptions masked
   static constexpr unsigned kFlags = 0x3f;
+  bool unusual() const { return (before_ & ~kFlags) != kDefault; }
   unsigned before_;
 #else
   std::fenv_t before_;

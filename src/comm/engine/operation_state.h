@@ -1,0 +1,60 @@
+// An operation in flight as the engine has it.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "comm/engine/call.h"
+#include "comm/engine/io.h"
+#include "comm/engine/task.h"
+#include "convoy/base/clock.h"
+#include "convoy/comm/transport.h"
+
+namespace convoy::comm {
+
+class Engine;
+struct Locality;
+
+// What the ranks of a group move data through.
+struct Medium {
+  std::shared_ptr<Transport> transport;
+  std::shared_ptr<const Locality> locality;  // null where only messages are used
+
+  Medium(std::shared_ptr<Transport> transport,  // NOLINT: implicit
+         std::shared_ptr<const Locality> locality = nullptr)
+      : transport(std::move(transport)), locality(std::move(locality)) {}
+};
+
+// Whoever drives an operation keeps alive what it touches, for as long as it does: this state does
+// so for an operation in flight, and the frame of a call that blocks for what it does before the
+// engine has it. So what works inside an operation refers to engine, transport, locality and node
+// by plain references, whatever becomes of the communicator that it was started from.
+//
+// Everything but `done` and `error` (valid once done) is touched under the engine's lock only.
+struct OperationState {
+  OperationState(std::shared_ptr<Engine> engine, Medium medium, Call call)
+      : engine(std::move(engine)),
+        medium(std::move(medium)),
+        call(call),
+        io(*this->medium.transport, call.match) {}
+
+  std::shared_ptr<Engine> engine;
+  Medium medium;
+  Call call;
+  Io io;
+  Suspension suspension;
+  Task task;  // after all that its frame refers to: destroyed before them
+  Clock::time_point started = Clock::now();
+  std::atomic<bool> done = false;
+  std::exception_ptr error;
+};
+
+// Runs a suspended operation as far as it gets; true if anything moved. REQUIRES: not done.
+bool advance(OperationState& op);
+
+// World ranks from which an operation lacks a message, or which have not taken one.
+std::vector<int> missing_peers(const OperationState& op);
+
+}  // namespace convoy::comm

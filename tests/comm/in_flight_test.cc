@@ -1,0 +1,102 @@
+// Many operations in flight, and operations that outlive what they were started from; ranks are
+// threads.
+#include "tests/comm/in_flight_reference.h"
+
+#include <gtest/gtest.h>
+
+#include <latch>
+
+#include "convoy/base/error.h"
+#include "convoy/comm/world.h"
+#include "tests/comm/allreduce_reference.h"
+
+namespace convoy::comm {
+namespace {
+
+WorldOptions with_progress_by(Progress progress) {
+  WorldOptions options;
+  options.progress = progress;
+  return options;
+}
+
+class InFlight : public testing::TestWithParam<Progress> {};
+INSTANTIATE_TEST_SUITE_P(Progress, InFlight, testing::Values(Progress::caller, Progress::thread));
+
+TEST_P(InFlight, BurstsInAnyOrder) {
+  for (const int ranks : {2, 3}) {
+    World::run_threads(
+        ranks, [](World& world) { check_bursts(apart(world.communicator())); },
+        with_progress_by(GetParam()));
+  }
+}
+
+TEST_P(InFlight, BurstsBetweenHosts) {
+  World::run_threads(
+      2,
+      [](World& world) {
+        const Communicator part = on_hosts(world.communicator(), 1);
+        check_burst(part, 500, 300, Order::opposite);
+      },
+      with_progress_by(GetParam()));
+}
+
+TEST_P(InFlight, OperationsOutliveTheirCommunicator) {
+  for (const int ranks : {2, 3, 4}) {
+    World::run_threads(
+        ranks,
+        [](World& world) {
+          const Communicator& all = world.communicator();
+          check_orphans([&] { return all.duplicate(); });
+          check_orphans([&] { return apart(all); });
+          check_orphans([&] { return apart(all.with_reproducible(true)); });
+          check_orphans([&] { return on_hosts(all, 1); });
+          if (all.size() == 4) {
+            check_orphans([&] { return on_hosts(all.with_allreduce("hierarchical"), 2); });
+            check_orphans([&] {
+              return on_hosts(all.with_allreduce("hierarchical").with_reproducible(true), 2);
+            });
+          }
+        },
+        with_progress_by(GetParam()));
+  }
+}
+
+// A slot is free again when all have done with it, its owner among them: here rank 1 is done with
+// 64 operations long before rank 0, who started them first and goes on starting.
+TEST(InFlightSlots, AnOwnerNeedsItsSlotsAsLongAsOthersDo) {
+  for (const std::size_t operations : {64UL, 65UL, 100UL, 200UL}) {
+    std::latch started(1), done(1);
+    World::run_threads(
+        2,
+        [&](World& world) {
+          const Communicator& comm = world.communicator();
+          std::vector<std::vector<float>> data(operations);
+          std::vector<Operation> running(operations);
+          const auto start = [&](std::size_t first, std::size_t last) {
+            for (std::size_t key = first; key < last; ++key) {
+              data[key].assign(100, static_cast<float>(key * 2) + static_cast<float>(comm.rank()));
+              running[key] = comm.start_allreduce(buffer_of(data[key]), ReduceOp::sum,
+                                                  {0, static_cast<std::uint16_t>(key)});
+            }
+          };
+          if (comm.rank() == 0) {
+            start(0, 64);
+            started.count_down();
+            done.wait();
+            start(64, operations);
+          } else {
+            started.wait();
+            start(0, operations);
+            for (std::size_t key = 0; key < 64; ++key) running[key].wait();
+            done.count_down();
+          }
+          for (Operation& operation : running) operation.wait();
+          for (std::size_t key = 0; key < operations; ++key)
+            ASSERT_EQ(data[key], std::vector<float>(100, static_cast<float>(key * 4 + 1)));
+        },
+        with_progress_by(Progress::caller));
+  }
+}
+
+}  // namespace
+}  // namespace convoy::comm
