@@ -44,7 +44,7 @@ if(CONVOY_MOLD AND (CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR CMAKE_CXX_COMPILER_
 endif()
 # A time inside clang's precompiled headers would make ccache take every unit for a new one.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 find_program(CONVOY_CCACHE ccache)
 if(CONVOY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "comm/world/group.h"
@@ -34,10 +35,16 @@ enum class Outcome {
 // time call collectives of one communicator, so there is no lock here.
 class Counterpart {
  public:
-  // Collective over `comm`, an intra-communicator of two ranks or more. If any of its ranks is not
-  // able to do without MPI, all leave everything to it. If their settings differ or can't be read,
-  // one rank says so and ends the job. Throws Failure.
-  Counterpart(MPI_Comm comm, const Settings& settings, bool able);
+  // The same on all ranks, and of no other communicator of this job.
+  using Id = std::uint64_t;
+
+  // Collective over `comm`, an intra-communicator of two ranks or more, of this job and with this
+  // library. If any of them is not able to do without MPI, all leave everything to it. If their
+  // settings differ or can't be read, one rank says so and ends the job. `number` is one that this
+  // process has not yet given. Throws Failure.
+  Counterpart(MPI_Comm comm, const Settings& settings, bool able, std::uint32_t number);
+
+  Id id() const { return id_; }
 
   // What becomes of a call depends only on what MPI requires to be the same on all ranks, or
   // Convoy's allreduce would meet MPI's. Throws Failure.
@@ -55,6 +62,7 @@ class Counterpart {
   MPI_Comm comm_;
   const Settings& settings_;
   int ranks_ = 0;
+  Id id_ = 0;
   bool able_ = false;
   std::size_t done_early_ = 0;  // bytes of calls that came too early
   comm::Group group_;           // empty as long

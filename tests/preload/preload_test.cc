@@ -32,6 +32,19 @@ Result preloaded(int ranks, const std::string& program, const std::string& varia
              variables + " LD_PRELOAD=" LIBRARY " " + program);
 }
 
+// Parts of a job, each with its own ranks, with or without the library.
+std::string part(int ranks, bool with, const std::string& program) {
+  return " -n " + std::to_string(ranks) + " timeout 90 env " SANITIZER_OPTIONS +
+         (with ? " CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 LD_PRELOAD=" LIBRARY " " : " ") +
+         program;
+}
+
+int times(const std::string& output, const std::string& text) {
+  int found = 0;
+  for (std::size_t at = 0; (at = output.find(text, at)) != output.npos; ++at) ++found;
+  return found;
+}
+
 Result alone(int ranks, const std::string& program) {
   return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) + " timeout 90 " + program);
 }
@@ -149,6 +162,72 @@ TEST(PreloadErrors, CheckedCallsNameBothRanks) {
   EXPECT_NE(result.exit_status, 0) << result.output;
   EXPECT_NE(result.output.find("50000 x f32"), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("60000 x f32"), std::string::npos) << result.output;
+}
+
+#ifndef MPICH  // it always minds
+TEST(PreloadErrors, OneBufferTwiceIsTakenWhereMpiTakesIt) {
+  const std::string lenient = "OMPI_MCA_mpi_param_check=0 ";
+  EXPECT_EQ(alone(3, "env " + lenient + kProgram + "alias").exit_status, 0);
+  const Result result = preloaded(3, kProgram + "alias", lenient);
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
+}
+#endif
+
+TEST(PreloadPresence, RanksWithoutTheLibraryAreNoticed) {
+  // Whether each rank has it.
+  for (const auto& ranks : {std::array{true, true, false}, std::array{false, true, true},
+                            std::array{false, true, false}}) {
+    std::string command = CONVOY_MPIRUN;
+    for (const bool with : ranks)
+      command += (command == CONVOY_MPIRUN ? "" : " :") + part(1, with, kProgram + "communicators");
+    const Result result = run(command);
+    EXPECT_EQ(result.exit_status, 0) << result.output;
+    EXPECT_EQ(times(result.output, "runs without libconvoy_mpi.so: all calls"), 1) << result.output;
+    if (ranks[0]) {
+      EXPECT_EQ(counts_in(result.output), (Counts{96, 0, 0, 0, 96})) << result.output;
+    }
+  }
+}
+
+TEST(PreloadPresence, PartsOfAJobMayAllHaveIt) {
+  const Result result = run(CONVOY_MPIRUN + part(1, true, kProgram + "plain") + " :" +
+                            part(2, true, kProgram + "plain"));
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
+}
+
+TEST(PreloadPresence, RanksOfOtherJobsAreLeftAlone) {
+  for (const bool children : {false, true}) {
+    // Children have what the launcher has.
+    const Result result = run((children ? "env LD_PRELOAD=" LIBRARY " " : "") +
+                              std::string(CONVOY_MPIRUN) + part(2, true, kProgram + "spawn"));
+    EXPECT_EQ(result.exit_status, 0) << result.output;
+    EXPECT_EQ(counts_in(result.output), (Counts{15, 6, 0, 0, 9})) << result.output;
+  }
+}
+
+TEST(PreloadEnd, CallbacksOfACommunicatorThatIsFreedAreMpis) {
+  const Result result = preloaded(3, kProgram + "attributes");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{33, 15, 0, 0, 18})) << result.output;
+}
+
+// Each step is a collective call.
+TEST(PreloadEnd, FreesInOneOrder) {
+  const Result result = preloaded(3, kProgram + "order");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  std::array<std::string, 3> orders;
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    int rank = 0;
+    std::array<char, 32> name{};
+    if (std::sscanf(line.c_str(), "rank %d ends %31s", &rank, name.data()) == 2)
+      orders.at(static_cast<std::size_t>(rank)) += name.data() + std::string(" ");
+  }
+  EXPECT_EQ(times(orders[0], "comm-"), 12) << result.output;
+  EXPECT_EQ(orders[0], orders[1]);
+  EXPECT_EQ(orders[0], orders[2]);
 }
 
 TEST(PreloadEnd, CallsInsideOfFinalizeAreMpis) {
