@@ -1,5 +1,6 @@
 #include "preload/counterpart.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -57,24 +58,39 @@ bool is_taken_by_mpi(const Arguments& a) {
 
 }  // namespace
 
-Counterpart::Counterpart(MPI_Comm comm, const Settings& settings, bool able, std::uint32_t number)
-    : comm_(comm), settings_(settings) {
+bool Setbacks::may_try() {
+  const std::lock_guard lock(mutex_);
+  if (left_out_ == 0) return true;
+  --left_out_;
+  return false;
+}
+
+void Setbacks::note(bool failed) {
+  constexpr int kMost = 1024;
+  const std::lock_guard lock(mutex_);
+  next_ = failed ? std::min(2 * std::max(next_, 1), kMost) : 0;
+  left_out_ = next_ / 2;
+}
+
+Counterpart::Counterpart(MPI_Comm comm, const Settings& settings, Setbacks& setbacks, bool able,
+                         std::uint32_t number)
+    : comm_(comm), settings_(settings), setbacks_(setbacks) {
   int rank = 0, process = 0;
   PMPI_Comm_rank(comm_, &rank);
   PMPI_Comm_rank(MPI_COMM_WORLD, &process);
   PMPI_Comm_size(comm_, &ranks_);
-  constexpr std::uint64_t nobody = std::numeric_limits<std::uint64_t>::max();
-  const auto me = static_cast<std::uint64_t>(rank);
+  // Signed numbers: MPICH 4.0 takes the least of unsigned ones as if they were.
+  constexpr std::int64_t nobody = std::numeric_limits<std::int64_t>::max();
   // The least of a number and of its complement are complements only if all ranks have the same.
-  const std::uint64_t mine = settings_.fingerprint();
-  const std::uint64_t id = static_cast<std::uint64_t>(process) << 32 | number;
-  std::array<std::uint64_t, 5> least{mine, ~mine, able ? 1U : 0U,
-                                     settings_.mistake.empty() ? nobody : me,
-                                     rank == 0 ? id : nobody};
-  const int error = Library::get().allreduce(MPI_IN_PLACE, least.data(), least.size(), MPI_UINT64_T,
+  const auto mine = static_cast<std::int64_t>(settings_.fingerprint());
+  const Id id = static_cast<Id>(process) << 32 | number;
+  std::array<std::int64_t, 5> least{mine, ~mine, able ? 1 : 0,
+                                    settings_.mistake.empty() ? nobody : rank,
+                                    rank == 0 ? id : nobody};
+  const int error = Library::get().allreduce(MPI_IN_PLACE, least.data(), least.size(), MPI_INT64_T,
                                              MPI_MIN, comm_);
   if (error != MPI_SUCCESS) throw Failure("libconvoy_mpi.so: the ranks could not agree to use it");
-  if (least[3] != nobody) refuse(comm_, least[3] == me, settings_.mistake);
+  if (least[3] != nobody) refuse(comm_, least[3] == rank, settings_.mistake);
   if (least[0] != ~least[1]) {
     refuse(
         comm_, rank == 0,
@@ -94,6 +110,8 @@ bool Counterpart::all_of_us(bool mine) const {
 }
 
 void Counterpart::found() {
+  able_ = all_of_us(setbacks_.may_try());
+  if (!able_) return;
   std::unique_ptr<comm::Transport> transport;
   {
     const ErrorsReturned quiet(comm_);
@@ -111,6 +129,7 @@ void Counterpart::found() {
   group_ = comm::create_group(std::move(transport), options);
   group_.engine->set_selection(settings_.selection);
   comm::CommunicatorInternals::locate(group_.communicator, group_.hosts);
+  setbacks_.note(!comm::CommunicatorInternals::locality(group_.communicator).problem.empty());
 }
 
 Outcome Counterpart::allreduce(const Arguments& a) {

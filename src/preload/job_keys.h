@@ -1,5 +1,6 @@
-// The keys that launchers keep for the processes of a job. A process puts its own while MPI is being
-// initialized; afterwards everybody can ask for them, without the help of those that they are of.
+// The keys that launchers keep for the processes of a job. A process puts its own while MPI is
+// being initialized; afterwards everybody can ask for them, without the help of those that they are
+// of.
 #pragma once
 
 #include <string>

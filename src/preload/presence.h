@@ -1,7 +1,7 @@
-// Which ranks have this library. One without it does nothing for Convoy: where Convoy would begin to
-// talk to it, it is in a call of the program's, and the two would meet. So ranks find out without
-// talking, from the keys that a launcher keeps for the processes of a job until they have all been
-// initialized: PMIx's (Open MPI, Slurm), and PMI-1's of Hydra (MPICH).
+// Which ranks have this library. One without it does nothing for Convoy: where Convoy would begin
+// to talk to it, it is in a call of the program's, and the two would meet. So ranks find out
+// without talking, from the keys that a launcher keeps for the processes of a job until they have
+// all been initialized: PMIx's (Open MPI, Slurm), and PMI-1's of Hydra (MPICH).
 #pragma once
 
 #include <optional>

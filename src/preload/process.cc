@@ -77,7 +77,8 @@ Counterpart* Process::counterpart(MPI_Comm comm) {
   int ranks = 0;
   PMPI_Comm_size(comm, &ranks);
   if (ranks == 1 || !within_world(comm)) return nullptr;
-  auto made = std::make_unique<Counterpart>(comm, settings_, obstacle_.empty(), counterparts_++);
+  auto made =
+      std::make_unique<Counterpart>(comm, settings_, setbacks_, obstacle_.empty(), counterparts_++);
   {
     const std::lock_guard lock(mutex_);
     communicators_.emplace(made->id(), comm);

@@ -63,6 +63,7 @@ class Process {
   const std::optional<Absence> absence_;  // of a rank without this library; known to all or to none
   const std::string obstacle_;            // why nothing can be taken over here; empty if it can
   int keyval_ = MPI_KEYVAL_INVALID;  // the attribute by which a communicator has its counterpart
+  Setbacks setbacks_;
   std::atomic<std::uint32_t> counterparts_ = 0;  // ever made here
   std::mutex mutex_;                             // of the map; no call of MPI is made under it
   // What has an engine to be freed, in an order that is the same on all ranks.

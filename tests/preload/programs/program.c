@@ -6,10 +6,12 @@
    ends with status 1 if one is wrong. */
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static int failures = 0;
@@ -476,6 +478,21 @@ static void order(void) {
   say_what_ends = 1;
 }
 
+/* Files can't grow any more, those in shared memory included; communicators come and go. */
+static void no_memory(void) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_FSIZE, &limit);
+  limit.rlim_cur = 4096;
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  for (int round = 0; round < 40; ++round) {
+    MPI_Comm twin = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    compare(kFloat, MPI_SUM, 50001, 0, twin);
+    MPI_Comm_free(&twin);
+  }
+}
+
 /* One rank gives one buffer twice, which is a mistake that some MPIs let pass. */
 static void alias(void) {
   enum { kCount = 50000 };
@@ -534,6 +551,8 @@ int main(int argc, char** argv) {
     spawn();
   else if (strcmp(name, "order") == 0)
     order();
+  else if (strcmp(name, "no_memory") == 0)
+    no_memory();
   else if (strcmp(name, "alias") == 0)
     alias();
   else if (strcmp(name, "plain") == 0)
