@@ -320,6 +320,53 @@ TEST(PreloadDeviceMemory, LeavesEverythingToAnMpiThatReadsIt) {
   EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
 }
 
+// What a rank keeps, as it says itself.
+struct Kept {
+  long resident = -1, mappings = -1, files = -1;
+};
+Kept kept(const std::string& output, int rank, const std::string& when) {
+  Kept kept;
+  const std::string line = "rank " + std::to_string(rank) + ' ' + when;
+  const std::size_t at = output.find(line);
+  if (at == output.npos) return kept;
+  std::sscanf(output.c_str() + at + line.size(),
+              ": VmRSS %ld KiB VmHWM %*d KiB mappings %ld files %ld", &kept.resident,
+              &kept.mappings, &kept.files);
+  return kept;
+}
+
+std::string sums(const std::string& output) {
+  std::istringstream text(output);
+  std::string found;
+  for (std::string line; std::getline(text, line);) {
+    if (line.rfind("sum ", 0) == 0) found += line + '\n';
+  }
+  return found;
+}
+
+// docs/preload.md has the figures of a long run.
+TEST(PreloadSoak, ResultsAreTheSameAndNothingIsKept) {
+  const int ranks = 3;
+  const std::string program = SOAK " 600 20000000 40";
+  const Result with = preloaded(ranks, program, "'CONVOY_ALLREDUCE=..1KiB mpi'");
+  const Result without = alone(ranks, program);
+  EXPECT_EQ(with.exit_status, 0) << with.output;
+  EXPECT_EQ(without.exit_status, 0) << without.output;
+  EXPECT_EQ(times(sums(with.output), "sum"), ranks) << with.output;
+  EXPECT_EQ(sums(with.output), sums(without.output));
+  EXPECT_GT(counts_in(with.output).taken, 100) << with.output;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Kept begin = kept(with.output, rank, "begins"),
+               end = kept(with.output, rank, "has split");
+    ASSERT_GT(begin.resident, 0) << with.output;
+    EXPECT_LE(end.mappings, begin.mappings) << with.output;
+    EXPECT_LE(end.files, begin.files) << with.output;
+#ifndef SANITIZED
+    EXPECT_LT(end.resident - begin.resident, 4096) << with.output;
+#endif
+  }
+}
+
 TEST(PreloadOthers, ProgramsWithoutMpiAreLeftAlone) {
   const Result result = run("env " SANITIZER_OPTIONS " LD_PRELOAD=" LIBRARY " echo well");
   EXPECT_EQ(result.exit_status, 0);
