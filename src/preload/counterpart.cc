@@ -1,5 +1,6 @@
 #include "preload/counterpart.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -15,12 +16,6 @@ namespace {
 
 // A small call takes MPI about as long as so many more bytes in a large one.
 constexpr std::size_t kPerCall = 4096;
-
-// MPI knows what to say about arguments such as these.
-bool is_odd(const Arguments& a) {
-  return a.count < 0 || a.receive == nullptr || a.receive == MPI_IN_PLACE || a.send == nullptr ||
-         a.send == a.receive;
-}
 
 // Ends the job, as the ranks of `comm` agree to, after one of them has said why.
 [[noreturn]] void refuse(MPI_Comm comm, bool speaks, const std::string& why) {
@@ -46,23 +41,56 @@ class ErrorsReturned {
   MPI_Errhandler theirs_ = MPI_ERRHANDLER_NULL;
 };
 
+// Buffers such as these are mistakes, and MPI knows what to say about them.
+bool is_odd(const Arguments& a) {
+  return a.receive == nullptr || a.receive == MPI_IN_PLACE || a.send == nullptr ||
+         a.send == a.receive;
+}
+
+// Whether MPI takes the buffers of a call all the same, as some do when one is given twice: then
+// the other ranks, who don't know, are in a call that is as good as any. It is asked with a
+// communicator where nobody waits.
+bool is_taken_by_mpi(const Arguments& a) {
+  const ErrorsReturned quiet(MPI_COMM_SELF);
+  return Library::get().allreduce(a.send, a.receive, a.count, a.type, a.op, MPI_COMM_SELF) ==
+         MPI_SUCCESS;
+}
+
 }  // namespace
 
-Counterpart::Counterpart(MPI_Comm comm, const Settings& settings, bool able)
-    : comm_(comm), settings_(settings) {
-  int rank = 0;
+bool Setbacks::may_try() {
+  const std::lock_guard lock(mutex_);
+  if (left_out_ == 0) return true;
+  --left_out_;
+  return false;
+}
+
+void Setbacks::note(bool failed) {
+  constexpr int kMost = 1024;
+  const std::lock_guard lock(mutex_);
+  next_ = failed ? std::min(2 * std::max(next_, 1), kMost) : 0;
+  left_out_ = next_ / 2;
+}
+
+Counterpart::Counterpart(MPI_Comm comm, const Settings& settings, Setbacks& setbacks, bool able,
+                         std::uint32_t number)
+    : comm_(comm), settings_(settings), setbacks_(setbacks) {
+  int rank = 0, process = 0;
   PMPI_Comm_rank(comm_, &rank);
+  PMPI_Comm_rank(MPI_COMM_WORLD, &process);
   PMPI_Comm_size(comm_, &ranks_);
-  constexpr std::uint64_t nobody = std::numeric_limits<std::uint64_t>::max();
-  const auto me = static_cast<std::uint64_t>(rank);
+  // Signed numbers: MPICH 4.0 takes the least of unsigned ones as if they were.
+  constexpr std::int64_t nobody = std::numeric_limits<std::int64_t>::max();
   // The least of a number and of its complement are complements only if all ranks have the same.
-  const std::uint64_t mine = settings_.fingerprint();
-  std::array<std::uint64_t, 4> least{mine, ~mine, able ? 1U : 0U,
-                                     settings_.mistake.empty() ? nobody : me};
-  const int error = Library::get().allreduce(MPI_IN_PLACE, least.data(), least.size(), MPI_UINT64_T,
+  const auto mine = static_cast<std::int64_t>(settings_.fingerprint());
+  const Id id = static_cast<Id>(process) << 32 | number;
+  std::array<std::int64_t, 5> least{mine, ~mine, able ? 1 : 0,
+                                    settings_.mistake.empty() ? nobody : rank,
+                                    rank == 0 ? id : nobody};
+  const int error = Library::get().allreduce(MPI_IN_PLACE, least.data(), least.size(), MPI_INT64_T,
                                              MPI_MIN, comm_);
   if (error != MPI_SUCCESS) throw Failure("libconvoy_mpi.so: the ranks could not agree to use it");
-  if (least[3] != nobody) refuse(comm_, least[3] == me, settings_.mistake);
+  if (least[3] != nobody) refuse(comm_, least[3] == rank, settings_.mistake);
   if (least[0] != ~least[1]) {
     refuse(
         comm_, rank == 0,
@@ -72,6 +100,7 @@ Counterpart::Counterpart(MPI_Comm comm, const Settings& settings, bool able)
             environment("CONVOY_ALLREDUCE") + "'");
   }
   able_ = least[2] != 0;
+  id_ = least[4];
 }
 
 bool Counterpart::all_of_us(bool mine) const {
@@ -81,6 +110,8 @@ bool Counterpart::all_of_us(bool mine) const {
 }
 
 void Counterpart::found() {
+  able_ = all_of_us(setbacks_.may_try());
+  if (!able_) return;
   std::unique_ptr<comm::Transport> transport;
   {
     const ErrorsReturned quiet(comm_);
@@ -98,10 +129,11 @@ void Counterpart::found() {
   group_ = comm::create_group(std::move(transport), options);
   group_.engine->set_selection(settings_.selection);
   comm::CommunicatorInternals::locate(group_.communicator, group_.hosts);
+  setbacks_.note(!comm::CommunicatorInternals::locality(group_.communicator).problem.empty());
 }
 
 Outcome Counterpart::allreduce(const Arguments& a) {
-  if (!able_ || is_odd(a)) return Outcome::left;
+  if (!able_ || a.count < 0) return Outcome::left;
   const auto reduction = understand(a.type, a.op);
   if (!reduction) return Outcome::left;
   const comm::Buffer data(
@@ -119,7 +151,8 @@ Outcome Counterpart::allreduce(const Arguments& a) {
   const comm::AllreduceChoice& choice =
       comm::CommunicatorInternals::choose(group_.communicator, data.bytes());
   if (choice.algorithm == comm::AllreduceAlgorithm::mpi) return Outcome::left_by_rule;
-  if (a.send != MPI_IN_PLACE) std::memcpy(a.receive, a.send, data.bytes());
+  if (is_odd(a) && !is_taken_by_mpi(a)) return Outcome::left;  // and the job ends, as in MPI
+  if (a.send != MPI_IN_PLACE && a.send != a.receive) std::memcpy(a.receive, a.send, data.bytes());
   comm::CommunicatorInternals::allreduce(group_.communicator, data, reduction->op, choice);
   return Outcome::taken;
 }

@@ -40,6 +40,10 @@ bool is_first_rank() {
 const Library& Library::get() {
   static const Library library{
       next<decltype(Library::allreduce)>("PMPI_Allreduce"),
+      next<decltype(Library::init)>("PMPI_Init"),
+      next<decltype(Library::init_thread)>("PMPI_Init_thread"),
+      next<decltype(Library::comm_free)>("PMPI_Comm_free"),
+      next<decltype(Library::comm_disconnect)>("PMPI_Comm_disconnect"),
       next<decltype(Library::finalize)>("PMPI_Finalize"),
   };
   return library;

@@ -10,6 +10,10 @@ namespace convoy::preload {
 // What this library's functions of the same names stand in front of.
 struct Library {
   int (*allreduce)(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm);
+  int (*init)(int*, char***);
+  int (*init_thread)(int*, char***, int, int*);
+  int (*comm_free)(MPI_Comm*);
+  int (*comm_disconnect)(MPI_Comm*);
   int (*finalize)();
 
   static const Library& get();

@@ -32,6 +32,19 @@ Result preloaded(int ranks, const std::string& program, const std::string& varia
              variables + " LD_PRELOAD=" LIBRARY " " + program);
 }
 
+// Parts of a job, each with its own ranks, with or without the library.
+std::string part(int ranks, bool with, const std::string& program) {
+  return " -n " + std::to_string(ranks) + " timeout 90 env " SANITIZER_OPTIONS +
+         (with ? " CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 LD_PRELOAD=" LIBRARY " " : " ") +
+         program;
+}
+
+int times(const std::string& output, const std::string& text) {
+  int found = 0;
+  for (std::size_t at = 0; (at = output.find(text, at)) != output.npos; ++at) ++found;
+  return found;
+}
+
 Result alone(int ranks, const std::string& program) {
   return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) + " timeout 90 " + program);
 }
@@ -151,6 +164,83 @@ TEST(PreloadErrors, CheckedCallsNameBothRanks) {
   EXPECT_NE(result.output.find("60000 x f32"), std::string::npos) << result.output;
 }
 
+#ifndef MPICH  // it always minds
+TEST(PreloadErrors, OneBufferTwiceIsTakenWhereMpiTakesIt) {
+  const std::string lenient = "OMPI_MCA_mpi_param_check=0 ";
+  EXPECT_EQ(alone(3, "env " + lenient + kProgram + "alias").exit_status, 0);
+  const Result result = preloaded(3, kProgram + "alias", lenient);
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
+}
+#endif
+
+TEST(PreloadPresence, RanksWithoutTheLibraryAreNoticed) {
+  // Whether each rank has it.
+  for (const auto& ranks : {std::array{true, true, false}, std::array{false, true, true},
+                            std::array{false, true, false}}) {
+    std::string command = CONVOY_MPIRUN;
+    for (const bool with : ranks)
+      command += (command == CONVOY_MPIRUN ? "" : " :") + part(1, with, kProgram + "plain");
+    const Result result = run(command);
+    EXPECT_EQ(result.exit_status, 0) << result.output;
+    EXPECT_EQ(times(result.output, "runs without libconvoy_mpi.so: all calls"), 1) << result.output;
+    if (ranks[0]) {
+      EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 0, 0, 3})) << result.output;
+    }
+  }
+}
+
+TEST(PreloadPresence, PartsOfAJobMayAllHaveIt) {
+  const Result result = run(CONVOY_MPIRUN + part(1, true, kProgram + "plain") + " :" +
+                            part(2, true, kProgram + "plain"));
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
+}
+
+#ifndef MPICH  // MPI_Comm_spawn fails in Debian's 4.0
+TEST(PreloadPresence, RanksOfOtherJobsAreLeftAlone) {
+  for (const bool children : {false, true}) {
+    // Children have what the launcher has.
+    const Result result = run((children ? "env LD_PRELOAD=" LIBRARY " " : "") +
+                              std::string(CONVOY_MPIRUN) + part(2, true, kProgram + "spawn"));
+    EXPECT_EQ(result.exit_status, 0) << result.output;
+    EXPECT_EQ(counts_in(result.output), (Counts{15, 6, 0, 0, 9})) << result.output;
+  }
+}
+
+#endif
+
+TEST(PreloadMemory, WithoutAnyFewEnginesAreTried) {
+  // With messages then: of 40 communicators these are the first and those after 1, 2, 4, 8, 16
+  // more.
+  const Result result = preloaded(2, kProgram + "no_memory", "CONVOY_ALLREDUCE=ring-rsag");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{40, 6, 0, 0, 34})) << result.output;
+}
+
+TEST(PreloadEnd, CallbacksOfACommunicatorThatIsFreedAreMpis) {
+  const Result result = preloaded(3, kProgram + "attributes");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_EQ(counts_in(result.output), (Counts{33, 15, 0, 0, 18})) << result.output;
+}
+
+// Each step is a collective call.
+TEST(PreloadEnd, FreesInOneOrder) {
+  const Result result = preloaded(3, kProgram + "order");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  std::array<std::string, 3> orders;
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    int rank = 0;
+    std::array<char, 32> name{};
+    if (std::sscanf(line.c_str(), "rank %d ends %31s", &rank, name.data()) == 2)
+      orders.at(static_cast<std::size_t>(rank)) += name.data() + std::string(" ");
+  }
+  EXPECT_EQ(times(orders[0], "comm-"), 12) << result.output;
+  EXPECT_EQ(orders[0], orders[1]);
+  EXPECT_EQ(orders[0], orders[2]);
+}
+
 TEST(PreloadEnd, CallsInsideOfFinalizeAreMpis) {
   const Result result = preloaded(3, kProgram + "at_the_end");
   EXPECT_EQ(result.exit_status, 0) << result.output;
@@ -228,6 +318,53 @@ TEST(PreloadDeviceMemory, LeavesEverythingToAnMpiThatReadsIt) {
   EXPECT_NE(result.output.find("CONVOY_MPI_HOST_MEMORY"), std::string::npos) << result.output;
   result = preloaded(2, program, "CONVOY_MPI_HOST_MEMORY=1");
   EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
+}
+
+// What a rank keeps, as it says itself.
+struct Kept {
+  long resident = -1, mappings = -1, files = -1;
+};
+Kept kept(const std::string& output, int rank, const std::string& when) {
+  Kept kept;
+  const std::string line = "rank " + std::to_string(rank) + ' ' + when;
+  const std::size_t at = output.find(line);
+  if (at == output.npos) return kept;
+  std::sscanf(output.c_str() + at + line.size(),
+              ": VmRSS %ld KiB VmHWM %*d KiB mappings %ld files %ld", &kept.resident,
+              &kept.mappings, &kept.files);
+  return kept;
+}
+
+std::string sums(const std::string& output) {
+  std::istringstream text(output);
+  std::string found;
+  for (std::string line; std::getline(text, line);) {
+    if (line.rfind("sum ", 0) == 0) found += line + '\n';
+  }
+  return found;
+}
+
+// docs/preload.md has the figures of a long run.
+TEST(PreloadSoak, ResultsAreTheSameAndNothingIsKept) {
+  const int ranks = 3;
+  const std::string program = SOAK " 600 20000000 40";
+  const Result with = preloaded(ranks, program, "'CONVOY_ALLREDUCE=..1KiB mpi'");
+  const Result without = alone(ranks, program);
+  EXPECT_EQ(with.exit_status, 0) << with.output;
+  EXPECT_EQ(without.exit_status, 0) << without.output;
+  EXPECT_EQ(times(sums(with.output), "sum"), ranks) << with.output;
+  EXPECT_EQ(sums(with.output), sums(without.output));
+  EXPECT_GT(counts_in(with.output).taken, 100) << with.output;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Kept begin = kept(with.output, rank, "begins"),
+               end = kept(with.output, rank, "has split");
+    ASSERT_GT(begin.resident, 0) << with.output;
+    EXPECT_LE(end.mappings, begin.mappings) << with.output;
+    EXPECT_LE(end.files, begin.files) << with.output;
+#ifndef SANITIZED
+    EXPECT_LT(end.resident - begin.resident, 4096) << with.output;
+#endif
+  }
 }
 
 TEST(PreloadOthers, ProgramsWithoutMpiAreLeftAlone) {

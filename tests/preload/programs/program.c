@@ -6,13 +6,16 @@
    ends with status 1 if one is wrong. */
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static int failures = 0;
+static const char* program = "";
 
 #define CHECK(condition) check((condition) != 0, #condition, __LINE__)
 
@@ -392,6 +395,119 @@ static void progress(void) {
   free(numbers);
 }
 
+/* --- Communicators that come and go in unusual ways --- */
+
+static int reduce_on_it(MPI_Comm comm, int keyval, void* value, void* extra) {
+  (void)keyval, (void)extra;
+  ++*(int*)value;
+  small_and_large(comm);
+  return MPI_SUCCESS;
+}
+
+/* A call on a communicator from a delete callback of an attribute of it, before or after Convoy's. */
+static void attributes(void) {
+  int keyval = MPI_KEYVAL_INVALID, called = 0;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, reduce_on_it, &keyval, NULL);
+  for (int way = 0; way < 6; ++way) {
+    MPI_Comm twin = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    if (way % 3 == 0) MPI_Comm_set_attr(twin, keyval, &called);
+    if (way % 3 < 2) small_and_large(twin);
+    if (way % 3 != 0) MPI_Comm_set_attr(twin, keyval, &called);
+    if (way < 3)
+      MPI_Comm_free(&twin);
+    else
+      MPI_Comm_disconnect(&twin);
+    CHECK(called == way + 1);
+  }
+  /* On one that goes on, it is a call like any other. */
+  MPI_Comm_set_attr(MPI_COMM_WORLD, keyval, &called);
+  MPI_Comm_delete_attr(MPI_COMM_WORLD, keyval);
+  CHECK(called == 7);
+  MPI_Comm_free_keyval(&keyval);
+}
+
+/* Processes of another job, which may or may not have the library, in one communicator with ours. */
+static void spawn(void) {
+  MPI_Comm parent = MPI_COMM_NULL, between = MPI_COMM_NULL, all = MPI_COMM_NULL;
+  MPI_Comm_get_parent(&parent);
+  small_and_large(MPI_COMM_WORLD);
+  if (parent == MPI_COMM_NULL) {
+    char* arguments[] = {"spawn", NULL};
+    MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between,
+                   MPI_ERRCODES_IGNORE);
+  } else {
+    between = parent;
+  }
+  MPI_Intercomm_merge(between, parent != MPI_COMM_NULL, &all);
+  CHECK(size_of(all) == 4);
+  for (int round = 0; round < 3; ++round) small_and_large(all);
+  small_and_large(MPI_COMM_WORLD);
+  MPI_Comm_free(&all);
+  MPI_Comm_disconnect(&between);
+}
+
+/* Where Convoy frees what it has made for a communicator. */
+static int say_what_ends = 0;
+int PMPI_Comm_delete_attr(MPI_Comm comm, int keyval) {
+  if (say_what_ends) {
+    char name[MPI_MAX_OBJECT_NAME] = "";
+    int length = 0;
+    MPI_Comm_get_name(comm, name, &length);
+    printf("rank %d ends %s\n", rank_in(MPI_COMM_WORLD), name);
+    fflush(stdout);
+  }
+  return MPI_Comm_delete_attr(comm, keyval);
+}
+
+/* The program leaves its communicators to MPI_Finalize; their handles are in another order on each
+   rank. */
+static void order(void) {
+  enum { kComms = 12 };
+  MPI_Comm before[kComms], comms[kComms];
+  for (int i = 0; i < kComms; ++i) MPI_Comm_dup(MPI_COMM_SELF, &before[i]);
+  const int step = rank_in(MPI_COMM_WORLD) == 0 ? 1 : rank_in(MPI_COMM_WORLD) == 1 ? 5 : 7;
+  for (int i = 0; i < kComms; ++i) MPI_Comm_free(&before[i * step % kComms]);
+  for (int i = 0; i < kComms; ++i) {
+    char name[16];
+    snprintf(name, sizeof name, "comm-%d", i);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 == 0 ? 0 : -rank_in(MPI_COMM_WORLD), &comms[i]);
+    MPI_Comm_set_name(comms[i], name);
+  }
+  for (int i = 0; i < kComms; ++i) small_and_large(comms[i]);
+  say_what_ends = 1;
+}
+
+/* Files can't grow any more, those in shared memory included; communicators come and go. */
+static void no_memory(void) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_FSIZE, &limit);
+  limit.rlim_cur = 4096;
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  for (int round = 0; round < 40; ++round) {
+    MPI_Comm twin = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    compare(kFloat, MPI_SUM, 50001, 0, twin);
+    MPI_Comm_free(&twin);
+  }
+}
+
+/* One rank gives one buffer twice, which is a mistake that some MPIs let pass. */
+static void alias(void) {
+  enum { kCount = 50000 };
+  float* send = buffer(sizeof(float) * kCount);
+  float* got = buffer(sizeof(float) * kCount);
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < kCount; ++i) send[i] = got[i] = (float)(i % 100);
+    const int twice = rank_in(MPI_COMM_WORLD) == 1;
+    MPI_Allreduce(twice ? got : send, got, kCount, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(got[99] == 99.0f * (float)size_of(MPI_COMM_WORLD));
+  }
+  free(send);
+  free(got);
+}
+
 #ifdef DEVICE_MEMORY
 /* As an MPI that takes buffers in the memory of a GPU has it. */
 int MPIX_Query_cuda_support(void) { return 1; }
@@ -400,6 +516,7 @@ int MPIX_Query_cuda_support(void) { return 1; }
 int main(int argc, char** argv) {
   const char* name = argc > 1 ? argv[1] : "";
   int level = MPI_THREAD_SINGLE;
+  program = argv[0];
   if (strcmp(name, "threads") == 0) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     CHECK(level == MPI_THREAD_MULTIPLE);
@@ -428,6 +545,16 @@ int main(int argc, char** argv) {
     late();
   else if (strcmp(name, "progress") == 0)
     progress();
+  else if (strcmp(name, "attributes") == 0)
+    attributes();
+  else if (strcmp(name, "spawn") == 0)
+    spawn();
+  else if (strcmp(name, "order") == 0)
+    order();
+  else if (strcmp(name, "no_memory") == 0)
+    no_memory();
+  else if (strcmp(name, "alias") == 0)
+    alias();
   else if (strcmp(name, "plain") == 0)
     small_and_large(MPI_COMM_WORLD);
   else
