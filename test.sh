@@ -10,7 +10,7 @@
 #                             or else from HEAD), and an end-to-end test of each layer above them
 #
 # CONVOY_DATA (default: ../shared/data, if it is there) holds data sets that some tests need; those
-# say so and are left out without it. JOBS (default: 2) compilations at a time; one that includes Torch takes 1.5 GB of memory.
+# say so and are left out without it, or fail with CONVOY_REQUIRE_ALL=1. JOBS (default: 2) compilations at a time; one that includes Torch takes 1.5 GB of memory.
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/build_functions.sh
