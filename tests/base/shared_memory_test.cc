@@ -46,7 +46,8 @@ std::string get(int socket) {
 }
 
 // Two ranks.
-Gather gather_over(int socket, std::size_t index, std::function<void()> look = [] {}) {
+Gather gather_over(
+    int socket, std::size_t index, std::function<void()> look = [] {}) {
   return [=](std::string_view mine) {
     look();
     std::vector<std::string> all(2);
@@ -118,8 +119,9 @@ bool share_and_compare(const Gather& gather, std::size_t index, SharedSize size)
 TEST(SharedMemory, NeverHasANameNorKeepsADescriptor) {
   with_two_processes([&](int socket, std::size_t index) {
     bool named = false;
-    const Gather gather = gather_over(
-        socket, index, [&] { named = named || !names_of({getpid(), getppid()}).empty(); });
+    const Gather gather = gather_over(socket, index, [&] {
+      named = named || !names_of({getpid(), getppid()}).empty();
+    });
     const std::size_t open = descriptors();
     const bool done = share_and_compare(gather, index, {1 << 20, 1 << 12});
     return done && !named && descriptors() == open;
