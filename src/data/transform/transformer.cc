@@ -212,8 +212,8 @@ void Transformer::Impl::apply_floats(const Record& record, const CropPlan& crop,
   if (crop.resize || view.channels != shape.channels || color || options.crop == Crop::ten ||
       options.pixel == Pixel::u8) {
     throw UsageError(
-        "examples of floats can be crop, mirrored and normalized, but neither resized, "
-        "colored, crop in ten nor converted to bytes or other channels");
+        "examples of floats can be cropped, mirrored and normalized, but neither resized, "
+        "colored, cropped in ten nor converted to bytes or other channels");
   }
   emitter.begin(layout, nullptr, out);
   std::vector<float> values(static_cast<std::size_t>(shape.width) *
