@@ -34,8 +34,8 @@ class SampleMaker {
     std::vector<std::byte> bytes;
   };
 
-  // Makes the sample at this place of a planned batch. A bad one that is to be skipped is marked so.
-  // Throws UsageError and Failure that name the record.
+  // Makes the sample at this place of a planned batch. A bad one that is to be skipped is marked
+  // so. Throws UsageError and Failure that name the record.
   void make(Slot& slot, std::size_t place, Scratch& scratch);
   // Moves the samples that are not marked up to the front of their batch, in order, and drops the
   // rest. Once all are made.

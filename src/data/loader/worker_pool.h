@@ -16,8 +16,8 @@
 namespace convoy::data {
 
 // Workers take samples of the first planned batch that has some left, and plan the next batch when
-// there is none and a slot is free. One lock guards everything but the pixels of slots: those belong
-// to the workers that have taken the samples, and once all are made to the caller of next().
+// there is none and a slot is free. One lock guards everything but the pixels of slots: those
+// belong to the workers that have taken the samples, and once all are made to the caller of next().
 //
 // seek() and next() are one thread's.
 class WorkerPool {
@@ -42,8 +42,8 @@ class WorkerPool {
  private:
   void work();
   // Under the lock:
-  Slot* with_work();       // a batch with samples to take
-  bool plan_batch();       // begins the next one, if a slot is free
+  Slot* with_work();                   // a batch with samples to take
+  bool plan_batch();                   // begins the next one, if a slot is free
   std::size_t take(Slot& slot) const;  // how many samples at once
   void finish(Slot& slot, std::size_t count);
   void stop();
