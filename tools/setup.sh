@@ -196,6 +196,37 @@ fetch_test_wheels() {
   rm -rf "$partial"
 }
 
+# Of libvips and GLib only the headers: the packages need a hundred others. A test compares with them
+# what the sources declare, for the build goes without.
+fetch_vips_headers() {
+  local deps=${CONVOY_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy} home partial
+  home=$deps/vips-headers
+  if [[ -d $home || -e /usr/include/vips/vips.h ]]; then
+    say "headers of libvips for a test: there"
+    return
+  fi
+  if $list; then
+    say "would fetch the headers of libvips and GLib for a test (2 MB to download) into $home"
+    return
+  fi
+  mkdir -p "$deps"
+  partial=$(mktemp -d "$deps/.partial-XXXXXX")
+  if (cd "$partial" && apt-get download -qq libvips-dev libglib2.0-dev &&
+      for package in ./*.deb; do dpkg-deb -x "$package" all; done) >/dev/null 2>&1; then
+    mkdir "$partial/headers"
+    cp -r "$partial/all/usr/include/vips" "$partial/all/usr/include/glib-2.0/." "$partial/headers"
+    cp "$partial"/all/usr/lib/*/glib-2.0/include/glibconfig.h "$partial/headers"
+    mv -T "$partial/headers" "$home" 2>/dev/null || [[ -d $home ]]  # another set-up was faster
+    say "headers of libvips for a test: $home"
+  else
+    say "headers of libvips could not be fetched; the test that needs them says so and is left out"
+  fi
+  rm -rf "$partial"
+}
+
 install_packages
 fetch_libtorch
-if $tests; then fetch_test_wheels; fi
+if $tests; then
+  fetch_test_wheels
+  fetch_vips_headers
+fi

@@ -1,6 +1,3 @@
-// The functions are declared here as libvips.so.42 has them; its interface has been stable under
-// that number since 2015. Optional arguments follow as name and value, and a null pointer ends
-// them.
 #include "data/pack/vips.h"
 
 #include <dlfcn.h>
@@ -9,19 +6,12 @@
 
 #include "convoy/base/error.h"
 #include "data/decode/decode.h"
+#include "data/pack/vips_functions.h"
 
 namespace convoy::data {
 namespace {
 
-struct VipsImage;  // libvips' own
-
-constexpr const char* kLibrary = "libvips.so.42";
-// Of enumerations: VIPS_FORMAT_UCHAR, VIPS_FAIL_ON_WARNING, VIPS_FOREIGN_SUBSAMPLE_ON and _OFF,
-// G_LOG_LEVEL_MASK.
-constexpr int kUchar = 0;
-constexpr int kFailOnWarning = 3;
-constexpr int kSubsample = 1, kNoSubsample = 2;
-constexpr int kAllLevels = ~3;
+using namespace vips_values;
 
 }  // namespace
 
@@ -35,36 +25,14 @@ class Vips::Picture {
   std::unique_ptr<VipsImage, void (*)(void*)> image_;
 };
 
-struct Vips::Functions {
+struct Vips::Functions : VipsFunctions {
   void* library;
-
-  int (*init)(const char*);
-  const char* (*version_string)();
-  void (*concurrency_set)(int);
-  void (*cache_set_max)(int);
-  char* (*error_buffer_copy)();
-  VipsImage* (*image_new_from_memory)(const void*, std::size_t, int, int, int, int);
-  void* (*image_write_to_memory)(VipsImage*, std::size_t*);
-  int (*image_get_width)(const VipsImage*);
-  int (*image_get_height)(const VipsImage*);
-  int (*image_get_bands)(const VipsImage*);
-  int (*image_get_format)(const VipsImage*);
-  int (*webpload_buffer)(void*, std::size_t, VipsImage**, ...);
-  int (*extract_band)(VipsImage*, VipsImage**, int, ...);
-  int (*resize)(VipsImage*, VipsImage**, double, ...);
-  int (*autorot)(VipsImage*, VipsImage**, ...);
-  int (*jpegsave_buffer)(VipsImage*, void**, std::size_t*, ...);
-  // Of GLib, which libvips brings.
-  void (*object_unref)(void*);
-  void (*free)(void*);
-  unsigned (*log_set_handler)(const char*, int, void (*)(const char*, int, const char*, void*),
-                              void*);
 
   template <typename Function>
   void find(const char* name, Function& function) {
     function = reinterpret_cast<Function>(dlsym(library, name));
     if (function == nullptr) {
-      throw UsageError(std::string("convoy pack: ") + kLibrary + " has no function " + name +
+      throw UsageError(std::string("convoy pack: ") + kVipsLibrary + " has no function " + name +
                        "; version 8.10 or newer is needed");
     }
   }
@@ -83,8 +51,9 @@ struct Vips::Functions {
 
   // The pixels stay the caller's.
   Picture wrap(const Image& image) const {
-    VipsImage* picture = image_new_from_memory(image.pixels.data(), image.pixels.size(),
-                                               image.width, image.height, image.channels, kUchar);
+    VipsImage* picture =
+        image_new_from_memory(image.pixels.data(), image.pixels.size(), image.width, image.height,
+                              image.channels, kFormatUchar);
     if (picture == nullptr) fail();
     return own(picture);
   }
@@ -108,7 +77,7 @@ struct Vips::Functions {
 
 Vips::Vips() : f_(std::make_unique<Functions>()) {
   Functions& f = *f_;
-  f.library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  f.library = dlopen(kVipsLibrary, RTLD_NOW | RTLD_LOCAL);
   if (f.library == nullptr) {
     const char* reason = dlerror();
     throw UsageError(std::string("images are resized and encoded by libvips, which can't be loaded "
@@ -116,25 +85,7 @@ Vips::Vips() : f_(std::make_unique<Functions>()) {
                                  "images as they are with --keep. The system says: ") +
                      (reason != nullptr ? reason : "nothing"));
   }
-  f.find("vips_init", f.init);
-  f.find("vips_version_string", f.version_string);
-  f.find("vips_concurrency_set", f.concurrency_set);
-  f.find("vips_cache_set_max", f.cache_set_max);
-  f.find("vips_error_buffer_copy", f.error_buffer_copy);
-  f.find("vips_image_new_from_memory", f.image_new_from_memory);
-  f.find("vips_image_write_to_memory", f.image_write_to_memory);
-  f.find("vips_image_get_width", f.image_get_width);
-  f.find("vips_image_get_height", f.image_get_height);
-  f.find("vips_image_get_bands", f.image_get_bands);
-  f.find("vips_image_get_format", f.image_get_format);
-  f.find("vips_webpload_buffer", f.webpload_buffer);
-  f.find("vips_extract_band", f.extract_band);
-  f.find("vips_resize", f.resize);
-  f.find("vips_autorot", f.autorot);
-  f.find("vips_jpegsave_buffer", f.jpegsave_buffer);
-  f.find("g_object_unref", f.object_unref);
-  f.find("g_free", f.free);
-  f.find("g_log_set_handler", f.log_set_handler);
+  each_vips_function(f, [&f](const char* name, auto& function) { f.find(name, function); });
   if (f.init("convoy") != 0) f.fail();
   f.concurrency_set(1);
   f.cache_set_max(0);
@@ -166,7 +117,7 @@ Shape Vips::webp_shape(std::span<const std::byte> file) const {
   const VipsImage* image = picture.get();
   const int height = f_->image_get_height(image), width = f_->image_get_width(image);
   check_size("WebP", static_cast<std::size_t>(height), static_cast<std::size_t>(width));
-  if (f_->image_get_format(image) != kUchar || f_->image_get_bands(image) < 3) {
+  if (f_->image_get_format(image) != kFormatUchar || f_->image_get_bands(image) < 3) {
     throw UsageError("WebP: not a picture of 8 bits and 3 colors");
   }
   return {3, height, width};
@@ -190,7 +141,7 @@ std::vector<std::byte> Vips::encode(const Image& image, const Encoding& how) con
   if (how.scale < 1) picture = f_->shrink(picture, how.scale);
   void* bytes = nullptr;
   std::size_t size = 0;
-  const int subsample = how.chroma == Chroma::half ? kSubsample : kNoSubsample;
+  const int subsample = how.chroma == Chroma::half ? kSubsampleOn : kSubsampleOff;
   if (f_->jpegsave_buffer(picture.get(), &bytes, &size, "Q", how.quality, "subsample_mode",
                           subsample, "optimize_coding", 1, "strip", 1, nullptr) != 0) {
     f_->fail();

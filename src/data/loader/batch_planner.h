@@ -1,0 +1,47 @@
+// Which samples the batches of a loader hold, one batch after another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "convoy/data/loader.h"
+#include "data/loader/slot.h"
+
+namespace convoy::data {
+
+// Not thread-safe: a loader's lock guards it.
+class BatchPlanner {
+ public:
+  // Of a data set of so many samples. Begins with epoch 0. Throws UsageError for options that don't
+  // fit it.
+  BatchPlanner(std::size_t samples, const LoaderOptions& options);
+
+  std::size_t batches_per_epoch() const { return batches_per_epoch_; }
+  // Samples of a batch that can be this rank's.
+  std::size_t largest_share() const { return order_->largest_share(batch_); }
+
+  // The next batch begins after so many samples of this epoch.
+  void start(std::uint64_t epoch, std::size_t consumed);
+  // Whether nothing of the epoch is left.
+  bool at_end() const { return cursor_.steps_left_global(batch_) == 0; }
+
+  // Plans the next batch, or the end of the epoch: says in `slot` what it will hold, of which
+  // nothing is made yet. False, and the slot as it was, when the order is not ready for it.
+  bool plan(Slot& slot);
+
+ private:
+  EpochCursor cursor_at(std::size_t consumed) const {
+    return {samples_, consumed, 0, 1, drop_last_};
+  }
+
+  std::size_t samples_;
+  std::size_t batch_;  // global
+  bool drop_last_;
+  std::shared_ptr<SampleOrder> order_;
+  std::uint64_t epoch_ = 0;
+  EpochCursor cursor_;  // in global batches
+  std::size_t batches_per_epoch_;
+};
+
+}  // namespace convoy::data

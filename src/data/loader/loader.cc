@@ -1,0 +1,111 @@
+#include "convoy/data/loader.h"
+
+#include <string>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "data/loader/worker_pool.h"
+
+namespace convoy::data {
+namespace {
+
+void check(bool good, const std::string& message) {
+  if (!good) throw UsageError("loader: " + message);
+}
+
+void check_options(const Dataset* dataset, const LoaderOptions& options) {
+  check(dataset != nullptr, "there is no dataset");
+  check(dataset->size() > 0, "the dataset is empty");
+  check(options.batch > 0, "the global batch size is 0; it must be at least 1");
+  check(options.threads >= 1 && options.threads <= 1024,
+        "threads is " + std::to_string(options.threads) + "; it must be from 1 to 1024");
+  check(options.ahead >= 1 && options.ahead <= 1024,
+        "ahead is " + std::to_string(options.ahead) + "; it must be from 1 to 1024");
+}
+
+}  // namespace
+
+struct Loader::Impl {
+  Impl(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,
+       const LoaderOptions& options)
+      : maker((check_options(dataset.get(), options), std::move(dataset)), transform, options),
+        layout(options.layout),
+        workers(BatchPlanner(maker.dataset().size(), options), maker, options.ahead + 2,
+                options.threads) {}
+
+  const Batch* show(Slot& slot);
+
+  SampleMaker maker;
+  Layout layout;
+  WorkerPool workers;
+  Batch batch;  // what next() returns
+  std::uint64_t epoch = 0;
+  std::size_t consumed = 0;
+  bool at_end = false;  // of the epoch
+};
+
+const Batch* Loader::Impl::show(Slot& slot) {
+  batch.bytes = {slot.images.get(), slot.samples.size() * maker.sample_bytes()};
+  if (maker.pixel() == Pixel::f32) {
+    batch.images = {reinterpret_cast<float*>(slot.images.get()),
+                    batch.bytes.size() / sizeof(float)};
+  }
+  batch.labels = slot.labels;
+  batch.samples = slot.samples;
+  batch.shape = maker.shape();
+  batch.layout = layout;
+  batch.pixel = maker.pixel();
+  batch.views = maker.views();
+  return &batch;
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,
+               const LoaderOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), transform, options)) {}
+Loader::~Loader() = default;
+
+std::size_t Loader::size() const { return impl_->maker.dataset().size(); }
+std::size_t Loader::batches_per_epoch() const {
+  return impl_->workers.planner().batches_per_epoch();
+}
+Shape Loader::shape() const { return impl_->maker.shape(); }
+
+void Loader::seek(const Position& position) {
+  // A store's order is the same as long as it is shuffled once before each epoch; and where an
+  // epoch begins, any may follow.
+  const bool begins = position.count() == 0 && position.generation <= position.epoch;
+  const bool same =
+      (position.generation == 0 || position.generation == position.epoch) && position.members == 0;
+  check(begins || same, "a position of shuffle generation " + std::to_string(position.generation) +
+                            "; a static order has generation 0");
+  check(position.consumed.size() <= 1 &&
+            (position.consumed.empty() || position.consumed[0].begin == 0),
+        "a position with gaps; a static order is consumed from its begin");
+  check(position.count() <= size(), "a position after " + std::to_string(position.count()) +
+                                        " samples of " + std::to_string(size()) +
+                                        ": was it saved with another data set?");
+  impl_->at_end = impl_->workers.seek(position.epoch, position.count());
+  impl_->epoch = position.epoch;
+  impl_->consumed = position.count();
+}
+
+const Batch* Loader::next() {
+  Impl& my = *impl_;
+  Slot& slot = my.workers.next();
+  my.epoch = slot.ends_epoch ? slot.epoch + 1 : slot.epoch;
+  my.consumed = slot.consumed;
+  my.at_end = slot.last;
+  return slot.ends_epoch ? nullptr : my.show(slot);
+}
+
+Position Loader::position() const {
+  Position position{impl_->epoch, 0, {}};
+  if (impl_->consumed > 0) position.consumed.push_back({0, impl_->consumed});
+  return position;
+}
+
+bool Loader::epoch_over() const { return impl_->at_end; }
+
+SourceStatistics Loader::statistics() const { return impl_->workers.statistics(); }
+
+}  // namespace convoy::data

@@ -1,0 +1,94 @@
+#include "data/loader/sample_maker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "convoy/base/error.h"
+
+namespace convoy::data {
+namespace {
+
+// Throws the current exception again with the example's name before its message.
+[[noreturn]] void rethrow_naming(const std::string& key) {
+  try {
+    throw;
+  } catch (const UsageError& error) {
+    throw UsageError(key + ": " + error.what());
+  } catch (const Failure& error) {
+    throw Failure(key + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad) {
+  std::vector<std::byte> scratch;
+  for (std::size_t i = 0; i < dataset.size(); ++i) {
+    Shape stored;
+    try {
+      stored = shape_of(dataset.read(i, scratch));
+    } catch (const UsageError&) {
+      if (on_bad == OnBad::skip && i + 1 < dataset.size()) continue;
+      rethrow_naming(dataset.key(i));
+    }
+    return Transformer(transform, stored).shape();
+  }
+  throw UsageError("the dataset is empty");
+}
+
+SampleMaker::SampleMaker(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,
+                         const LoaderOptions& options)
+    : dataset_(std::move(dataset)),
+      transform_(transform),
+      options_(options),
+      shape_(output_shape(*dataset_, transform, options.on_bad)) {
+  // All records must become what the first one is.
+  transform_.height = shape_.height;
+  transform_.width = shape_.width;
+  views_ = Transformer(transform_, shape_).views();
+  sample_bytes_ = shape_.elements() * static_cast<std::size_t>(views_) * size_of(transform_.pixel);
+}
+
+void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
+  if (!scratch.transformer) scratch.transformer.emplace(transform_, shape_);
+  const std::size_t sample = slot.samples[place];
+  try {
+    const Record record = dataset_->read(sample, scratch.bytes);
+    slot.labels[place] = record.label;
+    RandomStream random = sample_stream(options_.seed, slot.epoch, sample);
+    scratch.transformer->apply(record, random, options_.layout,
+                               &slot.images[place * sample_bytes_]);
+  } catch (const UsageError& error) {
+    if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample));
+    slot.bad[place] = 1;
+    skip(sample, dataset_->key(sample) + ": " + error.what());
+  }
+}
+
+void SampleMaker::skip(std::size_t sample, const std::string& message) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!named_.insert(sample).second) return;
+  }
+  if (options_.on_skip) options_.on_skip(message);
+}
+
+void SampleMaker::close_gaps(Slot& slot) const {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < slot.samples.size(); ++i) {
+    if (slot.bad[i]) continue;
+    if (kept != i) {
+      std::copy_n(&slot.images[i * sample_bytes_], sample_bytes_,
+                  &slot.images[kept * sample_bytes_]);
+      slot.samples[kept] = slot.samples[i];
+      slot.labels[kept] = slot.labels[i];
+    }
+    ++kept;
+  }
+  slot.skipped = slot.samples.size() - kept;
+  slot.samples.resize(kept);
+  slot.labels.resize(kept);
+  slot.taken = kept;
+}
+
+}  // namespace convoy::data
