@@ -31,14 +31,14 @@ std::size_t up_to_page(std::size_t bytes) { return (bytes + kPage - 1) / kPage *
 
 std::string reason(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
-// Tells processes apart, also of two containers that have the same host name and process numbers.
-const std::string& process_identity() {
-  static const std::string identity = [] {
-    std::random_device random;
-    return std::to_string(getpid()) + "." + std::to_string(random()) + "." +
-           std::to_string(random());
+// Tells processes apart, also of two containers that have the same host name and process numbers,
+// and those that were forked from one.
+std::string process_identity() {
+  static const std::string random = [] {
+    std::random_device device;
+    return std::to_string(device()) + "." + std::to_string(device());
   }();
-  return identity;
+  return std::to_string(getpid()) + "." + random;
 }
 
 // Of one object among all.

@@ -147,6 +147,7 @@ Communicator::Communicator(std::shared_ptr<Engine> engine, std::shared_ptr<Trans
 Medium Communicator::medium() const { return {transport_, locality_}; }
 int Communicator::rank() const { return transport_->rank(); }
 int Communicator::size() const { return transport_->size(); }
+std::chrono::duration<double> Communicator::timeout() const { return engine_->options().timeout; }
 bool Communicator::advance() const { return engine_->advance(); }
 Traffic Communicator::traffic() const {
   return engine_->exclusively([&] { return transport_->traffic(); });

@@ -4,7 +4,13 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+
 #include "convoy/base/error.h"
+#include "convoy/base/units.h"
 #include "parallel/direct_gradients.h"
 #include "parallel/reduction_step.h"
 
@@ -28,6 +34,44 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
   std::function<void()> call_;
 };
 
+// Where the sources of a step meet. Outlives the reducer as long as autograd has something to tell.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<bool> ended;  // per source: its backward pass of this step
+  std::uint64_t steps = 0;
+  std::exception_ptr error;  // the first; nothing works after it
+
+  // Under the lock.
+  void fail(std::exception_ptr with) {
+    if (!error) error = std::move(with);
+    changed.notify_all();
+  }
+};
+
+// Held by what autograd calls at the end of a backward pass: which it drops, uncalled, when an
+// exception ends the pass.
+class EndOfBackward {
+ public:
+  EndOfBackward(std::shared_ptr<Gate> gate, std::string failure)
+      : gate_(std::move(gate)), failure_(std::move(failure)) {}
+  ~EndOfBackward() {
+    if (!awaited_) return;
+    const std::lock_guard lock(gate_->mutex);
+    gate_->fail(std::make_exception_ptr(Failure(failure_)));
+  }
+  EndOfBackward(const EndOfBackward&) = delete;
+  EndOfBackward& operator=(const EndOfBackward&) = delete;
+
+  void await() { awaited_ = true; }
+  void reached() { awaited_ = false; }
+
+ private:
+  std::shared_ptr<Gate> gate_;
+  std::string failure_;
+  bool awaited_ = false;
+};
+
 comm::Communicator own_communicator(const comm::Communicator& all, const ReducerOptions& options) {
   const comm::Communicator own =
       options.allreduce.empty() ? all.duplicate() : all.with_allreduce(options.allreduce);
@@ -44,6 +88,7 @@ class GradientReducer::Impl {
        ReducerOptions options)
       : step_(own_communicator(communicator, options), std::move(sources), options),
         backwards_(step_.sources()) {
+    gate_->ended.resize(step_.sources());
     for (std::size_t source = 0; source < step_.sources(); ++source) {
       for (std::size_t i = 0; i < step_.parameters(); ++i) {
         // The accumulation node lives only as long as somebody holds it.
@@ -72,39 +117,73 @@ class GradientReducer::Impl {
 
  private:
   at::Tensor take(std::size_t i) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(gate_->mutex);
     return step_.take_slot(i);
   }
 
   void on_gradient(std::size_t source, std::size_t i) {
     if (!synchronizing) return;
-    const std::lock_guard lock(mutex_);
-    if (!backwards_[source]) {
-      backwards_[source] = true;
-      torch::autograd::Engine::get_default_engine().queue_callback(
-          [this, source] { on_end_of_backward(source); });
+    const std::lock_guard lock(gate_->mutex);
+    if (gate_->error) std::rethrow_exception(gate_->error);
+    try {
+      if (!backwards_[source]) {
+        backwards_[source] = true;
+        await_end_of_backward(source);
+      }
+      step_.gradient_ready(source, i);
+    } catch (...) {
+      gate_->fail(std::current_exception());
+      throw;
     }
-    step_.gradient_ready(source, i);
   }
 
-  // The last source to get here ends the step; the others wait for it.
+  void await_end_of_backward(std::size_t source) {
+    const auto end = std::make_shared<EndOfBackward>(
+        gate_, prefix() + "the backward pass of source " + std::to_string(source) +
+                   " was ended by an exception");
+    torch::autograd::Engine::get_default_engine().queue_callback([this, source, end] {
+      end->reached();
+      on_end_of_backward(source);
+    });
+    end->await();
+  }
+
+  // The last source to get here ends the step; the others wait for it, or for what keeps it from
+  // getting here.
   void on_end_of_backward(std::size_t source) {
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(gate_->mutex);
     backwards_[source] = false;
-    if (++ended_ == step_.sources()) {
-      ended_ = 0;
+    gate_->ended[source] = true;
+    if (gate_->error) std::rethrow_exception(gate_->error);
+    if (std::find(gate_->ended.begin(), gate_->ended.end(), false) == gate_->ended.end()) {
+      gate_->ended.assign(gate_->ended.size(), false);
       try {
         step_.finish();
       } catch (...) {
-        error_ = std::current_exception();
+        gate_->fail(std::current_exception());
       }
-      ++generation_;
-      step_done_.notify_all();
+      ++gate_->steps;
+      gate_->changed.notify_all();
     } else {
-      const std::uint64_t mine = generation_;
-      step_done_.wait(lock, [&] { return generation_ != mine; });
+      const std::uint64_t mine = gate_->steps;
+      const auto over = [&] { return gate_->steps != mine || gate_->error; };
+      if (!gate_->changed.wait_for(lock, step_.communicator().timeout(), over))
+        gate_->fail(std::make_exception_ptr(Failure(who_is_missing(source))));
     }
-    if (error_) std::rethrow_exception(error_);
+    if (gate_->error) std::rethrow_exception(gate_->error);
+  }
+
+  std::string prefix() const {
+    return "rank " + std::to_string(step_.communicator().rank()) + ": ";
+  }
+  std::string who_is_missing(std::size_t source) const {
+    std::string missing;
+    for (std::size_t s = 0; s < gate_->ended.size(); ++s) {
+      if (!gate_->ended[s]) missing += (missing.empty() ? "" : ", ") + std::to_string(s);
+    }
+    return prefix() + "the backward pass of source " + std::to_string(source) + " has waited " +
+           format_seconds(step_.communicator().timeout().count()) + " for that of source " +
+           missing;
   }
 
   struct Hook {
@@ -112,15 +191,11 @@ class GradientReducer::Impl {
     std::uintptr_t key;
   };
 
-  std::mutex mutex_;
-  std::condition_variable step_done_;
   ReductionStep step_;
+  std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();  // its lock is that of step_ as well
   std::vector<Hook> hooks_;
   std::vector<std::unique_ptr<DirectGradient>> direct_;
   std::vector<bool> backwards_;  // per source: in a backward pass that reduces
-  std::size_t ended_ = 0;
-  std::uint64_t generation_ = 0;
-  std::exception_ptr error_;
 };
 
 GradientReducer::GradientReducer(const comm::Communicator& communicator,

@@ -1,9 +1,12 @@
 // The collectives over MPI ranks, started by mpirun.
 #include <gtest/gtest.h>
+#include <mpi.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "comm/transports/mpi.h"
 #include "convoy/base/system.h"
 #include "tests/comm/allreduce_reference.h"
 #include "tests/comm/in_flight_reference.h"
@@ -79,4 +82,111 @@ TEST(Mpi, LargeMessages) {
   EXPECT_EQ(data.back(), static_cast<float>(test_world().size()));
 }
 
+// Addresses for more than memory: one block after another is the same.
+class Repeated {
+ public:
+  static constexpr std::size_t kBlock = 16 << 20;
+  explicit Repeated(std::size_t bytes) : bytes_(bytes) {
+    const int file = memfd_create("repeated", 0);
+    if (file < 0 || ftruncate(file, kBlock) != 0) std::abort();
+    base_ = static_cast<std::uint8_t*>(
+        mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    for (std::size_t at = 0; at < bytes_; at += kBlock) {
+      mmap(base_ + at, std::min(kBlock, bytes_ - at), PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_FIXED, file, 0);
+    }
+    close(file);
+  }
+  ~Repeated() { munmap(base_, bytes_); }
+  Repeated(const Repeated&) = delete;
+  Buffer buffer() const { return {base_, bytes_, Type::u8}; }
+  std::span<std::uint8_t> block() const { return {base_, kBlock}; }
+  std::uint8_t last() const { return base_[bytes_ - 1]; }
+
+ private:
+  std::size_t bytes_;
+  std::uint8_t* base_;
+};
+
+// Counts of bytes that an int doesn't hold.
+TEST(Mpi, MoreThanTwoGibibytes) {
+  const Communicator& all = test_world().communicator();
+  if (all.size() != 2) return;  // large, so once
+  const Communicator alone = on_hosts(all, 1);
+  const Repeated data((std::size_t{1} << 31) + 5);
+  const auto value = [](int rank, std::size_t i) {
+    return static_cast<std::uint8_t>(i * 7 + i / 251 + static_cast<std::size_t>(rank) * 100);
+  };
+  const auto fill = [&] {
+    for (std::size_t i = 0; i < Repeated::kBlock; ++i) data.block()[i] = value(all.rank(), i);
+  };
+  // A maximum may be taken any number of times.
+  fill();
+  CommunicatorInternals::start_allreduce(alone, data.buffer(), ReduceOp::max,
+                                         {AllreduceAlgorithm::recursive_doubling})
+      .wait();
+  for (std::size_t i = 0; i < Repeated::kBlock; ++i)
+    ASSERT_EQ(data.block()[i], std::max(value(0, i), value(1, i)));
+  fill();
+  if (all.rank() == 0)
+    all.send(data.buffer(), 1);
+  else
+    all.receive(data.buffer(), 0);
+  for (std::size_t i = 0; i < Repeated::kBlock; ++i) ASSERT_EQ(data.block()[i], value(0, i));
+  EXPECT_EQ(data.last(), value(0, 4));
+}
+
+// A profiler between a program and MPI sees the program's calls.
+int profiled = 0;
+
+TEST(Mpi, MessagesAreNoCallsOfTheProgram) {
+  check_all_collectives(on_hosts(test_world().communicator(), 1));
+  EXPECT_EQ(profiled, 0);
+}
+
+// What is given up does not change the buffer any more.
+TEST(Mpi, DroppedMessagesLeaveTheBufferAlone) {
+  const auto transport = mpi_transport(MPI_COMM_WORLD);
+  if (transport->size() < 2 || transport->rank() > 1) return;
+  constexpr std::size_t kBytes = 32 << 20;
+  const int other = 1 - transport->rank();
+  for (const bool early : {true, false}) {
+    std::vector<std::byte> data(kBytes, std::byte{static_cast<unsigned char>(other)});
+    std::byte word{};
+    const auto wait = [&](Ticket ticket) {
+      while (!ticket.poll()) {
+      }
+    };
+    if (transport->rank() == 0) {
+      if (!early) wait(transport->receive(1, 2, {&word, 1}));  // the message is on its way
+      {
+        Ticket dropped = transport->receive(1, 1, data);
+        for (int i = 0; i < 3; ++i) dropped.poll();
+      }
+      const std::vector<std::byte> before = data;
+      if (early) wait(transport->send(1, 3, {&word, 1}));
+      for (int i = 0; i < 2000; ++i) transport->make_progress();
+      EXPECT_EQ(data, before);
+      wait(transport->send(1, 4, {&word, 1}));
+    } else {
+      if (early) wait(transport->receive(0, 3, {&word, 1}));
+      Ticket sent = transport->send(0, 1, data);
+      if (!early) wait(transport->send(0, 2, {&word, 1}));
+      Ticket end = transport->receive(0, 4, {&word, 1});
+      while (!end.poll()) sent.poll();
+    }
+  }
+}
+
 }  // namespace
+
+// In front of the library's.
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
+                         MPI_Comm comm, MPI_Request* request) {
+  ++profiled;
+  return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
+extern "C" int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
+  ++profiled;
+  return PMPI_Test(request, done, status);
+}

@@ -1,18 +1,17 @@
 // Collectives through memory that the ranks of a host share; ranks are threads.
 #include <gtest/gtest.h>
-#include <sched.h>
-#include <sys/mount.h>
-#include <unistd.h>
-
-#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/comm/world.h"
+#include "tests/base/mounts.h"
 #include "tests/comm/allreduce_reference.h"
+#include "tests/comm/in_flight_reference.h"
 #include "tests/comm/shared_reference.h"
 
 namespace convoy::comm {
 namespace {
+
+using test::with_little_shared_memory;
 
 class Shared : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Shared, testing::Values(1, 2, 3, 5));
@@ -77,22 +76,6 @@ TEST(SharedMistakes, ReleasedMemoryIsNamed) {
       << message;
 }
 
-// Runs `body` on a thread whose /dev/shm holds so many bytes.
-template <class F>
-void with_little_shared_memory(const std::string& bytes, F&& body) {
-  std::string problem;
-  std::thread([&] {
-    if (unshare(CLONE_NEWNS) != 0 ||
-        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        mount("none", "/dev/shm", "tmpfs", 0, ("size=" + bytes).c_str()) != 0) {
-      problem = std::strerror(errno);
-      return;
-    }
-    body();
-  }).join();
-  if (!problem.empty()) GTEST_SKIP() << "needs a mount namespace of its own: " << problem;
-}
-
 // A full /dev/shm shows as SIGBUS to who believes what mmap says.
 TEST(SharedMistakes, WithoutRoomForItRanksUseMessages) {
   with_little_shared_memory("64k", [] {
@@ -118,6 +101,76 @@ TEST(SharedMistakes, WithoutRoomForItMemoryIsNotRegistered) {
       check_in_place(comm, {reinterpret_cast<float*>(large.bytes().data()), 300'000});
     });
   });
+}
+
+// What a container has, for a world, a reducer's communicator and a batch normalization's.
+TEST(SharedMistakes, SeveralCommunicatorsFitAContainer) {
+  with_little_shared_memory("64m", [] {
+    World::run_threads(8, [](World& world) {
+      std::vector<Communicator> all;
+      for (int i = 0; i < 3; ++i) {
+        all.push_back(apart(world.communicator()));
+        ASSERT_TRUE(CommunicatorInternals::abilities(all.back()).shared) << i;
+      }
+      // Staging blocks and payloads of all of them at once.
+      std::vector<std::vector<float>> data(18);
+      std::vector<Operation> running;
+      for (std::size_t i = 0; i < data.size(); ++i) {
+        data[i] = contribution<float>(world.rank(), i % 2 == 0 ? 100'000 : 4000);
+        running.push_back(all[i % 3].start_allreduce(buffer_of(data[i]), ReduceOp::sum,
+                                                     {0, static_cast<std::uint16_t>(i)}));
+      }
+      for (Operation& operation : running) operation.wait();
+      for (const auto& values : data)
+        ASSERT_EQ(values, expected<float>(8, values.size(), ReduceOp::sum));
+    });
+  });
+}
+
+// Little more than what a communicator has from the start: everything works, in less memory.
+TEST(SharedMistakes, WithHardlyAnyRoomCollectivesTakeTurns) {
+  for (const char* room : {"160k", "400k"}) {
+    with_little_shared_memory(room, [] {
+      World::run_threads(2, [](World& world) {
+        const Communicator comm = world.communicator();
+        ASSERT_TRUE(CommunicatorInternals::abilities(comm).shared);
+        CommunicatorInternals::locality(comm).node->keep_apart();
+        std::vector<float> data(20'001);
+        check_in_place(comm, data);
+        for (const std::size_t elements : {0, 1, 4096, 10'000})
+          check_burst(comm, 70, elements, Order::same);
+      });
+    });
+  }
+}
+
+// Where there is no room for more slots, who waits for one is told who keeps it.
+TEST(SharedMistakes, SlotsThatRunOut) {
+  constexpr std::size_t kSlots = 80;
+  for (const std::size_t operations : {kSlots, 2 * kSlots - 1}) {
+    World::run_threads(2, [&](World& world) {
+      const Communicator comm = apart(world.communicator());
+      CommunicatorInternals::locality(comm).node->board().limit_slots(kSlots);
+      check_burst(comm, operations, 1, Order::opposite);
+    });
+  }
+  WorldOptions options;
+  options.timeout = std::chrono::seconds(1);
+  std::string message = "no failure";
+  try {
+    World::run_threads(
+        2,
+        [&](World& world) {
+          const Communicator comm = apart(world.communicator());
+          CommunicatorInternals::locality(comm).node->board().limit_slots(kSlots);
+          check_burst(comm, 2 * kSlots, 1, Order::opposite);
+        },
+        options);
+  } catch (const Failure& e) {
+    message = e.what();
+  }
+  EXPECT_NE(message.find("is not done after"), std::string::npos) << message;
+  EXPECT_NE(message.find("waiting for rank"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/threads.h"
 #include "tests/parallel/mpi_main.h"
 
 namespace convoy::parallel {
@@ -115,6 +116,70 @@ TEST(GradientReducer, SumsSeveralSourcesPerRank) {
       ASSERT_NEAR(source[1].tensor.grad()[0].item<float>(), 1, 1e-6);
     }
   }
+}
+
+// What backward throws in each of two sources, which have a thread each; empty where it throws
+// nothing.
+std::vector<std::string> errors_of(const std::vector<std::function<void()>>& backward_of_source) {
+  std::vector<std::string> errors(backward_of_source.size());
+  std::vector<std::thread> threads;
+  for (std::size_t s = 0; s < backward_of_source.size(); ++s) {
+    threads.emplace_back([&, s] {
+      try {
+        backward_of_source[s]();
+      } catch (const std::exception& e) {
+        errors[s] = e.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return errors;
+}
+
+TEST(GradientReducer, AnErrorInOneSourceEndsTheOthers) {
+  for (const bool reducers : {false, true}) {
+    std::vector<std::vector<NamedTensor>> sources;
+    for (int s = 0; s < 2; ++s) {
+      sources.push_back(
+          {{"w", torch::ones({5, 2}).set_requires_grad(true)}, {"v", parameter({4})}});
+    }
+    GradientReducer reducer(test_world().communicator(), sources);
+    const auto good = [&] { (sources[0][0].tensor.sum() + sources[0][1].tensor.sum()).backward(); };
+    const auto bad = [&] {
+      const at::Tensor w = sources[1][0].tensor, v = sources[1][1].tensor;
+      if (reducers) {  // can't reduce what is sparse
+        const at::Tensor rows = torch::embedding(w, torch::tensor({1, 3}), -1, false, true);
+        return (rows.sum() + v.sum()).backward();
+      }
+      const at::Tensor twice = w * 2;
+      twice.register_hook(
+          [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("of the caller"); });
+      // v's gradient comes first.
+      (torch::exp(twice).sum() * 2 + v.sum()).backward();
+    };
+    const std::vector<std::string> errors = errors_of({good, bad});
+    if (reducers) {
+      EXPECT_NE(errors[0].find("parse"), std::string::npos) << errors[0];
+      EXPECT_NE(errors[1].find("parse"), std::string::npos) << errors[1];
+    } else {
+      EXPECT_NE(errors[0].find("the backward pass of source 1 was ended by an exception"),
+                std::string::npos)
+          << errors[0];
+      EXPECT_NE(errors[1].find("of the caller"), std::string::npos) << errors[1];
+    }
+    EXPECT_NE(errors_of({good})[0], "") << "usable again?";
+  }
+}
+
+TEST(GradientReducer, ASourceThatNeverRunsIsNamed) {
+  WorldOptions options;
+  options.timeout = std::chrono::milliseconds(500);
+  World alone(std::move(comm::thread_transports(1).front()), options);
+  std::vector<std::vector<NamedTensor>> sources{{{"w", parameter({1})}}, {{"w", parameter({1})}}};
+  GradientReducer reducer(alone.communicator(), sources);
+  const std::string error = errors_of({[&] { sources[0][0].tensor.sum().backward(); }})[0];
+  EXPECT_NE(error.find("source 0 has waited"), std::string::npos) << error;
+  EXPECT_NE(error.find("for that of source 1"), std::string::npos) << error;
 }
 
 TEST(GradientReducer, HooksGoWithIt) {

@@ -1,6 +1,7 @@
 // Collective and point-to-point communication among a group of ranks.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,7 +30,12 @@ struct Medium;
 // (WorldOptions::check_calls), and otherwise before the operation is done.
 //
 // start_* returns at once; the plain forms wait. Both may be called from any thread. With one rank,
-// everything completes at once.
+// everything completes at once. Any number of operations may be in flight, started in any order:
+// between hosts as memory allows, and 16,384 of a communicator among the ranks of one host (fewer
+// where /dev/shm has no room for them). Those beyond wait for others to end, in the order in which
+// they were started; ranks that start so many in different orders may wait for each other, which
+// ends like any wait, after the timeout and with names. An operation may outlive the communicator
+// that it was started from.
 class Communicator {
  public:
   Communicator() = default;  // refers to no group; only assignment is allowed
@@ -38,8 +44,12 @@ class Communicator {
   int rank() const;
   int size() const;
 
+  // How long an operation may wait for its peers: WorldOptions::timeout.
+  std::chrono::duration<double> timeout() const;
+
   // Groups of the ranks that give the same color (>= 0), ordered by (key, rank). Collective;
-  // blocking; call it while no operation is in flight. The operations of the new communicator are
+  // blocking; a rank that does not call it is named after the timeout, as in any operation. Call it
+  // while no operation is in flight. The operations of the new communicator are
   // independent of this one's: their Match values don't meet. A rank with color < 0 gets an invalid
   // communicator.
   Communicator split(int color, int key = 0) const;

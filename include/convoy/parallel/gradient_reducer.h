@@ -105,9 +105,11 @@ struct NamedTensor {
 //
 // Threads: backward of each source may run on a thread of its own; the call of backward returns
 // when the step is done for all sources. Everything else: one thread at a time, not during
-// backward. Errors: UsageError for parameters without a gradient; Failure from the world. After
-// either the reducer is not usable again. Ownership: keeps references to the parameters; undoes its
-// hooks when destroyed.
+// backward. Errors: UsageError for parameters without a gradient; Failure from the world. An error
+// in the backward pass of one source, also one of the caller's, ends those of the others with a
+// Failure that names it; they wait for a source that never runs as long as the world waits for a
+// rank (WorldOptions::timeout). After any of these the reducer is not usable again. Ownership:
+// keeps references to the parameters; undoes its hooks when destroyed.
 class GradientReducer {
  public:
   // `sources[s]` are the parameters of source s: the same names, shapes and types for all, on all

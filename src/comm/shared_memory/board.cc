@@ -82,11 +82,6 @@ bool Board::commit_payload(std::size_t number, std::size_t bytes) {
   return true;
 }
 
-bool Board::commit_payload(const Slot& slot) {
-  const std::lock_guard lock(mutex_);
-  return commit_payload(slot.number, kPayload);
-}
-
 bool Board::free(std::size_t number) const {
   if (own_[number].claimed) return false;
   const Slot& own = slot(index_, number);
@@ -115,15 +110,41 @@ Slot* Board::take(std::size_t number) {
   return &own;
 }
 
-Slot* Board::claim(std::size_t payload) {
-  assert(payload <= kPayload);
+Board::Claimed Board::claim(const Need& need, Place& place) {
+  assert(need.payload <= kPayload);
   const std::lock_guard lock(mutex_);
-  Slot* const slot = claim_locked(payload);
-  if (slot != nullptr) next_ = (next_ + 1) % kRing;
-  return slot;
+  const bool first = queue_.empty() || queue_.front() == place;
+  const Claimed claimed = first ? claim_all(need) : Claimed();
+  if (claimed.slot != nullptr) {
+    next_ = (next_ + 1) % kRing;
+    if (place != 0) queue_.pop_front();
+    place = 0;
+  } else if (place == 0) {
+    place = ++last_place_;
+    queue_.push_back(place);
+  }
+  return claimed;
 }
 
-Slot* Board::claim_locked(std::size_t payload) {
+void Board::leave_queue(Place place) {
+  const std::lock_guard lock(mutex_);
+  std::erase(queue_, place);
+}
+
+Board::Claimed Board::claim_all(const Need& need) {
+  Claimed claimed;
+  if (need.staging) claimed.staging = take_staging();
+  const bool in_payload = need.staging && claimed.staging.empty();
+  claimed.slot = claim_slot(in_payload ? kPayload : need.payload);
+  if (claimed.slot == nullptr) {
+    if (!claimed.staging.empty()) return_staging(claimed.staging);
+    return {};
+  }
+  if (in_payload) claimed.staging = payload(index_, *claimed.slot);
+  return claimed;
+}
+
+Slot* Board::claim_slot(std::size_t payload) {
   const auto usable = [&](std::size_t number) {
     return free(number) && commit_payload(number, payload);
   };
@@ -181,8 +202,7 @@ Slot* Board::find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uin
   return at == index.slots.end() ? nullptr : there(at->second);
 }
 
-std::span<std::byte> Board::take_stage() {
-  const std::lock_guard lock(mutex_);
+std::span<std::byte> Board::take_staging() {
   const bool none = stages_.empty() || stages_.back().size() == kShortStage;
   if (none && !new_stages_.empty() &&
       parts_.mapping->try_commit(new_stages_.back().first(kLeastStage))) {
@@ -198,10 +218,17 @@ std::span<std::byte> Board::take_stage() {
   return stage;
 }
 
-void Board::give_stage(std::span<std::byte> stage) {
-  const std::lock_guard lock(mutex_);
+void Board::return_staging(std::span<std::byte> staging) {
   // The short one is the last to be taken.
-  stages_.insert(stage.size() == kShortStage ? stages_.begin() : stages_.end(), stage);
+  stages_.insert(staging.size() == kShortStage ? stages_.begin() : stages_.end(), staging);
+}
+
+void Board::give_staging(std::span<std::byte> staging) {
+  const auto begin = static_cast<std::size_t>(staging.data() - part(index_).data());
+  const bool block = begin < kPayloadBegin || (begin >= kStageBegin && begin < kBeyondBegin);
+  if (!block) return;
+  const std::lock_guard lock(mutex_);
+  return_staging(staging);
 }
 
 }  // namespace convoy::comm

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <span>
 #include <unordered_map>
@@ -75,10 +76,26 @@ class Board {
   // pair up in their order.
   std::uint64_t next_id(Match match);
 
-  // A slot of this rank for a collective, with memory behind so many bytes of its payload (at most
-  // kPayload) and everything but its call set to zero. Null while there is none: all are in use,
-  // and the host has no memory for more of them.
-  Slot* claim(std::size_t payload);
+  // What a collective needs of this rank's part.
+  struct Need {
+    std::size_t payload = 0;  // bytes of the slot's payload, at most kPayload
+    bool staging = false;     // a staging block or, where all are in use, the whole payload
+  };
+  struct Claimed {
+    Slot* slot = nullptr;
+    std::span<std::byte> staging;  // shorter than kStage where the host has little memory
+  };
+  // One that waits for what claim() could not give.
+  using Place = std::uint64_t;
+  // A slot of this rank, everything but its call set to zero, and all that is needed. No slot while
+  // slots or memory are in use by others and the host has no more: then `place` (0 at first) is one
+  // in the queue for them. Places are served in their order, so that ranks that start their
+  // collectives in one order have the same ones under way, however few.
+  Claimed claim(const Need& need, Place& place);
+  // Instead of claiming again. REQUIRES: `place` is not 0.
+  void leave_queue(Place place);
+  // For a staging block that is needed no more; a payload goes with its slot.
+  void give_staging(std::span<std::byte> staging);
   // Shows it to the others. REQUIRES: `slot` came from claim(), and was not shown since.
   void publish(Slot& slot, std::uint64_t id);
   // This rank needs its slot no more; it is free when no other rank looks at it either.
@@ -86,17 +103,10 @@ class Board {
   void release(Slot& slot);
   // The payload of a rank's slot.
   std::span<std::byte> payload(std::size_t rank, const Slot& slot) const;
-  // Puts memory behind the whole payload of an own slot; false where the host has none.
-  bool commit_payload(const Slot& slot);
 
   // The slot of a rank with this id, once it is there. `hint` is where it is if both ranks start
   // their collectives in the same order; `seen` (0 at first) keeps the search short.
   Slot* find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uint64_t& seen);
-
-  // A staging block of this rank, shorter than kStage where the host has little memory; an empty
-  // span while there is none.
-  std::span<std::byte> take_stage();
-  void give_stage(std::span<std::byte> stage);
 
   std::span<std::byte> part(std::size_t rank) const { return parts_.parts[rank]; }
 
@@ -120,10 +130,13 @@ class Board {
   Slot& slot(std::size_t rank, std::size_t number) const;
   bool commit(std::size_t begin, std::size_t bytes);
   bool commit_payload(std::size_t number, std::size_t bytes);
+  std::span<std::byte> take_staging();
+  void return_staging(std::span<std::byte> staging);
   bool free(std::size_t number) const;
   bool add_slot();
   Slot* take(std::size_t number);
-  Slot* claim_locked(std::size_t payload);
+  Slot* claim_slot(std::size_t payload);
+  Claimed claim_all(const Need& need);
 
   SharedParts parts_;
   std::size_t index_;
@@ -131,6 +144,8 @@ class Board {
   std::size_t next_ = 0;    // in the ring
   std::size_t beyond_ = 0;  // where the search beyond the ring goes on
   std::size_t most_slots_ = kMostSlots;
+  std::deque<Place> queue_;
+  Place last_place_ = 0;
   std::vector<Own> own_;                                    // by number
   std::vector<Index> indices_;                              // by rank
   std::unordered_map<std::uint32_t, std::uint64_t> calls_;  // by match

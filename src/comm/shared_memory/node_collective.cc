@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <utility>
 
 #include "convoy/base/error.h"
 
@@ -16,10 +17,17 @@ NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id)
       seen_(node.size(), 0),
       missing_(node.size() - 1) {}
 
-bool NodeCollective::claim(std::size_t payload) {
+NodeCollective::~NodeCollective() {
+  if (place_ != 0) node_.board().leave_queue(place_);
+  if (!staging_.empty()) node_.board().give_staging(staging_);
+}
+
+bool NodeCollective::claim(const Board::Need& need) {
   if (state_ != State::created) return true;
-  own_ = node_.board().claim(payload);
-  if (own_ == nullptr) return false;
+  const Board::Claimed claimed = node_.board().claim(need, place_);
+  if (claimed.slot == nullptr) return false;
+  own_ = claimed.slot;
+  staging_ = claimed.staging;
   own_->call = call_;
   slots_[node_.index()] = own_;
   state_ = State::claimed;
@@ -35,8 +43,9 @@ std::span<std::byte> NodeCollective::own_payload() {
   return node_.board().payload(node_.index(), own());
 }
 
-std::span<std::byte> NodeCollective::commit_own_payload() {
-  return node_.board().commit_payload(own()) ? own_payload() : std::span<std::byte>();
+std::span<std::byte> NodeCollective::take_staging() {
+  assert(state_ == State::claimed);
+  return std::exchange(staging_, {});
 }
 
 void NodeCollective::publish() {

@@ -25,13 +25,17 @@ class NodeCollective {
   // `call` is the whole operation's; `id` comes from Board::next_id() of this rank.
   NodeCollective(Node& node, const Call& call, std::uint64_t id);
 
-  // Takes a slot with so many bytes of payload, unless it has one; false while there is none.
-  bool claim(std::size_t payload = 0);
-  // REQUIRES: claimed, of this and the next three; not left.
+  ~NodeCollective();
+  NodeCollective(const NodeCollective&) = delete;
+  NodeCollective& operator=(const NodeCollective&) = delete;
+
+  // Takes a slot with what is needed, unless it has one; false while there is none.
+  bool claim(const Board::Need& need);
+  // REQUIRES: claimed, not left, of this and the next.
   Slot& own();
   std::span<std::byte> own_payload();
-  // Memory for a whole payload; empty where the host has none.
-  std::span<std::byte> commit_own_payload();
+  // What claim() gave for staging; the caller's to give back to the board. REQUIRES: claimed.
+  std::span<std::byte> take_staging();
   // Shows the own slot to the others. REQUIRES: not published yet.
   void publish();
 
@@ -64,6 +68,8 @@ class NodeCollective {
   Call call_;
   std::uint64_t id_;
   State state_ = State::created;
+  Board::Place place_ = 0;
+  std::span<std::byte> staging_;
   Slot* own_ = nullptr;
   std::vector<Slot*> slots_;         // by member
   std::vector<std::uint64_t> seen_;  // for Board::find

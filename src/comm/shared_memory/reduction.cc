@@ -41,12 +41,8 @@ bool SharedReduction::advance() {
 
 bool SharedReduction::begin() {
   if (window_) return true;
-  if (!collective_.claim()) return false;
+  if (!Window::claim(collective_, data_)) return false;
   window_.emplace(collective_, data_, slices_.size());
-  if (!window_->usable()) {  // no memory for it yet
-    window_.reset();
-    return false;
-  }
   collective_.own().location = window_->location();
   if (window_->in_place()) {
     copied_in_ = copied_out_ = length_;

@@ -10,7 +10,7 @@ SmallReduction::SmallReduction(Node& node, const Call& call, std::uint64_t id, B
 
 bool SmallReduction::begin() {
   if (begun_) return true;
-  if (!collective_.claim(data_.bytes())) return false;
+  if (!collective_.claim({.payload = data_.bytes()})) return false;
   if (data_.count > 0) std::memcpy(collective_.own_payload().data(), data_.data, data_.bytes());
   collective_.publish();
   begun_ = true;

@@ -38,12 +38,8 @@ bool SharedSpread::advance() {
 
 bool SharedSpread::begin() {
   if (window_) return true;
-  if (!collective_.claim()) return false;
+  if (!Window::claim(collective_, data_)) return false;
   window_.emplace(collective_, data_, 1);
-  if (!window_->usable()) {  // no memory for it yet
-    window_.reset();
-    return false;
-  }
   collective_.own().location = window_->location();
   if (window_->in_place() || own_length() == 0) {
     copied_in_ = length_;

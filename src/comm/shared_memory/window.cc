@@ -25,18 +25,20 @@ std::byte* element(std::byte* base, const Location& location, std::size_t s, std
   return base + (s * location.capacity + place) * size;
 }
 
+bool Window::claim(NodeCollective& collective, Buffer data) {
+  const Location place = collective.node().locate(data.data, data.bytes());
+  return collective.claim({.staging = place.kind == Location::Kind::none});
+}
+
 Window::Window(NodeCollective& collective, Buffer data, std::size_t slices)
-    : board_(collective.node().board()) {
+    : board_(collective.node().board()), staging_(collective.take_staging()) {
   Node& node = collective.node();
   location_ = node.locate(data.data, data.bytes());
-  if (location_.kind == Location::Kind::none) {
-    stage_ = board_.take_stage();
-    const std::span<std::byte> memory = stage_.empty() ? collective.commit_own_payload() : stage_;
-    if (memory.empty()) return;
+  if (location_.kind == Location::Kind::none && !staging_.empty()) {
     location_.kind = Location::Kind::staging;
     location_.place =
-        static_cast<std::uint64_t>(memory.data() - board_.part(board_.index()).data());
-    const std::size_t elements = memory.size() / slices / size_of(data.type);
+        static_cast<std::uint64_t>(staging_.data() - board_.part(board_.index()).data());
+    const std::size_t elements = staging_.size() / slices / size_of(data.type);
     // Whole cache lines, where there are any.
     const std::size_t line = 64 / size_of(data.type);
     location_.capacity = elements >= line ? elements / line * line : elements;
@@ -45,7 +47,7 @@ Window::Window(NodeCollective& collective, Buffer data, std::size_t slices)
 }
 
 Window::~Window() {
-  if (!stage_.empty()) board_.give_stage(stage_);
+  if (!staging_.empty()) board_.give_staging(staging_);
 }
 
 }  // namespace convoy::comm

@@ -32,15 +32,15 @@ std::byte* element(std::byte* base, const Location& location, std::size_t s, std
 // Chooses where the own data is shown, and holds the staging block while it is needed.
 class Window {
  public:
-  // In place where the others can reach `data`, else a staging block, else the slot's payload.
-  // Where the host has memory for neither it isn't usable(): try again when other collectives have
-  // ended. REQUIRES: `collective` has its slot.
+  // Takes a slot, with what is needed to show `data`; false while there is none.
+  static bool claim(NodeCollective& collective, Buffer data);
+  // In place where the others can reach `data`, else in a staging block, else in the slot's
+  // payload. REQUIRES: claimed, with this data.
   Window(NodeCollective& collective, Buffer data, std::size_t slices);
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  bool usable() const { return location_.kind != Location::Kind::none; }
   const Location& location() const { return location_; }
   bool in_place() const { return location_.kind != Location::Kind::staging; }
   std::byte* base() const { return base_; }
@@ -52,7 +52,7 @@ class Window {
   Board& board_;
   Location location_;
   std::byte* base_ = nullptr;
-  std::span<std::byte> stage_;
+  std::span<std::byte> staging_;
 };
 
 }  // namespace convoy::comm
