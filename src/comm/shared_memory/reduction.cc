@@ -6,9 +6,11 @@
 namespace convoy::comm {
 namespace {
 
-// What is reduced at a time: with the others' parts it fits the second-level cache, and whoever
-// wants the engine's lock waits some ten microseconds for it.
-constexpr std::size_t kBlock = 64 << 10;
+// What is reduced before the others hear of it: a few of these fit the second-level cache, and
+// whoever wants the engine's lock waits some ten microseconds for it.
+constexpr std::size_t kBlock = 128 << 10;
+// What is reduced before it goes to the others: it is still in the first-level cache.
+constexpr std::size_t kPiece = 32 << 10;
 
 }  // namespace
 
@@ -88,7 +90,7 @@ bool SharedReduction::reduce_block() {
   if (end == reduced_) return false;
   const Chunk part = part_of(slices_[me], reduced_, end);
   for (std::size_t at = part.begin, left = part.count; left > 0;) {
-    std::size_t run = left;
+    std::size_t run = std::min(left, kPiece / size);
     // The shortest piece among all ranks' memory first, then all pointers to it.
     for (std::size_t i = 0; i < reach_.size(); ++i) {
       if (i != me)
