@@ -92,7 +92,7 @@ TEST_F(Data, IsInspectedAndVerified) {
   for (const std::string store : {"memory", "host"}) {
     const auto trained =
         Job(train(2, "damaged-" + store, {"data.store=" + store})).finish(seconds(120));
-    EXPECT_EQ(trained.exit_status, 1) << trained.out;
+    EXPECT_EQ(trained.exit_status, 2) << trained.out;
     EXPECT_NE(trained.err.find("digits.tar"), std::string::npos) << trained.err;
   }
 }

@@ -101,7 +101,8 @@ TEST_F(Train, RanksThatMpirunStartsShareTheCores) {
                                  "none", "env", "-u", "OMP_NUM_THREADS"};
     job.insert(job.end(), words.begin(), words.end());
     job.push_back(convoy_program());
-    for (const std::string& word : command(3, run, {"--set", "training.steps=1"}))
+    for (const std::string& word :
+         command(3, run, {"--set", "training.epochs=0", "--set", "training.steps=1"}))
       job.push_back(word);
     const JobResult result = Job(job).finish(seconds(60));
     EXPECT_EQ(result.exit_status, 0) << result.err;
