@@ -16,8 +16,8 @@ inline bool all_required() {
 }  // namespace convoy::test
 
 // Leaves this test out, for the lack of a library or of data; with CONVOY_REQUIRE_ALL it fails.
-#define LEAVE_OUT(why)                                                                 \
-  do {                                                                                 \
+#define LEAVE_OUT(why)                                                                   \
+  do {                                                                                   \
     if (::convoy::test::all_required()) FAIL() << why << " (CONVOY_REQUIRE_ALL is set)"; \
-    GTEST_SKIP() << why;                                                               \
+    GTEST_SKIP() << why;                                                                 \
   } while (false)

@@ -201,8 +201,8 @@ TEST_F(TrainerKeysTest, AreAllowedOrRefusedAsTheTableSays) {
       // Whatever changed, each epoch has its samples, and training its length.
       const data::Position end = open_checkpoint(result.checkpoint).position;
       if (now.training.epochs > 0) {
-        EXPECT_EQ(end, (data::Position{static_cast<std::uint64_t>(now.training.epochs) - 1, 0,
-                                       {{0, 61}}}));
+        EXPECT_EQ(end, (data::Position{
+                           static_cast<std::uint64_t>(now.training.epochs) - 1, 0, {{0, 61}}}));
       } else {
         EXPECT_EQ(result.steps, now.training.steps);
       }

@@ -92,8 +92,8 @@ TEST_F(TrainerShareTest, ASingleSampleForBatchNormalizationIsFoundBeforeTraining
 
 // 12, and then 3: too few for two ranks of two. Micro-batches have two samples as well.
 TEST_F(TrainerShareTest, SmallRemaindersAreSharedAmongFewerRanks) {
-  const Overrides pooled{"model.options.pooled=true", "data.train.size=63",
-                         "training.accumulate=5", "output.log_samples=true"};
+  const Overrides pooled{"model.options.pooled=true", "data.train.size=63", "training.accumulate=5",
+                         "output.log_samples=true"};
   const Recipe r = recipe("few", pooled);
   EXPECT_EQ(train(r).steps, 18);
   all().barrier();
@@ -120,9 +120,9 @@ TEST_F(TrainerShareTest, ASampleThatIsLeftAloneByBadOnesIsLeftOut) {
 }
 
 TEST_F(TrainerShareTest, SkippedRecordsOfAllRanksAreCounted) {
-  const Recipe r = recipe("skipped", {"data.on_bad=skip", "data.train.bad_first=2",
-                                      "data.train.bad_every=5", "data.validation.bad_first=3",
-                                      "data.validation.bad_every=10"});
+  const Recipe r =
+      recipe("skipped", {"data.on_bad=skip", "data.train.bad_first=2", "data.train.bad_every=5",
+                         "data.validation.bad_first=3", "data.validation.bad_every=10"});
   testing::internal::CaptureStderr();
   train(r);
   all().barrier();
@@ -144,9 +144,9 @@ TEST_F(TrainerShareTest, SkippedRecordsOfAllRanksAreCounted) {
 TEST_F(TrainerShareTest, StatisticsAreMeansOverTheRanksThatHaveSome) {
   const int world = test_world().size();
   if (world == 1) GTEST_SKIP() << "needs two ranks";
-  const Recipe r = recipe("statistics", {"model.options.norm=true", "training.batch=2",
-                                         "training.epochs=0", "training.steps=9",
-                                         "data.train.size=60"});
+  const Recipe r =
+      recipe("statistics", {"model.options.norm=true", "training.batch=2", "training.epochs=0",
+                            "training.steps=9", "data.train.size=60"});
   const std::string checkpoint = train(r).checkpoint;
   all().barrier();
   if (!first()) return;

@@ -56,8 +56,8 @@ class Peers {
 
 // Collective. Runs `work`, which may not communicate, on every rank, and returns when all are done:
 // it may take some longer than others, and waiting for them is no failure of theirs. What it throws
-// on any rank is thrown on every one, that of the first that does: UsageError as such, anything else
-// as Failure.
+// on any rank is thrown on every one, that of the first that does: UsageError as such, anything
+// else as Failure.
 void together(Peers& peers, const std::function<void()>& work);
 
 // A rank by itself.

@@ -45,7 +45,8 @@ void unite_buffers(const comm::Communicator& communicator,
     reduce(most, comm::ReduceOp::max);
     const double scale = most.item<double>();
     const double weight = scale > 0 ? own / scale : 1.0;
-    torch::Tensor sums = torch::cat({wide.flatten() * weight, torch::full({1}, weight, torch::kDouble)});
+    torch::Tensor sums =
+        torch::cat({wide.flatten() * weight, torch::full({1}, weight, torch::kDouble)});
     reduce(sums, comm::ReduceOp::sum);
     const std::int64_t values = wide.numel();
     const double total = sums[values].item<double>();
