@@ -71,8 +71,7 @@ TEST(Transport, LongerDataGoesInPieces) {
 TEST(Transport, SegmentsCanBeNumbered) {
   EXPECT_EQ(segments_of(64, Type::u8, {64, 1}), 1);
   EXPECT_EQ(segments_of(65, Type::u8, {64, 1}), 2);
-  EXPECT_EQ(segments_of(std::size_t{64} << 31, Type::u8, {64, 1}),
-            std::numeric_limits<int>::max());
+  EXPECT_EQ(segments_of(std::size_t{64} << 31, Type::u8, {64, 1}), std::numeric_limits<int>::max());
 }
 
 // Others may be inside the transport's library when the last communicator of a part goes.

@@ -16,7 +16,7 @@ struct Passed {
   using type = Type;
 };
 template <typename Type>
-  requires std::is_enum_v<Type>
+requires std::is_enum_v<Type>
 struct Passed<Type> {
   static_assert(sizeof(Type) == sizeof(int));
   using type = int;
@@ -30,10 +30,10 @@ struct Passed<Result (*)(Arguments..., ...)> {
   using type = typename Passed<Result>::type (*)(typename Passed<Arguments>::type..., ...);
 };
 
-#define SAME(member, function)                                             \
-  static_assert(std::is_same_v<decltype(VipsFunctions::member),            \
-                               Passed<decltype(&::function)>::type>, \
-                #function)
+#define SAME(member, function)                                                              \
+  static_assert(                                                                            \
+      std::is_same_v<decltype(VipsFunctions::member), Passed<decltype(&::function)>::type>, \
+      #function)
 
 SAME(init, vips_init);
 SAME(version_string, vips_version_string);

@@ -1,6 +1,6 @@
-// The functions of libvips.so.42 that are used, as its headers declare them: the library is opened at
-// run time, and the build needs no headers. tests/data/vips_abi_test.cc compares the two where there
-// are headers. The number in the library's name changes when its interface does.
+// The functions of libvips.so.42 that are used, as its headers declare them: the library is opened
+// at run time, and the build needs no headers. tests/data/vips_abi_test.cc compares the two where
+// there are headers. The number in the library's name changes when its interface does.
 //
 // Optional arguments follow as name and value, and a null pointer ends them.
 #pragma once
@@ -17,10 +17,10 @@ constexpr const char* kVipsLibrary = "libvips.so.42";
 
 // Of enumerations, by the names that libvips and GLib have for them.
 namespace vips_values {
-constexpr int kFormatUchar = 0;                         // VIPS_FORMAT_UCHAR
-constexpr int kFailOnWarning = 3;                       // VIPS_FAIL_ON_WARNING
-constexpr int kSubsampleOn = 1, kSubsampleOff = 2;      // VIPS_FOREIGN_SUBSAMPLE_ON, _OFF
-constexpr int kAllLevels = ~3;                          // G_LOG_LEVEL_MASK
+constexpr int kFormatUchar = 0;                     // VIPS_FORMAT_UCHAR
+constexpr int kFailOnWarning = 3;                   // VIPS_FAIL_ON_WARNING
+constexpr int kSubsampleOn = 1, kSubsampleOff = 2;  // VIPS_FOREIGN_SUBSAMPLE_ON, _OFF
+constexpr int kAllLevels = ~3;                      // G_LOG_LEVEL_MASK
 }  // namespace vips_values
 
 struct VipsFunctions {
