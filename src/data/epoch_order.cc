@@ -17,6 +17,10 @@ void check_rank(int rank, int world) {
   }
 }
 
+void check_batch(std::size_t batch) {
+  if (batch == 0) throw UsageError("the global batch size is 0; it must be at least 1");
+}
+
 }  // namespace
 
 Range even_share(Range range, int rank, int world) {
@@ -48,6 +52,13 @@ std::vector<std::size_t> EpochOrder::samples(Range range) const {
   return result;
 }
 
+std::size_t global_batch(std::size_t local_batch, int world) {
+  if (local_batch == 0) throw UsageError("the batch size of a rank is 0; it must be at least 1");
+  const auto ranks = static_cast<std::size_t>(world);
+  constexpr auto kMost = std::numeric_limits<std::size_t>::max();
+  return local_batch > kMost / ranks ? kMost : local_batch * ranks;
+}
+
 EpochCursor::EpochCursor(std::size_t count, std::size_t consumed, int rank, int world,
                          bool drop_last)
     : count_(count), consumed_(consumed), rank_(rank), world_(world), drop_last_(drop_last) {
@@ -58,18 +69,8 @@ EpochCursor::EpochCursor(std::size_t count, std::size_t consumed, int rank, int 
   }
 }
 
-// Saturates: "everything at once" is a legal batch size.
-std::size_t EpochCursor::global_batch(std::size_t local_batch) const {
-  if (local_batch == 0) throw UsageError("the batch size of a rank is 0; it must be at least 1");
-  const auto world = static_cast<std::size_t>(world_);
-  constexpr auto kMost = std::numeric_limits<std::size_t>::max();
-  return local_batch > kMost / world ? kMost : local_batch * world;
-}
-
-Range EpochCursor::next(std::size_t local_batch) { return next_global(global_batch(local_batch)); }
-
-Range EpochCursor::next_global(std::size_t batch) {
-  if (batch == 0) throw UsageError("the global batch size is 0; it must be at least 1");
+Range EpochCursor::next(std::size_t batch) {
+  check_batch(batch);
   const std::size_t before = consumed_;
   const std::size_t left = count_ - before;
   consumed_ += std::min(batch, left);
@@ -77,18 +78,14 @@ Range EpochCursor::next_global(std::size_t batch) {
   return even_share({before, consumed_}, rank_, world_);
 }
 
-std::size_t EpochCursor::steps_left(std::size_t local_batch) const {
-  return steps_left_global(global_batch(local_batch));
-}
-
-std::size_t EpochCursor::steps_left_global(std::size_t batch) const {
-  if (batch == 0) throw UsageError("the global batch size is 0; it must be at least 1");
+std::size_t EpochCursor::steps_left(std::size_t batch) const {
+  check_batch(batch);
   const std::size_t left = count_ - consumed_;
   return left / batch + (left % batch != 0 && !drop_last_ ? 1 : 0);
 }
 
-std::size_t EpochCursor::consumed_after(std::size_t steps, std::size_t local_batch) const {
-  const std::size_t batch = global_batch(local_batch);
+std::size_t EpochCursor::consumed_after(std::size_t steps, std::size_t batch) const {
+  check_batch(batch);
   const std::size_t left = count_ - consumed_;
   return steps > left / batch ? count_ : consumed_ + steps * batch;
 }

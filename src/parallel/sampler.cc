@@ -60,7 +60,7 @@ void DistributedSampler::reset(std::optional<std::size_t> new_size) {
 std::optional<std::vector<std::size_t>> DistributedSampler::next(std::size_t local_batch) {
   State& s = *state_;
   s.begun = true;
-  const data::Range share = s.cursor.next(local_batch);
+  const data::Range share = s.cursor.next(data::global_batch(local_batch, s.world));
   if (share.empty()) return std::nullopt;
   if (!s.order) s.order.emplace(s.size, s.options.seed, s.epoch, s.options.shuffle);
   return s.order->samples(share);
@@ -83,11 +83,13 @@ std::uint64_t DistributedSampler::epoch() const { return state_->epoch; }
 std::size_t DistributedSampler::position() const { return state_->cursor.consumed(); }
 
 std::size_t DistributedSampler::position_after(std::size_t steps, std::size_t local_batch) const {
-  return state_->cursor_at(state_->start).consumed_after(steps, local_batch);
+  return state_->cursor_at(state_->start)
+      .consumed_after(steps, data::global_batch(local_batch, state_->world));
 }
 
 std::size_t DistributedSampler::steps(std::size_t local_batch) const {
-  return state_->cursor_at(state_->start).steps_left(local_batch);
+  return state_->cursor_at(state_->start)
+      .steps_left(data::global_batch(local_batch, state_->world));
 }
 
 namespace {

@@ -33,9 +33,10 @@ std::vector<EpochCursor> cursors(std::size_t count, std::size_t consumed, int wo
 // Lets every rank take up to `steps` global batches; appends the positions in rank order.
 void advance(std::vector<EpochCursor>& ranks, std::size_t local_batch, std::size_t steps,
              Positions& seen) {
+  const std::size_t batch = global_batch(local_batch, static_cast<int>(ranks.size()));
   for (std::size_t step = 0; step < steps && !ranks[0].done(); ++step) {
     for (EpochCursor& rank : ranks) {
-      const Range share = rank.next(local_batch);
+      const Range share = rank.next(batch);
       for (std::size_t p = share.begin; p < share.end; ++p) seen.push_back(p);
     }
   }
@@ -126,7 +127,7 @@ TEST(EpochCursor, EveryPositionExactlyOnceInOrder) {
       for (std::size_t local_batch : {std::size_t{1}, std::size_t{2}, std::size_t{3},
                                       std::size_t{5}, std::size_t{50}, kAll}) {
         auto ranks = cursors(count, 0, world);
-        const std::size_t steps = ranks[0].steps_left(local_batch);
+        const std::size_t steps = ranks[0].steps_left(global_batch(local_batch, world));
         Positions seen;
         advance(ranks, local_batch, steps, seen);
         EXPECT_EQ(seen, ascending(0, count));
@@ -145,7 +146,8 @@ TEST(EpochCursor, FullBatchesAreFullAndOnlyTheLastIsUneven) {
           const std::size_t left = count - ranks[0].consumed();
           const bool full = left >= local_batch * world;
           Positions sizes;
-          for (EpochCursor& rank : ranks) sizes.push_back(rank.next(local_batch).size());
+          for (EpochCursor& rank : ranks)
+            sizes.push_back(rank.next(global_batch(local_batch, world)).size());
           const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
           EXPECT_LE(*most, local_batch);
           if (full) {
@@ -155,7 +157,8 @@ TEST(EpochCursor, FullBatchesAreFullAndOnlyTheLastIsUneven) {
             EXPECT_LE(*most - *least, 1u);
           }
         }
-        for (EpochCursor& rank : ranks) EXPECT_TRUE(rank.next(local_batch).empty());
+        for (EpochCursor& rank : ranks)
+          EXPECT_TRUE(rank.next(global_batch(local_batch, world)).empty());
       }
     }
   }
@@ -168,7 +171,7 @@ TEST(EpochCursor, ResumesAtAnyWorldSizeExactlyOnce) {
       for (int second = 1; second <= 5; ++second) {
         for (std::size_t steps = 0; steps <= 4; ++steps) {
           auto before = cursors(count, 0, first);
-          const std::size_t expected = before[0].consumed_after(steps, 2);
+          const std::size_t expected = before[0].consumed_after(steps, global_batch(2, first));
           Positions seen;
           advance(before, 2, steps, seen);
           EXPECT_EQ(before[0].consumed(), expected);
@@ -183,18 +186,18 @@ TEST(EpochCursor, ResumesAtAnyWorldSizeExactlyOnce) {
 }
 
 TEST(EpochCursor, StepsLeftCountsTheUnevenLastStep) {
-  EXPECT_EQ(EpochCursor(10, 0, 0, 2).steps_left(2), 3u);
-  EXPECT_EQ(EpochCursor(10, 0, 0, 2, true).steps_left(2), 2u);
-  EXPECT_EQ(EpochCursor(10, 2, 0, 2).steps_left(2), 2u);
-  EXPECT_EQ(EpochCursor(0, 0, 0, 2).steps_left(2), 0u);
-  EXPECT_EQ(EpochCursor(10, 10, 0, 2).steps_left(2), 0u);
+  EXPECT_EQ(EpochCursor(10, 0, 0, 2).steps_left(4), 3u);
+  EXPECT_EQ(EpochCursor(10, 0, 0, 2, true).steps_left(4), 2u);
+  EXPECT_EQ(EpochCursor(10, 2, 0, 2).steps_left(4), 2u);
+  EXPECT_EQ(EpochCursor(0, 0, 0, 2).steps_left(4), 0u);
+  EXPECT_EQ(EpochCursor(10, 10, 0, 2).steps_left(4), 0u);
 }
 
 TEST(EpochCursor, DropLastGivesEveryRankTheSame) {
   for (std::size_t count = 0; count <= 30; ++count) {
     for (int world = 1; world <= 5; ++world) {
       auto ranks = cursors(count, 0, world, true);
-      const std::size_t steps = ranks[0].steps_left(2);
+      const std::size_t steps = ranks[0].steps_left(global_batch(2, world));
       EXPECT_EQ(steps, count / (2 * world));
       Positions seen;
       advance(ranks, 2, kAll, seen);
@@ -210,6 +213,10 @@ TEST(EpochCursor, RefusesWhatCannotBe) {
   EXPECT_THROW(EpochCursor(5, 0, 2, 2), UsageError);
   EXPECT_THROW(EpochCursor(5, 0, 0, 1).next(0), UsageError);
   EXPECT_THROW(EpochCursor(5, 0, 0, 1).steps_left(0), UsageError);
+  EXPECT_THROW(EpochCursor(5, 0, 0, 1).consumed_after(1, 0), UsageError);
+  EXPECT_THROW(global_batch(0, 3), UsageError);
+  EXPECT_EQ(global_batch(2, 3), 6u);
+  EXPECT_EQ(global_batch(kAll, 3), kAll);
   try {
     EpochCursor(5, 6, 0, 1);
   } catch (const UsageError& error) {
@@ -220,12 +227,12 @@ TEST(EpochCursor, RefusesWhatCannotBe) {
 TEST(EpochCursor, GlobalBatchesNeedNotBeMultiplesOfTheWorld) {
   for (const bool drop_last : {false, true}) {
     std::vector<EpochCursor> ranks = cursors(23, 2, 3, drop_last);
-    EXPECT_EQ(ranks[0].steps_left_global(8), drop_last ? 2u : 3u);
+    EXPECT_EQ(ranks[0].steps_left(8), drop_last ? 2u : 3u);
     std::vector<std::size_t> sizes;
     Positions seen;
     while (!ranks[0].done()) {
       for (EpochCursor& rank : ranks) {
-        const Range share = rank.next_global(8);
+        const Range share = rank.next(8);
         sizes.push_back(share.size());
         for (std::size_t p = share.begin; p < share.end; ++p) seen.push_back(p);
       }
@@ -235,12 +242,6 @@ TEST(EpochCursor, GlobalBatchesNeedNotBeMultiplesOfTheWorld) {
     EXPECT_EQ(Positions(sizes.begin(), sizes.begin() + 3), (Positions{3, 3, 2}));
     EXPECT_EQ(Positions(sizes.end() - 3, sizes.end()), last);
   }
-  // next() is the same with a multiple.
-  EpochCursor local(23, 0, 1, 3), global(23, 0, 1, 3);
-  while (!local.done()) EXPECT_EQ(local.next(2), global.next_global(6));
-  EXPECT_TRUE(global.done());
-  EXPECT_THROW(global.next_global(0), UsageError);
-  EXPECT_THROW(global.steps_left_global(0), UsageError);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // In which order an epoch visits its samples, and which rank gets which of them.
 //
 // An epoch is one order of all samples. Training consumes it from the front in global batches of
-// local_batch * world consecutive positions, and each rank takes its contiguous, even share of
-// every global batch. What has been consumed is therefore always a prefix of the order, the same at
-// any world size: an epoch that stopped after n samples on 4 ranks goes on from position n on 3,
-// and every sample is seen exactly once.
+// consecutive positions, and each rank takes its contiguous, even share of every global batch. What
+// has been consumed is therefore always a prefix of the order, the same at any world size: an epoch
+// that stopped after n samples on 4 ranks goes on from position n on 3, and every sample is seen
+// exactly once.
 //
 // Pure functions of (count, seed, epoch, consumed, rank, world): no communication, no files.
 #pragma once
@@ -53,6 +53,10 @@ class EpochOrder {
   std::vector<std::size_t> order_;  // empty when not shuffled
 };
 
+// The global batch of which each rank of a world gets local_batch. Saturates: "everything at once"
+// is a legal batch size. Throws UsageError when local_batch is 0.
+std::size_t global_batch(std::size_t local_batch, int world);
+
 // Walks one epoch in global batches as one rank sees it. All ranks must ask for the same sequence
 // of batch sizes; nothing checks that here. Not thread-safe.
 class EpochCursor {
@@ -62,29 +66,22 @@ class EpochCursor {
   // UsageError unless consumed <= count and 0 <= rank < world.
   EpochCursor(std::size_t count, std::size_t consumed, int rank, int world, bool drop_last = false);
 
-  // This rank's share of the next global batch of local_batch * world positions: local_batch of
-  // them, fewer (perhaps none) in the last one, none from then on. Moves on by the whole global
-  // batch. Throws UsageError when local_batch is 0.
-  Range next(std::size_t local_batch);
-  // The same with the size of the global batch, which need not be a multiple of the world's: this
-  // rank's even share of the next `batch` positions. Throws UsageError when batch is 0.
-  Range next_global(std::size_t batch);
+  // This rank's even share of the next global batch, of `batch` positions: fewer (perhaps none) of
+  // the last one, none from then on. Moves on by the whole global batch. `batch` need not be a
+  // multiple of the world's size. Throws UsageError when it is 0, as the others do.
+  Range next(std::size_t batch);
 
   // What all ranks together have been given, counted from the start of the epoch, with what
   // drop_last dropped: equal on every rank.
   std::size_t consumed() const { return consumed_; }
   bool done() const { return consumed_ == count_; }
 
-  // consumed() after `steps` more calls of next(local_batch).
-  std::size_t consumed_after(std::size_t steps, std::size_t local_batch) const;
-  // How many more calls of next(local_batch) give some rank something.
-  std::size_t steps_left(std::size_t local_batch) const;
-  // The same for next_global(batch).
-  std::size_t steps_left_global(std::size_t batch) const;
+  // consumed() after `steps` more calls of next(batch).
+  std::size_t consumed_after(std::size_t steps, std::size_t batch) const;
+  // How many more calls of next(batch) give some rank something.
+  std::size_t steps_left(std::size_t batch) const;
 
  private:
-  std::size_t global_batch(std::size_t local_batch) const;
-
   std::size_t count_;
   std::size_t consumed_;
   int rank_;

@@ -21,7 +21,7 @@ BatchPlanner::BatchPlanner(std::size_t samples, const LoaderOptions& options)
       drop_last_(options.drop_last),
       order_(order_of(samples, options)),
       cursor_(cursor_at(0)),
-      batches_per_epoch_(cursor_.steps_left_global(batch_)) {
+      batches_per_epoch_(cursor_.steps_left(batch_)) {
   even_share({0, 0}, options.rank, options.world);  // throws for a rank that can't be
   if (batches_per_epoch_ > 0) return;
   throw UsageError("loader: the global batch of " + std::to_string(batch_) +
@@ -45,7 +45,7 @@ bool BatchPlanner::plan(Slot& slot) {
   if (ends_epoch) {
     start(epoch_ + 1, 0);
   } else {
-    order_->append_share(epoch_, cursor_.next_global(batch_), slot.samples);
+    order_->append_share(epoch_, cursor_.next(batch_), slot.samples);
     slot.last = at_end();
     slot.consumed = slot.last ? samples_ : cursor_.consumed();
   }

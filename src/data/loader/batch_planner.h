@@ -24,7 +24,7 @@ class BatchPlanner {
   // The next batch begins after so many samples of this epoch.
   void start(std::uint64_t epoch, std::size_t consumed);
   // Whether nothing of the epoch is left.
-  bool at_end() const { return cursor_.steps_left_global(batch_) == 0; }
+  bool at_end() const { return cursor_.steps_left(batch_) == 0; }
 
   // Plans the next batch, or the end of the epoch: says in `slot` what it will hold, of which
   // nothing is made yet. False, and the slot as it was, when the order is not ready for it.

@@ -111,10 +111,10 @@ struct StoreSource::Impl {
         loader(store, transform, with_order(options, order)) {}
 
   EpochCursor cursor() const { return {store->size(), at.count(), 0, 1, options.drop_last}; }
-  bool epoch_over() const { return cursor().steps_left_global(options.batch) == 0; }
+  bool epoch_over() const { return cursor().steps_left(options.batch) == 0; }
   // Batches of the epoch so far.
   std::uint64_t batches() const {
-    return loader.batches_per_epoch() - cursor().steps_left_global(options.batch);
+    return loader.batches_per_epoch() - cursor().steps_left(options.batch);
   }
   std::uint64_t steps() const { return at.epoch * loader.batches_per_epoch() + batches(); }
 

@@ -36,7 +36,7 @@ void describe(DataRecipe& data, Fields& f) {
   f.field("threads", data.threads,
           "of each rank, that decode; 0: a quarter of those that compute (with cuda: as many)");
   f.field("ahead", data.ahead, "batches prepared ahead of need");
-  f.field("pixel", data.pixel, "of batches in memory: float32, or bfloat16 (half of it, rounded)",
+  f.field("pixel", data.pixel, "type of numbers in batches: float32, or bfloat16 (rounded)",
           {"float32", "bfloat16"});
   f.field(
       "store", data.store,

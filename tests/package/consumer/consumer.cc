@@ -7,7 +7,7 @@ int main() {
   const convoy::data::EpochOrder order(10, /*seed=*/1, /*epoch=*/0);
   convoy::data::EpochCursor cursor(order.size(), 0, /*rank=*/1, /*world=*/2);
   while (!cursor.done()) {
-    for (std::size_t sample : order.samples(cursor.next(/*local_batch=*/2))) {
+    for (std::size_t sample : order.samples(cursor.next(/*batch=*/4))) {
       std::printf("%zu ", sample);
     }
   }
