@@ -32,6 +32,7 @@ constexpr ResumeKey kKeys[] = {
     {"data.ahead", kFree, ""},
     {"data.pixel", kFree, ""},
     {"data.store", kFits, ""},
+    {"data.store_memory", kFits, ""},
     {"data.groups", kFree, ""},
     {"data.shuffle_every_epochs", kFree, ""},
     {"data.shuffle_every_steps", kFree, ""},
