@@ -28,9 +28,10 @@ struct Medium {
 };
 
 // Whoever drives an operation keeps alive what it touches, for as long as it does: this state does
-// so for an operation in flight, and the frame of a call that blocks for what it does before the
-// engine has it. So what works inside an operation refers to engine, transport, locality and node
-// by plain references, whatever becomes of the communicator that it was started from.
+// so for an operation in flight; a call that blocks has its communicator for what it does before
+// the engine has the operation. So what works inside an operation refers to engine, transport,
+// locality and node by plain references, whatever becomes of the communicator that it was started
+// from.
 //
 // Everything but `done` and `error` (valid once done) is touched under the engine's lock only.
 struct OperationState {

@@ -19,6 +19,7 @@ constexpr std::size_t up_to_page(std::size_t bytes) { return (bytes + kPage - 1)
 // blocks, slots beyond the ring, and their payloads.
 constexpr std::size_t kHeader = 64;
 constexpr std::size_t kShortStage = 16 << 10;
+constexpr std::uint32_t kPatience = 32;        // looks at one place before all are searched
 constexpr std::size_t kLeastStage = 64 << 10;  // of the others, where memory is short
 constexpr std::size_t kShortStageBegin = up_to_page(kHeader + Board::kRing * sizeof(Slot));
 constexpr std::size_t kPayloadBegin = kShortStageBegin + kShortStage;
@@ -42,10 +43,10 @@ std::size_t Board::bytes_per_rank() { return payload_begin(kMostSlots); }
 std::size_t Board::committed_per_rank() { return kPayloadBegin + kPayload; }
 
 Board::Board(SharedParts parts, std::size_t index)
-    : parts_(std::move(parts)), index_(index), own_(kRing), indices_(parts_.parts.size()) {
+    : parts_(std::move(parts)), index_(index), pages_(kRing), indices_(parts_.parts.size()) {
   static_assert(sizeof(Header) == kHeader);
   // The memory is zeroed: free slots, nothing published.
-  own_[0].pages = kPayload / kPage;
+  pages_[0] = kPayload / kPage;
   stages_.push_back(part(index_).subspan(kShortStageBegin, kShortStage));
   for (std::size_t i = 0; i < kStages; ++i)
     new_stages_.push_back(part(index_).subspan(kStageBegin + i * kStage, kStage));
@@ -75,32 +76,31 @@ bool Board::commit(std::size_t begin, std::size_t bytes) {
 
 bool Board::commit_payload(std::size_t number, std::size_t bytes) {
   const std::size_t pages = (bytes + kPage - 1) / kPage;
-  Own& own = own_[number];
-  if (own.pages >= pages) return true;
+  if (pages_[number] >= pages) return true;
   if (!commit(payload_begin(number), pages * kPage)) return false;
-  own.pages = static_cast<std::uint8_t>(pages);
+  pages_[number] = static_cast<std::uint8_t>(pages);
   return true;
 }
 
 bool Board::free(std::size_t number) const {
-  if (own_[number].claimed) return false;
   const Slot& own = slot(index_, number);
+  if (own.claimed.load(std::memory_order_acquire) != 0) return false;
   return own.id.load(std::memory_order_relaxed) == 0 ||
          own.taken.load(std::memory_order_acquire) == size() - 1;
 }
 
 bool Board::add_slot() {
-  const std::size_t number = own_.size();
+  const std::size_t number = pages_.size();
   if (number >= most_slots_) return false;
   if (!commit(slot_begin(number), sizeof(Slot))) return false;
-  own_.emplace_back();
+  pages_.push_back(0);
   header(index_).slots.store(static_cast<std::uint32_t>(number + 1), std::memory_order_release);
   return true;
 }
 
 Slot* Board::take(std::size_t number) {
-  own_[number].claimed = true;
   Slot& own = slot(index_, number);
+  own.claimed.store(1, std::memory_order_relaxed);
   own.id.store(0, std::memory_order_relaxed);
   own.ready.store(0, std::memory_order_relaxed);
   own.finished.store(0, std::memory_order_relaxed);
@@ -149,12 +149,12 @@ Slot* Board::claim_slot(std::size_t payload) {
     return free(number) && commit_payload(number, payload);
   };
   if (usable(next_)) return take(next_);
-  const std::size_t beyond = own_.size() - kRing;
+  const std::size_t beyond = pages_.size() - kRing;
   for (std::size_t i = 0; i < beyond; ++i) {
     beyond_ = (beyond_ + 1) % beyond;
     if (usable(kRing + beyond_)) return take(kRing + beyond_);
   }
-  if (add_slot() && usable(own_.size() - 1)) return take(own_.size() - 1);
+  if (add_slot() && usable(pages_.size() - 1)) return take(pages_.size() - 1);
   // Out of turn rather than not at all.
   for (std::size_t number = 0; number < kRing; ++number) {
     if (usable(number)) return take(number);
@@ -170,11 +170,10 @@ void Board::publish(Slot& slot, std::uint64_t id) {
 
 void Board::release(Slot& slot) {
   assert(slot.id.load(std::memory_order_relaxed) != 0);
-  const std::lock_guard lock(mutex_);
-  own_[slot.number].claimed = false;
+  slot.claimed.store(0, std::memory_order_release);
 }
 
-Slot* Board::find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uint64_t& seen) {
+Slot* Board::find(std::size_t rank, std::uint64_t id, std::size_t hint, Search& search) {
   const auto there = [&](std::size_t number) -> Slot* {
     Slot& theirs = slot(rank, number);
     return theirs.id.load(std::memory_order_acquire) == id ? &theirs : nullptr;
@@ -182,24 +181,33 @@ Slot* Board::find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uin
   if (hint < kRing || hint < header(rank).slots.load(std::memory_order_acquire)) {
     if (Slot* const found = there(hint)) return found;
   }
+  // Who makes the same calls will be there soon.
+  if (search.looks < kPatience) {
+    ++search.looks;
+    return nullptr;
+  }
   std::uint64_t published = header(rank).published.load(std::memory_order_acquire);
-  if (published == seen) return nullptr;
+  if (published == search.seen) return nullptr;
   const std::lock_guard lock(mutex_);
   Index& index = indices_[rank];
   published = header(rank).published.load(std::memory_order_acquire);
   if (index.seen != published) {
     const std::size_t slots =
         std::max<std::size_t>(kRing, header(rank).slots.load(std::memory_order_acquire));
-    index.slots.clear();
+    index.ids.resize(slots);
     for (std::size_t number = 0; number < slots; ++number) {
-      const std::uint64_t other = slot(rank, number).id.load(std::memory_order_acquire);
-      if (other != 0) index.slots[other] = static_cast<std::uint32_t>(number);
+      const std::uint64_t now = slot(rank, number).id.load(std::memory_order_acquire);
+      std::uint64_t& before = index.ids[number];
+      if (now == before) continue;
+      index.numbers.erase(before);
+      if (now != 0) index.numbers[now] = static_cast<std::uint32_t>(number);
+      before = now;
     }
     index.seen = published;
   }
-  seen = published;
-  const auto at = index.slots.find(id);
-  return at == index.slots.end() ? nullptr : there(at->second);
+  search.seen = published;
+  const auto at = index.numbers.find(id);
+  return at == index.numbers.end() ? nullptr : there(at->second);
 }
 
 std::span<std::byte> Board::take_staging() {

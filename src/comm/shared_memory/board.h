@@ -38,6 +38,7 @@ struct alignas(64) Slot {
   // finished for the others.
   alignas(64) std::atomic<std::uint64_t> ready;
   std::atomic<std::uint64_t> finished;
+  std::atomic<std::uint32_t> claimed;  // by its owner
   // How many of the others look at this slot no more.
   alignas(64) std::atomic<std::uint32_t> taken;
 };
@@ -104,9 +105,14 @@ class Board {
   // The payload of a rank's slot.
   std::span<std::byte> payload(std::size_t rank, const Slot& slot) const;
 
+  struct Search {
+    std::uint64_t seen = 0;   // published by the rank at the last search
+    std::uint32_t looks = 0;  // at the place of the hint
+  };
   // The slot of a rank with this id, once it is there. `hint` is where it is if both ranks start
-  // their collectives in the same order; `seen` (0 at first) keeps the search short.
-  Slot* find(std::size_t rank, std::uint64_t id, std::size_t hint, std::uint64_t& seen);
+  // their collectives in the same order; `search` is that of this id and rank, from one call to the
+  // next.
+  Slot* find(std::size_t rank, std::uint64_t id, std::size_t hint, Search& search);
 
   std::span<std::byte> part(std::size_t rank) const { return parts_.parts[rank]; }
 
@@ -115,15 +121,11 @@ class Board {
 
  private:
   struct Header;
-  // What this rank knows of one of its slots.
-  struct Own {
-    bool claimed = false;
-    std::uint8_t pages = 0;  // of the payload, with memory behind them
-  };
   // Where the ids of a peer are.
   struct Index {
     std::uint64_t seen = 0;
-    std::unordered_map<std::uint64_t, std::uint32_t> slots;
+    std::vector<std::uint64_t> ids;  // by number
+    std::unordered_map<std::uint64_t, std::uint32_t> numbers;
   };
 
   Header& header(std::size_t rank) const;
@@ -146,8 +148,8 @@ class Board {
   std::size_t most_slots_ = kMostSlots;
   std::deque<Place> queue_;
   Place last_place_ = 0;
-  std::vector<Own> own_;                                    // by number
-  std::vector<Index> indices_;                              // by rank
+  std::vector<std::uint8_t> pages_;  // of payloads, with memory behind them; by number of slot
+  std::vector<Index> indices_;       // by rank
   std::unordered_map<std::uint32_t, std::uint64_t> calls_;  // by match
   std::vector<std::span<std::byte>> stages_;                // free, with memory behind them
   std::vector<std::span<std::byte>> new_stages_;            // without

@@ -30,9 +30,10 @@ Task rest(Waiting& work, std::exception_ptr error) {
 
 // Works without the engine as long as the others come soon: it takes microseconds to hand a
 // collective over to it. If they don't, the rest is an operation like any other, with its timeout
-// and its watch.
-void run(Engine& engine, const Medium& medium, const Call& call, Waiting& work) {
-  const bool crowded = medium.locality->node->crowded();
+// and its watch, and with what it touches kept by its state. Until then the caller's communicator,
+// which outlives this blocking call, keeps that.
+template <class HandOver>
+void run(Waiting& work, bool crowded, const HandOver& hand_over) {
   std::exception_ptr error;
   const int looks = crowded ? 200 : 2000;  // some 50 us
   try {
@@ -46,7 +47,7 @@ void run(Engine& engine, const Medium& medium, const Call& call, Waiting& work) 
   } catch (const std::exception&) {
     error = std::current_exception();
   }
-  Operation(engine.start(medium, call, [&](Io&) { return rest(work, error); })).wait();
+  hand_over([&](Io&) { return rest(work, error); }).wait();
 }
 
 }  // namespace
@@ -56,32 +57,32 @@ bool CommunicatorInternals::reduce_at_once(const Communicator& c, Buffer data, R
   if (choice.algorithm != AllreduceAlgorithm::shared || !c.locality_->one_node() ||
       c.engine_->busy())
     return false;
-  const std::shared_ptr<Engine> engine = c.engine_;
-  const Medium medium = c.medium();  // for as long as this drives the operation
-  Node& node = *medium.locality->node;
+  Node& node = *c.locality_->node;
   const Call call = make_reduction(Kind::allreduce, data, op, match);
   const int divisor = divisor_of(op, c.size());
   const Reduce reduce = reproducible(c) ? reduce_reproducibly : reduce_all;
-  const std::uint64_t id = engine->pass_by(call, [&] { return node.board().next_id(match); });
+  const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
+  const auto hand_over = [&](const auto& body) {
+    return Operation(c.engine_->start(c.medium(), call, body));
+  };
   if (data.bytes() <= Board::kPayload) {
     SmallReduction work(node, call, id, data, op, divisor, reduce);
-    run(*engine, medium, call, work);
+    run(work, node.crowded(), hand_over);
   } else {
     SharedReduction work(node, call, id, data, op, divisor, true, reduce);
-    run(*engine, medium, call, work);
+    run(work, node.crowded(), hand_over);
   }
   return true;
 }
 
 bool CommunicatorInternals::meet_at_once(const Communicator& c, Match match) {
   if (!c.locality_->one_node() || c.engine_->busy()) return false;
-  const std::shared_ptr<Engine> engine = c.engine_;
-  const Medium medium = c.medium();  // for as long as this drives the operation
-  Node& node = *medium.locality->node;
+  Node& node = *c.locality_->node;
   const Call call = make_call(Kind::barrier, {}, match);
-  const std::uint64_t id = engine->pass_by(call, [&] { return node.board().next_id(match); });
+  const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
   SmallReduction work(node, call, id, {}, ReduceOp::sum, 1);
-  run(*engine, medium, call, work);
+  run(work, node.crowded(),
+      [&](const auto& body) { return Operation(c.engine_->start(c.medium(), call, body)); });
   return true;
 }
 

@@ -14,7 +14,7 @@ NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id)
       call_(call),
       id_(id),
       slots_(node.size(), nullptr),
-      seen_(node.size(), 0),
+      searches_(node.size()),
       missing_(node.size() - 1) {}
 
 NodeCollective::~NodeCollective() {
@@ -60,7 +60,7 @@ bool NodeCollective::complete() {
   const std::size_t hint = own_->number;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i] != nullptr) continue;
-    slots_[i] = node_.board().find(i, id_, hint, seen_[i]);
+    slots_[i] = node_.board().find(i, id_, hint, searches_[i]);
     if (slots_[i] == nullptr) continue;
     --missing_;
     if (!call_.agrees_with(slots_[i]->call)) {

@@ -71,8 +71,8 @@ class NodeCollective {
   Board::Place place_ = 0;
   std::span<std::byte> staging_;
   Slot* own_ = nullptr;
-  std::vector<Slot*> slots_;         // by member
-  std::vector<std::uint64_t> seen_;  // for Board::find
+  std::vector<Slot*> slots_;             // by member
+  std::vector<Board::Search> searches_;  // by member
   std::size_t missing_;
 };
 
