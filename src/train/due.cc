@@ -43,8 +43,8 @@ Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests) {
     return now.epoch_over && each(every, now.whole_epochs());
   };
   Due due;
-  due.evaluate = recipe.data.has_validation && !stop &&
-                 (done || epoch_is_due(recipe.evaluation.every_epochs));
+  due.evaluate =
+      recipe.data.has_validation && !stop && (done || epoch_is_due(recipe.evaluation.every_epochs));
   due.end_epoch = now.epoch_over;
   due.checkpoint = done || stop || (requests & kCheckpoint) != 0 ||
                    each(recipe.checkpoint.every_steps, static_cast<std::uint64_t>(now.step)) ||

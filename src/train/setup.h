@@ -22,8 +22,9 @@ struct DataSets {
 DataSets open_data(const comm::Communicator& communicator, const Registry& registry,
                    const DataRecipe& recipe);
 
-// With new weights, fixed by the recipe's seed, for images of this shape and data of so many classes;
-// on the recipe's device and in its layout. Throws UsageError where that doesn't go together.
+// With new weights, fixed by the recipe's seed, for images of this shape and data of so many
+// classes; on the recipe's device and in its layout. Throws UsageError where that doesn't go
+// together.
 std::shared_ptr<model::Network> make_network(const Registry& registry, const Recipe& recipe,
                                              const data::Shape& shape, std::int64_t classes);
 

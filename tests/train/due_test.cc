@@ -84,9 +84,7 @@ TEST(Due, TrainingIsDoneWhereThePositionOrTheStepsSaySo) {
   EXPECT_TRUE(is_done(training, within(0, 10, 10)));
 }
 
-TEST(Due, NothingInTheMiddle) {
-  EXPECT_EQ(due(three_epochs(), within(1, 30, 5), 0), Due{});
-}
+TEST(Due, NothingInTheMiddle) { EXPECT_EQ(due(three_epochs(), within(1, 30, 5), 0), Due{}); }
 
 TEST(Due, AtTheEndOfAnEpoch) {
   Recipe recipe = three_epochs();

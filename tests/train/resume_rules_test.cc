@@ -68,8 +68,7 @@ TEST(ResumeRules, TheDocsSayTheSame) {
     const std::size_t first = line.find(" | "), second = line.find(" | ", first + 3);
     const std::string keys = line.substr(0, first);
     for (std::sregex_iterator i(keys.begin(), keys.end(), code), end; i != end; ++i) {
-      EXPECT_TRUE(
-          documented.emplace((*i)[1], line.substr(first + 3, second - first - 3)).second)
+      EXPECT_TRUE(documented.emplace((*i)[1], line.substr(first + 3, second - first - 3)).second)
           << (*i)[1];
     }
   }

@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 
 using TrainerResumeTest = TrainerTest;
 
-// Its position is what a training goes on from: the rest of the epoch, the epochs that are left, and
-// the rates that belong there.
+// Its position is what a training goes on from: the rest of the epoch, the epochs that are left,
+// and the rates that belong there.
 TEST_F(TrainerResumeTest, AnotherBatchGoesOnFromTheSamePosition) {
   const Overrides log{"output.log_samples=true", "checkpoint.keep=9"};
   const Recipe before = recipe("batch", log);
@@ -202,8 +202,8 @@ TEST_F(TrainerResumeTest, ARunFolderInUseIsRefusedByName) {
   const auto before = contents(r.output.folder);
   int ways = 0;
   for (const char* path : {"busy", "link", "busy/", "elsewhere/../busy", "./busy/."}) {
-    for (const std::string& resume : {std::string(), std::string("latest"), checkpoint, elsewhere,
-                                      std::string("overwrite")}) {
+    for (const std::string& resume :
+         {std::string(), std::string("latest"), checkpoint, elsewhere, std::string("overwrite")}) {
       const Recipe again = recipe(path, {"name=again", "seed=1"});
       const bool overwrite = resume == "overwrite";
       const std::string said = refusal(again, overwrite ? "" : resume, overwrite);
@@ -226,7 +226,8 @@ TEST_F(TrainerResumeTest, ARunFolderInUseIsRefusedByName) {
 TEST_F(TrainerResumeTest, ARunWhoseFolderWasTakenOverEnds) {
   if (test_world().size() > 1) GTEST_SKIP() << "rank 0 alone has the folder, and would be missed";
   const Recipe r = recipe("taken", {"training.epochs=1000"});
-  TrainerOptions options{.progress = false};
+  TrainerOptions options;
+  options.progress = false;
   options.should_stop = [&] {
     if (calls_->training == 20) {
       fs::remove(r.output.folder + "/lock");
@@ -235,8 +236,8 @@ TEST_F(TrainerResumeTest, ARunWhoseFolderWasTakenOverEnds) {
     }
     return false;
   };
-  const std::string said = test::message_of<Failure>(
-      [&] { Trainer(test_world(), registry_, r, options).run(); });
+  const std::string said =
+      test::message_of<Failure>([&] { Trainer(test_world(), registry_, r, options).run(); });
   EXPECT_NE(said.find("was taken over by 'c' (process 1 on host node7"), std::string::npos) << said;
 }
 

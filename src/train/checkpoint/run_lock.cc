@@ -122,7 +122,8 @@ Locked lock(int file, const std::string& path) {
 }
 
 bool is_at(int file, const std::string& path) {
-  struct stat mine {}, there {};
+  struct stat mine {
+  }, there{};
   return ::fstat(file, &mine) == 0 && ::stat(path.c_str(), &there) == 0 &&
          mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
@@ -151,8 +152,8 @@ Locked open_locked(const std::string& path, Descriptor& file) {
 std::vector<std::string> make_run_folder(const std::string& folder) {
   std::vector<std::string> made;
   std::error_code error;
-  for (fs::path path = folder;
-       path.has_relative_path() && fs::symlink_status(path, error).type() == fs::file_type::not_found;
+  for (fs::path path = folder; path.has_relative_path() &&
+                               fs::symlink_status(path, error).type() == fs::file_type::not_found;
        path = path.parent_path()) {
     made.push_back(path.string());
   }

@@ -12,8 +12,8 @@
 
 namespace convoy::train {
 
-// Holds a run folder from construction to destruction. FOLDER/lock names the owner (JSON: host, pid,
-// boot, started, command, token) and carries two signs of its life:
+// Holds a run folder from construction to destruction. FOLDER/lock names the owner (JSON: host,
+// pid, boot, started, command, token) and carries two signs of its life:
 //  - a lock of the file (fcntl, of the open file), which the kernel drops when the owner ends,
 //    however it ends, and which network file systems pass on between hosts;
 //  - its modification time, which the owner renews every `beat_s`, for file systems that know no
@@ -30,8 +30,8 @@ class RunLock {
   };
 
   // Makes the folder if there is none. Throws UsageError that names the owner when another run has
-  // the folder, or saying why it can't be made or written to; Failure when the disk doesn't allow it.
-  // `log` (or null) hears of a wait.
+  // the folder, or saying why it can't be made or written to; Failure when the disk doesn't allow
+  // it. `log` (or null) hears of a wait.
   RunLock(std::string folder, const Log* log, Times times);
   // Removes the file, and folders that were made for it if they are empty.
   ~RunLock();

@@ -9,7 +9,8 @@ namespace convoy::train {
 
 namespace {
 
-// The sizes of the batches that come up: whole ones, the last of an epoch, and the last of this one.
+// The sizes of the batches that come up: whole ones, the last of an epoch, and the last of this
+// one.
 std::vector<std::size_t> batch_sizes(const TrainerContext& context) {
   const auto batch = static_cast<std::size_t>(context.recipe().training.batch);
   const Moment& now = context.moment();
@@ -29,7 +30,8 @@ void check_synchronized_shares(const TrainerContext& context) {
                      static_cast<std::size_t>(recipe.training.accumulate);
   if (context.world().size() == 1) return;
   const std::vector<std::size_t> sizes = batch_sizes(context);
-  if (*std::min_element(sizes.begin(), sizes.end()) >= parts && recipe.data.on_bad == "fail") return;
+  if (*std::min_element(sizes.begin(), sizes.end()) >= parts && recipe.data.on_bad == "fail")
+    return;
   throw UsageError(
       "sync.batch_norm is synchronized, so every rank needs a sample in every micro-batch: let "
       "training.batch be at least ranks x accumulate, set data.drop_last = true, and data.on_bad = "
@@ -47,7 +49,8 @@ void check_least_share(const TrainerContext& context, std::size_t least) {
     if (size >= enough) continue;
     throw UsageError(
         "a batch of " + std::to_string(size) + (size == 1 ? " sample" : " samples") +
-        " comes up (" + std::to_string(context.moment().samples) + " in batches of " + std::to_string(recipe.training.batch) +
+        " comes up (" + std::to_string(context.moment().samples) + " in batches of " +
+        std::to_string(recipe.training.batch) +
         "), which leaves a rank with one alone, and the model '" + recipe.model.name +
         "' can't be trained on one alone (batch normalization has nothing to compare it with): set "
         "data.drop_last = true, or another training.batch" +
