@@ -329,6 +329,56 @@ TEST_F(Train, MistakesThatRanksFindAreSaidOnce) {
   EXPECT_EQ(predicted.exit_status, 0) << predicted.err;
 }
 
+// The run at work is not disturbed; killed, it is no obstacle.
+TEST_F(Train, OneRunAtATimeInAFolder) {
+  std::vector<std::string> more = kOften;
+  more.insert(more.end(), {"--set", "training.epochs=50"});
+  {
+    Job job(command(2, "run", more));
+    ASSERT_TRUE(wait_for_step("run", 12));
+    const pid_t owner = rank_process(job, 0);
+    for (const char* way : {"", "--resume", "--overwrite"}) {
+      auto words = command(*way == '-' ? 1 : 2, "run", more);
+      if (*way != '\0') words.push_back(way);
+      const JobResult second = Job(words).finish(seconds(60));
+      EXPECT_EQ(second.exit_status, 2) << way << second.err;
+      EXPECT_NE(second.err.find(folder_ + "/run is in use by '"), std::string::npos) << second.err;
+      EXPECT_NE(second.err.find("(process " + std::to_string(owner) + " on host "),
+                std::string::npos)
+          << second.err;
+    }
+    const int before = steps("run");
+    EXPECT_TRUE(wait_for_step("run", before + 5));
+    kill(owner, SIGKILL);
+    EXPECT_EQ(job.finish(seconds(30)).exit_status, 1);
+  }
+  const int reached = steps("run");
+  ASSERT_GE(reached, 12);
+  auto words = command(1, "run", kOften);
+  words.push_back("--resume");
+  const JobResult result = Job(words).finish(seconds(60));
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_FALSE(fs::exists(folder_ + "/run/lock"));
+}
+
+TEST_F(Train, FoldersOfRuns) {
+  const std::vector<std::string> few{"--set", "training.epochs=0", "--set", "training.steps=2"};
+  const auto train_in = [&](const std::string& folder) {
+    auto words = command(1, "run", few);
+    words.insert(words.end(), {"--set", "output.folder=" + folder});
+    return Job(words).finish(seconds(60));
+  };
+  const JobResult impossible = train_in("/proc/none");
+  EXPECT_EQ(impossible.exit_status, 2);
+  EXPECT_NE(impossible.err.find("cannot make the run folder /proc/none"), std::string::npos)
+      << impossible.err;
+  // A name that is a number in TOML.
+  fs::current_path(folder_);
+  EXPECT_EQ(train_in("nan").exit_status, 0);
+  EXPECT_TRUE(fs::exists(folder_ + "/nan/metrics.jsonl"));
+  fs::current_path("/");
+}
+
 TEST_F(Train, MistakesInARecipeAreSaidOnce) {
   auto words = command(3, "run", {"--set", "training.btach=1", "--set", "optimizer.lr=fast"});
   const JobResult result = Job(words).finish(seconds(60));

@@ -69,7 +69,10 @@ class TrainerTest : public testing::Test {
   // Trains; if stop_after > 0, to the end of so many updates.
   RunResult train(const Recipe& recipe, int stop_after = 0, const std::string& resume = "",
                   bool overwrite = false) {
-    TrainerOptions options{.resume = resume, .overwrite = overwrite, .progress = false};
+    TrainerOptions options;
+    options.resume = resume;
+    options.overwrite = overwrite;
+    options.progress = false;
     const auto forwards = stop_after * static_cast<int>(recipe.training.accumulate);
     // Rank 0 has samples of every batch.
     if (stop_after > 0 && first()) {

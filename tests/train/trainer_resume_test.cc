@@ -226,7 +226,8 @@ TEST_F(TrainerResumeTest, ARunFolderInUseIsRefusedByName) {
 TEST_F(TrainerResumeTest, ARunWhoseFolderWasTakenOverEnds) {
   if (test_world().size() > 1) GTEST_SKIP() << "rank 0 alone has the folder, and would be missed";
   const Recipe r = recipe("taken", {"training.epochs=1000"});
-  TrainerOptions options{.progress = false};
+  TrainerOptions options;
+  options.progress = false;
   options.should_stop = [&] {
     if (calls_->training == 20) {
       fs::remove(r.output.folder + "/lock");

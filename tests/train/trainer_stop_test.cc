@@ -1,6 +1,7 @@
 // Being told to stop, shares that are too small, and what ranks without samples count for.
 #include "convoy/base/error.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/strategies/sync/shares.h"
 
 namespace convoy::train {
 namespace {
@@ -14,7 +15,8 @@ TEST_F(TrainerStopTest, NoLongUpdateIsBegunAfterARequest) {
   calls_->pause = std::chrono::milliseconds(150);
   const Recipe r = recipe("long", {"output.log_samples=true", "precision=float32"});
   int asked = 0;
-  TrainerOptions options{.progress = false};
+  TrainerOptions options;
+  options.progress = false;
   // Before the second update and in it, before the third and in it.
   if (first()) options.should_stop = [&] { return ++asked == 4; };
   const RunResult result = Trainer(test_world(), registry_, r, options).run();
@@ -39,7 +41,8 @@ TEST_F(TrainerStopTest, BeforeTheFirstUpdateOfAPart) {
 // A validation that is due, or under way, is broken off.
 TEST_F(TrainerStopTest, AnEvaluationIsBrokenOff) {
   const Recipe r = recipe("evaluation", {"evaluation.batch=3"});
-  TrainerOptions options{.progress = false};
+  TrainerOptions options;
+  options.progress = false;
   // On one rank, in the middle of the first.
   if (first()) options.should_stop = [this] { return calls_->evaluation > 2; };
   RunResult part;
@@ -100,6 +103,47 @@ TEST_F(TrainerShareTest, SmallRemaindersAreSharedAmongFewerRanks) {
   if (!first()) return;
   expect_each_once(r, 3 * 63);
   EXPECT_EQ(rows(r, "step").back()["samples"], 3);
+}
+
+// What a check of shares asks for.
+class ContextOf final : public TrainerContext {
+ public:
+  Recipe recipe_;
+  Moment moment_;
+
+  const Recipe& recipe() const override { return recipe_; }
+  const comm::World& world() const override { return test_world(); }
+  const Moment& moment() const override { return moment_; }
+  const std::shared_ptr<model::Network>& network() const override { throw std::logic_error(""); }
+  data::SampleSource& samples() override { throw std::logic_error(""); }
+  const Schedule& schedule() const override { throw std::logic_error(""); }
+  Timeline* timeline() override { return nullptr; }
+  std::uint32_t requests() override { return 0; }
+  bool updated(const StepReport&) override { return false; }
+  void stopped() override {}
+};
+
+// Samples in memory are where they are: ranks can't take each other's.
+TEST_F(TrainerShareTest, InMemoryEachRankNeedsTwo) {
+  const auto world = static_cast<std::size_t>(test_world().size());
+  ContextOf context;
+  context.recipe_ = recipe("memory");
+  const auto fits = [&](const char* store, std::size_t left) {
+    context.recipe_.data.store = store;
+    context.moment_ = {.samples = 120 + left};
+    return test::message_of<UsageError>([&] { check_least_share(context, 2); }).empty();
+  };
+  for (std::size_t left = 0; left < 12; ++left) {
+    EXPECT_EQ(fits("memory", left), left == 0 || left >= 2 * world) << left;
+    EXPECT_EQ(fits("files", left), left != 1) << left;
+  }
+  // What is left of this epoch counts as well.
+  context.moment_ = {.consumed = 119, .samples = 120};
+  EXPECT_THROW(check_least_share(context, 2), UsageError);
+  context.recipe_.data.drop_last = true;
+  EXPECT_NO_THROW(check_least_share(context, 2));
+  context.recipe_.data.drop_last = false;
+  EXPECT_NO_THROW(check_least_share(context, 1));
 }
 
 TEST_F(TrainerShareTest, ASampleThatIsLeftAloneByBadOnesIsLeftOut) {

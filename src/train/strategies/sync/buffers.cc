@@ -4,16 +4,19 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 namespace convoy::train {
 namespace {
+
+constexpr std::string_view kCounter = "num_batches_tracked";
 
 // How much a rank's values count.
 double weight_of(const parallel::NamedTensor& buffer,
                  const std::vector<parallel::NamedTensor>& all) {
   const std::string& name = buffer.name;
   if (!name.ends_with("running_mean") && !name.ends_with("running_var")) return 1;
-  const std::string counter = name.substr(0, name.rfind('.') + 1) + "num_batches_tracked";
+  const std::string counter = name.substr(0, name.rfind('.') + 1) + std::string(kCounter);
   for (const auto& other : all) {
     if (other.name == counter) return other.tensor.item().toDouble();
   }
@@ -34,7 +37,8 @@ void unite_buffers(const comm::Communicator& communicator,
   for (const auto& buffer : buffers) {
     // In double, where counts are exact.
     torch::Tensor wide = buffer.tensor.to(torch::kCPU, torch::kDouble).contiguous();
-    if (!buffer.tensor.is_floating_point()) {
+    // A network in another precision has its counters in that, too.
+    if (!buffer.tensor.is_floating_point() || buffer.name.ends_with(kCounter)) {
       reduce(wide, comm::ReduceOp::max);
       buffer.tensor.copy_(wide);
       continue;
