@@ -43,7 +43,11 @@ std::size_t Board::bytes_per_rank() { return payload_begin(kMostSlots); }
 std::size_t Board::committed_per_rank() { return kPayloadBegin + kPayload; }
 
 Board::Board(SharedParts parts, std::size_t index)
-    : parts_(std::move(parts)), index_(index), pages_(kRing), indices_(parts_.parts.size()) {
+    : parts_(std::move(parts)),
+      index_(index),
+      claimed_(new std::atomic<bool>[kMostSlots]()),
+      pages_(kRing),
+      indices_(parts_.parts.size()) {
   static_assert(sizeof(Header) == kHeader);
   // The memory is zeroed: free slots, nothing published.
   pages_[0] = kPayload / kPage;
@@ -84,7 +88,7 @@ bool Board::commit_payload(std::size_t number, std::size_t bytes) {
 
 bool Board::free(std::size_t number) const {
   const Slot& own = slot(index_, number);
-  if (own.claimed.load(std::memory_order_acquire) != 0) return false;
+  if (claimed_[number].load(std::memory_order_acquire)) return false;
   return own.id.load(std::memory_order_relaxed) == 0 ||
          own.taken.load(std::memory_order_acquire) == size() - 1;
 }
@@ -100,7 +104,7 @@ bool Board::add_slot() {
 
 Slot* Board::take(std::size_t number) {
   Slot& own = slot(index_, number);
-  own.claimed.store(1, std::memory_order_relaxed);
+  claimed_[number].store(true, std::memory_order_relaxed);
   own.id.store(0, std::memory_order_relaxed);
   own.ready.store(0, std::memory_order_relaxed);
   own.finished.store(0, std::memory_order_relaxed);
@@ -170,7 +174,7 @@ void Board::publish(Slot& slot, std::uint64_t id) {
 
 void Board::release(Slot& slot) {
   assert(slot.id.load(std::memory_order_relaxed) != 0);
-  slot.claimed.store(0, std::memory_order_release);
+  claimed_[slot.number].store(false, std::memory_order_release);
 }
 
 Slot* Board::find(std::size_t rank, std::uint64_t id, std::size_t hint, Search& search) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <unordered_map>
@@ -38,7 +39,6 @@ struct alignas(64) Slot {
   // finished for the others.
   alignas(64) std::atomic<std::uint64_t> ready;
   std::atomic<std::uint64_t> finished;
-  std::atomic<std::uint32_t> claimed;  // by its owner
   // How many of the others look at this slot no more.
   alignas(64) std::atomic<std::uint32_t> taken;
 };
@@ -142,6 +142,9 @@ class Board {
 
   SharedParts parts_;
   std::size_t index_;
+  // By number of slot: whether this rank has it in use. Apart from the slots, whose lines others
+  // read.
+  std::unique_ptr<std::atomic<bool>[]> claimed_;
   std::mutex mutex_;        // of what follows
   std::size_t next_ = 0;    // in the ring
   std::size_t beyond_ = 0;  // where the search beyond the ring goes on

@@ -10,12 +10,7 @@
 namespace convoy::comm {
 
 NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id)
-    : node_(node),
-      call_(call),
-      id_(id),
-      slots_(node.size(), nullptr),
-      searches_(node.size()),
-      missing_(node.size() - 1) {}
+    : node_(node), call_(call), id_(id), members_(node.size()), missing_(node.size() - 1) {}
 
 NodeCollective::~NodeCollective() {
   if (place_ != 0) node_.board().leave_queue(place_);
@@ -29,7 +24,7 @@ bool NodeCollective::claim(const Board::Need& need) {
   own_ = claimed.slot;
   staging_ = claimed.staging;
   own_->call = call_;
-  slots_[node_.index()] = own_;
+  members_[node_.index()].slot = own_;
   state_ = State::claimed;
   return true;
 }
@@ -58,16 +53,17 @@ bool NodeCollective::complete() {
   assert(state_ == State::published || state_ == State::complete);
   if (state_ == State::complete) return true;
   const std::size_t hint = own_->number;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i] != nullptr) continue;
-    slots_[i] = node_.board().find(i, id_, hint, searches_[i]);
-    if (slots_[i] == nullptr) continue;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    Member& member = members_[i];
+    if (member.slot != nullptr) continue;
+    member.slot = node_.board().find(i, id_, hint, member.search);
+    if (member.slot == nullptr) continue;
     --missing_;
-    if (!call_.agrees_with(slots_[i]->call)) {
+    if (!call_.agrees_with(member.slot->call)) {
       throw Failure("ranks disagree about a call: rank " +
                     std::to_string(node_.rank_of(node_.index())) + " called " + call_.text() +
                     "; rank " + std::to_string(node_.rank_of(i)) + " called " +
-                    slots_[i]->call.text());
+                    member.slot->call.text());
     }
   }
   if (missing_ > 0) return false;
@@ -77,7 +73,7 @@ bool NodeCollective::complete() {
 
 const Slot& NodeCollective::slot(std::size_t member) const {
   assert(state_ == State::complete);
-  return *slots_[member];
+  return *members_[member].slot;
 }
 
 std::span<std::byte> NodeCollective::payload(std::size_t member) const {
@@ -86,8 +82,8 @@ std::span<std::byte> NodeCollective::payload(std::size_t member) const {
 
 void NodeCollective::leave() {
   assert(state_ == State::complete);
-  for (Slot* slot : slots_) {
-    if (slot != own_) slot->taken.fetch_add(1, std::memory_order_release);
+  for (const Member& member : members_) {
+    if (member.slot != own_) member.slot->taken.fetch_add(1, std::memory_order_release);
   }
   node_.board().release(*own_);
   state_ = State::left;
@@ -96,15 +92,16 @@ void NodeCollective::leave() {
 std::uint64_t NodeCollective::least(std::atomic<std::uint64_t> Slot::*counter) const {
   assert(state_ == State::complete);
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  for (const Slot* slot : slots_) {
-    if (slot != own_) least = std::min(least, (slot->*counter).load(std::memory_order_acquire));
+  for (const Member& member : members_) {
+    if (member.slot != own_)
+      least = std::min(least, (member.slot->*counter).load(std::memory_order_acquire));
   }
   return least;
 }
 
 void NodeCollective::absent(std::vector<int>& ranks) const {
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (i != node_.index() && slots_[i] == nullptr) ranks.push_back(node_.rank_of(i));
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (i != node_.index() && members_[i].slot == nullptr) ranks.push_back(node_.rank_of(i));
   }
 }
 
@@ -112,9 +109,9 @@ void NodeCollective::behind(std::atomic<std::uint64_t> Slot::*counter, std::uint
                             std::vector<int>& ranks) const {
   absent(ranks);
   if (state_ == State::left) return;  // the others' slots may be in use anew
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (i == node_.index() || slots_[i] == nullptr) continue;
-    if ((slots_[i]->*counter).load(std::memory_order_acquire) < wanted)
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (i == node_.index() || members_[i].slot == nullptr) continue;
+    if ((members_[i].slot->*counter).load(std::memory_order_acquire) < wanted)
       ranks.push_back(node_.rank_of(i));
   }
 }

@@ -71,8 +71,11 @@ class NodeCollective {
   Board::Place place_ = 0;
   std::span<std::byte> staging_;
   Slot* own_ = nullptr;
-  std::vector<Slot*> slots_;             // by member
-  std::vector<Board::Search> searches_;  // by member
+  struct Member {
+    Slot* slot = nullptr;  // once it is there
+    Board::Search search;
+  };
+  std::vector<Member> members_;
   std::size_t missing_;
 };
 

@@ -1,6 +1,9 @@
 #include "comm/shared_memory/small_reduction.h"
 
+#include <array>
 #include <cstring>
+#include <span>
+#include <vector>
 
 namespace convoy::comm {
 
@@ -20,9 +23,13 @@ bool SmallReduction::begin() {
 bool SmallReduction::advance() {
   if (done_ || !begin() || !collective_.complete()) return false;
   if (data_.count > 0) {
-    std::vector<const void*> sources;
-    for (std::size_t i = 0; i < collective_.node().size(); ++i)
-      sources.push_back(collective_.payload(i).data());
+    // Without an allocation, for the usual numbers of ranks.
+    const std::size_t members = collective_.node().size();
+    std::array<const void*, 32> few;
+    std::vector<const void*> many(members <= few.size() ? 0 : members);
+    const std::span<const void*> sources =
+        many.empty() ? std::span(few).first(members) : std::span(many);
+    for (std::size_t i = 0; i < members; ++i) sources[i] = collective_.payload(i).data();
     reduce_(op_, data_.type, data_.data, sources, data_.count, divisor_);
   }
   collective_.leave();
