@@ -15,13 +15,13 @@ readonly TORCH_VERSION=2.11.0
 # machine without a GPU.
 readonly TORCH_WHEELS=("torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readonly PACKAGES=(
-  g++ cmake ninja-build ccache mold git ca-certificates python3 python3-pip
+  g++ clang-19 cmake ninja-build ccache mold git ca-certificates python3 python3-pip
   openmpi-bin libopenmpi-dev openssh-client
   libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
   libgoogle-perftools-dev libhwloc-dev libtomlplusplus-dev libxxhash-dev libhwy-dev libjpeg-dev libpng-dev
   zlib1g-dev
   libvips-tools)  # for libvips.so.42, loaded at run time; the library's own name differs by release
-readonly TEST_PACKAGES=(mpich libmpich-dev clang-format-14 iproute2 libsimgrid-dev)
+readonly TEST_PACKAGES=(libclang-rt-19-dev llvm-19 mpich libmpich-dev clang-format-14 iproute2 libsimgrid-dev)
 # With these, tests read what Convoy writes: tensorboard alone would bring its server.
 readonly TEST_WHEELS=(tensorboard==2.20.0 protobuf==6.33.0 absl-py==2.3.1 numpy==2.2.6 safetensors==0.8.0
   pillow==12.0.0)
