@@ -27,12 +27,11 @@ double weight_of(const parallel::NamedTensor& buffer,
 
 void unite_buffers(const comm::Communicator& communicator,
                    const std::vector<parallel::NamedTensor>& buffers) {
-  // Before counters change.
   const auto reduce = [&communicator](torch::Tensor& wide, comm::ReduceOp op) {
     const auto count = static_cast<std::size_t>(wide.numel());
     communicator.allreduce(comm::Buffer(wide.mutable_data_ptr(), count, comm::Type::f64), op);
   };
-  std::map<std::string, double> weights;
+  std::map<std::string, double> weights;  // of all, before counters change
   for (const auto& buffer : buffers) weights[buffer.name] = weight_of(buffer, buffers);
   for (const auto& buffer : buffers) {
     // In double, where counts are exact.
