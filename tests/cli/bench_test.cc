@@ -139,7 +139,7 @@ TEST(BenchAllreduce, SaysWhichSumsAreReproducible) {
 
 TEST(BenchShuffle, ReportsARowPerNumberOfGroups) {
   const JobResult result =
-      Job({"bench", "shuffle", "-n", "4", "--groups", "1,2,4", "--bytes-per-rank", "1MiB",
+      Job({"bench", "shuffle", "-n", "4", "--groups", "1,2,4", "--bytes-per-rank", "8MiB",
            "--record", "10KiB", "--segment", "256KiB", "--repetitions", "1", "--json", "-"})
           .finish(std::chrono::seconds(90));
   ASSERT_EQ(result.exit_status, 0) << result.err;
@@ -150,7 +150,7 @@ TEST(BenchShuffle, ReportsARowPerNumberOfGroups) {
     groups.push_back(row.at("groups"));
     EXPECT_EQ(row.at("ranks"), 4);
     const auto part = row.at("part_bytes").get<double>();
-    EXPECT_NEAR(part, groups.back() * (1 << 20), groups.back() * 2e5);
+    EXPECT_NEAR(part, groups.back() * (8 << 20), groups.back() * 1.6e6);
     if (groups.back() == 4) {  // every rank holds everything
       EXPECT_EQ(row.at("sent_bytes"), 0);
       continue;
@@ -159,7 +159,10 @@ TEST(BenchShuffle, ReportsARowPerNumberOfGroups) {
     EXPECT_NEAR(row.at("sent_bytes").get<double>() / part, 1 - groups.back() / 4.0, 0.1);
     EXPECT_GT(row.at("median_s").get<double>(), 0);
     EXPECT_GT(row.at("fraction_of_limit").get<double>(), 0);
-    EXPECT_LE(row.at("peak_bytes").get<double>(), part + (2 << 18));
+    // As the kernel counts, with what the process needs besides; two copies would be twice the
+    // part.
+    EXPECT_GE(row.at("peak_bytes").get<double>(), part / 2);
+    EXPECT_LE(row.at("peak_bytes").get<double>(), part + (2 << 18) + (2 << 20));
   }
   EXPECT_EQ(groups, (std::vector{1, 2, 4})) << result.out;
 }

@@ -7,6 +7,11 @@
 #ifdef CONVOY_VIPS_HEADERS
 #include <vips/vips.h>
 
+#include <type_traits>
+
+// That of functions which want a null pointer at their end is no part of their type.
+#pragma GCC diagnostic ignored "-Wignored-attributes"
+
 namespace convoy::data {
 namespace {
 
