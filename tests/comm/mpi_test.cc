@@ -152,7 +152,7 @@ TEST(Mpi, MessagesAreNoCallsOfTheProgram) {
 // What is given up does not change the buffer any more.
 TEST(Mpi, DroppedMessagesLeaveTheBufferAlone) {
   const auto transport = mpi_transport(MPI_COMM_WORLD);
-  if (transport->size() != 2) return;     // others, who wait, would keep them from the cores
+  if (transport->size() != 2) return;      // others, who wait, would keep them from the cores
   constexpr std::size_t kBytes = 4 << 20;  // a rendezvous
   const int other = 1 - transport->rank();
   for (const bool early : {true, false}) {

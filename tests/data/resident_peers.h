@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -52,7 +53,10 @@ class ResidentPeers final : public Peers {
                                            std::span<const std::size_t> receive_counts,
                                            std::span<const std::size_t> receive_offsets) override {
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    const bool records = reinterpret_cast<std::uintptr_t>(receive.data()) % page == 0;
+    // Numbers, which travel as well, may begin with a page too, but fill what they are received in.
+    const bool records = reinterpret_cast<std::uintptr_t>(receive.data()) % page == 0 &&
+                         std::accumulate(receive_counts.begin(), receive_counts.end(),
+                                         std::size_t{0}) < receive.size();
     auto exchange =
         peers_->start_exchange(send, send_counts, receive, receive_counts, receive_offsets);
     if (!records) return exchange;

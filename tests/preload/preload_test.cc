@@ -201,8 +201,9 @@ TEST(PreloadPresence, PartsOfAJobMayAllHaveIt) {
 TEST(PreloadPresence, RanksOfOtherJobsAreLeftAlone) {
   for (const bool children : {false, true}) {
     // Children have what the launcher has.
-    const Result result = run((children ? "env " SANITIZER_OPTIONS " LD_PRELOAD=" LIBRARY " " : "") +
-                              std::string(CONVOY_MPIRUN) + part(2, true, kProgram + "spawn"));
+    const Result result =
+        run((children ? "env " SANITIZER_OPTIONS " LD_PRELOAD=" LIBRARY " " : "") +
+            std::string(CONVOY_MPIRUN) + part(2, true, kProgram + "spawn"));
     EXPECT_EQ(result.exit_status, 0) << result.output;
     EXPECT_EQ(counts_in(result.output), (Counts{15, 6, 0, 0, 9})) << result.output;
   }
