@@ -156,6 +156,11 @@ TEST(Mpi, DroppedMessagesLeaveTheBufferAlone) {
   constexpr std::size_t kBytes = 4 << 20;  // a rendezvous
   const int other = 1 - transport->rank();
   for (const bool early : {true, false}) {
+#ifdef MPICH_VERSION
+    // UCX, under MPICH, goes on with a message that was cancelled on its way, and doesn't say when
+    // it ends.
+    if (!early) break;
+#endif
     std::vector<std::byte> data(kBytes, std::byte{static_cast<unsigned char>(other)});
     std::byte word{};
     const auto wait = [&](Ticket ticket) {

@@ -24,8 +24,9 @@ class Transport;
 // A message under way. Owns the transport's request; dropping an unfinished one cancels it, after
 // which the transport does not touch the buffer any more. Messages are dropped when a world fails.
 // Where one is already moving (over MPI) this waits for its end, up to a second for all messages of
-// the transport together: a peer that has died or stopped may keep it from ending, and then the
-// buffer is in use until the process ends, which is soon.
+// the transport together: a peer that has died or stopped, or an MPI that does not say when (MPICH
+// on UCX), may keep it from ending, and then the buffer is in use until the process ends, which is
+// soon.
 class Ticket {
  public:
   Ticket() = default;
