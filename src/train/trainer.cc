@@ -28,10 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kTimelineSteps = 10;
 
-std::string count_text(const char* one, std::size_t n) {
-  return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
-}
-
 }  // namespace
 
 class Trainer::Impl final : public TrainerContext {
@@ -179,9 +175,9 @@ void Trainer::Impl::make_loader() {
   options.on_bad = on_bad(recipe_.data);
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
   if (first() && options.batch > data_.training->size() && !options.drop_last) {
-    world_.log().warning("training.batch is " + std::to_string(options.batch) + ", more than the " +
-                         count_text("sample", data_.training->size()) +
-                         " of data.train: each update takes all of them");
+    world_.log().warning("training.batch is " + std::to_string(options.batch) +
+                         ", but data.train holds " + std::to_string(data_.training->size()) +
+                         ": each update takes all of it");
   }
   source_ =
       open_samples(world_, data_.training, training_transform(recipe_.data), options, recipe_.data);

@@ -60,7 +60,7 @@ std::vector<Change> changes(const std::string& folder) {
       {"data.shuffle_every_steps", {memory, "data.shuffle_every_steps=2"}, kPacked},
       {"data.random_batches", {memory, "data.random_batches=true"}, kPacked},
       {"data.train.size", {"data.train.size=60"}, "data.train is another data set"},
-      {"data.store_memory", {"data.store=memory", "data.store_memory=1MiB"}, kPacked},
+      {"data.store_memory", {memory, "data.store_memory=1MiB"}, kPacked},
       {"data.train.bad_first", {"data.train.bad_first=1"}},
       {"data.train.bad_every", {"data.train.bad_every=7", "data.on_bad=skip"}},
       {"data.train.path", {"data.train.path=/dev/null"}},
