@@ -25,6 +25,12 @@ case ${1:-} in
 esac
 [[ $# -le 1 || ($tier == changed && $# == 2) ]] || { echo "test.sh: too many arguments; see --help" >&2; exit 2; }
 
+# What passes is what was there before it was built, whatever is edited meanwhile.
+state=$(tools/changed_tests.py --state 2>/dev/null) || state=
+# With --changed, only what differs from what has passed adds up to everything.
+partial=false
+if [[ $tier == changed && (-n $revision || ! -e build/passed) ]]; then partial=true; fi
+
 step "set-up"
 tools/setup.sh --tests
 
@@ -80,4 +86,4 @@ times=()
 if [[ $tier != changed ]]; then times=(--output-junit test-times.xml); fi  # for tools/times.py
 step "tests${suites:+; ${suites//;/, } are suites among them}"
 ctest --test-dir build -j "$jobs" --output-on-failure --no-tests=error "${times[@]}" "${selection[@]}"
-tools/changed_tests.py --passed build/passed --remember
+if [[ -n $state ]] && ! $partial; then tools/changed_tests.py --passed build/passed --remember "$state"; fi

@@ -2,7 +2,8 @@
 """Names the tests that a change asks for, as a pattern of labels for ctest -L.
 
   tools/changed_tests.py --passed FILE [--since REV]   prints the pattern; nothing if no test looks at the change
-  tools/changed_tests.py --passed FILE --remember      writes the state of the working tree to FILE: it has passed
+  tools/changed_tests.py --state                       prints the state of the working tree
+  tools/changed_tests.py --passed FILE --remember STATE  writes to FILE that this state has passed
   tools/changed_tests.py --self-test
 
 What has changed is told by comparing the working tree, files that git does not know yet included, with REV, with what
@@ -93,21 +94,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passed", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--since", metavar="REV")
-    parser.add_argument("--remember", action="store_true")
+    parser.add_argument("--state", action="store_true")
+    parser.add_argument("--remember", metavar="STATE")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
         return self_test()
-    if arguments.passed is None:
+    if arguments.passed is None and not arguments.state:
         parser.error("--passed FILE is missing")
+    if arguments.remember:
+        arguments.passed.write_text(arguments.remember + "\n")
+        return
     try:
         git("rev-parse", "HEAD")
     except (OSError, subprocess.CalledProcessError):
-        if not arguments.remember:  # a source tree from elsewhere
+        if not arguments.state:  # a source tree from elsewhere
             print(EVERYTHING)
         return
-    if arguments.remember:
-        arguments.passed.write_text(working_tree() + "\n")
+    if arguments.state:
+        print(working_tree())
         return
     since = arguments.since
     if since is None:
@@ -115,6 +120,9 @@ def main():
     try:
         changed = git("diff-tree", "-r", "--name-only", "--no-renames", f"{since}^{{tree}}", working_tree())
     except subprocess.CalledProcessError as error:
+        if arguments.since is None:  # git keeps states that nothing refers to for some weeks
+            print(EVERYTHING)
+            return
         sys.exit(f"changed_tests: git can't compare with '{since}': {error.stderr.strip()}")
     print(pattern(changed.splitlines()))
 

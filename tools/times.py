@@ -11,7 +11,9 @@ last full run of ./test.sh.
 
 import argparse
 import collections
+import json
 import pathlib
+import subprocess
 import sys
 import xml.etree.ElementTree
 
@@ -23,11 +25,9 @@ def layer_of(output):
     if "_pch.dir" in output:
         return "precompiled headers"
     parts = output.split("/")
-    if parts[0] in ("src", "tests") and len(parts) > 1:
+    if parts[0] in ("src", "tests") and len(parts) > 2:
         return parts[1]
-    if parts[0] in ("bin", "lib", "libexec") or ".so" in output:
-        return "links"
-    return {"examples": "examples", "tools": "tools"}.get(parts[0], "links" if parts[0] == "tests" else "other")
+    return parts[0] if parts[0] in ("examples", "tools") else "links and others"
 
 
 def read_ninja(path):
@@ -47,13 +47,14 @@ def read_tests(path):
     tests = {}
     if not path.exists():
         return tests
+    listed = subprocess.run(["ctest", "--test-dir", path.parent, "--show-only=json-v1"], check=True, capture_output=True)
+    layers = {}
+    for test in json.loads(listed.stdout)["tests"]:
+        for entry in test.get("properties", []):
+            if entry["name"] == "LABELS":
+                layers[test["name"]] = next((label[6:] for label in entry["value"] if label.startswith("layer.")), "other")
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
-        labels = case.findtext("properties/property[@name='cmake_labels']")
-        if labels is None:
-            found = case.find("properties/property[@name='cmake_labels']")
-            labels = found.get("value", "") if found is not None else ""
-        layer = next((label[6:] for label in labels.split(";") if label.startswith("layer.")), "other")
-        tests[case.get("name")] = (layer, float(case.get("time", 0)))
+        tests[case.get("name")] = (layers.get(case.get("name"), "other"), float(case.get("time", 0)))
     return tests
 
 

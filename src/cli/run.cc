@@ -2,6 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -118,7 +119,8 @@ double parse_grace(const std::string& text) {
   if (!(seconds > 0) || *rest != '\0') {
     throw UsageError("--grace " + text + ": not a number of seconds above 0");
   }
-  return seconds;
+  constexpr double kYears = 1e8;  // whatever is more would not fit a clock
+  return std::min(seconds, kYears);
 }
 
 // Ranks write to mpirun's pipes; one that shows progress has to know what is behind them.
