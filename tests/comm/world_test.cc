@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -34,6 +35,25 @@ std::string failure_of(int ranks, const std::function<void(World&)>& body,
 void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
   for (const char* part : parts)
     EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
+}
+
+TEST(World, TimeoutsThatNoClockHoldsAreCut) {
+  for (const double seconds :
+       {1e10, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    WorldOptions options;
+    options.timeout = std::chrono::duration<double>(seconds);
+    World::run_threads(
+        2,
+        [&](World& world) {
+          const double kept = world.communicator().timeout().count();
+          EXPECT_GT(kept, 0);
+          EXPECT_LE(kept, 1e9);
+          // Long enough for a rank that waits to ask what the other does.
+          if (world.rank() == 1) std::this_thread::sleep_for(100ms);
+          world.communicator().barrier();
+        },
+        options);
+  }
 }
 
 TEST(World, KnowsHostsAndLocalRanks) {

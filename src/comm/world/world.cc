@@ -1,5 +1,6 @@
 #include "convoy/comm/world.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <mutex>
@@ -21,8 +22,11 @@
 namespace convoy::comm {
 namespace {
 
+// Thirty years: what a clock in nanoseconds can be moved by.
+constexpr std::chrono::duration<double> kLongestTimeout{1e9};
+
 WorldOptions complete(WorldOptions options) {
-  if (options.timeout.count() <= 0) {
+  if (!(options.timeout.count() > 0)) {  // not a number, too
     const std::string text = environment("CONVOY_TIMEOUT", "300");
     char* rest = nullptr;
     const double seconds = std::strtod(text.c_str(), &rest);
@@ -32,6 +36,7 @@ WorldOptions complete(WorldOptions options) {
     }
     options.timeout = std::chrono::duration<double>(seconds);
   }
+  options.timeout = std::min(options.timeout, kLongestTimeout);
   if (environment("CONVOY_CHECK_CALLS", "0") != "0") options.check_calls = true;
   if (environment("CONVOY_REPRODUCIBLE", "0") != "0") options.reproducible = true;
   return options;
