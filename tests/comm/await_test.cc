@@ -4,9 +4,11 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <thread>
 
 #include "comm/engine/engine.h"
 #include "convoy/comm/communicator.h"
+#include "convoy/comm/threads.h"
 
 namespace convoy::comm {
 namespace {
@@ -72,6 +74,29 @@ TEST(Await, NothingBlocksWhatIsThereAlready) {
   pair.receive({data.data(), data.size(), Type::u8}, 1);
   EXPECT_EQ(data[4], 7);
   EXPECT_EQ(transport->calls, 0);
+}
+
+// Two threads of rank 0 wait for different operations, and both ask rank 1. What it says to one is
+// not forgotten when the other asks.
+TEST(Await, WaitsThatAskAtTheSameTimeKeepTheirAnswers) {
+  auto transports = thread_transports(2);
+  StallDetector asking(*transports[0]), answering(*transports[1]);
+  const StallDetector::Wait wait{
+      .call = "allreduce", .missing = {1}, .timeout = std::chrono::seconds(0)};
+  StallTimer first(wait.timeout), second(wait.timeout);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(asking.examine(first, wait), std::nullopt);
+  ASSERT_TRUE(first.overdue);
+  const auto doing = [] { return StallDetector::Doing{.what = "is at home", .waits_for = {}}; };
+  EXPECT_EQ(answering.poll(doing), std::nullopt);
+  EXPECT_EQ(asking.poll(doing), std::nullopt);
+  EXPECT_EQ(asking.examine(second, wait), std::nullopt);
+  ASSERT_TRUE(second.overdue);
+  const std::string reason = asking.examine(first, wait).value_or("");
+  EXPECT_NE(reason.find("rank 1 is at home"), std::string::npos) << reason;
+  // The second has not been answered.
+  const std::string other = asking.examine(second, wait).value_or("");
+  EXPECT_NE(other.find("rank 1 does not answer"), std::string::npos) << other;
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ struct OperationState;
 //
 // Threads: a handle belongs to one thread at a time. Different handles may be used by different
 // threads. Lifetime: the buffers of the operation must stay valid until it is done; the destructor
-// waits for it (while an exception unwinds the stack it cancels it instead, and the world is on its
-// way down).
+// waits for it. While an exception unwinds the stack, it waits for a moment only: an operation that
+// isn't done then is given up, and the world has failed, here (every later call throws Failure) and
+// for all peers, whose calls name this rank and the operation.
 class Operation {
  public:
   Operation();

@@ -224,13 +224,23 @@ bool Engine::done(OperationState& op) {
 }
 
 void Engine::cancel(OperationState& op) {
+  // Peers that are in the middle of it read memory that goes out of scope next.
+  constexpr auto kPatience = 250ms;
+  const auto deadline = Clock::now() + kPatience;
+  Backoff backoff(200us);
+  while (!op.done.load(std::memory_order_acquire) && Clock::now() < deadline) {
+    if (advance())
+      backoff.reset();
+    else
+      backoff.pause();
+  }
   const std::lock_guard lock(mutex_);
   if (op.done) return;
-  op.task = Task();
-  op.suspension = {};
-  op.error = std::make_exception_ptr(Failure("the operation was abandoned: " + op.call.text()));
-  op.done = true;
-  clear_done();
+  // The peers' parts of it can't end any more, and the next call of the same match would be taken
+  // for this one.
+  fail(stalls_.name(root_->rank()) + ": an exception ended the scope of " + op.call.text() +
+           " before it was done",
+       true);
 }
 
 void Engine::close(Call call, const std::function<Task(Io&)>& barrier) {

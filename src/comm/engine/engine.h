@@ -49,6 +49,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void wait(OperationState& op);
   // One look at an operation that nobody waits for; throws its error.
   bool done(OperationState& op);
+  // Gives up an operation that may be under way: unless it ends at once, the world has failed.
   void cancel(OperationState& op);
 
   // Runs `use` with the transports to itself.

@@ -47,7 +47,7 @@ bool StallDetector::read(int from, const std::vector<std::byte>& note,
     case NoteKind::question:
       return true;
     case NoteKind::answer:
-      answers_[from] = {(flags & kIdle) != 0, (flags & kLeaving) != 0,
+      answers_[from] = {Clock::now(), (flags & kIdle) != 0, (flags & kLeaving) != 0,
                         (flags & kWaitsForAsker) != 0, text};
       return false;
     case NoteKind::failure:
@@ -65,8 +65,8 @@ void StallDetector::answer(int to, const Doing& doing) {
   root_.post_note(to, make_note(NoteKind::answer, flags, doing.what));
 }
 
-void StallDetector::ask(const std::vector<int>& peers) {
-  answers_.clear();
+void StallDetector::ask(StallTimer& timer, const std::vector<int>& peers) {
+  timer.asked_at = Clock::now();
   next_poll_ = {};
   const auto put = [&](int peer) {
     if (peer != root_.rank()) root_.post_note(peer, make_note(NoteKind::question, 0, ""));
@@ -90,20 +90,23 @@ std::string StallDetector::name(int rank) const {
   return s;
 }
 
-std::string StallDetector::findings() const {
+const StallDetector::Answer* StallDetector::heard(int peer, Clock::time_point since) const {
+  const auto answer = answers_.find(peer);
+  return answer != answers_.end() && answer->second.at >= since ? &answer->second : nullptr;
+}
+
+std::string StallDetector::findings(Clock::time_point since) const {
   std::string silent, idle, busy;
   const auto add = [](std::string& list, const std::string& item) {
     list += (list.empty() ? "" : "; ") + item;
   };
   for (int peer = 0; peer < root_.size(); ++peer) {
     if (peer == root_.rank()) continue;
-    const auto answer = answers_.find(peer);
-    if (answer == answers_.end())
+    const Answer* const answer = heard(peer, since);
+    if (answer == nullptr)
       add(silent, name(peer) + " does not answer (stuck in its own code, or stopped)");
-    else if (answer->second.idle || answer->second.leaving)
-      add(idle, name(peer) + " " + answer->second.what);
     else
-      add(busy, name(peer) + " " + answer->second.what);
+      add(answer->idle || answer->leaving ? idle : busy, name(peer) + " " + answer->what);
   }
   std::string all = silent;
   if (!idle.empty()) add(all, idle);
@@ -111,30 +114,34 @@ std::string StallDetector::findings() const {
   return all;
 }
 
-std::optional<std::pair<int, std::string>> StallDetector::waiting_for_me() const {
+std::optional<std::pair<int, std::string>> StallDetector::waiting_for_me(
+    Clock::time_point since) const {
   for (const auto& [peer, answer] : answers_) {
-    if (answer.waits_for_asker && !answer.leaving) return std::pair(peer, answer.what);
+    if (answer.at >= since && answer.waits_for_asker && !answer.leaving)
+      return std::pair(peer, answer.what);
   }
   return std::nullopt;
 }
 
-std::optional<int> StallDetector::left_peer(const std::vector<int>& among) const {
+std::optional<int> StallDetector::left_peer(const std::vector<int>& among,
+                                            Clock::time_point since) const {
   for (int peer : among) {
-    const auto answer = answers_.find(peer);
-    if (answer != answers_.end() && answer->second.leaving) return peer;
+    const Answer* const answer = heard(peer, since);
+    if (answer != nullptr && answer->leaving) return peer;
   }
   return std::nullopt;
 }
 
-std::optional<std::string> StallDetector::difference_in_steps(const Wait& wait) const {
+std::optional<std::string> StallDetector::difference_in_steps(const Wait& wait,
+                                                              Clock::time_point since) const {
   const std::string me = name(root_.rank());
   if (wait.leaving) {
-    const auto waiting = waiting_for_me();
+    const auto waiting = waiting_for_me(since);
     if (!waiting) return std::nullopt;
     return name(waiting->first) + " " + waiting->second + ", but " + me +
            " has ended its steps and is leaving the world: ranks ran different numbers of steps";
   }
-  const auto left = left_peer(wait.missing);
+  const auto left = left_peer(wait.missing, since);
   if (!left) return std::nullopt;
   return me + " waits in " + wait.call + ", but " + name(*left) +
          " has ended its steps and left the world: ranks ran different numbers of steps";
@@ -148,23 +155,23 @@ std::optional<std::string> StallDetector::examine(StallTimer& timer, const Wait&
   if (timer.overdue) {
     return name(root_.rank()) + ": " + wait.call + " is not done after " +
            format_seconds(seconds_since(timer.since)) + ", waiting for " +
-           list_ranks(wait.missing) + ": " + findings();
+           list_ranks(wait.missing) + ": " + findings(timer.asked_at);
   }
   if (timer.asked) {
-    const auto difference = difference_in_steps(wait);
+    const auto difference = difference_in_steps(wait, timer.asked_at);
     timer.bad_answers = difference ? timer.bad_answers + 1 : 0;
     if (timer.bad_answers >= kConvincing) return difference;
   }
   if (now - timer.since > wait.timeout) {
     timer.overdue = true;
     timer.next_question = now + 3s;
-    ask();
+    ask(timer);
     return std::nullopt;
   }
   timer.asked = true;
   timer.next_question = std::min<Clock::time_point>(now + (timer.bad_answers > 0 ? 1s : 2s),
                                                     timer.since + ticks(wait.timeout) + 1ms);
-  ask(wait.leaving ? std::vector<int>{} : wait.missing);
+  ask(timer, wait.leaving ? std::vector<int>{} : wait.missing);
   return std::nullopt;
 }
 

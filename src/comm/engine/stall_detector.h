@@ -22,6 +22,7 @@ struct StallTimer {
 
   Clock::time_point since = Clock::now();
   Clock::time_point next_question;
+  Clock::time_point asked_at;
   bool asked = false;
   int bad_answers = 0;   // in a row, all of the same kind
   bool overdue = false;  // all peers were asked, for the last word
@@ -73,21 +74,22 @@ class StallDetector {
   std::string name(int rank) const;
 
  private:
-  // Asks these peers (none named: all) what they do; the answers come in through poll(). Forgets
-  // earlier answers.
-  void ask(const std::vector<int>& peers = {});
+  // Asks these peers (none named: all) what they do; the answers come in through poll(). Several
+  // waits may be asking: each goes by the answers since its own last question.
+  void ask(StallTimer& timer, const std::vector<int>& peers = {});
 
   // "rank 2 on host b does not answer; rank 1 on host a waits for ...": every peer, the silent
   // first.
-  std::string findings() const;
+  std::string findings(Clock::time_point since) const;
   // A peer that said it waits for this rank, and in what.
-  std::optional<std::pair<int, std::string>> waiting_for_me() const;
+  std::optional<std::pair<int, std::string>> waiting_for_me(Clock::time_point since) const;
   // One of these peers that said it is leaving the world.
-  std::optional<int> left_peer(const std::vector<int>& among) const;
+  std::optional<int> left_peer(const std::vector<int>& among, Clock::time_point since) const;
   // Why ranks that have been heard can't get along any more.
-  std::optional<std::string> difference_in_steps(const Wait& wait) const;
+  std::optional<std::string> difference_in_steps(const Wait& wait, Clock::time_point since) const;
 
   struct Answer {
+    Clock::time_point at;
     bool idle = false;
     bool leaving = false;
     bool waits_for_asker = false;
@@ -95,6 +97,8 @@ class StallDetector {
   };
   bool read(int from, const std::vector<std::byte>& note, std::optional<std::string>& failure);
   void answer(int to, const Doing& doing);
+  // What a peer has said since; null if nothing.
+  const Answer* heard(int peer, Clock::time_point since) const;
 
   Transport& root_;
   Clock::time_point next_poll_{};

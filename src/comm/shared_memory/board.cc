@@ -108,6 +108,7 @@ Slot* Board::take(std::size_t number) {
   own.id.store(0, std::memory_order_relaxed);
   own.ready.store(0, std::memory_order_relaxed);
   own.finished.store(0, std::memory_order_relaxed);
+  own.withdrawn.store(0, std::memory_order_relaxed);
   own.taken.store(0, std::memory_order_relaxed);
   own.location = {};
   own.number = static_cast<std::uint32_t>(number);

@@ -39,6 +39,8 @@ struct alignas(64) Slot {
   // finished for the others.
   alignas(64) std::atomic<std::uint64_t> ready;
   std::atomic<std::uint64_t> finished;
+  // Not 0: the owner has given the collective up, and its data may have changed since.
+  std::atomic<std::uint32_t> withdrawn;
   // How many of the others look at this slot no more.
   alignas(64) std::atomic<std::uint32_t> taken;
 };

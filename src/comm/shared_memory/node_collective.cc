@@ -13,6 +13,12 @@ NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id)
     : node_(node), call_(call), id_(id), members_(node.size()), missing_(node.size() - 1) {}
 
 NodeCollective::~NodeCollective() {
+  if (state_ == State::published || state_ == State::complete) {
+    // Others may be reading; they find this afterwards. The slot stays theirs. What this thread
+    // writes later is not seen before this is.
+    own_->withdrawn.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   if (place_ != 0) node_.board().leave_queue(place_);
   if (!staging_.empty()) node_.board().give_staging(staging_);
 }
@@ -67,6 +73,7 @@ bool NodeCollective::complete() {
     }
   }
   if (missing_ > 0) return false;
+  check_members();
   state_ = State::complete;
   return true;
 }
@@ -82,11 +89,21 @@ std::span<std::byte> NodeCollective::payload(std::size_t member) const {
 
 void NodeCollective::leave() {
   assert(state_ == State::complete);
+  check_members();
   for (const Member& member : members_) {
     if (member.slot != own_) member.slot->taken.fetch_add(1, std::memory_order_release);
   }
   node_.board().release(*own_);
   state_ = State::left;
+}
+
+void NodeCollective::check_members() const {
+  // All that was read of the others was read before this.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i].slot->withdrawn.load(std::memory_order_relaxed) != 0)
+      throw Failure("rank " + std::to_string(node_.rank_of(i)) + " gave up " + call_.text());
+  }
 }
 
 std::uint64_t NodeCollective::least(std::atomic<std::uint64_t> Slot::*counter) const {
@@ -96,6 +113,7 @@ std::uint64_t NodeCollective::least(std::atomic<std::uint64_t> Slot::*counter) c
     if (member.slot != own_)
       least = std::min(least, (member.slot->*counter).load(std::memory_order_acquire));
   }
+  check_members();
   return least;
 }
 

@@ -45,9 +45,10 @@ class NodeCollective {
   // Of a member, and its payload; the own one included. REQUIRES: complete, not left.
   const Slot& slot(std::size_t member) const;
   std::span<std::byte> payload(std::size_t member) const;
-  // The least of the others' counters. REQUIRES: complete, not left.
+  // The least of the others' counters. Throws as leave() does. REQUIRES: complete, not left.
   std::uint64_t least_ready() const { return least(&Slot::ready); }
   std::uint64_t least_finished() const { return least(&Slot::finished); }
+  // Throws Failure if one of the others has given up: what was read of it may be anything.
   // REQUIRES: complete, not left yet.
   void leave();
 
@@ -63,6 +64,7 @@ class NodeCollective {
   enum class State { created, claimed, published, complete, left };
 
   std::uint64_t least(std::atomic<std::uint64_t> Slot::*counter) const;
+  void check_members() const;
 
   Node& node_;
   Call call_;
