@@ -69,8 +69,9 @@ void Slice::check() const {
                      list(begin) + " with the size " + list(size));
   }
   if (!right) {
-    throw UsageError("a slice of tensor '" + tensor + "' needs a begin and a size for each of its " +
-                     std::to_string(shape.size()) + " dimensions");
+    throw UsageError("a slice of tensor '" + tensor +
+                     "' needs a begin and a size for each of its " + std::to_string(shape.size()) +
+                     " dimensions");
   }
 }
 
@@ -87,8 +88,9 @@ std::string Slice::text() const {
   std::string text = tensor + "[";
   for (std::size_t d = 0; d < shape.size(); ++d) {
     text += d == 0 ? "" : ", ";
-    text += size[d] == shape[d] ? ":"
-                                : std::to_string(begin[d]) + ":" + std::to_string(begin[d] + size[d]);
+    text += size[d] == shape[d]
+                ? ":"
+                : std::to_string(begin[d]) + ":" + std::to_string(begin[d] + size[d]);
   }
   return text + "] of " + list(shape);
 }

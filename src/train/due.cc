@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "convoy/data/epoch_order.h"
-
 namespace convoy::train {
 
 Moment moment_of(const data::SampleSource& source, const Recipe& recipe, std::int64_t step) {
@@ -16,9 +14,7 @@ Moment moment_of(const data::SampleSource& source, const Recipe& recipe, std::in
   now.step = step;
   now.steps = std::max(step, recipe.training.steps);
   if (recipe.training.steps > 0) return now;
-  const data::EpochCursor rest(now.samples, now.consumed, 0, 1, recipe.data.drop_last);
-  const auto batch = static_cast<std::size_t>(recipe.training.batch);
-  const std::size_t in_this = now.epoch_over ? 0 : rest.steps_left(batch);
+  const std::size_t in_this = now.epoch_over ? 0 : source.batches_left();
   const auto begun = static_cast<std::int64_t>(now.epoch + 1);
   const std::int64_t further = std::max<std::int64_t>(recipe.training.epochs - begun, 0);
   if (!is_done(recipe.training, now)) {

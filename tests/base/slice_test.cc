@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <algorithm>
+#include <cstring>
 
 #include "convoy/base/error.h"
 
@@ -23,10 +23,10 @@ TEST(Slice, WhatLiesOutsideIsRefused) {
   const std::int64_t most = std::int64_t{1} << 62;
   EXPECT_NO_THROW((whole_of("w", {most}).check()));
   for (const Slice& bad :
-       {Slice{"w", {10, 4}, {6, 0}, {5, 4}}, Slice{"w", {10}, {-1}, {5}}, Slice{"w", {10}, {0}, {-1}},
-        Slice{"w", {10}, {11}, {0}}, Slice{"w", {10}, {}, {}}, Slice{"w", {}, {0}, {1}},
-        Slice{"w", {-1}, {0}, {0}}, whole_of("w", {most, 2}), whole_of("w", {0, most, 2}),
-        Slice{"w", {most}, {most}, {most}}}) {
+       {Slice{"w", {10, 4}, {6, 0}, {5, 4}}, Slice{"w", {10}, {-1}, {5}},
+        Slice{"w", {10}, {0}, {-1}}, Slice{"w", {10}, {11}, {0}}, Slice{"w", {10}, {}, {}},
+        Slice{"w", {}, {0}, {1}}, Slice{"w", {-1}, {0}, {0}}, whole_of("w", {most, 2}),
+        whole_of("w", {0, most, 2}), Slice{"w", {most}, {most}, {most}}}) {
     EXPECT_THROW(bad.check(), UsageError) << bad.text();
   }
 }
@@ -64,7 +64,8 @@ TEST(Slice, CopiesWhatBothHold) {
     for (std::int64_t b = 0; b < 4; ++b)
       for (std::int64_t n = 1; n <= 3 - a; ++n)
         for (std::int64_t m = 1; m <= 4 - b; ++m)
-          for (std::int64_t c = 0; c < 2; ++c) boxes.push_back({"w", shape, {a, b, c}, {n, m, 2 - c}});
+          for (std::int64_t c = 0; c < 2; ++c)
+            boxes.push_back({"w", shape, {a, b, c}, {n, m, 2 - c}});
   const auto inside = [](const Slice& s, std::int64_t i, std::int64_t j, std::int64_t k) {
     const std::int64_t at[] = {i, j, k};
     for (std::size_t d = 0; d < 3; ++d)
@@ -106,8 +107,8 @@ TEST(Slice, DifferentTensorsAndShapes) {
   EXPECT_EQ(overlap(whole_of("a", {3}), whole_of("b", {3})), std::nullopt);
   EXPECT_THROW(overlap(whole_of("a", {3}), whole_of("a", {4})), UsageError);
   std::vector<float> three(3);
-  EXPECT_THROW(copy_overlap(whole_of("a", {4}), std::as_bytes(std::span(three)),
-                            whole_of("a", {4}), std::as_writable_bytes(std::span(three)), 4),
+  EXPECT_THROW(copy_overlap(whole_of("a", {4}), std::as_bytes(std::span(three)), whole_of("a", {4}),
+                            std::as_writable_bytes(std::span(three)), 4),
                UsageError);
 }
 

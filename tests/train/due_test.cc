@@ -18,6 +18,9 @@ class Source final : public data::SampleSource {
   }
   std::size_t size() const override { return 100; }
   std::size_t batches_per_epoch() const override { return 4; }
+  std::size_t batches_left() const override {
+    return over_ ? 0 : (100 - position_.count() + 29) / 30;
+  }
   data::Shape shape() const override { return {}; }
   void seek(const data::Position&) override {}
   const data::Batch* next() override { return nullptr; }

@@ -45,6 +45,12 @@ struct LoaderOptions {
   int threads = 1;        // workers that decode; at least 1
   std::size_t ahead = 2;  // batches to prepare ahead
   OnBad on_bad = OnBad::fail;
+  // Records as they are stored (Batch::records) instead of images; the transform isn't used.
+  bool raw = false;
+  // What a sample counts in `batch`; empty: 1. With it, a batch takes samples in the epoch's order
+  // until one more would be too much, and at least one, and shares are cut where they count about
+  // the same. For raw records, without `order` and drop_last. Called from any thread.
+  std::function<std::uint64_t(std::size_t sample)> cost;
   // Is told about each skipped record, from a worker thread; may be empty.
   std::function<void(const std::string& message)> on_skip;
 };
@@ -72,6 +78,7 @@ class Loader final : public SampleSource {
 
   std::size_t size() const override;
   std::size_t batches_per_epoch() const override;
+  std::size_t batches_left() const override;
   Shape shape() const override;
   void seek(const Position& position) override;
   const Batch* next() override;

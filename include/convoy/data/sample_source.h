@@ -43,6 +43,9 @@ struct Batch {
   // says, of `pixel`s; the views of a sample are neighbors.
   std::span<std::byte> bytes;
   std::span<float> images;  // the same memory where pixel is f32, else empty
+  // The bytes of each sample as they are stored, instead of images, where the source was asked for
+  // that.
+  std::span<const std::vector<std::byte>> records;
   std::span<const std::int64_t> labels;
   std::span<const std::size_t> samples;  // their numbers in the data set
   Shape shape;
@@ -69,8 +72,10 @@ class SampleSource {
 
   // Samples in an epoch, over all ranks.
   virtual std::size_t size() const = 0;
-  // Global batches in a whole epoch.
+  // Global batches in a whole epoch; where they are cut by what samples count, in the first.
   virtual std::size_t batches_per_epoch() const = 0;
+  // Global batches of this epoch after the one last returned; 0 where the epoch is over.
+  virtual std::size_t batches_left() const = 0;
   virtual Shape shape() const = 0;
 
   // The next call of next() begins here.

@@ -52,6 +52,7 @@ class StoreSource final : public SampleSource {
 
   std::size_t size() const override;
   std::size_t batches_per_epoch() const override;
+  std::size_t batches_left() const override;
   Shape shape() const override;
   // Also takes a position of a Loader in the middle of an epoch.
   void seek(const Position& position) override;

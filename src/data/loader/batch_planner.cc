@@ -19,10 +19,13 @@ BatchPlanner::BatchPlanner(std::size_t samples, const LoaderOptions& options)
     : samples_(samples),
       batch_(options.batch),
       drop_last_(options.drop_last),
+      rank_(options.rank),
+      world_(options.world),
       order_(order_of(samples, options)),
-      cursor_(cursor_at(0)),
-      batches_per_epoch_(cursor_.steps_left(batch_)) {
+      cursor_(cursor_at(0)) {
   even_share({0, 0}, options.rank, options.world);  // throws for a rank that can't be
+  if (options.cost) cutter_.emplace(samples, options.cost, batch_, options.seed, options.shuffle);
+  batches_per_epoch_ = batches_left();
   if (batches_per_epoch_ > 0) return;
   throw UsageError("loader: the global batch of " + std::to_string(batch_) +
                    " is larger than the dataset of " + std::to_string(samples_) +
@@ -32,23 +35,33 @@ BatchPlanner::BatchPlanner(std::size_t samples, const LoaderOptions& options)
 void BatchPlanner::start(std::uint64_t epoch, std::size_t consumed) {
   epoch_ = epoch;
   cursor_ = cursor_at(consumed);
+  if (cutter_) cutter_->start(epoch, consumed);
+}
+
+void BatchPlanner::append_share(std::vector<std::size_t>& samples) {
+  if (!cutter_) return order_->append_share(epoch_, cursor_.next(batch_), samples);
+  const Range share = cutter_->share(cutter_->next(), rank_, world_);
+  for (std::size_t p = share.begin; p < share.end; ++p) samples.push_back(cutter_->sample(p));
 }
 
 bool BatchPlanner::plan(Slot& slot) {
   const bool ends_epoch = at_end();
-  if (!ends_epoch && !order_->ready(epoch_, cursor_.consumed())) return false;
+  if (!ends_epoch && !cutter_ && !order_->ready(epoch_, cursor_.consumed())) return false;
   slot.epoch = epoch_;
   slot.ends_epoch = ends_epoch;
   slot.samples.clear();
   slot.last = false;
-  slot.consumed = 0;
+  slot.consumed = slot.batches_left = 0;
   if (ends_epoch) {
     start(epoch_ + 1, 0);
+    slot.batches_left = batches_left();
   } else {
-    order_->append_share(epoch_, cursor_.next(batch_), slot.samples);
+    append_share(slot.samples);
     slot.last = at_end();
-    slot.consumed = slot.last ? samples_ : cursor_.consumed();
+    slot.consumed = slot.last ? samples_ : cutter_ ? cutter_->consumed() : cursor_.consumed();
+    slot.batches_left = batches_left();
   }
+  if (slot.records.size() < slot.samples.size()) slot.records.resize(slot.samples.size());
   slot.labels.resize(slot.samples.size());
   slot.bad.assign(slot.samples.size(), 0);
   slot.left = slot.samples.size();

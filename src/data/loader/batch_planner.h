@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "convoy/data/loader.h"
+#include "data/loader/cost_cutter.h"
 #include "data/loader/slot.h"
 
 namespace convoy::data {
@@ -18,19 +20,24 @@ class BatchPlanner {
   BatchPlanner(std::size_t samples, const LoaderOptions& options);
 
   std::size_t batches_per_epoch() const { return batches_per_epoch_; }
-  // Samples of a batch that can be this rank's.
-  std::size_t largest_share() const { return order_->largest_share(batch_); }
+  // Samples of a batch that can be this rank's; 0 where only the samples say how many.
+  std::size_t largest_share() const { return cutter_ ? 0 : order_->largest_share(batch_); }
 
   // The next batch begins after so many samples of this epoch.
   void start(std::uint64_t epoch, std::size_t consumed);
+  std::size_t batches_left() const {
+    return cutter_ ? cutter_->batches_left() : cursor_.steps_left(batch_);
+  }
   // Whether nothing of the epoch is left.
-  bool at_end() const { return cursor_.steps_left(batch_) == 0; }
+  bool at_end() const { return batches_left() == 0; }
 
   // Plans the next batch, or the end of the epoch: says in `slot` what it will hold, of which
   // nothing is made yet. False, and the slot as it was, when the order is not ready for it.
   bool plan(Slot& slot);
 
  private:
+  // Of the next batch, on which the cursor moves.
+  void append_share(std::vector<std::size_t>& samples);
   EpochCursor cursor_at(std::size_t consumed) const {
     return {samples_, consumed, 0, 1, drop_last_};
   }
@@ -38,9 +45,12 @@ class BatchPlanner {
   std::size_t samples_;
   std::size_t batch_;  // global
   bool drop_last_;
+  int rank_;
+  int world_;
   std::shared_ptr<SampleOrder> order_;
   std::uint64_t epoch_ = 0;
-  EpochCursor cursor_;  // in global batches
+  EpochCursor cursor_;                // in global batches
+  std::optional<CostCutter> cutter_;  // instead of order and cursor, where samples have costs
   std::size_t batches_per_epoch_;
 };
 

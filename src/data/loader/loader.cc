@@ -17,6 +17,8 @@ void check_options(const Dataset* dataset, const LoaderOptions& options) {
   check(dataset != nullptr, "there is no dataset");
   check(dataset->size() > 0, "the dataset is empty");
   check(options.batch > 0, "the global batch size is 0; it must be at least 1");
+  check(!options.cost || (options.raw && !options.order && !options.drop_last),
+        "costs of samples are for raw records in a static order, without drop_last");
   check(options.threads >= 1 && options.threads <= 1024,
         "threads is " + std::to_string(options.threads) + "; it must be from 1 to 1024");
   check(options.ahead >= 1 && options.ahead <= 1024,
@@ -31,7 +33,9 @@ struct Loader::Impl {
       : maker((check_options(dataset.get(), options), std::move(dataset)), transform, options),
         layout(options.layout),
         workers(BatchPlanner(maker.dataset().size(), options), maker, options.ahead + 2,
-                options.threads) {}
+                options.threads) {
+    batches_left = workers.planner().batches_per_epoch();
+  }
 
   const Batch* show(Slot& slot);
 
@@ -41,12 +45,15 @@ struct Loader::Impl {
   Batch batch;  // what next() returns
   std::uint64_t epoch = 0;
   std::size_t consumed = 0;
-  bool at_end = false;  // of the epoch
+  std::size_t batches_left = 0;  // in the epoch
+  bool at_end = false;           // of the epoch
 };
 
 const Batch* Loader::Impl::show(Slot& slot) {
   batch.bytes = {slot.images.get(), slot.samples.size() * maker.sample_bytes()};
-  if (maker.pixel() == Pixel::f32) {
+  if (maker.raw()) {
+    batch.records = {slot.records.data(), slot.samples.size()};
+  } else if (maker.pixel() == Pixel::f32) {
     batch.images = {reinterpret_cast<float*>(slot.images.get()),
                     batch.bytes.size() / sizeof(float)};
   }
@@ -68,6 +75,7 @@ std::size_t Loader::size() const { return impl_->maker.dataset().size(); }
 std::size_t Loader::batches_per_epoch() const {
   return impl_->workers.planner().batches_per_epoch();
 }
+std::size_t Loader::batches_left() const { return impl_->batches_left; }
 Shape Loader::shape() const { return impl_->maker.shape(); }
 
 void Loader::seek(const Position& position) {
@@ -84,7 +92,8 @@ void Loader::seek(const Position& position) {
   check(position.count() <= size(), "a position after " + std::to_string(position.count()) +
                                         " samples of " + std::to_string(size()) +
                                         ": was it saved with another data set?");
-  impl_->at_end = impl_->workers.seek(position.epoch, position.count());
+  impl_->batches_left = impl_->workers.seek(position.epoch, position.count());
+  impl_->at_end = impl_->batches_left == 0;
   impl_->epoch = position.epoch;
   impl_->consumed = position.count();
 }
@@ -95,6 +104,7 @@ const Batch* Loader::next() {
   my.epoch = slot.ends_epoch ? slot.epoch + 1 : slot.epoch;
   my.consumed = slot.consumed;
   my.at_end = slot.last;
+  my.batches_left = slot.batches_left;
   return slot.ends_epoch ? nullptr : my.show(slot);
 }
 

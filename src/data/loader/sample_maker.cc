@@ -41,7 +41,8 @@ SampleMaker::SampleMaker(std::shared_ptr<const Dataset> dataset, const Transform
     : dataset_(std::move(dataset)),
       transform_(transform),
       options_(options),
-      shape_(output_shape(*dataset_, transform, options.on_bad)) {
+      shape_(options.raw ? Shape() : output_shape(*dataset_, transform, options.on_bad)) {
+  if (options.raw) return;
   // All records must become what the first one is.
   transform_.height = shape_.height;
   transform_.width = shape_.width;
@@ -50,11 +51,15 @@ SampleMaker::SampleMaker(std::shared_ptr<const Dataset> dataset, const Transform
 }
 
 void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
-  if (!scratch.transformer) scratch.transformer.emplace(transform_, shape_);
+  if (!options_.raw && !scratch.transformer) scratch.transformer.emplace(transform_, shape_);
   const std::size_t sample = slot.samples[place];
   try {
     const Record record = dataset_->read(sample, scratch.bytes);
     slot.labels[place] = record.label;
+    if (options_.raw) {
+      slot.records[place].assign(record.bytes.begin(), record.bytes.end());
+      return;
+    }
     RandomStream random = sample_stream(options_.seed, slot.epoch, sample);
     scratch.transformer->apply(record, random, options_.layout,
                                &slot.images[place * sample_bytes_]);
@@ -77,6 +82,7 @@ void SampleMaker::close_gaps(Slot& slot) const {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < slot.samples.size(); ++i) {
     if (slot.bad[i]) continue;
+    if (kept != i && options_.raw) slot.records[kept].swap(slot.records[i]);
     if (kept != i) {
       std::copy_n(&slot.images[i * sample_bytes_], sample_bytes_,
                   &slot.images[kept * sample_bytes_]);

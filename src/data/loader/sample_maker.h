@@ -24,6 +24,7 @@ class SampleMaker {
   const Dataset& dataset() const { return *dataset_; }
   const Shape& shape() const { return shape_; }  // of an image
   int views() const { return views_; }
+  bool raw() const { return options_.raw; }
   Pixel pixel() const { return transform_.pixel; }
   std::size_t sample_bytes() const { return sample_bytes_; }
 

@@ -35,19 +35,21 @@ inline Pixels make_pixels(std::size_t bytes) {
 // One batch in the making, or ready. Its memory stays; what it holds changes.
 struct Slot {
   Pixels images;
+  std::vector<std::vector<std::byte>> records;  // instead, by place; at least as many as samples
   std::vector<std::size_t> samples;
   std::vector<std::int64_t> labels;
   std::vector<char> bad;  // left out, by place in the batch; not vector<bool>: threads write beside
                           // each other
 
   std::uint64_t epoch = 0;
-  std::size_t consumed = 0;  // of the epoch's order, once this batch is used
-  bool ends_epoch = false;   // no batch: the null that next() returns between epochs
-  bool last = false;         // of its epoch
-  std::size_t skipped = 0;   // bad records, known once `left` is 0
-  std::size_t taken = 0;     // samples that workers have taken
-  std::size_t left = 0;      // samples that are not finished
-  std::exception_ptr error;  // of the first sample, by place, that has one
+  std::size_t consumed = 0;      // of the epoch's order, once this batch is used
+  bool ends_epoch = false;       // no batch: the null that next() returns between epochs
+  bool last = false;             // of its epoch
+  std::size_t batches_left = 0;  // in the epoch, after this one, or in the next one
+  std::size_t skipped = 0;       // bad records, known once `left` is 0
+  std::size_t taken = 0;         // samples that workers have taken
+  std::size_t left = 0;          // samples that are not finished
+  std::exception_ptr error;      // of the first sample, by place, that has one
   std::size_t error_place = 0;
 };
 

@@ -114,7 +114,7 @@ void WorkerPool::finish(Slot& slot, std::size_t count) {
   batch_ready_.notify_all();
 }
 
-bool WorkerPool::seek(std::uint64_t epoch, std::size_t consumed) {
+std::size_t WorkerPool::seek(std::uint64_t epoch, std::size_t consumed) {
   std::unique_lock lock(mutex_);
   running_ = false;
   all_idle_.wait(lock, [this] { return busy_ == 0; });
@@ -123,7 +123,7 @@ bool WorkerPool::seek(std::uint64_t epoch, std::size_t consumed) {
   free_.insert(free_.end(), planned_.begin(), planned_.end());
   planned_.clear();
   planner_.start(epoch, consumed);
-  return planner_.at_end();
+  return planner_.batches_left();
 }
 
 Slot& WorkerPool::next() {

@@ -30,8 +30,8 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // Drops what is prepared; the next batch begins there. Afterwards no worker reads anything until
-  // next(). True where nothing of the epoch is left.
-  bool seek(std::uint64_t epoch, std::size_t consumed);
+  // next(). Returns how many batches are left in the epoch.
+  std::size_t seek(std::uint64_t epoch, std::size_t consumed);
   // The next batch, or end of an epoch, once it is made; the caller's until the next call. Throws
   // the error of its first sample that has one, and again at each call until a seek().
   Slot& next();

@@ -181,6 +181,9 @@ StoreSource::~StoreSource() = default;
 
 std::size_t StoreSource::size() const { return impl_->store->size(); }
 std::size_t StoreSource::batches_per_epoch() const { return impl_->loader.batches_per_epoch(); }
+std::size_t StoreSource::batches_left() const {
+  return impl_->cursor().steps_left(impl_->options.batch);
+}
 Shape StoreSource::shape() const { return impl_->loader.shape(); }
 
 void StoreSource::seek(const Position& position) {

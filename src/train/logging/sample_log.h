@@ -29,6 +29,7 @@ class SampleLog final : public data::SampleSource {
 
   std::size_t size() const override { return source_->size(); }
   std::size_t batches_per_epoch() const override { return source_->batches_per_epoch(); }
+  std::size_t batches_left() const override { return source_->batches_left(); }
   data::Shape shape() const override { return source_->shape(); }
   void seek(const data::Position& position) override { source_->seek(position); }
   const data::Batch* next() override;
