@@ -65,11 +65,18 @@ TEST_F(RunFilesTest, ARunIsRemovedWholeAndNothingElse) {
 }
 
 TEST_F(RunFilesTest, OtherNamesStay) {
-  const std::vector<std::string> mine{
-      "samples/rank-.log",        "samples/rank-1.log.gz",   "samples/rank-a.log", "samples/a.jpg",
-      "tensorboard/mine",         "checkpoints/a.pt",        "checkpoints/step-12/manifest.json",
-      "checkpoints/superseded-x/metrics.jsonl",              "checkpoints/superseded-1/a.txt",
-      "metrics.jsonl.old",        ".partial-mine",           "lock.txt"};
+  const std::vector<std::string> mine{"samples/rank-.log",
+                                      "samples/rank-1.log.gz",
+                                      "samples/rank-a.log",
+                                      "samples/a.jpg",
+                                      "tensorboard/mine",
+                                      "checkpoints/a.pt",
+                                      "checkpoints/step-12/manifest.json",
+                                      "checkpoints/superseded-x/metrics.jsonl",
+                                      "checkpoints/superseded-1/a.txt",
+                                      "metrics.jsonl.old",
+                                      ".partial-mine",
+                                      "lock.txt"};
   for (const std::string& file : mine) put(file);
   const std::string before = all_files();
   put("metrics.jsonl");

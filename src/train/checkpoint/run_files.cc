@@ -70,7 +70,8 @@ class Search {
     find_checkpoints(folder_ + "/checkpoints");
     for (const char* name : {"recipe.toml", "metrics.jsonl"}) find_file(name);
     for (const std::string& name : names_in(folder_)) {
-      if (name.starts_with(".partial-recipe.toml-") || name.starts_with(".partial-metrics.jsonl-")) {
+      if (name.starts_with(".partial-recipe.toml-") ||
+          name.starts_with(".partial-metrics.jsonl-")) {
         found_.leftovers.push_back(folder_ + "/" + name);
       }
     }
@@ -143,8 +144,8 @@ bool is_sample_log(const std::string& name) {
   constexpr std::string_view kPrefix = "rank-", kSuffix = ".log";
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
   if (name.size() < kPrefix.size() + kSuffix.size()) return false;
-  return is_number(std::string_view(name).substr(
-      kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
+  return is_number(
+      std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
 }
 
 RunFiles find_run_files(const std::string& folder) { return Search(folder).run(); }

@@ -22,8 +22,8 @@ struct RunFiles {
   std::vector<std::string> folders;      // in which these are, the innermost first
 };
 
-// Changes nothing. Throws UsageError naming what can't be read, and what has a name that a run needs
-// but is something else.
+// Changes nothing. Throws UsageError naming what can't be read, and what has a name that a run
+// needs but is something else.
 RunFiles find_run_files(const std::string& folder);
 
 // Removes them, and folders that are empty then. A run of which something is left when this is
