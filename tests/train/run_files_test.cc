@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "convoy/base/error.h"
 #include "tests/base/scratch.h"
