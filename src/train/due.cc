@@ -49,4 +49,16 @@ Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests) {
   return due;
 }
 
+Due due_at_start(const Recipe& recipe, const Moment& now, bool epoch_was_over) {
+  Due due = train::due(recipe, now, 0);
+  due.end_epoch = due.end_epoch && !epoch_was_over;
+  due.checkpoint = due.evaluate || due.end;
+  return due;
+}
+
+bool is_over(const data::Position& position, std::size_t samples, const Recipe& recipe) {
+  const data::EpochCursor rest(samples, position.count(), 0, 1, recipe.data.drop_last);
+  return rest.steps_left(static_cast<std::size_t>(recipe.training.batch)) == 0;
+}
+
 }  // namespace convoy::train

@@ -28,4 +28,12 @@ bool is_done(const TrainingRecipe& training, const Moment& now);
 // that is due is left out then, at the end of training as well.
 Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests);
 
+// Before the first update of a run, or of a part that goes on from a checkpoint: what was left out
+// there, or is due now that no batch is left of the epoch. `epoch_was_over`: when the checkpoint
+// was written. It may have been evaluated then.
+Due due_at_start(const Recipe& recipe, const Moment& now, bool epoch_was_over);
+
+// Whether the batches of this recipe leave nothing more of the epoch at this position.
+bool is_over(const data::Position& position, std::size_t samples, const Recipe& recipe);
+
 }  // namespace convoy::train

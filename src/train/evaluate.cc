@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -60,6 +61,37 @@ class EvaluationMode {
   bool training_;
 };
 
+// Whether ranks break off. They have the same number of batches, and tell each other before each;
+// the answer is waited for after it, so that all end after the same one, and nobody waits longer
+// for the others than a batch takes.
+class StopVote {
+ public:
+  StopVote(const comm::Communicator& communicator, const std::function<bool()>& asked)
+      : communicator_(communicator), asked_(asked) {}
+  // To be asked before each batch. The same on every rank.
+  bool goes_on() {
+    finish();
+    stopped_ = ranks_[0] > 0;
+    if (stopped_) return false;
+    ranks_[0] = asked_ && asked_() ? 1 : 0;
+    sum_ = communicator_.start_allreduce(comm::buffer_of(ranks_), comm::ReduceOp::sum);
+    return true;
+  }
+  // To be called after the last, before anything else is communicated.
+  void finish() {
+    if (sum_.valid()) sum_.wait();
+  }
+  // Whether a batch was left out.
+  bool stopped() const { return stopped_; }
+
+ private:
+  const comm::Communicator& communicator_;
+  const std::function<bool()>& asked_;
+  bool stopped_ = false;
+  std::array<std::int64_t, 1> ranks_{};
+  comm::Operation sum_;
+};
+
 }  // namespace
 
 data::TransformOptions training_transform(const DataRecipe& recipe) {
@@ -104,11 +136,10 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
 
   const EvaluationMode mode(network);
   const torch::NoGradGuard no_grad;
-  std::vector<std::int64_t> counts(3);
+  std::vector<std::int64_t> counts(4);
   std::vector<double> loss(1);
-  bool stop = false;
-  while (const data::Batch* batch = stop ? nullptr : loader.next()) {
-    stop = how.should_stop && how.should_stop();
+  StopVote vote(communicator, how.should_stop);
+  while (const data::Batch* batch = vote.goes_on() ? loader.next() : nullptr) {
     if (batch->size() == 0) continue;
     const torch::Tensor labels = compute.labels(*batch);
     torch::Tensor scores;
@@ -125,17 +156,16 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
     counts[1] += hits.narrow(1, 0, 1).sum().item<std::int64_t>();
     counts[2] += hits.sum().item<std::int64_t>();
   }
-  const std::uint64_t skipped = loader.statistics().skipped;
-  std::vector<std::int64_t> bad{static_cast<std::int64_t>(skipped), stop ? 1 : 0};
+  vote.finish();
+  counts[3] = static_cast<std::int64_t>(loader.statistics().skipped);
   communicator.allreduce(comm::buffer_of(counts), comm::ReduceOp::sum);
-  communicator.allreduce(comm::buffer_of(bad), comm::ReduceOp::sum);
   communicator.allreduce(comm::buffer_of(loss), comm::ReduceOp::sum);
   Evaluation result;
   result.samples = static_cast<std::uint64_t>(counts[0]);
   result.top1 = static_cast<std::uint64_t>(counts[1]);
   result.top5 = static_cast<std::uint64_t>(counts[2]);
-  result.skipped = static_cast<std::uint64_t>(bad[0]);
-  result.broken_off = bad[1] > 0;
+  result.skipped = static_cast<std::uint64_t>(counts[3]);
+  result.broken_off = vote.stopped();
   result.loss = counts[0] > 0 ? loss[0] / static_cast<double>(counts[0]) : 0;
   result.seconds = seconds_since(start);
   return result;

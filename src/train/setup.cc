@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/data/comm_peers.h"
 #include "train/compute/compute.h"
+#include "train/rank_work.h"
 #include "train/same_everywhere.h"
 
 namespace convoy::train {
@@ -34,6 +35,20 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
                      std::to_string(i) + " is " + a + " in one, " + b + " in the other");
   }
   return data;
+}
+
+Origin find_origin(const comm::Communicator& communicator, const std::string& which,
+                   const std::string& folder) {
+  const std::string told = on_rank_0(communicator, [&] {
+    const Origin origin = open_origin(which, folder);
+    return to_json(origin.manifest) + origin.path;
+  });
+  constexpr std::string_view kEnd = "\n}\n";  // of the manifest; paths have no such line
+  const std::size_t end = told.find(kEnd) + kEnd.size();
+  Origin origin;
+  origin.path = told.substr(end);
+  origin.manifest = manifest_from_json(told.substr(0, end), origin.path);
+  return origin;
 }
 
 std::shared_ptr<model::Network> make_network(const Registry& registry, const Recipe& recipe,

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "convoy/comm/communicator.h"
 #include "convoy/data/dataset.h"
 #include "convoy/model/network.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/registry.h"
+#include "train/checkpoint/resume.h"
 
 namespace convoy::train {
 
@@ -21,6 +23,11 @@ struct DataSets {
 // classes. Collective.
 DataSets open_data(const comm::Communicator& communicator, const Registry& registry,
                    const DataRecipe& recipe);
+
+// The checkpoint that a run in `folder` goes on from, by open_origin(). Rank 0 decides, and alone
+// reads the files: folders may look different from elsewhere. Collective.
+Origin find_origin(const comm::Communicator& communicator, const std::string& which,
+                   const std::string& folder);
 
 // With new weights, fixed by the recipe's seed, for images of this shape and data of so many
 // classes; on the recipe's device and in its layout. Throws UsageError where that doesn't go

@@ -84,6 +84,7 @@ class Trainer::Impl final : public TrainerContext {
   std::unique_ptr<Strategy> strategy_;
   std::optional<Outputs> outputs_;  // on rank 0
   std::optional<Origin> origin_;    // if this run goes on
+  bool epoch_was_over_ = false;     // there, and reported
   data::Position position_;         // after the last update
   Moment moment_;                   // the same
   double seconds_before_ = 0;       // of earlier parts of this run
@@ -93,6 +94,7 @@ class Trainer::Impl final : public TrainerContext {
   double epoch_loss_ = 0;
   std::uint64_t epoch_samples_ = 0;
   std::optional<std::int64_t> evaluated_at_;  // step
+  std::optional<double> score_;               // then
   std::optional<std::int64_t> saved_at_;
   std::int64_t timeline_from_ = -1;   // updates done before the first that is recorded
   std::optional<Timeline> timeline_;  // while updates are recorded
@@ -128,7 +130,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
 void Trainer::Impl::take_folder() {
   on_rank_0(all(), [this]() -> std::string {
     lock_.emplace(folder_, &world_.log(), RunLock::Times());
-    check_run_folder(folder_, options_.overwrite, options_.resume);
+    if (options_.resume.empty()) check_run_folder(folder_, options_.overwrite);
     return "";
   });
 }
@@ -145,19 +147,11 @@ void Trainer::Impl::open_inputs() {
   if (first()) world_.log().info(recipe_.model.weights + ": " + describe(report));
 }
 
-// Rank 0 decides, and alone reads the files: folders may look different from elsewhere.
 void Trainer::Impl::find_origin() {
-  const std::string told = on_rank_0(all(), [this] {
-    const Origin origin = open_origin(options_.resume, folder_);
-    return to_json(origin.manifest) + origin.path;
-  });
-  constexpr std::string_view kEnd = "\n}\n";  // of the manifest; paths have no such line
-  const std::size_t end = told.find(kEnd) + kEnd.size();
-  origin_.emplace();
-  origin_->path = told.substr(end);
-  origin_->manifest = manifest_from_json(told.substr(0, end), origin_->path);
-  check_origin(*origin_, recipe_, registry_.vocabulary(), *data_.training,
-               first() ? &world_.log() : nullptr);
+  origin_ = train::find_origin(all(), options_.resume, folder_);
+  const Recipe before = check_origin(*origin_, recipe_, registry_.vocabulary(), *data_.training,
+                                     first() ? &world_.log() : nullptr);
+  epoch_was_over_ = is_over(origin_->manifest.position, data_.training->size(), before);
 }
 
 void Trainer::Impl::make_loader() {
@@ -193,6 +187,8 @@ void Trainer::Impl::restore() {
     source_->seek(origin_->manifest.position);
     moment_.step = origin_->manifest.step;
     saved_at_ = moment_.step;
+    score_ = origin_->manifest.score;
+    if (score_) evaluated_at_ = moment_.step;
     seconds_before_ = origin_->manifest.seconds;
     saved = read_checkpoint(all(), origin_->path, origin_->manifest);
   }
@@ -204,13 +200,14 @@ void Trainer::Impl::restore() {
 
 void Trainer::Impl::open_folder() {
   on_rank_0(all(), [this]() -> std::string {
+    lock_->confirm();
     const std::int64_t resumed_at = origin_ ? moment_.step : -1;
     if (origin_) {
       const std::string aside = prepare_resumed_run(recipe_, *origin_);
       if (!aside.empty()) world_.log().info("later checkpoints of this run are in " + aside);
       SampleLog::trim(folder_ + "/samples", resumed_at);
     } else {
-      prepare_new_run(recipe_);
+      prepare_new_run(recipe_, options_.overwrite);
     }
     outputs_.emplace(recipe_, folder_, resumed_at, options_.progress);
     return "";
@@ -315,13 +312,15 @@ bool Trainer::Impl::evaluate_now() {
   if (evaluation.broken_off) return false;
   result_.evaluation = evaluation;
   evaluated_at_ = moment_.step;
+  score_ = evaluation.top1_accuracy();
+  if (saved_at_ == moment_.step) saved_at_.reset();  // without the score
   if (outputs_) outputs_->evaluation(moment_, evaluation);
   return true;
 }
 
 void Trainer::Impl::write_checkpoint_now() {
   if (saved_at_ == moment_.step) return;
-  if (lock_) lock_->check();
+  if (lock_) lock_->confirm();
   const auto start = Clock::now();
   Manifest manifest;
   manifest.model = recipe_.model.name;
@@ -338,7 +337,7 @@ void Trainer::Impl::write_checkpoint_now() {
                       {"input.height", shape.height},
                       {"input.width", shape.width}};
   manifest.seconds = seconds_before_ + seconds_since(started_);
-  if (evaluated_at_ == moment_.step) manifest.score = result_.evaluation->top1_accuracy();
+  if (evaluated_at_ == moment_.step) manifest.score = score_;
   const Retention retention{static_cast<int>(recipe_.checkpoint.keep),
                             recipe_.checkpoint.keep_best};
   strategy_->with_whole_model([&] {
@@ -367,14 +366,11 @@ RunResult Trainer::Impl::run() {
   started_ = last_checkpoint_ = epoch_started_ = Clock::now();
   result_.folder = folder_;
   if (origin_) result_.checkpoint = origin_->path;
-  // With a batch that is too large for what is left of an epoch, that is over without an update.
-  const bool cut_short = origin_ && moment_.epoch_over && moment_.consumed < moment_.samples;
-  if (is_done(recipe_.training, moment_)) {
-    if (outputs_) outputs_->say("nothing is left to train: all of it was done before");
-    // A run that was told to stop has left its evaluation out.
-    if (data_.validation && origin_ && !origin_->manifest.score) saved_at_.reset();
-    act({.evaluate = data_.validation != nullptr, .checkpoint = !saved_at_, .end = true});
-  } else if (!cut_short || act(due(recipe_, moment_, 0))) {
+  if (is_done(recipe_.training, moment_) && outputs_)
+    outputs_->say("nothing is left to train: all of it was done before");
+  const Due left = due_at_start(recipe_, moment_, epoch_was_over_);
+  if (act(left)) {
+    if (left.evaluate && outputs_) outputs_->made_up(moment_);
     // The first updates are slower: memory is new, and the order of gradients is not known.
     timeline_from_ = std::min(moment_.step + kTimelineSteps,
                               std::max(moment_.step, moment_.steps - kTimelineSteps));

@@ -167,6 +167,25 @@ TEST_F(Kill, LetsRanksAnswerARequest) {
   EXPECT_EQ(result.exit_status, 75) << result.err;
 }
 
+// One that takes a while to answer, told to end.
+JobResult ended_with_grace(const std::string& grace, const std::string& answer) {
+  Job job({"run", "-n", "1", "--grace", grace, "sh", "-c",
+           "trap '" + answer + "; exit 75' USR1; echo ready; while :; do sleep 0.05; done"});
+  EXPECT_TRUE(job.wait_for("ready", 1));
+  kill(job.pid(), SIGTERM);
+  return job.finish();
+}
+
+// More seconds than a clock counts to are no less than few.
+TEST_F(Kill, GraceMayBeAsLongAsYouLike) {
+  for (const char* grace : {"30", "1e18", "1e300", "inf"}) {
+    const JobResult result = ended_with_grace(grace, "sleep 0.3; echo answered");
+    EXPECT_EQ(result.exit_status, 75) << grace << result.err;
+    EXPECT_EQ(count(result.out, "answered"), 1) << grace;
+  }
+  EXPECT_EQ(ended_with_grace("0.2", "sleep 30").exit_status, 128 + SIGTERM);
+}
+
 TEST_F(Kill, PassesUserSignalsOn) {
   Job job({"run", "-n", "2", rank_program(), "obey", "0"});
   ASSERT_TRUE(job.wait_for("ready", 2));

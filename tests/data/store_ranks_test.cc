@@ -1,6 +1,10 @@
 // A store over communicators: ranks are threads, and in processes that mpirun started.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "convoy/data/comm_peers.h"
 #include "convoy/data/store_source.h"
 #include "tests/comm/ranks_main.h"
@@ -65,6 +69,67 @@ TEST(StoreOverRanks, WithOneCopyOnAHost) {
   }
   EXPECT_TRUE(scratch.empty()) << "a copy";
   all.barrier();
+}
+
+// Counts what ranks tell each other.
+class Counted final : public Peers {
+ public:
+  Counted(Peers& peers, std::atomic<int>& count) : peers_(peers), count_(count) {}
+  int rank() const override { return peers_.rank(); }
+  int size() const override { return peers_.size(); }
+  std::vector<std::string> gather(const std::string& text) override {
+    auto all = peers_.gather(text);
+    ++count_;
+    return all;
+  }
+  std::unique_ptr<Exchange> start_exchange(std::span<const std::byte> send,
+                                           std::span<const std::size_t> send_counts,
+                                           std::span<std::byte> receive,
+                                           std::span<const std::size_t> receive_counts,
+                                           std::span<const std::size_t> offsets) override {
+    return peers_.start_exchange(send, send_counts, receive, receive_counts, offsets);
+  }
+  std::unique_ptr<Peers> split(int color) override { return peers_.split(color); }
+
+ private:
+  Peers& peers_;
+  std::atomic<int>& count_;
+};
+
+// On a disk that is so slow that loading lasts until the others have been told twice that it does.
+class Slow final : public NumberedRecords {
+ public:
+  explicit Slow(std::atomic<int>* told)
+      : NumberedRecords(std::vector<std::uint64_t>(30, 100)), told_(told) {}
+  void load(Range records, std::span<std::byte> to) const override {
+    const int before = told_ != nullptr ? told_->load() : 0;
+    for (int i = 0; told_ != nullptr && i < 1000 && told_->load() < before + 2; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_TRUE(told_ == nullptr || told_->load() >= before + 2) << "the others only wait";
+    NumberedRecords::load(records, to);
+  }
+
+ private:
+  std::atomic<int>* told_;
+};
+
+// Ranks wait for a message of another for so long, but for a slow disk as long as it takes.
+TEST(StoreOverRanks, HearOfARankThatIsStillLoading) {
+  if (convoy::comm::test_world().rank() != 0) return;
+  for (const Placement placement : {Placement::parts, Placement::host}) {
+    std::atomic<int> told = 0;
+    convoy::comm::World::run_threads(3, [&](convoy::comm::World& world) {
+      CommPeers peers(world.communicator());
+      std::atomic<int> not_counted = 0;
+      Counted counted(peers, world.rank() == 0 ? told : not_counted);
+      StoreOptions options;
+      options.placement = placement;
+      options.host_memory = std::uint64_t{1} << 30;
+      const Store store(std::make_shared<Slow>(world.rank() == 1 ? &told : nullptr), counted,
+                        options);
+    });
+  }
 }
 
 TEST(StoreOverRanks, ThatAreThreads) {

@@ -120,6 +120,36 @@ TEST(Due, AtTheEndWhateverTheIntervals) {
             (Due{.evaluate = true, .checkpoint = true, .end = true}));
 }
 
+// What a stop has left out, or another batch has brought about.
+TEST(Due, BeforeTheFirstUpdate) {
+  Recipe recipe = three_epochs();
+  recipe.checkpoint.every_steps = 5;
+  EXPECT_EQ(due_at_start(recipe, within(0, 0, 0), false), Due{});
+  EXPECT_EQ(due_at_start(recipe, within(1, 30, 5), false), Due{});
+  EXPECT_EQ(due_at_start(recipe, end_of(0, 4), true), (Due{.evaluate = true, .checkpoint = true}));
+  EXPECT_EQ(due_at_start(recipe, end_of(0, 4), false),
+            (Due{.evaluate = true, .end_epoch = true, .checkpoint = true}));
+  EXPECT_EQ(due_at_start(recipe, end_of(2, 12), true),
+            (Due{.evaluate = true, .checkpoint = true, .end = true}));
+  recipe.evaluation.every_epochs = 2;
+  EXPECT_EQ(due_at_start(recipe, end_of(0, 4), true), Due{});
+  recipe.data.has_validation = false;
+  EXPECT_EQ(due_at_start(recipe, end_of(2, 12), true), (Due{.checkpoint = true, .end = true}));
+}
+
+TEST(Due, AnEpochIsOverWhereNoBatchIsLeft) {
+  Recipe recipe = three_epochs();  // batches of 30
+  const auto over = [&](std::size_t consumed) {
+    return is_over({.epoch = 0, .consumed = {{0, consumed}}}, 100, recipe);
+  };
+  EXPECT_FALSE(over(70));
+  EXPECT_FALSE(over(99));
+  EXPECT_TRUE(over(100));
+  recipe.data.drop_last = true;
+  EXPECT_FALSE(over(70));
+  EXPECT_TRUE(over(71));
+}
+
 // Whoever is told to stop has little time.
 TEST(Due, WhenToldToStopNothingIsEvaluated) {
   const Recipe recipe = three_epochs();

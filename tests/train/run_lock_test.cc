@@ -2,19 +2,28 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
+#include "tests/base/leave_out.h"
 #include "tests/base/scratch.h"
 
 namespace convoy::train {
@@ -140,11 +149,128 @@ TEST(RunLock, WhoeverLosesItHearsOfIt) {
   EXPECT_EQ(slurp(folder + "/lock"), elsewhere());
 }
 
+TEST(RunLock, CanBeAskedToLookNow) {
+  const Scratch scratch;
+  RunLock lock(scratch.path(), nullptr, {.beat_s = 1e6, .patience_s = 1});
+  EXPECT_NO_THROW(lock.confirm());
+  fs::remove(scratch.path("lock"));
+  spill(scratch.path("lock"), elsewhere());
+  EXPECT_NE(
+      message_of<Failure>([&] { lock.confirm(); }).find("taken over by 'convoy train r.toml'"),
+      std::string::npos);
+  EXPECT_THROW(lock.check(), Failure);
+}
+
+// An error of the disk names nobody. Reading a folder is one.
+TEST(RunLock, AFileThatCannotBeReadIsNoOtherOwner) {
+  const Scratch scratch;
+  {
+    RunLock lock(scratch.path(), nullptr, kQuick);
+    fs::rename(scratch.path("lock"), scratch.path("kept"));
+    fs::create_directory(scratch.path("lock"));
+    ::usleep(200'000);
+    EXPECT_NO_THROW(lock.check());
+    EXPECT_NO_THROW(lock.confirm());
+    fs::remove(scratch.path("lock"));
+    fs::rename(scratch.path("kept"), scratch.path("lock"));
+  }
+  EXPECT_FALSE(fs::exists(scratch.path("lock")));
+}
+
+// Two containers of one host that mount the same folder, each for itself, see no lock of the other.
+TEST(RunLock, AnotherMountOnThisHostIsWatched) {
+  const Scratch scratch;
+  const std::string file = scratch.path("lock");
+  nlohmann::json record;
+  {
+    const RunLock lock(scratch.path(), nullptr, kQuick);
+    record = nlohmann::json::parse(slurp(file));
+  }
+  spill(file, record.dump());  // in this mount: its lock is gone, and so is its owner
+  { const RunLock lock(scratch.path(), nullptr, {.beat_s = 5, .patience_s = 1e6}); }
+  record["device"] = "another";
+  spill(file, record.dump());
+  std::atomic<bool> alive{true};
+  std::thread owner([&] {
+    while (alive) {
+      ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);
+      ::usleep(20'000);
+    }
+  });
+  EXPECT_NE(refusal(scratch.path()).find("is in use by"), std::string::npos);
+  alive = false;
+  owner.join();
+  EXPECT_EQ(refusal(scratch.path()), "");
+}
+
+// As on file systems that know no locks: fcntl(F_OFD_SETLK) says ENOSYS to this process.
+bool forget_locks() {
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 3),
+                          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_OFD_SETLK, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(filter), filter};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// How many of several runs that start at the same time get the folder; -1 if that can't be tried.
+int get_it_without_locks(const std::string& folder, int runs) {
+  int start[2], result[2], end[2];
+  if (::pipe(start) != 0 || ::pipe(result) != 0 || ::pipe(end) != 0) return -1;
+  std::vector<pid_t> children;
+  for (int i = 0; i < runs; ++i) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    char byte = 0;
+    ::close(start[1]);
+    ::close(end[1]);
+    char said = forget_locks() ? 'n' : '?';
+    ::read(start[0], &byte, 1);  // until all have started
+    if (said == 'n') {
+      try {
+        const RunLock lock(folder, nullptr, kQuick);
+        ::write(result[1], "y", 1);
+        ::read(end[0], &byte, 1);
+        ::_exit(0);
+      } catch (const UsageError& error) {
+        if (std::string(error.what()).find("is in use by") == std::string::npos) said = 'e';
+      }
+    }
+    ::write(result[1], &said, 1);
+    ::_exit(0);
+  }
+  ::close(start[0]);
+  ::close(start[1]);
+  std::string all(static_cast<std::size_t>(runs), ' ');
+  for (char& one : all) ::read(result[0], &one, 1);
+  for (const int file : {end[0], end[1], result[0], result[1]}) ::close(file);
+  for (const pid_t child : children) ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(all.find('e'), std::string::npos);
+  if (all.find('?') != std::string::npos) return -1;
+  return static_cast<int>(std::count(all.begin(), all.end(), 'y'));
+}
+
+TEST(RunLock, OneOfThoseThatStartTogetherWhereThereAreNoLocks) {
+  const Scratch scratch;
+  const int got = get_it_without_locks(scratch.path("new"), 4);
+  if (got < 0) LEAVE_OUT("needs seccomp filters");
+  EXPECT_EQ(got, 1);
+  // What a dead owner has left is taken over by one of them, and so is a file without a name.
+  fs::create_directory(scratch.path("left"));
+  for (const std::string& text : {elsewhere(), std::string()}) {
+    spill(scratch.path("left/lock"), text);
+    EXPECT_EQ(get_it_without_locks(scratch.path("left"), 4), 1);
+  }
+}
+
 TEST(RunLock, DamagedRecordsAreNoObstacle) {
   for (const char* text : {"", "{", "[]", "{\"pid\": [1]}", "\xff\xfe"}) {
     const Scratch scratch;
     spill(scratch.path("lock"), text);
-    EXPECT_NO_THROW(RunLock(scratch.path(), nullptr, kQuick)) << text;
+    EXPECT_NO_THROW(RunLock(scratch.path(), nullptr, {.beat_s = 5, .patience_s = 0.1})) << text;
   }
 }
 

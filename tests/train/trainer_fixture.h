@@ -122,6 +122,7 @@ class TrainerTest : public testing::Test {
     std::string line;
     for (const auto& entry :
          std::filesystem::directory_iterator(recipe.output.folder + "/samples")) {
+      if (entry.path().extension() != ".log") continue;
       std::istringstream log(read_text_file(entry.path().string()));
       while (std::getline(log, line)) {
         std::istringstream words(line);

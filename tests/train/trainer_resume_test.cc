@@ -74,6 +74,43 @@ TEST_F(TrainerResumeTest, RefusesARunFolderThatHoldsARun) {
   if (first()) expect_each_once(r, 3 * 61);
 }
 
+// Folders that happen to have the names that a run uses.
+TEST_F(TrainerResumeTest, WhatAUserKeepsInTheFolderIsNotTouched) {
+  const Recipe r = recipe("kept", {"output.log_samples=true", "output.tensorboard=true"});
+  const std::string& folder = r.output.folder;
+  const std::vector<std::string> mine{"/samples/cat.jpg", "/samples/rank-0.log.txt",
+                                      "/checkpoints/resnet.pt", "/tensorboard/notes", "/data.csv"};
+  if (first()) {
+    for (const std::string& file : mine) {
+      fs::create_directories(fs::path(folder + file).parent_path());
+      test::spill(folder + file, "9 is mine\n1 is mine\n");
+    }
+  }
+  all().barrier();
+  const auto before = contents(folder);
+  const std::string said = refusal(r);
+  EXPECT_NE(said.find(folder + "/samples is there already"), std::string::npos) << said;
+  EXPECT_NE(said.find("--overwrite"), std::string::npos) << said;
+  all().barrier();
+  EXPECT_EQ(contents(folder), before);
+  all().barrier();
+  const auto expect_kept = [&] {
+    all().barrier();
+    for (const std::string& file : mine)
+      EXPECT_EQ(contents(folder)[folder + file], "9 is mine\n1 is mine\n");
+    all().barrier();
+  };
+  train(r, 4, "", true);
+  expect_kept();
+  train(r, 8, "latest");
+  expect_kept();
+  EXPECT_EQ(train(r, 0, "", true).steps, 18);
+  expect_kept();
+  if (!first()) return;
+  expect_each_once(r, 3 * 61);
+  EXPECT_EQ(test::entries(folder + "/tensorboard"), 2u);
+}
+
 TEST_F(TrainerResumeTest, WhatIsRefusedTouchesNothing) {
   const Overrides often{"checkpoint.every_steps=3", "checkpoint.keep=99",
                         "output.log_samples=true"};
@@ -126,9 +163,16 @@ TEST_F(TrainerResumeTest, LaterCheckpointsAreKeptAside) {
   EXPECT_EQ(open_checkpoint(aside + "/step-000000000018").step, 18);
   EXPECT_EQ(CheckpointFolder(checkpoints).newest(), checkpoints + "/step-000000000012");
   all().barrier();
-  // And back to it.
-  EXPECT_EQ(train(recipe("back", {"training.epochs=4"}), 0, aside + "/step-000000000018").steps,
-            24);
+  // What was set aside is another way now: two are not mixed in one folder.
+  const auto both = contents(r.output.folder);
+  const std::string old = aside + "/step-000000000018";
+  const std::string said = refusal(recipe("back", {"training.epochs=4"}), old);
+  EXPECT_NE(said.find(old + " was set aside when the run in " + r.output.folder), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("--set output.folder=..."), std::string::npos) << said;
+  all().barrier();
+  EXPECT_EQ(contents(r.output.folder), both);
+  EXPECT_EQ(train(recipe("forth", {"training.epochs=4"}), 0, old).steps, 24);
 }
 
 // Folders need not look the same everywhere: rank 0 decides, and alone reads.
@@ -220,6 +264,30 @@ TEST_F(TrainerResumeTest, ARunFolderInUseIsRefusedByName) {
   owner.reset();
   all().barrier();
   EXPECT_EQ(train(r, 0, "latest").steps, 18);
+}
+
+// Nor does it remove anything, if it lost the folder while its data was opened.
+TEST_F(TrainerResumeTest, ARunThatHasLostItsFolderOverwritesNothing) {
+  const Recipe before = recipe("lost");
+  train(before, 2);
+  all().barrier();
+  const std::string lock = before.output.folder + "/lock";
+  registry_.add_reader(
+      "thief",
+      [&](const Options& o) {
+        if (first()) {
+          fs::remove(lock);
+          test::spill(lock, R"({"host": "node7", "pid": 1, "command": "c"})");
+        }
+        return std::make_shared<testing_data::Stripes>(static_cast<std::size_t>(o.integer("size")));
+      },
+      {{"size", std::int64_t{60}, "samples"}});
+  const auto kept = contents(before.output.folder + "/checkpoints");
+  const Recipe after = recipe("lost", {"data.reader=thief"});
+  const std::string said = refusal<Failure>(after, "", true);
+  EXPECT_NE(said.find("was taken over by 'c' (process 1 on host node7"), std::string::npos) << said;
+  all().barrier();
+  EXPECT_EQ(contents(before.output.folder + "/checkpoints"), kept);
 }
 
 // A run that has lost its folder doesn't write there any more.

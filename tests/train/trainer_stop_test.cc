@@ -55,9 +55,69 @@ TEST_F(TrainerStopTest, AnEvaluationIsBrokenOff) {
   EXPECT_EQ(part.steps, 6);
   EXPECT_FALSE(part.evaluation);
   EXPECT_EQ(open_checkpoint(part.checkpoint).step, 6);
+  // The other ranks don't go through the other 11 batches.
+  EXPECT_LE(calls_->evaluation, 5);
+  // As often as somebody has no patience.
+  {
+    TrainerOptions again = options;
+    again.resume = "latest";
+    Trainer trainer(test_world(), registry_, r, again);
+    calls_->evaluation = 0;
+    EXPECT_TRUE(trainer.run().stopped);
+  }
   EXPECT_EQ(train(r, 0, "latest").steps, 18);
   all().barrier();
-  if (first()) EXPECT_EQ(rows(r, "evaluation").size(), 2u);  // the first was left out
+  if (first()) EXPECT_EQ(rows(r, "evaluation").size(), 3u);
+}
+
+// One evaluation and one row for each epoch, as if the run had never stopped.
+TEST_F(TrainerStopTest, StopsAtTheEndsOfEpochsLeaveNothingOut) {
+  for (const bool drop_last : {false, true}) {
+    const int epoch = drop_last ? 5 : 6;
+    const std::string end = drop_last ? "-dropped" : "";
+    const Overrides more{"checkpoint.keep=9", "model.options.norm=true",
+                         std::string("data.drop_last=") + (drop_last ? "true" : "false")};
+    const Recipe whole = recipe("whole" + end, more), r = recipe("parts" + end, more);
+    const RunResult expected = train(whole);
+    for (int part = 1; part <= 3; ++part) {
+      const RunResult stopped = train(r, epoch, part == 1 ? "" : "latest");
+      EXPECT_EQ(stopped.steps, part * epoch);
+      EXPECT_TRUE(stopped.stopped);
+      EXPECT_FALSE(open_checkpoint(stopped.checkpoint).score);
+    }
+    const RunResult result = train(r, 0, "latest");
+    EXPECT_FALSE(result.stopped);
+    ASSERT_TRUE(result.evaluation);
+    EXPECT_EQ(result.evaluation->loss, expected.evaluation->loss);
+    EXPECT_FALSE(train(r, 0, "latest").stopped);  // nothing is left
+    all().barrier();
+    const auto expect_the_same = [&] {
+      for (const char* kind : {"epoch", "evaluation"}) {
+        const auto all = rows(whole, kind), mine = rows(r, kind);
+        ASSERT_EQ(all.size(), 3u);
+        ASSERT_EQ(mine.size(), 3u) << kind;
+        for (std::size_t i = 0; i < 3; ++i) {
+          for (const char* key : {"step", "epoch", "samples", "loss"}) {
+            EXPECT_EQ(mine[i][key], all[i][key]) << kind << i << key;
+          }
+        }
+      }
+      const CheckpointFolder mine(r.output.folder + "/checkpoints");
+      const CheckpointFolder all(whole.output.folder + "/checkpoints");
+      ASSERT_EQ(mine.list().size(), 3u);
+      for (std::size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(open_checkpoint(mine.list()[i]).score, open_checkpoint(all.list()[i]).score);
+        EXPECT_TRUE(bytes(mine.list()[i], "model.safetensors") ==
+                    bytes(all.list()[i], "model.safetensors"));
+      }
+    };
+    if (first()) expect_the_same();
+    all().barrier();
+    // Nor is anything said twice by a run that goes back.
+    train(r, 0, CheckpointFolder(r.output.folder + "/checkpoints").list()[0]);
+    all().barrier();
+    if (first()) expect_the_same();
+  }
 }
 
 // Told to stop in the last update: the evaluation is made up when the run is resumed.

@@ -62,7 +62,7 @@ struct StoreOptions {
 #endif
   // Told what is needed before anything is loaded; may be empty.
   std::function<void(const StoreNeed&)> planned;
-  Tell tell;  // bytes of this rank's part, while it is loaded
+  Tell tell;  // bytes of this rank's part, while it is loaded, from one thread at a time
 };
 
 struct ShuffleReport {

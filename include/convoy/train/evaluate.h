@@ -49,7 +49,8 @@ data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe);
 struct EvaluationOptions {
   // Is told about each bad record that is left out, on the rank that has it, from any thread.
   std::function<void(const std::string& message)> on_skip;
-  // Asked after each batch: whether to break off. One rank is enough.
+  // Asked before each batch: whether to break off. One rank is enough, and all end after that
+  // batch; where it was the last, nothing is missing.
   std::function<bool()> should_stop;
 };
 

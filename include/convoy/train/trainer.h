@@ -22,7 +22,8 @@ namespace convoy::train {
 struct TrainerOptions {
   // Go on from this checkpoint; "latest" for the newest in the run folder. Rank 0's counts.
   std::string resume;
-  // A run folder that holds a run already: remove that run instead of refusing.
+  // A run folder that holds a run already, or something under a name that runs use: remove what has
+  // the names of a run's files, instead of refusing.
   bool overwrite = false;
   // Show progress on standard output (rank 0).
   bool progress = true;
@@ -30,7 +31,8 @@ struct TrainerOptions {
   // ten if it is shorter. Empty: none.
   std::string timeline;
   // Ask to stop, on any rank; the trainer polls it in each update, before updates that take long,
-  // and between the batches of an evaluation, which is broken off. Empty: nobody does. `convoy
+  // and between the batches of an evaluation, which is broken off, and made up by the run that goes
+  // on. Empty: nobody does. `convoy
   // train` passes the signals SIGTERM, SIGINT and SIGUSR1 here.
   std::function<bool()> should_stop;
 };

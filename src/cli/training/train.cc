@@ -118,7 +118,7 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
       ->default_str("latest");
   command
       ->add_flag("--overwrite", arguments->overwrite,
-                 "Remove what an earlier run left in the run folder")
+                 "Remove the files that an earlier run left in the run folder, and no others")
       ->excludes("--resume");
   command->add_flag("--print-recipe", arguments->print_recipe,
                     "Print the complete recipe with its defaults, and do nothing else");

@@ -10,7 +10,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "data/store/admit.h"
-#include "data/store/agree.h"
 #include "data/store/load.h"
 #include "data/store/need.h"
 #include "data/store/redistribution.h"
@@ -66,8 +65,7 @@ Store::Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreO
   need_ = admission.need;
   if (options_.planned) options_.planned(need_);
   group_ = world.split(world.rank() / need_.members);
-  std::exception_ptr error;
-  try {
+  together(world, [&] {
     slot_of_.assign(source_->size(), kNone);
     if (copy_)
       load_copy(admission.here);
@@ -75,10 +73,7 @@ Store::Store(std::shared_ptr<const LoadableDataset> source, Peers& world, StoreO
       load_part();
     else
       take_over({});
-  } catch (...) {
-    error = std::current_exception();
-  }
-  agree(world, error);
+  });
   if (!options_.check || need_.placement != Placement::parts) return;
   sum_ = 0;
   for (const std::uint64_t sum : group_->gather_numbers(checksum())) sum_ += sum;

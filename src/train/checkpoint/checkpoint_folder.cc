@@ -16,6 +16,7 @@
 #include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "train/checkpoint/checkpoint_names.h"
 
 namespace convoy::train {
 namespace {
@@ -38,21 +39,6 @@ std::string last_part(const std::string& path) {
   fs::path whole(path);
   if (!whole.has_filename()) whole = whole.parent_path();
   return whole.filename().string();
-}
-
-// Nothing for a name that is no checkpoint's.
-std::optional<std::int64_t> step_of(std::string name) {
-  if (name.ends_with(kReplaced)) name.resize(name.size() - kReplaced.size());
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::int64_t step = 0;
-  for (const char c : name.substr(kPrefix.size())) {
-    if (c < '0' || c > '9' || __builtin_mul_overflow(step, std::int64_t{10}, &step) ||
-        __builtin_add_overflow(step, std::int64_t{c - '0'}, &step)) {
-      return std::nullopt;
-    }
-  }
-  if (name != name_of(step)) return std::nullopt;
-  return step;
 }
 
 // Size and checksum, read in pieces: a file may be larger than memory, and a mapping would end the
@@ -118,16 +104,6 @@ std::string newest_usable(const CheckpointFolder& folder, std::int64_t step) {
   return "";
 }
 
-// Goes at once: what is removed half and then interrupted is no checkpoint any more. An error costs
-// space, not a checkpoint, and the next removal meets it again.
-void remove_checkpoint(const std::string& path) {
-  const fs::path aside = fs::path(path).parent_path() / (".partial-removed-" + last_part(path));
-  std::error_code error;
-  fs::remove_all(aside, error);
-  fs::rename(path, aside, error);
-  if (!error) fs::remove_all(aside, error);
-}
-
 bool names(const std::vector<std::string>& keep, const std::string& checkpoint) {
   return std::any_of(keep.begin(), keep.end(), [&checkpoint](const std::string& name) {
     return last_part(name) == last_part(checkpoint);
@@ -183,6 +159,29 @@ void add_files(const std::string& folder, const std::string& path, Manifest& man
 }
 
 }  // namespace
+
+std::optional<std::int64_t> step_of(std::string name) {
+  if (name.ends_with(kReplaced)) name.resize(name.size() - kReplaced.size());
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  for (const char c : name.substr(kPrefix.size())) {
+    if (c < '0' || c > '9' || __builtin_mul_overflow(step, std::int64_t{10}, &step) ||
+        __builtin_add_overflow(step, std::int64_t{c - '0'}, &step)) {
+      return std::nullopt;
+    }
+  }
+  if (name != name_of(step)) return std::nullopt;
+  return step;
+}
+
+std::error_code remove_checkpoint(const std::string& path) {
+  const fs::path aside = fs::path(path).parent_path() / (".partial-removed-" + last_part(path));
+  std::error_code error;
+  fs::remove_all(aside, error);
+  fs::rename(path, aside, error);
+  if (!error) fs::remove_all(aside, error);
+  return error;
+}
 
 CheckpointFolder::CheckpointFolder(std::string folder) : folder_(std::move(folder)) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();

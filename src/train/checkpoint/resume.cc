@@ -6,28 +6,32 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "train/checkpoint/resume_rules.h"
+#include "train/checkpoint/run_files.h"
 
 namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What a run writes into its folder, besides its recipe and lock.
-constexpr const char* kParts[] = {"metrics.jsonl", "tensorboard", "checkpoints", "samples"};
-
-bool holds_a_run(const std::string& folder) {
-  std::error_code error;
-  if (fs::exists(folder + "/metrics.jsonl", error)) return true;
-  const bool empty = fs::is_empty(checkpoints_in(folder), error);
-  return !error && !empty;
-}
-
-// At any depth.
-bool is_inside(const std::string& path, const std::string& folder) {
+// How many folders deep `path` is in `folder`; 0: it is elsewhere.
+std::ptrdiff_t depth_in(const std::string& path, const std::string& folder) {
   std::error_code error;
   const fs::path inner = fs::weakly_canonical(path, error);
   const fs::path outer = fs::weakly_canonical(folder, error);
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+  const auto [end, rest] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  if (end != outer.end()) return 0;
+  return std::count_if(rest, inner.end(), [](const fs::path& part) { return !part.empty(); });
+}
+
+// For a run that begins in the folder. `run` and `other` end the sentences.
+void check_is_free(const std::string& folder, const std::string& run, const std::string& other) {
+  const RunFiles found = find_run_files(folder);
+  if (found.run) throw UsageError(folder + " holds a run " + run);
+  if (found.first.empty()) return;
+  throw UsageError(found.first +
+                   " is there already, and may not be a run's: --set output.folder=... names "
+                   "another folder" +
+                   other);
 }
 
 void write_recipe(const Recipe& recipe) {
@@ -38,11 +42,15 @@ void write_recipe(const Recipe& recipe) {
 
 std::string checkpoints_in(const std::string& folder) { return folder + "/checkpoints"; }
 
-void check_run_folder(const std::string& folder, bool overwrite, const std::string& resume) {
-  if (overwrite || !resume.empty() || !holds_a_run(folder)) return;
-  throw UsageError(folder +
-                   " holds a run already: --resume goes on with it, --overwrite removes it, "
-                   "--set output.folder=... names another folder");
+void check_run_folder(const std::string& folder, bool overwrite) {
+  if (overwrite) {
+    find_run_files(folder);
+    return;
+  }
+  check_is_free(folder,
+                "already: --resume goes on with it, --overwrite removes it, --set "
+                "output.folder=... names another folder",
+                "; --overwrite removes what has the names of a run's files, and leaves the rest");
 }
 
 Origin open_origin(const std::string& which, const std::string& folder) {
@@ -52,17 +60,23 @@ Origin open_origin(const std::string& which, const std::string& folder) {
   if (origin.path.empty()) {
     throw UsageError("--resume: there is no checkpoint in " + checkpoints.folder());
   }
-  if (holds_a_run(folder) && !is_inside(origin.path, checkpoints.folder())) {
-    throw UsageError(folder + " holds a run that " + origin.path +
-                     " is no checkpoint of: to go on from it, name a folder of its own with --set "
-                     "output.folder=...");
+  constexpr const char* kElsewhere =
+      ": to go on from it, name a folder of its own with --set output.folder=...";
+  const std::ptrdiff_t depth = depth_in(origin.path, checkpoints.folder());
+  if (depth > 1) {
+    throw UsageError(origin.path + " was set aside when the run in " + folder +
+                     " went back to an earlier checkpoint, and that run has gone another way" +
+                     kElsewhere);
+  }
+  if (depth == 0) {
+    check_is_free(folder, "that " + origin.path + " is no checkpoint of" + kElsewhere, "");
   }
   origin.manifest = open_checkpoint(origin.path);
   return origin;
 }
 
-void check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& vocabulary,
-                  const data::Dataset& training_data, const Log* log) {
+Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& vocabulary,
+                    const data::Dataset& training_data, const Log* log) {
   const Manifest& saved = origin.manifest;
   const auto refuse = [&origin](const std::string& why) {
     throw UsageError(origin.path + " can't be resumed with this recipe: " + why);
@@ -84,10 +98,12 @@ void check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& 
   }
   const std::string changed = recipe_difference(now, then, "in the checkpoint");
   if (!changed.empty() && log != nullptr) log->info("resuming with other values: " + changed);
+  return before;
 }
 
-void prepare_new_run(const Recipe& recipe) {
-  for (const char* part : kParts) fs::remove_all(recipe.output.folder + "/" + part);
+void prepare_new_run(const Recipe& recipe, bool overwrite) {
+  check_run_folder(recipe.output.folder, overwrite);  // it may have changed
+  remove_run_files(find_run_files(recipe.output.folder));
   write_recipe(recipe);
 }
 

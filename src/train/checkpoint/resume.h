@@ -16,22 +16,23 @@ struct Origin {
   Manifest manifest;
 };
 
-// Throws UsageError unless `folder` may be used: by a new run if there is none in it or it is to be
-// overwritten, by one that goes on (`resume` is not empty) always. Changes nothing, as the next
-// two.
-void check_run_folder(const std::string& folder, bool overwrite, const std::string& resume);
+// Throws UsageError unless a new run may begin in `folder`. Nothing may stand there under a name
+// that runs use, whoever wrote it, unless it is to be overwritten; nor may it be unknown whether
+// something does. Changes nothing, as the next two.
+void check_run_folder(const std::string& folder, bool overwrite);
 
 // `which` is a checkpoint, or "latest" for the newest in `folder`. Throws UsageError when there is
-// none, it is damaged, or it is not of the run that `folder` holds.
+// none, it is damaged, or it is not of the run that `folder` holds: another's, or set aside there.
 Origin open_origin(const std::string& which, const std::string& folder);
 
 // Throws UsageError when this recipe with this training data can't go on from there. Values of the
-// recipe that have changed are told to `log`, if there is one.
-void check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& vocabulary,
-                  const data::Dataset& training_data, const Log* log);
+// recipe that have changed are told to `log`, if there is one. Returns the recipe of then.
+Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& vocabulary,
+                    const data::Dataset& training_data, const Log* log);
 
-// Writes recipe.toml into the run folder, which may hold no other run then: that is removed.
-void prepare_new_run(const Recipe& recipe);
+// Checks the folder again, removes the files of the run that is to be overwritten there, and writes
+// recipe.toml.
+void prepare_new_run(const Recipe& recipe, bool overwrite);
 
 // The same for a run that goes on from `origin`. Checkpoints of later steps are set aside, with a
 // copy of metrics.jsonl as it was. Returns where, or nothing if there are none.

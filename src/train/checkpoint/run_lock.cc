@@ -79,6 +79,19 @@ bool is_same_kernel(const std::string& record) {
   return !boot.empty() && boot == boot_id();
 }
 
+// The file system that the file is in, as this kernel numbers them. One that is mounted twice (by
+// two containers, over FUSE or a network) has two numbers, and each may have locks of its own.
+std::string device_of(int file) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return "";
+  return std::to_string(status.st_dev);
+}
+
+// Whether a lock of this file would have met that owner's.
+bool shares_locks(const std::string& record, int file) {
+  return is_same_kernel(record) && member(record, "device") == device_of(file);
+}
+
 UsageError in_use(const std::string& folder, const std::string& path, const std::string& record) {
   std::string text = folder + " is in use by " + describe(record) +
                      ": wait for its end, stop it, or name another folder with --set "
@@ -87,19 +100,24 @@ UsageError in_use(const std::string& folder, const std::string& path, const std:
   return UsageError(text);
 }
 
-std::string read_record(int file) {
+// Nothing if it can't be read, see errno.
+std::optional<std::string> read_record(int file) {
   std::string text(kLimit, '\0');
-  const ssize_t got = ::pread(file, text.data(), text.size(), 0);
-  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  ssize_t got = -1;
+  do {
+    got = ::pread(file, text.data(), text.size(), 0);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return std::nullopt;
+  text.resize(static_cast<std::size_t>(got));
   return text;
 }
 
 // An owner that was just found may not have written its name yet.
 std::string read_owner(int file) {
-  std::string record = read_record(file);
+  std::string record = read_record(file).value_or("");
   for (int i = 0; i < 20 && record.empty(); ++i) {
     ::usleep(50'000);
-    record = read_record(file);
+    record = read_record(file).value_or("");
   }
   return record;
 }
@@ -135,15 +153,34 @@ bool is_at(int file, const std::string& path) {
   throw UsageError(text + "; output.folder of the recipe names it");
 }
 
+struct Opened {
+  Descriptor file;
+  bool made = false;  // by this process, and no other
+  Locked locked = Locked::yes;
+};
+
+// An invalid descriptor if there is such a file already.
+Descriptor make_file(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file.open() && errno != EEXIST) refuse("cannot write " + path, errno);
+  return file;
+}
+
 // Whoever gives the folder back removes the file: what was opened may not be there any more when it
 // is locked.
-Locked open_locked(const std::string& path, Descriptor& file) {
+Opened open_locked(const std::string& path) {
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {
-    file = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!file.open()) refuse("cannot write " + path, errno);
-    const Locked locked = lock(file.get(), path);
-    if (locked == Locked::by_another || is_at(file.get(), path)) return locked;
+    Opened opened;
+    opened.file = make_file(path);
+    opened.made = opened.file.open();
+    if (!opened.made) {
+      opened.file = Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+      if (!opened.file.open() && errno == ENOENT) continue;
+      if (!opened.file.open()) refuse("cannot write " + path, errno);
+    }
+    opened.locked = lock(opened.file.get(), path);
+    if (opened.locked == Locked::by_another || is_at(opened.file.get(), path)) return opened;
   }
   throw Failure(path + " appears and vanishes; is another run starting and ending all the time?");
 }
@@ -171,17 +208,16 @@ std::vector<std::string> make_run_folder(const std::string& folder) {
 RunLock::RunLock(std::string folder, const Log* log, Times times)
     : folder_(std::move(folder)), path_(folder_ + "/lock"), times_(times) {
   made_ = make_run_folder(folder_);
-  const Locked locked = open_locked(path_, file_);
-  if (locked == Locked::by_another) throw in_use(folder_, path_, read_owner(file_.get()));
-  const std::string before = read_record(file_.get());
-  const bool dead = locked == Locked::yes && is_same_kernel(before);
-  if (!before.empty() && !dead) {
-    if (log != nullptr) {
-      log->info(folder_ + " was left by " + describe(before) + "; waiting whether it is alive");
-    }
-    if (watch(path_)) throw in_use(folder_, path_, before);
-  }
+  Opened opened = open_locked(path_);
+  file_ = std::move(opened.file);
+  if (opened.locked == Locked::by_another) throw in_use(folder_, path_, read_owner(file_.get()));
+  const std::optional<std::string> before = read_record(file_.get());
+  if (!before) refuse("cannot read " + path_, errno);
+  const bool sure =
+      opened.locked == Locked::yes && (opened.made || shares_locks(*before, file_.get()));
+  if (!opened.made && !sure) take_over(*before, opened.locked == Locked::yes, log);
   write_owner();
+  if (!sure) settle();
   beating_ = std::thread([this] { beat(); });
 }
 
@@ -203,11 +239,41 @@ bool RunLock::watch(const std::string& path) const {
   return false;
 }
 
+// From an owner that shows no sign of life.
+void RunLock::take_over(const std::string& before, bool locked, const Log* log) {
+  if (log != nullptr) {
+    log->info(folder_ + " was left by " + describe(before) + "; waiting whether it is alive");
+  }
+  if (watch(path_)) throw in_use(folder_, path_, read_owner(file_.get()));
+  if (locked) return;
+  // Without locks: only one process can move that file away, and it alone goes on.
+  const std::string aside = path_ + "-" + host_name() + "-" + std::to_string(::getpid());
+  const bool moved = ::rename(path_.c_str(), aside.c_str()) == 0;
+  const bool dead = moved && is_at(file_.get(), aside);
+  if (dead) {
+    ::unlink(aside.c_str());
+    file_ = make_file(path_);
+    if (file_.open()) return;
+  } else if (moved) {
+    ::rename(aside.c_str(), path_.c_str());  // that of another process that was faster
+  }
+  const Descriptor theirs(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  throw in_use(folder_, path_, theirs.open() ? read_owner(theirs.get()) : "");
+}
+
+// Several that took over at once, or that no lock keeps apart: the last that wrote has it.
+void RunLock::settle() const {
+  std::this_thread::sleep_for(std::chrono::duration<double>(times_.patience_s / 30));
+  const std::optional<std::string> now = owner_now();
+  if (now && *now != owner_) throw in_use(folder_, path_, *now);
+}
+
 void RunLock::write_owner() {
   Json record;
   record["host"] = host_name();
   record["pid"] = ::getpid();
   record["boot"] = boot_id();
+  record["device"] = device_of(file_.get());
   record["started"] = utc_now();
   record["command"] = command_line();
   record["token"] = std::to_string(Clock::now().time_since_epoch().count()) + "-" +
@@ -220,23 +286,31 @@ void RunLock::write_owner() {
   }
 }
 
-// What the file says. One that is gone is still ours: nobody else is there.
-std::string RunLock::owner_now() const {
+// What the file says, or nothing if it can't be read. One that is gone is still ours: nobody else
+// is there.
+std::optional<std::string> RunLock::owner_now() const {
   const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  return file.open() ? read_record(file.get()) : owner_;
+  if (!file.open()) return errno == ENOENT ? std::optional(owner_) : std::nullopt;
+  return read_record(file.get());
+}
+
+// Whether this run still has the folder, as far as can be seen: an error in reading names nobody.
+bool RunLock::look() {
+  const std::optional<std::string> now = owner_now();  // may be slow, and check() must not be
+  if (!now || *now == owner_) return true;
+  const std::lock_guard lock(mutex_);
+  lost_to_ = describe(*now);
+  return false;
 }
 
 void RunLock::beat() {
   const auto pause = std::chrono::duration<double>(times_.beat_s);
   std::unique_lock lock(mutex_);
   while (!ending_.wait_for(lock, pause, [this] { return ended_; })) {
-    lock.unlock();  // the file may be slow, and check() must not be
-    const std::string now = owner_now();
-    if (now == owner_) ::futimens(file_.get(), nullptr);
+    lock.unlock();
+    if (!look()) return;
+    ::futimens(file_.get(), nullptr);
     lock.lock();
-    if (now == owner_) continue;
-    lost_to_ = describe(now);
-    return;
   }
 }
 
@@ -245,6 +319,11 @@ void RunLock::check() const {
   if (lost_to_.empty()) return;
   throw Failure(folder_ + " was taken over by " + lost_to_ +
                 ", which found no sign of life of this run: this one ends");
+}
+
+void RunLock::confirm() {
+  look();
+  check();
 }
 
 RunLock::~RunLock() {

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,13 +14,14 @@
 namespace convoy::train {
 
 // Holds a run folder from construction to destruction. FOLDER/lock names the owner (JSON: host,
-// pid, boot, started, command, token) and carries two signs of its life:
+// pid, boot, device, started, command, token) and carries two signs of its life:
 //  - a lock of the file (fcntl, of the open file), which the kernel drops when the owner ends,
 //    however it ends, and which network file systems pass on between hosts;
 //  - its modification time, which the owner renews every `beat_s`, for file systems that know no
 //    locks or keep them to each host.
-// Without its lock, the file of an owner on this host is a dead owner's and taken over; that of an
-// owner elsewhere is watched for `patience_s`, and taken over unless it is renewed.
+// Without its lock, the file of an owner on this host, in this mount of the file system, is a dead
+// owner's and taken over; any other that was there before is watched for `patience_s`, and taken
+// over unless it is renewed. Who then finds another name in it than its own was not the only one.
 //
 // One thread at a time, but for its own. Other processes of the job don't take part.
 class RunLock {
@@ -41,11 +43,16 @@ class RunLock {
   // Throws Failure when another run has taken the folder over: somebody removed the file, or this
   // process stood still for longer than the other's patience.
   void check() const;
+  // The same, and looks at the file now: for before something is removed.
+  void confirm();
 
  private:
   bool watch(const std::string& path) const;
+  void take_over(const std::string& before, bool locked, const Log* log);
+  void settle() const;
   void write_owner();
-  std::string owner_now() const;
+  std::optional<std::string> owner_now() const;
+  bool look();
   void beat();
 
   std::string folder_;

@@ -148,6 +148,11 @@ void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t 
   last_evaluation_.clear();
 }
 
+void Outputs::made_up(const Moment& m) {
+  if (!last_evaluation_.empty()) say(epoch_label(m) + last_evaluation_);
+  last_evaluation_.clear();
+}
+
 void Outputs::checkpoint(const Moment& m, const std::string& path, double seconds,
                          std::optional<double> score) {
   MetricsRow row{.kind = "checkpoint",

@@ -38,6 +38,8 @@ class Outputs {
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
   void epoch(const Moment& moment, double loss, double seconds, std::uint64_t samples);
   void evaluation(const Moment& moment, const Evaluation& evaluation);
+  // The evaluation just reported is of an epoch that has ended long ago.
+  void made_up(const Moment& moment);
   void checkpoint(const Moment& moment, const std::string& path, double seconds,
                   std::optional<double> score);
 

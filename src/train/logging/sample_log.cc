@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "train/checkpoint/run_files.h"
 #include "train/logging/keep_lines.h"
 
 namespace convoy::train {
@@ -27,9 +28,17 @@ SampleLog::~SampleLog() {
 }
 
 void SampleLog::trim(const std::string& folder, std::int64_t resumed_at) {
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-    keep_lines(entry.path().string(), [resumed_at](const std::string& line) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<std::string> logs;  // each is replaced by a new file
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
+    if (is_sample_log(i->path().filename().string())) logs.push_back(i->path().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw Failure("cannot read the folder " + folder + ": " + error.message());
+  }
+  for (const std::string& log : logs) {
+    keep_lines(log, [resumed_at](const std::string& line) {
       return std::atoll(line.c_str()) <= resumed_at;
     });
   }

@@ -18,7 +18,7 @@ class SampleLog final : public data::SampleSource {
   SampleLog(std::unique_ptr<data::SampleSource> source, std::string folder, int rank);
   ~SampleLog() override;
 
-  // Drops lines of later steps from all logs in the folder.
+  // Drops lines of later steps from all logs in the folder, if there is one.
   static void trim(const std::string& folder, std::int64_t resumed_at);
 
   // Makes the folder and this rank's file, which it goes on with if there is one: rank 0 trims

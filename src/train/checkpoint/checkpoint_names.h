@@ -1,0 +1,19 @@
+// Names of checkpoints, and their removal.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <system_error>
+
+namespace convoy::train {
+
+// Of "step-000000000012", and of "step-000000000012.old", which is being replaced. Nothing for a
+// name that is no checkpoint's.
+std::optional<std::int64_t> step_of(std::string name);
+
+// Goes at once: what is removed half and then interrupted is no checkpoint any more. After an error
+// it is whole, or space is lost until the next removal.
+std::error_code remove_checkpoint(const std::string& path);
+
+}  // namespace convoy::train
