@@ -7,7 +7,7 @@
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
-#include "train/compute/compute.h"
+#include "convoy/train/compute.h"
 #include "train/same_everywhere.h"
 
 namespace convoy::train {

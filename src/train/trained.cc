@@ -11,7 +11,7 @@
 #include "convoy/train/evaluate.h"
 #include "convoy/train/state.h"
 #include "convoy/train/threads.h"
-#include "train/compute/compute.h"
+#include "convoy/train/compute.h"
 
 namespace convoy::train {
 namespace {

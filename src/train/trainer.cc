@@ -12,7 +12,7 @@
 #include "convoy/train/timeline.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_lock.h"
-#include "train/compute/compute.h"
+#include "convoy/train/compute.h"
 #include "train/due.h"
 #include "train/logging/outputs.h"
 #include "train/logging/sample_log.h"

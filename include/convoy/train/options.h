@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -53,12 +54,20 @@ class Options {
   std::map<std::string, Value, std::less<>> values_;
 };
 
+struct Recipe;
+
 // What a recipe may name, and the keys that belong to it.
 struct Vocabulary {
   using Table = std::map<std::string, std::vector<Option>, std::less<>>;
   Table models;      // [model.options]
   Table readers;     // [data.train] and [data.validation]
+  Table tasks;       // [task.options]
   Table strategies;  // a table named after the strategy
+  // What tasks and strategies say about a recipe that chooses them: each appends the mistakes that
+  // it finds, a line each. Asked once the types of all keys are right.
+  using Check = std::function<void(const Recipe& recipe, std::vector<std::string>& problems)>;
+  std::map<std::string, Check, std::less<>> task_checks;
+  std::map<std::string, Check, std::less<>> strategy_checks;
 };
 
 }  // namespace convoy::train

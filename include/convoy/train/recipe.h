@@ -60,9 +60,28 @@ struct DataRecipe {
   CropRecipe evaluate{.crop = "center", .resize = 0};
 };
 
-struct LossRecipe {
-  std::string name = "cross_entropy";
-  double label_smoothing = 0;
+// What samples are, and what is made of them (convoy/train/task.h).
+struct TaskRecipe {
+  std::string name = "classification";
+  Options options;
+};
+
+// How ranks are arranged (convoy/parallel/grid.h).
+struct GridRecipe {
+  std::int64_t replicas = 0;  // 0: as many as there are ranks for
+  std::int64_t partitions = 1;
+};
+
+// Where layers are. Of several rules that fit a layer the last one counts; a layer that none fits
+// is where its strategy puts it.
+struct PlacementRule {
+  std::vector<std::string> layers;  // patterns with * and ?; empty: all
+  std::string how;                  // "replicated", or what else the strategy offers
+  std::vector<double> parts;        // of the partitions, relative to each other; empty: even
+  bool operator==(const PlacementRule&) const = default;
+};
+struct PlacementRecipe {
+  std::vector<PlacementRule> layers;
 };
 
 // Other values for the parameters that match.
@@ -119,6 +138,7 @@ struct CheckpointRecipe {
   std::int64_t every_epochs = 1;
   std::int64_t keep = 3;
   bool keep_best = true;
+  std::string best;  // the metric that says which; empty: the task's usual one
 };
 
 struct OutputRecipe {
@@ -138,13 +158,15 @@ struct Recipe {
   std::string device = "cpu";
   ModelRecipe model;
   DataRecipe data;
-  LossRecipe loss;
+  TaskRecipe task;
   OptimizerRecipe optimizer;
   ScheduleRecipe schedule;
   TrainingRecipe training;
   EvaluationRecipe evaluation;
   CheckpointRecipe checkpoint;
   OutputRecipe output;
+  GridRecipe grid;
+  PlacementRecipe placement;
   Options strategy_options;  // the table named after the strategy
 };
 

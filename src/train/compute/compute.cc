@@ -1,4 +1,4 @@
-#include "train/compute/compute.h"
+#include "convoy/train/compute.h"
 
 #include <cmath>
 

@@ -186,9 +186,15 @@ void check_values(const Recipe& r, const Given& given, std::vector<std::string>&
   c.expect(r.model.classes >= 0, "model.classes is negative");
   c.only_for("model.partial", !r.model.weights.empty(), "model.weights, which is empty");
   check_data(r.data, c);
-  c.expect(r.loss.label_smoothing >= 0 && r.loss.label_smoothing < 1,
-           "loss.label_smoothing is " + Checker::number(r.loss.label_smoothing) +
-               "; it has to be at least 0 and below 1");
+  c.at_least("grid.replicas", static_cast<double>(r.grid.replicas), 0);
+  c.at_least("grid.partitions", static_cast<double>(r.grid.partitions), 1);
+  for (std::size_t i = 0; i < r.placement.layers.size(); ++i) {
+    const std::string name = "placement.layers[" + std::to_string(i) + "]";
+    c.expect(!r.placement.layers[i].how.empty(), name + ".how is missing");
+    for (const double part : r.placement.layers[i].parts) {
+      c.expect(part >= 0 && part < kMost, name + ".parts can't be negative");
+    }
+  }
   check_optimizer(r.optimizer, c);
   check_schedule(r, c);
   c.expect(t.batch >= 1, t.batch == 0 ? "training.batch is missing: the images per update"

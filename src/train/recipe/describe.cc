@@ -82,7 +82,7 @@ void describe(OptimizerRecipe& o, Fields& f) {
   f.field("amsgrad", o.amsgrad, "adam, adamw");
   f.field("lr_decay", o.lr_decay, "adagrad");
   f.field("initial_accumulator", o.initial_accumulator, "adagrad");
-  f.groups("groups", o.groups, "Parameters with values of their own; the first group that fits.");
+  f.list_of("groups", o.groups, "Parameters with values of their own; the first group that fits.");
 }
 
 void describe(ScheduleRecipe& s, Fields& f) {
@@ -119,7 +119,8 @@ void describe(CheckpointRecipe& c, Fields& f) {
   f.field("every_minutes", c.every_minutes, "0: never");
   f.field("every_epochs", c.every_epochs, "0: never");
   f.field("keep", c.keep, "the newest so many stay");
-  f.field("keep_best", c.keep_best, "and the one with the best validation accuracy");
+  f.field("keep_best", c.keep_best, "and the best one");
+  f.field("best", c.best, "the metric that says which is; empty: the task's usual one");
 }
 
 void describe(OutputRecipe& o, Fields& f) {
@@ -137,6 +138,12 @@ void describe(ParameterGroupRecipe& group, Fields& f) {
   f.field("max_dims", group.max_dims, "only those of at most so many dimensions; 0: any");
   f.field("lr_scale", group.lr_scale, "multiplies lr");
   f.field("weight_decay", group.weight_decay, "instead of the optimizer's; -1: the same");
+}
+
+void describe(PlacementRule& rule, Fields& f) {
+  f.field("layers", rule.layers, "names, with * and ?; empty: all. The last rule that fits counts");
+  f.field("how", rule.how, "replicated, or what else the strategy offers");
+  f.field("parts", rule.parts, "of the partitions, relative to each other; empty: even ones");
 }
 
 void describe(Recipe& r, Fields& f) {
@@ -157,10 +164,10 @@ void describe(Recipe& r, Fields& f) {
   };
   table("model", r.model, "");
   table("data", r.data, "");
-  if (f.begin("loss", "")) {
-    f.field("name", r.loss.name, "cross_entropy (softmax), or one_vs_all (a logistic per class)",
-            {"cross_entropy", "one_vs_all"});
-    f.field("label_smoothing", r.loss.label_smoothing, "part of a label spread over all classes");
+  if (f.begin("task", "What samples are, and how good a network is on them.")) {
+    f.field("name", r.task.name,
+            "classification (softmax), one_vs_all (a logistic per class), a plugin's");
+    f.options("options", r.task.options, r.task.name, "Keys of the task.");
     f.end();
   }
   table("optimizer", r.optimizer, "");
@@ -173,6 +180,15 @@ void describe(Recipe& r, Fields& f) {
   }
   table("checkpoint", r.checkpoint, "Also written on SIGTERM, SIGINT and SIGUSR1.");
   table("output", r.output, "");
+  if (f.begin("grid", "How the ranks are arranged.")) {
+    f.field("replicas", r.grid.replicas, "copies of the model; 0: as many as there are ranks for");
+    f.field("partitions", r.grid.partitions, "ranks that hold one copy together");
+    f.end();
+  }
+  if (f.begin("placement", "Where layers are, for strategies that split a model.")) {
+    f.list_of("layers", r.placement.layers, "Layers, and how they are placed.");
+    f.end();
+  }
   f.options(r.strategy, r.strategy_options, r.strategy, "Keys of the strategy.");
 }
 

@@ -30,8 +30,18 @@ class Fields {
   virtual void field(const char* key, std::vector<double>& value, const char* doc) = 0;
   virtual void field(const char* key, std::vector<std::string>& value, const char* doc,
                      Path path = Path::no) = 0;
-  virtual void groups(const char* key, std::vector<ParameterGroupRecipe>& groups,
-                      const char* doc) = 0;
+  // Tables that are repeated: [[key]].
+  class List {
+   public:
+    virtual ~List() = default;
+    virtual std::size_t size() const = 0;
+    virtual void clear() = 0;
+    virtual void add() = 0;
+    virtual void describe_one(std::size_t index, Fields& fields) = 0;
+  };
+  virtual void list(const char* key, List& list, const char* doc) = 0;
+  template <class T>
+  void list_of(const char* key, std::vector<T>& tables, const char* doc);
   // A table with keys of its own; `vocabulary` has them under the name that `chosen` holds.
   virtual void options(const std::string& key, Options& options, const std::string& chosen,
                        const std::string& doc) = 0;
@@ -41,8 +51,28 @@ class Fields {
 
 // Every key of a recipe, once.
 void describe(Recipe& recipe, Fields& fields);
-// The keys of [[optimizer.groups]].
+// The keys of [[optimizer.groups]] and [[placement.layers]].
 void describe(ParameterGroupRecipe& group, Fields& fields);
+void describe(PlacementRule& rule, Fields& fields);
+
+template <class T>
+void Fields::list_of(const char* key, std::vector<T>& tables, const char* doc) {
+  class ListOf final : public List {
+   public:
+    explicit ListOf(std::vector<T>& tables) : tables_(tables) {}
+    std::size_t size() const override { return tables_.size(); }
+    void clear() override { tables_.clear(); }
+    void add() override { tables_.emplace_back(); }
+    void describe_one(std::size_t index, Fields& fields) override {
+      describe(tables_[index], fields);
+    }
+
+   private:
+    std::vector<T>& tables_;
+  };
+  ListOf all(tables);
+  list(key, all, doc);
+}
 
 // Appends what makes no sense in a recipe that was read without problems of its own. `given` tells
 // whether the user gave a key ("optimizer.momentum") another value than its default: complete

@@ -72,15 +72,14 @@ class Printer : public Fields {
   void field(const char* key, std::vector<std::string>& v, const char* doc, Path) override {
     line(key, toml(v), doc);
   }
-  void groups(const char* key, std::vector<ParameterGroupRecipe>& groups,
-              const char* doc) override {
-    for (ParameterGroupRecipe& group : groups) {
+  void list(const char* key, List& list, const char* doc) override {
+    for (std::size_t i = 0; i < list.size(); ++i) {
       path_.push_back(key);
       header("[[", "]]", doc);
-      describe(group, *this);
+      list.describe_one(i, *this);
       path_.pop_back();
     }
-    if (groups.empty() && comments_) {
+    if (list.size() == 0 && comments_) {
       out_ << "# [[" << name() << "." << key << "]]  # " << doc << '\n';
     }
   }

@@ -58,6 +58,9 @@ class Reader : public Fields, public Given {
   bool operator()(const std::string& key) const override { return given_.count(key) > 0; }
   std::vector<std::string>& problems() { return problems_; }
 
+  // Whether every table that is chosen by name could be read.
+  bool readable() const { return complained_.empty(); }
+
   // Keys of the top level that describe() never asked for.
   void finish() { report_unknown(); }
 
@@ -90,7 +93,7 @@ class Reader : public Fields, public Given {
     for (std::string& element : v) resolve(key, element, path);
   }
 
-  void groups(const char* key, std::vector<ParameterGroupRecipe>& groups, const char*) override {
+  void list(const char* key, List& list, const char*) override {
     known_.back().push_back(key);
     const toml::node* node = child(key);
     if (node == nullptr) return;
@@ -98,24 +101,20 @@ class Reader : public Fields, public Given {
     if (array == nullptr || !array->is_array_of_tables()) {
       return problem(key, "has to be tables: [[" + full(key) + "]]");
     }
-    groups.clear();
-    std::size_t index = 0;
+    list.clear();
     for (const toml::node& element : *array) {
-      ParameterGroupRecipe group;
-      enter(std::string(key) + "[" + std::to_string(index++) + "]", element.as_table());
-      describe(group, *this);
+      const std::size_t index = list.size();
+      list.add();
+      enter(std::string(key) + "[" + std::to_string(index) + "]", element.as_table());
+      list.describe_one(index, *this);
       end();
-      groups.push_back(group);
     }
   }
 
   void options(const std::string& key, Options& options, const std::string& chosen,
                const std::string&) override {
-    const bool strategy = path_.empty();
-    const Vocabulary::Table& table = strategy                 ? vocabulary_.strategies
-                                     : path_.back() == "data" ? vocabulary_.readers
-                                                              : vocabulary_.models;
-    const char* what = strategy ? "strategy" : path_.back() == "data" ? "reader" : "model";
+    const auto [table_pointer, what] = words();
+    const Vocabulary::Table& table = *table_pointer;
     const auto found = table.find(chosen);
     if (found == table.end()) {
       known_.back().push_back(key);
@@ -142,7 +141,25 @@ class Reader : public Fields, public Given {
     return present;
   }
 
+  // Tables of strategies that are not chosen: one recipe may serve several. What is wrong in them is
+  // said all the same.
+  void other_strategies(const std::string& chosen) {
+    for (const auto& [name, keys] : vocabulary_.strategies) {
+      if (name == chosen || child(name) == nullptr) continue;
+      Options ignored;
+      options(name, ignored, name, "");
+    }
+  }
+
  private:
+  // What an options table at this place chooses from.
+  std::pair<const Vocabulary::Table*, const char*> words() const {
+    if (path_.empty()) return {&vocabulary_.strategies, "strategy"};
+    if (path_.back() == "data") return {&vocabulary_.readers, "reader"};
+    if (path_.back() == "task") return {&vocabulary_.tasks, "task"};
+    return {&vocabulary_.models, "model"};
+  }
+
   std::string full(const std::string& key) const {
     std::string text;
     for (const std::string& part : path_) text += part + ".";
@@ -309,6 +326,7 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   Recipe recipe;
   recipe.name = fs::path(text.name).stem().string();
   describe(recipe, reader);
+  reader.other_strategies(recipe.strategy);
   reader.finish();
   const bool steps = document.overridden("training.steps");
   const bool epochs = document.overridden("training.epochs");
@@ -316,6 +334,14 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (epochs && !steps && recipe.training.epochs > 0) recipe.training.steps = 0;
   // A key may be wrong in itself and in its company; both are said.
   check_values(recipe, reader, reader.problems());
+  const auto ask = [&](const auto& checks, const std::string& chosen) {
+    const auto check = checks.find(chosen);
+    if (check != checks.end() && check->second) check->second(recipe, reader.problems());
+  };
+  if (reader.readable()) {
+    ask(vocabulary.task_checks, recipe.task.name);
+    ask(vocabulary.strategy_checks, recipe.strategy);
+  }
   if (reader.problems().empty()) return recipe;
   std::string message;
   for (const std::string& problem : reader.problems()) {

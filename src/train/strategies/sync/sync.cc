@@ -8,7 +8,7 @@
 #include "convoy/base/units.h"
 #include "convoy/parallel/distributed_model.h"
 #include "convoy/train/registry.h"
-#include "train/compute/compute.h"
+#include "convoy/train/compute.h"
 #include "train/optimizer/named_optimizer.h"
 #include "train/strategies/sync/buffers.h"
 #include "train/strategies/sync/shares.h"

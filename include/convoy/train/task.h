@@ -1,0 +1,130 @@
+// What a training is about: what a sample is, how samples become tensors, what the loss is, how good
+// a network is. Everything else (trainer, strategies, metrics, checkpoints) goes through this.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/data/dataset.h"
+#include "convoy/data/sample_source.h"
+#include "convoy/train/compute.h"
+#include "convoy/train/recipe.h"
+
+namespace convoy::train {
+
+using TensorList = std::vector<torch::Tensor>;
+
+// Some rows of a batch, as tensors by name. How many samples a row stands for is the task's matter;
+// what networks draw for dropout goes by `samples`.
+struct TaskBatch {
+  std::map<std::string, torch::Tensor> tensors;
+  std::span<const std::size_t> samples;  // their numbers in the data set
+  // How much these rows count in a mean: as many samples, or what else training.batch counts.
+  double weight = 0;
+};
+
+// One figure of an evaluation.
+struct Metric {
+  std::string name;  // "top1": a key of metrics.jsonl, and what checkpoint.best names
+  bool higher_is_better = true;
+  bool percent = false;  // shown as 93.1%, written as 0.931
+};
+
+// What has to be known of the data to use a network: noted in checkpoints.
+struct TaskFacts {
+  std::map<std::string, double> numbers;                  // "classes"
+  std::map<std::string, std::vector<std::string>> lists;  // names of classes
+  bool operator==(const TaskFacts&) const = default;
+};
+
+// What a trained network makes of one input of `convoy predict`.
+struct Answer {
+  std::string input;
+  std::string error;               // why there is none; empty: there is
+  std::vector<std::string> lines;  // for people
+  std::string json;                // an object: further keys of the row; may be empty
+};
+
+// One of a program's tasks; made from a recipe, then told about the data once (look, or restore).
+// Calls that are const may come from any thread. What may differ between ranks is only the samples.
+class Task {
+ public:
+  // A network's outputs for its inputs, in evaluation mode. Collective where the network is on
+  // several ranks.
+  using Forward = std::function<TensorList(const TensorList& inputs)>;
+
+  virtual ~Task() = default;
+
+  // What training.batch and TaskBatch::weight count, in the plural: "images", "tokens".
+  virtual std::string unit() const = 0;
+
+  // -- The data
+
+  // Derives the facts from what training and validation (may be null) look like. Throws UsageError
+  // for data that the task has no use for, or that don't go together.
+  virtual void look(const data::Dataset& training, const data::Dataset* validation) = 0;
+  // The facts of the run that a checkpoint is of. Throws UsageError when one is missing.
+  virtual void restore(const TaskFacts& facts) = 0;
+  virtual const TaskFacts& facts() const = 0;
+  // "10 classes": of the data, for the line at the start of a run; may be empty.
+  virtual std::string summary() const { return ""; }
+  // Scores per sample that the network has to give; 0 where only the network knows.
+  virtual std::int64_t outputs() const { return 0; }
+
+  // Whether batches hold records as they are stored (data::Batch::records) instead of images.
+  virtual bool raw() const { return false; }
+  // What each sample counts in training.batch; empty: 1. Only for raw records.
+  virtual std::function<std::uint64_t(std::size_t sample)> cost(const data::Dataset&) const {
+    return {};
+  }
+
+  // -- Tensors
+
+  // How much these rows of a batch count (TaskBatch::weight).
+  virtual double weight(const data::Batch&, data::Range rows) const {
+    return static_cast<double>(rows.size());
+  }
+  // These rows as tensors, on the device and of the type of `compute`. They may refer to the memory
+  // of the batch.
+  virtual TaskBatch tensors(const data::Batch& batch, data::Range rows,
+                            const Compute& compute) const = 0;
+  // Made-up samples, so that a network can be tried before there are data. No tensors: the task
+  // can't make any.
+  virtual TaskBatch blank(std::int64_t, const Compute&) const { return {}; }
+  // What the network takes, in its order.
+  virtual TensorList inputs(const TaskBatch& batch) const = 0;
+
+  // -- The loss, and figures
+
+  // The mean over the batch, as a scalar.
+  virtual torch::Tensor loss(const TensorList& outputs, const TaskBatch& batch) const = 0;
+
+  // At least one; the same for every evaluation. `usual_best` is the one that the best checkpoint
+  // goes by unless the recipe says.
+  virtual std::vector<Metric> metrics() const = 0;
+  virtual std::string usual_best() const = 0;
+  // Sums that measure() adds to: those of all batches and ranks are added up, in double, and make
+  // the figures.
+  virtual std::size_t sums() const = 0;
+  virtual void measure(const TensorList& outputs, const TaskBatch& batch,
+                       std::span<double> sums) const = 0;
+  // In the order of metrics(). Of nothing at all they may be anything finite.
+  virtual std::vector<double> figures(std::span<const double> sums) const = 0;
+
+  // -- Predictions
+
+  // Answers to what the user names (files, texts), in their order, with at most `most` possibilities
+  // each. Inputs that can't be used don't keep the others from being. Throws UsageError where the
+  // task predicts nothing.
+  virtual std::vector<Answer> predict(const std::vector<std::string>& inputs, int most,
+                                      const Compute& compute, const Forward& forward) const;
+};
+
+}  // namespace convoy::train

@@ -1,0 +1,67 @@
+// Images with a label each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/train/task.h"
+
+namespace convoy::train {
+
+// One label per image, of classes with names. What differs between its kinds is how scores become
+// probabilities and a loss.
+class Classification : public Task {
+ public:
+  explicit Classification(const Recipe& recipe);
+
+  std::string unit() const override { return "images"; }
+  void look(const data::Dataset& training, const data::Dataset* validation) override;
+  void restore(const TaskFacts& facts) override;
+  const TaskFacts& facts() const override { return facts_; }
+  std::string summary() const override;
+  std::int64_t outputs() const override;
+
+  TaskBatch tensors(const data::Batch& batch, data::Range rows,
+                    const Compute& compute) const override;
+  TaskBatch blank(std::int64_t samples, const Compute& compute) const override;
+  TensorList inputs(const TaskBatch& batch) const override { return {batch.tensors.at("images")}; }
+
+  torch::Tensor loss(const TensorList& outputs, const TaskBatch& batch) const override;
+  std::vector<Metric> metrics() const override;
+  std::string usual_best() const override { return "top1"; }
+  std::size_t sums() const override { return kSums; }
+  void measure(const TensorList& outputs, const TaskBatch& batch,
+               std::span<double> sums) const override;
+  std::vector<double> figures(std::span<const double> sums) const override;
+
+  std::vector<Answer> predict(const std::vector<std::string>& files, int most,
+                              const Compute& compute, const Forward& forward) const override;
+
+ protected:
+  // Scores [n, classes] in float32 or better.
+  virtual torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) const = 0;
+  virtual torch::Tensor probabilities(const torch::Tensor& scores) const = 0;
+  // Scores [n, views, classes] of the views of n samples as scores of the samples, [n, classes]:
+  // those whose probabilities are the means of the views' (AlexNet's ten crops).
+  virtual torch::Tensor mean_of_views(const torch::Tensor& scores) const = 0;
+
+  double smoothing() const { return smoothing_; }
+
+ private:
+  enum Sum : std::size_t { kSamples, kTop1, kTop5, kLoss, kSums };
+
+  torch::Tensor scores_of(const TensorList& outputs, std::int64_t samples) const;
+  std::string name_of(std::int64_t index) const;
+  data::Shape image() const;
+
+  const Recipe recipe_;
+  double smoothing_;
+  TaskFacts facts_;
+};
+
+// Softmax over the classes, and cross entropy.
+std::unique_ptr<Task> softmax_classification(const Recipe& recipe);
+// An independent logistic output per class (Krizhevsky 2014, section 5; Dean et al. 2012).
+std::unique_ptr<Task> one_vs_all_classification(const Recipe& recipe);
+
+}  // namespace convoy::train
