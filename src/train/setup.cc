@@ -7,7 +7,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/data/comm_peers.h"
-#include "train/compute/compute.h"
 #include "train/rank_work.h"
 #include "convoy/train/compute.h"
 #include "train/same_everywhere.h"

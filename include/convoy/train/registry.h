@@ -1,4 +1,4 @@
-// What recipes can name: models, readers and strategies, the built-in ones and a plugin's.
+// What recipes can name: models, readers, tasks and strategies, the built-in ones and a plugin's.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,15 @@
 #include "convoy/model/network.h"
 #include "convoy/train/options.h"
 #include "convoy/train/strategy.h"
+#include "convoy/train/task.h"
 
 namespace convoy::train {
 
 struct ModelRequest {
-  std::int64_t classes;    // scores per image, > 0
-  data::Shape image;       // what the data gives
+  std::int64_t classes;    // scores per sample; 0 where the task leaves that open
+  data::Shape image;       // what the data gives; nothing where samples are no images
   const Options& options;  // [model.options]
+  const TaskFacts& facts;  // of the data
 };
 // Makes a network with new weights from LibTorch's default generator, on the CPU.
 using ModelFactory = std::function<std::shared_ptr<model::Network>(const ModelRequest&)>;
@@ -29,6 +31,8 @@ using ReaderFactory = std::function<std::shared_ptr<data::Dataset>(const Options
 using SharedReaderFactory =
     std::function<std::shared_ptr<data::Dataset>(const Options&, data::Peers&)>;
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
+// Makes the task of a recipe, which it may keep a copy of.
+using TaskFactory = std::function<std::unique_ptr<Task>(const Recipe&)>;
 
 // One per program; filled before recipes are read, read-only afterwards.
 class Registry {
@@ -40,7 +44,10 @@ class Registry {
   void add_model(const std::string& name, ModelFactory make, std::vector<Option> options = {});
   void add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options);
   void add_reader(const std::string& name, SharedReaderFactory open, std::vector<Option> options);
-  void add_strategy(const std::string& name, StrategyFactory make, std::vector<Option> options);
+  void add_strategy(const std::string& name, StrategyFactory make, std::vector<Option> options,
+                    Vocabulary::Check check = {});
+  void add_task(const std::string& name, TaskFactory make, std::vector<Option> options = {},
+                Vocabulary::Check check = {});
 
   // Opens shared libraries that were made with CONVOY_PLUGIN (convoy/train/plugin.h); they stay
   // loaded for the rest of the process. Throws UsageError naming the library and what is wrong.
@@ -56,12 +63,14 @@ class Registry {
   std::shared_ptr<data::Dataset> open_data(const std::string& reader, const Options& options,
                                            data::Peers& peers) const;
   std::unique_ptr<Strategy> make_strategy(const std::string& name) const;
+  std::unique_ptr<Task> make_task(const Recipe& recipe) const;
 
  private:
   Vocabulary vocabulary_;
   std::map<std::string, ModelFactory> models_;
   std::map<std::string, SharedReaderFactory> readers_;
   std::map<std::string, StrategyFactory> strategies_;
+  std::map<std::string, TaskFactory> tasks_;
 };
 
 }  // namespace convoy::train

@@ -41,8 +41,8 @@ constexpr ResumeKey kKeys[] = {
     {"data.validation.*", kFits, ""},
     {"data.augment.*", kFree, ""},
     {"data.evaluate.*", kFree, ""},
-    {"loss.name", kFree, ""},
-    {"loss.label_smoothing", kFree, ""},
+    {"task.name", kFits, ""},
+    {"task.options.*", kFree, ""},
     {"optimizer.name", kFixed, "what it has gathered is of that rule"},
     {"optimizer.lr", kFree, ""},
     {"optimizer.momentum", kFits, ""},
@@ -68,6 +68,8 @@ constexpr ResumeKey kKeys[] = {
     {"output.every_steps", kFree, ""},
     {"output.tensorboard", kFree, ""},
     {"output.log_samples", kFree, ""},
+    {"grid.*", kFree, ""},
+    {"placement.*", kFree, ""},
     {"sync.*", kFree, ""},
 };
 

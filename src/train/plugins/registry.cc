@@ -10,6 +10,7 @@
 #include "convoy/model/factory.h"
 #include "convoy/train/plugin.h"
 #include "train/strategies/strategies.h"
+#include "train/tasks/tasks.h"
 
 namespace convoy::train {
 namespace {
@@ -83,6 +84,7 @@ void add(Table& table, const std::string& what, const std::string& name, Value v
 Registry::Registry() {
   add_zoo(*this);
   add_readers(*this);
+  add_tasks(*this);
   add_strategies(*this);
 }
 
@@ -110,9 +112,17 @@ void Registry::add_reader(const std::string& name, SharedReaderFactory open,
 }
 
 void Registry::add_strategy(const std::string& name, StrategyFactory make,
-                            std::vector<Option> options) {
+                            std::vector<Option> options, Vocabulary::Check check) {
   add(strategies_, "strategy", name, std::move(make));
   vocabulary_.strategies[name] = std::move(options);
+  vocabulary_.strategy_checks[name] = std::move(check);
+}
+
+void Registry::add_task(const std::string& name, TaskFactory make, std::vector<Option> options,
+                        Vocabulary::Check check) {
+  add(tasks_, "task", name, std::move(make));
+  vocabulary_.tasks[name] = std::move(options);
+  vocabulary_.task_checks[name] = std::move(check);
 }
 
 void Registry::load_plugins(const std::vector<std::string>& libraries) {
@@ -148,7 +158,7 @@ std::shared_ptr<model::Network> Registry::make_model(const std::string& name,
                                                      const ModelRequest& request) const {
   std::shared_ptr<model::Network> network = models_.at(name)(request);
   if (network == nullptr) throw UsageError("the model '" + name + "' of a plugin gave no network");
-  if (network->classes() != request.classes) {
+  if (request.classes > 0 && network->classes() != request.classes) {
     throw UsageError("the model '" + name + "' gives " + std::to_string(network->classes()) +
                      " scores where " + std::to_string(request.classes) + " were asked for");
   }
@@ -169,6 +179,14 @@ std::shared_ptr<data::Dataset> Registry::open_data(const std::string& reader,
 
 std::unique_ptr<Strategy> Registry::make_strategy(const std::string& name) const {
   return strategies_.at(name)();
+}
+
+std::unique_ptr<Task> Registry::make_task(const Recipe& recipe) const {
+  std::unique_ptr<Task> task = tasks_.at(recipe.task.name)(recipe);
+  if (task == nullptr) {
+    throw UsageError("the task '" + recipe.task.name + "' of a plugin gave nothing");
+  }
+  return task;
 }
 
 }  // namespace convoy::train

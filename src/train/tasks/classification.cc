@@ -1,0 +1,211 @@
+#include "train/tasks/classification.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "train/tasks/images.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr const char* kClasses = "classes";
+
+// Labels are numbers: different classes would be compared with each other.
+void check_same_classes(const std::vector<std::string>& train,
+                        const std::vector<std::string>& validation) {
+  for (std::size_t i = 0; i < std::max(train.size(), validation.size()); ++i) {
+    const std::string a = i < train.size() ? "'" + train[i] + "'" : "missing";
+    const std::string b = i < validation.size() ? "'" + validation[i] + "'" : "missing";
+    if (a == b) continue;
+    throw UsageError("data.train and data.validation have different classes: number " +
+                     std::to_string(i) + " is " + a + " in one, " + b + " in the other");
+  }
+}
+
+class Softmax final : public Classification {
+ public:
+  using Classification::Classification;
+
+ private:
+  torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) const override {
+    namespace F = torch::nn::functional;
+    return F::cross_entropy(scores, labels,
+                            F::CrossEntropyFuncOptions().label_smoothing(smoothing()));
+  }
+  torch::Tensor probabilities(const torch::Tensor& scores) const override {
+    return scores.softmax(1);
+  }
+  torch::Tensor mean_of_views(const torch::Tensor& scores) const override {
+    return scores.log_softmax(2).logsumexp(1) - std::log(static_cast<double>(scores.size(1)));
+  }
+};
+
+class OneVsAll final : public Classification {
+ public:
+  using Classification::Classification;
+
+ private:
+  // Summed over classes, averaged over samples.
+  torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) const override {
+    namespace F = torch::nn::functional;
+    torch::Tensor targets = torch::zeros_like(scores).scatter_(1, labels.unsqueeze(1), 1.0);
+    if (smoothing() > 0) targets = targets * (1 - smoothing()) + smoothing() / 2;
+    return F::binary_cross_entropy_with_logits(
+               scores, targets,
+               F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum)) /
+           scores.size(0);
+  }
+  torch::Tensor probabilities(const torch::Tensor& scores) const override {
+    return scores.sigmoid();
+  }
+  torch::Tensor mean_of_views(const torch::Tensor& scores) const override {
+    return scores.sigmoid().mean(1).logit(1e-7);
+  }
+};
+
+}  // namespace
+
+Classification::Classification(const Recipe& recipe)
+    : recipe_(recipe), smoothing_(recipe.task.options.number("label_smoothing")) {}
+
+void Classification::look(const data::Dataset& training, const data::Dataset* validation) {
+  if (validation != nullptr) check_same_classes(training.classes(), validation->classes());
+  const data::Shape shape = input_shape(training, recipe_.data);
+  facts_.numbers = {{"image.channels", shape.channels},
+                    {"image.height", shape.height},
+                    {"image.width", shape.width}};
+  facts_.lists = {{kClasses, training.classes()}};
+  const auto classes = static_cast<std::int64_t>(training.classes().size());
+  if (recipe_.model.classes > 0 && recipe_.model.classes < classes) {
+    throw UsageError("model.classes is " + std::to_string(recipe_.model.classes) +
+                     ", but the data has " + std::to_string(classes) + " classes");
+  }
+}
+
+void Classification::restore(const TaskFacts& facts) {
+  for (const char* key : {"image.channels", "image.height", "image.width"}) {
+    if (facts.numbers.count(key) == 0)
+      throw UsageError(std::string("the checkpoint lacks the number task.") + key);
+  }
+  if (facts.lists.count(kClasses) == 0)
+    throw UsageError("the checkpoint lacks the names of the classes");
+  facts_ = facts;
+  // --set data.size asks for another one.
+  if (recipe_.data.size > 0) {
+    const auto size = static_cast<double>(recipe_.data.size);
+    facts_.numbers["image.height"] = facts_.numbers["image.width"] = size;
+  }
+}
+
+std::string Classification::summary() const {
+  return std::to_string(facts_.lists.at(kClasses).size()) + " classes";
+}
+
+std::int64_t Classification::outputs() const {
+  return recipe_.model.classes > 0 ? recipe_.model.classes
+                                   : static_cast<std::int64_t>(facts_.lists.at(kClasses).size());
+}
+
+data::Shape Classification::image() const {
+  const auto number = [this](const char* key) {
+    return static_cast<int>(facts_.numbers.at(key));
+  };
+  return {number("image.channels"), number("image.height"), number("image.width")};
+}
+
+TaskBatch Classification::tensors(const data::Batch& batch, data::Range rows,
+                                  const Compute& compute) const {
+  const auto begin = static_cast<std::int64_t>(rows.begin);
+  const auto size = static_cast<std::int64_t>(rows.size());
+  TaskBatch part;
+  part.tensors["images"] =
+      compute.images(batch).narrow(0, begin * batch.views, size * batch.views);
+  part.tensors["labels"] = compute.labels(batch.labels.subspan(rows.begin, rows.size()));
+  part.samples = batch.samples.subspan(rows.begin, rows.size());
+  part.weight = static_cast<double>(rows.size());
+  return part;
+}
+
+TaskBatch Classification::blank(std::int64_t samples, const Compute& compute) const {
+  TaskBatch batch;
+  batch.tensors["images"] = compute.blank(image()).repeat({samples, 1, 1, 1});
+  batch.tensors["labels"] =
+      torch::zeros({samples}, torch::TensorOptions().dtype(torch::kLong).device(compute.device()));
+  batch.weight = static_cast<double>(samples);
+  return batch;
+}
+
+// [samples, classes], whatever the views.
+torch::Tensor Classification::scores_of(const TensorList& outputs, std::int64_t samples) const {
+  const torch::Tensor& logits = outputs.at(0);
+  const torch::Tensor scores =
+      logits.scalar_type() == torch::kDouble ? logits : logits.to(torch::kFloat);
+  if (scores.size(0) == samples) return scores;
+  return mean_of_views(scores.reshape({samples, -1, scores.size(1)}));
+}
+
+torch::Tensor Classification::loss(const TensorList& outputs, const TaskBatch& batch) const {
+  const torch::Tensor& labels = batch.tensors.at("labels");
+  return loss_of(scores_of(outputs, labels.size(0)), labels);
+}
+
+std::vector<Metric> Classification::metrics() const {
+  return {{"top1", true, true}, {"top5", true, true}, {"loss", false, false}};
+}
+
+void Classification::measure(const TensorList& outputs, const TaskBatch& batch,
+                             std::span<double> sums) const {
+  const torch::Tensor& labels = batch.tensors.at("labels");
+  const auto n = static_cast<double>(labels.size(0));
+  const torch::Tensor scores = scores_of(outputs, labels.size(0));
+  const std::int64_t k = std::min<std::int64_t>(5, scores.size(1));
+  const torch::Tensor hits = std::get<1>(scores.topk(k, 1)).eq(labels.unsqueeze(1));
+  sums[kSamples] += n;
+  sums[kTop1] += hits.narrow(1, 0, 1).sum().item<double>();
+  sums[kTop5] += hits.sum().item<double>();
+  sums[kLoss] += loss_of(scores, labels).item<double>() * n;
+}
+
+std::vector<double> Classification::figures(std::span<const double> sums) const {
+  const double n = std::max(sums[kSamples], 1.0);
+  return {sums[kTop1] / n, sums[kTop5] / n, sums[kLoss] / n};
+}
+
+std::string Classification::name_of(std::int64_t index) const {
+  const std::vector<std::string>& names = facts_.lists.at(kClasses);
+  const auto i = static_cast<std::size_t>(index);
+  return i < names.size() ? names[i] : std::to_string(index);
+}
+
+std::vector<Answer> Classification::predict(const std::vector<std::string>& files, int most,
+                                            const Compute& compute, const Forward& forward) const {
+  std::vector<Answer> answers(files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) answers[i].input = files[i];
+  const auto failed = [&](std::size_t file, const std::string& why) { answers[file].error = why; };
+  read_images(files, recipe_.data, image(), compute, failed, [&](const ImageBatch& images) {
+    const auto rows = static_cast<std::int64_t>(images.files.size());
+    const torch::Tensor all =
+        probabilities(scores_of(forward({images.pixels}), rows)).to(torch::kDouble);
+    const auto [values, indices] = all.topk(std::min<std::int64_t>(most, all.size(1)), 1);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::vector<ClassProbability> best;
+      for (std::int64_t i = 0; i < values.size(1); ++i) {
+        const auto index = indices[row][i].item<std::int64_t>();
+        best.push_back({index, name_of(index), values[row][i].item<double>()});
+      }
+      describe(best, answers[images.files[static_cast<std::size_t>(row)]]);
+    }
+  });
+  return answers;
+}
+
+std::unique_ptr<Task> softmax_classification(const Recipe& recipe) {
+  return std::make_unique<Softmax>(recipe);
+}
+
+std::unique_ptr<Task> one_vs_all_classification(const Recipe& recipe) {
+  return std::make_unique<OneVsAll>(recipe);
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,30 @@
+#include "train/tasks/tasks.h"
+
+#include "convoy/base/error.h"
+#include "train/tasks/classification.h"
+
+namespace convoy::train {
+namespace {
+
+void check_smoothing(const Recipe& recipe, std::vector<std::string>& problems) {
+  const double smoothing = recipe.task.options.number("label_smoothing");
+  if (smoothing >= 0 && smoothing < 1) return;
+  problems.push_back("task.options.label_smoothing is " + std::to_string(smoothing) +
+                     "; it has to be at least 0 and below 1");
+}
+
+}  // namespace
+
+std::vector<Answer> Task::predict(const std::vector<std::string>&, int, const Compute&,
+                                  const Forward&) const {
+  throw UsageError("the task of this recipe predicts nothing (Task::predict)");
+}
+
+void add_tasks(Registry& registry) {
+  const std::vector<Option> options{
+      {"label_smoothing", 0.0, "part of a label spread over all classes"}};
+  registry.add_task("classification", softmax_classification, options, check_smoothing);
+  registry.add_task("one_vs_all", one_vs_all_classification, options, check_smoothing);
+}
+
+}  // namespace convoy::train
