@@ -3,12 +3,15 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <stdexcept>
 #include <array>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/train/compute.h"
 #include "train/same_everywhere.h"
+#include "train/samples/open.h"
 
 namespace convoy::train {
 namespace {
@@ -48,7 +51,7 @@ data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& 
 
 class EvaluationMode {
  public:
-  explicit EvaluationMode(model::Network& network)
+  explicit EvaluationMode(torch::nn::Module& network)
       : network_(network), training_(network.is_training()) {
     network_.eval();
   }
@@ -57,7 +60,7 @@ class EvaluationMode {
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  model::Network& network_;
+  torch::nn::Module& network_;
   bool training_;
 };
 
@@ -116,57 +119,64 @@ data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe) 
   return data::output_shape(dataset, training_transform(recipe), on_bad(recipe));
 }
 
-Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
-                    const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe,
+double Evaluation::at(std::string_view metric) const {
+  for (const Figure& figure : figures) {
+    if (figure.metric.name == metric) return figure.value;
+  }
+  throw std::logic_error("an evaluation has no figure '" + std::string(metric) + "'");
+}
+
+double Evaluation::score(std::string_view metric) const {
+  for (const Figure& figure : figures) {
+    if (figure.metric.name == metric)
+      return figure.metric.higher_is_better ? figure.value : -figure.value;
+  }
+  return at(metric);
+}
+
+std::string text_of(const Evaluation::Figure& figure) {
+  char value[64];
+  if (figure.metric.percent)
+    std::snprintf(value, sizeof value, "%.2f%%", 100 * figure.value);
+  else
+    std::snprintf(value, sizeof value, "%.4f", figure.value);
+  return figure.metric.title + " " + value;
+}
+
+Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset,
                     const EvaluationOptions& how) {
   const auto start = Clock::now();
-  check_same_data(communicator, *dataset, "data.validation");
-  const Compute compute(recipe);
-  data::LoaderOptions options;
-  options.batch = static_cast<std::size_t>(recipe.evaluation.batch > 0 ? recipe.evaluation.batch
-                                                                       : recipe.training.batch);
-  options.rank = communicator.rank();
-  options.world = communicator.size();
-  options.shuffle = false;
-  options.layout = compute.layout();
-  options.threads = decoding_threads(recipe);
-  options.on_bad = on_bad(recipe.data);
-  options.on_skip = how.on_skip;
-  data::Loader loader(dataset, evaluation_transform(recipe.data), options);
+  const comm::Communicator& all = what.world.communicator();
+  check_same_data(all, *dataset, "data.validation");
+  const Compute compute(what.recipe);
+  const auto source = open_evaluation(
+      dataset, {what.world, what.recipe, what.task, what.arrangement, compute.layout()},
+      how.on_skip);
 
-  const EvaluationMode mode(network);
+  const EvaluationMode mode(what.strategy.module());
   const torch::NoGradGuard no_grad;
-  std::vector<std::int64_t> counts(4);
-  std::vector<double> loss(1);
-  StopVote vote(communicator, how.should_stop);
-  while (const data::Batch* batch = vote.goes_on() ? loader.next() : nullptr) {
-    if (batch->size() == 0) continue;
-    const torch::Tensor labels = compute.labels(*batch);
-    torch::Tensor scores;
-    {
-      const Autocast autocast = compute.autocast();
-      scores = compute.scores(network.forward(compute.images(*batch)));
-    }
-    scores = mean_of_views(recipe.loss, scores, batch->views);
-    const auto n = static_cast<double>(batch->size());
-    loss[0] += loss_of(recipe.loss, scores, labels).item<double>() * n;
-    const std::int64_t k = std::min<std::int64_t>(5, scores.size(1));
-    const torch::Tensor hits = std::get<1>(scores.topk(k, 1)).eq(labels.unsqueeze(1));
+  std::vector<double> sums(what.task.sums());
+  std::vector<std::int64_t> counts(2);  // samples, skipped
+  StopVote vote(all, how.should_stop);
+  // Every rank scores every batch, whatever its share: the network may be on several.
+  while (const data::Batch* batch = vote.goes_on() ? source->next() : nullptr) {
+    std::vector<double> own(sums.size());
+    if (!what.strategy.score(what.task, compute, *batch, own)) continue;
     counts[0] += static_cast<std::int64_t>(batch->size());
-    counts[1] += hits.narrow(1, 0, 1).sum().item<std::int64_t>();
-    counts[2] += hits.sum().item<std::int64_t>();
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += own[i];
   }
   vote.finish();
-  counts[3] = static_cast<std::int64_t>(loader.statistics().skipped);
-  communicator.allreduce(comm::buffer_of(counts), comm::ReduceOp::sum);
-  communicator.allreduce(comm::buffer_of(loss), comm::ReduceOp::sum);
+  counts[1] = static_cast<std::int64_t>(source->statistics().skipped);
+  all.allreduce(comm::buffer_of(counts), comm::ReduceOp::sum);
+  all.allreduce(comm::buffer_of(sums), comm::ReduceOp::sum);
   Evaluation result;
   result.samples = static_cast<std::uint64_t>(counts[0]);
-  result.top1 = static_cast<std::uint64_t>(counts[1]);
-  result.top5 = static_cast<std::uint64_t>(counts[2]);
-  result.skipped = static_cast<std::uint64_t>(counts[3]);
+  result.skipped = static_cast<std::uint64_t>(counts[1]);
   result.broken_off = vote.stopped();
-  result.loss = counts[0] > 0 ? loss[0] / static_cast<double>(counts[0]) : 0;
+  const std::vector<double> values = what.task.figures(sums);
+  const std::vector<Metric> metrics = what.task.metrics();
+  for (std::size_t i = 0; i < metrics.size(); ++i)
+    result.figures.push_back({metrics[i], values.at(i)});
   result.seconds = seconds_since(start);
   return result;
 }

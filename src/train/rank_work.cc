@@ -40,15 +40,15 @@ bool is_ready(const std::future<std::string>& outcome) {
 
 }  // namespace
 
-std::string on_rank_0(const comm::Communicator& communicator,
-                      const std::function<std::string()>& work) {
+std::string on_rank(const comm::Communicator& communicator, int rank,
+                    const std::function<std::string()>& work) {
   if (communicator.size() == 1) return result_of(outcome_of(work));
   std::future<std::string> outcome;
-  if (communicator.rank() == 0) outcome = std::async(std::launch::async, outcome_of, work);
+  if (communicator.rank() == rank) outcome = std::async(std::launch::async, outcome_of, work);
   while (true) {
     const bool ready = outcome.valid() && is_ready(outcome);
     // Nothing yet is an empty text.
-    const std::string told = communicator.broadcast_text(ready ? outcome.get() : "", 0);
+    const std::string told = communicator.broadcast_text(ready ? outcome.get() : "", rank);
     if (!told.empty()) return result_of(told);
   }
 }

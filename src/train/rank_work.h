@@ -9,11 +9,15 @@
 
 namespace convoy::train {
 
-// Runs `work` on rank 0 and hands its result to all. What it throws is thrown on every rank:
+// Runs `work` on one rank and hands its result to all. What it throws is thrown on every rank:
 // UsageError as such, anything else as Failure. Where there are other ranks, it runs on a thread of
 // its own, and may not communicate.
-std::string on_rank_0(const comm::Communicator& communicator,
-                      const std::function<std::string()>& work);
+std::string on_rank(const comm::Communicator& communicator, int rank,
+                    const std::function<std::string()>& work);
+inline std::string on_rank_0(const comm::Communicator& communicator,
+                             const std::function<std::string()>& work) {
+  return on_rank(communicator, 0, work);
+}
 
 // Runs `work` on every rank, and returns when all are done; the rest as above. If ranks throw, all
 // throw what the first of them does, named unless it is everybody's.

@@ -23,17 +23,6 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
   if (!recipe.has_validation) return data;
   data.validation = registry.open_data(recipe.reader, recipe.validation, peers);
   check_same_data(communicator, *data.validation, "data.validation");
-  const auto& train = data.training->classes();
-  const auto& validation = data.validation->classes();
-  if (train == validation) return data;
-  // Labels are numbers: different classes would be compared with each other.
-  for (std::size_t i = 0; i < std::max(train.size(), validation.size()); ++i) {
-    const std::string a = i < train.size() ? "'" + train[i] + "'" : "missing";
-    const std::string b = i < validation.size() ? "'" + validation[i] + "'" : "missing";
-    if (a == b) continue;
-    throw UsageError("data.train and data.validation have different classes: number " +
-                     std::to_string(i) + " is " + a + " in one, " + b + " in the other");
-  }
   return data;
 }
 
@@ -51,20 +40,78 @@ Origin find_origin(const comm::Communicator& communicator, const std::string& wh
   return origin;
 }
 
-std::shared_ptr<model::Network> make_network(const Registry& registry, const Recipe& recipe,
-                                             const data::Shape& shape, std::int64_t classes) {
-  if (recipe.model.classes > 0 && recipe.model.classes < classes) {
-    throw UsageError("model.classes is " + std::to_string(recipe.model.classes) +
-                     ", but the data has " + std::to_string(classes) + " classes");
+namespace {
+
+// Tries the network on blank samples. The message of what it throws, or nothing.
+std::string try_out(model::Network& network, const TaskBatch& blank, const Task& task) {
+  try {
+    network.run(task.inputs(blank));
+    return "";
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    return text.substr(0, text.find('\n'));
   }
-  torch::manual_seed(static_cast<std::uint64_t>(recipe.seed));
-  const auto network = registry.make_model(
-      recipe.model.name,
-      {recipe.model.classes > 0 ? recipe.model.classes : classes, shape, recipe.model.options});
-  const Compute compute(recipe);
-  compute.place(*network);
-  compute.check_takes(*network, shape, recipe.model.name);
+}
+
+}  // namespace
+
+std::shared_ptr<model::Network> RecipeNetwork::whole() const {
+  torch::manual_seed(static_cast<std::uint64_t>(recipe_.seed));
+  const TaskFacts& facts = task_.facts();
+  const auto number = [&facts](const char* key) {
+    const auto found = facts.numbers.find(key);
+    return found == facts.numbers.end() ? 0 : static_cast<int>(found->second);
+  };
+  const data::Shape image{number("image.channels"), number("image.height"), number("image.width")};
+  const auto network = registry_.make_model(
+      recipe_.model.name, {task_.outputs(), image, recipe_.model.options, facts});
+  compute_.place(*network);
+  check_takes(*network);
   return network;
+}
+
+void RecipeNetwork::check_takes(model::Network& network) const {
+  const TaskBatch blank = task_.blank(1, compute_);
+  if (blank.tensors.empty()) return;
+  const torch::NoGradGuard no_grad;
+  const bool training = network.is_training();
+  network.eval();
+  const std::string problem = try_out(network, blank, task_);
+  network.train(training);
+  if (problem.empty()) return;
+  std::string shapes;
+  for (const torch::Tensor& input : task_.inputs(blank)) {
+    std::string shape;
+    for (const std::int64_t extent : input.sizes().slice(1))
+      shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
+    shapes += (shapes.empty() ? "" : ", ") + shape;
+  }
+  const auto [c, h, w] = network.image_shape();
+  throw UsageError("the model '" + recipe_.model.name + "' can't take " + task_.unit() + " of " +
+                   shapes + "; it is made for " + std::to_string(c) + " x " + std::to_string(h) +
+                   " x " + std::to_string(w) +
+                   " (see data.size and data.channels). LibTorch says: " + problem);
+}
+
+std::size_t least_samples(model::Network& network, const Task& task, const Compute& compute) {
+  if (task.blank(1, compute).tensors.empty()) return 1;
+  const torch::NoGradGuard no_grad;
+  const bool training = network.is_training();
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> before;  // buffers, and what was in them
+  for (const torch::Tensor& buffer : network.buffers()) {
+    if (buffer.defined()) before.emplace_back(buffer, buffer.clone());
+  }
+  auto random = at::detail::getDefaultCPUGenerator();
+  const torch::Tensor random_state = random.get_state();
+  network.train();
+  const auto takes = [&](std::int64_t samples) {
+    return try_out(network, task.blank(samples, compute), task).empty();
+  };
+  const std::size_t least = !takes(1) && takes(2) ? 2 : 1;
+  network.train(training);
+  random.set_state(random_state);
+  for (auto& [buffer, values] : before) buffer.copy_(values);
+  return least;
 }
 
 }  // namespace convoy::train

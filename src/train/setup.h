@@ -29,10 +29,29 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
 Origin find_origin(const comm::Communicator& communicator, const std::string& which,
                    const std::string& folder);
 
-// With new weights, fixed by the recipe's seed, for images of this shape and data of so many
-// classes; on the recipe's device and in its layout. Throws UsageError where that doesn't go
-// together.
-std::shared_ptr<model::Network> make_network(const Registry& registry, const Recipe& recipe,
-                                             const data::Shape& shape, std::int64_t classes);
+// The network of a recipe, for data that its task has been told about. Refers to what it is given.
+class RecipeNetwork final : public NetworkSource {
+ public:
+  RecipeNetwork(const Registry& registry, const Recipe& recipe, const Task& task,
+                const Compute& compute)
+      : registry_(registry), recipe_(recipe), task_(task), compute_(compute) {}
+
+  std::shared_ptr<model::Network> whole() const override;
+  const Recipe& recipe() const override { return recipe_; }
+  const Task& task() const override { return task_; }
+  const Compute& compute() const override { return compute_; }
+
+ private:
+  void check_takes(model::Network& network) const;
+
+  const Registry& registry_;
+  const Recipe& recipe_;
+  const Task& task_;
+  const Compute& compute_;
+};
+
+// How few samples the network can be trained on: 2 where it refuses one alone (batch normalization
+// of a single value), else 1. Changes nothing of it.
+std::size_t least_samples(model::Network& network, const Task& task, const Compute& compute);
 
 }  // namespace convoy::train

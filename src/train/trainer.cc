@@ -6,20 +6,18 @@
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
-#include "convoy/model/factory.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
 #include "convoy/train/timeline.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_lock.h"
-#include "convoy/train/compute.h"
 #include "train/due.h"
+#include "train/facts.h"
 #include "train/logging/outputs.h"
 #include "train/logging/sample_log.h"
 #include "train/rank_work.h"
+#include "train/run/inputs.h"
 #include "train/same_everywhere.h"
-#include "train/samples.h"
-#include "train/setup.h"
 
 namespace convoy::train {
 namespace {
@@ -35,10 +33,12 @@ class Trainer::Impl final : public TrainerContext {
   Impl(const comm::World& world, const Registry& registry, const Recipe& recipe,
        TrainerOptions options);
   RunResult run();
+  torch::nn::Module& module() { return strategy().module(); }
 
   const Recipe& recipe() const override { return recipe_; }
   const comm::World& world() const override { return world_; }
-  const std::shared_ptr<model::Network>& network() const override { return network_; }
+  const Task& task() const override { return *inputs_->task; }
+  const Compute& compute() const override { return inputs_->compute; }
   data::SampleSource& samples() override { return *source_; }
   const Schedule& schedule() const override { return *schedule_; }
   const Moment& moment() const override { return moment_; }
@@ -48,13 +48,16 @@ class Trainer::Impl final : public TrainerContext {
   void stopped() override;
 
  private:
-  bool first() const { return world_.rank() == 0; }
+  bool owner() const { return inputs_->owner(); }
+  // Whether any rank of this job has the run folder.
+  bool owned() const { return inputs_->arrangement.owner >= 0; }
   const comm::Communicator& all() const { return world_.communicator(); }
+  Strategy& strategy() { return *inputs_->strategy; }
+  // Runs `work` on the rank that has the run folder, if there is one.
+  void on_owner(const std::function<void()>& work);
   // To begin with, in this order: what can be wrong is found before anything is touched.
   void take_folder();
-  void open_inputs();
-  void find_origin();
-  void make_loader();
+  void open_samples();
   void restore();
   void open_folder();
   void greet();
@@ -69,22 +72,16 @@ class Trainer::Impl final : public TrainerContext {
   void end_timeline();
 
   const comm::World& world_;
-  const Registry& registry_;
   Recipe recipe_;
   TrainerOptions options_;
   std::string folder_;
-  std::optional<RunLock> lock_;  // on rank 0
+  std::optional<RunLock> lock_;  // on the owner
   CheckpointFolder checkpoints_;
-  DataSets data_;
-  data::Shape shape_;  // of an image
-  std::shared_ptr<model::Network> network_;
+  std::optional<Inputs> inputs_;
   std::unique_ptr<data::SampleSource> source_;
   SampleLog* sample_log_ = nullptr;  // source_, if samples are logged
   std::optional<Schedule> schedule_;
-  std::unique_ptr<Strategy> strategy_;
-  std::optional<Outputs> outputs_;  // on rank 0
-  std::optional<Origin> origin_;    // if this run goes on
-  bool epoch_was_over_ = false;     // there, and reported
+  std::optional<Outputs> outputs_;  // on the owner
   data::Position position_;         // after the last update
   Moment moment_;                   // the same
   double seconds_before_ = 0;       // of earlier parts of this run
@@ -93,6 +90,7 @@ class Trainer::Impl final : public TrainerContext {
   Clock::time_point epoch_started_ = Clock::now();
   double epoch_loss_ = 0;
   std::uint64_t epoch_samples_ = 0;
+  double epoch_weight_ = 0;
   std::optional<std::int64_t> evaluated_at_;  // step
   std::optional<double> score_;               // then
   std::optional<std::int64_t> saved_at_;
@@ -104,7 +102,6 @@ class Trainer::Impl final : public TrainerContext {
 Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Recipe& recipe,
                     TrainerOptions options)
     : world_(world),
-      registry_(registry),
       recipe_(recipe),
       options_(std::move(options)),
       folder_(recipe.output.folder.empty()
@@ -115,67 +112,35 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   set_threads(world_, static_cast<int>(recipe_.threads));
   keep_large_blocks({.processes = world_.local_size()});
   check_same_recipe(all(), print_recipe(recipe_, false));
+  inputs_.emplace(world_, registry, recipe_);
   take_folder();
-  open_inputs();
-  if (!options_.resume.empty()) find_origin();
-  strategy_ = registry_.make_strategy(recipe_.strategy);
-  make_loader();
+  inputs_->open(registry, options_.resume);
+  open_samples();
   restore();
   all().barrier();  // nobody has found a mistake
   open_folder();
   greet();
 }
 
-// Only one run may be in a folder, from before it looks at what is there.
-void Trainer::Impl::take_folder() {
-  on_rank_0(all(), [this]() -> std::string {
-    lock_.emplace(folder_, &world_.log(), RunLock::Times());
-    if (options_.resume.empty()) check_run_folder(folder_, options_.overwrite);
+void Trainer::Impl::on_owner(const std::function<void()>& work) {
+  if (!owned()) return;
+  on_rank(all(), inputs_->arrangement.owner, [&work]() -> std::string {
+    work();
     return "";
   });
 }
 
-void Trainer::Impl::open_inputs() {
-  data_ = open_data(all(), registry_, recipe_.data);
-  shape_ = input_shape(*data_.training, recipe_.data);
-  network_ = make_network(registry_, recipe_, shape_,
-                          static_cast<std::int64_t>(data_.training->classes().size()));
-  // A run that goes on has its weights, and may have lost this file.
-  if (recipe_.model.weights.empty() || !options_.resume.empty()) return;
-  const WeightsReport report =
-      load_weights(*network_, recipe_.model.weights, recipe_.model.partial);
-  if (first()) world_.log().info(recipe_.model.weights + ": " + describe(report));
+// Only one run may be in a folder, from before it looks at what is there.
+void Trainer::Impl::take_folder() {
+  on_owner([this] {
+    lock_.emplace(folder_, &world_.log(), RunLock::Times());
+    if (options_.resume.empty()) check_run_folder(folder_, options_.overwrite);
+  });
 }
 
-void Trainer::Impl::find_origin() {
-  origin_ = train::find_origin(all(), options_.resume, folder_);
-  const Recipe before = check_origin(*origin_, recipe_, registry_.vocabulary(), *data_.training,
-                                     first() ? &world_.log() : nullptr);
-  epoch_was_over_ = is_over(origin_->manifest.position, data_.training->size(), before);
-}
-
-void Trainer::Impl::make_loader() {
-  const Compute compute(recipe_);
-  data::LoaderOptions options;
-  options.batch = static_cast<std::size_t>(recipe_.training.batch);
-  options.rank = world_.rank();
-  options.world = world_.size();
-  options.seed = static_cast<std::uint64_t>(recipe_.seed);
-  options.drop_last = recipe_.data.drop_last;
-  options.least_share = strategy_->least_share(*this, shape_);
-  options.layout = compute.layout();
-  options.threads = decoding_threads(recipe_);
-  options.ahead = static_cast<std::size_t>(recipe_.data.ahead);
-  options.on_bad = on_bad(recipe_.data);
-  options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
-  if (first() && options.batch > data_.training->size() && !options.drop_last) {
-    world_.log().warning("training.batch is " + std::to_string(options.batch) +
-                         ", but data.train holds " + std::to_string(data_.training->size()) +
-                         ": each update takes all of it");
-  }
-  source_ =
-      open_samples(world_, data_.training, training_transform(recipe_.data), options, recipe_.data);
-  if (!recipe_.output.log_samples) return;
+void Trainer::Impl::open_samples() {
+  source_ = open_training(*inputs_, strategy().least_share(*this));
+  if (!recipe_.output.log_samples || !inputs_->arrangement.reads()) return;
   auto log = std::make_unique<SampleLog>(std::move(source_), folder_ + "/samples", world_.rank());
   sample_log_ = log.get();
   source_ = std::move(log);
@@ -183,50 +148,53 @@ void Trainer::Impl::make_loader() {
 
 void Trainer::Impl::restore() {
   std::optional<State> saved;
-  if (origin_) {
-    source_->seek(origin_->manifest.position);
-    moment_.step = origin_->manifest.step;
+  if (const auto& origin = inputs_->origin) {
+    source_->seek(origin->manifest.position);
+    moment_.step = origin->manifest.step;
     saved_at_ = moment_.step;
-    score_ = origin_->manifest.score;
+    score_ = origin->manifest.score;
     if (score_) evaluated_at_ = moment_.step;
-    seconds_before_ = origin_->manifest.seconds;
-    saved = read_checkpoint(all(), origin_->path, origin_->manifest);
+    seconds_before_ = origin->manifest.seconds;
+    saved = read_checkpoint(all(), origin->path, origin->manifest);
   }
   note_position();
   schedule_.emplace(recipe_.schedule, recipe_.optimizer.lr, recipe_.training,
                     static_cast<double>(source_->batches_per_epoch()));
-  strategy_->prepare(*this, saved ? &*saved : nullptr);
+  strategy().prepare(*this, saved ? &*saved : nullptr);
 }
 
 void Trainer::Impl::open_folder() {
-  on_rank_0(all(), [this]() -> std::string {
+  on_owner([this] {
     lock_->confirm();
-    const std::int64_t resumed_at = origin_ ? moment_.step : -1;
-    if (origin_) {
-      const std::string aside = prepare_resumed_run(recipe_, *origin_);
+    const auto& origin = inputs_->origin;
+    const std::int64_t resumed_at = origin ? moment_.step : -1;
+    if (origin) {
+      const std::string aside = prepare_resumed_run(recipe_, *origin);
       if (!aside.empty()) world_.log().info("later checkpoints of this run are in " + aside);
       SampleLog::trim(folder_ + "/samples", resumed_at);
     } else {
       prepare_new_run(recipe_, options_.overwrite);
     }
-    outputs_.emplace(recipe_, folder_, resumed_at, options_.progress);
-    return "";
+    outputs_.emplace(recipe_, folder_, resumed_at, options_.progress, task().unit(),
+                     !task().cost(*inputs_->data.training));
   });
   if (sample_log_ != nullptr) sample_log_->open();
 }
 
 void Trainer::Impl::greet() {
+  const std::int64_t parameters = strategy().parameters();
   if (!outputs_) return;
+  const DataSets& data = inputs_->data;
   outputs_->begin({.model = recipe_.model.name,
-                   .parameters = model::parameter_count(*network_),
+                   .parameters = parameters,
                    .training_samples = source_->size(),
-                   .validation_samples = data_.validation ? data_.validation->size() : 0,
-                   .classes = data_.training->classes().size(),
+                   .validation_samples = data.validation ? data.validation->size() : 0,
+                   .data = task().summary(),
                    .ranks = world_.size(),
                    .threads = at::get_num_threads(),
                    .batch = recipe_.training.batch,
                    .folder = folder_,
-                   .resumed_from = origin_ ? origin_->path : ""},
+                   .resumed_from = inputs_->origin ? inputs_->origin->path : ""},
                   moment_);
 }
 
@@ -236,7 +204,7 @@ std::uint32_t Trainer::Impl::requests() {
   if (options_.should_stop && options_.should_stop()) requests |= kStop;
   const double minutes = recipe_.checkpoint.every_minutes;
   constexpr double kMinute = 60;
-  if (first() && minutes > 0 && seconds_since(last_checkpoint_) >= minutes * kMinute) {
+  if (owner() && minutes > 0 && seconds_since(last_checkpoint_) >= minutes * kMinute) {
     requests |= kCheckpoint;
   }
   return requests;
@@ -256,10 +224,11 @@ bool Trainer::Impl::updated(const StepReport& report) {
 void Trainer::Impl::stopped() { act({.checkpoint = true, .end = true}); }
 
 void Trainer::Impl::count(const StepReport& report) {
-  ++moment_.step;
+  moment_.step += report.updates;
   note_position();
   result_.loss = report.loss;
-  epoch_loss_ += report.loss * static_cast<double>(report.samples);
+  epoch_loss_ += report.loss * report.weight;
+  epoch_weight_ += report.weight;
   epoch_samples_ += report.samples;
   if (sample_log_ != nullptr) sample_log_->commit(moment_.step);
   if (!std::isfinite(report.loss)) {
@@ -279,7 +248,7 @@ bool Trainer::Impl::act(Due due) {
   if (due.end_epoch) end_epoch();
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
-    const bool evaluated = !data_.validation || evaluated_at_ == moment_.step;
+    const bool evaluated = !inputs_->data.validation || evaluated_at_ == moment_.step;
     result_.stopped = !is_done(recipe_.training, moment_) || !evaluated;
   }
   if (timeline_ && (due.end || moment_.step == timeline_from_ + kTimelineSteps)) end_timeline();
@@ -289,60 +258,58 @@ bool Trainer::Impl::act(Due due) {
 
 void Trainer::Impl::end_epoch() {
   if (outputs_) {
-    outputs_->epoch(moment_,
-                    epoch_loss_ / static_cast<double>(std::max<std::uint64_t>(epoch_samples_, 1)),
-                    seconds_since(epoch_started_), epoch_samples_);
+    outputs_->epoch(moment_, epoch_weight_ > 0 ? epoch_loss_ / epoch_weight_ : 0,
+                    seconds_since(epoch_started_), epoch_samples_, epoch_weight_);
   }
-  epoch_loss_ = 0;
+  epoch_loss_ = epoch_weight_ = 0;
   epoch_samples_ = 0;
   epoch_started_ = Clock::now();
 }
 
 // False: it was broken off, since a rank was told to stop.
 bool Trainer::Impl::evaluate_now() {
-  if (!data_.validation || evaluated_at_ == moment_.step) return true;
+  const auto& validation = inputs_->data.validation;
+  if (!validation || evaluated_at_ == moment_.step) return true;
   const auto start = Clock::now();
   EvaluationOptions options;
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
   options.should_stop = options_.should_stop;
   Evaluation evaluation;
-  strategy_->with_whole_model(
-      [&] { evaluation = evaluate(all(), *network_, data_.validation, recipe_, options); });
+  strategy().with_whole_model([&] {
+    evaluation = evaluate({world_, recipe_, task(), inputs_->arrangement, strategy()}, validation,
+                          options);
+  });
   if (timeline_) timeline_->add(Timeline::kTraining, "evaluation", start, Clock::now());
   if (evaluation.broken_off) return false;
   result_.evaluation = evaluation;
   evaluated_at_ = moment_.step;
-  score_ = evaluation.top1_accuracy();
+  score_ = evaluation.score(inputs_->best);
   if (saved_at_ == moment_.step) saved_at_.reset();  // without the score
   if (outputs_) outputs_->evaluation(moment_, evaluation);
   return true;
 }
 
 void Trainer::Impl::write_checkpoint_now() {
-  if (saved_at_ == moment_.step) return;
+  if (saved_at_ == moment_.step || !owned()) return;
   if (lock_) lock_->confirm();
   const auto start = Clock::now();
   Manifest manifest;
   manifest.model = recipe_.model.name;
   manifest.strategy = recipe_.strategy;
   manifest.recipe = print_recipe(recipe_, false);
-  manifest.classes = data_.training->classes();
+  note(inputs_->task->facts(), manifest);
   manifest.step = moment_.step;
   manifest.position = position_;
   manifest.world = world_.size();
-  manifest.samples = data_.training->size();
-  manifest.data_fingerprint = data_.training->fingerprint();
-  const data::Shape shape = source_->shape();
-  manifest.numbers = {{"input.channels", shape.channels},
-                      {"input.height", shape.height},
-                      {"input.width", shape.width}};
+  manifest.samples = inputs_->data.training->size();
+  manifest.data_fingerprint = inputs_->data.training->fingerprint();
   manifest.seconds = seconds_before_ + seconds_since(started_);
   if (evaluated_at_ == moment_.step) manifest.score = score_;
   const Retention retention{static_cast<int>(recipe_.checkpoint.keep),
                             recipe_.checkpoint.keep_best};
-  strategy_->with_whole_model([&] {
+  strategy().with_whole_model([&] {
     result_.checkpoint =
-        write_checkpoint(all(), checkpoints_, manifest, strategy_->state(), retention);
+        write_checkpoint(all(), checkpoints_, manifest, strategy().state(), retention);
   });
   if (timeline_) timeline_->add(Timeline::kTraining, "checkpoint", start, Clock::now());
   saved_at_ = moment_.step;
@@ -365,17 +332,17 @@ void Trainer::Impl::end_timeline() {
 RunResult Trainer::Impl::run() {
   started_ = last_checkpoint_ = epoch_started_ = Clock::now();
   result_.folder = folder_;
-  if (origin_) result_.checkpoint = origin_->path;
+  if (inputs_->origin) result_.checkpoint = inputs_->origin->path;
   if (is_done(recipe_.training, moment_) && outputs_)
     outputs_->say("nothing is left to train: all of it was done before");
-  const Due left = due_at_start(recipe_, moment_, epoch_was_over_);
+  const Due left = due_at_start(recipe_, moment_, inputs_->epoch_was_over);
   if (act(left)) {
     if (left.evaluate && outputs_) outputs_->made_up(moment_);
     // The first updates are slower: memory is new, and the order of gradients is not known.
     timeline_from_ = std::min(moment_.step + kTimelineSteps,
                               std::max(moment_.step, moment_.steps - kTimelineSteps));
     begin_timeline();
-    strategy_->run();
+    strategy().run();
   }
   result_.steps = moment_.step;
   result_.seconds = seconds_before_ + seconds_since(started_);
@@ -388,6 +355,6 @@ Trainer::Trainer(const comm::World& world, const Registry& registry, const Recip
     : impl_(std::make_unique<Impl>(world, registry, recipe, std::move(options))) {}
 Trainer::~Trainer() = default;
 RunResult Trainer::run() { return impl_->run(); }
-const std::shared_ptr<model::Network>& Trainer::network() const { return impl_->network(); }
+torch::nn::Module& Trainer::module() const { return impl_->module(); }
 
 }  // namespace convoy::train

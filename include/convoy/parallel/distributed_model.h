@@ -92,6 +92,14 @@ class DistributedModel {
     const ForwardScope scope(*core_, training, training ? samples_of(arguments...) : 0);
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
+  // The same for a call of any kind: `use` gets the module. `weight` is what the samples of this
+  // rank count (as many, or so many tokens).
+  template <class Use>
+  decltype(auto) run(std::int64_t weight, Use&& use) {
+    const bool training = module_->is_training() && torch::GradMode::is_enabled();
+    const ForwardScope scope(*core_, training, training ? weight : 0);
+    return std::forward<Use>(use)(*module_);
+  }
   template <class... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) {
     return forward(std::forward<Arguments>(arguments)...);

@@ -5,32 +5,37 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "convoy/comm/communicator.h"
+#include "convoy/comm/world.h"
 #include "convoy/data/dataset.h"
 #include "convoy/data/loader.h"
-#include "convoy/model/network.h"
 #include "convoy/train/recipe.h"
+#include "convoy/train/strategy.h"
+#include "convoy/train/task.h"
 
 namespace convoy::train {
 
 // Over all samples of all ranks; exact whatever each rank's share.
 struct Evaluation {
+  struct Figure {
+    Metric metric;
+    double value = 0;
+  };
   std::uint64_t samples = 0;
-  std::uint64_t top1 = 0;  // the highest score is the label's
-  std::uint64_t top5 = 0;  // it is among the five highest
-  double loss = 0;         // mean
+  std::vector<Figure> figures;  // in the task's order
   std::uint64_t skipped = 0;
   double seconds = 0;
   bool broken_off = false;  // because a rank was asked to stop; the numbers mean nothing then
 
-  double top1_accuracy() const {
-    return samples == 0 ? 0 : static_cast<double>(top1) / static_cast<double>(samples);
-  }
-  double top5_accuracy() const {
-    return samples == 0 ? 0 : static_cast<double>(top5) / static_cast<double>(samples);
-  }
+  // Of this name. Throws std::logic_error if the task has no such metric.
+  double at(std::string_view metric) const;
+  // The same so that greater is better.
+  double score(std::string_view metric) const;
 };
+// "top-1 93.10%"
+std::string text_of(const Evaluation::Figure& figure);
 
 // How the data of a recipe becomes what the network sees.
 data::TransformOptions training_transform(const DataRecipe& recipe);
@@ -54,11 +59,19 @@ struct EvaluationOptions {
   std::function<bool()> should_stop;
 };
 
-// Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation;
-// the network is the same on all ranks, and each takes an even share of the data. Throws UsageError
-// on every rank when their data sets differ. Collective.
-Evaluation evaluate(const comm::Communicator& communicator, model::Network& network,
-                    const std::shared_ptr<const data::Dataset>& dataset, const Recipe& recipe,
+// What is evaluated, and by whom.
+struct Evaluated {
+  const comm::World& world;
+  const Recipe& recipe;
+  const Task& task;
+  const Arrangement& arrangement;
+  Strategy& strategy;  // whose module holds what is to be evaluated
+};
+
+// Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation; its
+// samples are shared out as those of training are. Throws UsageError on every rank when their data
+// sets differ. Collective.
+Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset,
                     const EvaluationOptions& options = {});
 
 }  // namespace convoy::train

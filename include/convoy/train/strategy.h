@@ -1,10 +1,17 @@
-// How ranks work together on one model: a strategy owns the loop of updates.
+// How ranks work together on one model: a strategy arranges them, and owns the loop of updates.
+//
+// docs/strategies.md walks through one of your own.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string_view>
+#include <torch/torch.h>
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "convoy/comm/communicator.h"
 #include "convoy/comm/world.h"
 #include "convoy/data/sample_source.h"
 #include "convoy/model/network.h"
@@ -12,14 +19,39 @@
 #include "convoy/train/recipe.h"
 #include "convoy/train/schedule.h"
 #include "convoy/train/state.h"
+#include "convoy/train/task.h"
 #include "convoy/train/timeline.h"
 
 namespace convoy::train {
 
+// Who does what, before anything is opened.
+struct Arrangement {
+  // Each batch is cut into `shares` parts of consecutive samples; this rank works on part `share`.
+  // Several ranks may work on the same one.
+  int share = 0;
+  int shares = 1;
+  // Where the samples of the share come from.
+  enum class Samples : std::uint8_t {
+    read,    // from the data, by this rank; of those that work on a share only one does
+    handed,  // from another rank of `group`, which reads them
+    none     // this rank needs none: its shares are empty
+  };
+  Samples samples = Samples::read;
+  // Of a reader that hands its samples on, and those it hands them to: the reader is its rank 0.
+  // Not valid where nobody is handed any.
+  comm::Communicator group;
+  // The world rank that has the run folder: it writes metrics and checkpoints. The same on all
+  // ranks; -1: none of this job, and nothing is written.
+  int owner = 0;
+
+  bool reads() const { return samples == Samples::read; }
+};
+
 // One update, as a strategy reports it. The same on every rank but for the seconds.
 struct StepReport {
-  double loss = 0;            // mean over the samples of the update
+  double loss = 0;            // mean over the update
   std::uint64_t samples = 0;  // of all ranks
+  double weight = 0;          // what they count, in Task::unit()
   double learning_rate = 0;
   double data_s = 0;  // waiting for samples
   double forward_s = 0;
@@ -27,8 +59,22 @@ struct StepReport {
   double communication_s = 0;  // not hidden behind backward
   double update_s = 0;
   std::uint64_t skipped = 0;  // bad records of all ranks so far
+  std::int64_t updates = 1;   // that this report is about, of weights that ranks share
   // What all ranks together want, see TrainerContext::requests.
   std::uint32_t requests = 0;
+};
+
+// The network that a recipe names, for the strategy to make what a rank has of it.
+class NetworkSource {
+ public:
+  virtual ~NetworkSource() = default;
+  // All of it, new, with the recipe's first weights, which are the same on every rank, on the
+  // recipe's device and in its layout; tried with a blank sample, where the task can make one.
+  // Throws UsageError where model and data don't go together.
+  virtual std::shared_ptr<model::Network> whole() const = 0;
+  virtual const Recipe& recipe() const = 0;
+  virtual const Task& task() const = 0;
+  virtual const Compute& compute() const = 0;
 };
 
 // What a trainer does for its strategy. Used from the thread that runs the strategy.
@@ -38,8 +84,8 @@ class TrainerContext {
 
   virtual const Recipe& recipe() const = 0;
   virtual const comm::World& world() const = 0;
-  // The network, initialized alike on all ranks, on the recipe's device and in its layout.
-  virtual const std::shared_ptr<model::Network>& network() const = 0;
+  virtual const Task& task() const = 0;
+  virtual const Compute& compute() const = 0;
   virtual data::SampleSource& samples() = 0;
   virtual const Schedule& schedule() const = 0;
   // After the last update that was counted.
@@ -51,9 +97,9 @@ class TrainerContext {
 
   // This rank's requests now (Request). Cheap.
   virtual std::uint32_t requests() = 0;
-  // After every update, on every rank that takes part, at a point where state() is consistent:
-  // counts it, writes metrics, and evaluates and writes checkpoints when they are due. False: the
-  // strategy has to return.
+  // After every update, or several, on every rank that takes part, at a point where state() is
+  // consistent: counts them, writes metrics, and evaluates and writes checkpoints when they are
+  // due. False: the strategy has to return.
   virtual bool updated(const StepReport& report) = 0;
   // Between updates, on every rank that takes part, when all ranks together have been told to stop:
   // writes a checkpoint, without what samples() has given since the last update. The strategy has
@@ -61,22 +107,46 @@ class TrainerContext {
   virtual void stopped() = 0;
 };
 
+// One run, or one use of what was trained, is one object. Calls come in this order, on every rank:
+// arrange, build, and then either least_share, prepare, run, or load and score or forward. All are
+// collective unless they say otherwise.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // How many samples a rank has to get for an update, if it gets any; the same on every rank. Asked
-  // once, before samples are opened, with the shape of what they become.
-  virtual std::size_t least_share(TrainerContext&, const data::Shape&) { return 1; }
+  // Before any file is opened. Throws UsageError for a recipe that can't be had in a world of this
+  // size. (What is wrong whatever the world is found earlier: Registry::add_strategy's check.)
+  virtual Arrangement arrange(const comm::World& world, const Recipe& recipe) = 0;
+
+  // Makes what this rank has of the network.
+  virtual void build(const NetworkSource& source) = 0;
+  // What build made, with parameters and buffers under the names that they have in the whole.
+  virtual torch::nn::Module& module() = 0;
+  // Parameters of the whole network. Not collective.
+  virtual std::int64_t parameters() = 0;
+
+  // How many samples a rank has to get for an update, if it gets any; the same on every rank.
+  virtual std::size_t least_share(TrainerContext&) { return 1; }
   // Once, before run(); `saved` is the state to go on from, or null.
   virtual void prepare(TrainerContext& context, const State* saved) = 0;
   // Makes updates until TrainerContext::updated says no.
   virtual void run() = 0;
-  // The state after the last update. Collective where the strategy needs it to be.
+  // The state after the last update.
   virtual State state() = 0;
   // Calls `use` while the network holds what is to be evaluated and saved: weights, and running
-  // statistics united over ranks. Collective.
-  virtual void with_whole_model(const std::function<void()>& use) = 0;
+  // statistics united over ranks.
+  virtual void with_whole_model(const std::function<void()>& use) { use(); }
+
+  // To use a network that was trained: takes its weights from a checkpoint.
+  virtual void load(const State& saved, const std::string& from);
+  // The network's outputs, in the mode in which it is. Ranks that have no inputs give none; ranks
+  // that don't have the outputs return none.
+  virtual TensorList forward(const TensorList& inputs) = 0;
+  // Adds what the network does on this rank's share of a batch (which may be empty, and without
+  // samples where this rank has none) to Task::measure's sums. True on exactly one of the ranks
+  // that work on the share: its sums are counted.
+  virtual bool score(const Task& task, const Compute& compute, const data::Batch& batch,
+                     std::span<double> sums);
 };
 
 }  // namespace convoy::train

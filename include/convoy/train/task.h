@@ -32,7 +32,8 @@ struct TaskBatch {
 
 // One figure of an evaluation.
 struct Metric {
-  std::string name;  // "top1": a key of metrics.jsonl, and what checkpoint.best names
+  std::string name;   // "top1": a key of metrics.jsonl, and what checkpoint.best names
+  std::string title;  // "top-1": on the terminal
   bool higher_is_better = true;
   bool percent = false;  // shown as 93.1%, written as 0.931
 };

@@ -2,46 +2,58 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "convoy/model/network.h"
+#include "convoy/comm/world.h"
+#include "convoy/train/checkpoint_folder.h"
+#include "convoy/train/compute.h"
+#include "convoy/train/evaluate.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/registry.h"
 
 namespace convoy::train {
 
-struct Trained {
-  Recipe recipe;
-  std::vector<std::string> classes;         // names, by number
-  std::shared_ptr<model::Network> network;  // in evaluation mode, on the recipe's device
-  data::Shape input;                        // of one image, as the network was trained
-  std::string source;                       // the checkpoint or weights
-};
-
 enum class Which { newest, best };
 
-// `path` is a checkpoint, a run folder (its newest checkpoint, or its best), or a recipe with
-// model.weights (then class names come from data.validation). Loads the recipe's plugins into the
-// registry. `overrides` are applied to the recipe. Throws UsageError.
-Trained load_trained(Registry& registry, const std::string& path, Which which,
-                     const std::vector<std::string>& overrides);
-
-// A network's scores for one image file.
-struct Prediction {
-  std::string file;
-  std::string error;  // why the file gave none; empty: it did
-  struct Score {
-    std::int64_t index;
-    std::string name;
-    double probability;  // softmax, or logistic for one_vs_all
-  };
-  std::vector<Score> best;  // highest first
+// What a user names, found and checked, before anything is made of it.
+struct TrainedSource {
+  Recipe recipe;
+  std::string path;                  // the checkpoint or weights
+  std::optional<Manifest> manifest;  // of a checkpoint
 };
 
-// Predictions for JPEG or PNG files, `top` classes each, in their order. Files that can't be used
-// don't keep the others from being.
-std::vector<Prediction> predict(const Trained& trained, const std::vector<std::string>& files,
-                                int top);
+// `path` is a checkpoint, a run folder (its newest checkpoint, or its best), or a recipe with
+// model.weights. Loads the recipe's plugins into the registry. `overrides` are applied to the
+// recipe. Throws UsageError.
+TrainedSource find_trained(Registry& registry, const std::string& path, Which which,
+                           const std::vector<std::string>& overrides);
+
+// A network ready to be used by the ranks of a world, as its recipe's strategy arranges them.
+class Trained {
+ public:
+  // Throws UsageError where source, data and world don't go together. The facts about the data come
+  // from the checkpoint; with a file of weights, from the recipe's data. Collective.
+  Trained(const comm::World& world, const Registry& registry, const TrainedSource& source);
+
+  const Recipe& recipe() const { return source_.recipe; }
+  const std::string& path() const { return source_.path; }
+  const Task& task() const { return *task_; }
+
+  // How good it is on this data, as evaluate() says. Collective.
+  Evaluation evaluate(const std::shared_ptr<const data::Dataset>& dataset,
+                      const EvaluationOptions& options = {});
+  // What it makes of these inputs, as Task::predict says. Collective.
+  std::vector<Answer> predict(const std::vector<std::string>& inputs, int most);
+
+ private:
+  const comm::World& world_;
+  TrainedSource source_;
+  Compute compute_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<Strategy> strategy_;
+  Arrangement arrangement_;
+};
 
 }  // namespace convoy::train

@@ -32,8 +32,7 @@ struct TrainerOptions {
   std::string timeline;
   // Ask to stop, on any rank; the trainer polls it in each update, before updates that take long,
   // and between the batches of an evaluation, which is broken off, and made up by the run that goes
-  // on. Empty: nobody does. `convoy
-  // train` passes the signals SIGTERM, SIGINT and SIGUSR1 here.
+  // on. Empty: nobody does. `convoy train` passes the signals SIGTERM, SIGINT and SIGUSR1 here.
   std::function<bool()> should_stop;
 };
 
@@ -61,7 +60,8 @@ class Trainer {
   // Trains to the end, or until asked to stop. Collective.
   RunResult run();
 
-  const std::shared_ptr<model::Network>& network() const;
+  // What this rank has of the network.
+  torch::nn::Module& module() const;
 
  private:
   class Impl;

@@ -11,7 +11,6 @@
 #include "convoy/data/comm_peers.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/memory.h"
-#include "convoy/train/threads.h"
 
 namespace convoy::cli {
 namespace {
@@ -24,27 +23,27 @@ struct Arguments {
 void print(const Arguments& arguments, const train::Trained& trained, int ranks,
            const train::Evaluation& e) {
   Rows rows(arguments.trained.json);
-  rows.add({{"source", trained.source},
-            {"model", trained.recipe.model.name},
-            {"ranks", ranks},
-            {"samples", e.samples},
-            {"top1", e.top1_accuracy()},
-            {"top5", e.top5_accuracy()},
-            {"top1_count", e.top1},
-            {"top5_count", e.top5},
-            {"loss", e.loss},
-            {"skipped", e.skipped},
-            {"time_s", e.seconds}});
+  nlohmann::ordered_json row{{"source", trained.path()},
+                             {"model", trained.recipe().model.name},
+                             {"ranks", ranks},
+                             {"samples", e.samples}};
+  for (const auto& figure : e.figures) row[figure.metric.name] = figure.value;
+  row["skipped"] = e.skipped;
+  row["time_s"] = e.seconds;
+  rows.add(row);
   if (rows.on_standard_output()) return;
-  std::printf("%s, %s\n", trained.recipe.model.name.c_str(), trained.source.c_str());
-  std::printf("  top-1  %8.2f%%  (%llu of %llu)\n", 100 * e.top1_accuracy(),
-              static_cast<unsigned long long>(e.top1), static_cast<unsigned long long>(e.samples));
-  std::printf("  top-5  %8.2f%%\n  loss   %9.4f\n", 100 * e.top5_accuracy(), e.loss);
+  std::printf("%s, %s\n", trained.recipe().model.name.c_str(), trained.path().c_str());
+  for (const auto& figure : e.figures) {
+    const double value = figure.metric.percent ? 100 * figure.value : figure.value;
+    std::printf(figure.metric.percent ? "  %-8s %8.2f%%\n" : "  %-8s %9.4f\n",
+                figure.metric.title.c_str(), value);
+  }
   if (e.skipped > 0) {
     std::printf("  %llu records could not be decoded and were left out\n",
                 static_cast<unsigned long long>(e.skipped));
   }
-  std::printf("  in %s on %d rank%s\n", format_seconds(e.seconds).c_str(), ranks,
+  std::printf("  of %llu samples, in %s on %d rank%s\n",
+              static_cast<unsigned long long>(e.samples), format_seconds(e.seconds).c_str(), ranks,
               ranks == 1 ? "" : "s");
 }
 
@@ -52,23 +51,23 @@ int run(const Arguments& arguments) {
   const std::string& json = arguments.trained.json;
   if (!json.empty() && json != "-") Rows check(json);
   train::Registry registry;
-  const train::Trained trained = load_trained(registry, arguments.trained);
-  if (!trained.recipe.data.has_validation) {
+  // Before ranks are started: what is wrong is said once.
+  const train::TrainedSource source = find_trained(registry, arguments.trained);
+  const train::Recipe& recipe = source.recipe;
+  if (!recipe.data.has_validation) {
     throw UsageError(
         "the recipe has no [data.validation]; name it, for example with --set "
         "data.validation.path=FOLDER");
   }
-  become_ranks(arguments.ranks, static_cast<int>(trained.recipe.threads));
+  become_ranks(arguments.ranks, static_cast<int>(recipe.threads));
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
-    train::set_threads(world, static_cast<int>(trained.recipe.threads));
     train::keep_large_blocks({.processes = world.local_size()});
+    train::Trained trained(world, registry, source);
     data::CommPeers peers(world.communicator());
-    const auto data =
-        registry.open_data(trained.recipe.data.reader, trained.recipe.data.validation, peers);
+    const auto data = registry.open_data(recipe.data.reader, recipe.data.validation, peers);
     train::EvaluationOptions options;
     options.on_skip = [log = world.log()](const std::string& text) { log.warning(text); };
-    const train::Evaluation evaluation =
-        train::evaluate(world.communicator(), *trained.network, data, trained.recipe, options);
+    const train::Evaluation evaluation = trained.evaluate(data, options);
     if (world.rank() == 0) print(arguments, trained, world.size(), evaluation);
     return 0;
   });

@@ -1,10 +1,11 @@
-// convoy predict: what a trained network sees in pictures.
+// convoy predict: what a trained network makes of inputs.
 #include <cstdio>
 #include <memory>
 
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/rows.h"
+#include "cli/training/ranks.h"
 #include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
 #include "convoy/train/memory.h"
@@ -14,43 +15,47 @@ namespace {
 
 struct Arguments {
   TrainedOptions trained;
+  RankOptions ranks;
   std::vector<std::string> files;
   int top = 5;
 };
 
-nlohmann::ordered_json row_of(const train::Prediction& prediction) {
-  nlohmann::ordered_json row{{"file", prediction.file}};
-  if (!prediction.error.empty()) {
-    row["error"] = prediction.error;
-    return row;
-  }
-  row["classes"] = nlohmann::ordered_json::array();
-  for (const auto& score : prediction.best) {
-    row["classes"].push_back(
-        {{"index", score.index}, {"name", score.name}, {"probability", score.probability}});
+nlohmann::ordered_json row_of(const train::Answer& answer) {
+  nlohmann::ordered_json row{{"file", answer.input}};
+  if (!answer.error.empty()) {
+    row["error"] = answer.error;
+  } else if (!answer.json.empty()) {
+    row.update(nlohmann::ordered_json::parse(answer.json));
   }
   return row;
 }
 
-int run(const Arguments& arguments) {
-  train::keep_large_blocks();
-  train::Registry registry;
-  const train::Trained trained = load_trained(registry, arguments.trained);
+int print(const Arguments& arguments, const std::vector<train::Answer>& answers) {
   Rows rows(arguments.trained.json);
   int status = 0;
-  for (const train::Prediction& p : train::predict(trained, arguments.files, arguments.top)) {
-    rows.add(row_of(p));
-    if (!p.error.empty()) {
-      std::fprintf(stderr, "convoy predict: %s\n", p.error.c_str());
+  for (const train::Answer& answer : answers) {
+    rows.add(row_of(answer));
+    if (!answer.error.empty()) {
+      std::fprintf(stderr, "convoy predict: %s\n", answer.error.c_str());
       status = kExitUsage;
     } else if (!rows.on_standard_output()) {
-      std::printf("%s\n", p.file.c_str());
-      for (const auto& score : p.best) {
-        std::printf("  %6.2f%%  %s\n", 100 * score.probability, score.name.c_str());
-      }
+      std::printf("%s\n", answer.input.c_str());
+      for (const std::string& line : answer.lines) std::printf("  %s\n", line.c_str());
     }
   }
   return status;
+}
+
+int run(const Arguments& arguments) {
+  train::Registry registry;
+  const train::TrainedSource source = find_trained(registry, arguments.trained);
+  become_ranks(arguments.ranks, static_cast<int>(source.recipe.threads));
+  return in_world(arguments.ranks, "predict", [&](comm::World& world) {
+    train::keep_large_blocks({.processes = world.local_size()});
+    train::Trained trained(world, registry, source);
+    const std::vector<train::Answer> answers = trained.predict(arguments.files, arguments.top);
+    return world.rank() == 0 ? print(arguments, answers) : 0;
+  });
 }
 
 }  // namespace
@@ -58,12 +63,14 @@ int run(const Arguments& arguments) {
 void add_predict_command(CLI::App& app, Outcome& outcome) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
-      "predict", "Name the classes of JPEG or PNG pictures with a trained network");
-  add_trained_options(*command, arguments->trained, "One object per picture");
-  command->add_option("files", arguments->files, "Pictures")->type_name("FILES")->required();
-  command->add_option("--top", arguments->top, "How many classes to name (5)")
+      "predict", "What a trained network makes of inputs: the classes of JPEG or PNG pictures, or what "
+                 "else its task predicts");
+  add_trained_options(*command, arguments->trained, "One object per input");
+  command->add_option("files", arguments->files, "Pictures, or what else the task takes")->type_name("INPUTS")->required();
+  command->add_option("--top", arguments->top, "How many possibilities to name (5)")
       ->type_name("K")
       ->check(positive_integer());
+  add_rank_options(*command, arguments->ranks);
   command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
 }
 

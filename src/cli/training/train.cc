@@ -46,6 +46,7 @@ train::Recipe plain_recipe(const train::Registry& registry) {
   recipe.model.options = train::Options(words.models.find(recipe.model.name)->second);
   recipe.data.train = train::Options(keys);
   recipe.data.validation = train::Options(keys);
+  recipe.task.options = train::Options(words.tasks.find(recipe.task.name)->second);
   recipe.strategy_options = train::Options(words.strategies.find(recipe.strategy)->second);
   recipe.training.batch = 128;
   recipe.training.epochs = 10;
@@ -54,8 +55,10 @@ train::Recipe plain_recipe(const train::Registry& registry) {
 
 void print_result(const train::RunResult& result) {
   if (result.evaluation) {
-    std::printf("validation: top-1 %.2f%%, top-5 %.2f%% of %llu images\n",
-                100 * result.evaluation->top1_accuracy(), 100 * result.evaluation->top5_accuracy(),
+    std::string figures;
+    for (const auto& figure : result.evaluation->figures)
+      figures += (figures.empty() ? "" : ", ") + train::text_of(figure);
+    std::printf("validation: %s of %llu samples\n", figures.c_str(),
                 static_cast<unsigned long long>(result.evaluation->samples));
   }
   std::printf("%s after %lld steps, %s of training\n", result.stopped ? "stopped" : "done",

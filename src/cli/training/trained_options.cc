@@ -22,9 +22,9 @@ void add_trained_options(CLI::App& command, TrainedOptions& options, const std::
       ->type_name("FILE");
 }
 
-train::Trained load_trained(train::Registry& registry, const TrainedOptions& options) {
+train::TrainedSource find_trained(train::Registry& registry, const TrainedOptions& options) {
   const auto which = options.best ? train::Which::best : train::Which::newest;
-  return train::load_trained(registry, options.run, which, options.overrides);
+  return train::find_trained(registry, options.run, which, options.overrides);
 }
 
 }  // namespace convoy::cli

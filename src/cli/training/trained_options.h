@@ -22,7 +22,7 @@ struct TrainedOptions {
 // Adds RUN, --best, --set and --json; `json_help` says what the last one writes.
 void add_trained_options(CLI::App& command, TrainedOptions& options, const std::string& json_help);
 
-// Throws UsageError as train::load_trained does.
-train::Trained load_trained(train::Registry& registry, const TrainedOptions& options);
+// Throws UsageError as train::find_trained does.
+train::TrainedSource find_trained(train::Registry& registry, const TrainedOptions& options);
 
 }  // namespace convoy::cli

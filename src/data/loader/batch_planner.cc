@@ -19,6 +19,7 @@ BatchPlanner::BatchPlanner(std::size_t samples, const LoaderOptions& options)
     : samples_(samples),
       batch_(options.batch),
       drop_last_(options.drop_last),
+      nothing_(options.nothing),
       rank_(options.rank),
       world_(options.world),
       order_(order_of(samples, options)),
@@ -39,8 +40,10 @@ void BatchPlanner::start(std::uint64_t epoch, std::size_t consumed) {
 }
 
 void BatchPlanner::append_share(std::vector<std::size_t>& samples) {
-  if (!cutter_) return order_->append_share(epoch_, cursor_.next(batch_), samples);
-  const Range share = cutter_->share(cutter_->next(), rank_, world_);
+  const Range batch = cutter_ ? cutter_->next() : cursor_.next(batch_);
+  if (nothing_) return;
+  if (!cutter_) return order_->append_share(epoch_, batch, samples);
+  const Range share = cutter_->share(batch, rank_, world_);
   for (std::size_t p = share.begin; p < share.end; ++p) samples.push_back(cutter_->sample(p));
 }
 

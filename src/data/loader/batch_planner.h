@@ -21,7 +21,9 @@ class BatchPlanner {
 
   std::size_t batches_per_epoch() const { return batches_per_epoch_; }
   // Samples of a batch that can be this rank's; 0 where only the samples say how many.
-  std::size_t largest_share() const { return cutter_ ? 0 : order_->largest_share(batch_); }
+  std::size_t largest_share() const {
+    return cutter_ || nothing_ ? 0 : order_->largest_share(batch_);
+  }
 
   // The next batch begins after so many samples of this epoch.
   void start(std::uint64_t epoch, std::size_t consumed);
@@ -45,6 +47,7 @@ class BatchPlanner {
   std::size_t samples_;
   std::size_t batch_;  // global
   bool drop_last_;
+  bool nothing_;
   int rank_;
   int world_;
   std::shared_ptr<SampleOrder> order_;

@@ -17,8 +17,6 @@ std::string count_text(const char* one, int n) {
   return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
 }
 
-std::string percent(double fraction) { return format("%.2f%%", 100 * fraction); }
-
 double seconds_of(const StepReport& r) {
   return r.data_s + r.forward_s + r.backward_s + r.communication_s + r.update_s;
 }
@@ -26,8 +24,10 @@ double seconds_of(const StepReport& r) {
 }  // namespace
 
 Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at,
-                 bool show_progress)
-    : epochs_(recipe.training.epochs),
+                 bool show_progress, const std::string& unit, bool counts_samples)
+    : unit_(unit),
+      counts_samples_(counts_samples),
+      epochs_(recipe.training.epochs),
       every_(recipe.output.every_steps),
       metrics_(folder + "/metrics.jsonl", resumed_at) {
   if (recipe.output.tensorboard) {
@@ -36,7 +36,8 @@ Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t r
                      "```toml\n" + print_recipe(recipe, false) + "```");
   }
   if (show_progress) {
-    progress_ = std::make_unique<Progress>(progress_on_standard_output(), "images");
+    progress_ = std::make_unique<Progress>(progress_on_standard_output(),
+                                           counts_samples ? unit : "samples");
   }
 }
 
@@ -58,8 +59,8 @@ void Outputs::begin(const RunFacts& facts, const Moment& now) {
                 .strings = {}});
   say(facts.model + ", " + std::to_string(facts.parameters) + " parameters; " +
       std::to_string(facts.training_samples) + " training and " +
-      std::to_string(facts.validation_samples) + " validation images, " +
-      std::to_string(facts.classes) + " classes");
+      std::to_string(facts.validation_samples) + " validation " +
+      (counts_samples_ ? unit_ : "samples") + (facts.data.empty() ? "" : ", " + facts.data));
   say(count_text("rank", facts.ranks) + " x " + count_text("thread", facts.threads) + ", batch " +
       std::to_string(facts.batch) + ", " + std::to_string(now.steps) + " steps; in " +
       facts.folder);
@@ -75,23 +76,24 @@ std::string Outputs::epoch_label(const Moment& moment) const {
 
 void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStatistics& source) {
   seconds_ += seconds_of(r);
-  images_ += r.samples;
+  weight_ += r.weight;
   if (progress_) {
     progress_->update(epoch_label(m), static_cast<double>(m.consumed),
                       static_cast<double>(m.samples), "loss " + format("%.4f", r.loss));
   }
   if (m.step % every_ != 0 && m.step != m.steps) return;
-  const double rate = seconds_ > 0 ? static_cast<double>(images_) / seconds_ : 0;
+  const double rate = seconds_ > 0 ? weight_ / seconds_ : 0;
   seconds_ = 0;
-  images_ = 0;
+  weight_ = 0;
   const double epoch = m.epochs();
-  metrics_.add({.kind = "step",
+  const std::string rate_key = unit_ + "_per_s";
+  MetricsRow row{.kind = "step",
                 .step = m.step,
                 .numbers = {{"epoch", epoch},
                             {"loss", r.loss},
                             {"learning_rate", r.learning_rate},
                             {"samples", static_cast<double>(r.samples)},
-                            {"images_per_s", rate},
+                            {rate_key, rate},
                             {"data_s", r.data_s},
                             {"forward_s", r.forward_s},
                             {"backward_s", r.backward_s},
@@ -100,12 +102,14 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
                             {"decode_s", source.decode_s},
                             {"batches_ready", static_cast<double>(source.ready)},
                             {"skipped", static_cast<double>(r.skipped)}},
-                .strings = {}});
+                .strings = {}};
+  if (!counts_samples_) row.numbers.push_back({unit_, r.weight});
+  metrics_.add(row);
   if (!board_) return;
   board_->add(m.step, {{"train/loss", r.loss},
                        {"train/learning_rate", r.learning_rate},
                        {"train/epoch", epoch},
-                       {"speed/images_per_s", rate},
+                       {"speed/" + rate_key, rate},
                        {"seconds/data", r.data_s},
                        {"seconds/forward", r.forward_s},
                        {"seconds/backward", r.backward_s},
@@ -114,37 +118,37 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
 }
 
 void Outputs::evaluation(const Moment& m, const Evaluation& e) {
-  metrics_.add({.kind = "evaluation",
-                .step = m.step,
-                .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
-                            {"samples", static_cast<double>(e.samples)},
-                            {"top1", e.top1_accuracy()},
-                            {"top5", e.top5_accuracy()},
-                            {"loss", e.loss},
-                            {"skipped", static_cast<double>(e.skipped)},
-                            {"time_s", e.seconds}},
-                .strings = {}});
-  if (board_) {
-    board_->add(m.step, {{"validation/top1", e.top1_accuracy()},
-                         {"validation/top5", e.top5_accuracy()},
-                         {"validation/loss", e.loss}});
+  MetricsRow row{.kind = "evaluation",
+                 .step = m.step,
+                 .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
+                             {"samples", static_cast<double>(e.samples)}},
+                 .strings = {}};
+  std::vector<std::pair<std::string, double>> scalars;
+  last_evaluation_ = "; validation: ";
+  for (const Evaluation::Figure& figure : e.figures) {
+    row.numbers.push_back({figure.metric.name, figure.value});
+    scalars.emplace_back("validation/" + figure.metric.name, figure.value);
+    last_evaluation_ += (&figure == &e.figures[0] ? "" : ", ") + text_of(figure);
   }
-  last_evaluation_ = "; validation: top-1 " + percent(e.top1_accuracy()) + ", top-5 " +
-                     percent(e.top5_accuracy()) + ", loss " + format("%.4f", e.loss);
+  row.numbers.push_back({"skipped", static_cast<double>(e.skipped)});
+  row.numbers.push_back({"time_s", e.seconds});
+  metrics_.add(row);
+  if (board_) board_->add(m.step, scalars);
 }
 
-void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t samples) {
-  const double rate = seconds > 0 ? static_cast<double>(samples) / seconds : 0;
+void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t samples,
+                    double weight) {
+  const double rate = seconds > 0 ? weight / seconds : 0;
   metrics_.add({.kind = "epoch",
                 .step = m.step,
                 .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
                             {"loss", loss},
                             {"samples", static_cast<double>(samples)},
                             {"time_s", seconds},
-                            {"images_per_s", rate}},
+                            {unit_ + "_per_s", rate}},
                 .strings = {}});
   say(epoch_label(m) + ": loss " + format("%.4f", loss) + last_evaluation_ + "; " +
-      format(rate < 100 ? "%.1f" : "%.0f", rate) + " images/s, " + format_seconds(seconds));
+      format(rate < 100 ? "%.1f" : "%.0f", rate) + " " + unit_ + "/s, " + format_seconds(seconds));
   last_evaluation_.clear();
 }
 

@@ -18,7 +18,7 @@ struct RunFacts {
   std::int64_t parameters = 0;
   std::size_t training_samples = 0;
   std::size_t validation_samples = 0;
-  std::size_t classes = 0;
+  std::string data;  // what the task says of them
   int ranks = 1;
   int threads = 1;  // of each rank
   std::int64_t batch = 0;
@@ -28,15 +28,17 @@ struct RunFacts {
 
 class Outputs {
  public:
-  // resumed_at: -1 for a new run.
+  // resumed_at: -1 for a new run. `unit`: what updates count, if not samples; else what samples
+  // are called.
   Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at,
-          bool show_progress);
+          bool show_progress, const std::string& unit, bool counts_samples);
 
   // A line that stays.
   void say(const std::string& line);
   void begin(const RunFacts& facts, const Moment& moment);
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
-  void epoch(const Moment& moment, double loss, double seconds, std::uint64_t samples);
+  void epoch(const Moment& moment, double loss, double seconds, std::uint64_t samples,
+             double weight);
   void evaluation(const Moment& moment, const Evaluation& evaluation);
   // The evaluation just reported is of an epoch that has ended long ago.
   void made_up(const Moment& moment);
@@ -46,6 +48,8 @@ class Outputs {
  private:
   std::string epoch_label(const Moment& moment) const;
 
+  std::string unit_;
+  bool counts_samples_;
   std::int64_t epochs_;
   std::int64_t every_;
   MetricsFile metrics_;
@@ -54,7 +58,7 @@ class Outputs {
   std::string last_evaluation_;
   // Rate over the steps since the last row.
   double seconds_ = 0;
-  std::uint64_t images_ = 0;
+  double weight_ = 0;
 };
 
 }  // namespace convoy::train

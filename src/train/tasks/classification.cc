@@ -151,7 +151,7 @@ torch::Tensor Classification::loss(const TensorList& outputs, const TaskBatch& b
 }
 
 std::vector<Metric> Classification::metrics() const {
-  return {{"top1", true, true}, {"top5", true, true}, {"loss", false, false}};
+  return {{"top1", "top-1", true, true}, {"top5", "top-5", true, true}, {"loss", "loss", false, false}};
 }
 
 void Classification::measure(const TensorList& outputs, const TaskBatch& batch,

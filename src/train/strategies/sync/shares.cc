@@ -28,7 +28,7 @@ void check_synchronized_shares(const TrainerContext& context) {
   const Recipe& recipe = context.recipe();
   const auto parts = static_cast<std::size_t>(context.world().size()) *
                      static_cast<std::size_t>(recipe.training.accumulate);
-  if (context.world().size() == 1) return;
+  if (context.world().size() == 1 || context.task().raw()) return;
   const std::vector<std::size_t> sizes = batch_sizes(context);
   if (*std::min_element(sizes.begin(), sizes.end()) >= parts && recipe.data.on_bad == "fail")
     return;
@@ -39,7 +39,7 @@ void check_synchronized_shares(const TrainerContext& context) {
 }
 
 void check_least_share(const TrainerContext& context, std::size_t least) {
-  if (least == 1) return;
+  if (least == 1 || context.task().raw()) return;
   const Recipe& recipe = context.recipe();
   const auto world = static_cast<std::size_t>(context.world().size());
   // Files are for any rank. In memory, a sample is where it is: each rank has its even share.

@@ -6,10 +6,12 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/units.h"
+#include "convoy/model/factory.h"
 #include "convoy/parallel/distributed_model.h"
+#include "convoy/parallel/grid.h"
 #include "convoy/train/registry.h"
-#include "convoy/train/compute.h"
 #include "train/optimizer/named_optimizer.h"
+#include "train/setup.h"
 #include "train/strategies/sync/buffers.h"
 #include "train/strategies/sync/shares.h"
 
@@ -18,7 +20,7 @@ namespace {
 
 // What all ranks tell each other in every step besides gradients, added up while backward runs.
 struct Tally {
-  enum { kLoss, kSamples, kSkipped, kSeconds, kStopRequests, kCheckpointRequests, kSize };
+  enum { kLoss, kWeight, kSamples, kSkipped, kSeconds, kStopRequests, kCheckpointRequests, kSize };
   std::array<double, kSize> sums{};
 };
 
@@ -28,7 +30,12 @@ constexpr double kLongUpdate = 0.1;
 
 class Sync final : public Strategy {
  public:
-  std::size_t least_share(TrainerContext& context, const data::Shape& shape) override;
+  Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
+  void build(const NetworkSource& source) override;
+  torch::nn::Module& module() override { return *network_; }
+  std::int64_t parameters() override { return model::parameter_count(*network_); }
+  TensorList forward(const TensorList& inputs) override { return network_->run(inputs); }
+  std::size_t least_share(TrainerContext& context) override;
   void prepare(TrainerContext& context, const State* saved) override;
   void run() override;
   State state() override;
@@ -40,13 +47,13 @@ class Sync final : public Strategy {
   StepReport step(const data::Batch& batch);
   void forward_and_backward(const data::Batch& batch, StepReport& report);
   void join_without_samples(const data::Batch& batch);
-  void start_tally(double loss, std::size_t samples);
+  void start_tally(double loss, double weight, std::size_t samples);
   std::vector<parallel::NamedTensor> local_buffers() const;
   void follow(Timeline* timeline);
   double end_of(const char* phase, Clock::time_point start);
 
   TrainerContext* context_ = nullptr;
-  std::optional<Compute> compute_;
+  std::shared_ptr<model::Network> network_;
   std::optional<parallel::DistributedModel<model::Network>> model_;
   std::optional<NamedOptimizer> optimizer_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
@@ -73,9 +80,6 @@ parallel::DistributedOptions Sync::distributed_options(const State* saved) const
   distributed.reproducible = options.flag("reproducible");
   const std::string& wire = options.text("wire");
   if (wire == "bfloat16") distributed.wire_type = at::kBFloat16;
-  if (wire != "bfloat16" && wire != "own") {
-    throw UsageError("sync.wire is '" + wire + "'; it can be own or bfloat16");
-  }
   if (synchronized_) distributed.batch_norm = parallel::BatchNormStatistics::synchronized;
   // A resumed run has to add up gradients as this one does, see ReducerOptions::order.
   distributed.nominal_samples =
@@ -88,33 +92,34 @@ parallel::DistributedOptions Sync::distributed_options(const State* saved) const
   return distributed;
 }
 
-std::size_t Sync::least_share(TrainerContext& context, const data::Shape& shape) {
+Arrangement Sync::arrange(const comm::World& world, const Recipe& recipe) {
+  parallel::GridShape::of(recipe.grid.replicas, 1, world.size());
+  return {.share = world.rank(), .shares = world.size(), .group = {}};
+}
+
+void Sync::build(const NetworkSource& source) { network_ = source.whole(); }
+
+std::size_t Sync::least_share(TrainerContext& context) {
   const Recipe& recipe = context.recipe();
   const bool local = recipe.strategy_options.text("batch_norm") != "synchronized";
-  if (local || context.world().size() == 1) {
-    least_share_ = Compute(recipe).least_samples(*context.network(), shape);
-  }
+  if (local || context.world().size() == 1)
+    least_share_ = least_samples(*network_, context.task(), context.compute());
   return least_share_;
 }
 
 void Sync::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
   const Recipe& recipe = context.recipe();
-  const std::string& batch_norm = recipe.strategy_options.text("batch_norm");
-  if (batch_norm != "local" && batch_norm != "synchronized") {
-    throw UsageError("sync.batch_norm is '" + batch_norm + "'; it can be local or synchronized");
-  }
-  synchronized_ = batch_norm == "synchronized";
+  synchronized_ = recipe.strategy_options.text("batch_norm") == "synchronized";
   if (synchronized_) check_synchronized_shares(context);
   check_least_share(context, least_share_);
-  compute_.emplace(recipe);
   const comm::Communicator& all = context.world().communicator();
   communicator_ = context.recipe().strategy_options.flag("reproducible")
                       ? all.with_reproducible(true)
                       : all.duplicate();
-  if (saved != nullptr) load_module(*context.network(), *saved, "the checkpoint");
-  model_.emplace(context.world(), context.network(), distributed_options(saved));
-  optimizer_.emplace(recipe.optimizer, parallel::unique_parameters(*context.network()));
+  if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
+  model_.emplace(context.world(), network_, distributed_options(saved));
+  optimizer_.emplace(recipe.optimizer, parallel::unique_parameters(*network_));
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   const torch::NoGradGuard no_grad;
@@ -127,14 +132,15 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
 // Running statistics that differ from rank to rank.
 std::vector<parallel::NamedTensor> Sync::local_buffers() const {
   if (synchronized_ || communicator_.size() == 1) return {};
-  return parallel::unique_buffers(*context_->network());
+  return parallel::unique_buffers(*network_);
 }
 
-void Sync::start_tally(double loss, std::size_t samples) {
+void Sync::start_tally(double loss, double weight, std::size_t samples) {
   const std::uint32_t requests = context_->requests();
   const double seconds = seconds_since(tallied_);
   tallied_ = Clock::now();
-  tally_.sums = {loss * static_cast<double>(samples),
+  tally_.sums = {loss,
+                 weight,
                  static_cast<double>(samples),
                  static_cast<double>(context_->samples().statistics().skipped + unused_),
                  seconds,
@@ -146,26 +152,27 @@ void Sync::start_tally(double loss, std::size_t samples) {
 
 void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
   const Recipe& recipe = context_->recipe();
-  const torch::Tensor images = compute_->images(batch), labels = compute_->labels(batch);
+  const Task& task = context_->task();
   const auto parts = static_cast<int>(recipe.training.accumulate);
-  const double all = static_cast<double>(batch.size());
+  const double all = task.weight(batch, {0, batch.size()});
   // The last part with samples is the one whose backward reduces.
   const int used = std::clamp(static_cast<int>(batch.size() / least_share_), 1, parts);
   double loss_sum = 0;
   for (int part = 0; part < used; ++part) {
-    const data::Range range = data::even_share({0, batch.size()}, part, used);
-    const auto begin = static_cast<std::int64_t>(range.begin);
-    const auto size = static_cast<std::int64_t>(range.size());
     auto start = Clock::now();
+    const TaskBatch rows =
+        task.tensors(batch, data::even_share({0, batch.size()}, part, used), context_->compute());
     torch::Tensor loss;
     {
-      const Autocast autocast = compute_->autocast();
-      const torch::Tensor scores = compute_->scores(model_->forward(images.narrow(0, begin, size)));
-      loss = loss_of(recipe.loss, scores, labels.narrow(0, begin, size));
+      const Autocast autocast = context_->compute().autocast();
+      const TensorList outputs =
+          model_->run(static_cast<std::int64_t>(rows.weight), [&](model::Network& network) {
+            return network.run(task.inputs(rows));
+          });
+      loss = task.loss(outputs, rows);
     }
-    const double value = loss.item<double>();
-    loss_sum += value * static_cast<double>(size);
-    if (parts > 1) loss = loss * (static_cast<double>(size) / all);
+    loss_sum += loss.item<double>() * rows.weight;
+    if (parts > 1) loss = loss * (rows.weight / all);
     report.forward_s += end_of("forward", start);
     start = Clock::now();
     if (part + 1 < used) {
@@ -174,7 +181,7 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
     } else {
       // A rank's weight is its samples per micro-batch: all ranks count the same number of those.
       for (int rest = used; rest < parts; ++rest) model_->reducer().count_samples(0);
-      start_tally(loss_sum / all, batch.size());
+      start_tally(loss_sum, all, batch.size());
       loss.backward();
     }
     report.backward_s += end_of("backward", start);
@@ -190,7 +197,7 @@ void Sync::join_without_samples(const data::Batch& batch) {
         " is all that is left of this rank's share of a batch, and the model can't be trained on "
         "one alone: it is left out, as others like it will be");
   }
-  start_tally(0, 0);
+  start_tally(0, 0, 0);
 }
 
 StepReport Sync::step(const data::Batch& batch) {
@@ -222,7 +229,8 @@ StepReport Sync::step(const data::Batch& batch) {
   tally_sum_.wait();
   const auto& sums = tally_.sums;
   report.samples = static_cast<std::uint64_t>(sums[Tally::kSamples]);
-  report.loss = report.samples > 0 ? sums[Tally::kLoss] / sums[Tally::kSamples] : 0;
+  report.weight = sums[Tally::kWeight];
+  report.loss = report.weight > 0 ? sums[Tally::kLoss] / report.weight : 0;
   report.skipped = static_cast<std::uint64_t>(sums[Tally::kSkipped]);
   long_updates_ = sums[Tally::kSeconds] > kLongUpdate * communicator_.size();
   report.requests = (sums[Tally::kStopRequests] > 0 ? kStop : 0u) |
@@ -270,7 +278,7 @@ double Sync::end_of(const char* phase, Clock::time_point start) {
 
 State Sync::state() {
   State state;
-  describe_module(*context_->network(), state);
+  describe_module(*network_, state);
   optimizer_->save(state);
   std::vector<std::string> order;
   for (const auto& bucket : model_->reducer().buckets()) {
@@ -300,6 +308,23 @@ void Sync::with_whole_model(const std::function<void()>& use) {
   restore();
 }
 
+void check_recipe(const Recipe& recipe, std::vector<std::string>& problems) {
+  const auto choose = [&](const char* key, const char* a, const char* b) {
+    const std::string& value = recipe.strategy_options.text(key);
+    if (value == a || value == b) return;
+    problems.push_back(std::string("sync.") + key + " is '" + value + "'; it can be " + a + " or " +
+                       b);
+  };
+  choose("batch_norm", "local", "synchronized");
+  choose("wire", "own", "bfloat16");
+  if (recipe.grid.partitions > 1) {
+    problems.push_back("grid.partitions is " + std::to_string(recipe.grid.partitions) +
+                       "; with sync every rank holds the whole model: 1");
+  }
+  if (!recipe.placement.layers.empty())
+    problems.push_back("placement.layers is for strategies that split a model; sync doesn't");
+}
+
 }  // namespace
 
 void add_sync(Registry& registry) {
@@ -314,7 +339,8 @@ void add_sync(Registry& registry) {
        {"reproducible", false,
         "sums over ranks with the same bits for every algorithm, bucket and order of ranks"},
        {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"},
-       {"allow_unused", false, "parameters may get no gradient in a step"}});
+       {"allow_unused", false, "parameters may get no gradient in a step"}},
+      check_recipe);
 }
 
 }  // namespace convoy::train
