@@ -146,12 +146,11 @@ std::string text_of(const Evaluation::Figure& figure) {
 Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset,
                     const EvaluationOptions& how) {
   const auto start = Clock::now();
-  const comm::Communicator& all = what.world.communicator();
+  const comm::Communicator& all = what.all;
   check_same_data(all, *dataset, "data.validation");
   const Compute compute(what.recipe);
   const auto source = open_evaluation(
-      dataset, {what.world, what.recipe, what.task, what.arrangement, compute.layout()},
-      how.on_skip);
+      dataset, {what.recipe, what.task, what.arrangement, compute.layout()}, how.on_skip);
 
   const EvaluationMode mode(what.strategy.module());
   const torch::NoGradGuard no_grad;

@@ -132,7 +132,7 @@ TEST_F(TrainerStopTest, TheLastEvaluationIsMadeUp) {
   EXPECT_FALSE(rest.stopped);
   EXPECT_EQ(rest.steps, 6);
   ASSERT_TRUE(rest.evaluation);
-  EXPECT_EQ(open_checkpoint(rest.checkpoint).score, rest.evaluation->top1_accuracy());
+  EXPECT_EQ(open_checkpoint(rest.checkpoint).score, rest.evaluation->at("top1"));
   // Where there is nothing to evaluate, the last update is the end.
   const Recipe without = recipe("without", {"training.epochs=0", "training.steps=6"});
   Recipe plain = without;
@@ -169,12 +169,14 @@ TEST_F(TrainerShareTest, SmallRemaindersAreSharedAmongFewerRanks) {
 class ContextOf final : public TrainerContext {
  public:
   Recipe recipe_;
+  std::unique_ptr<Task> task_;
   Moment moment_;
 
   const Recipe& recipe() const override { return recipe_; }
   const comm::World& world() const override { return test_world(); }
   const Moment& moment() const override { return moment_; }
-  const std::shared_ptr<model::Network>& network() const override { throw std::logic_error(""); }
+  const Task& task() const override { return *task_; }
+  const Compute& compute() const override { throw std::logic_error(""); }
   data::SampleSource& samples() override { throw std::logic_error(""); }
   const Schedule& schedule() const override { throw std::logic_error(""); }
   Timeline* timeline() override { return nullptr; }
@@ -188,6 +190,7 @@ TEST_F(TrainerShareTest, InMemoryEachRankNeedsTwo) {
   const auto world = static_cast<std::size_t>(test_world().size());
   ContextOf context;
   context.recipe_ = recipe("memory");
+  context.task_ = registry_.make_task(context.recipe_);
   const auto fits = [&](const char* store, std::size_t left) {
     context.recipe_.data.store = store;
     context.moment_ = {.samples = 120 + left};

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "tests/train/read_timeline.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/setup.h"
 
 namespace convoy::train {
 namespace {
@@ -123,33 +124,38 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ResumeTest,
                                          "optimizer.name=adamw", "optimizer.name=adagrad"),
                          [](const auto& info) { return std::string(info.param).substr(15); });
 
+// A new network, evaluated by the ranks of a communicator.
+Evaluation evaluate_new(const Registry& registry, const Recipe& r, const comm::Communicator& ranks) {
+  const auto data = registry.open_data(r.data.reader, r.data.validation);
+  const auto task = registry.make_task(r);
+  task->look(*data, nullptr);
+  const Compute compute(r);
+  const auto strategy = registry.make_strategy(r.strategy);
+  strategy->build(RecipeNetwork(registry, r, *task, compute));
+  const Arrangement arrangement{.share = ranks.rank(), .shares = ranks.size(), .group = {}};
+  return evaluate({ranks, r, *task, arrangement, *strategy}, data);
+}
+
 TEST_F(TrainerTest, EvaluationByAllEqualsEvaluationByOne) {
   const Recipe r = recipe("evaluation", {"evaluation.batch=7", "data.validation.size=41"});
-  const Registry& registry = registry_;
-  const auto data = registry.open_data(r.data.reader, r.data.validation);
-  torch::manual_seed(3);
-  const auto network = registry.make_model(r.model.name, {3, {1, 6, 6}, r.model.options});
-  network->to(torch::kDouble);
   const comm::Communicator& all = test_world().communicator();
-  const Evaluation together = evaluate(all, *network, data, r);
-  const Evaluation alone = evaluate(all.split(all.rank()), *network, data, r);
+  const Evaluation together = evaluate_new(registry_, r, all);
+  const Evaluation alone = evaluate_new(registry_, r, all.split(all.rank()));
   EXPECT_EQ(alone.samples, 41u);
-  EXPECT_GT(alone.top1, 0u);
-  EXPECT_LT(alone.top1, 41u);
+  EXPECT_GT(alone.at("top1"), 0);
+  EXPECT_LT(alone.at("top1"), 1);
   EXPECT_EQ(together.samples, alone.samples);
-  EXPECT_EQ(together.top1, alone.top1);
-  EXPECT_EQ(together.top5, alone.top5);
-  EXPECT_NEAR(together.loss, alone.loss, 1e-12);
+  EXPECT_EQ(together.at("top1"), alone.at("top1"));
+  EXPECT_EQ(together.at("top5"), alone.at("top5"));
+  EXPECT_NEAR(together.at("loss"), alone.at("loss"), 1e-12);
 }
 
 TEST_F(TrainerTest, EvaluationOfDifferentDataIsAMistakeOnEveryRank) {
   if (test_world().size() == 1) GTEST_SKIP() << "needs two ranks";
   const int rank = test_world().rank();
   const Recipe r = recipe("mine", {"data.validation.size=" + std::to_string(40 + rank)});
-  const auto network = registry_.make_model(r.model.name, {3, {1, 6, 6}, r.model.options});
-  const auto data = registry_.open_data(r.data.reader, r.data.validation);
   const std::string message = test::message_of<UsageError>(
-      [&] { evaluate(test_world().communicator(), *network, data, r); });
+      [&] { evaluate_new(registry_, r, test_world().communicator()); });
   EXPECT_EQ(message.find("rank 1: data.validation is another data set than on rank 0: 41 samples"),
             0u)
       << message;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "convoy/comm/world.h"
+#include "convoy/comm/communicator.h"
 #include "convoy/data/dataset.h"
 #include "convoy/data/loader.h"
 #include "convoy/train/recipe.h"
@@ -61,7 +61,7 @@ struct EvaluationOptions {
 
 // What is evaluated, and by whom.
 struct Evaluated {
-  const comm::World& world;
+  const comm::Communicator& all;
   const Recipe& recipe;
   const Task& task;
   const Arrangement& arrangement;

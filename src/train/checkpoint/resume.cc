@@ -7,6 +7,7 @@
 #include "convoy/base/files.h"
 #include "train/checkpoint/resume_rules.h"
 #include "train/checkpoint/run_files.h"
+#include "train/recipe/former.h"
 
 namespace convoy::train {
 namespace {
@@ -87,7 +88,7 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
            std::to_string(training_data.size()) + " now, or other files)");
   }
   // Where its files were then doesn't matter.
-  const Recipe before = parse_recipe({saved.recipe, "the checkpoint's recipe", "/"}, {}, vocabulary,
+  const Recipe before = parse_recipe({of_today(saved.recipe), "the checkpoint's recipe", "/"}, {}, vocabulary,
                                      Files::may_be_missing);
   const std::string now = print_recipe(recipe, false), then = print_recipe(before, false);
   for (const RecipeChange& change : recipe_changes(now, then)) {

@@ -3,6 +3,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/names.h"
 #include "convoy/train/evaluate.h"
+#include "train/due.h"
 #include "train/samples/open.h"
 
 namespace convoy::train {
@@ -84,9 +85,9 @@ std::unique_ptr<data::SampleSource> open_training(const Inputs& inputs, std::siz
                                ", but data.train holds " + std::to_string(samples) +
                                ": each update takes all of it");
   }
-  return open_samples(inputs.data.training, {inputs.world, recipe, *inputs.task,
-                                             inputs.arrangement, inputs.compute.layout(),
-                                             least_share});
+  return open_samples(
+      inputs.world, inputs.data.training,
+      {recipe, *inputs.task, inputs.arrangement, inputs.compute.layout(), least_share});
 }
 
 }  // namespace convoy::train

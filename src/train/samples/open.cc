@@ -64,7 +64,8 @@ std::unique_ptr<data::SampleSource> handed_on(std::unique_ptr<data::SampleSource
 }
 
 // From a store over the ranks that read.
-std::unique_ptr<data::SampleSource> open_store(const std::shared_ptr<data::Dataset>& dataset,
+std::unique_ptr<data::SampleSource> open_store(const comm::World& world,
+                                               const std::shared_ptr<data::Dataset>& dataset,
                                                const SampleOptions& o,
                                                const data::LoaderOptions& options) {
   const DataRecipe& recipe = o.recipe.data;
@@ -79,8 +80,8 @@ std::unique_ptr<data::SampleSource> open_store(const std::shared_ptr<data::Datas
   if (!recipe.store_memory.empty()) store_options.host_memory = parse_bytes(recipe.store_memory);
   store_options.groups = static_cast<int>(recipe.groups);
   store_options.threads = options.threads;
-  tell_of_loading(o.world, store_options);
-  data::CommPeers peers(o.world.communicator());
+  tell_of_loading(world, store_options);
+  data::CommPeers peers(world.communicator());
   const auto store = std::make_shared<data::Store>(loadable, peers, store_options);
   data::ShuffleOptions shuffle;
   shuffle.every_epochs = static_cast<std::uint64_t>(recipe.shuffle_every_epochs);
@@ -91,7 +92,8 @@ std::unique_ptr<data::SampleSource> open_store(const std::shared_ptr<data::Datas
 
 }  // namespace
 
-std::unique_ptr<data::SampleSource> open_samples(const std::shared_ptr<data::Dataset>& dataset,
+std::unique_ptr<data::SampleSource> open_samples(const comm::World& world,
+                                                 const std::shared_ptr<data::Dataset>& dataset,
                                                  const SampleOptions& o) {
   const Recipe& recipe = o.recipe;
   data::LoaderOptions options = loader_options(*dataset, o);
@@ -99,24 +101,24 @@ std::unique_ptr<data::SampleSource> open_samples(const std::shared_ptr<data::Dat
   options.drop_last = recipe.data.drop_last;
   options.least_share = o.least_share;
   options.ahead = static_cast<std::size_t>(recipe.data.ahead);
-  options.on_skip = [log = o.world.log()](const std::string& text) { log.warning(text); };
+  options.on_skip = [log = world.log()](const std::string& text) { log.warning(text); };
   if (recipe.data.store == "files") {
     return handed_on(
         std::make_unique<data::Loader>(dataset, training_transform(recipe.data), options),
         o.arrangement);
   }
   // A store's ranks are those that read, and it shuffles while all of them wait for it.
-  if (o.arrangement.shares != o.world.size() || !o.arrangement.reads()) {
+  if (o.arrangement.shares != world.size() || !o.arrangement.reads()) {
     throw UsageError("data.store = \"" + recipe.data.store + "\" is for strategies whose ranks all "
                      "read samples of their own; this run has " +
                      std::to_string(o.arrangement.shares) + " shares of a batch on " +
-                     std::to_string(o.world.size()) + " ranks: use data.store = \"files\"");
+                     std::to_string(world.size()) + " ranks: use data.store = \"files\"");
   }
   if (options.raw) {
     throw UsageError("data.store = \"" + recipe.data.store + "\" holds images; the task " +
                      recipe.task.name + " reads records as they are: use data.store = \"files\"");
   }
-  return open_store(dataset, o, options);
+  return open_store(world, dataset, o, options);
 }
 
 std::unique_ptr<data::SampleSource> open_evaluation(

@@ -13,9 +13,8 @@
 
 namespace convoy::train {
 
-// What open_samples() needs to know of a run.
+// Whose samples, and how they are wanted.
 struct SampleOptions {
-  const comm::World& world;
   const Recipe& recipe;
   const Task& task;
   const Arrangement& arrangement;
@@ -26,7 +25,8 @@ struct SampleOptions {
 // A loader from files or, with data.store = "memory", from a store over the ranks that read; what it
 // reads is handed on as the arrangement says. Collective. Throws UsageError when the data can't be
 // held in memory, and what Loader and Store throw.
-std::unique_ptr<data::SampleSource> open_samples(const std::shared_ptr<data::Dataset>& dataset,
+std::unique_ptr<data::SampleSource> open_samples(const comm::World& world,
+                                                 const std::shared_ptr<data::Dataset>& dataset,
                                                  const SampleOptions& options);
 
 // The same for one pass over data to evaluate on, in its own order. `on_skip` is told about each bad

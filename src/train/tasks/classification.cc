@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/train/evaluate.h"
 #include "train/tasks/images.h"
 
 namespace convoy::train {
