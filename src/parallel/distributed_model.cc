@@ -13,7 +13,7 @@ struct DistributedCore::Impl {
   std::unique_ptr<GradientReducer> reducer;
 };
 
-DistributedCore::DistributedCore(const comm::World& world,
+DistributedCore::DistributedCore(const comm::Communicator& all,
                                  std::shared_ptr<torch::nn::Module> module,
                                  DistributedOptions options)
     : impl_(std::make_unique<Impl>()) {
@@ -21,7 +21,6 @@ DistributedCore::DistributedCore(const comm::World& world,
   Impl& d = *impl_;
   d.module = std::move(module);
   d.options = options;
-  const comm::Communicator& all = world.communicator();
   const auto parameters = unique_parameters(*d.module);
   auto state = parameters;
   for (auto& buffer : unique_buffers(*d.module)) state.push_back(std::move(buffer));
@@ -57,7 +56,10 @@ ForwardScope::ForwardScope(DistributedCore& core, bool training, std::int64_t sa
   if (training && samples > 0) d.reducer->count_samples(samples);
   const bool synchronize = training && d.options.batch_norm == BatchNormStatistics::synchronized &&
                            d.statistics.size() > 1;
-  if (synchronize) d.batch_norm.next_key = 0;
+  if (synchronize) {
+    d.batch_norm.next_key = 0;
+    d.batch_norm.share = static_cast<double>(samples);
+  }
   previous_ = exchange_synchronized_batch_norm(synchronize ? &d.batch_norm : nullptr);
 }
 

@@ -41,7 +41,9 @@ at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tens
 // With n samples on this rank and N on all, mean and variance over all; y = (x - mean) / sqrt(var +
 // eps) · w + b. Backward: dx = w/sqrt(var + eps) · (dy - mean(dy) - x̂ · mean(dy·x̂)), the means over
 // all ranks. Each rank's dy comes from its own mean loss, and its dx is weighted with its share n_r
-// of the samples later on; so the other ranks' sums are brought to this rank's unit by n_q / n_r.
+// of the samples later on (of what they count); so the other ranks' sums are brought to this rank's
+// unit by n_q / n_r. Ranks that hold parts of the same samples have the same n_r, and their parts
+// count by their elements.
 struct Function : torch::autograd::Function<Function> {
   // Optional tensors, since autograd refuses undefined ones as inputs.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
@@ -84,7 +86,7 @@ struct Function : torch::autograd::Function<Function> {
     context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(scope.communicator);
     context->saved_data["key"] = static_cast<std::int64_t>(match.key);
     context->saved_data["count"] = count;
-    context->saved_data["share"] = scope.weight_by_samples ? static_cast<double>(x.size(0)) : 1.0;
+    context->saved_data["share"] = scope.weight_by_samples ? scope.share : 1.0;
     at::Tensor y = normalized;
     if (weight.defined()) y = y * per_channel(weight, x);
     if (bias.defined()) y = y + per_channel(bias, x);

@@ -15,6 +15,8 @@ convoy::train::Vocabulary vocabulary() {
   v.models["lenet"] = {{"width", std::int64_t{1}, ""}, {"names", std::vector<std::string>{}, ""}};
   v.readers["idx"] = {{"images", std::string(), "", Option::Kind::plain, true},
                       {"scales", std::vector<double>{1, 2}, ""}};
+  v.tasks["classification"] = {{"label_smoothing", 0.0, ""}};
+  v.strategies["other"] = {{"name", std::string("x"), ""}};
   v.strategies["sync"] = {{"bucket", std::string("8MiB"), ""}, {"flag", true, ""}};
   return v;
 }

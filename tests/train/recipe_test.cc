@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/train/optimizer_rule.h"
 #include "tests/base/scratch.h"
+#include "train/recipe/former.h"
 
 namespace convoy::train {
 namespace {
@@ -23,7 +24,14 @@ Vocabulary vocabulary() {
                         {"count", std::int64_t{7}, "how many"},
                         {"scale", 1.5, "a number"}};
   v.readers["lists"] = {{"files", std::vector<std::string>(), "which", Option::Kind::path, true}};
+  v.tasks["classification"] = {{"label_smoothing", 0.0, "doc"}};
+  v.tasks["one_vs_all"] = {{"label_smoothing", 0.0, "doc"}};
   v.strategies["sync"] = {{"bucket", std::string("8MiB"), "doc"}};
+  v.strategies["hybrid"] = {{"scheme", std::string("b"), "doc"}, {"rounds", std::int64_t{1}, "doc"}};
+  v.strategy_checks["hybrid"] = [](const Recipe& recipe, std::vector<std::string>& problems) {
+    if (recipe.strategy_options.integer("rounds") < 1)
+      problems.push_back("hybrid.rounds has to be at least 1");
+  };
   return v;
 }
 
@@ -85,13 +93,93 @@ TEST_F(RecipeTest, ReadsWhatItSays) {
 }
 
 TEST_F(RecipeTest, PrintsARecipeThatReadsBackTheSameElsewhere) {
-  Recipe r = parse(kGood, {"name=\"a \\\"quoted\\\" \\\\ name\"", "loss.label_smoothing=0.1"});
+  Recipe r = parse(kGood, {"name=\"a \\\"quoted\\\" \\\\ name\"", "task.options.label_smoothing=0.1"});
   for (const bool comments : {false, true}) {
     const std::string text = print_recipe(r, comments);
     const Recipe again = parse_recipe({text, "other.toml", "/"}, {}, vocabulary());
     EXPECT_EQ(print_recipe(again, false), print_recipe(r, false));
   }
   EXPECT_EQ(r.name, "a \"quoted\" \\ name");
+}
+
+TEST_F(RecipeTest, LayersArePlacedByTables) {
+  const Recipe r = parse(std::string(kGood) + R"(
+[grid]
+partitions = 4
+[[placement.layers]]
+layers = ["fc*", "classifier.*"]
+how = "units"
+parts = [2, 1, 1, 1]
+[[placement.layers]]
+layers = ["fc2"]
+how = "replicated"
+)");
+  EXPECT_EQ(r.grid.partitions, 4);
+  EXPECT_EQ(r.grid.replicas, 0);
+  ASSERT_EQ(r.placement.layers.size(), 2u);
+  EXPECT_EQ(r.placement.layers[0].parts, (std::vector<double>{2, 1, 1, 1}));
+  EXPECT_EQ(r.placement.layers[1].how, "replicated");
+  const Recipe again = parse_recipe({print_recipe(r, true), "again.toml", "/"}, {}, vocabulary());
+  EXPECT_EQ(again.placement.layers, r.placement.layers);
+  const std::string said = problems(std::string(kGood) + R"(
+[grid]
+partitions = 0
+replicas = -1
+[[placement.layers]]
+layers = ["fc*"]
+parts = [-1]
+)");
+  for (const char* part : {"grid.partitions is 0; it has to be at least 1", "grid.replicas is -1",
+                           "placement.layers[0].how is missing",
+                           "placement.layers[0].parts can't be negative"}) {
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  }
+}
+
+// One recipe may serve several strategies.
+TEST_F(RecipeTest, TablesOfOtherStrategiesAreReadAndLeft) {
+  const std::string both = std::string(kGood) + R"(
+[sync]
+bucket = "1MiB"
+[hybrid]
+scheme = "c"
+)";
+  const Recipe sync = parse(both), hybrid = parse(both, {"strategy=hybrid"});
+  EXPECT_EQ(sync.strategy_options.text("bucket"), "1MiB");
+  EXPECT_EQ(hybrid.strategy_options.text("scheme"), "c");
+  EXPECT_NE(problems(both, {"hybrid.shceme=a"}).find("did you mean hybrid.scheme?"),
+            std::string::npos);
+  EXPECT_NE(problems(both + "[hybird]\n").find("did you mean hybrid?"), std::string::npos);
+  // What makes no sense in them is said only where they are chosen.
+  EXPECT_EQ(problems(both, {"hybrid.rounds=0"}), "");
+  EXPECT_EQ(problems(both, {"hybrid.rounds=0", "strategy=hybrid", "training.batch=0"}),
+            "training.batch is missing: the images per update\n"
+            "hybrid.rounds has to be at least 1");
+}
+
+TEST_F(RecipeTest, TasksHaveKeys) {
+  const Recipe r = parse(kGood, {"task.name=one_vs_all", "task.options.label_smoothing=0.25"});
+  EXPECT_EQ(r.task.name, "one_vs_all");
+  EXPECT_EQ(r.task.options.number("label_smoothing"), 0.25);
+  EXPECT_NE(problems(kGood, {"task.name=one_vs_al"}).find("did you mean one_vs_all?"),
+            std::string::npos);
+  EXPECT_NE(problems(kGood, {"loss.name=one_vs_all"}).find("loss: there is no such key"),
+            std::string::npos);
+}
+
+// What checkpoints of former versions have in them.
+TEST_F(RecipeTest, FormerRecipesAreReadAsTodays) {
+  const std::string former = std::string(kGood) + R"(
+[loss]
+name = "one_vs_all"
+label_smoothing = 0.125
+)";
+  const Recipe r = parse(of_today(former));
+  EXPECT_EQ(r.task.name, "one_vs_all");
+  EXPECT_EQ(r.task.options.number("label_smoothing"), 0.125);
+  EXPECT_EQ(r.optimizer.groups.size(), 1u);
+  EXPECT_EQ(of_today(kGood), kGood);
+  EXPECT_EQ(of_today("no [toml"), "no [toml");
 }
 
 TEST_F(RecipeTest, AllProblemsAtOnce) {

@@ -24,6 +24,7 @@ std::string complete() {
   Vocabulary words;
   words.models["m"] = {{"width", std::int64_t{1}, ""}};
   words.readers["r"] = {{"path", std::string(), ""}};
+  words.tasks["classification"] = {{"label_smoothing", 0.0, ""}};
   words.strategies["sync"] = {{"bucket", std::string(), ""}};
   const Recipe recipe = parse_recipe(
       {"[model]\nname = \"m\"\n[data]\nreader = \"r\"\n[data.train]\n[data.validation]\n"

@@ -47,7 +47,7 @@ class ForwardScope {
 // What DistributedModel does that does not depend on the type of the module.
 class DistributedCore {
  public:
-  DistributedCore(const comm::World& world, std::shared_ptr<torch::nn::Module> module,
+  DistributedCore(const comm::Communicator& all, std::shared_ptr<torch::nn::Module> module,
                   DistributedOptions options);
   ~DistributedCore();
 
@@ -62,7 +62,7 @@ class DistributedCore {
   std::unique_ptr<Impl> impl_;
 };
 
-// A module whose gradients are averaged over all ranks.
+// A module whose gradients are averaged over all ranks of a world, or over a part of them.
 //
 // Construction is collective: it checks that all ranks built the same model (UsageError naming the
 // rank and the parameter otherwise), gives all of them rank 0's parameters and buffers, and hooks
@@ -78,8 +78,12 @@ class DistributedModel {
  public:
   DistributedModel(const comm::World& world, std::shared_ptr<M> module,
                    DistributedOptions options = {})
+      : DistributedModel(world.communicator(), std::move(module), options) {}
+  // Over a part of the ranks: of those that hold replicas of the same module.
+  DistributedModel(const comm::Communicator& replicas, std::shared_ptr<M> module,
+                   DistributedOptions options = {})
       : module_(std::move(module)),
-        core_(std::make_unique<DistributedCore>(world, module_, options)) {}
+        core_(std::make_unique<DistributedCore>(replicas, module_, options)) {}
   DistributedModel(const comm::World& world, const torch::nn::ModuleHolder<M>& holder,
                    DistributedOptions options = {})
       : DistributedModel(world, holder.ptr(), options) {}
@@ -157,6 +161,11 @@ template <class M>
 DistributedModel(const comm::World&, std::shared_ptr<M>) -> DistributedModel<M>;
 template <class M>
 DistributedModel(const comm::World&, std::shared_ptr<M>, DistributedOptions) -> DistributedModel<M>;
+template <class M>
+DistributedModel(const comm::Communicator&, std::shared_ptr<M>) -> DistributedModel<M>;
+template <class M>
+DistributedModel(const comm::Communicator&, std::shared_ptr<M>, DistributedOptions)
+    ->DistributedModel<M>;
 template <class Holder>
 requires requires { typename Holder::ContainedType; }
 DistributedModel(const comm::World&, const Holder&)

@@ -8,12 +8,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "convoy/comm/communicator.h"
 #include "convoy/comm/world.h"
 #include "convoy/data/sample_source.h"
+#include "convoy/base/slice.h"
+#include "convoy/model/blueprint.h"
 #include "convoy/model/network.h"
 #include "convoy/train/moment.h"
 #include "convoy/train/recipe.h"
@@ -72,6 +75,10 @@ class NetworkSource {
   // recipe's device and in its layout; tried with a blank sample, where the task can make one.
   // Throws UsageError where model and data don't go together.
   virtual std::shared_ptr<model::Network> whole() const = 0;
+  // The same as data, to build parts of it (convoy/model/stage.h) with seed(); nothing for a network
+  // that is code. Parts are to be place()d by compute().
+  virtual std::optional<model::Blueprint> blueprint() const = 0;
+  virtual std::uint64_t seed() const = 0;
   virtual const Recipe& recipe() const = 0;
   virtual const Task& task() const = 0;
   virtual const Compute& compute() const = 0;
@@ -137,10 +144,13 @@ class Strategy {
   // statistics united over ranks.
   virtual void with_whole_model(const std::function<void()>& use) { use(); }
 
+  // What this rank needs of a tensor of the model, and of the optimizer's slots for it, when a
+  // checkpoint is read: a slice, or nothing. After build; not collective.
+  virtual std::optional<Slice> wanted(const Slice& whole) { return whole; }
   // To use a network that was trained: takes its weights from a checkpoint.
   virtual void load(const State& saved, const std::string& from);
-  // The network's outputs, in the mode in which it is. Ranks that have no inputs give none; ranks
-  // that don't have the outputs return none.
+  // The network's outputs, in the mode in which it is, on every rank, for inputs that every rank
+  // has.
   virtual TensorList forward(const TensorList& inputs) = 0;
   // Adds what the network does on this rank's share of a batch (which may be empty, and without
   // samples where this rank has none) to Task::measure's sums. True on exactly one of the ranks

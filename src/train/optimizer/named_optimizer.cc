@@ -1,4 +1,4 @@
-#include "train/optimizer/named_optimizer.h"
+#include "convoy/train/named_optimizer.h"
 
 #include <fnmatch.h>
 

@@ -10,7 +10,7 @@
 #include "convoy/parallel/distributed_model.h"
 #include "convoy/parallel/grid.h"
 #include "convoy/train/registry.h"
-#include "train/optimizer/named_optimizer.h"
+#include "convoy/train/named_optimizer.h"
 #include "train/setup.h"
 #include "train/strategies/sync/buffers.h"
 #include "train/strategies/sync/shares.h"
