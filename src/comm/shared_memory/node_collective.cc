@@ -9,8 +9,14 @@
 
 namespace convoy::comm {
 
-NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id)
-    : node_(node), call_(call), id_(id), members_(node.size()), missing_(node.size() - 1) {}
+NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id,
+                               const Board::Turn* turn)
+    : node_(node),
+      call_(call),
+      id_(id),
+      turn_(turn),
+      members_(node.size()),
+      missing_(node.size() - 1) {}
 
 NodeCollective::~NodeCollective() {
   if (state_ == State::published || state_ == State::complete) {
@@ -25,7 +31,7 @@ NodeCollective::~NodeCollective() {
 
 bool NodeCollective::claim(const Board::Need& need) {
   if (state_ != State::created) return true;
-  const Board::Claimed claimed = node_.board().claim(need, place_);
+  const Board::Claimed claimed = node_.board().claim(need, place_, turn_);
   if (claimed.slot == nullptr) return false;
   own_ = claimed.slot;
   staging_ = claimed.staging;
