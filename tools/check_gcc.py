@@ -42,20 +42,32 @@ def own_names(text):
     return names
 
 
+def declarations_of(path, text):
+    """{name: file} of what a unit has to itself, and of the types in private headers that it includes."""
+    names = {}
+    sources = next((folder for folder in pathlib.Path(path).parents if folder.name == "src"), pathlib.Path())
+    for header in re.findall(r'^#include "([^"]+)"', text, re.M):
+        if (sources / header).is_file():
+            types = re.findall(r"^(?:class|struct|enum class|using) (\w+)(?= (?:=|final|:|\{))", (sources / header).read_text(), re.M)
+            names.update(dict.fromkeys(types, header))
+    names.update(dict.fromkeys(own_names(text), path))
+    return names
+
+
 def groups_of(units):
     """Units, {path: (layer, text)}, in groups that can be read together."""
     groups = []
     for path, (layer, text) in units.items():
-        own = {(layer, name) for name in own_names(text)}
-        for group in groups:
-            if len(group["paths"]) < MOST_UNITS and not own & group["own"]:
+        declared = {(layer, name): where for name, where in declarations_of(path, text).items()}
+        for paths, others in groups:
+            if len(paths) < MOST_UNITS and all(others.get(name, where) == where for name, where in declared.items()):
                 break
         else:
-            group = {"paths": [], "own": set()}
-            groups.append(group)
-        group["paths"].append(path)
-        group["own"] |= own
-    return [group["paths"] for group in groups]
+            paths, others = [], {}
+            groups.append((paths, others))
+        paths.append(path)
+        others.update(declared)
+    return [paths for paths, _ in groups]
 
 
 def flags_of(command):
