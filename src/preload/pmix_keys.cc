@@ -123,6 +123,10 @@ bool has(int rank, const std::string& key, const std::vector<std::string>& other
     // Its host has been asked, and has had what the rank has put since MPI was initialized.
     const int status = ask(rank, key, within(seconds));
     if (status != kTimedOut) return status == kSuccess;
+    // Keys of a rank on another host may come only when somebody waits for them.
+    for (const std::string& other : others) {
+      if (ask(rank, other, within(1)) == kSuccess) break;
+    }
   }
   throw Failure("PMIx does not say whether rank " + std::to_string(rank) +
                 " has libconvoy_mpi.so; without an answer the ranks can't agree on who uses it");

@@ -26,11 +26,22 @@ std::atomic<bool> announced = false;  // so that everybody finds this rank
 // as well: addresses, for one.
 std::vector<std::string> keys_of_mpi;
 
+// The same as another rank of that MPI would name them: MPICH has the rank at their end.
+std::vector<std::string> keys_of(int rank) {
+  std::vector<std::string> keys = keys_of_mpi;
+  for (const std::string& key : keys_of_mpi) {
+    const std::size_t digits = key.find_last_not_of("0123456789") + 1;
+    if (digits > 0 && digits < key.size())
+      keys.push_back(key.substr(0, digits) + std::to_string(rank));
+  }
+  return keys;
+}
+
 std::string key_of(int rank) { return kKey + ('.' + std::to_string(rank)); }
 
 // Without patience only what is known at once.
 bool has_it(int rank, bool patient = true) {
-  return means == Means::pmix ? pmix::has(rank, kKey, keys_of_mpi, patient)
+  return means == Means::pmix ? pmix::has(rank, kKey, keys_of(rank), patient)
                               : pmi1::has(key_of(rank));
 }
 

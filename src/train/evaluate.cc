@@ -68,11 +68,11 @@ class StopVote {
  public:
   StopVote(const comm::Communicator& communicator, const std::function<bool()>& asked)
       : communicator_(communicator), asked_(asked) {}
-  // To be asked before each batch. The same on every rank.
-  bool goes_on() {
+  // To be asked before each batch, with the number of those that are left. The same on every rank.
+  bool goes_on(std::size_t batches_left) {
     finish();
-    stopped_ = ranks_[0] > 0;
-    if (stopped_) return false;
+    stopped_ = ranks_[0] > 0 && batches_left > 0;
+    if (ranks_[0] > 0) return false;
     ranks_[0] = asked_ && asked_() ? 1 : 0;
     sum_ = communicator_.start_allreduce(comm::buffer_of(ranks_), comm::ReduceOp::sum);
     return true;
@@ -139,7 +139,7 @@ Evaluation evaluate(const comm::Communicator& communicator, model::Network& netw
   std::vector<std::int64_t> counts(4);
   std::vector<double> loss(1);
   StopVote vote(communicator, how.should_stop);
-  while (const data::Batch* batch = vote.goes_on() ? loader.next() : nullptr) {
+  while (const data::Batch* batch = vote.goes_on(loader.batches_left()) ? loader.next() : nullptr) {
     if (batch->size() == 0) continue;
     const torch::Tensor labels = compute.labels(*batch);
     torch::Tensor scores;

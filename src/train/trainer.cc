@@ -209,7 +209,7 @@ void Trainer::Impl::open_folder() {
     } else {
       prepare_new_run(recipe_, options_.overwrite);
     }
-    outputs_.emplace(recipe_, folder_, resumed_at, options_.progress);
+    outputs_.emplace(recipe_, folder_, resumed_at, score_.has_value(), options_.progress);
     return "";
   });
   if (sample_log_ != nullptr) sample_log_->open();
@@ -320,7 +320,10 @@ bool Trainer::Impl::evaluate_now() {
 
 void Trainer::Impl::write_checkpoint_now() {
   if (saved_at_ == moment_.step) return;
-  if (lock_) lock_->confirm();
+  on_rank_0(all(), [this]() -> std::string {
+    lock_->confirm();
+    return "";
+  });
   const auto start = Clock::now();
   Manifest manifest;
   manifest.model = recipe_.model.name;

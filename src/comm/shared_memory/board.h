@@ -37,12 +37,13 @@ struct alignas(64) Slot {
   Call call;
   Location location;
   std::uint32_t number;  // among the owner's slots
+  // Not 0: the owner has given the collective up, and its data may have changed since. With what
+  // the others read first, so that it costs them no line of its own.
+  std::atomic<std::uint32_t> withdrawn;
   // How far the owner is, in elements of each slice: what the others may read, and what it has
   // finished for the others.
   alignas(64) std::atomic<std::uint64_t> ready;
   std::atomic<std::uint64_t> finished;
-  // Not 0: the owner has given the collective up, and its data may have changed since.
-  std::atomic<std::uint32_t> withdrawn;
   // How many of the others look at this slot no more.
   alignas(64) std::atomic<std::uint32_t> taken;
 };

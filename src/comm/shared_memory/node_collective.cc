@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "comm/engine/operation_state.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
@@ -20,8 +21,9 @@ NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id,
 
 NodeCollective::~NodeCollective() {
   if (state_ == State::published || state_ == State::complete) {
-    // Others may be reading; they find this afterwards. The slot stays theirs. What this thread
-    // writes later is not seen before this is.
+    // Others may be in the middle of a block of it; they find this afterwards, and what they have
+    // read counts for nothing. The slot stays theirs. What this thread writes later is not seen
+    // before this is.
     own_->withdrawn.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
@@ -108,7 +110,7 @@ void NodeCollective::check_members() const {
   std::atomic_thread_fence(std::memory_order_acquire);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].slot->withdrawn.load(std::memory_order_relaxed) != 0)
-      throw Failure("rank " + std::to_string(node_.rank_of(i)) + " gave up " + call_.text());
+      throw Withdrawn("rank " + std::to_string(node_.rank_of(i)) + " gave up " + call_.text());
   }
 }
 

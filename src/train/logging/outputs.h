@@ -28,8 +28,8 @@ struct RunFacts {
 
 class Outputs {
  public:
-  // resumed_at: -1 for a new run.
-  Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at,
+  // resumed_at: -1 for a new run; `evaluated` there as MetricsFile has it.
+  Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at, bool evaluated,
           bool show_progress);
 
   // A line that stays.
