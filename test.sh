@@ -6,6 +6,7 @@
 #                               build/asan/   the Torch-free layers, address and undefined-behavior sanitizers
 #                               build/tsan/   tests of what has threads, thread sanitizer; ranks are threads
 #                               build/mpich/  the Torch-free layers with GCC, on MPICH; tests of comm and preload
+#                               gcc           GCC reads the units that need LibTorch, for errors and warnings
 #   ./test.sh --changed [REV] after a build: the tests of the layers that differ from REV (default: from what last passed,
 #                             or else from HEAD), and an end-to-end test of each layer above them
 #
@@ -36,7 +37,7 @@ tools/setup.sh --tests
 
 suites=
 if [[ $tier == all ]]; then
-  suites="asan;tsan"
+  suites="asan;tsan;gcc"
   if command -v mpicxx.mpich >/dev/null; then
     suites+=";mpich"
   else

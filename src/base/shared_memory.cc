@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
+#include <new>
 #include <random>
 
 #include "convoy/base/error.h"
@@ -30,6 +32,39 @@ constexpr std::size_t kCommitStep = 4 << 20;
 std::size_t up_to_page(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::string reason(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
+
+using Ranges = std::map<std::size_t, std::size_t>;  // where they begin, and end; none touch
+
+// Calls f(from, to) for each part of [begin, end) that is in none of the ranges, until it returns
+// something other than 0.
+template <class F>
+int for_each_gap(const Ranges& ranges, std::size_t begin, std::size_t end, F&& f) {
+  auto next = ranges.upper_bound(begin);
+  if (next != ranges.begin()) begin = std::max(begin, std::prev(next)->second);
+  for (; begin < end; ++next) {
+    const std::size_t to = next == ranges.end() ? end : std::min(end, next->first);
+    const int result = begin < to ? f(begin, to) : 0;
+    if (result != 0 || to == end) return result;
+    begin = next->second;
+  }
+  return 0;
+}
+
+// REQUIRES: begin < end.
+void add(Ranges& ranges, std::size_t begin, std::size_t end) {
+  auto range = ranges.try_emplace(begin, end).first;
+  range->second = std::max(range->second, end);
+  if (range != ranges.begin() && std::prev(range)->second >= begin) {
+    const auto before = std::prev(range);
+    before->second = std::max(before->second, range->second);
+    ranges.erase(range);
+    range = before;
+  }
+  for (auto next = std::next(range); next != ranges.end() && next->first <= range->second;) {
+    range->second = std::max(range->second, next->second);
+    next = ranges.erase(next);
+  }
+}
 
 // Tells processes apart, also of two containers that have the same host name and process numbers,
 // and those that were forked from one.
@@ -153,10 +188,8 @@ Mapping::~Mapping() {
 }
 
 // An error number, or 0.
-int Mapping::commit_pages(std::size_t begin, std::size_t bytes) noexcept {
-  const std::lock_guard lock(mutex_);
-  const std::size_t end = up_to_page(begin + bytes);
-  for (begin = begin / kPage * kPage; begin < end;) {
+int Mapping::populate(std::size_t begin, std::size_t end) noexcept {
+  while (begin < end) {
     const std::size_t step = std::min(kCommitStep, end - begin);
     int error = 0;
     if (descriptor_ >= 0)
@@ -168,6 +201,27 @@ int Mapping::commit_pages(std::size_t begin, std::size_t bytes) noexcept {
     begin += step;
   }
   return 0;
+}
+
+// An error number, or 0.
+int Mapping::commit_pages(std::size_t begin, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::size_t end = up_to_page(begin + bytes);
+  begin = begin / kPage * kPage;
+  int error = for_each_gap(committed_, begin, end,
+                           [&](std::size_t from, std::size_t to) { return populate(from, to); });
+  try {
+    if (error == 0) add(committed_, begin, end);
+  } catch (const std::bad_alloc&) {
+    error = ENOMEM;
+  }
+  if (error == 0) return 0;
+  // The kernel keeps the pages that it found before there were no more.
+  for_each_gap(committed_, begin, end, [&](std::size_t from, std::size_t to) {
+    madvise(base_ + from, to - from, MADV_REMOVE);
+    return 0;
+  });
+  return error;
 }
 
 void Mapping::commit(std::size_t begin, std::size_t bytes) {

@@ -47,7 +47,11 @@ std::int64_t offset_in(const Slice& slice, const std::vector<std::int64_t>& at) 
 }
 
 void check_bytes(const Slice& slice, std::size_t bytes, std::size_t element) {
-  if (bytes == static_cast<std::size_t>(slice.elements()) * element) return;
+  slice.check();
+  std::size_t needed = 0;
+  const bool fits =
+      !__builtin_mul_overflow(static_cast<std::size_t>(slice.elements()), element, &needed);
+  if (fits && bytes == needed) return;
   throw UsageError(slice.text() + " has " + std::to_string(slice.elements()) + " elements of " +
                    std::to_string(element) + " bytes, not " + std::to_string(bytes) + " bytes");
 }

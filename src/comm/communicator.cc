@@ -36,10 +36,9 @@ Task compare(Io& io, Node* node, Call call, std::uint64_t id) {
 }
 
 // Compares calls before anything else moves.
-Task checked_first(Io& io, Task comparison, std::function<Task(Io&)> body) {
+Task checked_first(Task comparison, Task body) {
   co_await comparison;
-  Task inner = body(io);
-  co_await inner;
+  co_await body;
 }
 
 Task keep_error(Task task, std::exception_ptr& error) {
@@ -88,7 +87,7 @@ Operation start_collective(const std::shared_ptr<Engine>& engine, const Medium& 
     Node* const node = medium.locality->one_node() ? medium.locality->node.get() : nullptr;
     Task comparison =
         compare(io, node, call, node == nullptr ? 0 : node->board().next_id(call.match));
-    if (first) return checked_first(io, std::move(comparison), body);
+    if (first) return checked_first(std::move(comparison), body(io));
     return checked_beside(std::move(comparison), body(io));
   }));
 }

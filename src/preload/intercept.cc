@@ -5,6 +5,7 @@
 // its own here, and a profiling tool in front of this library gets Convoy behind its own function.
 #include <mpi.h>
 
+#include <cstdint>
 #include <exception>
 
 #include "convoy/base/error.h"
@@ -104,6 +105,9 @@ int PMPI_Comm_disconnect(MPI_Comm* comm) { return convoy::preload::comm_disconne
 int MPI_Finalize() { return convoy::preload::finalize(); }
 int PMPI_Finalize() { return convoy::preload::finalize(); }
 
+int PMIx_Put(std::uint8_t scope, const char* key, void* value) {
+  return convoy::preload::note_and_put(scope, key, value);
+}
 int PMIx_Commit() { return convoy::preload::announce_and_commit(); }
 
 }  // extern "C"

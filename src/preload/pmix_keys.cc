@@ -12,13 +12,13 @@
 namespace convoy::preload::pmix {
 namespace {
 
-// As pmix_common.h has them since its version 2. Only booleans and integers are kept in a value
-// here, which is larger in PMIx.
+// As pmix_common.h has them since its version 2.
 struct Value {
   std::uint16_t type = 0;
   alignas(8) union {
     bool flag;
     int integer;
+    void* memory;  // of strings, and of byte objects, which begin with it
     std::array<std::byte, 128> room;
   } data{};
 };
@@ -31,10 +31,11 @@ struct Process {
   std::array<char, 256> job{};
   std::uint32_t rank = 0;
 };
-constexpr std::uint16_t kBool = 1, kInt = 6;
+constexpr std::uint16_t kBool = 1, kString = 3, kInt = 6, kByteObject = 27;
 constexpr std::uint8_t kGlobal = 3;
-constexpr int kSuccess = 0, kError = -1, kTimedOut = -24, kNotFound = -46;
-constexpr int kPatienceSeconds = 1;
+constexpr int kError = -1, kTimedOut = -24, kNotFound = -46;
+// Of one question to a rank's host, at first and in the end, each twice as long as the one before.
+constexpr int kFirstSeconds = 1, kLastSeconds = 16;
 
 // MPI loads PMIx for itself alone, so that its name has to be given.
 template <class F>
@@ -57,7 +58,10 @@ int get(int rank, const std::string& key, const Info& how) {
   process.rank = static_cast<std::uint32_t>(rank);
   Value* value = nullptr;
   const int status = pmix_get(&process, key.c_str(), &how, 1, &value);
-  if (status == kSuccess) std::free(value);
+  if (status == kSuccess) {
+    if (value->type == kString || value->type == kByteObject) std::free(value->data.memory);
+    std::free(value);
+  }
   return status;
 }
 
@@ -68,14 +72,38 @@ Info directive(const char* name, std::uint16_t type) {
   return info;
 }
 
+Info at_once() {
+  Info info = directive("pmix.immediate", kBool);
+  info.value.data.flag = true;
+  return info;
+}
+
+Info within(int seconds) {
+  Info info = directive("pmix.timeout", kInt);
+  info.value.data.integer = seconds;
+  return info;
+}
+
+// kSuccess, kNotFound, or kTimedOut.
+int ask(int rank, const std::string& key, const Info& how) {
+  const int status = get(rank, key, how);
+  if (status == kSuccess || status == kNotFound || status == kTimedOut) return status;
+  throw Failure("PMIx can't say whether rank " + std::to_string(rank) +
+                " has libconvoy_mpi.so: error " + std::to_string(status));
+}
+
 }  // namespace
 
-void put(const std::string& key) {
-  const auto pmix_put = function<int (*)(std::uint8_t, const char*, Value*)>("PMIx_Put");
+bool put(const std::string& key) {
   Value yes;
   yes.type = kBool;
   yes.data.flag = true;
-  if (pmix_put != nullptr) pmix_put(kGlobal, key.c_str(), &yes);
+  return put_for_mpi(kGlobal, key.c_str(), &yes) == kSuccess;
+}
+
+int put_for_mpi(std::uint8_t scope, const char* key, void* value) {
+  const auto pmix_put = function<int (*)(std::uint8_t, const char*, void*)>("PMIx_Put");
+  return pmix_put == nullptr ? kError : pmix_put(scope, key, value);
 }
 
 int commit() {
@@ -83,19 +111,25 @@ int commit() {
   return pmix_commit == nullptr ? kError : pmix_commit();
 }
 
-bool has(int rank, const std::string& key, bool patient) {
-  Info at_once = directive("pmix.immediate", kBool);
-  at_once.value.data.flag = true;
-  int status = get(rank, key, at_once);
-  if (status == kNotFound && patient) {
-    Info wait = directive("pmix.timeout", kInt);
-    wait.value.data.integer = kPatienceSeconds;
-    status = get(rank, key, wait);
+bool has(int rank, const std::string& key, const std::vector<std::string>& others, bool patient) {
+  if (ask(rank, key, at_once()) == kSuccess) return true;
+  for (int seconds = kFirstSeconds; seconds <= kLastSeconds; seconds *= 2) {
+    for (const std::string& other : others) {
+      if (ask(rank, other, at_once()) != kSuccess) continue;
+      const int status = ask(rank, key, at_once());  // it may have arrived in between
+      if (status != kTimedOut) return status == kSuccess;
+    }
+    if (!patient) return false;
+    // Its host has been asked, and has had what the rank has put since MPI was initialized.
+    const int status = ask(rank, key, within(seconds));
+    if (status != kTimedOut) return status == kSuccess;
+    // Keys of a rank on another host may come only when somebody waits for them.
+    for (const std::string& other : others) {
+      if (ask(rank, other, within(1)) == kSuccess) break;
+    }
   }
-  if (status == kSuccess) return true;
-  if (status == kNotFound || status == kTimedOut) return false;
-  throw Failure("PMIx can't say whether rank " + std::to_string(rank) +
-                " has libconvoy_mpi.so: error " + std::to_string(status));
+  throw Failure("PMIx does not say whether rank " + std::to_string(rank) +
+                " has libconvoy_mpi.so; without an answer the ranks can't agree on who uses it");
 }
 
 }  // namespace convoy::preload::pmix

@@ -71,11 +71,11 @@ class StopVote {
  public:
   StopVote(const comm::Communicator& communicator, const std::function<bool()>& asked)
       : communicator_(communicator), asked_(asked) {}
-  // To be asked before each batch. The same on every rank.
-  bool goes_on() {
+  // To be asked before each batch, with the number of those that are left. The same on every rank.
+  bool goes_on(std::size_t batches_left) {
     finish();
-    stopped_ = ranks_[0] > 0;
-    if (stopped_) return false;
+    stopped_ = ranks_[0] > 0 && batches_left > 0;
+    if (ranks_[0] > 0) return false;
     ranks_[0] = asked_ && asked_() ? 1 : 0;
     sum_ = communicator_.start_allreduce(comm::buffer_of(ranks_), comm::ReduceOp::sum);
     return true;
@@ -158,7 +158,7 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
   std::vector<std::int64_t> counts(2);  // samples, skipped
   StopVote vote(all, how.should_stop);
   // Every rank scores every batch, whatever its share: the network may be on several.
-  while (const data::Batch* batch = vote.goes_on() ? source->next() : nullptr) {
+  while (const data::Batch* batch = vote.goes_on(source->batches_left()) ? source->next() : nullptr) {
     std::vector<double> own(sums.size());
     if (!what.strategy.score(what.task, compute, *batch, own)) continue;
     counts[0] += static_cast<std::int64_t>(batch->size());

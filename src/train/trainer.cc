@@ -175,8 +175,8 @@ void Trainer::Impl::open_folder() {
     } else {
       prepare_new_run(recipe_, options_.overwrite);
     }
-    outputs_.emplace(recipe_, folder_, resumed_at, options_.progress, task().unit(),
-                     !task().cost(*inputs_->data.training));
+    outputs_.emplace(recipe_, folder_, resumed_at, score_.has_value(), options_.progress,
+                     task().unit(), !task().cost(*inputs_->data.training));
   });
   if (sample_log_ != nullptr) sample_log_->open();
 }
@@ -291,7 +291,7 @@ bool Trainer::Impl::evaluate_now() {
 
 void Trainer::Impl::write_checkpoint_now() {
   if (saved_at_ == moment_.step || !owned()) return;
-  if (lock_) lock_->confirm();
+  on_owner([this] { lock_->confirm(); });
   const auto start = Clock::now();
   Manifest manifest;
   manifest.model = recipe_.model.name;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -197,6 +198,43 @@ TEST(SharedMemory, ThatIsNotThereIsNotCommitted) {
     mapping->seal();
     EXPECT_FALSE(mapping->try_commit(mapping->bytes().subspan(4 << 20)));
     EXPECT_TRUE(mapping->try_commit(mapping->bytes().first(64 << 10)));
+  });
+}
+
+std::size_t free_shared_memory() {
+  struct statvfs info {};
+  return statvfs("/dev/shm", &info) == 0 ? info.f_bavail * info.f_bsize : 0;
+}
+
+// Others may need what is left, and what is in use stays as it is.
+TEST(SharedMemory, ThatIsNotEnoughStaysFree) {
+  with_little_shared_memory("6m", [] {
+    for (const bool sealed : {false, true}) {
+      const auto mapping = Mapping::create(16 << 20, Mapping::Kind::unnamed);
+      if (sealed) mapping->seal();
+      const std::span<std::byte> bytes = mapping->bytes();
+      // With gaps of all kinds between them.
+      const std::vector<std::span<std::byte>> used = {
+          bytes.first(4096), bytes.subspan(100 << 10, 8 << 10), bytes.subspan(112 << 10, 4096),
+          bytes.subspan(116 << 10, 4096), bytes.subspan(5 << 20, 64 << 10)};
+      for (std::size_t i = 0; i < used.size(); ++i) {
+        ASSERT_TRUE(mapping->try_commit(used[i]));
+        std::memset(used[i].data(), static_cast<int>(i + 1), used[i].size());
+      }
+      const std::size_t left = free_shared_memory();
+      EXPECT_FALSE(mapping->try_commit(bytes));
+      EXPECT_EQ(free_shared_memory(), left);
+      EXPECT_FALSE(mapping->try_commit(bytes.subspan(112 << 10, 7 << 20)));
+      EXPECT_EQ(free_shared_memory(), left);
+      for (std::size_t i = 0; i < used.size(); ++i) {
+        for (const std::byte byte : used[i]) ASSERT_EQ(byte, static_cast<std::byte>(i + 1));
+      }
+      // To the last page of it.
+      EXPECT_TRUE(mapping->try_commit(bytes.subspan(8 << 20, left)));
+      EXPECT_EQ(free_shared_memory(), 0u);
+      EXPECT_FALSE(mapping->try_commit(bytes.last(4096)));
+      EXPECT_TRUE(mapping->try_commit(bytes.first(4096)));
+    }
   });
 }
 

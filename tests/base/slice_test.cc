@@ -112,5 +112,16 @@ TEST(Slice, DifferentTensorsAndShapes) {
                UsageError);
 }
 
+TEST(Slice, NoNumberOfBytesWrapsAround) {
+  const Slice huge = whole_of("w", {(std::int64_t{1} << 61) + 1});
+  std::vector<double> one(1);
+  EXPECT_THROW(copy_overlap(huge, std::as_bytes(std::span(one)), {"w", huge.shape, {1000}, {1}},
+                            std::as_writable_bytes(std::span(one)), sizeof(double)),
+               UsageError);
+  EXPECT_THROW(copy_overlap({"w", {4}, {5}, {1}}, std::as_bytes(std::span(one)), whole_of("w", {4}),
+                            std::as_writable_bytes(std::span(one)), 8),
+               UsageError);
+}
+
 }  // namespace
 }  // namespace convoy

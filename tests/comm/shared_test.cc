@@ -1,7 +1,9 @@
 // Collectives through memory that the ranks of a host share; ranks are threads.
 #include <gtest/gtest.h>
+#include <sys/statvfs.h>
 
 #include "convoy/base/error.h"
+#include "convoy/base/shared_memory.h"
 #include "convoy/comm/world.h"
 #include "tests/base/mounts.h"
 #include "tests/comm/allreduce_reference.h"
@@ -141,6 +143,45 @@ TEST(SharedMistakes, WithHardlyAnyRoomCollectivesTakeTurns) {
           check_burst(comm, 70, elements, Order::same);
       });
     });
+  }
+}
+
+// Commits all that is left of shared memory.
+std::shared_ptr<Mapping> take_the_rest() {
+  struct statvfs info {};
+  if (statvfs("/dev/shm", &info) != 0) throw Failure("no /dev/shm");
+  const std::size_t page = 4096, left = info.f_bavail * info.f_bsize;
+  auto rest = Mapping::create(left, Mapping::Kind::unnamed);
+  rest->commit(0, left - page);  // one is its own
+  return rest;
+}
+
+// Operations of several phases between hosts, of which each rank has room for one or two at once:
+// whichever of them its peers on other hosts let it go on with, one must not keep another's room.
+TEST(SharedMistakes, WithNoRoomOperationsBetweenHostsTakeTurns) {
+  for (const bool reproducible : {false, true}) {
+    for (const bool check_calls : {false, true}) {
+      WorldOptions options;
+      options.timeout = std::chrono::seconds(10);
+      options.reproducible = reproducible;
+      options.check_calls = check_calls;
+      with_little_shared_memory("2m", [&] {
+        World::run_threads(
+            4,
+            [](World& world) {
+              const Communicator comm =
+                  on_hosts(world.communicator().with_allreduce("hierarchical"), 2);
+              ASSERT_TRUE(CommunicatorInternals::abilities(comm).hierarchical);
+              CommunicatorInternals::locality(comm).node->keep_apart();
+              std::shared_ptr<Mapping> rest;
+              if (comm.rank() == 0) rest = take_the_rest();
+              comm.barrier();
+              for (int repetition = 0; repetition < 5; ++repetition)
+                check_burst(comm, 40, 5000, Order::same);
+            },
+            options);
+      });
+    }
   }
 }
 

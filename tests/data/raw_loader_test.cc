@@ -44,8 +44,8 @@ Epoch read_epoch(const std::vector<Bytes>& records, std::size_t batch, int world
   const auto dataset = std::make_shared<TestDataset>(records, Encoding::planar_u8, Shape{});
   std::vector<std::unique_ptr<Loader>> ranks;
   for (int rank = 0; rank < world; ++rank) {
-    ranks.push_back(std::make_unique<Loader>(
-        dataset, TransformOptions(), raw(batch, rank, world, costs ? &records : nullptr)));
+    ranks.push_back(std::make_unique<Loader>(dataset, TransformOptions(),
+                                             raw(batch, rank, world, costs ? &records : nullptr)));
     ranks.back()->seek(from);
   }
   Epoch epoch;
@@ -155,6 +155,20 @@ TEST(RawLoader, CostsThatCantBe) {
   expect_error<UsageError>([&] { Loader(dataset, TransformOptions(), options); }, {"raw"});
   options = raw(0, 0, 1, &records);
   expect_error<UsageError>([&] { Loader(dataset, TransformOptions(), options); }, {"batch"});
+}
+
+TEST(RawLoader, ACostThatCantBeHadIsSaidAtOnce) {
+  const std::vector<Bytes> records = records_of(10);
+  const auto dataset = std::make_shared<TestDataset>(records, Encoding::planar_u8, Shape{});
+  LoaderOptions options = raw(10, 0, 1, nullptr);
+  options.cost = [](std::size_t i) -> std::uint64_t {
+    if (i == 9) throw Failure("lengths.txt can't be read");
+    return 1;
+  };
+  expect_error<Failure>([&] { Loader(dataset, TransformOptions(), options); }, {"lengths.txt"});
+  options = raw(10, 0, 1, &records);
+  options.least_share = 2;
+  expect_error<UsageError>([&] { Loader(dataset, TransformOptions(), options); }, {"least_share"});
 }
 
 }  // namespace

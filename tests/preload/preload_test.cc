@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -196,6 +197,51 @@ TEST(PreloadPresence, PartsOfAJobMayAllHaveIt) {
   EXPECT_EQ(result.exit_status, 0) << result.output;
   EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
 }
+
+#ifndef MPICH  // whose launcher does not speak PMIx
+// Rank 1 gets no answer to its first questions; the ranks have the library or not.
+Result with_slow_launcher(const std::vector<bool>& ranks, int questions) {
+  std::string command = CONVOY_MPIRUN;
+  for (const bool with : ranks) {
+    command += command == CONVOY_MPIRUN ? "" : " :";
+    command += " -n 1 timeout 20 env " SANITIZER_OPTIONS " ";
+    if (with) {
+      command += "CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 SLOW_RANK=1 SLOW_QUESTIONS=" +
+                 std::to_string(questions) + " LD_PRELOAD=" LIBRARY ":" SLOW_LAUNCHER " ";
+    }
+    command += kProgram + "plain";
+  }
+  return run(command);
+}
+
+TEST(PreloadPresence, ALauncherMayBeSlowToAnswer) {
+  for (const int questions : {0, 1, 5}) {
+    const Result all = with_slow_launcher({true, true, true}, questions);
+    EXPECT_EQ(all.exit_status, 0) << all.output;
+    EXPECT_EQ(counts_in(all.output), (Counts{3, 3, 0, 0, 0})) << all.output;
+    const Result some = with_slow_launcher({true, true, false}, questions);
+    EXPECT_EQ(some.exit_status, 0) << some.output;
+    EXPECT_EQ(counts_in(some.output), (Counts{3, 0, 0, 0, 3})) << some.output;
+  }
+}
+
+TEST(PreloadPresence, WithoutAnAnswerNoRankDecidesAlone) {
+  const Result result = with_slow_launcher({true, true, true}, 1'000'000);
+  EXPECT_NE(result.exit_status, 0) << result.output;
+  EXPECT_NE(result.exit_status, 124) << "stopped by the clock: " << result.output;
+  EXPECT_NE(result.output.find("whether rank 0 has libconvoy_mpi.so"), std::string::npos)
+      << result.output;
+  EXPECT_EQ(result.output.find("on rank 0: of"), std::string::npos) << result.output;
+}
+
+TEST(PreloadPresence, ARankAloneAsksNobody) {
+  const Result result =
+      run(CONVOY_MPIRUN " -n 1 env " SANITIZER_OPTIONS
+                        " SLOW_RANK=0 SLOW_QUESTIONS=0 LD_PRELOAD=" LIBRARY ":" SLOW_LAUNCHER " " +
+          kProgram + "plain");
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+}
+#endif
 
 #ifndef MPICH  // MPI_Comm_spawn fails in Debian's 4.0
 TEST(PreloadPresence, RanksOfOtherJobsAreLeftAlone) {

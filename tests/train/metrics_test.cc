@@ -118,5 +118,24 @@ TEST(Metrics, AFullDiskTakesARowWholeOrNotAtAll) {
   EXPECT_EQ(slurp(path), row(1) + row(2));
 }
 
+// Where the run was killed between the row and the checkpoint that has the score.
+TEST(MetricsFile, AnEvaluationThatIsMadeAgainIsThereOnce) {
+  const test::Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  for (const bool evaluated : {true, false}) {
+    {
+      MetricsFile file(path, -1);
+      for (const std::int64_t step : {5, 10}) {
+        file.add({.kind = "epoch", .step = step, .numbers = {}, .strings = {}});
+        file.add({.kind = "evaluation", .step = step, .numbers = {}, .strings = {}});
+      }
+    }
+    MetricsFile again(path, 10, evaluated);
+    const std::string text = slurp(path);
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), evaluated ? 4 : 3) << text;
+    EXPECT_NE(text.find("\"evaluation\", \"step\": 5"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -2,6 +2,7 @@
 #include "train/checkpoint/run_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <set>
@@ -45,6 +46,21 @@ class RunFilesTest : public testing::Test {
   test::Scratch scratch_;
   std::string folder_ = scratch_.path("run");
 };
+
+TEST_F(RunFilesTest, WithoutOverwriteNothingIsRemoved) {
+  // Prepared by the user, with rights of its own.
+  fs::create_directories(folder_ + "/checkpoints");
+  fs::permissions(folder_ + "/checkpoints", fs::perms(02770));
+  struct stat before {
+  }, after{};
+  ASSERT_EQ(::stat((folder_ + "/checkpoints").c_str(), &before), 0);
+  Recipe recipe;
+  recipe.output.folder = folder_;
+  prepare_new_run(recipe, false);
+  ASSERT_EQ(::stat((folder_ + "/checkpoints").c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  EXPECT_EQ(before.st_mode, after.st_mode);
+}
 
 TEST_F(RunFilesTest, ARunIsRemovedWholeAndNothingElse) {
   for (const char* file :

@@ -140,6 +140,22 @@ TEST_F(TrainerStopTest, TheLastEvaluationIsMadeUp) {
   EXPECT_FALSE(train(plain, 6).stopped);
 }
 
+// Asked to stop while the only batch of an evaluation is computed: nothing of it is missing.
+TEST_F(TrainerStopTest, AnEvaluationThatIsWholeCounts) {
+  const Recipe r = recipe("counts", {"training.epochs=1", "evaluation.batch=40"});
+  TrainerOptions options;
+  options.progress = false;
+  int asked = 0;  // after the last forward pass: for that update, then before the batch
+  if (first()) options.should_stop = [&] { return calls_->training >= 6 && ++asked > 1; };
+  Trainer trainer(test_world(), registry_, r, options);
+  calls_->training = 0;
+  const RunResult result = trainer.run();
+  ASSERT_TRUE(result.evaluation);
+  EXPECT_FALSE(result.stopped);
+  EXPECT_TRUE(open_checkpoint(result.checkpoint).score);
+  if (first()) EXPECT_GT(asked, 1);
+}
+
 TEST_F(TrainerShareTest, ASingleSampleForBatchNormalizationIsFoundBeforeTraining) {
   const Overrides pooled{"model.options.pooled=true"};
   const std::string said = refusal(recipe("one", pooled));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -35,8 +36,9 @@ class Mapping {
 
   std::span<std::byte> bytes() const { return {base_, bytes_}; }
   // Puts memory behind a part of it, zeroed where there was none, and local to the caller's
-  // processor; throws Failure when there is not enough. Without this, a full machine would show as
-  // SIGBUS at the first access.
+  // processor; throws Failure when there is not enough: then the part is as it was before, and what
+  // was free still is. Without this, a full machine would show as SIGBUS at the first access.
+  // REQUIRES: no other process commits pages of the part.
   void commit(std::size_t begin, std::size_t bytes);
   // The same for the pages of a part of bytes(); false when there is not enough.
   bool try_commit(std::span<std::byte> part) noexcept;
@@ -48,11 +50,13 @@ class Mapping {
  private:
   Mapping(std::string address, int descriptor, std::size_t bytes);
   int commit_pages(std::size_t begin, std::size_t bytes) noexcept;
+  int populate(std::size_t begin, std::size_t end) noexcept;
   std::string_view token() const;
 
   std::string address_;
-  std::mutex mutex_;  // of descriptor_
+  std::mutex mutex_;  // of descriptor_ and committed_
   int descriptor_ = -1;
+  std::map<std::size_t, std::size_t> committed_;  // by this process: where ranges begin, and end
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;  // without the page of the token
   std::string linked_;     // the name to take away

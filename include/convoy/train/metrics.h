@@ -25,9 +25,10 @@ struct MetricsRow {
 class MetricsFile {
  public:
   // Goes on after step `resumed_at`: rows of later steps, left by a run that got further than its
-  // last checkpoint, and an incomplete last line are dropped first. -1 starts a new file. Throws
-  // Failure when it can't be written.
-  MetricsFile(const std::string& path, std::int64_t resumed_at);
+  // last checkpoint, and an incomplete last line are dropped first, and so is an evaluation at that
+  // step unless the checkpoint has its score (`evaluated`): it will be made again. -1 starts a new
+  // file. Throws Failure when it can't be written.
+  MetricsFile(const std::string& path, std::int64_t resumed_at, bool evaluated = true);
 
   void add(const MetricsRow& row);
 

@@ -126,6 +126,19 @@ bool Engine::advance_operation(OperationState& op) {
   return true;
 }
 
+// What a peer has said of the failure that an error here may come from. Whoever gives up what it
+// takes part in has said why, a moment before.
+std::optional<std::string> Engine::announced_reason(bool withdrawn) {
+  if (!failed_.empty()) return failed_;
+  if (options_.guest) return std::nullopt;
+  const auto deadline = Clock::now() + (withdrawn ? 200ms : 0ms);
+  while (true) {
+    if (auto reason = stalls_.poll_now([this] { return doing(); })) return reason;
+    if (Clock::now() >= deadline) return std::nullopt;
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
 // An operation that ends in an error leaves its peers without their messages: the world has failed.
 void Engine::finish(OperationState& op, std::exception_ptr error) {
   op.task = Task();
@@ -134,11 +147,13 @@ void Engine::finish(OperationState& op, std::exception_ptr error) {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& e) {
-      const std::string reason =
-          stalls_.name(root_->rank()) + ": " + e.what() + " [in " + op.call.text() + "]";
+      const bool withdrawn = dynamic_cast<const Withdrawn*>(&e) != nullptr;
+      const std::optional<std::string> told = announced_reason(withdrawn);
+      const std::string reason = told.value_or(stalls_.name(root_->rank()) + ": " + e.what()) +
+                                 " [in " + op.call.text() + "]";
       op.error = std::make_exception_ptr(Failure(reason));
       op.done = true;
-      if (failed_.empty()) fail(reason, true);
+      if (failed_.empty()) fail(told.value_or(reason), !told);
       return;
     }
   }

@@ -105,6 +105,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void free_retired();
   void finish(OperationState& op, std::exception_ptr error);
   void fail(const std::string& reason, bool announce);
+  std::optional<std::string> announced_reason(bool withdrawn);
   void detect_stall(OperationState& op, StallTimer& timer);
   StallDetector::Doing doing() const;
 

@@ -10,12 +10,19 @@
 #include "comm/engine/io.h"
 #include "comm/engine/task.h"
 #include "convoy/base/clock.h"
+#include "convoy/base/error.h"
 #include "convoy/comm/transport.h"
 
 namespace convoy::comm {
 
 class Engine;
 struct Locality;
+
+// Another rank has given up an operation that this one is in the middle of.
+class Withdrawn : public Failure {
+ public:
+  using Failure::Failure;
+};
 
 // What the ranks of a group move data through.
 struct Medium {

@@ -51,7 +51,7 @@ bool StallDetector::read(int from, const std::vector<std::byte>& note,
                         (flags & kWaitsForAsker) != 0, text};
       return false;
     case NoteKind::failure:
-      failure = text;
+      if (!failure) failure = text;
       return false;
   }
   return false;

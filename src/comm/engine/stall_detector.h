@@ -51,6 +51,11 @@ class StallDetector {
     const auto now = Clock::now();
     if (now < next_poll_) return std::nullopt;
     next_poll_ = now + std::chrono::milliseconds(20);
+    return poll_now(doing);
+  }
+  // The same whenever the last time was. Of several reasons the first one that came.
+  template <class F>
+  std::optional<std::string> poll_now(F&& doing) {
     std::optional<std::string> failure;
     while (auto note = root_.poll_note()) {
       if (read(note->first, note->second, failure)) answer(note->first, doing());

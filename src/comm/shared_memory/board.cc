@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 
 namespace convoy::comm {
 
@@ -21,6 +22,8 @@ constexpr std::size_t kHeader = 64;
 constexpr std::size_t kShortStage = 16 << 10;
 constexpr std::uint32_t kPatience = 32;        // looks at one place before all are searched
 constexpr std::size_t kLeastStage = 64 << 10;  // of the others, where memory is short
+// Whoever waits claims again and again: pages that are taken and given back cost microseconds each.
+constexpr auto kRefusal = std::chrono::milliseconds(100);
 constexpr std::size_t kShortStageBegin = up_to_page(kHeader + Board::kRing * sizeof(Slot));
 constexpr std::size_t kPayloadBegin = kShortStageBegin + kShortStage;
 constexpr std::size_t kStageBegin = kPayloadBegin + Board::kRing * Board::kPayload;
@@ -74,14 +77,20 @@ std::uint64_t Board::next_id(Match match) {
   return static_cast<std::uint64_t>(tag) << 40 | ++calls_[tag];
 }
 
-bool Board::commit(std::size_t begin, std::size_t bytes) {
-  return parts_.mapping->try_commit(part(index_).subspan(begin, bytes));
+bool Board::commit(std::span<std::byte> part) {
+  if (Clock::now() >= ask_again_) refused_ = std::numeric_limits<std::size_t>::max();
+  const std::size_t bytes = up_to_page(part.size());
+  if (bytes >= refused_) return false;
+  if (parts_.mapping->try_commit(part)) return true;
+  refused_ = bytes;
+  ask_again_ = Clock::now() + kRefusal;
+  return false;
 }
 
 bool Board::commit_payload(std::size_t number, std::size_t bytes) {
   const std::size_t pages = (bytes + kPage - 1) / kPage;
   if (pages_[number] >= pages) return true;
-  if (!commit(payload_begin(number), pages * kPage)) return false;
+  if (!commit(part(index_).subspan(payload_begin(number), pages * kPage))) return false;
   pages_[number] = static_cast<std::uint8_t>(pages);
   return true;
 }
@@ -96,7 +105,7 @@ bool Board::free(std::size_t number) const {
 bool Board::add_slot() {
   const std::size_t number = pages_.size();
   if (number >= most_slots_) return false;
-  if (!commit(slot_begin(number), sizeof(Slot))) return false;
+  if (!commit(part(index_).subspan(slot_begin(number), sizeof(Slot)))) return false;
   pages_.push_back(0);
   header(index_).slots.store(static_cast<std::uint32_t>(number + 1), std::memory_order_release);
   return true;
@@ -115,14 +124,28 @@ Slot* Board::take(std::size_t number) {
   return &own;
 }
 
-Board::Claimed Board::claim(const Need& need, Place& place) {
+Board::Turn::Turn(Board& board) : board_(board) {
+  const std::lock_guard lock(board_.mutex_);
+  place_ = ++board_.last_place_;
+  board_.turns_.push_back(place_);
+}
+
+Board::Turn::~Turn() {
+  const std::lock_guard lock(board_.mutex_);
+  std::erase(board_.turns_, place_);
+}
+
+Board::Claimed Board::claim(const Need& need, Place& place, const Turn* turn) {
   assert(need.payload <= kPayload);
   const std::lock_guard lock(mutex_);
-  const bool first = queue_.empty() || queue_.front() == place;
-  const Claimed claimed = first ? claim_all(need) : Claimed();
+  if (next_ == 0 && !turns_.empty()) next_ = 1;
+  Claimed claimed;
+  if (queue_.empty() || queue_.front() == place) claimed = claim_all(need);
+  if (claimed.slot == nullptr && turn != nullptr && turns_.front() == turn->place_)
+    claimed = claim_first(need);
   if (claimed.slot != nullptr) {
     next_ = (next_ + 1) % kRing;
-    if (place != 0) queue_.pop_front();
+    if (place != 0) std::erase(queue_, place);
     place = 0;
   } else if (place == 0) {
     place = ++last_place_;
@@ -149,9 +172,18 @@ Board::Claimed Board::claim_all(const Need& need) {
   return claimed;
 }
 
+Board::Claimed Board::claim_first(const Need& need) {
+  if (!free(0)) return {};
+  Claimed claimed;
+  claimed.slot = take(0);
+  if (need.staging) claimed.staging = payload(index_, *claimed.slot);
+  return claimed;
+}
+
 Slot* Board::claim_slot(std::size_t payload) {
   const auto usable = [&](std::size_t number) {
-    return free(number) && commit_payload(number, payload);
+    const bool kept = number == 0 && !turns_.empty();
+    return !kept && free(number) && commit_payload(number, payload);
   };
   if (usable(next_)) return take(next_);
   const std::size_t beyond = pages_.size() - kRing;
@@ -217,11 +249,9 @@ Slot* Board::find(std::size_t rank, std::uint64_t id, std::size_t hint, Search& 
 
 std::span<std::byte> Board::take_staging() {
   const bool none = stages_.empty() || stages_.back().size() == kShortStage;
-  if (none && !new_stages_.empty() &&
-      parts_.mapping->try_commit(new_stages_.back().first(kLeastStage))) {
+  if (none && !new_stages_.empty() && commit(new_stages_.back().first(kLeastStage))) {
     std::size_t bytes = kStage;
-    while (bytes > kLeastStage && !parts_.mapping->try_commit(new_stages_.back().first(bytes)))
-      bytes /= 2;
+    while (bytes > kLeastStage && !commit(new_stages_.back().first(bytes))) bytes /= 2;
     stages_.push_back(new_stages_.back().first(bytes));
     new_stages_.pop_back();
   }

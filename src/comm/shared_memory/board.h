@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "comm/engine/call.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/shared_memory.h"
 
 namespace convoy::comm {
@@ -35,12 +37,13 @@ struct alignas(64) Slot {
   Call call;
   Location location;
   std::uint32_t number;  // among the owner's slots
+  // Not 0: the owner has given the collective up, and its data may have changed since. With what
+  // the others read first, so that it costs them no line of its own.
+  std::atomic<std::uint32_t> withdrawn;
   // How far the owner is, in elements of each slice: what the others may read, and what it has
   // finished for the others.
   alignas(64) std::atomic<std::uint64_t> ready;
   std::atomic<std::uint64_t> finished;
-  // Not 0: the owner has given the collective up, and its data may have changed since.
-  std::atomic<std::uint32_t> withdrawn;
   // How many of the others look at this slot no more.
   alignas(64) std::atomic<std::uint32_t> taken;
 };
@@ -90,11 +93,29 @@ class Board {
   };
   // One that waits for what claim() could not give.
   using Place = std::uint64_t;
+  // An operation that claims more than once does so when its messages let it, in an order that
+  // ranks don't share; so one that others wait for might not get what later ones keep. Therefore
+  // operations have turns in the order in which they begin, as they do on all ranks, and while
+  // there are any, the first slot and its payload are kept for the one whose turn is the first of
+  // them. Whatever the others have, that one can go on to its end.
+  class Turn {
+   public:
+    explicit Turn(Board& board);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    friend class Board;
+    Board& board_;
+    Place place_;
+  };
   // A slot of this rank, everything but its call set to zero, and all that is needed. No slot while
   // slots or memory are in use by others and the host has no more: then `place` (0 at first) is one
   // in the queue for them. Places are served in their order, so that ranks that start their
-  // collectives in one order have the same ones under way, however few.
-  Claimed claim(const Need& need, Place& place);
+  // collectives in one order have the same ones under way, however few. `turn`: of an operation
+  // that claims more than once, else null.
+  Claimed claim(const Need& need, Place& place, const Turn* turn = nullptr);
   // Instead of claiming again. REQUIRES: `place` is not 0.
   void leave_queue(Place place);
   // For a staging block that is needed no more; a payload goes with its slot.
@@ -132,7 +153,7 @@ class Board {
 
   Header& header(std::size_t rank) const;
   Slot& slot(std::size_t rank, std::size_t number) const;
-  bool commit(std::size_t begin, std::size_t bytes);
+  bool commit(std::span<std::byte> part);
   bool commit_payload(std::size_t number, std::size_t bytes);
   std::span<std::byte> take_staging();
   void return_staging(std::span<std::byte> staging);
@@ -141,6 +162,7 @@ class Board {
   Slot* take(std::size_t number);
   Slot* claim_slot(std::size_t payload);
   Claimed claim_all(const Need& need);
+  Claimed claim_first(const Need& need);
 
   SharedParts parts_;
   std::size_t index_;
@@ -152,7 +174,11 @@ class Board {
   std::size_t beyond_ = 0;  // where the search beyond the ring goes on
   std::size_t most_slots_ = kMostSlots;
   std::deque<Place> queue_;
+  std::deque<Place> turns_;
   Place last_place_ = 0;
+  // The host has refused so much memory, and is not asked for as much again until then.
+  std::size_t refused_ = std::numeric_limits<std::size_t>::max();
+  Clock::time_point ask_again_;
   std::vector<std::uint8_t> pages_;  // of payloads, with memory behind them; by number of slot
   std::vector<Index> indices_;       // by rank
   std::unordered_map<std::uint32_t, std::uint64_t> calls_;  // by match

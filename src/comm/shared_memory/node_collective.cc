@@ -5,17 +5,25 @@
 #include <limits>
 #include <utility>
 
+#include "comm/engine/operation_state.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
 
-NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id)
-    : node_(node), call_(call), id_(id), members_(node.size()), missing_(node.size() - 1) {}
+NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id,
+                               const Board::Turn* turn)
+    : node_(node),
+      call_(call),
+      id_(id),
+      turn_(turn),
+      members_(node.size()),
+      missing_(node.size() - 1) {}
 
 NodeCollective::~NodeCollective() {
   if (state_ == State::published || state_ == State::complete) {
-    // Others may be reading; they find this afterwards. The slot stays theirs. What this thread
-    // writes later is not seen before this is.
+    // Others may be in the middle of a block of it; they find this afterwards, and what they have
+    // read counts for nothing. The slot stays theirs. What this thread writes later is not seen
+    // before this is.
     own_->withdrawn.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
@@ -25,7 +33,7 @@ NodeCollective::~NodeCollective() {
 
 bool NodeCollective::claim(const Board::Need& need) {
   if (state_ != State::created) return true;
-  const Board::Claimed claimed = node_.board().claim(need, place_);
+  const Board::Claimed claimed = node_.board().claim(need, place_, turn_);
   if (claimed.slot == nullptr) return false;
   own_ = claimed.slot;
   staging_ = claimed.staging;
@@ -102,7 +110,7 @@ void NodeCollective::check_members() const {
   std::atomic_thread_fence(std::memory_order_acquire);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].slot->withdrawn.load(std::memory_order_relaxed) != 0)
-      throw Failure("rank " + std::to_string(node_.rank_of(i)) + " gave up " + call_.text());
+      throw Withdrawn("rank " + std::to_string(node_.rank_of(i)) + " gave up " + call_.text());
   }
 }
 

@@ -22,8 +22,9 @@ namespace convoy::comm {
 // Threads: one at a time. Lifetime: the node outlives it.
 class NodeCollective {
  public:
-  // `call` is the whole operation's; `id` comes from Board::next_id() of this rank.
-  NodeCollective(Node& node, const Call& call, std::uint64_t id);
+  // `call` is the whole operation's, and so is `turn` where it has several of these, else null;
+  // `id` comes from Board::next_id() of this rank.
+  NodeCollective(Node& node, const Call& call, std::uint64_t id, const Board::Turn* turn = nullptr);
 
   ~NodeCollective();
   NodeCollective(const NodeCollective&) = delete;
@@ -69,6 +70,7 @@ class NodeCollective {
   Node& node_;
   Call call_;
   std::uint64_t id_;
+  const Board::Turn* turn_;
   State state_ = State::created;
   Board::Place place_ = 0;
   std::span<std::byte> staging_;

@@ -15,8 +15,9 @@ constexpr std::size_t kPiece = 32 << 10;
 }  // namespace
 
 SharedReduction::SharedReduction(Node& node, const Call& call, std::uint64_t id, Buffer data,
-                                 ReduceOp op, int divisor, bool everywhere, Reduce reduce)
-    : collective_(node, call, id),
+                                 ReduceOp op, int divisor, bool everywhere, Reduce reduce,
+                                 const Board::Turn* turn)
+    : collective_(node, call, id, turn),
       data_(data),
       op_(op),
       divisor_(divisor),

@@ -18,9 +18,10 @@ class SharedReduction final : public Waiting {
  public:
   // Slices of chunk(count, members, r). Without `everywhere` only the own slice is defined at the
   // end. The result is divided by `divisor`. `reduce` reduces a block, the ranks' parts in their
-  // order.
+  // order. `turn` as NodeCollective's.
   SharedReduction(Node& node, const Call& call, std::uint64_t id, Buffer data, ReduceOp op,
-                  int divisor, bool everywhere, Reduce reduce = reduce_all);
+                  int divisor, bool everywhere, Reduce reduce = reduce_all,
+                  const Board::Turn* turn = nullptr);
 
   bool advance() override;
   bool done() const override { return done_; }

@@ -17,8 +17,8 @@ std::byte* element_of(std::byte* base, const Location& location, const Chunk& sl
 }  // namespace
 
 SharedSpread::SharedSpread(Node& node, const Call& call, std::uint64_t id, Buffer data,
-                           Slices slices)
-    : collective_(node, call, id),
+                           Slices slices, const Board::Turn* turn)
+    : collective_(node, call, id, turn),
       data_(data),
       slices_(std::move(slices)),
       length_(longest(slices_)) {}

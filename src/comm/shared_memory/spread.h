@@ -14,8 +14,9 @@ namespace convoy::comm {
 class SharedSpread final : public Waiting {
  public:
   // `slices` by member; they don't overlap. An allgather: equal_slices(). A broadcast: all of it
-  // for the root, nothing for the others.
-  SharedSpread(Node& node, const Call& call, std::uint64_t id, Buffer data, Slices slices);
+  // for the root, nothing for the others. `turn` as NodeCollective's.
+  SharedSpread(Node& node, const Call& call, std::uint64_t id, Buffer data, Slices slices,
+               const Board::Turn* turn = nullptr);
 
   bool advance() override;
   bool done() const override { return done_; }

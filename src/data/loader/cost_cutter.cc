@@ -2,28 +2,24 @@
 
 #include <algorithm>
 #include <cassert>
-#include <utility>
 
 namespace convoy::data {
 
-CostCutter::CostCutter(std::size_t samples, Cost cost, std::uint64_t batch, std::uint64_t seed,
-                       bool shuffle)
-    : samples_(samples), cost_(std::move(cost)), batch_(batch), seed_(seed), shuffle_(shuffle) {
+CostCutter::CostCutter(std::size_t samples, const Cost& cost, std::uint64_t batch,
+                       std::uint64_t seed, bool shuffle)
+    : costs_(samples), batch_(batch), seed_(seed), shuffle_(shuffle) {
+  for (std::size_t i = 0; i < samples; ++i) costs_[i] = std::max<std::uint64_t>(cost(i), 1);
   start(0, 0);
 }
 
-std::uint64_t CostCutter::cost_of(std::size_t position) const {
-  return std::max<std::uint64_t>(cost_(sample(position)), 1);
-}
-
 void CostCutter::start(std::uint64_t epoch, std::size_t consumed) {
-  if (!order_ || epoch_ != epoch) order_.emplace(samples_, seed_, epoch, shuffle_);
+  if (!order_ || epoch_ != epoch) order_.emplace(costs_.size(), seed_, epoch, shuffle_);
   epoch_ = epoch;
   consumed_ = consumed;
   next_ = 0;
   ends_.clear();
   std::uint64_t filled = 0;
-  for (std::size_t position = consumed; position < samples_; ++position) {
+  for (std::size_t position = consumed; position < costs_.size(); ++position) {
     const std::uint64_t cost = cost_of(position);
     if (filled > 0 && cost > batch_ - std::min(filled, batch_)) {
       ends_.push_back(position);
@@ -31,7 +27,7 @@ void CostCutter::start(std::uint64_t epoch, std::size_t consumed) {
     }
     filled += cost;
   }
-  if (filled > 0) ends_.push_back(samples_);
+  if (filled > 0) ends_.push_back(costs_.size());
 }
 
 Range CostCutter::next() {

@@ -18,8 +18,9 @@ class CostCutter {
  public:
   using Cost = std::function<std::uint64_t(std::size_t sample)>;
 
-  // A cost of 0 counts as 1.
-  CostCutter(std::size_t samples, Cost cost, std::uint64_t batch, std::uint64_t seed, bool shuffle);
+  // Asks for the cost of every sample, once, and throws what that throws. 0 counts as 1.
+  CostCutter(std::size_t samples, const Cost& cost, std::uint64_t batch, std::uint64_t seed,
+             bool shuffle);
 
   // The next batch begins after so many samples of this epoch.
   void start(std::uint64_t epoch, std::size_t consumed);
@@ -32,10 +33,9 @@ class CostCutter {
   std::size_t sample(std::size_t position) const { return (*order_)[position]; }
 
  private:
-  std::uint64_t cost_of(std::size_t position) const;
+  std::uint64_t cost_of(std::size_t position) const { return costs_[sample(position)]; }
 
-  std::size_t samples_;
-  Cost cost_;
+  std::vector<std::uint64_t> costs_;  // by sample
   std::uint64_t batch_;
   std::uint64_t seed_;
   bool shuffle_;

@@ -17,8 +17,10 @@ void check_options(const Dataset* dataset, const LoaderOptions& options) {
   check(dataset != nullptr, "there is no dataset");
   check(dataset->size() > 0, "the dataset is empty");
   check(options.batch > 0, "the global batch size is 0; it must be at least 1");
-  check(!options.cost || (options.raw && !options.order && !options.drop_last),
-        "costs of samples are for raw records in a static order, without drop_last");
+  check(
+      !options.cost ||
+          (options.raw && !options.order && !options.drop_last && options.least_share == 1),
+      "costs of samples are for raw records in a static order, without drop_last and least_share");
   check(options.threads >= 1 && options.threads <= 1024,
         "threads is " + std::to_string(options.threads) + "; it must be from 1 to 1024");
   check(options.ahead >= 1 && options.ahead <= 1024,

@@ -104,7 +104,7 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
 
 void prepare_new_run(const Recipe& recipe, bool overwrite) {
   check_run_folder(recipe.output.folder, overwrite);  // it may have changed
-  remove_run_files(find_run_files(recipe.output.folder));
+  if (overwrite) remove_run_files(find_run_files(recipe.output.folder));
   write_recipe(recipe);
 }
 

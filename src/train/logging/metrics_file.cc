@@ -43,19 +43,23 @@ std::string line_of(const MetricsRow& row) {
   return line + "}\n";
 }
 
-bool belongs(const std::string& line, std::int64_t last_step) {
+bool belongs(const std::string& line, std::int64_t last_step, bool evaluated) {
   const Json row = Json::parse(line, nullptr, false);
   if (!row.is_object()) return false;
   const auto step = row.find("step");
-  return step != row.end() && step->is_number_integer() && step->get<std::int64_t>() <= last_step;
+  if (step == row.end() || !step->is_number_integer()) return false;
+  const auto at = step->get<std::int64_t>();
+  return at < last_step ||
+         (at == last_step && (evaluated || row.value("kind", "") != "evaluation"));
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_at) : path_(path) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_at, bool evaluated)
+    : path_(path) {
   struct stat status {};
   if (resumed_at >= 0 && ::stat(path.c_str(), &status) == 0) {
-    keep_lines(path, [resumed_at](const std::string& line) { return belongs(line, resumed_at); });
+    keep_lines(path, [&](const std::string& line) { return belongs(line, resumed_at, evaluated); });
   }
   const int fresh = resumed_at < 0 ? O_TRUNC : 0;
   file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666));

@@ -24,12 +24,12 @@ double seconds_of(const StepReport& r) {
 }  // namespace
 
 Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at,
-                 bool show_progress, const std::string& unit, bool counts_samples)
+                 bool evaluated, bool show_progress, const std::string& unit, bool counts_samples)
     : unit_(unit),
       counts_samples_(counts_samples),
       epochs_(recipe.training.epochs),
       every_(recipe.output.every_steps),
-      metrics_(folder + "/metrics.jsonl", resumed_at) {
+      metrics_(folder + "/metrics.jsonl", resumed_at, evaluated) {
   if (recipe.output.tensorboard) {
     board_ = std::make_unique<TensorBoardFile>(folder + "/tensorboard", resumed_at);
     board_->add_text(std::max<std::int64_t>(resumed_at, 0), "recipe",

@@ -28,9 +28,9 @@ struct RunFacts {
 
 class Outputs {
  public:
-  // resumed_at: -1 for a new run. `unit`: what updates count, if not samples; else what samples
-  // are called.
-  Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at,
+  // resumed_at: -1 for a new run; `evaluated` there as MetricsFile has it. `unit`: what updates
+  // count, if not samples; else what samples are called.
+  Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at, bool evaluated,
           bool show_progress, const std::string& unit, bool counts_samples);
 
   // A line that stays.

@@ -17,7 +17,7 @@ struct Pieces {
   const std::function<void(std::size_t)>& body;
   const std::size_t count;
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;  // of failure
+  std::mutex mutex{};  // of failure
   std::exception_ptr failure = nullptr;
 
   // On every thread of the team; an exception must not leave it.

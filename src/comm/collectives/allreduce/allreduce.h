@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 
 #include "comm/collectives/allreduce/choice.h"
 #include "comm/collectives/pipeline.h"
@@ -43,16 +44,23 @@ Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline
 // of summation.
 Task allreduce_shared(Node& node, Call call, Buffer data, ReduceOp op, Reduce reduce = reduce_all);
 
+// The turn of an operation in its host's memory; null where that is not used, or used once.
+using Turn = std::shared_ptr<const Board::Turn>;
+// REQUIRES: ranks share memory. To be called in the order in which operations begin, as what takes
+// a turn by itself.
+Turn take_turn(const Locality& locality);
+
 // Hosts with the same number L of ranks: each rank reduces its slice among its host's ranks, then
 // with the ranks that have the same place on the other hosts (multicolor), and the host's ranks
 // copy each other's slices. Each host sends 2·S·(h-1)/h at least, for h hosts, once instead of L
-// times.
+// times. Takes a turn, unless it is a part of an operation that has one.
 Task allreduce_hierarchical(Io& io, const Locality& locality, Call call, Buffer data, ReduceOp op,
-                            AllreduceChoice choice);
+                            AllreduceChoice choice, Turn turn = nullptr);
 
-// The algorithm that `choice` names. To be called in the order of calls with the same match.
+// The algorithm that `choice` names. To be called in the order in which operations begin or, as a
+// part of one, with its turn.
 Task allreduce(Io& io, const Locality& locality, const Call& call, Buffer data, ReduceOp op,
-               const AllreduceChoice& choice);
+               const AllreduceChoice& choice, Turn turn = nullptr);
 
 // Elements of a block, for algorithms that send a buffer as it is: what fits a message, and at most
 // 16 MiB, since each block takes memory and blocks that long take no longer than larger ones.

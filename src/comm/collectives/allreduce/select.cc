@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "comm/collectives/allreduce/allreduce.h"
 #include "comm/collectives/ring/stream.h"
 #include "comm/collectives/tree/stream.h"
@@ -26,7 +28,7 @@ Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline
 }
 
 Task allreduce(Io& io, const Locality& locality, const Call& call, Buffer data, ReduceOp op,
-               const AllreduceChoice& choice) {
+               const AllreduceChoice& choice, Turn turn) {
   switch (choice.algorithm) {
     case AllreduceAlgorithm::naive:
       return allreduce_naive(io, data, op);
@@ -41,7 +43,7 @@ Task allreduce(Io& io, const Locality& locality, const Call& call, Buffer data, 
     case AllreduceAlgorithm::shared:
       return allreduce_shared(*locality.node, call, data, op);
     case AllreduceAlgorithm::hierarchical:
-      return allreduce_hierarchical(io, locality, call, data, op, choice);
+      return allreduce_hierarchical(io, locality, call, data, op, choice, std::move(turn));
     case AllreduceAlgorithm::mpi:  // whoever allows it in a selection takes care of it
       break;
   }

@@ -117,7 +117,7 @@ Task in_pieces(Conversion& conversion, Step step, Buffer block, Chunk part) {
 }
 
 Task allreduce_by_whole_numbers(Io& io, const Locality& locality, Call call, Buffer data,
-                                ReduceOp op, AllreduceChoice choice) {
+                                ReduceOp op, AllreduceChoice choice, Turn turn) {
   const std::size_t most = std::min(data.count, kBlock);
   Conversion conversion(data.type, op, io.size(), most);
   for (std::size_t begin = 0; begin < data.count; begin += most) {
@@ -127,14 +127,14 @@ Task allreduce_by_whole_numbers(Io& io, const Locality& locality, Call call, Buf
       Task find = in_pieces(conversion, &Conversion::find, block, everything);
       co_await find;
       Task most_of_all =
-          allreduce(io, locality, call, conversion.exponents(block), ReduceOp::max, choice);
+          allreduce(io, locality, call, conversion.exponents(block), ReduceOp::max, choice, turn);
       co_await most_of_all;
     }
     Task convert = in_pieces(conversion, &Conversion::convert, block, everything);
     co_await convert;
     for (int part = 0; part < conversion.parts(); ++part) {
-      Task reduction =
-          allreduce(io, locality, call, conversion.whole(block, part), conversion.op(), choice);
+      Task reduction = allreduce(io, locality, call, conversion.whole(block, part), conversion.op(),
+                                 choice, turn);
       co_await reduction;
     }
     Task convert_back = in_pieces(conversion, &Conversion::convert_back, block, everything);
@@ -171,7 +171,9 @@ Task allreduce_reproducible(Io& io, const Locality& locality, const Call& call, 
     return allreduce_shared(*locality.node, call, data, op, reduce_reproducibly);
   if (!is_floating(data.type) || io.size() == 1)
     return allreduce(io, locality, call, data, op, choice);
-  return allreduce_by_whole_numbers(io, locality, call, data, op, choice);
+  const bool hierarchical = choice.algorithm == AllreduceAlgorithm::hierarchical;
+  return allreduce_by_whole_numbers(io, locality, call, data, op, choice,
+                                    hierarchical ? take_turn(locality) : nullptr);
 }
 
 Task reduce_scatter_reproducible(Io& io, Buffer data, ReduceOp op) {
