@@ -6,6 +6,7 @@
 #include "tests/train/halves.h"
 #include "tests/train/trainer_fixture.h"
 #include "tests/train/words.h"
+#include "train/samples/handed_source.h"
 
 namespace convoy::train {
 namespace {
@@ -100,6 +101,42 @@ TEST_F(ArrangedTest, AGridThatDoesNotFitIsSaid) {
       [&] { chain("mistakes", {"strategy=halves", "optimizer.lr=-1"}); });
   EXPECT_NE(both.find("halves needs grid.partitions = 2"), std::string::npos) << both;
   EXPECT_NE(both.find("lr"), std::string::npos) << both;
+}
+
+// Records and images, empty batches and the ends of epochs: what others get is what rank 0 reads.
+TEST_F(ArrangedTest, SamplesAreHandedOnAsTheyAre) {
+  const auto words = std::make_shared<testing_data::Words>(50);
+  const auto images = std::make_shared<testing_data::Stripes>(50, testing_data::Stripes::Bad{3, 9});
+  for (const bool raw : {true, false}) {
+    const std::shared_ptr<const data::Dataset> data =
+        raw ? std::shared_ptr<const data::Dataset>(words) : images;
+    data::LoaderOptions options;
+    options.batch = 16;
+    options.world = 3;  // share 2 of 3: sometimes nothing
+    options.rank = 2;
+    options.raw = raw;
+    options.on_bad = data::OnBad::skip;
+    if (raw) options.cost = testing_data::NextLetter().cost(*data);
+    data::Loader expected(data, data::TransformOptions(), options);
+    options.nothing = !first();
+    HandedSource handed(std::make_unique<data::Loader>(data, data::TransformOptions(), options),
+                        all());
+    for (int batches = 0; batches < 40; ++batches) {
+      const data::Batch* want = expected.next();
+      const data::Batch* got = handed.next();
+      ASSERT_EQ(want == nullptr, got == nullptr);
+      EXPECT_EQ(handed.position(), expected.position());
+      if (want == nullptr) continue;
+      const auto same = [](auto a, auto b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); };
+      EXPECT_TRUE(same(got->samples, want->samples));
+      EXPECT_TRUE(same(got->labels, want->labels));
+      EXPECT_TRUE(same(got->bytes, want->bytes));
+      EXPECT_TRUE(same(got->images, want->images));
+      EXPECT_TRUE(same(got->records, want->records));
+      EXPECT_EQ(got->shape, want->shape);
+      EXPECT_EQ(got->views, want->views);
+    }
+  }
 }
 
 TEST(Grid, HasReplicasAndPartitions) {
