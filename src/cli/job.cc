@@ -23,8 +23,7 @@ struct Arguments {
 
 int run(const Arguments& arguments) {
   constexpr std::size_t kLongestFile = 1 << 24;
-  JobFile job =
-      parse_job_file(read_text_file(arguments.file, kLongestFile), arguments.file);
+  JobFile job = parse_job_file(read_text_file(arguments.file, kLongestFile), arguments.file);
   if (arguments.grace_s >= 0) job.options.grace_s = arguments.grace_s;
   if (arguments.dry_run) {
     std::fputs(describe(job).c_str(), stdout);

@@ -108,7 +108,8 @@ TEST(JobFile, NamesWhatIsWrongWhere) {
       {"job = 1\n" + role(""), "job: has to be a table"},
       {"role = 1\n", "role: has to be a list of tables"},
       {"[role]\nname = 'a'\n", "role: has to be a list of tables"},
-      {"[[rolle]]\n" + role(""), "mine.toml:1: rolle: there is no such key; did you mean [[role]]?"},
+      {"[[rolle]]\n" + role(""),
+       "mine.toml:1: rolle: there is no such key; did you mean [[role]]?"},
       {"[[role\n", "mine.toml:1: "}};
   for (const auto& [text, part] : cases)
     EXPECT_NE(problem(text).find(part), std::string::npos) << text << "\n" << problem(text);
@@ -127,15 +128,16 @@ TEST(JobFile, LooksForProgramsOnlyWhereTheyRun) {
 }
 
 TEST(JobFile, IsDescribed) {
-  EXPECT_EQ(describe(parse("[job]\nfolder = '/s'\n" +
-                           role("count = 2\nhosts = ['node1', 'localhost']\nenv = { A = 'b c' }\n"
-                                "until_done = false\nessential = false\n"
-                                "restart = 'on_failure'\nrestarts = 2"))),
-            "job mine: 2 roles, 10 s of grace when stopped\n"
-            "a-0 on node1 (service, not essential, restarted up to 2 times after 1 s to 30 s, stop "
-            "order 1): 'A=b c' true\n"
-            "a-1 (service, not essential, restarted up to 2 times after 1 s to 30 s, stop order 1): "
-            "'A=b c' true\n");
+  EXPECT_EQ(
+      describe(parse("[job]\nfolder = '/s'\n" +
+                     role("count = 2\nhosts = ['node1', 'localhost']\nenv = { A = 'b c' }\n"
+                          "until_done = false\nessential = false\n"
+                          "restart = 'on_failure'\nrestarts = 2"))),
+      "job mine: 2 roles, 10 s of grace when stopped\n"
+      "a-0 on node1 (service, not essential, restarted up to 2 times after 1 s to 30 s, stop "
+      "order 1): 'A=b c' true\n"
+      "a-1 (service, not essential, restarted up to 2 times after 1 s to 30 s, stop order 1): "
+      "'A=b c' true\n");
 }
 
 }  // namespace

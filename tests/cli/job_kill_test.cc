@@ -16,12 +16,7 @@ constexpr double kPromise_s = 10;
 
 void pause_randomly(int most_ms) {
   static std::mt19937 random(std::random_device{}());
-  std::this_thread::sleep_for(
-      std::chrono::milliseconds(random() % static_cast<unsigned>(most_ms)));
-}
-
-std::string ranks(const std::string& mode) {
-  return role("mpi", "exec '" + convoy_program() + "' run -n 2 '" + rank_program() + "' " + mode);
+  std::this_thread::sleep_for(std::chrono::milliseconds(random() % static_cast<unsigned>(most_ms)));
 }
 
 // With children in sessions of their own.
@@ -50,7 +45,7 @@ void expect_nothing_left(JobOfRoles& job) {
 }
 
 TEST(JobKill, TheJob) {
-  JobOfRoles job(role("a", kBrood, "count = 2") + ranks("work"));
+  JobOfRoles job(role("a", kBrood, "count = 2") + ranks("mpi", "work"));
   ASSERT_TRUE(job->wait_for("ready", 6));
   pause_randomly(200);
   ASSERT_TRUE(strike(job->pid()));
@@ -59,7 +54,7 @@ TEST(JobKill, TheJob) {
 
 TEST(JobKill, TheJobWhileItStarts) {
   for (const int most_ms : {30, 100, 300, 1000}) {
-    JobOfRoles job(role("a", kBrood, "count = 5") + ranks("work"));
+    JobOfRoles job(role("a", kBrood, "count = 5") + ranks("mpi", "work"));
     pause_randomly(most_ms);
     ASSERT_TRUE(strike(job->pid()));
     expect_nothing_left(job);
@@ -127,7 +122,7 @@ TEST(JobKill, ASupervisorOfARoleThatIsStartedAgain) {
 }
 
 TEST(JobKill, TheSupervisorOfRanks) {
-  JobOfRoles job(ranks("stubborn") + service("b"));
+  JobOfRoles job(ranks("mpi", "stubborn") + service("b"));
   ASSERT_TRUE(job->wait_for("ready", 3));
   pause_randomly(200);
   ASSERT_TRUE(strike(find(*job, {"--role-folder", "cli_rank_program"})));
@@ -136,7 +131,7 @@ TEST(JobKill, TheSupervisorOfRanks) {
 }
 
 TEST(JobKill, TheLauncherOfRanks) {
-  JobOfRoles job(ranks("stubborn") + service("b"));
+  JobOfRoles job(ranks("mpi", "stubborn") + service("b"));
   ASSERT_TRUE(job->wait_for("ready", 3));
   pause_randomly(200);
   const std::vector<pid_t> launcher =
@@ -148,7 +143,7 @@ TEST(JobKill, TheLauncherOfRanks) {
 }
 
 TEST(JobKill, ARankOfARole) {
-  JobOfRoles job(ranks("work") + service("b"));
+  JobOfRoles job(ranks("mpi", "work") + service("b"));
   ASSERT_TRUE(job->wait_for("ready", 3));
   pause_randomly(200);
   ASSERT_TRUE(strike(job->processes("cli_rank_program")[0].pid));

@@ -46,10 +46,11 @@ TEST(JobOutcome, NamesTheFault) {
   end.fault = 2;
   const JobOutcome outcome = judge_job(end);
   EXPECT_EQ(outcome.exit_status, 1);
-  EXPECT_EQ(outcome.lines,
-            (std::vector<std::string>{
-                "worker-1 exited with status 3 after 1 restart; 1 role was ended, 1 had ended before",
-                "the last lines of worker-1 on standard error:", "  one", "  two"}));
+  EXPECT_EQ(
+      outcome.lines,
+      (std::vector<std::string>{
+          "worker-1 exited with status 3 after 1 restart; 1 role was ended, 1 had ended before",
+          "the last lines of worker-1 on standard error:", "  one", "  two"}));
 }
 
 TEST(JobOutcome, PassesStatusesOn) {

@@ -13,44 +13,9 @@
 namespace convoy::cli {
 namespace {
 
-using Lines = std::vector<std::string>;
-
-Lines lines_of(const std::string& text) {
-  Lines lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-// The end of a job, which leaves nothing.
-JobResult end_of(JobOfRoles& job) {
-  JobResult result = job->finish(std::chrono::seconds(60));
-  EXPECT_GE(job->wait_until_gone(2), 0) << "a process is left";
-  EXPECT_EQ(test::entries(job.temporary()), 0u);
-  return result;
-}
-
-JobResult run(const std::string& text, const Lines& variables = {}) {
-  JobOfRoles job(text, variables);
-  return end_of(job);
-}
-
-// `convoy run` as the command of a role.
-std::string of_ranks(const std::string& name, const std::string& arguments) {
-  return role(name, "exec '" + convoy_program() + "' run -n 2 '" + rank_program() + "' " + arguments);
-}
-
-// A stand-in for ssh that stays on this machine.
-Lines no_ssh(const test::Scratch& scratch) {
-  test::spill(scratch.path("rsh"), "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
-  chmod(scratch.path("rsh").c_str(), 0755);
-  return {"OMPI_MCA_plm_rsh_agent=" + scratch.path("rsh"), "HYDRA_LAUNCHER_EXEC=" + scratch.path("rsh"),
-          "HYDRA_LAUNCHER=ssh"};
-}
-
 TEST(Roles, EndWhenAllAreDone) {
-  const JobResult result = run(role("a", "echo one; echo two") + role("b", "echo $CONVOY_ROLE_INDEX",
-                                                                      "count = 2"));
+  const JobResult result =
+      run(role("a", "echo one; echo two") + role("b", "echo $CONVOY_ROLE_INDEX", "count = 2"));
   EXPECT_EQ(result.exit_status, 0);
   EXPECT_EQ(result.err, "");
   Lines lines = lines_of(result.out);
@@ -73,8 +38,9 @@ TEST(Roles, KnowWhoTheyAre) {
 
 TEST(Roles, FindEachOtherInTheFolder) {
   const JobResult result =
-      run(role("server", "echo 4711 > $CONVOY_JOB_FOLDER/p; mv $CONVOY_JOB_FOLDER/p "
-                         "$CONVOY_JOB_FOLDER/port; sleep 100",
+      run(role("server",
+               "echo 4711 > $CONVOY_JOB_FOLDER/p; mv $CONVOY_JOB_FOLDER/p "
+               "$CONVOY_JOB_FOLDER/port; sleep 100",
                "until_done = false") +
           role("worker", "until cat $CONVOY_JOB_FOLDER/port 2>/dev/null; do sleep 0.01; done"));
   EXPECT_EQ(result.out, "[worker] 4711\n");
@@ -84,8 +50,9 @@ TEST(Roles, FindEachOtherInTheFolder) {
 TEST(Roles, AreNamedWhenTheyFail) {
   const std::string waits = "echo ready; sleep 100";
   JobOfRoles job(role("a", waits, "count = 2") +
-                 role("b", "until [ -e $HERE/go ]; do sleep 0.01; done; for i in 1 2 3 4 5 6; do "
-                           "echo line $i >&2; done; exit 3"));
+                 role("b",
+                      "until [ -e $HERE/go ]; do sleep 0.01; done; for i in 1 2 3 4 5 6; do "
+                      "echo line $i >&2; done; exit 3"));
   ASSERT_TRUE(job->wait_for("ready", 2));
   test::spill(job.path("go"), "");
   const JobResult result = end_of(job);
@@ -105,12 +72,14 @@ TEST(Roles, AreNamedWithTheirSignalOrStatus) {
   EXPECT_EQ(run(role("a", "exit 75")).exit_status, 75);
   const JobResult none = run("[[role]]\nname = 'a'\ncommand = ['no-such']\nenv = { PATH = '/' }\n");
   EXPECT_EQ(none.exit_status, 127);
-  EXPECT_EQ(none.err,
-            "convoy job: a could not be started: cannot start 'no-such': No such file or directory\n");
+  EXPECT_EQ(
+      none.err,
+      "convoy job: a could not be started: cannot start 'no-such': No such file or directory\n");
 }
 
 TEST(Roles, AreStartedAgainWithPauses) {
-  const std::string script = "echo run $CONVOY_ROLE_RESTARTS; [ $CONVOY_ROLE_RESTARTS = 2 ] || exit 4";
+  const std::string script =
+      "echo run $CONVOY_ROLE_RESTARTS; [ $CONVOY_ROLE_RESTARTS = 2 ] || exit 4";
   const std::string rule = "restart = 'on_failure'\ndelay_s = 0.01\nrestarts = ";
   JobResult result = run(role("a", script, rule + "2"));
   EXPECT_EQ(result.exit_status, 0);
@@ -124,9 +93,10 @@ TEST(Roles, AreStartedAgainWithPauses) {
 }
 
 TEST(Roles, AreAlwaysStartedAgainIfTheyAreToBe) {
-  const JobResult result =
-      run(role("server", "echo x >> $HERE/runs", "until_done = false\nrestart = 'always'\ndelay_s = 0") +
-          role("worker", "until [ $(cat $HERE/runs 2>/dev/null | wc -l) -ge 4 ]; do sleep 0.01; done"));
+  const JobResult result = run(
+      role("server", "echo x >> $HERE/runs",
+           "until_done = false\nrestart = 'always'\ndelay_s = 0") +
+      role("worker", "until [ $(cat $HERE/runs 2>/dev/null | wc -l) -ge 4 ]; do sleep 0.01; done"));
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_GE(count(result.err, "server exited with status 0; starting it again in 0 s"), 3);
 }
@@ -143,21 +113,26 @@ TEST(Roles, AreNotStartedAgainAfterTheEnd) {
 
 TEST(Roles, AreStoppedInOrder) {
   const auto stops = [](const std::string& name, const std::string& more) {
-    return role(name, "trap \"sleep 0.1; echo " + name + " >> $HERE/stopped; exit 0\" TERM; "
-                      "touch $HERE/" + name + "; while :; do sleep 0.02; done",
+    return role(name,
+                "trap \"sleep 0.1; echo " + name +
+                    " >> $HERE/stopped; exit 0\" TERM; "
+                    "touch $HERE/" +
+                    name + "; while :; do sleep 0.02; done",
                 "until_done = false\n" + more);
   };
   JobOfRoles job(stops("store", "order = 3") + stops("server", "order = 2") + stops("cache", "") +
-                 role("worker", "until [ -e $HERE/store -a -e $HERE/server -a -e $HERE/cache ]; do "
-                                "sleep 0.01; done"));
+                 role("worker",
+                      "until [ -e $HERE/store -a -e $HERE/server -a -e $HERE/cache ]; do "
+                      "sleep 0.01; done"));
   EXPECT_EQ(end_of(job).exit_status, 0);
   EXPECT_EQ(test::slurp(job.path("stopped")), "cache\nserver\nstore\n");
 }
 
 TEST(Roles, AreStoppedOnRequest) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-    JobOfRoles job(service("server") + role("worker", "trap 'echo bye; exit 0' TERM; echo ready; "
-                                                      "while :; do sleep 0.02; done"));
+    JobOfRoles job(service("server") + role("worker",
+                                            "trap 'echo bye; exit 0' TERM; echo ready; "
+                                            "while :; do sleep 0.02; done"));
     ASSERT_TRUE(job->wait_for("ready", 2));
     kill(job->pid(), signal);
     const JobResult result = end_of(job);
@@ -170,8 +145,9 @@ TEST(Roles, AreStoppedOnRequest) {
 }
 
 TEST(Roles, AskToBeStartedAgain) {
-  JobOfRoles job(service("server") + role("worker", "trap 'exit 75' TERM; echo ready; while :; do "
-                                                    "sleep 0.02; done"));
+  JobOfRoles job(service("server") + role("worker",
+                                          "trap 'exit 75' TERM; echo ready; while :; do "
+                                          "sleep 0.02; done"));
   ASSERT_TRUE(job->wait_for("ready", 2));
   kill(job->pid(), SIGTERM);
   EXPECT_EQ(end_of(job).exit_status, 75);
@@ -185,16 +161,19 @@ TEST(Roles, AreKilledAfterTheGrace) {
   kill(job->pid(), SIGTERM);
   EXPECT_EQ(end_of(job).exit_status, 128 + SIGTERM);
 
-  const JobResult result = run("[job]\ngrace_s = 0.2\n" + role("server", kStubborn, "until_done = false") +
-                               role("worker", "sleep 0.3"));
+  const JobResult result =
+      run("[job]\ngrace_s = 0.2\n" + role("server", kStubborn, "until_done = false") +
+          role("worker", "sleep 0.3"));
   EXPECT_EQ(result.exit_status, 1);
-  EXPECT_EQ(result.err, "convoy job: server was killed by signal 9 (Killed) when it was told to stop\n");
+  EXPECT_EQ(result.err,
+            "convoy job: server was killed by signal 9 (Killed) when it was told to stop\n");
 }
 
 TEST(Roles, AreKilledAtOnceWhenAskedTwice) {
-  JobOfRoles job("[job]\ngrace_s = 1000\n" + role("a", std::string("trap 'echo told' TERM; ") +
-                                                           "echo ready; while :; do sleep 0.02; done",
-                                                  "count = 3"));
+  JobOfRoles job(
+      "[job]\ngrace_s = 1000\n" +
+      role("a", std::string("trap 'echo told' TERM; ") + "echo ready; while :; do sleep 0.02; done",
+           "count = 3"));
   ASSERT_TRUE(job->wait_for("ready", 3));
   kill(job->pid(), SIGINT);
   ASSERT_TRUE(job->wait_for("told", 3));
@@ -203,8 +182,9 @@ TEST(Roles, AreKilledAtOnceWhenAskedTwice) {
 }
 
 TEST(Roles, GetUserSignals) {
-  JobOfRoles job(role("a", "trap 'echo one' USR1; trap 'echo two; exit 0' USR2; echo ready; while :; "
-                           "do sleep 0.02; done",
+  JobOfRoles job(role("a",
+                      "trap 'echo one' USR1; trap 'echo two; exit 0' USR2; echo ready; while :; "
+                      "do sleep 0.02; done",
                       "count = 2"));
   ASSERT_TRUE(job->wait_for("ready", 2));
   kill(job->pid(), SIGUSR1);
@@ -218,15 +198,17 @@ TEST(Roles, MayBeDispensable) {
   JobResult result = run(role("a", "exit 3", dispensable) + role("b", "sleep 0.2; echo done"));
   EXPECT_EQ(result.exit_status, 0);
   EXPECT_EQ(result.out, "[b] done\n");
-  EXPECT_EQ(count(result.err, "convoy job: a exited with status 3; the job goes on without it\n"), 1);
+  EXPECT_EQ(count(result.err, "convoy job: a exited with status 3; the job goes on without it\n"),
+            1);
   result = run(role("a", "exit 3", dispensable + "\ncount = 2"));
   EXPECT_EQ(result.exit_status, 1);
   EXPECT_EQ(last_line(result.err), "convoy job: no role came to its end with status 0");
 }
 
 TEST(Roles, LeaveNoDaemons) {
-  JobOfRoles job(role("a", "setsid sh -c 'trap \"\" TERM; echo ready; sleep 100' & "
-                           "until [ -e $HERE/go ]; do sleep 0.01; done"));
+  JobOfRoles job(role("a",
+                      "setsid sh -c 'trap \"\" TERM; echo ready; sleep 100' & "
+                      "until [ -e $HERE/go ]; do sleep 0.01; done"));
   ASSERT_TRUE(job->wait_for("ready", 1));
   test::spill(job.path("go"), "");
   EXPECT_EQ(end_of(job).exit_status, 0);
@@ -242,7 +224,8 @@ TEST(Roles, PrintWholeLines) {
   int odd = 0;
   for (const std::string& line : lines_of(result.out)) {
     int label = -1, index = -1, number = -1, length = 0;
-    if (std::sscanf(line.c_str(), "[a-%d] line %d %d end%n", &label, &index, &number, &length) == 3 &&
+    if (std::sscanf(line.c_str(), "[a-%d] line %d %d end%n", &label, &index, &number, &length) ==
+            3 &&
         length == static_cast<int>(line.size()) && label == index) {
       odd += number != next[index]++;
     } else {
@@ -257,9 +240,10 @@ TEST(Roles, PrintWholeLines) {
 TEST(Roles, PrintAnything) {
   // Bytes of every value, what looks like a report or a message of mpirun, and a line without end.
   const JobResult result = run(
-      role("junk", "i=0; while [ $i -lt 256 ]; do printf \"\\\\$(printf %o $i)\"; i=$((i+1)); done >&2; "
-                   "printf '\\036convoy-0 1 2 3\\n\\036' >&2; "
-                   "printf '%074d\\nPrimary job  terminated normally, but\\n%074d\\n' 0 0 | tr 0 - >&2") +
+      role("junk",
+           "i=0; while [ $i -lt 256 ]; do printf \"\\\\$(printf %o $i)\"; i=$((i+1)); done >&2; "
+           "printf '\\036convoy-0 1 2 3\\n\\036' >&2; "
+           "printf '%074d\\nPrimary job  terminated normally, but\\n%074d\\n' 0 0 | tr 0 - >&2") +
       role("long", "head -c 300000 /dev/zero | tr '\\0' x; echo; echo after"));
   EXPECT_EQ(result.exit_status, 0);
   std::string junk;
@@ -267,7 +251,8 @@ TEST(Roles, PrintAnything) {
   junk.insert(11, "[junk] ");  // after the newline
   const std::string dashes = std::string(74, '-');
   EXPECT_EQ(result.err, "[junk] " + junk + "\036convoy-0 1 2 3\n[junk] \036" + dashes +
-                            "\n[junk] Primary job  terminated normally, but\n[junk] " + dashes + "\n");
+                            "\n[junk] Primary job  terminated normally, but\n[junk] " + dashes +
+                            "\n");
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), 'x'), 300000);
   for (const std::string& line : lines_of(result.out))
     EXPECT_EQ(line.rfind("[long] ", 0), 0u) << line.substr(0, 80);
@@ -276,75 +261,33 @@ TEST(Roles, PrintAnything) {
 
 TEST(Roles, EndThoughNobodyReads) {
   JobOfRoles job(role("a", "yes; exit 1", "count = 2"));
-  while (job->processes("yes").size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  wait_until([&] { return job->processes("yes").size() == 2; });
   kill(job->pid(), SIGTERM);
-  while (!job->processes("yes").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  wait_until([&] { return job->processes("yes").empty(); });
   EXPECT_EQ(end_of(job).exit_status, 128 + SIGTERM);
 }
 
-TEST(Roles, MayBeMpiJobs) {
-  JobResult result = run(of_ranks("a", "place") + of_ranks("b", "place"));
-  EXPECT_EQ(result.exit_status, 0) << result.err;
-  EXPECT_EQ(count(result.out, "[a] rank "), 2) << result.out;
-  EXPECT_EQ(count(result.out, "[b] rank "), 2) << result.out;
-  result = run(of_ranks("a", "exit 3 1"));
-  EXPECT_EQ(result.exit_status, 1);
-  const std::string who = "convoy run: rank 1 on host " + host_name() + " exited with status 3";
-  EXPECT_EQ(count(result.err, "[a] " + who), 1) << result.err;
-  EXPECT_EQ(last_line(result.err).rfind("convoy job:   " + who, 0), 0u) << result.err;
+TEST(Roles, AreJudgedThoughNobodyReads) {
+  JobOfRoles job(role("a", "yes >&2 & until [ -e $HERE/go ]; do sleep 0.01; done; exit 0"));
+  wait_until([&] { return !job->processes("yes").empty(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // all pipes are full
+  test::spill(job.path("go"), "");
+  wait_until([&] { return job->processes("yes").empty(); });
+  // Longer than a supervisor has to tell how its program did when it is in a hurry.
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  EXPECT_EQ(end_of(job).exit_status, 0);
 }
 
-TEST(Roles, TellTheRanksToStop) {
-  JobOfRoles job(of_ranks("a", "obey 75"));
-  ASSERT_TRUE(job->wait_for("ready", 2));
+TEST(Roles, NeedNobodyToRead) {
+  JobOfRoles job(role("a",
+                      "head -c 200000 /dev/zero | tr '\\0' x; "
+                      "until [ -e $HERE/go ]; do sleep 0.01; done"));
+  wait_until([&] { return test::entries(job.temporary()) == 1; });
+  test::spill(job.path("go"), "");
+  wait_until([&] { return test::entries(job.temporary()) == 0; });
   kill(job->pid(), SIGTERM);
-  const JobResult result = end_of(job);
-  EXPECT_EQ(count(result.out, "got 15"), 2) << result.out;
-  EXPECT_EQ(result.exit_status, 75) << result.err;
-}
-
-TEST(Roles, AreNoRanksThemselves) {
-  // The job is a rank; what it starts isn't, and starts ranks of its own.
-  const test::Scratch scratch;
-  test::spill(scratch.path("mine.toml"),
-              of_ranks("mpi", "place") +
-                  role("env", "env | grep -E '^(OMPI|PMI|PMIX|HYDRA)' | grep -v ROOT; echo end",
-                       "env = { OMPI_MCA_own = '1' }"));
-  Job job({"run", "-n", "1", convoy_program(), "job", scratch.path("mine.toml")});
-  const JobResult result = job.finish(std::chrono::seconds(60));
-  EXPECT_EQ(result.exit_status, 0) << result.err;
-  EXPECT_EQ(count(result.out, "[mpi] rank "), 2) << result.out;
-  EXPECT_EQ(count(result.out, "[env] "), 2) << result.out;
-  EXPECT_EQ(count(result.out, "[env] OMPI_MCA_own=1\n"), 1) << result.out;
-  // What a user has said to Open MPI stays.
-  EXPECT_EQ(run(role("env", "echo $OMPI_MCA_own"), {"OMPI_MCA_own=2"}).out, "[env] 2\n");
-}
-
-TEST(Roles, RunElsewhere) {
-  const test::Scratch ssh;
-  const std::string job = "[job]\nfolder = '" + ssh.path() + "'\n";
-  const std::string there = "hosts = ['elsewhere']\nenv = { OWN = 'x y', OMPI_MCA_own = '3' }\n";
-  JobResult result =
-      run(job + role("a", "echo $CONVOY_ROLE $OWN $OMPI_MCA_own; env | grep -c OMPI_COMM; touch "
-                          "$CONVOY_JOB_FOLDER/x; [ $CONVOY_ROLE_RESTARTS = 1 ] || exit 7",
-                     there + "restart = 'on_failure'\ndelay_s = 0"),
-          no_ssh(ssh));
-  EXPECT_EQ(result.exit_status, 0) << result.err;
-  EXPECT_EQ(result.out, "[a] a x y 3\n[a] 0\n[a] a x y 3\n[a] 0\n");
-  EXPECT_EQ(result.err,
-            "convoy job: a exited with status 7; starting it again in 0 s (restart 1 of 3)\n");
-
-  JobOfRoles stopped(job + "grace_s = 1000\n" + service("a", there), no_ssh(ssh));
-  ASSERT_TRUE(stopped->wait_for("ready", 1));
-  kill(stopped->pid(), SIGTERM);
-  result = end_of(stopped);
-  EXPECT_EQ(result.out, "[a] ready\n[a] stopped\n");
-  EXPECT_EQ(result.exit_status, 128 + SIGTERM) << result.err;
-
-  result = run(job + role("a", "kill -SEGV $$", there), no_ssh(ssh));
-  EXPECT_EQ(result.err,
-            "convoy job: a on host elsewhere was killed by signal 11 (Segmentation fault)\n");
-  EXPECT_EQ(test::entries(ssh.path()), 1u);  // the stand-in
+  EXPECT_GE(job->wait_until_gone(5), 0);
+  EXPECT_EQ(end_of(job).exit_status, 0);
 }
 
 TEST(Roles, MayBeAHundred) {
@@ -363,7 +306,8 @@ TEST(JobCommand, SaysWhatIsWrong) {
       {{"job", "--dry-runs", "x"}, "did you mean --dry-run?"},
       {{"job", "--grace", "-1", "x"}, "'-1' is not a number above 0"},
       {{"job", scratch.path("bad.toml")}, "a.order: has to be a whole number"},
-      {{"job", scratch.path("folder.toml")}, "no folder for the job can be made in /proc/none: No such"}};
+      {{"job", scratch.path("folder.toml")},
+       "no folder for the job can be made in /proc/none: No such"}};
   for (const auto& [arguments, part] : cases) {
     Job job(arguments);
     const JobResult result = job.finish();
@@ -388,8 +332,10 @@ TEST(JobCommand, ShowsWhatItWouldDo) {
   Job job({"job", "--dry-run", "--grace", "3", scratch.path("mine.toml")});
   const JobResult result = job.finish();
   EXPECT_EQ(result.exit_status, 0) << result.err;
-  EXPECT_EQ(result.out, "job mine: 1 role, 3 s of grace when stopped\na (until done, stop order 0): sh -c "
-                        "'touch " + scratch.path("ran") + "'\n");
+  EXPECT_EQ(result.out,
+            "job mine: 1 role, 3 s of grace when stopped\na (until done, stop order 0): sh -c "
+            "'touch " +
+                scratch.path("ran") + "'\n");
   EXPECT_FALSE(std::filesystem::exists(scratch.path("ran")));
 }
 

@@ -76,7 +76,8 @@ class Supervisor {
       : options_(options),
         grace_(options.role ? options.role->grace : kGrace),
         rank_(number_from({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0)),
-        parent_(getppid()) {}
+        parent_(getppid()),
+        under_mpirun_(is_a_rank()) {}
 
   int run();
 
@@ -100,6 +101,7 @@ class Supervisor {
   const milliseconds grace_;  // from SIGTERM to SIGKILL
   const int rank_;
   const pid_t parent_;  // mpirun, or its daemon on this host
+  const bool under_mpirun_;
   Descriptor signals_;
   Descriptor log_;
   Descriptor job_folder_;
@@ -121,7 +123,7 @@ int Supervisor::run() {
   adopt_orphans();
   prctl(PR_SET_PDEATHSIG, SIGHUP);
   if (options_.role) {
-    if (is_a_rank()) forget_rank(options_.role->variables);
+    if (under_mpirun_) forget_rank(options_.role->variables);
   } else {
     take_place();
   }
@@ -322,7 +324,8 @@ int Supervisor::leave() {
   const int code = WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
   // A rank that asks to be started again is no reason to end the others: they are writing their
   // part. A role is no reason for mpirun to do anything: the job goes by the report.
-  if (code == 0 || code == kExitRequeue || asked_at_ || options_.role) return 0;
+  if (options_.role) return under_mpirun_ ? 0 : code;
+  if (code == 0 || code == kExitRequeue || asked_at_) return 0;
   hold_place();
   return told_to_leave_ ? 0 : code;
 }
@@ -369,10 +372,14 @@ void Supervisor::report(Report::Kind kind, const std::string& text) {
   }
   const std::string line = format_report(report, options_.token);
   const auto until = Clock::now() + kDrain;
+  // A role that ends by itself has time, and a job that takes its output when it can.
+  const auto patient = [&] {
+    return !orphaned() && (Clock::now() < until || (options_.role && status_ && !asked_at_));
+  };
   int unread = 0;
-  while (Clock::now() < until && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 &&
-         !orphaned()) {
-    std::this_thread::sleep_for(milliseconds(1));
+  while (patient() && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0) {
+    std::this_thread::sleep_for(milliseconds(Clock::now() < until ? 1 : 20));
+    if (options_.role) read_signals();
   }
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
   if (poll(&ready, 1, static_cast<int>(kDrain.count())) > 0 &&

@@ -13,8 +13,8 @@ namespace convoy::cli {
 // the keeper, waits for that and for the supervisors that use the folder.
 class JobFolder {
  public:
-  // Makes convoy-job-<id> in `parent`. `agent` is the program that keeps it. Throws UsageError if the
-  // folder can't be made there.
+  // Makes convoy-job-<id> in `parent`. `agent` is the program that keeps it. Throws UsageError if
+  // the folder can't be made there.
   JobFolder(std::string agent, const std::string& parent, const std::string& id);
 
   const std::string& path() const { return path_; }

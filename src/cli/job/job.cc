@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -31,8 +32,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A role that its supervisor has not ended by then loses its supervisor.
-constexpr milliseconds kSupervisorsShare{4000};
+// What a supervisor takes after the grace, with end_descendants(). One that takes longer is killed.
+constexpr milliseconds kSupervisorsShare{8000};
 // Between one step against a process that doesn't end and the next.
 constexpr milliseconds kInsist{2500};
 constexpr milliseconds kLastOrphans{6000};
@@ -45,6 +46,18 @@ milliseconds duration(double seconds) {
   return std::chrono::duration_cast<milliseconds>(
       std::chrono::duration<double>(std::min(seconds, kYears)));
 }
+
+// Gives the caller back the signals that it had blocked, and no more.
+class SignalMask {
+ public:
+  SignalMask() { sigprocmask(SIG_BLOCK, nullptr, &before_); }
+  ~SignalMask() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalMask(const SignalMask&) = delete;
+  SignalMask& operator=(const SignalMask&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 // A role, run by run.
 struct Member {
@@ -81,7 +94,9 @@ class Job {
   void say(const std::string& text) { err_.add("convoy job: " + text + "\n"); }
   bool all_over() const;
   JobOutcome finish();
+  void print_the_rest();
 
+  SignalMask mask_;
   RoleStart start_;
   milliseconds grace_;
   Descriptor signals_;
@@ -95,7 +110,8 @@ class Job {
   JobFates end_;
 };
 
-Job::Job(std::span<const Role> roles, const JobOptions& options) : grace_(duration(options.grace_s)) {
+Job::Job(std::span<const Role> roles, const JobOptions& options)
+    : grace_(duration(options.grace_s)) {
   signals_ = signal_descriptor({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
   signal(SIGPIPE, SIG_IGN);
   start_.agent = supervisor_path();
@@ -112,8 +128,7 @@ Job::Job(std::span<const Role> roles, const JobOptions& options) : grace_(durati
     member.fate.started = false;
     if (!role.host.empty() && !start_.mpirun) start_.mpirun = find_mpirun("");
   }
-  // Supervisors read no variables of a rank, but mpirun does.
-  if (start_.mpirun && is_a_rank()) forget_rank({});
+  if (is_a_rank()) forget_rank({});
   folder_ = std::make_unique<JobFolder>(
       start_.agent, options.folder.empty() ? environment("TMPDIR", "/tmp") : options.folder, id);
   start_.folder = folder_->path();
@@ -162,7 +177,7 @@ void Job::start(Member& member) {
         out_, err_);
     member.state = Member::State::running;
   } catch (const Failure& error) {
-    ended(member, {RoleEnd::Kind::cannot_start, kExitFailure, error.what()});
+    ended(member, {RoleEnd::Kind::lost, kExitFailure, error.what()});
   }
 }
 
@@ -237,11 +252,12 @@ void Job::ended(Member& member, const RoleEnd& end) {
   member.fate.end = end;
   const Role& role = *member.role;
   const bool can_start = end.kind != RoleEnd::Kind::cannot_start;
-  if (Clock::now() - member.started_at > duration(role.restart.longest_delay_s)) member.in_a_row = 0;
-  const auto pause = stopping_ || !can_start
-                         ? std::nullopt
-                         : pause_before_restart(role.restart, end.failed(), member.fate.restarts,
-                                                member.in_a_row);
+  if (Clock::now() - member.started_at > duration(role.restart.longest_delay_s))
+    member.in_a_row = 0;
+  const auto pause =
+      stopping_ || !can_start
+          ? std::nullopt
+          : pause_before_restart(role.restart, end.failed(), member.fate.restarts, member.in_a_row);
   if (pause) {
     ++member.in_a_row;
     ++member.fate.restarts;
@@ -338,10 +354,27 @@ JobOutcome Job::finish() {
   }
   folder_->remove();
   kill_descendants(kKillLeftovers);
-  out_.flush();
-  err_.flush();
+  print_the_rest();
   for (Member& member : members_) end_.roles.push_back(std::move(member.fate));
   return judge_job(end_);
+}
+
+// However long it takes; a signal ends it.
+void Job::print_the_rest() {
+  bool told = false;
+  while (!told) {
+    out_.advance();
+    err_.advance();
+    std::array<pollfd, 3> ready{{{signals_.get(), POLLIN, 0},
+                                 {out_.writable_fd(), POLLOUT, 0},
+                                 {err_.writable_fd(), POLLOUT, 0}}};
+    const bool done = ready[1].fd < 0 && ready[2].fd < 0;
+    poll(ready.data(), ready.size(), done ? 0 : -1);
+    signalfd_siginfo info{};
+    while (read(signals_.get(), &info, sizeof info) == sizeof info)
+      told = told || info.ssi_signo != SIGCHLD;
+    if (done) return;
+  }
 }
 
 void check(std::span<const Role> roles) {

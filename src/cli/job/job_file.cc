@@ -1,13 +1,16 @@
 #include "cli/job/job_file.h"
 
+#include <toml++/toml.h>
+
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <set>
-#include <toml++/toml.h>
+#include <utility>
 
 #include "cli/launch/hosts.h"
 #include "cli/launch/mpirun.h"
@@ -45,8 +48,9 @@ class Table {
   // Of texts, so that nothing has been said about it yet.
   bool is_list(const char* key) const {
     const toml::array* list = table_[key].as_array();
-    return list != nullptr &&
-           std::all_of(list->begin(), list->end(), [](const toml::node& item) { return as_text(item).has_value(); });
+    return list != nullptr && std::all_of(list->begin(), list->end(), [](const toml::node& item) {
+             return as_text(item).has_value();
+           });
   }
 
   void problem(const char* key, const std::string& text) const {
@@ -195,15 +199,15 @@ void read_restart(Table& table, Role& role) {
     if (rule.when == Restart::When::never && table.has(key))
       table.problem(key, "means nothing without restart = \"on_failure\" or \"always\"");
   }
-  if (rule.longest_delay_s < rule.delay_s)
-    table.problem("longest_delay_s", "is less than delay_s");
+  if (rule.longest_delay_s < rule.delay_s) table.problem("longest_delay_s", "is less than delay_s");
   if (rule.when == Restart::When::always && role.until_done)
     table.problem("restart", "always, and the job would never be done: add until_done = false");
 }
 
 void check_command(const Table& table, const Role& role, bool elsewhere) {
   if (!table.has("command")) {
-    table.problem("", R"(command is missing; write for example command = ["./server", "--port=0"])");
+    table.problem("",
+                  R"(command is missing; write for example command = ["./server", "--port=0"])");
     return;
   }
   if (role.argv.empty() || role.argv.front().empty()) {
@@ -227,9 +231,9 @@ void read_role(Table& table, std::vector<Role>& roles) {
   table.text("name", role.name);
   if (!is_role_name(role.name)) {
     table.problem(table.has("name") ? "name" : "",
-                  table.has("name") ? "'" + role.name +
-                                          "': letters, digits, - and _ make a name, at most 64"
-                                    : "name is missing");
+                  table.has("name")
+                      ? "'" + role.name + "': letters, digits, - and _ make a name, at most 64"
+                      : "name is missing");
   }
   table.whole("count", count, 0, kMostRoles);
   table.texts("command", role.argv);
@@ -314,35 +318,6 @@ void read_job_table(const toml::table& root, JobFile& job, const std::string& fi
   }
 }
 
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("_-+=./,:@%").find(static_cast<char>(c)) !=
-                                       std::string_view::npos;
-  });
-  if (plain) return word;
-  std::string text = "'";
-  for (char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-std::string in_seconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g s", seconds);
-  return text;
-}
-
-std::string rule_of(const Role& role) {
-  const Restart& rule = role.restart;
-  std::string text = role.until_done ? "until done" : "service";
-  if (!role.essential) text += ", not essential";
-  const std::string pauses =
-      " after " + in_seconds(rule.delay_s) + " to " + in_seconds(rule.longest_delay_s);
-  if (rule.when == Restart::When::on_failure)
-    text += ", restarted up to " + std::to_string(rule.times) + " times" + pauses;
-  if (rule.when == Restart::When::always) text += ", always restarted" + pauses;
-  return text + ", stop order " + std::to_string(role.stop_order);
-}
-
 }  // namespace
 
 JobFile parse_job_file(const std::string& text, const std::string& name) {
@@ -379,21 +354,6 @@ JobFile parse_job_file(const std::string& text, const std::string& name) {
   std::string message;
   for (const std::string& problem : problems) message += (message.empty() ? "" : "\n") + problem;
   throw UsageError(message);
-}
-
-std::string describe(const JobFile& job) {
-  const std::size_t count = job.roles.size();
-  std::string text = "job " + job.options.name + ": " + std::to_string(count) +
-                     (count == 1 ? " role" : " roles") + ", " + in_seconds(job.options.grace_s) +
-                     " of grace when stopped\n";
-  for (const Role& role : job.roles) {
-    text += label_of(role, job.roles) + (role.host.empty() ? "" : " on " + role.host) + " (" +
-            rule_of(role) + "):";
-    for (const std::string& variable : role.env) text += " " + quoted(variable);
-    for (const std::string& argument : role.argv) text += " " + quoted(argument);
-    text += "\n";
-  }
-  return text;
 }
 
 }  // namespace convoy::cli

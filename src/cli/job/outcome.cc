@@ -74,8 +74,9 @@ JobOutcome of_interruption(const JobFates& end) {
   const bool bad =
       any([](const RoleFate& r) { return r.started && r.essential && !r.end.well_stopped(); });
   if (requeue && !bad) return {kExitRequeue, {"roles ask to be started again (status 75)"}};
-  const std::string all = end.roles.size() == 1 ? "; its role was ended"
-                                                : "; the " + roles(end.roles.size()) + " were ended";
+  const std::string all = end.roles.size() == 1
+                              ? "; its role was ended"
+                              : "; the " + roles(end.roles.size()) + " were ended";
   return {kSignalBase + end.interrupted_by,
           {"ended by " + describe_signal(end.interrupted_by) + all}};
 }
@@ -90,10 +91,14 @@ bool RoleEnd::well_stopped() const {
 
 std::string how(const RoleEnd& end) {
   switch (end.kind) {
-    case RoleEnd::Kind::exited: return how(false, end.code);
-    case RoleEnd::Kind::signaled: return how(true, end.code);
-    case RoleEnd::Kind::cannot_start: return "could not be started: " + end.text;
-    case RoleEnd::Kind::lost: return "lost its supervisor" + (end.text.empty() ? "" : ", " + end.text);
+    case RoleEnd::Kind::exited:
+      return how(false, end.code);
+    case RoleEnd::Kind::signaled:
+      return how(true, end.code);
+    case RoleEnd::Kind::cannot_start:
+      return "could not be started: " + end.text;
+    case RoleEnd::Kind::lost:
+      return "lost its supervisor" + (end.text.empty() ? "" : ", " + end.text);
   }
   return "";
 }

@@ -38,7 +38,7 @@ struct RoleFate {
   bool started = true;  // false: the job was over before
   bool told = false;    // it was told to stop before it ended
   int restarts = 0;
-  RoleEnd end;  // the last one
+  RoleEnd end;                           // the last one
   std::vector<std::string> last_errors;  // its last lines on standard error
 };
 

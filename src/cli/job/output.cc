@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <climits>
 
-#include "cli/launch/child.h"
-
 namespace convoy::cli {
 
 void LineOutput::add(std::string_view text) {
@@ -29,14 +27,8 @@ void LineOutput::advance() {
       written_ = pending_.size();
     }
   }
-  if (written_ < pending_.size()) return;
-  pending_.clear();
-  written_ = 0;
-}
-
-void LineOutput::flush() {
-  if (!closed_) write_all(target_, pending_.substr(written_));
-  pending_.clear();
+  if (written_ < pending_.size() && written_ < kMost) return;
+  pending_.erase(0, written_);
   written_ = 0;
 }
 

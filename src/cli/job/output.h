@@ -6,8 +6,8 @@
 
 namespace convoy::cli {
 
-// Collects whole lines from many streams for one descriptor. Never blocks but in flush(): the
-// supervisor has signals to answer while a terminal is slow.
+// Collects whole lines from many streams for one descriptor. Never blocks: the job has signals to
+// answer while a terminal is slow.
 class LineOutput {
  public:
   explicit LineOutput(int target) : target_(target) {}
@@ -20,8 +20,6 @@ class LineOutput {
   // Writes what can be written now. If nobody reads any more, everything is dropped from then on:
   // the job goes on, its results are elsewhere.
   void advance();
-  // Writes everything.
-  void flush();
 
  private:
   static constexpr std::size_t kMost = 1 << 18;

@@ -15,14 +15,19 @@
 namespace convoy::cli {
 namespace {
 
+constexpr int kSignalBase = 128;  // of a supervisor's exit status
 constexpr std::size_t kLastLines = 5;
 constexpr std::size_t kLongestLastLine = 300;
 // Its output may be held open by a process that nobody could find.
 constexpr std::chrono::milliseconds kSilence{1000};
 
 std::vector<std::string> supervised(const Role& role, const RoleStart& start) {
-  std::vector<std::string> command{start.agent,       "--token",      start.token,
-                                   "--role-folder",   start.folder,   "--role-grace-ms",
+  std::vector<std::string> command{start.agent,
+                                   "--token",
+                                   start.token,
+                                   "--role-folder",
+                                   start.folder,
+                                   "--role-grace-ms",
                                    std::to_string(start.grace.count())};
   for (const std::string& variable : role.env) {
     command.insert(command.end(), {"--role-variable", variable.substr(0, variable.find('='))});
@@ -52,13 +57,15 @@ RoleProcess::RoleProcess(const Role& role, std::string label, const RoleStart& s
     for (std::string& variable : mpirun_environment(mpirun, geteuid() == 0))
       variables.push_back(std::move(variable));
   }
-  Child child = start_child(command, {.variables = variables,
-                                      .capture_output = true,
-                                      .input = ChildOptions::Input::nothing});
+  Child child = start_child(
+      command,
+      {.variables = variables, .capture_output = true, .input = ChildOptions::Input::nothing});
   pid_ = child.pid;
   const auto add = [&](Descriptor source, LineOutput& target) {
-    streams_.push_back({std::move(source), &target,
-                        StreamFilter(start.token, name, pid_, /*keep_messages=*/!remote()), {}});
+    streams_.push_back({std::move(source),
+                        &target,
+                        StreamFilter(start.token, name, pid_, /*keep_messages=*/!remote()),
+                        {}});
   };
   add(std::move(child.standard_output), out);
   add(std::move(child.standard_error), err);
@@ -72,9 +79,7 @@ std::array<int, 2> RoleProcess::sources() const {
   return found;
 }
 
-bool RoleProcess::holds() const {
-  return streams_[0].filter.holds() || streams_[1].filter.holds();
-}
+bool RoleProcess::holds() const { return streams_[0].filter.holds() || streams_[1].filter.holds(); }
 
 void RoleProcess::advance() {
   for (Stream& stream : streams_) {
@@ -167,12 +172,19 @@ RoleEnd RoleProcess::finish() {
     end = {RoleEnd::Kind::cannot_start, ended_->code, ended_->text};
   } else if (ended_) {
     end = {ended_->signaled ? RoleEnd::Kind::signaled : RoleEnd::Kind::exited, ended_->code, ""};
+  } else if (told_ && supervised_ && !remote() && WIFEXITED(*status_)) {
+    // Its report has not come through, for nobody takes its output.
+    const int code = WEXITSTATUS(*status_);
+    const bool signaled = code > kSignalBase;
+    end = {signaled ? RoleEnd::Kind::signaled : RoleEnd::Kind::exited,
+           signaled ? code - kSignalBase : code, ""};
   } else if (told_ && !supervised_) {
     end = {RoleEnd::Kind::signaled, SIGTERM, ""};  // it was told before it had begun
   } else {
     const bool signaled = WIFSIGNALED(*status_);
-    const std::string fate = signaled ? "was killed by " + describe_signal(WTERMSIG(*status_))
-                                      : "ended with status " + std::to_string(WEXITSTATUS(*status_));
+    const std::string fate = signaled
+                                 ? "was killed by " + describe_signal(WTERMSIG(*status_))
+                                 : "ended with status " + std::to_string(WEXITSTATUS(*status_));
     end = {RoleEnd::Kind::lost, 1, (remote() ? "mpirun " : "which ") + fate};
     // Nothing else explains it.
     for (Stream& stream : streams_) print(stream, stream.filter.messages());

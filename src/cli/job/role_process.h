@@ -58,7 +58,9 @@ class RoleProcess {
 
   // After over(): passes the rest of its output on and says how it ended.
   RoleEnd finish();
-  std::vector<std::string> last_errors() const { return {last_errors_.begin(), last_errors_.end()}; }
+  std::vector<std::string> last_errors() const {
+    return {last_errors_.begin(), last_errors_.end()};
+  }
 
  private:
   struct Stream {

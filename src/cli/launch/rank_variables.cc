@@ -11,8 +11,8 @@ namespace convoy::cli {
 namespace {
 
 constexpr std::array<std::string_view, 10> kOfLaunchers = {
-    "OMPI_",  "OPAL_",  "ORTE_",        "PMIX_",   "PMI_",
-    "PRTE_",  "HYDRA_", "MPI_LOCAL",    "HYDI_",   "MPIR_CVAR_"};
+    "OMPI_", "OPAL_",  "ORTE_",     "PMIX_", "PMI_",
+    "PRTE_", "HYDRA_", "MPI_LOCAL", "HYDI_", "MPIR_CVAR_"};
 
 bool starts_with_any(std::string_view name) {
   return std::any_of(kOfLaunchers.begin(), kOfLaunchers.end(),
