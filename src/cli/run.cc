@@ -86,17 +86,9 @@ std::vector<std::string> command_of(const CLI::App& app, const std::vector<std::
   if (command.empty())
     throw UsageError("which program? Write for example: convoy run -n 2 ./train");
   // On other hosts the supervisors find out.
-  if (here && find_program(command.front()).empty()) {
-    const std::string& name = command.front();
-    if (name.find('/') == std::string::npos) {
-      const bool in_folder = std::filesystem::exists(name);
-      throw UsageError("there is no program '" + name + "' in PATH" +
-                       (in_folder ? "; for the one in this folder write ./" + name : ""));
-    }
-    throw UsageError("'" + name + "' " +
-                     (std::filesystem::is_directory(name) ? "is a folder, not a program"
-                      : std::filesystem::exists(name)     ? "may not be executed"
-                                                          : "does not exist"));
+  if (const std::string problem = here ? problem_of_program(command.front()) : "";
+      !problem.empty()) {
+    throw UsageError(problem);
   }
   return command;
 }

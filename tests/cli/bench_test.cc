@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/files.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
+#include "tests/data/support.h"
 #include "tests/train/read_timeline.h"
 
 namespace convoy::cli {
@@ -240,6 +242,8 @@ TEST(BenchLoader, ReportsARowPerNumberOfThreads) {
     fs::create_directories((folder / name).parent_path());
     fs::copy_file(picture, folder / name);
   }
+  // One that was taken sideways: its windows are those of the upright picture.
+  data::write_bytes((folder / "b/4.jpg").string(), data::turned(read_file(picture.string()), 6));
   const std::string tar = scratch.path("pictures.tar");
   const JobResult packed = Job({"pack", "--keep", folder.string(), tar}).finish();
   ASSERT_EQ(packed.exit_status, 0) << packed.err;

@@ -52,6 +52,8 @@ std::string convoy_program() { return build_dir() + "/bin/convoy"; }
 
 std::string rank_program() { return build_dir() + "/tests/cli_rank_program"; }
 
+std::string job_program() { return build_dir() + "/tests/cli_job_program"; }
+
 std::string last_line(const std::string& text) {
   if (text.empty()) return "";
   const std::size_t end = text.back() == '\n' ? text.size() - 1 : text.size();
@@ -68,7 +70,8 @@ int count(const std::string& text, const std::string& part) {
   return found;
 }
 
-Job::Job(const std::vector<std::string>& arguments, const std::vector<std::string>& variables)
+Job::Job(const std::vector<std::string>& arguments, const std::vector<std::string>& variables,
+         const std::string& program)
     : begin_(Clock::now()) {
   mark_ = "CONVOY_TEST_MARK=" + std::to_string(getpid()) + "-" +
           std::to_string(Clock::now().time_since_epoch().count());
@@ -80,7 +83,6 @@ Job::Job(const std::vector<std::string>& arguments, const std::vector<std::strin
     unsetenv("OMP_NUM_THREADS");  // ctest sets it
     putenv(mark_.data());
     for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
-    const std::string program = convoy_program();
     std::vector<char*> argv{const_cast<char*>(program.c_str())};
     for (const std::string& argument : arguments)
       argv.push_back(const_cast<char*>(argument.c_str()));

@@ -5,13 +5,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace convoy::cli {
 namespace {
-
-constexpr std::size_t kLongestLine = 65536;
 
 void make_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
@@ -33,10 +30,10 @@ void Pump::advance() {
     std::array<char, 65536> buffer;
     const ssize_t count = read(source_.get(), buffer.data(), buffer.size());
     if (count > 0) {
-      take(buffer.data(), static_cast<std::size_t>(count));
+      take({buffer.data(), static_cast<std::size_t>(count)});
     } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
       source_.reset();
-      if (!line_.empty()) finish_line();
+      cutter_.finish([this](std::string_view line) { take_line(line); });
       write_log();
     }
   }
@@ -52,25 +49,15 @@ void Pump::advance() {
   }
 }
 
-void Pump::take(const char* bytes, std::size_t count) {
-  if (label_.empty()) pending_.append(bytes, count);
-  while (count > 0) {
-    const void* found = std::memchr(bytes, '\n', count);
-    const std::size_t length =
-        found == nullptr ? count
-                         : static_cast<std::size_t>(static_cast<const char*>(found) - bytes) + 1;
-    line_.append(bytes, length);
-    bytes += length;
-    count -= length;
-    if (found != nullptr || line_.size() >= kLongestLine) finish_line();
-  }
+void Pump::take(std::string_view bytes) {
+  if (label_.empty()) pending_ += bytes;
+  cutter_.feed(bytes, [this](std::string_view line) { take_line(line); });
   write_log();
 }
 
-void Pump::finish_line() {
-  lines_ += line_;
-  if (!label_.empty()) pending_ += label_ + line_;
-  line_.clear();
+void Pump::take_line(std::string_view line) {
+  lines_ += line;
+  if (!label_.empty()) pending_.append(label_).append(line);
 }
 
 void Pump::write_log() {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
+#include "cli/launch/lines.h"
 #include "convoy/base/descriptor.h"
 
 namespace convoy::cli {
@@ -28,15 +30,15 @@ class Pump {
   int take_log_error();
 
  private:
-  void take(const char* bytes, std::size_t count);
-  void finish_line();
+  void take(std::string_view bytes);
+  void take_line(std::string_view line);
   void write_log();
 
   Descriptor source_;
   int sink_ = -1;
   int log_ = -1;
   std::string label_;
-  std::string line_;     // incomplete
+  LineCutter cutter_;
   std::string lines_;    // for the log, whole: the other stream of the rank writes to it, too
   std::string pending_;  // for the sink
   int log_error_ = 0;

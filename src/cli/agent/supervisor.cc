@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -23,8 +24,10 @@
 
 #include "cli/agent/placement.h"
 #include "cli/agent/pump.h"
+#include "cli/launch/again.h"
 #include "cli/launch/child.h"
 #include "cli/launch/processes.h"
+#include "cli/launch/rank_variables.h"
 #include "cli/launch/report.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -35,11 +38,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGrace{3000};      // from SIGTERM to SIGKILL
+constexpr milliseconds kGrace{3000};      // of a rank, from SIGTERM to SIGKILL
 constexpr milliseconds kHoldPlace{2000};  // after a failure, see supervise()
 constexpr milliseconds kDrain{1000};      // for a report to get through
 constexpr milliseconds kParentCheck{500};
 constexpr milliseconds kKillLeftovers{1000};
+// From SIGTERM to SIGKILL for a role whose job is gone: long enough for `convoy run` to end its
+// ranks. What it leaves running then takes up to 5 s.
+constexpr milliseconds kOrphanedRole{4500};
 constexpr int kExitCannotStart = 127;
 constexpr int kSignalBase = 128;
 
@@ -68,13 +74,16 @@ class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options)
       : options_(options),
+        grace_(options.role ? options.role->grace : kGrace),
         rank_(number_from({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0)),
-        parent_(getppid()) {}
+        parent_(getppid()),
+        under_mpirun_(is_a_rank()) {}
 
   int run();
 
  private:
   void take_place();
+  bool enter_job_folder();
   bool open_log();
   bool start_program();
   void loop();
@@ -83,14 +92,19 @@ class Supervisor {
   void reap();
   bool orphaned();
   int leave();
+  void end_everything();
+  void end_leftovers();
   void hold_place();
   void report(Report::Kind kind, const std::string& text = "");
 
   const SupervisorOptions& options_;
+  const milliseconds grace_;  // from SIGTERM to SIGKILL
   const int rank_;
   const pid_t parent_;  // mpirun, or its daemon on this host
+  const bool under_mpirun_;
   Descriptor signals_;
   Descriptor log_;
+  Descriptor job_folder_;
   std::array<Pump, 2> pumps_;
   pid_t program_ = 0;
   std::optional<int> status_;  // of the program, as wait() gives it
@@ -108,9 +122,13 @@ int Supervisor::run() {
   signal(SIGPIPE, SIG_IGN);
   adopt_orphans();
   prctl(PR_SET_PDEATHSIG, SIGHUP);
-  take_place();
+  if (options_.role) {
+    if (under_mpirun_) forget_rank(options_.role->variables);
+  } else {
+    take_place();
+  }
   report(Report::Kind::supervised);
-  if (!open_log() || !start_program()) return leave();
+  if (!enter_job_folder() || !open_log() || !start_program()) return leave();
   loop();
   return leave();
 }
@@ -129,6 +147,20 @@ void Supervisor::take_place() {
   const Placement placement = place(input);
   setenv("OMP_NUM_THREADS", placement.threads.c_str(), 1);
   if (!placement.cores.empty()) bind_to_cores(placement.cores);
+}
+
+bool Supervisor::enter_job_folder() {
+  if (!options_.role) return true;
+  const std::string& path = options_.role->folder;
+  job_folder_ = Descriptor(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (job_folder_.open()) {
+    flock(job_folder_.get(), LOCK_SH | LOCK_NB);  // a file system without locks can do without
+    return true;
+  }
+  status_ = kExitFailure << 8;
+  report(Report::Kind::cannot_start,
+         "the folder of the job, " + path + ", can't be opened here: " + std::strerror(errno));
+  return false;
 }
 
 bool Supervisor::open_log() {
@@ -223,7 +255,7 @@ void Supervisor::loop() {
     }
     read_signals();
     if (orphaned()) return;
-    if (asked_at_ && Clock::now() - *asked_at_ >= kGrace) {
+    if (asked_at_ && Clock::now() - *asked_at_ >= grace_) {
       if (status_) return;  // the program is gone and nobody takes its output
       kill(-program_, SIGKILL);
       killed_ = true;
@@ -265,6 +297,14 @@ void Supervisor::reap() {
     ended_ns_ = now_ns();
     // A rank has ended when its program has: what that left running goes with it, and with that the
     // last writers of its streams.
+    end_leftovers();
+  }
+}
+
+void Supervisor::end_leftovers() {
+  if (options_.role) {
+    end_descendants();
+  } else {
     kill_descendants(kKillLeftovers);
   }
 }
@@ -276,18 +316,33 @@ bool Supervisor::orphaned() {
 
 int Supervisor::leave() {
   if (parent_gone_) {
-    if (!status_) kill(-program_, SIGKILL);
-    kill_descendants(kKillLeftovers);
+    end_everything();
     return kExitFailure;
   }
   if (program_ > 0 && ended_ns_ != 0) report(Report::Kind::ended);
   const int status = *status_;
   const int code = WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
   // A rank that asks to be started again is no reason to end the others: they are writing their
-  // part.
+  // part. A role is no reason for mpirun to do anything: the job goes by the report.
+  if (options_.role) return under_mpirun_ ? 0 : code;
   if (code == 0 || code == kExitRequeue || asked_at_) return 0;
   hold_place();
   return told_to_leave_ ? 0 : code;
+}
+
+// Nobody is left to tell.
+void Supervisor::end_everything() {
+  if (options_.role && !status_ && program_ > 0) {
+    const auto until = Clock::now() + std::min(grace_, kOrphanedRole);
+    kill(-program_, SIGTERM);
+    while (!status_ && Clock::now() < until) {
+      pollfd ready{signals_.get(), POLLIN, 0};
+      poll(&ready, 1, 50);
+      read_signals();
+    }
+  }
+  if (!status_ && program_ > 0) kill(-program_, SIGKILL);
+  end_leftovers();
 }
 
 void Supervisor::hold_place() {
@@ -317,10 +372,14 @@ void Supervisor::report(Report::Kind kind, const std::string& text) {
   }
   const std::string line = format_report(report, options_.token);
   const auto until = Clock::now() + kDrain;
+  // A role that ends by itself has time, and a job that takes its output when it can.
+  const auto patient = [&] {
+    return !orphaned() && (Clock::now() < until || (options_.role && status_ && !asked_at_));
+  };
   int unread = 0;
-  while (Clock::now() < until && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 &&
-         !orphaned()) {
-    std::this_thread::sleep_for(milliseconds(1));
+  while (patient() && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0) {
+    std::this_thread::sleep_for(milliseconds(Clock::now() < until ? 1 : 20));
+    if (options_.role) read_signals();
   }
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
   if (poll(&ready, 1, static_cast<int>(kDrain.count())) > 0 &&

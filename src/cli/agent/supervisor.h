@@ -1,10 +1,20 @@
-// Watches over the program of one rank. mpirun starts one supervisor for each rank of `convoy run`.
+// Watches over one program: that of a rank, for which mpirun starts a supervisor, or that of a role
+// of `convoy job`.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace convoy::cli {
+
+// What is different for the program of a role.
+struct RoleOptions {
+  std::string folder;  // of the job; it has to be there
+  std::chrono::milliseconds grace{0};
+  std::vector<std::string> variables;  // names of the role's own
+};
 
 struct SupervisorOptions {
   std::string token;    // marks the reports of this job
@@ -12,6 +22,7 @@ struct SupervisorOptions {
   bool bind = true;
   std::string logs;    // folder for rank-N.log; empty: none
   bool label = false;  // "[rank] " before each line of output
+  std::optional<RoleOptions> role;
   std::vector<std::string> command;
 };
 
@@ -24,6 +35,13 @@ struct SupervisorOptions {
 //     supervisor is), together with every process the program has started;
 //   - reports the end of the program to the launcher and then keeps its place for 2 s: mpirun would
 //     otherwise end the other ranks at once, before the launcher can do it gently.
+// The program of a role is no rank:
+//   - it gets no cores and no number of threads, and nothing that a launcher of ranks has put into
+//     the environment;
+//   - what it leaves running is ended politely, since that may be an MPI job, and so is the program
+//     itself when whoever started the supervisor is gone;
+//   - it is given its own grace after SIGTERM, and its place is not kept;
+//   - as long as the supervisor lives it holds a shared flock(2) on the job's folder.
 // To be called once, from a process with a single thread.
 int supervise(const SupervisorOptions& options);
 

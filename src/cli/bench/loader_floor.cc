@@ -75,7 +75,9 @@ class Decoder {
       JSAMPROW next[8];
       const JDIMENSION count = std::min<JDIMENSION>(8, rows - y);
       for (JDIMENSION i = 0; i < count; ++i) next[i] = out + (y + i) * stride;
-      y += jpeg_read_scanlines(&info_, next, count);
+      const JDIMENSION read = jpeg_read_scanlines(&info_, next, count);
+      if (read == 0) leave(reinterpret_cast<j_common_ptr>(&info_));  // the window is not in it
+      y += read;
     }
     jpeg_abort_decompress(&info_);
     return true;

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/data/packed.h"
+#include "data/decode/decode.h"
 #include "data/transform/crop_plan.h"
 
 namespace convoy::cli {
@@ -49,17 +50,18 @@ std::vector<CropToDecode> crops_of(const data::Dataset& records, const data::Sha
                                    const data::TransformOptions& transform, std::uint64_t epoch) {
   std::vector<CropToDecode> crops;
   std::vector<std::byte> scratch;
+  data::JpegDecoder decoder;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const data::Record record = records.read(i, scratch);
     if (record.encoding != data::Encoding::jpeg) {
       throw UsageError(records.key(i) +
                        " is no JPEG; this compares with decoding JPEGs, so all have to be");
     }
-    const data::Shape picture = data::shape_of(record);
+    const data::Shape picture = decoder.open(record.bytes);
     RandomStream random = data::sample_stream(kSeed, epoch, i);
     const data::CropPlan cut =
         data::plan_crop(transform, picture.height, picture.width, out, random);
-    crops.push_back({record.bytes, cut.resize ? cut.window : cut.part});
+    crops.push_back({record.bytes, decoder.stored(cut.resize ? cut.window : cut.part)});
   }
   return crops;
 }

@@ -27,11 +27,23 @@ Descriptor signal_descriptor(const std::vector<int>& signals) {
   return descriptor;
 }
 
-Child start_child(const std::vector<std::string>& arguments,
-                  const std::vector<std::string>& variables, bool capture_output) {
+namespace {
+
+// In the new process: only what is allowed between fork() and exec().
+void take_streams(const ChildOptions& options, bool no_input, int output, int errors) {
+  int input = options.input == ChildOptions::Input::given ? options.given_input : -1;
+  if (no_input) input = open("/dev/null", O_RDONLY);
+  if (input >= 0) dup2(input, STDIN_FILENO);
+  if (output >= 0) dup2(output, STDOUT_FILENO);
+  dup2(errors, STDERR_FILENO);
+}
+
+}  // namespace
+
+Child start_child(const std::vector<std::string>& arguments, const ChildOptions& options) {
   Child child;
   Pipe output;
-  if (capture_output) output = make_pipe();
+  if (options.capture_output) output = make_pipe();
   Pipe errors = make_pipe();
   Pipe outcome = make_pipe();
 
@@ -39,22 +51,24 @@ Child start_child(const std::vector<std::string>& arguments,
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  const bool terminal_input = isatty(STDIN_FILENO) != 0;
+  const bool no_input =
+      options.input == ChildOptions::Input::nothing ||
+      (options.input == ChildOptions::Input::inherited && isatty(STDIN_FILENO) != 0);
   const pid_t parent = getpid();
 
   child.pid = fork();
   if (child.pid < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   if (child.pid == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);  // it was gone before the line above
-    if (terminal_input) {
-      const int null = open("/dev/null", O_RDONLY);
-      if (null >= 0) dup2(null, STDIN_FILENO);
+    if (options.outlives_caller) {
+      setsid();
+    } else {
+      setpgid(0, 0);
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != parent) _exit(1);  // it was gone before the line above
     }
-    if (capture_output) dup2(output.writing.get(), STDOUT_FILENO);
-    dup2(errors.writing.get(), STDERR_FILENO);
-    for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
+    take_streams(options, no_input, output.writing.get(), errors.writing.get());
+    for (const std::string& variable : options.variables)
+      putenv(const_cast<char*>(variable.c_str()));
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -64,7 +78,8 @@ Child start_child(const std::vector<std::string>& arguments,
     if (write(outcome.writing.get(), &error, sizeof error) < 0) _exit(126);
     _exit(127);
   }
-  setpgid(child.pid, child.pid);  // whoever comes first, so that neither has to wait
+  // Whoever comes first, so that neither has to wait.
+  if (!options.outlives_caller) setpgid(child.pid, child.pid);
   outcome.writing.reset();
   int error = 0;
   if (read(outcome.reading.get(), &error, sizeof error) == sizeof error) {

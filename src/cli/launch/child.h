@@ -1,4 +1,4 @@
-// mpirun as a child of `convoy run`.
+// Programs as children of `convoy run` and `convoy job`.
 #pragma once
 
 #include <sys/types.h>
@@ -19,12 +19,22 @@ struct Child {
 // Blocks these signals for this thread and returns a descriptor that delivers them.
 Descriptor signal_descriptor(const std::vector<int>& signals);
 
-// Starts arguments[0] (a path) in a process group of its own, with `variables` (NAME=value) added
-// to its environment and no signal blocked. It receives SIGTERM when the calling thread ends,
-// however that happens. A terminal on standard input is replaced by /dev/null, since a background
-// group can't read it. Throws Failure if it can't be started.
-Child start_child(const std::vector<std::string>& arguments,
-                  const std::vector<std::string>& variables, bool capture_output);
+struct ChildOptions {
+  std::vector<std::string> variables = {};  // NAME=value, added to its environment
+  bool capture_output = false;              // its standard output, too
+  // Its standard input. A terminal is replaced by nothing (/dev/null), since a background group
+  // can't read it.
+  enum class Input { inherited, nothing, given };
+  Input input = Input::inherited;
+  int given_input = -1;  // the descriptor, with Input::given
+  // It starts a session of its own and lives on when the caller ends.
+  bool outlives_caller = false;
+};
+
+// Starts arguments[0] (a path) in a process group of its own with no signal blocked. Unless it
+// outlives the caller, it receives SIGTERM when the calling thread ends, however that happens.
+// Throws Failure if it can't be started.
+Child start_child(const std::vector<std::string>& arguments, const ChildOptions& options);
 
 // Writes everything to a descriptor. False if nobody reads any more.
 bool write_all(int fd, const std::string& bytes);

@@ -10,10 +10,8 @@
 #include <chrono>
 #include <climits>
 #include <csignal>
-#include <cstdio>
 #include <map>
 #include <optional>
-#include <random>
 #include <set>
 
 #include "cli/launch/build_config.h"
@@ -41,13 +39,6 @@ constexpr milliseconds kReportDelay{1000};
 constexpr milliseconds kAwaitOrphans{1000};
 constexpr milliseconds kKillOrphans{1500};
 
-std::string make_token() {
-  std::random_device random;
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "convoy-%08x%08x", random(), random());
-  return text.data();
-}
-
 std::vector<std::string> supervised(const LaunchOptions& options, const std::string& token) {
   std::vector<std::string> command{supervisor_path(), "--token", token};
   if (!options.threads.empty()) command.insert(command.end(), {"--threads", options.threads});
@@ -74,7 +65,7 @@ enum class SupervisorState { alive, gone, another_process };
 class Launcher {
  public:
   explicit Launcher(const LaunchOptions& options)
-      : options_(options), token_(make_token()), host_(host_name()) {}
+      : options_(options), token_("convoy-" + random_name()), host_(host_name()) {}
 
   Verdict run();
 
@@ -155,7 +146,7 @@ void Launcher::start() {
   signal(SIGPIPE, SIG_IGN);
   // MPICH announces a bad end on standard output; Open MPI's needs no filter.
   const bool capture_output = options_.mpirun.flavor == MpiFlavor::mpich;
-  Child child = start_child(arguments, variables, capture_output);
+  Child child = start_child(arguments, {.variables = variables, .capture_output = capture_output});
   mpirun_ = child.pid;
   const auto relay = [&](Descriptor source, int target) {
     if (!source.open()) return;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <regex>
 #include <utility>
@@ -59,12 +60,12 @@ bool travels(const std::string& name) {
                      [&](const char* prefix) { return name.rfind(prefix, 0) == 0; });
 }
 
-std::vector<std::string> traveling_variables() {
-  std::vector<std::string> names;
+std::vector<std::string> traveling_variables(std::vector<std::string> names) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::string name = text.substr(0, text.find('='));
-    if (travels(name)) names.push_back(name);
+    if (travels(name) && std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
   }
   return names;
 }
@@ -82,6 +83,19 @@ std::string find_program(const std::string& command) {
     begin = end + 1;
   }
   return "";
+}
+
+std::string problem_of_program(const std::string& command) {
+  if (!find_program(command).empty()) return "";
+  if (command.find('/') == std::string::npos) {
+    const bool in_folder = std::filesystem::exists(command);
+    return "there is no program '" + command + "' in PATH" +
+           (in_folder ? "; for the one in this folder write ./" + command : "");
+  }
+  return "'" + command + "' " +
+         (std::filesystem::is_directory(command) ? "is a folder, not a program"
+          : std::filesystem::exists(command)     ? "may not be executed"
+                                                 : "does not exist");
 }
 
 Mpirun find_mpirun(const std::string& given) {
@@ -127,7 +141,7 @@ std::vector<std::string> mpirun_arguments(const Mpirun& mpirun, const MpirunJob&
     }
     if (!job.hosts.empty()) {
       add({"--host", format_hosts(job.hosts)});
-      for (const std::string& name : traveling_variables()) add({"-x", name});
+      for (const std::string& name : traveling_variables(job.variables)) add({"-x", name});
     }
   } else {
     add({"-bind-to", "none"});

@@ -23,9 +23,11 @@ struct Mpirun {
 // PATH. Empty if there is none.
 std::string find_program(const std::string& command);
 
+// Why a command can't be run here: "there is no program 'trian' in PATH"; empty if it can.
+std::string problem_of_program(const std::string& command);
+
 // The mpirun to use: the given one, or the one of this build, or the first in PATH. Runs it once
-// with
-// --version. Throws UsageError that says what to install.
+// with --version. Throws UsageError that says what to install.
 Mpirun find_mpirun(const std::string& given);
 
 // What a job looks like to mpirun.
@@ -34,6 +36,8 @@ struct MpirunJob {
   std::vector<HostSlots> hosts;  // empty: this machine, or what the batch system granted
   std::vector<std::string> extra_arguments;  // of the user, before the command
   std::vector<std::string> command;          // what each rank runs
+  // Names of variables that other hosts must see besides those that always travel.
+  std::vector<std::string> variables = {};
 };
 
 std::vector<std::string> mpirun_arguments(const Mpirun& mpirun, const MpirunJob& job);

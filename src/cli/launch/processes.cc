@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -17,6 +18,10 @@ namespace convoy::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{5};
+// See Leftovers.
+constexpr std::chrono::milliseconds kNothing{0};
+constexpr std::chrono::milliseconds kAlone{4000};
+constexpr std::chrono::milliseconds kTold{1000};
 
 // Living processes by parent.
 std::multimap<pid_t, pid_t> children_by_parent() {
@@ -39,6 +44,14 @@ std::multimap<pid_t, pid_t> children_by_parent() {
   return children;
 }
 
+// A supervisor of `convoy run`, or the mpirun that has it in its arguments.
+bool is_of_ranks(pid_t pid) {
+  const std::vector<std::string> arguments = arguments_of(pid);
+  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
+    return argument.ends_with("/convoy-agent");
+  });
+}
+
 void reap() {
   while (waitpid(-1, nullptr, WNOHANG) > 0) {
   }
@@ -54,6 +67,14 @@ std::vector<pid_t> descendants(pid_t root) {
     for (auto child = begin; child != end; ++child) found.push_back(child->second);
   }
   found.erase(found.begin());
+  return found;
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  const auto children = children_by_parent();
+  const auto [begin, end] = children.equal_range(parent);
+  std::vector<pid_t> found;
+  for (auto child = begin; child != end; ++child) found.push_back(child->second);
   return found;
 }
 
@@ -84,6 +105,34 @@ bool await_descendants(std::chrono::milliseconds limit) {
     reap();
     if (descendants(getpid()).empty()) return true;
     if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void Leftovers::end(const std::vector<pid_t>& left) {
+  const auto now = Clock::now();
+  const auto alone = std::any_of(left.begin(), left.end(), is_of_ranks) ? kAlone : kNothing;
+  for (pid_t pid : left) {
+    Process& process = known_.try_emplace(pid, Process{now}).first->second;
+    if (now - process.since < alone) continue;
+    if (!process.told) {
+      process = {now - alone, true};
+      kill(pid, SIGTERM);
+    }
+    if (now - process.since >= alone + kTold) kill(pid, SIGKILL);
+  }
+  if (left.empty()) known_.clear();
+}
+
+bool end_descendants() {
+  const auto deadline = Clock::now() + kAlone + kTold + std::chrono::seconds(2);
+  Leftovers leftovers;
+  while (true) {
+    reap();
+    const std::vector<pid_t> left = descendants(getpid());
+    if (left.empty()) return true;
+    if (Clock::now() >= deadline) return false;
+    leftovers.end(left);
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -1,5 +1,8 @@
 #include "cli/launch/report.h"
 
+#include <array>
+#include <cstdio>
+#include <random>
 #include <sstream>
 
 namespace convoy::cli {
@@ -8,6 +11,13 @@ namespace {
 constexpr std::size_t kLongestText = 512;
 
 }  // namespace
+
+std::string random_name() {
+  std::random_device random;
+  std::array<char, 20> text{};
+  std::snprintf(text.data(), text.size(), "%08x%08x", random(), random());
+  return text.data();
+}
 
 std::string format_report(const Report& report, std::string_view token) {
   std::ostringstream line;

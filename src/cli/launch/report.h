@@ -40,6 +40,9 @@ struct Report {
   bool failed() const { return kind != Kind::supervised && (signaled || code != 0); }
 };
 
+// 16 hexadecimal digits that nobody can guess: for the token of a job.
+std::string random_name();
+
 // One line with the mark and the token in front and a newline at the end, shorter than PIPE_BUF.
 std::string format_report(const Report& report, std::string_view token);
 

@@ -14,11 +14,6 @@ std::string who(int rank, const std::string& host) {
   return "rank " + std::to_string(rank) + (host.empty() ? "" : " on host " + host);
 }
 
-std::string how(bool signaled, int code) {
-  return signaled ? "was killed by " + describe_signal(code)
-                  : "exited with status " + std::to_string(code);
-}
-
 const Report* report_of(const JobEnd& end, int rank, Report::Kind kind) {
   const auto found = std::find_if(
       end.reports.begin(), end.reports.end(),
@@ -100,6 +95,11 @@ Verdict from_notice(const JobEnd& end, Notice notice) {
 }
 
 }  // namespace
+
+std::string how(bool signaled, int code) {
+  return signaled ? "was killed by " + describe_signal(code)
+                  : "exited with status " + std::to_string(code);
+}
 
 const Report* first_fault(const JobEnd& end) {
   const Report* first = nullptr;

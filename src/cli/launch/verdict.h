@@ -28,6 +28,9 @@ struct Verdict {
   bool explained = true;  // false: mpirun's own messages may say more
 };
 
+// "was killed by signal 9 (Killed)", "exited with status 3".
+std::string how(bool signaled, int code);
+
 // The rank that ended first by its own fault is named; ranks that were ended because of it are not.
 Verdict judge(const JobEnd& end);
 

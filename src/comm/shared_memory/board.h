@@ -30,6 +30,9 @@ struct Location {
   std::uint64_t capacity = 0;  // elements per slice, of Kind::staging
 };
 
+// A counter of a slot whose owner has given the collective up.
+inline constexpr std::uint64_t kWithdrawn = ~std::uint64_t{0};
+
 // What one rank shows of one collective. The owner writes everything but `taken`; `id` last, when
 // the rest may be read.
 struct alignas(64) Slot {

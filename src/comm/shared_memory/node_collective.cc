@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 #include <utility>
 
 #include "comm/engine/operation_state.h"
@@ -25,6 +24,8 @@ NodeCollective::~NodeCollective() {
     // read counts for nothing. The slot stays theirs. What this thread writes later is not seen
     // before this is.
     own_->withdrawn.store(1, std::memory_order_relaxed);
+    own_->ready.store(kWithdrawn, std::memory_order_relaxed);
+    own_->finished.store(kWithdrawn, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   if (place_ != 0) node_.board().leave_queue(place_);
@@ -109,19 +110,23 @@ void NodeCollective::check_members() const {
   // All that was read of the others was read before this.
   std::atomic_thread_fence(std::memory_order_acquire);
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (members_[i].slot->withdrawn.load(std::memory_order_relaxed) != 0)
-      throw Withdrawn("rank " + std::to_string(node_.rank_of(i)) + " gave up " + call_.text());
+    if (members_[i].slot->withdrawn.load(std::memory_order_relaxed) != 0) throw_withdrawn(i);
   }
+}
+
+void NodeCollective::throw_withdrawn(std::size_t member) const {
+  throw Withdrawn("rank " + std::to_string(node_.rank_of(member)) + " gave up " + call_.text());
 }
 
 std::uint64_t NodeCollective::least(std::atomic<std::uint64_t> Slot::*counter) const {
   assert(state_ == State::complete);
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  for (const Member& member : members_) {
-    if (member.slot != own_)
-      least = std::min(least, (member.slot->*counter).load(std::memory_order_acquire));
+  std::uint64_t least = kWithdrawn;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i].slot == own_) continue;
+    const std::uint64_t value = (members_[i].slot->*counter).load(std::memory_order_acquire);
+    if (value == kWithdrawn) throw_withdrawn(i);
+    least = std::min(least, value);
   }
-  check_members();
   return least;
 }
 

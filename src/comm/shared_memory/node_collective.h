@@ -66,6 +66,7 @@ class NodeCollective {
 
   std::uint64_t least(std::atomic<std::uint64_t> Slot::*counter) const;
   void check_members() const;
+  [[noreturn]] void throw_withdrawn(std::size_t member) const;
 
   Node& node_;
   Call call_;

@@ -34,6 +34,8 @@ class JpegDecoder {
   Shape size() const;
   // Whether it is stored otherwise than upright.
   bool turned() const;
+  // Where a window of the upright picture lies in the picture as it is stored.
+  Window stored(const Window& window) const;
   // As the file has them: 1, 3, or 4 (CMYK, YCCK).
   int components() const;
   // The whole picture. channels: 1, 3, or 0 for what there is. Once per open().

@@ -192,6 +192,10 @@ Orientation JpegDecoder::State::find_orientation() const {
 
 Shape JpegDecoder::size() const { return upright_shape(state_->orientation, state_->stored()); }
 
+Window JpegDecoder::stored(const Window& window) const {
+  return stored_window(state_->orientation, state_->stored(), window);
+}
+
 bool JpegDecoder::turned() const { return !state_->orientation.upright(); }
 
 int JpegDecoder::components() const { return state_->info.num_components; }

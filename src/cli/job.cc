@@ -1,0 +1,56 @@
+// convoy job: starts a job of several programs.
+#include <cstdio>
+#include <memory>
+
+#include "cli/checks.h"
+#include "cli/commands.h"
+#include "cli/job/job_file.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Start the programs that a file names, and watch over them (docs/jobs.md)\n"
+    "Restarts those that may fail, and stops services when the others are done.";
+
+struct Arguments {
+  std::string file;
+  double grace_s = -1;
+  bool dry_run = false;
+};
+
+int run(const Arguments& arguments) {
+  constexpr std::size_t kLongestFile = 1 << 24;
+  JobFile job = parse_job_file(read_text_file(arguments.file, kLongestFile), arguments.file);
+  if (arguments.grace_s >= 0) job.options.grace_s = arguments.grace_s;
+  if (arguments.dry_run) {
+    std::fputs(describe(job).c_str(), stdout);
+    return 0;
+  }
+  const JobOutcome result = run_job(job.roles, job.options);
+  for (const std::string& line : result.lines)
+    std::fprintf(stderr, "convoy job: %s\n", line.c_str());
+  return result.exit_status;
+}
+
+}  // namespace
+
+void add_job_command(CLI::App& app, Outcome& outcome) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("job", kDescription);
+  command->add_option("file", arguments->file, "The job file, in TOML")
+      ->type_name("FILE")
+      ->required();
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "Check the file, print what would be started, and do nothing else");
+  command
+      ->add_option("--grace", arguments->grace_s,
+                   "How long roles may go on after SIGTERM, instead of what the file says (10)")
+      ->type_name("SECONDS")
+      ->check(positive_number());
+  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,399 @@
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "cli/job/folder.h"
+#include "cli/job/outcome.h"
+#include "cli/job/output.h"
+#include "cli/job/role.h"
+#include "cli/job/role_process.h"
+#include "cli/launch/again.h"
+#include "cli/launch/child.h"
+#include "cli/launch/launcher.h"
+#include "cli/launch/processes.h"
+#include "cli/launch/rank_variables.h"
+#include "cli/launch/relay.h"
+#include "cli/launch/report.h"
+#include "convoy/base/clock.h"
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+
+namespace convoy::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What a supervisor takes after the grace, with end_descendants(). One that takes longer is killed.
+constexpr milliseconds kSupervisorsShare{8000};
+// Between one step against a process that doesn't end and the next.
+constexpr milliseconds kInsist{2500};
+constexpr milliseconds kLastOrphans{6000};
+constexpr milliseconds kKillLeftovers{1000};
+constexpr milliseconds kLookAround{500};
+constexpr milliseconds kLookForOrphans{20};
+
+milliseconds duration(double seconds) {
+  constexpr double kYears = 1e8;  // whatever is more would not fit a clock
+  return std::chrono::duration_cast<milliseconds>(
+      std::chrono::duration<double>(std::min(seconds, kYears)));
+}
+
+// Gives the caller back the signals that it had blocked, and no more.
+class SignalMask {
+ public:
+  SignalMask() { sigprocmask(SIG_BLOCK, nullptr, &before_); }
+  ~SignalMask() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalMask(const SignalMask&) = delete;
+  SignalMask& operator=(const SignalMask&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// A role, run by run.
+struct Member {
+  enum class State { waiting, running, over };
+
+  const Role* role = nullptr;
+  State state = State::waiting;
+  Clock::time_point due{};  // waiting: when it starts; running and told: when more is done about it
+  Clock::time_point started_at{};
+  int in_a_row = 0;
+  std::unique_ptr<RoleProcess> process;  // running
+  RoleFate fate;
+};
+
+class Job {
+ public:
+  Job(std::span<const Role> roles, const JobOptions& options);
+  JobOutcome run();
+
+ private:
+  void start_due();
+  void start(Member& member);
+  void wait();
+  void read_signals();
+  void on_signal(int signal);
+  void reap();
+  void look_after(Member& member);
+  void ended(Member& member, const RoleEnd& end);
+  void decide();
+  void stop_next();
+  void kill_all();
+  // Whether any process is here that belongs to no role any more; ends such.
+  bool end_orphans();
+  void say(const std::string& text) { err_.add("convoy job: " + text + "\n"); }
+  bool all_over() const;
+  JobOutcome finish();
+  void print_the_rest();
+
+  SignalMask mask_;
+  RoleStart start_;
+  milliseconds grace_;
+  Descriptor signals_;
+  LineOutput out_{STDOUT_FILENO};
+  LineOutput err_{STDERR_FILENO};
+  std::unique_ptr<JobFolder> folder_;
+  std::vector<Member> members_;
+  bool stopping_ = false;
+  bool orphans_ = false;  // there may be some
+  Leftovers leftovers_;
+  JobFates end_;
+};
+
+Job::Job(std::span<const Role> roles, const JobOptions& options)
+    : grace_(duration(options.grace_s)) {
+  signals_ = signal_descriptor({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
+  signal(SIGPIPE, SIG_IGN);
+  start_.agent = supervisor_path();
+  const std::string id = random_name();
+  start_.token = "convoy-" + random_name();
+  start_.grace = grace_;
+  for (const Role& role : roles) {
+    Member& member = members_.emplace_back();
+    member.role = &role;
+    member.fate.label = label_of(role, roles);
+    member.fate.host = role.host;
+    member.fate.until_done = role.until_done;
+    member.fate.essential = role.essential;
+    member.fate.started = false;
+    if (!role.host.empty() && !start_.mpirun) start_.mpirun = find_mpirun("");
+  }
+  if (is_a_rank()) forget_rank({});
+  folder_ = std::make_unique<JobFolder>(
+      start_.agent, options.folder.empty() ? environment("TMPDIR", "/tmp") : options.folder, id);
+  start_.folder = folder_->path();
+  start_.variables = {"CONVOY_JOB_ID=" + options.name + "-" + id,
+                      "CONVOY_JOB_FOLDER=" + start_.folder, "CONVOY_COLUMNS=0"};
+}
+
+JobOutcome Job::run() {
+  while (true) {
+    start_due();
+    if (all_over()) break;
+    wait();
+    read_signals();
+    reap();
+    if (orphans_) orphans_ = end_orphans();
+    for (Member& member : members_) look_after(member);
+    decide();
+    out_.advance();
+    err_.advance();
+  }
+  return finish();
+}
+
+void Job::start_due() {
+  for (Member& member : members_) {
+    if (member.state != Member::State::waiting || Clock::now() < member.due) continue;
+    if (stopping_) return;
+    start(member);
+    read_signals();  // starting many takes a while
+  }
+}
+
+void Job::start(Member& member) {
+  const Role& role = *member.role;
+  const auto same = std::count_if(members_.begin(), members_.end(),
+                                  [&](const Member& m) { return m.role->name == role.name; });
+  member.fate.started = true;
+  member.started_at = Clock::now();
+  try {
+    member.process = std::make_unique<RoleProcess>(
+        role, member.fate.label, start_,
+        std::vector<std::string>{"CONVOY_ROLE=" + role.name,
+                                 "CONVOY_ROLE_INDEX=" + std::to_string(role.index),
+                                 "CONVOY_ROLE_COUNT=" + std::to_string(same),
+                                 "CONVOY_ROLE_RESTARTS=" + std::to_string(member.fate.restarts)},
+        out_, err_);
+    member.state = Member::State::running;
+  } catch (const Failure& error) {
+    ended(member, {RoleEnd::Kind::lost, kExitFailure, error.what()});
+  }
+}
+
+void Job::wait() {
+  std::vector<pollfd> ready{{signals_.get(), POLLIN, 0},
+                            {out_.writable_fd(), POLLOUT, 0},
+                            {err_.writable_fd(), POLLOUT, 0}};
+  auto until = Clock::now() + (orphans_ ? kLookForOrphans : kLookAround);
+  for (const Member& member : members_) {
+    if (member.state == Member::State::waiting) until = std::min(until, member.due);
+    if (member.state != Member::State::running) continue;
+    for (int source : member.process->sources()) ready.push_back({source, POLLIN, 0});
+    if (member.process->holds()) until = std::min(until, Clock::now() + Relay::kHold / 2);
+    if (member.fate.told) until = std::min(until, member.due);
+  }
+  const auto pause = std::chrono::ceil<milliseconds>(until - Clock::now());
+  poll(ready.data(), ready.size(), static_cast<int>(std::max(pause, milliseconds(0)).count()));
+}
+
+void Job::read_signals() {
+  signalfd_siginfo info{};
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal != SIGCHLD) on_signal(signal);
+  }
+}
+
+void Job::on_signal(int signal) {
+  if (signal == SIGUSR1 || signal == SIGUSR2) {
+    for (Member& member : members_) {
+      if (member.state == Member::State::running) member.process->pass_on(signal);
+    }
+  } else if (end_.interrupted_by == 0) {
+    end_.interrupted_by = signal;
+    stopping_ = true;
+  } else {
+    kill_all();  // asked twice: no more patience
+  }
+}
+
+void Job::reap() {
+  int status = 0;
+  for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
+    if (pid == folder_->keeper()) folder_->replace_keeper();
+    for (Member& member : members_) {
+      if (member.state != Member::State::running || member.process->pid() != pid) continue;
+      member.process->reaped(status);
+      // If it could not do so itself, what ran under it is to be ended now; it may hold what the
+      // next run needs.
+      orphans_ = true;
+    }
+  }
+}
+
+void Job::look_after(Member& member) {
+  if (member.state != Member::State::running) return;
+  RoleProcess& process = *member.process;
+  process.advance();
+  if (process.over()) {
+    if (orphans_) return;  // perhaps its own
+    const RoleEnd end = process.finish();
+    member.fate.last_errors = process.last_errors();
+    member.process.reset();
+    ended(member, end);
+  } else if (member.fate.told && Clock::now() >= member.due) {
+    process.kill_process();
+    member.due = Clock::now() + kInsist;
+  }
+}
+
+void Job::ended(Member& member, const RoleEnd& end) {
+  member.fate.end = end;
+  const Role& role = *member.role;
+  const bool can_start = end.kind != RoleEnd::Kind::cannot_start;
+  if (Clock::now() - member.started_at > duration(role.restart.longest_delay_s))
+    member.in_a_row = 0;
+  const auto pause =
+      stopping_ || !can_start
+          ? std::nullopt
+          : pause_before_restart(role.restart, end.failed(), member.fate.restarts, member.in_a_row);
+  if (pause) {
+    ++member.in_a_row;
+    ++member.fate.restarts;
+    member.state = Member::State::waiting;
+    member.due = Clock::now() + duration(*pause);
+    const bool limited = role.restart.when == Restart::When::on_failure;
+    char delay[32];
+    std::snprintf(delay, sizeof delay, "%.3g s", *pause);
+    say(member.fate.label + " " + how(end) + "; starting it again in " + delay + " (restart " +
+        std::to_string(member.fate.restarts) +
+        (limited ? " of " + std::to_string(role.restart.times) : "") + ")");
+    return;
+  }
+  member.state = Member::State::over;
+  if (member.fate.told || !end.failed()) return;
+  if (!role.essential) {
+    say(member.fate.label + " " + how(end) + "; the job goes on without it");
+  } else if (end_.fault < 0 && end_.interrupted_by == 0) {
+    end_.fault = static_cast<int>(&member - members_.data());
+    stopping_ = true;
+  }
+}
+
+void Job::decide() {
+  if (!stopping_) {
+    const auto is_over = [](const Member& m) {
+      return !m.role->until_done || m.state == Member::State::over;
+    };
+    const bool any = std::any_of(members_.begin(), members_.end(),
+                                 [](const Member& m) { return m.role->until_done; });
+    stopping_ = any && std::all_of(members_.begin(), members_.end(), is_over);
+  }
+  if (stopping_) stop_next();
+}
+
+// Tells the running roles that come first in the order.
+void Job::stop_next() {
+  std::optional<int> order;
+  for (Member& member : members_) {
+    if (member.state == Member::State::waiting) {
+      member.state = Member::State::over;
+      member.fate.told = true;
+      member.fate.end = {};  // it was about to be started again
+    } else if (member.state == Member::State::running) {
+      order = std::min(order.value_or(member.role->stop_order), member.role->stop_order);
+    }
+  }
+  for (Member& member : members_) {
+    const bool now = member.state == Member::State::running && order == member.role->stop_order;
+    if (!now || member.fate.told) continue;
+    member.fate.told = true;
+    member.due = Clock::now() + grace_ + kSupervisorsShare;
+    member.process->stop();
+  }
+}
+
+void Job::kill_all() {
+  for (Member& member : members_) {
+    if (member.state != Member::State::running) continue;
+    member.fate.told = true;
+    member.due = Clock::now() + kInsist;
+    member.process->kill_process();
+  }
+  for (pid_t pid : descendants(getpid())) {
+    if (pid != folder_->keeper()) kill(pid, SIGKILL);
+  }
+}
+
+bool Job::end_orphans() {
+  std::set<pid_t> known{folder_->keeper()};
+  for (const Member& member : members_) {
+    if (member.state == Member::State::running) known.insert(member.process->pid());
+  }
+  std::vector<pid_t> orphans;
+  for (pid_t child : children_of(getpid())) {
+    if (known.count(child) > 0) continue;
+    orphans.push_back(child);
+    for (pid_t pid : descendants(child)) orphans.push_back(pid);
+  }
+  leftovers_.end(orphans);
+  return !orphans.empty();
+}
+
+bool Job::all_over() const {
+  return std::all_of(members_.begin(), members_.end(),
+                     [](const Member& m) { return m.state == Member::State::over; });
+}
+
+JobOutcome Job::finish() {
+  const auto until = Clock::now() + kLastOrphans;
+  while (end_orphans() && Clock::now() < until) {
+    reap();
+    poll(nullptr, 0, static_cast<int>(kLookForOrphans.count()));
+  }
+  folder_->remove();
+  kill_descendants(kKillLeftovers);
+  print_the_rest();
+  for (Member& member : members_) end_.roles.push_back(std::move(member.fate));
+  return judge_job(end_);
+}
+
+// However long it takes; a signal ends it.
+void Job::print_the_rest() {
+  bool told = false;
+  while (!told) {
+    out_.advance();
+    err_.advance();
+    std::array<pollfd, 3> ready{{{signals_.get(), POLLIN, 0},
+                                 {out_.writable_fd(), POLLOUT, 0},
+                                 {err_.writable_fd(), POLLOUT, 0}}};
+    const bool done = ready[1].fd < 0 && ready[2].fd < 0;
+    poll(ready.data(), ready.size(), done ? 0 : -1);
+    signalfd_siginfo info{};
+    while (read(signals_.get(), &info, sizeof info) == sizeof info)
+      told = told || info.ssi_signo != SIGCHLD;
+    if (done) return;
+  }
+}
+
+void check(std::span<const Role> roles) {
+  if (roles.empty()) throw UsageError("a job needs at least one role");
+  std::set<std::string> labels;
+  for (const Role& role : roles) {
+    const std::string label = label_of(role, roles);
+    if (!labels.insert(label).second) throw UsageError("two roles of the job are called " + label);
+    if (role.argv.empty() || role.argv.front().empty())
+      throw UsageError("role " + label + " has no command");
+  }
+}
+
+}  // namespace
+
+JobOutcome run_job(std::span<const Role> roles, const JobOptions& options) {
+  check(roles);
+  adopt_orphans();
+  return Job(roles, options).run();
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,33 @@
+// What the roles print, on its way to the user.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace convoy::cli {
+
+// Collects whole lines from many streams for one descriptor. Never blocks: the job has signals to
+// answer while a terminal is slow.
+class LineOutput {
+ public:
+  explicit LineOutput(int target) : target_(target) {}
+
+  void add(std::string_view text);
+  // More than a slow reader should make anybody keep: those who have more should wait.
+  bool full() const { return pending_.size() - written_ >= kMost; }
+  // To wait for with poll(); -1 if there is nothing to write.
+  int writable_fd() const { return pending_.empty() ? -1 : target_; }
+  // Writes what can be written now. If nobody reads any more, everything is dropped from then on:
+  // the job goes on, its results are elsewhere.
+  void advance();
+
+ private:
+  static constexpr std::size_t kMost = 1 << 18;
+
+  int target_;
+  bool closed_ = false;
+  std::string pending_;
+  std::size_t written_ = 0;  // of pending_
+};
+
+}  // namespace convoy::cli

@@ -1,0 +1,91 @@
+// One run of a role: its supervisor here, or mpirun with the supervisor elsewhere, and its output.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/job/outcome.h"
+#include "cli/job/output.h"
+#include "cli/job/role.h"
+#include "cli/launch/filter.h"
+#include "cli/launch/lines.h"
+#include "cli/launch/mpirun.h"
+#include "convoy/base/clock.h"
+#include "convoy/base/descriptor.h"
+
+namespace convoy::cli {
+
+// What all roles of a job are started with.
+struct RoleStart {
+  std::string agent;  // the supervisor's program
+  std::string token;  // marks its reports
+  std::string folder;
+  std::chrono::milliseconds grace{0};
+  std::optional<Mpirun> mpirun;        // for roles on other hosts
+  std::vector<std::string> variables;  // NAME=value, for every role
+};
+
+class RoleProcess {
+ public:
+  // Starts it. `variables` are for this run, besides those of the role. Throws Failure. `role`,
+  // `out` and `err` outlive this object.
+  RoleProcess(const Role& role, std::string label, const RoleStart& start,
+              std::vector<std::string> variables, LineOutput& out, LineOutput& err);
+
+  pid_t pid() const { return pid_; }
+  // For poll(): its streams that can be read now, -1 for those that can't.
+  std::array<int, 2> sources() const;
+  // Reads what is there.
+  void advance();
+  // Whether something waits to become a report, so that advance() is wanted soon.
+  bool holds() const;
+  // What waitpid() has said of pid().
+  void reaped(int status);
+  // Its process has ended, and so has its output, or nothing has come for a while.
+  bool over() const;
+
+  // Asks it to stop; after the grace its supervisor kills it.
+  void stop();
+  // One step more each time: asks mpirun, then kills it or the supervisor.
+  void kill_process();
+  void pass_on(int signal);
+
+  // After over(): passes the rest of its output on and says how it ended.
+  RoleEnd finish();
+  std::vector<std::string> last_errors() const {
+    return {last_errors_.begin(), last_errors_.end()};
+  }
+
+ private:
+  struct Stream {
+    Descriptor source;
+    LineOutput* target = nullptr;
+    StreamFilter filter;
+    LineCutter cutter;
+  };
+
+  bool remote() const { return mpirun_.has_value(); }
+  void read(Stream& stream);
+  void print(Stream& stream, std::string_view bytes);
+  void print_line(const Stream& stream, std::string_view line);
+
+  const std::string prefix_;
+  std::optional<MpiFlavor> mpirun_;
+  pid_t pid_ = 0;
+  bool told_ = false;
+  bool mpirun_told_ = false;
+  std::optional<int> status_;
+  Clock::time_point last_bytes_ = Clock::now();
+  std::vector<Stream> streams_;  // standard output, standard error
+  std::optional<Report> supervised_;
+  std::optional<Report> ended_;
+  std::deque<std::string> last_errors_;
+};
+
+}  // namespace convoy::cli

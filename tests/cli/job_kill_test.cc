@@ -1,0 +1,173 @@
+// Deaths of processes of `convoy job` at random moments. The promise: nothing is left after 10 s.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "cli/launch/processes.h"
+#include "tests/cli/job_script.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr double kPromise_s = 10;
+
+void pause_randomly(int most_ms) {
+  static std::mt19937 random(std::random_device{}());
+  std::this_thread::sleep_for(std::chrono::milliseconds(random() % static_cast<unsigned>(most_ms)));
+}
+
+// With children in sessions of their own.
+const char* const kBrood =
+    "setsid sh -c 'trap \"\" TERM HUP; echo ready; while :; do sleep 0.05; done' & "
+    "touch $CONVOY_JOB_FOLDER/$$; echo ready; wait; sleep 100";
+
+// The first process of the job whose arguments hold all of these.
+pid_t find(const Job& job, const std::vector<std::string>& words) {
+  for (const JobProcess& process : job.processes()) {
+    const bool all = std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+      return std::any_of(process.arguments.begin(), process.arguments.end(),
+                         [&](const std::string& a) { return a.find(word) != a.npos; });
+    });
+    if (all) return process.pid;
+  }
+  return 0;
+}
+
+bool strike(pid_t pid) { return pid > 0 && kill(pid, SIGKILL) == 0; }
+
+void expect_nothing_left(JobOfRoles& job) {
+  EXPECT_GE(job->wait_until_gone(kPromise_s), 0);
+  for (const auto& entry : std::filesystem::directory_iterator(job.temporary()))
+    ADD_FAILURE() << entry.path() << " is left";
+}
+
+TEST(JobKill, TheJob) {
+  JobOfRoles job(role("a", kBrood, "count = 2") + ranks("mpi", "work"));
+  ASSERT_TRUE(job->wait_for("ready", 6));
+  pause_randomly(200);
+  ASSERT_TRUE(strike(job->pid()));
+  expect_nothing_left(job);
+}
+
+TEST(JobKill, TheJobWhileItStarts) {
+  for (const int most_ms : {30, 100, 300, 1000}) {
+    JobOfRoles job(role("a", kBrood, "count = 5") + ranks("mpi", "work"));
+    pause_randomly(most_ms);
+    ASSERT_TRUE(strike(job->pid()));
+    expect_nothing_left(job);
+  }
+}
+
+TEST(JobKill, TheJobWhileItWaitsToStartARole) {
+  JobOfRoles job(role("a", "echo ready; exit 1", "restart = 'on_failure'\ndelay_s = 1000"));
+  ASSERT_TRUE(job->wait_for("ready", 1));
+  pause_randomly(100);
+  ASSERT_TRUE(strike(job->pid()));
+  expect_nothing_left(job);
+}
+
+TEST(JobKill, TheJobWhileItStops) {
+  JobOfRoles job(role("a", "trap '' TERM; echo ready; while :; do sleep 0.05; done", "count = 2") +
+                 service("b"));
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  kill(job->pid(), SIGTERM);
+  pause_randomly(200);
+  ASSERT_TRUE(strike(job->pid()));
+  expect_nothing_left(job);
+}
+
+TEST(JobKill, ARole) {
+  JobOfRoles job(role("a", kBrood) + service("b"));
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  pause_randomly(200);
+  // Its supervisor has the script among its arguments, too.
+  const std::vector<pid_t> found = children_of(find(*job, {"--role-folder", "setsid"}));
+  ASSERT_FALSE(found.empty());
+  ASSERT_TRUE(strike(*std::min_element(found.begin(), found.end())));
+  const JobResult result = job->finish();
+  expect_nothing_left(job);
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_EQ(last_line(result.err),
+            "convoy job: a was killed by signal 9 (Killed); the other role was ended");
+}
+
+TEST(JobKill, ASupervisor) {
+  JobOfRoles job(role("a", kBrood) + service("b"));
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  pause_randomly(200);
+  ASSERT_TRUE(strike(find(*job, {"--role-folder", "setsid"})));
+  const JobResult result = job->finish();
+  expect_nothing_left(job);
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_EQ(last_line(result.err),
+            "convoy job: a lost its supervisor, which was killed by signal 9 "
+            "(Killed); the other role was ended");
+}
+
+TEST(JobKill, ASupervisorOfARoleThatIsStartedAgain) {
+  JobOfRoles job(role("a", kBrood, "restart = 'on_failure'\ndelay_s = 0"));
+  ASSERT_TRUE(job->wait_for("ready", 2));
+  const pid_t supervisor = find(*job, {"--role-folder"});
+  const std::vector<pid_t> first = descendants(supervisor);
+  ASSERT_TRUE(strike(supervisor));
+  ASSERT_TRUE(job->wait_for("ready", 4));
+  for (const JobProcess& process : job->processes())
+    EXPECT_EQ(std::count(first.begin(), first.end(), process.pid), 0) << "of the first run";
+  kill(job->pid(), SIGTERM);
+  job->finish();
+  expect_nothing_left(job);
+}
+
+TEST(JobKill, TheSupervisorOfRanks) {
+  JobOfRoles job(ranks("mpi", "stubborn") + service("b"));
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  pause_randomly(200);
+  ASSERT_TRUE(strike(find(*job, {"--role-folder", "cli_rank_program"})));
+  EXPECT_EQ(job->finish().exit_status, 1);
+  expect_nothing_left(job);
+}
+
+TEST(JobKill, TheLauncherOfRanks) {
+  JobOfRoles job(ranks("mpi", "stubborn") + service("b"));
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  pause_randomly(200);
+  const std::vector<pid_t> launcher =
+      children_of(find(*job, {"--role-folder", "cli_rank_program"}));
+  ASSERT_EQ(launcher.size(), 1u);
+  ASSERT_TRUE(strike(launcher[0]));
+  EXPECT_EQ(job->finish().exit_status, 1);
+  expect_nothing_left(job);
+}
+
+TEST(JobKill, ARankOfARole) {
+  JobOfRoles job(ranks("mpi", "work") + service("b"));
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  pause_randomly(200);
+  ASSERT_TRUE(strike(job->processes("cli_rank_program")[0].pid));
+  EXPECT_EQ(job->finish().exit_status, 1);
+  expect_nothing_left(job);
+}
+
+TEST(JobKill, TheKeeper) {
+  JobOfRoles job(role("a", kBrood) + service("b"));
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  pid_t keeper = find(*job, {"--make-folder"});
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_TRUE(strike(keeper));
+    pid_t next = 0;
+    for (int i = 0; i < 2000 && (next == 0 || next == keeper); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      next = find(*job, {"--keep-folder"});
+    }
+    ASSERT_NE(next, keeper);
+    keeper = next;
+  }
+  ASSERT_TRUE(strike(job->pid()));
+  expect_nothing_left(job);
+}
+
+}  // namespace
+}  // namespace convoy::cli

@@ -1,0 +1,90 @@
+// Job files of shell scripts.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/base/scratch.h"
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+
+using Lines = std::vector<std::string>;
+
+// A role that runs a script of sh; `more`: further lines of its table.
+inline std::string role(const std::string& name, const std::string& script,
+                        const std::string& more = "") {
+  return "[[role]]\nname = \"" + name + "\"\ncommand = [\"sh\", \"-c\", '''" + script + "''']\n" +
+         more + "\n";
+}
+
+// A service that says "ready", and until it is stopped does nothing else.
+inline std::string service(const std::string& name, const std::string& more = "") {
+  return role(name, "trap 'echo stopped; exit 0' TERM; echo ready; while :; do sleep 0.02; done",
+              "until_done = false\n" + more);
+}
+
+// `convoy run` as the command of a role.
+inline std::string ranks(const std::string& name, const std::string& arguments) {
+  return role(name,
+              "exec '" + convoy_program() + "' run -n 2 '" + rank_program() + "' " + arguments);
+}
+
+// `convoy job` on a file of this text, in a folder for temporary files of its own.
+class JobOfRoles {
+ public:
+  explicit JobOfRoles(const std::string& text, std::vector<std::string> variables = {}) {
+    std::filesystem::create_directory(temporary());
+    test::spill(scratch_.path("mine.toml"), text);
+    variables.push_back("TMPDIR=" + temporary());
+    variables.push_back("HERE=" + scratch_.path());
+    job_.emplace(std::vector<std::string>{scratch_.path("mine.toml")}, variables, job_program());
+  }
+
+  Job* operator->() { return &*job_; }
+  Job& operator*() { return *job_; }
+  // $HERE of the scripts.
+  std::string path(const std::string& name) const { return scratch_.path(name); }
+  // Where the job's folder is.
+  std::string temporary() const { return scratch_.path("tmp"); }
+
+ private:
+  test::Scratch scratch_;
+  std::optional<Job> job_;
+};
+
+// The end of a job, which leaves nothing.
+inline JobResult end_of(JobOfRoles& job) {
+  JobResult result = job->finish(std::chrono::seconds(60));
+  EXPECT_GE(job->wait_until_gone(2), 0) << "a process is left";
+  EXPECT_EQ(test::entries(job.temporary()), 0u);
+  return result;
+}
+
+inline JobResult run(const std::string& text, const Lines& variables = {}) {
+  JobOfRoles job(text, variables);
+  return end_of(job);
+}
+
+template <class Condition>
+void wait_until(const Condition& holds) {
+  for (int i = 0; i < 3000 && !holds(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(holds());
+}
+
+inline Lines lines_of(const std::string& text) {
+  Lines lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace convoy::cli
