@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   add_eval_command(app, outcome);
   add_predict_command(app, outcome);
   add_run_command(app, rest, outcome);
+  add_models_command(app);
   add_pack_command(app);
   add_index_command(app);
   add_inspect_command(app);
