@@ -7,8 +7,9 @@
 
 #include "convoy/base/error.h"
 #include "convoy/data/comm_peers.h"
-#include "train/rank_work.h"
+#include "convoy/model/dropout.h"
 #include "convoy/train/compute.h"
+#include "train/rank_work.h"
 #include "train/same_everywhere.h"
 
 namespace convoy::train {
@@ -55,16 +56,27 @@ std::string try_out(model::Network& network, const TaskBatch& blank, const Task&
 
 }  // namespace
 
-std::shared_ptr<model::Network> RecipeNetwork::whole() const {
-  torch::manual_seed(static_cast<std::uint64_t>(recipe_.seed));
+ModelRequest RecipeNetwork::request() const {
   const TaskFacts& facts = task_.facts();
   const auto number = [&facts](const char* key) {
     const auto found = facts.numbers.find(key);
     return found == facts.numbers.end() ? 0 : static_cast<int>(found->second);
   };
-  const data::Shape image{number("image.channels"), number("image.height"), number("image.width")};
-  const auto network = registry_.make_model(
-      recipe_.model.name, {task_.outputs(), image, recipe_.model.options, facts});
+  return {.classes = task_.outputs(),
+          .image = {number("image.channels"), number("image.height"), number("image.width")},
+          .options = recipe_.model.options,
+          .facts = facts,
+          .seed = seed()};
+}
+
+std::optional<model::Blueprint> RecipeNetwork::blueprint() const {
+  return registry_.blueprint(recipe_.model.name, request());
+}
+
+std::shared_ptr<model::Network> RecipeNetwork::whole() const {
+  torch::manual_seed(seed());  // for networks that are code
+  const auto network = registry_.make_model(recipe_.model.name, request());
+  model::name_layers(*network);
   compute_.place(*network);
   check_takes(*network);
   return network;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "convoy/comm/communicator.h"
@@ -37,11 +38,14 @@ class RecipeNetwork final : public NetworkSource {
       : registry_(registry), recipe_(recipe), task_(task), compute_(compute) {}
 
   std::shared_ptr<model::Network> whole() const override;
+  std::optional<model::Blueprint> blueprint() const override;
+  std::uint64_t seed() const override { return static_cast<std::uint64_t>(recipe_.seed); }
   const Recipe& recipe() const override { return recipe_; }
   const Task& task() const override { return task_; }
   const Compute& compute() const override { return compute_; }
 
  private:
+  ModelRequest request() const;
   void check_takes(model::Network& network) const;
 
   const Registry& registry_;

@@ -7,6 +7,7 @@
 #include "convoy/base/random.h"
 #include "convoy/base/units.h"
 #include "convoy/model/factory.h"
+#include "convoy/model/randomness.h"
 #include "convoy/parallel/distributed_model.h"
 #include "convoy/parallel/grid.h"
 #include "convoy/train/registry.h"
@@ -164,6 +165,9 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
         task.tensors(batch, data::even_share({0, batch.size()}, part, used), context_->compute());
     torch::Tensor loss;
     {
+      const model::RandomScope scope(static_cast<std::uint64_t>(recipe.seed),
+                                     static_cast<std::uint64_t>(context_->moment().step),
+                                     rows.samples);
       const Autocast autocast = context_->compute().autocast();
       const TensorList outputs =
           model_->run(static_cast<std::int64_t>(rows.weight), [&](model::Network& network) {
@@ -205,7 +209,8 @@ StepReport Sync::step(const data::Batch& batch) {
   StepReport report;
   report.learning_rate = context_->schedule().at(context_->moment());
   optimizer_->set_learning_rate(report.learning_rate);
-  // Dropout and the like: fixed by (seed, step, rank), so that nothing of it has to be saved.
+  // For what draws from LibTorch's generator, as torch::nn::Dropout does (model::Dropout does not):
+  // fixed by (seed, step, rank), so that nothing of it has to be saved.
   torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
                                   static_cast<std::uint64_t>(context_->moment().step),
                                   static_cast<std::uint64_t>(communicator_.rank()))());
