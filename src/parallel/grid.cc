@@ -27,8 +27,7 @@ GridShape GridShape::of(std::int64_t replicas, std::int64_t partitions, int rank
                    "; these would: " + would);
 }
 
-Grid::Grid(const comm::Communicator& all, GridShape shape)
-    : shape_(shape), all_(all.duplicate()) {
+Grid::Grid(const comm::Communicator& all, GridShape shape) : shape_(shape), all_(all.duplicate()) {
   assert(shape.size() == all.size());
   partitions_ = all_.split(replica(), partition());
   replicas_ = all_.split(partition(), replica());

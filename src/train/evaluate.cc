@@ -3,9 +3,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <stdexcept>
-#include <array>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -158,7 +158,8 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
   std::vector<std::int64_t> counts(2);  // samples, skipped
   StopVote vote(all, how.should_stop);
   // Every rank scores every batch, whatever its share: the network may be on several.
-  while (const data::Batch* batch = vote.goes_on(source->batches_left()) ? source->next() : nullptr) {
+  while (const data::Batch* batch =
+             vote.goes_on(source->batches_left()) ? source->next() : nullptr) {
     std::vector<double> own(sums.size());
     if (!what.strategy.score(what.task, compute, *batch, own)) continue;
     counts[0] += static_cast<std::int64_t>(batch->size());

@@ -48,9 +48,8 @@ TrainedSource find_trained(Registry& registry, const std::string& path, Which wh
   }
   source.path = checkpoint_in(path, which);
   source.manifest = open_checkpoint(source.path);
-  source.recipe =
-      parse(registry, {of_today(source.manifest->recipe), source.path, "/"}, overrides,
-            Files::may_be_missing);
+  source.recipe = parse(registry, {of_today(source.manifest->recipe), source.path, "/"}, overrides,
+                        Files::may_be_missing);
   return source;
 }
 
@@ -83,7 +82,8 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
 
 Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset,
                              const EvaluationOptions& options) {
-  return train::evaluate({world_.communicator(), recipe(), *task_, arrangement_, *strategy_}, dataset, options);
+  return train::evaluate({world_.communicator(), recipe(), *task_, arrangement_, *strategy_},
+                         dataset, options);
 }
 
 std::vector<Answer> Trained::predict(const std::vector<std::string>& inputs, int most) {

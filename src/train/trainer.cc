@@ -276,8 +276,8 @@ bool Trainer::Impl::evaluate_now() {
   options.should_stop = options_.should_stop;
   Evaluation evaluation;
   strategy().with_whole_model([&] {
-    evaluation = evaluate({all(), recipe_, task(), inputs_->arrangement, strategy()}, validation,
-                          options);
+    evaluation =
+        evaluate({all(), recipe_, task(), inputs_->arrangement, strategy()}, validation, options);
   });
   if (timeline_) timeline_->add(Timeline::kTraining, "evaluation", start, Clock::now());
   if (evaluation.broken_off) return false;

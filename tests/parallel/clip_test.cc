@@ -22,11 +22,9 @@ TEST(ClipGradNorm, SumsOverPartitionsAndCountsReplicatedOnesOnce) {
     std::vector<at::Tensor> whole;
     for (int rank = 0; rank < all.size(); ++rank) whole.push_back(with_gradient(5 + rank, rank));
     whole.push_back(with_gradient(11, 100));
-    const std::vector<at::Tensor> own{
-        with_gradient(5 + all.rank(), all.rank())};
+    const std::vector<at::Tensor> own{with_gradient(5 + all.rank(), all.rank())};
     const std::vector<at::Tensor> replicated{with_gradient(11, 100), torch::zeros({3})};
-    const double expected =
-        torch::nn::utils::clip_grad_norm_(whole, most > 0 ? most : 1e30, 2.0);
+    const double expected = torch::nn::utils::clip_grad_norm_(whole, most > 0 ? most : 1e30, 2.0);
     const double norm = clip_grad_norm(all, own, replicated, most);
     EXPECT_NEAR(norm, expected, 1e-12 * expected);
     EXPECT_TRUE(torch::allclose(own[0].grad(), whole[static_cast<std::size_t>(all.rank())].grad(),

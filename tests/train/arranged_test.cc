@@ -41,9 +41,9 @@ class ArrangedTest : public TrainerTest {
 
 TEST_F(ArrangedTest, TrainsAsTheWholeWould) {
   if (!even()) GTEST_SKIP() << "needs an even number of ranks";
-  for (const Overrides& how : {Overrides{}, Overrides{"model.options.dropout=0.5"},
-                               Overrides{"training.clip_norm=0.05"},
-                               Overrides{"data.on_bad=skip", "data.train.bad_every=7"}}) {
+  for (const Overrides& how :
+       {Overrides{}, Overrides{"model.options.dropout=0.5"}, Overrides{"training.clip_norm=0.05"},
+        Overrides{"data.on_bad=skip", "data.train.bad_every=7"}}) {
     std::string name;
     for (const std::string& one : how) name += one.substr(one.size() - 4);
     const RunResult whole = train_until(chain("whole" + name, how), 0);
@@ -60,7 +60,8 @@ TEST_F(ArrangedTest, TrainsAsTheWholeWould) {
 
 TEST_F(ArrangedTest, StoppedAndResumedItSeesEachSampleOnce) {
   if (!even()) GTEST_SKIP() << "needs an even number of ranks";
-  const Recipe whole = halves("uninterrupted"), parts = halves("parts", {"output.log_samples=true"});
+  const Recipe whole = halves("uninterrupted"),
+               parts = halves("parts", {"output.log_samples=true"});
   const std::string expected = train_until(whole, 0).checkpoint;
   EXPECT_TRUE(train_until(parts, 3).stopped);
   EXPECT_TRUE(train_until(parts, 5, "latest").stopped);
@@ -97,8 +98,9 @@ TEST_F(ArrangedTest, AGridThatDoesNotFitIsSaid) {
   const std::string said = refusal(halves("grid", {"grid.replicas=5"}));
   EXPECT_NE(said.find("the grid of 5 x 2 (replicas x partitions)"), std::string::npos) << said;
   EXPECT_NE(said.find("these would: " + std::to_string(ranks) + " x 1"), std::string::npos) << said;
-  const std::string both = test::message_of<UsageError>(
-      [&] { chain("mistakes", {"strategy=halves", "optimizer.lr=-1"}); });
+  const std::string both = test::message_of<UsageError>([&] {
+    chain("mistakes", {"strategy=halves", "optimizer.lr=-1"});
+  });
   EXPECT_NE(both.find("halves needs grid.partitions = 2"), std::string::npos) << both;
   EXPECT_NE(both.find("lr"), std::string::npos) << both;
 }
@@ -127,7 +129,9 @@ TEST_F(ArrangedTest, SamplesAreHandedOnAsTheyAre) {
       ASSERT_EQ(want == nullptr, got == nullptr);
       EXPECT_EQ(handed.position(), expected.position());
       if (want == nullptr) continue;
-      const auto same = [](auto a, auto b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); };
+      const auto same = [](auto a, auto b) {
+        return std::equal(a.begin(), a.end(), b.begin(), b.end());
+      };
       EXPECT_TRUE(same(got->samples, want->samples));
       EXPECT_TRUE(same(got->labels, want->labels));
       EXPECT_TRUE(same(got->bytes, want->bytes));

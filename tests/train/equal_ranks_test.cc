@@ -35,8 +35,8 @@ class Noise final : public data::Dataset {
   std::uint64_t fingerprint() const override { return each_; }
 
   torch::Tensor images(const std::vector<std::size_t>& samples) const {
-    torch::Tensor all = torch::empty({static_cast<std::int64_t>(samples.size()), shape_.channels,
-                                      shape_.height, shape_.width});
+    torch::Tensor all = torch::empty(
+        {static_cast<std::int64_t>(samples.size()), shape_.channels, shape_.height, shape_.width});
     auto* out = static_cast<float*>(all.mutable_data_ptr());
     for (const std::size_t i : samples) {
       std::memcpy(out, pixels_.data() + i * each_, each_ * sizeof(float));
@@ -146,8 +146,8 @@ tensorboard = false
                                        "precision=" + precision};
     overrides.insert(overrides.end(), c.overrides.begin(), c.overrides.end());
     overrides.insert(overrides.end(), more.begin(), more.end());
-    const RunResult result = train(
-        parse_recipe({text, "test.toml", "/"}, overrides, registry_.vocabulary(), Files::must_exist));
+    const RunResult result = train(parse_recipe({text, "test.toml", "/"}, overrides,
+                                                registry_.vocabulary(), Files::must_exist));
     EXPECT_EQ(result.steps, kSteps);
     if (!first()) return 0;
     const auto net = make_network(c);
@@ -181,17 +181,24 @@ TEST_P(EqualRanks, InDoubleWithAccumulationAndChannelsLast) {
 // Sums of gradients in another order differ by some 1e-7 of their largest terms, and six steps with
 // momentum carry that on: by less than 1e-5 of a tensor's largest value. Normalizations over the
 // few values of small images amplify it.
-TEST_P(EqualRanks, InFloat) {
-  EXPECT_LT(difference("float32"), GetParam().float32_tolerance);
-}
+TEST_P(EqualRanks, InFloat) { EXPECT_LT(difference("float32"), GetParam().float32_tolerance); }
 
 INSTANTIATE_TEST_SUITE_P(
     Networks, EqualRanks,
-    testing::Values(
-        Case{"alexnet", "alexnet", {3, 63, 63}, {"model.options.hidden=64"}, {.classes = 3, .hidden = 64}, 1e-5},
-        Case{"lenet", "lenet", {1, 28, 28}, {}, {.classes = 3}, 1e-5},
-        Case{"code", "code", {1, 6, 6}, {}, {}, 1e-5},
-        Case{"resnet18", "resnet18", {3, 32, 32}, {"sync.batch_norm=synchronized"}, {.classes = 3}, 1e-2}),
+    testing::Values(Case{"alexnet",
+                         "alexnet",
+                         {3, 63, 63},
+                         {"model.options.hidden=64"},
+                         {.classes = 3, .hidden = 64},
+                         1e-5},
+                    Case{"lenet", "lenet", {1, 28, 28}, {}, {.classes = 3}, 1e-5},
+                    Case{"code", "code", {1, 6, 6}, {}, {}, 1e-5},
+                    Case{"resnet18",
+                         "resnet18",
+                         {3, 32, 32},
+                         {"sync.batch_norm=synchronized"},
+                         {.classes = 3},
+                         1e-2}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // A plugin's network that is data: described without being built, and built from the seed.

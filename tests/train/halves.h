@@ -26,9 +26,9 @@ namespace convoy::train::testing_data {
 class Halves final : public Strategy {
  public:
   Arrangement arrange(const comm::World& world, const Recipe& recipe) override {
-    grid_.emplace(world.communicator(),
-                  parallel::GridShape::of(recipe.grid.replicas, recipe.grid.partitions,
-                                          world.size()));
+    grid_.emplace(
+        world.communicator(),
+        parallel::GridShape::of(recipe.grid.replicas, recipe.grid.partitions, world.size()));
     return {.share = grid_->replica(),
             .shares = grid_->shape().replicas,
             .samples = first() ? Arrangement::Samples::read : Arrangement::Samples::handed,
@@ -74,8 +74,8 @@ class Halves final : public Strategy {
       optimizer_->set_learning_rate(report.learning_rate);
       optimizer_->zero_grad();
       double loss = 0;
-      const bool update = batch->size() > 0 ? half_step(*batch, loss)
-                                            : model_->reducer().join_with_zeros();
+      const bool update =
+          batch->size() > 0 ? half_step(*batch, loss) : model_->reducer().join_with_zeros();
       if (update) {
         if (context_->recipe().training.clip_norm > 0) clip();
         optimizer_->step();
@@ -132,8 +132,7 @@ class Halves final : public Strategy {
       torch::Tensor gradient;
       if (!first()) {
         moved.requires_grad_();
-        const torch::Tensor value =
-            task.loss({network.forward(model::Tensors{moved}).at(0)}, rows);
+        const torch::Tensor value = task.loss({network.forward(model::Tensors{moved}).at(0)}, rows);
         loss = value.item<double>();
         value.backward();
         gradient = moved.grad();
@@ -147,8 +146,7 @@ class Halves final : public Strategy {
   void clip() {
     std::vector<at::Tensor> own;
     for (const auto& p : parallel::unique_parameters(*network_)) own.push_back(p.tensor);
-    parallel::clip_grad_norm(grid_->partitions(), own, {},
-                             context_->recipe().training.clip_norm);
+    parallel::clip_grad_norm(grid_->partitions(), own, {}, context_->recipe().training.clip_norm);
   }
 
   // The tensor of one partition, on both.
@@ -157,7 +155,8 @@ class Halves final : public Strategy {
     if (grid_->partition() == from) {
       tensor = tensor.contiguous();
       shape[0] = tensor.dim();
-      for (std::int64_t d = 0; d < tensor.dim(); ++d) shape[static_cast<std::size_t>(d) + 1] = tensor.size(d);
+      for (std::int64_t d = 0; d < tensor.dim(); ++d)
+        shape[static_cast<std::size_t>(d) + 1] = tensor.size(d);
       shape[5] = static_cast<std::int64_t>(tensor.scalar_type());
     }
     grid_->partitions().broadcast(comm::buffer_of(shape), from);
@@ -200,22 +199,33 @@ class Halves final : public Strategy {
 };
 
 inline void add_halves(Registry& registry) {
-  registry.add_strategy("halves", [] { return std::make_unique<Halves>(); }, {},
-                        [](const Recipe& recipe, std::vector<std::string>& problems) {
-                          if (recipe.grid.partitions != 2)
-                            problems.push_back("halves needs grid.partitions = 2");
-                        });
+  registry.add_strategy(
+      "halves", [] { return std::make_unique<Halves>(); }, {},
+      [](const Recipe& recipe, std::vector<std::string>& problems) {
+        if (recipe.grid.partitions != 2) problems.push_back("halves needs grid.partitions = 2");
+      });
   // Small's layers, as data.
   registry.add_model(
       "chain",
       [](const ModelRequest& request) {
         using namespace model::layer;
         model::Blueprint chain{"chain", {{1, 6, 6}}, {}};
-        chain.stages.push_back({"conv", {"x"}, {{"conv", Convolution{.in = 1, .out = 4, .kernel = {3, 3}}, {"x"}, nullptr},
-                                                {"relu", Relu{}, {"conv"}, nullptr}}, {"relu"}});
-        chain.stages.push_back({"fc", {"x"}, {{"flatten", Flatten{}, {"x"}, nullptr},
-                                              {"drop", Dropout{.probability = request.options.number("dropout")}, {"flatten"}, nullptr},
-                                              {"fc", Linear{.in = 64, .out = request.classes}, {"drop"}, nullptr}}, {"fc"}});
+        chain.stages.push_back(
+            {"conv",
+             {"x"},
+             {{"conv", Convolution{.in = 1, .out = 4, .kernel = {3, 3}}, {"x"}, nullptr},
+              {"relu", Relu{}, {"conv"}, nullptr}},
+             {"relu"}});
+        chain.stages.push_back(
+            {"fc",
+             {"x"},
+             {{"flatten", Flatten{}, {"x"}, nullptr},
+              {"drop",
+               Dropout{.probability = request.options.number("dropout")},
+               {"flatten"},
+               nullptr},
+              {"fc", Linear{.in = 64, .out = request.classes}, {"drop"}, nullptr}},
+             {"fc"}});
         return chain;
       },
       {{"dropout", 0.0, "its probability"}});

@@ -27,7 +27,8 @@ Vocabulary vocabulary() {
   v.tasks["classification"] = {{"label_smoothing", 0.0, "doc"}};
   v.tasks["one_vs_all"] = {{"label_smoothing", 0.0, "doc"}};
   v.strategies["sync"] = {{"bucket", std::string("8MiB"), "doc"}};
-  v.strategies["hybrid"] = {{"scheme", std::string("b"), "doc"}, {"rounds", std::int64_t{1}, "doc"}};
+  v.strategies["hybrid"] = {{"scheme", std::string("b"), "doc"},
+                            {"rounds", std::int64_t{1}, "doc"}};
   v.strategy_checks["hybrid"] = [](const Recipe& recipe, std::vector<std::string>& problems) {
     if (recipe.strategy_options.integer("rounds") < 1)
       problems.push_back("hybrid.rounds has to be at least 1");
@@ -93,7 +94,8 @@ TEST_F(RecipeTest, ReadsWhatItSays) {
 }
 
 TEST_F(RecipeTest, PrintsARecipeThatReadsBackTheSameElsewhere) {
-  Recipe r = parse(kGood, {"name=\"a \\\"quoted\\\" \\\\ name\"", "task.options.label_smoothing=0.1"});
+  Recipe r =
+      parse(kGood, {"name=\"a \\\"quoted\\\" \\\\ name\"", "task.options.label_smoothing=0.1"});
   for (const bool comments : {false, true}) {
     const std::string text = print_recipe(r, comments);
     const Recipe again = parse_recipe({text, "other.toml", "/"}, {}, vocabulary());
@@ -129,9 +131,9 @@ replicas = -1
 layers = ["fc*"]
 parts = [-1]
 )");
-  for (const char* part : {"grid.partitions is 0; it has to be at least 1", "grid.replicas is -1",
-                           "placement.layers[0].how is missing",
-                           "placement.layers[0].parts can't be negative"}) {
+  for (const char* part :
+       {"grid.partitions is 0; it has to be at least 1", "grid.replicas is -1",
+        "placement.layers[0].how is missing", "placement.layers[0].parts can't be negative"}) {
     EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
   }
 }

@@ -125,7 +125,8 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ResumeTest,
                          [](const auto& info) { return std::string(info.param).substr(15); });
 
 // A new network, evaluated by the ranks of a communicator.
-Evaluation evaluate_new(const Registry& registry, const Recipe& r, const comm::Communicator& ranks) {
+Evaluation evaluate_new(const Registry& registry, const Recipe& r,
+                        const comm::Communicator& ranks) {
   const auto data = registry.open_data(r.data.reader, r.data.validation);
   const auto task = registry.make_task(r);
   task->look(*data, nullptr);

@@ -159,8 +159,8 @@ class Reader final : public model::Network {
  public:
   Reader()
       : letters_(register_module("letters", torch::nn::Embedding(kLetters, 8))),
-        state_(register_module("state", torch::nn::GRU(torch::nn::GRUOptions(8, 12).batch_first(
-                                            true)))),
+        state_(register_module("state",
+                               torch::nn::GRU(torch::nn::GRUOptions(8, 12).batch_first(true)))),
         out_(register_module("out", torch::nn::Linear(12, kLetters))) {}
 
   torch::Tensor forward(torch::Tensor tokens) override {
@@ -176,12 +176,11 @@ class Reader final : public model::Network {
 };
 
 inline void add_words(Registry& registry) {
-  registry.add_reader(
-      "words",
-      [](const Options& o) {
-        return std::make_shared<Words>(static_cast<std::size_t>(o.integer("size")));
-      },
-      {{"size", std::int64_t{60}, "texts"}});
+  registry.add_reader("words",
+                      [](const Options& o) {
+                        return std::make_shared<Words>(static_cast<std::size_t>(o.integer("size")));
+                      },
+                      {{"size", std::int64_t{60}, "texts"}});
   registry.add_task("next_letter", [](const Recipe&) { return std::make_unique<NextLetter>(); });
   registry.add_model("reader", [](const ModelRequest&) { return std::make_shared<Reader>(); });
 }

@@ -38,7 +38,8 @@ struct LoaderOptions {
   // network may have no use for one alone (statistics of batch normalization). Other ranks then get
   // none.
   std::size_t least_share = 1;
-  // This rank's shares are empty: it goes through the same batches as the others, and reads nothing.
+  // This rank's shares are empty: it goes through the same batches as the others, and reads
+  // nothing.
   bool nothing = false;
   // Which samples this rank gets; null: a StaticOrder of the above.
   std::shared_ptr<SampleOrder> order;

@@ -47,8 +47,8 @@ class Stage : public torch::nn::Module {
   Stage(StageSpec spec, UserModules modules);
 
   StageSpec spec_;
-  std::vector<Step> steps_;            // as the nodes
-  std::vector<std::size_t> outputs_;   // places of values: inputs, then one for each node
+  std::vector<Step> steps_;           // as the nodes
+  std::vector<std::size_t> outputs_;  // places of values: inputs, then one for each node
 };
 
 // A network that is the fold of its stages. Its modules have the tree and order of the layers'

@@ -165,7 +165,7 @@ template <class M>
 DistributedModel(const comm::Communicator&, std::shared_ptr<M>) -> DistributedModel<M>;
 template <class M>
 DistributedModel(const comm::Communicator&, std::shared_ptr<M>, DistributedOptions)
-    ->DistributedModel<M>;
+    -> DistributedModel<M>;
 template <class Holder>
 requires requires { typename Holder::ContainedType; }
 DistributedModel(const comm::World&, const Holder&)

@@ -68,9 +68,9 @@ struct Evaluated {
   Strategy& strategy;  // whose module holds what is to be evaluated
 };
 
-// Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation; its
-// samples are shared out as those of training are. Throws UsageError on every rank when their data
-// sets differ. Collective.
+// Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation;
+// its samples are shared out as those of training are. Throws UsageError on every rank when their
+// data sets differ. Collective.
 Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset,
                     const EvaluationOptions& options = {});
 

@@ -12,10 +12,10 @@
 #include <span>
 #include <string>
 
+#include "convoy/base/slice.h"
 #include "convoy/comm/communicator.h"
 #include "convoy/comm/world.h"
 #include "convoy/data/sample_source.h"
-#include "convoy/base/slice.h"
 #include "convoy/model/blueprint.h"
 #include "convoy/model/network.h"
 #include "convoy/train/moment.h"
@@ -75,8 +75,8 @@ class NetworkSource {
   // recipe's device and in its layout; tried with a blank sample, where the task can make one.
   // Throws UsageError where model and data don't go together.
   virtual std::shared_ptr<model::Network> whole() const = 0;
-  // The same as data, to build parts of it (convoy/model/stage.h) with seed(); nothing for a network
-  // that is code. Parts are to be place()d by compute().
+  // The same as data, to build parts of it (convoy/model/stage.h) with seed(); nothing for a
+  // network that is code. Parts are to be place()d by compute().
   virtual std::optional<model::Blueprint> blueprint() const = 0;
   virtual std::uint64_t seed() const = 0;
   virtual const Recipe& recipe() const = 0;

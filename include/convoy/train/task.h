@@ -1,5 +1,5 @@
-// What a training is about: what a sample is, how samples become tensors, what the loss is, how good
-// a network is. Everything else (trainer, strategies, metrics, checkpoints) goes through this.
+// What a training is about: what a sample is, how samples become tensors, what the loss is, how
+// good a network is. Everything else (trainer, strategies, metrics, checkpoints) goes through this.
 #pragma once
 
 #include <torch/torch.h>
@@ -121,9 +121,9 @@ class Task {
 
   // -- Predictions
 
-  // Answers to what the user names (files, texts), in their order, with at most `most` possibilities
-  // each. Inputs that can't be used don't keep the others from being. Throws UsageError where the
-  // task predicts nothing.
+  // Answers to what the user names (files, texts), in their order, with at most `most`
+  // possibilities each. Inputs that can't be used don't keep the others from being. Throws
+  // UsageError where the task predicts nothing.
   virtual std::vector<Answer> predict(const std::vector<std::string>& inputs, int most,
                                       const Compute& compute, const Forward& forward) const;
 };

@@ -42,9 +42,8 @@ void print(const Arguments& arguments, const train::Trained& trained, int ranks,
     std::printf("  %llu records could not be decoded and were left out\n",
                 static_cast<unsigned long long>(e.skipped));
   }
-  std::printf("  of %llu samples, in %s on %d rank%s\n",
-              static_cast<unsigned long long>(e.samples), format_seconds(e.seconds).c_str(), ranks,
-              ranks == 1 ? "" : "s");
+  std::printf("  of %llu samples, in %s on %d rank%s\n", static_cast<unsigned long long>(e.samples),
+              format_seconds(e.seconds).c_str(), ranks, ranks == 1 ? "" : "s");
 }
 
 int run(const Arguments& arguments) {

@@ -63,10 +63,13 @@ int run(const Arguments& arguments) {
 void add_predict_command(CLI::App& app, Outcome& outcome) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
-      "predict", "What a trained network makes of inputs: the classes of JPEG or PNG pictures, or what "
-                 "else its task predicts");
+      "predict",
+      "What a trained network makes of inputs: the classes of JPEG or PNG pictures, or what "
+      "else its task predicts");
   add_trained_options(*command, arguments->trained, "One object per input");
-  command->add_option("files", arguments->files, "Pictures, or what else the task takes")->type_name("INPUTS")->required();
+  command->add_option("files", arguments->files, "Pictures, or what else the task takes")
+      ->type_name("INPUTS")
+      ->required();
   command->add_option("--top", arguments->top, "How many possibilities to name (5)")
       ->type_name("K")
       ->check(positive_integer());

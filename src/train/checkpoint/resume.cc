@@ -88,8 +88,8 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
            std::to_string(training_data.size()) + " now, or other files)");
   }
   // Where its files were then doesn't matter.
-  const Recipe before = parse_recipe({of_today(saved.recipe), "the checkpoint's recipe", "/"}, {}, vocabulary,
-                                     Files::may_be_missing);
+  const Recipe before = parse_recipe({of_today(saved.recipe), "the checkpoint's recipe", "/"}, {},
+                                     vocabulary, Files::may_be_missing);
   const std::string now = print_recipe(recipe, false), then = print_recipe(before, false);
   for (const RecipeChange& change : recipe_changes(now, then)) {
     const ResumeKey* key = find_resume_key(change.key);

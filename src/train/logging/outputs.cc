@@ -88,21 +88,21 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
   const double epoch = m.epochs();
   const std::string rate_key = unit_ + "_per_s";
   MetricsRow row{.kind = "step",
-                .step = m.step,
-                .numbers = {{"epoch", epoch},
-                            {"loss", r.loss},
-                            {"learning_rate", r.learning_rate},
-                            {"samples", static_cast<double>(r.samples)},
-                            {rate_key, rate},
-                            {"data_s", r.data_s},
-                            {"forward_s", r.forward_s},
-                            {"backward_s", r.backward_s},
-                            {"exposed_communication_s", r.communication_s},
-                            {"update_s", r.update_s},
-                            {"decode_s", source.decode_s},
-                            {"batches_ready", static_cast<double>(source.ready)},
-                            {"skipped", static_cast<double>(r.skipped)}},
-                .strings = {}};
+                 .step = m.step,
+                 .numbers = {{"epoch", epoch},
+                             {"loss", r.loss},
+                             {"learning_rate", r.learning_rate},
+                             {"samples", static_cast<double>(r.samples)},
+                             {rate_key, rate},
+                             {"data_s", r.data_s},
+                             {"forward_s", r.forward_s},
+                             {"backward_s", r.backward_s},
+                             {"exposed_communication_s", r.communication_s},
+                             {"update_s", r.update_s},
+                             {"decode_s", source.decode_s},
+                             {"batches_ready", static_cast<double>(source.ready)},
+                             {"skipped", static_cast<double>(r.skipped)}},
+                 .strings = {}};
   if (!counts_samples_) row.numbers.push_back({unit_, r.weight});
   metrics_.add(row);
   if (!board_) return;

@@ -141,8 +141,8 @@ class Reader : public Fields, public Given {
     return present;
   }
 
-  // Tables of strategies that are not chosen: one recipe may serve several. What is wrong in them is
-  // said all the same.
+  // Tables of strategies that are not chosen: one recipe may serve several. What is wrong in them
+  // is said all the same.
   void other_strategies(const std::string& chosen) {
     for (const auto& [name, keys] : vocabulary_.strategies) {
       if (name == chosen || child(name) == nullptr) continue;

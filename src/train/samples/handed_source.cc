@@ -10,7 +10,19 @@ namespace {
 
 // What a batch is, before what is in it.
 struct Header {
-  enum { kThere, kSamples, kBytes, kRaw, kChannels, kHeight, kWidth, kLayout, kPixel, kViews, kSize };
+  enum {
+    kThere,
+    kSamples,
+    kBytes,
+    kRaw,
+    kChannels,
+    kHeight,
+    kWidth,
+    kLayout,
+    kPixel,
+    kViews,
+    kSize
+  };
   std::array<std::int64_t, kSize> values{};
 };
 

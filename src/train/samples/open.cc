@@ -109,7 +109,8 @@ std::unique_ptr<data::SampleSource> open_samples(const comm::World& world,
   }
   // A store's ranks are those that read, and it shuffles while all of them wait for it.
   if (o.arrangement.shares != world.size() || !o.arrangement.reads()) {
-    throw UsageError("data.store = \"" + recipe.data.store + "\" is for strategies whose ranks all "
+    throw UsageError("data.store = \"" + recipe.data.store +
+                     "\" is for strategies whose ranks all "
                      "read samples of their own; this run has " +
                      std::to_string(o.arrangement.shares) + " shares of a batch on " +
                      std::to_string(world.size()) + " ranks: use data.store = \"files\"");

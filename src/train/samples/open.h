@@ -22,15 +22,15 @@ struct SampleOptions {
   std::size_t least_share = 1;
 };
 
-// A loader from files or, with data.store = "memory", from a store over the ranks that read; what it
-// reads is handed on as the arrangement says. Collective. Throws UsageError when the data can't be
-// held in memory, and what Loader and Store throw.
+// A loader from files or, with data.store = "memory", from a store over the ranks that read; what
+// it reads is handed on as the arrangement says. Collective. Throws UsageError when the data can't
+// be held in memory, and what Loader and Store throw.
 std::unique_ptr<data::SampleSource> open_samples(const comm::World& world,
                                                  const std::shared_ptr<data::Dataset>& dataset,
                                                  const SampleOptions& options);
 
-// The same for one pass over data to evaluate on, in its own order. `on_skip` is told about each bad
-// record that is left out, from any thread. Not collective.
+// The same for one pass over data to evaluate on, in its own order. `on_skip` is told about each
+// bad record that is left out, from any thread. Not collective.
 std::unique_ptr<data::SampleSource> open_evaluation(
     const std::shared_ptr<const data::Dataset>& dataset, const SampleOptions& options,
     const std::function<void(const std::string& message)>& on_skip);

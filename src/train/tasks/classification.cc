@@ -109,9 +109,7 @@ std::int64_t Classification::outputs() const {
 }
 
 data::Shape Classification::image() const {
-  const auto number = [this](const char* key) {
-    return static_cast<int>(facts_.numbers.at(key));
-  };
+  const auto number = [this](const char* key) { return static_cast<int>(facts_.numbers.at(key)); };
   return {number("image.channels"), number("image.height"), number("image.width")};
 }
 
@@ -120,8 +118,7 @@ TaskBatch Classification::tensors(const data::Batch& batch, data::Range rows,
   const auto begin = static_cast<std::int64_t>(rows.begin);
   const auto size = static_cast<std::int64_t>(rows.size());
   TaskBatch part;
-  part.tensors["images"] =
-      compute.images(batch).narrow(0, begin * batch.views, size * batch.views);
+  part.tensors["images"] = compute.images(batch).narrow(0, begin * batch.views, size * batch.views);
   part.tensors["labels"] = compute.labels(batch.labels.subspan(rows.begin, rows.size()));
   part.samples = batch.samples.subspan(rows.begin, rows.size());
   part.weight = static_cast<double>(rows.size());
@@ -152,7 +149,8 @@ torch::Tensor Classification::loss(const TensorList& outputs, const TaskBatch& b
 }
 
 std::vector<Metric> Classification::metrics() const {
-  return {{"top1", "top-1", true, true}, {"top5", "top-5", true, true}, {"loss", "loss", false, false}};
+  return {
+      {"top1", "top-1", true, true}, {"top5", "top-5", true, true}, {"loss", "loss", false, false}};
 }
 
 void Classification::measure(const TensorList& outputs, const TaskBatch& batch,

@@ -98,8 +98,7 @@ void read_images(const std::vector<std::string>& files, const DataRecipe& recipe
 void describe(const std::vector<ClassProbability>& best, Answer& answer) {
   auto classes = nlohmann::ordered_json::array();
   for (const ClassProbability& one : best) {
-    classes.push_back(
-        {{"index", one.index}, {"name", one.name}, {"probability", one.probability}});
+    classes.push_back({{"index", one.index}, {"name", one.name}, {"probability", one.probability}});
     char percent[16];
     std::snprintf(percent, sizeof percent, "%6.2f%%", 100 * one.probability);
     answer.lines.push_back(std::string(percent) + "  " + one.name);

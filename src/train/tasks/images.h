@@ -14,7 +14,7 @@ namespace convoy::train {
 
 // Some of the pictures, all of one shape.
 struct ImageBatch {
-  torch::Tensor pixels;             // [files x views, channels, height, width]
+  torch::Tensor pixels;            // [files x views, channels, height, width]
   std::vector<std::size_t> files;  // by number, ascending
 };
 

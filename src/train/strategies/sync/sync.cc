@@ -10,8 +10,8 @@
 #include "convoy/model/randomness.h"
 #include "convoy/parallel/distributed_model.h"
 #include "convoy/parallel/grid.h"
-#include "convoy/train/registry.h"
 #include "convoy/train/named_optimizer.h"
+#include "convoy/train/registry.h"
 #include "train/setup.h"
 #include "train/strategies/sync/buffers.h"
 #include "train/strategies/sync/shares.h"
@@ -170,9 +170,8 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
                                      rows.samples);
       const Autocast autocast = context_->compute().autocast();
       const TensorList outputs =
-          model_->run(static_cast<std::int64_t>(rows.weight), [&](model::Network& network) {
-            return network.run(task.inputs(rows));
-          });
+          model_->run(static_cast<std::int64_t>(rows.weight),
+                      [&](model::Network& network) { return network.run(task.inputs(rows)); });
       loss = task.loss(outputs, rows);
     }
     loss_sum += loss.item<double>() * rows.weight;
