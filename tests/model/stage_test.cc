@@ -91,8 +91,9 @@ TEST(StagedNetwork, IsTheFoldOfItsHalves) {
   StagedNetwork first(some_stages(whole, 0, 4), 3), second(some_stages(whole, 4, 6), 3);
   EXPECT_EQ(second.blueprint()->inputs, (std::vector<Shape>{{128, 28, 28}}));
   EXPECT_TRUE(second.forward(first.forward(x)).equal(StagedNetwork(whole, 3).forward(x)));
-  for (const auto& [begin, count] : {std::pair{0, 0}, {0, 11}, {10, 1}, {9, 2}})
-    EXPECT_NE(mistake([&, b = begin, c = count] { some_stages(whole, b, c); }), "none");
+  const std::vector<std::pair<std::size_t, std::size_t>> wrong{{0, 0}, {0, 11}, {10, 1}, {9, 2}};
+  for (const auto& part : wrong)
+    EXPECT_NE(mistake([&] { some_stages(whole, part.first, part.second); }), "none");
 }
 
 TEST(Stage, LeavesItsInputsAlone) {

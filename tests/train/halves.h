@@ -113,9 +113,9 @@ class Halves final : public Strategy {
   // What the other half needs; on the second half, what comes out at the end.
   torch::Tensor pass(const TensorList& inputs) {
     torch::Tensor between;
-    if (first()) between = network_->forward(model::Tensors{inputs.at(0)}).at(0);
+    if (first()) between = network_->run(model::Tensors{inputs.at(0)}).at(0);
     broadcast(between, 0);
-    return first() ? torch::Tensor() : network_->forward(model::Tensors{between}).at(0);
+    return first() ? torch::Tensor() : network_->run(model::Tensors{between}).at(0);
   }
 
   bool half_step(const data::Batch& batch, double& loss) {
@@ -126,13 +126,13 @@ class Halves final : public Strategy {
                                    rows.samples);
     model_->run(static_cast<std::int64_t>(rows.weight), [&](model::StagedNetwork& network) {
       torch::Tensor between;
-      if (first()) between = network.forward(model::Tensors{task.inputs(rows).at(0)}).at(0);
+      if (first()) between = network.run(model::Tensors{task.inputs(rows).at(0)}).at(0);
       torch::Tensor moved = between.defined() ? between.detach().clone() : torch::Tensor();
       broadcast(moved, 0);
       torch::Tensor gradient;
       if (!first()) {
         moved.requires_grad_();
-        const torch::Tensor value = task.loss({network.forward(model::Tensors{moved}).at(0)}, rows);
+        const torch::Tensor value = task.loss({network.run(model::Tensors{moved}).at(0)}, rows);
         loss = value.item<double>();
         value.backward();
         gradient = moved.grad();

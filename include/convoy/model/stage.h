@@ -58,10 +58,10 @@ class StagedNetwork : public Network {
   // As Stage.
   StagedNetwork(Blueprint blueprint, std::uint64_t seed);
 
-  // The last stage puts out the scores.
+  // What the last stage puts out first: the scores.
   torch::Tensor forward(torch::Tensor images) override;
-  Tensors forward(Tensors inputs);
-  Tensors run(const Tensors& inputs) override { return forward(inputs); }
+  // One tensor for each input of the blueprint; all that the last stage puts out.
+  Tensors run(const Tensors& inputs) override;
   // Of the blueprint's first input, and of its scores for that.
   std::array<std::int64_t, 3> image_shape() const override;
   std::int64_t classes() const override { return classes_; }

@@ -133,14 +133,13 @@ StagedNetwork::StagedNetwork(Blueprint blueprint, Stage::UserModules modules)
 }
 
 torch::Tensor StagedNetwork::forward(torch::Tensor images) {
-  Tensors inputs;
-  inputs.push_back(std::move(images));
-  return forward(std::move(inputs)).front();
+  return run({std::move(images)}).front();
 }
 
-Tensors StagedNetwork::forward(Tensors inputs) {
-  for (const auto& stage : stages_) inputs = stage->forward(std::move(inputs));
-  return inputs;
+Tensors StagedNetwork::run(const Tensors& inputs) {
+  Tensors values = inputs;
+  for (const auto& stage : stages_) values = stage->forward(std::move(values));
+  return values;
 }
 
 std::array<std::int64_t, 3> StagedNetwork::image_shape() const {
