@@ -4,24 +4,13 @@
 #include <utility>
 
 namespace convoy {
-namespace {
-
-constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
-
-std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 // Each coordinate passes through the mixer before the next is added, so that (1, 2) and (2, 1) are
 // unrelated streams.
 RandomStream::RandomStream(std::uint64_t seed, std::uint64_t a, std::uint64_t b)
-    : state_(mix(mix(mix(seed + kGolden) + a + kGolden) + b + kGolden)) {}
+    : state_(mixed(mixed(mixed(seed + kGolden) + a + kGolden) + b + kGolden)) {}
 
-std::uint64_t RandomStream::operator()() { return mix(state_ += kGolden); }
+std::uint64_t RandomStream::operator()() { return mixed(state_ += kGolden); }
 
 std::uint64_t RandomStream::below(std::uint64_t bound) {
   // Values under 2^64 mod bound would make the small results likelier: draw again.
@@ -32,6 +21,12 @@ std::uint64_t RandomStream::below(std::uint64_t bound) {
 }
 
 double RandomStream::uniform() { return static_cast<double>((*this)() >> 11) * 0x1.0p-53; }
+
+std::uint64_t number_of(std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
 
 std::vector<std::size_t> permutation(std::size_t count, std::uint64_t seed, std::uint64_t epoch) {
   std::vector<std::size_t> order(count);

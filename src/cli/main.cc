@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   add_predict_command(app, outcome);
   add_run_command(app, rest, outcome);
   add_job_command(app, outcome);
+  add_models_command(app);
   add_pack_command(app);
   add_index_command(app);
   add_inspect_command(app);

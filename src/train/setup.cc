@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/data/comm_peers.h"
+#include "convoy/model/dropout.h"
 #include "train/compute/compute.h"
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
@@ -57,10 +58,12 @@ std::shared_ptr<model::Network> make_network(const Registry& registry, const Rec
     throw UsageError("model.classes is " + std::to_string(recipe.model.classes) +
                      ", but the data has " + std::to_string(classes) + " classes");
   }
-  torch::manual_seed(static_cast<std::uint64_t>(recipe.seed));
+  const auto seed = static_cast<std::uint64_t>(recipe.seed);
+  torch::manual_seed(seed);  // for networks that are code
   const auto network = registry.make_model(
-      recipe.model.name,
-      {recipe.model.classes > 0 ? recipe.model.classes : classes, shape, recipe.model.options});
+      recipe.model.name, {recipe.model.classes > 0 ? recipe.model.classes : classes, shape,
+                          recipe.model.options, seed});
+  model::name_layers(*network);
   const Compute compute(recipe);
   compute.place(*network);
   compute.check_takes(*network, shape, recipe.model.name);

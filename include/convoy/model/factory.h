@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "convoy/model/network.h"
+#include "convoy/model/stage.h"
 
 namespace convoy::model {
 
@@ -18,6 +18,9 @@ struct ModelOptions {
   bool zero_init_residual = false;
   // See AlexNetOptions, whose value it is by default; networks without dropout refuse it.
   std::optional<double> dropout = std::nullopt;
+  // Units of each hidden fully connected layer of AlexNet; 0 takes AlexNet's own number. Other
+  // networks refuse it.
+  std::int64_t hidden = 0;
 };
 
 // The names make_model knows, ascending: "alexnet", "lenet", "resnet101", "resnet18", "resnet34",
@@ -27,10 +30,18 @@ std::vector<std::string> model_names();
 // Throws UsageError naming the nearest known name unless make_model knows this one.
 void check_model_name(std::string_view name);
 
-// A new network, initialized from LibTorch's default generator, in training mode, on the CPU, of
-// the default floating-point type. Throws UsageError for an unknown name (it names the nearest
-// known one) and for options that the network has no use for.
-std::shared_ptr<Network> make_model(std::string_view name, const ModelOptions& options = {});
+// The network as data. Throws UsageError for an unknown name (it names the nearest known one) and
+// for options that the network has no use for.
+Blueprint make_blueprint(std::string_view name, const ModelOptions& options = {});
+
+// A new network in training mode, on the CPU, of the default floating-point type, whose first
+// weights follow from the seed (convoy/model/randomness.h); without one, a number from LibTorch's
+// default generator is the seed. Throws as make_blueprint does.
+std::shared_ptr<StagedNetwork> make_model(std::string_view name, const ModelOptions& options = {},
+                                          std::optional<std::uint64_t> seed = std::nullopt);
+
+// A seed from LibTorch's default generator, which torch::manual_seed sets.
+std::uint64_t drawn_seed();
 
 // The sum of the sizes of all parameters; buffers don't count, tied parameters count once.
 std::int64_t parameter_count(const torch::nn::Module& module);

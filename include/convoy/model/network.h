@@ -8,8 +8,13 @@
 
 namespace convoy::model {
 
+struct Blueprint;
+
 // A network from a batch of images to one row of scores per image. It knows nothing of ranks,
 // devices or optimizers; parallelism is declared outside of it.
+//
+// One whose forward is code trains whole. What is to be split, or described layer by layer, is a
+// StagedNetwork (convoy/model/stage.h).
 //
 // Parameters and buffers are registered under torchvision's names where torchvision has the model.
 // Not safe to call from two threads at once (batch normalization updates its statistics).
@@ -27,6 +32,9 @@ class Network : public torch::nn::Module {
   virtual std::array<std::int64_t, 3> image_shape() const = 0;
 
   virtual std::int64_t classes() const = 0;
+
+  // What it is made of; null: only its code knows.
+  virtual const Blueprint* blueprint() const { return nullptr; }
 };
 
 }  // namespace convoy::model

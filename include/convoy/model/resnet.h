@@ -1,8 +1,7 @@
 // Residual networks (He et al. 2015) as torchvision builds them.
 #pragma once
 
-#include "convoy/model/linear.h"
-#include "convoy/model/network.h"
+#include "convoy/model/blueprint.h"
 
 namespace convoy::model {
 
@@ -17,25 +16,13 @@ struct ResNetOptions {
 };
 
 // ResNet-18 and -34 from basic blocks, ResNet-50 and -101 from bottlenecks with the stride in the
-// 3x3 convolution. Images of 3 x 224 x 224, or any size from 32 x 32.
+// 3x3 convolution. Images of 3 x 224 x 224, or any size from 32 x 32. Stages: "stem", each block
+// ("layer1.0"), "head".
 //
 // Names and shapes of parameters and buffers are torchvision's ("layer1.0.conv1.weight",
-// "layer2.0.downsample.1.running_mean", "fc.bias"). Initialization, too: Kaiming normal by fan-out
-// for convolutions, 1 and 0 for batch normalization, LibTorch's default for fc; drawn in
-// torchvision's order, so the same seed of the default generator gives the same weights as Python.
-class ResNet final : public Network {
- public:
-  explicit ResNet(const ResNetOptions& options = {});
-
-  torch::Tensor forward(torch::Tensor images) override;
-  std::array<std::int64_t, 3> image_shape() const override { return {3, 224, 224}; }
-  std::int64_t classes() const override { return fc_->options.out_features(); }
-
- private:
-  torch::nn::Conv2d conv1_;
-  torch::nn::BatchNorm2d bn1_;
-  std::array<torch::nn::Sequential, 4> stages_;
-  Linear fc_{nullptr};
-};
+// "layer2.0.downsample.1.running_mean", "fc.bias"), and so are the distributions of the first
+// values: Kaiming normal by fan-out for convolutions, 1 and 0 for batch normalization, LibTorch's
+// default for fc.
+Blueprint resnet(const ResNetOptions& options = {});
 
 }  // namespace convoy::model

@@ -13,7 +13,7 @@
 namespace convoy::train {
 
 // Changes when a plugin has to be compiled anew; so does Convoy's or LibTorch's version.
-inline constexpr int kPluginInterface = 2;
+inline constexpr int kPluginInterface = 3;
 
 }  // namespace convoy::train
 
@@ -24,8 +24,8 @@ inline constexpr int kPluginInterface = 2;
 #define CONVOY_PLUGIN(registry)                                                                    \
   static void convoy_plugin_body(convoy::train::Registry& registry);                               \
   extern "C" const char* convoy_plugin_interface() {                                               \
-    static_assert(convoy::train::kPluginInterface == 2);                                           \
-    return "convoy plugin 2, LibTorch " TORCH_VERSION;                                             \
+    static_assert(convoy::train::kPluginInterface == 3);                                           \
+    return "convoy plugin 3, LibTorch " TORCH_VERSION;                                             \
   }                                                                                                \
   extern "C" void convoy_plugin_register(convoy::train::Registry* to) { convoy_plugin_body(*to); } \
   static void convoy_plugin_body(convoy::train::Registry& registry)

@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "convoy/data/dataset.h"
 #include "convoy/data/peers.h"
+#include "convoy/model/blueprint.h"
 #include "convoy/model/network.h"
 #include "convoy/train/options.h"
 #include "convoy/train/strategy.h"
@@ -19,9 +21,13 @@ struct ModelRequest {
   std::int64_t classes;    // scores per image, > 0
   data::Shape image;       // what the data gives
   const Options& options;  // [model.options]
+  // Of the first weights of networks that are data; without one, LibTorch's generator gives it.
+  std::optional<std::uint64_t> seed = std::nullopt;
 };
 // Makes a network with new weights from LibTorch's default generator, on the CPU.
 using ModelFactory = std::function<std::shared_ptr<model::Network>(const ModelRequest&)>;
+// The same for a network that is data: it can be built stage by stage.
+using BlueprintFactory = std::function<model::Blueprint(const ModelRequest&)>;
 // Opens a data set; the options are [data.train] or [data.validation].
 using ReaderFactory = std::function<std::shared_ptr<data::Dataset>(const Options&)>;
 // The same for ranks that open it together, so that one of them can look and tell the others: it is
@@ -38,6 +44,7 @@ class Registry {
 
   // Each throws UsageError for a name that is taken already.
   void add_model(const std::string& name, ModelFactory make, std::vector<Option> options = {});
+  void add_model(const std::string& name, BlueprintFactory make, std::vector<Option> options = {});
   void add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options);
   void add_reader(const std::string& name, SharedReaderFactory open, std::vector<Option> options);
   void add_strategy(const std::string& name, StrategyFactory make, std::vector<Option> options);
@@ -51,6 +58,9 @@ class Registry {
   // Of names that parse_recipe has accepted.
   std::shared_ptr<model::Network> make_model(const std::string& name,
                                              const ModelRequest& request) const;
+  // Without building it; nothing for a network that is code.
+  std::optional<model::Blueprint> blueprint(const std::string& name,
+                                            const ModelRequest& request) const;
   std::shared_ptr<data::Dataset> open_data(const std::string& reader, const Options& options) const;
   // On every one of the peers: collective.
   std::shared_ptr<data::Dataset> open_data(const std::string& reader, const Options& options,
@@ -60,6 +70,7 @@ class Registry {
  private:
   Vocabulary vocabulary_;
   std::map<std::string, ModelFactory> models_;
+  std::map<std::string, BlueprintFactory> blueprints_;
   std::map<std::string, SharedReaderFactory> readers_;
   std::map<std::string, StrategyFactory> strategies_;
 };

@@ -28,6 +28,8 @@ void add_zoo(Registry& registry) {
     if (dropout) {
       options.push_back({"dropout", model::AlexNetOptions().dropout,
                          "probability of dropping an input of a hidden fully connected layer"});
+      options.push_back(
+          {"hidden", model::AlexNetOptions().hidden, "units of a hidden fully connected layer"});
     }
     registry.add_model(
         name,
@@ -35,8 +37,11 @@ void add_zoo(Registry& registry) {
           model::ModelOptions options;
           options.classes = request.classes;
           options.zero_init_residual = residual && request.options.flag("zero_init_residual");
-          if (dropout) options.dropout = request.options.number("dropout");
-          return model::make_model(name, options);
+          if (dropout) {
+            options.dropout = request.options.number("dropout");
+            options.hidden = request.options.integer("hidden");
+          }
+          return model::make_blueprint(name, options);
         },
         options);
   }
@@ -89,6 +94,18 @@ Registry::Registry() {
 void Registry::add_model(const std::string& name, ModelFactory make, std::vector<Option> options) {
   add(models_, "model", name, std::move(make));
   vocabulary_.models[name] = std::move(options);
+}
+
+void Registry::add_model(const std::string& name, BlueprintFactory make,
+                         std::vector<Option> options) {
+  add(blueprints_, "model", name, make);
+  add_model(
+      name,
+      [make = std::move(make)](const ModelRequest& request) {
+        return std::make_shared<model::StagedNetwork>(
+            make(request), request.seed ? *request.seed : model::drawn_seed());
+      },
+      std::move(options));
 }
 
 void Registry::add_reader(const std::string& name, ReaderFactory open,
@@ -153,6 +170,13 @@ std::shared_ptr<model::Network> Registry::make_model(const std::string& name,
                      " scores where " + std::to_string(request.classes) + " were asked for");
   }
   return network;
+}
+
+std::optional<model::Blueprint> Registry::blueprint(const std::string& name,
+                                                    const ModelRequest& request) const {
+  const auto found = blueprints_.find(name);
+  if (found == blueprints_.end()) return std::nullopt;
+  return found->second(request);
 }
 
 std::shared_ptr<data::Dataset> Registry::open_data(const std::string& reader,

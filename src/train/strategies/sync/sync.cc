@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/units.h"
+#include "convoy/model/randomness.h"
 #include "convoy/parallel/distributed_model.h"
 #include "convoy/train/registry.h"
 #include "train/compute/compute.h"
@@ -159,6 +160,9 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
     auto start = Clock::now();
     torch::Tensor loss;
     {
+      const model::RandomScope scope(static_cast<std::uint64_t>(recipe.seed),
+                                     static_cast<std::uint64_t>(context_->moment().step),
+                                     batch.samples.subspan(range.begin, range.size()));
       const Autocast autocast = compute_->autocast();
       const torch::Tensor scores = compute_->scores(model_->forward(images.narrow(0, begin, size)));
       loss = loss_of(recipe.loss, scores, labels.narrow(0, begin, size));
@@ -198,7 +202,8 @@ StepReport Sync::step(const data::Batch& batch) {
   StepReport report;
   report.learning_rate = context_->schedule().at(context_->moment());
   optimizer_->set_learning_rate(report.learning_rate);
-  // Dropout and the like: fixed by (seed, step, rank), so that nothing of it has to be saved.
+  // For what draws from LibTorch's generator, as torch::nn::Dropout does (model::Dropout does not):
+  // fixed by (seed, step, rank), so that nothing of it has to be saved.
   torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
                                   static_cast<std::uint64_t>(context_->moment().step),
                                   static_cast<std::uint64_t>(communicator_.rank()))());

@@ -6,6 +6,15 @@ LinearImpl::LinearImpl(const torch::nn::LinearOptions& layer_options) : options(
   LinearImpl::reset();
 }
 
+LinearImpl::LinearImpl(const torch::nn::LinearOptions& layer_options, Unset)
+    : options(layer_options) {
+  const bool with_bias = options.bias();
+  weight =
+      register_parameter("weight", torch::empty({options.out_features(), options.in_features()}));
+  bias = register_parameter(
+      "bias", with_bias ? torch::empty({options.out_features()}) : torch::Tensor(), with_bias);
+}
+
 void LinearImpl::reset() {
   const torch::nn::Linear first(options);
   weight = register_parameter("weight", first->weight);

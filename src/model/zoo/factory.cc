@@ -1,6 +1,7 @@
 #include "convoy/model/factory.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <unordered_set>
 
@@ -13,7 +14,7 @@
 namespace convoy::model {
 namespace {
 
-using Maker = std::shared_ptr<Network> (*)(const ModelOptions&);
+using Maker = Blueprint (*)(const ModelOptions&);
 
 // Throws unless the network called `name` has a use for these options.
 void check_options(const std::string& name, const ModelOptions& options, bool residual,
@@ -23,9 +24,11 @@ void check_options(const std::string& name, const ModelOptions& options, bool re
     throw UsageError(model + "residual blocks: zero_init_residual is for resnet*");
   }
   if (options.dropout && !dropout) throw UsageError(model + "dropout: that is for alexnet");
+  if (options.hidden != 0 && !dropout)
+    throw UsageError(model + "width of hidden layers to choose: that is for alexnet");
 }
 
-std::shared_ptr<Network> make_alexnet(const ModelOptions& options) {
+Blueprint make_alexnet(const ModelOptions& options) {
   check_options("alexnet", options, false, true);
   AlexNetOptions own;
   if (options.classes > 0) own.classes = options.classes;
@@ -34,22 +37,27 @@ std::shared_ptr<Network> make_alexnet(const ModelOptions& options) {
     throw UsageError("model 'alexnet': dropout is " + std::to_string(own.dropout) +
                      "; it has to be from 0 to less than 1");
   }
-  return std::make_shared<AlexNet>(own);
+  if (options.hidden < 0) {
+    throw UsageError("model 'alexnet': hidden is " + std::to_string(options.hidden) +
+                     "; it has to be positive, or 0 for the network's own number");
+  }
+  if (options.hidden > 0) own.hidden = options.hidden;
+  return alexnet(own);
 }
 
 template <ResNetDepth depth>
-std::shared_ptr<Network> make_resnet(const ModelOptions& options) {
+Blueprint make_resnet(const ModelOptions& options) {
   check_options("resnet" + std::to_string(static_cast<int>(depth)), options, true, false);
-  return std::make_shared<ResNet>(ResNetOptions{
+  return resnet({
       .depth = depth,
       .classes = options.classes > 0 ? options.classes : 1000,
       .zero_init_residual = options.zero_init_residual,
   });
 }
 
-std::shared_ptr<Network> make_lenet(const ModelOptions& options) {
+Blueprint make_lenet(const ModelOptions& options) {
   check_options("lenet", options, false, false);
-  return std::make_shared<LeNet>(options.classes > 0 ? options.classes : 10);
+  return lenet(options.classes > 0 ? options.classes : 10);
 }
 
 const std::map<std::string, Maker, std::less<>>& makers() {
@@ -86,7 +94,7 @@ void check_model_name(std::string_view name) {
   if (makers().find(name) == makers().end()) throw UsageError(unknown_model(name));
 }
 
-std::shared_ptr<Network> make_model(std::string_view name, const ModelOptions& options) {
+Blueprint make_blueprint(std::string_view name, const ModelOptions& options) {
   check_model_name(name);
   const auto found = makers().find(name);
   if (options.classes < 0) {
@@ -95,6 +103,18 @@ std::shared_ptr<Network> make_model(std::string_view name, const ModelOptions& o
                      "; it has to be positive, or 0 for the network's own number");
   }
   return found->second(options);
+}
+
+std::shared_ptr<StagedNetwork> make_model(std::string_view name, const ModelOptions& options,
+                                          std::optional<std::uint64_t> seed) {
+  return std::make_shared<StagedNetwork>(make_blueprint(name, options),
+                                         seed ? *seed : drawn_seed());
+}
+
+std::uint64_t drawn_seed() {
+  return static_cast<std::uint64_t>(
+      torch::randint(std::numeric_limits<std::int64_t>::max(), {1}, torch::kLong)
+          .item<std::int64_t>());
 }
 
 std::int64_t parameter_count(const torch::nn::Module& module) {

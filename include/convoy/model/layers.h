@@ -1,0 +1,160 @@
+// Layers as data: what follows from a layer's kind and numbers alone. No Torch header.
+//
+// Shapes are those of one sample; tensors have the batch as one more dimension before them. An
+// image is [channels, height, width].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "convoy/base/slice.h"
+
+namespace convoy::model {
+
+using Shape = std::vector<std::int64_t>;
+
+std::int64_t elements_of(const Shape& shape);
+// "[3, 224, 224]"
+std::string text_of(const Shape& shape);
+
+// How the elements of a parameter or buffer begin.
+struct FirstValues {
+  enum class Rule {
+    zeros,
+    ones,
+    uniform,  // in [-scale, scale]
+    normal,   // of mean 0 and deviation `scale`
+    as_made,  // as the user's module has them
+  };
+  Rule rule = Rule::zeros;
+  double scale = 0;
+  bool operator==(const FirstValues&) const = default;
+};
+
+// A parameter or a buffer of a layer.
+struct TensorInfo {
+  std::string name;  // in the network, such as "features.0.weight"
+  Shape shape;
+  FirstValues first;
+  bool buffer = false;  // no gradient
+  bool whole_numbers = false;
+};
+
+namespace layer {
+
+// Height and width.
+using Pair = std::array<std::int64_t, 2>;
+
+// First weights of convolutions and fully connected layers.
+enum class Weights {
+  fan_in_uniform,  // LibTorch's: weights and biases uniform in +-1 / sqrt(fan_in)
+  fan_out_normal,  // Kaiming's for ReLU: deviation sqrt(2 / fan_out); biases as LibTorch's
+  xavier,          // Caffe's: uniform in +-sqrt(3 / fan_in), biases 0
+};
+
+struct Convolution {  // of images
+  std::int64_t in = 0, out = 0;
+  Pair kernel{1, 1}, stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  std::int64_t groups = 1;
+  bool bias = true;
+  Weights first = Weights::fan_in_uniform;
+};
+
+struct Linear {  // over the last dimension
+  std::int64_t in = 0, out = 0;
+  bool bias = true;
+  Weights first = Weights::fan_in_uniform;
+};
+
+// Over the first dimension of a sample, the channels. In training its values depend on all samples
+// and positions of a channel, through their mean and variance.
+struct BatchNorm {
+  std::int64_t channels = 0;
+  double first_weight = 1;  // or 0
+  double epsilon = 1e-5, momentum = 0.1;
+};
+
+struct Relu {};
+
+struct MaxPool {
+  Pair kernel{2, 2}, stride{2, 2}, padding{0, 0};
+};
+
+struct AveragePool {  // positions of the padding count as zeros
+  Pair kernel{2, 2}, stride{2, 2}, padding{0, 0};
+};
+
+struct AdaptiveAveragePool {
+  Pair size{1, 1};  // of the output
+};
+
+struct Flatten {};  // a sample to one dimension
+
+struct Dropout {
+  double probability = 0.5;  // in [0, 1)
+};
+
+struct Add {};  // two or more of one shape
+
+struct Concatenate {
+  std::size_t dimension = 0;  // of a sample: 0 are the channels
+};
+
+// A module of the user's, with one input, which is not looked into.
+struct Opaque {
+  std::string type;                 // for people
+  std::vector<TensorInfo> tensors;  // what it has
+  std::function<Shape(const Shape& input)> output;
+  // The part of the input that a part of the output depends on; empty: on everything.
+  std::function<Slice(const Shape& input, const Slice& output)> required;
+  // Multiplications with additions for one sample; empty: not known, which counts as none.
+  std::function<std::int64_t(const Shape& input)> macs;
+};
+
+using Kind = std::variant<Convolution, Linear, BatchNorm, Relu, MaxPool, AveragePool,
+                          AdaptiveAveragePool, Flatten, Dropout, Add, Concatenate, Opaque>;
+
+}  // namespace layer
+
+struct UserModule;  // the module itself, in model/modules.h
+
+// One layer, in the graph of its stage.
+struct Node {
+  std::string name;  // path of its module in the network, such as "layer1.0.conv1"
+  layer::Kind kind;
+  std::vector<std::string> inputs;           // names of nodes before it, or of the stage's inputs
+  std::shared_ptr<const UserModule> module;  // null: everything follows from the kind
+};
+
+// All functions below throw UsageError, beginning with "layer 'NAME'", when the node's numbers make
+// no sense, or shapes don't fit it.
+
+// "convolution", "batch_norm", ...
+const char* kind_name(const Node& node);
+
+// Parameters, then buffers, in the order in which modules register them.
+std::vector<TensorInfo> tensors_of(const Node& node);
+
+Shape output_shape(const Node& node, std::span<const Shape> inputs);
+
+// Multiplications with additions of convolutions and fully connected layers, for one sample. Biases
+// don't count, nor do other kinds.
+std::int64_t macs(const Node& node, std::span<const Shape> inputs);
+
+// For each input the smallest box that holds all elements on which those of `output`, a slice of
+// the output's shape, depend. What padding adds is not part of an input; a box can be empty. In
+// training a batch normalization depends on more, see layer::BatchNorm.
+std::vector<Slice> required_input(const Node& node, std::span<const Shape> inputs,
+                                  const Slice& output);
+
+// The parts of its parameters and buffers from which those elements are computed.
+std::vector<Slice> required_parameters(const Node& node, std::span<const Shape> inputs,
+                                       const Slice& output);
+
+}  // namespace convoy::model

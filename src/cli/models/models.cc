@@ -1,0 +1,230 @@
+// convoy models: what networks are made of, and what they cost.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/checks.h"
+#include "cli/commands.h"
+#include "cli/models/measure.h"
+#include "cli/rows.h"
+#include "convoy/base/error.h"
+#include "convoy/base/units.h"
+#include "convoy/model/factory.h"
+
+namespace convoy::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> models;
+  std::int64_t size = 0;
+  std::int64_t classes = 0;
+  bool layers = false;
+  bool time = false;
+  std::int64_t batch = 8;
+  int repetitions = 5;
+  std::string json;
+};
+
+// A network with what follows from it.
+struct Network {
+  std::string name;
+  model::Blueprint blueprint;
+  std::vector<model::StageShapes> shapes;
+  model::Cost cost;
+  NetworkTime time;  // with --time
+
+  std::size_t layers() const {
+    std::size_t count = 0;
+    for (const model::StageSpec& stage : blueprint.stages) count += stage.nodes.size();
+    return count;
+  }
+};
+
+Network look_at(const std::string& name, const Arguments& arguments) {
+  Network network{name, {}, {}, {}, {}};
+  network.blueprint = model::make_blueprint(name, {.classes = arguments.classes});
+  if (arguments.size > 0) {
+    model::Shape& image = network.blueprint.inputs.front();
+    image[1] = image[2] = arguments.size;
+  }
+  try {
+    network.shapes = model::shapes_of(network.blueprint, network.blueprint.inputs);
+  } catch (const UsageError& error) {
+    throw UsageError("model '" + name + "' can't take images of --size " +
+                     std::to_string(arguments.size) + ": " + error.what());
+  }
+  network.cost = model::cost_of(network.blueprint, network.blueprint.inputs);
+  return network;
+}
+
+// "25,557,032"
+std::string with_commas(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  return bytes == 0 ? "-" : format_bytes(static_cast<std::uint64_t>(bytes));
+}
+
+std::string count_text(std::int64_t count) { return count == 0 ? "-" : with_commas(count); }
+
+std::string time_text(double seconds) { return seconds > 0 ? format_seconds(seconds) : "-"; }
+
+void add_time(nlohmann::ordered_json& row, const LayerTime& time) {
+  row["forward_s"] = time.forward_s;
+  row["backward_s"] = time.backward_s;
+}
+
+nlohmann::ordered_json row_of(const Network& n, const Arguments& arguments) {
+  nlohmann::ordered_json row{{"kind", "model"},
+                             {"model", n.name},
+                             {"input", n.blueprint.inputs.front()},
+                             {"classes", n.shapes.back().outputs.front().back()},
+                             {"stages", n.blueprint.stages.size()},
+                             {"layers", n.layers()},
+                             {"parameters", n.cost.parameters},
+                             {"macs", n.cost.macs},
+                             {"activation_bytes", n.cost.activation_bytes}};
+  if (arguments.time) {
+    row["batch"] = arguments.batch;
+    row["threads"] = n.time.threads;
+    row["repetitions"] = arguments.repetitions;
+    add_time(row, n.time.whole);
+  }
+  return row;
+}
+
+// Calls use(stage, number of the node in it, number of the layer in the network).
+template <class Use>
+void for_each_layer(const Network& n, Use&& use) {
+  std::size_t layer = 0;
+  for (std::size_t s = 0; s < n.blueprint.stages.size(); ++s)
+    for (std::size_t i = 0; i < n.blueprint.stages[s].nodes.size(); ++i) use(s, i, layer++);
+}
+
+void add_layer_rows(Rows& rows, const Network& n, const Arguments& arguments) {
+  for_each_layer(n, [&](std::size_t s, std::size_t i, std::size_t layer) {
+    const model::StageSpec& stage = n.blueprint.stages[s];
+    const model::LayerShapes& shapes = n.shapes[s].layers[i];
+    const model::Cost cost = model::cost_of(stage, i, shapes);
+    nlohmann::ordered_json row{{"kind", "layer"},
+                               {"model", n.name},
+                               {"stage", stage.name},
+                               {"layer", stage.nodes[i].name},
+                               {"type", model::kind_name(stage.nodes[i])},
+                               {"inputs", stage.nodes[i].inputs},
+                               {"output", shapes.output},
+                               {"parameters", cost.parameters},
+                               {"macs", cost.macs},
+                               {"activation_bytes", cost.activation_bytes}};
+    if (arguments.time) add_time(row, n.time.layers[layer]);
+    rows.add(row);
+  });
+}
+
+void print_layers(const Network& n, const Arguments& arguments) {
+  std::printf("  %-12s %-26s %-21s %-16s %12s %14s %11s", "stage", "layer", "type", "output",
+              "parameters", "MACs", "activations");
+  if (arguments.time) std::printf(" %9s %9s", "forward", "backward");
+  std::printf("\n");
+  for_each_layer(n, [&](std::size_t s, std::size_t i, std::size_t layer) {
+    const model::StageSpec& stage = n.blueprint.stages[s];
+    const model::LayerShapes& shapes = n.shapes[s].layers[i];
+    const model::Cost cost = model::cost_of(stage, i, shapes);
+    std::printf("  %-12s %-26s %-21s %-16s %12s %14s %11s", i == 0 ? stage.name.c_str() : "",
+                stage.nodes[i].name.c_str(), model::kind_name(stage.nodes[i]),
+                model::text_of(shapes.output).c_str(), count_text(cost.parameters).c_str(),
+                count_text(cost.macs).c_str(), bytes_text(cost.activation_bytes).c_str());
+    if (arguments.time) {
+      const LayerTime& time = n.time.layers[layer];
+      std::printf(" %9s %9s", time_text(time.forward_s).c_str(),
+                  time_text(time.backward_s).c_str());
+    }
+    std::printf("\n");
+  });
+}
+
+void print_header(const Arguments& arguments) {
+  std::printf("%-12s %-14s %8s %7s %13s %15s %12s", "model", "input", "classes", "layers",
+              "parameters", "MACs", "activations");
+  if (arguments.time) std::printf(" %10s %10s", "forward", "backward");
+  std::printf("\n");
+}
+
+void print(const Network& n, const Arguments& arguments) {
+  std::printf("%-12s %-14s %8lld %7zu %13s %15s %12s", n.name.c_str(),
+              model::text_of(n.blueprint.inputs.front()).c_str(),
+              static_cast<long long>(n.shapes.back().outputs.front().back()), n.layers(),
+              with_commas(n.cost.parameters).c_str(), with_commas(n.cost.macs).c_str(),
+              bytes_text(n.cost.activation_bytes).c_str());
+  if (arguments.time) {
+    std::printf(" %10s %10s", format_seconds(n.time.whole.forward_s).c_str(),
+                format_seconds(n.time.whole.backward_s).c_str());
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void run(const Arguments& arguments) {
+  const auto names = arguments.models.empty() ? model::model_names() : arguments.models;
+  std::vector<Network> networks;
+  for (const std::string& name : names) networks.push_back(look_at(name, arguments));
+  Rows rows(arguments.json);
+  const bool table = !rows.on_standard_output();
+  if (table) print_header(arguments);
+  for (Network& network : networks) {
+    if (arguments.time) {
+      network.time = measure_network(network.blueprint, arguments.batch, arguments.repetitions);
+    }
+    rows.add(row_of(network, arguments));
+    if (table) print(network, arguments);
+    if (!arguments.layers) continue;
+    add_layer_rows(rows, network, arguments);
+    if (table) print_layers(network, arguments);
+  }
+  if (!table) return;
+  std::printf("MACs (multiplications with additions) and activations (what a training step keeps, in "
+              "float32)\nare those of one image.");
+  if (arguments.time) {
+    std::printf(" Times are those of %lld, with %d threads, in float32.",
+                static_cast<long long>(arguments.batch), networks.front().time.threads);
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+void add_models_command(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "models", "The networks that Convoy brings: parameters, arithmetic, memory, layer by layer");
+  std::string names;
+  for (const std::string& name : model::model_names()) names += (names.empty() ? "" : ", ") + name;
+  command->add_option("--model", arguments->models, "These alone, of: " + names);
+  command->add_flag("--layers", arguments->layers, "Each layer, too");
+  command
+      ->add_option("--size", arguments->size,
+                   "Height and width of the images, instead of the network's own")
+      ->check(positive_integer());
+  command
+      ->add_option("--classes", arguments->classes, "Scores, instead of the network's own number")
+      ->check(positive_integer());
+  command->add_flag("--time", arguments->time,
+                    "Measure forward and backward passes on this machine, of the network and of "
+                    "each of its layers");
+  command->add_option("--batch", arguments->batch, "Images of a measured pass")
+      ->check(positive_integer())
+      ->capture_default_str();
+  command->add_option("--repetitions", arguments->repetitions, "Measured passes")
+      ->check(positive_integer())
+      ->capture_default_str();
+  command->add_option("--json", arguments->json,
+                      "One JSON object per row to this file, '-' for standard output");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,265 @@
+#include "convoy/model/layers.h"
+
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "model/blueprint/sizes.h"
+
+namespace convoy::model {
+
+std::int64_t elements_of(const Shape& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) elements *= extent;
+  return elements;
+}
+
+std::string text_of(const Shape& shape) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
+  return text + "]";
+}
+
+void complain(const Node& node, const std::string& what) {
+  throw UsageError("layer '" + node.name + "': " + what);
+}
+
+void check_inputs(const Node& node, std::span<const Shape> inputs) {
+  const bool many = std::holds_alternative<layer::Add>(node.kind) ||
+                    std::holds_alternative<layer::Concatenate>(node.kind);
+  if (many ? inputs.size() < 2 : inputs.size() != 1) {
+    complain(node, std::string(many ? "takes two inputs or more" : "takes one input") + ", not " +
+                       std::to_string(inputs.size()));
+  }
+}
+
+namespace {
+
+using FirstRule = FirstValues::Rule;
+
+void require(const Node& node, bool right, const char* what) {
+  if (!right) complain(node, what);
+}
+
+bool both_at_least(const layer::Pair& pair, std::int64_t least) {
+  return pair[0] >= least && pair[1] >= least;
+}
+
+void check_window(const Node& node, const Window& w) {
+  require(node, both_at_least(w.kernel, 1), "its kernel has to be at least 1 x 1");
+  require(node, both_at_least(w.stride, 1), "its stride has to be at least 1");
+  require(node, both_at_least(w.dilation, 1), "its dilation has to be at least 1");
+  require(node, both_at_least(w.padding, 0), "its padding can't be negative");
+}
+
+// Throws unless the kind's numbers make sense.
+struct Check {
+  const Node& node;
+  void operator()(const layer::Convolution& c) const {
+    require(node, c.in > 0 && c.out > 0, "needs channels");
+    require(node, c.groups > 0 && c.in % c.groups == 0 && c.out % c.groups == 0,
+            "its groups have to divide its channels");
+    check_window(node, window_of(c));
+  }
+  void operator()(const layer::Linear& l) const {
+    require(node, l.in > 0 && l.out > 0, "needs features");
+  }
+  void operator()(const layer::BatchNorm& b) const {
+    require(node, b.channels > 0, "needs channels");
+  }
+  void operator()(const layer::MaxPool& p) const {
+    check_window(node, window_of(p));
+    require(node, p.padding[0] * 2 <= p.kernel[0] && p.padding[1] * 2 <= p.kernel[1],
+            "its padding can be half of its kernel at most");
+  }
+  void operator()(const layer::AveragePool& p) const {
+    check_window(node, window_of(p));
+    require(node, p.padding[0] * 2 <= p.kernel[0] && p.padding[1] * 2 <= p.kernel[1],
+            "its padding can be half of its kernel at most");
+  }
+  void operator()(const layer::AdaptiveAveragePool& p) const {
+    require(node, both_at_least(p.size, 1), "its output has to be at least 1 x 1");
+  }
+  void operator()(const layer::Dropout& d) const {
+    require(node, d.probability >= 0 && d.probability < 1,
+            "its probability has to be from 0 to less than 1");
+  }
+  void operator()(const layer::Opaque& o) const {
+    require(node, o.output != nullptr, "doesn't say what its output is");
+  }
+  void operator()(const layer::Relu&) const {}
+  void operator()(const layer::Flatten&) const {}
+  void operator()(const layer::Add&) const {}
+  void operator()(const layer::Concatenate&) const {}
+};
+
+void check_image(const Node& node, const Shape& shape, std::int64_t channels) {
+  if (shape.size() == 3 && (channels == 0 || shape[0] == channels)) return;
+  complain(node, "takes " +
+                     (channels == 0 ? "images of channels, height and width"
+                                    : "images of " + std::to_string(channels) + " channels") +
+                     ", gets " + text_of(shape));
+}
+
+Shape windows_output(const Node& node, const Shape& shape, std::int64_t channels, const Window& w) {
+  Shape out{channels, 0, 0};
+  for (std::size_t d = 0; d < 2; ++d) {
+    const std::int64_t room = shape[d + 1] + 2 * w.padding[d] - w.reach(d);
+    if (room < 0) complain(node, "its kernel is larger than its input, " + text_of(shape));
+    out[d + 1] = room / w.stride[d] + 1;
+  }
+  return out;
+}
+
+struct Output {
+  const Node& node;
+  std::span<const Shape> inputs;
+
+  Shape operator()(const layer::Convolution& c) const {
+    check_image(node, inputs[0], c.in);
+    return windows_output(node, inputs[0], c.out, window_of(c));
+  }
+  Shape operator()(const layer::Linear& l) const {
+    if (inputs[0].empty() || inputs[0].back() != l.in) {
+      complain(node,
+               "takes " + std::to_string(l.in) + " features, gets " + text_of(inputs[0]));
+    }
+    Shape out = inputs[0];
+    out.back() = l.out;
+    return out;
+  }
+  Shape operator()(const layer::BatchNorm& b) const {
+    check_image(node, inputs[0], b.channels);
+    return inputs[0];
+  }
+  Shape operator()(const layer::Relu&) const { return inputs[0]; }
+  Shape operator()(const layer::MaxPool& p) const {
+    check_image(node, inputs[0], 0);
+    return windows_output(node, inputs[0], inputs[0][0], window_of(p));
+  }
+  Shape operator()(const layer::AveragePool& p) const {
+    check_image(node, inputs[0], 0);
+    return windows_output(node, inputs[0], inputs[0][0], window_of(p));
+  }
+  Shape operator()(const layer::AdaptiveAveragePool& p) const {
+    check_image(node, inputs[0], 0);
+    return {inputs[0][0], p.size[0], p.size[1]};
+  }
+  Shape operator()(const layer::Flatten&) const { return {elements_of(inputs[0])}; }
+  Shape operator()(const layer::Dropout&) const { return inputs[0]; }
+  Shape operator()(const layer::Add&) const {
+    for (const Shape& shape : inputs) {
+      if (shape != inputs[0]) complain(node, "can't add " + text_of(shape) + " to " + text_of(inputs[0]));
+    }
+    return inputs[0];
+  }
+  Shape operator()(const layer::Concatenate& c) const {
+    Shape out = inputs[0];
+    if (c.dimension >= out.size())
+      complain(node, "has no dimension " + std::to_string(c.dimension) + " in " + text_of(out));
+    out[c.dimension] = 0;
+    for (const Shape& shape : inputs) {
+      Shape rest = shape;
+      if (rest.size() == out.size()) rest[c.dimension] = out[c.dimension];
+      if (rest != out) {
+        complain(node, "can't put " + text_of(shape) + " beside " + text_of(inputs[0]) +
+                           " in dimension " + std::to_string(c.dimension));
+      }
+      out[c.dimension] += shape[c.dimension];
+    }
+    return out;
+  }
+  Shape operator()(const layer::Opaque& o) const { return o.output(inputs[0]); }
+};
+
+std::pair<FirstValues, FirstValues> first_values(layer::Weights first, std::int64_t fan_in,
+                                                 std::int64_t fan_out) {
+  const auto in = static_cast<double>(fan_in), out = static_cast<double>(fan_out);
+  const FirstValues usual{FirstRule::uniform, 1 / std::sqrt(in)};
+  switch (first) {
+    case layer::Weights::fan_in_uniform:
+      break;
+    case layer::Weights::fan_out_normal:
+      return {{FirstRule::normal, std::sqrt(2 / out)}, usual};
+    case layer::Weights::xavier:
+      return {{FirstRule::uniform, std::sqrt(3 / in)}, {FirstRule::zeros, 0}};
+  }
+  return {usual, usual};
+}
+
+struct TensorList {
+  std::vector<TensorInfo> operator()(const layer::Convolution& c) const {
+    const std::int64_t in = c.in / c.groups, area = c.kernel[0] * c.kernel[1];
+    const auto [weight, bias] = first_values(c.first, in * area, c.out * area);
+    std::vector<TensorInfo> all{{"weight", {c.out, in, c.kernel[0], c.kernel[1]}, weight}};
+    if (c.bias) all.push_back({"bias", {c.out}, bias});
+    return all;
+  }
+  std::vector<TensorInfo> operator()(const layer::Linear& l) const {
+    const auto [weight, bias] = first_values(l.first, l.in, l.out);
+    std::vector<TensorInfo> all{{"weight", {l.out, l.in}, weight}};
+    if (l.bias) all.push_back({"bias", {l.out}, bias});
+    return all;
+  }
+  std::vector<TensorInfo> operator()(const layer::BatchNorm& b) const {
+    const FirstValues zeros{FirstRule::zeros, 0}, ones{FirstRule::ones, 0};
+    return {{"weight", {b.channels}, b.first_weight == 0 ? zeros : ones},
+            {"bias", {b.channels}, zeros},
+            {"running_mean", {b.channels}, zeros, true},
+            {"running_var", {b.channels}, ones, true},
+            {"num_batches_tracked", {}, zeros, true, true}};
+  }
+  std::vector<TensorInfo> operator()(const layer::Opaque& o) const { return o.tensors; }
+  template <class Other>
+  std::vector<TensorInfo> operator()(const Other&) const {
+    return {};
+  }
+};
+
+struct Name {
+  const char* operator()(const layer::Convolution&) const { return "convolution"; }
+  const char* operator()(const layer::Linear&) const { return "linear"; }
+  const char* operator()(const layer::BatchNorm&) const { return "batch_norm"; }
+  const char* operator()(const layer::Relu&) const { return "relu"; }
+  const char* operator()(const layer::MaxPool&) const { return "max_pool"; }
+  const char* operator()(const layer::AveragePool&) const { return "average_pool"; }
+  const char* operator()(const layer::AdaptiveAveragePool&) const {
+    return "adaptive_average_pool";
+  }
+  const char* operator()(const layer::Flatten&) const { return "flatten"; }
+  const char* operator()(const layer::Dropout&) const { return "dropout"; }
+  const char* operator()(const layer::Add&) const { return "add"; }
+  const char* operator()(const layer::Concatenate&) const { return "concatenate"; }
+  const char* operator()(const layer::Opaque&) const { return "opaque"; }
+};
+
+}  // namespace
+
+const char* kind_name(const Node& node) { return std::visit(Name{}, node.kind); }
+
+std::vector<TensorInfo> tensors_of(const Node& node) {
+  std::visit(Check{node}, node.kind);
+  std::vector<TensorInfo> all = std::visit(TensorList{}, node.kind);
+  for (TensorInfo& tensor : all) {
+    tensor.name = node.name + "." + tensor.name;
+    if (node.module != nullptr) tensor.first = {FirstRule::as_made, 0};
+  }
+  return all;
+}
+
+Shape output_shape(const Node& node, std::span<const Shape> inputs) {
+  std::visit(Check{node}, node.kind);
+  check_inputs(node, inputs);
+  return std::visit(Output{node, inputs}, node.kind);
+}
+
+std::int64_t macs(const Node& node, std::span<const Shape> inputs) {
+  const Shape output = output_shape(node, inputs);
+  if (const auto* c = std::get_if<layer::Convolution>(&node.kind))
+    return elements_of(output) * (c->in / c->groups) * c->kernel[0] * c->kernel[1];
+  if (const auto* l = std::get_if<layer::Linear>(&node.kind)) return elements_of(output) * l->in;
+  if (const auto* o = std::get_if<layer::Opaque>(&node.kind)) return o->macs ? o->macs(inputs[0]) : 0;
+  return 0;
+}
+
+}  // namespace convoy::model

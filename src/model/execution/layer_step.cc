@@ -1,0 +1,106 @@
+#include "model/execution/layer_step.h"
+
+#include "convoy/base/error.h"
+#include "convoy/model/dropout.h"
+#include "convoy/model/linear.h"
+#include "convoy/model/modules.h"
+#include "model/execution/convolution.h"
+
+namespace convoy::model {
+namespace {
+
+using torch::Tensor;
+
+struct Build {
+  const Node& node;
+
+  template <class Compute>
+  static LayerStep plain(Compute compute) {
+    return {nullptr, std::move(compute)};
+  }
+  template <class Module>
+  static LayerStep of(std::shared_ptr<Module> module) {
+    return {module, [module](const Tensors& x, bool) { return module->forward(x[0]); }};
+  }
+
+  LayerStep operator()(const layer::Convolution& c) const {
+    return of(std::make_shared<ConvolutionImpl>(c));
+  }
+  LayerStep operator()(const layer::Linear& l) const {
+    return of(std::make_shared<LinearImpl>(torch::nn::LinearOptions(l.in, l.out).bias(l.bias),
+                                           LinearImpl::Unset()));
+  }
+  LayerStep operator()(const layer::BatchNorm& b) const {
+    return of(std::make_shared<torch::nn::BatchNorm2dImpl>(
+        torch::nn::BatchNorm2dOptions(b.channels).eps(b.epsilon).momentum(b.momentum)));
+  }
+  LayerStep operator()(const layer::Relu&) const {
+    return plain([](const Tensors& x, bool in_place) {
+      Tensor input = x[0];
+      return in_place ? input.relu_() : input.relu();
+    });
+  }
+  LayerStep operator()(const layer::MaxPool& p) const {
+    return plain([p](const Tensors& x, bool) {
+      return torch::max_pool2d(x[0], p.kernel, p.stride, p.padding);
+    });
+  }
+  LayerStep operator()(const layer::AveragePool& p) const {
+    return plain([p](const Tensors& x, bool) {
+      return torch::avg_pool2d(x[0], p.kernel, p.stride, p.padding);
+    });
+  }
+  LayerStep operator()(const layer::AdaptiveAveragePool& p) const {
+    return plain([p](const Tensors& x, bool) { return torch::adaptive_avg_pool2d(x[0], p.size); });
+  }
+  LayerStep operator()(const layer::Flatten&) const {
+    return plain([](const Tensors& x, bool) { return x[0].flatten(1); });
+  }
+  LayerStep operator()(const layer::Dropout& d) const {
+    return of(std::make_shared<DropoutImpl>(d.probability, node.name));
+  }
+  LayerStep operator()(const layer::Add&) const {
+    return plain([](const Tensors& x, bool in_place) {
+      Tensor sum = x[0];
+      for (std::size_t i = 1; i < x.size(); ++i) {
+        if (in_place || i > 1) {
+          sum += x[i];
+        } else {
+          sum = sum + x[i];
+        }
+      }
+      return sum;
+    });
+  }
+  LayerStep operator()(const layer::Concatenate& c) const {
+    return plain([d = static_cast<std::int64_t>(c.dimension) + 1](const Tensors& x, bool) {
+      return torch::cat(x, d);
+    });
+  }
+  LayerStep operator()(const layer::Opaque& o) const {
+    throw UsageError("layer '" + node.name + "': there is no module of the type " + o.type +
+                     " to compute it");
+  }
+};
+
+torch::nn::AnyModule copy_of(const Node& node) {
+  try {
+    return node.module->module.clone();
+  } catch (const c10::Error& error) {
+    const std::string reason = error.what_without_backtrace();
+    throw UsageError("layer '" + node.name + "': its module can't be copied; derive its class from "
+                     "torch::nn::Cloneable. LibTorch says: " +
+                     reason.substr(0, reason.find('\n')));
+  }
+}
+
+}  // namespace
+
+LayerStep make_layer_step(const Node& node, bool copy_user_module) {
+  if (node.module == nullptr) return std::visit(Build{node}, node.kind);
+  auto module = std::make_shared<torch::nn::AnyModule>(copy_user_module ? copy_of(node)
+                                                                        : node.module->module);
+  return {module->ptr(), [module](const Tensors& x, bool) { return module->forward(x[0]); }};
+}
+
+}  // namespace convoy::model

@@ -1,0 +1,196 @@
+// What follows from networks as data.
+#include "convoy/model/blueprint.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "convoy/base/error.h"
+#include "convoy/model/alexnet.h"
+#include "convoy/model/lenet.h"
+#include "convoy/model/resnet.h"
+
+namespace convoy::model {
+namespace {
+
+template <class Work>
+std::string mistake(Work&& work) {
+  try {
+    work();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+struct Published {
+  Blueprint network;
+  double gmacs;  // torchvision's model pages, to a millionth
+  std::int64_t parameters;
+};
+
+// The GFLOPS and parameters that torchvision's documentation gives for its weights (a multiplication
+// with its addition counts once there).
+TEST(Cost, IsWhatIsPublished) {
+  const std::vector<Published> all{
+      {alexnet(), 0.714, 61100840},
+      {resnet({.depth = ResNetDepth::k18}), 1.814, 11689512},
+      {resnet({.depth = ResNetDepth::k34}), 3.664, 21797672},
+      {resnet({.depth = ResNetDepth::k50}), 4.089, 25557032},
+      {resnet({.depth = ResNetDepth::k101}), 7.801, 44549160},
+  };
+  for (const Published& p : all) {
+    const Cost cost = cost_of(p.network, {{3, 224, 224}});
+    EXPECT_NEAR(static_cast<double>(cost.macs) / 1e9, p.gmacs, 0.0006) << p.network.name;
+    EXPECT_EQ(cost.parameters, p.parameters);
+  }
+}
+
+// By hand: 20·24·24·25 + 50·8·8·500 + 800·500 + 500·10; what is kept is the outputs of convolutions
+// and pools, and of both fully connected layers (ReLU works in place, and flattening is a view).
+TEST(Cost, OfLeNetByHand) {
+  const Cost cost = cost_of(lenet(), {{1, 28, 28}});
+  EXPECT_EQ(cost.macs, 288000 + 1600000 + 400000 + 5000);
+  EXPECT_EQ(cost.parameters, 431080);
+  EXPECT_EQ(cost.activation_bytes,
+            4 * (20 * 24 * 24 + 20 * 12 * 12 + 50 * 8 * 8 + 50 * 4 * 4 + 500 + 10));
+}
+
+TEST(Shapes, FollowFromStageToStage) {
+  const auto shapes = shapes_of(resnet(), {{3, 64, 48}});
+  ASSERT_EQ(shapes.size(), 18u);  // the stem, 16 blocks, the head
+  EXPECT_EQ(shapes.front().outputs, (std::vector<Shape>{{64, 16, 12}}));
+  EXPECT_EQ(shapes[16].outputs, (std::vector<Shape>{{2048, 2, 2}}));
+  EXPECT_EQ(shapes.back().outputs, (std::vector<Shape>{{1000}}));
+}
+
+TEST(Shapes, ThatDontFitNameStageAndLayer) {
+  EXPECT_EQ(mistake([] { shapes_of(lenet(), {{1, 32, 32}}); }),
+            "stage 'fc1', layer 'fc1': takes 800 features, gets [1250]");
+  EXPECT_EQ(mistake([] { shapes_of(lenet(), {{3, 28, 28}}); }),
+            "stage 'conv1', layer 'conv1': takes images of 1 channels, gets [3, 28, 28]");
+  EXPECT_NO_THROW(shapes_of(alexnet(), {{3, 63, 63}}));
+  EXPECT_EQ(mistake([] { shapes_of(alexnet(), {{3, 62, 63}}); }),
+            "stage 'conv5', layer 'features.12': its kernel is larger than its input, "
+            "[256, 2, 3]");
+  EXPECT_EQ(mistake([] { shapes_of(lenet(), {{1, 28, 28}, {3}}); }),
+            "stage 'conv1': takes 1 tensors, what comes before passes 2");
+}
+
+// Two branches of different stride, put together along the channels.
+Blueprint branches() {
+  return {"Branches",
+          {{4, 9, 7}},
+          {{"split",
+            {"image"},
+            {{"a", layer::Convolution{.in = 4, .out = 6, .kernel = {3, 3}, .padding = {1, 1}, .groups = 2}, {"image"}, {}},
+             {"b", layer::Relu(), {"image"}, {}}},
+            {"a", "b"}},
+           {"join",
+            {"left", "right"},
+            {{"both", layer::Concatenate{0}, {"left", "right"}, {}},
+             {"norm", layer::BatchNorm{10}, {"both"}, {}}},
+            {"norm"}}}};
+}
+
+TEST(Check, FindsWhatCantBeBuilt) {
+  EXPECT_EQ(mistake([] { check(branches()); }), "none");
+  const auto broken = [](const std::function<void(Blueprint&)>& change) {
+    return mistake([&] {
+      Blueprint network = branches();
+      change(network);
+      check(network);
+    });
+  };
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages.clear(); }),
+            "the network 'Branches' has no stage");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages[1].name = "split"; }),
+            "stage 'split': there are two of this name");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].nodes[1].inputs = {"c"}; }),
+            "stage 'split': layer 'b' reads 'c', which is no input of the stage and no layer "
+            "before");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].nodes[1].name = "a"; }),
+            "stage 'split': layer 'a' has a name that is taken already");
+  EXPECT_EQ(broken([](Blueprint& n) {
+              n.stages[1].nodes[0].name = "b";
+              n.stages[1].nodes[1].inputs = {"b"};
+            }),
+            "stage 'join': layer 'b' has the name of one in stage 'split'");
+  EXPECT_EQ(broken([](Blueprint& n) {
+              n.stages[1].nodes[1].name = "a.norm";
+              n.stages[1].outputs = {"a.norm"};
+            }),
+            "stage 'join': layer 'a.norm' lies in another one, 'a'; name one of them otherwise");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].outputs = {"a", "z"}; }),
+            "stage 'split': has no layer 'z' to put out");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].outputs = {"a"}; }),
+            "stage 'split': layer 'b' gives what nobody reads");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].outputs = {"a", "b", "image"}; }),
+            "stage 'join': takes 2 tensors, stage 'split' passes 3");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].nodes[1].kind = layer::Dropout{1.0}; }),
+            "stage 'split', layer 'b': its probability has to be from 0 to less than 1");
+  EXPECT_EQ(broken([](Blueprint& n) {
+              std::get<layer::Convolution>(n.stages[0].nodes[0].kind).groups = 4;
+            }),
+            "stage 'split', layer 'a': its groups have to divide its channels");
+  for (const char* name : {"", ".a", "a.", "a..b"}) {
+    EXPECT_NE(broken([&](Blueprint& n) { n.stages[1].nodes[1].name = name; }), "none") << name;
+  }
+}
+
+TEST(InPlace, OnlyWhereNobodyElseReads) {
+  const StageSpec block = resnet().stages[1];  // layer1.0, with a projection
+  std::map<std::string, bool> places;
+  for (std::size_t i = 0; i < block.nodes.size(); ++i)
+    places[block.nodes[i].name] = in_place(block, i);
+  EXPECT_TRUE(places["layer1.0.relu1"]);
+  EXPECT_TRUE(places["layer1.0.add"]);
+  EXPECT_TRUE(places["layer1.0.relu"]);
+  EXPECT_FALSE(places["layer1.0.conv1"]);
+  // An input of the stage is another stage's, and what two read stays as it is.
+  const StageSpec shared{"s",
+                         {"x"},
+                         {{"first", layer::Relu(), {"x"}, {}},
+                          {"norm", layer::BatchNorm{1}, {"first"}, {}},
+                          {"second", layer::Relu(), {"norm"}, {}},
+                          {"sum", layer::Add(), {"norm", "second"}, {}}},
+                         {"sum"}};
+  for (std::size_t i = 0; i < shared.nodes.size(); ++i) EXPECT_FALSE(in_place(shared, i)) << i;
+}
+
+TEST(RequiredParameters, AreThoseOfTheUnits) {
+  const Node linear{"fc", layer::Linear{5, 8}, {"x"}, {}};
+  const std::vector<Shape> features{{5}};
+  auto parts = required_parameters(linear, features, {"fc", {8}, {2}, {3}});
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0], (Slice{"fc.weight", {8, 5}, {2, 0}, {3, 5}}));
+  EXPECT_EQ(parts[1], (Slice{"fc.bias", {8}, {2}, {3}}));
+  const Node norm{"bn", layer::BatchNorm{6}, {"x"}, {}};
+  const std::vector<Shape> image{{6, 2, 2}};
+  parts = required_parameters(norm, image, {"bn", {6, 2, 2}, {1, 0, 0}, {2, 1, 2}});
+  ASSERT_EQ(parts.size(), 5u);
+  EXPECT_EQ(parts[2], (Slice{"bn.running_mean", {6}, {1}, {2}}));
+  EXPECT_TRUE(parts[4].whole());  // a count
+}
+
+// A whole stage needs what its layers need together: two 3 x 3 convolutions reach two rows further.
+TEST(RequiredInput, OfAStageIsThatOfItsLayers) {
+  const auto conv = [] {
+    return layer::Convolution{.in = 4, .out = 4, .kernel = {3, 3}, .padding = {1, 1}};
+  };
+  const StageSpec stage{"s",
+                        {"x", "unused"},
+                        {{"a", conv(), {"x"}, {}},
+                         {"b", conv(), {"a"}, {}},
+                         {"sum", layer::Add(), {"b", "x"}, {}}},
+                        {"sum", "unused"}};
+  const StageShapes shapes = shapes_of(stage, {{4, 10, 10}, {3}});
+  const auto parts = required_input(
+      stage, shapes, {{"", {4, 10, 10}, {0, 4, 0}, {1, 2, 10}}, {"", {3}, {1}, {0}}});
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0], (Slice{"x", {4, 10, 10}, {0, 2, 0}, {4, 6, 10}}));
+  EXPECT_EQ(parts[1].elements(), 0);
+}
+
+}  // namespace
+}  // namespace convoy::model

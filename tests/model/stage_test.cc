@@ -1,0 +1,259 @@
+// Stages and the networks they make up.
+#include "convoy/model/stage.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/model/factory.h"
+#include "convoy/model/modules.h"
+
+namespace convoy::model {
+namespace {
+
+template <class Work>
+std::string mistake(Work&& work) {
+  try {
+    work();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+class EachNetwork : public testing::TestWithParam<std::string> {
+ protected:
+  Blueprint blueprint() const { return make_blueprint(GetParam(), {.classes = 5}); }
+  static torch::Tensor images(const Blueprint& network) {
+    // Small ones, of an odd size where the network takes any.
+    const std::int64_t channels = network.inputs[0][0], size = channels == 1 ? 28 : 67;
+    torch::manual_seed(1);
+    return torch::randn({3, channels, size, size});
+  }
+};
+
+// Stage by stage without the rest, and twice in one process: the weights and outputs of the whole.
+TEST_P(EachNetwork, IsTheFoldOfStagesThatAreBuiltAlone) {
+  const Blueprint network = blueprint();
+  StagedNetwork whole(network, 3);
+  const auto x = images(network);
+  for (const bool training : {true, false}) {
+    whole.train(training);
+    std::vector<torch::Tensor> wanted, got;
+    // Without a scope, dropout asks LibTorch's generator: the same questions in the same order.
+    torch::manual_seed(2);
+    const auto scores = whole.forward(x);
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      torch::manual_seed(2);
+      Tensors values{x};
+      std::size_t parameters = 0;
+      for (const StageSpec& spec : network.stages) {
+        Stage stage(spec, 3);
+        if (!training && repetition == 0) {
+          // Statistics as the whole has them.
+          const torch::NoGradGuard no_grad;
+          for (auto& item : stage.named_buffers()) item.value().copy_(whole.named_buffers()[item.key()]);
+        }
+        stage.train(training || repetition > 0);
+        for (const auto& item : stage.named_parameters()) {
+          EXPECT_TRUE(item.value().equal(whole.named_parameters()[item.key()])) << item.key();
+          ++parameters;
+        }
+        values = stage.forward(std::move(values));
+      }
+      EXPECT_EQ(parameters, whole.parameters().size());
+      ASSERT_EQ(values.size(), 1u);
+      if (training || repetition == 0) {
+        EXPECT_TRUE(values[0].equal(scores)) << training;
+      }
+    }
+  }
+}
+
+TEST_P(EachNetwork, TellsTheTruthAboutItself) {
+  const Blueprint network = blueprint();
+  StagedNetwork whole(network, 3);
+  whole.to(torch::kDouble);
+  EXPECT_EQ(mistake([&] { check_stages(whole, {images(network).slice(0, 0, 1).to(torch::kDouble)}); }),
+            "none");
+  EXPECT_TRUE(whole.is_training());
+  EXPECT_TRUE(whole.modules(false).back()->is_training());
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, EachNetwork, testing::Values("alexnet", "lenet", "resnet18"),
+                         [](const auto& info) { return info.param; });
+
+// As two ranks would have it, each of which builds its half alone.
+TEST(StagedNetwork, IsTheFoldOfItsHalves) {
+  const Blueprint whole = make_blueprint("resnet18", {.classes = 5});
+  const auto x = torch::randn({2, 3, 64, 64});
+  StagedNetwork first(some_stages(whole, 0, 4), 3), second(some_stages(whole, 4, 6), 3);
+  EXPECT_EQ(second.blueprint()->inputs, (std::vector<Shape>{{128, 28, 28}}));
+  EXPECT_TRUE(second.forward(first.forward(x)).equal(StagedNetwork(whole, 3).forward(x)));
+  for (const auto& [begin, count] : {std::pair{0, 0}, {0, 11}, {10, 1}, {9, 2}})
+    EXPECT_NE(mistake([&, b = begin, c = count] { some_stages(whole, b, c); }), "none");
+}
+
+TEST(Stage, LeavesItsInputsAlone) {
+  const StageSpec spec{"s",
+                       {"x", "y"},
+                       {{"sum", layer::Add(), {"x", "y"}, {}}, {"relu", layer::Relu(), {"sum"}, {}}},
+                       {"relu", "y"}};
+  Stage stage(spec, 1);
+  const auto x = torch::randn({2, 3}), y = torch::randn({2, 3});
+  const auto before = x.clone();
+  const auto outputs = stage.forward({x, y});
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_TRUE(x.equal(before));
+  EXPECT_TRUE(outputs[0].equal((x + y).relu()));
+  EXPECT_TRUE(outputs[1].is_same(y));
+  EXPECT_EQ(mistake([&] { stage.forward({x}); }), "stage 's' takes 2 tensors, not 1");
+}
+
+TEST(Stage, JoinsBranches) {
+  const Blueprint network{
+      "Branches",
+      {{4, 9, 7}},
+      {{"split",
+        {"image"},
+        {{"a", layer::Convolution{.in = 4, .out = 6, .kernel = {3, 3}, .padding = {1, 1}, .groups = 2}, {"image"}, {}},
+         {"b", layer::Relu(), {"image"}, {}}},
+        {"a", "b"}},
+       {"join",
+        {"left", "right"},
+        {{"both", layer::Concatenate{0}, {"left", "right"}, {}},
+         {"pool", layer::AveragePool{{3, 3}, {2, 2}, {1, 1}}, {"both"}, {}}},
+        {"pool"}}}};
+  StagedNetwork net(network, 1);
+  const auto x = torch::randn({2, 4, 9, 7});
+  const auto a = torch::conv2d(x, net.named_parameters()["a.weight"], net.named_parameters()["a.bias"],
+                               1, 1, 1, 2);
+  EXPECT_TRUE(net.forward(x).equal(torch::avg_pool2d(torch::cat({a, x.relu()}, 1), 3, 2, 1)));
+  EXPECT_EQ(mistake([&] { check_stages(net, {x}); }), "none");
+  EXPECT_NE(mistake([&] { check_stages(net, {x, x}); }), "none");
+}
+
+TEST(StagedNetwork, KnowsItsShape) {
+  const auto net = make_model("resnet18", {.classes = 7});
+  EXPECT_EQ(net->image_shape(), (std::array<std::int64_t, 3>{3, 224, 224}));
+  EXPECT_EQ(net->classes(), 7);
+  ASSERT_NE(net->blueprint(), nullptr);
+  EXPECT_EQ(net->blueprint()->stages.size(), net->stages().size());
+  // A network that takes something else has no shape of images, but computes.
+  StagedNetwork flat({"Flat", {{6}}, {{"s", {"x"}, {{"fc", layer::Linear{6, 2}, {"x"}, {}}}, {"fc"}}}}, 1);
+  EXPECT_EQ(flat.forward(torch::zeros({3, 6})).sizes(), (std::vector<std::int64_t>{3, 2}));
+  EXPECT_NE(mistake([&] { flat.image_shape(); }), "none");
+}
+
+// A module of one's own, which can be copied: each of its outputs is a mean over three rows.
+struct RowsImpl : torch::nn::Cloneable<RowsImpl> {
+  RowsImpl() { RowsImpl::reset(); }
+  void reset() override { scale = register_parameter("scale", torch::full({1}, 1.5)); }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return torch::avg_pool2d(x, {3, 1}, 1, {1, 0}) * scale;
+  }
+  torch::Tensor scale;
+};
+TORCH_MODULE(Rows);
+
+struct Fixed : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x; }
+};
+
+struct Sevens : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x.reshape({x.size(0), 7}); }
+};
+
+ModuleList small_list(const Statement& statement = {}) {
+  ModuleList list("Small", {3, 12, 12});
+  list.add("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)))
+      .add("norm", torch::nn::BatchNorm2d(8))
+      .add("relu", torch::nn::ReLU())
+      .add("rows", Rows(), statement)
+      .add("pool", torch::nn::MaxPool2d(2))
+      .add("flatten", torch::nn::Flatten())
+      .add("head", torch::nn::Sequential(torch::nn::Dropout(0.5), torch::nn::Linear(8 * 36, 4)));
+  return list;
+}
+
+TEST(ModuleList, IsTheModulesOneAfterTheOther) {
+  torch::manual_seed(1);
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(3, 8, 3).padding(1));
+  torch::nn::Sequential head(torch::nn::Flatten(), torch::nn::Linear(8 * 12 * 12, 4));
+  ModuleList list("Mine", {3, 12, 12});
+  list.stage("features").add("conv", conv).add("relu", torch::nn::ReLU());
+  list.stage("head").add("head", head);
+  const auto net = list.network();
+  ASSERT_EQ(net->stages().size(), 2u);
+  const auto x = torch::randn({2, 3, 12, 12});
+  EXPECT_TRUE(net->forward(x).equal(head->forward(conv->forward(x).relu())));
+  EXPECT_EQ(net->named_parameters().keys(),
+            (std::vector<std::string>{"conv.weight", "conv.bias", "head.1.weight", "head.1.bias"}));
+  // The modules themselves, with their values, which initialize() leaves alone.
+  EXPECT_TRUE(net->named_parameters()["conv.weight"].is_same(conv->weight));
+  const auto before = conv->weight.detach().clone();
+  initialize(*net, 9);
+  EXPECT_TRUE(conv->weight.equal(before));
+  const Blueprint data = list.blueprint();
+  EXPECT_EQ(cost_of(data, data.inputs).parameters, parameter_count(*net));
+  EXPECT_EQ(cost_of(data, data.inputs).macs, 12 * 12 * 8 * 27 + 1152 * 4);
+  // A stage alone has copies.
+  Stage alone(data.stages[0], 1);
+  EXPECT_TRUE(alone.named_parameters()["conv.weight"].equal(conv->weight));
+  EXPECT_FALSE(alone.named_parameters()["conv.weight"].is_same(conv->weight));
+}
+
+TEST(ModuleList, TakesModulesThatNobodyKnows) {
+  const auto net = small_list().network();
+  const auto x = torch::randn({2, 3, 12, 12});
+  EXPECT_EQ(mistake([&] { check_stages(*net, {x}); }), "none");
+  std::vector<std::string> kinds;
+  for (const StageSpec& stage : net->blueprint()->stages) kinds.push_back(kind_name(stage.nodes[0]));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"convolution", "batch_norm", "relu", "opaque", "max_pool",
+                                             "flatten", "dropout", "linear"}));
+  EXPECT_EQ(net->named_parameters().keys().at(4), "rows.scale");
+  // What it says of itself is checked.
+  const auto exact = [](const Shape& in, const Slice& out) {
+    Slice part = out;
+    part.begin[1] = std::max<std::int64_t>(0, out.begin[1] - 1);
+    part.size[1] = std::min(in[1], out.begin[1] + out.size[1] + 1) - part.begin[1];
+    return part;
+  };
+  const auto of_statement = [&](const Statement& statement) {
+    return mistake([&] { check_stages(*small_list(statement).network(), {x}); });
+  };
+  EXPECT_EQ(of_statement({.required = exact}), "none");
+  EXPECT_EQ(of_statement({.required = [](const Shape&, const Slice& out) { return out; }}),
+            "stage 'rows', layer 'rows': states that rows[0:1, 0:1, 0:1] of [8, 12, 12] needs no "
+            "more than input[0:1, 0:1, 0:1] of [8, 12, 12], but other elements change it");
+  EXPECT_NE(of_statement({.required = [](const Shape&, const Slice&) { return Slice{"", {1}, {0}, {1}}; }}),
+            "none");
+}
+
+TEST(ModuleList, AWrongShapeIsFound) {
+  ModuleList list("Liar", {3, 4, 4});
+  list.add("rows", Rows(), {.output = [](const Shape& in) { return Shape{in[0], in[1], in[2] - 1}; }});
+  const auto net = list.network();
+  EXPECT_EQ(mistake([&] { check_stages(*net, {torch::randn({1, 3, 4, 4})}); }),
+            "stage 'rows', layer 'rows': states that its output is [3, 4, 3], but it is [3, 4, 4]");
+}
+
+TEST(ModuleList, RefusesWhatItCantBuild) {
+  ModuleList list("Small", {3, 12, 12});
+  list.add("conv", torch::nn::Conv2d(4, 8, 3));
+  EXPECT_EQ(mistake([&] { list.network(); }),
+            "stage 'conv', layer 'conv': takes images of 4 channels, gets [3, 12, 12]");
+  ModuleList inner("Small", {3, 12, 12});
+  inner.add("block", torch::nn::Sequential(Rows()));
+  inner.add("other", torch::nn::AnyModule(Sevens()));
+  const std::string message = mistake([&] { inner.network(); });
+  EXPECT_EQ(message.find("stage 'other', layer 'other': can't take [3, 12, 12]. LibTorch says: "), 0u)
+      << message;
+  ModuleList fixed("Fixed", {3});
+  fixed.add("f", torch::nn::AnyModule(Fixed()));
+  EXPECT_EQ(mistake([&] { fixed.network(); }), "none");
+  EXPECT_NE(mistake([&] { Stage(fixed.blueprint().stages[0], 1); }).find("torch::nn::Cloneable"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy::model
