@@ -60,6 +60,16 @@ TEST(Random, BelowIsBelow) {
   }
 }
 
+TEST(Random, NumbersByTheirPlaceAreThoseInOrder) {
+  RandomStream random(3, 1, 4);
+  const RandomStream start = random;
+  for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(random(), start.at(i));
+  EXPECT_EQ(start.at(100), random.at(0));
+  // FNV-1a's published value for "foobar".
+  EXPECT_EQ(number_of("foobar"), 0x85944171f73967e8ULL);
+  EXPECT_EQ(number_of(""), 0xcbf29ce484222325ULL);
+}
+
 TEST(Names, NearestOrNone) {
   const std::vector<std::string> known{"resnet18", "resnet50", "lenet"};
   EXPECT_EQ(nearest_name("resnet51", known), "resnet50");

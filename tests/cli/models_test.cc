@@ -39,8 +39,7 @@ TEST(Models, ListsAllWithWhatIsPublished) {
 
 TEST(Models, LayersAddUpToTheNetwork) {
   for (const char* model : {"alexnet", "resnet18"}) {
-    const auto rows =
-        rows_of({"--model", model, "--layers", "--size", "96", "--classes", "10"});
+    const auto rows = rows_of({"--model", model, "--layers", "--size", "96", "--classes", "10"});
     ASSERT_EQ(rows.size(), 1 + rows[0]["layers"].get<std::size_t>());
     EXPECT_EQ(rows[0]["classes"], 10);
     EXPECT_EQ(rows[0]["input"], (json{3, 96, 96}));
@@ -64,8 +63,8 @@ TEST(Models, LayersAddUpToTheNetwork) {
 
 // Every layer is run; how long it takes is nobody's to say.
 TEST(Models, TimesEachLayer) {
-  const auto rows = rows_of(
-      {"--model", "lenet", "--layers", "--time", "--batch", "2", "--repetitions", "1"});
+  const auto rows =
+      rows_of({"--model", "lenet", "--layers", "--time", "--batch", "2", "--repetitions", "1"});
   ASSERT_EQ(rows.size(), 9u);
   for (const json& row : rows) {
     EXPECT_GT(row["forward_s"].get<double>(), 0) << row;

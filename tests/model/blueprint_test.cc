@@ -29,8 +29,8 @@ struct Published {
   std::int64_t parameters;
 };
 
-// The GFLOPS and parameters that torchvision's documentation gives for its weights (a multiplication
-// with its addition counts once there).
+// The GFLOPS and parameters that torchvision's documentation gives for its weights (a
+// multiplication with its addition counts once there).
 TEST(Cost, IsWhatIsPublished) {
   const std::vector<Published> all{
       {alexnet(), 0.714, 61100840},
@@ -65,32 +65,44 @@ TEST(Shapes, FollowFromStageToStage) {
 }
 
 TEST(Shapes, ThatDontFitNameStageAndLayer) {
-  EXPECT_EQ(mistake([] { shapes_of(lenet(), {{1, 32, 32}}); }),
+  EXPECT_EQ(mistake([] {
+              shapes_of(lenet(), {{1, 32, 32}});
+            }),
             "stage 'fc1', layer 'fc1': takes 800 features, gets [1250]");
-  EXPECT_EQ(mistake([] { shapes_of(lenet(), {{3, 28, 28}}); }),
+  EXPECT_EQ(mistake([] {
+              shapes_of(lenet(), {{3, 28, 28}});
+            }),
             "stage 'conv1', layer 'conv1': takes images of 1 channels, gets [3, 28, 28]");
   EXPECT_NO_THROW(shapes_of(alexnet(), {{3, 63, 63}}));
-  EXPECT_EQ(mistake([] { shapes_of(alexnet(), {{3, 62, 63}}); }),
+  EXPECT_EQ(mistake([] {
+              shapes_of(alexnet(), {{3, 62, 63}});
+            }),
             "stage 'conv5', layer 'features.12': its kernel is larger than its input, "
             "[256, 2, 3]");
-  EXPECT_EQ(mistake([] { shapes_of(lenet(), {{1, 28, 28}, {3}}); }),
+  EXPECT_EQ(mistake([] {
+              shapes_of(lenet(), {{1, 28, 28}, {3}});
+            }),
             "stage 'conv1': takes 1 tensors, what comes before passes 2");
 }
 
 // Two branches of different stride, put together along the channels.
 Blueprint branches() {
-  return {"Branches",
-          {{4, 9, 7}},
-          {{"split",
-            {"image"},
-            {{"a", layer::Convolution{.in = 4, .out = 6, .kernel = {3, 3}, .padding = {1, 1}, .groups = 2}, {"image"}, {}},
-             {"b", layer::Relu(), {"image"}, {}}},
-            {"a", "b"}},
-           {"join",
-            {"left", "right"},
-            {{"both", layer::Concatenate{0}, {"left", "right"}, {}},
-             {"norm", layer::BatchNorm{10}, {"both"}, {}}},
-            {"norm"}}}};
+  return {
+      "Branches",
+      {{4, 9, 7}},
+      {{"split",
+        {"image"},
+        {{"a",
+          layer::Convolution{.in = 4, .out = 6, .kernel = {3, 3}, .padding = {1, 1}, .groups = 2},
+          {"image"},
+          {}},
+         {"b", layer::Relu(), {"image"}, {}}},
+        {"a", "b"}},
+       {"join",
+        {"left", "right"},
+        {{"both", layer::Concatenate{0}, {"left", "right"}, {}},
+         {"norm", layer::BatchNorm{10}, {"both"}, {}}},
+        {"norm"}}}};
 }
 
 TEST(Check, FindsWhatCantBeBuilt) {
@@ -102,8 +114,7 @@ TEST(Check, FindsWhatCantBeBuilt) {
       check(network);
     });
   };
-  EXPECT_EQ(broken([](Blueprint& n) { n.stages.clear(); }),
-            "the network 'Branches' has no stage");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages.clear(); }), "the network 'Branches' has no stage");
   EXPECT_EQ(broken([](Blueprint& n) { n.stages[1].name = "split"; }),
             "stage 'split': there are two of this name");
   EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].nodes[1].inputs = {"c"}; }),
@@ -121,11 +132,15 @@ TEST(Check, FindsWhatCantBeBuilt) {
               n.stages[1].outputs = {"a.norm"};
             }),
             "stage 'join': layer 'a.norm' lies in another one, 'a'; name one of them otherwise");
-  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].outputs = {"a", "z"}; }),
+  EXPECT_EQ(broken([](Blueprint& n) {
+              n.stages[0].outputs = {"a", "z"};
+            }),
             "stage 'split': has no layer 'z' to put out");
   EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].outputs = {"a"}; }),
             "stage 'split': layer 'b' gives what nobody reads");
-  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].outputs = {"a", "b", "image"}; }),
+  EXPECT_EQ(broken([](Blueprint& n) {
+              n.stages[0].outputs = {"a", "b", "image"};
+            }),
             "stage 'join': takes 2 tensors, stage 'split' passes 3");
   EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].nodes[1].kind = layer::Dropout{1.0}; }),
             "stage 'split', layer 'b': its probability has to be from 0 to less than 1");
@@ -178,12 +193,11 @@ TEST(RequiredInput, OfAStageIsThatOfItsLayers) {
   const auto conv = [] {
     return layer::Convolution{.in = 4, .out = 4, .kernel = {3, 3}, .padding = {1, 1}};
   };
-  const StageSpec stage{"s",
-                        {"x", "unused"},
-                        {{"a", conv(), {"x"}, {}},
-                         {"b", conv(), {"a"}, {}},
-                         {"sum", layer::Add(), {"b", "x"}, {}}},
-                        {"sum", "unused"}};
+  const StageSpec stage{
+      "s",
+      {"x", "unused"},
+      {{"a", conv(), {"x"}, {}}, {"b", conv(), {"a"}, {}}, {"sum", layer::Add(), {"b", "x"}, {}}},
+      {"sum", "unused"}};
   const StageShapes shapes = shapes_of(stage, {{4, 10, 10}, {3}});
   const auto parts = required_input(
       stage, shapes, {{"", {4, 10, 10}, {0, 4, 0}, {1, 2, 10}}, {"", {3}, {1}, {0}}});

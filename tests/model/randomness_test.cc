@@ -39,7 +39,8 @@ TEST(Fill, GivesTheSameBitsAsPython) {
     fill(name, rule, seed, 0, values);
     const auto first = golden["first"].get<std::vector<float>>();
     for (std::size_t i = 0; i < first.size(); ++i)
-      EXPECT_NEAR(values[i], first[i], 1e-7 * golden["scale"].get<double>() + 2e-7 * std::abs(first[i]));
+      EXPECT_NEAR(values[i], first[i],
+                  1e-7 * golden["scale"].get<double>() + 2e-7 * std::abs(first[i]));
     EXPECT_EQ(std::to_string(checksum(values)), golden["checksum"].get<std::string>()) << name;
     for (const auto& far : golden["far"]) {
       std::vector<float> one(1);
@@ -65,9 +66,10 @@ TEST(Fill, OfAPartIsThatPartOfTheWhole) {
     std::vector<float> whole(210);
     fill(whole_of("w", shape), {rule, 0.3}, 5, whole);
     const auto tensor = torch::tensor(whole).reshape(shape);
-    for (const Slice& part :
-         {Slice{"w", shape, {2, 0, 0, 0}, {3, 5, 3, 2}}, Slice{"w", shape, {0, 1, 0, 0}, {7, 3, 3, 2}},
-          Slice{"w", shape, {6, 4, 1, 1}, {1, 1, 2, 1}}, Slice{"w", shape, {0, 0, 0, 0}, {7, 5, 0, 2}}}) {
+    for (const Slice& part : {Slice{"w", shape, {2, 0, 0, 0}, {3, 5, 3, 2}},
+                              Slice{"w", shape, {0, 1, 0, 0}, {7, 3, 3, 2}},
+                              Slice{"w", shape, {6, 4, 1, 1}, {1, 1, 2, 1}},
+                              Slice{"w", shape, {0, 0, 0, 0}, {7, 5, 0, 2}}}) {
       std::vector<float> values(static_cast<std::size_t>(part.elements()));
       fill(part, {rule, 0.3}, 5, values);
       torch::Tensor wanted = tensor;
@@ -132,7 +134,8 @@ TEST(Initialize, WritesEveryTypeAndLayout) {
   other->to(torch::kDouble);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : other->parameters()) {
-    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+    if (parameter.dim() == 4)
+      parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
   }
   for (auto& buffer : other->buffers()) buffer.fill_(9);
   initialize(*other, 5);
@@ -179,8 +182,9 @@ TEST(Dropout, OfASampleIsItsOwn) {
   // Each of two ranks, and a batch in another order.
   for (const std::int64_t begin : {0, 5}) {
     const std::int64_t count = begin == 0 ? 5 : 7;
-    const auto part = dropped(layer, x.narrow(0, begin, count),
-                              numbers(static_cast<std::size_t>(40 + begin), static_cast<std::size_t>(count)));
+    const auto part =
+        dropped(layer, x.narrow(0, begin, count),
+                numbers(static_cast<std::size_t>(40 + begin), static_cast<std::size_t>(count)));
     EXPECT_TRUE(part.equal(whole.narrow(0, begin, count)));
   }
   const std::vector<std::size_t> reversed(ids.rbegin(), ids.rend());
@@ -213,10 +217,12 @@ TEST(Dropout, OfAPartIsThatPartOfTheWhole) {
   const auto x = torch::rand({4, 6, 5}) + 0.5;
   Dropout whole(0.5, "fc");
   const auto wanted = dropped(whole, x, ids);
-  for (const Slice& part : {Slice{"fc", {6, 5}, {2, 0}, {3, 5}}, Slice{"fc", {6, 5}, {1, 2}, {4, 2}}}) {
+  for (const Slice& part :
+       {Slice{"fc", {6, 5}, {2, 0}, {3, 5}}, Slice{"fc", {6, 5}, {1, 2}, {4, 2}}}) {
     Dropout layer(0.5, "fc");
     layer->set_part(part);
-    const auto mine = x.narrow(1, part.begin[0], part.size[0]).narrow(2, part.begin[1], part.size[1]);
+    const auto mine =
+        x.narrow(1, part.begin[0], part.size[0]).narrow(2, part.begin[1], part.size[1]);
     EXPECT_TRUE(dropped(layer, mine, ids)
                     .equal(wanted.narrow(1, part.begin[0], part.size[0])
                                .narrow(2, part.begin[1], part.size[1])));

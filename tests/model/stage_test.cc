@@ -51,7 +51,8 @@ TEST_P(EachNetwork, IsTheFoldOfStagesThatAreBuiltAlone) {
         if (!training && repetition == 0) {
           // Statistics as the whole has them.
           const torch::NoGradGuard no_grad;
-          for (auto& item : stage.named_buffers()) item.value().copy_(whole.named_buffers()[item.key()]);
+          for (auto& item : stage.named_buffers())
+            item.value().copy_(whole.named_buffers()[item.key()]);
         }
         stage.train(training || repetition > 0);
         for (const auto& item : stage.named_parameters()) {
@@ -73,8 +74,9 @@ TEST_P(EachNetwork, TellsTheTruthAboutItself) {
   const Blueprint network = blueprint();
   StagedNetwork whole(network, 3);
   whole.to(torch::kDouble);
-  EXPECT_EQ(mistake([&] { check_stages(whole, {images(network).slice(0, 0, 1).to(torch::kDouble)}); }),
-            "none");
+  EXPECT_EQ(
+      mistake([&] { check_stages(whole, {images(network).slice(0, 0, 1).to(torch::kDouble)}); }),
+      "none");
   EXPECT_TRUE(whole.is_training());
   EXPECT_TRUE(whole.modules(false).back()->is_training());
 }
@@ -89,15 +91,17 @@ TEST(StagedNetwork, IsTheFoldOfItsHalves) {
   StagedNetwork first(some_stages(whole, 0, 4), 3), second(some_stages(whole, 4, 6), 3);
   EXPECT_EQ(second.blueprint()->inputs, (std::vector<Shape>{{128, 28, 28}}));
   EXPECT_TRUE(second.forward(first.forward(x)).equal(StagedNetwork(whole, 3).forward(x)));
-  for (const auto& [begin, count] : {std::pair{0, 0}, {0, 11}, {10, 1}, {9, 2}})
-    EXPECT_NE(mistake([&, b = begin, c = count] { some_stages(whole, b, c); }), "none");
+  const std::vector<std::pair<std::size_t, std::size_t>> wrong{{0, 0}, {0, 11}, {10, 1}, {9, 2}};
+  for (const auto& part : wrong)
+    EXPECT_NE(mistake([&] { some_stages(whole, part.first, part.second); }), "none");
 }
 
 TEST(Stage, LeavesItsInputsAlone) {
-  const StageSpec spec{"s",
-                       {"x", "y"},
-                       {{"sum", layer::Add(), {"x", "y"}, {}}, {"relu", layer::Relu(), {"sum"}, {}}},
-                       {"relu", "y"}};
+  const StageSpec spec{
+      "s",
+      {"x", "y"},
+      {{"sum", layer::Add(), {"x", "y"}, {}}, {"relu", layer::Relu(), {"sum"}, {}}},
+      {"relu", "y"}};
   Stage stage(spec, 1);
   const auto x = torch::randn({2, 3}), y = torch::randn({2, 3});
   const auto before = x.clone();
@@ -115,7 +119,10 @@ TEST(Stage, JoinsBranches) {
       {{4, 9, 7}},
       {{"split",
         {"image"},
-        {{"a", layer::Convolution{.in = 4, .out = 6, .kernel = {3, 3}, .padding = {1, 1}, .groups = 2}, {"image"}, {}},
+        {{"a",
+          layer::Convolution{.in = 4, .out = 6, .kernel = {3, 3}, .padding = {1, 1}, .groups = 2},
+          {"image"},
+          {}},
          {"b", layer::Relu(), {"image"}, {}}},
         {"a", "b"}},
        {"join",
@@ -125,8 +132,8 @@ TEST(Stage, JoinsBranches) {
         {"pool"}}}};
   StagedNetwork net(network, 1);
   const auto x = torch::randn({2, 4, 9, 7});
-  const auto a = torch::conv2d(x, net.named_parameters()["a.weight"], net.named_parameters()["a.bias"],
-                               1, 1, 1, 2);
+  const auto a = torch::conv2d(x, net.named_parameters()["a.weight"],
+                               net.named_parameters()["a.bias"], 1, 1, 1, 2);
   EXPECT_TRUE(net.forward(x).equal(torch::avg_pool2d(torch::cat({a, x.relu()}, 1), 3, 2, 1)));
   EXPECT_EQ(mistake([&] { check_stages(net, {x}); }), "none");
   EXPECT_NE(mistake([&] { check_stages(net, {x, x}); }), "none");
@@ -139,7 +146,8 @@ TEST(StagedNetwork, KnowsItsShape) {
   ASSERT_NE(net->blueprint(), nullptr);
   EXPECT_EQ(net->blueprint()->stages.size(), net->stages().size());
   // A network that takes something else has no shape of images, but computes.
-  StagedNetwork flat({"Flat", {{6}}, {{"s", {"x"}, {{"fc", layer::Linear{6, 2}, {"x"}, {}}}, {"fc"}}}}, 1);
+  StagedNetwork flat(
+      {"Flat", {{6}}, {{"s", {"x"}, {{"fc", layer::Linear{6, 2}, {"x"}, {}}}, {"fc"}}}}, 1);
   EXPECT_EQ(flat.forward(torch::zeros({3, 6})).sizes(), (std::vector<std::int64_t>{3, 2}));
   EXPECT_NE(mistake([&] { flat.image_shape(); }), "none");
 }
@@ -207,9 +215,10 @@ TEST(ModuleList, TakesModulesThatNobodyKnows) {
   const auto x = torch::randn({2, 3, 12, 12});
   EXPECT_EQ(mistake([&] { check_stages(*net, {x}); }), "none");
   std::vector<std::string> kinds;
-  for (const StageSpec& stage : net->blueprint()->stages) kinds.push_back(kind_name(stage.nodes[0]));
-  EXPECT_EQ(kinds, (std::vector<std::string>{"convolution", "batch_norm", "relu", "opaque", "max_pool",
-                                             "flatten", "dropout", "linear"}));
+  for (const StageSpec& stage : net->blueprint()->stages)
+    kinds.push_back(kind_name(stage.nodes[0]));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"convolution", "batch_norm", "relu", "opaque",
+                                             "max_pool", "flatten", "dropout", "linear"}));
   EXPECT_EQ(net->named_parameters().keys().at(4), "rows.scale");
   // What it says of itself is checked.
   const auto exact = [](const Shape& in, const Slice& out) {
@@ -225,15 +234,22 @@ TEST(ModuleList, TakesModulesThatNobodyKnows) {
   EXPECT_EQ(of_statement({.required = [](const Shape&, const Slice& out) { return out; }}),
             "stage 'rows', layer 'rows': states that rows[0:1, 0:1, 0:1] of [8, 12, 12] needs no "
             "more than input[0:1, 0:1, 0:1] of [8, 12, 12], but other elements change it");
-  EXPECT_NE(of_statement({.required = [](const Shape&, const Slice&) { return Slice{"", {1}, {0}, {1}}; }}),
+  EXPECT_NE(of_statement({.required =
+                              [](const Shape&, const Slice&) {
+                                return Slice{"", {1}, {0}, {1}};
+                              }}),
             "none");
 }
 
 TEST(ModuleList, AWrongShapeIsFound) {
   ModuleList list("Liar", {3, 4, 4});
-  list.add("rows", Rows(), {.output = [](const Shape& in) { return Shape{in[0], in[1], in[2] - 1}; }});
+  list.add("rows", Rows(), {.output = [](const Shape& in) {
+             return Shape{in[0], in[1], in[2] - 1};
+           }});
   const auto net = list.network();
-  EXPECT_EQ(mistake([&] { check_stages(*net, {torch::randn({1, 3, 4, 4})}); }),
+  EXPECT_EQ(mistake([&] {
+              check_stages(*net, {torch::randn({1, 3, 4, 4})});
+            }),
             "stage 'rows', layer 'rows': states that its output is [3, 4, 3], but it is [3, 4, 4]");
 }
 
@@ -246,7 +262,8 @@ TEST(ModuleList, RefusesWhatItCantBuild) {
   inner.add("block", torch::nn::Sequential(Rows()));
   inner.add("other", torch::nn::AnyModule(Sevens()));
   const std::string message = mistake([&] { inner.network(); });
-  EXPECT_EQ(message.find("stage 'other', layer 'other': can't take [3, 12, 12]. LibTorch says: "), 0u)
+  EXPECT_EQ(message.find("stage 'other', layer 'other': can't take [3, 12, 12]. LibTorch says: "),
+            0u)
       << message;
   ModuleList fixed("Fixed", {3});
   fixed.add("f", torch::nn::AnyModule(Fixed()));

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace convoy::model {
 
@@ -26,6 +27,11 @@ class Network : public torch::nn::Module {
   // channels-last); the layout of the images and of the weights decides which kernels run.
   // Returns the logits, [batch, classes], before any softmax. Throws c10::Error for a wrong shape.
   virtual torch::Tensor forward(torch::Tensor images) = 0;
+
+  // What a task with other samples than images calls: any number of tensors, in and out.
+  virtual std::vector<torch::Tensor> run(const std::vector<torch::Tensor>& inputs) {
+    return {forward(inputs.at(0))};
+  }
 
   // Channels, height and width of the image the network was published with. Others may work:
   // residual networks take any size from 32 x 32, AlexNet from 63 x 63, LeNet only its own.

@@ -34,7 +34,7 @@ class DropoutMask {
   // is kept or not.
   class Row {
    public:
-    bool keeps(std::uint64_t unit) const { return stream_.at(unit) >> 11 >= threshold_; }
+    bool keeps(std::uint64_t unit) const { return (stream_.at(unit) >> 11) >= threshold_; }
 
    private:
     friend class DropoutMask;

@@ -47,8 +47,8 @@ class Stage : public torch::nn::Module {
   Stage(StageSpec spec, UserModules modules);
 
   StageSpec spec_;
-  std::vector<Step> steps_;            // as the nodes
-  std::vector<std::size_t> outputs_;   // places of values: inputs, then one for each node
+  std::vector<Step> steps_;           // as the nodes
+  std::vector<std::size_t> outputs_;  // places of values: inputs, then one for each node
 };
 
 // A network that is the fold of its stages. Its modules have the tree and order of the layers'
@@ -58,9 +58,10 @@ class StagedNetwork : public Network {
   // As Stage.
   StagedNetwork(Blueprint blueprint, std::uint64_t seed);
 
-  // The last stage puts out the scores.
+  // What the last stage puts out first: the scores.
   torch::Tensor forward(torch::Tensor images) override;
-  Tensors forward(Tensors inputs);
+  // One tensor for each input of the blueprint; all that the last stage puts out.
+  Tensors run(const Tensors& inputs) override;
   // Of the blueprint's first input, and of its scores for that.
   std::array<std::int64_t, 3> image_shape() const override;
   std::int64_t classes() const override { return classes_; }

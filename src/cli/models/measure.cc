@@ -84,7 +84,7 @@ NetworkTime measure_network(const model::Blueprint& blueprint, std::int64_t batc
       layers.assign(count, {});
     }
     forget_gradients(network);
-    pass(whole, [&] { return network.forward(inputs).front(); });
+    pass(whole, [&] { return network.run(inputs).front(); });
     forget_gradients(network);
     Tensors passed = inputs;
     std::size_t done = 0;

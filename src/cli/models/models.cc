@@ -187,8 +187,9 @@ void run(const Arguments& arguments) {
     if (table) print_layers(network, arguments);
   }
   if (!table) return;
-  std::printf("MACs (multiplications with additions) and activations (what a training step keeps, in "
-              "float32)\nare those of one image.");
+  std::printf(
+      "MACs (multiplications with additions) and activations (what a training step keeps, in "
+      "float32)\nare those of one image.");
   if (arguments.time) {
     std::printf(" Times are those of %lld, with %d threads, in float32.",
                 static_cast<long long>(arguments.batch), networks.front().time.threads);

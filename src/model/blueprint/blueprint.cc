@@ -75,8 +75,8 @@ void check_names(const std::vector<const StageSpec*>& stages) {
     // Names that begin with this one and a dot follow it, if with others between.
     const auto inner = names.lower_bound(outer->first + ".");
     if (inner != names.end() && lies_in(inner->first, outer->first)) {
-      complain(*inner->second, "layer '" + inner->first + "' lies in another one, '" + outer->first +
-                                   "'; name one of them otherwise");
+      complain(*inner->second, "layer '" + inner->first + "' lies in another one, '" +
+                                   outer->first + "'; name one of them otherwise");
     }
   }
 }
@@ -124,7 +124,8 @@ Blueprint some_stages(const Blueprint& whole, std::size_t first, std::size_t cou
                      std::to_string(first) + " on");
   }
   const auto begin = whole.stages.begin() + static_cast<std::ptrdiff_t>(first);
-  return {whole.name, shapes_of(whole, whole.inputs)[first].inputs,
+  return {whole.name,
+          shapes_of(whole, whole.inputs)[first].inputs,
           {begin, begin + static_cast<std::ptrdiff_t>(count)}};
 }
 

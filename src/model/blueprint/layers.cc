@@ -121,8 +121,7 @@ struct Output {
   }
   Shape operator()(const layer::Linear& l) const {
     if (inputs[0].empty() || inputs[0].back() != l.in) {
-      complain(node,
-               "takes " + std::to_string(l.in) + " features, gets " + text_of(inputs[0]));
+      complain(node, "takes " + std::to_string(l.in) + " features, gets " + text_of(inputs[0]));
     }
     Shape out = inputs[0];
     out.back() = l.out;
@@ -149,7 +148,8 @@ struct Output {
   Shape operator()(const layer::Dropout&) const { return inputs[0]; }
   Shape operator()(const layer::Add&) const {
     for (const Shape& shape : inputs) {
-      if (shape != inputs[0]) complain(node, "can't add " + text_of(shape) + " to " + text_of(inputs[0]));
+      if (shape != inputs[0])
+        complain(node, "can't add " + text_of(shape) + " to " + text_of(inputs[0]));
     }
     return inputs[0];
   }
@@ -258,7 +258,8 @@ std::int64_t macs(const Node& node, std::span<const Shape> inputs) {
   if (const auto* c = std::get_if<layer::Convolution>(&node.kind))
     return elements_of(output) * (c->in / c->groups) * c->kernel[0] * c->kernel[1];
   if (const auto* l = std::get_if<layer::Linear>(&node.kind)) return elements_of(output) * l->in;
-  if (const auto* o = std::get_if<layer::Opaque>(&node.kind)) return o->macs ? o->macs(inputs[0]) : 0;
+  if (const auto* o = std::get_if<layer::Opaque>(&node.kind))
+    return o->macs ? o->macs(inputs[0]) : 0;
   return 0;
 }
 

@@ -103,7 +103,9 @@ struct Required {
     Slice part = o.required(in.shape, output);
     part.tensor = in.tensor;
     part.check();
-    if (part.shape != in.shape) complain(node, "states a part of " + text_of(part.shape) + ", its input is " + text_of(in.shape));
+    if (part.shape != in.shape)
+      complain(node,
+               "states a part of " + text_of(part.shape) + ", its input is " + text_of(in.shape));
     in = part;
   }
   // Those that work on each element alone.

@@ -60,8 +60,9 @@ torch::Tensor DropoutImpl::mask(const torch::Tensor& input) const {
   const auto samples = static_cast<std::int64_t>(scope.samples().size());
   const std::int64_t rows = input.dim() > 0 ? input.size(0) : 0;
   if (layer_.empty()) {
-    throw UsageError("a dropout layer has no name to take its mask by: call "
-                     "convoy::model::name_layers(network) once");
+    throw UsageError(
+        "a dropout layer has no name to take its mask by: call "
+        "convoy::model::name_layers(network) once");
   }
   if (samples == 0 || rows % samples != 0) {
     throw UsageError("layer '" + layer_ + "' gets " + std::to_string(rows) + " rows for " +
@@ -82,15 +83,16 @@ torch::Tensor DropoutImpl::mask(const torch::Tensor& input) const {
   void* const out = mask.mutable_data_ptr();
   at::parallel_for(0, samples, std::max<std::int64_t>(1, 8192 / each),
                    [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t s = begin; s < end; ++s) {
-      const auto row = masks.of_sample(numbers[static_cast<std::size_t>(s)]);
-      if (wide) {
-        fill_row(static_cast<double*>(out) + s * each, runs, row, kept);
-      } else {
-        fill_row(static_cast<float*>(out) + s * each, runs, row, static_cast<float>(kept));
-      }
-    }
-  });
+                     for (std::int64_t s = begin; s < end; ++s) {
+                       const auto row = masks.of_sample(numbers[static_cast<std::size_t>(s)]);
+                       if (wide) {
+                         fill_row(static_cast<double*>(out) + s * each, runs, row, kept);
+                       } else {
+                         fill_row(static_cast<float*>(out) + s * each, runs, row,
+                                  static_cast<float>(kept));
+                       }
+                     }
+                   });
   // In the input's layout, or the product would be in another one.
   if (input.dim() == 4 || input.dim() == 5) mask = mask.contiguous(input.suggest_memory_format());
   return mask.to(input.device(), input.scalar_type());

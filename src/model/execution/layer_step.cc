@@ -88,7 +88,8 @@ torch::nn::AnyModule copy_of(const Node& node) {
     return node.module->module.clone();
   } catch (const c10::Error& error) {
     const std::string reason = error.what_without_backtrace();
-    throw UsageError("layer '" + node.name + "': its module can't be copied; derive its class from "
+    throw UsageError("layer '" + node.name +
+                     "': its module can't be copied; derive its class from "
                      "torch::nn::Cloneable. LibTorch says: " +
                      reason.substr(0, reason.find('\n')));
   }

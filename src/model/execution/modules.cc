@@ -19,8 +19,8 @@ std::optional<layer::Kind> known_kind(const nn::Module& module) {
     const auto* padding = std::get_if<torch::ExpandingArray<2>>(&o.padding());
     if (padding == nullptr || !std::holds_alternative<torch::enumtype::kZeros>(o.padding_mode()))
       return std::nullopt;
-    return layer::Convolution{o.in_channels(),     o.out_channels(),   pair_of(o.kernel_size()),
-                              pair_of(o.stride()), pair_of(*padding),  pair_of(o.dilation()),
+    return layer::Convolution{o.in_channels(),     o.out_channels(),  pair_of(o.kernel_size()),
+                              pair_of(o.stride()), pair_of(*padding), pair_of(o.dilation()),
                               o.groups(),          o.bias()};
   }
   if (const auto* linear = module.as<nn::LinearImpl>()) {
@@ -64,7 +64,10 @@ std::vector<TensorInfo> tensors_in(const nn::Module& module) {
   std::vector<TensorInfo> all;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor, bool buffer) {
     if (!tensor.defined()) return;
-    all.push_back({name, tensor.sizes().vec(), {FirstValues::Rule::as_made, 0}, buffer,
+    all.push_back({name,
+                   tensor.sizes().vec(),
+                   {FirstValues::Rule::as_made, 0},
+                   buffer,
                    !tensor.is_floating_point()});
   };
   for (const auto& item : module.named_parameters()) add(item.key(), item.value(), false);
@@ -89,8 +92,8 @@ Shape output_when_run(const std::string& name, nn::AnyModule module, const Shape
   } catch (const c10::Error& error) {
     layer.train(training);
     const std::string reason = error.what_without_backtrace();
-    throw UsageError("layer '" + name + "': can't take " + text_of(input) + ". LibTorch says: " +
-                     reason.substr(0, reason.find('\n')));
+    throw UsageError("layer '" + name + "': can't take " + text_of(input) +
+                     ". LibTorch says: " + reason.substr(0, reason.find('\n')));
   }
 }
 

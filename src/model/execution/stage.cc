@@ -32,8 +32,8 @@ constexpr std::int64_t kGrain = 1 << 15;
 
 void fill_tensor(torch::Tensor tensor, const TensorInfo& info, std::uint64_t seed) {
   if (info.first.rule == FirstValues::Rule::as_made) return;
-  const bool direct = tensor.scalar_type() == torch::kFloat && tensor.is_cpu() &&
-                      tensor.is_contiguous();
+  const bool direct =
+      tensor.scalar_type() == torch::kFloat && tensor.is_cpu() && tensor.is_contiguous();
   torch::Tensor values = direct ? tensor : torch::empty(tensor.sizes(), torch::kFloat);
   auto* const data = static_cast<float*>(values.mutable_data_ptr());
   at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -133,14 +133,13 @@ StagedNetwork::StagedNetwork(Blueprint blueprint, Stage::UserModules modules)
 }
 
 torch::Tensor StagedNetwork::forward(torch::Tensor images) {
-  Tensors inputs;
-  inputs.push_back(std::move(images));
-  return forward(std::move(inputs)).front();
+  return run({std::move(images)}).front();
 }
 
-Tensors StagedNetwork::forward(Tensors inputs) {
-  for (const auto& stage : stages_) inputs = stage->forward(std::move(inputs));
-  return inputs;
+Tensors StagedNetwork::run(const Tensors& inputs) {
+  Tensors values = inputs;
+  for (const auto& stage : stages_) values = stage->forward(std::move(values));
+  return values;
 }
 
 std::array<std::int64_t, 3> StagedNetwork::image_shape() const {

@@ -1,5 +1,5 @@
-// Normal numbers by inversion, of the same bits everywhere: of operations alone whose result IEEE 754
-// fixes, which the compiler must not contract (see CMakeLists.txt).
+// Normal numbers by inversion, of the same bits everywhere: of operations alone whose result IEEE
+// 754 fixes, which the compiler must not contract (see CMakeLists.txt).
 #pragma once
 
 #include <array>

@@ -52,12 +52,11 @@ void fill(std::string_view name, const FirstValues& rule, std::uint64_t seed, st
   }
 }
 
-void fill(const Slice& part, const FirstValues& rule, std::uint64_t seed,
-          std::span<float> values) {
+void fill(const Slice& part, const FirstValues& rule, std::uint64_t seed, std::span<float> values) {
   part.check();
   if (static_cast<std::int64_t>(values.size()) != part.elements()) {
-    throw UsageError(part.text() + " has " + std::to_string(part.elements()) +
-                     " elements, not " + std::to_string(values.size()));
+    throw UsageError(part.text() + " has " + std::to_string(part.elements()) + " elements, not " +
+                     std::to_string(values.size()));
   }
   std::size_t done = 0;
   for_each_run(part, [&](std::int64_t begin, std::int64_t size) {
