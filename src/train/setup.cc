@@ -8,11 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/data/comm_peers.h"
 #include "convoy/model/dropout.h"
-<<<<<<< HEAD
 #include "convoy/train/compute.h"
-=======
-#include "train/compute/compute.h"
->>>>>>> 2a0e4c58ae26a7dbe472d383b531fd432b2273d8
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
 
@@ -56,7 +52,6 @@ std::string try_out(model::Network& network, const TaskBatch& blank, const Task&
     const std::string text = error.what_without_backtrace();
     return text.substr(0, text.find('\n'));
   }
-<<<<<<< HEAD
 }
 
 }  // namespace
@@ -84,17 +79,6 @@ std::shared_ptr<model::Network> RecipeNetwork::whole() const {
   model::name_layers(*network);
   compute_.place(*network);
   check_takes(*network);
-=======
-  const auto seed = static_cast<std::uint64_t>(recipe.seed);
-  torch::manual_seed(seed);  // for networks that are code
-  const auto network = registry.make_model(
-      recipe.model.name, {recipe.model.classes > 0 ? recipe.model.classes : classes, shape,
-                          recipe.model.options, seed});
-  model::name_layers(*network);
-  const Compute compute(recipe);
-  compute.place(*network);
-  compute.check_takes(*network, shape, recipe.model.name);
->>>>>>> 2a0e4c58ae26a7dbe472d383b531fd432b2273d8
   return network;
 }
 

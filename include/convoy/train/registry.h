@@ -22,10 +22,7 @@ struct ModelRequest {
   std::int64_t classes;    // scores per sample; 0 where the task leaves that open
   data::Shape image;       // what the data gives; nothing where samples are no images
   const Options& options;  // [model.options]
-<<<<<<< HEAD
   const TaskFacts& facts;  // of the data
-=======
->>>>>>> 2a0e4c58ae26a7dbe472d383b531fd432b2273d8
   // Of the first weights of networks that are data; without one, LibTorch's generator gives it.
   std::optional<std::uint64_t> seed = std::nullopt;
 };

@@ -6,10 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/units.h"
-<<<<<<< HEAD
 #include "convoy/model/factory.h"
-=======
->>>>>>> 2a0e4c58ae26a7dbe472d383b531fd432b2273d8
 #include "convoy/model/randomness.h"
 #include "convoy/parallel/distributed_model.h"
 #include "convoy/parallel/grid.h"
@@ -170,19 +167,12 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
     {
       const model::RandomScope scope(static_cast<std::uint64_t>(recipe.seed),
                                      static_cast<std::uint64_t>(context_->moment().step),
-<<<<<<< HEAD
                                      rows.samples);
       const Autocast autocast = context_->compute().autocast();
       const TensorList outputs =
           model_->run(static_cast<std::int64_t>(rows.weight),
                       [&](model::Network& network) { return network.run(task.inputs(rows)); });
       loss = task.loss(outputs, rows);
-=======
-                                     batch.samples.subspan(range.begin, range.size()));
-      const Autocast autocast = compute_->autocast();
-      const torch::Tensor scores = compute_->scores(model_->forward(images.narrow(0, begin, size)));
-      loss = loss_of(recipe.loss, scores, labels.narrow(0, begin, size));
->>>>>>> 2a0e4c58ae26a7dbe472d383b531fd432b2273d8
     }
     loss_sum += loss.item<double>() * rows.weight;
     if (parts > 1) loss = loss * (rows.weight / all);
