@@ -6,6 +6,7 @@
 #include <string>
 
 #include "convoy/base/error.h"
+#include "convoy/base/units.h"
 #include "convoy/data/comm_peers.h"
 #include "train/compute/compute.h"
 #include "train/rank_work.h"
@@ -65,6 +66,16 @@ std::shared_ptr<model::Network> make_network(const Registry& registry, const Rec
   compute.place(*network);
   compute.check_takes(*network, shape, recipe.model.name);
   return network;
+}
+
+CheckpointOptions checkpoint_options(const Recipe& recipe, const comm::World& world) {
+  CheckpointOptions options;
+  options.retention.last = static_cast<int>(recipe.checkpoint.keep);
+  options.retention.best = recipe.checkpoint.keep_best;
+  options.asynchronous = recipe.checkpoint.asynchronous;
+  if (!recipe.checkpoint.memory.empty()) options.memory = parse_bytes(recipe.checkpoint.memory);
+  options.ranks_of_host = world.local_size();
+  return options;
 }
 
 }  // namespace convoy::train

@@ -6,8 +6,10 @@
 #include <string>
 
 #include "convoy/comm/communicator.h"
+#include "convoy/comm/world.h"
 #include "convoy/data/dataset.h"
 #include "convoy/model/network.h"
+#include "convoy/train/checkpoint_writer.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/registry.h"
 #include "train/checkpoint/resume.h"
@@ -34,5 +36,8 @@ Origin find_origin(const comm::Communicator& communicator, const std::string& wh
 // together.
 std::shared_ptr<model::Network> make_network(const Registry& registry, const Recipe& recipe,
                                              const data::Shape& shape, std::int64_t classes);
+
+// How a run writes its checkpoints.
+CheckpointOptions checkpoint_options(const Recipe& recipe, const comm::World& world);
 
 }  // namespace convoy::train

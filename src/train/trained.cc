@@ -50,17 +50,6 @@ void make(Trained& trained, const Registry& registry, std::int64_t classes) {
   compute.check_takes(*trained.network, trained.input, recipe.model.name);
 }
 
-std::string checkpoint_in(const std::string& path, Which which) {
-  if (fs::exists(path + "/manifest.json")) return path;
-  if (!fs::is_directory(path)) {
-    throw UsageError(path + " is no run folder, no checkpoint and no recipe (.toml)");
-  }
-  const CheckpointFolder folder(path + "/checkpoints");
-  const std::string found = which == Which::best ? folder.best() : folder.newest();
-  if (found.empty()) throw UsageError("there is no checkpoint in " + folder.folder());
-  return found;
-}
-
 }  // namespace
 
 Trained load_trained(Registry& registry, const std::string& path, Which which,
@@ -88,7 +77,7 @@ Trained load_trained(Registry& registry, const std::string& path, Which which,
     trained.classes = manifest.classes;
     trained.input = noted_shape(manifest, trained.recipe);
     make(trained, registry, static_cast<std::int64_t>(trained.classes.size()));
-    const State state = read_checkpoint(trained.source, manifest, 0, 1);
+    const State state = read_model(trained.source, manifest);
     load_module(*trained.network, state, trained.source);
   }
   trained.network->eval();

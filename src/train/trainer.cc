@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/model/factory.h"
+#include "convoy/train/checkpoint_writer.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
 #include "convoy/train/timeline.h"
@@ -64,7 +65,9 @@ class Trainer::Impl final : public TrainerContext {
   bool act(Due due);
   void end_epoch();
   bool evaluate_now();
+  Manifest make_manifest() const;
   void write_checkpoint_now();
+  void note_checkpoint(const std::optional<WrittenCheckpoint>& written);
   void begin_timeline();
   void end_timeline();
 
@@ -75,6 +78,7 @@ class Trainer::Impl final : public TrainerContext {
   std::string folder_;
   std::optional<RunLock> lock_;  // on rank 0
   CheckpointFolder checkpoints_;
+  std::optional<CheckpointWriter> writer_;
   DataSets data_;
   data::Shape shape_;  // of an image
   std::shared_ptr<model::Network> network_;
@@ -250,6 +254,7 @@ void Trainer::Impl::note_position() {
 
 bool Trainer::Impl::updated(const StepReport& report) {
   count(report);
+  if (writer_) note_checkpoint(writer_->poll());
   return act(due(recipe_, moment_, report.requests));
 }
 
@@ -263,6 +268,7 @@ void Trainer::Impl::count(const StepReport& report) {
   epoch_samples_ += report.samples;
   if (sample_log_ != nullptr) sample_log_->commit(moment_.step);
   if (!std::isfinite(report.loss)) {
+    if (writer_) note_checkpoint(writer_->finish());
     throw Failure("the loss of step " + std::to_string(moment_.step) + " is " +
                   std::to_string(report.loss) +
                   (checkpoints_.newest().empty()
@@ -279,6 +285,7 @@ bool Trainer::Impl::act(Due due) {
   if (due.end_epoch) end_epoch();
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
+    if (writer_) note_checkpoint(writer_->finish());
     const bool evaluated = !data_.validation || evaluated_at_ == moment_.step;
     result_.stopped = !is_done(recipe_.training, moment_) || !evaluated;
   }
@@ -318,6 +325,7 @@ bool Trainer::Impl::evaluate_now() {
   return true;
 }
 
+// Begins to; what is being written meanwhile is asked for after every update.
 void Trainer::Impl::write_checkpoint_now() {
   if (saved_at_ == moment_.step) return;
   on_rank_0(all(), [this]() -> std::string {
@@ -325,34 +333,25 @@ void Trainer::Impl::write_checkpoint_now() {
     return "";
   });
   const auto start = Clock::now();
-  Manifest manifest;
-  manifest.model = recipe_.model.name;
-  manifest.strategy = recipe_.strategy;
-  manifest.recipe = print_recipe(recipe_, false);
-  manifest.classes = data_.training->classes();
+  note_checkpoint(writer_->finish());  // one at a time
+  waited_ = seconds_since(start);
+  Manifest manifest = manifest_of(recipe_, world_.size(), *data_.training, source_->shape());
   manifest.step = moment_.step;
   manifest.position = position_;
-  manifest.world = world_.size();
-  manifest.samples = data_.training->size();
-  manifest.data_fingerprint = data_.training->fingerprint();
-  const data::Shape shape = source_->shape();
-  manifest.numbers = {{"input.channels", shape.channels},
-                      {"input.height", shape.height},
-                      {"input.width", shape.width}};
   manifest.seconds = seconds_before_ + seconds_since(started_);
   if (evaluated_at_ == moment_.step) manifest.score = score_;
-  const Retention retention{static_cast<int>(recipe_.checkpoint.keep),
-                            recipe_.checkpoint.keep_best};
-  strategy_->with_whole_model([&] {
-    result_.checkpoint =
-        write_checkpoint(all(), checkpoints_, manifest, strategy_->state(), retention);
-  });
-  if (timeline_) timeline_->add(Timeline::kTraining, "checkpoint", start, Clock::now());
+  strategy_->with_whole_model([&] { writer_->begin(manifest, strategy_->state()); });
   saved_at_ = moment_.step;
   last_checkpoint_ = Clock::now();
-  if (outputs_) {
-    outputs_->checkpoint(moment_, result_.checkpoint, seconds_since(start), manifest.score);
-  }
+  if (!recipe_.checkpoint.asynchronous) note_checkpoint(writer_->finish());
+  if (timeline_) timeline_->add(Timeline::kTraining, "checkpoint", start, Clock::now());
+}
+
+void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written) {
+  if (!written) return;
+  result_.checkpoint = written->path;
+  written->held_s = recipe_.checkpoint.asynchronous ? waited_ + written->held_s : written->seconds;
+  if (outputs_) outputs_->checkpoint(moment_, *written);
 }
 
 // Starts to record where it is time.

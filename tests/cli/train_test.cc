@@ -15,6 +15,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
 #include "tests/base/scratch.h"
+#include "tests/cli/exported.h"
 #include "tests/cli/job.h"
 #include "tests/cli/sample_log.h"
 
@@ -118,7 +119,7 @@ TEST_F(Train, RanksThatMpirunStartsShareTheCores) {
 TEST_F(Train, KilledAndResumedToTheSameBits) {
   const auto whole = Job(command(3, "whole", kOften)).finish(seconds(120));
   ASSERT_EQ(whole.exit_status, 0) << whole.err;
-  const auto expected = read_file(newest("whole") + "/model.safetensors");
+  const auto expected = exported_model(folder_ + "/whole");
   const int at = random_between(10, 70);
   {
     Job job(command(3, "killed", kOften));
@@ -135,8 +136,43 @@ TEST_F(Train, KilledAndResumedToTheSameBits) {
   const auto resumed = Job(command(3, "killed", again)).finish(seconds(120));
   ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
   EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.out;
-  EXPECT_TRUE(read_file(newest("killed") + "/model.safetensors") == expected)
-      << "killed at step " << at;
+  EXPECT_TRUE(exported_model(folder_ + "/killed") == expected) << "killed at step " << at;
+}
+
+// Each time while a checkpoint is being written: the one before opens, and training goes on from
+// it.
+TEST_F(Train, KilledWhileACheckpointIsWritten) {
+  const std::vector<std::string> often{"--set", "checkpoint.every_steps=1"};
+  const auto whole = Job(command(2, "whole", often)).finish(seconds(120));
+  ASSERT_EQ(whole.exit_status, 0) << whole.err;
+  const std::string checkpoints = folder_ + "/killed/checkpoints";
+  const auto partial = [&checkpoints] {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
+      if (entry.path().filename().string().starts_with(".partial-step")) return true;
+    }
+    return false;
+  };
+  for (int kills = 0; kills < 4; ++kills) {
+    auto words = often;
+    if (kills > 0) words.push_back("--resume");
+    const int before = steps("killed");
+    Job job(command(2, "killed", words));
+    ASSERT_TRUE(wait_for_step("killed", before + 5));
+    for (int i = 0; i < 30000 && !partial(); ++i)
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const pid_t victim = rank_process(job, kills % 2);
+    ASSERT_GT(victim, 0);
+    kill(victim, SIGKILL);
+    EXPECT_EQ(job.finish(seconds(30)).exit_status, 1);
+    EXPECT_FALSE(exported_model(folder_ + "/killed").empty());
+  }
+  auto again = often;
+  again.push_back("--resume");
+  const auto resumed = Job(command(2, "killed", again)).finish(seconds(120));
+  ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
+  EXPECT_TRUE(exported_model(folder_ + "/killed") == exported_model(folder_ + "/whole"));
+  EXPECT_FALSE(partial());
 }
 
 // Different algorithms add in different orders; that shows in the last bits, unless sums are asked
@@ -150,7 +186,7 @@ TEST_F(Train, ReproducibleSumsDoNotDependOnTheAlgorithm) {
                             {"CONVOY_ALLREDUCE=" + algorithm})
                             .finish(seconds(60));
     EXPECT_EQ(result.exit_status, 0) << result.err;
-    return read_file(newest(run) + "/model.safetensors");
+    return exported_model(folder_ + "/" + run);
   };
   EXPECT_TRUE(model("a", "ring-rsag", true) == model("b", "recursive-doubling", true));
   EXPECT_FALSE(model("c", "ring-rsag", false) == model("d", "recursive-doubling", false));
@@ -186,14 +222,15 @@ TEST_F(Train, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
   more.insert(more.end(), {"--set", "training.epochs=0", "--set", "training.steps=20"});
   ASSERT_EQ(Job(command(1, "run", more)).finish(seconds(60)).exit_status, 0);
   const std::string damaged = newest("run");
-  std::fstream file(damaged + "/optimizer.safetensors", std::ios::in | std::ios::out);
+  std::fstream file(damaged + "/part-0.safetensors", std::ios::in | std::ios::out);
   file.seekp(100000);
   file.put('x');
   file.close();
   more.push_back("--resume");
   const JobResult result = Job(command(1, "run", more)).finish(seconds(60));
   EXPECT_EQ(result.exit_status, 2);
-  EXPECT_NE(result.err.find("optimizer.safetensors"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("part-0.safetensors is damaged: the checksum of "), std::string::npos)
+      << result.err;
   EXPECT_NE(result.err.find("step-000000000018"), std::string::npos) << result.err;
 }
 

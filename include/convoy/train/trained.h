@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/model/network.h"
+#include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/registry.h"
 
@@ -18,8 +19,6 @@ struct Trained {
   data::Shape input;                        // of one image, as the network was trained
   std::string source;                       // the checkpoint or weights
 };
-
-enum class Which { newest, best };
 
 // `path` is a checkpoint, a run folder (its newest checkpoint, or its best), or a recipe with
 // model.weights (then class names come from data.validation). Loads the recipe's plugins into the

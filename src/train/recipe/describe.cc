@@ -120,6 +120,11 @@ void describe(CheckpointRecipe& c, Fields& f) {
   f.field("every_epochs", c.every_epochs, "0: never");
   f.field("keep", c.keep, "the newest so many stay");
   f.field("keep_best", c.keep_best, "and the one with the best validation accuracy");
+  f.field("asynchronous", c.asynchronous,
+          "copy what is saved, and write it while training goes on");
+  f.field("memory", c.memory,
+          "most memory for such copies on each host, as \"4GiB\"; a rank whose copy needs more "
+          "writes while training waits; empty: half of what is free");
 }
 
 void describe(OutputRecipe& o, Fields& f) {

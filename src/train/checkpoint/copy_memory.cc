@@ -1,0 +1,23 @@
+#include "train/checkpoint/copy_memory.h"
+
+#include <sys/mman.h>
+
+namespace convoy::train {
+
+bool CopyMemory::allocate(std::size_t bytes) {
+  reset();
+  void* memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  (void)::madvise(memory, bytes, MADV_HUGEPAGE);
+  data_ = static_cast<std::byte*>(memory);
+  bytes_ = bytes;
+  return true;
+}
+
+void CopyMemory::reset() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+}  // namespace convoy::train
