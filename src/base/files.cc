@@ -183,6 +183,11 @@ void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes
   }
 }
 
+void AtomicFile::sync() {
+  if (!file_.open()) throw UsageError(path_ + " is closed: sync before commit()");
+  if (::fdatasync(file_.get()) != 0 && errno != EINVAL) fail_writing(path_, "fdatasync", errno);
+}
+
 void AtomicFile::commit() {
   if (!file_.open()) throw UsageError(path_ + " is closed: commit() it once");
   if (::fsync(file_.get()) != 0 && errno != EINVAL) fail_writing(path_, "fsync", errno);

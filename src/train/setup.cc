@@ -68,6 +68,22 @@ std::shared_ptr<model::Network> make_network(const Registry& registry, const Rec
   return network;
 }
 
+Manifest manifest_of(const Recipe& recipe, int world, const data::Dataset& training,
+                     const data::Shape& image) {
+  Manifest manifest;
+  manifest.model = recipe.model.name;
+  manifest.strategy = recipe.strategy;
+  manifest.recipe = print_recipe(recipe, false);
+  manifest.classes = training.classes();
+  manifest.world = world;
+  manifest.samples = training.size();
+  manifest.data_fingerprint = training.fingerprint();
+  manifest.numbers = {{"input.channels", image.channels},
+                      {"input.height", image.height},
+                      {"input.width", image.width}};
+  return manifest;
+}
+
 CheckpointOptions checkpoint_options(const Recipe& recipe, const comm::World& world) {
   CheckpointOptions options;
   options.retention.last = static_cast<int>(recipe.checkpoint.keep);

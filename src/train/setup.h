@@ -37,6 +37,10 @@ Origin find_origin(const comm::Communicator& communicator, const std::string& wh
 std::shared_ptr<model::Network> make_network(const Registry& registry, const Recipe& recipe,
                                              const data::Shape& shape, std::int64_t classes);
 
+// What the checkpoints of a run have in common; `image`: of what samples become.
+Manifest manifest_of(const Recipe& recipe, int world, const data::Dataset& training,
+                     const data::Shape& image);
+
 // How a run writes its checkpoints.
 CheckpointOptions checkpoint_options(const Recipe& recipe, const comm::World& world);
 

@@ -65,9 +65,8 @@ class Trainer::Impl final : public TrainerContext {
   bool act(Due due);
   void end_epoch();
   bool evaluate_now();
-  Manifest make_manifest() const;
   void write_checkpoint_now();
-  void note_checkpoint(const std::optional<WrittenCheckpoint>& written);
+  void note_checkpoint(std::optional<WrittenCheckpoint> written);
   void begin_timeline();
   void end_timeline();
 
@@ -79,6 +78,7 @@ class Trainer::Impl final : public TrainerContext {
   std::optional<RunLock> lock_;  // on rank 0
   CheckpointFolder checkpoints_;
   std::optional<CheckpointWriter> writer_;
+  double waited_ = 0;  // for another checkpoint, before the one that is being written
   DataSets data_;
   data::Shape shape_;  // of an image
   std::shared_ptr<model::Network> network_;
@@ -127,6 +127,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   restore();
   all().barrier();  // nobody has found a mistake
   open_folder();
+  writer_.emplace(all(), checkpoints_, checkpoint_options(recipe_, world_));
   greet();
 }
 
@@ -254,7 +255,7 @@ void Trainer::Impl::note_position() {
 
 bool Trainer::Impl::updated(const StepReport& report) {
   count(report);
-  if (writer_) note_checkpoint(writer_->poll());
+  note_checkpoint(writer_->poll());
   return act(due(recipe_, moment_, report.requests));
 }
 
@@ -268,7 +269,7 @@ void Trainer::Impl::count(const StepReport& report) {
   epoch_samples_ += report.samples;
   if (sample_log_ != nullptr) sample_log_->commit(moment_.step);
   if (!std::isfinite(report.loss)) {
-    if (writer_) note_checkpoint(writer_->finish());
+    note_checkpoint(writer_->finish());
     throw Failure("the loss of step " + std::to_string(moment_.step) + " is " +
                   std::to_string(report.loss) +
                   (checkpoints_.newest().empty()
@@ -285,7 +286,7 @@ bool Trainer::Impl::act(Due due) {
   if (due.end_epoch) end_epoch();
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
-    if (writer_) note_checkpoint(writer_->finish());
+    note_checkpoint(writer_->finish());
     const bool evaluated = !data_.validation || evaluated_at_ == moment_.step;
     result_.stopped = !is_done(recipe_.training, moment_) || !evaluated;
   }

@@ -58,7 +58,8 @@ TEST(CheckpointGrids, AreReadOnEachOther) {
       SCOPED_TRACE("from " + text_of(from));
       const std::string folder = scratch.path(text_of(from));
       World::run_threads(from.size(), [&](World& world) {
-        const auto written = write_on(world, folder, 5, truth, from, {.asynchronous = asynchronous});
+        const auto written =
+            write_on(world, folder, 5, truth, from, {.asynchronous = asynchronous});
         EXPECT_EQ(written.path, folder + "/step-000000000005");
         EXPECT_EQ(written.asynchronous, asynchronous);
         EXPECT_EQ(written.copied > 0, asynchronous);
@@ -89,8 +90,7 @@ TEST(CheckpointGrids, PartsAreOfAboutTheSameSize) {
   const Truth truth(1, 2000);  // 4 MB
   for (const Grid& grid : {Grid{2, 1}, Grid{2, 2}, Grid{4, 1}, Grid{3, 1}}) {
     const std::string folder = scratch.path(text_of(grid));
-    World::run_threads(grid.size(),
-                       [&](World& world) { write_on(world, folder, 1, truth, grid); });
+    World::run_threads(grid.size(), [&](World& world) { write_on(world, folder, 1, truth, grid); });
     const Manifest manifest = verify_checkpoint(folder + "/step-000000000001");
     ASSERT_EQ(manifest.files.size(), static_cast<std::size_t>(grid.size()));
     std::uint64_t least = ~std::uint64_t{0}, most = 0;
@@ -134,20 +134,20 @@ TEST(CheckpointGrids, OnlyWhatIsWantedIsRead) {
     file.seekp(static_cast<std::streamoff>(tensor.slices[1].offset)).put('x');
   }
   World::run_threads(1, [&](World& world) {
-    const State state = read_checkpoint(
-        world.communicator(), checkpoint, manifest,
-        [](const Slice& whole) -> std::optional<Slice> {
-          if (whole.tensor == "fc.weight") return even_part("fc.weight", whole.shape, 0, 0, 3);
-          if (whole.tensor == "counter") return whole;
-          return std::nullopt;
-        });
+    const State state = read_checkpoint(world.communicator(), checkpoint, manifest,
+                                        [](const Slice& whole) -> std::optional<Slice> {
+                                          if (whole.tensor == "fc.weight")
+                                            return even_part("fc.weight", whole.shape, 0, 0, 3);
+                                          if (whole.tensor == "counter") return whole;
+                                          return std::nullopt;
+                                        });
     EXPECT_EQ(state.model.size(), 2u);
     EXPECT_EQ(state.optimizer.size(), 1u);
-    EXPECT_TRUE(state.model.at("fc.weight").equal(truth.tensors().at("fc.weight").narrow(0, 0, 100)));
+    EXPECT_TRUE(
+        state.model.at("fc.weight").equal(truth.tensors().at("fc.weight").narrow(0, 0, 100)));
     EXPECT_EQ(state.parts.at("fc.weight").size, (std::vector<std::int64_t>{100, 512}));
-    const std::string said = message_of<UsageError>([&] {
-      read_checkpoint(world.communicator(), checkpoint, manifest);
-    });
+    const std::string said = message_of<UsageError>(
+        [&] { read_checkpoint(world.communicator(), checkpoint, manifest); });
     EXPECT_NE(said.find("/part-1.safetensors is damaged: the checksum of fc.weight[150:300, :] of "
                         "[300, 512] is "),
               std::string::npos)
@@ -164,8 +164,8 @@ TEST(CheckpointGrids, SlicesThatDoNotFitAreRefusedOnEveryRank) {
       CheckpointWriter writer(world.communicator(), CheckpointFolder(scratch.path("run")), {});
       State state = truth.state({1, 2}, world.rank());
       change(state, world.rank());
-      const std::string said = message_of<UsageError>(
-          [&] { writer.begin(testing_data::grid_manifest(1, 2), state); });
+      const std::string said =
+          message_of<UsageError>([&] { writer.begin(testing_data::grid_manifest(1, 2), state); });
       EXPECT_EQ(said, world.communicator().broadcast_text(said, 0));
       EXPECT_FALSE(writer.writing());
       if (world.rank() == 0) first = said;
@@ -214,8 +214,8 @@ TEST(CheckpointGrids, FoldersThatAreLocalToEachHost) {
         std::string manifest;
         if (world.rank() == 0) manifest = to_json(verify_checkpoint(checkpoint));
         manifest = world.communicator().broadcast_text(manifest, 0);
-        const State state = read_checkpoint(world.communicator(), checkpoint,
-                                            manifest_from_json(manifest, "told"));
+        const State state =
+            read_checkpoint(world.communicator(), checkpoint, manifest_from_json(manifest, "told"));
         truth.expect_in(state, {3, 1}, world.rank());
         EXPECT_TRUE(state.rank.at("bn.mean").equal(torch::full({4}, world.rank())));
       }
@@ -346,8 +346,9 @@ TEST(CheckpointExport, RefusesToReplaceAndLeavesNothingOfDamage) {
   std::fstream(checkpoint + "/part-0.safetensors", std::ios::binary | std::ios::in | std::ios::out)
       .seekp(1'000'000)
       .put('x');
-  EXPECT_NE(message_of<UsageError>([&] { export_model(checkpoint, file, true); }).find("is damaged"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of<UsageError>([&] { export_model(checkpoint, file, true); }).find("is damaged"),
+      std::string::npos);
   EXPECT_EQ(test::slurp(file), good);
   EXPECT_EQ(test::entries(scratch.path()), 2u);
   EXPECT_THROW(export_model(checkpoint, scratch.path("c"), true), UsageError);

@@ -108,7 +108,8 @@ TEST(CheckpointWriting, AFullDiskIsSaidOnEveryRankAndLeavesTheOneBefore) {
       const std::string said = message_of<Failure>([&] {
         while (!writer.poll()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       });
-      EXPECT_TRUE(said.starts_with("checkpoint " + folder + "/step-000000000002 was not written: rank "))
+      EXPECT_TRUE(
+          said.starts_with("checkpoint " + folder + "/step-000000000002 was not written: rank "))
           << said;
       EXPECT_NE(said.find("cannot write " + folder + "/step-000000000002/part-"), std::string::npos)
           << said;
@@ -129,8 +130,9 @@ TEST(CheckpointWriting, AFolderThatCannotBeMadeIsSaidOnEveryRank) {
   test::spill(scratch.path("file"), "");
   World::run_threads(2, [&](World& world) {
     CheckpointWriter writer(world.communicator(), CheckpointFolder(scratch.path("file/run")), {});
-    const std::string said = message_of<Failure>(
-        [&] { writer.begin(grid_manifest(1, 2), Truth().state({2, 1}, world.rank())); });
+    const std::string said = message_of<Failure>([&] {
+      writer.begin(grid_manifest(1, 2), Truth().state({2, 1}, world.rank()));
+    });
     EXPECT_NE(said.find("step-000000000001 was not written: cannot make the folder"),
               std::string::npos)
         << said;
@@ -142,15 +144,15 @@ TEST(CheckpointWriting, AFolderThatCannotBeMadeIsSaidOnEveryRank) {
 TEST(CheckpointWriting, WhatIsGivenUpLeavesNothing) {
   const Scratch scratch;
   const Truth truth(1, 4000);
-  EXPECT_THROW(World::run_threads(2,
-                                  [&](World& world) {
-                                    CheckpointWriter writer(world.communicator(),
-                                                            CheckpointFolder(scratch.path()), {});
-                                    writer.begin(grid_manifest(1, 2),
-                                                 truth.state({2, 1}, world.rank()));
-                                    throw UsageError("enough");
-                                  }),
-               UsageError);
+  EXPECT_THROW(
+      World::run_threads(2,
+                         [&](World& world) {
+                           CheckpointWriter writer(world.communicator(),
+                                                   CheckpointFolder(scratch.path()), {});
+                           writer.begin(grid_manifest(1, 2), truth.state({2, 1}, world.rank()));
+                           throw UsageError("enough");
+                         }),
+      UsageError);
   EXPECT_EQ(test::entries(scratch.path()), 0u);
 }
 

@@ -30,9 +30,9 @@ class Truth {
   explicit Truth(int seed = 1, std::int64_t rows = 300) {
     torch::manual_seed(seed);
     tensors_["conv.weight"] = torch::randn({16, 3, 3, 3});
-    tensors_["head.weight"] = torch::randn({512, 300});       // large, not divided
-    tensors_["fc.weight"] = torch::randn({rows, 512});        // 0
-    tensors_["fc.bias"] = torch::randn({rows});               // 0
+    tensors_["head.weight"] = torch::randn({512, 300});           // large, not divided
+    tensors_["fc.weight"] = torch::randn({rows, 512});            // 0
+    tensors_["fc.bias"] = torch::randn({rows});                   // 0
     tensors_["columns"] = torch::randn({7, 5}, torch::kFloat64);  // 1
     tensors_["half"] = torch::randn({3, 2}).to(torch::kBFloat16);
     tensors_["counter"] = torch::full({}, seed, torch::kLong);
@@ -49,8 +49,8 @@ class Truth {
   static Slice slice_for(const Slice& whole, const Grid& grid, int rank) {
     const int d = divided(whole.tensor);
     if (d < 0 || grid.partitions == 1) return whole;
-    return even_part(whole.tensor, whole.shape, static_cast<std::size_t>(d),
-                     rank % grid.partitions, grid.partitions);
+    return even_part(whole.tensor, whole.shape, static_cast<std::size_t>(d), rank % grid.partitions,
+                     grid.partitions);
   }
   torch::Tensor of(const Slice& slice) const {
     torch::Tensor tensor = tensors_.at(slice.tensor);
@@ -102,8 +102,8 @@ inline Manifest grid_manifest(std::int64_t step, int world) {
 }
 
 // Writes one, on every rank of a world of the grid's size.
-inline WrittenCheckpoint write_on(comm::World& world, const std::string& folder,
-                                  std::int64_t step, const Truth& truth, const Grid& grid,
+inline WrittenCheckpoint write_on(comm::World& world, const std::string& folder, std::int64_t step,
+                                  const Truth& truth, const Grid& grid,
                                   CheckpointOptions options = {}) {
   options.retention.last = 99;
   CheckpointWriter writer(world.communicator(), CheckpointFolder(folder), options);

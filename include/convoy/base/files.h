@@ -37,6 +37,8 @@ class AtomicFile {
   void write(const std::string& text);
   // At a place of its own, whatever else is written; the end of what is written is the file's.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Waits until what is written so far is on the disk, so that commit() has less to wait for.
+  void sync();
   void commit();
 
  private:

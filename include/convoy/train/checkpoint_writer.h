@@ -23,13 +23,13 @@ struct CheckpointOptions {
   int ranks_of_host = 1;
 };
 
-// What came of a checkpoint; the same on every rank, but for the last three.
+// What came of a checkpoint; path, step and score are the same on every rank.
 struct WrittenCheckpoint {
   std::string path;
   std::int64_t step = 0;
   std::optional<double> score;
-  double seconds = 0;  // from begin() to its being there
-  double held_s = 0;   // of those in begin(), until training could go on
+  double seconds = 0;        // from begin() to its being there
+  double held_s = 0;         // of those in begin(), until training could go on
   std::uint64_t copied = 0;  // bytes; 0: it was written from where it was
   bool asynchronous = false;
 };

@@ -16,8 +16,8 @@ struct Exported {
 // Convoy's models) into one safetensors file, whichever ranks wrote them. A tensor that has several
 // names is there under each. The file appears whole or not at all; memory for it is some 8 MiB,
 // however large it is, and what is read is compared with its checksums. Throws UsageError as
-// open_checkpoint does, and when the file is there already unless `overwrite`; Failure when it can't
-// be written.
+// open_checkpoint does, and when the file is there already unless `overwrite`; Failure when it
+// can't be written.
 Exported export_model(const std::string& checkpoint, const std::string& file, bool overwrite);
 
 }  // namespace convoy::train

@@ -122,7 +122,9 @@ class CheckpointWriter::Impl {
   void begin_commit(const std::vector<std::string>& outcomes);
   [[noreturn]] void give_up(const std::vector<std::string>& outcomes);
 
-  const PlannedPart& own_part() const { return plan_->parts[static_cast<std::size_t>(all_.rank())]; }
+  const PlannedPart& own_part() const {
+    return plan_->parts[static_cast<std::size_t>(all_.rank())];
+  }
   std::uint64_t memory() const;
 
   comm::Communicator all_;      // for what ranks tell each other
@@ -164,7 +166,8 @@ void CheckpointWriter::Impl::make_plan(const std::string& outcome,
     of_rank.push_back(found->second);
   }
   std::vector<std::vector<HeldSlice>> distinct;
-  for (const int rank : speaker) distinct.push_back(held_from_text(all_.broadcast_text(text, rank)));
+  for (const int rank : speaker)
+    distinct.push_back(held_from_text(all_.broadcast_text(text, rank)));
   plan_ = std::make_shared<const Plan>(plan_checkpoint(distinct, of_rank));
   held_hashes_ = hashes;
 }
@@ -196,7 +199,8 @@ std::string CheckpointWriter::Impl::make_draft(Flight& flight) {
   } catch (const std::exception&) {  // not there, or not for this rank
   }
   const auto answers = all_.gather_text(first() || found == told.substr(end + 1) ? "yes" : "no");
-  for (std::size_t rank = 0; rank < answers.size(); ++rank) sees_folder_[rank] = answers[rank] == "yes";
+  for (std::size_t rank = 0; rank < answers.size(); ++rank)
+    sees_folder_[rank] = answers[rank] == "yes";
   if (first()) std::remove((folder + kToken).c_str());
   return folder;
 }
@@ -227,7 +231,7 @@ std::string CheckpointWriter::Impl::write(const std::string& folder, const PartB
     sink = std::make_unique<PartStream>(streams_, stream_piece(streams), cancelled_);
   }
   std::string checksums;
-  for (const std::uint64_t checksum : write_part(*sink, own_part(), bytes))
+  for (const std::uint64_t checksum : write_part(*sink, own_part(), bytes, cancelled_))
     checksums += to_hex(checksum);
   return checksums;
 }
@@ -330,8 +334,9 @@ std::optional<WrittenCheckpoint> CheckpointWriter::Impl::advance() {
   if (tally_[kWriting] > 0 || tally_[kCommitting] > 0) return std::nullopt;
   Flight& flight = *flight_;
   if (!flight.committing) {
-    const std::string& mine =
-        flight.arrivals.failed() ? flight.arrivals.outcome() : flight.part.outcome();
+    std::string mine = flight.arrivals.failed() ? flight.arrivals.outcome() : flight.part.outcome();
+    if (mine[0] != kDone && all_.size() > 1)
+      mine.insert(1, "rank " + std::to_string(all_.rank()) + " on host " + host_name() + ": ");
     const std::vector<std::string> outcomes = all_.gather_text(mine);
     if (tally_[kFailures] > 0) give_up(outcomes);
     if (first()) begin_commit(outcomes);
@@ -353,8 +358,8 @@ void CheckpointWriter::Impl::begin_commit(const std::vector<std::string>& outcom
     const PlannedPart& part = plan_->parts[rank];
     if (part.slices.empty()) continue;
     const std::string& head = part.layout.head;
-    manifest.files[part_name(static_cast<int>(rank))] = {
-        part.layout.bytes, head.size(), xxh3(std::as_bytes(std::span(head)))};
+    manifest.files[part_name(static_cast<int>(rank))] = {part.layout.bytes, head.size(),
+                                                         xxh3(std::as_bytes(std::span(head)))};
     constexpr std::size_t kDigits = 16;
     for (std::size_t i = 0; i < part.slices.size(); ++i) {
       const PlannedSlice& planned = part.slices[i];
@@ -370,14 +375,11 @@ void CheckpointWriter::Impl::begin_commit(const std::vector<std::string>& outcom
 void CheckpointWriter::Impl::give_up(const std::vector<std::string>& outcomes) {
   const std::unique_ptr<Flight> failed = std::move(flight_);
   on_rank_0(all_, [&]() -> std::string {
-    for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-      if (outcomes[rank].empty() || outcomes[rank][0] == kDone) continue;
-      const std::string who = outcomes.size() > 1 ? "rank " + std::to_string(rank) + ": " : "";
-      throw failed->draft->failure(who + outcomes[rank].substr(1));
-    }
-    throw failed->draft->failure("a rank failed");
+    const auto bad = std::find_if(outcomes.begin(), outcomes.end(),
+                                  [](const std::string& outcome) { return outcome[0] != kDone; });
+    throw failed->draft->failure(bad == outcomes.end() ? "a rank failed" : bad->substr(1));
   });
-  throw Failure("the checkpoint was not written");
+  throw Failure("the checkpoint was not written");  // on_rank_0 has thrown
 }
 
 CheckpointWriter::CheckpointWriter(const comm::Communicator& communicator, CheckpointFolder folder,

@@ -6,8 +6,7 @@ namespace convoy::train {
 
 bool CopyMemory::allocate(std::size_t bytes) {
   reset();
-  void* memory =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
   (void)::madvise(memory, bytes, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(memory);

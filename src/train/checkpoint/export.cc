@@ -53,7 +53,8 @@ void write_piece(AtomicFile& file, std::uint64_t offset, const Slice& piece,
   for (; !bytes.empty(); bytes = bytes.subspan(run)) {
     std::uint64_t place = 0;
     for (std::size_t d = 0; d < at.size(); ++d)
-      place = place * static_cast<std::uint64_t>(piece.shape[d]) + static_cast<std::uint64_t>(at[d]);
+      place =
+          place * static_cast<std::uint64_t>(piece.shape[d]) + static_cast<std::uint64_t>(at[d]);
     file.write_at(offset + place * element, bytes.first(run));
     for (std::size_t d = outer; d > 0; --d) {
       if (++at[d - 1] < piece.begin[d - 1] + piece.size[d - 1]) break;

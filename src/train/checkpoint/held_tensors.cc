@@ -41,8 +41,8 @@ void copy_piece(const HeldTensors& held, std::size_t which, const Slice& piece, 
   torch::Tensor from = held.tensors[which];
   for (std::size_t d = 0; d < piece.size.size(); ++d) {
     if (piece.size[d] == slice.size[d]) continue;
-    from = from.narrow(static_cast<std::int64_t>(d), piece.begin[d] - slice.begin[d],
-                       piece.size[d]);
+    from =
+        from.narrow(static_cast<std::int64_t>(d), piece.begin[d] - slice.begin[d], piece.size[d]);
   }
   torch::from_blob(out, piece.size, from.options().device(torch::kCPU)).copy_(from);
 }

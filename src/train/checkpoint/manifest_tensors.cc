@@ -113,8 +113,8 @@ std::vector<StoredTensor> tensors_from(const Members& members,
       tensors.push_back(tensor_from(entry, files));
     } catch (const UsageError& error) {
       const std::string text = error.what();
-      throw UsageError(text.starts_with(members.name()) ? text
-                                                        : members.name() + ": " + where + ": " + text);
+      throw UsageError(
+          text.starts_with(members.name()) ? text : members.name() + ": " + where + ": " + text);
     }
     const auto key = [](const StoredTensor& t) { return std::tie(t.group, t.name); };
     if (i > 0 && !(key(tensors[i - 1]) < key(tensors[i]))) {

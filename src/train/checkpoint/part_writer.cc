@@ -14,12 +14,15 @@ namespace {
 
 constexpr std::size_t kLeastPiece = 256 << 10;
 constexpr std::chrono::microseconds kPause(300);
+constexpr std::size_t kSyncBytes = std::size_t{64} << 20;
 
 // A part that is arriving.
 class Arrival {
  public:
   Arrival(const comm::Communicator& communicator, const IncomingPart& part, std::size_t piece)
-      : communicator_(communicator), part_(part), buffer_(std::min<std::size_t>(piece, part.bytes)) {
+      : communicator_(communicator),
+        part_(part),
+        buffer_(std::min<std::size_t>(piece, part.bytes)) {
     guard([this] { file_.emplace(part_.path); });
     receive();
   }
@@ -69,6 +72,14 @@ class Arrival {
 };
 
 }  // namespace
+
+void PartFile::write(std::span<const std::byte> bytes) {
+  file_.write(bytes);
+  unsynced_ += bytes.size();
+  if (unsynced_ < kSyncBytes) return;
+  file_.sync();
+  unsynced_ = 0;
+}
 
 std::size_t stream_piece(std::size_t streams) {
   return std::max(kLeastPiece, kPieceBytes / std::max<std::size_t>(streams, 1));
@@ -126,12 +137,13 @@ void receive_parts(const comm::Communicator& communicator, const std::vector<Inc
 }
 
 std::vector<std::uint64_t> write_part(PartSink& sink, const PlannedPart& part,
-                                      const PartBytes& bytes) {
+                                      const PartBytes& bytes, const std::atomic<bool>& cancelled) {
   std::vector<std::uint64_t> checksums;
   sink.write(std::as_bytes(std::span(part.layout.head)));
   for (std::size_t i = 0; i < part.slices.size(); ++i) {
     Xxh3 hash;
     bytes(i, [&](std::span<const std::byte> piece) {
+      if (cancelled) throw Failure("the checkpoint was given up");
       hash.update(piece);
       sink.write(piece);
     });

@@ -23,14 +23,16 @@ class PartSink {
   virtual void finish() = 0;  // once, after the last byte: it has arrived
 };
 
+// Syncs now and then: no call takes as long as a large file takes to get to a slow disk.
 class PartFile final : public PartSink {
  public:
   explicit PartFile(const std::string& path) : file_(path) {}
-  void write(std::span<const std::byte> bytes) override { file_.write(bytes); }
+  void write(std::span<const std::byte> bytes) override;
   void finish() override { file_.commit(); }
 
  private:
   AtomicFile file_;
+  std::size_t unsynced_ = 0;
 };
 
 // The bytes that a rank sends at once when `streams` ranks send their parts to rank 0, which has as
@@ -70,11 +72,12 @@ void receive_parts(const comm::Communicator& communicator, const std::vector<Inc
                    const std::atomic<bool>& cancelled);
 
 // Gives the bytes of slice `index` of a part, in order, in pieces of at most kPieceBytes.
-using PartBytes = std::function<void(
-    std::size_t index, const std::function<void(std::span<const std::byte>)>& take)>;
+using PartBytes = std::function<void(std::size_t index,
+                                     const std::function<void(std::span<const std::byte>)>& take)>;
 
-// Writes a part; returns the checksums of its slices, in their order there.
+// Writes a part; returns the checksums of its slices, in their order there. Throws Failure also
+// when `cancelled` becomes true.
 std::vector<std::uint64_t> write_part(PartSink& sink, const PlannedPart& part,
-                                      const PartBytes& bytes);
+                                      const PartBytes& bytes, const std::atomic<bool>& cancelled);
 
 }  // namespace convoy::train

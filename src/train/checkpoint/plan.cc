@@ -45,8 +45,9 @@ void add(std::map<TensorKey, Gathered>& all, const HeldSlice& held, const std::s
     tensor.shape = held.slice.shape;
   }
   if (tensor.type != held.type || tensor.shape != held.slice.shape) {
-    throw UsageError("tensor '" + name + "' has another type or shape on some ranks than on others (" +
-                     tensor.type + " " + whole_of(name, tensor.shape).text() + ", " + held.type + " " +
+    throw UsageError("tensor '" + name +
+                     "' has another type or shape on some ranks than on others (" + tensor.type +
+                     " " + whole_of(name, tensor.shape).text() + ", " + held.type + " " +
                      whole_of(name, held.slice.shape).text() + ")");
   }
   if (held.slice.elements() == 0) return;

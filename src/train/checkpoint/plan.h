@@ -47,9 +47,9 @@ std::string part_name(int rank);
 
 // Divides what the ranks hold: each slice is written once, and those with replicas are dealt out so
 // that holders of the same write about as many bytes; large ones are cut for that. `distinct` are
-// the different things that ranks hold, `of_rank` says for each rank which. Depends on nothing else.
-// Throws UsageError naming the tensor when slices don't hold every element of theirs once, or ranks
-// have other types or shapes for one.
+// the different things that ranks hold, `of_rank` says for each rank which. Depends on nothing
+// else. Throws UsageError naming the tensor when slices don't hold every element of theirs once, or
+// ranks have other types or shapes for one.
 Plan plan_checkpoint(const std::vector<std::vector<HeldSlice>>& distinct,
                      const std::vector<std::size_t>& of_rank);
 

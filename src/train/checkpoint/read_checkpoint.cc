@@ -74,8 +74,7 @@ Room make_room(const Manifest& manifest, const Request& request) {
       if (!slice->whole()) room.state.parts[parameter] = *slice;
       slice->tensor = tensor.name;
     }
-    const torch::Tensor value =
-        torch::empty(slice->size, scalar_type_of(tensor.type, tensor.name));
+    const torch::Tensor value = torch::empty(slice->size, scalar_type_of(tensor.type, tensor.name));
     Tensors& tensors = tensor.group == TensorGroup::model       ? room.state.model
                        : tensor.group == TensorGroup::optimizer ? room.state.optimizer
                                                                 : room.state.rank;
@@ -176,24 +175,22 @@ class HandingOn {
       for (const auto& [t, s] : slices) {
         const StoredTensor& tensor = manifest_.tensors[t];
         const std::size_t place = t;
-        reader.read(tensor, tensor.slices[s],
-                    [&](const Slice& piece, std::span<const std::byte> bytes) {
-                      tell(kPiece);
-                      // What is broadcast is only read on the rank that has it.
-                      communicator_.broadcast(
-                          comm::Buffer(const_cast<std::byte*>(bytes.data()), bytes.size(),
-                                       comm::Type::u8),
-                          0);
-                      take(place, piece, bytes);
-                    });
+        reader.read(
+            tensor, tensor.slices[s], [&](const Slice& piece, std::span<const std::byte> bytes) {
+              tell(kPiece);
+              // What is broadcast is only read on the rank that has it.
+              communicator_.broadcast(
+                  comm::Buffer(const_cast<std::byte*>(bytes.data()), bytes.size(), comm::Type::u8),
+                  0);
+              take(place, piece, bytes);
+            });
       }
     } catch (const UsageError& error) {
       problem = error.what();
     }
     tell(problem.empty() ? kEnd : kProblem);
     if (problem.empty()) return;
-    on_rank_0(communicator_,
-              [&]() -> std::string { throw damaged_checkpoint(path_, problem); });
+    on_rank_0(communicator_, [&]() -> std::string { throw damaged_checkpoint(path_, problem); });
   }
 
   void receive(const std::set<std::pair<std::size_t, std::size_t>>& slices) const {

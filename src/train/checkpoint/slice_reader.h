@@ -16,8 +16,8 @@ namespace convoy::train {
 // The most that is read, written or sent at once.
 inline constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
 
-// Calls `use` with slices that lie one behind the other in `slice`, of at most `limit` bytes (or one
-// element) each, in order.
+// Calls `use` with slices that lie one behind the other in `slice`, of at most `limit` bytes (or
+// one element) each, in order.
 void for_each_piece(const Slice& slice, std::size_t element, std::size_t limit,
                     const std::function<void(const Slice& piece)>& use);
 
