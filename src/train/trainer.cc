@@ -78,7 +78,7 @@ class Trainer::Impl final : public TrainerContext {
   std::optional<RunLock> lock_;  // on rank 0
   CheckpointFolder checkpoints_;
   std::optional<CheckpointWriter> writer_;
-  double waited_ = 0;  // for another checkpoint, before the one that is being written
+  double waited_ = 0;  // before the checkpoint that is being written was begun
   DataSets data_;
   data::Shape shape_;  // of an image
   std::shared_ptr<model::Network> network_;
@@ -329,11 +329,11 @@ bool Trainer::Impl::evaluate_now() {
 // Begins to; what is being written meanwhile is asked for after every update.
 void Trainer::Impl::write_checkpoint_now() {
   if (saved_at_ == moment_.step) return;
+  const auto start = Clock::now();
   on_rank_0(all(), [this]() -> std::string {
     lock_->confirm();
     return "";
   });
-  const auto start = Clock::now();
   note_checkpoint(writer_->finish());  // one at a time
   waited_ = seconds_since(start);
   Manifest manifest = manifest_of(recipe_, world_.size(), *data_.training, source_->shape());
