@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -78,7 +79,8 @@ class Trainer::Impl final : public TrainerContext {
   std::optional<RunLock> lock_;  // on rank 0
   CheckpointFolder checkpoints_;
   std::optional<CheckpointWriter> writer_;
-  double waited_ = 0;  // before the checkpoint that is being written was begun
+  bool reserved_ = false;  // memory for it, with the optimizer's of the first update
+  double waited_ = 0;      // before the checkpoint that is being written was begun
   DataSets data_;
   data::Shape shape_;  // of an image
   std::shared_ptr<model::Network> network_;
@@ -256,6 +258,7 @@ void Trainer::Impl::note_position() {
 bool Trainer::Impl::updated(const StepReport& report) {
   count(report);
   note_checkpoint(writer_->poll());
+  if (!std::exchange(reserved_, true)) writer_->reserve(strategy_->state());
   return act(due(recipe_, moment_, report.requests));
 }
 

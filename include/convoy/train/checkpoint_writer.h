@@ -53,6 +53,11 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  // Makes memory ready for copies of such a state, while training goes on; begin() does it
+  // otherwise, which may take longer than to copy. It is kept for all checkpoints. REQUIRES: none
+  // is being written.
+  void reserve(const State& state);
+
   // Begins to write a checkpoint of `manifest.step`; aliases, numbers, lists, files and tensors of
   // the manifest come from the state. The state's tensors may be changed when it returns. REQUIRES:
   // none is being written.

@@ -15,6 +15,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
+#include "train/checkpoint/background_work.h"
 #include "train/checkpoint/copy_memory.h"
 #include "train/checkpoint/held_tensors.h"
 #include "train/checkpoint/part_writer.h"
@@ -28,51 +29,6 @@ namespace {
 constexpr std::chrono::milliseconds kTick(5);
 
 constexpr const char* kToken = "/.token";
-
-// What came of a thread's work: a result, or a mistake, or a failure, and its text.
-constexpr char kDone = 'd', kUsage = 'u', kFailed = 'f';
-
-template <class F>
-std::string outcome_of(F&& work) {
-  try {
-    return kDone + work();
-  } catch (const UsageError& error) {
-    return kUsage + message_of(error);
-  } catch (const std::exception& error) {
-    return kFailed + message_of(error);
-  }
-}
-
-std::string result_of(const std::string& outcome) {
-  if (outcome[0] == kUsage) throw UsageError(outcome.substr(1));
-  if (outcome[0] == kFailed) throw Failure(outcome.substr(1));
-  return outcome.substr(1);
-}
-
-bool is_ready(const std::future<std::string>& work) {
-  return work.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-}
-
-// Work on a thread, or done; asked from one thread.
-class Work {
- public:
-  template <class F>
-  void start(F work) {
-    future_ = std::async(std::launch::async, [work] { return outcome_of(work); });
-  }
-  void set(std::string outcome) { outcome_ = std::move(outcome); }
-  bool busy() {
-    if (future_.valid() && is_ready(future_)) outcome_ = future_.get();
-    return future_.valid();
-  }
-  // Empty: there was no work, or it is not done.
-  const std::string& outcome() const { return outcome_; }
-  bool failed() const { return !outcome_.empty() && outcome_[0] != kDone; }
-
- private:
-  std::future<std::string> future_;
-  std::string outcome_;
-};
 
 }  // namespace
 
@@ -88,6 +44,7 @@ class CheckpointWriter::Impl {
     if (std::uncaught_exceptions() > 0) cancelled_ = true;
   }
 
+  void reserve(const State& state);
   void begin(Manifest manifest, const State& state);
   std::optional<WrittenCheckpoint> poll();
   std::optional<WrittenCheckpoint> finish();
@@ -100,7 +57,6 @@ class CheckpointWriter::Impl {
     Clock::time_point began = Clock::now();
     std::optional<CheckpointDraft> draft;  // on rank 0
     bool committing = false;
-    CopyMemory copy;
     // Threads end before what they use.
     Work part, arrivals, commit;
 
@@ -125,7 +81,11 @@ class CheckpointWriter::Impl {
   const PlannedPart& own_part() const {
     return plan_->parts[static_cast<std::size_t>(all_.rank())];
   }
+  std::uint64_t own_bytes() const {
+    return own_part().layout.bytes - own_part().layout.head.size();
+  }
   std::uint64_t memory() const;
+  bool have_memory(std::uint64_t bytes);
 
   comm::Communicator all_;      // for what ranks tell each other
   comm::Communicator streams_;  // for parts
@@ -135,6 +95,8 @@ class CheckpointWriter::Impl {
   // Of the last checkpoint; the next one is mostly alike.
   std::vector<std::string> held_hashes_;
   std::shared_ptr<const Plan> plan_;
+  CopyMemory copy_;                // for every checkpoint: getting pages takes longer than copying
+  std::future<void> reservation_;  // of copy_
   std::vector<bool> sees_folder_;  // by rank; empty: not known yet
   std::array<std::int64_t, kTallySize> tally_{};
   comm::Operation tally_sum_;
@@ -146,6 +108,25 @@ std::uint64_t CheckpointWriter::Impl::memory() const {
   const std::uint64_t free = available_memory();
   const std::uint64_t most = options_.memory > 0 ? std::min(options_.memory, free) : free / 2;
   return most / static_cast<std::uint64_t>(std::max(1, options_.ranks_of_host));
+}
+
+bool CheckpointWriter::Impl::have_memory(std::uint64_t bytes) {
+  if (reservation_.valid()) reservation_.get();
+  return copy_.bytes() >= bytes || (bytes <= memory() && copy_.allocate(bytes));
+}
+
+// Pages are got on a thread, while training goes on.
+void CheckpointWriter::Impl::reserve(const State& state) {
+  HeldTensors held;
+  const std::string outcome = outcome_of([&] {
+    held = hold(state);
+    return std::string();
+  });
+  make_plan(outcome, held.slices);
+  if (!options_.asynchronous || own_part().slices.empty() || own_bytes() > memory()) return;
+  reservation_ = std::async(std::launch::async, [this, bytes = own_bytes()] {
+    if (copy_.allocate(bytes)) copy_.touch(cancelled_);
+  });
 }
 
 // Ranks that hold the same tell each other no more than that.
@@ -247,17 +228,17 @@ void CheckpointWriter::Impl::write_own_part(Flight& flight, const std::string& f
     const StoredTensor& tensor = plan_->tensors[planned.tensor];
     return tensor.slice(tensor.slices[planned.stored]);
   };
-  const std::uint64_t bytes = part.layout.bytes - part.layout.head.size();
-  if (options_.asynchronous && bytes <= memory() && flight.copy.allocate(bytes)) {
-    std::byte* to = flight.copy.data();
+  const std::uint64_t bytes = own_bytes();
+  if (options_.asynchronous && have_memory(bytes)) {
+    std::byte* to = copy_.data();
     for (std::size_t i = 0; i < part.slices.size(); to += part.bytes[i++])
       copy_piece(held, part.slices[i].held, slice_of(part.slices[i]), to);
     flight.written.copied = bytes;
     flight.written.asynchronous = true;
     // The plan stays while this is under way.
-    flight.part.start([this, folder, &flight, &part] {
-      const std::byte* from = flight.copy.data();
-      std::string checksums = write(folder, [&](std::size_t i, const auto& take) {
+    flight.part.start([this, folder, &part] {
+      const std::byte* from = copy_.data();
+      return write(folder, [&](std::size_t i, const auto& take) {
         for (std::uint64_t left = part.bytes[i]; left > 0;) {
           const std::size_t size = std::min<std::uint64_t>(left, kPieceBytes);
           take(std::span(from, size));
@@ -265,8 +246,6 @@ void CheckpointWriter::Impl::write_own_part(Flight& flight, const std::string& f
           left -= size;
         }
       });
-      flight.copy.reset();
-      return checksums;
     });
     return;
   }
@@ -386,6 +365,7 @@ CheckpointWriter::CheckpointWriter(const comm::Communicator& communicator, Check
                                    CheckpointOptions options)
     : impl_(std::make_unique<Impl>(communicator, std::move(folder), std::move(options))) {}
 CheckpointWriter::~CheckpointWriter() = default;
+void CheckpointWriter::reserve(const State& state) { impl_->reserve(state); }
 void CheckpointWriter::begin(Manifest manifest, const State& state) {
   impl_->begin(std::move(manifest), state);
 }

@@ -14,9 +14,16 @@ bool CopyMemory::allocate(std::size_t bytes) {
   return true;
 }
 
+void CopyMemory::touch(const std::atomic<bool>& cancelled) {
+  constexpr std::size_t kPage = 4096;
+  volatile std::byte* bytes = data_;
+  for (std::size_t i = 0; i < bytes_ && !cancelled; i += kPage) bytes[i] = std::byte{0};
+}
+
 void CopyMemory::reset() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
   data_ = nullptr;
+  bytes_ = 0;
 }
 
 }  // namespace convoy::train
