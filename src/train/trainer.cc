@@ -258,7 +258,7 @@ void Trainer::Impl::note_position() {
 bool Trainer::Impl::updated(const StepReport& report) {
   count(report);
   note_checkpoint(writer_->poll());
-  if (!std::exchange(reserved_, true)) writer_->reserve(strategy_->state());
+  if (!writer_->writing() && !std::exchange(reserved_, true)) writer_->reserve(strategy_->state());
   return act(due(recipe_, moment_, report.requests));
 }
 
