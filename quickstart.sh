@@ -30,12 +30,12 @@ if ! awk -v got="${accuracy:-0}" -v want="$TARGET" 'BEGIN { exit !(got >= want) 
   echo "quickstart: reached ${accuracy:-no accuracy} where at least $TARGET% was expected" >&2
   exit 1
 fi
-checkpoints=("$RUN"/checkpoints/step-*)
+build/bin/convoy export "$RUN" "$RUN/weights.safetensors" --overwrite > /dev/null
 step "done: $accuracy% of the test images are recognized (expected: at least $TARGET%)"
 cat <<END
 the recipe             recipes/lenet-mnist.toml; every key: docs/recipes.md
 metrics                $RUN/metrics.jsonl, for TensorBoard: $RUN/tensorboard
-the trained network    ${checkpoints[-1]}/model.safetensors
+the trained network    $RUN/weights.safetensors (its checkpoints: $RUN/checkpoints)
 evaluate it again      build/bin/convoy eval $RUN -n $workers
 in a program of yours  examples/mnist_ddp/README.md: nine lines
 where to go on         README.md, docs/README.md; ./test.sh runs all tests

@@ -171,6 +171,23 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::write(const std::string& text) { write(std::as_bytes(std::span(text))); }
 
+void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (!file_.open()) throw UsageError(path_ + " is closed: write before commit()");
+  while (!bytes.empty()) {
+    const ssize_t written =
+        ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_writing(path_, "write", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+}
+
+void AtomicFile::sync() {
+  if (!file_.open()) throw UsageError(path_ + " is closed: sync before commit()");
+  if (::fdatasync(file_.get()) != 0 && errno != EINVAL) fail_writing(path_, "fdatasync", errno);
+}
+
 void AtomicFile::commit() {
   if (!file_.open()) throw UsageError(path_ + " is closed: commit() it once");
   if (::fsync(file_.get()) != 0 && errno != EINVAL) fail_writing(path_, "fsync", errno);
@@ -192,36 +209,46 @@ void write_file_atomically(const std::string& path, const std::string& text) {
   file.commit();
 }
 
-void write_folder_atomically(const std::string& given,
-                             const std::function<void(const std::string& folder)>& fill,
-                             Existing existing) {
-  const std::string path = without_slash(given);
-  const std::string parent = parent_of(path);
-  const bool replaces = fs::exists(fs::symlink_status(path));
-  if (replaces && existing == Existing::refuse) {
-    throw UsageError(path + " exists already; remove it or name another folder");
+AtomicFolder::AtomicFolder(const std::string& path, Existing existing)
+    : path_(without_slash(path)), parent_(parent_of(path_)) {
+  if (existing == Existing::refuse && fs::exists(fs::symlink_status(path_))) {
+    throw UsageError(path_ + " exists already; remove it or name another folder");
   }
-  make_folders(parent);
-  remove_leftovers(parent);
-  const std::string partial = beside(path);
-  if (::mkdir(partial.c_str(), 0777) != 0) fail_writing(path, "mkdir", errno);
-  bool placed = false;
+  make_folders(parent_);
+  remove_leftovers(parent_);
+  const std::string partial = beside(path_);
+  if (::mkdir(partial.c_str(), 0777) != 0) fail_writing(path_, "mkdir", errno);
+  partial_ = partial;
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  if (!partial_.empty()) fs::remove_all(partial_, ignored);
+}
+
+void AtomicFolder::commit() {
+  const bool replaces = fs::exists(fs::symlink_status(path_));
+  sync_tree(partial_, path_);
+  put_in_place(partial_, path_);
+  std::error_code ignored;
   try {
-    fill(partial);
-    sync_tree(partial, path);
-    put_in_place(partial, path);
-    placed = true;
-    sync_path(parent, path);
+    sync_path(parent_, path_);
   } catch (...) {
-    std::error_code ignored;
     // Back to what was there: nobody may rely on a name that a power cut could take away.
-    if (placed && replaces) put_in_place(partial, path);
-    if (placed && !replaces) fs::remove_all(path, ignored);
-    fs::remove_all(partial, ignored);
+    if (replaces) put_in_place(partial_, path_);
+    if (!replaces) fs::remove_all(path_, ignored);
     throw;
   }
-  std::error_code ignored;
-  if (replaces) fs::remove_all(partial, ignored);
+  if (replaces) fs::remove_all(partial_, ignored);
+  partial_.clear();
+}
+
+void write_folder_atomically(const std::string& path,
+                             const std::function<void(const std::string& folder)>& fill,
+                             Existing existing) {
+  AtomicFolder folder(path, existing);
+  fill(folder.partial());
+  folder.commit();
 }
 
 void make_folders(const std::string& path) {

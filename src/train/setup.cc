@@ -6,9 +6,11 @@
 #include <string>
 
 #include "convoy/base/error.h"
+#include "convoy/base/units.h"
 #include "convoy/data/comm_peers.h"
 #include "convoy/model/dropout.h"
 #include "convoy/train/compute.h"
+#include "train/facts.h"
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
 
@@ -124,6 +126,29 @@ std::size_t least_samples(model::Network& network, const Task& task, const Compu
   random.set_state(random_state);
   for (auto& [buffer, values] : before) buffer.copy_(values);
   return least;
+}
+
+Manifest manifest_of(const Recipe& recipe, int world, const data::Dataset& training,
+                     const TaskFacts& facts) {
+  Manifest manifest;
+  manifest.model = recipe.model.name;
+  manifest.strategy = recipe.strategy;
+  manifest.recipe = print_recipe(recipe, false);
+  note(facts, manifest);
+  manifest.world = world;
+  manifest.samples = training.size();
+  manifest.data_fingerprint = training.fingerprint();
+  return manifest;
+}
+
+CheckpointOptions checkpoint_options(const Recipe& recipe, const comm::World& world) {
+  CheckpointOptions options;
+  options.retention.last = static_cast<int>(recipe.checkpoint.keep);
+  options.retention.best = recipe.checkpoint.keep_best;
+  options.asynchronous = recipe.checkpoint.asynchronous;
+  if (!recipe.checkpoint.memory.empty()) options.memory = parse_bytes(recipe.checkpoint.memory);
+  options.ranks_of_host = world.local_size();
+  return options;
 }
 
 }  // namespace convoy::train

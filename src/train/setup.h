@@ -7,8 +7,10 @@
 #include <string>
 
 #include "convoy/comm/communicator.h"
+#include "convoy/comm/world.h"
 #include "convoy/data/dataset.h"
 #include "convoy/model/network.h"
+#include "convoy/train/checkpoint_writer.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/registry.h"
 #include "train/checkpoint/resume.h"
@@ -57,5 +59,12 @@ class RecipeNetwork final : public NetworkSource {
 // How few samples the network can be trained on: 2 where it refuses one alone (batch normalization
 // of a single value), else 1. Changes nothing of it.
 std::size_t least_samples(model::Network& network, const Task& task, const Compute& compute);
+
+// What the checkpoints of a run have in common.
+Manifest manifest_of(const Recipe& recipe, int world, const data::Dataset& training,
+                     const TaskFacts& facts);
+
+// How a run writes its checkpoints.
+CheckpointOptions checkpoint_options(const Recipe& recipe, const comm::World& world);
 
 }  // namespace convoy::train

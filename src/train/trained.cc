@@ -22,17 +22,6 @@ Recipe parse(Registry& registry, const RecipeText& text, const std::vector<std::
   return parse_recipe(text, overrides, registry.vocabulary(), files);
 }
 
-std::string checkpoint_in(const std::string& path, Which which) {
-  if (fs::exists(path + "/manifest.json")) return path;
-  if (!fs::is_directory(path)) {
-    throw UsageError(path + " is no run folder, no checkpoint and no recipe (.toml)");
-  }
-  const CheckpointFolder folder(path + "/checkpoints");
-  const std::string found = which == Which::best ? folder.best() : folder.newest();
-  if (found.empty()) throw UsageError("there is no checkpoint in " + folder.folder());
-  return found;
-}
-
 }  // namespace
 
 TrainedSource find_trained(Registry& registry, const std::string& path, Which which,
@@ -72,7 +61,11 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
   }
   strategy_->build(RecipeNetwork(registry, r, *task_, compute_));
   if (source_.manifest) {
-    strategy_->load(read_checkpoint(world.communicator(), source_.path, *source_.manifest),
+    const auto wanted = [this](const Slice& whole) { return strategy_->wanted(whole); };
+    strategy_->load(world.size() == 1
+                        ? read_model(source_.path, *source_.manifest)
+                        : read_checkpoint(world.communicator(), source_.path, *source_.manifest,
+                                          wanted),
                     source_.path);
   } else {
     load_weights(strategy_->module(), r.model.weights, r.model.partial);

@@ -2,17 +2,18 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/train/checkpoint_writer.h"
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
 #include "convoy/train/timeline.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_lock.h"
 #include "train/due.h"
-#include "train/facts.h"
 #include "train/logging/outputs.h"
 #include "train/logging/sample_log.h"
 #include "train/rank_work.h"
@@ -68,6 +69,7 @@ class Trainer::Impl final : public TrainerContext {
   void end_epoch();
   bool evaluate_now();
   void write_checkpoint_now();
+  void note_checkpoint(std::optional<WrittenCheckpoint> written);
   void begin_timeline();
   void end_timeline();
 
@@ -78,6 +80,9 @@ class Trainer::Impl final : public TrainerContext {
   std::optional<RunLock> lock_;  // on the owner
   CheckpointFolder checkpoints_;
   std::optional<Inputs> inputs_;
+  std::optional<CheckpointWriter> writer_;  // where the job has a run folder
+  bool reserved_ = false;  // memory for it, with the optimizer's of the first update
+  double waited_ = 0;      // before the checkpoint that is being written was begun
   std::unique_ptr<data::SampleSource> source_;
   SampleLog* sample_log_ = nullptr;  // source_, if samples are logged
   std::optional<Schedule> schedule_;
@@ -119,6 +124,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   restore();
   all().barrier();  // nobody has found a mistake
   open_folder();
+  if (owned()) writer_.emplace(all(), checkpoints_, checkpoint_options(recipe_, world_));
   greet();
 }
 
@@ -155,7 +161,8 @@ void Trainer::Impl::restore() {
     score_ = origin->manifest.score;
     if (score_) evaluated_at_ = moment_.step;
     seconds_before_ = origin->manifest.seconds;
-    saved = read_checkpoint(all(), origin->path, origin->manifest);
+    saved = read_checkpoint(all(), origin->path, origin->manifest,
+                            [this](const Slice& whole) { return strategy().wanted(whole); });
   }
   note_position();
   schedule_.emplace(recipe_.schedule, recipe_.optimizer.lr, recipe_.training,
@@ -218,6 +225,11 @@ void Trainer::Impl::note_position() {
 
 bool Trainer::Impl::updated(const StepReport& report) {
   count(report);
+  if (writer_) {
+    note_checkpoint(writer_->poll());
+    if (!writer_->writing() && !std::exchange(reserved_, true))
+      writer_->reserve(strategy().state());
+  }
   return act(due(recipe_, moment_, report.requests));
 }
 
@@ -232,6 +244,7 @@ void Trainer::Impl::count(const StepReport& report) {
   epoch_samples_ += report.samples;
   if (sample_log_ != nullptr) sample_log_->commit(moment_.step);
   if (!std::isfinite(report.loss)) {
+    if (writer_) note_checkpoint(writer_->finish());
     throw Failure("the loss of step " + std::to_string(moment_.step) + " is " +
                   std::to_string(report.loss) +
                   (checkpoints_.newest().empty()
@@ -248,6 +261,7 @@ bool Trainer::Impl::act(Due due) {
   if (due.end_epoch) end_epoch();
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
+    if (writer_) note_checkpoint(writer_->finish());
     const bool evaluated = !inputs_->data.validation || evaluated_at_ == moment_.step;
     result_.stopped = !is_done(recipe_.training, moment_) || !evaluated;
   }
@@ -289,34 +303,31 @@ bool Trainer::Impl::evaluate_now() {
   return true;
 }
 
+// Begins to; what is being written meanwhile is asked for after every update.
 void Trainer::Impl::write_checkpoint_now() {
   if (saved_at_ == moment_.step || !owned()) return;
-  on_owner([this] { lock_->confirm(); });
   const auto start = Clock::now();
-  Manifest manifest;
-  manifest.model = recipe_.model.name;
-  manifest.strategy = recipe_.strategy;
-  manifest.recipe = print_recipe(recipe_, false);
-  note(inputs_->task->facts(), manifest);
+  on_owner([this] { lock_->confirm(); });
+  note_checkpoint(writer_->finish());  // one at a time
+  waited_ = seconds_since(start);
+  Manifest manifest =
+      manifest_of(recipe_, world_.size(), *inputs_->data.training, task().facts());
   manifest.step = moment_.step;
   manifest.position = position_;
-  manifest.world = world_.size();
-  manifest.samples = inputs_->data.training->size();
-  manifest.data_fingerprint = inputs_->data.training->fingerprint();
   manifest.seconds = seconds_before_ + seconds_since(started_);
   if (evaluated_at_ == moment_.step) manifest.score = score_;
-  const Retention retention{static_cast<int>(recipe_.checkpoint.keep),
-                            recipe_.checkpoint.keep_best};
-  strategy().with_whole_model([&] {
-    result_.checkpoint =
-        write_checkpoint(all(), checkpoints_, manifest, strategy().state(), retention);
-  });
-  if (timeline_) timeline_->add(Timeline::kTraining, "checkpoint", start, Clock::now());
+  strategy().with_whole_model([&] { writer_->begin(manifest, strategy().state()); });
   saved_at_ = moment_.step;
   last_checkpoint_ = Clock::now();
-  if (outputs_) {
-    outputs_->checkpoint(moment_, result_.checkpoint, seconds_since(start), manifest.score);
-  }
+  if (!recipe_.checkpoint.asynchronous) note_checkpoint(writer_->finish());
+  if (timeline_) timeline_->add(Timeline::kTraining, "checkpoint", start, Clock::now());
+}
+
+void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written) {
+  if (!written) return;
+  result_.checkpoint = written->path;
+  written->held_s = recipe_.checkpoint.asynchronous ? waited_ + written->held_s : written->seconds;
+  if (outputs_) outputs_->checkpoint(moment_, *written);
 }
 
 // Starts to record where it is time.

@@ -11,6 +11,7 @@
 
 #include "convoy/base/files.h"
 #include "tests/base/scratch.h"
+#include "tests/cli/exported.h"
 #include "tests/cli/job.h"
 #include "tests/cli/sample_log.h"
 
@@ -61,10 +62,7 @@ log_samples = true
   }
 
   std::vector<std::byte> model(const std::string& run) const {
-    std::string newest;
-    for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/checkpoints"))
-      newest = std::max(newest, entry.path().string());
-    return read_file(newest + "/model.safetensors");
+    return exported_model(folder_ + "/" + run);
   }
 
   SampleLog log_of(const std::string& run) const { return read_sample_log(folder_ + "/" + run); }

@@ -15,84 +15,15 @@
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
 #include "tests/base/scratch.h"
+#include "tests/cli/exported.h"
 #include "tests/cli/job.h"
 #include "tests/cli/sample_log.h"
+#include "tests/cli/train_fixture.h"
 
 namespace convoy::cli {
 namespace {
 
-namespace fs = std::filesystem;
-using std::chrono::seconds;
-
 constexpr int kRequeue = 75;
-
-class Train : public testing::Test {
- protected:
-  // LeNet on MNIST's 10,000 test images: 100 steps an epoch.
-  std::vector<std::string> command(int ranks, const std::string& run,
-                                   std::vector<std::string> more = {}) const {
-    const std::string mnist = source_ + "/data/mnist/t10k-";
-    std::vector<std::string> words{"train", source_ + "/recipes/lenet-mnist.toml", "-n",
-                                   std::to_string(ranks)};
-    const auto set = [&words](const std::string& value) {
-      words.insert(words.end(), {"--set", value});
-    };
-    set("data.train.images=" + mnist + "images-idx3-ubyte.gz");
-    set("data.train.labels=" + mnist + "labels-idx1-ubyte.gz");
-    set("training.batch=100");
-    set("training.epochs=1");
-    set("evaluation.every_epochs=0");
-    set("output.folder=" + folder_ + "/" + run);
-    set("output.tensorboard=false");
-    for (std::string& word : more) words.push_back(std::move(word));
-    return words;
-  }
-
-  // The last step in metrics.jsonl.
-  int steps(const std::string& run) const {
-    std::ifstream file(folder_ + "/" + run + "/metrics.jsonl");
-    std::string line;
-    int last = 0;
-    while (std::getline(file, line)) {
-      const auto row = nlohmann::json::parse(line, nullptr, false);
-      if (!row.is_discarded() && row["kind"] == "step") last = row["step"];
-    }
-    return last;
-  }
-
-  bool wait_for_step(const std::string& run, int step) const {
-    for (int i = 0; i < 3000 && steps(run) < step; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return steps(run) >= step;
-  }
-
-  static pid_t rank_process(const Job& job, int rank) {
-    for (const JobProcess& process : job.processes("convoy")) {
-      if (process.rank == rank) return process.pid;
-    }
-    return 0;
-  }
-
-  std::string newest(const std::string& run) const {
-    std::string best;
-    for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/checkpoints")) {
-      best = std::max(best, entry.path().string());
-    }
-    return best;
-  }
-
-  const std::string source_ = test::source_folder();
-  const test::Scratch scratch_;
-  const std::string folder_ = scratch_.path();
-};
-
-int random_between(int least, int most) {
-  static std::mt19937 random(std::random_device{}());
-  return std::uniform_int_distribution(least, most)(random);
-}
-
-const std::vector<std::string> kOften{"--set", "checkpoint.every_steps=9"};
 
 // The ranks as mpirun starts them: `convoy run` alone would set OMP_NUM_THREADS.
 TEST_F(Train, RanksThatMpirunStartsShareTheCores) {
@@ -115,30 +46,6 @@ TEST_F(Train, RanksThatMpirunStartsShareTheCores) {
   EXPECT_EQ(threads("wish", {"OMP_NUM_THREADS=4"}), 4);
 }
 
-TEST_F(Train, KilledAndResumedToTheSameBits) {
-  const auto whole = Job(command(3, "whole", kOften)).finish(seconds(120));
-  ASSERT_EQ(whole.exit_status, 0) << whole.err;
-  const auto expected = read_file(newest("whole") + "/model.safetensors");
-  const int at = random_between(10, 70);
-  {
-    Job job(command(3, "killed", kOften));
-    ASSERT_TRUE(wait_for_step("killed", at));
-    const pid_t victim = rank_process(job, random_between(0, 2));
-    ASSERT_GT(victim, 0);
-    kill(victim, SIGKILL);
-    const JobResult result = job.finish(seconds(30));
-    EXPECT_EQ(result.exit_status, 1);
-    EXPECT_NE(result.err.find("killed by signal 9"), std::string::npos) << result.err;
-  }
-  auto again = kOften;
-  again.push_back("--resume");
-  const auto resumed = Job(command(3, "killed", again)).finish(seconds(120));
-  ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
-  EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.out;
-  EXPECT_TRUE(read_file(newest("killed") + "/model.safetensors") == expected)
-      << "killed at step " << at;
-}
-
 // Different algorithms add in different orders; that shows in the last bits, unless sums are asked
 // to be reproducible.
 TEST_F(Train, ReproducibleSumsDoNotDependOnTheAlgorithm) {
@@ -150,7 +57,7 @@ TEST_F(Train, ReproducibleSumsDoNotDependOnTheAlgorithm) {
                             {"CONVOY_ALLREDUCE=" + algorithm})
                             .finish(seconds(60));
     EXPECT_EQ(result.exit_status, 0) << result.err;
-    return read_file(newest(run) + "/model.safetensors");
+    return exported_model(folder_ + "/" + run);
   };
   EXPECT_TRUE(model("a", "ring-rsag", true) == model("b", "recursive-doubling", true));
   EXPECT_FALSE(model("c", "ring-rsag", false) == model("d", "recursive-doubling", false));
@@ -179,41 +86,6 @@ TEST_F(Train, StoppedOnFourResumedOnTwoAndThree) {
   EXPECT_EQ(seen.size(), 20000u);
   for (const auto& [sample, times] : seen)
     ASSERT_EQ(times, 1) << sample.first << " " << sample.second;
-}
-
-TEST_F(Train, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
-  std::vector<std::string> more = kOften;
-  more.insert(more.end(), {"--set", "training.epochs=0", "--set", "training.steps=20"});
-  ASSERT_EQ(Job(command(1, "run", more)).finish(seconds(60)).exit_status, 0);
-  const std::string damaged = newest("run");
-  std::fstream file(damaged + "/optimizer.safetensors", std::ios::in | std::ios::out);
-  file.seekp(100000);
-  file.put('x');
-  file.close();
-  more.push_back("--resume");
-  const JobResult result = Job(command(1, "run", more)).finish(seconds(60));
-  EXPECT_EQ(result.exit_status, 2);
-  EXPECT_NE(result.err.find("optimizer.safetensors"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("step-000000000018"), std::string::npos) << result.err;
-}
-
-// A file system that is full: what was written before stays usable.
-TEST_F(Train, DiskFull) {
-  const std::string disk = folder_ + "/disk";
-  const test::SmallDisk small(disk, 6 << 20);
-  if (!small.why_not().empty()) GTEST_SKIP() << "mounting a small disk: " << small.why_not();
-  std::vector<std::string> more = kOften;
-  const JobResult result = Job(command(2, "disk/run", more)).finish(seconds(60));
-  EXPECT_EQ(result.exit_status, 1) << result.out;
-  EXPECT_NE(result.err.find("No space left on device"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("step-000000000009"), std::string::npos) << result.err;
-  std::size_t left = 0;
-  for (const auto& entry : fs::directory_iterator(disk + "/run/checkpoints")) {
-    EXPECT_EQ(entry.path().filename(), "step-000000000009");
-    ++left;
-  }
-  EXPECT_EQ(left, 1u);
-  EXPECT_EQ(Job({"eval", disk + "/run"}).finish(seconds(60)).exit_status, 0);
 }
 
 TEST_F(Train, EvaluationIsTheSameOnAnyNumberOfRanks) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Convoy's safetensors files against the Python package.
 
-  check_safetensors.py train_sample_files   runs the program, which writes a file, and compares what
-                                            the package reads of it; then whether the package would
-                                            write mixed.safetensors, beside this script, again
+  check_safetensors.py train_sample_files   runs the program, which writes a file, a checkpoint and
+                                            what is exported of it, and compares what the package
+                                            reads of them; then whether the package would write
+                                            mixed.safetensors, beside this script, again
   check_safetensors.py --write              writes mixed.safetensors
   check_safetensors.py --print FILE...      prints name, type, shape and sum of every tensor; the
                                             package refuses what is not valid
@@ -13,6 +14,7 @@ and kept. Made with safetensors 0.8.0. tools/setup.sh --tests fetches the packag
 first form.
 """
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -49,23 +51,50 @@ def describe(path):
             print(f"  {name!r} {tensor.dtype} {list(tensor.shape)} sum {tensor.sum()}")
 
 
+def compare(found, expected):
+    problems = [] if found.keys() == expected.keys() else [
+        f"the package reads the tensors {sorted(found)}, not {sorted(expected)}"]
+    return problems + [
+        f"the package reads {name} as {found[name].dtype} {found[name].tolist()}"
+        for name in found.keys() & expected.keys()
+        if found[name].dtype != expected[name].dtype or not numpy.array_equal(found[name], expected[name])]
+
+
+def check_checkpoint(folder):
+    """What docs/formats/checkpoint.md says of parts, and the file that export makes of them."""
+    matrix = (10 * numpy.arange(3)[:, None] + numpy.arange(4)[None, :]).astype(numpy.float32)
+    problems = compare(load_file(folder + "/exported.safetensors"),
+                       {"fc.weight": matrix, "tied.weight": matrix})
+    checkpoint = pathlib.Path(folder, "checkpoints/step-000000000001")
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    for tensor in manifest["tensors"]:
+        whole = numpy.zeros(tensor["shape"], numpy.float32)
+        for part in tensor["slices"]:
+            box = tuple(slice(b, b + s) for b, s in zip(part["begin"], part["size"]))
+            count = int(numpy.prod(part["size"]))
+            whole[box] = numpy.fromfile(checkpoint / part["file"], "<f4", count,
+                                        offset=part["offset"]).reshape(part["size"])
+            name = f"{tensor['group']}/{tensor['name']}[" + ", ".join(
+                f"{b}:{b + s}" for b, s in zip(part["begin"], part["size"])) + "]"
+            problems += compare(load_file(checkpoint / part["file"]), {name: whole[box]})
+        problems += compare({"whole": whole}, {"whole": matrix})
+    return problems
+
+
 def check(program):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([program, folder], check=True)
         found = load_file(folder + "/weights.safetensors")
+        problems = check_checkpoint(folder)
         again = folder + "/mixed.safetensors"
         save_file(mixed(), again, metadata={"format": "pt"})
         same_file = pathlib.Path(again).read_bytes() == MIXED.read_bytes()
     # As tests/train/sample_files.cc writes it.
     expected = {"conv.weight": numpy.arange(24, dtype=numpy.float32).reshape(2, 3, 2, 2) / 4,
                 "steps": numpy.array(-3, numpy.int64)}
-    problems = [] if same_file else [f"the package writes another {MIXED.name} now"]
-    if found.keys() != expected.keys():
-        problems.append(f"the package reads the tensors {sorted(found)}")
-    problems += [f"the package reads {name} as {found[name].dtype} {found[name].tolist()}"
-                 for name in found.keys() & expected.keys()
-                 if found[name].dtype != expected[name].dtype
-                 or not numpy.array_equal(found[name], expected[name])]
+    if not same_file:
+        problems.append(f"the package writes another {MIXED.name} now")
+    problems += compare(found, expected)
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

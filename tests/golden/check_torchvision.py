@@ -5,7 +5,7 @@
 RUN is the folder of a finished run of recipes/resnet18-imagenette.toml. Needs torch, torchvision,
 safetensors and Pillow (made with 2.11, 0.26, 0.8 and 12).
 
-1. The run's model.safetensors is opened by safetensors and loaded into torchvision's ResNet-18,
+1. What `convoy export` makes of the run is opened by safetensors and loaded into torchvision's ResNet-18,
    strictly: no key may be missing or left over.
 2. Its class probabilities for the pictures have to be those of `convoy predict`.
 3. Weights that torchvision has initialized (and statistics that are not trivial) are saved by
@@ -71,8 +71,10 @@ def compare(what, ours, theirs):
 def main(convoy, run, *pictures):
     pictures = list(pictures)
     size = min(min(Image.open(p).size) for p in pictures)
-    newest = sorted(pathlib.Path(run, "checkpoints").glob("step-*"))[-1]
-    trained = load_file(newest / "model.safetensors")
+    with tempfile.TemporaryDirectory() as folder:
+        exported = pathlib.Path(folder, "exported.safetensors")
+        subprocess.run([convoy, "export", run, exported], check=True, stdout=subprocess.DEVNULL)
+        trained = load_file(exported)
     compare("trained by Convoy", convoy_probabilities(convoy, run, pictures, size),
             torchvision_probabilities(trained, pictures, size))
 
@@ -85,7 +87,7 @@ def main(convoy, run, *pictures):
     with tempfile.TemporaryDirectory() as folder:
         weights = pathlib.Path(folder, "weights.safetensors")
         save_file(model.state_dict(), weights)
-        recipe = newest.parent.parent / "recipe.toml"
+        recipe = pathlib.Path(run, "recipe.toml")
         ours = convoy_probabilities(convoy, str(recipe), pictures, size,
                                     ["--set", f"model.weights={weights}"])
         compare("initialized by torchvision", ours,

@@ -5,9 +5,10 @@
 
 CONVOY is the program to try, as build/bin/convoy. Each time it trains LeNet for a few steps, with a
 checkpoint every other step, and a process of the job gets SIGKILL: the launcher, mpirun, a supervisor
-or a rank, while the job starts, trains or ends. Then
+or a rank, while the job starts, trains, writes a checkpoint or ends. Then
   - within 10 s no process of the job is left;
   - nothing that Convoy made is left in /dev/shm or among temporary files;
+  - the newest checkpoint, if there is one, is whole;
   - the run goes on from its newest checkpoint, and ends with the same files in its folder and the same
     bits in its model as a run that nobody disturbed.
 What Open MPI leaves when it is killed itself is its own and not counted.
@@ -150,10 +151,19 @@ def files_of(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def model_of(folder):
-    """The bits of the newest checkpoint's model."""
-    checkpoints = sorted((folder / "checkpoints").glob("step-*"))
-    return (checkpoints[-1] / "model.safetensors").read_bytes() if checkpoints else None
+def model_of(options, folder):
+    """The bits of the newest checkpoint's model; what is damaged is none."""
+    if not list((folder / "checkpoints").glob("step-*")):
+        return None
+    file = folder.parent / "exported.safetensors"
+    file.unlink(missing_ok=True)
+    done = subprocess.run([options.convoy, "export", folder, file], capture_output=True, text=True)
+    return file.read_bytes() if done.returncode == 0 else done.stderr
+
+
+def writing(folder):
+    """Whether a checkpoint is being written."""
+    return any((folder / "checkpoints").glob(".partial-step-*"))
 
 
 @dataclasses.dataclass
@@ -180,13 +190,13 @@ def run_undisturbed(options, ranks, top):
     job.clear()
     if left:
         sys.exit(f"a run of {ranks} ranks that nobody disturbed left {left}")
-    return Undisturbed(files_of(job.folder), model_of(job.folder), first - start, end - last)
+    return Undisturbed(files_of(job.folder), model_of(options, job.folder), first - start, end - last)
 
 
 def strike(job, whole, draw):
     """Kills a process of the job at a random moment; (moment, victim) in words, or None if the job was
     faster."""
-    kind = draw.choice(["set-up", "training", "shut-down"])
+    kind = draw.choice(["set-up", "training", "writing", "shut-down"])
     if kind == "set-up":
         delay = draw.uniform(0, whole.set_up_s)
         wait_for(job.ended, delay)
@@ -197,6 +207,12 @@ def strike(job, whole, draw):
         delay = draw.uniform(0, 0.2)
         wait_for(job.ended, delay)
         moment = f"{delay:.2f} s after step {step}"
+    elif kind == "writing":
+        step = draw.randint(1, STEPS - 1)
+        wait_for(lambda: job.ended() or job.step() >= step and writing(job.folder), PATIENCE_S)
+        delay = draw.uniform(0, 0.01)
+        time.sleep(delay)
+        moment = f"{delay:.3f} s after a checkpoint was begun, step {step} or later"
     else:
         wait_for(lambda: job.ended() or job.step() >= STEPS, PATIENCE_S)
         delay = draw.uniform(0, whole.shut_down_s)
@@ -224,7 +240,7 @@ def go_on(options, ranks, job, whole):
     if status != 0:
         return [f"resumed, it ended with {status}"]
     wrong = [f"resumed, it left {left}"] if left else []
-    if model_of(job.folder) != whole.model:
+    if model_of(options, job.folder) != whole.model:
         wrong.append("resumed, it has another model")
     if files_of(job.folder) != whole.files:
         wrong.append(f"its folder differs by {sorted(set(files_of(job.folder)) ^ set(whole.files))}")
@@ -244,7 +260,9 @@ def one_kill(options, number, ranks, top, whole, draw):
         wrong.append(f"left: {', '.join(files)}")
     complete = job.process.poll() == 0
     job.clear()
-    if complete and model_of(folder) != whole.model:
+    if isinstance(model_of(options, folder), str):
+        wrong.append(f"its newest checkpoint: {model_of(options, folder)}")
+    if complete and model_of(options, folder) != whole.model:
         wrong.append("its status is 0, but it is not complete")
     wrong += go_on(options, ranks, job, whole)
     if not wrong:

@@ -29,7 +29,15 @@ std::string write_small(const CheckpointFolder& folder, std::int64_t step,
                         const Retention& retention = kAll) {
   Manifest manifest = sample_manifest(step);
   manifest.score = score;
-  return folder.write(manifest, fill_small, retention);
+  return write_files(folder, manifest, fill_small, retention);
+}
+
+// Without its manifest.
+void describe_files_of(const std::string& checkpoint, Manifest& manifest) {
+  const Scratch copy;
+  for (const char* name : {"part-0.safetensors", "part-1.safetensors"})
+    fs::copy_file(checkpoint + "/" + name, copy.path(name));
+  describe_files(copy.path(), manifest);
 }
 
 std::vector<std::string> names(const CheckpointFolder& folder) {
@@ -60,10 +68,7 @@ TEST(Checkpoints, RoundTrip) {
   const Manifest manifest = open_checkpoint(path);
   Manifest expected = sample_manifest(1200);
   expected.score = 0.5;
-  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    const std::string bytes = slurp(path + "/" + name);
-    expected.files[name] = {bytes.size(), xxh3(std::as_bytes(std::span(bytes)))};
-  }
+  describe_files_of(path, expected);
   EXPECT_EQ(manifest, expected);
   EXPECT_EQ(open_checkpoint(path + "/"), expected);
 }
@@ -165,7 +170,7 @@ TEST(Checkpoints, EveryFlippedBitIsFound) {
   const std::string earlier = write_small(folder, 1);
   const std::string path = write_small(folder, 2);
   std::size_t bits = 0;
-  for (const char* name : {"manifest.json", "model.safetensors", "optimizer.safetensors"}) {
+  for (const char* name : {"manifest.json", "part-0.safetensors", "part-1.safetensors"}) {
     const std::string file = path + "/" + name;
     const std::string good = slurp(file);
     std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
@@ -175,7 +180,7 @@ TEST(Checkpoints, EveryFlippedBitIsFound) {
     for (std::size_t bit = 0; bit < good.size() * 8; ++bit, ++bits) {
       const std::size_t at = bit / 8;
       put(at, static_cast<char>(good[at] ^ (1 << bit % 8)));
-      const std::string said = message_of<UsageError>([&] { open_checkpoint(path); });
+      const std::string said = message_of<UsageError>([&] { verify_checkpoint(path); });
       put(at, good[at]);
       ASSERT_TRUE(said.starts_with(file)) << bit << ": " << said;
       ASSERT_TRUE(said.ends_with("the newest whole one before it is " + earlier)) << said;
@@ -190,7 +195,7 @@ TEST(Checkpoints, DamageIsNamed) {
   const CheckpointFolder folder(scratch.path());
   for (const int step : {1, 2, 3, 4}) write_small(folder, step);
   const std::string path = folder.newest();
-  const std::string model = path + "/model.safetensors";
+  const std::string model = path + "/part-0.safetensors";
   const auto said = [&] { return message_of<UsageError>([&] { open_checkpoint(path); }); };
 
   const std::string good = slurp(model);
@@ -204,7 +209,7 @@ TEST(Checkpoints, DamageIsNamed) {
   EXPECT_TRUE(said().starts_with(model + " is not a regular file; ")) << said();
 
   // The one before is damaged, too, and so on.
-  fs::remove(scratch.path("step-000000000003/optimizer.safetensors"));
+  fs::remove(scratch.path("step-000000000003/part-1.safetensors"));
   EXPECT_TRUE(said().ends_with("before it is " + scratch.path("step-000000000002"))) << said();
   for (const char* name : {"step-000000000002", "step-000000000001"}) {
     fs::remove(scratch.path(name) + "/manifest.json");
@@ -220,12 +225,56 @@ TEST(Checkpoints, OnlyPlainFiles) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.path());
   const auto attempt = [&](const std::function<void(const std::string&)>& fill) {
-    return message_of<UsageError>([&] { folder.write(sample_manifest(1), fill, kAll); });
+    return message_of<UsageError>([&] {
+      CheckpointDraft draft(folder.folder(), 1);
+      fill(draft.folder());
+      draft.commit(sample_manifest(1), kAll);
+    });
   };
   EXPECT_NE(attempt([](const std::string& path) { fs::create_directory(path + "/sub"); }), "");
   EXPECT_NE(attempt([](const std::string& path) { spill(path + "/manifest.json", ""); }), "");
   EXPECT_NE(attempt([](const std::string& path) { fs::create_symlink("/", path + "/link"); }), "");
   EXPECT_EQ(entries(scratch.path()), 0u);
+}
+
+TEST(Checkpoints, AMissingFileIsNoCheckpoint) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  write_small(folder, 1);
+  CheckpointDraft draft(folder.folder(), 2);
+  Manifest manifest = sample_manifest(2);
+  fill_small(draft.folder());
+  describe_files(draft.folder(), manifest);
+  fs::remove(draft.folder() + "/part-1.safetensors");
+  EXPECT_EQ(message_of<Failure>([&] { draft.commit(manifest, kAll); }),
+            "checkpoint " + scratch.path("step-000000000002") +
+                " was not written: part-1.safetensors should have " +
+                std::to_string(manifest.files["part-1.safetensors"].bytes) +
+                " bytes, but is not there; " + scratch.path("step-000000000001") + " stays usable");
+  EXPECT_EQ(entries(scratch.path()), 1u);
+}
+
+// Files of one checkpoint in another one's folder.
+TEST(Checkpoints, APartOfAnotherStepIsFound) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  const std::string one = write_small(folder, 1);
+  const std::string two = write_files(
+      folder, sample_manifest(2),
+      [](const std::string& path) {
+        fill_small(path);
+        const float numbers[2] = {4, 5};
+        write_safetensors(path + "/part-0.safetensors",
+                          {{"model/w", "F32", {2}, std::as_bytes(std::span(numbers))}});
+      },
+      kAll);
+  fs::copy_file(one + "/part-0.safetensors", two + "/part-0.safetensors",
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(open_checkpoint(two).step, 2);  // of the right size, with the right tensors
+  const std::string said = message_of<UsageError>([&] { verify_checkpoint(two); });
+  EXPECT_TRUE(said.starts_with(two + "/part-0.safetensors is damaged: the checksum of w [2] is "))
+      << said;
+  EXPECT_TRUE(said.ends_with("the newest whole one before it is " + one)) << said;
 }
 
 TEST(Checkpoints, AWriterKilledHalfwayLeavesTheOthers) {
@@ -234,8 +283,8 @@ TEST(Checkpoints, AWriterKilledHalfwayLeavesTheOthers) {
   write_small(folder, 1);
   const pid_t child = ::fork();
   if (child == 0) {
-    folder.write(
-        sample_manifest(2),
+    write_files(
+        folder, sample_manifest(2),
         [](const std::string& path) {
           fill_small(path);
           ::raise(SIGKILL);
@@ -254,8 +303,8 @@ TEST(Checkpoints, AWriterKilledHalfwayLeavesTheOthers) {
 void fill_large(const std::string& folder) {
   fill_small(folder);
   const std::string data(1 << 20, 'x');
-  write_safetensors(folder + "/ranks.safetensors",
-                    {{"0/noise", "U8", {1 << 20}, std::as_bytes(std::span(data))}});
+  write_safetensors(folder + "/part-2.safetensors",
+                    {{"optimizer/noise", "U8", {1 << 20}, std::as_bytes(std::span(data))}});
 }
 
 // The error of a write that fails, after which everything else must be as before.
@@ -264,11 +313,11 @@ void expect_untouched_after_failure(const CheckpointFolder& folder, const std::s
   const std::string same = write_small(folder, 2, 0.6);
   for (const int step : {2, 3}) {
     const std::string message = message_of<Failure>([&] {
-      folder.write(sample_manifest(step), fill_large, {1, false});
+      write_files(folder, sample_manifest(step), fill_large, {1, false});
     });
     const std::string path = folder.folder() + "/" + steps({step})[0];
     EXPECT_EQ(message, "checkpoint " + path + " was not written: cannot write " + path +
-                           "/ranks.safetensors: write: " + reason + "; " + same + " stays usable");
+                           "/part-2.safetensors: write: " + reason + "; " + same + " stays usable");
     EXPECT_EQ(entries(folder.folder()), 2u);
     EXPECT_EQ(open_checkpoint(same).score, 0.6);
     EXPECT_EQ(open_checkpoint(earlier).score, 0.5);
@@ -294,7 +343,7 @@ TEST(Checkpoints, AFailureOfTheFirstOneSaysSo) {
   const test::FileSizeLimit limit(64 << 10);
   const CheckpointFolder folder(scratch.path("checkpoints"));
   const std::string message =
-      message_of<Failure>([&] { folder.write(sample_manifest(1), fill_large, kAll); });
+      message_of<Failure>([&] { write_files(folder, sample_manifest(1), fill_large, kAll); });
   EXPECT_TRUE(message.ends_with("; there is no earlier one")) << message;
   EXPECT_EQ(entries(folder.folder()), 0u);
 }

@@ -1,9 +1,15 @@
 // A manifest with something in every field, and small checkpoints.
 #pragma once
 
+#include <algorithm>
+#include <filesystem>
+#include <functional>
 #include <limits>
 #include <string>
 
+#include "convoy/base/checksum.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/safetensors.h"
 
@@ -31,12 +37,52 @@ inline Manifest sample_manifest(std::int64_t step) {
   return manifest;
 }
 
-// What a fill function of CheckpointFolder::write does: a model of two floats.
+// A model of two floats, and its momentum.
 inline void fill_small(const std::string& folder) {
   const float numbers[2] = {1.5f, -2.0f};
   const auto bytes = std::as_bytes(std::span(numbers));
-  write_safetensors(folder + "/model.safetensors", {{"w", "F32", {2}, bytes}});
-  write_safetensors(folder + "/optimizer.safetensors", {{"momentum_buffer/w", "F32", {2}, bytes}});
+  write_safetensors(folder + "/part-0.safetensors", {{"model/w", "F32", {2}, bytes}});
+  write_safetensors(folder + "/part-1.safetensors",
+                    {{"optimizer/momentum_buffer/w", "F32", {2}, bytes}});
+}
+
+// The manifest of what is in these files.
+inline void describe_files(const std::string& folder, Manifest& manifest) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    const std::vector<std::byte> bytes = read_file(entry.path());
+    const SafetensorsFile file(bytes, name);
+    const std::uint64_t hashed = file.offset_of(file.tensors().front());
+    manifest.files[name] = {bytes.size(), hashed, xxh3(std::span(bytes).first(hashed))};
+    for (const TensorView& view : file.tensors()) {
+      const std::size_t slash = view.name.find('/');
+      const bool model = view.name.substr(0, slash) == "model";
+      manifest.tensors.push_back({model ? TensorGroup::model : TensorGroup::optimizer,
+                                  view.name.substr(slash + 1),
+                                  view.type,
+                                  view.shape,
+                                  {}});
+      manifest.tensors.back().slices.push_back({name, std::vector<std::int64_t>(view.shape.size()),
+                                                view.shape, file.offset_of(view),
+                                                xxh3(view.bytes)});
+    }
+  }
+  std::sort(manifest.tensors.begin(), manifest.tensors.end(),
+            [](const auto& a, const auto& b) { return a.group < b.group; });
+}
+
+// A checkpoint of files that `fill` writes into the folder it is given.
+inline std::string write_files(const CheckpointFolder& folder, Manifest manifest,
+                               const std::function<void(const std::string& folder)>& fill,
+                               const Retention& retention) {
+  CheckpointDraft draft(folder.folder(), manifest.step);
+  try {
+    fill(draft.folder());
+  } catch (const Failure& error) {
+    throw draft.failure(error.what());
+  }
+  describe_files(draft.folder(), manifest);
+  return draft.commit(manifest, retention);
 }
 
 }  // namespace convoy::train

@@ -24,7 +24,19 @@ std::string sealed(const Json& json) {
 
 Json members() {
   Manifest manifest = sample_manifest(5);
-  manifest.files["model.safetensors"] = {10, 11};
+  manifest.files["part-0.safetensors"] = {100, 20, 11};
+  manifest.tensors = {{TensorGroup::model,
+                       "fc.weight",
+                       "F32",
+                       {2, 3},
+                       {{"part-0.safetensors", {0, 0}, {1, 3}, 20, 5},
+                        {"part-0.safetensors", {1, 0}, {1, 3}, 32, 6}}},
+                      {TensorGroup::optimizer, "none", "I64", {0}, {}},
+                      {TensorGroup::rank,
+                       "3/steps",
+                       "I64",
+                       {},
+                       {{"part-0.safetensors", {}, {}, 12, std::nullopt}}}};
   Json json = Json::parse(to_json(manifest));
   json.erase("xxh3");
   return json;
@@ -36,7 +48,10 @@ std::string refusal(const std::string& text) {
 
 TEST(Manifest, RoundTrip) {
   Manifest manifest = sample_manifest(1200);
-  manifest.files["model.safetensors"] = {~std::uint64_t{0}, ~std::uint64_t{0}};
+  constexpr std::uint64_t kMost = ~std::uint64_t{0};
+  manifest.files["part-0.safetensors"] = {kMost, kMost, kMost};
+  manifest.tensors = {
+      {TensorGroup::model, "w", "F64", {2, 1}, {{"part-0.safetensors", {0, 0}, {2, 1}, 8, kMost}}}};
   EXPECT_EQ(manifest_from_json(to_json(manifest), "M"), manifest);
   manifest.score = 0.751;
   EXPECT_EQ(manifest_from_json(to_json(manifest), "M"), manifest);
@@ -50,6 +65,45 @@ TEST(Manifest, TextsThatAreNoUtf8AreKeptReadable) {
   Manifest manifest = sample_manifest(1);
   manifest.classes = {"caf\xe9"};
   EXPECT_EQ(manifest_from_json(to_json(manifest), "M").classes[0], "caf\ufffd");
+}
+
+// A tensor's entry that is wrong is named.
+TEST(Manifest, SlicesHoldEveryElementOnce) {
+  const auto message = [](const char* pointer, const Json& value) {
+    Json json = members();
+    json["tensors"][0][Json::json_pointer(pointer)] = value;
+    return refusal(sealed(json));
+  };
+  const std::string where = "M: tensors[0] (fc.weight)";
+  EXPECT_EQ(message("/slices/1/begin", {0, 0}),
+            where + ": two hold elements of fc.weight[0:1, :] of [2, 3]");
+  EXPECT_EQ(message("/slices/1/size", {1, 2}),
+            where + ": nobody holds fc.weight[1:2, 2:3] of [2, 3]");
+  EXPECT_NE(message("/slices/1/size", {2, 3}).find("can't begin at [1, 0]"), std::string::npos);
+  EXPECT_NE(message("/slices/1/size", Json::array({1})).find("fc.weight"), std::string::npos);
+  EXPECT_NE(message("/shape", {3, 3}).find(where), std::string::npos);
+  EXPECT_NE(message("/shape", {2, std::uint64_t{1} << 63}).find(where), std::string::npos);
+  EXPECT_NE(message("/shape", {std::uint64_t{1} << 40, std::uint64_t{1} << 40}).find("fc.weight"),
+            std::string::npos);
+  EXPECT_NE(message("/type", "F33").find("there is no type 'F33'"), std::string::npos);
+  EXPECT_EQ(message("/group", "models"), where + ".group must be model, optimizer or rank");
+  EXPECT_EQ(message("/slices/0/file", "other"),
+            where + ".slices[0].file must be one of the manifest's files");
+  const std::string end = where + ".slices[1].offset must be so that the slice ends in its file";
+  EXPECT_EQ(message("/slices/1/offset", 89), end);
+  EXPECT_EQ(message("/slices/1/offset", ~std::uint64_t{0}), end);
+  EXPECT_EQ(message("/slices/1/offset", 88), "");
+  EXPECT_EQ(message("/slices/1/xxh3", nullptr), end);  // nothing covers it
+  Json twice = members();
+  twice["tensors"].push_back(twice["tensors"][2]);
+  EXPECT_EQ(
+      refusal(sealed(twice)),
+      "M: tensors[3] (3/steps) must be behind the one before it, by group and name, and there "
+      "once");
+  Json beyond = members();
+  beyond["files"]["part-0.safetensors"]["hashed"] = 101;
+  EXPECT_EQ(refusal(sealed(beyond)),
+            "M: files.part-0.safetensors.hashed must be at most its bytes");
 }
 
 TEST(Manifest, EveryFlippedBitAndEveryTruncationIsRefused) {
@@ -70,11 +124,11 @@ TEST(Manifest, UnknownKeysAreIgnoredAndNewerFormatsRefused) {
   Json json = members();
   json["later"] = {{"a", 1}};
   EXPECT_EQ(refusal(sealed(json)), "");
-  json["format"] = 2;
+  json["format"] = 3;
   EXPECT_EQ(refusal(sealed(json)),
-            "M has the format 2, this Convoy reads up to 1: use a newer one");
+            "M has the format 3, this Convoy reads up to 2: use a newer one");
   // Whatever checksum the newer format has.
-  EXPECT_EQ(refusal(json.dump()), "M has the format 2, this Convoy reads up to 1: use a newer one");
+  EXPECT_EQ(refusal(json.dump()), "M has the format 3, this Convoy reads up to 2: use a newer one");
   json["format"] = 0;
   EXPECT_NE(refusal(sealed(json)).find("format must be"), std::string::npos);
 }
@@ -117,13 +171,13 @@ TEST(Manifest, SaysWhichKeyIsWrong) {
   EXPECT_EQ(message("/position/consumed/1/0", 1199),
             "M: position.consumed must be ascending ranges that don't overlap");
   EXPECT_NE(message("/position/consumed/2/1", 1), "");
-  EXPECT_NE(message("/files/model.safetensors/xxh3", "x"), "");
+  EXPECT_NE(message("/files/part-0.safetensors/xxh3", "x"), "");
 }
 
 TEST(Manifest, FilesStayInTheirFolder) {
   for (const char* name : {"", ".", "..", "../x", "/etc/passwd", "a/b", "manifest.json"}) {
     Json json = members();
-    json["files"][name] = {{"bytes", 1}, {"xxh3", to_hex(1)}};
+    json["files"][name] = {{"bytes", 1}, {"hashed", 1}, {"xxh3", to_hex(1)}};
     EXPECT_EQ(refusal(sealed(json)),
               "M: files must be names of files in the checkpoint's own folder")
         << name;

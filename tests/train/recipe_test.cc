@@ -314,6 +314,7 @@ TEST_F(RecipeTest, Contradictions) {
   expect({"data.store=host", "data.store_memory=much"},
          "data.store_memory is 'much'; it has to be a size");
   expect({"data.store=host", "data.store_memory=0"}, "data.store_memory");
+  expect({"checkpoint.memory=much"}, "checkpoint.memory is 'much'; it has to be a size");
   expect({"data.threads=1025"}, "data.threads has to be 1 to 1024, or 0");
   expect({"data.augment.lighting=-1"}, "data.augment.lighting has to be 0 to 10");
   expect({"data.augment.contrast=1.5"}, "data.augment.contrast has to be 0 to 1");

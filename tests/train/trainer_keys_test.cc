@@ -1,5 +1,6 @@
 // A run that goes on with another value of each key of its recipe.
 #include "convoy/base/error.h"
+#include "convoy/train/export.h"
 #include "tests/train/trainer_fixture.h"
 #include "train/checkpoint/resume_rules.h"
 
@@ -146,6 +147,8 @@ std::vector<Change> changes(const std::string& folder) {
       {"checkpoint.keep", {"checkpoint.keep=1"}},
       {"checkpoint.keep_best", {"checkpoint.keep_best=false"}},
       {"checkpoint.best", {"checkpoint.best=loss"}},
+      {"checkpoint.asynchronous", {"checkpoint.asynchronous=false"}},
+      {"checkpoint.memory", {"checkpoint.memory=1MiB"}},
       {"output.folder", {"output.folder=\"" + folder + "/moved\""}},
       {"output.folder", {"output.folder=\"" + folder + "/occupied\""}, "is no checkpoint of"},
       {"output.every_steps", {"output.every_steps=3"}},
@@ -197,8 +200,8 @@ TEST_F(TrainerKeysTest, EveryKeyIsTried) {
 TEST_F(TrainerKeysTest, AreAllowedOrRefusedAsTheTableSays) {
   train(recipe("occupied"), 1);
   stopped({}, "first");
-  fs::copy(folder_ + "/first/checkpoints/step-000000000008/model.safetensors",
-           folder_ + "/weights.safetensors");
+  export_model(folder_ + "/first/checkpoints/step-000000000008", folder_ + "/weights.safetensors",
+               false);
   int number = 0;
   for (const Change& change : changes(folder_)) {
     SCOPED_TRACE(change.key + " " + change.set.front());

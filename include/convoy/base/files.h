@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -34,6 +35,10 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(const std::string& text);
+  // At a place of its own, whatever else is written; the end of what is written is the file's.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Waits until what is written so far is on the disk, so that commit() has less to wait for.
+  void sync();
   void commit();
 
  private:
@@ -56,11 +61,28 @@ enum class Existing {
            // in it
 };
 
-// A folder being filled beside its final name: `fill` is called with the path of the temporary
-// folder, every file in it is synced, and the folder renamed to `path`. If anything throws, the
-// temporary folder is removed and `path` is as it was. Leftovers of processes that were killed in
-// between (".partial-*" beside it) are removed first; only one process may write in the parent
-// folder at a time. Throws Failure as AtomicFile does.
+// A folder being filled beside its final name: files are put into partial(), by this process or by
+// others that see the folder, and commit() syncs every one of them and renames it to `path`.
+// Without commit(), or if that throws, the temporary folder is removed and `path` is as it was.
+// Leftovers of processes that were killed in between (".partial-*" beside it) are removed first;
+// only one process may write in the parent folder at a time. Throws Failure as AtomicFile does.
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(const std::string& path, Existing existing = Existing::refuse);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  const std::string& partial() const { return partial_; }
+  void commit();  // once
+
+ private:
+  std::string path_;
+  std::string parent_;
+  std::string partial_;  // empty when nothing of it is left
+};
+
+// The same, filled by a function that is called with the path of the temporary folder.
 void write_folder_atomically(const std::string& path,
                              const std::function<void(const std::string& folder)>& fill,
                              Existing existing = Existing::refuse);

@@ -2,10 +2,9 @@
 // Torch-free: what the tensors mean is said in convoy/train/state.h.
 //
 //   RUN/checkpoints/step-000000001200/
-//     manifest.json          scalars, positions, and size and checksum of every other file
-//     model.safetensors      parameters and buffers under torchvision-style names
-//     optimizer.safetensors  "<slot>/<parameter>", e.g. "momentum_buffer/conv1.weight"
-//     ranks.safetensors      what differs between ranks, "<rank>/<buffer>" (only if anything does)
+//     manifest.json        scalars, positions, and which slice of which tensor is where
+//     part-0.safetensors   what rank 0 wrote: slices of the model's tensors, of the optimizer's,
+//     and part-1.safetensors   of what is a rank's own; and so on
 //
 // docs/formats/checkpoint.md has every field.
 #pragma once
@@ -17,20 +16,55 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/slice.h"
 #include "convoy/data/sample_source.h"
 
 namespace convoy::train {
 
+// A file beside the manifest.
 struct FileEntry {
   std::uint64_t bytes = 0;
+  std::uint64_t hashed = 0;  // xxh3 is of so many bytes at its beginning
   std::uint64_t xxh3 = 0;
   bool operator==(const FileEntry&) const = default;
+};
+
+// What a tensor belongs to.
+enum class TensorGroup : std::uint8_t {
+  model,      // parameters and buffers, under their names
+  optimizer,  // "<slot>/<parameter>": momentum_buffer/conv1.weight
+  rank        // what differs between ranks: "<rank>/<buffer>"
+};
+
+// A slice of a tensor in a file, in C order.
+struct StoredSlice {
+  std::string file;
+  std::vector<std::int64_t> begin;
+  std::vector<std::int64_t> size;
+  std::uint64_t offset = 0;           // of its first byte in the file
+  std::optional<std::uint64_t> xxh3;  // of its bytes; nothing where the file's checksum covers them
+  bool operator==(const StoredSlice&) const = default;
+};
+
+// A tensor, cut into slices that hold every element once.
+struct StoredTensor {
+  TensorGroup group = TensorGroup::model;
+  std::string name;
+  std::string type;  // as in safetensors files
+  std::vector<std::int64_t> shape;
+  std::vector<StoredSlice> slices;  // none if it has no elements
+
+  Slice slice(const StoredSlice& stored) const;
+  std::uint64_t bytes(const StoredSlice& stored) const;
+  bool operator==(const StoredTensor&) const = default;
 };
 
 // manifest.json. Keys that are not known are ignored; a newer `format` is refused. Texts that are
 // not UTF-8 (a class named after a folder) are written with replacement characters.
 struct Manifest {
-  static constexpr int kFormat = 1;
+  static constexpr int kFormat = 2;
 
   std::string model;     // its name in the recipe
   std::string strategy;  // which one wrote it
@@ -50,7 +84,11 @@ struct Manifest {
   std::map<std::string, double> numbers;
   // Lists of names of the strategy ("reducer.order").
   std::map<std::string, std::vector<std::string>> lists;
-  std::map<std::string, FileEntry> files;  // filled in by CheckpointFolder::write
+  std::map<std::string, FileEntry> files;
+  std::vector<StoredTensor> tensors;  // by group and name
+  // Of the file it was read from. open_checkpoint() finds the tensors of older formats, and a
+  // manifest is always written in the newest.
+  int format = kFormat;
 
   bool operator==(const Manifest&) const = default;
 };
@@ -67,6 +105,32 @@ struct Retention {
   std::vector<std::string> keep = {};  // names or paths of checkpoints that are never removed
 };
 
+// A checkpoint that is being written: its parts are put into folder(), and commit() makes it one.
+// Without commit(), nothing of it is left. One thread at a time.
+class CheckpointDraft {
+ public:
+  // Of the step, in the folder of checkpoints `parent`. Throws as commit() does.
+  CheckpointDraft(std::string parent, std::int64_t step);
+
+  const std::string& folder() const { return draft_->partial(); }
+  const std::string& path() const { return path_; }  // to be
+  // Writes manifest.json last, syncs everything and renames the folder. A checkpoint of the same
+  // step is replaced. Afterwards earlier ones that `retention` doesn't cover are removed; later
+  // ones and any whose manifest can't be read are left alone and not counted. If anything fails,
+  // what was there before is untouched. Returns the path. Throws failure(), and UsageError when the
+  // folder holds other files than the manifest names.
+  std::string commit(const Manifest& manifest, const Retention& retention);
+  // What to throw when it can't be written: names the checkpoint, the reason, and which earlier
+  // checkpoint stays usable; for that, reads those. The draft's folder is removed.
+  Failure failure(std::string reason);
+
+ private:
+  std::string parent_;
+  std::int64_t step_;
+  std::string path_;
+  std::optional<AtomicFolder> draft_;
+};
+
 // One process writes at a time; reading is safe beside it.
 class CheckpointFolder {
  public:
@@ -76,16 +140,6 @@ class CheckpointFolder {
   const std::string& folder() const { return folder_; }
   // Paths of complete checkpoints, oldest first (by step). Not verified.
   std::vector<std::string> list() const;
-
-  // Adds step-<manifest.step>: `fill` writes the other files into the folder it is given (no
-  // subfolders), then sizes and checksums are taken, manifest.json is written, everything synced
-  // and renamed. A checkpoint of the same step is replaced. Afterwards earlier ones that
-  // `retention` doesn't cover are removed; later ones and any whose manifest can't be read are left
-  // alone and not counted. If anything fails, what was there before is untouched. Returns the path.
-  // Throws Failure that names the checkpoint and what the system said, and which earlier checkpoint
-  // stays usable.
-  std::string write(Manifest manifest, const std::function<void(const std::string& folder)>& fill,
-                    const Retention& retention) const;
 
   // Moves the checkpoints of later steps to superseded-<n>, a new folder in this one, for a run
   // that goes on from `step` and would otherwise take what it left behind for newer ones. They stay
@@ -105,9 +159,24 @@ class CheckpointFolder {
   std::string folder_;
 };
 
-// Reads and verifies one checkpoint: the manifest, and size and checksum of every file. Throws
-// UsageError naming the file and what is wrong with it, and the newest checkpoint before it that
-// passes the same test, if there is one. Files that the manifest doesn't name are ignored.
+enum class Which { newest, best };
+
+// The checkpoint that `path` names: itself, or the newest or best one of a run folder. Throws
+// UsageError when it is neither, or the run has none.
+std::string checkpoint_in(const std::string& path, Which which);
+
+// Reads the manifest of a checkpoint and makes sure that every file it names is there, has the
+// right size, and begins as it should: all of it but the elements of tensors, which have checksums
+// of their own that whoever reads them compares. (The files of format 1 have no others: they are
+// read here.) Throws UsageError naming the file and what is wrong with it, and the newest
+// checkpoint before it that is whole, tensors included, if there is one. Files that the manifest
+// doesn't name are ignored.
 Manifest open_checkpoint(const std::string& path);
+
+// The same, with every tensor.
+Manifest verify_checkpoint(const std::string& path);
+
+// For an error that was found in a checkpoint: the problem, and the newest whole one before it.
+UsageError damaged_checkpoint(const std::string& path, const std::string& problem);
 
 }  // namespace convoy::train

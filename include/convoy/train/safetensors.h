@@ -24,6 +24,25 @@ struct TensorView {
 // Bytes per element; throws UsageError for a type that is not in the list above.
 std::size_t size_of_type(const std::string& type);
 
+// A tensor that is yet to be written.
+struct TensorShape {
+  std::string name;
+  std::string type;
+  std::vector<std::int64_t> shape;
+};
+
+// Where the file that write_safetensors makes of these tensors has what.
+struct SafetensorsLayout {
+  std::string head;                    // the bytes before the first tensor
+  std::vector<std::size_t> order;      // of the tensors in the file, by their place in the argument
+  std::vector<std::uint64_t> offsets;  // in the file, by the place in the argument
+  std::uint64_t bytes = 0;             // of the file
+};
+// Throws UsageError as write_safetensors does.
+SafetensorsLayout layout_of_safetensors(const std::string& path,
+                                        const std::vector<TensorShape>& tensors,
+                                        const std::map<std::string, std::string>& metadata = {});
+
 // Writes the file whole or not at all, byte for byte as the reference implementation does: tensors
 // in the order of their types (I64, F64, F32, I32, BF16, F16, I16, I8, U8, BOOL), then of their
 // names, so each begins at a multiple of its element size. Metadata are strings by name. Throws
@@ -48,6 +67,10 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of offsets
   const TensorView* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Where in the file one of its tensors begins.
+  std::uint64_t offset_of(const TensorView& tensor) const {
+    return static_cast<std::uint64_t>(tensor.bytes.data() - bytes_.data());
+  }
 
  private:
   void parse();

@@ -3,10 +3,13 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "convoy/base/slice.h"
 #include "convoy/comm/communicator.h"
 #include "convoy/train/checkpoint_folder.h"
 
@@ -16,12 +19,18 @@ using Tensors = std::map<std::string, torch::Tensor>;
 
 // Everything that decides how a training goes on. Tensors refer to the live ones when a strategy
 // hands its state out, and are contiguous CPU tensors of their own when they come from a file.
+//
+// A rank may hold parts of tensors: `parts` says which. What the ranks hold together has to be
+// every element of every tensor; ranks that hold the same slice of one hold replicas of it.
 struct State {
   Tensors model;      // parameters and buffers under their names, each once
   Tensors optimizer;  // "<slot>/<parameter>"
   // Of this rank alone: local running statistics of batch normalization. In a checkpoint of another
   // world size they are missing, and `model` holds their average.
   Tensors rank;
+  // The slice that this rank has of a tensor in `model`, and of every "<slot>/<name>" in
+  // `optimizer`, by name in the model. Tensors that are not in here are whole.
+  std::map<std::string, Slice> parts;
   std::map<std::string, std::string> aliases;  // other names of what is in `model`
   std::map<std::string, double> numbers;
   std::map<std::string, std::vector<std::string>> lists;
@@ -30,17 +39,21 @@ struct State {
 // Parameters and buffers of a module as State has them.
 void describe_module(const torch::nn::Module& module, State& state);
 
-// Writes the state of all ranks into checkpoints/step-..., on rank 0; returns the path on every
-// rank. Collective. A failure on rank 0 is thrown on every rank.
-std::string write_checkpoint(const comm::Communicator& communicator, const CheckpointFolder& folder,
-                             Manifest manifest, const State& state, const Retention& retention);
+// What a rank needs of a tensor of the model (given as the whole), and of the optimizer's slots for
+// it: a slice of it, or nothing.
+using Wanted = std::function<std::optional<Slice>(const Slice& whole)>;
+std::optional<Slice> everything(const Slice& whole);
 
-// The state that each rank has in a verified checkpoint. Rank 0 alone reads files, and hands on
-// what is in them, however long that takes. Collective.
+// What the ranks of a communicator want of a checkpoint that rank 0 has opened, whichever grid of
+// ranks wrote it. Ranks that see its files read what they need; to the others rank 0 hands it on,
+// however long that takes. What is read is compared with its checksums. Collective. Throws on every
+// rank what the first one found: UsageError as open_checkpoint does, naming file and slice.
 State read_checkpoint(const comm::Communicator& communicator, const std::string& path,
-                      const Manifest& manifest);
-// The same, read by every rank for itself.
+                      const Manifest& manifest, const Wanted& wanted = everything);
+// The same, whole, read by one process for itself, as rank `rank` of `world`.
 State read_checkpoint(const std::string& path, const Manifest& manifest, int rank, int world);
+// The model alone.
+State read_model(const std::string& path, const Manifest& manifest);
 
 // Copies tensors of the same names into a module's. Throws UsageError that lists names and shapes
 // which differ (of the file, of the model), up to a dozen of each.

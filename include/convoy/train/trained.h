@@ -15,8 +15,6 @@
 
 namespace convoy::train {
 
-enum class Which { newest, best };
-
 // What a user names, found and checked, before anything is made of it.
 struct TrainedSource {
   Recipe recipe;

@@ -1,108 +1,23 @@
 #include "convoy/train/checkpoint_folder.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <system_error>
 
-#include "convoy/base/checksum.h"
-#include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "train/checkpoint/checkpoint_names.h"
+#include "train/checkpoint/open_checkpoint.h"
 
 namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kManifest = "manifest.json";
-constexpr std::size_t kManifestLimit = std::size_t{1} << 30;
 constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kReplaced = ".old";  // see Existing::replace
 constexpr std::size_t kDigits = 12;
-
-std::string name_of(std::int64_t step) {
-  const std::string digits = std::to_string(step);
-  return std::string(kPrefix) + std::string(kDigits - std::min(kDigits, digits.size()), '0') +
-         digits;
-}
-
-std::string last_part(const std::string& path) {
-  fs::path whole(path);
-  if (!whole.has_filename()) whole = whole.parent_path();
-  return whole.filename().string();
-}
-
-// Size and checksum, read in pieces: a file may be larger than memory, and a mapping would end the
-// process if it shrank. Throws UsageError when it can't be read.
-FileEntry measure(const std::string& path) {
-  const auto bad = [&path](const std::string& why) { return UsageError(path + " " + why); };
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.open() && errno == ENOENT) throw bad("is missing");
-  struct stat status {};
-  if (!file.open() || ::fstat(file.get(), &status) != 0) {
-    throw bad(std::string("cannot be read: ") + std::strerror(errno));
-  }
-  if (!S_ISREG(status.st_mode)) throw bad("is not a regular file");
-  const auto size = static_cast<std::size_t>(status.st_size);
-  std::vector<std::byte> buffer(std::clamp<std::size_t>(size, 1, std::size_t{1} << 20));
-  Xxh3 hash;
-  FileEntry entry;
-  while (true) {
-    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw bad(std::string("cannot be read: ") + std::strerror(errno));
-    if (got == 0) break;
-    hash.update(std::span(buffer).first(static_cast<std::size_t>(got)));
-    entry.bytes += static_cast<std::uint64_t>(got);
-  }
-  entry.xxh3 = hash.digest();
-  return entry;
-}
-
-Manifest read_manifest(const std::string& checkpoint) {
-  const std::string path = (fs::path(checkpoint) / kManifest).string();
-  return manifest_from_json(read_text_file(path, kManifestLimit), path);
-}
-
-Manifest verify(const std::string& checkpoint) {
-  Manifest manifest = read_manifest(checkpoint);
-  for (const auto& [name, expected] : manifest.files) {
-    const std::string path = (fs::path(checkpoint) / name).string();
-    const FileEntry found = measure(path);
-    if (found.bytes != expected.bytes) {
-      throw UsageError(path + " is damaged: it has " + std::to_string(found.bytes) +
-                       " bytes, the manifest says " + std::to_string(expected.bytes));
-    }
-    if (found.xxh3 != expected.xxh3) {
-      throw UsageError(path + " is damaged: its checksum is " + to_hex(found.xxh3) +
-                       ", the manifest says " + to_hex(expected.xxh3));
-    }
-  }
-  return manifest;
-}
-
-// The newest of those before `step` that passes verification, or empty.
-std::string newest_usable(const CheckpointFolder& folder, std::int64_t step) {
-  std::vector<std::string> all = folder.list();
-  for (auto checkpoint = all.rbegin(); checkpoint != all.rend(); ++checkpoint) {
-    if (*step_of(last_part(*checkpoint)) >= step) continue;
-    try {
-      verify(*checkpoint);
-      return *checkpoint;
-    } catch (const std::exception&) {
-    }
-  }
-  return "";
-}
 
 bool names(const std::vector<std::string>& keep, const std::string& checkpoint) {
   return std::any_of(keep.begin(), keep.end(), [&checkpoint](const std::string& name) {
@@ -147,21 +62,43 @@ void retain(const CheckpointFolder& folder, std::int64_t step, const Retention& 
   }
 }
 
-void add_files(const std::string& folder, const std::string& path, Manifest& manifest) {
+// Throws UsageError when the folder of `path` holds anything but the manifest's files, and Failure
+// when it lacks one.
+void check_plain_files(const std::string& folder, const std::string& path,
+                       const Manifest& manifest) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name == kManifest || !entry.is_regular_file() || entry.is_symlink()) {
+    if (entry.is_symlink() || !entry.is_regular_file() || !manifest.files.contains(name)) {
       throw UsageError("checkpoint " + path + ": '" + name +
-                       "' can't be part of it; it holds plain files beside its manifest");
+                       "' can't be part of it; it holds the files of its manifest");
     }
-    manifest.files[name] = measure(entry.path().string());
+  }
+  for (const auto& [name, expected] : manifest.files) {
+    std::error_code error;
+    const std::uintmax_t bytes = fs::file_size(folder + "/" + name, error);
+    if (!error && bytes == expected.bytes) continue;
+    throw Failure(name + " should have " + std::to_string(expected.bytes) + " bytes, but " +
+                  (error ? "is not there" : "has " + std::to_string(bytes)));
   }
 }
 
 }  // namespace
 
+std::string checkpoint_name(std::int64_t step) {
+  const std::string digits = std::to_string(step);
+  return std::string(kPrefix) + std::string(kDigits - std::min(kDigits, digits.size()), '0') +
+         digits;
+}
+
+std::string last_part(const std::string& path) {
+  fs::path whole(path);
+  if (!whole.has_filename()) whole = whole.parent_path();
+  return whole.filename().string();
+}
+
 std::optional<std::int64_t> step_of(std::string name) {
-  if (name.ends_with(kReplaced)) name.resize(name.size() - kReplaced.size());
+  const std::string_view replaced = kReplacedSuffix;
+  if (name.ends_with(replaced)) name.resize(name.size() - replaced.size());
   if (!name.starts_with(kPrefix)) return std::nullopt;
   std::int64_t step = 0;
   for (const char c : name.substr(kPrefix.size())) {
@@ -170,7 +107,7 @@ std::optional<std::int64_t> step_of(std::string name) {
       return std::nullopt;
     }
   }
-  if (name != name_of(step)) return std::nullopt;
+  if (name != checkpoint_name(step)) return std::nullopt;
   return step;
 }
 
@@ -181,6 +118,47 @@ std::error_code remove_checkpoint(const std::string& path) {
   fs::rename(path, aside, error);
   if (!error) fs::remove_all(aside, error);
   return error;
+}
+
+CheckpointDraft::CheckpointDraft(std::string parent, std::int64_t step)
+    : parent_(std::move(parent)),
+      step_(step),
+      path_((fs::path(parent_) / checkpoint_name(step)).string()) {
+  if (step < 0) throw UsageError("a checkpoint's step can't be negative");
+  try {
+    draft_.emplace(path_, Existing::replace);
+  } catch (const Failure& error) {
+    throw failure(error.what());
+  }
+}
+
+Failure CheckpointDraft::failure(std::string reason) {
+  // The temporary name says nothing to anybody, and is gone.
+  const std::string partial = draft_ ? draft_->partial() : "";
+  const std::size_t at = partial.empty() ? std::string::npos : reason.find(partial);
+  if (at != std::string::npos) reason.replace(at, partial.size(), path_);
+  draft_.reset();
+  const std::string usable =
+      newest_usable(CheckpointFolder(parent_), step_ + (fs::exists(path_) ? 1 : 0));
+  return Failure("checkpoint " + path_ + " was not written: " + reason + "; " +
+                 (usable.empty() ? "there is no earlier one" : usable + " stays usable"));
+}
+
+std::string CheckpointDraft::commit(const Manifest& manifest, const Retention& retention) {
+  if (retention.last < 1) throw UsageError("the last checkpoint is always kept: last >= 1");
+  try {
+    check_plain_files(folder(), path_, manifest);
+    write_file_atomically(folder() + "/" + kManifestFile, to_json(manifest));
+    draft_->commit();
+  } catch (const Failure& error) {
+    throw failure(error.what());
+  } catch (const std::system_error& error) {  // with std::filesystem's own
+    throw failure(error.what());
+  }
+  std::error_code ignored;
+  fs::remove_all(path_ + kReplacedSuffix, ignored);
+  retain(CheckpointFolder(parent_), step_, retention);
+  return path_;
 }
 
 CheckpointFolder::CheckpointFolder(std::string folder) : folder_(std::move(folder)) {
@@ -197,7 +175,7 @@ std::vector<std::string> CheckpointFolder::list() const {
     if (!step || !i->is_directory(ignored)) continue;
     // One that was being replaced when the process was killed counts only where nothing took its
     // place.
-    if (name.ends_with(kReplaced)) {
+    if (name.ends_with(kReplacedSuffix)) {
       found.emplace(*step, i->path().string());
     } else {
       found[*step] = i->path().string();
@@ -209,44 +187,6 @@ std::vector<std::string> CheckpointFolder::list() const {
   std::vector<std::string> paths;
   for (auto& [step, path] : found) paths.push_back(std::move(path));
   return paths;
-}
-
-std::string CheckpointFolder::write(Manifest manifest,
-                                    const std::function<void(const std::string& folder)>& fill,
-                                    const Retention& retention) const {
-  if (retention.last < 1) throw UsageError("the last checkpoint is always kept: last >= 1");
-  if (manifest.step < 0) throw UsageError("a checkpoint's step can't be negative");
-  const std::string path = (fs::path(folder_) / name_of(manifest.step)).string();
-  std::string partial;
-  const auto failure = [&](std::string reason) {
-    // The temporary name says nothing to anybody, and is gone.
-    const std::size_t at = partial.empty() ? std::string::npos : reason.find(partial);
-    if (at != std::string::npos) reason.replace(at, partial.size(), path);
-    const bool replaces = fs::exists(path);
-    const std::string usable = newest_usable(*this, manifest.step + (replaces ? 1 : 0));
-    return Failure("checkpoint " + path + " was not written: " + reason + "; " +
-                   (usable.empty() ? "there is no earlier one" : usable + " stays usable"));
-  };
-  try {
-    write_folder_atomically(
-        path,
-        [&](const std::string& folder) {
-          partial = folder;
-          fill(folder);
-          manifest.files.clear();
-          add_files(folder, path, manifest);
-          write_file_atomically((fs::path(folder) / kManifest).string(), to_json(manifest));
-        },
-        Existing::replace);
-  } catch (const Failure& error) {
-    throw failure(error.what());
-  } catch (const std::system_error& error) {  // with std::filesystem's own
-    throw failure(error.what());
-  }
-  std::error_code ignored;
-  fs::remove_all(path + std::string(kReplaced), ignored);
-  retain(*this, manifest.step, retention);
-  return path;
 }
 
 std::string CheckpointFolder::set_aside_after(std::int64_t step) const {
@@ -282,27 +222,6 @@ std::string CheckpointFolder::before(const std::string& checkpoint) const {
 
 std::string CheckpointFolder::best() const {
   return best_of(scores(*this, std::numeric_limits<std::int64_t>::max()));
-}
-
-Manifest open_checkpoint(const std::string& path) {
-  std::string problem;
-  try {
-    std::error_code error;
-    if (!fs::is_directory(path, error)) throw UsageError(path + " is not a checkpoint's folder");
-    return verify(path);
-  } catch (const UsageError& error) {
-    problem = error.what();
-  } catch (const Failure& error) {  // a disk that gives read errors is damage, too
-    problem = error.what();
-  }
-  const std::optional<std::int64_t> step = step_of(last_part(path));
-  if (!step) throw UsageError(problem);
-  std::string parent = fs::path(path).lexically_normal().parent_path().string();
-  if (!fs::path(path).has_filename()) parent = fs::path(parent).parent_path().string();
-  const std::string usable = newest_usable(CheckpointFolder(parent.empty() ? "." : parent), *step);
-  throw UsageError(problem + "; " +
-                   (usable.empty() ? "there is no earlier checkpoint that is whole"
-                                   : "the newest whole one before it is " + usable));
 }
 
 }  // namespace convoy::train

@@ -1,4 +1,4 @@
-// Names of checkpoints, and their removal.
+// Names of checkpoints on disk, and their removal.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,18 @@
 
 namespace convoy::train {
 
+inline constexpr const char* kManifestFile = "manifest.json";
+inline constexpr const char* kReplacedSuffix = ".old";  // see Existing::replace
+
+// "step-000000001200".
+std::string checkpoint_name(std::int64_t step);
+
 // Of "step-000000000012", and of "step-000000000012.old", which is being replaced. Nothing for a
 // name that is no checkpoint's.
 std::optional<std::int64_t> step_of(std::string name);
+
+// The last part of a path, with or without a slash at its end.
+std::string last_part(const std::string& path);
 
 // Goes at once: what is removed half and then interrupted is no checkpoint any more. After an error
 // it is whole, or space is lost until the next removal.

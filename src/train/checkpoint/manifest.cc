@@ -1,10 +1,11 @@
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/train/checkpoint_folder.h"
+#include "train/checkpoint/manifest_members.h"
+#include "train/checkpoint/manifest_tensors.h"
 
 namespace convoy::train {
 namespace {
@@ -25,93 +26,6 @@ OrderedJson number_to_json(double number) {
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
   return number;
 }
-
-// Reads members of one object; messages name the file and the member.
-class Members {
- public:
-  Members(const Json& object, std::string name, std::string prefix = "")
-      : object_(object), name_(std::move(name)), prefix_(std::move(prefix)) {
-    if (!object_.is_object()) throw bad(prefix_.empty() ? "the text" : prefix_, "an object");
-  }
-
-  UsageError bad(const std::string& key, const std::string& right) const {
-    return UsageError(name_ + ": " + key + " must be " + right);
-  }
-
-  std::string path(const std::string& key) const {
-    return prefix_.empty() ? key : prefix_ + "." + key;
-  }
-
-  const Json& at(const std::string& key) const {
-    const auto found = object_.find(key);
-    if (found == object_.end()) throw UsageError(name_ + ": the key " + path(key) + " is missing");
-    return *found;
-  }
-
-  std::string text(const std::string& key) const { return text_of(at(key), path(key)); }
-
-  std::uint64_t natural(const std::string& key) const { return natural_of(at(key), path(key)); }
-
-  std::int64_t integer(const std::string& key, std::int64_t least, std::int64_t most) const {
-    const Json& value = at(key);
-    const std::uint64_t number =
-        value.is_number_unsigned() ? value.get<std::uint64_t>() : std::uint64_t(most) + 1;
-    if (number > static_cast<std::uint64_t>(most) || static_cast<std::int64_t>(number) < least) {
-      throw bad(path(key),
-                "an integer from " + std::to_string(least) + " to " + std::to_string(most));
-    }
-    return static_cast<std::int64_t>(number);
-  }
-
-  double number(const std::string& key) const { return number_of(at(key), path(key)); }
-
-  std::uint64_t hex(const std::string& key) const {
-    const std::string digits = text(key);
-    try {
-      return from_hex(digits);
-    } catch (const UsageError&) {
-      throw bad(path(key), "16 lower-case hexadecimal digits");
-    }
-  }
-
-  Members object(const std::string& key) const { return {at(key), name_, path(key)}; }
-
-  const Json& list(const std::string& key) const {
-    if (!at(key).is_array()) throw bad(path(key), "a list");
-    return at(key);
-  }
-
-  std::vector<std::string> texts(const std::string& key) const {
-    std::vector<std::string> all;
-    for (const Json& value : list(key)) all.push_back(text_of(value, path(key) + "[]"));
-    return all;
-  }
-
-  std::string text_of(const Json& value, const std::string& where) const {
-    if (!value.is_string()) throw bad(where, "a text");
-    return value.get<std::string>();
-  }
-
-  std::uint64_t natural_of(const Json& value, const std::string& where) const {
-    if (!value.is_number_unsigned()) throw bad(where, "an integer of 0 or more");
-    return value.get<std::uint64_t>();
-  }
-
-  double number_of(const Json& value, const std::string& where) const {
-    if (value.is_number()) return value.get<double>();
-    if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (value == "inf") return std::numeric_limits<double>::infinity();
-    if (value == "-inf") return -std::numeric_limits<double>::infinity();
-    throw bad(where, "a number, or one of the texts nan, inf and -inf");
-  }
-
-  const Json& json() const { return object_; }
-
- private:
-  const Json& object_;
-  std::string name_;
-  std::string prefix_;
-};
 
 data::Position position_from(const Members& members) {
   data::Position position;
@@ -140,6 +54,7 @@ bool is_plain_name(const std::string& name) {
 
 Manifest read_members(const Members& members) {
   Manifest manifest;
+  manifest.format = static_cast<int>(members.integer("format", 1, Manifest::kFormat));
   manifest.model = members.text("model");
   manifest.strategy = members.text("strategy");
   manifest.recipe = members.text("recipe");
@@ -168,8 +83,12 @@ Manifest read_members(const Members& members) {
       throw members.bad("files", "names of files in the checkpoint's own folder");
     }
     const Members entry = files.object(item.key());
-    manifest.files[item.key()] = {entry.natural("bytes"), entry.hex("xxh3")};
+    const std::uint64_t bytes = entry.natural("bytes");
+    const std::uint64_t hashed = manifest.format == 1 ? bytes : entry.natural("hashed");
+    if (hashed > bytes) throw entry.bad(entry.path("hashed"), "at most its bytes");
+    manifest.files[item.key()] = {bytes, hashed, entry.hex("xxh3")};
   }
+  if (manifest.format > 1) manifest.tensors = tensors_from(members, manifest.files);
   return manifest;
 }
 
@@ -209,13 +128,15 @@ std::string to_json(const Manifest& manifest) {
   json["lists"] = manifest.lists;
   json["files"] = OrderedJson::object();
   for (const auto& [name, entry] : manifest.files) {
-    json["files"][name] = {{"bytes", entry.bytes}, {"xxh3", to_hex(entry.xxh3)}};
+    json["files"][name] = {
+        {"bytes", entry.bytes}, {"hashed", entry.hashed}, {"xxh3", to_hex(entry.xxh3)}};
   }
   json["recipe"] = manifest.recipe;
   // Names of classes are names of folders, which need not be UTF-8: better a replaced character
   // than no checkpoint.
   std::string text = json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
   text.resize(text.size() - 2);  // the last line, "}"
+  text += ",\n  \"tensors\": " + tensors_to_json(manifest.tensors);
   return text + std::string(kSealBegin) + to_hex(hash_of(text)) + std::string(kSealEnd);
 }
 
@@ -234,7 +155,6 @@ Manifest manifest_from_json(const std::string& text, const std::string& name) {
     throw UsageError(name + " is damaged: it must end with the checksum of what stands before it");
   }
   const Members members(json, name);
-  members.integer("format", 1, Manifest::kFormat);
   return read_members(members);
 }
 

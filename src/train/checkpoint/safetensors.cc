@@ -65,7 +65,9 @@ std::string json_text(const std::string& text) {
   }
 }
 
-std::string make_header(const std::vector<const TensorView*>& tensors,
+// The header's text; offsets of the tensors are counted from the end of it.
+std::string make_header(const std::vector<TensorShape>& tensors,
+                        const std::vector<std::uint64_t>& bytes, SafetensorsLayout& layout,
                         const std::map<std::string, std::string>& metadata) {
   std::string header = "{";
   const auto comma = [&header] {
@@ -80,62 +82,85 @@ std::string make_header(const std::vector<const TensorView*>& tensors,
     header += '}';
   }
   std::uint64_t offset = 0;
-  for (const TensorView* tensor : tensors) {
+  layout.offsets.resize(tensors.size());
+  for (const std::size_t i : layout.order) {
+    const TensorShape& tensor = tensors[i];
     comma();
-    header += json_text(tensor->name) + ":{\"dtype\":\"" + tensor->type + "\",\"shape\":[";
-    for (std::size_t i = 0; i < tensor->shape.size(); ++i) {
-      if (i > 0) header += ',';
-      header += std::to_string(tensor->shape[i]);
+    header += json_text(tensor.name) + ":{\"dtype\":\"" + tensor.type + "\",\"shape\":[";
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+      if (d > 0) header += ',';
+      header += std::to_string(tensor.shape[d]);
     }
+    layout.offsets[i] = offset;
     header += "],\"data_offsets\":[" + std::to_string(offset) + ",";
-    offset += tensor->bytes.size();
+    offset += bytes[i];
     header += std::to_string(offset) + "]}";
   }
+  layout.bytes = offset;
   header += '}';
   header.append((8 - header.size() % 8) % 8, ' ');
   return header;
 }
 
-std::vector<const TensorView*> in_file_order(const std::string& path,
-                                             const std::vector<TensorView>& tensors) {
-  std::vector<const TensorView*> order;
-  std::set<std::string> names;
-  for (const TensorView& tensor : tensors) {
+// The bytes of each tensor.
+std::vector<std::uint64_t> check_tensors(const std::string& path,
+                                         const std::vector<TensorShape>& tensors) {
+  std::vector<std::uint64_t> all;
+  std::set<std::string_view> names;
+  for (const TensorShape& tensor : tensors) {
     const std::string which = path + ": tensor " + in_quotes(tensor.name);
     if (tensor.name == "__metadata__") throw UsageError(which + " has the name of the metadata");
     if (!names.insert(tensor.name).second) throw UsageError(which + " is there twice");
     const std::optional<std::uint64_t> bytes = bytes_of(tensor.type, tensor.shape);
     if (!bytes) throw UsageError(which + " has a negative or too large shape");
-    if (*bytes != tensor.bytes.size()) {
-      throw UsageError(which + " has " + std::to_string(tensor.bytes.size()) +
-                       " bytes, its shape and type need " + std::to_string(*bytes));
-    }
-    order.push_back(&tensor);
+    all.push_back(*bytes);
   }
-  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
-    return std::make_tuple(rank_of_type(a->type), std::string_view(a->name)) <
-           std::make_tuple(rank_of_type(b->type), std::string_view(b->name));
-  });
-  return order;
+  return all;
 }
 
 }  // namespace
 
 std::size_t size_of_type(const std::string& type) { return kTypes[rank_of_type(type)].bytes; }
 
-void write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  const std::vector<const TensorView*> order = in_file_order(path, tensors);
-  const std::string header = make_header(order, metadata);
+SafetensorsLayout layout_of_safetensors(const std::string& path,
+                                        const std::vector<TensorShape>& tensors,
+                                        const std::map<std::string, std::string>& metadata) {
+  const std::vector<std::uint64_t> bytes = check_tensors(path, tensors);
+  SafetensorsLayout layout;
+  for (std::size_t i = 0; i < tensors.size(); ++i) layout.order.push_back(i);
+  std::sort(layout.order.begin(), layout.order.end(), [&tensors](std::size_t a, std::size_t b) {
+    return std::make_tuple(rank_of_type(tensors[a].type), std::string_view(tensors[a].name)) <
+           std::make_tuple(rank_of_type(tensors[b].type), std::string_view(tensors[b].name));
+  });
+  const std::string header = make_header(tensors, bytes, layout, metadata);
   if (header.size() > kHeaderLimit) {
     throw UsageError(path + ": the names and metadata take " + std::to_string(header.size()) +
                      " bytes; a safetensors file has room for " + std::to_string(kHeaderLimit));
   }
-  AtomicFile file(path);
   const std::uint64_t length = header.size();
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(header);
-  for (const TensorView* tensor : order) file.write(tensor->bytes);
+  layout.head.assign(reinterpret_cast<const char*>(&length), kLengthBytes);
+  layout.head += header;
+  layout.bytes += layout.head.size();
+  for (std::uint64_t& offset : layout.offsets) offset += layout.head.size();
+  return layout;
+}
+
+void write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorShape> shapes;
+  for (const TensorView& tensor : tensors)
+    shapes.push_back({tensor.name, tensor.type, tensor.shape});
+  const SafetensorsLayout layout = layout_of_safetensors(path, shapes, metadata);
+  for (const TensorView& tensor : tensors) {
+    const std::uint64_t needed = *bytes_of(tensor.type, tensor.shape);
+    if (needed == tensor.bytes.size()) continue;
+    throw UsageError(path + ": tensor " + in_quotes(tensor.name) + " has " +
+                     std::to_string(tensor.bytes.size()) + " bytes, its shape and type need " +
+                     std::to_string(needed));
+  }
+  AtomicFile file(path);
+  file.write(layout.head);
+  for (const std::size_t i : layout.order) file.write(tensors[i].bytes);
   file.commit();
 }
 

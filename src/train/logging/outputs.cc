@@ -157,14 +157,18 @@ void Outputs::made_up(const Moment& m) {
   last_evaluation_.clear();
 }
 
-void Outputs::checkpoint(const Moment& m, const std::string& path, double seconds,
-                         std::optional<double> score) {
+void Outputs::checkpoint(const Moment& m, const WrittenCheckpoint& written) {
   MetricsRow row{.kind = "checkpoint",
-                 .step = m.step,
-                 .numbers = {{"time_s", seconds}},
-                 .strings = {{"path", path}}};
-  if (score) row.numbers.push_back({"score", *score});
+                 .step = written.step,
+                 .numbers = {{"time_s", written.seconds},
+                             {"held_s", written.held_s},
+                             {"copied_bytes", static_cast<double>(written.copied)},
+                             {"finished_at_step", static_cast<double>(m.step)}},
+                 .strings = {{"path", written.path}}};
+  if (written.score) row.numbers.push_back({"score", *written.score});
   metrics_.add(row);
+  say("checkpoint of step " + std::to_string(written.step) + ": written in " +
+      format_seconds(written.seconds) + ", held training up for " + format_seconds(written.held_s));
 }
 
 }  // namespace convoy::train

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "convoy/train/checkpoint_writer.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/metrics.h"
 #include "convoy/train/recipe.h"
@@ -42,8 +43,8 @@ class Outputs {
   void evaluation(const Moment& moment, const Evaluation& evaluation);
   // The evaluation just reported is of an epoch that has ended long ago.
   void made_up(const Moment& moment);
-  void checkpoint(const Moment& moment, const std::string& path, double seconds,
-                  std::optional<double> score);
+  // One that is there now, of this step or an earlier one.
+  void checkpoint(const Moment& moment, const WrittenCheckpoint& written);
 
  private:
   std::string epoch_label(const Moment& moment) const;

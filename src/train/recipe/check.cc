@@ -218,6 +218,9 @@ void check_values(const Recipe& r, const Given& given, std::vector<std::string>&
   c.at_least("checkpoint.every_epochs", static_cast<double>(r.checkpoint.every_epochs), 0);
   c.expect(r.checkpoint.keep >= 1 && r.checkpoint.keep < 1000000,
            "checkpoint.keep has to be at least 1");
+  const std::string& memory = r.checkpoint.memory;
+  c.expect(memory.empty() || bytes_of(memory) > 0,
+           "checkpoint.memory is '" + memory + "'; it has to be a size, as \"4GiB\"");
   c.at_least("output.every_steps", static_cast<double>(r.output.every_steps), 1);
 }
 

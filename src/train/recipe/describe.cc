@@ -121,6 +121,11 @@ void describe(CheckpointRecipe& c, Fields& f) {
   f.field("keep", c.keep, "the newest so many stay");
   f.field("keep_best", c.keep_best, "and the best one");
   f.field("best", c.best, "the metric that says which is; empty: the task's usual one");
+  f.field("asynchronous", c.asynchronous,
+          "copy what is saved, and write it while training goes on");
+  f.field("memory", c.memory,
+          "most memory for such copies on each host, as \"4GiB\"; a rank whose copy needs more "
+          "writes while training waits; empty: half of what is free");
 }
 
 void describe(OutputRecipe& o, Fields& f) {

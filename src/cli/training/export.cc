@@ -1,0 +1,51 @@
+// convoy export: a trained network as one file for other programs.
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/rows.h"
+#include "convoy/base/units.h"
+#include "convoy/train/checkpoint_folder.h"
+#include "convoy/train/export.h"
+
+namespace convoy::cli {
+namespace {
+
+struct Arguments {
+  std::string run, file, json;
+  bool best = false, overwrite = false;
+};
+
+void run(const Arguments& arguments) {
+  const auto which = arguments.best ? train::Which::best : train::Which::newest;
+  const std::string checkpoint = train::checkpoint_in(arguments.run, which);
+  const train::Exported exported =
+      train::export_model(checkpoint, arguments.file, arguments.overwrite);
+  Rows rows(arguments.json);
+  rows.add({{"source", checkpoint},
+            {"file", arguments.file},
+            {"tensors", exported.tensors},
+            {"bytes", exported.bytes}});
+  if (rows.on_standard_output()) return;
+  std::printf("%s: %zu tensors, %s, from %s\n", arguments.file.c_str(), exported.tensors,
+              format_bytes(exported.bytes).c_str(), checkpoint.c_str());
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "export", "Write the weights of a run or checkpoint into one safetensors file");
+  command->add_option("run", arguments->run, "Run folder (its newest checkpoint), or checkpoint")
+      ->type_name("RUN")
+      ->required();
+  command->add_option("file", arguments->file, "The file to write")->type_name("FILE")->required();
+  command->add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
+  command->add_flag("--overwrite", arguments->overwrite, "Replace the file if it is there");
+  command->add_option("--json", arguments->json, "What was written as JSON ('-': standard output)")
+      ->type_name("FILE");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,127 @@
+#include "train/checkpoint/manifest_tensors.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "convoy/train/safetensors.h"
+
+namespace convoy::train {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::array kGroups = {"model", "optimizer", "rank"};  // as TensorGroup
+
+std::vector<std::int64_t> extents(const Members& members, const std::string& key) {
+  std::vector<std::int64_t> all;
+  for (const Json& value : members.list(key)) {
+    const std::uint64_t extent = members.natural_of(value, members.path(key) + "[]");
+    if (extent > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      throw members.bad(members.path(key), "sizes below 2^63");
+    }
+    all.push_back(static_cast<std::int64_t>(extent));
+  }
+  return all;
+}
+
+TensorGroup group_from(const Members& members) {
+  const std::string text = members.text("group");
+  for (std::size_t i = 0; i < kGroups.size(); ++i) {
+    if (text == kGroups[i]) return static_cast<TensorGroup>(i);
+  }
+  throw members.bad(members.path("group"), "model, optimizer or rank");
+}
+
+StoredSlice slice_from(const Members& members, const StoredTensor& tensor,
+                       const std::map<std::string, FileEntry>& files) {
+  StoredSlice stored;
+  stored.file = members.text("file");
+  stored.begin = extents(members, "begin");
+  stored.size = extents(members, "size");
+  stored.offset = members.natural("offset");
+  if (!members.at("xxh3").is_null()) stored.xxh3 = members.hex("xxh3");
+  tensor.slice(stored).check();
+  const auto file = files.find(stored.file);
+  if (file == files.end()) throw members.bad(members.path("file"), "one of the manifest's files");
+  std::uint64_t end = 0;
+  const std::uint64_t most = stored.xxh3 ? file->second.bytes : file->second.hashed;
+  if (__builtin_add_overflow(stored.offset, tensor.bytes(stored), &end) || end > most) {
+    throw members.bad(members.path("offset"), "so that the slice ends in its file");
+  }
+  return stored;
+}
+
+StoredTensor tensor_from(const Members& members, const std::map<std::string, FileEntry>& files) {
+  StoredTensor tensor;
+  tensor.group = group_from(members);
+  tensor.name = members.text("name");
+  tensor.type = members.text("type");
+  tensor.shape = extents(members, "shape");
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // times their size fits
+  const Slice whole = whole_of(tensor.name, tensor.shape);
+  whole.check();
+  size_of_type(tensor.type);
+  if (whole.elements() > kMostElements) throw members.bad(members.path("shape"), "smaller");
+  std::vector<Slice> slices;
+  const Json& list = members.list("slices");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string where = "slices[" + std::to_string(i) + "]";
+    tensor.slices.push_back(slice_from(members.element(list[i], where), tensor, files));
+    slices.push_back(tensor.slice(tensor.slices.back()));
+  }
+  const std::optional<std::string> problem = problem_of_tiling(whole, slices);
+  if (problem) throw UsageError(*problem);
+  return tensor;
+}
+
+}  // namespace
+
+std::string tensors_to_json(const std::vector<StoredTensor>& tensors) {
+  std::string text = "[";
+  for (const StoredTensor& tensor : tensors) {
+    OrderedJson slices = OrderedJson::array();
+    for (const StoredSlice& stored : tensor.slices) {
+      slices.push_back({{"file", stored.file},
+                        {"begin", stored.begin},
+                        {"size", stored.size},
+                        {"offset", stored.offset},
+                        {"xxh3", stored.xxh3 ? OrderedJson(to_hex(*stored.xxh3)) : OrderedJson()}});
+    }
+    const OrderedJson line{{"group", kGroups[static_cast<std::size_t>(tensor.group)]},
+                           {"name", tensor.name},
+                           {"type", tensor.type},
+                           {"shape", tensor.shape},
+                           {"slices", std::move(slices)}};
+    text += (text.size() > 1 ? ",\n    " : "\n    ") + line.dump();
+  }
+  return text + (tensors.empty() ? "]" : "\n  ]");
+}
+
+std::vector<StoredTensor> tensors_from(const Members& members,
+                                       const std::map<std::string, FileEntry>& files) {
+  std::vector<StoredTensor> tensors;
+  const Json& list = members.list("tensors");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    std::string where = "tensors[" + std::to_string(i) + "]";
+    if (list[i].is_object() && list[i].contains("name") && list[i]["name"].is_string()) {
+      where += " (" + list[i]["name"].get<std::string>() + ")";
+    }
+    const Members entry = members.element(list[i], where);
+    try {
+      tensors.push_back(tensor_from(entry, files));
+    } catch (const UsageError& error) {
+      const std::string text = error.what();
+      throw UsageError(
+          text.starts_with(members.name()) ? text : members.name() + ": " + where + ": " + text);
+    }
+    const auto key = [](const StoredTensor& t) { return std::tie(t.group, t.name); };
+    if (i > 0 && !(key(tensors[i - 1]) < key(tensors[i]))) {
+      throw members.bad(where, "behind the one before it, by group and name, and there once");
+    }
+  }
+  return tensors;
+}
+
+}  // namespace convoy::train

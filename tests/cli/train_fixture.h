@@ -1,0 +1,92 @@
+// Runs of convoy train on a few images.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/base/scratch.h"
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+class Train : public testing::Test {
+ protected:
+  // LeNet on MNIST's 10,000 test images: 100 steps an epoch.
+  std::vector<std::string> command(int ranks, const std::string& run,
+                                   std::vector<std::string> more = {}) const {
+    const std::string mnist = source_ + "/data/mnist/t10k-";
+    std::vector<std::string> words{"train", source_ + "/recipes/lenet-mnist.toml", "-n",
+                                   std::to_string(ranks)};
+    const auto set = [&words](const std::string& value) {
+      words.insert(words.end(), {"--set", value});
+    };
+    set("data.train.images=" + mnist + "images-idx3-ubyte.gz");
+    set("data.train.labels=" + mnist + "labels-idx1-ubyte.gz");
+    set("training.batch=100");
+    set("training.epochs=1");
+    set("evaluation.every_epochs=0");
+    set("output.folder=" + folder_ + "/" + run);
+    set("output.tensorboard=false");
+    for (std::string& word : more) words.push_back(std::move(word));
+    return words;
+  }
+
+  // The last step in metrics.jsonl.
+  int steps(const std::string& run) const {
+    std::ifstream file(folder_ + "/" + run + "/metrics.jsonl");
+    std::string line;
+    int last = 0;
+    while (std::getline(file, line)) {
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      if (!row.is_discarded() && row["kind"] == "step") last = row["step"];
+    }
+    return last;
+  }
+
+  bool wait_for_step(const std::string& run, int step) const {
+    for (int i = 0; i < 3000 && steps(run) < step; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return steps(run) >= step;
+  }
+
+  static pid_t rank_process(const Job& job, int rank) {
+    for (const JobProcess& process : job.processes("convoy")) {
+      if (process.rank == rank) return process.pid;
+    }
+    return 0;
+  }
+
+  std::string newest(const std::string& run) const {
+    std::string best;
+    for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/checkpoints")) {
+      best = std::max(best, entry.path().string());
+    }
+    return best;
+  }
+
+  const std::string source_ = test::source_folder();
+  const test::Scratch scratch_;
+  const std::string folder_ = scratch_.path();
+};
+
+inline int random_between(int least, int most) {
+  static std::mt19937 random(std::random_device{}());
+  return std::uniform_int_distribution(least, most)(random);
+}
+
+inline const std::vector<std::string> kOften{"--set", "checkpoint.every_steps=9"};
+
+}  // namespace convoy::cli
