@@ -62,10 +62,9 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
   strategy_->build(RecipeNetwork(registry, r, *task_, compute_));
   if (source_.manifest) {
     const auto wanted = [this](const Slice& whole) { return strategy_->wanted(whole); };
-    strategy_->load(world.size() == 1
-                        ? read_model(source_.path, *source_.manifest)
-                        : read_checkpoint(world.communicator(), source_.path, *source_.manifest,
-                                          wanted),
+    strategy_->load(world.size() == 1 ? read_model(source_.path, *source_.manifest)
+                                      : read_checkpoint(world.communicator(), source_.path,
+                                                        *source_.manifest, wanted),
                     source_.path);
   } else {
     load_weights(strategy_->module(), r.model.weights, r.model.partial);

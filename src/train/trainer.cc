@@ -310,8 +310,7 @@ void Trainer::Impl::write_checkpoint_now() {
   on_owner([this] { lock_->confirm(); });
   note_checkpoint(writer_->finish());  // one at a time
   waited_ = seconds_since(start);
-  Manifest manifest =
-      manifest_of(recipe_, world_.size(), *inputs_->data.training, task().facts());
+  Manifest manifest = manifest_of(recipe_, world_.size(), *inputs_->data.training, task().facts());
   manifest.step = moment_.step;
   manifest.position = position_;
   manifest.seconds = seconds_before_ + seconds_since(started_);

@@ -28,7 +28,8 @@ std::string complete() {
   words.strategies["sync"] = {{"bucket", std::string(), ""}};
   const Recipe recipe = parse_recipe(
       {"[model]\nname = \"m\"\n[data]\nreader = \"r\"\n[data.train]\n[data.validation]\n"
-       "[[optimizer.groups]]\nmax_dims = 1\n[[placement.layers]]\nhow = \"whole\"\n[training]\nbatch = 1\nepochs = 1\n",
+       "[[optimizer.groups]]\nmax_dims = 1\n[[placement.layers]]\nhow = "
+       "\"whole\"\n[training]\nbatch = 1\nepochs = 1\n",
        "r", "/"},
       {}, words);
   return print_recipe(recipe, false);

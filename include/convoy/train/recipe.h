@@ -138,7 +138,7 @@ struct CheckpointRecipe {
   std::int64_t every_epochs = 1;
   std::int64_t keep = 3;
   bool keep_best = true;
-  std::string best;  // the metric that says which; empty: the task's usual one
+  std::string best;          // the metric that says which; empty: the task's usual one
   bool asynchronous = true;  // written from a copy while training goes on
   std::string memory;        // for the copies of all ranks of a host; empty: half of what is free
 };

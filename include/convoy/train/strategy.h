@@ -43,8 +43,8 @@ struct Arrangement {
   // Of a reader that hands its samples on, and those it hands them to: the reader is its rank 0.
   // Not valid where nobody is handed any.
   comm::Communicator group;
-  // The world rank that has the run folder: it writes metrics and checkpoints. The same on all
-  // ranks; -1: none of this job, and nothing is written.
+  // 0: rank 0 has the run folder, and writes metrics and checkpoints. -1: none of this job, and
+  // nothing is written. The same on all ranks.
   int owner = 0;
 
   bool reads() const { return samples == Samples::read; }
