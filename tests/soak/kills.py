@@ -148,7 +148,11 @@ def parse(line):
 
 
 def files_of(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    """All but the older checkpoints: ranks that lose their launcher are told to stop, and leave one at a step of
+    their own, which then is among those that are kept."""
+    newest = max((folder / "checkpoints").glob("step-*"), default=None)
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*")
+                  if path.relative_to(folder).parts[0] != "checkpoints" or newest in (path, *path.parents))
 
 
 def model_of(options, folder):

@@ -58,7 +58,7 @@ class CheckpointWriter {
   // is being written.
   void reserve(const State& state);
 
-  // Begins to write a checkpoint of `manifest.step`; aliases, numbers, lists, files and tensors of
+  // Begins to write a checkpoint of `manifest.step`; aliases, files and tensors of
   // the manifest come from the state. The state's tensors may be changed when it returns. REQUIRES:
   // none is being written.
   void begin(Manifest manifest, const State& state);

@@ -272,7 +272,7 @@ void CheckpointWriter::Impl::begin(Manifest manifest, const State& state) {
   make_plan(outcome, held.slices);
   manifest.aliases = state.aliases;
   manifest.numbers.insert(state.numbers.begin(), state.numbers.end());
-  manifest.lists = state.lists;
+  manifest.lists.insert(state.lists.begin(), state.lists.end());
   flight->written.step = manifest.step;
   flight->written.score = manifest.score;
   flight->manifest = std::move(manifest);
