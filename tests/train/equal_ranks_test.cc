@@ -221,7 +221,8 @@ TEST_F(TrainerTest, RegistryTakesBlueprints) {
           {"fc"}}}};
   });
   const Options none;
-  const ModelRequest request{4, {1, 6, 6}, none, 7};
+  const TaskFacts facts;
+  const ModelRequest request{4, {1, 6, 6}, none, facts, 7};
   const auto data = registry_.blueprint("data", request);
   ASSERT_TRUE(data);
   EXPECT_EQ(data->stages.size(), 1u);
