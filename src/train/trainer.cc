@@ -146,7 +146,7 @@ void Trainer::Impl::take_folder() {
 
 void Trainer::Impl::open_samples() {
   source_ = open_training(*inputs_, strategy().least_share(*this));
-  if (!recipe_.output.log_samples || !inputs_->arrangement.reads()) return;
+  if (!recipe_.output.log_samples || !inputs_->arrangement.reads() || !owned()) return;
   auto log = std::make_unique<SampleLog>(std::move(source_), folder_ + "/samples", world_.rank());
   sample_log_ = log.get();
   source_ = std::move(log);

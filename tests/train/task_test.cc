@@ -151,6 +151,14 @@ TEST_F(TaskTest, MistakesInARecipeAreSaid) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/wrong/metrics.jsonl"));
 }
 
+// Where no rank can be promised a sample, statistics over all of them would wait for ever.
+TEST_F(TaskTest, SynchronizedStatisticsNeedBatchesCountedInSamples) {
+  if (test_world().size() == 1) GTEST_SKIP() << "needs two ranks";
+  const std::string said = test::message_of<UsageError>(
+      [&] { train_until(words("wrong", {"sync.batch_norm=synchronized"}), 1); });
+  EXPECT_NE(said.find("set sync.batch_norm"), std::string::npos) << said;
+}
+
 TEST_F(TaskTest, AllMistakesAreSaidTogether) {
   const std::string said = test::message_of<UsageError>([&] {
     recipe("wrong", {"task.options.label_smoothing=1.5", "sync.wire=paper", "grid.partitions=3",

@@ -58,9 +58,9 @@ class CheckpointWriter {
   // is being written.
   void reserve(const State& state);
 
-  // Begins to write a checkpoint of `manifest.step`; aliases, files and tensors of the manifest come
-  // from the state, numbers and lists from both. The state's tensors may be changed when it returns.
-  // REQUIRES: none is being written.
+  // Begins to write a checkpoint of `manifest.step`; aliases, files and tensors of the manifest
+  // come from the state, numbers and lists from both. The state's tensors may be changed when it
+  // returns. REQUIRES: none is being written.
   void begin(Manifest manifest, const State& state);
 
   // Between updates: what is told from rank to rank while a checkpoint is being written. Cheap, and

@@ -154,7 +154,8 @@ class Strategy {
   virtual TensorList forward(const TensorList& inputs) = 0;
   // Adds what the network does on this rank's share of a batch (which may be empty, and without
   // samples where this rank has none) to Task::measure's sums. True on exactly one of the ranks
-  // that work on the share: its sums are counted.
+  // that work on the share: its sums are counted. As it is here, it is for strategies whose ranks
+  // hold the whole network and have shares of their own: no forward() for an empty share.
   virtual bool score(const Task& task, const Compute& compute, const data::Batch& batch,
                      std::span<double> sums);
 };

@@ -26,7 +26,8 @@ using TensorList = std::vector<torch::Tensor>;
 struct TaskBatch {
   std::map<std::string, torch::Tensor> tensors;
   std::span<const std::size_t> samples;  // their numbers in the data set
-  // How much these rows count in a mean: as many samples, or what else training.batch counts.
+  // How much these rows count in a mean: as many samples, or what else training.batch counts. A
+  // whole number.
   double weight = 0;
 };
 

@@ -11,18 +11,18 @@ namespace {
 
 // The metric that the recipe, or else the task, goes by.
 std::string best_metric(const Recipe& recipe, const Task& task) {
-  const std::string& wanted = recipe.checkpoint.best;
+  const bool usual = recipe.checkpoint.best.empty();
+  const std::string wanted = usual ? task.usual_best() : recipe.checkpoint.best;
   std::vector<std::string> names;
   for (const Metric& metric : task.metrics()) names.push_back(metric.name);
-  if (wanted.empty()) return task.usual_best();
   std::string known;
   for (const std::string& name : names) {
     if (name == wanted) return wanted;
     known += (known.empty() ? "" : ", ") + name;
   }
   const std::string near = nearest_name(wanted, names);
-  throw UsageError("checkpoint.best is '" + wanted + "', but the task " + recipe.task.name +
-                   " has no such metric; it has " + known +
+  throw UsageError((usual ? "the task's usual_best is '" : "checkpoint.best is '") + wanted +
+                   "', but the task " + recipe.task.name + " has no such metric; it has " + known +
                    (near.empty() ? "" : " (did you mean " + near + "?)"));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "convoy/base/files.h"
 #include "convoy/base/random.h"
@@ -29,38 +30,55 @@ data::TransformOptions transform_for(const DataRecipe& recipe, const data::Shape
   return options;
 }
 
+// What the network gets of one picture.
+struct Decoded {
+  data::Shape shape;
+  int views = 1;
+  std::vector<float> pixels;
+};
+
+Decoded decode(const std::string& file, const data::TransformOptions& options,
+               data::Layout layout) {
+  const std::vector<std::byte> bytes = read_file(file);
+  data::Record record;
+  record.bytes = bytes;
+  record.encoding = data::encoding_of(bytes);
+  data::Transformer transformer(options, data::shape_of(record));
+  Decoded decoded{transformer.shape(), transformer.views(), {}};
+  decoded.pixels.resize(decoded.shape.elements() * static_cast<std::size_t>(decoded.views));
+  RandomStream random(0);
+  transformer.apply(record, random, layout, decoded.pixels.data());
+  return decoded;
+}
+
 // Pictures that wait for others of their shape.
 class Waiting {
  public:
   Waiting(const Compute& compute, const std::function<void(const ImageBatch&)>& use)
       : compute_(compute), use_(use) {}
 
-  void add(std::size_t file, const data::Record& record, const data::TransformOptions& options) {
-    data::Transformer transformer(options, data::shape_of(record));
-    if (!files_.empty() && !(transformer.shape() == shape_ && transformer.views() == views_))
-      flush();
-    shape_ = transformer.shape();
-    views_ = transformer.views();
-    std::vector<float> image(shape_.elements() * static_cast<std::size_t>(views_));
-    RandomStream random(0);
-    transformer.apply(record, random, compute_.layout(), image.data());
-    pixels_.insert(pixels_.end(), image.begin(), image.end());
+  void add(std::size_t file, const Decoded& picture) {
+    if (!(picture.shape == shape_ && picture.views == views_)) flush();
+    shape_ = picture.shape;
+    views_ = picture.views;
+    pixels_.insert(pixels_.end(), picture.pixels.begin(), picture.pixels.end());
     files_.push_back(file);
     if (files_.size() == kAtOnce) flush();
   }
 
   void flush() {
     if (files_.empty()) return;
+    // Whatever comes of them, they don't wait any more.
+    std::vector<float> pixels = std::exchange(pixels_, {});
+    const std::vector<std::size_t> files = std::exchange(files_, {});
     data::Batch batch;
-    batch.images = pixels_;
+    batch.images = pixels;
     batch.bytes = std::as_writable_bytes(batch.images);
     batch.views = views_;
-    batch.samples = files_;
+    batch.samples = files;
     batch.shape = shape_;
     batch.layout = compute_.layout();
-    use_({compute_.images(batch), files_});
-    pixels_.clear();
-    files_.clear();
+    use_({compute_.images(batch), files});
   }
 
  private:
@@ -81,16 +99,16 @@ void read_images(const std::vector<std::string>& files, const DataRecipe& recipe
   const data::TransformOptions options = transform_for(recipe, image);
   Waiting waiting(compute, use);
   for (std::size_t i = 0; i < files.size(); ++i) {
+    Decoded picture;
     try {
-      const std::vector<std::byte> bytes = read_file(files[i]);
-      data::Record record;
-      record.bytes = bytes;
-      record.encoding = data::encoding_of(bytes);
-      waiting.add(i, record, options);
+      picture = decode(files[i], options, compute.layout());
     } catch (const std::exception& error) {
       const std::string text = error.what();
       failed(i, text.find(files[i]) == std::string::npos ? files[i] + ": " + text : text);
+      continue;
     }
+    // Outside of the above: what goes wrong in the network is no mistake of a picture.
+    waiting.add(i, picture);
   }
   waiting.flush();
 }

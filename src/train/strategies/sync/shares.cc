@@ -28,7 +28,15 @@ void check_synchronized_shares(const TrainerContext& context) {
   const Recipe& recipe = context.recipe();
   const auto parts = static_cast<std::size_t>(context.world().size()) *
                      static_cast<std::size_t>(recipe.training.accumulate);
-  if (context.world().size() == 1 || context.task().raw()) return;
+  if (context.world().size() == 1) return;
+  if (context.task().raw()) {
+    throw UsageError(
+        "sync.batch_norm is synchronized, so every rank needs a sample in every micro-batch; with "
+        "the task '" +
+        recipe.task.name +
+        "', whose batches aren't counted in samples, nobody can "
+        "promise that: set sync.batch_norm = \"local\"");
+  }
   const std::vector<std::size_t> sizes = batch_sizes(context);
   if (*std::min_element(sizes.begin(), sizes.end()) >= parts && recipe.data.on_bad == "fail")
     return;

@@ -1,5 +1,6 @@
 #include "train/strategies/sync/sync.h"
 
+#include <cmath>
 #include <optional>
 
 #include "convoy/base/clock.h"
@@ -156,6 +157,8 @@ void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
   const Task& task = context_->task();
   const auto parts = static_cast<int>(recipe.training.accumulate);
   const double all = task.weight(batch, {0, batch.size()});
+  if (all != std::floor(all))
+    throw UsageError("the task counts " + std::to_string(all) + "; it has to be a whole number");
   // The last part with samples is the one whose backward reduces.
   const int used = std::clamp(static_cast<int>(batch.size() / least_share_), 1, parts);
   double loss_sum = 0;
@@ -216,10 +219,13 @@ StepReport Sync::step(const data::Batch& batch) {
   const double exposed = model_->statistics().exposed_seconds;
   optimizer_->zero_grad();
   bool update = true;
-  if (batch.size() >= least_share_) {
-    forward_and_backward(batch, report);
-  } else {
+  if (batch.size() < least_share_) {
     join_without_samples(batch);
+    update = model_->reducer().join_with_zeros();
+  } else if (context_->task().weight(batch, {0, batch.size()}) > 0) {
+    forward_and_backward(batch, report);
+  } else {  // samples that count nothing: a mean over them would be no number
+    start_tally(0, 0, batch.size());
     update = model_->reducer().join_with_zeros();
   }
   report.communication_s = model_->statistics().exposed_seconds - exposed;
