@@ -14,7 +14,7 @@ step "set-up"
 tools/setup.sh
 
 step "building"
-if [[ ! -e build/build.ninja ]]; then configure build; fi
+if [[ ! -e build/build.ninja ]]; then configure_program build; fi
 build build convoy
 
 step "training LeNet on MNIST with $workers workers"

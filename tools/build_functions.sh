@@ -31,6 +31,11 @@ configure() {
   }
 }
 
+# configure_program FOLDER ARGUMENTS...: what users run, without what only tests need.
+configure_program() {
+  configure "$1" -DCONVOY_TESTS=OFF "${@:2}"
+}
+
 # Of the folder $1 everything, or the targets that follow.
 build() {
   ninja -C "$1" -j "$jobs" "${@:2}"

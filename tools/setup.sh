@@ -21,7 +21,7 @@ readonly PACKAGES=(
   libgoogle-perftools-dev libhwloc-dev libtomlplusplus-dev libxxhash-dev libhwy-dev libjpeg-dev libpng-dev
   zlib1g-dev
   libvips-tools)  # for libvips.so.42, loaded at run time; the library's own name differs by release
-readonly TEST_PACKAGES=(libclang-rt-19-dev llvm-19 mpich libmpich-dev clang-format-14 iproute2 libsimgrid-dev)
+readonly TEST_PACKAGES=(libclang-rt-19-dev llvm-19 gfortran mpich libmpich-dev clang-format-14 iproute2 libsimgrid-dev)
 # With these, tests read what Convoy writes: tensorboard alone would bring its server.
 readonly TEST_WHEELS=(tensorboard==2.20.0 protobuf==6.33.0 absl-py==2.3.1 numpy==2.2.6 safetensors==0.8.0
   pillow==12.0.0)

@@ -148,9 +148,8 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
   const auto start = Clock::now();
   const comm::Communicator& all = what.all;
   check_same_data(all, *dataset, "data.validation");
-  const Compute compute(what.recipe);
   const auto source = open_evaluation(
-      dataset, {what.recipe, what.task, what.arrangement, compute.layout()}, how.on_skip);
+      dataset, {what.recipe, what.task, what.arrangement, what.compute.layout()}, how.on_skip);
 
   const EvaluationMode mode(what.strategy.module());
   const torch::NoGradGuard no_grad;
@@ -161,7 +160,7 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
   while (const data::Batch* batch =
              vote.goes_on(source->batches_left()) ? source->next() : nullptr) {
     std::vector<double> own(sums.size());
-    if (!what.strategy.score(what.task, compute, *batch, own)) continue;
+    if (!what.strategy.score(what.task, what.compute, *batch, own)) continue;
     counts[0] += static_cast<std::int64_t>(batch->size());
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += own[i];
   }

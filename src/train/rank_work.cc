@@ -6,33 +6,13 @@
 #include <future>
 #include <vector>
 
-#include "convoy/base/error.h"
+#include "train/outcome.h"
 
 namespace convoy::train {
 namespace {
 
 // How often ranks that work tell the others, who wait for no more than that.
 constexpr std::chrono::milliseconds kTick(100);
-
-// Outcomes as texts: what they are, and a result or message.
-constexpr char kDone = 'd', kUsage = 'u', kFailure = 'f';
-
-std::string outcome_of(const std::function<std::string()>& work) {
-  try {
-    return kDone + work();
-  } catch (const UsageError& error) {
-    return kUsage + message_of(error);
-  } catch (const std::exception& error) {
-    return kFailure + message_of(error);
-  }
-}
-
-std::string result_of(const std::string& outcome) {
-  const std::string text = outcome.substr(1);
-  if (outcome[0] == kUsage) throw UsageError(text);
-  if (outcome[0] == kFailure) throw Failure(text);
-  return text;
-}
 
 bool is_ready(const std::future<std::string>& outcome) {
   return outcome.wait_for(kTick) == std::future_status::ready;
@@ -44,7 +24,8 @@ std::string on_rank(const comm::Communicator& communicator, int rank,
                     const std::function<std::string()>& work) {
   if (communicator.size() == 1) return result_of(outcome_of(work));
   std::future<std::string> outcome;
-  if (communicator.rank() == rank) outcome = std::async(std::launch::async, outcome_of, work);
+  if (communicator.rank() == rank)
+    outcome = std::async(std::launch::async, [&work] { return outcome_of(work); });
   while (true) {
     const bool ready = outcome.valid() && is_ready(outcome);
     // Nothing yet is an empty text.
@@ -62,7 +43,7 @@ void on_every_rank(const comm::Communicator& communicator, const std::function<v
     result_of(outcome_of(with_result));
     return;
   }
-  auto outcome = std::async(std::launch::async, outcome_of, with_result);
+  auto outcome = std::async(std::launch::async, [&with_result] { return outcome_of(with_result); });
   std::array<std::int64_t, 1> busy{};
   do {
     busy[0] = is_ready(outcome) ? 0 : 1;

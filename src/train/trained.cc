@@ -74,8 +74,9 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
 
 Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset,
                              const EvaluationOptions& options) {
-  return train::evaluate({world_.communicator(), recipe(), *task_, arrangement_, *strategy_},
-                         dataset, options);
+  return train::evaluate(
+      {world_.communicator(), recipe(), *task_, compute_, arrangement_, *strategy_}, dataset,
+      options);
 }
 
 std::vector<Answer> Trained::predict(const std::vector<std::string>& inputs, int most) {

@@ -236,7 +236,7 @@ bool Trainer::Impl::updated(const StepReport& report) {
 void Trainer::Impl::stopped() { act({.checkpoint = true, .end = true}); }
 
 void Trainer::Impl::count(const StepReport& report) {
-  moment_.step += report.updates;
+  ++moment_.step;
   note_position();
   result_.loss = report.loss;
   epoch_loss_ += report.loss * report.weight;
@@ -290,8 +290,8 @@ bool Trainer::Impl::evaluate_now() {
   options.should_stop = options_.should_stop;
   Evaluation evaluation;
   strategy().with_whole_model([&] {
-    evaluation =
-        evaluate({all(), recipe_, task(), inputs_->arrangement, strategy()}, validation, options);
+    evaluation = evaluate({all(), recipe_, task(), compute(), inputs_->arrangement, strategy()},
+                          validation, options);
   });
   if (timeline_) timeline_->add(Timeline::kTraining, "evaluation", start, Clock::now());
   if (evaluation.broken_off) return false;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/leave_out.h"
+
 namespace {
 
 struct Result {
@@ -125,6 +127,9 @@ TEST(PreloadTypes, HandlesMayDifferBetweenRanks) {
 }
 
 TEST(PreloadFortran, BothModulesAreTakenOver) {
+#ifndef FORTRAN
+  LEAVE_OUT("there is no compiler of Fortran");
+#endif
   for (const std::string program : {PROGRAM "_fortran", PROGRAM "_f08"}) {
     const Result result = preloaded(2, program);
     EXPECT_EQ(result.exit_status, 0) << program << result.output;

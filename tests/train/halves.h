@@ -40,11 +40,8 @@ class Halves final : public Strategy {
     if (!whole) throw UsageError("halves needs a network that is data");
     parameters_ = cost_of(*whole, whole->inputs).parameters;
     const std::size_t cut = whole->stages.size() / 2;
-    model::Blueprint half{whole->name, whole->inputs, {}};
-    for (std::size_t i = 0; i < whole->stages.size(); ++i) {
-      if ((i < cut) == first()) half.stages.push_back(whole->stages[i]);
-    }
-    if (!first()) half.inputs = shapes_of(*whole, whole->inputs)[cut].inputs;
+    const model::Blueprint half = first() ? some_stages(*whole, 0, cut)
+                                          : some_stages(*whole, cut, whole->stages.size() - cut);
     network_ = std::make_shared<model::StagedNetwork>(half, source.seed());
     source.compute().place(*network_);
     for (const auto& name : network_->named_parameters().keys()) names_.push_back(name);

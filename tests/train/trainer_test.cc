@@ -128,7 +128,7 @@ Evaluation evaluate_new(const Registry& registry, const Recipe& r,
   const auto strategy = registry.make_strategy(r.strategy);
   strategy->build(RecipeNetwork(registry, r, *task, compute));
   const Arrangement arrangement{.share = ranks.rank(), .shares = ranks.size(), .group = {}};
-  return evaluate({ranks, r, *task, arrangement, *strategy}, data);
+  return evaluate({ranks, r, *task, compute, arrangement, *strategy}, data);
 }
 
 TEST_F(TrainerTest, EvaluationByAllEqualsEvaluationByOne) {

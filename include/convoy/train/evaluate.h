@@ -64,6 +64,7 @@ struct Evaluated {
   const comm::Communicator& all;
   const Recipe& recipe;
   const Task& task;
+  const Compute& compute;
   const Arrangement& arrangement;
   Strategy& strategy;  // whose module holds what is to be evaluated
 };

@@ -62,7 +62,6 @@ struct StepReport {
   double communication_s = 0;  // not hidden behind backward
   double update_s = 0;
   std::uint64_t skipped = 0;  // bad records of all ranks so far
-  std::int64_t updates = 1;   // that this report is about, of weights that ranks share
   // What all ranks together want, see TrainerContext::requests.
   std::uint32_t requests = 0;
 };
@@ -104,9 +103,9 @@ class TrainerContext {
 
   // This rank's requests now (Request). Cheap.
   virtual std::uint32_t requests() = 0;
-  // After every update, or several, on every rank that takes part, at a point where state() is
-  // consistent: counts them, writes metrics, and evaluates and writes checkpoints when they are
-  // due. False: the strategy has to return.
+  // After every update, on every rank that takes part, at a point where state() is consistent:
+  // counts it, writes metrics, and evaluates and writes checkpoints when they are due. False: the
+  // strategy has to return.
   virtual bool updated(const StepReport& report) = 0;
   // Between updates, on every rank that takes part, when all ranks together have been told to stop:
   // writes a checkpoint, without what samples() has given since the last update. The strategy has

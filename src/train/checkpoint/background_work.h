@@ -5,33 +5,9 @@
 #include <future>
 #include <string>
 
-#include "convoy/base/error.h"
+#include "train/outcome.h"
 
 namespace convoy::train {
-
-// What came of a thread's work: a result, or a mistake, or a failure, and its text.
-inline constexpr char kDone = 'd', kUsage = 'u', kFailed = 'f';
-
-template <class F>
-std::string outcome_of(F&& work) {
-  try {
-    return kDone + work();
-  } catch (const UsageError& error) {
-    return kUsage + message_of(error);
-  } catch (const std::exception& error) {
-    return kFailed + message_of(error);
-  }
-}
-
-inline std::string result_of(const std::string& outcome) {
-  if (outcome[0] == kUsage) throw UsageError(outcome.substr(1));
-  if (outcome[0] == kFailed) throw Failure(outcome.substr(1));
-  return outcome.substr(1);
-}
-
-inline bool is_ready(const std::future<std::string>& work) {
-  return work.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-}
 
 // Work on a thread, or done; asked from one thread.
 class Work {
@@ -42,7 +18,9 @@ class Work {
   }
   void set(std::string outcome) { outcome_ = std::move(outcome); }
   bool busy() {
-    if (future_.valid() && is_ready(future_)) outcome_ = future_.get();
+    const auto at_once = std::chrono::seconds(0);
+    if (future_.valid() && future_.wait_for(at_once) == std::future_status::ready)
+      outcome_ = future_.get();
     return future_.valid();
   }
   // Empty: there was no work, or it is not done.

@@ -47,7 +47,7 @@ class Sync final : public Strategy {
   parallel::DistributedOptions distributed_options(const State* saved) const;
   bool told_to_stop() const;
   StepReport step(const data::Batch& batch);
-  void forward_and_backward(const data::Batch& batch, StepReport& report);
+  void forward_and_backward(const data::Batch& batch, double all, StepReport& report);
   void join_without_samples(const data::Batch& batch);
   void start_tally(double loss, double weight, std::size_t samples);
   std::vector<parallel::NamedTensor> local_buffers() const;
@@ -152,11 +152,10 @@ void Sync::start_tally(double loss, double weight, std::size_t samples) {
       communicator_.start_allreduce(comm::buffer_of(tally_.sums), comm::ReduceOp::sum, {1, 0});
 }
 
-void Sync::forward_and_backward(const data::Batch& batch, StepReport& report) {
+void Sync::forward_and_backward(const data::Batch& batch, double all, StepReport& report) {
   const Recipe& recipe = context_->recipe();
   const Task& task = context_->task();
   const auto parts = static_cast<int>(recipe.training.accumulate);
-  const double all = task.weight(batch, {0, batch.size()});
   if (all != std::floor(all))
     throw UsageError("the task counts " + std::to_string(all) + "; it has to be a whole number");
   // The last part with samples is the one whose backward reduces.
@@ -219,11 +218,12 @@ StepReport Sync::step(const data::Batch& batch) {
   const double exposed = model_->statistics().exposed_seconds;
   optimizer_->zero_grad();
   bool update = true;
+  const double weight = context_->task().weight(batch, {0, batch.size()});
   if (batch.size() < least_share_) {
     join_without_samples(batch);
     update = model_->reducer().join_with_zeros();
-  } else if (context_->task().weight(batch, {0, batch.size()}) > 0) {
-    forward_and_backward(batch, report);
+  } else if (weight > 0) {
+    forward_and_backward(batch, weight, report);
   } else {  // samples that count nothing: a mean over them would be no number
     start_tally(0, 0, batch.size());
     update = model_->reducer().join_with_zeros();

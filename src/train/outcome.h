@@ -1,0 +1,31 @@
+// What came of a piece of work, as a text that other ranks can be told.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "convoy/base/error.h"
+
+namespace convoy::train {
+
+// What it is, and then a result or a message.
+inline constexpr char kDone = 'd', kUsage = 'u', kFailed = 'f';
+
+template <class F>
+std::string outcome_of(F&& work) {
+  try {
+    return kDone + work();
+  } catch (const UsageError& error) {
+    return kUsage + message_of(error);
+  } catch (const std::exception& error) {
+    return kFailed + message_of(error);
+  }
+}
+
+inline std::string result_of(const std::string& outcome) {
+  if (outcome[0] == kUsage) throw UsageError(outcome.substr(1));
+  if (outcome[0] == kFailed) throw Failure(outcome.substr(1));
+  return outcome.substr(1);
+}
+
+}  // namespace convoy::train
