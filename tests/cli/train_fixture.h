@@ -56,7 +56,7 @@ class Train : public testing::Test {
   }
 
   bool wait_for_step(const std::string& run, int step) const {
-    for (int i = 0; i < 3000 && steps(run) < step; ++i) {
+    for (int i = 0; i < 12000 && steps(run) < step; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return steps(run) >= step;

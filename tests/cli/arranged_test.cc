@@ -1,0 +1,137 @@
+// A strategy and a task of somebody's own, through the whole program: trained, killed, resumed,
+// evaluated, exported and asked.
+#include <csignal>
+#include <functional>
+#include <sstream>
+
+#include "tests/cli/exported.h"
+#include "tests/cli/train_fixture.h"
+
+namespace convoy::cli {
+namespace {
+
+class Arranged : public Train {
+ protected:
+  const std::string plugin_ =
+      fs::path(rank_program()).replace_filename("libcli_arranged_plugin.so").string();
+
+  void write(const std::string& recipe, const std::string& text) const {
+    std::ofstream(recipe) << "plugins = [\"" << plugin_ << "\"]\n" << text;
+  }
+
+  // Trains twice, once through kills of a rank at any moment; the weights have to be the same bits.
+  void expect_kills_to_change_nothing(const std::function<std::vector<std::string>(
+                                          const std::string& run)>& train,
+                                      int ranks, int steps, int times) const {
+    const JobResult whole = Job(train("whole")).finish(seconds(180));
+    ASSERT_EQ(whole.exit_status, 0) << whole.err;
+    EXPECT_EQ(this->steps("whole"), steps);
+    for (int kills = 0; kills < times; ++kills) {
+      auto words = train("killed");
+      if (kills > 0) words.push_back("--resume");
+      const int before = this->steps("killed");
+      Job job(words);
+      ASSERT_TRUE(wait_for_step("killed", before + random_between(4, steps / 3)));
+      const pid_t victim = rank_process(job, random_between(0, ranks - 1));
+      ASSERT_GT(victim, 0);
+      kill(victim, SIGKILL);
+      EXPECT_EQ(job.finish(seconds(30)).exit_status, 1);
+    }
+    auto again = train("killed");
+    again.push_back("--resume");
+    const JobResult resumed = Job(again).finish(seconds(180));
+    ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
+    EXPECT_EQ(this->steps("killed"), steps);
+    EXPECT_TRUE(exported_model(folder_ + "/killed") == exported_model(folder_ + "/whole"));
+  }
+
+  nlohmann::json rows_of(const std::vector<std::string>& command) const {
+    auto words = command;
+    words.insert(words.end(), {"--json", "-"});
+    const JobResult result = Job(words).finish(seconds(60));
+    EXPECT_EQ(result.exit_status, 0) << result.err;
+    nlohmann::json rows = nlohmann::json::array();
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      if (row.is_object()) rows.push_back(row);
+    }
+    return rows;
+  }
+};
+
+// LeNet, half of it on each of two partitions, of two replicas.
+TEST_F(Arranged, HalvesOfANetworkOnAGrid) {
+  const auto train = [this](const std::string& run) {
+    auto words = command(4, run, kOften);
+    const std::string mnist = source_ + "/data/mnist/t10k-";
+    for (const std::string& value :
+         {"plugins=[\"" + plugin_ + "\"]", std::string("strategy=halves"),
+          std::string("grid.partitions=2"), std::string("training.epochs=0"),
+          std::string("training.steps=45"), "data.validation.images=" + mnist + "images-idx3-ubyte.gz",
+          "data.validation.labels=" + mnist + "labels-idx1-ubyte.gz"})
+      words.insert(words.end(), {"--set", value});
+    return words;
+  };
+  expect_kills_to_change_nothing(train, 4, 45, 1);
+  // The same network, each half on its rank, on ranks that were not there in training, and whole.
+  const std::string run = folder_ + "/whole";
+  const auto two = rows_of({"eval", run, "-n", "2"});
+  const auto one = rows_of({"eval", run, "-n", "1", "--set", "strategy=sync", "--set", "grid.partitions=1"});
+  ASSERT_EQ(two.size(), 1u);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(two[0]["top1"], one[0]["top1"]);
+  EXPECT_NEAR(two[0]["loss"].get<double>(), one[0]["loss"].get<double>(), 1e-6);
+  EXPECT_GT(two[0]["top1"], 0.5);
+  const std::string picture = source_ + "/tests/data/fixtures/gray.png";
+  const auto of_two = rows_of({"predict", run, picture, "-n", "2"});
+  const auto of_one = rows_of({"predict", run, picture, "--set", "strategy=sync", "--set", "grid.partitions=1"});
+  ASSERT_EQ(of_two.size(), 1u);
+  EXPECT_EQ(of_two, of_one);
+  EXPECT_EQ(of_two[0]["classes"].size(), 5u);
+}
+
+constexpr const char* kWords = R"(
+name = "words"
+[task]
+name = "next_letter"
+[model]
+name = "reader"
+[data]
+reader = "words"
+[data.train]
+size = 400
+[data.validation]
+size = 31
+[optimizer]
+lr = 0.5
+[training]
+batch = 64
+epochs = 2
+[checkpoint]
+every_steps = 5
+[output]
+tensorboard = false
+)";
+
+// Texts of different lengths, in batches that hold so many tokens.
+TEST_F(Arranged, ATaskWithTexts) {
+  write(folder_ + "/words.toml", kWords);
+  const auto train = [this](const std::string& run) {
+    return std::vector<std::string>{"train", folder_ + "/words.toml", "-n", "3", "--set",
+                                    "output.folder=" + folder_ + "/" + run};
+  };
+  const JobResult first = Job(train("first")).finish(seconds(180));
+  ASSERT_EQ(first.exit_status, 0) << first.err;
+  expect_kills_to_change_nothing(train, 3, steps("first"), 2);
+  const std::string run = folder_ + "/whole";
+  const auto evaluation = rows_of({"eval", run, "-n", "2"});
+  ASSERT_EQ(evaluation.size(), 1u);
+  EXPECT_LT(evaluation[0]["perplexity"], 6);
+  const auto answers = rows_of({"predict", run, "abcd", "-n", "2"});
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0]["next"].get<std::string>().size(), 1u);
+}
+
+}  // namespace
+}  // namespace convoy::cli
