@@ -20,9 +20,9 @@ class Arranged : public Train {
   }
 
   // Trains twice, once through kills of a rank at any moment; the weights have to be the same bits.
-  void expect_kills_to_change_nothing(const std::function<std::vector<std::string>(
-                                          const std::string& run)>& train,
-                                      int ranks, int steps, int times) const {
+  void expect_kills_to_change_nothing(
+      const std::function<std::vector<std::string>(const std::string& run)>& train, int ranks,
+      int steps, int times) const {
     const JobResult whole = Job(train("whole")).finish(seconds(180));
     ASSERT_EQ(whole.exit_status, 0) << whole.err;
     EXPECT_EQ(this->steps("whole"), steps);
@@ -68,7 +68,8 @@ TEST_F(Arranged, HalvesOfANetworkOnAGrid) {
     for (const std::string& value :
          {"plugins=[\"" + plugin_ + "\"]", std::string("strategy=halves"),
           std::string("grid.partitions=2"), std::string("training.epochs=0"),
-          std::string("training.steps=45"), "data.validation.images=" + mnist + "images-idx3-ubyte.gz",
+          std::string("training.steps=45"),
+          "data.validation.images=" + mnist + "images-idx3-ubyte.gz",
           "data.validation.labels=" + mnist + "labels-idx1-ubyte.gz"})
       words.insert(words.end(), {"--set", value});
     return words;
@@ -77,7 +78,8 @@ TEST_F(Arranged, HalvesOfANetworkOnAGrid) {
   // The same network, each half on its rank, on ranks that were not there in training, and whole.
   const std::string run = folder_ + "/whole";
   const auto two = rows_of({"eval", run, "-n", "2"});
-  const auto one = rows_of({"eval", run, "-n", "1", "--set", "strategy=sync", "--set", "grid.partitions=1"});
+  const auto one =
+      rows_of({"eval", run, "-n", "1", "--set", "strategy=sync", "--set", "grid.partitions=1"});
   ASSERT_EQ(two.size(), 1u);
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(two[0]["top1"], one[0]["top1"]);
@@ -85,7 +87,8 @@ TEST_F(Arranged, HalvesOfANetworkOnAGrid) {
   EXPECT_GT(two[0]["top1"], 0.5);
   const std::string picture = source_ + "/tests/data/fixtures/gray.png";
   const auto of_two = rows_of({"predict", run, picture, "-n", "2"});
-  const auto of_one = rows_of({"predict", run, picture, "--set", "strategy=sync", "--set", "grid.partitions=1"});
+  const auto of_one =
+      rows_of({"predict", run, picture, "--set", "strategy=sync", "--set", "grid.partitions=1"});
   ASSERT_EQ(of_two.size(), 1u);
   EXPECT_EQ(of_two, of_one);
   EXPECT_EQ(of_two[0]["classes"].size(), 5u);
@@ -118,8 +121,9 @@ tensorboard = false
 TEST_F(Arranged, ATaskWithTexts) {
   write(folder_ + "/words.toml", kWords);
   const auto train = [this](const std::string& run) {
-    return std::vector<std::string>{"train", folder_ + "/words.toml", "-n", "3", "--set",
-                                    "output.folder=" + folder_ + "/" + run};
+    return std::vector<std::string>{"train", folder_ + "/words.toml",
+                                    "-n",    "3",
+                                    "--set", "output.folder=" + folder_ + "/" + run};
   };
   const JobResult first = Job(train("first")).finish(seconds(180));
   ASSERT_EQ(first.exit_status, 0) << first.err;

@@ -1,5 +1,6 @@
-// A strategy of one's own: half of the network on each of two partitions, of any number of
-// replicas. The first half reads the samples, the second is handed them for their labels.
+// A strategy of one's own: some stages of the network on each partition (half of them on each of
+// two), of any number of replicas. The first partition reads the samples, the others are handed
+// them, the last one for their labels.
 #pragma once
 
 #include <torch/torch.h>
@@ -39,10 +40,13 @@ class Halves final : public Strategy {
     auto whole = source.blueprint();
     if (!whole) throw UsageError("halves needs a network that is data");
     parameters_ = cost_of(*whole, whole->inputs).parameters;
-    const std::size_t cut = whole->stages.size() / 2;
-    const model::Blueprint half = first() ? some_stages(*whole, 0, cut)
-                                          : some_stages(*whole, cut, whole->stages.size() - cut);
-    network_ = std::make_shared<model::StagedNetwork>(half, source.seed());
+    const auto parts = static_cast<std::size_t>(grid_->shape().partitions);
+    const auto part = static_cast<std::size_t>(grid_->partition());
+    const std::size_t stages = whole->stages.size();
+    if (parts > stages) throw UsageError("halves needs a stage for each partition");
+    const std::size_t begin = stages * part / parts, end = stages * (part + 1) / parts;
+    network_ = std::make_shared<model::StagedNetwork>(some_stages(*whole, begin, end - begin),
+                                                      source.seed());
     source.compute().place(*network_);
     for (const auto& name : network_->named_parameters().keys()) names_.push_back(name);
     for (const auto& name : network_->named_buffers().keys()) names_.push_back(name);
@@ -72,7 +76,7 @@ class Halves final : public Strategy {
       optimizer_->zero_grad();
       double loss = 0;
       const bool update =
-          batch->size() > 0 ? half_step(*batch, loss) : model_->reducer().join_with_zeros();
+          batch->size() > 0 ? step(*batch, loss) : model_->reducer().join_with_zeros();
       if (update) {
         if (context_->recipe().training.clip_norm > 0) clip();
         optimizer_->step();
@@ -91,15 +95,15 @@ class Halves final : public Strategy {
 
   TensorList forward(const TensorList& inputs) override {
     torch::Tensor scores = pass(inputs);
-    broadcast(scores, 1);
+    broadcast(scores, last_partition());
     return {scores};
   }
   bool score(const Task& task, const Compute& compute, const data::Batch& batch,
              std::span<double> sums) override {
-    if (batch.size() == 0) return !first();
+    if (batch.size() == 0) return last();
     const TaskBatch rows = task.tensors(batch, {0, batch.size()}, compute);
     const torch::Tensor scores = pass(task.inputs(rows));
-    if (first()) return false;
+    if (!last()) return false;
     task.measure({scores}, rows, sums);
     return true;
   }
@@ -107,35 +111,50 @@ class Halves final : public Strategy {
  private:
   bool first() const { return grid_->partition() == 0; }
 
-  // What the other half needs; on the second half, what comes out at the end.
+  int last_partition() const { return grid_->shape().partitions - 1; }
+  bool last() const { return grid_->partition() == last_partition(); }
+
+  // What comes out at the end, on the last partition.
   torch::Tensor pass(const TensorList& inputs) {
-    torch::Tensor between;
-    if (first()) between = network_->run(model::Tensors{inputs.at(0)}).at(0);
-    broadcast(between, 0);
-    return first() ? torch::Tensor() : network_->run(model::Tensors{between}).at(0);
+    torch::Tensor tensor = inputs.at(0);
+    for (int p = 0; p <= last_partition(); ++p) {
+      if (p == grid_->partition()) tensor = network_->run(model::Tensors{tensor}).at(0);
+      if (p < last_partition()) broadcast(tensor, p);
+    }
+    return tensor;
   }
 
-  bool half_step(const data::Batch& batch, double& loss) {
+  bool step(const data::Batch& batch, double& loss) {
     const Task& task = context_->task();
     const TaskBatch rows = task.tensors(batch, {0, batch.size()}, context_->compute());
     const model::RandomScope scope(static_cast<std::uint64_t>(context_->recipe().seed),
                                    static_cast<std::uint64_t>(context_->moment().step),
                                    rows.samples);
     model_->run(static_cast<std::int64_t>(rows.weight), [&](model::StagedNetwork& network) {
-      torch::Tensor between;
-      if (first()) between = network.run(model::Tensors{task.inputs(rows).at(0)}).at(0);
-      torch::Tensor moved = between.defined() ? between.detach().clone() : torch::Tensor();
-      broadcast(moved, 0);
-      torch::Tensor gradient;
-      if (!first()) {
-        moved.requires_grad_();
-        const torch::Tensor value = task.loss({network.run(model::Tensors{moved}).at(0)}, rows);
-        loss = value.item<double>();
-        value.backward();
-        gradient = moved.grad();
+      torch::Tensor in = task.inputs(rows).at(0), out, gradient;
+      for (int p = 0; p <= last_partition(); ++p) {
+        torch::Tensor moved;
+        if (p == grid_->partition()) {
+          out = network.run(model::Tensors{in}).at(0);
+          moved = out.detach().clone();
+        }
+        if (p == last_partition()) break;
+        broadcast(moved, p);
+        if (p + 1 == grid_->partition()) in = moved.requires_grad_();
       }
-      broadcast(gradient, 1);
-      if (first()) between.backward(gradient);
+      for (int p = last_partition(); p >= 0; --p) {
+        if (p == grid_->partition()) {
+          if (last()) {
+            const torch::Tensor value = task.loss({out}, rows);
+            loss = value.item<double>();
+            value.backward();
+          } else {
+            out.backward(gradient);
+          }
+          gradient = in.grad();
+        }
+        if (p > 0) broadcast(gradient, p);
+      }
     });
     return true;
   }
@@ -171,10 +190,10 @@ class Halves final : public Strategy {
   void share(double loss, const data::Batch& batch, StepReport& report) {
     const std::uint32_t requests = context_->requests();
     const double weight =
-        first() || batch.size() == 0 ? 0 : context_->task().weight(batch, {0, batch.size()});
+        !last() || batch.size() == 0 ? 0 : context_->task().weight(batch, {0, batch.size()});
     std::array<double, 6> sums{loss * weight,
                                weight,
-                               first() ? 0 : static_cast<double>(batch.size()),
+                               last() ? static_cast<double>(batch.size()) : 0,
                                static_cast<double>(context_->samples().statistics().skipped),
                                (requests & kStop) != 0 ? 1.0 : 0.0,
                                (requests & kCheckpoint) != 0 ? 1.0 : 0.0};
@@ -199,33 +218,46 @@ inline void add_halves(Registry& registry) {
   registry.add_strategy(
       "halves", [] { return std::make_unique<Halves>(); }, {},
       [](const Recipe& recipe, std::vector<std::string>& problems) {
-        if (recipe.grid.partitions != 2) problems.push_back("halves needs grid.partitions = 2");
+        if (recipe.grid.partitions > 4) problems.push_back("halves has at most 4 partitions");
       });
-  // Small's layers, as data.
+  // Small's layers, as data, or with a stage more for each of four partitions.
   registry.add_model(
       "chain",
       [](const ModelRequest& request) {
         using namespace model::layer;
+        const Dropout drop{.probability = request.options.number("dropout")};
+        const Convolution conv{.in = 1, .out = 4, .kernel = {3, 3}};
         model::Blueprint chain{"chain", {{1, 6, 6}}, {}};
         chain.stages.push_back(
             {"conv",
              {"x"},
-             {{"conv", Convolution{.in = 1, .out = 4, .kernel = {3, 3}}, {"x"}, nullptr},
-              {"relu", Relu{}, {"conv"}, nullptr}},
+             {{"conv", conv, {"x"}, nullptr}, {"relu", Relu{}, {"conv"}, nullptr}},
              {"relu"}});
+        std::int64_t values = 64;
+        if (request.options.integer("hidden") > 0) {
+          for (const std::string name : {"fc1", "fc2"}) {
+            const std::int64_t out = request.options.integer("hidden");
+            chain.stages.push_back(
+                {name,
+                 {"x"},
+                 {{name + "_flatten", Flatten{}, {"x"}, nullptr},
+                  {name, Linear{.in = values, .out = out}, {name + "_flatten"}, nullptr},
+                  {name + "_relu", Relu{}, {name}, nullptr}},
+                 {name + "_relu"}});
+            values = out;
+          }
+        }
         chain.stages.push_back(
             {"fc",
              {"x"},
              {{"flatten", Flatten{}, {"x"}, nullptr},
-              {"drop",
-               Dropout{.probability = request.options.number("dropout")},
-               {"flatten"},
-               nullptr},
-              {"fc", Linear{.in = 64, .out = request.classes}, {"drop"}, nullptr}},
+              {"drop", drop, {"flatten"}, nullptr},
+              {"fc", Linear{.in = values, .out = request.classes}, {"drop"}, nullptr}},
              {"fc"}});
         return chain;
       },
-      {{"dropout", 0.0, "its probability"}});
+      {{"dropout", 0.0, "its probability"},
+       {"hidden", std::int64_t{0}, "units of each of two more layers"}});
 }
 
 }  // namespace convoy::train::testing_data
