@@ -51,6 +51,7 @@ struct alignas(64) Slot {
   alignas(64) std::atomic<std::uint32_t> taken;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Slot) == 192);
+static_assert(offsetof(Slot, withdrawn) < 64);
 
 // The slots, payloads and staging blocks of each rank of one communicator that is on this host, in
 // shared memory. Slots are found by id, so that ranks may start their collectives in any order.

@@ -17,41 +17,23 @@ constexpr std::size_t kPiece = 32 << 10;
 SharedReduction::SharedReduction(Node& node, const Call& call, std::uint64_t id, Buffer data,
                                  ReduceOp op, int divisor, bool everywhere, Reduce reduce,
                                  const Board::Turn* turn)
-    : collective_(node, call, id, turn),
-      data_(data),
+    : WindowedCollective(node, call, id, data, equal_slices(data.count, node.size()), turn),
       op_(op),
       divisor_(divisor),
       everywhere_(everywhere),
-      reduce_(reduce),
-      slices_(equal_slices(data.count, node.size())),
-      length_(longest(slices_)) {}
+      reduce_(reduce) {}
 
-bool SharedReduction::advance() {
-  if (done_ || !begin()) return false;
-  const bool staged = copy_in();
-  if (!collective_.complete()) return staged;
-  if (reach_.empty()) {
-    Node& node = collective_.node();
-    for (std::size_t i = 0; i < node.size(); ++i)
-      reach_.push_back(node.reach(i, collective_.slot(i).location));
-  }
+bool SharedReduction::exchange() {
   const bool reduced = reduce_block();
-  const bool copied = copy_out();
-  return finish() || staged || reduced || copied;
+  return copy_out() || reduced;
 }
 
-bool SharedReduction::begin() {
-  if (window_) return true;
-  if (!Window::claim(collective_, data_)) return false;
-  window_.emplace(collective_, data_, slices_.size());
-  collective_.own().location = window_->location();
+void SharedReduction::begin() {
   if (window_->in_place()) {
     copied_in_ = copied_out_ = length_;
     collective_.own().ready.store(length_, std::memory_order_release);
   }
   if (!everywhere_) copied_out_ = length_;
-  collective_.publish();
-  return true;
 }
 
 // Into the own staging block: what others will reduce.
@@ -139,17 +121,8 @@ bool SharedReduction::copy_out() {
   return true;
 }
 
-bool SharedReduction::finish() {
-  if (reduced_ < length_ || copied_out_ < length_ || collective_.least_finished() < length_)
-    return false;
-  collective_.leave();
-  window_.reset();
-  done_ = true;
-  return true;
-}
-
-void SharedReduction::missing(std::vector<int>& ranks) const {
-  if (!done_) collective_.behind(&Slot::finished, length_, ranks);
+bool SharedReduction::complete() const {
+  return reduced_ == length_ && copied_out_ == length_ && collective_.least_finished() >= length_;
 }
 
 }  // namespace convoy::comm

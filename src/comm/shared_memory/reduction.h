@@ -1,11 +1,12 @@
 // Reductions of large buffers among the ranks of one host.
 #pragma once
 
-#include <optional>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
-#include "comm/engine/task.h"
 #include "comm/kernels/reduce.h"
-#include "comm/shared_memory/window.h"
+#include "comm/shared_memory/windowed_collective.h"
 
 namespace convoy::comm {
 
@@ -14,7 +15,7 @@ namespace convoy::comm {
 // it passes through that rank's staging block, which is small enough to stay in the cache.
 // S·(p-1)/p read and as much written by each rank in the memory of others; as much again copied
 // into and out of the staging block where there is one.
-class SharedReduction final : public Waiting {
+class SharedReduction final : public WindowedCollective {
  public:
   // Slices of chunk(count, members, r). Without `everywhere` only the own slice is defined at the
   // end. The result is divided by `divisor`. `reduce` reduces a block, the ranks' parts in their
@@ -23,30 +24,21 @@ class SharedReduction final : public Waiting {
                   int divisor, bool everywhere, Reduce reduce = reduce_all,
                   const Board::Turn* turn = nullptr);
 
-  bool advance() override;
-  bool done() const override { return done_; }
-  void missing(std::vector<int>& ranks) const override;
-
  private:
-  bool begin();
-  bool copy_in();
+  std::size_t staged_slices() const override { return slices_.size(); }
+  void begin() override;
+  bool copy_in() override;
+  bool exchange() override;
+  bool complete() const override;
   bool reduce_block();
   bool copy_out();
-  bool finish();
 
-  NodeCollective collective_;
-  Buffer data_;
   ReduceOp op_;
   int divisor_;
   bool everywhere_;
   Reduce reduce_;
-  Slices slices_;
-  std::size_t length_;                // positions
-  std::optional<Window> window_;      // once there is a slot
-  std::vector<std::byte*> reach_;     // by member, once all are there
   std::vector<const void*> sources_;  // of the block in work
   std::size_t copied_in_ = 0, reduced_ = 0, copied_out_ = 0;
-  bool done_ = false;
 };
 
 }  // namespace convoy::comm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace convoy::comm {
 namespace {
@@ -18,35 +19,13 @@ std::byte* element_of(std::byte* base, const Location& location, const Chunk& sl
 
 SharedSpread::SharedSpread(Node& node, const Call& call, std::uint64_t id, Buffer data,
                            Slices slices, const Board::Turn* turn)
-    : collective_(node, call, id, turn),
-      data_(data),
-      slices_(std::move(slices)),
-      length_(longest(slices_)) {}
+    : WindowedCollective(node, call, id, data, std::move(slices), turn) {}
 
-bool SharedSpread::advance() {
-  if (done_ || !begin()) return false;
-  const bool staged = copy_in();
-  if (!collective_.complete()) return staged;
-  if (reach_.empty()) {
-    Node& node = collective_.node();
-    for (std::size_t i = 0; i < node.size(); ++i)
-      reach_.push_back(node.reach(i, collective_.slot(i).location));
-  }
-  const bool copied = copy_from_others();
-  return finish() || staged || copied;
-}
-
-bool SharedSpread::begin() {
-  if (window_) return true;
-  if (!Window::claim(collective_, data_)) return false;
-  window_.emplace(collective_, data_, 1);
-  collective_.own().location = window_->location();
+void SharedSpread::begin() {
   if (window_->in_place() || own_length() == 0) {
     copied_in_ = length_;
     collective_.own().ready.store(length_, std::memory_order_release);
   }
-  collective_.publish();
-  return true;
 }
 
 bool SharedSpread::copy_in() {
@@ -70,7 +49,7 @@ bool SharedSpread::copy_in() {
   return true;
 }
 
-bool SharedSpread::copy_from_others() {
+bool SharedSpread::exchange() {
   if (copied_ == length_) return false;
   const std::size_t size = size_of(data_.type);
   const std::size_t available = std::min<std::uint64_t>(collective_.least_ready(), length_);
@@ -94,17 +73,8 @@ bool SharedSpread::copy_from_others() {
 }
 
 // The own slice may change only when all others have it.
-bool SharedSpread::finish() {
-  if (copied_ < length_ || (own_length() > 0 && collective_.least_finished() < length_))
-    return false;
-  collective_.leave();
-  window_.reset();
-  done_ = true;
-  return true;
-}
-
-void SharedSpread::missing(std::vector<int>& ranks) const {
-  if (!done_) collective_.behind(&Slot::finished, length_, ranks);
+bool SharedSpread::complete() const {
+  return copied_ == length_ && (own_length() == 0 || collective_.least_finished() >= length_);
 }
 
 }  // namespace convoy::comm
