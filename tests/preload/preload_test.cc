@@ -239,6 +239,28 @@ TEST(PreloadPresence, WithoutAnAnswerNoRankDecidesAlone) {
   EXPECT_EQ(result.output.find("on rank 0: of"), std::string::npos) << result.output;
 }
 
+TEST(PreloadPresence, KeysMayEndWithTheRank) {
+  for (const auto& ranks : {std::array{true, true, true}, std::array{true, true, false},
+                            std::array{false, true, true}, std::array{true, false, true}}) {
+    std::string command = CONVOY_MPIRUN;
+    for (const bool with : ranks) {
+      command += command == CONVOY_MPIRUN ? "" : " :";
+      command += " -n 1 timeout 20 env " SANITIZER_OPTIONS
+                 " CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 LD_PRELOAD=" RANK_KEYS +
+                 std::string(with ? ":" LIBRARY " " : " ") + kProgram + "plain";
+    }
+    const Result result = run(command);
+    EXPECT_EQ(result.exit_status, 0) << result.output;
+    const bool all = ranks[0] && ranks[1] && ranks[2];
+    EXPECT_EQ(times(result.output, "runs without libconvoy_mpi.so: all calls"), all ? 0 : 1)
+        << result.output;
+    if (ranks[0]) {
+      EXPECT_EQ(counts_in(result.output), (Counts{3, all ? 3 : 0, 0, 0, all ? 0 : 3}))
+          << result.output;
+    }
+  }
+}
+
 TEST(PreloadPresence, ARankAloneAsksNobody) {
   const Result result =
       run(CONVOY_MPIRUN " -n 1 env " SANITIZER_OPTIONS

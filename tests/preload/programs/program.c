@@ -4,46 +4,16 @@
 
    Every case checks its own results against MPI_Reduce and MPI_Bcast, which nobody takes over, and
    ends with status 1 if one is wrong. */
-#include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-static int failures = 0;
+#include "ranks.h"
+
 static const char* program = "";
-
-#define CHECK(condition) check((condition) != 0, #condition, __LINE__)
-
-static void check(int holds, const char* condition, int line) {
-  if (holds) return;
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  fprintf(stderr, "program.c:%d: rank %d: %s does not hold\n", line, rank, condition);
-  ++failures;
-}
-
-static int rank_in(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
-
-static int size_of(MPI_Comm comm) {
-  int size = 0;
-  MPI_Comm_size(comm, &size);
-  return size;
-}
-
-static void* buffer(size_t bytes) {
-  void* memory = calloc(bytes + 1, 1);
-  if (memory == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
-  return memory;
-}
 
 /* --- Numbers of every type. Sums of them are exact in each, in any order. --- */
 

@@ -10,31 +10,17 @@
    Standard error says what the process keeps after a tenth of the splits and at the end: memory as
    the kernel counts it, mappings of shared memory, open files. Status 1 if a result is wrong. */
 #include <dirent.h>
-#include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ranks.h"
+
 enum { kThreads = 4 };
-static int wrong = 0;
 static int rounds = 0;
-
-static int rank_in(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
-
-static int size_of(MPI_Comm comm) {
-  int size = 0;
-  MPI_Comm_size(comm, &size);
-  return size;
-}
 
 static uint64_t mix(uint64_t sum, const void* data, size_t bytes) {
   const unsigned char* byte = data;
@@ -157,7 +143,7 @@ static uint64_t split_and_free(uint64_t sum, int splits) {
       if (child == 0) _exit(0);
       int status = -1;
       waitpid(child, &status, 0);
-      wrong += status != 0;
+      CHECK(status == 0);
     }
     if (i == splits / 10) say("begins");
   }
@@ -174,7 +160,9 @@ static uint64_t reduce_much(uint64_t sum, size_t bytes) {
   for (size_t i = 0; i < count; ++i) data[i] = (double)(i % 4096) + rank;
   MPI_Allreduce(MPI_IN_PLACE, data, (int)count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   const double ranks_sum = ranks * (ranks - 1) / 2.0;
+  size_t wrong = 0;
   for (size_t i = 0; i < count; ++i) wrong += data[i] != (double)(i % 4096) * ranks + ranks_sum;
+  CHECK(wrong == 0);
   sum = mix(sum, data + count - 4096, 4096 * sizeof(double));
   munmap(data, bytes);
   return sum;
@@ -200,5 +188,5 @@ int main(int argc, char** argv) {
   }
   free(sums);
   MPI_Finalize();
-  return wrong == 0 ? 0 : 1;
+  return failures == 0 ? 0 : 1;
 }
