@@ -3,29 +3,29 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/doctor/rows.h"
 #include "cli/launch/build_config.h"
+#include "cli/rows.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
 namespace {
 
 int examine(const std::string& json_file) {
-  Rows rows = machine_rows();
-  for (Rows more : {torch_rows(), mpi_rows(), data_rows()})
+  Rows json(json_file);
+  DoctorRows rows = machine_rows();
+  for (DoctorRows more : {torch_rows(), mpi_rows(), data_rows()})
     rows.insert(rows.end(), more.begin(), more.end());
-  if (json_file != "-") std::fputs(format_table(rows, isatty(STDOUT_FILENO) != 0).c_str(), stdout);
-  if (json_file == "-") {
-    std::fputs(format_json(rows).c_str(), stdout);
-  } else if (!json_file.empty()) {
-    std::ofstream file(json_file);
-    file << format_json(rows);
-    file.close();
-    if (!file) throw UsageError("--json " + json_file + ": cannot be written");
+  if (!json.on_standard_output())
+    std::fputs(format_table(rows, isatty(STDOUT_FILENO) != 0).c_str(), stdout);
+  for (const Row& row : rows) {
+    json.add({{"check", row.check},
+              {"status", status_name(row.status)},
+              {"detail", row.detail},
+              {"hint", row.hint}});
   }
   const bool lacking = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
     return row.essential && row.status == RowStatus::missing;

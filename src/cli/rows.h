@@ -21,10 +21,11 @@ class Rows {
   }
   // Whether the table for people has to go elsewhere (or nowhere).
   bool on_standard_output() const { return name_ == "-"; }
+  // Bytes that are no UTF-8 are replaced.
   void add(const nlohmann::ordered_json& row) {
     if (name_.empty()) return;
     std::ostream& out = on_standard_output() ? std::cout : file_;
-    out << row.dump() << std::endl;
+    out << row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
     if (!out) throw Failure("--json: writing '" + name_ + "' failed");
   }
 

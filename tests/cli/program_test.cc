@@ -29,6 +29,7 @@ TEST(Program, NamesTheNearestKnown) {
       {{"xyzzy"}, "there are: "},
       {{}, "a command is missing"},
       {{"doctor", "--jsn", "-"}, "did you mean --json?"},
+      {{"doctor", "--json", "/nowhere/x"}, "--json: can't write '/nowhere/x'"},
       {{"--versoin"}, "did you mean --version?"}};
   for (const auto& [arguments, part] : cases) {
     const JobResult result = Job(arguments).finish();

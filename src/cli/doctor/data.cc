@@ -4,7 +4,7 @@
 
 namespace convoy::cli {
 
-Rows data_rows() {
+DoctorRows data_rows() {
   try {
     return {{"libvips", RowStatus::ok, data::image_library_version() + ", for convoy pack", ""}};
   } catch (const UsageError&) {

@@ -220,7 +220,7 @@ Row slurm() {
 
 }  // namespace
 
-Rows machine_rows() {
+DoctorRows machine_rows() {
   return {processor(),   cores(), vector_units(),     memory(), shared_memory(),
           single_copy(), user(),  emulated_cluster(), slurm()};
 }

@@ -108,8 +108,8 @@ std::string mpi_version() {
   return line;
 }
 
-Rows mpi_rows() {
-  Rows rows{{"MPI library", RowStatus::ok, mpi_version(), ""}, thread_level()};
+DoctorRows mpi_rows() {
+  DoctorRows rows{{"MPI library", RowStatus::ok, mpi_version(), ""}, thread_level()};
   try {
     const Mpirun mpirun = find_mpirun("");
     const std::string detail = mpirun.path + " (" + mpirun.version + ")";

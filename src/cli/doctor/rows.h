@@ -20,16 +20,16 @@ struct Row {
   bool essential = false;  // training is impossible while this is missing
 };
 
-using Rows = std::vector<Row>;
+using DoctorRows = std::vector<Row>;
 
 // Processor, memory, shared memory, and what an emulated cluster needs.
-Rows machine_rows();
+DoctorRows machine_rows();
 // The MPI library and its mpirun, tried out with two ranks. Starts processes; to be called from the
 // main thread.
-Rows mpi_rows();
-Rows torch_rows();
+DoctorRows mpi_rows();
+DoctorRows torch_rows();
 // What packing images needs.
-Rows data_rows();
+DoctorRows data_rows();
 
 // LibTorch's version, and MPI's in a few words.
 std::string torch_version();
@@ -37,8 +37,6 @@ std::string mpi_version();
 
 const char* status_name(RowStatus status);
 // For people: aligned columns, hints on lines of their own, colors on a terminal.
-std::string format_table(const Rows& rows, bool color);
-// One JSON object per line.
-std::string format_json(const Rows& rows);
+std::string format_table(const DoctorRows& rows, bool color);
 
 }  // namespace convoy::cli

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/doctor/rows.h"
 
@@ -32,7 +31,7 @@ const char* status_name(RowStatus status) {
   return "";
 }
 
-std::string format_table(const Rows& rows, bool color) {
+std::string format_table(const DoctorRows& rows, bool color) {
   constexpr std::size_t kStatusWidth = 7;
   std::size_t width = 0;
   for (const Row& row : rows) width = std::max(width, row.check.size());
@@ -44,18 +43,6 @@ std::string format_table(const Rows& rows, bool color) {
     text += std::string(kStatusWidth - status.size() + 2, ' ') + row.detail + "\n";
     if (!row.hint.empty())
       text += std::string(width + kStatusWidth + 4, ' ') + "-> " + row.hint + "\n";
-  }
-  return text;
-}
-
-std::string format_json(const Rows& rows) {
-  std::string text;
-  for (const Row& row : rows) {
-    const nlohmann::ordered_json object = {{"check", row.check},
-                                           {"status", status_name(row.status)},
-                                           {"detail", row.detail},
-                                           {"hint", row.hint}};
-    text += object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   return text;
 }

@@ -64,7 +64,7 @@ Row allocator() {
 
 std::string torch_version() { return TORCH_VERSION; }
 
-Rows torch_rows() {
+DoctorRows torch_rows() {
   return {{"LibTorch", RowStatus::ok, torch_version() + " (" + library_path() + ")", ""},
           {"LibTorch kernels", RowStatus::ok, at::get_cpu_capability(), ""},
           {"LibTorch threads", RowStatus::ok,
