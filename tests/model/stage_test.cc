@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/model/modules.h"
+#include "tests/model/branches.h"
 
 namespace convoy::model {
 namespace {
@@ -114,22 +115,8 @@ TEST(Stage, LeavesItsInputsAlone) {
 }
 
 TEST(Stage, JoinsBranches) {
-  const Blueprint network{
-      "Branches",
-      {{4, 9, 7}},
-      {{"split",
-        {"image"},
-        {{"a",
-          layer::Convolution{.in = 4, .out = 6, .kernel = {3, 3}, .padding = {1, 1}, .groups = 2},
-          {"image"},
-          {}},
-         {"b", layer::Relu(), {"image"}, {}}},
-        {"a", "b"}},
-       {"join",
-        {"left", "right"},
-        {{"both", layer::Concatenate{0}, {"left", "right"}, {}},
-         {"pool", layer::AveragePool{{3, 3}, {2, 2}, {1, 1}}, {"both"}, {}}},
-        {"pool"}}}};
+  const Blueprint network =
+      branches({{"pool", layer::AveragePool{{3, 3}, {2, 2}, {1, 1}}, {"both"}, {}}});
   StagedNetwork net(network, 1);
   const auto x = torch::randn({2, 4, 9, 7});
   const auto a = torch::conv2d(x, net.named_parameters()["a.weight"],
