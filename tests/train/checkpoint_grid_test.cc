@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "convoy/base/error.h"
@@ -10,22 +9,11 @@
 #include "convoy/train/export.h"
 #include "convoy/train/safetensors.h"
 #include "tests/base/mounts.h"
-#include "tests/base/scratch.h"
 #include "tests/train/grid_state.h"
 #include "train/checkpoint/slice_reader.h"
 
-namespace convoy::train {
+namespace convoy::train::testing_data {
 namespace {
-
-namespace fs = std::filesystem;
-using comm::World;
-using test::message_of;
-using test::Scratch;
-using testing_data::Grid;
-using testing_data::kGrids;
-using testing_data::read_on;
-using testing_data::Truth;
-using testing_data::write_on;
 
 std::string text_of(const Grid& grid) {
   return std::to_string(grid.replicas) + "x" + std::to_string(grid.partitions);
@@ -165,7 +153,7 @@ TEST(CheckpointGrids, SlicesThatDoNotFitAreRefusedOnEveryRank) {
       State state = truth.state({1, 2}, world.rank());
       change(state, world.rank());
       const std::string said =
-          message_of<UsageError>([&] { writer.begin(testing_data::grid_manifest(1, 2), state); });
+          message_of<UsageError>([&] { writer.begin(grid_manifest(1, 2), state); });
       EXPECT_EQ(said, world.communicator().broadcast_text(said, 0));
       EXPECT_FALSE(writer.writing());
       if (world.rank() == 0) first = said;
@@ -356,4 +344,4 @@ TEST(CheckpointExport, RefusesToReplaceAndLeavesNothingOfDamage) {
 }
 
 }  // namespace
-}  // namespace convoy::train
+}  // namespace convoy::train::testing_data

@@ -7,28 +7,16 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <filesystem>
 #include <random>
 #include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/train/export.h"
-#include "tests/base/scratch.h"
 #include "tests/train/grid_state.h"
 
-namespace convoy::train {
+namespace convoy::train::testing_data {
 namespace {
-
-namespace fs = std::filesystem;
-using comm::World;
-using test::message_of;
-using test::Scratch;
-using testing_data::Grid;
-using testing_data::grid_manifest;
-using testing_data::read_on;
-using testing_data::Truth;
-using testing_data::write_on;
 
 State large_state(std::int64_t megabytes, double value = 1) {
   State state;
@@ -264,4 +252,4 @@ TEST_F(CheckpointMemory, ReadingCostsWhatIsReadAndExportingOnePiece) {
 }
 
 }  // namespace
-}  // namespace convoy::train
+}  // namespace convoy::train::testing_data

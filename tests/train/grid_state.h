@@ -5,15 +5,23 @@
 #include <torch/torch.h>
 
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 
 #include "convoy/comm/world.h"
 #include "convoy/train/checkpoint_writer.h"
 #include "convoy/train/state.h"
+#include "tests/base/scratch.h"
 #include "tests/train/checkpoint_samples.h"
 
 namespace convoy::train::testing_data {
+
+// What its tests, which are in this namespace as well, write in short.
+namespace fs = std::filesystem;
+using comm::World;
+using test::message_of;
+using test::Scratch;
 
 // Rank r is replica r / partitions, partition r % partitions.
 struct Grid {
@@ -102,7 +110,7 @@ inline Manifest grid_manifest(std::int64_t step, int world) {
 }
 
 // Writes one, on every rank of a world of the grid's size.
-inline WrittenCheckpoint write_on(comm::World& world, const std::string& folder, std::int64_t step,
+inline WrittenCheckpoint write_on(World& world, const std::string& folder, std::int64_t step,
                                   const Truth& truth, const Grid& grid,
                                   CheckpointOptions options = {}) {
   options.retention.last = 99;
@@ -111,7 +119,7 @@ inline WrittenCheckpoint write_on(comm::World& world, const std::string& folder,
   return *writer.finish();
 }
 
-inline State read_on(comm::World& world, const std::string& checkpoint, const Grid& grid) {
+inline State read_on(World& world, const std::string& checkpoint, const Grid& grid) {
   return read_checkpoint(
       world.communicator(), checkpoint, open_checkpoint(checkpoint),
       [&](const Slice& whole) { return Truth::slice_for(whole, grid, world.rank()); });
