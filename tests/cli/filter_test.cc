@@ -60,6 +60,16 @@ TEST(Filter, TakesReportsOutWhereverTheyStand) {
   }
 }
 
+TEST(Filter, TakesMpirunsAnswerToASecondSignalOut) {
+  const std::string answer = "mpirun.openmpi: abort is already in progress...hit ctrl-c again\n";
+  for (std::size_t piece : {1, 3, 4096}) {
+    StreamFilter filter = make_filter();
+    EXPECT_EQ(pass(filter, "a\n" + answer + "\nb\n\n" + answer + "c\n" + answer, piece),
+              "a\nb\n\nc\n")
+        << piece;
+  }
+}
+
 TEST(Filter, TakesObituariesOutAndReadsThem) {
   for (std::size_t piece : {1, 3, 74, 75, 4096}) {
     StreamFilter filter = make_filter();

@@ -80,7 +80,8 @@ Job::Job(const std::vector<std::string>& arguments, const std::vector<std::strin
   if (pid_ == 0) {
     dup2(out.writing.get(), 1);
     dup2(err.writing.get(), 2);
-    unsetenv("OMP_NUM_THREADS");  // ctest sets it
+    unsetenv("OMP_NUM_THREADS");                                        // ctest sets it
+    for (const int number : {SIGINT, SIGHUP}) signal(number, SIG_DFL);  // however it was started
     putenv(mark_.data());
     for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
     std::vector<char*> argv{const_cast<char*>(program.c_str())};

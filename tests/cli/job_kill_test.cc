@@ -121,34 +121,70 @@ TEST(JobKill, ASupervisorOfARoleThatIsStartedAgain) {
   expect_nothing_left(job);
 }
 
-TEST(JobKill, TheSupervisorOfRanks) {
-  JobOfRoles job(ranks("mpi", "stubborn") + service("b"));
+// Ranks of a role, beside a service, one process of which dies.
+void expect_the_end_without(const std::string& work, pid_t (*victim)(const Job& job)) {
+  JobOfRoles job(ranks("mpi", work) + service("b"));
   ASSERT_TRUE(job->wait_for("ready", 3));
   pause_randomly(200);
-  ASSERT_TRUE(strike(find(*job, {"--role-folder", "cli_rank_program"})));
+  ASSERT_TRUE(strike(victim(*job)));
   EXPECT_EQ(job->finish().exit_status, 1);
   expect_nothing_left(job);
 }
 
+pid_t supervisor_of_ranks(const Job& job) {
+  return find(job, {"--role-folder", "cli_rank_program"});
+}
+
+TEST(JobKill, TheSupervisorOfRanks) { expect_the_end_without("stubborn", supervisor_of_ranks); }
+
 TEST(JobKill, TheLauncherOfRanks) {
-  JobOfRoles job(ranks("mpi", "stubborn") + service("b"));
-  ASSERT_TRUE(job->wait_for("ready", 3));
-  pause_randomly(200);
-  const std::vector<pid_t> launcher =
-      children_of(find(*job, {"--role-folder", "cli_rank_program"}));
-  ASSERT_EQ(launcher.size(), 1u);
-  ASSERT_TRUE(strike(launcher[0]));
-  EXPECT_EQ(job->finish().exit_status, 1);
-  expect_nothing_left(job);
+  expect_the_end_without("stubborn", [](const Job& job) {
+    const std::vector<pid_t> launcher = children_of(supervisor_of_ranks(job));
+    return launcher.size() == 1 ? launcher[0] : 0;
+  });
 }
 
 TEST(JobKill, ARankOfARole) {
-  JobOfRoles job(ranks("mpi", "work") + service("b"));
+  expect_the_end_without("work", [](const Job& job) {
+    const std::vector<JobProcess> ranks = job.processes("cli_rank_program");
+    return ranks.empty() ? 0 : ranks[0].pid;
+  });
+}
+
+TEST(JobKill, AllButMpirunWhenTheJobIsAskedTwice) {
+  JobOfRoles job(ranks("mpi", "stubborn") + service("b"));
   ASSERT_TRUE(job->wait_for("ready", 3));
+  kill(job->pid(), SIGTERM);
   pause_randomly(200);
-  ASSERT_TRUE(strike(job->processes("cli_rank_program")[0].pid));
-  EXPECT_EQ(job->finish().exit_status, 1);
+  kill(job->pid(), SIGTERM);
+  EXPECT_EQ(job->finish().exit_status, 128 + SIGTERM);
   expect_nothing_left(job);
+}
+
+// A process in the way of everything: its supervisor dies, and it can't be killed. Nor can another
+// supervisor, which is told twice.
+TEST(JobKill, WhatCannotBeKilledIsNamed) {
+  JobOfRoles job("[job]\ngrace_s = 1000\n" + role("a", kBrood) +
+                     role("b", "trap '' TERM; echo ready; while :; do sleep 0.05; done"),
+                 {"CONVOY_TEST_NO_SIGKILL=1"});
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  const pid_t a = find(*job, {"--role-folder", "setsid"});
+  const pid_t b = find(*job, {"--role-folder", "trap '' TERM"});
+  pid_t child = 0;
+  for (const JobProcess& process : job->processes("sh"))
+    if (getpgid(process.pid) == process.pid && getsid(process.pid) == process.pid)
+      child = process.pid;
+  ASSERT_TRUE(a > 0 && b > 0 && child > 0);
+  ASSERT_TRUE(strike(a));
+  for (const int signal : {SIGTERM, SIGINT}) kill(job->pid(), signal);
+  const JobResult result = job->finish(std::chrono::seconds(60));
+  EXPECT_GT(result.exit_status, 128) << result.err;
+  for (const std::string& process : {"process " + std::to_string(child) + " (sh)",
+                                     "process " + std::to_string(b) + " (convoy-agent)"}) {
+    EXPECT_EQ(count(result.err, process + " can't be killed; the job goes on without"), 1)
+        << result.err;
+    EXPECT_EQ(count(result.err, process + " is left: it can't be killed\n"), 1) << result.err;
+  }
 }
 
 TEST(JobKill, TheKeeper) {

@@ -1,10 +1,13 @@
 #include "cli/job/outcome.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 
 #include "cli/job/role.h"
+#include "cli/job/role_process.h"
 
 namespace convoy::cli {
 namespace {
@@ -51,6 +54,44 @@ TEST(JobOutcome, NamesTheFault) {
       (std::vector<std::string>{
           "worker-1 exited with status 3 after 1 restart; 1 role was ended, 1 had ended before",
           "the last lines of worker-1 on standard error:", "  one", "  two"}));
+}
+
+TEST(JobOutcome, NamesWhatIsLeft) {
+  JobFates end;
+  end.roles = {fate("a", {}), fate("b", {RoleEnd::Kind::left, SIGKILL, ""}, true)};
+  end.roles[1].essential = false;
+  end.left = {"process 12 (sh)", "process 13"};
+  EXPECT_EQ(judge_job(end).exit_status, 1);
+  EXPECT_EQ(judge_job(end).lines,
+            (std::vector<std::string>{
+                "b could not be killed when it was told to stop; the job went on without it",
+                "process 12 (sh) is left: it can't be killed",
+                "process 13 is left: it can't be killed"}));
+  // Nobody is to start it again beside them. Another status says more.
+  end.interrupted_by = SIGTERM;
+  EXPECT_EQ(judge_job(end).exit_status, 128 + SIGTERM);
+  end.roles[0] = fate("a", {kExited, 75, ""}, true);
+  EXPECT_EQ(judge_job(end).exit_status, 1);
+  end.left.clear();
+  EXPECT_EQ(judge_job(end).exit_status, 75);
+}
+
+// Numbers of processes come again; what waitpid() says of the next one is not this one's.
+TEST(RoleProcess, EndsOnce) {
+  Role role;
+  role.argv = {"none"};
+  RoleStart start;
+  start.agent = "/bin/true";
+  LineOutput out(STDOUT_FILENO), err(STDERR_FILENO);
+  RoleProcess process(role, "a", start, {}, out, err);
+  const pid_t pid = process.pid();
+  int status = -1;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_FALSE(process.reaped(pid + 1, SIGKILL));
+  EXPECT_TRUE(process.reaped(pid, status));
+  EXPECT_EQ(process.pid(), 0);
+  EXPECT_FALSE(process.reaped(pid, SIGKILL));
+  EXPECT_EQ(how(process.finish()), "lost its supervisor, which ended with status 0");
 }
 
 TEST(JobOutcome, PassesStatusesOn) {

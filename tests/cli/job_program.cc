@@ -1,5 +1,15 @@
-// cli_job_program FILE: what `convoy job FILE` does, see job.h.
+// cli_job_program FILE: what `convoy job FILE` does, see job.h. With CONVOY_TEST_NO_SIGKILL in the
+// environment nothing of the job can kill: as if all its processes hung in the kernel.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 
@@ -7,8 +17,30 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
+namespace {
+
+// kill(process, SIGKILL) says that it did it, here and in whatever is started from here.
+bool do_without_sigkill() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kill, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args) + sizeof(std::uint64_t)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SIGKILL, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{sizeof rules / sizeof rules[0], rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace convoy::cli;
+  if (std::getenv("CONVOY_TEST_NO_SIGKILL") != nullptr && !do_without_sigkill()) {
+    std::perror("seccomp");
+    return 1;
+  }
   try {
     const std::string path = argc > 1 ? argv[1] : "";
     const JobFile job = parse_job_file(convoy::read_text_file(path), path);

@@ -78,6 +78,17 @@ TEST(Roles, RunElsewhere) {
   EXPECT_EQ(result.out, "[a] ready\n[a] stopped\n");
   EXPECT_EQ(result.exit_status, 128 + SIGTERM) << result.err;
 
+  // At once, but mpirun takes its files along.
+  JobOfRoles killed(
+      job + "grace_s = 1000\n" +
+          role("a", "trap 'echo told' TERM; echo ready; while :; do sleep 0.02; done", there),
+      no_ssh(ssh));
+  ASSERT_TRUE(killed->wait_for("ready", 1));
+  kill(killed->pid(), SIGINT);
+  ASSERT_TRUE(killed->wait_for("told", 1));
+  kill(killed->pid(), SIGINT);
+  EXPECT_EQ(end_of(killed).exit_status, 128 + SIGINT);
+
   result = run(job + role("a", "kill -SEGV $$", there), no_ssh(ssh));
   EXPECT_EQ(result.err,
             "convoy job: a on host elsewhere was killed by signal 11 (Segmentation fault)\n");

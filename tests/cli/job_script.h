@@ -37,15 +37,28 @@ inline std::string ranks(const std::string& name, const std::string& arguments) 
               "exec '" + convoy_program() + "' run -n 2 '" + rank_program() + "' " + arguments);
 }
 
+// The arguments for sh to run a program as nohup does, and `&` in a script.
+inline Lines ignoring_hangups(const std::string& program, const Lines& arguments) {
+  Lines all{"-c", "trap '' HUP INT; exec \"$0\" \"$@\"", program};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
 // `convoy job` on a file of this text, in a folder for temporary files of its own.
 class JobOfRoles {
  public:
-  explicit JobOfRoles(const std::string& text, std::vector<std::string> variables = {}) {
+  enum class Start { plain, ignoring_hangups };
+  explicit JobOfRoles(const std::string& text, std::vector<std::string> variables = {},
+                      Start start = Start::plain) {
     std::filesystem::create_directory(temporary());
     test::spill(scratch_.path("mine.toml"), text);
     variables.push_back("TMPDIR=" + temporary());
     variables.push_back("HERE=" + scratch_.path());
-    job_.emplace(std::vector<std::string>{scratch_.path("mine.toml")}, variables, job_program());
+    const Lines arguments{scratch_.path("mine.toml")};
+    if (start == Start::plain)
+      job_.emplace(arguments, variables, job_program());
+    else
+      job_.emplace(ignoring_hangups(job_program(), arguments), variables, "/bin/sh");
   }
 
   Job* operator->() { return &*job_; }

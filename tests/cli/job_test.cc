@@ -144,6 +144,19 @@ TEST(Roles, AreStoppedOnRequest) {
   }
 }
 
+TEST(Roles, GoOnAfterAHangupThatIsIgnored) {
+  for (const int last : {0, SIGTERM}) {
+    JobOfRoles job(role("a", "echo ready; until [ -e $HERE/go ]; do sleep 0.02; done; echo done"),
+                   {}, JobOfRoles::Start::ignoring_hangups);
+    ASSERT_TRUE(job->wait_for("ready", 1));
+    for (const int signal : {SIGHUP, SIGINT, last}) kill(job->pid(), signal);
+    if (last == 0) test::spill(job.path("go"), "");
+    const JobResult result = end_of(job);
+    EXPECT_EQ(result.exit_status, last == 0 ? 0 : 128 + last) << result.err;
+    EXPECT_EQ(count(result.out, "done"), last == 0 ? 1 : 0);
+  }
+}
+
 TEST(Roles, AskToBeStartedAgain) {
   JobOfRoles job(service("server") + role("worker",
                                           "trap 'exit 75' TERM; echo ready; while :; do "

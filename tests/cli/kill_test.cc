@@ -8,7 +8,8 @@
 #include <thread>
 
 #include "convoy/base/system.h"
-#include "tests/cli/job.h"
+#include "tests/base/scratch.h"
+#include "tests/cli/job_script.h"
 
 namespace convoy::cli {
 namespace {
@@ -156,6 +157,39 @@ TEST_F(Kill, EndsOnRequest) {
     EXPECT_EQ(result.err,
               "convoy run: ended by " + describe_signal(signal) + "; the 2 ranks were ended\n");
   }
+}
+
+// What mpirun has made in the folder for temporary files goes, too.
+TEST_F(Kill, EndsAtOnceWhenAskedTwice) {
+  const test::Scratch scratch;
+  Job job({"run", "-n", "2", "--grace", "1000", rank_program(), "stubborn"},
+          {"TMPDIR=" + scratch.path()});
+  ASSERT_TRUE(job.wait_for("ready", 2));
+  kill(job.pid(), SIGINT);
+  for (int i = 0; i < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    kill(job.pid(), SIGTERM);
+  }
+  ASSERT_GE(job.wait_until_gone(kPromise_s), 0);
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 128 + SIGINT) << result.err;
+  EXPECT_EQ(result.err,
+            "convoy run: ended by " + describe_signal(SIGINT) + "; the 2 ranks were ended\n");
+  EXPECT_EQ(test::entries(scratch.path()), 0u);
+}
+
+TEST_F(Kill, GoesOnAfterAHangupThatIsIgnored) {
+  const test::Scratch scratch;
+  const std::string script =
+      "echo ready; until [ -e " + scratch.path("go") + " ]; do sleep 0.02; done; echo done";
+  Job job(ignoring_hangups(convoy_program(), {"run", "-n", "2", "sh", "-c", script}), {},
+          "/bin/sh");
+  ASSERT_TRUE(job.wait_for("ready", 2));
+  for (const int signal : {SIGHUP, SIGINT}) kill(job.pid(), signal);
+  test::spill(scratch.path("go"), "");
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_EQ(count(result.out, "done"), 2) << result.out;
 }
 
 TEST_F(Kill, LetsRanksAnswerARequest) {

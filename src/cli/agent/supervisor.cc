@@ -292,7 +292,7 @@ void Supervisor::on_signal(const signalfd_siginfo& info) {
 void Supervisor::reap() {
   int status = 0;
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
-    if (pid != program_) continue;
+    if (pid != program_ || status_) continue;  // its number may come again
     status_ = status;
     ended_ns_ = now_ns();
     // A rank has ended when its program has: what that left running goes with it, and with that the

@@ -20,6 +20,7 @@ namespace convoy::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{2000};  // with a keeper that has nothing to wait for
+constexpr std::chrono::milliseconds kKilled{500};     // with one that was killed
 
 constexpr int kMostKeepersAtOnce = 10;
 
@@ -80,11 +81,8 @@ void JobFolder::remove() {
   leash_.reset();
   const auto until = Clock::now() + kPatience;
   while (keeper_ > 0 && waitpid(keeper_, nullptr, WNOHANG) == 0) {
-    if (Clock::now() >= until) {
-      kill(keeper_, SIGKILL);
-      waitpid(keeper_, nullptr, 0);
-      break;
-    }
+    if (Clock::now() >= until) kill(keeper_, SIGKILL);
+    if (Clock::now() >= until + kKilled) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   keeper_ = 0;

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "cli/job/folder.h"
+#include "cli/job/orphans.h"
 #include "cli/job/outcome.h"
 #include "cli/job/output.h"
 #include "cli/job/role.h"
@@ -46,18 +47,6 @@ milliseconds duration(double seconds) {
   return std::chrono::duration_cast<milliseconds>(
       std::chrono::duration<double>(std::min(seconds, kYears)));
 }
-
-// Gives the caller back the signals that it had blocked, and no more.
-class SignalMask {
- public:
-  SignalMask() { sigprocmask(SIG_BLOCK, nullptr, &before_); }
-  ~SignalMask() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  SignalMask(const SignalMask&) = delete;
-  SignalMask& operator=(const SignalMask&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 // A role, run by run.
 struct Member {
@@ -105,14 +94,14 @@ class Job {
   std::unique_ptr<JobFolder> folder_;
   std::vector<Member> members_;
   bool stopping_ = false;
-  bool orphans_ = false;  // there may be some
-  Leftovers leftovers_;
+  Orphans orphans_;
+  bool look_for_orphans_ = false;  // there may be some
   JobFates end_;
 };
 
 Job::Job(std::span<const Role> roles, const JobOptions& options)
     : grace_(duration(options.grace_s)) {
-  signals_ = signal_descriptor({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
+  signals_ = signals_to_a_job();
   signal(SIGPIPE, SIG_IGN);
   start_.agent = supervisor_path();
   const std::string id = random_name();
@@ -143,7 +132,7 @@ JobOutcome Job::run() {
     wait();
     read_signals();
     reap();
-    if (orphans_) orphans_ = end_orphans();
+    if (look_for_orphans_) look_for_orphans_ = end_orphans();
     for (Member& member : members_) look_after(member);
     decide();
     out_.advance();
@@ -185,7 +174,7 @@ void Job::wait() {
   std::vector<pollfd> ready{{signals_.get(), POLLIN, 0},
                             {out_.writable_fd(), POLLOUT, 0},
                             {err_.writable_fd(), POLLOUT, 0}};
-  auto until = Clock::now() + (orphans_ ? kLookForOrphans : kLookAround);
+  auto until = Clock::now() + (look_for_orphans_ ? kLookForOrphans : kLookAround);
   for (const Member& member : members_) {
     if (member.state == Member::State::waiting) until = std::min(until, member.due);
     if (member.state != Member::State::running) continue;
@@ -221,13 +210,13 @@ void Job::on_signal(int signal) {
 void Job::reap() {
   int status = 0;
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
+    orphans_.reaped(pid);
     if (pid == folder_->keeper()) folder_->replace_keeper();
     for (Member& member : members_) {
-      if (member.state != Member::State::running || member.process->pid() != pid) continue;
-      member.process->reaped(status);
       // If it could not do so itself, what ran under it is to be ended now; it may hold what the
       // next run needs.
-      orphans_ = true;
+      if (member.state == Member::State::running && member.process->reaped(pid, status))
+        look_for_orphans_ = true;
     }
   }
 }
@@ -237,11 +226,15 @@ void Job::look_after(Member& member) {
   RoleProcess& process = *member.process;
   process.advance();
   if (process.over()) {
-    if (orphans_) return;  // perhaps its own
+    if (look_for_orphans_) return;  // perhaps its own
     const RoleEnd end = process.finish();
     member.fate.last_errors = process.last_errors();
     member.process.reset();
     ended(member, end);
+  } else if (process.survives()) {
+    orphans_.give_up(process.pid());
+    process.give_up();
+    look_for_orphans_ = true;  // what runs under it
   } else if (member.fate.told && Clock::now() >= member.due) {
     process.kill_process();
     member.due = Clock::now() + kInsist;
@@ -321,7 +314,8 @@ void Job::kill_all() {
     member.due = Clock::now() + kInsist;
     member.process->kill_process();
   }
-  for (pid_t pid : descendants(getpid())) {
+  // An mpirun has just been told, or is told by its parent's death.
+  for (pid_t pid : all_but_mpirun(getpid())) {
     if (pid != folder_->keeper()) kill(pid, SIGKILL);
   }
 }
@@ -331,14 +325,10 @@ bool Job::end_orphans() {
   for (const Member& member : members_) {
     if (member.state == Member::State::running) known.insert(member.process->pid());
   }
-  std::vector<pid_t> orphans;
-  for (pid_t child : children_of(getpid())) {
-    if (known.count(child) > 0) continue;
-    orphans.push_back(child);
-    for (pid_t pid : descendants(child)) orphans.push_back(pid);
-  }
-  leftovers_.end(orphans);
-  return !orphans.empty();
+  const bool left = orphans_.end(known);
+  for (pid_t pid : orphans_.take_given_up())
+    say(describe_process(pid) + " can't be killed; the job goes on without waiting for its end");
+  return left;
 }
 
 bool Job::all_over() const {
@@ -354,6 +344,7 @@ JobOutcome Job::finish() {
   }
   folder_->remove();
   kill_descendants(kKillLeftovers);
+  for (pid_t pid : descendants(getpid())) end_.left.push_back(describe_process(pid));
   print_the_rest();
   for (Member& member : members_) end_.roles.push_back(std::move(member.fate));
   return judge_job(end_);

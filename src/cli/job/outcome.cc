@@ -81,29 +81,7 @@ JobOutcome of_interruption(const JobFates& end) {
           {"ended by " + describe_signal(end.interrupted_by) + all}};
 }
 
-}  // namespace
-
-bool RoleEnd::well_stopped() const {
-  if (kind == Kind::signaled) return code == SIGTERM;
-  return kind == Kind::exited &&
-         (code == 0 || code == kExitRequeue || code == kSignalBase + SIGTERM);
-}
-
-std::string how(const RoleEnd& end) {
-  switch (end.kind) {
-    case RoleEnd::Kind::exited:
-      return how(false, end.code);
-    case RoleEnd::Kind::signaled:
-      return how(true, end.code);
-    case RoleEnd::Kind::cannot_start:
-      return "could not be started: " + end.text;
-    case RoleEnd::Kind::lost:
-      return "lost its supervisor" + (end.text.empty() ? "" : ", " + end.text);
-  }
-  return "";
-}
-
-JobOutcome judge_job(const JobFates& end) {
+JobOutcome of_roles(const JobFates& end) {
   if (end.fault >= 0) return of_fault(end);
   if (end.interrupted_by != 0) return of_interruption(end);
   JobOutcome result;
@@ -123,6 +101,41 @@ JobOutcome judge_job(const JobFates& end) {
   if (any_until_done && !any_done) {
     result.exit_status = kExitFailure;
     result.lines.push_back("no role came to its end with status 0");
+  }
+  return result;
+}
+
+}  // namespace
+
+bool RoleEnd::well_stopped() const {
+  if (kind == Kind::signaled) return code == SIGTERM;
+  return kind == Kind::exited &&
+         (code == 0 || code == kExitRequeue || code == kSignalBase + SIGTERM);
+}
+
+std::string how(const RoleEnd& end) {
+  switch (end.kind) {
+    case RoleEnd::Kind::exited:
+      return how(false, end.code);
+    case RoleEnd::Kind::signaled:
+      return how(true, end.code);
+    case RoleEnd::Kind::cannot_start:
+      return "could not be started: " + end.text;
+    case RoleEnd::Kind::lost:
+      return "lost its supervisor" + (end.text.empty() ? "" : ", " + end.text);
+    case RoleEnd::Kind::left:
+      return "could not be killed";
+  }
+  return "";
+}
+
+JobOutcome judge_job(const JobFates& end) {
+  JobOutcome result = of_roles(end);
+  for (const std::string& process : end.left) {
+    result.lines.push_back(process + " is left: it can't be killed");
+    // Whoever starts the job again would do so beside it.
+    if (result.exit_status == 0 || result.exit_status == kExitRequeue)
+      result.exit_status = kExitFailure;
   }
   return result;
 }

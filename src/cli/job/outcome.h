@@ -15,7 +15,8 @@ struct RoleEnd {
     exited,        // with status `code`
     signaled,      // by signal `code`
     cannot_start,  // `text` says why, `code` is the status for that
-    lost           // its supervisor is gone without a word; `text` says what is known
+    lost,          // its supervisor is gone without a word; `text` says what is known
+    left           // its supervisor, or mpirun, can't be killed
   };
   Kind kind = Kind::exited;
   int code = 0;
@@ -44,8 +45,9 @@ struct RoleFate {
 
 struct JobFates {
   std::vector<RoleFate> roles;
-  int fault = -1;          // the role that failed first and ended the job
-  int interrupted_by = 0;  // the signal that ended the job
+  int fault = -1;                 // the role that failed first and ended the job
+  int interrupted_by = 0;         // the signal that ended the job
+  std::vector<std::string> left;  // processes that could not be killed, "process 123 (sh)"
 };
 
 JobOutcome judge_job(const JobFates& end);

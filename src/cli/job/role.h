@@ -66,10 +66,11 @@ struct JobOutcome {
 // CONVOY_JOB_FOLDER, a folder that is removed at the end; what makes this process a rank is not in
 // it. Whole lines of the roles' output appear on this process's standard output and error, behind
 // "[label] "; lines of "convoy job: ..." tell of restarts. Meanwhile SIGTERM, SIGINT and SIGHUP
-// stop the job, the second one kills it, and SIGUSR1 and SIGUSR2 are passed to all roles. A role on
-// another host is started by mpirun.
+// (these two unless this process ignores them) stop the job, the second one kills it, and SIGUSR1
+// and SIGUSR2 are passed to all roles. A role on another host is started by mpirun.
 //
-// Nothing of the job stays when this process or any other of it is killed (kill -9).
+// Nothing of the job stays when this process or any other of it is killed (kill -9). A process that
+// can't be killed is not waited for; one that is there at the end is named, and makes it a failure.
 //
 // Throws UsageError for roles that make no sense, and Failure when nothing could be started. To be
 // called from the main thread of a process that has no other children; it adopts what its

@@ -20,6 +20,10 @@ constexpr std::size_t kLastLines = 5;
 constexpr std::size_t kLongestLastLine = 300;
 // Its output may be held open by a process that nobody could find.
 constexpr std::chrono::milliseconds kSilence{1000};
+// For mpirun to tell another host, from SIGTERM to SIGKILL.
+constexpr std::chrono::milliseconds kMpirunsShare{5000};
+// From SIGKILL to the conclusion that it is of no use.
+constexpr std::chrono::milliseconds kKilled{4000};
 
 std::vector<std::string> supervised(const Role& role, const RoleStart& start) {
   std::vector<std::string> command{start.agent,
@@ -124,9 +128,11 @@ void RoleProcess::print_line(const Stream& stream, std::string_view line) {
   if (last_errors_.size() > kLastLines) last_errors_.pop_front();
 }
 
-void RoleProcess::reaped(int status) {
+bool RoleProcess::reaped(pid_t pid, int status) {
+  if (pid != pid_ || status_) return false;
   status_ = status;
   last_bytes_ = Clock::now();
+  return true;
 }
 
 bool RoleProcess::over() const {
@@ -146,13 +152,28 @@ void RoleProcess::stop() {
   // give it the time it needs.
   const bool relayed = remote() && *mpirun_ == MpiFlavor::openmpi && supervised_.has_value();
   kill(pid_, relayed ? SIGALRM : SIGTERM);
+  if (remote() && !relayed) mpirun_told_at_ = Clock::now();
 }
 
 void RoleProcess::kill_process() {
   if (status_) return;
-  // mpirun has to tell the other host.
-  const bool ask = remote() && !std::exchange(mpirun_told_, true);
-  kill(pid_, ask ? SIGTERM : SIGKILL);
+  // mpirun has to tell the other host. It takes a second SIGTERM for "leave at once".
+  if (remote() && !mpirun_told_at_) {
+    mpirun_told_at_ = Clock::now();
+    kill(pid_, SIGTERM);
+  } else if (!remote() || Clock::now() - *mpirun_told_at_ >= kMpirunsShare) {
+    if (!killed_at_) killed_at_ = Clock::now();
+    kill(pid_, SIGKILL);
+  }
+}
+
+bool RoleProcess::survives() const {
+  return !status_ && killed_at_ && Clock::now() - *killed_at_ >= kKilled;
+}
+
+void RoleProcess::give_up() {
+  given_up_ = true;
+  reaped(pid_, SIGKILL);
 }
 
 void RoleProcess::pass_on(int signal) {
@@ -172,6 +193,8 @@ RoleEnd RoleProcess::finish() {
     end = {RoleEnd::Kind::cannot_start, ended_->code, ended_->text};
   } else if (ended_) {
     end = {ended_->signaled ? RoleEnd::Kind::signaled : RoleEnd::Kind::exited, ended_->code, ""};
+  } else if (given_up_) {
+    end = {RoleEnd::Kind::left, SIGKILL, ""};
   } else if (told_ && supervised_ && !remote() && WIFEXITED(*status_)) {
     // Its report has not come through, for nobody takes its output.
     const int code = WEXITSTATUS(*status_);

@@ -38,22 +38,29 @@ class RoleProcess {
   RoleProcess(const Role& role, std::string label, const RoleStart& start,
               std::vector<std::string> variables, LineOutput& out, LineOutput& err);
 
-  pid_t pid() const { return pid_; }
+  // 0 after its end.
+  pid_t pid() const { return status_ ? 0 : pid_; }
   // For poll(): its streams that can be read now, -1 for those that can't.
   std::array<int, 2> sources() const;
   // Reads what is there.
   void advance();
   // Whether something waits to become a report, so that advance() is wanted soon.
   bool holds() const;
-  // What waitpid() has said of pid().
-  void reaped(int status);
+  // What waitpid() has said of a process. Whether it is this one, which ends once: its number may
+  // come again.
+  bool reaped(pid_t pid, int status);
   // Its process has ended, and so has its output, or nothing has come for a while.
   bool over() const;
 
   // Asks it to stop; after the grace its supervisor kills it.
   void stop();
-  // One step more each time: asks mpirun, then kills it or the supervisor.
+  // Kills the supervisor, or asks mpirun to end and kills it 5 s later: to be called again and
+  // again.
   void kill_process();
+  // Whether it is there though it was killed 4 s ago.
+  bool survives() const;
+  // From now on it counts as ended.
+  void give_up();
   void pass_on(int signal);
 
   // After over(): passes the rest of its output on and says how it ended.
@@ -79,7 +86,9 @@ class RoleProcess {
   std::optional<MpiFlavor> mpirun_;
   pid_t pid_ = 0;
   bool told_ = false;
-  bool mpirun_told_ = false;
+  bool given_up_ = false;
+  std::optional<Clock::time_point> mpirun_told_at_;  // by SIGTERM
+  std::optional<Clock::time_point> killed_at_;
   std::optional<int> status_;
   Clock::time_point last_bytes_ = Clock::now();
   std::vector<Stream> streams_;  // standard output, standard error

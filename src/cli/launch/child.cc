@@ -16,6 +16,7 @@
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
+
 Descriptor signal_descriptor(const std::vector<int>& signals) {
   sigset_t mask;
   sigemptyset(&mask);
@@ -25,6 +26,18 @@ Descriptor signal_descriptor(const std::vector<int>& signals) {
   if (!descriptor.open())
     throw Failure(std::string("cannot watch signals: ") + std::strerror(errno));
   return descriptor;
+}
+
+Descriptor signals_to_a_job() {
+  signal(SIGCHLD, SIG_DFL);  // or the kernel would take the children's statuses away
+  std::vector<int> signals{SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
+  for (int number : {SIGINT, SIGHUP}) {
+    // A signal that is blocked waits for its reader even if it is ignored.
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) signals.push_back(number);
+  }
+  return signal_descriptor(signals);
 }
 
 namespace {

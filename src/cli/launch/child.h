@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,26 @@ struct Child {
   Descriptor standard_error;
 };
 
-// Blocks these signals for this thread and returns a descriptor that delivers them.
+// Blocks these signals for this thread and returns a descriptor that delivers them, also those that
+// are ignored.
 Descriptor signal_descriptor(const std::vector<int>& signals);
+
+// The same for what users say to `convoy run` and `convoy job`: SIGTERM, SIGUSR1 and SIGUSR2, and
+// SIGINT and SIGHUP unless this process was started to ignore them (nohup, `&` in a script); and
+// for SIGCHLD, which is not ignored from then on.
+Descriptor signals_to_a_job();
+
+// At its end gives the thread back the signals that it had blocked, and no more.
+class SignalMask {
+ public:
+  SignalMask() { sigprocmask(SIG_BLOCK, nullptr, &before_); }
+  ~SignalMask() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalMask(const SignalMask&) = delete;
+  SignalMask& operator=(const SignalMask&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 struct ChildOptions {
   std::vector<std::string> variables = {};  // NAME=value, added to its environment

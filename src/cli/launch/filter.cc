@@ -28,6 +28,9 @@ constexpr std::array<std::string_view, 6> kObituaries = {
     "has exited due to process rank",
     "noticed that the job aborted, but has no info"};
 
+// Which of line_starts_ that is.
+constexpr std::size_t kAbort = 1;
+
 // Sent by MPICH after its frame.
 constexpr std::array<std::string_view, 2> kMpichAdvice = {
     "This typically refers to a problem with your application.\n",
@@ -196,6 +199,10 @@ StreamFilter::Match StreamFilter::match_message(std::size_t position, bool at_en
   if (!known) return Match::none;
   if (end == std::string_view::npos) return undecided;
   *length = end + 1;
+  if (begins_with(line, line_starts_[kAbort])) {  // an empty line follows
+    if (rest.size() == *length && undecided == Match::partial) return undecided;
+    if (begins_with(rest.substr(*length), "\n")) ++*length;
+  }
   return Match::complete;
 }
 

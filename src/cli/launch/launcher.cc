@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
@@ -86,6 +87,8 @@ class Launcher {
   std::optional<std::vector<pid_t>> local_supervisors() const;
   void pass_on(int signal);
   void end_ranks();
+  void end_at_once();
+  void terminate_mpirun();
   void finish();
   int poll_timeout() const;
 
@@ -95,6 +98,7 @@ class Launcher {
   Descriptor signals_;
   std::vector<Relay> relays_;
   pid_t mpirun_ = 0;
+  bool mpirun_told_ = false;  // by SIGTERM
   bool mpirun_ended_ = false;
   JobEnd job_end_;
   Phase phase_ = Phase::running;
@@ -142,7 +146,7 @@ void Launcher::start() {
     for (const std::string& text : arguments) line += " " + text;
     write_all(STDERR_FILENO, line + "\n");
   }
-  signals_ = signal_descriptor({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
+  signals_ = signals_to_a_job();
   signal(SIGPIPE, SIG_IGN);
   // MPICH announces a bad end on standard output; Open MPI's needs no filter.
   const bool capture_output = options_.mpirun.flavor == MpiFlavor::mpich;
@@ -174,8 +178,7 @@ void Launcher::read_signals() {
       continue;
     }
     if (job_end_.interrupted_by != 0) {
-      // Asked twice: no more patience.
-      for (pid_t pid : descendants(getpid())) kill(pid, SIGKILL);
+      end_at_once();
       continue;
     }
     if (phase_ != Phase::running) continue;
@@ -190,11 +193,27 @@ void Launcher::read_signals() {
   }
 }
 
+// Asked twice: no more patience with the ranks. But a killed mpirun would leave its files here, and
+// the ranks of other hosts to themselves.
+void Launcher::end_at_once() {
+  if (phase_ != Phase::mpirun_asked && phase_ != Phase::mpirun_killed) {
+    phase_ = Phase::mpirun_asked;
+    next_phase_at_ = Clock::now() + kBeforeKillingMpirun;
+    terminate_mpirun();
+  }
+  for (pid_t pid : all_but_mpirun(getpid())) kill(pid, SIGKILL);
+}
+
+void Launcher::terminate_mpirun() {
+  // A second time would make it leave at once.
+  if (!std::exchange(mpirun_told_, true)) kill(mpirun_, SIGTERM);
+}
+
 void Launcher::reap() {
   int status = 0;
   // Orphans arrive here as well, see adopt_orphans().
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
-    if (pid != mpirun_) continue;
+    if (pid != mpirun_ || mpirun_ended_) continue;  // its number may come again
     mpirun_ended_ = true;
     job_end_.mpirun_signaled = WIFSIGNALED(status);
     job_end_.mpirun_code = job_end_.mpirun_signaled ? WTERMSIG(status) : WEXITSTATUS(status);
@@ -230,7 +249,7 @@ void Launcher::advance_phase() {
     } else if (phase_ == Phase::ranks_asked) {
       phase_ = Phase::mpirun_asked;
       next_phase_at_ += kBeforeKillingMpirun;
-      kill(mpirun_, SIGTERM);
+      terminate_mpirun();
     } else {
       phase_ = Phase::mpirun_killed;
       kill(mpirun_, SIGKILL);
@@ -319,7 +338,11 @@ void Launcher::end_ranks() {
   // Open MPI passes SIGALRM to the supervisors, who take it for "end your rank"; at SIGTERM it
   // would not give them the time they need.
   const bool relayed = options_.mpirun.flavor == MpiFlavor::openmpi && all_started;
-  kill(mpirun_, relayed ? SIGALRM : SIGTERM);
+  if (relayed) {
+    kill(mpirun_, SIGALRM);
+  } else {
+    terminate_mpirun();
+  }
 }
 
 void Launcher::finish() {

@@ -22,6 +22,7 @@ constexpr std::chrono::milliseconds kPause{5};
 constexpr std::chrono::milliseconds kNothing{0};
 constexpr std::chrono::milliseconds kAlone{4000};
 constexpr std::chrono::milliseconds kTold{1000};
+constexpr std::chrono::milliseconds kKilled{4000};
 
 // Living processes by parent.
 std::multimap<pid_t, pid_t> children_by_parent() {
@@ -44,12 +45,16 @@ std::multimap<pid_t, pid_t> children_by_parent() {
   return children;
 }
 
-// A supervisor of `convoy run`, or the mpirun that has it in its arguments.
-bool is_of_ranks(pid_t pid) {
+enum class Kind { supervisor, its_mpirun, other };
+
+// An mpirun has the supervisor that it starts in its arguments.
+Kind kind_of(pid_t pid) {
   const std::vector<std::string> arguments = arguments_of(pid);
-  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
-    return argument.ends_with("/convoy-agent");
-  });
+  const auto agent =
+      std::find_if(arguments.begin(), arguments.end(),
+                   [](const std::string& argument) { return argument.ends_with("/convoy-agent"); });
+  if (agent == arguments.end()) return Kind::other;
+  return agent == arguments.begin() ? Kind::supervisor : Kind::its_mpirun;
 }
 
 void reap() {
@@ -78,11 +83,39 @@ std::vector<pid_t> children_of(pid_t parent) {
   return found;
 }
 
+std::vector<pid_t> all_but_mpirun(pid_t root) {
+  const auto children = children_by_parent();
+  struct Process {
+    pid_t pid;
+    bool spared;
+  };
+  std::vector<Process> all{{root, false}};
+  std::vector<pid_t> found;
+  for (std::size_t next = 0; next < all.size(); ++next) {
+    const Process parent = all[next];
+    const auto [begin, end] = children.equal_range(parent.pid);
+    for (auto child = begin; child != end; ++child) {
+      const Kind kind = kind_of(child->second);
+      const bool spared = kind == Kind::its_mpirun || (parent.spared && kind != Kind::supervisor);
+      all.push_back({child->second, spared});
+      if (!spared) found.push_back(child->second);
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> arguments_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
   std::vector<std::string> arguments;
   for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
   return arguments;
+}
+
+std::string describe_process(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return "process " + std::to_string(pid) + (name.empty() ? "" : " (" + name + ")");
 }
 
 void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
@@ -109,9 +142,16 @@ bool await_descendants(std::chrono::milliseconds limit) {
   }
 }
 
-void Leftovers::end(const std::vector<pid_t>& left) {
+std::vector<pid_t> Leftovers::end(const std::vector<pid_t>& left) {
   const auto now = Clock::now();
-  const auto alone = std::any_of(left.begin(), left.end(), is_of_ranks) ? kAlone : kNothing;
+  const bool ranks =
+      std::any_of(left.begin(), left.end(), [](pid_t pid) { return kind_of(pid) != Kind::other; });
+  const auto alone = ranks ? kAlone : kNothing;
+  // Those that are gone are forgotten: their numbers may come again.
+  std::erase_if(known_, [&](const auto& known) {
+    return std::find(left.begin(), left.end(), known.first) == left.end();
+  });
+  std::vector<pid_t> lasting;
   for (pid_t pid : left) {
     Process& process = known_.try_emplace(pid, Process{now}).first->second;
     if (now - process.since < alone) continue;
@@ -120,8 +160,9 @@ void Leftovers::end(const std::vector<pid_t>& left) {
       kill(pid, SIGTERM);
     }
     if (now - process.since >= alone + kTold) kill(pid, SIGKILL);
+    if (now - process.since >= alone + kTold + kKilled) lasting.push_back(pid);
   }
-  if (left.empty()) known_.clear();
+  return lasting;
 }
 
 bool end_descendants() {

@@ -18,8 +18,16 @@ std::vector<pid_t> descendants(pid_t root);
 // come and go.
 std::vector<pid_t> children_of(pid_t parent);
 
+// The descendants of `root` that can be killed at once: all but an mpirun that has started
+// supervisors, and its processes between it and these (ssh, daemons), which clean up on this host
+// and others when their mpirun is told to.
+std::vector<pid_t> all_but_mpirun(pid_t root);
+
 // The arguments of a process, or nothing if it is gone.
 std::vector<std::string> arguments_of(pid_t pid);
+
+// "process 123 (sh)", for messages. Does not wait for the process, in whatever state it is.
+std::string describe_process(pid_t pid);
 
 // Makes orphans among this process's descendants its own children, so that none can slip away.
 void adopt_orphans();
@@ -36,8 +44,9 @@ bool await_descendants(std::chrono::milliseconds limit);
 // by its parent's death, and a second SIGTERM would make it leave its files behind.
 class Leftovers {
  public:
-  // Does what is due to these, which are all there are now. To be called again and again.
-  void end(const std::vector<pid_t>& left);
+  // Does what is due to these, which are all there are now. To be called again and again. Returns
+  // those that are there although they were killed 4 s ago, or earlier.
+  std::vector<pid_t> end(const std::vector<pid_t>& left);
 
  private:
   struct Process {

@@ -21,7 +21,11 @@ void catch_stop_signals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
+  struct sigaction before {};
+  sigaction(SIGINT, nullptr, &before);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    if (signal != SIGINT || before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
 }
 
 bool stop_signal_came() { return came != 0; }
