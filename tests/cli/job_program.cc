@@ -1,9 +1,11 @@
 // cli_job_program FILE: what `convoy job FILE` does, see job.h. With CONVOY_TEST_NO_SIGKILL in the
 // environment nothing of the job can kill: as if all its processes hung in the kernel.
+// cli_job_program PROGRAM ARGUMENT...: becomes that program, with the same about the variable.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstddef>
@@ -39,6 +41,11 @@ int main(int argc, char** argv) {
   using namespace convoy::cli;
   if (std::getenv("CONVOY_TEST_NO_SIGKILL") != nullptr && !do_without_sigkill()) {
     std::perror("seccomp");
+    return 1;
+  }
+  if (argc > 2) {
+    execv(argv[1], argv + 1);
+    std::perror(argv[1]);
     return 1;
   }
   try {

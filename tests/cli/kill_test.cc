@@ -178,6 +178,23 @@ TEST_F(Kill, EndsAtOnceWhenAskedTwice) {
   EXPECT_EQ(test::entries(scratch.path()), 0u);
 }
 
+// An mpirun that has been stopped, and that nothing of the job can kill.
+TEST_F(Kill, WhatCannotBeKilledIsNamed) {
+  Job job({convoy_program(), "run", "-n", "1", rank_program(), "work"},
+          {"CONVOY_TEST_NO_SIGKILL=1"}, job_program());
+  ASSERT_TRUE(job.wait_for("ready", 1));
+  const auto mpiruns = job.processes("mpirun");
+  ASSERT_EQ(mpiruns.size(), 1u);
+  ASSERT_TRUE(strike(mpiruns[0].pid, SIGSTOP));
+  for (const int signal : {SIGTERM, SIGINT}) kill(job.pid(), signal);
+  const JobResult result = job.finish();
+  EXPECT_GT(result.exit_status, 128);
+  EXPECT_NE(result.err.find("; process " + std::to_string(mpiruns[0].pid) + " (" + mpiruns[0].name +
+                            ") is left: it can't be killed"),
+            std::string::npos)
+      << result.err;
+}
+
 TEST_F(Kill, GoesOnAfterAHangupThatIsIgnored) {
   const test::Scratch scratch;
   const std::string script =

@@ -33,6 +33,20 @@ JobEnd job(int ranks, std::vector<Report> more) {
   return end;
 }
 
+TEST(Verdict, NamesWhatIsLeft) {
+  JobEnd end = job(1, {ended(0, false, 0)});
+  end.left = {"process 12 (sh)", "process 13"};
+  EXPECT_EQ(judge(end).exit_status, 1);
+  EXPECT_EQ(judge(end).line,
+            "process 12 (sh) is left: it can't be killed; process 13 is left: it can't be killed");
+  end.interrupted_by = 15;
+  EXPECT_EQ(judge(end).exit_status, 143);
+  EXPECT_TRUE(
+      judge(end).line.ends_with("ended; process 12 (sh) is left: it can't be killed; "
+                                "process 13 is left: it can't be killed"))
+      << judge(end).line;
+}
+
 TEST(Verdict, SuccessIsSilent) {
   const Verdict verdict = judge(job(2, {ended(0, false, 0), ended(1, false, 0)}));
   EXPECT_EQ(verdict.exit_status, 0);

@@ -34,6 +34,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kBeforeTerminatingMpirun{4000};
 constexpr milliseconds kBeforeKillingMpirun{2500};
+// From then on to the conclusion that it can't be killed.
+constexpr milliseconds kBeforeGivingMpirunUp{2500};
 // From the end of a supervisor that has not reported to the conclusion that it never will.
 constexpr milliseconds kReportDelay{1000};
 // What is left of the 10 s once mpirun is gone.
@@ -57,6 +59,7 @@ enum class Phase {
   ranks_asked,   // the ranks have been asked to end
   mpirun_asked,  // and mpirun, by SIGTERM
   mpirun_killed,
+  given_up,  // it hangs in the kernel, say
 };
 
 // What a process that was reported as a supervisor is now. The number may be of another machine
@@ -122,7 +125,7 @@ Verdict Launcher::run() {
       relay.advance();
       learn_from(relay);
     }
-    if (mpirun_ended_) break;
+    if (mpirun_ended_ || phase_ == Phase::given_up) break;
     watch();
   }
   finish();
@@ -196,7 +199,7 @@ void Launcher::read_signals() {
 // Asked twice: no more patience with the ranks. But a killed mpirun would leave its files here, and
 // the ranks of other hosts to themselves.
 void Launcher::end_at_once() {
-  if (phase_ != Phase::mpirun_asked && phase_ != Phase::mpirun_killed) {
+  if (phase_ < Phase::mpirun_asked) {
     phase_ = Phase::mpirun_asked;
     next_phase_at_ = Clock::now() + kBeforeKillingMpirun;
     terminate_mpirun();
@@ -241,7 +244,7 @@ void Launcher::decide_to_end(milliseconds last_words) {
 }
 
 void Launcher::advance_phase() {
-  if (phase_ != Phase::mpirun_killed && Clock::now() >= next_phase_at_) {
+  if (Clock::now() >= next_phase_at_) {
     if (phase_ == Phase::last_words) {
       phase_ = Phase::ranks_asked;
       next_phase_at_ += kBeforeTerminatingMpirun;
@@ -250,9 +253,12 @@ void Launcher::advance_phase() {
       phase_ = Phase::mpirun_asked;
       next_phase_at_ += kBeforeKillingMpirun;
       terminate_mpirun();
-    } else {
+    } else if (phase_ == Phase::mpirun_asked) {
       phase_ = Phase::mpirun_killed;
+      next_phase_at_ += kBeforeGivingMpirunUp;
       kill(mpirun_, SIGKILL);
+    } else {
+      phase_ = Phase::given_up;
     }
   }
   if (phase_ != Phase::last_words) end_orphans();
@@ -348,7 +354,9 @@ void Launcher::end_ranks() {
 void Launcher::finish() {
   const bool orderly =
       phase_ == Phase::running && !job_end_.mpirun_signaled && job_end_.mpirun_code == 0;
-  if (!orderly && !await_descendants(kAwaitOrphans)) kill_descendants(kKillOrphans);
+  if (!orderly && !await_descendants(kAwaitOrphans) && !kill_descendants(kKillOrphans)) {
+    for (pid_t pid : descendants(getpid())) job_end_.left.push_back(describe_process(pid));
+  }
   // What is in the pipes now is all there will be, unless a process outside this tree holds them.
   const auto deadline = Clock::now() + milliseconds(500);
   for (Relay& relay : relays_) {

@@ -32,8 +32,9 @@ std::string supervisor_path();
 // Starts the ranks and returns when no process of the job is left on this machine: at the latest 10
 // s after the first rank failed. The ranks' output appears on this process's standard output and
 // error. Meanwhile SIGINT, SIGTERM and SIGHUP end the job (SIGINT and SIGHUP not if this process
-// ignores them), and SIGUSR1 and SIGUSR2 are passed to the ranks. To be called from the main
-// thread: mpirun is tied to the life of the thread that started it.
+// ignores them), and SIGUSR1 and SIGUSR2 are passed to the ranks. A process that can't be killed is
+// not waited for, but named. To be called from the main thread: mpirun is tied to the life of the
+// thread that started it.
 Verdict launch(const LaunchOptions& options);
 
 }  // namespace convoy::cli

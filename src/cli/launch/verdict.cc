@@ -119,7 +119,9 @@ const Report* first_fault(const JobEnd& end) {
   return first;
 }
 
-Verdict judge(const JobEnd& end) {
+namespace {
+
+Verdict of_ranks(const JobEnd& end) {
   if (end.interrupted_by == 0) {
     if (const Report* fault = first_fault(end)) return from_report(end, *fault);
     // MPICH's mpirun names any of the supervisors that have died, Open MPI's the first.
@@ -171,6 +173,19 @@ Verdict judge(const JobEnd& end) {
   const std::string status = "mpirun ended with status " + std::to_string(end.mpirun_code);
   if (!supervised) return {kExitFailure, status + " before any rank had started", false};
   return {status_of(false, end.mpirun_code), status + all_ended(end), false};
+}
+
+}  // namespace
+
+Verdict judge(const JobEnd& end) {
+  Verdict verdict = of_ranks(end);
+  for (const std::string& process : end.left) {
+    verdict.line += (verdict.line.empty() ? "" : "; ") + process + " is left: it can't be killed";
+    // Whoever starts the job again would do so beside it.
+    if (verdict.exit_status == 0 || verdict.exit_status == kExitRequeue)
+      verdict.exit_status = kExitFailure;
+  }
+  return verdict;
 }
 
 }  // namespace convoy::cli

@@ -10,7 +10,7 @@
 
 namespace convoy::cli {
 
-// Everything the launcher has learned by the time no process is left.
+// Everything the launcher has learned by the time no process is left that it can end.
 struct JobEnd {
   int ranks = 0;
   std::vector<Report> reports;       // in the order they arrived
@@ -20,6 +20,7 @@ struct JobEnd {
   int interrupted_by = 0;        // the signal that `convoy run` itself received, 0 for none
   bool mpirun_signaled = false;  // how mpirun ended: by signal mpirun_code, or with that status
   int mpirun_code = 0;
+  std::vector<std::string> left;  // processes that can't be killed, "process 123 (sh)"
 };
 
 struct Verdict {
