@@ -159,6 +159,7 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
   // Every rank scores every batch, whatever its share: the network may be on several.
   while (const data::Batch* batch =
              vote.goes_on(source->batches_left()) ? source->next() : nullptr) {
+    if (how.between_batches) how.between_batches();
     std::vector<double> own(sums.size());
     if (!what.strategy.score(what.task, what.compute, *batch, own)) continue;
     counts[0] += static_cast<std::int64_t>(batch->size());

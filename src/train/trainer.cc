@@ -124,7 +124,12 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   restore();
   all().barrier();  // nobody has found a mistake
   open_folder();
-  if (owned()) writer_.emplace(all(), checkpoints_, checkpoint_options(recipe_, world_));
+  if (owned()) {
+    CheckpointOptions checkpoint = checkpoint_options(recipe_, world_);
+    // Minutes may pass between the beginning of a checkpoint and its end.
+    if (owner()) checkpoint.confirm = [this] { lock_->confirm(); };
+    writer_.emplace(all(), checkpoints_, std::move(checkpoint));
+  }
   greet();
 }
 
@@ -288,6 +293,8 @@ bool Trainer::Impl::evaluate_now() {
   EvaluationOptions options;
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
   options.should_stop = options_.should_stop;
+  // A checkpoint that is written meanwhile is there as soon as it can be.
+  if (writer_) options.between_batches = [this] { note_checkpoint(writer_->poll()); };
   Evaluation evaluation;
   strategy().with_whole_model([&] {
     evaluation = evaluate({all(), recipe_, task(), compute(), inputs_->arrangement, strategy()},

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -63,6 +64,7 @@ struct Calls {
   int training = 0;  // forward passes
   int evaluation = 0;
   std::chrono::milliseconds pause{0};  // in each of training
+  std::function<void()> on_training;   // called in each, if there is one
 };
 
 // With batch normalization (statistics that differ between ranks) and dropout (random numbers).
@@ -82,6 +84,7 @@ class Small final : public model::Network {
   torch::Tensor forward(torch::Tensor x) override {
     if (calls_) ++(is_training() ? calls_->training : calls_->evaluation);
     if (calls_ && is_training()) std::this_thread::sleep_for(calls_->pause);
+    if (calls_ && is_training() && calls_->on_training) calls_->on_training();
     x = conv_(x);
     if (!bn_.is_empty()) x = bn_(x);
     x = torch::relu(x);

@@ -118,8 +118,10 @@ class CheckpointDraft {
   // step is replaced. Afterwards earlier ones that `retention` doesn't cover are removed; later
   // ones and any whose manifest can't be read are left alone and not counted. If anything fails,
   // what was there before is untouched. Returns the path. Throws failure(), and UsageError when the
-  // folder holds other files than the manifest names.
-  std::string commit(const Manifest& manifest, const Retention& retention);
+  // folder holds other files than the manifest names. `confirm`, if there is one, is called when
+  // all is written, right before the folder is renamed; a Failure of its is a reason not to.
+  std::string commit(const Manifest& manifest, const Retention& retention,
+                     const std::function<void()>& confirm = {});
   // What to throw when it can't be written: names the checkpoint, the reason, and which earlier
   // checkpoint stays usable; for that, reads those. The draft's folder is removed.
   Failure failure(std::string reason);

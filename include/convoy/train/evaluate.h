@@ -57,6 +57,8 @@ struct EvaluationOptions {
   // Asked before each batch: whether to break off. One rank is enough, and all end after that
   // batch; where it was the last, nothing is missing.
   std::function<bool()> should_stop;
+  // Called before each batch, on every rank equally often: may be collective.
+  std::function<void()> between_batches;
 };
 
 // What is evaluated, and by whom.

@@ -144,11 +144,14 @@ Failure CheckpointDraft::failure(std::string reason) {
                  (usable.empty() ? "there is no earlier one" : usable + " stays usable"));
 }
 
-std::string CheckpointDraft::commit(const Manifest& manifest, const Retention& retention) {
+std::string CheckpointDraft::commit(const Manifest& manifest, const Retention& retention,
+                                    const std::function<void()>& confirm) {
   if (retention.last < 1) throw UsageError("the last checkpoint is always kept: last >= 1");
   try {
     check_plain_files(folder(), path_, manifest);
     write_file_atomically(folder() + "/" + kManifestFile, to_json(manifest));
+    // Each file is synced: what is left to do takes no time.
+    if (confirm) confirm();
     draft_->commit();
   } catch (const Failure& error) {
     throw failure(error.what());

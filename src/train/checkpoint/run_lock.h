@@ -23,7 +23,7 @@ namespace convoy::train {
 // owner's and taken over; any other that was there before is watched for `patience_s`, and taken
 // over unless it is renewed. Who then finds another name in it than its own was not the only one.
 //
-// One thread at a time, but for its own. Other processes of the job don't take part.
+// check() and confirm() may be called from any thread. Other processes of the job don't take part.
 class RunLock {
  public:
   struct Times {

@@ -51,6 +51,7 @@ class Sync final : public Strategy {
   void join_without_samples(const data::Batch& batch);
   void start_tally(double loss, double weight, std::size_t samples);
   std::vector<parallel::NamedTensor> local_buffers() const;
+  std::vector<parallel::NamedTensor> own_candidates() const;
   void follow(Timeline* timeline);
   double end_of(const char* phase, Clock::time_point start);
 
@@ -60,7 +61,8 @@ class Sync final : public Strategy {
   std::optional<NamedOptimizer> optimizer_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   bool synchronized_ = false;        // batch norm
-  Tensors own_buffers_;              // while the network holds united ones
+  bool united_ = false;              // the network holds buffers of all ranks,
+  Tensors own_buffers_;              // and this those of this one
   std::size_t least_share_ = 1;
   std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
   bool long_updates_ = false;
@@ -125,16 +127,24 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   const torch::NoGradGuard no_grad;
-  for (auto& buffer : local_buffers()) {
+  for (auto& buffer : own_candidates()) {
     const auto own = saved->rank.find(buffer.name);
     if (own != saved->rank.end()) buffer.tensor.copy_(own->second);
   }
 }
 
-// Running statistics that differ from rank to rank.
-std::vector<parallel::NamedTensor> Sync::local_buffers() const {
-  if (synchronized_ || communicator_.size() == 1) return {};
+// Those that may.
+std::vector<parallel::NamedTensor> Sync::own_candidates() const {
+  if (communicator_.size() == 1) return {};
   return parallel::unique_buffers(*network_);
+}
+
+// Buffers that differ from rank to rank: running statistics, and whatever else a network keeps.
+// Where statistics are synchronized they don't, but others may.
+std::vector<parallel::NamedTensor> Sync::local_buffers() const {
+  std::vector<parallel::NamedTensor> all = own_candidates();
+  if (synchronized_ && !all.empty()) leave_different(communicator_, all);
+  return all;
 }
 
 void Sync::start_tally(double loss, double weight, std::size_t samples) {
@@ -296,7 +306,9 @@ State Sync::state() {
   }
   state.lists["sync.gradient_order"] = std::move(order);
   state.rank = own_buffers_;
-  for (auto& buffer : local_buffers()) state.rank.emplace(buffer.name, buffer.tensor);
+  if (!united_) {
+    for (auto& buffer : local_buffers()) state.rank.emplace(buffer.name, buffer.tensor);
+  }
   return state;
 }
 
@@ -307,8 +319,10 @@ void Sync::with_whole_model(const std::function<void()>& use) {
   const auto restore = [&] {
     for (auto& buffer : buffers) buffer.tensor.copy_(own_buffers_.at(buffer.name));
     own_buffers_.clear();
+    united_ = false;
   };
   unite_buffers(communicator_, buffers);
+  united_ = true;
   try {
     use();
   } catch (...) {
