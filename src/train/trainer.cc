@@ -314,8 +314,8 @@ bool Trainer::Impl::evaluate_now() {
 void Trainer::Impl::write_checkpoint_now() {
   if (saved_at_ == moment_.step || !owned()) return;
   const auto start = Clock::now();
-  on_owner([this] { lock_->confirm(); });
   note_checkpoint(writer_->finish());  // one at a time
+  on_owner([this] { lock_->confirm(); });
   waited_ = seconds_since(start);
   Manifest manifest = manifest_of(recipe_, world_.size(), *inputs_->data.training, task().facts());
   manifest.step = moment_.step;

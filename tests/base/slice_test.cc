@@ -108,7 +108,8 @@ TEST(Slice, ManyMayBeCutInFewDimensionsAndFewInMany) {
   }
   slices.push_back(left);
   EXPECT_EQ(problem_of_tiling(whole_of("w", shape), slices), std::nullopt);  // few
-  slices.resize(300, Slice{"w", shape, std::vector<std::int64_t>(31), std::vector<std::int64_t>(31)});
+  slices.resize(300,
+                Slice{"w", shape, std::vector<std::int64_t>(31), std::vector<std::int64_t>(31)});
   EXPECT_NE(problem_of_tiling(whole_of("w", shape), slices)->find(" in more than 6 dimensions"),
             std::string::npos);
 }

@@ -137,6 +137,16 @@ TEST(Manifest, DimensionsAreBounded) {
   EXPECT_EQ(message(65), "M: tensors[2] (3/steps).shape must be of at most 64 dimensions");
 }
 
+// What fuzzing starts from gets as far as it is meant to.
+TEST(Manifest, SeedsOfThisFormatAreReadAsFarAsTheyAreRight) {
+  const auto said = [](const char* name) {
+    return refusal(test::slurp(test::source_folder() + "/tests/fuzz/corpus/manifest/" + name));
+  };
+  EXPECT_EQ(said("slices"), "");
+  EXPECT_NE(said("overlapping").find(" both have byte 230 of part-0"), std::string::npos);
+  EXPECT_NE(said("dimensions").find(" at most 64 dimensions"), std::string::npos);
+}
+
 // In time that doesn't grow with the square of their number, which would be minutes here.
 TEST(Manifest, ATensorMayBeInVeryManySlices) {
   constexpr int kRows = 200, kColumns = 100;

@@ -36,10 +36,9 @@ TEST_F(TrainerTest, AFolderThatIsTakenOverWhileACheckpointIsWrittenGetsNone) {
 
 TEST_F(TrainerTest, ACheckpointGetsItsNameDuringALongEvaluation) {
   const int ranks = test_world().size();
-  const Recipe r =
-      recipe("evaluated", {"checkpoint.every_steps=5", "training.epochs=1",
-                           "data.validation.size=" + std::to_string(1000 * ranks),
-                           "evaluation.batch=" + std::to_string(ranks)});
+  const Recipe r = recipe("evaluated", {"checkpoint.every_steps=5", "training.epochs=1",
+                                        "data.validation.size=" + std::to_string(1000 * ranks),
+                                        "evaluation.batch=" + std::to_string(ranks)});
   const std::string checkpoint = r.output.folder + "/checkpoints/step-000000000005";
   TrainerOptions options;
   options.progress = false;

@@ -133,7 +133,8 @@ void CheckpointWriter::Impl::reserve(const State& state) {
     return std::string();
   });
   plan_.update(all_, outcome, held.slices);
-  if (options_.asynchronous && own_bytes() > 0 && own_bytes() <= memory()) copy_.reserve(own_bytes());
+  if (options_.asynchronous && own_bytes() > 0 && own_bytes() <= memory())
+    copy_.reserve(own_bytes());
 }
 
 // The first time, it is found out who sees the folder.
@@ -166,7 +167,8 @@ std::vector<IncomingPart> CheckpointWriter::Impl::parts_of_others() const {
 void CheckpointWriter::Impl::prepare(Flight& flight) {
   const PlannedPart& part = own_part();
   const std::vector<IncomingPart> others = parts_of_others();
-  if (first() && !others.empty()) flight.receiver = std::make_unique<PartReceiver>(streams_, others);
+  if (first() && !others.empty())
+    flight.receiver = std::make_unique<PartReceiver>(streams_, others);
   if (part.slices.empty()) return;
   if (!sees_folder_[static_cast<std::size_t>(all_.rank())])
     flight.stream = std::make_unique<PartStream>(streams_, stream_piece(others.size()));
@@ -250,7 +252,8 @@ void CheckpointWriter::Impl::start(Flight& flight, bool somebody_holds) {
       return std::string();
     });
   }
-  if (flight.written.asynchronous) flight.part.start([this, &flight] { return write_copy(flight); });
+  if (flight.written.asynchronous)
+    flight.part.start([this, &flight] { return write_copy(flight); });
   if (somebody_holds) write_held(flight);
 }
 
@@ -273,7 +276,8 @@ void CheckpointWriter::Impl::write_held(Flight& flight) {
       return std::string();
     }));
   }
-  ticks.finish([&](std::chrono::milliseconds patience) { return part && flight.part.busy(patience); });
+  ticks.finish(
+      [&](std::chrono::milliseconds patience) { return part && flight.part.busy(patience); });
 }
 
 void CheckpointWriter::Impl::begin(Manifest manifest, const State& state) {

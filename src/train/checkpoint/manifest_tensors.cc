@@ -96,8 +96,7 @@ void check_apart(const std::vector<StoredTensor>& tensors, const std::string& ma
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     for (const StoredSlice& stored : tensors[t].slices) {
       const std::uint64_t bytes = tensors[t].bytes(stored);
-      if (bytes > 0)
-        by_file[stored.file].push_back({stored.offset, stored.offset + bytes, t});
+      if (bytes > 0) by_file[stored.file].push_back({stored.offset, stored.offset + bytes, t});
     }
   }
   for (auto& [file, ranges] : by_file) {

@@ -29,8 +29,7 @@ void SharedPlan::update(const comm::Communicator& all, const std::string& outcom
     of_rank.push_back(found->second);
   }
   std::vector<std::vector<HeldSlice>> distinct;
-  for (const int rank : speaker)
-    distinct.push_back(held_from_text(all.broadcast_text(text, rank)));
+  for (const int rank : speaker) distinct.push_back(held_from_text(all.broadcast_text(text, rank)));
   plan_ = std::make_unique<const Plan>(plan_checkpoint(distinct, of_rank));
   hashes_ = hashes;
 }
