@@ -127,7 +127,9 @@ TEST(CheckpointFaults, WhatOneRankCannotCopyIsSaidOnEveryRank) {
         EXPECT_TRUE(said.ends_with(usable + " stays usable")) << said;
         EXPECT_EQ(said, world.communicator().broadcast_text(said, 0));
         EXPECT_FALSE(writer.writing());
-        if (world.rank() == 0) EXPECT_EQ(test::entries(folder), 1u);
+        if (world.rank() == 0) {
+          EXPECT_EQ(test::entries(folder), 1u);
+        }
         // And the next one can be written.
         writer.begin(grid_manifest(3, 3), Truth().state(grid, world.rank()));
         EXPECT_EQ(writer.finish()->step, 3);
