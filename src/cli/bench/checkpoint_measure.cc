@@ -26,11 +26,11 @@ double largest(const comm::World& world, double value) {
 }
 
 // What training does on its thread: matrix products and a pass over memory, for about as long as
-// asked.
+// asked, and at the end of a step ranks wait for each other.
 class Work {
  public:
   Work(const comm::World& world, double seconds)
-      : a_(torch::randn({kSize, kSize})), b_(torch::randn({kSize, kSize})) {
+      : world_(world), a_(torch::randn({kSize, kSize})), b_(torch::randn({kSize, kSize})) {
     step();
     const auto start = Clock::now();
     step();
@@ -42,10 +42,12 @@ class Work {
       torch::mm_out(c_, a_, b_);
       a_.add_(c_, 1e-9);
     }
+    world_.communicator().barrier();
   }
 
  private:
   static constexpr std::int64_t kSize = 512;
+  const comm::World& world_;
   torch::Tensor a_, b_, c_ = torch::empty({kSize, kSize});
   int times_ = 1;
 };

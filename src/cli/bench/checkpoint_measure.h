@@ -30,8 +30,8 @@ struct CheckpointCost {
 struct CheckpointResult {
   int ranks = 1;
   int threads = 1;
-  std::uint64_t file_bytes = 0;     // of all ranks
-  double step_s = 0;                // alone; median
+  std::uint64_t file_bytes = 0;                           // of all ranks
+  double step_s = 0;                                      // alone; median
   std::vector<CheckpointCost> asynchronous, synchronous;  // one per repetition
   // By how much one lets the largest rank's memory grow, as the kernel counts its peak.
   std::uint64_t asynchronous_growth = 0, synchronous_growth = 0;
