@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "convoy/base/error.h"
@@ -31,8 +32,8 @@ class Stripes final : public data::Dataset {
   };
 
   explicit Stripes(std::size_t size) : Stripes(size, Bad()) {}
-  Stripes(std::size_t size, Bad bad)
-      : classes_{"dark", "gray", "light"}, bad_(bad), pixels_(size * 36) {
+  Stripes(std::size_t size, Bad bad, std::vector<std::string> classes = {"dark", "gray", "light"})
+      : classes_(std::move(classes)), bad_(bad), pixels_(size * 36) {
     for (std::size_t i = 0; i < size; ++i) {
       RandomStream random(3, i);
       for (std::size_t p = 0; p < 36; ++p) {
@@ -115,11 +116,13 @@ inline void add_small_world(Registry& registry, const std::shared_ptr<Calls>& ca
           return std::make_shared<Stripes>(
               static_cast<std::size_t>(o.integer("size")),
               Stripes::Bad{static_cast<std::size_t>(o.integer("bad_first")),
-                           static_cast<std::size_t>(o.integer("bad_every"))});
+                           static_cast<std::size_t>(o.integer("bad_every"))},
+              o.texts("classes"));
         },
         {{"size", std::int64_t{60}, "samples"},
          {"bad_first", std::int64_t{0}, "the first that can't be decoded"},
          {"bad_every", std::int64_t{0}, "and all so many after it; 0: none"},
+         {"classes", std::vector<std::string>{"dark", "gray", "light"}, "their names"},
          {"path", std::string(), "a file that has to be there", Option::Kind::path}});
   }
   for (const char* name : {"small", "small2"}) {

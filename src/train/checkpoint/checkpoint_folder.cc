@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <system_error>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -27,6 +28,7 @@ bool names(const std::vector<std::string>& keep, const std::string& checkpoint) 
 
 struct Scored {
   std::string path;
+  std::string metric;
   std::optional<double> score;
 };
 
@@ -36,17 +38,21 @@ std::vector<Scored> scores(const CheckpointFolder& folder, std::int64_t step) {
   for (const std::string& path : folder.list()) {
     if (*step_of(last_part(path)) > step) continue;
     try {
-      all.push_back({path, read_manifest(path).score});
+      Manifest manifest = read_manifest(path);
+      all.push_back({path, std::move(manifest.metric), manifest.score});
     } catch (const std::exception&) {
     }
   }
   return all;
 }
 
+// By the figure that the newest goes by. Which one that is, earlier versions didn't say.
 std::string best_of(const std::vector<Scored>& all) {
   const Scored* best = nullptr;
   for (const Scored& one : all) {
     if (!one.score || std::isnan(*one.score)) continue;
+    const std::string& metric = all.back().metric;
+    if (one.metric != metric && !one.metric.empty() && !metric.empty()) continue;
     if (best == nullptr || *one.score > *best->score) best = &one;
   }
   return best == nullptr ? "" : best->path;

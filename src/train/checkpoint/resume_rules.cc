@@ -63,6 +63,7 @@ constexpr ResumeKey kKeys[] = {
     {"training.steps", kFree, ""},
     {"training.clip_norm", kFree, ""},
     {"evaluation.*", kFree, ""},
+    {"checkpoint.best", kFree, ""},
     {"checkpoint.*", kFree, ""},
     {"output.folder", kFits, ""},
     {"output.every_steps", kFree, ""},

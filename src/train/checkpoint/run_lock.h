@@ -40,8 +40,10 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // Throws Failure when another run has taken the folder over: somebody removed the file, or this
-  // process stood still for longer than the other's patience.
+  // Whether another run has taken the folder over, as far as this one has noticed: somebody removed
+  // the file, or this process stood still for longer than the other's patience.
+  bool lost() const;
+  // Throws Failure then.
   void check() const;
   // The same, and looks at the file now: for before something is removed.
   void confirm();
