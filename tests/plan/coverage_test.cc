@@ -131,4 +131,24 @@ TEST(Coverage, FewRuns) {
   for (const Counter* counter : {&once_n, &once_alpha, &twice_n, &twice_alpha}) counter->expect();
 }
 
+// Scatter that doubles from M = 1 to M = 1024.
+TEST(Coverage, ScatterThatGoesWithTheBatch) {
+  const UpdateLaw law{800, 20000};
+  Counter n_inf("N_inf, scatter 8% to 16%"), alpha("alpha, scatter 8% to 16%");
+  for_seeds([&](std::uint64_t seed) {
+    RandomStream random(29, seed);
+    std::vector<UpdateRun> runs;
+    for (const std::int64_t batch : powers(2)) {
+      const double scatter = 0.08 * std::pow(static_cast<double>(batch), 0.1);
+      const Training training{law, {batch}, 5, log_normal(scatter)};
+      for (const UpdateRun& run : training.runs(random)) runs.push_back(run);
+    }
+    const UpdateFit fit = fit_updates(runs, {kRounds, seed});
+    n_inf.add(fit.updates_at_infinity.interval, law.updates_at_infinity);
+    alpha.add(fit.noise_sensitivity.interval, law.noise_sensitivity);
+  });
+  n_inf.expect();
+  alpha.expect();
+}
+
 }  // namespace

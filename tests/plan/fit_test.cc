@@ -71,6 +71,28 @@ TEST(Robust, DrawsOfTheNormalTailHaveItsMean) {
   }
 }
 
+TEST(Robust, FindsHowScatterGoesWithSize) {
+  for (const double trend : {-0.2, 0.0, 0.3}) {
+    RandomStream random(4);
+    std::vector<Residuals> residuals;
+    for (const double u : {0.0, 2.0, 4.0}) {
+      Residuals group{u, {}, {}};
+      for (int i = 0; i < 3000; ++i) {
+        const double r = std::exp(trend * u - 1) * normal_draw(random);
+        const double stop = std::exp(trend * u - 1);  // a sixth is beyond it
+        (r > stop ? group.stopped : group.reached).push_back(std::min(r, stop));
+      }
+      residuals.push_back(group);
+    }
+    EXPECT_NEAR(scatter_trend(residuals), trend, 0.02);
+    const std::vector<double> scales = scatter_scales(residuals, trend);
+    EXPECT_DOUBLE_EQ(scales[1], 1);
+    EXPECT_DOUBLE_EQ(scales[2] / scales[0], std::exp(4 * trend));
+    for (Residuals& group : residuals) group.reached.resize(1), group.stopped.clear();
+    EXPECT_LT(std::abs(scatter_trend(residuals)), 0.06) << "three say nearly nothing";
+  }
+}
+
 TEST(Robust, IntervalsArePercentilesOfDraws) {
   std::vector<double> draws;
   for (int i = 1; i <= 199; ++i) draws.push_back((i * 77) % 200);
@@ -233,8 +255,8 @@ TEST(UpdateFit, MoreUpdatesWithLargerBatchesMeanNoAlpha) {
   std::vector<UpdateRun> runs;
   for (const std::int64_t batch : {1, 2, 4}) {
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
-      runs.push_back({batch, 0.1, seed, 1000 + 10 * batch + static_cast<std::int64_t>(seed), true,
-                      false});
+      runs.push_back(
+          {batch, 0.1, seed, 1000 + 10 * batch + static_cast<std::int64_t>(seed), true, false});
     }
   }
   const UpdateFit fit = fit_updates(runs, kQuick);
@@ -250,8 +272,9 @@ TEST(UpdateFit, RefusesWhatIsNoneOrTooFew) {
   const std::vector<UpdateRun> good = {
       {1, 0.1, 0, 300, true, false}, {2, 0.1, 0, 200, true, false}, {2, 0.1, 1, 210, true, false}};
   EXPECT_EQ(message(good), "");
-  EXPECT_EQ(message({}), "the target was reached by 0 runs at 0 batches; a fit needs at least 3 runs, "
-                         "at two or more batches");
+  EXPECT_EQ(message({}),
+            "the target was reached by 0 runs at 0 batches; a fit needs at least 3 runs, "
+            "at two or more batches");
   EXPECT_EQ(message({{8, 0.1, 0, 300, false, false}, {16, 0.2, 0, 500, false, false}}),
             "the target was reached by 0 runs at 0 batches; a fit needs at least 3 runs, at two or "
             "more batches; the longest run, batch 16, learning rate 0.2, had 500 updates");
@@ -318,7 +341,8 @@ TEST(ComputeFit, SaysWhereTheHingeDoesNotFit) {
   RandomStream random(5);
   const Noise noise = log_normal(0.02);
   for (const std::int64_t m : {1, 2, 4, 8, 16, 32, 64, 128}) {
-    for (int i = 0; i < 5; ++i) samples.push_back({m, (10 + static_cast<double>(m)) * noise(random)});
+    for (int i = 0; i < 5; ++i)
+      samples.push_back({m, (10 + static_cast<double>(m)) * noise(random)});
   }
   const ComputeFit fit = fit_compute(samples, kQuick);
   EXPECT_LT(fit.lack_of_fit, 0.01);
