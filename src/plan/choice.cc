@@ -91,8 +91,11 @@ void add_trusted(BatchChoice& choice, const UpdateLaw& law, const Machine& machi
   if (!machine.table.empty()) end = std::min(end, machine.table.back().samples);
   const std::int64_t m = std::clamp<std::int64_t>(best.batch / p, 1, end);
   const double most = kNearlyBest * best.seconds;
-  choice.low_batch = std::min(best.batch, edge(law, machine, p, m, 1, most));
-  choice.high_batch = std::max(best.batch, edge(law, machine, p, m, end, most));
+  choice.low_batch = choice.high_batch = best.batch;
+  if (convergence_seconds(law, machine, m * p, p) <= most) {
+    choice.low_batch = edge(law, machine, p, m, 1, most);
+    choice.high_batch = std::max(best.batch, edge(law, machine, p, m, end, most));
+  }
   const Scaling row = scaling(law, machine, {p}, largest).front();
   choice.strong = row.strong;
   choice.weak = row.weak;

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "plan/location.h"
-#include "plan/robust.h"
 
 namespace convoy::plan {
 

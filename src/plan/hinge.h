@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "plan/robust.h"
+
 namespace convoy::plan {
 
 struct HingeFit {
@@ -42,7 +44,7 @@ class Hinge {
   }
   // What y scatters around.
   double center(const HingeFit& fit, std::size_t group) const {
-    return fit.at(x_[group]) - scatter(fit, group) * scatter(fit, group) / 2;
+    return fit.at(x_[group]) - mean_shift(scatter(fit, group));
   }
 
   const std::vector<double>& x() const { return x_; }

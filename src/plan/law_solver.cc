@@ -57,10 +57,9 @@ double LawSolver::center(const LawFit& fit, const LawGroup& group) const {
   const double part = (group.x - x_low_) / (x_high_ - x_low_);
   const double low = (1 - part) * std::exp(fit.ends[0]);
   const double high = part * std::exp(fit.ends[1]);
-  const double scatter = fit.scatter * group.scale;
   // Outside of the two ends a steep line can come below 0.
   return std::log(std::max(low + high, 1e-3 * (std::abs(low) + std::abs(high)))) -
-         scatter * scatter / 2;
+         mean_shift(fit.scatter * group.scale);
 }
 
 LawSolver::Line LawSolver::line(const std::array<double, 2>& ends) const {
@@ -82,7 +81,7 @@ LawFit LawSolver::improved(std::span<const LawGroup> groups, LawFit fit, double 
       const double updates = std::max(low + high, 1e-3 * (std::abs(low) + std::abs(high)));
       const double scatter = fit.scatter * group.scale;
       const double d0 = low / updates / group.scale, d1 = high / updates / group.scale;
-      const Scores sum = scores_of(*group.runs, std::log(updates) - scatter * scatter / 2, scatter);
+      const Scores sum = scores_of(*group.runs, std::log(updates) - mean_shift(scatter), scatter);
       square += sum.square;
       g0 += sum.score * d0;
       g1 += sum.score * d1;

@@ -158,7 +158,7 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
   CommunicationFit fit;
   fit.kind = kind.kind;
   fit.scatter = kind.scatter;
-  const double mean = kind.scatter * kind.scatter / 2;
+  const double mean = mean_shift(kind.scatter);
   fit.delta_s.value = std::exp(kind.location.center + mean);
   std::vector<double> residuals(kind.residuals);
   if (kind.scatter > 0) {
@@ -177,7 +177,8 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
     for (double& value : values) value = pool.draw(random);
     const Location again = improved_location(values, {0, 1}, 1, 1e-3);
     const double t = again.scatter > 0 ? again.center / again.scatter : 0;
-    fit.draws.push_back(std::exp(kind.location.center + mean - t * kind.scatter));
+    fit.draws.push_back(std::exp(kind.location.center + mean -
+                                 std::clamp(t * kind.scatter, -kFarthest, kFarthest)));
     for (std::size_t i = 0; i < values.size(); ++i) {
       scores[i] = huber(again.scatter > 0 ? (values[i] - again.center) / again.scatter : 0);
     }
@@ -217,6 +218,7 @@ std::vector<double> draw_hinges(Hinge& hinge, const Sorted& sorted, const HingeF
                                 ComputeFit& fit) {
   const double count = static_cast<double>(residuals.size());
   const ResidualPool pool(residuals, std::sqrt(count / (count - 2)));
+  const auto off = [](double log) { return std::clamp(log, -kFarthest, kFarthest); };
   std::vector<double> y(sorted.logs), misfits;
   for (int round = 0; round < options.rounds; ++round) {
     if (best.scatter == 0) {
@@ -237,8 +239,8 @@ std::vector<double> draw_hinges(Hinge& hinge, const Sorted& sorted, const HingeF
     };
     const double slope_ratio = ratio(best.rising_count, again.rising_count);
     const double level_ratio = ratio(best.flat_count, again.flat_count);
-    const double slope = best.slope - (again.slope - best.slope) * slope_ratio;
-    const double level = best.level - (again.level - best.level) * level_ratio;
+    const double slope = best.slope - off((again.slope - best.slope) * slope_ratio);
+    const double level = best.level - off((again.level - best.level) * level_ratio);
     fit.draws.push_back({std::exp(slope), std::exp(level - slope)});
     if (sorted.repeated()) {
       misfits.push_back(misfit(clipped(hinge.residuals(y, again)), sorted.ends));
@@ -253,7 +255,7 @@ std::vector<Point> table_of(const Sorted& sorted) {
   for (std::size_t g = 0; g < sorted.sizes.size(); ++g) {
     const std::size_t begin = sorted.begin(g);
     const Location at = location_of({sorted.logs.data() + begin, sorted.ends[g] - begin});
-    table.push_back({sorted.sizes[g], std::exp(at.center + at.scatter * at.scatter / 2)});
+    table.push_back({sorted.sizes[g], std::exp(at.center + mean_shift(at.scatter))});
   }
   return table;
 }

@@ -150,7 +150,9 @@ std::array<double, 2> reflected(const LawFit& fit, const LawFit& round) {
   const double t0 = (round.ends[0] - fit.ends[0]) / round.root[0];
   const double rest = round.ends[1] - fit.ends[1] - round.root[1] * t0;
   const double t1 = round.root[2] > 0 ? rest / round.root[2] : 0;
-  return {fit.ends[0] - fit.root[0] * t0, fit.ends[1] - fit.root[1] * t0 - fit.root[2] * t1};
+  const auto off = [](double log) { return std::clamp(log, -kFarthest, kFarthest); };
+  return {fit.ends[0] - off(fit.root[0] * t0),
+          fit.ends[1] - off(fit.root[1] * t0 + fit.root[2] * t1)};
 }
 
 // alpha below 0 has no meaning: then the updates are the same at all batches.
@@ -196,7 +198,7 @@ std::vector<EnvelopePoint> points_of(const Envelope& envelope, const std::vector
     point.reached = static_cast<int>(cell.runs.reached.size());
     const double center = solver.center(fit, groups[i]);
     point.scatter = fit.scatter * groups[i].scale;
-    const double mean = point.scatter * point.scatter / 2;
+    const double mean = mean_shift(point.scatter);
     point.fitted = std::exp(center + mean);
     point.updates = std::numeric_limits<double>::infinity();
     if (cell.usable()) {

@@ -282,4 +282,44 @@ TEST(UpdateFit, RefusesWhatIsNoneOrTooFew) {
   EXPECT_THROW((void)fit_updates(good, {38, 0}), UsageError);
 }
 
+// Whatever is measured, fits end in numbers: few runs, equal ones, and some of any size.
+TEST(UpdateFit, EndsInNumbersForAnyRuns) {
+  int fits = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    RandomStream random(10, seed);
+    std::vector<UpdateRun> runs;
+    const double spread = 12 * random.uniform() * random.uniform();
+    const double stopped = random.uniform() * random.uniform();
+    const std::uint64_t count = 3 + random.below(25);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      UpdateRun run;
+      run.batch = std::int64_t{1} << random.below(1 + random.below(11));
+      run.learning_rate = random.below(3) == 0 ? 0.1 : 0.2;
+      run.updates = std::llround(std::exp(spread * random.uniform() + 3 * random.uniform()));
+      run.reached = random.uniform() >= stopped;
+      run.diverged = random.below(20) == 0;
+      runs.push_back(run);
+    }
+    UpdateFit fit;
+    try {
+      fit = fit_updates(runs, {39, seed});
+    } catch (const UsageError& error) {
+      ASSERT_EQ(std::string(error.what()).find("the target was reached by "), 0u) << error.what();
+      continue;
+    }
+    ++fits;
+    ASSERT_TRUE(std::isfinite(fit.law.updates_at_infinity)) << seed;
+    ASSERT_TRUE(std::isfinite(fit.law.noise_sensitivity)) << seed;
+    ASSERT_GE(fit.noise_sensitivity.interval.low, 0) << seed;
+    ASSERT_FALSE(std::isnan(fit.updates_at_infinity.interval.high)) << seed;
+    ASSERT_TRUE(fit.scatter > 0 && std::isfinite(fit.scatter)) << seed;
+    ASSERT_TRUE(fit.lack_of_fit > 0 && fit.lack_of_fit <= 1) << seed;
+    for (const EnvelopePoint& point : fit.envelope) {
+      ASSERT_TRUE(point.fitted > 0 && point.updates > 0) << seed;
+      ASSERT_TRUE(std::isfinite(point.residual)) << seed;
+    }
+  }
+  EXPECT_GT(fits, 200);
+}
+
 }  // namespace

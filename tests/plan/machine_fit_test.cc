@@ -111,6 +111,25 @@ TEST(ComputeFit, RefusesWhatIsNoneOrTooFew) {
   EXPECT_THROW((void)fit_compute({{1, std::nan("")}, {2, 1}, {2, 1}}), UsageError);
 }
 
+TEST(ComputeFit, EndsInNumbersForAnyTimes) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    RandomStream random(11, seed);
+    std::vector<TimeSample> samples = {{1, 1}, {2, 1}};
+    const double spread = 12 * random.uniform() * random.uniform();
+    const std::uint64_t count = 1 + random.below(25);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      samples.push_back({std::int64_t{1} << random.below(12),
+                         random.below(3) == 0 ? 1 : std::exp(spread * random.uniform())});
+    }
+    const ComputeFit fit = fit_compute(samples, {39, seed});
+    ASSERT_TRUE(fit.seconds_per_sample.value > 0) << seed;
+    ASSERT_TRUE(std::isfinite(fit.seconds_per_sample.interval.high)) << seed;
+    ASSERT_TRUE(fit.knee_samples.value >= 1 && fit.knee_samples.value <= 2048) << seed;
+    ASSERT_TRUE(fit.lack_of_fit > 0 && fit.lack_of_fit <= 1) << seed;
+    for (const double z : fit.residuals) ASSERT_TRUE(std::isfinite(z)) << seed;
+  }
+}
+
 TEST(CommunicationFit, FindsDeltaAndItsKind) {
   RandomStream random(6);
   for (const auto kind : {CommunicationKind::constant, CommunicationKind::server,

@@ -6,7 +6,7 @@
 // measurements on, scatter goes with a power of the batch, which is estimated as well (and drawn
 // towards 0); each then counts by the scatter at its batch. With fewer, scatter is the same
 // fraction everywhere, and nearly normal. Estimates are of means, as the paper's are: exp(log
-// center + scatter^2 / 2).
+// center + scatter^2 / 2), scatter of more than 1 counting as 1.
 //
 // Intervals are bootstrap-t: residuals are drawn anew, the fit is repeated, and what the fits miss
 // the estimate by, each in units of its own standard error, is taken off the estimate. Every
