@@ -45,7 +45,9 @@ TEST(Robust, CensoredScoresAreMeansOverTheNormalTail) {
     EXPECT_NEAR(known.score, score / weight, 1e-6) << c;
     EXPECT_NEAR(known.square, square / weight, 1e-6) << c;
     const double slope = (censored_score(c + 1e-5).score - censored_score(c - 1e-5).score) / 2e-5;
-    if (c != kHuber) EXPECT_NEAR(known.slope, slope, 1e-4) << c;
+    if (c != kHuber) {
+      EXPECT_NEAR(known.slope, slope, 1e-4) << c;
+    }
   }
   EXPECT_NEAR(censored_score(-9).square, kMeanSquare, 1e-12);
   EXPECT_NEAR(1 - 2 * normal_above(kHuber), kMeanSlope, 1e-12);
