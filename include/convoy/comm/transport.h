@@ -106,6 +106,10 @@ class Transport {
   // and for ranks of one thread.
   virtual bool await_message() { return false; }
 
+  // Whether calls may come from any thread, one at a time, as most transports allow. If not, they
+  // come from the thread that made the world. The same on every rank.
+  virtual bool any_thread_may_call() const { return true; }
+
   // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure
   // with this reason from what they wait for.
   virtual void abort(const std::string& reason) noexcept = 0;

@@ -78,6 +78,11 @@ class MpiTransport : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool any_thread_may_call() const override {
+    int level = MPI_THREAD_SINGLE;
+    PMPI_Query_thread(&level);
+    return level >= MPI_THREAD_MULTIPLE;
+  }
   int world_rank(int rank) const override { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Transport> split(int color, int key) override {
@@ -214,13 +219,6 @@ class MpiTransport : public Transport {
 }  // namespace
 
 bool mpi_tags_suffice() { return tag_bound() >= kLargestTag; }
-
-bool any_thread_may_call(const Transport& transport) {
-  if (dynamic_cast<const MpiTransport*>(&transport) == nullptr) return true;
-  int level = MPI_THREAD_SINGLE;
-  PMPI_Query_thread(&level);
-  return level >= MPI_THREAD_MULTIPLE;
-}
 
 std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Notes kind) {
   if (!mpi_tags_suffice()) {
