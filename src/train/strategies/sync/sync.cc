@@ -123,7 +123,7 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
                       : all.duplicate();
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   model_.emplace(context.world(), network_, distributed_options(saved));
-  optimizer_.emplace(recipe.optimizer, parallel::unique_parameters(*network_));
+  optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   const torch::NoGradGuard no_grad;
