@@ -68,8 +68,9 @@ class RunningSum final : public convoy::train::Task {
     std::size_t longest = 0;
     for (std::size_t i = rows.begin; i < rows.end; ++i)
       longest = std::max(longest, batch.records[i].size());
-    torch::Tensor digits = torch::full({static_cast<std::int64_t>(rows.size()),
-                                        static_cast<std::int64_t>(longest)}, -1, torch::kLong);
+    torch::Tensor digits =
+        torch::full({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)},
+                    -1, torch::kLong);
     for (std::size_t i = rows.begin; i < rows.end; ++i) {
       auto* row = digits[static_cast<std::int64_t>(i - rows.begin)].data_ptr<std::int64_t>();
       for (const std::byte digit : batch.records[i]) *row++ = static_cast<std::int64_t>(digit);
@@ -155,12 +156,14 @@ void add_digits(convoy::train::Registry& registry) {
   registry.add_reader("digits",
                       [](const convoy::train::Options& options) {
                         const std::int64_t samples = options.integer("samples");
-                        if (samples < 1) throw convoy::UsageError("digits: samples has to be 1 or more");
+                        if (samples < 1)
+                          throw convoy::UsageError("digits: samples has to be 1 or more");
                         return std::make_shared<Digits>(samples, options.integer("seed"));
                       },
                       {{"samples", std::int64_t{1000}, "sequences to draw"},
                        {"seed", std::int64_t{1}, "other sequences for another number"}});
   registry.add_task("running_sum",
                     [](const convoy::train::Recipe&) { return std::make_unique<RunningSum>(); });
-  registry.add_model("adder", [](const convoy::train::ModelRequest&) { return std::make_shared<Adder>(); });
+  registry.add_model("adder",
+                     [](const convoy::train::ModelRequest&) { return std::make_shared<Adder>(); });
 }

@@ -1,5 +1,5 @@
-// An optimizer of one's own: Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms",
-// algorithm 2).
+// An optimizer of one's own: Lion (Chen et al. 2023, "Symbolic Discovery of Optimization
+// Algorithms", algorithm 2).
 #pragma once
 
 #include <convoy/train/update_rule.h>

@@ -130,13 +130,12 @@ TEST_F(OptimizerTest, OnPartitions) {
 }
 
 TEST_F(OptimizerTest, MistakesInARecipeAreSaidTogether) {
-  const std::string all_of = said({"optimizer.name=signum", "optimizer.momentum=1.5",
-                                   "optimizer.nesterov=true", "optimizer.cautius=true",
-                                   "optimizer.lr=-1", "training.batch=0"});
-  for (const char* part :
-       {"optimizer.momentum has to be from 0 to 1", "nesterov is for sgd, not signum",
-        "did you mean optimizer.cautious?", "optimizer.lr can't be negative",
-        "training.batch is missing"}) {
+  const std::string all_of =
+      said({"optimizer.name=signum", "optimizer.momentum=1.5", "optimizer.nesterov=true",
+            "optimizer.cautius=true", "optimizer.lr=-1", "training.batch=0"});
+  for (const char* part : {"optimizer.momentum has to be from 0 to 1",
+                           "nesterov is for sgd, not signum", "did you mean optimizer.cautious?",
+                           "optimizer.lr can't be negative", "training.batch is missing"}) {
     EXPECT_NE(all_of.find(part), std::string::npos) << part << " in " << all_of;
   }
   const auto expect = [&](const Overrides& overrides, const std::string& part) {

@@ -22,7 +22,7 @@ class Signum final : public UpdateRule {
   void update(const ParameterUpdate& u) const override {
     torch::Tensor mean = u.slots[0];
     mean.mul_(momentum_).add_(u.gradient, 1 - momentum_);
-    // The same without slots that begin with zeros: what counts is whether steps go on.
+    // Also depends on the count of updates, which has to go on.
     const double rate = u.lr * (1 + 1.0 / static_cast<double>(u.step));
     torch::Tensor weights = u.parameter;
     weights.mul_(1 - rate * weight_decay_).add_(mean.sign(), -rate);
@@ -54,17 +54,19 @@ inline void add_optimizers(Registry& registry) {
         return std::make_unique<Signum>(momentum, request.weight_decay);
       },
       {{"momentum", 0.9, "of the running mean"}, {"cautious", false, "unused"}});
-  registry.add_optimizer(
-      "odd",
-      [](const OptimizerRequest& request) -> std::unique_ptr<UpdateRule> {
-        const std::string& how = request.options.text("how");
-        if (how == "nothing") return nullptr;
-        if (how == "throws") throw std::runtime_error("no such device\nand so on");
-        if (how == "twice") return std::make_unique<Odd>(std::vector<std::string>{"a", "a"});
-        if (how == "slash") return std::make_unique<Odd>(std::vector<std::string>{"a/b"});
-        return std::make_unique<Odd>(std::vector<std::string>{"a"});
-      },
-      {{"how", std::string("shape"), "what is odd"}});
+  registry.add_optimizer("odd",
+                         [](const OptimizerRequest& request) -> std::unique_ptr<UpdateRule> {
+                           const std::string& how = request.options.text("how");
+                           if (how == "nothing") return nullptr;
+                           if (how == "throws")
+                             throw std::runtime_error("no such device\nand so on");
+                           if (how == "twice")
+                             return std::make_unique<Odd>(std::vector<std::string>{"a", "a"});
+                           if (how == "slash")
+                             return std::make_unique<Odd>(std::vector<std::string>{"a/b"});
+                           return std::make_unique<Odd>(std::vector<std::string>{"a"});
+                         },
+                         {{"how", std::string("shape"), "what is odd"}});
 }
 
 }  // namespace convoy::train::testing_data

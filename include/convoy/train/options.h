@@ -66,6 +66,10 @@ struct Vocabulary {
   Table tasks;       // [task.options]
   Table strategies;  // a table named after the strategy
   Table optimizers;  // those of plugins: more keys in [optimizer]
+  // The names of a model's layers, for models that are data. The numbers in the recipe may be
+  // wrong: throws UsageError.
+  using Layers = std::function<std::vector<std::string>(const Recipe& recipe)>;
+  std::map<std::string, Layers, std::less<>> layers;
   // What tasks, optimizers and strategies say about a recipe that chooses them: each appends the
   // mistakes that it finds, a line each. Asked once the types of all keys are right.
   using Check = std::function<void(const Recipe& recipe, std::vector<std::string>& problems)>;

@@ -1,7 +1,7 @@
 // An optimizer of one's own: how a parameter changes with its gradient.
 //
-// Everything else is Convoy's: groups of parameters, the learning rate's schedule, clipping, and the
-// state, which checkpoints keep under the names of parameters and in slices of them.
+// Everything else is Convoy's: groups of parameters, the learning rate's schedule, clipping, and
+// the state, which checkpoints keep under the names of parameters and in slices of them.
 #pragma once
 
 #include <torch/torch.h>
@@ -19,12 +19,12 @@ namespace convoy::train {
 
 // One parameter, in one update. On ranks that hold a part of it, all of these are of that part.
 struct ParameterUpdate {
-  const std::string& name;        // in the model
-  torch::Tensor parameter;        // to be changed in place
-  torch::Tensor gradient;         // of the whole batch, after clipping; may be overwritten
+  const std::string& name;         // in the model
+  torch::Tensor parameter;         // to be changed in place
+  torch::Tensor gradient;          // of the whole batch, after clipping; may be overwritten
   std::span<torch::Tensor> slots;  // in the order of UpdateRule::slots(), to be changed in place
-  std::int64_t step;              // updates of this parameter with this one: 1, 2, ...
-  double lr;                      // by the schedule and the parameter's group
+  std::int64_t step;               // updates of this parameter with this one: 1, 2, ...
+  double lr;                       // by the schedule and the parameter's group
 };
 
 // The values of one group of parameters. Called from one thread; the same on every rank that holds

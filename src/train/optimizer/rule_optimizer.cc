@@ -15,7 +15,8 @@ class RuleOptimizer final : public GroupedOptimizer {
     for (const ParameterGroup& group : groups) {
       groups_.push_back({make_update_rule(group.values, make), group.values.lr, {}});
       if (groups_.back().rule->slots() != slot_names()) {
-        throw UsageError("the optimizer '" + name_ + "' keeps other slots in one group than in others");
+        throw UsageError("the optimizer '" + name_ +
+                         "' keeps other slots in one group than in others");
       }
       for (const auto& parameter : group.parameters) {
         groups_.back().members.push_back(members_.size());

@@ -99,6 +99,25 @@ void try_rules(const OptimizerRecipe& recipe, const OptimizerFactory& make,
   throw UsageError("there is " + what + " '" + name + "' already; give yours another name");
 }
 
+// Their names are the same whatever the data; what stands in for what is not known yet is ImageNet.
+std::vector<std::string> layers_of(const BlueprintFactory& make, const Recipe& recipe) {
+  const auto or_else = [](std::int64_t value, int usual) {
+    return value > 0 ? static_cast<int>(value) : usual;
+  };
+  const int side = or_else(recipe.data.size, 224);
+  const TaskFacts facts;
+  const model::Blueprint blueprint = make({.classes = or_else(recipe.model.classes, 1000),
+                                           .image = {or_else(recipe.data.channels, 3), side, side},
+                                           .options = recipe.model.options,
+                                           .facts = facts,
+                                           .seed = static_cast<std::uint64_t>(recipe.seed)});
+  std::vector<std::string> names;
+  for (const model::StageSpec& stage : blueprint.stages) {
+    for (const model::Node& node : stage.nodes) names.push_back(node.name);
+  }
+  return names;
+}
+
 template <class Table, class Value>
 void add(Table& table, const std::string& what, const std::string& name, Value value) {
   if (!table.emplace(name, std::move(value)).second) {
@@ -123,6 +142,7 @@ void Registry::add_model(const std::string& name, ModelFactory make, std::vector
 void Registry::add_model(const std::string& name, BlueprintFactory make,
                          std::vector<Option> options) {
   add(blueprints_, "a model", name, make);
+  vocabulary_.layers[name] = [make](const Recipe& recipe) { return layers_of(make, recipe); };
   add_model(
       name,
       [make = std::move(make)](const ModelRequest& request) {

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/names.h"
+#include "convoy/train/placement.h"
 #include "train/recipe/document.h"
 #include "train/recipe/fields.h"
 
@@ -321,6 +322,20 @@ class Reader : public Fields, public Given {
   std::vector<std::string> problems_;
 };
 
+// Whether the layers that are placed are there. Of a network that is code its strategy has to say.
+void check_layers(const Recipe& recipe, const Vocabulary& vocabulary,
+                  std::vector<std::string>& problems) {
+  const auto found = vocabulary.layers.find(recipe.model.name);
+  if (recipe.placement.layers.empty() || found == vocabulary.layers.end()) return;
+  try {
+    const auto wrong =
+        problems_of_patterns(recipe.placement, recipe.model.name, found->second(recipe));
+    problems.insert(problems.end(), wrong.begin(), wrong.end());
+  } catch (const UsageError&) {
+    // The network's options make no sense, which is said when it is built.
+  }
+}
+
 }  // namespace
 
 RecipeText read_recipe_file(const std::string& path) {
@@ -363,6 +378,7 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
     if (check != checks.end() && check->second) check->second(recipe, reader.problems());
   };
   if (reader.readable()) {
+    check_layers(recipe, vocabulary, reader.problems());
     ask(vocabulary.task_checks, recipe.task.name);
     ask(vocabulary.optimizer_checks, recipe.optimizer.name);
     ask(vocabulary.strategy_checks, recipe.strategy);

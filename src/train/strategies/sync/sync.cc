@@ -345,8 +345,6 @@ void check_recipe(const Recipe& recipe, std::vector<std::string>& problems) {
     problems.push_back("grid.partitions is " + std::to_string(recipe.grid.partitions) +
                        "; with sync every rank holds the whole model: 1");
   }
-  if (!recipe.placement.layers.empty())
-    problems.push_back("placement.layers is for strategies that split a model; sync doesn't");
 }
 
 }  // namespace
