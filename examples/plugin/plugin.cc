@@ -1,4 +1,4 @@
-// A model and a reader of one's own for `convoy train`: what plugin.toml names.
+// What this plugin teaches `convoy train`: what plugin.toml and digits.toml name.
 #include <convoy/base/error.h>
 #include <convoy/model/network.h>
 #include <convoy/train/plugin.h>
@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "digits.h"
+#include "lion.h"
 #include "stripes.h"
 
 namespace {
@@ -68,4 +70,14 @@ CONVOY_PLUGIN(registry) {
                       {{"samples", std::int64_t{2000}, "pictures to draw"},
                        {"seed", std::int64_t{1}, "other pictures for another number"},
                        {"noise", 0.3, "largest disturbance of a pixel, 0 to 1"}});
+
+  registry.add_optimizer("lion",
+                         [](const convoy::train::OptimizerRequest& request) {
+                           return lion(request.options.number("beta1"),
+                                       request.options.number("beta2"), request.weight_decay);
+                         },
+                         {{"beta1", 0.9, "share of the past in what a step goes by"},
+                          {"beta2", 0.99, "share of the past in what is kept"}});
+
+  add_digits(registry);
 }

@@ -9,6 +9,7 @@
 #include "convoy/base/units.h"
 #include "convoy/train/checkpoint_writer.h"
 #include "convoy/train/memory.h"
+#include "convoy/train/named_optimizer.h"
 #include "convoy/train/threads.h"
 #include "convoy/train/timeline.h"
 #include "train/checkpoint/resume.h"
@@ -40,6 +41,9 @@ class Trainer::Impl final : public TrainerContext {
   const comm::World& world() const override { return world_; }
   const Task& task() const override { return *inputs_->task; }
   const Compute& compute() const override { return inputs_->compute; }
+  NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const override {
+    return {recipe_.optimizer, std::move(parameters), optimizer_};
+  }
   data::SampleSource& samples() override { return *source_; }
   const Schedule& schedule() const override { return *schedule_; }
   const Moment& moment() const override { return moment_; }
@@ -81,6 +85,7 @@ class Trainer::Impl final : public TrainerContext {
   const comm::World& world_;
   Recipe recipe_;
   TrainerOptions options_;
+  OptimizerFactory optimizer_;  // a plugin's
   std::string folder_;
   std::optional<RunLock> lock_;  // on the owner
   CheckpointFolder checkpoints_;
@@ -114,6 +119,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
     : world_(world),
       recipe_(recipe),
       options_(std::move(options)),
+      optimizer_(registry.optimizer(recipe.optimizer.name)),
       folder_(recipe.output.folder.empty()
                   ? fs::absolute("runs/" + recipe.name).lexically_normal().string()
                   : recipe.output.folder),

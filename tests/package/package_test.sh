@@ -78,6 +78,13 @@ plugin() {
   top1=$(sed -n '/"kind": "evaluation"/s/.*"top1": \([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | tail -n 1)
   awk -v top1="${top1:-0}" 'BEGIN { exit !(top1 >= 0.98) }' ||
     fail "the plugin's network reached '$top1' where at least 0.98 was expected"
+  # A task of its own.
+  (cd "$work" && "$package/bin/convoy" train mine/digits.toml -n 2)
+  local sum
+  sum=$(cd / && "$package/bin/convoy" predict "$work/runs/digits" 123456789 --json - |
+    sed -n 's/.*"sum":\([0-9.-]*\).*/\1/p')
+  awk -v sum="${sum:-0}" 'BEGIN { exit !(sum > 44 && sum < 46) }' ||
+    fail "the sum of 123456789's digits is said to be '$sum'"
   # A checkpoint knows its plugins, wherever it is used from.
   top1=$(cd / && "$package/bin/convoy" eval "$run" --json - | sed -n 's/.*"top1":\([0-9.e-]*\).*/\1/p')
   awk -v top1="${top1:-0}" 'BEGIN { exit !(top1 >= 0.98) }' ||

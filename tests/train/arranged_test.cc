@@ -317,8 +317,11 @@ TEST_F(ArrangedTest, AGridThatDoesNotFitIsSaid) {
   EXPECT_NE(said.find("the grid of 5 x 2 (replicas x partitions)"), std::string::npos) << said;
   EXPECT_NE(said.find("these would: " + std::to_string(ranks) + " x 1"), std::string::npos) << said;
   const std::string both = test::message_of<UsageError>([&] {
-    chain("mistakes", {"strategy=halves", "grid.partitions=5", "optimizer.lr=-1"});
+    chain("mistakes", {"strategy=halves", "grid.partitions=5", "optimizer.lr=-1",
+                       R"(placement.layers=[{layers=["fcc"], how="replicated"}])"});
   });
+  EXPECT_NE(both.find("chain has no layer that fits 'fcc'; did you mean fc"), std::string::npos)
+      << both;
   EXPECT_NE(both.find("halves has at most 4 partitions"), std::string::npos) << both;
   EXPECT_NE(both.find("lr"), std::string::npos) << both;
 }

@@ -58,7 +58,7 @@ class Halves : public Strategy {
     context_ = &context;
     if (saved != nullptr) load(*saved, "the checkpoint");
     model_.emplace(grid_->replicas(), network_);
-    optimizer_.emplace(context.recipe().optimizer, parallel::unique_parameters(*network_));
+    optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
     if (saved != nullptr) optimizer_->load(*saved);
   }
   std::optional<Slice> wanted(const Slice& whole) override {

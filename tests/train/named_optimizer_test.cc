@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
+#include "examples/plugin/lion.h"
 
 namespace convoy::train {
 namespace {
@@ -47,10 +48,26 @@ TEST(NamedOptimizer, Groups) {
   EXPECT_NEAR(factor(3), 1, 1e-6);
 }
 
-TEST(NamedOptimizer, AGroupThatFitsNothing) {
-  OptimizerRecipe recipe;
-  recipe.groups = {{.parameters = {"layer9.*"}}};
-  EXPECT_THROW(NamedOptimizer(recipe, parameters()), UsageError);
+// What a rank has of a network may have nothing for some groups, or nothing to train.
+TEST(NamedOptimizer, PartsOfANetwork) {
+  OptimizerRecipe recipe{.name = "adam"};
+  recipe.groups = {{.parameters = {"layer9.*"}}, {.parameters = {"conv.*"}}};
+  auto all = parameters();
+  NamedOptimizer optimizer(recipe, all);
+  give_gradients(all, 0);
+  optimizer.set_learning_rate(0.1);
+  optimizer.step();
+  NamedOptimizer nothing(recipe, {all.back()});
+  nothing.set_learning_rate(0.1);
+  nothing.zero_grad();
+  nothing.step();
+  State state;
+  nothing.save(state);
+  EXPECT_TRUE(state.optimizer.empty());
+}
+
+TEST(NamedOptimizer, APluginsHasToBeBroughtAlong) {
+  EXPECT_THROW(NamedOptimizer({.name = "signum"}, parameters()), std::logic_error);
 }
 
 class StateOf : public testing::TestWithParam<OptimizerRecipe> {};
@@ -92,6 +109,71 @@ INSTANTIATE_TEST_SUITE_P(
                     OptimizerRecipe{
                         .name = "adagrad", .lr = 0.1, .lr_decay = 0.1, .initial_accumulator = 0.5}),
     [](const auto& info) { return info.param.name + std::to_string(info.index); });
+
+// The example plugin's, against its formula one number at a time.
+TEST(NamedOptimizer, LionOfTheExample) {
+  const auto make = [](const OptimizerRequest& r) { return lion(0.9, 0.99, r.weight_decay); };
+  auto all = parameters();
+  OptimizerRecipe recipe{.name = "lion", .weight_decay = 0.1};
+  recipe.groups = {{.max_dims = 1, .lr_scale = 2, .weight_decay = 0}};
+  std::vector<std::vector<double>> weights, momenta;
+  for (auto& p : all) {
+    p.tensor = p.tensor.detach().to(torch::kDouble).set_requires_grad(p.tensor.requires_grad());
+    const double* first = p.tensor.const_data_ptr<double>();
+    weights.emplace_back(first, first + p.tensor.numel());
+    momenta.emplace_back(weights.back().size(), 0.0);
+  }
+  NamedOptimizer optimizer(recipe, all, make);
+  for (int step = 0; step < 5; ++step) {
+    const double lr = 0.1 / (step + 1);
+    optimizer.zero_grad();
+    for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+      torch::Tensor g = torch::randn(all[i].tensor.sizes(), torch::kDouble);
+      all[i].tensor.mutable_grad() = g.clone();
+      const bool vector = all[i].tensor.dim() == 1;
+      const double rate = vector ? 2 * lr : lr, decay = vector ? 0 : 0.1;
+      for (std::size_t k = 0; k < weights[i].size(); ++k) {
+        const double gradient = g.const_data_ptr<double>()[k];
+        double &w = weights[i][k], &m = momenta[i][k];
+        const double c = 0.9 * m + 0.1 * gradient;
+        w -= rate * ((c > 0 ? 1 : c < 0 ? -1 : 0) + decay * w);
+        m = 0.99 * m + 0.01 * gradient;
+      }
+    }
+    optimizer.set_learning_rate(lr);
+    optimizer.step();
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t k = 0; k < weights[i].size(); ++k)
+      EXPECT_NEAR(all[i].tensor.const_data_ptr<double>()[k], weights[i][k], 1e-12) << all[i].name;
+  }
+  EXPECT_THROW(lion(1, 0.99, 0), UsageError);
+  EXPECT_THROW(lion(0.9, -0.1, 0), UsageError);
+}
+
+// As sgd and the others: state of a plugin's optimizer is under the names of parameters.
+TEST(NamedOptimizer, StateOfAPluginsOptimizer) {
+  const auto make = [](const OptimizerRequest& r) { return lion(0.9, 0.99, r.weight_decay); };
+  auto all = parameters();
+  NamedOptimizer whole({.name = "lion"}, all, make);
+  whole.set_learning_rate(0.1);
+  for (int step = 0; step < 2; ++step) {
+    give_gradients(all, step);
+    if (step == 1) all[1].tensor.mutable_grad().reset();  // unused in this step
+    whole.step();
+  }
+  State state;
+  whole.save(state);
+  EXPECT_EQ(state.optimizer.size(), 3u);
+  EXPECT_TRUE(state.optimizer.contains("momentum/bn.weight"));
+  EXPECT_EQ(state.numbers.at("optimizer.step"), 2);
+  EXPECT_EQ(state.numbers.at("optimizer.step/conv.bias"), 1);
+  EXPECT_EQ(state.numbers.count("optimizer.step/conv.weight"), 0u);
+  EXPECT_THROW(NamedOptimizer({.name = "sgd"}, parameters()).load(state), UsageError);
+  State wrong = state;
+  wrong.optimizer["momentum/conv.bias"] = torch::zeros({3});
+  EXPECT_THROW(NamedOptimizer({.name = "lion"}, parameters(), make).load(wrong), UsageError);
+}
 
 TEST(NamedOptimizer, StateOfAnotherOptimizer) {
   auto all = parameters();

@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/optimizer_rule.h"
+#include "convoy/train/placement.h"
 #include "tests/base/scratch.h"
 #include "train/recipe/former.h"
 
@@ -29,9 +30,13 @@ Vocabulary vocabulary() {
   v.strategies["sync"] = {{"bucket", std::string("8MiB"), "doc"}};
   v.strategies["hybrid"] = {{"scheme", std::string("b"), "doc"},
                             {"rounds", std::int64_t{1}, "doc"}};
+  v.layers["resnet18"] = [](const Recipe&) {
+    return std::vector<std::string>{"conv1", "conv2", "fc1", "fc2"};
+  };
   v.strategy_checks["hybrid"] = [](const Recipe& recipe, std::vector<std::string>& problems) {
     if (recipe.strategy_options.integer("rounds") < 1)
       problems.push_back("hybrid.rounds has to be at least 1");
+    check_placement(recipe, {"replicated", "units"}, problems);
   };
   return v;
 }
@@ -104,12 +109,42 @@ TEST_F(RecipeTest, PrintsARecipeThatReadsBackTheSameElsewhere) {
   EXPECT_EQ(r.name, "a \"quoted\" \\ name");
 }
 
+TEST_F(RecipeTest, MistakesOfPlacementAreSaidTogether) {
+  const std::string text = std::string(kGood) + R"(
+[grid]
+partitions = 2
+[[placement.layers]]
+layers = ["fc*", "fc3", "encoder.*"]
+how = "unit"
+parts = [2, 1, 1]
+[[placement.layers]]
+how = "units"
+parts = [0, 0]
+)";
+  const std::string said = problems(text, {"strategy=hybrid", "hybrid.rounds=0"});
+  for (const char* part :
+       {"placement.layers[0].layers: resnet18 has no layer that fits 'fc3'; did you mean fc1?",
+        "resnet18 has no layer that fits 'encoder.*'; it has conv1, conv2, fc1, fc2",
+        "placement.layers[0].how is 'unit'; with hybrid it can be replicated, units; did you mean "
+        "units?",
+        "placement.layers[0].parts has 3 numbers; it has to have one for each of the partitions: "
+        "grid.partitions is 2",
+        "placement.layers[1].parts leaves nothing to any partition",
+        "hybrid.rounds has to be at least 1"}) {
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  }
+  // One recipe serves several strategies: what this one has no use for is only looked up.
+  const std::string sync = problems(text, {"strategy=sync"});
+  EXPECT_NE(sync.find("no layer that fits 'fc3'"), std::string::npos) << sync;
+  EXPECT_EQ(sync.find(".how is 'unit'"), std::string::npos) << sync;
+}
+
 TEST_F(RecipeTest, LayersArePlacedByTables) {
   const Recipe r = parse(std::string(kGood) + R"(
 [grid]
 partitions = 4
 [[placement.layers]]
-layers = ["fc*", "classifier.*"]
+layers = ["fc*", "conv*"]
 how = "units"
 parts = [2, 1, 1, 1]
 [[placement.layers]]

@@ -1,5 +1,6 @@
 // Being told to stop, shares that are too small, and what ranks without samples count for.
 #include "convoy/base/error.h"
+#include "convoy/train/named_optimizer.h"
 #include "tests/train/trainer_fixture.h"
 #include "train/strategies/sync/shares.h"
 
@@ -192,6 +193,9 @@ class ContextOf final : public TrainerContext {
   const Moment& moment() const override { return moment_; }
   const Task& task() const override { return *task_; }
   const Compute& compute() const override { throw std::logic_error(""); }
+  NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor>) const override {
+    throw std::logic_error("");
+  }
   data::SampleSource& samples() override { throw std::logic_error(""); }
   const Schedule& schedule() const override { throw std::logic_error(""); }
   Timeline* timeline() override { return nullptr; }

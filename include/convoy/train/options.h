@@ -1,4 +1,5 @@
-// Tables of a recipe whose keys a model, a reader or a strategy defines. Torch-free.
+// Tables of a recipe whose keys a model, a reader, an optimizer, a task or a strategy defines.
+// Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,7 @@ class Options {
   const std::vector<std::string>& texts(std::string_view key) const;
 
   const std::vector<Option>& specification() const { return specification_; }
+  bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
   const Value& value(std::string_view key) const;
   // The value has to have the key's type; an integer is taken for a number.
   void set(std::string_view key, Value value);
@@ -63,10 +65,16 @@ struct Vocabulary {
   Table readers;     // [data.train] and [data.validation]
   Table tasks;       // [task.options]
   Table strategies;  // a table named after the strategy
-  // What tasks and strategies say about a recipe that chooses them: each appends the mistakes that
-  // it finds, a line each. Asked once the types of all keys are right.
+  Table optimizers;  // those of plugins: more keys in [optimizer]
+  // The names of a model's layers, for models that are data. The numbers in the recipe may be
+  // wrong: throws UsageError.
+  using Layers = std::function<std::vector<std::string>(const Recipe& recipe)>;
+  std::map<std::string, Layers, std::less<>> layers;
+  // What tasks, optimizers and strategies say about a recipe that chooses them: each appends the
+  // mistakes that it finds, a line each. Asked once the types of all keys are right.
   using Check = std::function<void(const Recipe& recipe, std::vector<std::string>& problems)>;
   std::map<std::string, Check, std::less<>> task_checks;
+  std::map<std::string, Check, std::less<>> optimizer_checks;
   std::map<std::string, Check, std::less<>> strategy_checks;
 };
 

@@ -1,4 +1,5 @@
-// A shared library with models, readers, tasks and strategies of your own, for `convoy train`.
+// A shared library with models, readers, tasks, optimizers and strategies of your own, for `convoy
+// train`.
 //
 //   #include <convoy/train/plugin.h>
 //   CONVOY_PLUGIN(registry) {
@@ -13,7 +14,7 @@
 namespace convoy::train {
 
 // Changes when a plugin has to be compiled anew; so does Convoy's or LibTorch's version.
-inline constexpr int kPluginInterface = 3;
+inline constexpr int kPluginInterface = 4;
 
 }  // namespace convoy::train
 
@@ -24,8 +25,8 @@ inline constexpr int kPluginInterface = 3;
 #define CONVOY_PLUGIN(registry)                                                                    \
   static void convoy_plugin_body(convoy::train::Registry& registry);                               \
   extern "C" const char* convoy_plugin_interface() {                                               \
-    static_assert(convoy::train::kPluginInterface == 3);                                           \
-    return "convoy plugin 3, LibTorch " TORCH_VERSION;                                             \
+    static_assert(convoy::train::kPluginInterface == 4);                                           \
+    return "convoy plugin 4, LibTorch " TORCH_VERSION;                                             \
   }                                                                                                \
   extern "C" void convoy_plugin_register(convoy::train::Registry* to) { convoy_plugin_body(*to); } \
   static void convoy_plugin_body(convoy::train::Registry& registry)

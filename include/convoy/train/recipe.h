@@ -106,7 +106,8 @@ struct OptimizerRecipe {
   bool amsgrad = false;
   double lr_decay = 0;
   double initial_accumulator = 0;
-  std::vector<ParameterGroupRecipe> groups;
+  Options options = {};  // a plugin's own keys, in the same table
+  std::vector<ParameterGroupRecipe> groups = {};
 };
 
 struct ScheduleRecipe {

@@ -1,4 +1,5 @@
-// What recipes can name: models, readers, tasks and strategies, the built-in ones and a plugin's.
+// What recipes can name: models, readers, tasks, optimizers and strategies, the built-in ones and a
+// plugin's.
 #pragma once
 
 #include <functional>
@@ -15,6 +16,7 @@
 #include "convoy/train/options.h"
 #include "convoy/train/strategy.h"
 #include "convoy/train/task.h"
+#include "convoy/train/update_rule.h"
 
 namespace convoy::train {
 
@@ -55,6 +57,10 @@ class Registry {
                     Vocabulary::Check check = {});
   void add_task(const std::string& name, TaskFactory make, std::vector<Option> options = {},
                 Vocabulary::Check check = {});
+  // Its keys stand in [optimizer], beside those that every optimizer has: name, lr, weight_decay
+  // and groups. A built-in optimizer's name is taken.
+  void add_optimizer(const std::string& name, OptimizerFactory make,
+                     std::vector<Option> options = {}, Vocabulary::Check check = {});
 
   // Opens shared libraries that were made with CONVOY_PLUGIN (convoy/train/plugin.h); they stay
   // loaded for the rest of the process. Throws UsageError naming the library and what is wrong.
@@ -74,6 +80,8 @@ class Registry {
                                            data::Peers& peers) const;
   std::unique_ptr<Strategy> make_strategy(const std::string& name) const;
   std::unique_ptr<Task> make_task(const Recipe& recipe) const;
+  // Empty for a built-in one.
+  OptimizerFactory optimizer(const std::string& name) const;
 
  private:
   Vocabulary vocabulary_;
@@ -82,6 +90,7 @@ class Registry {
   std::map<std::string, SharedReaderFactory> readers_;
   std::map<std::string, StrategyFactory> strategies_;
   std::map<std::string, TaskFactory> tasks_;
+  std::map<std::string, OptimizerFactory> optimizers_;
 };
 
 }  // namespace convoy::train

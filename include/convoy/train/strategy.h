@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "convoy/base/slice.h"
 #include "convoy/comm/communicator.h"
@@ -18,6 +19,7 @@
 #include "convoy/data/sample_source.h"
 #include "convoy/model/blueprint.h"
 #include "convoy/model/network.h"
+#include "convoy/parallel/gradient_reducer.h"
 #include "convoy/train/moment.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/schedule.h"
@@ -26,6 +28,8 @@
 #include "convoy/train/timeline.h"
 
 namespace convoy::train {
+
+class NamedOptimizer;
 
 // Who does what, before anything is opened.
 struct Arrangement {
@@ -92,6 +96,8 @@ class TrainerContext {
   virtual const comm::World& world() const = 0;
   virtual const Task& task() const = 0;
   virtual const Compute& compute() const = 0;
+  // The recipe's optimizer (convoy/train/named_optimizer.h) for parameters that this rank has.
+  virtual NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const = 0;
   virtual data::SampleSource& samples() = 0;
   virtual const Schedule& schedule() const = 0;
   // After the last update that was counted.

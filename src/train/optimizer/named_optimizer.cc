@@ -3,11 +3,11 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <map>
+#include <stdexcept>
 
 #include "convoy/base/error.h"
-#include "convoy/train/fused_optimizers.h"
 #include "convoy/train/optimizer_rule.h"
+#include "train/optimizer/grouped_optimizer.h"
 
 namespace convoy::train {
 namespace {
@@ -21,167 +21,93 @@ bool fits(const ParameterGroupRecipe& group, const parallel::NamedTensor& parame
                      });
 }
 
-// LibTorch's options of a rule.
-std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::Sgd& r) {
-  return std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(r.lr)
-                                                        .momentum(r.momentum)
-                                                        .dampening(r.dampening)
-                                                        .weight_decay(r.weight_decay)
-                                                        .nesterov(r.nesterov));
-}
-template <class Options, class Rule>
-std::unique_ptr<torch::optim::OptimizerOptions> adam_options(const Rule& r) {
-  return std::make_unique<Options>(Options(r.lr)
-                                       .betas({r.beta1, r.beta2})
-                                       .eps(r.eps)
-                                       .weight_decay(r.weight_decay)
-                                       .amsgrad(r.amsgrad));
-}
-std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::Adam& r) {
-  return adam_options<torch::optim::AdamOptions>(r);
-}
-std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::AdamW& r) {
-  return adam_options<torch::optim::AdamWOptions>(r);
-}
-std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::Adagrad& r) {
-  return std::make_unique<torch::optim::AdagradOptions>(
-      torch::optim::AdagradOptions(r.lr)
-          .lr_decay(r.lr_decay)
-          .weight_decay(r.weight_decay)
-          .initial_accumulator_value(r.initial_accumulator_value)
-          .eps(r.eps));
+// 0: none of the recipe's fits.
+std::size_t group_of(const OptimizerRecipe& recipe, const parallel::NamedTensor& parameter) {
+  for (std::size_t g = 0; g < recipe.groups.size(); ++g) {
+    if (fits(recipe.groups[g], parameter)) return g + 1;
+  }
+  return 0;
 }
 
-template <class Optimizer, class Options>
-std::unique_ptr<torch::optim::Optimizer> make(
-    std::vector<torch::optim::OptimizerParamGroup> groups) {
-  const Options defaults = static_cast<const Options&>(groups.front().options());
-  return std::make_unique<Optimizer>(std::move(groups), defaults);
-}
-
-using States = ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>>;
-
-template <class S>
-S* state_of(States& states, const torch::Tensor& parameter, bool make) {
-  auto& state = states[parameter.unsafeGetTensorImpl()];
-  if (state == nullptr && make) state = std::make_unique<S>();
-  return static_cast<S*>(state.get());
+std::unique_ptr<GroupedOptimizer> make(const ParameterGroups& groups,
+                                       const OptimizerFactory& plugin) {
+  const std::string& name = groups.front().values.name;
+  if (is_built_in_optimizer(name)) return make_built_in_optimizer(groups);
+  if (plugin) return make_rule_optimizer(groups, plugin);
+  throw std::logic_error("the optimizer '" + name +
+                         "' is a plugin's: TrainerContext::make_optimizer makes it");
 }
 
 }  // namespace
 
-NamedOptimizer::NamedOptimizer(const OptimizerRecipe& recipe,
-                               std::vector<parallel::NamedTensor> parameters)
-    : recipe_(recipe) {
-  for (auto& parameter : parameters) {
-    if (parameter.tensor.requires_grad()) parameters_.push_back(std::move(parameter));
+OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group) {
+  OptimizerRecipe values = recipe;
+  if (group.weight_decay >= 0) values.weight_decay = group.weight_decay;
+  return values;
+}
+
+void check_groups(const comm::Communicator& communicator, const OptimizerRecipe& recipe,
+                  const std::vector<parallel::NamedTensor>& parameters) {
+  std::vector<double> counts(recipe.groups.size() + 1);
+  for (const auto& parameter : parameters) {
+    if (parameter.tensor.requires_grad()) ++counts[group_of(recipe, parameter)];
   }
-  if (parameters_.empty()) throw UsageError("the model has no parameter to train");
-  // Index 0: what fits no group.
-  std::vector<std::vector<torch::Tensor>> members(recipe.groups.size() + 1);
-  for (const auto& parameter : parameters_) {
-    std::size_t index = 0;
-    for (std::size_t g = 0; g < recipe.groups.size() && index == 0; ++g) {
-      if (fits(recipe.groups[g], parameter)) index = g + 1;
-    }
-    members[index].push_back(parameter.tensor);
-  }
-  std::vector<torch::optim::OptimizerParamGroup> groups;
-  for (std::size_t g = 0; g < members.size(); ++g) {
-    if (members[g].empty()) {
-      if (g == 0) continue;
-      throw UsageError("optimizer.groups[" + std::to_string(g - 1) +
-                       "] fits no parameter that an earlier group has left");
-    }
-    OptimizerRecipe values = recipe;
-    if (g > 0 && recipe.groups[g - 1].weight_decay >= 0) {
-      values.weight_decay = recipe.groups[g - 1].weight_decay;
-    }
-    scales_.push_back(g > 0 ? recipe.groups[g - 1].lr_scale : 1.0);
-    auto options =
-        std::visit([](const auto& rule) { return options_of(rule); }, optimizer_rule(values));
-    groups.emplace_back(members[g], std::move(options));
-  }
-  if (recipe.name == "adam") {
-    optimizer_ = make<FusedAdam, torch::optim::AdamOptions>(std::move(groups));
-  } else if (recipe.name == "adamw") {
-    optimizer_ = make<FusedAdamW, torch::optim::AdamWOptions>(std::move(groups));
-  } else if (recipe.name == "adagrad") {
-    optimizer_ = make<FusedAdagrad, torch::optim::AdagradOptions>(std::move(groups));
-  } else {
-    optimizer_ = make<FusedSgd, torch::optim::SGDOptions>(std::move(groups));
+  communicator.allreduce(comm::buffer_of(counts), comm::ReduceOp::sum);
+  if (std::all_of(counts.begin(), counts.end(), [](double count) { return count == 0; }))
+    throw UsageError("the model has no parameter to train");
+  for (std::size_t g = 1; g < counts.size(); ++g) {
+    if (counts[g] > 0) continue;
+    throw UsageError("optimizer.groups[" + std::to_string(g - 1) +
+                     "] fits no parameter that an earlier group has left");
   }
 }
+
+NamedOptimizer::NamedOptimizer(const OptimizerRecipe& recipe,
+                               std::vector<parallel::NamedTensor> parameters,
+                               const OptimizerFactory& plugin)
+    : name_(recipe.name) {
+  std::vector<std::vector<parallel::NamedTensor>> members(recipe.groups.size() + 1);
+  for (auto& parameter : parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    members[group_of(recipe, parameter)].push_back(parameter);
+    parameters_.push_back(std::move(parameter));
+  }
+  ParameterGroups groups;
+  for (std::size_t g = 0; g < members.size(); ++g) {
+    // Where this is a part of a network, groups may be of other parts; but one has to be there.
+    if (members[g].empty() && (g > 0 || !parameters_.empty())) continue;
+    scales_.push_back(g > 0 ? recipe.groups[g - 1].lr_scale : 1.0);
+    groups.push_back(
+        {g > 0 ? values_of_group(recipe, recipe.groups[g - 1]) : recipe, std::move(members[g])});
+  }
+  optimizer_ = make(groups, plugin);
+}
+
+NamedOptimizer::~NamedOptimizer() = default;
+NamedOptimizer::NamedOptimizer(NamedOptimizer&&) noexcept = default;
+NamedOptimizer& NamedOptimizer::operator=(NamedOptimizer&&) noexcept = default;
 
 void NamedOptimizer::set_learning_rate(double lr) {
-  for (std::size_t g = 0; g < scales_.size(); ++g) {
-    optimizer_->param_groups()[g].options().set_lr(lr * scales_[g]);
-  }
+  for (std::size_t g = 0; g < scales_.size(); ++g)
+    optimizer_->set_learning_rate(g, lr * scales_[g]);
 }
 
-std::vector<NamedOptimizer::Slot> NamedOptimizer::slots(const torch::Tensor& parameter,
-                                                        bool make) const {
-  auto& states = optimizer_->state();
-  if (recipe_.name == "adagrad") {
-    auto* s = state_of<torch::optim::AdagradParamState>(states, parameter, make);
-    return s == nullptr ? std::vector<Slot>{} : std::vector<Slot>{{"sum", &s->sum()}};
-  }
-  const auto adam = [&](auto* s) {
-    std::vector<Slot> slots;
-    if (s == nullptr) return slots;
-    slots = {{"exp_avg", &s->exp_avg()}, {"exp_avg_sq", &s->exp_avg_sq()}};
-    if (recipe_.amsgrad) slots.push_back({"max_exp_avg_sq", &s->max_exp_avg_sq()});
-    return slots;
-  };
-  if (recipe_.name == "adam") {
-    return adam(state_of<torch::optim::AdamParamState>(states, parameter, make));
-  }
-  if (recipe_.name == "adamw") {
-    return adam(state_of<torch::optim::AdamWParamState>(states, parameter, make));
-  }
-  if (recipe_.momentum == 0) return {};
-  auto* s = state_of<torch::optim::SGDParamState>(states, parameter, make);
-  return s == nullptr ? std::vector<Slot>{}
-                      : std::vector<Slot>{{"momentum_buffer", &s->momentum_buffer()}};
-}
-
-std::int64_t NamedOptimizer::steps(const torch::Tensor& parameter) const {
-  auto& states = optimizer_->state();
-  const auto count = [](auto* s) { return s == nullptr ? std::int64_t{0} : s->step(); };
-  if (recipe_.name == "adam") {
-    return count(state_of<torch::optim::AdamParamState>(states, parameter, false));
-  }
-  if (recipe_.name == "adamw") {
-    return count(state_of<torch::optim::AdamWParamState>(states, parameter, false));
-  }
-  if (recipe_.name == "adagrad") {
-    return count(state_of<torch::optim::AdagradParamState>(states, parameter, false));
-  }
-  return 0;  // sgd counts none
-}
-
-void NamedOptimizer::set_steps(const torch::Tensor& parameter, std::int64_t steps) {
-  auto& states = optimizer_->state();
-  if (recipe_.name == "adam") {
-    state_of<torch::optim::AdamParamState>(states, parameter, true)->step(steps);
-  } else if (recipe_.name == "adamw") {
-    state_of<torch::optim::AdamWParamState>(states, parameter, true)->step(steps);
-  } else if (recipe_.name == "adagrad") {
-    state_of<torch::optim::AdagradParamState>(states, parameter, true)->step(steps);
-  }
-}
+void NamedOptimizer::zero_grad() { optimizer_->zero_grad(); }
+void NamedOptimizer::step() { optimizer_->step(); }
 
 void NamedOptimizer::save(State& state) const {
+  const std::vector<std::string> names = optimizer_->slot_names();
   std::int64_t most = 0;
   for (const auto& parameter : parameters_) {
-    for (const Slot& slot : slots(parameter.tensor, false)) {
-      if (slot.tensor->defined()) state.optimizer[slot.name + "/" + parameter.name] = *slot.tensor;
+    const std::vector<torch::Tensor*> slots = optimizer_->slots(parameter.tensor, false);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i]->defined()) state.optimizer[names[i] + "/" + parameter.name] = *slots[i];
     }
-    most = std::max(most, steps(parameter.tensor));
+    most = std::max(most, optimizer_->steps(parameter.tensor));
   }
   // Parameters that were unused in some steps have fewer; they are named.
   for (const auto& parameter : parameters_) {
-    const std::int64_t own = steps(parameter.tensor);
+    const std::int64_t own = optimizer_->steps(parameter.tensor);
     if (own != most) state.numbers["optimizer.step/" + parameter.name] = static_cast<double>(own);
   }
   state.numbers["optimizer.step"] = static_cast<double>(most);
@@ -193,25 +119,27 @@ void NamedOptimizer::load(const State& state) {
     return found == state.numbers.end() ? fallback : found->second;
   };
   const double most = number("optimizer.step", 0);
+  const std::vector<std::string> names = optimizer_->slot_names();
   std::size_t used = 0;
   for (const auto& parameter : parameters_) {
-    for (const Slot& slot : slots(parameter.tensor, true)) {
-      const auto found = state.optimizer.find(slot.name + "/" + parameter.name);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const auto found = state.optimizer.find(names[i] + "/" + parameter.name);
       if (found == state.optimizer.end()) continue;  // not updated yet
       if (found->second.sizes() != parameter.tensor.sizes()) {
         throw UsageError("the checkpoint's optimizer state " + found->first +
                          " has another shape than the parameter");
       }
-      *slot.tensor = torch::empty_like(parameter.tensor, torch::MemoryFormat::Preserve)
-                         .copy_(found->second)
-                         .detach();
+      *optimizer_->slots(parameter.tensor, true)[i] =
+          torch::empty_like(parameter.tensor, torch::MemoryFormat::Preserve)
+              .copy_(found->second)
+              .detach();
       ++used;
     }
-    set_steps(parameter.tensor,
-              static_cast<std::int64_t>(number("optimizer.step/" + parameter.name, most)));
+    const auto steps = static_cast<std::int64_t>(number("optimizer.step/" + parameter.name, most));
+    if (steps > 0) optimizer_->set_steps(parameter.tensor, steps);
   }
   if (used != state.optimizer.size()) {
-    throw UsageError("the checkpoint holds optimizer state that '" + recipe_.name +
+    throw UsageError("the checkpoint holds optimizer state that '" + name_ +
                      "' with this recipe has no use for, e.g. " + state.optimizer.begin()->first +
                      "; resume with the optimizer it was written by");
   }

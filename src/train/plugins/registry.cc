@@ -8,7 +8,9 @@
 #include "convoy/data/packed.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/factory.h"
+#include "convoy/train/optimizer_rule.h"
 #include "convoy/train/plugin.h"
+#include "train/optimizer/grouped_optimizer.h"
 #include "train/strategies/strategies.h"
 #include "train/tasks/tasks.h"
 
@@ -77,10 +79,49 @@ void add_readers(Registry& registry) {
         true}});
 }
 
+// Whether a plugin's rules can be made, for each group; the first mistake.
+void try_rules(const OptimizerRecipe& recipe, const OptimizerFactory& make,
+               std::vector<std::string>& problems) {
+  try {
+    make_update_rule(recipe, make);
+    for (const ParameterGroupRecipe& group : recipe.groups)
+      make_update_rule(values_of_group(recipe, group), make);
+  } catch (const UsageError& error) {
+    problems.emplace_back(error.what());
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    problems.push_back("the optimizer '" + recipe.name +
+                       "' of a plugin can't be made: " + text.substr(0, text.find('\n')));
+  }
+}
+
+[[noreturn]] void refuse_name(const std::string& what, const std::string& name) {
+  throw UsageError("there is " + what + " '" + name + "' already; give yours another name");
+}
+
+// Their names are the same whatever the data; what stands in for what is not known yet is ImageNet.
+std::vector<std::string> layers_of(const BlueprintFactory& make, const Recipe& recipe) {
+  const auto or_else = [](std::int64_t value, int usual) {
+    return value > 0 ? static_cast<int>(value) : usual;
+  };
+  const int side = or_else(recipe.data.size, 224);
+  const TaskFacts facts;
+  const model::Blueprint blueprint = make({.classes = or_else(recipe.model.classes, 1000),
+                                           .image = {or_else(recipe.data.channels, 3), side, side},
+                                           .options = recipe.model.options,
+                                           .facts = facts,
+                                           .seed = static_cast<std::uint64_t>(recipe.seed)});
+  std::vector<std::string> names;
+  for (const model::StageSpec& stage : blueprint.stages) {
+    for (const model::Node& node : stage.nodes) names.push_back(node.name);
+  }
+  return names;
+}
+
 template <class Table, class Value>
 void add(Table& table, const std::string& what, const std::string& name, Value value) {
   if (!table.emplace(name, std::move(value)).second) {
-    throw UsageError("there is a " + what + " '" + name + "' already; give yours another name");
+    refuse_name(what, name);
   }
 }
 
@@ -94,13 +135,14 @@ Registry::Registry() {
 }
 
 void Registry::add_model(const std::string& name, ModelFactory make, std::vector<Option> options) {
-  add(models_, "model", name, std::move(make));
+  add(models_, "a model", name, std::move(make));
   vocabulary_.models[name] = std::move(options);
 }
 
 void Registry::add_model(const std::string& name, BlueprintFactory make,
                          std::vector<Option> options) {
-  add(blueprints_, "model", name, make);
+  add(blueprints_, "a model", name, make);
+  vocabulary_.layers[name] = [make](const Recipe& recipe) { return layers_of(make, recipe); };
   add_model(
       name,
       [make = std::move(make)](const ModelRequest& request) {
@@ -124,22 +166,43 @@ void Registry::add_reader(const std::string& name, ReaderFactory open,
 
 void Registry::add_reader(const std::string& name, SharedReaderFactory open,
                           std::vector<Option> options) {
-  add(readers_, "reader", name, std::move(open));
+  add(readers_, "a reader", name, std::move(open));
   vocabulary_.readers[name] = std::move(options);
 }
 
 void Registry::add_strategy(const std::string& name, StrategyFactory make,
                             std::vector<Option> options, Vocabulary::Check check) {
-  add(strategies_, "strategy", name, std::move(make));
+  add(strategies_, "a strategy", name, std::move(make));
   vocabulary_.strategies[name] = std::move(options);
   vocabulary_.strategy_checks[name] = std::move(check);
 }
 
 void Registry::add_task(const std::string& name, TaskFactory make, std::vector<Option> options,
                         Vocabulary::Check check) {
-  add(tasks_, "task", name, std::move(make));
+  add(tasks_, "a task", name, std::move(make));
   vocabulary_.tasks[name] = std::move(options);
   vocabulary_.task_checks[name] = std::move(check);
+}
+
+void Registry::add_optimizer(const std::string& name, OptimizerFactory make,
+                             std::vector<Option> options, Vocabulary::Check check) {
+  if (is_built_in_optimizer(name)) refuse_name("an optimizer", name);
+  for (const Option& option : options) {
+    for (const char* own : {"name", "lr", "weight_decay", "groups"}) {
+      if (option.key != own) continue;
+      throw UsageError("the optimizer '" + name + "' can't have a key '" + option.key +
+                       "' of its own: every optimizer has one");
+    }
+  }
+  add(optimizers_, "an optimizer", name, make);
+  vocabulary_.optimizers[name] = std::move(options);
+  vocabulary_.optimizer_checks[name] = [make = std::move(make), check = std::move(check)](
+                                           const Recipe& recipe,
+                                           std::vector<std::string>& problems) {
+    const std::size_t before = problems.size();
+    if (check) check(recipe, problems);
+    if (problems.size() == before) try_rules(recipe.optimizer, make, problems);
+  };
 }
 
 void Registry::load_plugins(const std::vector<std::string>& libraries) {
@@ -203,6 +266,11 @@ std::shared_ptr<data::Dataset> Registry::open_data(const std::string& reader,
 
 std::unique_ptr<Strategy> Registry::make_strategy(const std::string& name) const {
   return strategies_.at(name)();
+}
+
+OptimizerFactory Registry::optimizer(const std::string& name) const {
+  const auto found = optimizers_.find(name);
+  return found == optimizers_.end() ? OptimizerFactory() : found->second;
 }
 
 std::unique_ptr<Task> Registry::make_task(const Recipe& recipe) const {

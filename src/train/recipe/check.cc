@@ -46,21 +46,29 @@ class Checker {
 };
 
 void check_optimizer(const OptimizerRecipe& o, Checker& c) {
+  const bool built_in = is_built_in_optimizer(o.name);
   const bool adam = o.name == "adam" || o.name == "adamw";
-  for (const char* key : {"optimizer.momentum", "optimizer.dampening", "optimizer.nesterov"}) {
-    c.only_for(key, o.name == "sgd", "sgd, not " + o.name);
-  }
-  for (const char* key : {"optimizer.beta1", "optimizer.beta2", "optimizer.amsgrad"}) {
-    c.only_for(key, adam, "adam and adamw, not " + o.name);
-  }
-  for (const char* key : {"optimizer.lr_decay", "optimizer.initial_accumulator"}) {
-    c.only_for(key, o.name == "adagrad", "adagrad, not " + o.name);
-  }
-  c.only_for("optimizer.eps", o.name != "sgd", "adam, adamw and adagrad, not sgd");
-  try {
-    optim::validate(optimizer_rule(o));
-  } catch (const UsageError& error) {
-    c.expect(false, std::string("optimizer: ") + error.what());
+  const auto only_for = [&](std::initializer_list<const char*> keys, bool used,
+                            const std::string& whom) {
+    for (const char* key : keys) {
+      if (o.options.has(key)) continue;  // a plugin's own
+      c.only_for((std::string("optimizer.") + key).c_str(), used, whom + ", not " + o.name);
+    }
+  };
+  only_for({"momentum", "dampening", "nesterov"}, o.name == "sgd", "sgd");
+  only_for({"beta1", "beta2", "amsgrad"}, adam, "adam and adamw");
+  only_for({"lr_decay", "initial_accumulator"}, o.name == "adagrad", "adagrad");
+  only_for({"eps"}, built_in && o.name != "sgd", "adam, adamw and adagrad");
+  if (built_in) {
+    try {
+      optim::validate(optimizer_rule(o));
+    } catch (const UsageError& error) {
+      c.expect(false, std::string("optimizer: ") + error.what());
+    }
+  } else {
+    c.expect(o.lr >= 0 && std::isfinite(o.lr), "optimizer.lr can't be negative or infinite");
+    c.expect(o.weight_decay >= 0 && std::isfinite(o.weight_decay),
+             "optimizer.weight_decay can't be negative or infinite");
   }
   for (std::size_t i = 0; i < o.groups.size(); ++i) {
     const ParameterGroupRecipe& group = o.groups[i];

@@ -1,3 +1,4 @@
+#include "convoy/train/optimizer_rule.h"
 #include "train/recipe/fields.h"
 
 namespace convoy::train {
@@ -70,18 +71,23 @@ void describe(DataRecipe& data, Fields& f) {
 }
 
 void describe(OptimizerRecipe& o, Fields& f) {
-  f.field("name", o.name, "sgd, adam, adamw or adagrad", {"sgd", "adam", "adamw", "adagrad"});
+  f.field("name", o.name, "sgd, adam, adamw, adagrad, a plugin's");
   f.field("lr", o.lr, "learning rate");
-  f.field("momentum", o.momentum, "sgd");
-  f.field("dampening", o.dampening, "sgd");
-  f.field("nesterov", o.nesterov, "sgd");
+  f.more_options(o.options, o.name, built_in_optimizers());
+  // A plugin's optimizer may have keys of these names, which are its own then.
+  const auto field = [&](const char* key, auto& value, const char* doc) {
+    if (!o.options.has(key)) f.field(key, value, doc);
+  };
+  field("momentum", o.momentum, "sgd");
+  field("dampening", o.dampening, "sgd");
+  field("nesterov", o.nesterov, "sgd");
   f.field("weight_decay", o.weight_decay, "L2 penalty; decoupled in adamw");
-  f.field("beta1", o.beta1, "adam, adamw");
-  f.field("beta2", o.beta2, "adam, adamw");
-  f.field("eps", o.eps, "adam, adamw, adagrad; 0: 1e-8, 1e-8 and 1e-10");
-  f.field("amsgrad", o.amsgrad, "adam, adamw");
-  f.field("lr_decay", o.lr_decay, "adagrad");
-  f.field("initial_accumulator", o.initial_accumulator, "adagrad");
+  field("beta1", o.beta1, "adam, adamw");
+  field("beta2", o.beta2, "adam, adamw");
+  field("eps", o.eps, "adam, adamw, adagrad; 0: 1e-8, 1e-8 and 1e-10");
+  field("amsgrad", o.amsgrad, "adam, adamw");
+  field("lr_decay", o.lr_decay, "adagrad");
+  field("initial_accumulator", o.initial_accumulator, "adagrad");
   f.list_of("groups", o.groups, "Parameters with values of their own; the first group that fits.");
 }
 
@@ -155,7 +161,8 @@ void describe(Recipe& r, Fields& f) {
   f.field("name", r.name, "of the run; the recipe's file name unless given");
   f.field("strategy", r.strategy,
           "how the ranks work together; its keys are in a table of its name");
-  f.field("plugins", r.plugins, "shared libraries with models and readers of yours",
+  f.field("plugins", r.plugins,
+          "shared libraries with models, readers, tasks and optimizers of yours",
           Fields::Path::must_exist);
   f.field("seed", r.seed, "of weights, order of samples and augmentation");
   f.field("threads", r.threads, "of each rank; 0: its share of the machine's cores");

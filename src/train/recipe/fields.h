@@ -45,6 +45,10 @@ class Fields {
   // A table with keys of its own; `vocabulary` has them under the name that `chosen` holds.
   virtual void options(const std::string& key, Options& options, const std::string& chosen,
                        const std::string& doc) = 0;
+  // Keys of the current table that belong to what `chosen` names, unless it is built in: what a
+  // plugin's optimizer has in [optimizer].
+  virtual void more_options(Options& options, const std::string& chosen,
+                            const Choices& built_in) = 0;
   // Whether the recipe has this table (printing: whether to print it).
   virtual bool optional_table(const char* key, bool& present) = 0;
 };

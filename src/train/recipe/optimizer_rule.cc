@@ -1,5 +1,7 @@
 #include "convoy/train/optimizer_rule.h"
 
+#include <algorithm>
+
 namespace convoy::train {
 namespace {
 
@@ -16,6 +18,16 @@ Rule adam(const OptimizerRecipe& r) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& built_in_optimizers() {
+  static const std::vector<std::string> names{"sgd", "adam", "adamw", "adagrad"};
+  return names;
+}
+
+bool is_built_in_optimizer(const std::string& name) {
+  const std::vector<std::string>& names = built_in_optimizers();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 optim::Rule optimizer_rule(const OptimizerRecipe& r) {
   if (r.name == "adam") return adam<optim::Adam>(r);

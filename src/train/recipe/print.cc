@@ -87,15 +87,21 @@ class Printer : public Fields {
                const std::string& doc) override {
     if (options.specification().empty()) return;
     begin(key, doc);
-    for (const Option& option : options.specification()) {
-      std::visit([&](const auto& value) { line(option.key, toml(value), option.doc); },
-                 options.value(option.key));
-    }
+    lines(options);
     end();
+  }
+  void more_options(Options& options, const std::string&, const Choices&) override {
+    lines(options);
   }
   bool optional_table(const char*, bool& present) override { return present; }
 
  private:
+  void lines(const Options& options) {
+    for (const Option& option : options.specification()) {
+      std::visit([&](const auto& value) { line(option.key, toml(value), option.doc); },
+                 options.value(option.key));
+    }
+  }
   std::string name() const {
     std::string text;
     for (const std::string& part : path_) text += (text.empty() ? "" : ".") + part;

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/names.h"
+#include "convoy/train/placement.h"
 #include "train/recipe/document.h"
 #include "train/recipe/fields.h"
 
@@ -118,22 +119,29 @@ class Reader : public Fields, public Given {
     const auto found = table.find(chosen);
     if (found == table.end()) {
       known_.back().push_back(key);
-      if (complained_.insert(std::string(what)).second) unknown_choice(what, chosen, table);
+      if (complained_.insert(std::string(what)).second)
+        unknown_choice(what, chosen, names_in(table));
       return;
     }
     options = Options(found->second);
     open(key);
-    for (const Option& option : options.specification()) {
-      Value value = option.initial;
-      const bool present = std::visit([&](auto& v) { return read(option.key, v); }, value);
-      if (!present && option.required) {
-        problem(option.key, "is missing: " + option.doc);
-      } else if (present && option.kind == Option::Kind::path) {
-        resolve_option(option.key, value);
-      }
-      options.set(option.key, std::move(value));
-    }
+    read_options(options);
     end();
+  }
+
+  void more_options(Options& options, const std::string& chosen, const Choices& built_in) override {
+    options = Options();
+    if (std::find(built_in.begin(), built_in.end(), chosen) != built_in.end()) return;
+    const Vocabulary::Table& table = vocabulary_.optimizers;
+    const auto found = table.find(chosen);
+    if (found != table.end()) {
+      options = Options(found->second);
+      return read_options(options);
+    }
+    complained_.insert("optimizer");
+    Choices known = built_in;
+    for (const std::string& name : names_in(table)) known.push_back(name);
+    unknown_choice("optimizer", chosen, known);
   }
 
   bool optional_table(const char* key, bool& present) override {
@@ -232,10 +240,27 @@ class Reader : public Fields, public Given {
     }
   }
 
+  void read_options(Options& options) {
+    for (const Option& option : options.specification()) {
+      Value value = option.initial;
+      const bool present = std::visit([&](auto& v) { return read(option.key, v); }, value);
+      if (!present && option.required) {
+        problem(option.key, "is missing: " + option.doc);
+      } else if (present && option.kind == Option::Kind::path) {
+        resolve_option(option.key, value);
+      }
+      options.set(option.key, std::move(value));
+    }
+  }
+
+  static std::vector<std::string> names_in(const Vocabulary::Table& table) {
+    std::vector<std::string> names;
+    for (const auto& entry : table) names.push_back(entry.first);
+    return names;
+  }
+
   void unknown_choice(const std::string& what, const std::string& chosen,
-                      const Vocabulary::Table& table) {
-    std::vector<std::string> known;
-    for (const auto& entry : table) known.push_back(entry.first);
+                      const std::vector<std::string>& known) {
     std::string list;
     for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
     const std::string key = what == "strategy" ? "strategy" : what == "reader" ? "reader" : "name";
@@ -297,6 +322,20 @@ class Reader : public Fields, public Given {
   std::vector<std::string> problems_;
 };
 
+// Whether the layers that are placed are there. Of a network that is code its strategy has to say.
+void check_layers(const Recipe& recipe, const Vocabulary& vocabulary,
+                  std::vector<std::string>& problems) {
+  const auto found = vocabulary.layers.find(recipe.model.name);
+  if (recipe.placement.layers.empty() || found == vocabulary.layers.end()) return;
+  try {
+    const auto wrong =
+        problems_of_patterns(recipe.placement, recipe.model.name, found->second(recipe));
+    problems.insert(problems.end(), wrong.begin(), wrong.end());
+  } catch (const UsageError&) {
+    // The network's options make no sense, which is said when it is built.
+  }
+}
+
 }  // namespace
 
 RecipeText read_recipe_file(const std::string& path) {
@@ -339,7 +378,9 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
     if (check != checks.end() && check->second) check->second(recipe, reader.problems());
   };
   if (reader.readable()) {
+    check_layers(recipe, vocabulary, reader.problems());
     ask(vocabulary.task_checks, recipe.task.name);
+    ask(vocabulary.optimizer_checks, recipe.optimizer.name);
     ask(vocabulary.strategy_checks, recipe.strategy);
   }
   if (reader.problems().empty()) return recipe;

@@ -5,6 +5,7 @@
 #include "convoy/train/evaluate.h"
 #include "train/due.h"
 #include "train/facts.h"
+#include "train/optimizer/grouped_optimizer.h"
 #include "train/run/arrange.h"
 #include "train/samples/open.h"
 
@@ -50,6 +51,7 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
     epoch_was_over = is_over(origin->manifest.position, data.training->size(), before);
   }
   strategy->build(RecipeNetwork(registry, recipe, *task, compute));
+  check_groups(all(), recipe.optimizer, parallel::unique_parameters(strategy->module()));
   // A run that goes on has its weights, and may have lost this file.
   if (recipe.model.weights.empty() || origin) return;
   const WeightsReport report = load_weights(all(), *strategy, recipe.model);

@@ -130,7 +130,7 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
                       : all.duplicate();
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   model_.emplace(context.world(), network_, distributed_options(saved));
-  optimizer_.emplace(recipe.optimizer, parallel::unique_parameters(*network_));
+  optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   const torch::NoGradGuard no_grad;
@@ -376,8 +376,6 @@ void check_recipe(const Recipe& recipe, std::vector<std::string>& problems) {
     problems.push_back("grid.partitions is " + std::to_string(recipe.grid.partitions) +
                        "; with sync every rank holds the whole model: 1");
   }
-  if (!recipe.placement.layers.empty())
-    problems.push_back("placement.layers is for strategies that split a model; sync doesn't");
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+// What a NamedOptimizer works with: LibTorch's rules, or a plugin's. Private to the train layer.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/comm/communicator.h"
+#include "convoy/parallel/gradient_reducer.h"
+#include "convoy/train/recipe.h"
+#include "convoy/train/update_rule.h"
+
+namespace convoy::train {
+
+class GroupedOptimizer {
+ public:
+  virtual ~GroupedOptimizer() = default;
+  virtual void set_learning_rate(std::size_t group, double lr) = 0;
+  virtual void zero_grad() = 0;
+  virtual void step() = 0;
+  // What is kept of each parameter.
+  virtual std::vector<std::string> slot_names() const = 0;
+  // That, of one: tensors of its shape, or undefined ones. Nothing of a parameter that was never
+  // updated, unless it is to be made.
+  virtual std::vector<torch::Tensor*> slots(const torch::Tensor& parameter, bool make) = 0;
+  // Updates of the parameter so far; 0 for rules that don't count them.
+  virtual std::int64_t steps(const torch::Tensor& parameter) = 0;
+  virtual void set_steps(const torch::Tensor& parameter, std::int64_t steps) = 0;
+};
+
+struct ParameterGroup {
+  OptimizerRecipe values;  // with the group's own weight decay
+  std::vector<parallel::NamedTensor> parameters;
+};
+using ParameterGroups = std::vector<ParameterGroup>;  // at least one
+
+// Of a name among built_in_optimizers().
+std::unique_ptr<GroupedOptimizer> make_built_in_optimizer(const ParameterGroups& groups);
+std::unique_ptr<GroupedOptimizer> make_rule_optimizer(const ParameterGroups& groups,
+                                                      const OptimizerFactory& make);
+
+// A plugin's rule with the weight decay of a group. Throws UsageError when there is none, or when
+// its slots have no proper names.
+std::unique_ptr<UpdateRule> make_update_rule(const OptimizerRecipe& values,
+                                             const OptimizerFactory& make);
+
+// Throws UsageError when a group of the recipe fits none of the parameters that the ranks have, or
+// there is nothing to train at all. Collective.
+void check_groups(const comm::Communicator& communicator, const OptimizerRecipe& recipe,
+                  const std::vector<parallel::NamedTensor>& parameters);
+
+// The values of a group of the recipe.
+OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group);
+
+}  // namespace convoy::train

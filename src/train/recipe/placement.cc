@@ -1,0 +1,119 @@
+#include "convoy/train/placement.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "convoy/base/names.h"
+
+namespace convoy::train {
+namespace {
+
+bool fits(const std::string& pattern, const std::string& layer) {
+  return fnmatch(pattern.c_str(), layer.c_str(), 0) == 0;
+}
+
+bool fits(const PlacementRule& rule, const std::string& layer) {
+  return rule.layers.empty() ||
+         std::any_of(rule.layers.begin(), rule.layers.end(),
+                     [&layer](const std::string& pattern) { return fits(pattern, layer); });
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string name_of_rule(std::size_t index) {
+  return "placement.layers[" + std::to_string(index) + "]";
+}
+
+}  // namespace
+
+void check_placement(const Recipe& recipe, const std::vector<std::string>& offered,
+                     std::vector<std::string>& problems) {
+  for (std::size_t i = 0; i < recipe.placement.layers.size(); ++i) {
+    const PlacementRule& rule = recipe.placement.layers[i];
+    const bool known = std::find(offered.begin(), offered.end(), rule.how) != offered.end();
+    if (!known && !rule.how.empty()) {
+      const std::string near = nearest_name(rule.how, offered);
+      problems.push_back(name_of_rule(i) + ".how is '" + rule.how + "'; with " + recipe.strategy +
+                         " it can be " + list(offered) +
+                         (near.empty() ? "" : "; did you mean " + near + "?"));
+    }
+    if (rule.parts.empty()) continue;
+    if (static_cast<std::int64_t>(rule.parts.size()) != recipe.grid.partitions) {
+      problems.push_back(name_of_rule(i) + ".parts has " + std::to_string(rule.parts.size()) +
+                         " numbers; it has to have one for each of the partitions: grid.partitions "
+                         "is " +
+                         std::to_string(recipe.grid.partitions));
+    }
+    if (std::none_of(rule.parts.begin(), rule.parts.end(), [](double part) { return part > 0; }))
+      problems.push_back(name_of_rule(i) + ".parts leaves nothing to any partition");
+  }
+}
+
+std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
+                                              const std::string& model,
+                                              const std::vector<std::string>& layers) {
+  constexpr std::size_t kFew = 12;
+  std::vector<std::string> problems;
+  for (std::size_t i = 0; i < placement.layers.size(); ++i) {
+    for (const std::string& pattern : placement.layers[i].layers) {
+      if (std::any_of(layers.begin(), layers.end(),
+                      [&pattern](const std::string& layer) { return fits(pattern, layer); }))
+        continue;
+      const std::string near = nearest_name(pattern, layers);
+      problems.push_back(name_of_rule(i) + ".layers: " + model + " has no layer that fits '" +
+                         pattern + "'" +
+                         (!near.empty()              ? "; did you mean " + near + "?"
+                          : layers.size() <= kFew ? "; it has " + list(layers)
+                                                     : ": `convoy models NAME --layers` lists them"));
+    }
+  }
+  return problems;
+}
+
+std::vector<LayerPlacement> place_layers(const PlacementRecipe& placement,
+                                         const model::Blueprint& blueprint,
+                                         const std::string& usual) {
+  std::vector<std::string> names;
+  for (const model::StageSpec& stage : blueprint.stages) {
+    for (const model::Node& node : stage.nodes) names.push_back(node.name);
+  }
+  const auto problems = problems_of_patterns(placement, blueprint.name, names);
+  if (!problems.empty()) throw UsageError(problems.front());
+  std::vector<LayerPlacement> placed;
+  for (const std::string& name : names) {
+    LayerPlacement& layer = placed.emplace_back(LayerPlacement{name, usual, {}});
+    for (const PlacementRule& rule : placement.layers) {
+      if (!fits(rule, name)) continue;
+      layer.how = rule.how;
+      layer.parts = rule.parts;
+    }
+  }
+  return placed;
+}
+
+Units units_of(std::int64_t units, std::span<const double> parts, int index, int partitions) {
+  if (parts.empty()) {
+    const Slice part = even_part("", {units}, 0, index, partitions);
+    return {part.begin[0], part.size[0]};
+  }
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  // What lies before part i of them; the last one with anything ends exactly at the end.
+  const auto before = [&](int i) {
+    double part_sum = 0, rest = 0;
+    for (int k = 0; k < partitions; ++k) (k < i ? part_sum : rest) += parts[static_cast<std::size_t>(k)];
+    if (rest == 0) return units;
+    return static_cast<std::int64_t>(std::llround(static_cast<double>(units) * (part_sum / sum)));
+  };
+  const std::int64_t begin = before(index);
+  return {begin, before(index + 1) - begin};
+}
+
+}  // namespace convoy::train

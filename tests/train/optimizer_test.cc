@@ -1,0 +1,186 @@
+// Optimizers of one's own: groups, schedule, and state that goes on.
+#include "convoy/data/loader.h"
+#include "tests/train/halves.h"
+#include "tests/train/signum.h"
+#include "tests/train/trainer_fixture.h"
+
+namespace convoy::train {
+namespace {
+
+class OptimizerTest : public TrainerTest {
+ protected:
+  void SetUp() override {
+    TrainerTest::SetUp();
+    testing_data::add_optimizers(registry_);
+    testing_data::add_halves(registry_);
+  }
+  static Overrides signum(Overrides more = {}) {
+    more.insert(more.begin(),
+                {"optimizer.name=signum", "optimizer.momentum=0.8", "optimizer.lr=0.01",
+                 "optimizer.weight_decay=0.1",
+                 R"(optimizer.groups=[{parameters=["fc.*"], lr_scale=0.5, weight_decay=0.0}])"});
+    return more;
+  }
+  std::string said(const Overrides& overrides) {
+    return test::message_of<UsageError>([&] { train(recipe("wrong", overrides), 1); });
+  }
+};
+
+// The reference: a plain loop over the same batches.
+Tensors plain_loop(const Registry& registry, const Recipe& r) {
+  torch::manual_seed(static_cast<std::uint64_t>(r.seed));
+  testing_data::Small net(3, false, 0);
+  net.to(torch::kDouble);
+  const auto data = registry.open_data(r.data.reader, r.data.train);
+  const auto task = registry.make_task(r);
+  task->look(*data, nullptr);
+  const Compute compute(r);
+  data::LoaderOptions options;
+  options.batch = static_cast<std::size_t>(r.training.batch);
+  options.seed = static_cast<std::uint64_t>(r.seed);
+  options.layout = compute.layout();
+  data::Loader loader(data, data::TransformOptions(), options);
+  const Schedule schedule(r.schedule, r.optimizer.lr, r.training,
+                          static_cast<double>(loader.batches_per_epoch()));
+  Tensors weights, means;
+  for (const auto& p : net.named_parameters()) {
+    weights[p.key()] = p.value();
+    means[p.key()] = torch::zeros_like(p.value());
+  }
+  Moment now{.samples = data->size()};
+  for (now.epoch = 0; now.epoch < 3; ++now.epoch) {
+    now.consumed = 0;
+    while (const data::Batch* batch = loader.next()) {
+      const TaskBatch rows = task->tensors(*batch, {0, batch->size()}, compute);
+      net.zero_grad();
+      task->loss({net.forward(task->inputs(rows).at(0))}, rows).backward();
+      const double lr = schedule.at(now) * (1 + 1.0 / static_cast<double>(now.step + 1));
+      const torch::NoGradGuard no_grad;
+      for (auto& [name, w] : weights) {
+        const bool fc = name.starts_with("fc.");
+        const double rate = fc ? lr * 0.5 : lr;
+        means[name] = means[name] * 0.8 + w.grad() * (1 - 0.8);
+        w.copy_(w * (1 - rate * (fc ? 0 : 0.1)) - rate * means[name].sign());
+      }
+      ++now.step;
+      now.consumed += batch->size();
+    }
+  }
+  return weights;
+}
+
+TEST_F(OptimizerTest, TrainsAsAPlainLoopWould) {
+  const Recipe r = recipe("plain", signum());
+  EXPECT_EQ(r.optimizer.options.number("momentum"), 0.8);
+  EXPECT_EQ(r.optimizer.momentum, 0);  // sgd's
+  const State state = state_of(train(r).checkpoint);
+  for (const auto& [name, weights] : plain_loop(registry_, r)) {
+    EXPECT_LT((state.model.at(name) - weights).abs().max().item<double>(), 1e-9) << name;
+    EXPECT_TRUE(state.optimizer.contains("mean/" + name));
+  }
+  EXPECT_EQ(state.optimizer.size(), 4u);
+  EXPECT_EQ(state.numbers.at("optimizer.step"), 18);
+}
+
+TEST_F(OptimizerTest, GoesOnAsIfNothingHadHappened) {
+  const std::string whole = train(recipe("whole", signum())).checkpoint;
+  const Recipe parts = recipe("parts", signum());
+  EXPECT_TRUE(train(parts, 5).stopped);
+  const RunResult end = train(parts, 0, "latest");
+  EXPECT_EQ(end.steps, 18);
+  EXPECT_TRUE(same_tensors(whole, end.checkpoint));
+  // Another rule can do nothing with its state.
+  const std::string sgd = refusal(recipe("parts"), "latest");
+  EXPECT_NE(sgd.find("optimizer.name is \"sgd\""), std::string::npos) << sgd;
+}
+
+// What all ranks have written, one alone reads; what it writes, all read.
+TEST_F(OptimizerTest, GoesOnOnOtherNumbersOfRanks) {
+  const std::string whole = train(recipe("whole", signum())).checkpoint;
+  const Recipe parts = recipe("parts", signum());
+  EXPECT_TRUE(train(parts, 5).stopped);
+  all().barrier();
+  if (first()) {
+    comm::World::run_threads(1, [&](comm::World& alone) {
+      TrainerOptions options;
+      options.resume = "latest";
+      options.progress = false;
+      int asked = 0;
+      options.should_stop = [&] { return ++asked >= 4; };
+      EXPECT_TRUE(Trainer(alone, registry_, parts, options).run().stopped);
+    });
+  }
+  all().barrier();
+  EXPECT_LT(largest_difference(whole, train(parts, 0, "latest").checkpoint), 1e-9);
+}
+
+// Each partition has some of the parameters, and of the groups.
+TEST_F(OptimizerTest, OnPartitions) {
+  if (test_world().size() % 2 != 0) GTEST_SKIP() << "needs an even number of ranks";
+  const std::string whole = train(recipe("whole", signum({"model.name=chain"}))).checkpoint;
+  const Overrides halves{"model.name=chain", "strategy=halves", "grid.partitions=2"};
+  const Recipe parts = recipe("parts", signum(halves));
+  const RunResult end = train(parts);
+  EXPECT_LT(largest_difference(whole, end.checkpoint), 1e-9);
+  EXPECT_EQ(state_of(end.checkpoint).optimizer.size(), 4u);
+  const std::string unused =
+      refusal(recipe("unused", {"model.name=chain", "strategy=halves", "grid.partitions=2",
+                                "optimizer.groups=[{parameters=[\"bn.*\"]}]"}));
+  EXPECT_NE(unused.find("optimizer.groups[0] fits no parameter"), std::string::npos) << unused;
+}
+
+TEST_F(OptimizerTest, MistakesInARecipeAreSaidTogether) {
+  const std::string all_of =
+      said({"optimizer.name=signum", "optimizer.momentum=1.5", "optimizer.nesterov=true",
+            "optimizer.cautius=true", "optimizer.lr=-1", "training.batch=0"});
+  for (const char* part : {"optimizer.momentum has to be from 0 to 1",
+                           "nesterov is for sgd, not signum", "did you mean optimizer.cautious?",
+                           "optimizer.lr can't be negative", "training.batch is missing"}) {
+    EXPECT_NE(all_of.find(part), std::string::npos) << part << " in " << all_of;
+  }
+  const auto expect = [&](const Overrides& overrides, const std::string& part) {
+    const std::string text = said(overrides);
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+  };
+  expect({"optimizer.name=signun"}, "there is no optimizer 'signun'; there are sgd, adam");
+  expect({"optimizer.name=signun"}, "did you mean signum?");
+  expect({"optimizer.cautious=true"}, "optimizer.cautious: there is no such key");
+  expect({"optimizer.name=signum", "optimizer.momentum=\"much\""}, "has to be a number");
+  const auto odd = [](const char* how) {
+    return Overrides{"optimizer.momentum=0", "optimizer.name=odd",
+                     std::string("optimizer.how=") + how};
+  };
+  expect(odd("nothing"), "the optimizer 'odd' of a plugin gave nothing");
+  expect(odd("throws"), "the optimizer 'odd' of a plugin can't be made: no such device");
+  expect(odd("twice"), "has two slots 'a'");
+  expect(odd("slash"), "names a slot 'a/b'");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/wrong"));
+  expect(odd("shape"), "gave its slot 'a' of fc.weight another shape");
+}
+
+TEST_F(OptimizerTest, NamesAreGivenOnce) {
+  const auto add = [&](const std::string& name, std::vector<Option> options) {
+    return test::message_of<UsageError>([&] {
+      registry_.add_optimizer(
+          name, [](const OptimizerRequest&) { return nullptr; }, std::move(options));
+    });
+  };
+  EXPECT_EQ(add("signum", {}), "there is an optimizer 'signum' already; give yours another name");
+  EXPECT_EQ(add("adamw", {}), "there is an optimizer 'adamw' already; give yours another name");
+  EXPECT_NE(add("third", {{"lr", 0.1, ""}}).find("can't have a key 'lr' of its own"),
+            std::string::npos);
+}
+
+// A complete recipe reads back to the same.
+TEST_F(OptimizerTest, ItsKeysArePrinted) {
+  const Recipe r = recipe("printed", signum({"optimizer.cautious=true"}));
+  const std::string text = print_recipe(r, true);
+  EXPECT_NE(text.find("momentum = 0.8"), std::string::npos) << text;
+  EXPECT_NE(text.find("# of the running mean"), std::string::npos) << text;
+  const Recipe again = parse_recipe({text, "again.toml", "/"}, {}, registry_.vocabulary());
+  EXPECT_EQ(print_recipe(again, true), text);
+  EXPECT_TRUE(again.optimizer.options.flag("cautious"));
+}
+
+}  // namespace
+}  // namespace convoy::train
