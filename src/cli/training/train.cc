@@ -98,6 +98,7 @@ int run(const Arguments& arguments) {
     options.overwrite = arguments.overwrite;
     options.timeline = arguments.timeline;
     options.progress = world.rank() == 0;
+    options.version = version_line();
     options.should_stop = stop_signal_came;
     const train::RunResult result = train::Trainer(world, registry, recipe, options).run();
     if (world.rank() == 0) print_result(result);

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
+#include "train/logging/environment.h"
 
 namespace convoy::train {
 namespace {
@@ -39,23 +39,10 @@ std::string boot_id() {
   return id;
 }
 
-std::string command_line() {
+std::string short_command_line() {
   constexpr std::size_t kMost = 500;
-  std::string line = text_of("/proc/self/cmdline");
-  while (!line.empty() && line.back() == '\0') line.pop_back();
-  for (char& c : line) {
-    if (c == '\0') c = ' ';
-  }
+  const std::string line = command_line();
   return line.size() > kMost ? line.substr(0, kMost) + "..." : line;
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[64];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text;
 }
 
 std::string member(const std::string& record, const char* key) {
@@ -275,7 +262,7 @@ void RunLock::write_owner() {
   record["boot"] = boot_id();
   record["device"] = device_of(file_.get());
   record["started"] = utc_now();
-  record["command"] = command_line();
+  record["command"] = short_command_line();
   record["token"] = std::to_string(Clock::now().time_since_epoch().count()) + "-" +
                     std::to_string(reinterpret_cast<std::uintptr_t>(this));
   owner_ = record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
