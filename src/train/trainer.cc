@@ -213,7 +213,9 @@ void Trainer::Impl::greet() {
                    .batch = recipe_.training.batch,
                    .folder = folder_,
                    .resumed_from = inputs_->origin ? inputs_->origin->path : "",
-                   .seconds_before = seconds_before_},
+                   .seconds_before = seconds_before_,
+                   .metrics = task().metrics(),
+                   .best = inputs_->best},
                   recipe_, moment_);
 }
 

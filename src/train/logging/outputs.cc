@@ -62,34 +62,45 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const Moment& n
   seconds_before_ = facts.seconds_before;
   begun_ = Clock::now();
   std::error_code ignored;
-  metrics_.add({.kind = "run",
-                .step = 0,
-                .numbers = {{"ranks", facts.ranks},
-                            {"threads_per_rank", facts.threads},
-                            {"cores_per_rank", facts.cores},
-                            {"shares", facts.shares},
-                            {"partitions", static_cast<double>(recipe.grid.partitions)},
-                            {"parameters", static_cast<double>(facts.parameters)},
-                            {"training_samples", static_cast<double>(facts.training_samples)},
-                            {"validation_samples", static_cast<double>(facts.validation_samples)},
-                            {"batch", static_cast<double>(facts.batch)},
-                            {"steps", static_cast<double>(now.steps)},
-                            {"resumed_at", static_cast<double>(now.step)},
-                            {"elapsed_s", seconds_before_}},
-                .strings = {{"name", recipe.name},
-                            {"model", facts.model},
-                            {"strategy", recipe.strategy},
-                            {"device", recipe.device},
-                            {"precision", recipe.precision},
-                            {"unit", unit_},
-                            {"data", facts.data},
-                            {"started", utc_now()},
-                            {"command", command_line()},
-                            {"working_folder", fs::current_path(ignored).string()},
-                            {"resumed_from", facts.resumed_from},
-                            {"version", facts.version},
-                            {"processor", processor_name()}},
-                .names = {{"hosts", facts.hosts}}});
+  std::vector<std::string> metrics, titles;
+  std::vector<double> higher, percent;
+  for (const Metric& metric : facts.metrics) {
+    metrics.push_back(metric.name);
+    titles.push_back(metric.title);
+    higher.push_back(metric.higher_is_better ? 1 : 0);
+    percent.push_back(metric.percent ? 1 : 0);
+  }
+  metrics_.add(
+      {.kind = "run",
+       .step = 0,
+       .numbers = {{"ranks", facts.ranks},
+                   {"threads_per_rank", facts.threads},
+                   {"cores_per_rank", facts.cores},
+                   {"shares", facts.shares},
+                   {"partitions", static_cast<double>(recipe.grid.partitions)},
+                   {"parameters", static_cast<double>(facts.parameters)},
+                   {"training_samples", static_cast<double>(facts.training_samples)},
+                   {"validation_samples", static_cast<double>(facts.validation_samples)},
+                   {"batch", static_cast<double>(facts.batch)},
+                   {"steps", static_cast<double>(now.steps)},
+                   {"resumed_at", static_cast<double>(now.step)},
+                   {"elapsed_s", seconds_before_}},
+       .strings = {{"name", recipe.name},
+                   {"model", facts.model},
+                   {"strategy", recipe.strategy},
+                   {"device", recipe.device},
+                   {"precision", recipe.precision},
+                   {"unit", unit_},
+                   {"data", facts.data},
+                   {"started", utc_now()},
+                   {"command", command_line()},
+                   {"working_folder", fs::current_path(ignored).string()},
+                   {"resumed_from", facts.resumed_from},
+                   {"version", facts.version},
+                   {"best_metric", facts.best},
+                   {"processor", processor_name()}},
+       .lists = {{"metric_higher_is_better", higher}, {"metric_percent", percent}},
+       .names = {{"hosts", facts.hosts}, {"metrics", metrics}, {"metric_titles", titles}}});
   say(facts.model + ", " + std::to_string(facts.parameters) + " parameters; " +
       std::to_string(facts.training_samples) + " training and " +
       std::to_string(facts.validation_samples) + " validation " +

@@ -35,6 +35,8 @@ struct RunFacts {
   std::string folder;
   std::string resumed_from;   // empty: it begins
   double seconds_before = 0;  // of training, in earlier parts
+  std::vector<Metric> metrics;
+  std::string best;  // one of them
 };
 
 class Outputs {

@@ -12,10 +12,10 @@ inline constexpr std::size_t kPhases = 5;
 enum Phase : std::size_t { kDataWait, kForward, kBackward, kCommunication, kUpdate };
 
 // As people read them, and as keys in metrics.jsonl.
-inline constexpr std::array<const char*, kPhases> kPhaseNames{
-    "data wait", "forward", "backward", "exposed communication", "update"};
-inline constexpr std::array<const char*, kPhases> kPhaseKeys{
-    "data_s", "forward_s", "backward_s", "exposed_communication_s", "update_s"};
+inline constexpr std::array<const char*, kPhases> kPhaseNames{"data wait", "forward", "backward",
+                                                              "exposed communication", "update"};
+inline constexpr std::array<const char*, kPhases> kPhaseKeys{"data_s", "forward_s", "backward_s",
+                                                             "exposed_communication_s", "update_s"};
 
 using PhaseSeconds = std::array<double, kPhases>;
 

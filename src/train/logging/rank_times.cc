@@ -32,8 +32,7 @@ void RankTimes::start() {
   const auto place = static_cast<std::ptrdiff_t>(kPhases) * communicator_.rank();
   std::copy(sums_.begin(), sums_.end(), sent_seconds_.begin() + place);
   sent_ = {.step = step_, .steps = steps_, .ranks = {}, .cost_s = 0};
-  gathering_ =
-      communicator_.start_allreduce(comm::buffer_of(sent_seconds_), comm::ReduceOp::sum);
+  gathering_ = communicator_.start_allreduce(comm::buffer_of(sent_seconds_), comm::ReduceOp::sum);
   sums_ = {};
   steps_ = 0;
   sent_.cost_s = seconds_since(begin);

@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t kWindow = 4;
 constexpr std::size_t kLeast = 3;
 constexpr double kSlower = 1.25;
-constexpr double kStandardErrors = 5;
+constexpr double kSlowerEachTime = 1.125;
+constexpr double kStandardErrors = 4;
 // Per step. Less is not worth a word.
 constexpr double kLeastSeconds = 100e-6;
 
@@ -41,6 +42,7 @@ std::optional<SlowRank> SlowRankWatch::add(std::int64_t steps,
   if (!std::exchange(begun_, true) || ranks.size() < 2 || steps < 1) return std::nullopt;
   last_.push_back({steps, ranks});
   if (last_.size() > kWindow) last_.pop_front();
+  follow_noise();
   std::optional<SlowRank> slow = find();
   if (!slow) {
     if (++calm_ >= static_cast<int>(kWindow)) named_ = -1;
@@ -51,23 +53,32 @@ std::optional<SlowRank> SlowRankWatch::add(std::int64_t steps,
   return slow;
 }
 
-// How the others' own times scatter around their means, relative to these: the standard error of a
-// mean over the window.
-double SlowRankWatch::noise_without(std::size_t rank) const {
-  const auto count = static_cast<double>(last_.size());
-  double squares = 0, freedoms = 0;
-  for (std::size_t r = 0; r < last_.front().ranks.size(); ++r) {
-    if (r == rank) continue;
-    double mean = 0;
-    for (const Gathering& g : last_) mean += own(g.ranks[r]) / static_cast<double>(g.steps) / count;
-    if (mean <= 0) continue;
-    for (const Gathering& g : last_) {
-      const double off = own(g.ranks[r]) / static_cast<double>(g.steps) / mean - 1;
-      squares += off * off;
-    }
-    freedoms += count - 1;
+// How much each rank's own time changes from gathering to gathering, lately.
+void SlowRankWatch::follow_noise() {
+  constexpr int kMemory = 20;
+  if (last_.size() < 2) return;
+  const Gathering& now = last_.back();
+  const Gathering& before = last_[last_.size() - 2];
+  variances_.resize(now.ranks.size(), 0);
+  seen_ = std::min(seen_ + 1, kMemory);
+  for (std::size_t r = 0; r < now.ranks.size(); ++r) {
+    const double a = own(now.ranks[r]) / static_cast<double>(now.steps);
+    const double b = own(before.ranks[r]) / static_cast<double>(before.steps);
+    if (!(a > 0 && b > 0)) continue;
+    const double change = std::log(a / b);
+    variances_[r] += (change * change / 2 - variances_[r]) / seen_;
   }
-  return freedoms > 0 ? std::sqrt(squares / freedoms / count) : 0;
+}
+
+// The standard error of the difference between a rank's mean over the window and the others'
+// median, relative to this, as the others scatter.
+double SlowRankWatch::noise_without(std::size_t rank) const {
+  constexpr double kOfMedian = 1.5;  // about pi / 2 times that of a mean
+  double variance = 0;
+  for (std::size_t r = 0; r < variances_.size(); ++r) variance += r == rank ? 0 : variances_[r];
+  const double others = static_cast<double>(variances_.size()) - 1;
+  return std::sqrt(variance / others / static_cast<double>(last_.size()) *
+                   (1 + kOfMedian / others));
 }
 
 bool SlowRankWatch::is_slow(std::size_t rank, const std::vector<PhaseSeconds>& totals) const {
@@ -75,7 +86,7 @@ bool SlowRankWatch::is_slow(std::size_t rank, const std::vector<PhaseSeconds>& t
   std::size_t above = 0;
   for (const Gathering& g : last_) {
     steps += g.steps;
-    if (own(g.ranks[rank]) > median_without(rank, g.ranks, own)) ++above;
+    if (own(g.ranks[rank]) > kSlowerEachTime * median_without(rank, g.ranks, own)) ++above;
   }
   const double mine = own(totals[rank]);
   const double theirs = median_without(rank, totals, own);
@@ -97,9 +108,8 @@ std::optional<SlowRank> SlowRankWatch::find() const {
       for (std::size_t phase = 0; phase < kPhases; ++phase) totals[r][phase] += g.ranks[r][phase];
     }
   }
-  const auto slowest =
-      std::max_element(totals.begin(), totals.end(),
-                       [](const auto& a, const auto& b) { return own(a) < own(b); });
+  const auto slowest = std::max_element(
+      totals.begin(), totals.end(), [](const auto& a, const auto& b) { return own(a) < own(b); });
   const auto rank = static_cast<std::size_t>(slowest - totals.begin());
   if (!is_slow(rank, totals)) return std::nullopt;
   const auto per_step = static_cast<double>(steps);
@@ -127,8 +137,8 @@ std::string text_of(const SlowRank& slow, const std::string& host) {
   return "rank " + std::to_string(slow.rank) + " on host " + host + " is slower than the others, " +
          "which wait for it: over the last " + std::to_string(slow.steps) + " steps it took " +
          format_seconds(slow.own_s) + " of its own for each, they " +
-         format_seconds(slow.others_s) + percent + "; most of it in " +
-         kPhaseNames[slow.phase] + " (+" + format_seconds(slow.phase_more_s) + ")";
+         format_seconds(slow.others_s) + percent + "; most of it in " + kPhaseNames[slow.phase] +
+         " (+" + format_seconds(slow.phase_more_s) + ")";
 }
 
 }  // namespace convoy::train

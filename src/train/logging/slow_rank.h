@@ -24,9 +24,9 @@ struct SlowRank {
 // steps are as long as the slowest's: it is the one whose own time is long and that waits less than
 // the others. A rank is slow when
 //  - its own time is more than a quarter longer than the median of the others';
-//  - the difference is more than 5 standard errors of the others' own times, as these scatter from
+//  - the difference is more than 4 times its standard error, as the others' own times scatter from
 //    gathering to gathering (on a busy machine all do);
-//  - it was above that median in all but one of the gatherings, so no single hiccup counts;
+//  - it was an eighth above that median in all but one of the gatherings: no single hiccup counts;
 //  - its exposed communication is less than the median of the others'.
 // What comes first in a run is not looked at: memory is new then.
 class SlowRankWatch {
@@ -43,9 +43,12 @@ class SlowRankWatch {
   };
   std::optional<SlowRank> find() const;
   bool is_slow(std::size_t rank, const std::vector<PhaseSeconds>& totals) const;
+  void follow_noise();
   double noise_without(std::size_t rank) const;
 
   std::deque<Gathering> last_;
+  std::vector<double> variances_;  // of each rank's own time, relative to it
+  int seen_ = 0;                   // changes that went into them
   bool begun_ = false;
   int named_ = -1;
   int calm_ = 0;  // gatherings since it was slow
