@@ -15,8 +15,8 @@ class ReportCommand : public Train {
  protected:
   std::vector<std::string> some_steps(int ranks, const std::string& run, int steps,
                                       std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"--set", "training.epochs=0", "--set",
-                               "training.steps=" + std::to_string(steps)});
+    more.insert(more.begin(),
+                {"--set", "training.epochs=0", "--set", "training.steps=" + std::to_string(steps)});
     return command(ranks, run, more);
   }
   static std::string slurp(const std::string& path) {
@@ -42,9 +42,9 @@ TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
 
   Job running(some_steps(1, "on", 100'000));
   ASSERT_TRUE(wait_for_step("on", 12));
-  const JobResult both = Job({"report", folder_ + "/two", folder_ + "/on", "-o",
-                              folder_ + "/both.html"})
-                             .finish(seconds(30));
+  const JobResult both =
+      Job({"report", folder_ + "/two", folder_ + "/on", "-o", folder_ + "/both.html"})
+          .finish(seconds(30));
   ASSERT_EQ(both.exit_status, 0) << both.err;
   EXPECT_TRUE(has(slurp(folder_ + "/both.html"), "going on, "));
   EXPECT_TRUE(has(slurp(folder_ + "/both.html"), "Scaling of lenet"));
@@ -65,7 +65,7 @@ TEST_F(ReportCommand, Refusals) {
   };
   const std::string run = folder_ + "/run";
   fs::create_directories(run);
-  refused({"report"}, 2, "run is required");
+  refused({"report"}, 2, "which run? Name its folder");
   refused({"report", folder_ + "/nowhere"}, 2, "there is no folder " + folder_ + "/nowhere");
   refused({"report", run}, 2, "is no run: it has neither metrics.jsonl nor recipe.toml");
   std::ofstream(run + "/metrics.jsonl")

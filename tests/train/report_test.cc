@@ -39,10 +39,10 @@ std::string run_row(int resumed = 0) {
 }
 
 std::string step_row(int step, double loss, double seconds = 0.1) {
-  return R"({"kind": "step", "step": )" + std::to_string(step) +
-         R"(, "epoch": )" + std::to_string(step / 50.0) + R"(, "elapsed_s": )" +
-         std::to_string(step * seconds) + R"(, "loss": )" + std::to_string(loss) +
-         R"(, "learning_rate": 0.1, "images_per_s": )" + std::to_string(128 / seconds) +
+  return R"({"kind": "step", "step": )" + std::to_string(step) + R"(, "epoch": )" +
+         std::to_string(step / 50.0) + R"(, "elapsed_s": )" + std::to_string(step * seconds) +
+         R"(, "loss": )" + std::to_string(loss) + R"(, "learning_rate": 0.1, "images_per_s": )" +
+         std::to_string(128 / seconds) +
          R"(, "data_s": 0.01, "forward_s": 0.03, "backward_s": 0.04, )"
          R"("exposed_communication_s": 0.01, "update_s": 0.01})" +
          "\n";
@@ -145,9 +145,12 @@ TEST_F(Report, Scaling) {
 
 // Whatever stands in files stays text, for the page and for gnuplot.
 TEST_F(Report, NothingInFilesIsMarkup) {
-  const std::string evil = "<script>alert(1)</script>'\"`$(touch owned)\x02" "0\x03\n!touch owned\n";
+  const std::string evil =
+      "<script>alert(1)</script>'\"`$(touch owned)\x02"
+      "0\x03\n!touch owned\n";
   std::string metrics = run_row();
-  const std::string json = R"(<script>alert(1)</script>'\"`touch owned`\n!touch owned\u00022\u0003)";
+  const std::string json =
+      R"(<script>alert(1)</script>'\"`touch owned`\n!touch owned\u00022\u0003)";
   for (const std::string key : {"lenet", "images", "convoy train mine.toml", "\"a\"", "top-1"}) {
     const bool quoted = key.front() == '"';
     metrics.replace(metrics.find(key), key.size(), quoted ? "\"" + json + "\"" : json);
@@ -198,10 +201,11 @@ TEST_F(Report, SaysWhatIsMissing) {
   spill(recipe_only + "/recipe.toml", "name = 1");
   EXPECT_TRUE(has(make_report({recipe_only}), "there is no metrics.jsonl"));
   // As versions before wrote them.
-  const std::string old = make_run(
-      "old", "{\"kind\": \"step\", \"step\": 1, \"epoch\": 1, \"loss\": 2, \"learning_rate\": 1, "
-             "\"images_per_s\": 5, \"data_s\": 1}\n{\"kind\": \"evaluation\", \"step\": 1, "
-             "\"epoch\": 1, \"top1\": 0.5, \"loss\": 1}\n");
+  const std::string old =
+      make_run("old",
+               "{\"kind\": \"step\", \"step\": 1, \"epoch\": 1, \"loss\": 2, \"learning_rate\": 1, "
+               "\"images_per_s\": 5, \"data_s\": 1}\n{\"kind\": \"evaluation\", \"step\": 1, "
+               "\"epoch\": 1, \"top1\": 0.5, \"loss\": 1}\n");
   const std::string page = make_report({old});
   EXPECT_TRUE(has(page, "an older version wrote it"));
   EXPECT_TRUE(has(page, "50.00%"));
@@ -223,12 +227,19 @@ TEST_F(Report, ValuesThatAreNoNumbers) {
   std::string metrics = run_row();
   for (int step = 1; step <= 30; ++step) {
     metrics += R"({"kind": "step", "step": )" + std::to_string(step) +
-               R"(, "epoch": null, "elapsed_s": null, "loss": null, "learning_rate": 1e308})" + "\n";
+               R"(, "epoch": null, "elapsed_s": null, "loss": null, "learning_rate": 1e308})" +
+               "\n";
   }
-  metrics += R"({"kind": "step", "step": 1e300})" "\n" R"({"kind": "step", "step": -4})" "\n"
-             R"({"kind": "ranks", "step": 4, "steps": 0, "data_s": [1]})" "\n"
-             R"({"kind": "ranks", "step": 4, "steps": 5, "data_s": [1], "forward_s": [1, 2]})" "\n"
-             R"({"kind": "evaluation", "step": 5, "top1": null})" "\n[1, 2]\n{\"kind\": 3}\n";
+  metrics += R"({"kind": "step", "step": 1e300})"
+             "\n"
+             R"({"kind": "step", "step": -4})"
+             "\n"
+             R"({"kind": "ranks", "step": 4, "steps": 0, "data_s": [1]})"
+             "\n"
+             R"({"kind": "ranks", "step": 4, "steps": 5, "data_s": [1], "forward_s": [1, 2]})"
+             "\n"
+             R"({"kind": "evaluation", "step": 5, "top1": null})"
+             "\n[1, 2]\n{\"kind\": 3}\n";
   EXPECT_TRUE(has(make_report({make_run("odd", metrics)}), "30 of 100 steps"));
 }
 
@@ -274,8 +285,11 @@ TEST(Curve, KeepsFirstLeastGreatestAndLast) {
 TEST(Html, EscapesWhateverItIs) {
   EXPECT_EQ(escaped("<a href=\"x\">'&"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;");
   EXPECT_EQ(escaped("caf\xc3\xa9 \xe2\x89\xa5"), "caf\xc3\xa9 \xe2\x89\xa5");
-  EXPECT_EQ(escaped(std::string("\xe9\xff\0\x1b" "a", 5)),
-            "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" "a");
+  EXPECT_EQ(escaped(std::string("\xe9\xff\0\x1b"
+                                "a",
+                                5)),
+            "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+            "a");
   EXPECT_EQ(escaped("\xe2\x89"), "\xef\xbf\xbd\xef\xbf\xbd");
   EXPECT_EQ(count_text(1234567), "1,234,567");
   EXPECT_EQ(count_text(-123), "-123");

@@ -45,8 +45,8 @@ TEST(SlowRank, IsNamedWithItsPhaseWithinFiftySteps) {
         SlowRankWatch watch;
         for (int i = 0; i < 20; ++i)
           ASSERT_FALSE(watch.add(kEvery, gatherings.next())) << ranks << " " << i;
-        // It begins right after a gathering has begun: the first is not of slow steps alone, and one
-        // more step passes until the last has arrived.
+        // It begins right after a gathering has begun: the first is not of slow steps alone, and
+        // one more step passes until the last has arrived.
         std::optional<SlowRank> slow;
         int steps = kEvery - 1 + 1;
         for (int i = 0; i < 9 && !slow; ++i, steps += kEvery)
@@ -84,7 +84,8 @@ TEST(SlowRank, NobodyIsNamedInABalancedRun) {
       SlowRankWatch watch;
       int named = 0;
       for (int i = 0; i < 2000; ++i) named += watch.add(kEvery, gatherings.next()) ? 1 : 0;
-      EXPECT_LE(named, noise < 0.15 ? 0 : 2) << "in 20,000 steps of " << ranks << " ranks, " << noise;
+      EXPECT_LE(named, noise < 0.15 ? 0 : 2)
+          << "in 20,000 steps of " << ranks << " ranks, " << noise;
     }
   }
 }
@@ -132,7 +133,11 @@ TEST(SlowRank, IsNamedAgainOnlyAfterAPause) {
 }
 
 TEST(SlowRank, SaysWhoAndWhere) {
-  const SlowRank slow{.rank = 2, .phase = kDataWait, .steps = 40, .own_s = 0.031, .others_s = 0.02,
+  const SlowRank slow{.rank = 2,
+                      .phase = kDataWait,
+                      .steps = 40,
+                      .own_s = 0.031,
+                      .others_s = 0.02,
                       .phase_more_s = 0.0105};
   const std::string text = text_of(slow, "node7");
   EXPECT_EQ(text,

@@ -42,9 +42,10 @@ void add_report_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "report",
       "Make a page about runs: curves, where the time went, recipe, environment\n"
-      "One HTML file that needs nothing else. Of several runs it shows curves in one picture, times\n"
+      "One HTML file that needs nothing else. Of several runs it shows curves in one picture, "
+      "times\n"
       "to levels of accuracy, and scaling. A run may be going on. Needs gnuplot.");
-  command->add_option("run", arguments->runs, "Run folders")->type_name("RUN")->required();
+  command->add_option("run", arguments->runs, "Run folders")->type_name("RUN");
   command
       ->add_option("-o,--output", arguments->output,
                    "The page; RUN/report.html for one run, report.html for several")

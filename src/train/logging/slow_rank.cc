@@ -14,7 +14,7 @@ constexpr std::size_t kWindow = 4;
 constexpr std::size_t kLeast = 3;
 constexpr double kSlower = 1.25;
 constexpr double kSlowerEachTime = 1.125;
-constexpr double kStandardErrors = 4;
+constexpr double kStandardErrors = 5;
 // Per step. Less is not worth a word.
 constexpr double kLeastSeconds = 100e-6;
 
@@ -53,20 +53,27 @@ std::optional<SlowRank> SlowRankWatch::add(std::int64_t steps,
   return slow;
 }
 
-// How much each rank's own time changes from gathering to gathering, lately.
+// How much each rank's own time changes from gathering to gathering, lately, apart from what all
+// have in common.
 void SlowRankWatch::follow_noise() {
   constexpr int kMemory = 20;
   if (last_.size() < 2) return;
   const Gathering& now = last_.back();
   const Gathering& before = last_[last_.size() - 2];
-  variances_.resize(now.ranks.size(), 0);
-  seen_ = std::min(seen_ + 1, kMemory);
-  for (std::size_t r = 0; r < now.ranks.size(); ++r) {
+  const std::size_t ranks = now.ranks.size();
+  std::vector<double> changes(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
     const double a = own(now.ranks[r]) / static_cast<double>(now.steps);
     const double b = own(before.ranks[r]) / static_cast<double>(before.steps);
-    if (!(a > 0 && b > 0)) continue;
-    const double change = std::log(a / b);
-    variances_[r] += (change * change / 2 - variances_[r]) / seen_;
+    changes[r] = a > 0 && b > 0 ? std::log(a / b) : 0;
+  }
+  const double common = median(changes);
+  const double taken = 1 - 1 / static_cast<double>(ranks);  // the common part is made of them
+  variances_.resize(ranks, 0);
+  seen_ = std::min(seen_ + 1, kMemory);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const double square = (changes[r] - common) * (changes[r] - common);
+    variances_[r] += (square / 2 / taken - variances_[r]) / seen_;
   }
 }
 

@@ -24,8 +24,8 @@ struct SlowRank {
 // steps are as long as the slowest's: it is the one whose own time is long and that waits less than
 // the others. A rank is slow when
 //  - its own time is more than a quarter longer than the median of the others';
-//  - the difference is more than 4 times its standard error, as the others' own times scatter from
-//    gathering to gathering (on a busy machine all do);
+//  - the difference is more than 5 times its standard error, as the others' own times scatter from
+//    gathering to gathering apart from what all have in common (on a busy machine all do);
 //  - it was an eighth above that median in all but one of the gatherings: no single hiccup counts;
 //  - its exposed communication is less than the median of the others'.
 // What comes first in a run is not looked at: memory is new then.

@@ -96,8 +96,10 @@ std::vector<double> levels_of(const Runs& runs, const MetricInfo& metric) {
 std::string level_text(const MetricInfo& metric, double level) {
   char text[48];
   const char* sign = metric.higher_is_better ? "≥" : "≤";
-  if (metric.percent) std::snprintf(text, sizeof text, "%s %.4g%%", sign, 100 * level);
-  else std::snprintf(text, sizeof text, "%s %.4g", sign, level);
+  if (metric.percent)
+    std::snprintf(text, sizeof text, "%s %.4g%%", sign, 100 * level);
+  else
+    std::snprintf(text, sizeof text, "%s %.4g", sign, level);
   return text;
 }
 
@@ -116,8 +118,8 @@ std::vector<std::string> row_of_level(const Runs& runs, const MetricInfo& metric
     }
     std::string text = std::isfinite(at->elapsed_s) ? time_text(at->elapsed_s) : "";
     if (at->elapsed_s <= fastest) text = "<b>" + text + "</b>";
-    row.push_back(text + " <span class=\"soft\">step " +
-                  count_text(static_cast<double>(at->step)) + "</span>");
+    row.push_back(text + " <span class=\"soft\">step " + count_text(static_cast<double>(at->step)) +
+                  "</span>");
   }
   return row;
 }
@@ -133,9 +135,9 @@ std::vector<std::vector<Scaled>> scaled_groups(const Runs& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const double ranks = runs[i].number("ranks"), rate = usual_rate(runs[i]);
     if (!(ranks > 0) || !(rate > 0)) continue;
-    const std::string what = runs[i].text("model") + "\n" + count_text(runs[i].number("parameters")) +
-                             "\n" + runs[i].text("device") + "\n" + runs[i].text("precision") +
-                             "\n" + runs[i].unit;
+    const std::string what =
+        runs[i].text("model") + "\n" + count_text(runs[i].number("parameters")) + "\n" +
+        runs[i].text("device") + "\n" + runs[i].text("precision") + "\n" + runs[i].unit;
     by_network[what].push_back({i, ranks, rate, runs[i].number("batch")});
   }
   std::vector<std::vector<Scaled>> groups;
@@ -229,8 +231,8 @@ void add_overview(Page& page, const Runs& runs) {
                                     : escaped(metric->title) + " " +
                                           metric_text(*metric, value_of(*best, *metric))});
   }
-  page.add(table({"run", "state", "model", "ranks", "batch", "epochs", "time", "throughput", "best"},
-                 rows));
+  page.add(table(
+      {"run", "state", "model", "ranks", "batch", "epochs", "time", "throughput", "best"}, rows));
 }
 
 void add_times_to_levels(Page& page, const Runs& runs) {
@@ -244,7 +246,8 @@ void add_times_to_levels(Page& page, const Runs& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) head.push_back(label(runs, i));
   std::vector<std::vector<std::string>> rows;
   for (const double level : levels) rows.push_back(row_of_level(runs, metric, level));
-  page.add("<h2>Time to " + escaped(metric.title) + "</h2>\n<p class=\"soft\">Time of training "
+  page.add("<h2>Time to " + escaped(metric.title) +
+           "</h2>\n<p class=\"soft\">Time of training "
            "until the first evaluation that was as good; the fastest is bold.</p>\n" +
            table(head, rows));
 }
@@ -271,7 +274,8 @@ void add_scaling(Page& page, const Runs& runs) {
                       figure("%.2f", up), figure("%.2f", one.ranks / base),
                       figure("%.0f%%", 100 * up * base / one.ranks)});
     }
-    page.add(table({"run", "ranks", "batch", "throughput", "speed-up", "ideal", "efficiency"}, rows));
+    page.add(
+        table({"run", "ranks", "batch", "throughput", "speed-up", "ideal", "efficiency"}, rows));
   }
 }
 

@@ -38,9 +38,8 @@ void for_each_piece(const std::vector<double>& x, const std::vector<double>& y, 
 Curve thin(const std::vector<double>& x, const std::vector<double>& y, std::size_t pieces) {
   Curve curve;
   for_each_piece(x, y, pieces, [&](const std::vector<std::size_t>& points) {
-    const auto [least, most] =
-        std::minmax_element(points.begin(), points.end(),
-                            [&y](std::size_t a, std::size_t b) { return y[a] < y[b]; });
+    const auto [least, most] = std::minmax_element(
+        points.begin(), points.end(), [&y](std::size_t a, std::size_t b) { return y[a] < y[b]; });
     std::vector<std::size_t> kept{points.front(), *least, *most, points.back()};
     std::sort(kept.begin(), kept.end());
     kept.erase(std::unique(kept.begin(), kept.end()), kept.end());

@@ -13,7 +13,7 @@
 namespace convoy::train {
 namespace {
 
-constexpr std::size_t kPieces = 320, kLeastPieces = 40, kMeans = 110, kMostMarks = 150;
+constexpr std::size_t kPieces = 320, kLeastPieces = 40, kMeans = 110, kMostMarks = 60;
 
 using Runs = std::vector<RunRecord>;
 using Values = std::function<const std::vector<double>&(const RunRecord&)>;
@@ -123,8 +123,8 @@ void mark_events(Plot& plot, const Axis& axis, const RunRecord& run) {
 
 // Calls fill(plot, axis) for each axis that the runs have.
 void over_all(Page& page, const std::string& caption, const std::vector<Legend>& legend,
-              const Runs& runs,
-              const std::function<void(Plot&, const Axis&)>& fill, bool may_be_logarithmic) {
+              const Runs& runs, const std::function<void(Plot&, const Axis&)>& fill,
+              bool may_be_logarithmic) {
   std::vector<std::pair<Over, Plot>> plots;
   for (const Over over : kOver) {
     const Axis axis(over, runs);
@@ -157,7 +157,8 @@ void add_loss(Page& page, const Runs& runs) {
   over_all(
       page, one ? "Loss" : "Training loss", legend, runs,
       [&](Plot& plot, const Axis& axis) {
-        add_steps(plot, axis, runs, [](const RunRecord& r) -> const auto& { return r.steps.loss; });
+        add_steps(
+            plot, axis, runs, [](const RunRecord& r) -> const auto& { return r.steps.loss; });
         if (!one) return;
         if (loss != nullptr) plot.series.push_back(evaluations_of(axis, runs.front(), *loss, 1));
         mark_events(plot, axis, runs.front());
@@ -178,8 +179,8 @@ void add_metrics(Page& page, const Runs& runs) {
   }
   for (const MetricInfo& metric : metrics) {
     over_all(
-        page, "Validation " + escaped(metric.title) + (metric.percent ? ", %" : ""), legend_of(runs),
-        runs,
+        page, "Validation " + escaped(metric.title) + (metric.percent ? ", %" : ""),
+        legend_of(runs), runs,
         [&](Plot& plot, const Axis& axis) {
           for (std::size_t i = 0; i < runs.size(); ++i)
             plot.series.push_back(evaluations_of(axis, runs[i], metric, i));
@@ -199,8 +200,9 @@ void add_curves(Page& page, const Runs& runs) {
       page, "Learning rate", legend_of(runs), runs,
       [&](Plot& plot, const Axis& axis) {
         plot.y_least = 0;
-        add_steps(plot, axis, runs,
-                  [](const RunRecord& r) -> const auto& { return r.steps.learning_rate; });
+        add_steps(
+            plot, axis, runs,
+            [](const RunRecord& r) -> const auto& { return r.steps.learning_rate; });
       },
       false);
   const std::string unit = escaped(runs.front().unit);
@@ -208,7 +210,8 @@ void add_curves(Page& page, const Runs& runs) {
       page, "Throughput, " + unit + "/s", legend_of(runs), runs,
       [&](Plot& plot, const Axis& axis) {
         plot.y_least = 0;
-        add_steps(plot, axis, runs, [](const RunRecord& r) -> const auto& { return r.steps.rate; });
+        add_steps(
+            plot, axis, runs, [](const RunRecord& r) -> const auto& { return r.steps.rate; });
       },
       false);
   page.end_row();

@@ -26,8 +26,10 @@ std::string hosts_text(const RunRecord& run) {
   for (const std::string& host : run.hosts()) {
     const auto found = std::find_if(hosts.begin(), hosts.end(),
                                     [&host](const auto& other) { return other.first == host; });
-    if (found == hosts.end()) hosts.emplace_back(host, 1);
-    else ++found->second;
+    if (found == hosts.end())
+      hosts.emplace_back(host, 1);
+    else
+      ++found->second;
   }
   constexpr std::size_t kMost = 32;
   std::string text;
@@ -110,12 +112,11 @@ std::string number_of(const RunPart& part, const char* key) {
 std::string parts(const RunRecord& run) {
   std::vector<std::vector<std::string>> rows;
   for (const RunPart& part : run.parts) {
-    rows.push_back({part.resumed_at > 0
-                        ? "from step " + count_text(static_cast<double>(part.resumed_at))
-                        : "begin",
-                    text_of(part, "started"), number_of(part, "ranks"),
-                    number_of(part, "threads_per_rank"), number_of(part, "batch"),
-                    text_of(part, "version"), text_of(part, "resumed_from")});
+    rows.push_back(
+        {part.resumed_at > 0 ? "from step " + count_text(static_cast<double>(part.resumed_at))
+                             : "begin",
+         text_of(part, "started"), number_of(part, "ranks"), number_of(part, "threads_per_rank"),
+         number_of(part, "batch"), text_of(part, "version"), text_of(part, "resumed_from")});
   }
   return table({"part", "started", "ranks", "threads", "batch", "version", "checkpoint"}, rows);
 }
@@ -200,8 +201,9 @@ void add_summary(Page& page, const RunRecord& run) {
     rows.emplace_back("epochs", number_text(s.epoch.back()));
     rows.emplace_back("time", run.elapsed_s() > 0 ? time_text(run.elapsed_s()) : "");
     const double rate = usual_rate(run);
-    rows.emplace_back("usual throughput",
-                      std::isfinite(rate) ? number_text(rate) + " " + escaped(run.unit) + "/s" : "");
+    rows.emplace_back("usual throughput", std::isfinite(rate)
+                                              ? number_text(rate) + " " + escaped(run.unit) + "/s"
+                                              : "");
   }
   const double threads = run.number("threads_per_rank");
   rows.emplace_back("ranks", known(run.number("ranks")) +
@@ -215,34 +217,33 @@ void add_summary(Page& page, const RunRecord& run) {
 }
 
 void add_details(Page& page, const RunRecord& run) {
-  page.add(folded("Command and environment",
-                  commands(run) +
-                      facts({{"strategy", escaped(run.text("strategy"))},
-                             {"grid", run.number("shares") > 0
-                                          ? known(run.number("shares")) + " shares of a batch, " +
-                                                known(run.number("partitions")) +
-                                                (run.number("partitions") == 1 ? " partition"
-                                                                               : " partitions")
-                                          : ""},
-                             {"hosts × ranks", hosts_text(run)},
-                             {"cores per rank", known(run.number("cores_per_rank"))},
-                             {"processor", escaped(run.text("processor"))},
-                             {"device", escaped(run.text("device"))},
-                             {"precision", escaped(run.text("precision"))},
-                             {"version", escaped(run.text("version"))},
-                             {"data", escaped(run.text("data"))},
-                             {"started", escaped(run.text("started"))},
-                             {"folder", escaped(run.folder)},
-                             {"at work", escaped(run.at_work)}}) +
-                      (run.parts.size() > 1 ? parts(run) : ""),
-                  true));
+  page.add(folded(
+      "Command and environment",
+      commands(run) +
+          facts({{"strategy", escaped(run.text("strategy"))},
+                 {"grid", run.number("shares") > 0
+                              ? known(run.number("shares")) + " shares of a batch, " +
+                                    known(run.number("partitions")) +
+                                    (run.number("partitions") == 1 ? " partition" : " partitions")
+                              : ""},
+                 {"hosts × ranks", hosts_text(run)},
+                 {"cores per rank", known(run.number("cores_per_rank"))},
+                 {"processor", escaped(run.text("processor"))},
+                 {"device", escaped(run.text("device"))},
+                 {"precision", escaped(run.text("precision"))},
+                 {"version", escaped(run.text("version"))},
+                 {"data", escaped(run.text("data"))},
+                 {"started", escaped(run.text("started"))},
+                 {"folder", escaped(run.folder)},
+                 {"at work", escaped(run.at_work)}}) +
+          (run.parts.size() > 1 ? parts(run) : ""),
+      true));
   if (!run.evaluations.empty())
     page.add(folded(heading("Evaluations", run.evaluations), evaluations(run),
                     run.evaluations.size() <= 12));
   if (!run.checkpoints.empty())
     page.add(folded(heading("Checkpoints", run.checkpoints), checkpoints(run)));
-  if (!run.recipe.empty())
-    page.add(folded("Recipe", "<pre>" + escaped(run.recipe) + "</pre>\n"));
+  if (!run.recipe.empty()) page.add(folded("Recipe", "<pre>" + escaped(run.recipe) + "</pre>\n"));
 }
 
 }  // namespace convoy::train

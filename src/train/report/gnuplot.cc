@@ -55,8 +55,9 @@ int spawn(const std::string& script, const std::string& out, const std::string& 
   const int failed = ::posix_spawnp(&child, "gnuplot", &files, nullptr, words.data(), environ);
   posix_spawn_file_actions_destroy(&files);
   if (failed == ENOENT)
-    throw Failure("the pictures of a report are drawn by gnuplot, which is not installed: the "
-                  "package is gnuplot-nox (apt-get install gnuplot-nox), or gnuplot elsewhere");
+    throw Failure(
+        "the pictures of a report are drawn by gnuplot, which is not installed: the "
+        "package is gnuplot-nox (apt-get install gnuplot-nox), or gnuplot elsewhere");
   if (failed != 0) throw Failure(std::string("cannot start gnuplot: ") + std::strerror(failed));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {

@@ -15,7 +15,7 @@ constexpr std::string_view kUnknown = "\xef\xbf\xbd";
 std::size_t character(std::string_view text) {
   const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
-  const std::size_t size = first < 0x80                   ? 1
+  const std::size_t size = first < 0x80                    ? 1
                            : first >= 0xc2 && first < 0xe0 ? 2
                            : first >= 0xe0 && first < 0xf0 ? 3
                            : first >= 0xf0 && first < 0xf5 ? 4
@@ -35,13 +35,20 @@ std::string escaped(std::string_view text) {
     const std::size_t size = character(text);
     const char c = text.front();
     const bool control = size == 1 && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f);
-    if (size == 0 || (control && c != '\n' && c != '\t')) result += kUnknown;
-    else if (c == '&') result += "&amp;";
-    else if (c == '<') result += "&lt;";
-    else if (c == '>') result += "&gt;";
-    else if (c == '"') result += "&quot;";
-    else if (c == '\'') result += "&#39;";
-    else result += text.substr(0, size);
+    if (size == 0 || (control && c != '\n' && c != '\t'))
+      result += kUnknown;
+    else if (c == '&')
+      result += "&amp;";
+    else if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '"')
+      result += "&quot;";
+    else if (c == '\'')
+      result += "&#39;";
+    else
+      result += text.substr(0, size);
     text.remove_prefix(std::max<std::size_t>(size, 1));
   }
   return result;

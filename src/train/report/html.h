@@ -23,8 +23,8 @@ std::string number_text(double number);
 std::string time_text(double seconds);
 // "98.14%", "0.0591"
 std::string metric_text(const MetricInfo& metric, double value);
-// "<table>" with a head, in an element that scrolls by itself. Cells are HTML; the first of a row is
-// its head.
+// "<table>" with a head, in an element that scrolls by itself. Cells are HTML; the first of a row
+// is its head.
 std::string table(const std::vector<std::string>& head,
                   const std::vector<std::vector<std::string>>& rows);
 // Names with values, both HTML; those without a value are left out.

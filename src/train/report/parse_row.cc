@@ -40,8 +40,10 @@ class RowParser::Handler final : public nlohmann::json_sax<Json> {
   bool number_float(number_float_t value, const string_t&) override { return number(value); }
   bool string(string_t& value) override {
     if (depth_ == 1) {
-      if (key_ == "kind") row_.kind = value;
-      else row_.strings.emplace_back(key_, std::move(value));
+      if (key_ == "kind")
+        row_.kind = value;
+      else
+        row_.strings.emplace_back(key_, std::move(value));
     } else if (depth_ == 2 && list_) {
       if (row_.names.empty() || row_.names.back().first != key_)
         row_.names.emplace_back(key_, std::vector<std::string>());
@@ -77,8 +79,10 @@ class RowParser::Handler final : public nlohmann::json_sax<Json> {
  private:
   bool number(double value) {
     if (depth_ == 1) {
-      if (key_ == "step") step_ = value;
-      else row_.numbers.emplace_back(key_, value);
+      if (key_ == "step")
+        step_ = value;
+      else
+        row_.numbers.emplace_back(key_, value);
     } else if (depth_ == 2 && list_) {
       if (row_.lists.empty() || row_.lists.back().first != key_)
         row_.lists.emplace_back(key_, std::vector<double>());

@@ -88,15 +88,15 @@ std::string range(std::optional<double> least, std::optional<double> most) {
 }
 
 std::string axes_of(const Plot& p) {
-  std::string text = "reset\nset border 3 " + color(Color::axis()) + "\nset grid back " +
-                     color(Color::grid()) + " lt 1 dt 1 lw 0.7\nset key off\n" +
-                     "set xtics nomirror out scale 0.4 " + (p.whole_x ? "1 " : "") + text_color() +
-                     "\nset ytics nomirror out scale 0.4 " + text_color() +
-                     "\nunset mxtics\nunset mytics\nset lmargin 7\nset rmargin 1.6\nset tmargin 0.8\n" +
-                     "set xlabel " + quoted(p.x_label) + " " + text_color() + " offset 0,0.4\n" +
-                     "set format y '%.6g'\nset format x '%.6g'\nset xrange " +
-                     range(p.x_least, p.x_most) + "\nset yrange " + range(p.y_least, p.y_most) +
-                     "\n";
+  std::string text =
+      "reset\nset border 3 " + color(Color::axis()) + "\nset grid back " + color(Color::grid()) +
+      " lt 1 dt 1 lw 0.7\nset key off\n" + "set xtics nomirror out scale 0.4 " +
+      (p.whole_x ? "1 " : "") + text_color() + "\nset ytics nomirror out scale 0.4 " +
+      text_color() +
+      "\nunset mxtics\nunset mytics\nset lmargin 7\nset rmargin 2.6\nset tmargin 0.8\n" +
+      "set xlabel " + quoted(p.x_label) + " " + text_color() + " offset 0,0.4\n" +
+      "set format y '%.6g'\nset format x '%.6g'\nset xrange " + range(p.x_least, p.x_most) +
+      "\nset yrange " + range(p.y_least, p.y_most) + "\n";
   if (p.log_x) text += "set logscale x\n";
   if (p.log_y) text += "set logscale y\n";
   for (const Mark& mark : p.marks) {

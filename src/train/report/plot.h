@@ -45,7 +45,7 @@ struct Mark {
 
 struct Plot {
   std::string description;  // for those who don't see it
-  std::string x_label;  // what y is stands in the caption
+  std::string x_label;      // what y is stands in the caption
   bool log_x = false, log_y = false;
   std::optional<double> x_least, x_most, y_least, y_most;
   bool whole_x = false;  // x counts: only whole numbers at the axis

@@ -128,8 +128,7 @@ class Builder {
     s.loss.push_back(number_in(row, "loss"));
     s.learning_rate.push_back(number_in(row, "learning_rate"));
     s.rate.push_back(rate);
-    for (std::size_t i = 0; i < kPhases; ++i)
-      s.phases[i].push_back(number_in(row, kPhaseKeys[i]));
+    for (std::size_t i = 0; i < kPhases; ++i) s.phases[i].push_back(number_in(row, kPhaseKeys[i]));
   }
 
   void add_evaluation(const MetricsRow& row) {
@@ -203,7 +202,8 @@ void read_metrics(const std::string& path, RunRecord& run) {
   }
   if (file.bad()) throw Failure("cannot read " + path + ": " + std::strerror(errno));
   if (bad > 0)
-    run.missing.push_back(std::to_string(bad) + " lines of metrics.jsonl can't be read; they are "
+    run.missing.push_back(std::to_string(bad) +
+                          " lines of metrics.jsonl can't be read; they are "
                           "left out");
 }
 
@@ -274,7 +274,8 @@ RunRecord read_run(const std::string& folder) {
   if (run.folder.size() > 1 && run.folder.ends_with('/')) run.folder.pop_back();
   run.label = fs::path(run.folder).filename().string();
   if (!fs::is_directory(run.folder, error))
-    throw UsageError("there is no folder " + run.folder + "; name the folder of a run, as "
+    throw UsageError("there is no folder " + run.folder +
+                     "; name the folder of a run, as "
                      "runs/lenet-mnist");
   const std::string metrics = run.folder + "/metrics.jsonl";
   const std::string recipe = run.folder + "/recipe.toml";
@@ -282,10 +283,14 @@ RunRecord read_run(const std::string& folder) {
   const bool has_recipe = fs::exists(recipe, error);
   if (!has_metrics && !has_recipe)
     throw UsageError(run.folder + " is no run: it has neither metrics.jsonl nor recipe.toml");
-  if (has_recipe) run.recipe = read_text_file(recipe);
-  else run.missing.push_back("there is no recipe.toml");
-  if (has_metrics) read_metrics(metrics, run);
-  else run.missing.push_back("there is no metrics.jsonl: nothing of what was measured is known");
+  if (has_recipe)
+    run.recipe = read_text_file(recipe);
+  else
+    run.missing.push_back("there is no recipe.toml");
+  if (has_metrics)
+    read_metrics(metrics, run);
+  else
+    run.missing.push_back("there is no metrics.jsonl: nothing of what was measured is known");
   if (has_metrics) say_what_is_missing(run);
   complete_metrics(run);
   run.at_work = run_at_work(run.folder);

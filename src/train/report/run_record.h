@@ -73,10 +73,10 @@ struct RunRecord {
   std::vector<EpochRecord> epochs;
   std::vector<RankTimesRecord> ranks;
   std::vector<SlowRankRecord> slow_ranks;
-  std::vector<MetricInfo> metrics;  // that evaluations have
-  std::string best;                 // the metric that matters; empty: none
-  std::string unit = "samples";     // of rates
-  std::string at_work;              // who, if it is going on now
+  std::vector<MetricInfo> metrics;   // that evaluations have
+  std::string best;                  // the metric that matters; empty: none
+  std::string unit = "samples";      // of rates
+  std::string at_work;               // who, if it is going on now
   std::vector<std::string> missing;  // lines for people
 
   // Of the last part; 0 and "" where it doesn't say.

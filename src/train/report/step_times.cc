@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
+#include <optional>
 
 #include "train/report/axes.h"
 #include "train/report/curve.h"
@@ -14,13 +16,17 @@ namespace {
 constexpr std::size_t kPieces = 100;
 constexpr std::size_t kMostLines = 16;  // ranks that have a line each
 constexpr double kMillisecond = 1e-3;
+constexpr double kStandsOut = 0.05;  // above the median
+// From below: what is a rank's own, then waiting for others, so that ranks can be compared.
+constexpr std::array<std::size_t, kPhases> kFromBelow{kForward, kBackward, kUpdate, kDataWait,
+                                                      kCommunication};
 
 // Means per step, of each phase, in milliseconds.
 using Phases = std::array<double, kPhases>;
 
 std::vector<Legend> phase_legend() {
   std::vector<Legend> legend;
-  for (std::size_t i = 0; i < kPhases; ++i) legend.push_back({Color::phase(i), kPhaseNames[i]});
+  for (const std::size_t i : kFromBelow) legend.push_back({Color::phase(i), kPhaseNames[i]});
   return legend;
 }
 
@@ -59,7 +65,7 @@ Curve few(const std::vector<double>& x, const std::vector<double>& y) {
 
 void stack(Plot& plot, const PhaseCurves& curves) {
   std::vector<double> below;
-  for (std::size_t i = 0; i < kPhases; ++i) {
+  for (const std::size_t i : kFromBelow) {
     Curve phase = few(curves.x, curves.y[i]);
     below.resize(phase.y.size(), 0);
     std::vector<double> above = below;
@@ -116,7 +122,7 @@ double excess_of(const std::vector<Phases>& ranks, std::size_t rank) {
   return own(ranks[rank]) / median_of(all) - 1;
 }
 
-Plot bars(const std::vector<Phases>& ranks, std::size_t slowest) {
+Plot bars(const std::vector<Phases>& ranks, std::optional<std::size_t> slowest) {
   Plot plot{.description = "time per step by phase, of each rank",
             .x_label = "rank",
             .x_least = -0.7,
@@ -128,8 +134,7 @@ Plot bars(const std::vector<Phases>& ranks, std::size_t slowest) {
             .series = {}};
   std::vector<double> x, below(ranks.size(), 0);
   for (std::size_t r = 0; r < ranks.size(); ++r) x.push_back(static_cast<double>(r));
-  // What is its own below, waiting for others above: so that ranks can be compared.
-  for (const std::size_t phase : {kForward, kBackward, kUpdate, kDataWait, kCommunication}) {
+  for (const std::size_t phase : kFromBelow) {
     std::vector<double> above = below;
     for (std::size_t r = 0; r < ranks.size(); ++r) above[r] += ranks[r][phase];
     plot.series.push_back({.style = Series::Style::bars,
@@ -139,13 +144,13 @@ Plot bars(const std::vector<Phases>& ranks, std::size_t slowest) {
                            .y2 = above});
     below = std::move(above);
   }
-  if (ranks.size() > 1) {
+  if (slowest) {
     const double top = *std::max_element(below.begin(), below.end());
     plot.y_most = 1.12 * top;
     plot.series.push_back({.style = Series::Style::points,
                            .color = Color::mark(),
-                           .x = {static_cast<double>(slowest)},
-                           .y = {below[slowest] + 0.05 * top},
+                           .x = {static_cast<double>(*slowest)},
+                           .y = {below[*slowest] + 0.05 * top},
                            .y2 = {}});
   }
   return plot;
@@ -207,10 +212,10 @@ void add_rank_table(Page& page, const RunRecord& run, const std::vector<Phases>&
   std::vector<std::vector<std::string>> rows;
   for (std::size_t r = 0; r < ranks.size() && r < kMostRows; ++r) {
     const std::string number = std::to_string(r);
-    std::vector<std::string> row{
-        r == slowest && ranks.size() > 1 ? "<span class=\"slowest\">" + number + " slowest</span>"
-                                         : number,
-        host_of(run, r)};
+    std::vector<std::string> row{r == slowest && ranks.size() > 1
+                                     ? "<span class=\"slowest\">" + number + " slowest</span>"
+                                     : number,
+                                 host_of(run, r)};
     for (const double phase : ranks[r]) row.push_back(number_text(phase));
     row.push_back(number_text(own(ranks[r])));
     rows.push_back(std::move(row));
@@ -224,9 +229,9 @@ void add_warnings(Page& page, const RunRecord& run) {
   std::string html = "<ul>\n";
   for (const SlowRankRecord& slow : run.slow_ranks) {
     html += "<li>step " + count_text(static_cast<double>(slow.step)) + ": rank " +
-            count_text(slow.rank) + " on host " + escaped(slow.host) + " held the others up: " +
-            time_text(slow.own_s) + " of its own a step, the others " + time_text(slow.others_s) +
-            "; most of it in " + escaped(slow.phase) + "</li>\n";
+            count_text(slow.rank) + " on host " + escaped(slow.host) +
+            " held the others up: " + time_text(slow.own_s) + " of its own a step, the others " +
+            time_text(slow.others_s) + "; most of it in " + escaped(slow.phase) + "</li>\n";
   }
   page.add(html + "</ul>\n");
 }
@@ -250,28 +255,30 @@ void add_step_times(Page& page, const RunRecord& run) {
   }
   const std::vector<Phases> ranks = by_rank(run);
   const std::size_t slowest = slowest_of(ranks);
+  const double excess = excess_of(ranks, slowest);
+  const bool stands_out = ranks.size() > 1 && excess > kStandsOut;
   std::vector<Legend> legend = phase_legend();
-  std::string named;
-  if (ranks.size() > 1) {
+  if (stands_out) {
     char percent[32];
-    std::snprintf(percent, sizeof percent, "%.0f%%", 100 * excess_of(ranks, slowest));
-    named = "slowest: rank " + std::to_string(slowest) +
-            (host_of(run, slowest).empty() ? "" : " on " + host_of(run, slowest)) + ", " + percent +
-            " above the median";
-    legend.push_back({Color::mark(), named});
+    std::snprintf(percent, sizeof percent, "%.0f%%", 100 * excess);
+    const std::string host = host_of(run, slowest);
+    legend.push_back({Color::mark(), "slowest: rank " + std::to_string(slowest) +
+                                         (host.empty() ? "" : " on " + host) + ", " + percent +
+                                         " above the median"});
   }
-  page.picture("Phases by rank, ms per step", legend, bars(ranks, slowest));
+  page.picture("Phases by rank, ms per step", legend,
+               bars(ranks, stands_out ? std::optional(slowest) : std::nullopt));
   if (ranks.size() > 1) {
     Plot plot = plot_over(axis, "time of its own per step, of each rank, over the run");
     own_times(plot, run, axis, slowest);
-    page.picture("Each rank's own time, without waiting for others, ms per step",
-                 {{Color::mark(), "rank " + std::to_string(slowest)},
-                  {Color::pale(0), "the others"}},
-                 std::move(plot));
+    page.picture(
+        "Each rank's own time, without waiting for others, ms per step",
+        {{Color::mark(), "rank " + std::to_string(slowest)}, {Color::pale(0), "the others"}},
+        std::move(plot));
   }
   page.end_row();
   add_warnings(page, run);
-  add_rank_table(page, run, ranks, slowest);
+  add_rank_table(page, run, ranks, stands_out ? slowest : ranks.size());
 }
 
 }  // namespace convoy::train

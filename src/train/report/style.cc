@@ -33,7 +33,9 @@ std::string line(Color color, const std::string& value) {
 }
 
 std::string colors(bool dark) {
-  const auto pick = [dark](const Shade& shade) { return std::string(dark ? shade.dark : shade.light); };
+  const auto pick = [dark](const Shade& shade) {
+    return std::string(dark ? shade.dark : shade.light);
+  };
   std::string text = dark ? "--paper:#14171c;--card:#1d2128;--ink:#e6e9ee;--soft:#9ba5b1;"
                             "--edge:#333a44;--good:#4fd1b3;--bad:#ffa257;color-scheme:dark;"
                           : "--paper:#fff;--card:#f5f7f9;--ink:#1c2126;--soft:#5d6875;"
@@ -98,7 +100,8 @@ ul{padding-left:20px;margin:6px 0}
 )";
 
 constexpr const char* kPrint =
-    "@media print{nav,input{display:none!important}main{max-width:none;padding:0}body{font-size:11px}"
+    "@media "
+    "print{nav,input{display:none!important}main{max-width:none;padding:0}body{font-size:11px}"
     "details::details-content{content-visibility:visible;height:auto}"
     ".row{grid-template-columns:1fr 1fr}.wide,pre{overflow:visible}pre{white-space:pre-wrap}"
     "figure,dl div{border:1px solid var(--edge);background:none}h2{break-after:avoid}}\n";

@@ -46,8 +46,7 @@ void remove_empty_groups(std::string& text) {
     const std::size_t close = from == std::string::npos ? from : text.find('>', from);
     if (close == std::string::npos) break;
     const std::size_t inside = text.find_first_not_of(" \t\n", close + 1);
-    const bool empty =
-        inside != std::string::npos && text.compare(inside, kEnd.size(), kEnd) == 0;
+    const bool empty = inside != std::string::npos && text.compare(inside, kEnd.size(), kEnd) == 0;
     kept.append(text, at, (empty ? from : close + 1) - at);
     at = empty ? inside + kEnd.size() : close + 1;
   }
@@ -99,7 +98,8 @@ std::string svg_for_page(std::string_view document, const std::string& descripti
   replace_all(text, " id=\"gnuplot_canvas\"", "");
   remove_empty_groups(text);
   name_colors(text);
-  replace_all(text, "<g fill=\"none\" color=\"black\" stroke=\"currentColor\" stroke-width=\"1.00\"",
+  replace_all(text,
+              "<g fill=\"none\" color=\"black\" stroke=\"currentColor\" stroke-width=\"1.00\"",
               "<g class=\"g\"");
   replace_all(text, " stroke-linecap=\"round\" stroke-linejoin=\"round\"", "");
   replace_all(text, " font-family=\"sans-serif\" font-size=\"12.00\" ", "");
