@@ -30,10 +30,13 @@ if ! awk -v got="${accuracy:-0}" -v want="$TARGET" 'BEGIN { exit !(got >= want) 
   echo "quickstart: reached ${accuracy:-no accuracy} where at least $TARGET% was expected" >&2
   exit 1
 fi
+# Without gnuplot there is no report, and nothing else is missing.
+build/bin/convoy report "$RUN" > /dev/null && report=$RUN/report.html || report="needs gnuplot"
 build/bin/convoy export "$RUN" "$RUN/weights.safetensors" --overwrite > /dev/null
 step "done: $accuracy% of the test images are recognized (expected: at least $TARGET%)"
 cat <<END
 the recipe             recipes/lenet-mnist.toml; every key: docs/recipes.md
+the report             $report, for any browser
 metrics                $RUN/metrics.jsonl, for TensorBoard: $RUN/tensorboard
 the trained network    $RUN/weights.safetensors (its checkpoints: $RUN/checkpoints)
 evaluate it again      build/bin/convoy eval $RUN -n $workers

@@ -20,6 +20,7 @@ readonly PACKAGES=(
   libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
   libgoogle-perftools-dev libhwloc-dev libtomlplusplus-dev libxxhash-dev libhwy-dev libjpeg-dev libpng-dev
   zlib1g-dev
+  gnuplot-nox  # draws the pictures of reports
   libvips-tools)  # for libvips.so.42, loaded at run time; the library's own name differs by release
 readonly TEST_PACKAGES=(libclang-rt-19-dev llvm-19 gfortran mpich libmpich-dev clang-format-14 iproute2 libsimgrid-dev)
 # With these, tests read what Convoy writes: tensorboard alone would bring its server.

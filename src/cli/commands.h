@@ -21,6 +21,7 @@ void add_train_command(CLI::App& app, Outcome& outcome);
 void add_eval_command(CLI::App& app, Outcome& outcome);
 void add_predict_command(CLI::App& app, Outcome& outcome);
 void add_export_command(CLI::App& app);
+void add_report_command(CLI::App& app);
 void add_doctor_command(CLI::App& app, Outcome& outcome);
 void add_models_command(CLI::App& app);
 void add_pack_command(CLI::App& app);

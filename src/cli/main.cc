@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   add_eval_command(app, outcome);
   add_predict_command(app, outcome);
   add_export_command(app);
+  add_report_command(app);
   add_run_command(app, rest, outcome);
   add_job_command(app, outcome);
   add_models_command(app);

@@ -16,6 +16,7 @@
 #include "train/checkpoint/run_lock.h"
 #include "train/due.h"
 #include "train/logging/outputs.h"
+#include "train/logging/rank_times.h"
 #include "train/logging/sample_log.h"
 #include "train/rank_work.h"
 #include "train/run/inputs.h"
@@ -74,6 +75,7 @@ class Trainer::Impl final : public TrainerContext {
   // While it runs.
   void note_position();
   void count(const StepReport& report);
+  void note_rank_times(const std::optional<GatheredTimes>& times);
   bool act(Due due);
   void end_epoch();
   bool evaluate_now();
@@ -97,9 +99,11 @@ class Trainer::Impl final : public TrainerContext {
   SampleLog* sample_log_ = nullptr;  // source_, if samples are logged
   std::optional<Schedule> schedule_;
   std::optional<Outputs> outputs_;  // on the owner
-  data::Position position_;         // after the last update
-  Moment moment_;                   // the same
-  double seconds_before_ = 0;       // of earlier parts of this run
+  std::vector<std::string> hosts_;  // of each rank
+  std::optional<RankTimes> rank_times_;
+  data::Position position_;    // after the last update
+  Moment moment_;              // the same
+  double seconds_before_ = 0;  // of earlier parts of this run
   Clock::time_point started_ = Clock::now();
   Clock::time_point last_checkpoint_ = Clock::now();
   Clock::time_point epoch_started_ = Clock::now();
@@ -141,6 +145,9 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
     if (owner()) checkpoint.confirm = [this] { lock_->confirm(); };
     writer_.emplace(all(), checkpoints_, std::move(checkpoint));
   }
+  for (int rank = 0; rank < world_.size(); ++rank) hosts_.push_back(world_.host(rank));
+  if (owned() && recipe_.output.rank_times_every_steps > 0)
+    rank_times_.emplace(all(), recipe_.output.rank_times_every_steps);
   greet();
 }
 
@@ -221,17 +228,24 @@ void Trainer::Impl::greet() {
   const std::int64_t parameters = strategy().parameters();
   if (!outputs_) return;
   const DataSets& data = inputs_->data;
-  outputs_->begin({.model = recipe_.model.name,
+  outputs_->begin({.version = options_.version,
+                   .model = recipe_.model.name,
                    .parameters = parameters,
                    .training_samples = source_->size(),
                    .validation_samples = data.validation ? data.validation->size() : 0,
                    .data = task().summary(),
+                   .hosts = hosts_,
                    .ranks = world_.size(),
+                   .shares = inputs_->arrangement.shares,
+                   .cores = world_.cores(),
                    .threads = at::get_num_threads(),
                    .batch = recipe_.training.batch,
                    .folder = folder_,
-                   .resumed_from = inputs_->origin ? inputs_->origin->path : ""},
-                  moment_);
+                   .resumed_from = inputs_->origin ? inputs_->origin->path : "",
+                   .seconds_before = seconds_before_,
+                   .metrics = task().metrics(),
+                   .best = inputs_->best},
+                  recipe_, moment_);
 }
 
 std::uint32_t Trainer::Impl::requests() {
@@ -287,6 +301,16 @@ void Trainer::Impl::count(const StepReport& report) {
                   ". A smaller learning rate, a warm-up or clip_norm may help");
   }
   if (outputs_) outputs_->step(moment_, report, source_->statistics());
+  if (rank_times_)
+    note_rank_times(
+        rank_times_->add(moment_.step, {report.data_s, report.forward_s, report.backward_s,
+                                        report.communication_s, report.update_s}));
+}
+
+void Trainer::Impl::note_rank_times(const std::optional<GatheredTimes>& times) {
+  if (!times || !outputs_) return;
+  if (const auto slow = outputs_->ranks(*times, hosts_))
+    world_.log().warning(text_of(*slow, hosts_[static_cast<std::size_t>(slow->rank)]));
 }
 
 // Whether training goes on.
@@ -390,6 +414,11 @@ RunResult Trainer::Impl::run() {
                               std::max(moment_.step, moment_.steps - kTimelineSteps));
     begin_timeline();
     strategy().run();
+    while (rank_times_) {
+      const auto rest = rank_times_->finish();
+      if (!rest) break;
+      note_rank_times(rest);
+    }
   }
   result_.steps = moment_.step;
   result_.seconds = seconds_before_ + seconds_since(started_);

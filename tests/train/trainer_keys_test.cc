@@ -161,6 +161,7 @@ std::vector<Change> changes(const std::string& folder) {
       {"output.folder", {"output.folder=\"" + folder + "/moved\""}},
       {"output.folder", {"output.folder=\"" + folder + "/occupied\""}, "is no checkpoint of"},
       {"output.every_steps", {"output.every_steps=3"}},
+      {"output.rank_times_every_steps", {"output.rank_times_every_steps=0"}},
       {"output.tensorboard", {"output.tensorboard=true"}},
       {"output.log_samples", {"output.log_samples=true"}},
       {"grid.replicas", {"grid.replicas=1"}},

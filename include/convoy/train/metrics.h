@@ -13,12 +13,14 @@
 namespace convoy::train {
 
 // One line of metrics.jsonl: {"kind": "step", "step": 12, "loss": 1.25, ...}. Keys carry their
-// unit; kinds are "run", "step", "epoch", "evaluation" and "checkpoint".
+// unit; docs/formats/metrics.md has the kinds and their keys.
 struct MetricsRow {
   std::string kind;
   std::int64_t step = 0;
   std::vector<std::pair<std::string, double>> numbers;  // not finite: written as null
   std::vector<std::pair<std::string, std::string>> strings;
+  std::vector<std::pair<std::string, std::vector<double>>> lists = {};
+  std::vector<std::pair<std::string, std::vector<std::string>>> names = {};
 };
 
 // metrics.jsonl of a run folder. Each row is written with one write(2) and appears at once.

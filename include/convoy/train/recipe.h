@@ -147,6 +147,7 @@ struct CheckpointRecipe {
 struct OutputRecipe {
   std::string folder;  // empty: runs/<name>
   std::int64_t every_steps = 1;
+  std::int64_t rank_times_every_steps = 10;  // 0: never
   bool tensorboard = true;
   bool log_samples = false;
 };

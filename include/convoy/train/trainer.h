@@ -30,6 +30,8 @@ struct TrainerOptions {
   // File for a timeline (convoy/train/timeline.h) of updates 11 to 20 of this run, or of the last
   // ten if it is shorter. Empty: none.
   std::string timeline;
+  // What trains, for the records of the run ("convoy 0.1.0 (LibTorch ...)").
+  std::string version;
   // Ask to stop, on any rank; the trainer polls it in each update, before updates that take long,
   // and between the batches of an evaluation, which is broken off, and made up by the run that goes
   // on. Empty: nobody does. `convoy train` passes the signals SIGTERM, SIGINT and SIGUSR1 here.

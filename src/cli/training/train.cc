@@ -64,6 +64,7 @@ void print_result(const train::RunResult& result) {
   std::printf("%s after %lld steps, %s of training\n", result.stopped ? "stopped" : "done",
               static_cast<long long>(result.steps), format_seconds(result.seconds).c_str());
   std::printf("metrics     %s/metrics.jsonl\n", result.folder.c_str());
+  std::printf("report      convoy report %s\n", result.folder.c_str());
   if (!result.checkpoint.empty()) std::printf("checkpoint  %s\n", result.checkpoint.c_str());
   if (result.stopped) std::printf("to go on, add --resume to the same command\n");
   std::fflush(stdout);
@@ -98,6 +99,7 @@ int run(const Arguments& arguments) {
     options.overwrite = arguments.overwrite;
     options.timeline = arguments.timeline;
     options.progress = world.rank() == 0;
+    options.version = version_line();
     options.should_stop = stop_signal_came;
     const train::RunResult result = train::Trainer(world, registry, recipe, options).run();
     if (world.rank() == 0) print_result(result);

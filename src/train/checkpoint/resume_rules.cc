@@ -67,6 +67,7 @@ constexpr ResumeKey kKeys[] = {
     {"checkpoint.*", kFree, ""},
     {"output.folder", kFits, ""},
     {"output.every_steps", kFree, ""},
+    {"output.rank_times_every_steps", kFree, ""},
     {"output.tensorboard", kFree, ""},
     {"output.log_samples", kFree, ""},
     {"grid.*", kFree, ""},

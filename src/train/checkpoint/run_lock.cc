@@ -16,6 +16,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
+#include "train/logging/environment.h"
 
 namespace convoy::train {
 namespace {
@@ -39,23 +40,10 @@ std::string boot_id() {
   return id;
 }
 
-std::string command_line() {
+std::string short_command_line() {
   constexpr std::size_t kMost = 500;
-  std::string line = text_of("/proc/self/cmdline");
-  while (!line.empty() && line.back() == '\0') line.pop_back();
-  for (char& c : line) {
-    if (c == '\0') c = ' ';
-  }
+  const std::string line = command_line();
   return line.size() > kMost ? line.substr(0, kMost) + "..." : line;
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[64];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text;
 }
 
 std::string member(const std::string& record, const char* key) {
@@ -275,7 +263,7 @@ void RunLock::write_owner() {
   record["boot"] = boot_id();
   record["device"] = device_of(file_.get());
   record["started"] = utc_now();
-  record["command"] = command_line();
+  record["command"] = short_command_line();
   record["token"] = std::to_string(Clock::now().time_since_epoch().count()) + "-" +
                     std::to_string(reinterpret_cast<std::uintptr_t>(this));
   owner_ = record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -341,6 +329,21 @@ RunLock::~RunLock() {
   if (owner_now() != owner_) return;
   ::unlink(path_.c_str());
   for (const std::string& folder : made_) ::rmdir(folder.c_str());
+}
+
+std::string run_at_work(const std::string& folder) {
+  const Descriptor file(::open((folder + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!file.open() || ::fstat(file.get(), &status) != 0) return "";
+  const std::string record = read_record(file.get()).value_or("");
+  struct flock query {};
+  query.l_type = F_RDLCK;
+  query.l_whence = SEEK_SET;
+  const bool known = ::fcntl(file.get(), F_OFD_GETLK, &query) == 0;
+  if (known && query.l_type != F_UNLCK) return describe(record);
+  if (known && shares_locks(record, file.get())) return "";
+  constexpr std::time_t kBeats = 15;  // three of its owner's, which may be on another host
+  return std::time(nullptr) - status.st_mtim.tv_sec <= kBeats ? describe(record) : "";
 }
 
 }  // namespace convoy::train

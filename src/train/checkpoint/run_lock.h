@@ -70,4 +70,8 @@ class RunLock {
   std::string lost_to_;  // the new owner
 };
 
+// Who is at work in a run folder now, as far as can be seen without touching anything: a text for
+// people, or "" if nobody is.
+std::string run_at_work(const std::string& folder);
+
 }  // namespace convoy::train

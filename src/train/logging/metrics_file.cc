@@ -31,6 +31,13 @@ std::string json_number(double number) {
   return {digits.data(), end};
 }
 
+template <class Values, class Text>
+std::string json_list(const Values& values, Text&& text) {
+  std::string list;
+  for (const auto& value : values) list += (list.empty() ? "" : ", ") + text(value);
+  return "[" + list + "]";
+}
+
 std::string line_of(const MetricsRow& row) {
   std::string line =
       "{\"kind\": " + json_text(row.kind) + ", \"step\": " + std::to_string(row.step);
@@ -39,6 +46,12 @@ std::string line_of(const MetricsRow& row) {
   }
   for (const auto& [name, value] : row.strings) {
     line += ", " + json_text(name) + ": " + json_text(value);
+  }
+  for (const auto& [name, values] : row.lists) {
+    line += ", " + json_text(name) + ": " + json_list(values, json_number);
+  }
+  for (const auto& [name, values] : row.names) {
+    line += ", " + json_text(name) + ": " + json_list(values, json_text);
   }
   return line + "}\n";
 }

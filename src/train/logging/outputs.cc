@@ -1,11 +1,18 @@
 #include "train/logging/outputs.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "convoy/base/units.h"
+#include "train/logging/environment.h"
 
 namespace convoy::train {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string format(const char* pattern, double value) {
   char text[64];
@@ -16,6 +23,12 @@ std::string format(const char* pattern, double value) {
 std::string count_text(const char* one, int n) {
   return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
 }
+
+// Rows of times have a number for each rank and phase: those of large worlds cover more steps.
+constexpr std::size_t kRanksPerRow = 64;
+
+// To the microsecond, which is shorter to write.
+double rounded(double seconds) { return std::round(seconds * 1e6) / 1e6; }
 
 double seconds_of(const StepReport& r) {
   return r.data_s + r.forward_s + r.backward_s + r.communication_s + r.update_s;
@@ -45,18 +58,49 @@ void Outputs::say(const std::string& line) {
   if (progress_) progress_->line(line);
 }
 
-void Outputs::begin(const RunFacts& facts, const Moment& now) {
-  metrics_.add({.kind = "run",
-                .step = 0,
-                .numbers = {{"ranks", facts.ranks},
-                            {"threads_per_rank", facts.threads},
-                            {"parameters", static_cast<double>(facts.parameters)},
-                            {"training_samples", static_cast<double>(facts.training_samples)},
-                            {"validation_samples", static_cast<double>(facts.validation_samples)},
-                            {"batch", static_cast<double>(facts.batch)},
-                            {"steps", static_cast<double>(now.steps)},
-                            {"resumed_at", static_cast<double>(now.step)}},
-                .strings = {}});
+void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const Moment& now) {
+  seconds_before_ = facts.seconds_before;
+  begun_ = Clock::now();
+  std::error_code ignored;
+  std::vector<std::string> metrics, titles;
+  std::vector<double> higher, percent;
+  for (const Metric& metric : facts.metrics) {
+    metrics.push_back(metric.name);
+    titles.push_back(metric.title);
+    higher.push_back(metric.higher_is_better ? 1 : 0);
+    percent.push_back(metric.percent ? 1 : 0);
+  }
+  metrics_.add(
+      {.kind = "run",
+       .step = 0,
+       .numbers = {{"ranks", facts.ranks},
+                   {"threads_per_rank", facts.threads},
+                   {"cores_per_rank", facts.cores},
+                   {"shares", facts.shares},
+                   {"partitions", static_cast<double>(recipe.grid.partitions)},
+                   {"parameters", static_cast<double>(facts.parameters)},
+                   {"training_samples", static_cast<double>(facts.training_samples)},
+                   {"validation_samples", static_cast<double>(facts.validation_samples)},
+                   {"batch", static_cast<double>(facts.batch)},
+                   {"steps", static_cast<double>(now.steps)},
+                   {"resumed_at", static_cast<double>(now.step)},
+                   {"elapsed_s", seconds_before_}},
+       .strings = {{"name", recipe.name},
+                   {"model", facts.model},
+                   {"strategy", recipe.strategy},
+                   {"device", recipe.device},
+                   {"precision", recipe.precision},
+                   {"unit", unit_},
+                   {"data", facts.data},
+                   {"started", utc_now()},
+                   {"command", command_line()},
+                   {"working_folder", fs::current_path(ignored).string()},
+                   {"resumed_from", facts.resumed_from},
+                   {"version", facts.version},
+                   {"best_metric", facts.best},
+                   {"processor", processor_name()}},
+       .lists = {{"metric_higher_is_better", higher}, {"metric_percent", percent}},
+       .names = {{"hosts", facts.hosts}, {"metrics", metrics}, {"metric_titles", titles}}});
   say(facts.model + ", " + std::to_string(facts.parameters) + " parameters; " +
       std::to_string(facts.training_samples) + " training and " +
       std::to_string(facts.validation_samples) + " validation " +
@@ -90,6 +134,7 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
   MetricsRow row{.kind = "step",
                  .step = m.step,
                  .numbers = {{"epoch", epoch},
+                             {"elapsed_s", rounded(elapsed())},
                              {"loss", r.loss},
                              {"learning_rate", r.learning_rate},
                              {"samples", static_cast<double>(r.samples)},
@@ -121,6 +166,7 @@ void Outputs::evaluation(const Moment& m, const Evaluation& e) {
   MetricsRow row{.kind = "evaluation",
                  .step = m.step,
                  .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
+                             {"elapsed_s", rounded(elapsed())},
                              {"samples", static_cast<double>(e.samples)}},
                  .strings = {}};
   std::vector<std::pair<std::string, double>> scalars;
@@ -142,6 +188,7 @@ void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t 
   metrics_.add({.kind = "epoch",
                 .step = m.step,
                 .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
+                            {"elapsed_s", rounded(elapsed())},
                             {"loss", loss},
                             {"samples", static_cast<double>(samples)},
                             {"time_s", seconds},
@@ -157,10 +204,63 @@ void Outputs::made_up(const Moment& m) {
   last_evaluation_.clear();
 }
 
+std::optional<SlowRank> Outputs::ranks(const GatheredTimes& times,
+                                       const std::vector<std::string>& hosts) {
+  times_.step = times.step;
+  times_.steps += times.steps;
+  times_.cost_s = std::max(times_.cost_s, times.cost_s);
+  times_.ranks.resize(times.ranks.size());
+  for (std::size_t rank = 0; rank < times.ranks.size(); ++rank) {
+    for (std::size_t i = 0; i < kPhases; ++i) times_.ranks[rank][i] += times.ranks[rank][i];
+  }
+  const auto ranks = static_cast<std::int64_t>((times.ranks.size() - 1) / kRanksPerRow);
+  if (times_.steps > ranks * times.steps) write_rank_times();
+  std::optional<SlowRank> slow = watch_.add(times.steps, times.ranks);
+  if (!slow) return slow;
+  metrics_.add({.kind = "slow_rank",
+                .step = times.step,
+                .numbers = {{"elapsed_s", rounded(elapsed())},
+                            {"rank", slow->rank},
+                            {"steps", static_cast<double>(slow->steps)},
+                            {"own_s", rounded(slow->own_s)},
+                            {"others_s", rounded(slow->others_s)},
+                            {"phase_more_s", rounded(slow->phase_more_s)}},
+                .strings = {{"host", hosts[static_cast<std::size_t>(slow->rank)]},
+                            {"phase", kPhaseNames[slow->phase]}}});
+  return slow;
+}
+
+void Outputs::write_rank_times() {
+  MetricsRow row{.kind = "ranks",
+                 .step = times_.step,
+                 .numbers = {{"steps", static_cast<double>(times_.steps)},
+                             {"elapsed_s", rounded(elapsed())},
+                             {"gathered_in_s", rounded(times_.cost_s)}},
+                 .strings = {}};
+  std::vector<std::pair<std::string, double>> scalars;
+  for (std::size_t phase = 0; phase < kPhases; ++phase) {
+    std::vector<double> seconds;
+    for (const PhaseSeconds& rank : times_.ranks) seconds.push_back(rounded(rank[phase]));
+    const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
+    double all = 0;
+    for (const double rank : seconds) all += rank;
+    const std::string tag = std::string("ranks/") + kPhaseKeys[phase];
+    const auto steps = static_cast<double>(times_.steps);
+    scalars.emplace_back(tag + "_min", *least / steps);
+    scalars.emplace_back(tag + "_mean", all / static_cast<double>(seconds.size()) / steps);
+    scalars.emplace_back(tag + "_max", *most / steps);
+    row.lists.emplace_back(kPhaseKeys[phase], std::move(seconds));
+  }
+  metrics_.add(row);
+  if (board_) board_->add(times_.step, scalars);
+  times_ = {};
+}
+
 void Outputs::checkpoint(const Moment& m, const WrittenCheckpoint& written) {
   MetricsRow row{.kind = "checkpoint",
                  .step = written.step,
-                 .numbers = {{"time_s", written.seconds},
+                 .numbers = {{"elapsed_s", rounded(elapsed())},
+                             {"time_s", written.seconds},
                              {"held_s", written.held_s},
                              {"copied_bytes", static_cast<double>(written.copied)},
                              {"finished_at_step", static_cast<double>(m.step)}},

@@ -1,30 +1,42 @@
 // What rank 0 shows and writes while a run goes on.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "convoy/base/clock.h"
 #include "convoy/train/checkpoint_writer.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/metrics.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/strategy.h"
+#include "train/logging/rank_times.h"
+#include "train/logging/slow_rank.h"
 
 namespace convoy::train {
 
 // What is known before the first update.
 struct RunFacts {
+  std::string version;  // of the program
   std::string model;
   std::int64_t parameters = 0;
   std::size_t training_samples = 0;
   std::size_t validation_samples = 0;
-  std::string data;  // what the task says of them
+  std::string data;                // what the task says of them
+  std::vector<std::string> hosts;  // of each rank
   int ranks = 1;
-  int threads = 1;  // of each rank
+  int shares = 1;   // that a batch is cut into
+  int cores = 1;    // of each rank
+  int threads = 1;  // the same
   std::int64_t batch = 0;
   std::string folder;
-  std::string resumed_from;  // empty: it begins
+  std::string resumed_from;   // empty: it begins
+  double seconds_before = 0;  // of training, in earlier parts
+  std::vector<Metric> metrics;
+  std::string best;  // one of them
 };
 
 class Outputs {
@@ -36,23 +48,29 @@ class Outputs {
 
   // A line that stays.
   void say(const std::string& line);
-  void begin(const RunFacts& facts, const Moment& moment);
+  void begin(const RunFacts& facts, const Recipe& recipe, const Moment& moment);
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
   void epoch(const Moment& moment, double loss, double seconds, std::uint64_t samples,
              double weight);
   void evaluation(const Moment& moment, const Evaluation& evaluation);
   // The evaluation just reported is of an epoch that has ended long ago.
   void made_up(const Moment& moment);
+  // The rank that this shows to be slow, if it was not before.
+  std::optional<SlowRank> ranks(const GatheredTimes& times, const std::vector<std::string>& hosts);
   // One that is there now, of this step or an earlier one.
   void checkpoint(const Moment& moment, const WrittenCheckpoint& written);
 
  private:
+  double elapsed() const { return seconds_before_ + seconds_since(begun_); }
+  void write_rank_times();
   std::string epoch_label(const Moment& moment) const;
 
   std::string unit_;
   bool counts_samples_;
   std::int64_t epochs_;
   std::int64_t every_;
+  double seconds_before_ = 0;
+  Clock::time_point begun_ = Clock::now();
   MetricsFile metrics_;
   std::unique_ptr<TensorBoardFile> board_;
   std::unique_ptr<Progress> progress_;
@@ -60,6 +78,8 @@ class Outputs {
   // Rate over the steps since the last row.
   double seconds_ = 0;
   double weight_ = 0;
+  GatheredTimes times_;  // since the last row
+  SlowRankWatch watch_;
 };
 
 }  // namespace convoy::train

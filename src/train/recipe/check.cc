@@ -230,6 +230,8 @@ void check_values(const Recipe& r, const Given& given, std::vector<std::string>&
   c.expect(memory.empty() || bytes_of(memory) > 0,
            "checkpoint.memory is '" + memory + "'; it has to be a size, as \"4GiB\"");
   c.at_least("output.every_steps", static_cast<double>(r.output.every_steps), 1);
+  c.at_least("output.rank_times_every_steps", static_cast<double>(r.output.rank_times_every_steps),
+             0);
 }
 
 }  // namespace convoy::train

@@ -138,6 +138,8 @@ void describe(OutputRecipe& o, Fields& f) {
   f.field("folder", o.folder, "of metrics and checkpoints; empty: runs/<name>", {},
           Fields::Path::may_exist);
   f.field("every_steps", o.every_steps, "steps between rows of metrics");
+  f.field("rank_times_every_steps", o.rank_times_every_steps,
+          "steps between gatherings of all ranks' times by phase; 0: never");
   f.field("tensorboard", o.tensorboard, "also write event files for TensorBoard");
   f.field("log_samples", o.log_samples, "write the number of every sample used, per rank");
 }

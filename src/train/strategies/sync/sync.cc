@@ -304,9 +304,12 @@ void Sync::run() {
     const data::Batch* batch = samples.next();
     if (batch == nullptr) continue;  // the next epoch begins
     const double waited = end_of("data", start);
+    const auto asked = Clock::now();
     if (long_updates_ && told_to_stop()) return context_->stopped();
+    const double answered = long_updates_ ? end_of("exposed communication", asked) : 0;
     StepReport report = step(*batch);
     report.data_s = waited;
+    report.communication_s += answered;
     end_of("step", start);
     if (!context_->updated(report)) return;
   }

@@ -1,0 +1,60 @@
+#include "train/logging/environment.h"
+
+#include <cstddef>
+#include <ctime>
+#include <exception>
+#include <sstream>
+
+#include "convoy/base/files.h"
+
+namespace convoy::train {
+namespace {
+
+// Of a file that an unusual system may not have.
+std::string text_of(const char* path) {
+  try {
+    return read_text_file(path);
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+}  // namespace
+
+std::string shell_word(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string command_line() {
+  std::istringstream words(text_of("/proc/self/cmdline"));
+  std::string line, word;
+  while (std::getline(words, word, '\0')) line += (line.empty() ? "" : " ") + shell_word(word);
+  return line;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[64];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text;
+}
+
+std::string processor_name() {
+  std::istringstream lines(text_of("/proc/cpuinfo"));
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t at = line.find(": ");
+    return at == std::string::npos ? "" : line.substr(at + 2);
+  }
+  return "";
+}
+
+}  // namespace convoy::train

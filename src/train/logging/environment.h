@@ -1,0 +1,19 @@
+// What a run tells of where and how it was started. Torch-free.
+#pragma once
+
+#include <string>
+
+namespace convoy::train {
+
+// This process's command line, quoted so that a shell takes it. Empty where the system doesn't say.
+std::string command_line();
+// A word as a shell takes it: quoted where it has to be.
+std::string shell_word(const std::string& word);
+
+// "2024-05-01 12:00:00 UTC"
+std::string utc_now();
+
+// "AMD EPYC 7B13"; empty where the system doesn't say.
+std::string processor_name();
+
+}  // namespace convoy::train

@@ -1,0 +1,95 @@
+// What a run folder tells of its run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/logging/phases.h"
+
+namespace convoy::train {
+
+// From its begin, or where it went on, to where it ended. What an older run didn't write is not
+// there.
+struct RunPart {
+  std::int64_t resumed_at = 0;
+  std::map<std::string, double> numbers;
+  std::map<std::string, std::string> strings;
+  std::map<std::string, std::vector<std::string>> names;
+};
+
+// A column a member; not a number where a row hasn't it.
+struct StepColumns {
+  std::vector<double> step, epoch, elapsed_s, loss, learning_rate, rate;
+  std::array<std::vector<double>, kPhases> phases;  // of rank 0
+};
+
+struct EvaluationRecord {
+  std::int64_t step = 0;
+  double epoch = 0, elapsed_s = 0, time_s = 0, samples = 0;
+  std::map<std::string, double> metrics;
+};
+
+struct CheckpointRecord {
+  std::int64_t step = 0;
+  double elapsed_s = 0, time_s = 0, held_s = 0, copied_bytes = 0;
+  std::string path;
+};
+
+struct EpochRecord {
+  std::int64_t step = 0;
+  double epoch = 0, loss = 0, time_s = 0, rate = 0;
+};
+
+struct RankTimesRecord {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;
+  std::vector<PhaseSeconds> ranks;
+};
+
+struct SlowRankRecord {
+  std::int64_t step = 0;
+  double rank = 0, own_s = 0, others_s = 0;
+  std::string host, phase;
+};
+
+struct MetricInfo {
+  std::string name, title;
+  bool higher_is_better = true;
+  bool percent = false;
+};
+
+struct RunRecord {
+  std::string folder;
+  std::string label;   // unique among the runs of a report
+  std::string recipe;  // text
+  std::vector<RunPart> parts;
+  StepColumns steps;
+  std::vector<EvaluationRecord> evaluations;
+  std::vector<CheckpointRecord> checkpoints;
+  std::vector<EpochRecord> epochs;
+  std::vector<RankTimesRecord> ranks;
+  std::vector<SlowRankRecord> slow_ranks;
+  std::vector<MetricInfo> metrics;   // that evaluations have
+  std::string best;                  // the metric that matters; empty: none
+  std::string unit = "samples";      // of rates
+  std::string at_work;               // who, if it is going on now
+  std::vector<std::string> missing;  // lines for people
+
+  // Of the last part; 0 and "" where it doesn't say.
+  double number(const std::string& key) const;
+  std::string text(const std::string& key) const;
+  std::vector<std::string> hosts() const;
+  std::int64_t last_step() const;
+  std::int64_t planned_steps() const { return static_cast<std::int64_t>(number("steps")); }
+  double elapsed_s() const;
+  const MetricInfo* metric(const std::string& name) const;
+};
+
+// Throws UsageError for what is no run folder, Failure for what can't be read.
+RunRecord read_run(const std::string& folder);
+
+}  // namespace convoy::train

@@ -1,0 +1,32 @@
+// The parts of a report.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/report/page.h"
+#include "train/report/run_record.h"
+
+namespace convoy::train {
+
+// What became of it, in a few words of HTML.
+std::string state_of(const RunRecord& run);
+// In figures: how far, how long, how good, how fast.
+void add_summary(Page& page, const RunRecord& run);
+// Loss, metrics, learning rate and rate, of all runs in the same pictures.
+void add_curves(Page& page, const std::vector<RunRecord>& runs);
+// Where the time of its steps went, and whose it was.
+void add_step_times(Page& page, const RunRecord& run);
+// Tables of evaluations and checkpoints; commands, environment, recipe.
+void add_details(Page& page, const RunRecord& run);
+// What only several runs have: figures beside each other, times to levels of a metric, scaling.
+void add_overview(Page& page, const std::vector<RunRecord>& runs);
+void add_times_to_levels(Page& page, const std::vector<RunRecord>& runs);
+void add_scaling(Page& page, const std::vector<RunRecord>& runs);
+
+// The usual rate of a run: the median over its steps, but for the first ones.
+double usual_rate(const RunRecord& run);
+// The best evaluation by the metric that matters; null if there is none.
+const EvaluationRecord* best_evaluation(const RunRecord& run);
+
+}  // namespace convoy::train

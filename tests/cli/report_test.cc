@@ -1,0 +1,125 @@
+// convoy report, on runs as users make them.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/cli/train_fixture.h"
+
+namespace convoy::cli {
+namespace {
+
+class ReportCommand : public Train {
+ protected:
+  std::vector<std::string> some_steps(int ranks, const std::string& run, int steps,
+                                      std::vector<std::string> more = {}) const {
+    more.insert(more.begin(),
+                {"--set", "training.epochs=0", "--set", "training.steps=" + std::to_string(steps)});
+    return command(ranks, run, more);
+  }
+  static std::string slurp(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  }
+};
+
+TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
+  ASSERT_EQ(Job(some_steps(2, "two", 30)).finish(seconds(60)).exit_status, 0);
+  const JobResult one = Job({"report", folder_ + "/two"}).finish(seconds(30));
+  ASSERT_EQ(one.exit_status, 0) << one.err;
+  EXPECT_TRUE(has(one.out, folder_ + "/two/report.html")) << one.out;
+  const std::string page = slurp(folder_ + "/two/report.html");
+  EXPECT_TRUE(has(page, "done, 30 steps"));
+  EXPECT_TRUE(has(page, "recipes/lenet-mnist.toml -n 2 --set"));  // the exact command
+  EXPECT_TRUE(has(page, "Phases by rank"));
+  EXPECT_TRUE(has(page, "convoy 0."));
+  EXPECT_TRUE(has(page, "LibTorch"));
+
+  Job running(some_steps(1, "on", 100'000));
+  ASSERT_TRUE(wait_for_step("on", 12));
+  const JobResult both =
+      Job({"report", folder_ + "/two", folder_ + "/on", "-o", folder_ + "/both.html"})
+          .finish(seconds(30));
+  ASSERT_EQ(both.exit_status, 0) << both.err;
+  EXPECT_TRUE(has(slurp(folder_ + "/both.html"), "going on, "));
+  EXPECT_TRUE(has(slurp(folder_ + "/both.html"), "Scaling of lenet"));
+  kill(running.pid(), SIGKILL);
+  running.wait_until_gone(30);
+  ASSERT_EQ(Job({"report", folder_ + "/on"}).finish(seconds(30)).exit_status, 0);
+  const std::string killed = slurp(folder_ + "/on/report.html");
+  EXPECT_TRUE(has(killed, "stopped, failed or killed"));
+  EXPECT_TRUE(has(killed, "no checkpoint was written"));
+}
+
+TEST_F(ReportCommand, Refusals) {
+  const auto refused = [](const std::vector<std::string>& words, int status,
+                          const std::string& text, const std::vector<std::string>& variables = {}) {
+    const JobResult result = Job(words, variables).finish(seconds(30));
+    EXPECT_EQ(result.exit_status, status) << result.err;
+    EXPECT_TRUE(has(result.err, text)) << result.err;
+  };
+  const std::string run = folder_ + "/run";
+  fs::create_directories(run);
+  refused({"report"}, 2, "which run? Name its folder");
+  refused({"report", folder_ + "/nowhere"}, 2, "there is no folder " + folder_ + "/nowhere");
+  refused({"report", run}, 2, "is no run: it has neither metrics.jsonl nor recipe.toml");
+  std::ofstream(run + "/metrics.jsonl")
+      << "{\"kind\": \"step\", \"step\": 1, \"loss\": 1, \"epoch\": 1}\n"
+         "{\"kind\": \"step\", \"step\": 2, \"loss\": 1, \"epoch\": 2}\n";
+  refused({"report", run, "-o", folder_}, 2, "it is a folder");
+  refused({"report", run, "-o", folder_ + "/none/a.html"}, 2, "--output: can't write");
+  refused({"report", run}, 1, "gnuplot-nox", {"PATH=/nowhere"});
+  EXPECT_FALSE(fs::exists(run + "/report.html"));
+}
+
+// A rank that is stopped for most of the time, a moment at a time.
+TEST_F(ReportCommand, ASlowedRankIsNamedWithItsPhaseWithinFiftySteps) {
+  Job job(some_steps(3, "slow", 400, {"--set", "threads=1"}));
+  ASSERT_TRUE(wait_for_step("slow", 25));
+  pid_t rank = 0;  // and not the agent that watches over it
+  for (const JobProcess& process : job.processes("convoy"))
+    if (process.rank == 2 && process.name == "convoy") rank = process.pid;
+  ASSERT_GT(rank, 0);
+  const int from = steps("slow");
+  // The row that names it; the machine may be busy enough for others to be named.
+  const auto named = [&] {
+    std::istringstream lines(slurp(folder_ + "/slow/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      if (!row.is_discarded() && row["kind"] == "slow_rank" && row["rank"] == 2 &&
+          row["step"] > from)
+        return row;
+    }
+    return nlohmann::json();
+  };
+  std::atomic<bool> done{false};
+  std::thread slowing([&] {
+    while (!done) {
+      kill(rank, SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(95));
+      kill(rank, SIGCONT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
+  for (int step = from; step < from + 60 && named().is_null(); ++step)
+    wait_for_step("slow", step + 1);
+  done = true;
+  slowing.join();
+  kill(job.pid(), SIGTERM);
+  const JobResult result = job.finish(seconds(60));
+  const nlohmann::json row = named();
+  ASSERT_FALSE(row.is_null()) << "slowed after step " << from << "\n"
+                              << result.err << slurp(folder_ + "/slow/metrics.jsonl");
+  EXPECT_LE(row["step"], from + 50);
+  EXPECT_TRUE(has(result.err, "rank 2 on host ")) << result.err;
+  EXPECT_TRUE(has(result.err, "most of it in " + row["phase"].get<std::string>())) << result.err;
+}
+
+}  // namespace
+}  // namespace convoy::cli

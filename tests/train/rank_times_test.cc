@@ -1,0 +1,105 @@
+// Times of all ranks, on as many as the job has.
+#include "train/logging/rank_times.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "tests/train/trainer_fixture.h"
+
+namespace convoy::train {
+namespace {
+
+class RankTimesTest : public TrainerTest {};
+
+// A rank goes on by itself on steps without a gathering, and on the one that begins it.
+TEST_F(RankTimesTest, OnlyGatheringsMeetOthers) {
+  const auto mine = static_cast<double>(all().rank());
+  RankTimes times(all(), 10);
+  const auto pass = [&](int from, int to) {
+    for (int step = from; step <= to; ++step)
+      EXPECT_FALSE(times.add(step, {1, 2, mine, 4, 5})) << step;
+  };
+  if (first()) pass(1, 10);
+  all().barrier();
+  if (!first()) pass(1, 10);
+  const auto gathered = times.add(11, {1, 1, 1, 1, 1});
+  ASSERT_TRUE(gathered);
+  EXPECT_EQ(gathered->step, 10);
+  EXPECT_EQ(gathered->steps, 10);
+  ASSERT_EQ(gathered->ranks.size(), static_cast<std::size_t>(all().size()));
+  for (std::size_t rank = 0; rank < gathered->ranks.size(); ++rank) {
+    const PhaseSeconds expected{10, 20, 10 * static_cast<double>(rank), 40, 50};
+    EXPECT_EQ(gathered->ranks[rank], expected);
+  }
+  pass(12, 14);
+  const auto rest = times.finish();
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->step, 14);
+  EXPECT_EQ(rest->steps, 4);
+  EXPECT_FALSE(times.finish());
+}
+
+// What one costs; printed, since it depends on the machine.
+TEST_F(RankTimesTest, Cost) {
+  constexpr int kGatherings = 300;
+  RankTimes times(all(), 1);
+  std::vector<double> costs;
+  volatile double work = 0;
+  for (int step = 1; step <= kGatherings; ++step) {
+    if (const auto gathered = times.add(step, {1, 1, 1, 1, 1})) costs.push_back(gathered->cost_s);
+    for (int i = 0; i < 100'000; ++i) work = work + i;  // the next step, whose ranks meet
+    std::array<double, 1000> gradients{};
+    all().allreduce(comm::buffer_of(gradients), comm::ReduceOp::sum);
+  }
+  while (times.finish()) {
+  }
+  std::nth_element(costs.begin(), costs.begin() + kGatherings / 2, costs.end());
+  if (first())
+    std::printf("gathering times of %d ranks: median %.1f us\n", all().size(),
+                1e6 * costs[kGatherings / 2]);
+}
+
+TEST_F(RankTimesTest, AreInTheMetrics) {
+  const auto steps_of = [this](const std::string& name, const std::string& every) {
+    const Recipe r = recipe(name, {"output.rank_times_every_steps=" + every});
+    train(r);
+    all().barrier();  // rank 0 has written the last
+    std::vector<std::pair<int, int>> steps;
+    for (const auto& row : rows(r, "ranks")) {
+      steps.emplace_back(row["step"], row["steps"]);
+      for (const char* key : kPhaseKeys)
+        EXPECT_EQ(row[key].size(), static_cast<std::size_t>(all().size())) << key;
+      EXPECT_GT(row["forward_s"][0].get<double>(), 0);
+    }
+    return steps;
+  };
+  using Steps = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(steps_of("four", "4"), (Steps{{4, 4}, {8, 4}, {12, 4}, {16, 4}, {18, 2}}));
+  EXPECT_EQ(steps_of("ten", "10"), (Steps{{10, 10}, {18, 8}}));
+  EXPECT_EQ(steps_of("all", "18"), (Steps{{18, 18}}));
+  EXPECT_EQ(steps_of("never", "0"), Steps());
+}
+
+TEST_F(RankTimesTest, ASlowRankIsNamedWithinFiftySteps) {
+  if (all().size() == 1) return;
+  const int slow = all().size() - 1;
+  const Recipe r = recipe("slow", {"training.steps=60", "checkpoint.every_epochs=0",
+                                   "evaluation.every_epochs=0", "training.batch=24"});
+  if (all().rank() == slow) calls_->pause = std::chrono::milliseconds(20);
+  train(r);
+  calls_->pause = {};
+  all().barrier();
+  const auto named = rows(r, "slow_rank");
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0]["rank"], slow);
+  EXPECT_EQ(named[0]["phase"], "forward");
+  EXPECT_EQ(named[0]["host"], test_world().host(slow));
+  EXPECT_LE(named[0]["step"], 49);  // and told one later
+  EXPECT_GE(named[0]["own_s"].get<double>(), 0.02);
+}
+
+}  // namespace
+}  // namespace convoy::train

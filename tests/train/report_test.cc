@@ -1,0 +1,333 @@
+#include "convoy/train/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "convoy/base/clock.h"
+#include "convoy/base/error.h"
+#include "convoy/train/metrics.h"
+#include "tests/base/scratch.h"
+#include "train/report/curve.h"
+#include "train/report/html.h"
+#include "train/report/parse_row.h"
+#include "train/report/run_record.h"
+
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+using test::Scratch;
+using test::spill;
+
+const char* const kRun =
+    R"({"kind": "run", "step": 0, "ranks": 2, "threads_per_rank": 1, "parameters": 431080, )"
+    R"("training_samples": 60000, "validation_samples": 10000, "batch": 128, "steps": 100, )"
+    R"("resumed_at": RESUMED, "elapsed_s": 0, "model": "lenet", "unit": "images", )"
+    R"("command": "convoy train mine.toml", "hosts": ["a", "b"], "metrics": ["top1", "loss"], )"
+    R"("metric_titles": ["top-1", "loss"], "metric_higher_is_better": [1, 0], )"
+    R"("metric_percent": [1, 0], "best_metric": "top1"})";
+
+std::string run_row(int resumed = 0) {
+  std::string row = kRun;
+  const std::string word = "RESUMED";
+  return row.replace(row.find(word), word.size(), std::to_string(resumed)) + "\n";
+}
+
+std::string step_row(int step, double loss, double seconds = 0.1) {
+  return R"({"kind": "step", "step": )" + std::to_string(step) + R"(, "epoch": )" +
+         std::to_string(step / 50.0) + R"(, "elapsed_s": )" + std::to_string(step * seconds) +
+         R"(, "loss": )" + std::to_string(loss) + R"(, "learning_rate": 0.1, "images_per_s": )" +
+         std::to_string(128 / seconds) +
+         R"(, "data_s": 0.01, "forward_s": 0.03, "backward_s": 0.04, )"
+         R"("exposed_communication_s": 0.01, "update_s": 0.01})" +
+         "\n";
+}
+
+std::string evaluation_row(int step, double top1, double seconds = 0.1) {
+  return R"({"kind": "evaluation", "step": )" + std::to_string(step) +
+         R"(, "epoch": 1, "elapsed_s": )" + std::to_string(step * seconds) +
+         R"(, "samples": 10000, "top1": )" + std::to_string(top1) +
+         R"(, "loss": 0.5, "skipped": 0, "time_s": 1})" + "\n";
+}
+
+std::string ranks_row(int step) {
+  return R"({"kind": "ranks", "step": )" + std::to_string(step) +
+         R"(, "steps": 10, "data_s": [0.1, 0.1], "forward_s": [0.3, 0.9], "backward_s": [0.4, 0.4], )"
+         R"("exposed_communication_s": [0.7, 0.1], "update_s": [0.1, 0.1]})" +
+         "\n";
+}
+
+class Report : public testing::Test {
+ protected:
+  std::string make_run(const std::string& name, const std::string& metrics,
+                       const std::string& recipe = "name = \"mine\"\n") const {
+    const std::string folder = scratch_.path(name);
+    fs::create_directories(folder);
+    spill(folder + "/metrics.jsonl", metrics);
+    if (!recipe.empty()) spill(folder + "/recipe.toml", recipe);
+    return folder;
+  }
+  std::string usual(const std::string& name, double seconds = 0.1, double best = 0.98) const {
+    std::string metrics = run_row();
+    for (int step = 1; step <= 100; ++step) {
+      metrics += step_row(step, 2.0 / step, seconds);
+      if (step % 10 == 0) metrics += ranks_row(step);
+      if (step % 50 == 0) metrics += evaluation_row(step, step == 50 ? 0.9 : best, seconds);
+    }
+    return make_run(name, metrics);
+  }
+  static int count(const std::string& text, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size())
+      ++found;
+    return found;
+  }
+  static bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(Report, OfOneRun) {
+  const std::string page = make_report({usual("first")});
+  EXPECT_TRUE(has(page, "done, 100 steps"));
+  EXPECT_TRUE(has(page, "98.00% at step 100"));
+  EXPECT_TRUE(has(page, "convoy train mine.toml"));
+  EXPECT_TRUE(has(page, "name = &quot;mine&quot;"));
+  EXPECT_TRUE(has(page, "431,080"));
+  EXPECT_TRUE(has(page, "slowest: rank 1 on b"));
+  EXPECT_TRUE(has(page, "a × 1, b × 1"));
+  // 4 curves over 3 axes each, 3 of times.
+  EXPECT_EQ(count(page, "<svg viewBox"), 15);
+  EXPECT_EQ(count(page, "</svg>"), 16);
+  EXPECT_FALSE(has(page, "not recorded"));
+  EXPECT_FALSE(has(page, "rgb(160"));
+  // Nothing is loaded from anywhere.
+  EXPECT_FALSE(has(page, "http:") || has(page, "https:") || has(page, "<script") ||
+               has(page, "<link") || has(page, "@import") || has(page, "url("));
+  EXPECT_LT(page.size(), 500'000u);
+  EXPECT_TRUE(has(page, "name=\"viewport\""));
+  EXPECT_TRUE(has(page, "prefers-color-scheme:dark"));
+  EXPECT_TRUE(has(page, "@media print"));
+}
+
+TEST_F(Report, OfSeveralRuns) {
+  const std::string page = make_report({usual("slow", 0.2, 0.95), usual("fast", 0.1)});
+  EXPECT_TRUE(has(page, "Time to top-1"));
+  EXPECT_TRUE(has(page, "≥ 98%"));
+  EXPECT_TRUE(has(page, "<b>5.00 s</b>")) << "90% at step 50 of 0.1 s";
+  EXPECT_TRUE(has(page, "10.0 s <span"));
+  EXPECT_FALSE(has(page, "Speed-up")) << "both have two ranks";
+}
+
+TEST_F(Report, Scaling) {
+  std::vector<std::string> runs;
+  for (const int ranks : {1, 2, 4}) {
+    const std::string folder = usual("n" + std::to_string(ranks), 0.1 / std::pow(ranks, 0.9));
+    std::string metrics = test::slurp(folder + "/metrics.jsonl");
+    const std::string two = "\"ranks\": 2";
+    metrics.replace(metrics.find(two), two.size(), "\"ranks\": " + std::to_string(ranks));
+    spill(folder + "/metrics.jsonl", metrics);
+    runs.push_back(folder);
+  }
+  const std::string page = make_report(runs);
+  EXPECT_TRUE(has(page, "Scaling of lenet"));
+  EXPECT_TRUE(has(page, "strong scaling"));
+  EXPECT_TRUE(has(page, "<td>1.87</td><td>2.00</td><td>93%</td>"));
+  EXPECT_TRUE(has(page, "<td>3.48</td><td>4.00</td><td>87%</td>"));
+}
+
+// Whatever stands in files stays text, for the page and for gnuplot.
+TEST_F(Report, NothingInFilesIsMarkup) {
+  const std::string evil =
+      "<script>alert(1)</script>'\"`$(touch owned)\x02"
+      "0\x03\n!touch owned\n";
+  std::string metrics = run_row();
+  const std::string json =
+      R"(<script>alert(1)</script>'\"`touch owned`\n!touch owned\u00022\u0003)";
+  for (const std::string key : {"lenet", "images", "convoy train mine.toml", "\"a\"", "top-1"}) {
+    const bool quoted = key.front() == '"';
+    metrics.replace(metrics.find(key), key.size(), quoted ? "\"" + json + "\"" : json);
+  }
+  for (int step = 1; step <= 20; ++step) metrics += step_row(step, 1.0 / step) + ranks_row(step);
+  metrics += evaluation_row(20, 0.5);
+  metrics += R"({"kind": "slow_rank", "step": 3, "rank": 1, "own_s": 1, "others_s": 1, "host": ")" +
+             json + R"(", "phase": ")" + json + "\"}\n";
+  metrics += R"({"kind": "checkpoint", "step": 3, "path": ")" + json + "\"}\n";
+  metrics += R"({"kind": "evaluation", "step": 20, ")" + json + R"(": 0.5})" + "\n";
+  const std::string a = make_run("<img src=x onerror=alert(1)>", metrics, evil);
+  const std::string b = make_run("'; system \"touch owned\"; '", metrics, evil);
+  for (const auto& runs : {std::vector{a}, std::vector{a, b}}) {
+    const std::string page = make_report(runs);
+    EXPECT_FALSE(has(page, "<script") || has(page, "<img"));
+    EXPECT_TRUE(has(page, "&lt;script&gt;"));
+    // Escaped or replaced, wherever it stands; nothing in it is taken for a picture's place.
+    EXPECT_FALSE(has(page, "\x02") || has(page, "\x03"));
+  }
+  EXPECT_FALSE(fs::exists("owned"));
+}
+
+TEST_F(Report, OfARunThatWasKilledAndResumed) {
+  std::string metrics = run_row();
+  for (int step = 1; step <= 60; ++step) metrics += step_row(step, 1000 + step);
+  metrics += run_row(40);
+  for (int step = 41; step <= 80; ++step) metrics += step_row(step, step);
+  metrics += "no JSON\n" + step_row(81, 3).substr(0, 30);  // being written
+  const RunRecord run = read_run(make_run("resumed", metrics));
+  EXPECT_EQ(run.parts.size(), 2u);
+  ASSERT_EQ(run.steps.step.size(), 80u);
+  for (std::size_t i = 0; i < 80; ++i) {
+    ASSERT_EQ(run.steps.step[i], i + 1.0);
+    ASSERT_EQ(run.steps.loss[i], i < 40 ? 1001.0 + static_cast<double>(i) : i + 1.0);
+  }
+  const std::string page = make_report({run.folder});
+  EXPECT_TRUE(has(page, "ended after 80 of 100 steps"));
+  EXPECT_TRUE(has(page, "in 2 parts"));
+  EXPECT_TRUE(has(page, "1 lines of metrics.jsonl can&#39;t be read"));
+}
+
+TEST_F(Report, SaysWhatIsMissing) {
+  EXPECT_TRUE(has(make_report({make_run("empty", "")}), "no update was recorded"));
+  EXPECT_TRUE(has(make_report({make_run("begun", run_row())}), "no update was recorded"));
+  EXPECT_TRUE(has(make_report({make_run("bare", step_row(1, 1), "")}), "there is no recipe.toml"));
+  const std::string recipe_only = scratch_.path("recipe-only");
+  fs::create_directories(recipe_only);
+  spill(recipe_only + "/recipe.toml", "name = 1");
+  EXPECT_TRUE(has(make_report({recipe_only}), "there is no metrics.jsonl"));
+  // As versions before wrote them.
+  const std::string old =
+      make_run("old",
+               "{\"kind\": \"step\", \"step\": 1, \"epoch\": 1, \"loss\": 2, \"learning_rate\": 1, "
+               "\"images_per_s\": 5, \"data_s\": 1}\n{\"kind\": \"evaluation\", \"step\": 1, "
+               "\"epoch\": 1, \"top1\": 0.5, \"loss\": 1}\n");
+  const std::string page = make_report({old});
+  EXPECT_TRUE(has(page, "an older version wrote it"));
+  EXPECT_TRUE(has(page, "50.00%"));
+  EXPECT_TRUE(has(page, "not recorded"));
+  // With one that has everything beside it.
+  EXPECT_TRUE(has(make_report({old, usual("whole")}), "2 runs"));
+}
+
+TEST_F(Report, WhatIsNoRun) {
+  const auto said = [](const std::string& path) {
+    return message_of<UsageError>([&] { make_report({path}); });
+  };
+  EXPECT_TRUE(has(said(scratch_.path("nowhere")), "there is no folder"));
+  fs::create_directories(scratch_.path("other"));
+  EXPECT_TRUE(has(said(scratch_.path("other")), "neither metrics.jsonl nor recipe.toml"));
+}
+
+TEST_F(Report, ValuesThatAreNoNumbers) {
+  std::string metrics = run_row();
+  for (int step = 1; step <= 30; ++step) {
+    metrics += R"({"kind": "step", "step": )" + std::to_string(step) +
+               R"(, "epoch": null, "elapsed_s": null, "loss": null, "learning_rate": 1e308})" +
+               "\n";
+  }
+  metrics += R"({"kind": "step", "step": 1e300})"
+             "\n"
+             R"({"kind": "step", "step": -4})"
+             "\n"
+             R"({"kind": "ranks", "step": 4, "steps": 0, "data_s": [1]})"
+             "\n"
+             R"({"kind": "ranks", "step": 4, "steps": 5, "data_s": [1], "forward_s": [1, 2]})"
+             "\n"
+             R"({"kind": "evaluation", "step": 5, "top1": null})"
+             "\n[1, 2]\n{\"kind\": 3}\n";
+  EXPECT_TRUE(has(make_report({make_run("odd", metrics)}), "30 of 100 steps"));
+}
+
+// Of a long run: what can be seen stays, and the page stays small.
+TEST_F(Report, LongRunsAreThinned) {
+  constexpr int kSteps = 200'000;
+  std::string metrics = run_row();
+  std::mt19937 random(3);
+  std::normal_distribution<double> noise(0, 0.1);
+  for (int step = 1; step <= kSteps; ++step)
+    metrics += step_row(step, step == 123'456 ? 777 : 2 + noise(random));
+  const std::string folder = make_run("long", metrics);
+  const std::string page = make_report({folder});
+  EXPECT_LT(page.size(), 600'000u);
+  const RunRecord run = read_run(folder);
+  const Curve curve = thin(run.steps.step, run.steps.loss, 320);
+  EXPECT_LE(curve.x.size(), 4u * 320);
+  EXPECT_EQ(*std::max_element(curve.y.begin(), curve.y.end()), 777);
+}
+
+TEST(Curve, KeepsFirstLeastGreatestAndLast) {
+  std::vector<double> x, y;
+  for (int i = 0; i < 1000; ++i) {
+    x.push_back(i);
+    y.push_back(i == 501 ? 50 : i == 507 ? -50 : std::sin(i));
+  }
+  y[3] = std::nan("");
+  const Curve curve = thin(x, y, 10);
+  EXPECT_EQ(curve.x.front(), 0);
+  EXPECT_EQ(curve.x.back(), 999);
+  EXPECT_LE(curve.x.size(), 40u);
+  EXPECT_TRUE(std::is_sorted(curve.x.begin(), curve.x.end()));
+  EXPECT_EQ(*std::max_element(curve.y.begin(), curve.y.end()), 50);
+  EXPECT_EQ(*std::min_element(curve.y.begin(), curve.y.end()), -50);
+  const Curve all = thin(x, y, 100'000);
+  EXPECT_EQ(all.x.size(), 999u);
+  EXPECT_TRUE(thin({}, {}, 5).x.empty());
+  EXPECT_EQ(thin({1}, {2}, 5).x.size(), 1u);
+  EXPECT_EQ(means(x, y, 10).x.size(), 10u);
+  EXPECT_TRUE(means({1, 2}, {1, 2}, 10).x.empty());
+}
+
+TEST(Html, EscapesWhateverItIs) {
+  EXPECT_EQ(escaped("<a href=\"x\">'&"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;");
+  EXPECT_EQ(escaped("caf\xc3\xa9 \xe2\x89\xa5"), "caf\xc3\xa9 \xe2\x89\xa5");
+  EXPECT_EQ(escaped(std::string("\xe9\xff\0\x1b"
+                                "a",
+                                5)),
+            "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+            "a");
+  EXPECT_EQ(escaped("\xe2\x89"), "\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(count_text(1234567), "1,234,567");
+  EXPECT_EQ(count_text(-123), "-123");
+  EXPECT_EQ(count_text(std::nan("")), "?");
+}
+
+TEST(Rows, AreReadAsTheyWereWritten) {
+  const Scratch scratch;
+  MetricsRow row{.kind = "ranks",
+                 .step = 12,
+                 .numbers = {{"a", 0.25}, {"b", -3}},
+                 .strings = {{"c", "d\n"}},
+                 .lists = {{"e", {1, 2.5}}, {"f", {3}}},
+                 .names = {{"g", {"h", "i"}}}};
+  MetricsFile(scratch.path("m"), -1).add(row);
+  std::string line = test::slurp(scratch.path("m"));
+  line.pop_back();
+  RowParser parser;
+  for (int i = 0; i < 2; ++i) {  // again: nothing is left of the line before
+    const MetricsRow* read = parser.parse(line);
+    ASSERT_NE(read, nullptr);
+    EXPECT_EQ(read->kind, row.kind);
+    EXPECT_EQ(read->step, row.step);
+    EXPECT_EQ(read->numbers, row.numbers);
+    EXPECT_EQ(read->strings, row.strings);
+    EXPECT_EQ(read->lists, row.lists);
+    EXPECT_EQ(read->names, row.names);
+  }
+  for (const char* bad : {"", "3", "[1]", "{\"kind\": \"step\"}", "{\"step\": 4}", "{\"kind\": 1",
+                          "{\"kind\": \"step\", \"step\": \"4\"}", "null"})
+    EXPECT_EQ(parser.parse(bad), nullptr) << bad;
+  const MetricsRow* nested =
+      parser.parse(R"({"kind": "x", "step": 1, "a": {"b": 2, "c": [3]}, "d": [[4], 5, {"e": 6}]})");
+  ASSERT_NE(nested, nullptr);
+  EXPECT_TRUE(nested->numbers.empty());
+  ASSERT_EQ(nested->lists.size(), 1u);
+  EXPECT_EQ(nested->lists[0].second, (std::vector<double>{5}));
+}
+
+}  // namespace
+}  // namespace convoy::train
