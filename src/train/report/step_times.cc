@@ -273,7 +273,7 @@ void add_step_times(Page& page, const RunRecord& run) {
     own_times(plot, run, axis, slowest);
     page.picture(
         "Each rank's own time, without waiting for others, ms per step",
-        {{Color::mark(), "rank " + std::to_string(slowest)}, {Color::pale(0), "the others"}},
+        {{Color::mark(), "rank " + std::to_string(slowest) + ", whose was longest"}, {Color::pale(0), "the others"}},
         std::move(plot));
   }
   page.end_row();
