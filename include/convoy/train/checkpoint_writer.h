@@ -44,7 +44,7 @@ struct WrittenCheckpoint {
 //
 // Every function is collective: all ranks call the same ones in the same order. One thread at a
 // time; a thread of this object's own writes, and uses the state that it was given no more than
-// begin() takes. Where only the thread that initialized MPI may communicate (MPI_THREAD_FUNNELED),
+// begin() takes. Where only one thread may communicate (below MPI_THREAD_MULTIPLE),
 // what goes through rank 0 does so in begin(). The destructor gives up what is not finished, and
 // nothing of it is left.
 //

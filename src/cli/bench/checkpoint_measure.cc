@@ -9,6 +9,7 @@
 
 #include "cli/bench/median.h"
 #include "convoy/base/clock.h"
+#include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/train/checkpoint_writer.h"
 
@@ -111,6 +112,11 @@ class Measurement {
       start = Clock::now();
       written = asynchronous ? writer.poll() : writer.finish();
       cost.poll_s += seconds_since(start);
+    }
+    if (asynchronous && largest(world_, written->asynchronous ? 0 : 1) > 0) {
+      throw UsageError(
+          "a rank lacks the memory for a copy of its part, so nothing is written beside training: "
+          "fewer --bytes, --slots or ranks");
     }
     cost.written_s = largest(world_, written->seconds);
     cost.slowed_s = largest(world_, working - cost.steps * plain_step);
