@@ -2,12 +2,15 @@
 #include "cli/launch/processes.h"
 
 #include <gtest/gtest.h>
+#include <linux/sched.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <thread>
 
@@ -89,12 +92,36 @@ TEST(Orphans, OneThatWasGivenUpAndHasEndedIsForgotten) {
   }
 }
 
-// It has what was left of its time though the rank that had delayed it is gone.
+TEST(Orphans, AnotherProcessWithTheNumberOfOneThatWasGivenUpIsEnded) {
+  Orphans orphans;
+  pid_t number = 0;
+  {
+    Script script("echo ready; exec sleep 1000");
+    number = script.pid();
+    orphans.give_up(number);
+  }
+  constexpr auto kTicks = std::chrono::milliseconds(50);  // several of a clock of 100 Hz
+  std::this_thread::sleep_for(kTicks);
+  clone_args as_fork{};
+  as_fork.exit_signal = SIGCHLD;
+  as_fork.set_tid = reinterpret_cast<std::uintptr_t>(&number);
+  as_fork.set_tid_size = 1;
+  const pid_t another = static_cast<pid_t>(syscall(SYS_clone3, &as_fork, sizeof as_fork));
+  if (another == 0) {
+    while (true) pause();
+  }
+  if (another < 0) GTEST_SKIP() << "only root can choose a number";
+  ASSERT_EQ(another, number);
+  EXPECT_TRUE(orphans.end({}));
+  kill(another, SIGKILL);
+  waitpid(another, nullptr, 0);
+}
+
+// Also where the supervisor that had delayed that is gone by then.
 TEST(Leftovers, HaveASecondAfterTheyWereTold) {
   const test::Scratch scratch;
   const std::string agent = scratch.path("convoy-agent");
   std::filesystem::copy_file("/bin/sh", agent);
-  std::vector<pid_t> all;
   Script other("trap 'sleep 0.3; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
   Leftovers leftovers;
   int status = 0;
@@ -120,7 +147,8 @@ TEST(AtOnce, SparesAnMpirunAndWhatLeadsToIt) {
   const test::Scratch scratch;
   const std::string mpirun = scratch.path("mpirun");
   std::filesystem::copy_file("/bin/sh", mpirun);
-  Script script("sleep 100 & sh -c \"" + mpirun + " -c 'sleep 100 & echo ready; wait'; true\"; true");
+  Script script("sleep 100 & sh -c \"" + mpirun +
+                " -c 'sleep 100 & echo ready; wait'; true\"; true");
   const AtOnce found = at_once(getpid());
   ASSERT_EQ(found.mpiruns.size(), 1u);
   EXPECT_EQ(name_of(found.mpiruns[0]), "mpirun");

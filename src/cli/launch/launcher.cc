@@ -12,13 +12,13 @@
 #include <csignal>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
 #include "cli/launch/processes.h"
 #include "cli/launch/relay.h"
+#include "cli/launch/supervisors.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
@@ -60,14 +60,10 @@ enum class Phase {
   given_up,  // it hangs in the kernel, say
 };
 
-// What a process that was reported as a supervisor is now. The number may be of another machine
-// with this name, or used again.
-enum class SupervisorState { alive, gone, another_process };
-
 class Launcher {
  public:
   explicit Launcher(const LaunchOptions& options)
-      : options_(options), token_("convoy-" + random_name()), host_(host_name()) {}
+      : options_(options), token_("convoy-" + random_name()), supervisors_(token_) {}
 
   Verdict run();
 
@@ -79,15 +75,12 @@ class Launcher {
   void watch();
   bool job_has_failed();
   bool supervisor_is_lost();
-  SupervisorState state_of(const Report& supervised);
   bool waits_for_leftovers();
   // Moves from `running` to `last_words`, which are given so long.
   void decide_to_end(milliseconds last_words);
   void advance_phase();
   // Whether there were any.
   bool end_orphans() const;
-  // Every rank that is known to run on this machine, if that is all of them.
-  std::optional<std::vector<pid_t>> local_supervisors();
   void pass_on(int signal);
   void end_ranks();
   void end_at_once();
@@ -98,7 +91,6 @@ class Launcher {
 
   const LaunchOptions& options_;
   const std::string token_;
-  const std::string host_;
   Descriptor signals_;
   std::vector<Relay> relays_;
   pid_t mpirun_ = 0;
@@ -109,9 +101,8 @@ class Launcher {
   Phase phase_ = Phase::running;
   Clock::time_point next_phase_at_{};  // unless `running`, or at the last one
   std::optional<Clock::time_point> grace_until_;
-  std::set<int> seen_alive_;  // ranks whose supervisor runs on this machine, or did
   Clock::time_point lost_at_{};
-  std::map<Process, bool> ours_;  // what was looked at as a supervisor; whether it was one
+  Supervisors supervisors_;
   std::optional<Clock::time_point> left_since_;  // see waits_for_leftovers()
 };
 
@@ -299,34 +290,11 @@ bool Launcher::end_orphans() const {
   return any;
 }
 
-SupervisorState Launcher::state_of(const Report& supervised) {
-  const auto process = find_process(supervised.supervisor);
-  if (!process) return SupervisorState::gone;
-  auto known = ours_.find(*process);
-  if (known == ours_.end()) {
-    // Not again, once it may hang.
-    const std::vector<std::string> arguments = arguments_of(process->pid);
-    const bool ours = std::find(arguments.begin(), arguments.end(), token_) != arguments.end();
-    known = ours_.emplace(*process, ours).first;
-  }
-  return known->second ? SupervisorState::alive : SupervisorState::another_process;
-}
-
 // mpirun may miss the death of a supervisor as long as something holds that one's pipes, and
-// MPICH's does not say whose death came first. Only one that was seen alive can be lost: others are
-// of another machine.
+// MPICH's does not say whose death came first.
 bool Launcher::supervisor_is_lost() {
   if (!find_process(mpirun_)) return false;  // mpirun's end is the end of all of them
-  std::map<int, const Report*> missing;
-  for (const Report& report : job_end_.reports) {
-    if (report.kind != Report::Kind::supervised) {
-      missing.erase(report.rank);
-    } else if (state_of(report) == SupervisorState::alive) {
-      seen_alive_.insert(report.rank);
-    } else if (seen_alive_.count(report.rank) > 0) {
-      missing[report.rank] = &report;
-    }
-  }
+  const std::map<int, const Report*> missing = supervisors_.missing(job_end_.reports);
   if (missing.empty()) {
     job_end_.lost.reset();
     return false;
@@ -340,22 +308,8 @@ bool Launcher::supervisor_is_lost() {
   return Clock::now() - lost_at_ >= kReportDelay;
 }
 
-std::optional<std::vector<pid_t>> Launcher::local_supervisors() {
-  std::vector<pid_t> pids;
-  for (const Report& report : job_end_.reports) {
-    if (report.kind != Report::Kind::supervised) continue;
-    if (report.host != host_) return std::nullopt;
-    const SupervisorState state = state_of(report);
-    if (state == SupervisorState::another_process) return std::nullopt;
-    pids.push_back(state == SupervisorState::gone ? 0 : report.supervisor);
-  }
-  if (static_cast<int>(pids.size()) < options_.ranks) return std::nullopt;
-  pids.erase(std::remove(pids.begin(), pids.end(), 0), pids.end());
-  return pids;
-}
-
 void Launcher::pass_on(int signal) {
-  if (const auto supervisors = local_supervisors()) {
+  if (const auto supervisors = supervisors_.all_here(job_end_.reports, options_.ranks)) {
     for (pid_t pid : *supervisors) kill(pid, signal);
   } else if (options_.mpirun.flavor == MpiFlavor::openmpi || signal == SIGUSR1) {
     kill(mpirun_, signal);  // MPICH's mpirun would die of SIGUSR2
@@ -363,7 +317,7 @@ void Launcher::pass_on(int signal) {
 }
 
 void Launcher::end_ranks() {
-  if (const auto supervisors = local_supervisors()) {
+  if (const auto supervisors = supervisors_.all_here(job_end_.reports, options_.ranks)) {
     for (pid_t pid : *supervisors) kill(pid, SIGTERM);
     return;
   }
