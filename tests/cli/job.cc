@@ -100,9 +100,9 @@ Job::~Job() {
   if (result_.exit_status == -1) waitpid(pid_, nullptr, 0);
 }
 
-void Job::collect(int timeout_ms) {
+bool Job::collect(int timeout_ms) {
   std::array<pollfd, 2> ready{{{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}}};
-  poll(ready.data(), ready.size(), timeout_ms);
+  if (poll(ready.data(), ready.size(), timeout_ms) <= 0) return false;
   for (std::size_t i = 0; i < ready.size(); ++i) {
     if (ready[i].revents == 0) continue;
     std::array<char, 65536> buffer;
@@ -113,6 +113,7 @@ void Job::collect(int timeout_ms) {
       (i == 0 ? out_ : err_).reset();
     }
   }
+  return true;
 }
 
 bool Job::wait_for(const std::string& text, int times) {
@@ -127,18 +128,19 @@ bool Job::wait_for(const std::string& text, int times) {
 JobResult Job::finish(std::chrono::seconds limit) {
   const auto deadline = Clock::now() + limit;
   int status = 0;
-  bool ended = false;
-  while (!ended || out_.open() || err_.open()) {
+  while (Clock::now() < deadline) {
+    if (waitpid(pid_, &status, WNOHANG) == pid_) {
+      result_.exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      result_.seconds = seconds_since(begin_);
+      // What it has left running may hold these, too.
+      while (collect(0)) {
+      }
+      break;
+    }
     if (out_.open() || err_.open())
       collect(20);
     else
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (!ended && waitpid(pid_, &status, WNOHANG) == pid_) {
-      ended = true;
-      result_.exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      result_.seconds = seconds_since(begin_);
-    }
-    if (Clock::now() > deadline) break;
   }
   return result_;
 }

@@ -42,7 +42,7 @@ class Job {
   pid_t pid() const { return pid_; }
   // Collects output until `text` has appeared `times` times on standard output. False after 30 s.
   bool wait_for(const std::string& text, int times);
-  // Waits for the end.
+  // Waits for the program's end, not for that of what it leaves running.
   JobResult finish(std::chrono::seconds limit = std::chrono::seconds(30));
   // Living processes with the mark.
   std::vector<JobProcess> processes() const;
@@ -52,7 +52,8 @@ class Job {
   double wait_until_gone(double limit_s) const;
 
  private:
-  void collect(int timeout_ms);
+  // False if nothing has come.
+  bool collect(int timeout_ms);
 
   std::string mark_;
   pid_t pid_ = 0;

@@ -161,15 +161,56 @@ TEST(JobKill, AllButMpirunWhenTheJobIsAskedTwice) {
   expect_nothing_left(job);
 }
 
+// A role that is an mpirun. Its files are in TMPDIR.
+TEST(JobKill, AnMpirunHasTheTimeToCleanUpWhenTheJobIsAskedTwice) {
+  JobOfRoles job(role("mpi", "exec mpirun --oversubscribe -n 2 '" + rank_program() + "' stubborn",
+                      "env = { OMPI_ALLOW_RUN_AS_ROOT = '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = '1' "
+                      "}") +
+                 service("b"));
+  ASSERT_TRUE(job->wait_for("ready", 3));
+  for (int times = 0; times < 2; ++times) {
+    kill(job->pid(), SIGTERM);
+    pause_randomly(100);
+  }
+  EXPECT_EQ(job->finish().exit_status, 128 + SIGTERM);
+  expect_nothing_left(job);
+}
+
+// An mpirun that takes a while to clean up, and writes down how often it is told.
+const char* const kSlowMpirun = R"(#!/bin/sh
+if [ "$1" = --version ]; then echo 'mpirun (Open MPI) 4.1.4'; exit 0; fi
+trap 'echo told >> $HERE/told' TERM
+echo ready
+until [ -e $HERE/told ]; do sleep 0.02; done
+for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done
+)";
+
+TEST(JobKill, AnMpirunIsToldOnceWhenTheJobIsAskedTwice) {
+  const test::Scratch scratch;
+  const std::string mpirun = scratch.path("mpirun");
+  test::spill(mpirun, kSlowMpirun);
+  std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+  JobOfRoles job(role("mpi", "exec '" + convoy_program() + "' run --mpirun " + mpirun + " -n 1 '" +
+                                 rank_program() + "' work"));
+  ASSERT_TRUE(job->wait_for("ready", 1));
+  kill(job->pid(), SIGTERM);
+  wait_until([&] { return std::filesystem::exists(job.path("told")); });
+  kill(job->pid(), SIGTERM);
+  EXPECT_EQ(job->finish().exit_status, 128 + SIGTERM);
+  expect_nothing_left(job);
+  EXPECT_EQ(test::slurp(job.path("told")), "told\n");
+}
+
 // A process in the way of everything: its supervisor dies, and it can't be killed. Nor can another
-// supervisor, which is told twice.
+// supervisor, which is told twice, and whose program goes on printing.
 TEST(JobKill, WhatCannotBeKilledIsNamed) {
-  JobOfRoles job("[job]\ngrace_s = 1000\n" + role("a", kBrood) +
-                     role("b", "trap '' TERM; echo ready; while :; do sleep 0.05; done"),
-                 {"CONVOY_TEST_NO_SIGKILL=1"});
+  JobOfRoles job(
+      "[job]\ngrace_s = 1000\n" + role("a", kBrood) +
+          role("b", "trap '' TERM PIPE; echo ready; while :; do echo x; sleep 0.05; done"),
+      {"CONVOY_TEST_NO_SIGKILL=1"});
   ASSERT_TRUE(job->wait_for("ready", 3));
   const pid_t a = find(*job, {"--role-folder", "setsid"});
-  const pid_t b = find(*job, {"--role-folder", "trap '' TERM"});
+  const pid_t b = find(*job, {"--role-folder", "trap '' TERM PIPE"});
   pid_t child = 0;
   for (const JobProcess& process : job->processes("sh"))
     if (getpgid(process.pid) == process.pid && getsid(process.pid) == process.pid)
@@ -178,6 +219,7 @@ TEST(JobKill, WhatCannotBeKilledIsNamed) {
   ASSERT_TRUE(strike(a));
   for (const int signal : {SIGTERM, SIGINT}) kill(job->pid(), signal);
   const JobResult result = job->finish(std::chrono::seconds(60));
+  EXPECT_LT(result.seconds, 50);
   EXPECT_GT(result.exit_status, 128) << result.err;
   for (const std::string& process : {"process " + std::to_string(child) + " (sh)",
                                      "process " + std::to_string(b) + " (convoy-agent)"}) {
@@ -185,6 +227,24 @@ TEST(JobKill, WhatCannotBeKilledIsNamed) {
         << result.err;
     EXPECT_EQ(count(result.err, process + " is left: it can't be killed\n"), 1) << result.err;
   }
+}
+
+// One that hangs does its work when it can.
+TEST(JobKill, AKeeperThatCannotBeKilledIsNamed) {
+  JobOfRoles job(role("a", "echo ready; until [ -e $HERE/go ]; do sleep 0.02; done"),
+                 {"CONVOY_TEST_NO_SIGKILL=1"});
+  ASSERT_TRUE(job->wait_for("ready", 1));
+  const pid_t keeper = find(*job, {"--make-folder"});
+  ASSERT_TRUE(keeper > 0 && kill(keeper, SIGSTOP) == 0);
+  test::spill(job.path("go"), "");
+  const JobResult result = job->finish();
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_EQ(count(result.err, "the folder " + job.temporary() + "/convoy-job-"), 1) << result.err;
+  EXPECT_EQ(last_line(result.err), "convoy job: process " + std::to_string(keeper) +
+                                       " (convoy-agent) is left: it can't be killed");
+  EXPECT_EQ(test::entries(job.temporary()), 1u);
+  kill(keeper, SIGCONT);
+  expect_nothing_left(job);
 }
 
 TEST(JobKill, TheKeeper) {

@@ -15,6 +15,8 @@ namespace convoy::cli {
 namespace {
 
 constexpr double kPromise_s = 10;
+// The same where something can't be killed, and the machine is busy.
+constexpr double kUnkillable_s = 25;
 
 void pause_randomly() {
   static std::mt19937 random(std::random_device{}());
@@ -188,11 +190,55 @@ TEST_F(Kill, WhatCannotBeKilledIsNamed) {
   ASSERT_TRUE(strike(mpiruns[0].pid, SIGSTOP));
   for (const int signal : {SIGTERM, SIGINT}) kill(job.pid(), signal);
   const JobResult result = job.finish();
+  EXPECT_LT(result.seconds, kUnkillable_s);
   EXPECT_GT(result.exit_status, 128);
   EXPECT_NE(result.err.find("; process " + std::to_string(mpiruns[0].pid) + " (" + mpiruns[0].name +
                             ") is left: it can't be killed"),
             std::string::npos)
       << result.err;
+}
+
+// The script of a rank that leaves such a process behind, with its output there.
+std::string leaving(const std::string& output, const std::string& end) {
+  return "(trap '' TERM INT HUP PIPE; echo ready; while :; do echo x; sleep 0.05; done) " + output +
+         " & " + end;
+}
+
+Job run_leaving(const std::vector<std::string>& options, const std::string& script) {
+  std::vector<std::string> arguments{convoy_program(), "run"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  arguments.insert(arguments.end(), {"sh", "-c", script});
+  return Job(arguments, {"CONVOY_TEST_NO_SIGKILL=1"}, job_program());
+}
+
+// The end of the last line.
+void expect_left(Job& job, const std::string& before) {
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 1) << result.err;
+  EXPECT_LT(result.seconds, kUnkillable_s) << result.err;
+  const auto left = job.processes("sh");
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(last_line(result.err), "convoy run: " + before + "process " +
+                                       std::to_string(left[0].pid) +
+                                       " (sh) is left: it can't be killed");
+}
+
+TEST_F(Kill, WhatAGoodRankLeavesAndCannotBeKilledIsNamed) {
+  // mpirun waits for the end of the ranks' output.
+  Job holding = run_leaving({"-n", "1"}, leaving("", "exit 0"));
+  Job silent = run_leaving({"-n", "1"}, leaving("> /dev/null 2>&1", "exit 0"));
+  Job labeled = run_leaving({"-n", "1", "--label"}, leaving("", "exit 75"));
+  for (Job* job : {&holding, &silent, &labeled}) {
+    SCOPED_TRACE(job == &holding ? "holding" : job == &silent ? "silent" : "labeled");
+    expect_left(*job, job == &labeled ? "the ranks ask to be started again (status 75); " : "");
+  }
+}
+
+TEST_F(Kill, ARankThatFailsIsReportedThoughWhatItLeavesGoesOnPrinting) {
+  Job job = run_leaving(
+      {"-n", "2", "--label"},
+      "[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && exec sleep 1000; " + leaving("", "exit 3"));
+  expect_left(job, on_host(0) + " exited with status 3; the other rank was ended; ");
 }
 
 TEST_F(Kill, GoesOnAfterAHangupThatIsIgnored) {

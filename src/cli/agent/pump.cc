@@ -1,8 +1,10 @@
 #include "cli/agent/pump.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -25,17 +27,29 @@ int Pump::writable_fd() const { return pending_.empty() ? -1 : sink_; }
 bool Pump::done() const { return !source_.open() && pending_.empty(); }
 int Pump::take_log_error() { return std::exchange(log_error_, 0); }
 
+void Pump::end_input() {
+  if (!source_.open() || rest_) return;
+  int bytes = 0;
+  ioctl(source_.get(), FIONREAD, &bytes);
+  rest_ = static_cast<std::size_t>(bytes);
+  if (bytes == 0) close_source();
+}
+
+void Pump::close_source() {
+  source_.reset();
+  cutter_.finish([this](std::string_view line) { take_line(line); });
+  write_log();
+}
+
 void Pump::advance() {
   if (pending_.empty() && source_.open()) {
     std::array<char, 65536> buffer;
-    const ssize_t count = read(source_.get(), buffer.data(), buffer.size());
-    if (count > 0) {
-      take({buffer.data(), static_cast<std::size_t>(count)});
-    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-      source_.reset();
-      cutter_.finish([this](std::string_view line) { take_line(line); });
-      write_log();
-    }
+    const std::size_t most = std::min(buffer.size(), rest_.value_or(buffer.size()));
+    const ssize_t count = read(source_.get(), buffer.data(), most);
+    const bool ended = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+    if (count > 0) take({buffer.data(), static_cast<std::size_t>(count)});
+    if (rest_ && count > 0) *rest_ -= static_cast<std::size_t>(count);
+    if (ended || rest_ == std::size_t{0}) close_source();
   }
   while (!pending_.empty()) {
     const ssize_t written = write(sink_, pending_.data(), pending_.size());

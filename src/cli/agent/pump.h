@@ -1,6 +1,8 @@
 // Carries one output stream of a program to the terminal and to a log.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,8 @@ class Pump {
   int writable_fd() const;
   // Moves what can be moved now.
   void advance();
+  // What has arrived by now is the last: whoever goes on writing is not heard.
+  void end_input();
   // True once everything has been passed on, or nobody takes it any more.
   bool done() const;
   // Why the log is incomplete (an errno), 0 if it is not. Told once.
@@ -31,10 +35,12 @@ class Pump {
 
  private:
   void take(std::string_view bytes);
+  void close_source();
   void take_line(std::string_view line);
   void write_log();
 
   Descriptor source_;
+  std::optional<std::size_t> rest_;  // bytes to read still, see end_input()
   int sink_ = -1;
   int log_ = -1;
   std::string label_;

@@ -296,8 +296,9 @@ void Supervisor::reap() {
     status_ = status;
     ended_ns_ = now_ns();
     // A rank has ended when its program has: what that left running goes with it, and with that the
-    // last writers of its streams.
+    // last writers of its streams, unless they can't be killed.
     end_leftovers();
+    for (Pump& pump : pumps_) pump.end_input();
   }
 }
 

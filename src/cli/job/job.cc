@@ -38,7 +38,6 @@ constexpr milliseconds kSupervisorsShare{8000};
 // Between one step against a process that doesn't end and the next.
 constexpr milliseconds kInsist{2500};
 constexpr milliseconds kLastOrphans{6000};
-constexpr milliseconds kKillLeftovers{1000};
 constexpr milliseconds kLookAround{500};
 constexpr milliseconds kLookForOrphans{20};
 
@@ -119,7 +118,11 @@ Job::Job(std::span<const Role> roles, const JobOptions& options)
   }
   if (is_a_rank()) forget_rank({});
   folder_ = std::make_unique<JobFolder>(
-      start_.agent, options.folder.empty() ? environment("TMPDIR", "/tmp") : options.folder, id);
+      start_.agent, options.folder.empty() ? environment("TMPDIR", "/tmp") : options.folder, id,
+      [this] {
+        read_signals();
+        return end_.interrupted_by != 0;
+      });
   start_.folder = folder_->path();
   start_.variables = {"CONVOY_JOB_ID=" + options.name + "-" + id,
                       "CONVOY_JOB_FOLDER=" + start_.folder, "CONVOY_COLUMNS=0"};
@@ -210,7 +213,7 @@ void Job::on_signal(int signal) {
 void Job::reap() {
   int status = 0;
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
-    orphans_.reaped(pid);
+    if (orphans_.reaped(pid)) look_for_orphans_ = true;
     if (pid == folder_->keeper()) folder_->replace_keeper();
     for (Member& member : members_) {
       // If it could not do so itself, what ran under it is to be ended now; it may hold what the
@@ -225,8 +228,9 @@ void Job::look_after(Member& member) {
   if (member.state != Member::State::running) return;
   RoleProcess& process = *member.process;
   process.advance();
+  if (process.ended() && !look_for_orphans_) process.end_output();  // else perhaps its own
   if (process.over()) {
-    if (look_for_orphans_) return;  // perhaps its own
+    if (look_for_orphans_) return;
     const RoleEnd end = process.finish();
     member.fate.last_errors = process.last_errors();
     member.process.reset();
@@ -314,9 +318,9 @@ void Job::kill_all() {
     member.due = Clock::now() + kInsist;
     member.process->kill_process();
   }
-  // An mpirun has just been told, or is told by its parent's death.
-  for (pid_t pid : all_but_mpirun(getpid())) {
-    if (pid != folder_->keeper()) kill(pid, SIGKILL);
+  // An mpirun has been told.
+  for (pid_t pid : at_once(getpid()).to_kill) {
+    if (folder_ == nullptr || pid != folder_->keeper()) kill(pid, SIGKILL);
   }
 }
 
@@ -342,9 +346,13 @@ JobOutcome Job::finish() {
     reap();
     poll(nullptr, 0, static_cast<int>(kLookForOrphans.count()));
   }
-  folder_->remove();
-  kill_descendants(kKillLeftovers);
-  for (pid_t pid : descendants(getpid())) end_.left.push_back(describe_process(pid));
+  std::set<pid_t> hopeless = orphans_.given_up();
+  if (!folder_->remove()) {
+    say("the folder " + folder_->path() + " is left: the process that was to remove it hangs");
+    hopeless.insert(folder_->keeper());
+  }
+  for (pid_t pid : kill_descendants(kKillPatience, hopeless))
+    end_.left.push_back(describe_process(pid));
   print_the_rest();
   for (Member& member : members_) end_.roles.push_back(std::move(member.fate));
   return judge_job(end_);

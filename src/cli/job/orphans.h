@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -12,7 +14,8 @@ namespace convoy::cli {
 
 // Ends the children of this process that are nobody's, and all under them. The caller has called
 // adopt_orphans(). Those that SIGKILL does not end (they hang in the kernel, or belong to another
-// user) are given up: nothing waits for them.
+// user) are given up: nothing waits for them, nor for what they start from then on. What they had
+// started before is ended as everything else.
 class Orphans {
  public:
   // Does what is due to all children but `known`. To be called again and again. Whether any are
@@ -21,12 +24,22 @@ class Orphans {
   void give_up(pid_t pid);
   // Those given up since the last call.
   std::vector<pid_t> take_given_up();
-  // Its number may come again.
-  void reaped(pid_t pid) { given_up_.erase(pid); }
+  // All that were given up and have not ended.
+  std::set<pid_t> given_up() const;
+  // To be told of every child that has ended. Whether it had been given up: what was under it is a
+  // child now.
+  bool reaped(pid_t pid);
 
  private:
+  // When it was given up; the end of time if it was not.
+  std::uint64_t given_up_at(const Process& process) const;
+
   Leftovers leftovers_;
-  std::set<pid_t> given_up_;
+  struct GivenUp {
+    Process process;
+    std::uint64_t at;  // in clock ticks, as Process::started
+  };
+  std::map<pid_t, GivenUp> given_up_;
   std::vector<pid_t> news_;
 };
 

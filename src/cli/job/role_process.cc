@@ -1,9 +1,11 @@
 #include "cli/job/role_process.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <utility>
@@ -18,12 +20,8 @@ namespace {
 constexpr int kSignalBase = 128;  // of a supervisor's exit status
 constexpr std::size_t kLastLines = 5;
 constexpr std::size_t kLongestLastLine = 300;
-// Its output may be held open by a process that nobody could find.
-constexpr std::chrono::milliseconds kSilence{1000};
 // For mpirun to tell another host, from SIGTERM to SIGKILL.
 constexpr std::chrono::milliseconds kMpirunsShare{5000};
-// From SIGKILL to the conclusion that it is of no use.
-constexpr std::chrono::milliseconds kKilled{4000};
 
 std::vector<std::string> supervised(const Role& role, const RoleStart& start) {
   std::vector<std::string> command{start.agent,
@@ -103,15 +101,19 @@ void RoleProcess::read(Stream& stream) {
   std::array<char, kChunk> buffer;
   pollfd ready{stream.source.get(), POLLIN, 0};
   if (poll(&ready, 1, 0) <= 0) return;
-  const ssize_t count = ::read(stream.source.get(), buffer.data(), buffer.size());
+  const std::size_t most = std::min(buffer.size(), stream.rest.value_or(buffer.size()));
+  const ssize_t count = ::read(stream.source.get(), buffer.data(), most);
   if (count < 0 && errno == EINTR) return;
   last_bytes_ = Clock::now();
-  if (count > 0) {
+  if (count > 0)
     print(stream, stream.filter.feed({buffer.data(), static_cast<std::size_t>(count)}));
-  } else {
-    stream.source.reset();
-    print(stream, stream.filter.release());
-  }
+  if (stream.rest) *stream.rest -= static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+  if (count <= 0 || stream.rest == std::size_t{0}) close(stream);
+}
+
+void RoleProcess::close(Stream& stream) {
+  stream.source.reset();
+  print(stream, stream.filter.release());
 }
 
 void RoleProcess::print(Stream& stream, std::string_view bytes) {
@@ -131,19 +133,22 @@ void RoleProcess::print_line(const Stream& stream, std::string_view line) {
 bool RoleProcess::reaped(pid_t pid, int status) {
   if (pid != pid_ || status_) return false;
   status_ = status;
-  last_bytes_ = Clock::now();
   return true;
 }
 
-bool RoleProcess::over() const {
-  if (!status_) return false;
-  bool quiet = true;
-  bool open = false;
-  for (const Stream& stream : streams_) {
-    open = open || stream.source.open();
-    quiet = quiet && !stream.target->full();
+void RoleProcess::end_output() {
+  for (Stream& stream : streams_) {
+    if (!stream.source.open() || stream.rest) continue;
+    int bytes = 0;
+    ioctl(stream.source.get(), FIONREAD, &bytes);
+    stream.rest = static_cast<std::size_t>(bytes);
+    if (bytes == 0) close(stream);
   }
-  return !open || (quiet && Clock::now() - last_bytes_ > kSilence);
+}
+
+bool RoleProcess::over() const {
+  return status_ && std::none_of(streams_.begin(), streams_.end(),
+                                 [](const Stream& stream) { return stream.source.open(); });
 }
 
 void RoleProcess::stop() {
@@ -157,18 +162,35 @@ void RoleProcess::stop() {
 
 void RoleProcess::kill_process() {
   if (status_) return;
-  // mpirun has to tell the other host. It takes a second SIGTERM for "leave at once".
-  if (remote() && !mpirun_told_at_) {
-    mpirun_told_at_ = Clock::now();
+  const AtOnce below = remote() ? AtOnce{} : at_once(pid_);
+  if (remote() || !below.mpiruns.empty()) {
+    tell_mpirun(below);
+    if (Clock::now() - *mpirun_told_at_ < kMpirunsShare) return;
+  }
+  if (!killed_at_) killed_at_ = Clock::now();
+  kill(pid_, SIGKILL);
+}
+
+// It has to tell another host, or to remove its files. A second SIGTERM means "leave at once" to
+// it.
+void RoleProcess::tell_mpirun(const AtOnce& below) {
+  const bool told = std::exchange(told_, true);
+  const bool first = !mpirun_told_at_;
+  if (first) mpirun_told_at_ = Clock::now();
+  if (remote()) {
+    if (first) kill(pid_, SIGTERM);
+  } else if (!told) {
     kill(pid_, SIGTERM);
-  } else if (!remote() || Clock::now() - *mpirun_told_at_ >= kMpirunsShare) {
-    if (!killed_at_) killed_at_ = Clock::now();
-    kill(pid_, SIGKILL);
+  } else {
+    // `convoy run` knows what its mpirun has been told.
+    for (pid_t pid : below.above_mpirun) {
+      if (name_of(pid) == "convoy") kill(pid, SIGTERM);
+    }
   }
 }
 
 bool RoleProcess::survives() const {
-  return !status_ && killed_at_ && Clock::now() - *killed_at_ >= kKilled;
+  return !status_ && killed_at_ && Clock::now() - *killed_at_ >= kKillPatience;
 }
 
 void RoleProcess::give_up() {
@@ -183,10 +205,7 @@ void RoleProcess::pass_on(int signal) {
 }
 
 RoleEnd RoleProcess::finish() {
-  for (Stream& stream : streams_) {
-    stream.source.reset();
-    print(stream, stream.filter.release());
-  }
+  for (Stream& stream : streams_) close(stream);
   advance();
   RoleEnd end;
   if (ended_ && ended_->kind == Report::Kind::cannot_start) {

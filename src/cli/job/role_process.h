@@ -16,6 +16,7 @@
 #include "cli/launch/filter.h"
 #include "cli/launch/lines.h"
 #include "cli/launch/mpirun.h"
+#include "cli/launch/processes.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/descriptor.h"
 
@@ -49,13 +50,18 @@ class RoleProcess {
   // What waitpid() has said of a process. Whether it is this one, which ends once: its number may
   // come again.
   bool reaped(pid_t pid, int status);
-  // Its process has ended, and so has its output, or nothing has come for a while.
+  // Whether its process has ended, or counts as ended.
+  bool ended() const { return status_.has_value(); }
+  // After that: what it had started is gone as well, or can't be killed. What stands in its streams
+  // now is the rest of its output, whoever holds them open and goes on writing.
+  void end_output();
+  // It has ended, and its output has been read.
   bool over() const;
 
   // Asks it to stop; after the grace its supervisor kills it.
   void stop();
-  // Kills the supervisor, or asks mpirun to end and kills it 5 s later: to be called again and
-  // again.
+  // Kills the supervisor. If mpirun is there, here or under the supervisor, that is asked to end,
+  // and the kill comes 5 s later: to be called again and again.
   void kill_process();
   // Whether it is there though it was killed 4 s ago.
   bool survives() const;
@@ -75,10 +81,13 @@ class RoleProcess {
     LineOutput* target = nullptr;
     StreamFilter filter;
     LineCutter cutter;
+    std::optional<std::size_t> rest = std::nullopt;  // bytes to read still, see end_output()
   };
 
   bool remote() const { return mpirun_.has_value(); }
   void read(Stream& stream);
+  void close(Stream& stream);
+  void tell_mpirun(const AtOnce& below);
   void print(Stream& stream, std::string_view bytes);
   void print_line(const Stream& stream, std::string_view line);
 

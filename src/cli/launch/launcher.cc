@@ -12,13 +12,13 @@
 #include <csignal>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
 #include "cli/launch/processes.h"
 #include "cli/launch/relay.h"
+#include "cli/launch/supervisors.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
@@ -34,8 +34,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kBeforeTerminatingMpirun{4000};
 constexpr milliseconds kBeforeKillingMpirun{2500};
-// From then on to the conclusion that it can't be killed.
-constexpr milliseconds kBeforeGivingMpirunUp{2500};
 // From the end of a supervisor that has not reported to the conclusion that it never will.
 constexpr milliseconds kReportDelay{1000};
 // What is left of the 10 s once mpirun is gone.
@@ -62,14 +60,10 @@ enum class Phase {
   given_up,  // it hangs in the kernel, say
 };
 
-// What a process that was reported as a supervisor is now. The number may be of another machine
-// with this name, or used again.
-enum class SupervisorState { alive, gone, another_process };
-
 class Launcher {
  public:
   explicit Launcher(const LaunchOptions& options)
-      : options_(options), token_("convoy-" + random_name()), host_(host_name()) {}
+      : options_(options), token_("convoy-" + random_name()), supervisors_(token_) {}
 
   Verdict run();
 
@@ -81,34 +75,35 @@ class Launcher {
   void watch();
   bool job_has_failed();
   bool supervisor_is_lost();
-  SupervisorState state_of(const Report& supervised) const;
+  bool waits_for_leftovers();
   // Moves from `running` to `last_words`, which are given so long.
   void decide_to_end(milliseconds last_words);
   void advance_phase();
-  void end_orphans() const;
-  // Every rank that is known to run on this machine, if that is all of them.
-  std::optional<std::vector<pid_t>> local_supervisors() const;
+  // Whether there were any.
+  bool end_orphans() const;
   void pass_on(int signal);
   void end_ranks();
   void end_at_once();
+  void ask_mpirun();
   void terminate_mpirun();
   void finish();
   int poll_timeout() const;
 
   const LaunchOptions& options_;
   const std::string token_;
-  const std::string host_;
   Descriptor signals_;
   std::vector<Relay> relays_;
   pid_t mpirun_ = 0;
   bool mpirun_told_ = false;  // by SIGTERM
   bool mpirun_ended_ = false;
+  bool ranks_ended_ = false;  // before mpirun was told to end for what they had left behind
   JobEnd job_end_;
   Phase phase_ = Phase::running;
   Clock::time_point next_phase_at_{};  // unless `running`, or at the last one
   std::optional<Clock::time_point> grace_until_;
-  std::set<int> seen_alive_;  // ranks whose supervisor runs on this machine, or did
   Clock::time_point lost_at_{};
+  Supervisors supervisors_;
+  std::optional<Clock::time_point> left_since_;  // see waits_for_leftovers()
 };
 
 Verdict Launcher::run() {
@@ -199,12 +194,14 @@ void Launcher::read_signals() {
 // Asked twice: no more patience with the ranks. But a killed mpirun would leave its files here, and
 // the ranks of other hosts to themselves.
 void Launcher::end_at_once() {
-  if (phase_ < Phase::mpirun_asked) {
-    phase_ = Phase::mpirun_asked;
-    next_phase_at_ = Clock::now() + kBeforeKillingMpirun;
-    terminate_mpirun();
-  }
-  for (pid_t pid : all_but_mpirun(getpid())) kill(pid, SIGKILL);
+  if (phase_ < Phase::mpirun_asked) ask_mpirun();
+  for (pid_t pid : at_once(getpid(), mpirun_).to_kill) kill(pid, SIGKILL);
+}
+
+void Launcher::ask_mpirun() {
+  phase_ = Phase::mpirun_asked;
+  next_phase_at_ = Clock::now() + kBeforeKillingMpirun;
+  terminate_mpirun();
 }
 
 void Launcher::terminate_mpirun() {
@@ -230,7 +227,24 @@ void Launcher::watch() {
     decide_to_end(kLastWords);
   } else if (grace_until_ && Clock::now() >= *grace_until_) {
     decide_to_end(milliseconds(0));
+  } else if (waits_for_leftovers()) {
+    ranks_ended_ = true;
+    ask_mpirun();
   }
+}
+
+// mpirun waits for the end of the ranks' output. What a rank has left behind may hold that, and
+// outlive its supervisor and SIGKILL.
+bool Launcher::waits_for_leftovers() {
+  const auto ended =
+      std::count_if(job_end_.reports.begin(), job_end_.reports.end(),
+                    [](const Report& report) { return report.kind == Report::Kind::ended; });
+  if (ended < options_.ranks || !end_orphans()) {
+    left_since_.reset();
+    return false;
+  }
+  if (!left_since_) left_since_ = Clock::now();
+  return Clock::now() - *left_since_ >= kKillPatience;
 }
 
 bool Launcher::job_has_failed() {
@@ -250,12 +264,10 @@ void Launcher::advance_phase() {
       next_phase_at_ += kBeforeTerminatingMpirun;
       end_ranks();
     } else if (phase_ == Phase::ranks_asked) {
-      phase_ = Phase::mpirun_asked;
-      next_phase_at_ += kBeforeKillingMpirun;
-      terminate_mpirun();
+      ask_mpirun();
     } else if (phase_ == Phase::mpirun_asked) {
       phase_ = Phase::mpirun_killed;
-      next_phase_at_ += kBeforeGivingMpirunUp;
+      next_phase_at_ += kKillPatience;
       kill(mpirun_, SIGKILL);
     } else {
       phase_ = Phase::given_up;
@@ -266,37 +278,23 @@ void Launcher::advance_phase() {
 
 // What a dead supervisor would have ended has become a child of this process. It may hold mpirun's
 // pipes, and mpirun waits for their end.
-void Launcher::end_orphans() const {
+bool Launcher::end_orphans() const {
   const std::vector<pid_t> supervised = descendants(mpirun_);
+  bool any = false;
   for (pid_t pid : descendants(getpid())) {
     const bool orphan =
         pid != mpirun_ && std::find(supervised.begin(), supervised.end(), pid) == supervised.end();
     if (orphan) kill(pid, SIGKILL);
+    any = any || orphan;
   }
-}
-
-SupervisorState Launcher::state_of(const Report& supervised) const {
-  const std::vector<std::string> arguments = arguments_of(supervised.supervisor);
-  if (arguments.empty()) return SupervisorState::gone;
-  const bool ours = std::find(arguments.begin(), arguments.end(), token_) != arguments.end();
-  return ours ? SupervisorState::alive : SupervisorState::another_process;
+  return any;
 }
 
 // mpirun may miss the death of a supervisor as long as something holds that one's pipes, and
-// MPICH's does not say whose death came first. Only one that was seen alive can be lost: others are
-// of another machine.
+// MPICH's does not say whose death came first.
 bool Launcher::supervisor_is_lost() {
-  if (arguments_of(mpirun_).empty()) return false;  // mpirun's end is the end of all of them
-  std::map<int, const Report*> missing;
-  for (const Report& report : job_end_.reports) {
-    if (report.kind != Report::Kind::supervised) {
-      missing.erase(report.rank);
-    } else if (state_of(report) == SupervisorState::alive) {
-      seen_alive_.insert(report.rank);
-    } else if (seen_alive_.count(report.rank) > 0) {
-      missing[report.rank] = &report;
-    }
-  }
+  if (!find_process(mpirun_)) return false;  // mpirun's end is the end of all of them
+  const std::map<int, const Report*> missing = supervisors_.missing(job_end_.reports);
   if (missing.empty()) {
     job_end_.lost.reset();
     return false;
@@ -310,22 +308,8 @@ bool Launcher::supervisor_is_lost() {
   return Clock::now() - lost_at_ >= kReportDelay;
 }
 
-std::optional<std::vector<pid_t>> Launcher::local_supervisors() const {
-  std::vector<pid_t> pids;
-  for (const Report& report : job_end_.reports) {
-    if (report.kind != Report::Kind::supervised) continue;
-    if (report.host != host_) return std::nullopt;
-    const SupervisorState state = state_of(report);
-    if (state == SupervisorState::another_process) return std::nullopt;
-    pids.push_back(state == SupervisorState::gone ? 0 : report.supervisor);
-  }
-  if (static_cast<int>(pids.size()) < options_.ranks) return std::nullopt;
-  pids.erase(std::remove(pids.begin(), pids.end(), 0), pids.end());
-  return pids;
-}
-
 void Launcher::pass_on(int signal) {
-  if (const auto supervisors = local_supervisors()) {
+  if (const auto supervisors = supervisors_.all_here(job_end_.reports, options_.ranks)) {
     for (pid_t pid : *supervisors) kill(pid, signal);
   } else if (options_.mpirun.flavor == MpiFlavor::openmpi || signal == SIGUSR1) {
     kill(mpirun_, signal);  // MPICH's mpirun would die of SIGUSR2
@@ -333,7 +317,7 @@ void Launcher::pass_on(int signal) {
 }
 
 void Launcher::end_ranks() {
-  if (const auto supervisors = local_supervisors()) {
+  if (const auto supervisors = supervisors_.all_here(job_end_.reports, options_.ranks)) {
     for (pid_t pid : *supervisors) kill(pid, SIGTERM);
     return;
   }
@@ -354,8 +338,11 @@ void Launcher::end_ranks() {
 void Launcher::finish() {
   const bool orderly =
       phase_ == Phase::running && !job_end_.mpirun_signaled && job_end_.mpirun_code == 0;
-  if (!orderly && !await_descendants(kAwaitOrphans) && !kill_descendants(kKillOrphans)) {
-    for (pid_t pid : descendants(getpid())) job_end_.left.push_back(describe_process(pid));
+  if (!await_descendants(kAwaitOrphans)) {
+    // Or they have had the time already.
+    const bool tried = ranks_ended_ || phase_ == Phase::given_up;
+    for (pid_t pid : kill_descendants(tried ? kKillOrphans : kKillPatience))
+      job_end_.left.push_back(describe_process(pid));
   }
   // What is in the pipes now is all there will be, unless a process outside this tree holds them.
   const auto deadline = Clock::now() + milliseconds(500);
@@ -367,6 +354,11 @@ void Launcher::finish() {
     }
     relay.close();
     learn_from(relay);
+  }
+  if (ranks_ended_) {  // and they say how
+    job_end_.notice.reset();
+    job_end_.mpirun_signaled = false;
+    job_end_.mpirun_code = 0;
   }
 }
 

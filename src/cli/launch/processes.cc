@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
-#include <map>
+#include <sstream>
 #include <thread>
+#include <utility>
 
 #include "convoy/base/clock.h"
 
@@ -22,39 +24,66 @@ constexpr std::chrono::milliseconds kPause{5};
 constexpr std::chrono::milliseconds kNothing{0};
 constexpr std::chrono::milliseconds kAlone{4000};
 constexpr std::chrono::milliseconds kTold{1000};
-constexpr std::chrono::milliseconds kKilled{4000};
 
-// Living processes by parent.
-std::multimap<pid_t, pid_t> children_by_parent() {
-  std::multimap<pid_t, pid_t> children;
-  DIR* proc = opendir("/proc");
-  if (proc == nullptr) return children;
-  while (const dirent* entry = readdir(proc)) {
-    const pid_t pid = static_cast<pid_t>(std::atoi(entry->d_name));
-    if (pid <= 0) continue;
-    std::ifstream file(std::string("/proc/") + entry->d_name + "/stat");
-    std::string stat;
-    std::getline(file, stat);
-    // The name in parentheses may itself hold spaces and parentheses: the last one ends it.
-    const std::size_t name_end = stat.rfind(')');
-    if (name_end == std::string::npos || name_end + 4 > stat.size()) continue;
-    if (stat[name_end + 2] == 'Z') continue;
-    children.emplace(static_cast<pid_t>(std::atoi(stat.c_str() + name_end + 4)), pid);
-  }
-  closedir(proc);
-  return children;
+struct Status {
+  Process process;
+  pid_t parent = 0;
+};
+
+// Nothing of one that is gone, or a zombie.
+std::optional<Status> status_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  // The name in parentheses may itself hold spaces and parentheses: the last one ends it.
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(stat.substr(name_end + 1));
+  char state = 'Z';
+  Status status{{pid, 0}, 0};
+  fields >> state >> status.parent;
+  constexpr int kBetween = 17;  // fields 5 to 21 of proc(5); its start is the 22nd
+  std::string ignored;
+  for (int i = 0; i < kBetween; ++i) fields >> ignored;
+  if (!(fields >> status.process.started) || state == 'Z') return std::nullopt;
+  return status;
 }
 
-enum class Kind { supervisor, its_mpirun, other };
+enum class Kind { supervisor, mpirun, other };
 
-// An mpirun has the supervisor that it starts in its arguments.
+// By name: a process that hangs may keep its arguments, and whoever asks for them, to itself.
 Kind kind_of(pid_t pid) {
-  const std::vector<std::string> arguments = arguments_of(pid);
-  const auto agent =
-      std::find_if(arguments.begin(), arguments.end(),
-                   [](const std::string& argument) { return argument.ends_with("/convoy-agent"); });
-  if (agent == arguments.end()) return Kind::other;
-  return agent == arguments.begin() ? Kind::supervisor : Kind::its_mpirun;
+  const std::string name = name_of(pid);
+  if (name == "convoy-agent") return Kind::supervisor;
+  for (const char* mpirun : {"mpirun", "mpiexec", "orterun", "prterun"})
+    if (name.starts_with(mpirun)) return Kind::mpirun;
+  return Kind::other;
+}
+
+bool leads_to_mpirun(const ProcessTree& tree, pid_t parent) {
+  const std::vector<Process> children = tree.children(parent);
+  return std::any_of(children.begin(), children.end(), [&](const Process& child) {
+    return kind_of(child.pid) == Kind::mpirun || leads_to_mpirun(tree, child.pid);
+  });
+}
+
+struct Place {
+  pid_t parent;
+  bool spared = false;
+  bool below_mpirun = false;
+};
+
+void sort_out(const ProcessTree& tree, const Place& place, pid_t mpirun, AtOnce& all) {
+  for (const Process& child : tree.children(place.parent)) {
+    const Kind kind = child.pid == mpirun ? Kind::mpirun : kind_of(child.pid);
+    const bool spared = kind == Kind::mpirun || (place.spared && kind != Kind::supervisor);
+    if (kind == Kind::mpirun && !place.below_mpirun) all.mpiruns.push_back(child.pid);
+    if (!spared) {
+      const bool above = !place.below_mpirun && leads_to_mpirun(tree, child.pid);
+      (above ? all.above_mpirun : all.to_kill).push_back(child.pid);
+    }
+    sort_out(tree, {child.pid, spared, place.below_mpirun || spared}, mpirun, all);
+  }
 }
 
 void reap() {
@@ -64,44 +93,64 @@ void reap() {
 
 }  // namespace
 
+ProcessTree::ProcessTree() {
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return;
+  while (const dirent* entry = readdir(proc)) {
+    const pid_t pid = static_cast<pid_t>(std::atoi(entry->d_name));
+    if (pid <= 0) continue;
+    if (const auto status = status_of(pid)) by_parent_.emplace(status->parent, status->process);
+  }
+  closedir(proc);
+}
+
+std::vector<Process> ProcessTree::children(pid_t parent) const {
+  const auto [begin, end] = by_parent_.equal_range(parent);
+  std::vector<Process> found;
+  for (auto child = begin; child != end; ++child) found.push_back(child->second);
+  return found;
+}
+
+std::optional<Process> find_process(pid_t pid) {
+  const auto status = status_of(pid);
+  return status ? std::optional(status->process) : std::nullopt;
+}
+
+std::uint64_t ticks_now() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  const auto rate = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
+  return static_cast<std::uint64_t>(now.tv_sec) * rate +
+         static_cast<std::uint64_t>(now.tv_nsec) * rate / 1000000000u;
+}
+
 std::vector<pid_t> descendants(pid_t root) {
-  const auto children = children_by_parent();
+  const ProcessTree tree;
   std::vector<pid_t> found{root};
   for (std::size_t next = 0; next < found.size(); ++next) {
-    const auto [begin, end] = children.equal_range(found[next]);
-    for (auto child = begin; child != end; ++child) found.push_back(child->second);
+    for (const Process& child : tree.children(found[next])) found.push_back(child.pid);
   }
   found.erase(found.begin());
   return found;
 }
 
 std::vector<pid_t> children_of(pid_t parent) {
-  const auto children = children_by_parent();
-  const auto [begin, end] = children.equal_range(parent);
   std::vector<pid_t> found;
-  for (auto child = begin; child != end; ++child) found.push_back(child->second);
+  for (const Process& child : ProcessTree().children(parent)) found.push_back(child.pid);
   return found;
 }
 
-std::vector<pid_t> all_but_mpirun(pid_t root) {
-  const auto children = children_by_parent();
-  struct Process {
-    pid_t pid;
-    bool spared;
-  };
-  std::vector<Process> all{{root, false}};
-  std::vector<pid_t> found;
-  for (std::size_t next = 0; next < all.size(); ++next) {
-    const Process parent = all[next];
-    const auto [begin, end] = children.equal_range(parent.pid);
-    for (auto child = begin; child != end; ++child) {
-      const Kind kind = kind_of(child->second);
-      const bool spared = kind == Kind::its_mpirun || (parent.spared && kind != Kind::supervisor);
-      all.push_back({child->second, spared});
-      if (!spared) found.push_back(child->second);
-    }
-  }
-  return found;
+AtOnce at_once(pid_t root, pid_t mpirun) {
+  AtOnce all;
+  sort_out(ProcessTree(), {root}, mpirun, all);
+  return all;
+}
+
+std::string name_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
 }
 
 std::vector<std::string> arguments_of(pid_t pid) {
@@ -112,22 +161,37 @@ std::vector<std::string> arguments_of(pid_t pid) {
 }
 
 std::string describe_process(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
-  std::string name;
-  std::getline(file, name);
+  const std::string name = name_of(pid);
   return "process " + std::to_string(pid) + (name.empty() ? "" : " (" + name + ")");
 }
 
 void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
-bool kill_descendants(std::chrono::milliseconds limit) {
+std::vector<pid_t> kill_descendants(std::chrono::milliseconds limit,
+                                    const std::set<pid_t>& hopeless) {
   const auto deadline = Clock::now() + limit;
+  std::map<Process, Clock::time_point> killed;
   while (true) {
-    const std::vector<pid_t> left = descendants(getpid());
-    for (pid_t pid : left) kill(pid, SIGKILL);
+    const ProcessTree tree;
+    bool waiting = false;
+    std::vector<pid_t> left;
+    std::vector<std::pair<Process, bool>> all;  // and whether it is hopeless, or under such
+    const auto add_children = [&](pid_t parent, bool under) {
+      for (const Process& child : tree.children(parent))
+        all.emplace_back(child, under || hopeless.count(child.pid) > 0);
+    };
+    add_children(getpid(), false);
+    for (std::size_t next = 0; next < all.size(); ++next) {
+      const auto [process, is_hopeless] = all[next];
+      add_children(process.pid, is_hopeless);
+      kill(process.pid, SIGKILL);
+      waiting = waiting || !is_hopeless;
+      const auto since = killed.try_emplace(process, Clock::now()).first->second;
+      if (hopeless.count(process.pid) > 0 || Clock::now() - since >= limit / 2)
+        left.push_back(process.pid);
+    }
     reap();
-    if (left.empty()) return true;
-    if (Clock::now() >= deadline) return false;
+    if (!waiting || Clock::now() >= deadline) return left;
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -147,20 +211,21 @@ std::vector<pid_t> Leftovers::end(const std::vector<pid_t>& left) {
   const bool ranks =
       std::any_of(left.begin(), left.end(), [](pid_t pid) { return kind_of(pid) != Kind::other; });
   const auto alone = ranks ? kAlone : kNothing;
-  // Those that are gone are forgotten: their numbers may come again.
-  std::erase_if(known_, [&](const auto& known) {
-    return std::find(left.begin(), left.end(), known.first) == left.end();
-  });
+  std::map<Process, State> before = std::exchange(known_, {});
   std::vector<pid_t> lasting;
   for (pid_t pid : left) {
-    Process& process = known_.try_emplace(pid, Process{now}).first->second;
-    if (now - process.since < alone) continue;
-    if (!process.told) {
-      process = {now - alone, true};
+    const auto process = find_process(pid);
+    if (!process) continue;
+    const auto found = before.find(*process);
+    State& state =
+        known_.emplace(*process, found == before.end() ? State{now} : found->second).first->second;
+    if (!state.told_at) {
+      if (now - state.since < alone) continue;
+      state.told_at = now;
       kill(pid, SIGTERM);
     }
-    if (now - process.since >= alone + kTold) kill(pid, SIGKILL);
-    if (now - process.since >= alone + kTold + kKilled) lasting.push_back(pid);
+    if (now - *state.told_at >= kTold) kill(pid, SIGKILL);
+    if (now - *state.told_at >= kTold + kKillPatience) lasting.push_back(pid);
   }
   return lasting;
 }

@@ -1,0 +1,162 @@
+// What becomes of processes that don't end by themselves, on processes of this test.
+#include "cli/launch/processes.h"
+
+#include <gtest/gtest.h>
+#include <linux/sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <thread>
+
+#include "cli/job/orphans.h"
+#include "cli/launch/child.h"
+#include "convoy/base/clock.h"
+#include "tests/base/scratch.h"
+
+namespace convoy::cli {
+namespace {
+
+// A script of sh that has said "ready".
+class Script {
+ public:
+  explicit Script(const std::string& text, const std::string& shell = "/bin/sh")
+      : child_(start_child({shell, "-c", text}, {.capture_output = true})) {
+    char byte = 0;
+    while (byte != '\n' && read(child_.standard_output.get(), &byte, 1) == 1) {
+    }
+  }
+  ~Script() {
+    kill(-child_.pid, SIGKILL);
+    waitpid(child_.pid, nullptr, 0);
+  }
+  Script(const Script&) = delete;
+
+  pid_t pid() const { return child_.pid; }
+  // Of those that have not ended.
+  std::vector<pid_t> children() const { return children_of(child_.pid); }
+
+ private:
+  Child child_;
+};
+
+// Whether `done` is true within so long.
+template <class Condition>
+bool within(double limit_s, const Condition& done) {
+  const auto begin = Clock::now();
+  while (!done()) {
+    if (seconds_since(begin) > limit_s) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+const char* const kStubborn = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
+
+TEST(Orphans, WhatWasUnderOneThatIsGivenUpIsKilled) {
+  Script parent(std::string("sh -c \"") + kStubborn + "\" & while :; do wait; sleep 0.05; done");
+  const std::vector<pid_t> children = parent.children();
+  ASSERT_EQ(children.size(), 1u);
+  Orphans orphans;
+  orphans.give_up(parent.pid());
+  EXPECT_EQ(orphans.take_given_up(), std::vector<pid_t>{parent.pid()});
+  EXPECT_TRUE(orphans.end({}));
+  EXPECT_TRUE(within(20, [&] { return !orphans.end({}); }));
+  EXPECT_FALSE(find_process(children[0])) << "was not killed";
+  EXPECT_TRUE(find_process(parent.pid()));
+  EXPECT_EQ(orphans.take_given_up(), std::vector<pid_t>{});
+  EXPECT_EQ(orphans.given_up(), std::set<pid_t>{parent.pid()});
+}
+
+TEST(Orphans, WhatOneThatIsGivenUpGoesOnStartingIsNotWaitedFor) {
+  Script parent("echo ready; while :; do sleep 0.01; done");
+  Orphans orphans;
+  orphans.give_up(parent.pid());
+  EXPECT_TRUE(within(20, [&] { return !orphans.end({}); }));
+}
+
+TEST(Orphans, OneThatWasGivenUpAndHasEndedIsForgotten) {
+  Orphans orphans;
+  {
+    Script script(kStubborn);
+    orphans.give_up(script.pid());
+    kill(script.pid(), SIGKILL);
+    EXPECT_TRUE(within(20, [&] { return orphans.given_up().empty(); }));
+    EXPECT_TRUE(orphans.reaped(script.pid()));
+    EXPECT_FALSE(orphans.reaped(script.pid()));
+  }
+}
+
+TEST(Orphans, AnotherProcessWithTheNumberOfOneThatWasGivenUpIsEnded) {
+  Orphans orphans;
+  pid_t number = 0;
+  {
+    Script script("echo ready; exec sleep 1000");
+    number = script.pid();
+    orphans.give_up(number);
+  }
+  constexpr auto kTicks = std::chrono::milliseconds(50);  // several of a clock of 100 Hz
+  std::this_thread::sleep_for(kTicks);
+  clone_args as_fork{};
+  as_fork.exit_signal = SIGCHLD;
+  as_fork.set_tid = reinterpret_cast<std::uintptr_t>(&number);
+  as_fork.set_tid_size = 1;
+  const pid_t another = static_cast<pid_t>(syscall(SYS_clone3, &as_fork, sizeof as_fork));
+  if (another == 0) {
+    while (true) pause();
+  }
+  if (another < 0) GTEST_SKIP() << "only root can choose a number";
+  ASSERT_EQ(another, number);
+  EXPECT_TRUE(orphans.end({}));
+  kill(another, SIGKILL);
+  waitpid(another, nullptr, 0);
+}
+
+// Also where the supervisor that had delayed that is gone by then.
+TEST(Leftovers, HaveASecondAfterTheyWereTold) {
+  const test::Scratch scratch;
+  const std::string agent = scratch.path("convoy-agent");
+  std::filesystem::copy_file("/bin/sh", agent);
+  Script other("trap 'sleep 0.3; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
+  Leftovers leftovers;
+  int status = 0;
+  const auto ended = [&](pid_t pid) { return waitpid(pid, &status, WNOHANG) == pid; };
+  {
+    Script supervisor("echo ready; while :; do sleep 0.05; done", agent);
+    // Both are told after 4 s, and only the first of them is there afterwards.
+    EXPECT_TRUE(within(20, [&] {
+      leftovers.end({other.pid(), supervisor.pid()});
+      return !find_process(supervisor.pid());
+    }));
+  }
+  EXPECT_TRUE(within(20, [&] {
+    leftovers.end({other.pid()});
+    return ended(other.pid());
+  }));
+  ASSERT_TRUE(WIFEXITED(status)) << "was killed at once";
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
+// By its name alone: its arguments would take as long as it hangs.
+TEST(AtOnce, SparesAnMpirunAndWhatLeadsToIt) {
+  const test::Scratch scratch;
+  const std::string mpirun = scratch.path("mpirun");
+  std::filesystem::copy_file("/bin/sh", mpirun);
+  Script script("sleep 100 & sh -c \"" + mpirun +
+                " -c 'sleep 100 & echo ready; wait'; true\"; true");
+  const AtOnce found = at_once(getpid());
+  ASSERT_EQ(found.mpiruns.size(), 1u);
+  EXPECT_EQ(name_of(found.mpiruns[0]), "mpirun");
+  EXPECT_EQ(found.above_mpirun.size(), 2u);
+  EXPECT_EQ(found.above_mpirun[0], script.pid());
+  ASSERT_EQ(found.to_kill.size(), 1u);
+  EXPECT_EQ(name_of(found.to_kill[0]), "sleep");
+}
+
+}  // namespace
+}  // namespace convoy::cli
