@@ -39,14 +39,15 @@ TEST(Placement, TheLastRuleThatFitsCounts) {
 TEST(Placement, AnUnknownLayerIsSaid) {
   const model::Blueprint net = model::make_blueprint("alexnet");
   const auto said = [&](const std::string& pattern) {
-    return test::message_of<UsageError>(
-        [&] { place_layers({{{{"features.*"}, "a", {}}, {{pattern}, "b", {}}}}, net); });
+    return test::message_of<UsageError>([&] {
+      place_layers({{{{"features.*"}, "a", {}}, {{pattern}, "b", {}}}}, net);
+    });
   };
-  EXPECT_EQ(said("clasifier.1"),
-            "placement.layers[1].layers: AlexNet has no layer that fits 'clasifier.1'; did you mean "
-            "classifier.1?");
-  EXPECT_NE(said("encoder.*").find("`convoy models NAME --layers` lists them"),
-            std::string::npos);
+  EXPECT_EQ(
+      said("clasifier.1"),
+      "placement.layers[1].layers: AlexNet has no layer that fits 'clasifier.1'; did you mean "
+      "classifier.1?");
+  EXPECT_NE(said("encoder.*").find("`convoy models NAME --layers` lists them"), std::string::npos);
 }
 
 TEST(Placement, UnitsAreDividedExactly) {
@@ -77,8 +78,8 @@ TEST(Placement, UnitsAreDividedExactly) {
 TEST(Placement, PartitionsHoldTheWholeTogether) {
   const model::Blueprint net = model::make_blueprint("alexnet", {.classes = 10});
   const auto shapes = shapes_of(net, net.inputs);
-  for (const std::vector<double>& parts : std::vector<std::vector<double>>{
-           {}, {1}, {3, 1}, {0, 2, 1}, {5, 1, 1, 1, 0.5, 0}}) {
+  for (const std::vector<double>& parts :
+       std::vector<std::vector<double>>{{}, {1}, {3, 1}, {0, 2, 1}, {5, 1, 1, 1, 0.5, 0}}) {
     const int partitions = parts.empty() ? 7 : static_cast<int>(parts.size());
     for (std::size_t s = 0; s < net.stages.size(); ++s) {
       for (std::size_t n = 0; n < net.stages[s].nodes.size(); ++n) {
@@ -100,8 +101,8 @@ TEST(Placement, PartitionsHoldTheWholeTogether) {
   }
   // 4096 inputs, 10 units: 7.5 and 2.5 of them.
   const model::Node& last = net.stages.back().nodes.back();
-  const LayerPart part = split_by_output(last, shapes.back().layers.back().inputs,
-                                         std::vector<double>{3, 1}, 1, 2);
+  const LayerPart part =
+      split_by_output(last, shapes.back().layers.back().inputs, std::vector<double>{3, 1}, 1, 2);
   EXPECT_EQ(part.output, (Slice{last.name, {10}, {8}, {2}}));
   EXPECT_EQ(part.tensors.at(0), (Slice{last.name + ".weight", {10, 4096}, {8, 0}, {2, 4096}}));
   EXPECT_EQ(part.tensors.at(1), (Slice{last.name + ".bias", {10}, {8}, {2}}));

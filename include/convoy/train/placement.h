@@ -1,5 +1,5 @@
-// Where the layers of a network are: what a recipe's [[placement.layers]] means, for strategies that
-// split a model. Torch-free.
+// Where the layers of a network are: what a recipe's [[placement.layers]] means, for strategies
+// that split a model. Torch-free.
 #pragma once
 
 #include <cstdint>

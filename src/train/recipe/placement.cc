@@ -69,9 +69,9 @@ std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
       const std::string near = nearest_name(pattern, layers);
       problems.push_back(name_of_rule(i) + ".layers: " + model + " has no layer that fits '" +
                          pattern + "'" +
-                         (!near.empty()              ? "; did you mean " + near + "?"
+                         (!near.empty()           ? "; did you mean " + near + "?"
                           : layers.size() <= kFew ? "; it has " + list(layers)
-                                                     : ": `convoy models NAME --layers` lists them"));
+                                                  : ": `convoy models NAME --layers` lists them"));
     }
   }
   return problems;
@@ -108,7 +108,8 @@ Units units_of(std::int64_t units, std::span<const double> parts, int index, int
   // What lies before part i of them; the last one with anything ends exactly at the end.
   const auto before = [&](int i) {
     double part_sum = 0, rest = 0;
-    for (int k = 0; k < partitions; ++k) (k < i ? part_sum : rest) += parts[static_cast<std::size_t>(k)];
+    for (int k = 0; k < partitions; ++k)
+      (k < i ? part_sum : rest) += parts[static_cast<std::size_t>(k)];
     if (rest == 0) return units;
     return static_cast<std::int64_t>(std::llround(static_cast<double>(units) * (part_sum / sum)));
   };
