@@ -75,7 +75,9 @@ class Trainer::Impl final : public TrainerContext {
   // While it runs.
   void note_position();
   void count(const StepReport& report);
-  void note_rank_times(const std::optional<GatheredTimes>& times);
+  void note_rank_times(const std::optional<GatheredTimes>& times) {
+    if (times && outputs_) outputs_->ranks(*times, world_);
+  }
   bool act(Due due);
   void end_epoch();
   bool evaluate_now();
@@ -299,10 +301,6 @@ void Trainer::Impl::count(const StepReport& report) {
   }
   if (outputs_) outputs_->step(moment_, report, source_->statistics());
   if (rank_times_) note_rank_times(rank_times_->add(moment_.step, phases_of(report)));
-}
-
-void Trainer::Impl::note_rank_times(const std::optional<GatheredTimes>& times) {
-  if (times && outputs_) outputs_->ranks(*times, world_);
 }
 
 // Whether training goes on.

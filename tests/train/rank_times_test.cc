@@ -104,13 +104,15 @@ TEST_F(RankTimesTest, ASlowRankIsNamedWithinFiftySteps) {
 class TargetTest : public TrainerTest {};
 
 TEST_F(TargetTest, EndsTrainingWhenItIsReached) {
-  const Recipe r = recipe("target", {"training.epochs=0", "training.steps=400", "training.target=0.9",
-                                     "evaluation.every_steps=7", "checkpoint.every_epochs=0"});
+  const Recipe r =
+      recipe("target", {"training.epochs=0", "training.steps=400", "training.target=0.9",
+                        "evaluation.every_steps=7", "checkpoint.every_epochs=0"});
   const RunResult result = train(r);
   all().barrier();
   EXPECT_FALSE(result.stopped);
   EXPECT_LT(result.steps, 400);
-  EXPECT_EQ(result.steps % 7 * (result.steps % 6), 0);  // an evaluation after 7 steps, or an epoch of 6
+  EXPECT_EQ(result.steps % 7 * (result.steps % 6),
+            0);  // an evaluation after 7 steps, or an epoch of 6
   const auto evaluations = rows(r, "evaluation");
   for (std::size_t i = 0; i + 1 < evaluations.size(); ++i) EXPECT_LT(evaluations[i]["top1"], 0.9);
   EXPECT_GE(evaluations.back()["top1"], 0.9);

@@ -30,7 +30,6 @@ constexpr std::size_t kRanksPerRow = 64;
 // To the microsecond, which is shorter to write.
 double rounded(double seconds) { return std::round(seconds * 1e6) / 1e6; }
 
-
 }  // namespace
 
 PhaseSeconds phases_of(const StepReport& r) {
@@ -74,37 +73,36 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
     higher.push_back(metric.higher_is_better ? 1 : 0);
     percent.push_back(metric.percent ? 1 : 0);
   }
-  metrics_.add(
-      {.kind = "run",
-       .step = 0,
-       .numbers = {{"ranks", world.size()},
-                   {"threads_per_rank", facts.threads},
-                   {"cores_per_rank", facts.cores},
-                   {"shares", facts.shares},
-                   {"partitions", static_cast<double>(recipe.grid.partitions)},
-                   {"parameters", static_cast<double>(facts.parameters)},
-                   {"training_samples", static_cast<double>(facts.training_samples)},
-                   {"validation_samples", static_cast<double>(facts.validation_samples)},
-                   {"batch", static_cast<double>(facts.batch)},
-                   {"steps", static_cast<double>(now.steps)},
-                   {"resumed_at", static_cast<double>(now.step)},
-                   {"elapsed_s", seconds_before_}},
-       .strings = {{"name", recipe.name},
-                   {"model", facts.model},
-                   {"strategy", recipe.strategy},
-                   {"device", recipe.device},
-                   {"precision", recipe.precision},
-                   {"unit", unit_},
-                   {"data", facts.data},
-                   {"started", utc_now()},
-                   {"command", command_line()},
-                   {"working_folder", fs::current_path(ignored).string()},
-                   {"resumed_from", facts.resumed_from},
-                   {"version", facts.version},
-                   {"best_metric", facts.best},
-                   {"processor", processor_name()}},
-       .lists = {{"metric_higher_is_better", higher}, {"metric_percent", percent}},
-       .names = {{"hosts", hosts}, {"metrics", metrics}, {"metric_titles", titles}}});
+  metrics_.add({.kind = "run",
+                .step = 0,
+                .numbers = {{"ranks", world.size()},
+                            {"threads_per_rank", facts.threads},
+                            {"cores_per_rank", facts.cores},
+                            {"shares", facts.shares},
+                            {"partitions", static_cast<double>(recipe.grid.partitions)},
+                            {"parameters", static_cast<double>(facts.parameters)},
+                            {"training_samples", static_cast<double>(facts.training_samples)},
+                            {"validation_samples", static_cast<double>(facts.validation_samples)},
+                            {"batch", static_cast<double>(facts.batch)},
+                            {"steps", static_cast<double>(now.steps)},
+                            {"resumed_at", static_cast<double>(now.step)},
+                            {"elapsed_s", seconds_before_}},
+                .strings = {{"name", recipe.name},
+                            {"model", facts.model},
+                            {"strategy", recipe.strategy},
+                            {"device", recipe.device},
+                            {"precision", recipe.precision},
+                            {"unit", unit_},
+                            {"data", facts.data},
+                            {"started", utc_now()},
+                            {"command", command_line()},
+                            {"working_folder", fs::current_path(ignored).string()},
+                            {"resumed_from", facts.resumed_from},
+                            {"version", facts.version},
+                            {"best_metric", facts.best},
+                            {"processor", processor_name()}},
+                .lists = {{"metric_higher_is_better", higher}, {"metric_percent", percent}},
+                .names = {{"hosts", hosts}, {"metrics", metrics}, {"metric_titles", titles}}});
   say(facts.model + ", " + std::to_string(facts.parameters) + " parameters; " +
       std::to_string(facts.training_samples) + " training and " +
       std::to_string(facts.validation_samples) + " validation " +
@@ -241,8 +239,7 @@ void Outputs::ranks(const GatheredTimes& times, const comm::World& world) {
                             {"own_s", rounded(slow->own_s)},
                             {"others_s", rounded(slow->others_s)},
                             {"phase_more_s", rounded(slow->phase_more_s)}},
-                .strings = {{"host", host},
-                            {"phase", kPhaseNames[slow->phase]}}});
+                .strings = {{"host", host}, {"phase", kPhaseNames[slow->phase]}}});
 }
 
 void Outputs::write_rank_times() {

@@ -25,10 +25,10 @@ struct RunFacts {
   std::int64_t parameters = 0;
   std::size_t training_samples = 0;
   std::size_t validation_samples = 0;
-  std::string data;                // what the task says of them
-  int shares = 1;   // that a batch is cut into
-  int cores = 1;    // of each rank
-  int threads = 1;  // the same
+  std::string data;  // what the task says of them
+  int shares = 1;    // that a batch is cut into
+  int cores = 1;     // of each rank
+  int threads = 1;   // the same
   std::int64_t batch = 0;
   std::string folder;
   std::string resumed_from;   // empty: it begins
