@@ -271,10 +271,10 @@ void add_step_times(Page& page, const RunRecord& run) {
   if (ranks.size() > 1) {
     Plot plot = plot_over(axis, "time of its own per step, of each rank, over the run");
     own_times(plot, run, axis, slowest);
-    page.picture(
-        "Each rank's own time, without waiting for others, ms per step",
-        {{Color::mark(), "rank " + std::to_string(slowest) + ", whose was longest"}, {Color::pale(0), "the others"}},
-        std::move(plot));
+    page.picture("Each rank's own time, without waiting for others, ms per step",
+                 {{Color::mark(), "rank " + std::to_string(slowest) + ", whose was longest"},
+                  {Color::pale(0), "the others"}},
+                 std::move(plot));
   }
   page.end_row();
   add_warnings(page, run);
