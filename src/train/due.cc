@@ -40,7 +40,9 @@ Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests) {
   };
   Due due;
   due.evaluate =
-      recipe.data.has_validation && !stop && (done || epoch_is_due(recipe.evaluation.every_epochs));
+      recipe.data.has_validation && !stop &&
+      (done || epoch_is_due(recipe.evaluation.every_epochs) ||
+       (now.step > 0 && each(recipe.evaluation.every_steps, static_cast<std::uint64_t>(now.step))));
   due.end_epoch = now.epoch_over;
   due.checkpoint = done || stop || (requests & kCheckpoint) != 0 ||
                    each(recipe.checkpoint.every_steps, static_cast<std::uint64_t>(now.step)) ||

@@ -75,10 +75,13 @@ class Trainer::Impl final : public TrainerContext {
   // While it runs.
   void note_position();
   void count(const StepReport& report);
-  void note_rank_times(const std::optional<GatheredTimes>& times);
+  void note_rank_times(const std::optional<GatheredTimes>& times) {
+    if (times && outputs_) outputs_->ranks(*times, world_);
+  }
   bool act(Due due);
   void end_epoch();
   bool evaluate_now();
+  bool reached_target() const;
   void write_checkpoint_now();
   void note_checkpoint(std::optional<WrittenCheckpoint> written);
   void begin_timeline();
@@ -99,7 +102,6 @@ class Trainer::Impl final : public TrainerContext {
   SampleLog* sample_log_ = nullptr;  // source_, if samples are logged
   std::optional<Schedule> schedule_;
   std::optional<Outputs> outputs_;  // on the owner
-  std::vector<std::string> hosts_;  // of each rank
   std::optional<RankTimes> rank_times_;
   data::Position position_;    // after the last update
   Moment moment_;              // the same
@@ -145,7 +147,6 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
     if (owner()) checkpoint.confirm = [this] { lock_->confirm(); };
     writer_.emplace(all(), checkpoints_, std::move(checkpoint));
   }
-  for (int rank = 0; rank < world_.size(); ++rank) hosts_.push_back(world_.host(rank));
   if (owned() && recipe_.output.rank_times_every_steps > 0)
     rank_times_.emplace(all(), recipe_.output.rank_times_every_steps);
   greet();
@@ -234,8 +235,6 @@ void Trainer::Impl::greet() {
                    .training_samples = source_->size(),
                    .validation_samples = data.validation ? data.validation->size() : 0,
                    .data = task().summary(),
-                   .hosts = hosts_,
-                   .ranks = world_.size(),
                    .shares = inputs_->arrangement.shares,
                    .cores = world_.cores(),
                    .threads = at::get_num_threads(),
@@ -245,7 +244,7 @@ void Trainer::Impl::greet() {
                    .seconds_before = seconds_before_,
                    .metrics = task().metrics(),
                    .best = inputs_->best},
-                  recipe_, moment_);
+                  recipe_, world_, moment_);
 }
 
 std::uint32_t Trainer::Impl::requests() {
@@ -301,27 +300,21 @@ void Trainer::Impl::count(const StepReport& report) {
                   ". A smaller learning rate, a warm-up or clip_norm may help");
   }
   if (outputs_) outputs_->step(moment_, report, source_->statistics());
-  if (rank_times_)
-    note_rank_times(
-        rank_times_->add(moment_.step, {report.data_s, report.forward_s, report.backward_s,
-                                        report.communication_s, report.update_s}));
-}
-
-void Trainer::Impl::note_rank_times(const std::optional<GatheredTimes>& times) {
-  if (!times || !outputs_) return;
-  if (const auto slow = outputs_->ranks(*times, hosts_))
-    world_.log().warning(text_of(*slow, hosts_[static_cast<std::size_t>(slow->rank)]));
+  if (rank_times_) note_rank_times(rank_times_->add(moment_.step, phases_of(report)));
 }
 
 // Whether training goes on.
 bool Trainer::Impl::act(Due due) {
   if (due.evaluate && !evaluate_now()) due.checkpoint = due.end = true;  // told to stop meanwhile
+  const bool reached = reached_target();
+  if (reached) due.checkpoint = due.end = true;
+  if (reached && outputs_) outputs_->reached_target(moment_, inputs_->best);
   if (due.end_epoch) end_epoch();
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
     if (writer_) note_checkpoint(writer_->finish());
     const bool evaluated = !inputs_->data.validation || evaluated_at_ == moment_.step;
-    result_.stopped = !is_done(recipe_.training, moment_) || !evaluated;
+    result_.stopped = !reached && (!is_done(recipe_.training, moment_) || !evaluated);
   }
   if (timeline_ && (due.end || moment_.step == timeline_from_ + kTimelineSteps)) end_timeline();
   begin_timeline();
@@ -361,6 +354,16 @@ bool Trainer::Impl::evaluate_now() {
   if (saved_at_ == moment_.step) saved_at_.reset();  // without the score
   if (outputs_) outputs_->evaluation(moment_, evaluation);
   return true;
+}
+
+bool Trainer::Impl::reached_target() const {
+  const double target = recipe_.training.target;
+  if (target == 0 || !score_ || evaluated_at_ != moment_.step) return false;
+  for (const Metric& metric : task().metrics()) {
+    if (metric.name == inputs_->best)
+      return *score_ >= (metric.higher_is_better ? target : -target);
+  }
+  return false;
 }
 
 // Begins to; what is being written meanwhile is asked for after every update.
@@ -414,11 +417,8 @@ RunResult Trainer::Impl::run() {
                               std::max(moment_.step, moment_.steps - kTimelineSteps));
     begin_timeline();
     strategy().run();
-    while (rank_times_) {
-      const auto rest = rank_times_->finish();
-      if (!rest) break;
+    while (const auto rest = rank_times_ ? rank_times_->finish() : std::nullopt)
       note_rank_times(rest);
-    }
   }
   result_.steps = moment_.step;
   result_.seconds = seconds_before_ + seconds_since(started_);

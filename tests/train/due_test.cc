@@ -59,6 +59,22 @@ TEST(Moment, SaysHowFarATrainingHasCome) {
   EXPECT_EQ(short_of.epochs(), 1);
 }
 
+TEST(Due, EvaluatesAfterSoManySteps) {
+  Recipe recipe = three_epochs();
+  recipe.evaluation.every_epochs = 0;
+  recipe.evaluation.every_steps = 5;
+  const auto evaluates = [&](std::int64_t step, std::uint32_t requests = 0) {
+    return due(recipe, within(1, 30, step), requests).evaluate;
+  };
+  EXPECT_FALSE(evaluates(4) || evaluates(6));
+  EXPECT_TRUE(evaluates(5) && evaluates(10));
+  EXPECT_FALSE(evaluates(5, kStop));
+  EXPECT_FALSE(due_at_start(recipe, within(0, 0, 0), false).evaluate);
+  EXPECT_TRUE(due_at_start(recipe, within(1, 30, 5), false).evaluate) << "was left out there";
+  recipe.data.has_validation = false;
+  EXPECT_FALSE(evaluates(5));
+}
+
 TEST(Moment, CountsTheStepsThatAreLeft) {
   Recipe recipe = three_epochs();
   EXPECT_EQ(moment_of(Source(0, 0, false), recipe, 0).steps, 12);

@@ -132,6 +132,29 @@ TEST(SlowRank, IsNamedAgainOnlyAfterAPause) {
   EXPECT_EQ(named, 3);
 }
 
+TEST(SlowRank, OneThatComesAndGoesIsNamedMoreAndMoreSeldom) {
+  Gatherings gatherings(4, 0.02);
+  SlowRankWatch watch;
+  int named = 0;
+  for (int i = 0; i < 2000; ++i)
+    named += watch.add(kEvery, gatherings.next(i % 12 < 6 ? 1 : -1, 2)) ? 1 : 0;
+  EXPECT_GE(named, 4);
+  EXPECT_LE(named, 9);
+}
+
+TEST(SlowRank, LessThanHalfAMillisecondIsNotWorthAWord) {
+  for (const double more : {0.004, 0.006}) {  // in 10 steps
+    SlowRankWatch watch;
+    int named = 0;
+    for (int i = 0; i < 20; ++i) {
+      const PhaseSeconds fast{0, 0.004, 0.004, 0.001 + more, 0};
+      const PhaseSeconds slow{0, 0.004 + more, 0.004, 0.001, 0};
+      named += watch.add(kEvery, {fast, fast, slow}) ? 1 : 0;
+    }
+    EXPECT_EQ(named, more > 0.005 ? 1 : 0) << more;
+  }
+}
+
 TEST(SlowRank, SaysWhoAndWhere) {
   const SlowRank slow{.rank = 2,
                       .phase = kDataWait,

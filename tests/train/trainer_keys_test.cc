@@ -149,6 +149,8 @@ std::vector<Change> changes(const std::string& folder) {
       {"training.steps", {"training.steps=9"}},
       {"training.clip_norm", {"training.clip_norm=1"}},
       {"evaluation.every_epochs", {"evaluation.every_epochs=2"}},
+      {"evaluation.every_steps", {"evaluation.every_steps=4"}},
+      {"training.target", {"training.target=2"}},
       {"evaluation.batch", {"evaluation.batch=7"}},
       {"checkpoint.every_steps", {"checkpoint.every_steps=2"}},
       {"checkpoint.every_minutes", {"checkpoint.every_minutes=1"}},

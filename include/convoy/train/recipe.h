@@ -126,10 +126,12 @@ struct TrainingRecipe {
   std::int64_t epochs = 0;
   std::int64_t steps = 0;
   double clip_norm = 0;
+  double target = 0;  // of the metric that says which checkpoint is best; 0: none
 };
 
 struct EvaluationRecipe {
   std::int64_t every_epochs = 1;
+  std::int64_t every_steps = 0;
   std::int64_t batch = 0;  // 0: training's
 };
 

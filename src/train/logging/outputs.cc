@@ -30,11 +30,11 @@ constexpr std::size_t kRanksPerRow = 64;
 // To the microsecond, which is shorter to write.
 double rounded(double seconds) { return std::round(seconds * 1e6) / 1e6; }
 
-double seconds_of(const StepReport& r) {
-  return r.data_s + r.forward_s + r.backward_s + r.communication_s + r.update_s;
-}
-
 }  // namespace
+
+PhaseSeconds phases_of(const StepReport& r) {
+  return {r.data_s, r.forward_s, r.backward_s, r.communication_s, r.update_s};
+}
 
 Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at,
                  bool evaluated, bool show_progress, const std::string& unit, bool counts_samples)
@@ -58,7 +58,10 @@ void Outputs::say(const std::string& line) {
   if (progress_) progress_->line(line);
 }
 
-void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const Moment& now) {
+void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::World& world,
+                    const Moment& now) {
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host(rank));
   seconds_before_ = facts.seconds_before;
   begun_ = Clock::now();
   std::error_code ignored;
@@ -70,42 +73,41 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const Moment& n
     higher.push_back(metric.higher_is_better ? 1 : 0);
     percent.push_back(metric.percent ? 1 : 0);
   }
-  metrics_.add(
-      {.kind = "run",
-       .step = 0,
-       .numbers = {{"ranks", facts.ranks},
-                   {"threads_per_rank", facts.threads},
-                   {"cores_per_rank", facts.cores},
-                   {"shares", facts.shares},
-                   {"partitions", static_cast<double>(recipe.grid.partitions)},
-                   {"parameters", static_cast<double>(facts.parameters)},
-                   {"training_samples", static_cast<double>(facts.training_samples)},
-                   {"validation_samples", static_cast<double>(facts.validation_samples)},
-                   {"batch", static_cast<double>(facts.batch)},
-                   {"steps", static_cast<double>(now.steps)},
-                   {"resumed_at", static_cast<double>(now.step)},
-                   {"elapsed_s", seconds_before_}},
-       .strings = {{"name", recipe.name},
-                   {"model", facts.model},
-                   {"strategy", recipe.strategy},
-                   {"device", recipe.device},
-                   {"precision", recipe.precision},
-                   {"unit", unit_},
-                   {"data", facts.data},
-                   {"started", utc_now()},
-                   {"command", command_line()},
-                   {"working_folder", fs::current_path(ignored).string()},
-                   {"resumed_from", facts.resumed_from},
-                   {"version", facts.version},
-                   {"best_metric", facts.best},
-                   {"processor", processor_name()}},
-       .lists = {{"metric_higher_is_better", higher}, {"metric_percent", percent}},
-       .names = {{"hosts", facts.hosts}, {"metrics", metrics}, {"metric_titles", titles}}});
+  metrics_.add({.kind = "run",
+                .step = 0,
+                .numbers = {{"ranks", world.size()},
+                            {"threads_per_rank", facts.threads},
+                            {"cores_per_rank", facts.cores},
+                            {"shares", facts.shares},
+                            {"partitions", static_cast<double>(recipe.grid.partitions)},
+                            {"parameters", static_cast<double>(facts.parameters)},
+                            {"training_samples", static_cast<double>(facts.training_samples)},
+                            {"validation_samples", static_cast<double>(facts.validation_samples)},
+                            {"batch", static_cast<double>(facts.batch)},
+                            {"steps", static_cast<double>(now.steps)},
+                            {"resumed_at", static_cast<double>(now.step)},
+                            {"elapsed_s", seconds_before_}},
+                .strings = {{"name", recipe.name},
+                            {"model", facts.model},
+                            {"strategy", recipe.strategy},
+                            {"device", recipe.device},
+                            {"precision", recipe.precision},
+                            {"unit", unit_},
+                            {"data", facts.data},
+                            {"started", utc_now()},
+                            {"command", command_line()},
+                            {"working_folder", fs::current_path(ignored).string()},
+                            {"resumed_from", facts.resumed_from},
+                            {"version", facts.version},
+                            {"best_metric", facts.best},
+                            {"processor", processor_name()}},
+                .lists = {{"metric_higher_is_better", higher}, {"metric_percent", percent}},
+                .names = {{"hosts", hosts}, {"metrics", metrics}, {"metric_titles", titles}}});
   say(facts.model + ", " + std::to_string(facts.parameters) + " parameters; " +
       std::to_string(facts.training_samples) + " training and " +
       std::to_string(facts.validation_samples) + " validation " +
       (counts_samples_ ? unit_ : "samples") + (facts.data.empty() ? "" : ", " + facts.data));
-  say(count_text("rank", facts.ranks) + " x " + count_text("thread", facts.threads) + ", batch " +
+  say(count_text("rank", world.size()) + " x " + count_text("thread", facts.threads) + ", batch " +
       std::to_string(facts.batch) + ", " + std::to_string(now.steps) + " steps; in " +
       facts.folder);
   if (facts.resumed_from.empty()) return;
@@ -119,7 +121,7 @@ std::string Outputs::epoch_label(const Moment& moment) const {
 }
 
 void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStatistics& source) {
-  seconds_ += seconds_of(r);
+  seconds_ += sum(phases_of(r));
   weight_ += r.weight;
   if (progress_) {
     progress_->update(epoch_label(m), static_cast<double>(m.consumed),
@@ -165,7 +167,7 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
 void Outputs::evaluation(const Moment& m, const Evaluation& e) {
   MetricsRow row{.kind = "evaluation",
                  .step = m.step,
-                 .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
+                 .numbers = {{"epoch", m.epochs()},
                              {"elapsed_s", rounded(elapsed())},
                              {"samples", static_cast<double>(e.samples)}},
                  .strings = {}};
@@ -180,6 +182,17 @@ void Outputs::evaluation(const Moment& m, const Evaluation& e) {
   row.numbers.push_back({"time_s", e.seconds});
   metrics_.add(row);
   if (board_) board_->add(m.step, scalars);
+  if (m.epoch_over || m.step == m.steps) return;  // told with the epoch, or at the end
+  say("step " + std::to_string(m.step) + last_evaluation_);
+  last_evaluation_.clear();
+}
+
+void Outputs::reached_target(const Moment& m, const std::string& metric) {
+  metrics_.add({.kind = "target",
+                .step = m.step,
+                .numbers = {{"elapsed_s", rounded(elapsed())}},
+                .strings = {{"metric", metric}}});
+  say("step " + std::to_string(m.step) + ": " + metric + " is as good as training.target says");
 }
 
 void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t samples,
@@ -204,8 +217,7 @@ void Outputs::made_up(const Moment& m) {
   last_evaluation_.clear();
 }
 
-std::optional<SlowRank> Outputs::ranks(const GatheredTimes& times,
-                                       const std::vector<std::string>& hosts) {
+void Outputs::ranks(const GatheredTimes& times, const comm::World& world) {
   times_.step = times.step;
   times_.steps += times.steps;
   times_.cost_s = std::max(times_.cost_s, times.cost_s);
@@ -215,8 +227,10 @@ std::optional<SlowRank> Outputs::ranks(const GatheredTimes& times,
   }
   const auto ranks = static_cast<std::int64_t>((times.ranks.size() - 1) / kRanksPerRow);
   if (times_.steps > ranks * times.steps) write_rank_times();
-  std::optional<SlowRank> slow = watch_.add(times.steps, times.ranks);
-  if (!slow) return slow;
+  const std::optional<SlowRank> slow = watch_.add(times.steps, times.ranks);
+  if (!slow) return;
+  const std::string& host = world.host(slow->rank);
+  world.log().warning(text_of(*slow, host));
   metrics_.add({.kind = "slow_rank",
                 .step = times.step,
                 .numbers = {{"elapsed_s", rounded(elapsed())},
@@ -225,9 +239,7 @@ std::optional<SlowRank> Outputs::ranks(const GatheredTimes& times,
                             {"own_s", rounded(slow->own_s)},
                             {"others_s", rounded(slow->others_s)},
                             {"phase_more_s", rounded(slow->phase_more_s)}},
-                .strings = {{"host", hosts[static_cast<std::size_t>(slow->rank)]},
-                            {"phase", kPhaseNames[slow->phase]}}});
-  return slow;
+                .strings = {{"host", host}, {"phase", kPhaseNames[slow->phase]}}});
 }
 
 void Outputs::write_rank_times() {

@@ -25,12 +25,10 @@ struct RunFacts {
   std::int64_t parameters = 0;
   std::size_t training_samples = 0;
   std::size_t validation_samples = 0;
-  std::string data;                // what the task says of them
-  std::vector<std::string> hosts;  // of each rank
-  int ranks = 1;
-  int shares = 1;   // that a batch is cut into
-  int cores = 1;    // of each rank
-  int threads = 1;  // the same
+  std::string data;  // what the task says of them
+  int shares = 1;    // that a batch is cut into
+  int cores = 1;     // of each rank
+  int threads = 1;   // the same
   std::int64_t batch = 0;
   std::string folder;
   std::string resumed_from;   // empty: it begins
@@ -38,6 +36,8 @@ struct RunFacts {
   std::vector<Metric> metrics;
   std::string best;  // one of them
 };
+
+PhaseSeconds phases_of(const StepReport& report);
 
 class Outputs {
  public:
@@ -48,15 +48,18 @@ class Outputs {
 
   // A line that stays.
   void say(const std::string& line);
-  void begin(const RunFacts& facts, const Recipe& recipe, const Moment& moment);
+  void begin(const RunFacts& facts, const Recipe& recipe, const comm::World& world,
+             const Moment& moment);
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
   void epoch(const Moment& moment, double loss, double seconds, std::uint64_t samples,
              double weight);
   void evaluation(const Moment& moment, const Evaluation& evaluation);
   // The evaluation just reported is of an epoch that has ended long ago.
   void made_up(const Moment& moment);
-  // The rank that this shows to be slow, if it was not before.
-  std::optional<SlowRank> ranks(const GatheredTimes& times, const std::vector<std::string>& hosts);
+  // A rank that this shows to be slow is told in the log.
+  void ranks(const GatheredTimes& times, const comm::World& world);
+  // The evaluation just reported is as good as training.target wants.
+  void reached_target(const Moment& moment, const std::string& metric);
   // One that is there now, of this step or an earlier one.
   void checkpoint(const Moment& moment, const WrittenCheckpoint& written);
 

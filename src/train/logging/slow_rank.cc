@@ -15,8 +15,9 @@ constexpr std::size_t kLeast = 3;
 constexpr double kSlower = 1.25;
 constexpr double kSlowerEachTime = 1.125;
 constexpr double kStandardErrors = 5;
+constexpr std::int64_t kFirstQuiet = 10;  // gatherings
 // Per step. Less is not worth a word.
-constexpr double kLeastSeconds = 100e-6;
+constexpr double kLeastSeconds = 500e-6;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -40,6 +41,7 @@ double median_without(std::size_t rank, const std::vector<PhaseSeconds>& ranks, 
 std::optional<SlowRank> SlowRankWatch::add(std::int64_t steps,
                                            const std::vector<PhaseSeconds>& ranks) {
   if (!std::exchange(begun_, true) || ranks.size() < 2 || steps < 1) return std::nullopt;
+  ++gatherings_;
   last_.push_back({steps, ranks});
   if (last_.size() > kWindow) last_.pop_front();
   follow_noise();
@@ -50,6 +52,11 @@ std::optional<SlowRank> SlowRankWatch::add(std::int64_t steps,
   }
   calm_ = 0;
   if (std::exchange(named_, slow->rank) == slow->rank) return std::nullopt;
+  quiet_.resize(ranks.size());
+  Quiet& quiet = quiet_[static_cast<std::size_t>(slow->rank)];
+  if (gatherings_ < quiet.until) return std::nullopt;
+  quiet.gatherings = std::max(kFirstQuiet, 2 * quiet.gatherings);
+  quiet.until = gatherings_ + quiet.gatherings;
   return slow;
 }
 

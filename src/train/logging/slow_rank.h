@@ -27,13 +27,14 @@ struct SlowRank {
 //  - the difference is more than 5 times its standard error, as the others' own times scatter from
 //    gathering to gathering apart from what all have in common (on a busy machine all do);
 //  - it was an eighth above that median in all but one of the gatherings: no single hiccup counts;
-//  - its exposed communication is less than the median of the others'.
+//  - its exposed communication is less than the median of the others'
+//  - and it takes at least half a millisecond more for a step.
 // What comes first in a run is not looked at: memory is new then.
 class SlowRankWatch {
  public:
   // The times of all ranks over so many steps. The rank that is found slow, if it was not before:
   // one that stays slow is named once, and again when it has been as fast as the others for 4
-  // gatherings in between.
+  // gatherings in between; but each time after twice as many gatherings as before, at least 10.
   std::optional<SlowRank> add(std::int64_t steps, const std::vector<PhaseSeconds>& ranks);
 
  private:
@@ -50,6 +51,12 @@ class SlowRankWatch {
   std::vector<double> variances_;  // of each rank's own time, relative to it
   int seen_ = 0;                   // changes that went into them
   bool begun_ = false;
+  struct Quiet {
+    std::int64_t until = 0;       // gatherings
+    std::int64_t gatherings = 0;  // how long
+  };
+  std::int64_t gatherings_ = 0;
+  std::vector<Quiet> quiet_;  // of each rank
   int named_ = -1;
   int calm_ = 0;  // gatherings since it was slow
 };

@@ -219,6 +219,10 @@ void check_values(const Recipe& r, const Given& given, std::vector<std::string>&
   c.at_least("training.clip_norm", t.clip_norm, 0);
   c.at_least("evaluation.every_epochs", static_cast<double>(r.evaluation.every_epochs), 0);
   c.at_least("evaluation.batch", static_cast<double>(r.evaluation.batch), 0);
+  c.at_least("evaluation.every_steps", static_cast<double>(r.evaluation.every_steps), 0);
+  c.only_for("evaluation.every_steps", r.data.has_validation, "recipes with [data.validation]");
+  c.only_for("training.target", r.data.has_validation, "recipes with [data.validation]");
+  c.expect(std::isfinite(t.target), "training.target has to be a number");
   c.only_for("evaluation.every_epochs", r.data.has_validation, "recipes with [data.validation]");
   c.at_least("checkpoint.every_steps", static_cast<double>(r.checkpoint.every_steps), 0);
   c.expect(r.checkpoint.every_minutes >= 0 && r.checkpoint.every_minutes < kMost,

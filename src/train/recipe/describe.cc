@@ -118,6 +118,8 @@ void describe(TrainingRecipe& t, Fields& f) {
   f.field("epochs", t.epochs, "how long: passes over the data, or");
   f.field("steps", t.steps, "updates");
   f.field("clip_norm", t.clip_norm, "largest total norm of the gradients; 0: no clipping");
+  f.field("target", t.target,
+          "end when an evaluation's metric (checkpoint.best) is as good: 0.985; 0: none");
 }
 
 void describe(CheckpointRecipe& c, Fields& f) {
@@ -189,6 +191,7 @@ void describe(Recipe& r, Fields& f) {
   table("training", r.training, "");
   if (f.begin("evaluation", "On data.validation.")) {
     f.field("every_epochs", r.evaluation.every_epochs, "0: only at the end");
+    f.field("every_steps", r.evaluation.every_steps, "also after so many; 0: never");
     f.field("batch", r.evaluation.batch, "images at a time, of all ranks together; 0: training's");
     f.end();
   }

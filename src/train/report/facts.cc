@@ -169,6 +169,9 @@ std::string state_of(const RunRecord& run) {
   std::string how, what;
   if (!run.at_work.empty()) {
     what = "going on, " + last + planned + " so far";
+  } else if (run.target_at >= run.last_step() && run.target_at >= 0) {
+    how = "good";
+    what = "reached its target after " + last + planned;
   } else if (is_done(run)) {
     how = "good";
     what = "done, " + last + " steps";

@@ -65,6 +65,8 @@ class Builder {
       std::string unit;
       run_.epochs.push_back({row.step, number_in(row, "epoch"), number_in(row, "loss"),
                              number_in(row, "time_s"), rate_in(row, unit)});
+    } else if (row.kind == "target") {
+      run_.target_at = row.step;
     } else if (row.kind == "slow_rank") {
       run_.slow_ranks.push_back({row.step, number_in(row, "rank", 0), number_in(row, "own_s", 0),
                                  number_in(row, "others_s", 0), text_in(row, "host"),
@@ -105,6 +107,7 @@ class Builder {
     std::erase_if(run_.epochs, beyond);
     std::erase_if(run_.ranks, beyond);
     std::erase_if(run_.slow_ranks, beyond);
+    if (run_.target_at > step) run_.target_at = -1;
     cut(static_cast<double>(step));
   }
 

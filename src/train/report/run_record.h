@@ -76,6 +76,7 @@ struct RunRecord {
   std::vector<MetricInfo> metrics;   // that evaluations have
   std::string best;                  // the metric that matters; empty: none
   std::string unit = "samples";      // of rates
+  std::int64_t target_at = -1;       // the step at which training.target was reached
   std::string at_work;               // who, if it is going on now
   std::vector<std::string> missing;  // lines for people
 
