@@ -41,9 +41,9 @@ at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tens
 // With n samples on this rank and N on all, mean and variance over all; y = (x - mean) / sqrt(var +
 // eps) · w + b. Backward: dx = w/sqrt(var + eps) · (dy - mean(dy) - x̂ · mean(dy·x̂)), the means over
 // all ranks. Each rank's dy comes from its own mean loss, and its dx is weighted with its share n_r
-// of the samples later on (of what they count); so the other ranks' sums are brought to this rank's
-// unit by n_q / n_r. Ranks that hold parts of the same samples have the same n_r, and their parts
-// count by their elements.
+// of the samples later on (of what they count, in all micro-batches of the update); so the other
+// ranks' sums are brought to this rank's unit by n_q / n_r. Ranks that hold parts of the same
+// samples have the same n_r, and their parts count by their elements.
 struct Function : torch::autograd::Function<Function> {
   // Optional tensors, since autograd refuses undefined ones as inputs.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,

@@ -13,7 +13,7 @@ namespace convoy::parallel {
 struct SynchronizedBatchNorm {
   const comm::Communicator* communicator = nullptr;
   bool weight_by_samples = true;
-  double share = 1;            // what this rank's samples count
+  double share = 1;            // what this rank's samples of an update count
   std::uint16_t next_key = 0;  // counts the layers of one forward pass
 };
 

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/data/loader.h"
+#include "convoy/train/evaluate.h"
 #include "tests/train/read_timeline.h"
 #include "tests/train/trainer_fixture.h"
 #include "train/setup.h"
@@ -85,6 +87,63 @@ TEST_F(TrainerTest, SynchronizedBatchNormEqualsAPlainLoop) {
   const RunResult result = train(recipe("sync", {norm, sync, "data.drop_last=true"}));
   EXPECT_EQ(result.steps, 15);
   PlainLoop(true, true).expect_equal(result);
+}
+
+// In one process: each micro-batch is that of all ranks together.
+State united_micro_batches(const Registry& registry, const Recipe& r) {
+  torch::manual_seed(static_cast<std::uint64_t>(r.seed));
+  testing_data::Small net(3, true, 0);
+  net.to(torch::kDouble);
+  torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const auto task = registry.make_task(r);
+  const auto data = registry.open_data(r.data.reader, r.data.train);
+  task->look(*data, nullptr);
+  const Compute compute(r);
+  const int ranks = test_world().size(), parts = static_cast<int>(r.training.accumulate);
+  std::vector<std::unique_ptr<data::Loader>> loaders;
+  for (int rank = 0; rank < ranks; ++rank) {
+    data::LoaderOptions options;
+    options.batch = static_cast<std::size_t>(r.training.batch);
+    options.seed = static_cast<std::uint64_t>(r.seed);
+    options.rank = rank;
+    options.world = ranks;
+    options.layout = compute.layout();
+    loaders.push_back(std::make_unique<data::Loader>(data, training_transform(r.data), options));
+  }
+  for (int step = 0; step < r.training.steps; ++step) {
+    optimizer.zero_grad();
+    std::vector<const data::Batch*> shares;
+    for (auto& loader : loaders) shares.push_back(loader->next());
+    for (int part = 0; part < parts; ++part) {
+      TaskBatch united;
+      for (const data::Batch* share : shares) {
+        const TaskBatch rows =
+            task->tensors(*share, data::even_share({0, share->size()}, part, parts), compute);
+        for (const auto& [name, tensor] : rows.tensors) {
+          torch::Tensor& all = united.tensors[name];
+          all = all.defined() ? torch::cat({all, tensor}) : tensor.clone();
+        }
+        united.weight += rows.weight;
+      }
+      const torch::Tensor loss = task->loss(net.run(task->inputs(united)), united);
+      (loss * (united.weight / static_cast<double>(r.training.batch))).backward();
+    }
+    optimizer.step();
+  }
+  State state;
+  describe_module(net, state);
+  return state;
+}
+
+// 9 samples: shares that are not the same, nor are their micro-batches.
+TEST_F(TrainerTest, SynchronizedBatchNormInUnevenMicroBatchesEqualsOneProcess) {
+  const Recipe r =
+      recipe("uneven", {"model.options.norm=true", "sync.batch_norm=synchronized",
+                        "data.drop_last=true", "training.batch=9", "training.accumulate=2",
+                        "training.epochs=0", "training.steps=3", "schedule.name=constant"});
+  const State state = state_of(train(r).checkpoint);
+  for (const auto& [name, tensor] : united_micro_batches(registry_, r).model)
+    EXPECT_LT((state.model.at(name) - tensor).abs().max().item<double>(), 1e-9) << name;
 }
 
 // Everything that could differ after a resume is in here: momentum or moments, statistics of each

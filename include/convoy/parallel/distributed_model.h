@@ -36,8 +36,10 @@ class DistributedCore;
 // Keeps batch normalization synchronized, and counts samples, while a forward pass runs.
 class ForwardScope {
  public:
-  // What the samples of the pass count; nothing: nobody knows.
-  ForwardScope(DistributedCore& core, bool training, std::optional<double> samples);
+  // What the samples of the pass count, and what those of all of this rank's passes before the next
+  // update do; nothing: nobody knows.
+  ForwardScope(DistributedCore& core, bool training, std::optional<double> samples,
+               std::optional<double> total);
   ~ForwardScope();
   ForwardScope(const ForwardScope&) = delete;
   ForwardScope& operator=(const ForwardScope&) = delete;
@@ -95,15 +97,23 @@ class DistributedModel {
   template <class... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();
-    const ForwardScope scope(*core_, training, training ? samples_of(arguments...) : std::nullopt);
+    const auto samples = training ? samples_of(arguments...) : std::nullopt;
+    const ForwardScope scope(*core_, training, samples, samples);
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
   // The same for a call of any kind: `use` gets the module. `weight` is what the samples of this
   // rank count (as many, or so many tokens), see GradientReducer::count_samples.
   template <class Use>
   decltype(auto) run(double weight, Use&& use) {
+    return run(weight, weight, std::forward<Use>(use));
+  }
+  // The same for one of several micro-batches whose losses are each multiplied by weight / total,
+  // with `total` what all of this rank's count together: a rank's weight in the average, and so in
+  // what synchronized batch normalization sums up over ranks in backward.
+  template <class Use>
+  decltype(auto) run(double weight, double total, Use&& use) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();
-    const ForwardScope scope(*core_, training, weight);
+    const ForwardScope scope(*core_, training, weight, total);
     return std::forward<Use>(use)(*module_);
   }
   template <class... Arguments>
@@ -117,7 +127,8 @@ class DistributedModel {
   // While the returned object lives, backward accumulates gradients without communication:
   //   { auto quiet = model.no_sync(); loss1.backward(); }  loss2.backward();   // reduces the sum
   // Divide each micro-batch's loss by their number. The weight of a rank is its samples per
-  // micro-batch.
+  // micro-batch. With synchronized batch normalization a rank's micro-batches have to be of the
+  // same size then; others take run() with their total.
   [[nodiscard]] auto no_sync() {
     core_->reducer().set_synchronizing(false);
     const auto restore = [](GradientReducer* reducer) { reducer->set_synchronizing(true); };

@@ -212,8 +212,9 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part
                                      static_cast<std::uint64_t>(context_->moment().step),
                                      rows.samples);
       const Autocast autocast = context_->compute().autocast();
-      const TensorList outputs = model_->run(
-          part.weight, [&](model::Network& network) { return network.run(task.inputs(rows)); });
+      const TensorList outputs = model_->run(part.weight, all, [&](model::Network& network) {
+        return network.run(task.inputs(rows));
+      });
       loss = task.loss(outputs, rows);
     }
     loss_sum += loss.item<double>() * part.weight;
