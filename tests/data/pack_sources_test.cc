@@ -184,6 +184,29 @@ TEST_F(PackSources, AListOfLabels) {
   refused(o, {folder.path("list"), "no line"});
 }
 
+// Many labels for an image would become one class of an odd name.
+TEST_F(PackSources, AListWithSeveralClassesForAnImageIsRefused) {
+  fs::create_directories(folder.path("flat"));
+  for (const char* name : {"a.jpg", "b.jpg", "c.jpg"})
+    fs::copy_file(fixture("gray.jpg"), folder.path("flat") + "/" + name);
+  PackOptions o = options(folder.path("flat"));
+  o.labels = folder.path("list");
+  std::ofstream(o.labels) << "a.jpg\tdog\nb.jpg\tcat, dog\nc.jpg\tcat\n";
+  refused(o, {o.labels + ": b.jpg has several classes, 'cat, dog'; a packed record has one"});
+  std::ofstream(o.labels) << "a.jpg\tdog,cat\nb.jpg\tcat\nc.jpg\tcat\n";
+  std::ofstream(folder.path("names")) << "cat\ndog\n";
+  o.classes = folder.path("names");
+  refused(o, {"a.jpg has several classes"});
+  // Names with commas are no lists.
+  o.classes = "";
+  std::ofstream(o.labels) << "a.jpg\ttench, Tinca tinca\nb.jpg\ttench\nc.jpg\tcat\n";
+  EXPECT_EQ(pack(o).classes, 3u);
+  std::ofstream(folder.path("names")) << "cat\ndog\ncat,dog\n";
+  o.classes = folder.path("names");
+  std::ofstream(o.labels) << "a.jpg\tcat,dog\nb.jpg\tcat\nc.jpg\tdog\n";
+  EXPECT_EQ(pack(o).classes, 3u);
+}
+
 TEST_F(PackSources, Idx) {
   PackOptions o = options(test::source_folder() + "/data/mnist/t10k-images-idx3-ubyte.gz");
   o.keep = false;  // pixels need no libvips as long as nothing is resized

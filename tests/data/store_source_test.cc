@@ -100,6 +100,34 @@ std::vector<std::size_t> everything(std::size_t count) {
   return all;
 }
 
+// Records with lists of labels.
+class ListedRecords final : public NumberedRecords {
+ public:
+  using NumberedRecords::NumberedRecords;
+  bool label_lists() const override { return true; }
+  std::vector<std::int64_t> labels(std::size_t i) const override {
+    return std::vector<std::int64_t>(i % 4, label(i));
+  }
+};
+
+TEST(StoreSource, ListsOfLabelsComeWithTheRecordsWhereverTheyAre) {
+  const auto records = std::make_shared<ListedRecords>(std::vector<std::uint64_t>(31, 6));
+  run_ranks(3, [&](Peers& peers) {
+    const auto store = std::make_shared<Store>(records, peers);
+    EXPECT_TRUE(store->label_lists());
+    Job job;
+    job.world = 3;
+    StoreSource source(store, {}, loader_options(job, peers.rank()));
+    for (int call = 0; call < 10; ++call) {
+      const Batch* batch = source.next();
+      if (batch == nullptr) continue;
+      ASSERT_EQ(batch->label_lists.size(), batch->size());
+      for (std::size_t k = 0; k < batch->size(); ++k)
+        EXPECT_EQ(batch->label_lists[k], records->labels(batch->samples[k]));
+    }
+  });
+}
+
 TEST(StoreSource, GlobalBatchesAreThoseOfFilesAtAnyWorldSize) {
   const auto records = std::make_shared<NumberedRecords>(std::vector<std::uint64_t>(101, 6));
   Loader files(records, {}, loader_options({}, 0));

@@ -7,6 +7,7 @@
 #include "convoy/train/trained.h"
 #include "data/pack/png.h"
 #include "tests/train/halves.h"
+#include "tests/train/many_labels.h"
 #include "tests/train/trainer_fixture.h"
 #include "tests/train/words.h"
 #include "train/samples/handed_source.h"
@@ -330,9 +331,11 @@ TEST_F(ArrangedTest, AGridThatDoesNotFitIsSaid) {
 TEST_F(ArrangedTest, SamplesAreHandedOnAsTheyAre) {
   const auto words = std::make_shared<testing_data::Words>(50);
   const auto images = std::make_shared<testing_data::Stripes>(50, testing_data::Stripes::Bad{3, 9});
-  for (const bool raw : {true, false}) {
-    const std::shared_ptr<const data::Dataset> data =
-        raw ? std::shared_ptr<const data::Dataset>(words) : images;
+  const auto lists =
+      std::make_shared<testing_data::ManyLabels>(50, testing_data::Stripes::Bad{3, 9});
+  for (const std::shared_ptr<const data::Dataset>& data :
+       std::vector<std::shared_ptr<const data::Dataset>>{words, images, lists}) {
+    const bool raw = data == words;
     data::LoaderOptions options;
     options.batch = 16;
     options.world = 3;  // share 2 of 3: sometimes nothing
@@ -355,6 +358,9 @@ TEST_F(ArrangedTest, SamplesAreHandedOnAsTheyAre) {
       };
       EXPECT_TRUE(same(got->samples, want->samples));
       EXPECT_TRUE(same(got->labels, want->labels));
+      EXPECT_EQ(got->label_lists.size(), data == lists ? got->size() : 0);
+      for (std::size_t i = 0; i < got->label_lists.size(); ++i)
+        EXPECT_EQ(got->label_lists[i], data->labels(got->samples[i]));
       EXPECT_TRUE(same(got->bytes, want->bytes));
       EXPECT_TRUE(same(got->images, want->images));
       EXPECT_TRUE(same(got->records, want->records));

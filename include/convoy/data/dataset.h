@@ -67,6 +67,12 @@ class Dataset {
   // The label alone, without reading the record.
   virtual std::int64_t label(std::size_t i) const = 0;
 
+  // Whether records have lists of labels: any number each, or none. label() is then the first of
+  // them, -1 where there is none.
+  virtual bool label_lists() const { return false; }
+  // The labels of record i, each once, without reading it.
+  virtual std::vector<std::int64_t> labels(std::size_t i) const { return {label(i)}; }
+
   // A hash of what decides which example is number i: names, sizes and labels, not necessarily all
   // pixels. Ranks compare it to be sure that they see the same data.
   virtual std::uint64_t fingerprint() const = 0;
@@ -97,5 +103,21 @@ std::shared_ptr<Dataset> open_cifar(CifarKind kind, const std::vector<std::strin
 // the same. Collective; errors are the same on all ranks.
 std::shared_ptr<Dataset> open_image_folder(const std::string& folder);
 std::shared_ptr<Dataset> open_image_folder(const std::string& folder, Peers& peers);
+
+// Images with any number of labels each. `labels` is a text file with a line for each image: its
+// path below the folder, a tab, and the names of its classes with commas between them; nothing
+// behind the path for an image without labels. `class_names` is a file of the names of all classes,
+// one a line, in the order of labels; empty: those in the table, in alphabetical order.
+struct LabelTable {
+  std::string labels;
+  std::string class_names;
+};
+
+// The JPEG and PNG files of a folder at any depth, in alphabetical order of paths, with the labels
+// of a table; otherwise as above. The first peer reads the table. Throws UsageError naming the
+// table and its line, or the image: a line of another form, a second one for an image, an image
+// that is not there or has no line, a class that is unknown or twice in a line; no class at all.
+std::shared_ptr<Dataset> open_image_folder(const std::string& folder, const LabelTable& table,
+                                           Peers& peers);
 
 }  // namespace convoy::data

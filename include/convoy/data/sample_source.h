@@ -47,6 +47,9 @@ struct Batch {
   // that.
   std::span<const std::vector<std::byte>> records;
   std::span<const std::int64_t> labels;
+  // All labels of each sample, where the data set has lists of them (Dataset::label_lists); else
+  // empty: each has the one in `labels`.
+  std::span<const std::vector<std::int64_t>> label_lists;
   std::span<const std::size_t> samples;  // their numbers in the data set
   Shape shape;
   Layout layout = Layout::planar;

@@ -129,8 +129,8 @@ class Task {
   // -- Predictions
 
   // Answers to what the user names (files, texts), in their order, with at most `most`
-  // possibilities each. Inputs that can't be used don't keep the others from being. Throws
-  // UsageError where the task predicts nothing.
+  // possibilities each where the task ranks possibilities. Inputs that can't be used don't keep the
+  // others from being. Throws UsageError where the task predicts nothing.
   virtual std::vector<Answer> predict(const std::vector<std::string>& inputs, int most,
                                       const Compute& compute, const Forward& forward) const;
 };

@@ -70,7 +70,10 @@ void add_predict_command(CLI::App& app, Outcome& outcome) {
   command->add_option("files", arguments->files, "Pictures, or what else the task takes")
       ->type_name("INPUTS")
       ->required();
-  command->add_option("--top", arguments->top, "How many possibilities to name (5)")
+  command
+      ->add_option("--top", arguments->top,
+                   "How many possibilities to name (5); the task one_vs_all names all classes "
+                   "above its threshold")
       ->type_name("K")
       ->check(positive_integer());
   add_rank_options(*command, arguments->ranks);

@@ -65,6 +65,7 @@ bool BatchPlanner::plan(Slot& slot) {
     slot.batches_left = batches_left();
   }
   if (slot.records.size() < slot.samples.size()) slot.records.resize(slot.samples.size());
+  if (slot.label_lists.size() < slot.samples.size()) slot.label_lists.resize(slot.samples.size());
   slot.labels.resize(slot.samples.size());
   slot.bad.assign(slot.samples.size(), 0);
   slot.left = slot.samples.size();

@@ -60,6 +60,7 @@ const Batch* Loader::Impl::show(Slot& slot) {
                     batch.bytes.size() / sizeof(float)};
   }
   batch.labels = slot.labels;
+  if (maker.label_lists()) batch.label_lists = {slot.label_lists.data(), slot.samples.size()};
   batch.samples = slot.samples;
   batch.shape = maker.shape();
   batch.layout = layout;

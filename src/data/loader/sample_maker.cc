@@ -41,6 +41,7 @@ SampleMaker::SampleMaker(std::shared_ptr<const Dataset> dataset, const Transform
     : dataset_(std::move(dataset)),
       transform_(transform),
       options_(options),
+      label_lists_(dataset_->label_lists()),
       shape_(options.raw ? Shape() : output_shape(*dataset_, transform, options.on_bad)) {
   if (options.raw) return;
   // All records must become what the first one is.
@@ -56,6 +57,7 @@ void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
   try {
     const Record record = dataset_->read(sample, scratch.bytes);
     slot.labels[place] = record.label;
+    if (label_lists_) slot.label_lists[place] = dataset_->labels(sample);
     if (options_.raw) {
       slot.records[place].assign(record.bytes.begin(), record.bytes.end());
       return;
@@ -83,6 +85,7 @@ void SampleMaker::close_gaps(Slot& slot) const {
   for (std::size_t i = 0; i < slot.samples.size(); ++i) {
     if (slot.bad[i]) continue;
     if (kept != i && options_.raw) slot.records[kept].swap(slot.records[i]);
+    if (kept != i && label_lists_) slot.label_lists[kept].swap(slot.label_lists[i]);
     if (kept != i) {
       std::copy_n(&slot.images[i * sample_bytes_], sample_bytes_,
                   &slot.images[kept * sample_bytes_]);

@@ -25,6 +25,7 @@ class SampleMaker {
   const Shape& shape() const { return shape_; }  // of an image
   int views() const { return views_; }
   bool raw() const { return options_.raw; }
+  bool label_lists() const { return label_lists_; }
   Pixel pixel() const { return transform_.pixel; }
   std::size_t sample_bytes() const { return sample_bytes_; }
 
@@ -48,6 +49,7 @@ class SampleMaker {
   std::shared_ptr<const Dataset> dataset_;
   TransformOptions transform_;
   LoaderOptions options_;
+  bool label_lists_;
   Shape shape_;
   int views_ = 1;
   std::size_t sample_bytes_ = 0;

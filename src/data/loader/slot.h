@@ -38,6 +38,7 @@ struct Slot {
   std::vector<std::vector<std::byte>> records;  // instead, by place; at least as many as samples
   std::vector<std::size_t> samples;
   std::vector<std::int64_t> labels;
+  std::vector<std::vector<std::int64_t>> label_lists;  // by place, as records: all of a sample's
   std::vector<char> bad;  // left out, by place in the batch; not vector<bool>: threads write beside
                           // each other
 

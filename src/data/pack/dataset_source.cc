@@ -10,6 +10,11 @@ class DatasetSource final : public PackSource {
  public:
   DatasetSource(std::shared_ptr<const Dataset> dataset, const PackOptions& options)
       : dataset_(std::move(dataset)) {
+    if (dataset_->label_lists()) {
+      throw UsageError(
+          "data with any number of labels for each sample can't be packed: a packed "
+          "record has one");
+    }
     if (!options.below.empty()) throw UsageError("--below is for a tar, which has folders");
     classes_ = dataset_->classes();
     if (!options.classes.empty()) {

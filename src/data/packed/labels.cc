@@ -45,6 +45,32 @@ std::string_view listed(const LabelRules& rules, std::string_view name) {
   return at == rules.list.end() ? std::string_view() : std::string_view(at->second);
 }
 
+// "dog, cat" where there are the classes dog and cat. Names of classes may hold commas, too.
+bool names_several(std::string_view text, const ClassNumbers& number_of) {
+  if (text.find(',') == text.npos || number_of[text] >= 0) return false;
+  while (true) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    std::string_view name = text.substr(0, end);
+    while (name.starts_with(' ')) name.remove_prefix(1);
+    while (name.ends_with(' ')) name.remove_suffix(1);
+    if (number_of[name] < 0) return false;
+    if (end == text.size()) return true;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// A table of many labels would make a class of each set of them.
+void refuse_several(const LabelRules& rules, std::vector<std::string> classes) {
+  const auto has_comma = [](const std::string& name) { return name.find(',') != name.npos; };
+  if (rules.given.empty()) std::erase_if(classes, has_comma);
+  const ClassNumbers number_of(classes);
+  for (const auto& [name, its_class] : rules.list) {
+    if (!names_several(its_class, number_of)) continue;
+    throw UsageError(rules.list_file + ": " + name + " has several classes, '" + its_class +
+                     "'; a packed record has one. The reader image_folder takes many");
+  }
+}
+
 }  // namespace
 
 void read_label_list(const std::string& file, LabelRules& rules) {
@@ -91,6 +117,7 @@ std::vector<std::string> assign_labels(const LabelRules& rules, std::span<Unlabe
     }
     classes = distinct(std::move(classes));
   }
+  refuse_several(rules, classes);
   const ClassNumbers number_of(classes);
   for (Unlabeled& image : images) {
     const std::string name = rules.source + ": " + std::string(image.name);

@@ -164,7 +164,7 @@ void Scanner::take_label(const TarMember& member) {
   if (error != std::errc{} || end != text.data() + text.size()) {
     throw UsageError(file_.path() + ": " + member.name + " holds '" +
                      plain_path(text.substr(0, 40)) +
-                     "', which is no label: labels are numbers from 0 on");
+                     "', which is no label: labels are numbers from 0 on, one for an image");
   }
   sample_label_ = label;
   for (std::size_t i = sample_begin_; i < scan_.images.size(); ++i) scan_.images[i].label = label;

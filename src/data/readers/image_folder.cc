@@ -58,9 +58,9 @@ class ImageFolder final : public Dataset {
     return {scratch, encoding_of(scratch), {}, label(i)};
   }
   std::string key(std::size_t i) const override { return list_.path(folder_, i); }
-  std::int64_t label(std::size_t i) const override {
-    return static_cast<std::int64_t>(list_.label(i));
-  }
+  std::int64_t label(std::size_t i) const override { return list_.label(i); }
+  bool label_lists() const override { return list_.table; }
+  std::vector<std::int64_t> labels(std::size_t i) const override { return list_.labels_of(i); }
   std::uint64_t fingerprint() const override { return list_.fingerprint; }
 
  private:
@@ -76,7 +76,12 @@ std::shared_ptr<Dataset> open_image_folder(const std::string& folder) {
 }
 
 std::shared_ptr<Dataset> open_image_folder(const std::string& folder, Peers& peers) {
-  return std::make_shared<ImageFolder>(folder, list_images(folder, peers));
+  return std::make_shared<ImageFolder>(folder, list_images(folder, nullptr, peers));
+}
+
+std::shared_ptr<Dataset> open_image_folder(const std::string& folder, const LabelTable& table,
+                                           Peers& peers) {
+  return std::make_shared<ImageFolder>(folder, list_images(folder, &table, peers));
 }
 
 }  // namespace convoy::data

@@ -10,6 +10,7 @@
 #include "convoy/base/system.h"
 #include "convoy/data/epoch_order.h"
 #include "data/packed/names.h"
+#include "data/readers/label_table.h"
 
 namespace convoy::data {
 namespace {
@@ -35,11 +36,13 @@ std::vector<std::string> images_below(const fs::path& folder) {
   return images;
 }
 
+void check_folder(const fs::path& folder) {
+  if (fs::is_directory(folder)) return;
+  throw UsageError(folder.native() + (fs::exists(folder) ? ": not a folder" : ": no such folder"));
+}
+
 ImageList walk(const fs::path& folder) {
-  if (!fs::is_directory(folder)) {
-    throw UsageError(folder.native() +
-                     (fs::exists(folder) ? ": not a folder" : ": no such folder"));
-  }
+  check_folder(folder);
   ImageList list;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.is_directory() && !hidden(entry.path()))
@@ -58,6 +61,33 @@ ImageList walk(const fs::path& folder) {
     std::move(images.begin(), images.end(), std::back_inserter(list.names));
     list.ends.push_back(list.names.size());
   }
+  return list;
+}
+
+// Images and lines of the table have to be the same, both ascending.
+ImageList walk(const fs::path& folder, const LabelTable& table) {
+  check_folder(folder);
+  ReadTable read = read_label_table(table);
+  ImageList list;
+  list.table = true;
+  list.classes = std::move(read.classes);
+  list.names = images_below(folder);
+  for (std::size_t i = 0; i < list.names.size() || i < read.lines.size(); ++i) {
+    const bool image = i < list.names.size(), line = i < read.lines.size();
+    if (line && (!image || read.lines[i].path < list.names[i])) {
+      throw UsageError(table.labels + ": line " + std::to_string(read.lines[i].number) + ": '" +
+                       read.lines[i].path + "' is no .jpg, .jpeg or .png file in " +
+                       folder.native() + " (a tab stands between a path and its classes)");
+    }
+    if (!line || list.names[i] < read.lines[i].path) {
+      throw UsageError((folder / list.names[i]).native() + " has no line in " + table.labels +
+                       "; for an image without labels, write its path alone");
+    }
+    const std::vector<std::int64_t>& labels = read.lines[i].labels;
+    list.labels.insert(list.labels.end(), labels.begin(), labels.end());
+    list.ends.push_back(list.labels.size());
+  }
+  if (list.names.empty()) throw UsageError(folder.native() + ": no .jpg, .jpeg or .png file");
   return list;
 }
 
@@ -104,6 +134,7 @@ std::uint64_t fingerprint_of(const ImageList& list, const std::vector<std::uint6
   };
   for (const std::string& name : list.classes) add(name);
   hash.update(bytes_of(list.ends));
+  hash.update(bytes_of(list.labels));
   for (std::size_t i = 0; i < list.names.size(); ++i) {
     add(list.names[i]);
     hash.update(std::as_bytes(std::span(&sizes[i], 1)));
@@ -172,7 +203,9 @@ std::vector<std::byte> pack_list(const ImageList& list) {
   std::vector<std::byte> bytes;
   put_names(bytes, list.classes);
   put_names(bytes, list.names);
+  put_number(bytes, list.table ? 1 : 0);
   for (const std::size_t end : list.ends) put_number(bytes, end);
+  for (const std::size_t label : list.labels) put_number(bytes, label);
   return bytes;
 }
 
@@ -181,23 +214,38 @@ ImageList unpack_list(const std::vector<std::byte>& bytes) {
   ImageList list;
   list.classes = reader.names();
   list.names = reader.names();
-  list.ends.resize(list.classes.size());
+  list.table = reader.number() != 0;
+  list.ends.resize(list.table ? list.names.size() : list.classes.size());
   for (std::size_t& end : list.ends) end = reader.number();
+  list.labels.resize(list.table ? list.ends.back() : 0);
+  for (std::size_t& label : list.labels) label = reader.number();
   return list;
 }
 
-std::size_t ImageList::label(std::size_t i) const {
-  return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), i) - ends.begin());
+std::vector<std::int64_t> ImageList::labels_of(std::size_t i) const {
+  if (!table) return {label(i)};
+  const auto at = [this](std::size_t place) {
+    return labels.begin() + static_cast<std::ptrdiff_t>(place);
+  };
+  return {at(i == 0 ? 0 : ends[i - 1]), at(ends[i])};
+}
+
+std::int64_t ImageList::label(std::size_t i) const {
+  if (!table) return std::upper_bound(ends.begin(), ends.end(), i) - ends.begin();
+  const std::size_t begin = i == 0 ? 0 : ends[i - 1];
+  return begin == ends[i] ? -1 : static_cast<std::int64_t>(labels[begin]);
 }
 
 std::string ImageList::path(const std::string& folder, std::size_t i) const {
-  return (fs::path(folder) / classes[label(i)] / names[i]).native();
+  if (table) return (fs::path(folder) / names[i]).native();
+  return (fs::path(folder) / classes[static_cast<std::size_t>(label(i))] / names[i]).native();
 }
 
-ImageList list_images(const std::string& folder, Peers& peers) {
+ImageList list_images(const std::string& folder, const LabelTable* table, Peers& peers) {
   ImageList list;
   look_together(peers, folder, [&] {
-    if (peers.rank() == 0) list = walk(folder);
+    if (peers.rank() != 0) return;
+    list = table == nullptr ? walk(folder) : walk(folder, *table);
   });
   if (peers.size() > 1) {
     std::vector<std::byte> bytes = peers.rank() == 0 ? pack_list(list) : std::vector<std::byte>();

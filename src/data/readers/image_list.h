@@ -1,4 +1,4 @@
-// Which images a folder with a subfolder per class holds.
+// Which images a folder holds: in a subfolder per class, or with the labels of a table.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/data/dataset.h"
 #include "convoy/data/peers.h"
 
 namespace convoy::data {
@@ -14,17 +15,22 @@ struct ImageList {
   std::vector<std::string> classes;  // names of subfolders, ascending
   std::vector<std::string> names;    // paths below the folder of their class, ascending in each
   std::vector<std::size_t> ends;     // where in `names` each class ends
-  std::uint64_t fingerprint = 0;     // of names and sizes
+  // With a table the classes are its own, and names are paths below the folder itself, ascending;
+  // the labels of each end in `labels` where `ends` says.
+  bool table = false;
+  std::vector<std::size_t> labels;
+  std::uint64_t fingerprint = 0;  // of names, sizes and labels
 
-  // Images i's class, and its path; i < names.size().
-  std::size_t label(std::size_t i) const;
+  // Image i's labels (the first, or -1), and its path; i < names.size().
+  std::vector<std::int64_t> labels_of(std::size_t i) const;
+  std::int64_t label(std::size_t i) const;
   std::string path(const std::string& folder, std::size_t i) const;
 };
 
 // Collective. Rank 0 walks over the folder and tells the others what is there; each asks for the
 // sizes of its share of the files, and of a few of everybody's, which have to be the same. Throws
-// the same UsageError on all ranks: see open_image_folder().
-ImageList list_images(const std::string& folder, Peers& peers);
+// the same UsageError on all ranks: see open_image_folder(). `table` may be null.
+ImageList list_images(const std::string& folder, const LabelTable* table, Peers& peers);
 
 // A list without its fingerprint as bytes, of which a name takes those that it doesn't have in
 // common with the one before it, and two more.

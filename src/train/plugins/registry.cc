@@ -67,11 +67,19 @@ void add_readers(Registry& registry) {
         },
         cifar);
   }
-  registry.add_reader("image_folder",
-                      [](const Options& o, data::Peers& peers) {
-                        return data::open_image_folder(o.text("path"), peers);
-                      },
-                      {{"path", std::string(), "folder with a subfolder per class", kPath, true}});
+  registry.add_reader(
+      "image_folder",
+      [](const Options& o, data::Peers& peers) {
+        const data::LabelTable table{o.text("labels"), o.text("class_names")};
+        if (!table.labels.empty()) return data::open_image_folder(o.text("path"), table, peers);
+        if (table.class_names.empty()) return data::open_image_folder(o.text("path"), peers);
+        throw UsageError(
+            "image_folder: class_names is for images with a table of labels; "
+            "without one, the subfolders are the classes");
+      },
+      {{"path", std::string(), "folder with a subfolder per class, or with images", kPath, true},
+       {"labels", std::string(), "table of labels, any number for each image", kPath},
+       {"class_names", std::string(), "file with the names of the table's classes", kPath}});
   registry.add_reader(
       "packed",
       [](const Options& o) { return std::make_shared<data::PackedFiles>(o.texts("files")); },

@@ -1,6 +1,7 @@
 #include "train/samples/handed_source.h"
 
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -15,6 +16,7 @@ struct Header {
     kSamples,
     kBytes,
     kRaw,
+    kLabelLists,
     kChannels,
     kHeight,
     kWidth,
@@ -41,6 +43,7 @@ Header header_of(const data::Batch* batch) {
   v[Header::kSamples] = static_cast<std::int64_t>(batch->size());
   v[Header::kBytes] = static_cast<std::int64_t>(batch->bytes.size());
   v[Header::kRaw] = batch->records.empty() ? 0 : 1;
+  v[Header::kLabelLists] = batch->label_lists.empty() ? 0 : 1;
   v[Header::kChannels] = batch->shape.channels;
   v[Header::kHeight] = batch->shape.height;
   v[Header::kWidth] = batch->shape.width;
@@ -64,6 +67,32 @@ const data::Batch* HandedSource::next() {
   return handed;
 }
 
+template <class T>
+void HandedSource::send_lists(std::span<const std::vector<T>> lists) {
+  std::vector<T> all;
+  lengths_.clear();
+  for (const std::vector<T>& list : lists) {
+    lengths_.push_back(list.size());
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  broadcast(group_, lengths_);
+  broadcast(group_, all);
+}
+
+template <class T>
+void HandedSource::receive_lists(std::vector<std::vector<T>>& lists) {
+  lengths_.resize(lists.size());
+  broadcast(group_, lengths_);
+  std::vector<T> all(std::accumulate(lengths_.begin(), lengths_.end(), std::size_t{0}));
+  broadcast(group_, all);
+  auto from = all.begin();
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    const auto to = from + static_cast<std::ptrdiff_t>(lengths_[i]);
+    lists[i].assign(from, to);
+    from = to;
+  }
+}
+
 const data::Batch* HandedSource::hand_on(const data::Batch* batch) {
   Header header = header_of(batch);
   group_.broadcast(comm::buffer_of(header.values), 0);
@@ -72,20 +101,14 @@ const data::Batch* HandedSource::hand_on(const data::Batch* batch) {
   labels_.assign(batch->labels.begin(), batch->labels.end());
   broadcast(group_, samples_);
   broadcast(group_, labels_);
+  if (!batch->label_lists.empty()) send_lists(batch->label_lists);
   if (batch->records.empty()) {
     // Sent from where it lies.
     auto* const bytes = reinterpret_cast<std::uint8_t*>(batch->bytes.data());
     group_.broadcast(comm::Buffer(bytes, batch->bytes.size(), comm::Type::u8), 0);
     return batch;
   }
-  lengths_.clear();
-  bytes_.clear();
-  for (const auto& record : batch->records) {
-    lengths_.push_back(record.size());
-    bytes_.insert(bytes_.end(), record.begin(), record.end());
-  }
-  broadcast(group_, lengths_);
-  broadcast(group_, bytes_);
+  send_lists(batch->records);
   return batch;
 }
 
@@ -98,26 +121,20 @@ const data::Batch* HandedSource::receive() {
   samples_.resize(size);
   labels_.resize(size);
   records_.resize(v[Header::kRaw] != 0 ? size : 0);
-  bytes_.resize(static_cast<std::size_t>(v[Header::kBytes]));
   broadcast(group_, samples_);
   broadcast(group_, labels_);
+  label_lists_.resize(v[Header::kLabelLists] != 0 ? size : 0);
+  receive_lists(label_lists_);
   if (v[Header::kRaw] != 0) {
-    lengths_.resize(size);
-    broadcast(group_, lengths_);
-    std::size_t total = 0;
-    for (const std::uint64_t length : lengths_) total += length;
-    bytes_.resize(total);
-  }
-  if (size > 0) broadcast(group_, bytes_);
-  auto from = bytes_.begin();
-  for (std::size_t i = 0; i < records_.size(); ++i) {
-    const auto to = from + static_cast<std::ptrdiff_t>(lengths_[i]);
-    records_[i].assign(from, to);
-    from = to;
+    receive_lists(records_);
+  } else {
+    bytes_.resize(static_cast<std::size_t>(v[Header::kBytes]));
+    broadcast(group_, bytes_);
   }
   batch_ = {};
   batch_.samples = samples_;
   batch_.labels = labels_;
+  batch_.label_lists = label_lists_;
   batch_.records = records_;
   batch_.shape = {static_cast<int>(v[Header::kChannels]), static_cast<int>(v[Header::kHeight]),
                   static_cast<int>(v[Header::kWidth])};

@@ -1,7 +1,10 @@
 // One rank reads, others of its group get what it has read.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "convoy/comm/communicator.h"
@@ -31,6 +34,11 @@ class HandedSource final : public data::SampleSource {
  private:
   const data::Batch* hand_on(const data::Batch* batch);
   const data::Batch* receive();
+  // Lists as their lengths and what is in them, one after the other.
+  template <class T>
+  void send_lists(std::span<const std::vector<T>> lists);
+  template <class T>
+  void receive_lists(std::vector<std::vector<T>>& lists);
 
   std::unique_ptr<data::SampleSource> own_;
   comm::Communicator group_;
@@ -38,7 +46,8 @@ class HandedSource final : public data::SampleSource {
   data::Batch batch_;
   std::vector<std::byte> bytes_;
   std::vector<std::int64_t> labels_;
-  std::vector<std::uint64_t> lengths_;  // of records
+  std::vector<std::vector<std::int64_t>> label_lists_;
+  std::vector<std::uint64_t> lengths_;  // of lists
   std::vector<std::size_t> samples_;
   std::vector<std::vector<std::byte>> records_;
 };

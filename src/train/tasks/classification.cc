@@ -5,7 +5,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/evaluate.h"
-#include "train/tasks/images.h"
 
 namespace convoy::train {
 namespace {
@@ -42,28 +41,12 @@ class Softmax final : public Classification {
   }
 };
 
-class OneVsAll final : public Classification {
- public:
-  using Classification::Classification;
-
- private:
-  // Summed over classes, averaged over samples.
-  torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) const override {
-    namespace F = torch::nn::functional;
-    torch::Tensor targets = torch::zeros_like(scores).scatter_(1, labels.unsqueeze(1), 1.0);
-    if (smoothing() > 0) targets = targets * (1 - smoothing()) + smoothing() / 2;
-    return F::binary_cross_entropy_with_logits(
-               scores, targets,
-               F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum)) /
-           scores.size(0);
-  }
-  torch::Tensor probabilities(const torch::Tensor& scores) const override {
-    return scores.sigmoid();
-  }
-  torch::Tensor mean_of_views(const torch::Tensor& scores) const override {
-    return scores.sigmoid().mean(1).logit(1e-7);
-  }
-};
+// Lists of labels are another task's.
+void check_one_label(const data::Dataset& dataset, const std::string& what, const Recipe& recipe) {
+  if (!dataset.label_lists()) return;
+  throw UsageError(what + " has any number of labels for each image; the task " + recipe.task.name +
+                   " takes one each: set task.name = \"one_vs_all\"");
+}
 
 }  // namespace
 
@@ -71,6 +54,10 @@ Classification::Classification(const Recipe& recipe)
     : recipe_(recipe), smoothing_(recipe.task.options.number("label_smoothing")) {}
 
 void Classification::look(const data::Dataset& training, const data::Dataset* validation) {
+  if (!takes_lists()) {
+    check_one_label(training, "data.train", recipe_);
+    if (validation != nullptr) check_one_label(*validation, "data.validation", recipe_);
+  }
   if (validation != nullptr) check_same_classes(training.classes(), validation->classes());
   const data::Shape shape = input_shape(training, recipe_.data);
   facts_.numbers = {{"image.channels", shape.channels},
@@ -119,22 +106,34 @@ TaskBatch Classification::tensors(const data::Batch& batch, data::Range rows,
   const auto size = static_cast<std::int64_t>(rows.size());
   TaskBatch part;
   part.tensors["images"] = compute.images(batch).narrow(0, begin * batch.views, size * batch.views);
-  part.tensors["labels"] = compute.labels(batch.labels.subspan(rows.begin, rows.size()));
+  part.tensors["labels"] = labels_of(batch, rows, compute);
   part.samples = batch.samples.subspan(rows.begin, rows.size());
   part.weight = static_cast<double>(rows.size());
   return part;
 }
 
+torch::Tensor Classification::labels_of(const data::Batch& batch, data::Range rows,
+                                        const Compute& compute) const {
+  if (!batch.label_lists.empty()) {
+    throw UsageError("the data has any number of labels for each image; the task " +
+                     recipe_.task.name + " takes one each");
+  }
+  return compute.labels(batch.labels.subspan(rows.begin, rows.size()));
+}
+
+torch::Tensor Classification::blank_labels(std::int64_t samples, const Compute& compute) const {
+  return torch::zeros({samples},
+                      torch::TensorOptions().dtype(torch::kLong).device(compute.device()));
+}
+
 TaskBatch Classification::blank(std::int64_t samples, const Compute& compute) const {
   TaskBatch batch;
   batch.tensors["images"] = compute.blank(image()).repeat({samples, 1, 1, 1});
-  batch.tensors["labels"] =
-      torch::zeros({samples}, torch::TensorOptions().dtype(torch::kLong).device(compute.device()));
+  batch.tensors["labels"] = blank_labels(samples, compute);
   batch.weight = static_cast<double>(samples);
   return batch;
 }
 
-// [samples, classes], whatever the views.
 torch::Tensor Classification::scores_of(const TensorList& outputs, std::int64_t samples) const {
   const torch::Tensor& logits = outputs.at(0);
   const torch::Tensor scores =
@@ -177,6 +176,22 @@ std::string Classification::name_of(std::int64_t index) const {
   return i < names.size() ? names[i] : std::to_string(index);
 }
 
+std::vector<ClassProbability> Classification::most_likely(const torch::Tensor& probabilities,
+                                                          std::int64_t most) const {
+  const auto [values, indices] =
+      probabilities.topk(std::min<std::int64_t>(most, probabilities.size(0)));
+  std::vector<ClassProbability> best;
+  for (std::int64_t i = 0; i < values.size(0); ++i) {
+    const auto index = indices[i].item<std::int64_t>();
+    best.push_back({index, name_of(index), values[i].item<double>()});
+  }
+  return best;
+}
+
+void Classification::answer(const torch::Tensor& probabilities, int most, Answer& to) const {
+  describe(most_likely(probabilities, most), to);
+}
+
 std::vector<Answer> Classification::predict(const std::vector<std::string>& files, int most,
                                             const Compute& compute, const Forward& forward) const {
   std::vector<Answer> answers(files.size());
@@ -186,25 +201,14 @@ std::vector<Answer> Classification::predict(const std::vector<std::string>& file
     const auto rows = static_cast<std::int64_t>(images.files.size());
     const torch::Tensor all =
         probabilities(scores_of(forward({images.pixels}), rows)).to(torch::kDouble);
-    const auto [values, indices] = all.topk(std::min<std::int64_t>(most, all.size(1)), 1);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      std::vector<ClassProbability> best;
-      for (std::int64_t i = 0; i < values.size(1); ++i) {
-        const auto index = indices[row][i].item<std::int64_t>();
-        best.push_back({index, name_of(index), values[row][i].item<double>()});
-      }
-      describe(best, answers[images.files[static_cast<std::size_t>(row)]]);
-    }
+    for (std::int64_t row = 0; row < rows; ++row)
+      answer(all[row], most, answers[images.files[static_cast<std::size_t>(row)]]);
   });
   return answers;
 }
 
 std::unique_ptr<Task> softmax_classification(const Recipe& recipe) {
   return std::make_unique<Softmax>(recipe);
-}
-
-std::unique_ptr<Task> one_vs_all_classification(const Recipe& recipe) {
-  return std::make_unique<OneVsAll>(recipe);
 }
 
 }  // namespace convoy::train

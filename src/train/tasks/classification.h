@@ -1,15 +1,16 @@
-// Images with a label each.
+// Images with labels.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "convoy/train/task.h"
+#include "train/tasks/images.h"
 
 namespace convoy::train {
 
 // One label per image, of classes with names. What differs between its kinds is how scores become
-// probabilities and a loss.
+// probabilities and a loss, and what becomes of labels.
 class Classification : public Task {
  public:
   explicit Classification(const Recipe& recipe);
@@ -40,6 +41,12 @@ class Classification : public Task {
                               const Compute& compute, const Forward& forward) const override;
 
  protected:
+  // Whether an image may have any number of labels.
+  virtual bool takes_lists() const { return false; }
+  // The tensor "labels": whatever loss_of() takes, [n, ...], on the device.
+  virtual torch::Tensor labels_of(const data::Batch& batch, data::Range rows,
+                                  const Compute& compute) const;
+  virtual torch::Tensor blank_labels(std::int64_t samples, const Compute& compute) const;
   // Scores [n, classes] in float32 or better.
   virtual torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) const = 0;
   virtual torch::Tensor probabilities(const torch::Tensor& scores) const = 0;
@@ -47,12 +54,18 @@ class Classification : public Task {
   // those whose probabilities are the means of the views' (AlexNet's ten crops).
   virtual torch::Tensor mean_of_views(const torch::Tensor& scores) const = 0;
 
+  // What is said of a picture whose classes have these probabilities, [classes] in float64.
+  virtual void answer(const torch::Tensor& probabilities, int most, Answer& to) const;
+
   double smoothing() const { return smoothing_; }
+  // [samples, classes], whatever the views.
+  torch::Tensor scores_of(const TensorList& outputs, std::int64_t samples) const;
+  std::vector<ClassProbability> most_likely(const torch::Tensor& probabilities,
+                                            std::int64_t most) const;
 
  private:
   enum Sum : std::size_t { kSamples, kTop1, kTop5, kLoss, kSums };
 
-  torch::Tensor scores_of(const TensorList& outputs, std::int64_t samples) const;
   std::string name_of(std::int64_t index) const;
   data::Shape image() const;
 
@@ -63,7 +76,5 @@ class Classification : public Task {
 
 // Softmax over the classes, and cross entropy.
 std::unique_ptr<Task> softmax_classification(const Recipe& recipe);
-// An independent logistic output per class (Krizhevsky 2014, section 5; Dean et al. 2012).
-std::unique_ptr<Task> one_vs_all_classification(const Recipe& recipe);
 
 }  // namespace convoy::train

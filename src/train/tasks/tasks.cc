@@ -2,6 +2,7 @@
 
 #include "convoy/base/error.h"
 #include "train/tasks/classification.h"
+#include "train/tasks/one_vs_all.h"
 
 namespace convoy::train {
 namespace {
@@ -13,6 +14,14 @@ void check_smoothing(const Recipe& recipe, std::vector<std::string>& problems) {
                      "; it has to be at least 0 and below 1");
 }
 
+void check_one_vs_all(const Recipe& recipe, std::vector<std::string>& problems) {
+  check_smoothing(recipe, problems);
+  const double threshold = recipe.task.options.number("threshold");
+  if (threshold > 0 && threshold < 1) return;
+  problems.push_back("task.options.threshold is " + std::to_string(threshold) +
+                     "; it has to be above 0 and below 1");
+}
+
 }  // namespace
 
 std::vector<Answer> Task::predict(const std::vector<std::string>&, int, const Compute&,
@@ -21,10 +30,12 @@ std::vector<Answer> Task::predict(const std::vector<std::string>&, int, const Co
 }
 
 void add_tasks(Registry& registry) {
-  const std::vector<Option> options{
-      {"label_smoothing", 0.0, "part of a label spread over all classes"}};
-  registry.add_task("classification", softmax_classification, options, check_smoothing);
-  registry.add_task("one_vs_all", one_vs_all_classification, options, check_smoothing);
+  const Option smoothing{"label_smoothing", 0.0, "part of a label spread over all classes"};
+  registry.add_task("classification", softmax_classification, {smoothing}, check_smoothing);
+  registry.add_task(
+      "one_vs_all", one_vs_all,
+      {smoothing, {"threshold", 0.5, "a class above this probability is one of an image's labels"}},
+      check_one_vs_all);
 }
 
 }  // namespace convoy::train

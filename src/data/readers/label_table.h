@@ -1,0 +1,32 @@
+// The labels of images as a text file says them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convoy/data/dataset.h"
+
+namespace convoy::data {
+
+struct TableLine {
+  std::string path;  // normalized
+  std::size_t number = 0;
+  std::vector<std::int64_t> labels;  // ascending
+};
+
+struct ReadTable {
+  std::vector<std::string> classes;
+  std::vector<TableLine> lines;  // in the order of paths, each once
+};
+
+// Throws UsageError naming the file and the line, see open_image_folder().
+ReadTable read_label_table(const LabelTable& table);
+
+// The same of what is in the file; `classes` are the given ones, if there are any.
+ReadTable parse_label_table(std::string_view text, const LabelTable& table,
+                            std::vector<std::string> classes);
+
+}  // namespace convoy::data
