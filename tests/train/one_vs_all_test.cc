@@ -287,6 +287,9 @@ labels = "FOLDER/labels.tsv"
 [data.validation]
 path = "FOLDER/pictures"
 labels = "FOLDER/labels.tsv"
+[data.augment]
+crop = "center"
+resize = 6
 [optimizer]
 lr = 0.1
 [training]
