@@ -54,7 +54,7 @@ double last_stop(const Cell& cell) {
 }
 
 std::string at(std::int64_t batch, double rate) {
-  return "batch " + std::to_string(batch) + ", learning rate " + text_of(rate);
+  return "batch " + std::to_string(batch) + ", learning rate " + shortest(rate);
 }
 
 void choose(Row& row, double scatter, std::vector<std::string>& warnings) {
@@ -75,7 +75,7 @@ void choose(Row& row, double scatter, std::vector<std::string>& warnings) {
   for (const Cell& cell : row.cells) {
     if (cell.usable() || cell.diverged || last_stop(cell) >= best->center) continue;
     warnings.push_back("runs at " + at(row.batch, cell.learning_rate) +
-                       " were stopped before the learning rate " + text_of(best->learning_rate) +
+                       " were stopped before the learning rate " + shortest(best->learning_rate) +
                        " reaches the target there: they may be the better ones");
   }
 }
@@ -100,7 +100,7 @@ void check_enough(const Cells& cells) {
                      std::to_string(batches) +
                      " batches; a fit needs at least 3 runs, at two or more batches";
   if (!where.empty()) {
-    text += "; the longest run, " + where + ", had " + text_of(std::round(std::exp(furthest))) +
+    text += "; the longest run, " + where + ", had " + shortest(std::round(std::exp(furthest))) +
             " updates";
   }
   throw UsageError(text);

@@ -5,13 +5,14 @@
 #include <tuple>
 
 #include "plan/checks.h"
+#include "plan/communication.h"
 
 namespace convoy::plan {
 namespace {
 
 double priced(double cost, const char* what) {
   if (!(cost >= 0)) {
-    refuse(std::string("the price of ") + what, text_of(cost), "0 or more for whatever is asked");
+    refuse(std::string("the price of ") + what, shortest(cost), "0 or more for whatever is asked");
   }
   return cost;
 }
@@ -48,23 +49,6 @@ double delta_of(const Machine& machine) {
   return delta;
 }
 
-// Delta(P) for any real P > 1: between whole numbers as the kinds' formulas go on.
-double communication_at(const Communication& c, double p) {
-  const double delta = delta_seconds(c);
-  switch (c.kind) {
-    case CommunicationKind::constant:
-      return delta + c.latency_s;
-    case CommunicationKind::server:
-      return (delta + c.latency_s) * p;
-    case CommunicationKind::ring:
-      return delta * 2 * (p - 1) / p + c.latency_s * 2 * (p - 1);
-    case CommunicationKind::tree:
-      return (delta + c.latency_s) * std::log2(p);
-    default:
-      return 0;
-  }
-}
-
 // Equation 10 for a real P > 1.
 double seconds_at(const UpdateLaw& law, const Machine& machine, double p) {
   Machine two = machine;  // whose communication is Delta(P), as one number
@@ -90,7 +74,7 @@ Balance balance(const UpdateLaw& law, const Machine& machine, double workers,
   check(prices);
   const double delta = delta_of(machine);
   if (!(workers > 1) || !std::isfinite(workers)) {
-    refuse("the number of workers", text_of(workers), "above 1");
+    refuse("the number of workers", shortest(workers), "above 1");
   }
   const double gamma = machine.seconds_per_sample / machine.processor_share;
   // Central differences: their error is some 1e-8 of the value.
@@ -136,7 +120,7 @@ Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& p
     best = {built, p, optimal_batch(law, built, p), seconds, cost(prices, built, p)};
   }
   if (best.workers == 1) {
-    throw UsageError("a budget of " + text_of(budget) +
+    throw UsageError("a budget of " + shortest(budget) +
                      " does not pay for two workers and the slowest network");
   }
   return best;

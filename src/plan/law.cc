@@ -9,8 +9,8 @@ void check(const Descent& descent) {
   check_positive("the target loss", descent.target_loss);
   check_positive("lambda", descent.rate);
   if (!(descent.initial_loss > descent.target_loss) || !std::isfinite(descent.initial_loss)) {
-    refuse("the initial loss", text_of(descent.initial_loss),
-           "above the target loss, " + text_of(descent.target_loss));
+    refuse("the initial loss", shortest(descent.initial_loss),
+           "above the target loss, " + shortest(descent.target_loss));
   }
 }
 
@@ -33,9 +33,9 @@ double updates_to_target(const UpdateLaw& law, double batch) {
   check_batch(batch, 1);
   const double updates = law.updates_at_infinity + law.noise_sensitivity / batch;
   if (!(updates > 0)) {
-    throw UsageError("the law N_inf = " + text_of(law.updates_at_infinity) + ", alpha = " +
-                     text_of(law.noise_sensitivity) + " has no updates left at a batch of " +
-                     text_of(batch) + "; it must stay above 0 wherever it is used");
+    throw UsageError("the law N_inf = " + shortest(law.updates_at_infinity) + ", alpha = " +
+                     shortest(law.noise_sensitivity) + " has no updates left at a batch of " +
+                     shortest(batch) + "; it must stay above 0 wherever it is used");
   }
   return updates;
 }
@@ -43,8 +43,8 @@ double updates_to_target(const UpdateLaw& law, double batch) {
 double updates_bound(const Descent& descent, double sigma) {
   check(descent);
   if (!(sigma > 0) || !(sigma < descent.target_loss)) {
-    refuse("sigma", text_of(sigma),
-           "above 0 and below the target loss, " + text_of(descent.target_loss));
+    refuse("sigma", shortest(sigma),
+           "above 0 and below the target loss, " + shortest(descent.target_loss));
   }
   // log((x + sigma) / (x - sigma)) = 2 atanh(sigma / x)
   return 2 * (std::atanh(sigma / descent.target_loss) - std::atanh(sigma / descent.initial_loss)) /

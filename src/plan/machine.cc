@@ -6,6 +6,7 @@
 
 #include "convoy/base/names.h"
 #include "plan/checks.h"
+#include "plan/communication.h"
 
 namespace convoy::plan {
 namespace {
@@ -64,7 +65,7 @@ double from_table(const std::vector<ComputePoint>& table, double samples) {
       table.begin(), table.end(), samples,
       [](const auto& point, double wanted) { return static_cast<double>(point.samples) < wanted; });
   if (after == table.end()) {
-    throw UsageError("an update of " + text_of(samples) +
+    throw UsageError("an update of " + shortest(samples) +
                      " samples per worker was not measured, only up to " +
                      std::to_string(table.back().samples));
   }
@@ -92,15 +93,9 @@ double delta_seconds(const Communication& c) {
   return c.bandwidth_bytes_per_s > 0 ? c.gradient_bytes / c.bandwidth_bytes_per_s : c.delta_s;
 }
 
-double communication_seconds(const Communication& c, std::int64_t workers) {
-  check_workers(workers);
-  validate(c);
-  if (workers == 1) return 0;
-  const double p = static_cast<double>(workers);
+double communication_at(const Communication& c, double p) {
   const double delta = delta_seconds(c);
   switch (c.kind) {
-    case CommunicationKind::none:
-      return 0;
     case CommunicationKind::constant:
       return delta + c.latency_s;
     case CommunicationKind::server:
@@ -109,10 +104,19 @@ double communication_seconds(const Communication& c, std::int64_t workers) {
       return delta * 2 * (p - 1) / p + c.latency_s * 2 * (p - 1);
     case CommunicationKind::tree:
       return (delta + c.latency_s) * std::log2(p);
+    case CommunicationKind::none:
     case CommunicationKind::table:
-      return from_table(c.table, workers);
+      return 0;
   }
   return 0;
+}
+
+double communication_seconds(const Communication& c, std::int64_t workers) {
+  check_workers(workers);
+  validate(c);
+  if (workers == 1) return 0;
+  return c.kind == CommunicationKind::table ? from_table(c.table, workers)
+                                            : communication_at(c, static_cast<double>(workers));
 }
 
 void validate(const Machine& machine) {
@@ -125,7 +129,7 @@ void validate(const Machine& machine) {
   }
   check_positive("compute.processor_share", machine.processor_share);
   if (machine.processor_share > 1) {
-    refuse("compute.processor_share", text_of(machine.processor_share), "at most 1");
+    refuse("compute.processor_share", shortest(machine.processor_share), "at most 1");
   }
   std::int64_t before = 0;
   for (const ComputePoint& point : machine.table) {

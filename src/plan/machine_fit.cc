@@ -88,7 +88,7 @@ void report(Fit& fit, const Sorted& sorted, const std::vector<double>& residuals
     fit.warnings.push_back(
         model +
         " does not describe the times: a difference as large as theirs has the probability " +
-        text_of(std::round(fit.lack_of_fit * 1e4) / 1e4) + "; use the measured table");
+        shortest(std::round(fit.lack_of_fit * 1e4) / 1e4) + "; use the measured table");
   }
   if (!fit.outliers.empty()) {
     fit.warnings.push_back(std::to_string(fit.outliers.size()) + " of " +

@@ -1,40 +1,12 @@
 // A machine as TOML, and back.
-#include <toml++/toml.h>
-
-#include <filesystem>
-
+#include "base/parse_toml.h"
+#include "base/toml_text.h"
 #include "convoy/base/names.h"
 #include "convoy/plan/machine.h"
 #include "plan/checks.h"
 
 namespace convoy::plan {
 namespace {
-
-std::string toml_number(double value) {
-  std::string text = text_of(value);
-  if (text.find_first_of(".einf") == std::string::npos) text += ".0";
-  return text;
-}
-
-// Texts from TOML have no control characters but those of escapes.
-std::string toml_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      constexpr const char* kHex = "0123456789ABCDEF";
-      out += "\\u00";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
 
 // Takes values out of one table; what is left over at the end is unknown.
 class Reader {
@@ -145,7 +117,7 @@ std::string to_toml(const Machine& machine) {
     text += std::string(key) + " = " + value + "\n";
   };
   const auto number = [&](const char* key, double value) { line(key, toml_number(value)); };
-  if (!machine.source.empty()) line("source", toml_text(machine.source));
+  if (!machine.source.empty()) line("source", toml_string(machine.source));
   text += "[compute]\n";
   if (machine.seconds_per_sample != 0 || machine.table.empty()) {
     number("seconds_per_sample", machine.seconds_per_sample);
@@ -162,7 +134,7 @@ std::string to_toml(const Machine& machine) {
   }
   const Communication& c = machine.communication;
   text += "[communication]\n";
-  line("kind", toml_text(std::string(name(c.kind))));
+  line("kind", toml_string(std::string(name(c.kind))));
   if (c.delta_s != 0) number("delta_s", c.delta_s);
   if (c.gradient_bytes != 0) number("gradient_bytes", c.gradient_bytes);
   if (c.bandwidth_bytes_per_s != 0) number("bandwidth_bytes_per_s", c.bandwidth_bytes_per_s);
@@ -179,14 +151,8 @@ std::string to_toml(const Machine& machine) {
 }
 
 Machine machine_of_toml(const std::string& text, const std::string& name) {
-  const std::string file = std::filesystem::path(name).filename().string();
-  toml::table root;
-  try {
-    root = toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    throw UsageError(file + ":" + std::to_string(error.source().begin.line) + ": " +
-                     std::string(error.description()));
-  }
+  const std::string file = file_in_messages(name);
+  const toml::table root = parse_toml(text, file);
   Machine machine;
   Reader top(root, file, "");
   top.text("source", machine.source);

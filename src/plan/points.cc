@@ -79,7 +79,7 @@ void check(const PointRun& run, const PlanHeader& header) {
   for (const auto& [target, updates] : run.reached) {
     const auto& all = header.targets;
     if (std::find(all.begin(), all.end(), target) == all.end() || !seen.insert(target).second) {
-      refuse("a target reached", text_of(target), "one of the plan's, once");
+      refuse("a target reached", shortest(target), "one of the plan's, once");
     }
     check_at_least("the updates to a target", updates, 1);
     if (updates > run.updates) {
@@ -191,8 +191,8 @@ std::vector<UpdateRun> PlanPoints::updates(double target) const {
   const auto& all = header.targets;
   if (std::find(all.begin(), all.end(), target) == all.end()) {
     std::string known;
-    for (const double one : all) known += (known.empty() ? "" : ", ") + text_of(one);
-    throw UsageError("the target " + text_of(target) + " was not measured; there are " + known);
+    for (const double one : all) known += (known.empty() ? "" : ", ") + shortest(one);
+    throw UsageError("the target " + shortest(target) + " was not measured; there are " + known);
   }
   std::vector<UpdateRun> result;
   for (const PointRun& run : runs) {

@@ -1,11 +1,11 @@
 #include "train/facts.h"
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/toml_text.h"
 #include "convoy/base/error.h"
 
 namespace convoy::train {
@@ -14,13 +14,6 @@ namespace {
 constexpr std::string_view kPrefix = "task.";
 
 std::string key_of(const std::string& name) { return std::string(kPrefix) + name; }
-
-std::string text_of(double number) {
-  std::ostringstream text;
-  text.precision(17);
-  text << number;
-  return text.str();
-}
 
 std::string element(const std::vector<std::string>& list, std::size_t i) {
   return i < list.size() ? "'" + list[i] + "'" : "nothing";
@@ -76,7 +69,8 @@ void check_facts(const Task& task, const Manifest& saved, const std::string& pat
            ", in the checkpoint that is " + element(theirs, i));
   });
   compare(task, now.numbers, then.numbers, [&](const auto& name, double mine, double theirs) {
-    refuse("its " + name + " is " + text_of(mine) + ", in the checkpoint it is " + text_of(theirs));
+    refuse("its " + name + " is " + shortest(mine) + ", in the checkpoint it is " +
+           shortest(theirs));
   });
 }
 

@@ -1,7 +1,5 @@
 #include "cli/job/job_file.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/parse_toml.h"
 #include "cli/launch/hosts.h"
 #include "cli/launch/mpirun.h"
 #include "convoy/base/error.h"
@@ -321,14 +320,8 @@ void read_job_table(const toml::table& root, JobFile& job, const std::string& fi
 }  // namespace
 
 JobFile parse_job_file(const std::string& text, const std::string& name) {
-  const std::string file = std::filesystem::path(name).filename().string();
-  toml::table root;
-  try {
-    root = toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    throw UsageError(file + ":" + std::to_string(error.source().begin.line) + ": " +
-                     std::string(error.description()));
-  }
+  const std::string file = file_in_messages(name);
+  const toml::table root = parse_toml(text, file);
   JobFile job;
   Texts problems;
   const std::string stem = std::filesystem::path(name).stem().string();

@@ -1,8 +1,8 @@
 #include "train/recipe/document.h"
 
-#include <filesystem>
 #include <sstream>
 
+#include "base/parse_toml.h"
 #include "convoy/base/error.h"
 
 namespace convoy::train {
@@ -32,13 +32,8 @@ std::vector<std::string> split(const std::string& key) {
 }  // namespace
 
 Document::Document(const RecipeText& text, const std::vector<std::string>& overrides)
-    : name_(std::filesystem::path(text.name).filename().string()), folder_(text.folder) {
-  try {
-    table_ = toml::parse(text.text, name_);
-  } catch (const toml::parse_error& error) {
-    throw UsageError(name_ + ":" + std::to_string(error.source().begin.line) + ": " +
-                     std::string(error.description()));
-  }
+    : name_(file_in_messages(text.name)), folder_(text.folder) {
+  table_ = parse_toml(text.text, name_);
   for (const std::string& override : overrides) apply(override);
 }
 

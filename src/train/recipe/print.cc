@@ -1,45 +1,16 @@
 // A recipe as TOML, and where two recipes differ.
-#include <charconv>
-#include <cmath>
 #include <sstream>
 
+#include "base/toml_text.h"
 #include "train/recipe/fields.h"
 
 namespace convoy::train {
 namespace {
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      constexpr const char* kHex = "0123456789ABCDEF";
-      out += "\\u00";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 std::string toml(bool value) { return value ? "true" : "false"; }
 std::string toml(std::int64_t value) { return std::to_string(value); }
-std::string toml(const std::string& value) { return quoted(value); }
-// The shortest text that reads back to the same number.
-std::string toml(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  std::string result(text, end);
-  if (result.find_first_of(".e") == std::string::npos) result += ".0";
-  return result;
-}
+std::string toml(const std::string& value) { return toml_string(value); }
+std::string toml(double value) { return toml_number(value); }
 template <class T>
 std::string toml(const std::vector<T>& values) {
   std::string text = "[";

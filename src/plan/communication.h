@@ -1,0 +1,11 @@
+// The models of communication between whole numbers of workers.
+#pragma once
+
+#include "convoy/plan/machine.h"
+
+namespace convoy::plan {
+
+// Delta(P) by the formula of its kind, for any real P > 1; 0 for none and table.
+double communication_at(const Communication& communication, double workers);
+
+}  // namespace convoy::plan
