@@ -5,9 +5,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <sstream>
 #include <string>
 
 #include "convoy/base/error.h"
@@ -206,10 +206,11 @@ GradientReducer::GradientReducer(const comm::Communicator& communicator,
 GradientReducer::~GradientReducer() = default;
 
 void GradientReducer::count_samples(double samples, int source) {
-  if (!std::isfinite(samples) || samples < 0) {
-    throw UsageError("rank " + std::to_string(communicator().rank()) +
-                     ": the samples of a micro-batch count " + std::to_string(samples) +
-                     "; that has to be finite, and at least 0");
+  if (!can_count(samples)) {
+    std::ostringstream text;
+    text << "rank " << communicator().rank() << ": the samples of a micro-batch count " << samples
+         << "; that has to be 0, or from " << kLeastSamples << " to " << kMostSamples;
+    throw UsageError(text.str());
   }
   impl_->step().count_samples(static_cast<std::size_t>(source), samples);
 }

@@ -1,6 +1,7 @@
 #include "train/facts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,12 +27,18 @@ TaskFacts as_saved(const TaskFacts& facts) {
   return facts_of(manifest_from_json(to_json(manifest), "the facts"));
 }
 
+// A number that is none is the same as another that is none.
+bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool is_same(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return a == b;
+}
+
 // Calls `differs` with (name, now, then) for those that are in both and not the same.
 template <class Facts, class Differs>
 void compare(const Task& task, const Facts& now, const Facts& then, const Differs& differs) {
   for (const auto& [name, value] : now) {
     const auto saved = then.find(name);
-    if (saved == then.end() || saved->second == value || task.may_differ(name)) continue;
+    if (saved == then.end() || is_same(saved->second, value) || task.may_differ(name)) continue;
     differs(name, value, saved->second);
   }
 }

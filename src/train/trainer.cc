@@ -69,7 +69,7 @@ class Trainer::Impl final : public TrainerContext {
   void take_folder();
   void open_samples();
   void restore();
-  bool is_of_this_figure(const Manifest& saved) const;
+  bool is_of_this_figure(const Manifest& saved);
   void open_folder();
   void greet();
   // While it runs.
@@ -194,16 +194,19 @@ void Trainer::Impl::restore() {
   strategy().prepare(*this, saved ? &*saved : nullptr);
 }
 
-// Whether its score can be compared with those to come. Rank 0 says so if not.
-bool Trainer::Impl::is_of_this_figure(const Manifest& saved) const {
-  if (saved.metric.empty() || saved.metric == inputs_->best) return true;
-  if (world_.rank() != 0) return false;
-  const std::string best = checkpoints_.best();
-  world_.log().info("the best checkpoint goes by " + inputs_->best + " now, in the checkpoint by " +
-                    saved.metric + ": it is looked for anew" +
-                    (best.empty() ? ""
-                                  : "; " + best + ", the best by " + saved.metric +
-                                        ", is kept no longer than others"));
+// Whether its score can be compared with those to come. The owner of the run folder says so if not.
+bool Trainer::Impl::is_of_this_figure(const Manifest& saved) {
+  std::string figure = figure_of(saved);
+  if (figure.empty()) figure = task().usual_best();
+  if (figure == inputs_->best) return true;
+  on_owner([&] {
+    const std::string best = checkpoints_.best_like(saved);
+    world_.log().info("the best checkpoint goes by " + inputs_->best +
+                      " now, in the checkpoint by " + figure + ": it is looked for anew" +
+                      (best.empty() ? ""
+                                    : "; " + best + ", the best by " + figure +
+                                          ", is kept no longer than others"));
+  });
   return false;
 }
 

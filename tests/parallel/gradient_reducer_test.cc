@@ -143,8 +143,28 @@ TEST(GradientReducer, TakesAnyWeight) {
   (w.sum() * (rank() + 1.0)).backward();
   const double first = 0.5, others = ranks() * (ranks() + 1) / 2.0 - 1;
   EXPECT_NEAR(w.grad()[0].item<double>(), (first + others) / (first + ranks() - 1), 1e-6);
-  for (const double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+  for (const double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity(), 0.99e-12,
+                             1.01e15, std::numeric_limits<double>::denorm_min()})
     EXPECT_THROW(reducer.count_samples(wrong), UsageError);
+}
+
+// Whatever a count may be, gradients come out as they are.
+TEST(GradientReducer, TakesSmallAndLargeWeights) {
+  using R = GradientReducer;
+  for (const double nominal : {1.0, 1e7}) {
+    for (const double weight : {R::kLeastSamples, 1e-6, 1e6, R::kMostSamples}) {
+      const at::Tensor w = parameter({1, 2, 3});
+      ReducerOptions options;
+      options.nominal_samples = nominal;
+      GradientReducer reducer(test_world().communicator(), {{{"w", w}}}, options);
+      for (const double gradient : {1e-8, 1.0, 1e8}) {
+        w.mutable_grad() = at::Tensor();
+        reducer.count_samples(weight);
+        (w.sum() * gradient).backward();
+        EXPECT_NEAR(w.grad()[1].item<double>() / gradient, 1, 1e-5) << weight << " " << nominal;
+      }
+    }
+  }
 }
 
 // What backward throws in each of two sources, which have a thread each; empty where it throws

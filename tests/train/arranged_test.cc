@@ -175,10 +175,55 @@ TEST_F(ArrangedTest, AShareIsScoredByOneRank) {
   if (!even()) GTEST_SKIP() << "needs an even number of ranks";
   const std::string said = refusal(chain("forgetful", {"strategy=forgetful", "grid.partitions=2"}));
   const int ranks = test_world().size();
-  EXPECT_NE(said.find((ranks == 2 ? " 1 share" : " 2 shares") + std::string(", and ") +
-                      std::to_string(ranks) + " ranks score: Strategy::score"),
+  EXPECT_NE(said.find((ranks == 2 ? " 1 share" : " 2 shares") +
+                      std::string(", and 2 ranks score share 0: Strategy::score")),
             std::string::npos)
       << said;
+}
+
+// As many ranks score as there are shares, but not one for each.
+class FirstShareTwice final : public testing_data::Halves {
+ public:
+  bool score(const Task&, const Compute&, const data::Batch&, std::span<double>) override {
+    return test_world().rank() < 2;
+  }
+};
+
+TEST_F(ArrangedTest, EachShareIsScoredOnce) {
+  if (test_world().size() != 4) GTEST_SKIP() << "needs four ranks";
+  registry_.add_strategy("twice", [] { return std::make_unique<FirstShareTwice>(); }, {});
+  const std::string said = refusal(chain("twice", {"strategy=twice", "grid.partitions=2"}));
+  EXPECT_NE(said.find("2 shares, and 2 ranks score share 0: Strategy::score"), std::string::npos)
+      << said;
+}
+
+// Notes the first batch that it is to score.
+class Curious final : public testing_data::Halves {
+ public:
+  explicit Curious(std::optional<data::Batch>& seen) : seen_(seen) {}
+  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
+             std::span<double> sums) override {
+    if (!seen_) seen_ = batch;
+    return Halves::score(task, compute, batch, sums);
+  }
+
+ private:
+  std::optional<data::Batch>& seen_;
+};
+
+// For those who make tensors of what is in a batch, however little that is.
+TEST_F(ArrangedTest, TheEmptyBatchThatShowsWhoScoresIsLikeAnEmptyShare) {
+  if (!even()) GTEST_SKIP() << "needs an even number of ranks";
+  std::optional<data::Batch> seen;
+  registry_.add_strategy("curious", [&seen] { return std::make_unique<Curious>(seen); }, {});
+  train(chain("curious", {"strategy=curious", "grid.partitions=2", "data.pixel=bfloat16",
+                          "training.epochs=1", "model.channels_last=false"}));
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->size(), 0u);
+  EXPECT_EQ(seen->shape, testing_data::Stripes::kShape);
+  EXPECT_EQ(seen->pixel, data::Pixel::bf16);
+  EXPECT_EQ(seen->layout, data::Layout::planar);
+  EXPECT_EQ(seen->views, 1);
 }
 
 // Gives any arrangement, and makes nothing of it.
@@ -209,6 +254,7 @@ TEST_F(ArrangedTest, AnArrangementThatLosesSamplesIsRefused) {
   struct Case {
     std::string said;
     Arranged::Arrange arrange;
+    int ranks = 2;  // that it takes
   };
   // The last rank is where it goes wrong.
   const std::vector<Case> cases{
@@ -264,13 +310,27 @@ TEST_F(ArrangedTest, AnArrangementThatLosesSamplesIsRefused) {
                                                                 : Samples::none,
                             .group = all};
        }},
-      {"rank 1 of a group of " + std::to_string(ranks) + " is missing",
+      {"rank 1 of a group of " + std::to_string(ranks) +
+           ", whose first is rank 0 of all, is missing",
        [](const auto& all) {
          return Arrangement{.samples = all.rank() == 1   ? Samples::none
                                        : all.rank() == 0 ? Samples::read
                                                          : Samples::handed,
                             .group = all.rank() == 1 ? comm::Communicator() : all};
        }},
+      // Rank 0 of one pair and rank 1 of the other: neither is whole.
+      {"rank 1 of a group of 2, whose first is rank 0 of all, is missing",
+       [](const auto& all) {
+         const comm::Communicator pair = all.split(all.rank() / 2);
+         const int rank = all.rank();
+         return Arrangement{.share = rank / 2,
+                            .shares = 2,
+                            .samples = rank == 1   ? Samples::none
+                                       : rank == 3 ? Samples::handed
+                                                   : Samples::read,
+                            .group = rank == 0 || rank == 3 ? pair : comm::Communicator()};
+       },
+       4},
       {"rank 2 works on share 0, but is handed samples of share 1",
        [ranks](const auto& all) {
          // Two readers, of two shares.
@@ -280,15 +340,15 @@ TEST_F(ArrangedTest, AnArrangementThatLosesSamplesIsRefused) {
                             .shares = 2,
                             .samples = all.rank() < 2 ? Samples::read : Samples::handed,
                             .group = first ? comm::Communicator() : group};
-       }},
+       },
+       3},
   };
   const Recipe plain = recipe("plain");
   train(plain, 1);
   all().barrier();
   int number = 0;
   for (const Case& one : cases) {
-    // The last case takes three ranks.
-    if (one.said.find("handed samples of share 1") != std::string::npos && ranks < 3) continue;
+    if (ranks < one.ranks || (one.ranks == 4 && ranks != 4)) continue;
     Registry registry;
     testing_data::add_small_world(registry);
     registry.add_strategy("arranged", [&one] { return std::make_unique<Arranged>(one.arrange); },

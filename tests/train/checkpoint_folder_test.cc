@@ -136,11 +136,61 @@ TEST(Checkpoints, ScoresOfAnotherFigureDoNotCount) {
   EXPECT_EQ(names(folder), steps({1, 5, 6}));
   write(7, "loss", -2.75, 2);
   EXPECT_EQ(names(folder), steps({6, 7}));
-  // Earlier versions didn't say what their scores are of: they count.
-  write(8, "", -2, 1);
-  EXPECT_EQ(names(folder), steps({8}));
-  write(9, "loss", -2.5, 1);
-  EXPECT_EQ(names(folder), steps({8, 9}));
+}
+
+// Earlier versions said only in the recipe what their scores are of.
+TEST(Checkpoints, ScoresOfEarlierVersionsAreOfWhatTheirRecipeSays) {
+  const std::string of_loss = "[checkpoint]\nbest = \"loss\"\n";
+  const std::string usual = "[task]\nname = \"one_vs_all\"\n[checkpoint]\nbest = \"\"\n";
+  const std::string former = "[loss]\nname = \"cross_entropy\"\n";
+  const std::string plugin = "[task]\nname = \"mine\"\n";
+  const auto write = [&](const CheckpointFolder& folder, std::int64_t step,
+                         const std::string& metric, const std::string& recipe, double score,
+                         int last) {
+    Manifest manifest = sample_manifest(step);
+    manifest.metric = metric;
+    manifest.recipe = recipe;
+    manifest.score = score;
+    write_files(folder, manifest, fill_small, {last, true});
+  };
+  for (const std::string& before : {usual, former}) {
+    const Scratch scratch;
+    const CheckpointFolder folder(scratch.path());
+    write(folder, 1, "", before, 0.9, 9);
+    write(folder, 2, "", of_loss, -2, 9);
+    write(folder, 3, "", of_loss, -3, 9);
+    EXPECT_EQ(folder.best(), scratch.path("step-000000000002"));
+    Manifest like = sample_manifest(3);
+    EXPECT_EQ(folder.best_like(like), scratch.path("step-000000000001"));
+    like.metric = "loss";
+    EXPECT_EQ(folder.best_like(like), scratch.path("step-000000000002"));
+    like.step = 1;
+    EXPECT_EQ(folder.best_like(like), "");
+    // 0.9 is no loss.
+    write(folder, 4, "loss", of_loss, -2.5, 1);
+    EXPECT_EQ(names(folder), steps({2, 4}));
+    write(folder, 5, "top1", usual, 0.8, 9);
+    EXPECT_EQ(folder.best(), scratch.path("step-000000000005"));
+  }
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  write(folder, 1, "", former, 0.9, 9);
+  write(folder, 2, "top1", usual, 0.8, 1);
+  EXPECT_EQ(names(folder), steps({1, 2}));
+  // Nothing is known of what a plugin's task usually goes by but that it is that.
+  const Scratch other;
+  const CheckpointFolder plugins(other.path());
+  write(plugins, 1, "", plugin, 0.9, 9);
+  write(plugins, 2, "", plugin, 0.8, 9);
+  write(plugins, 3, "error", plugin, 0.7, 1);
+  EXPECT_EQ(names(plugins), steps({1, 3}));
+  write(plugins, 4, "loss", of_loss, -0.7, 1);
+  EXPECT_EQ(names(plugins), steps({4}));
+  Manifest manifest;
+  manifest.recipe = "no [TOML";
+  EXPECT_EQ(figure_of(manifest), "top1");
+  manifest.metric = "top5";
+  EXPECT_EQ(figure_of(manifest), "top5");
 }
 
 TEST(Checkpoints, RetentionLeavesLaterAndUnreadableOnes) {
@@ -249,6 +299,24 @@ TEST(Checkpoints, DamageIsNamed) {
   EXPECT_TRUE(said().starts_with("cannot read " + path + "/manifest.json: No such file")) << said();
   EXPECT_EQ(message_of<UsageError>([&] { open_checkpoint(scratch.path("none")); }),
             scratch.path("none") + " is not a checkpoint's folder");
+}
+
+// The process is ending, and nobody is left to be told.
+TEST(Checkpoints, AFailureThatNobodyWaitsForReadsNoEarlierOnes) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  write_small(folder, 1);
+  const std::string said = "checkpoint " + scratch.path("step-000000000002") +
+                           " was not written: the folder was taken over";
+  for (const int reads : {0, 1, 2}) {
+    int asked = 0;
+    CheckpointDraft draft(folder.folder(), 2, [&] { return asked++ >= reads; });
+    EXPECT_EQ(draft.failure("the folder was taken over").what(), said) << reads;
+    EXPECT_EQ(asked, reads + 2) << reads;
+  }
+  CheckpointDraft draft(folder.folder(), 2, [] { return false; });
+  EXPECT_EQ(draft.failure("the folder was taken over").what(),
+            said + "; " + scratch.path("step-000000000001") + " stays usable");
 }
 
 TEST(Checkpoints, OnlyPlainFiles) {

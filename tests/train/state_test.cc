@@ -83,49 +83,69 @@ TEST_F(StateTest, NothingFits) {
   EXPECT_THROW(load_weights(*model::make_model("resnet18", {}), file_, true), UsageError);
 }
 
-// What a rank that holds parts of tensors takes of a file.
+// What two ranks that hold parts of tensors take of a file.
 TEST_F(StateTest, SlicesOfWeights) {
   struct Part : torch::nn::Module {
-    Part() {
+    explicit Part(std::int64_t rank) {
       register_parameter("rows", torch::zeros({2, 3}));
       register_parameter("wider", torch::ones({2, 2}));
       register_parameter("elsewhere", torch::ones({1}));
+      register_parameter("one_rank", torch::ones({2 - rank, 3}));  // fits on rank 0
+      register_parameter("flat", torch::ones({2, 3}));
+      register_parameter("longer", torch::ones({2, 3}));
       register_buffer("own", torch::full({1}, 7.0));
     }
   };
-  std::vector<float> numbers(12);
+  std::vector<float> numbers(18);
   std::iota(numbers.begin(), numbers.end(), 0.0F);
-  const auto bytes = std::as_bytes(std::span(numbers));
+  const auto all = std::as_bytes(std::span(numbers));
+  const auto bytes = all.first(12 * sizeof(float));
   write_safetensors(file_, {{"rows", "F32", {4, 3}, bytes},
                             {"wider", "F32", {4, 3}, bytes},
                             {"elsewhere", "F32", {12}, bytes},
+                            {"one_rank", "F32", {4, 3}, bytes},
+                            {"flat", "F32", {12}, bytes},
+                            {"longer", "F32", {6, 3}, all},
                             {"stranger", "F32", {12}, bytes}});
-  const comm::World world = comm::World::join();
-  const Part part;
-  const auto wanted = [](const Slice& whole) -> std::optional<Slice> {
-    if (whole.tensor == "elsewhere") return std::nullopt;
-    Slice slice = whole;
-    slice.begin = {2, 0};
-    slice.size[0] = 2;
-    return slice;
-  };
-  const auto read = [&](bool partial) {
-    return read_weights(world.communicator(), part, file_, partial, wanted);
-  };
-  const std::string said = test::message_of<UsageError>([&] { read(false); });
-  EXPECT_NE(said.find("1 tensors match; missing in the file: own; not in the model: stranger; of "
-                      "another shape: wider[2:4, :] of [4, 3] in the file, [2, 2] in the model"),
-            std::string::npos)
-      << said;
-  const Weights weights = read(true);
-  EXPECT_EQ(weights.report.loaded, std::vector<std::string>{"rows"});
-  // No more than is wanted, and what isn't there as it is.
-  EXPECT_EQ(weights.state.model.size(), 3u);
-  EXPECT_TRUE(
-      weights.state.model.at("rows").equal(torch::arange(6, 12).to(torch::kFloat).view({2, 3})));
-  EXPECT_EQ(weights.state.parts.at("rows").begin, (std::vector<std::int64_t>{2, 0}));
-  EXPECT_TRUE(weights.state.model.at("wider").equal(torch::ones({2, 2})));
-  EXPECT_EQ(weights.state.model.at("own").item<float>(), 7);
+  comm::World::run_threads(2, [&](comm::World& world) {
+    const Part part(world.rank());
+    const auto wanted = [&world](const Slice& whole) -> std::optional<Slice> {
+      if (whole.tensor == "elsewhere") return std::nullopt;
+      Slice slice = whole;
+      slice.begin.at(0) = 2 * world.rank();
+      slice.begin.at(1) = 0;
+      slice.size.at(0) = 2;
+      return slice;
+    };
+    const auto read = [&](bool partial) {
+      return read_weights(world.communicator(), part, file_, partial, wanted);
+    };
+    const std::string said = test::message_of<UsageError>([&] { read(false); });
+    EXPECT_NE(said.find("1 tensors match; missing in the file: own; not in the model: stranger; of "
+                        "another shape: flat is [12] in the file, [2, 3] in the model, "
+                        "longer[4:6, :] of [6, 3] in the file, on no rank in the model, "
+                        "one_rank[2:4, :] of [4, 3] in the file, [1, 3] in the model, "
+                        "wider[0:2, :] of [4, 3] in the file, [2, 2] in the model, "
+                        "wider[2:4, :] of [4, 3] in the file, [2, 2] in the model"),
+              std::string::npos)
+        << said;
+    const Weights weights = read(true);
+    EXPECT_EQ(weights.report.loaded, std::vector<std::string>{"rows"});
+    // No more than is wanted, and what isn't there, or doesn't fit on all ranks, as it is.
+    const auto& model = weights.state.model;
+    EXPECT_EQ(model.size(), 6u);
+    const int first = 6 * world.rank();
+    EXPECT_TRUE(
+        model.at("rows").equal(torch::arange(first, first + 6).to(torch::kFloat).view({2, 3})));
+    EXPECT_EQ(weights.state.parts.at("rows").begin,
+              (std::vector<std::int64_t>{2 * world.rank(), 0}));
+    EXPECT_EQ(weights.state.parts.size(), 1u);
+    EXPECT_TRUE(model.at("wider").equal(torch::ones({2, 2})));
+    EXPECT_TRUE(model.at("one_rank").equal(torch::ones({2 - world.rank(), 3})));
+    EXPECT_TRUE(model.at("flat").equal(torch::ones({2, 3})));
+    EXPECT_TRUE(model.at("longer").equal(torch::ones({2, 3})));
+    EXPECT_EQ(model.at("own").item<float>(), 7);
+  });
 }
 
 struct Tied : torch::nn::Module {

@@ -6,6 +6,7 @@
 #include "convoy/train/trained.h"
 #include "tests/train/trainer_fixture.h"
 #include "tests/train/words.h"
+#include "train/facts.h"
 #include "train/tasks/classification.h"
 
 namespace convoy::train {
@@ -183,6 +184,20 @@ TEST_F(TaskTest, MistakesInARecipeAreSaid) {
   EXPECT_NE(said({"data.store=host"}).find("data.store"), std::string::npos);
   EXPECT_NE(said({"data.drop_last=true"}).find("drop_last"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/wrong/metrics.jsonl"));
+}
+
+TEST_F(TaskTest, AFactThatIsNoNumberIsTheSameAgain) {
+  TaskFacts facts;
+  facts.numbers = {{"letters", 7}, {"mean", std::nan("")}};
+  testing_data::NextLetter task;
+  task.restore(facts);
+  Manifest saved;
+  note(facts, saved);
+  EXPECT_NO_THROW(check_facts(task, saved, "here"));
+  facts.numbers["mean"] = 1;
+  note(facts, saved);
+  const std::string said = test::message_of<UsageError>([&] { check_facts(task, saved, "here"); });
+  EXPECT_NE(said.find("its mean is nan, in the checkpoint it is 1"), std::string::npos) << said;
 }
 
 // Where no rank can be promised a sample, statistics over all of them would wait for ever.

@@ -236,6 +236,21 @@ TEST_F(TrainerKeysTest, AnotherFigureForTheBestCheckpointBeginsAnew) {
   EXPECT_EQ(rows(before, "evaluation").size(), 3u);
 }
 
+// The newest may go by another figure than the checkpoint that a run goes back to.
+TEST_F(TrainerKeysTest, TheBestByTheFigureThatIsLeftIsNamed) {
+  const Overrides by_loss{"checkpoint.keep=9", "checkpoint.best=loss"};
+  const Recipe before = recipe("back", {"checkpoint.keep=9"});
+  train(before, 7);
+  train(recipe("back", by_loss), 0, "latest");
+  const std::string first_end = before.output.folder + "/checkpoints/step-000000000006";
+  EXPECT_NE(CheckpointFolder(before.output.folder + "/checkpoints").best(), first_end);
+  testing::internal::CaptureStderr();
+  train(recipe("back", by_loss), 7, first_end);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(first_end + ", the best by top1, is kept no longer"), std::string::npos)
+      << said;
+}
+
 // At the end of an epoch: its evaluation stands, and its score is of another figure.
 TEST_F(TrainerKeysTest, AnotherFigureLeavesEvaluationsAlone) {
   const Recipe before = recipe("rows", {"training.epochs=1"});

@@ -178,8 +178,8 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ResumeTest,
                          [](const auto& info) { return std::string(info.param).substr(15); });
 
 // A new network, evaluated by the ranks of a communicator.
-Evaluation evaluate_new(const Registry& registry, const Recipe& r,
-                        const comm::Communicator& ranks) {
+Evaluation evaluate_new(const Registry& registry, const Recipe& r, const comm::Communicator& ranks,
+                        const EvaluationOptions& options = {}) {
   const auto data = registry.open_data(r.data.reader, r.data.validation);
   const auto task = registry.make_task(r);
   task->look(*data, nullptr);
@@ -187,7 +187,22 @@ Evaluation evaluate_new(const Registry& registry, const Recipe& r,
   const auto strategy = registry.make_strategy(r.strategy);
   strategy->build(RecipeNetwork(registry, r, *task, compute));
   const Arrangement arrangement{.share = ranks.rank(), .shares = ranks.size(), .group = {}};
-  return evaluate({ranks, r, *task, compute, arrangement, *strategy}, data);
+  return evaluate({ranks, r, *task, compute, arrangement, *strategy}, data, options);
+}
+
+// As a checkpoint that can't be written does.
+TEST_F(TrainerTest, WhatEndsAnEvaluationLeavesNothingUnderWay) {
+  const comm::Communicator ranks = all().duplicate();
+  EvaluationOptions options;
+  int calls = 0;
+  options.between_batches = [&] {
+    if (++calls == 3) throw Failure("the disk is full");
+  };
+  EXPECT_EQ(test::message_of<Failure>([&] {
+              evaluate_new(registry_, recipe("ended", {"evaluation.batch=4"}), ranks, options);
+            }),
+            "the disk is full");
+  EXPECT_NO_THROW(ranks.barrier());
 }
 
 TEST_F(TrainerTest, EvaluationByAllEqualsEvaluationByOne) {

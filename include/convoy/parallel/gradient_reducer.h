@@ -112,6 +112,13 @@ struct NamedTensor {
 // keeps references to the parameters; undoes its hooks when destroyed.
 class GradientReducer {
  public:
+  // Gradients are multiplied by the quotient of two counts in their own type: of others the product
+  // could be infinite, or nothing.
+  static constexpr double kLeastSamples = 1e-12, kMostSamples = 1e15;
+  static bool can_count(double samples) {
+    return samples == 0 || (samples >= kLeastSamples && samples <= kMostSamples);
+  }
+
   // `sources[s]` are the parameters of source s: the same names, shapes and types for all, on all
   // ranks (not checked here; see check_same_on_all_ranks). Collective.
   GradientReducer(const comm::Communicator& communicator,
@@ -123,7 +130,8 @@ class GradientReducer {
   // Adds to what the samples behind the gradients of the next step count: as many, or what else
   // weighs them. One call per micro-batch, also for one that counts 0; the same number of calls on
   // every rank. Where all of a source's count 0, its gradients are not looked at. Without a call
-  // every rank counts the same. Throws UsageError unless it is finite and at least 0.
+  // every rank counts the same. Throws UsageError unless it is 0, or from kLeastSamples to
+  // kMostSamples.
   void count_samples(double samples, int source = 0);
 
   // While false, backward only accumulates into .grad; the next backward with true reduces the sum.

@@ -76,7 +76,7 @@ struct Manifest {
   std::uint64_t samples = 0;  // in the data set
   std::uint64_t data_fingerprint = 0;
   double seconds = 0;  // of training so far, over all resumed parts
-  // The figure that `best` goes by; empty: an earlier version didn't say.
+  // The figure that `best` goes by; empty: an earlier version didn't say, see figure_of().
   std::string metric;
   // Its value, if it was measured at this step; greater is better.
   std::optional<double> score;
@@ -101,6 +101,10 @@ std::string to_json(const Manifest& manifest);
 // stands in the message.
 Manifest manifest_from_json(const std::string& text, const std::string& name);
 
+// The figure that the manifest's score is of. Where an earlier version didn't say, the recipe does;
+// empty: not even that, it is the usual one of a plugin's task.
+std::string figure_of(const Manifest& manifest);
+
 struct Retention {
   int last = 3;                        // the newest so many; at least 1
   bool best = true;                    // and the one that CheckpointFolder::best() says
@@ -111,8 +115,9 @@ struct Retention {
 // Without commit(), nothing of it is left. One thread at a time.
 class CheckpointDraft {
  public:
-  // Of the step, in the folder of checkpoints `parent`. Throws as commit() does.
-  CheckpointDraft(std::string parent, std::int64_t step);
+  // Of the step, in the folder of checkpoints `parent`. Throws as commit() does. `given_up`, if
+  // there is one, is asked while failure() reads: true, and it says nothing of earlier checkpoints.
+  CheckpointDraft(std::string parent, std::int64_t step, std::function<bool()> given_up = {});
 
   const std::string& folder() const { return draft_->partial(); }
   const std::string& path() const { return path_; }  // to be
@@ -132,6 +137,7 @@ class CheckpointDraft {
   std::string parent_;
   std::int64_t step_;
   std::string path_;
+  std::function<bool()> given_up_;
   std::optional<AtomicFolder> draft_;
 };
 
@@ -158,6 +164,8 @@ class CheckpointFolder {
   // The one with the highest score, the earliest of equals, or empty. Scores of another figure than
   // the newest checkpoint goes by don't count. Skips those whose manifest can't be read.
   std::string best() const;
+  // The same by the figure that this one goes by, of those up to its step.
+  std::string best_like(const Manifest& manifest) const;
 
  private:
   std::string folder_;

@@ -26,8 +26,8 @@ using TensorList = std::vector<torch::Tensor>;
 struct TaskBatch {
   std::map<std::string, torch::Tensor> tensors;
   std::span<const std::size_t> samples;  // their numbers in the data set
-  // How much these rows count in a mean: as many samples, or what else training.batch counts. Any
-  // finite number that is not below 0.
+  // How much these rows count in a mean: as many samples, or what else training.batch counts. 0, or
+  // any number from 1e-12 to 1e15 (parallel::GradientReducer::kLeastSamples, kMostSamples).
   double weight = 0;
 };
 

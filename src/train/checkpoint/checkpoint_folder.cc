@@ -11,6 +11,7 @@
 #include "convoy/base/files.h"
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/checkpoint/open_checkpoint.h"
+#include "train/recipe/former.h"
 
 namespace convoy::train {
 namespace {
@@ -29,7 +30,14 @@ bool names(const std::vector<std::string>& keep, const std::string& checkpoint) 
 struct Scored {
   std::string path;
   std::string metric;
+  bool usual = true;  // its recipe left the figure to the task
   std::optional<double> score;
+
+  // An earlier version's may be the usual one of a plugin's task, and not say which that is.
+  bool is_of_the_figure_of(const Scored& other) const {
+    if (metric.empty() || other.metric.empty()) return usual && other.usual;
+    return metric == other.metric;
+  }
 };
 
 // Those up to `step` whose manifest can be read, oldest first.
@@ -39,23 +47,26 @@ std::vector<Scored> scores(const CheckpointFolder& folder, std::int64_t step) {
     if (*step_of(last_part(path)) > step) continue;
     try {
       Manifest manifest = read_manifest(path);
-      all.push_back({path, std::move(manifest.metric), manifest.score});
+      all.push_back(
+          {path, figure_of(manifest), chosen_figure(manifest.recipe).empty(), manifest.score});
     } catch (const std::exception&) {
     }
   }
   return all;
 }
 
-// By the figure that the newest goes by. Which one that is, earlier versions didn't say.
-std::string best_of(const std::vector<Scored>& all) {
+std::string best_of(const std::vector<Scored>& all, const Scored& figure) {
   const Scored* best = nullptr;
   for (const Scored& one : all) {
-    if (!one.score || std::isnan(*one.score)) continue;
-    const std::string& metric = all.back().metric;
-    if (one.metric != metric && !one.metric.empty() && !metric.empty()) continue;
+    if (!one.score || std::isnan(*one.score) || !one.is_of_the_figure_of(figure)) continue;
     if (best == nullptr || *one.score > *best->score) best = &one;
   }
   return best == nullptr ? "" : best->path;
+}
+
+// By the figure that the newest goes by.
+std::string best_of(const std::vector<Scored>& all) {
+  return all.empty() ? "" : best_of(all, all.back());
 }
 
 void retain(const CheckpointFolder& folder, std::int64_t step, const Retention& retention) {
@@ -117,6 +128,10 @@ std::optional<std::int64_t> step_of(std::string name) {
   return step;
 }
 
+std::string figure_of(const Manifest& manifest) {
+  return manifest.metric.empty() ? former_figure(manifest.recipe) : manifest.metric;
+}
+
 std::error_code remove_checkpoint(const std::string& path) {
   const fs::path aside = fs::path(path).parent_path() / (".partial-removed-" + last_part(path));
   std::error_code error;
@@ -126,10 +141,12 @@ std::error_code remove_checkpoint(const std::string& path) {
   return error;
 }
 
-CheckpointDraft::CheckpointDraft(std::string parent, std::int64_t step)
+CheckpointDraft::CheckpointDraft(std::string parent, std::int64_t step,
+                                 std::function<bool()> given_up)
     : parent_(std::move(parent)),
       step_(step),
-      path_((fs::path(parent_) / checkpoint_name(step)).string()) {
+      path_((fs::path(parent_) / checkpoint_name(step)).string()),
+      given_up_(std::move(given_up)) {
   if (step < 0) throw UsageError("a checkpoint's step can't be negative");
   try {
     draft_.emplace(path_, Existing::replace);
@@ -144,9 +161,11 @@ Failure CheckpointDraft::failure(std::string reason) {
   const std::size_t at = partial.empty() ? std::string::npos : reason.find(partial);
   if (at != std::string::npos) reason.replace(at, partial.size(), path_);
   draft_.reset();
+  const std::string said = "checkpoint " + path_ + " was not written: " + reason;
   const std::string usable =
-      newest_usable(CheckpointFolder(parent_), step_ + (fs::exists(path_) ? 1 : 0));
-  return Failure("checkpoint " + path_ + " was not written: " + reason + "; " +
+      newest_usable(CheckpointFolder(parent_), step_ + (fs::exists(path_) ? 1 : 0), given_up_);
+  if (given_up_ && given_up_()) return Failure(said);
+  return Failure(said + "; " +
                  (usable.empty() ? "there is no earlier one" : usable + " stays usable"));
 }
 
@@ -231,6 +250,11 @@ std::string CheckpointFolder::before(const std::string& checkpoint) const {
 
 std::string CheckpointFolder::best() const {
   return best_of(scores(*this, std::numeric_limits<std::int64_t>::max()));
+}
+
+std::string CheckpointFolder::best_like(const Manifest& manifest) const {
+  return best_of(scores(*this, manifest.step),
+                 {"", figure_of(manifest), chosen_figure(manifest.recipe).empty(), std::nullopt});
 }
 
 }  // namespace convoy::train

@@ -140,7 +140,8 @@ void CheckpointWriter::Impl::reserve(const State& state) {
 // The first time, it is found out who sees the folder.
 void CheckpointWriter::Impl::make_draft(Flight& flight) {
   flight.folder = on_rank_0(all_, [&] {
-    flight.draft.emplace(folder_.folder(), flight.manifest.step);
+    flight.draft.emplace(folder_.folder(), flight.manifest.step,
+                         [this] { return cancelled_.load(); });
     return flight.draft->folder();
   });
   if (!sees_folder_.empty()) return;

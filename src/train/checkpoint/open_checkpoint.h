@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,7 +24,9 @@ void check_files(const std::string& checkpoint, const Manifest& manifest);
 std::vector<StoredTensor> tensors_of_format_1(const std::string& checkpoint,
                                               const std::map<std::string, FileEntry>& files);
 
-// The newest checkpoint of those before `step` that is whole, or empty.
-std::string newest_usable(const CheckpointFolder& folder, std::int64_t step);
+// The newest checkpoint of those before `step` that is whole, or empty. Reads all of it; nobody
+// waits for that any more once `given_up` is true, and the answer is empty then.
+std::string newest_usable(const CheckpointFolder& folder, std::int64_t step,
+                          const std::function<bool()>& given_up = {});
 
 }  // namespace convoy::train

@@ -16,9 +16,11 @@ struct Weights {
 };
 
 // What a plain safetensors file, which every rank sees, has for the modules of the ranks, each of
-// which holds the network or a part of it. A rank reads what it wants. The report is that of all
-// ranks together, and so is what is wrong. Throws as load_weights does, on every rank. Collective.
+// which holds the network or a part of it. A rank reads what it wants, of tensors that have the
+// dimensions of its own; `wanted` is asked for no others. A tensor that doesn't fit on one rank, or
+// of which some is on no rank, is taken on none. The report is that of all ranks together, and so
+// is what is wrong. Throws as load_weights does, on every rank. Collective.
 Weights read_weights(const comm::Communicator& communicator, const torch::nn::Module& module,
-                     const std::string& file, bool partial, const Wanted& wanted);
+                     const std::string& path, bool partial, const Wanted& wanted);
 
 }  // namespace convoy::train

@@ -25,4 +25,25 @@ std::string of_today(const std::string& recipe) {
   return text.str();
 }
 
+std::string chosen_figure(const std::string& recipe) {
+  try {
+    return toml::parse(recipe)["checkpoint"]["best"].value_or(std::string());
+  } catch (const toml::parse_error&) {
+    return "";
+  }
+}
+
+std::string former_figure(const std::string& recipe) {
+  constexpr const char* kUsual = "top1";
+  const std::string chosen = chosen_figure(recipe);
+  if (!chosen.empty()) return chosen;
+  try {
+    const toml::table table = toml::parse(of_today(recipe));
+    const std::string task = table["task"]["name"].value_or(std::string("classification"));
+    return task == "classification" || task == "one_vs_all" ? kUsual : "";
+  } catch (const toml::parse_error&) {
+    return kUsual;
+  }
+}
+
 }  // namespace convoy::train

@@ -9,4 +9,12 @@ namespace convoy::train {
 // back as it is.
 std::string of_today(const std::string& recipe);
 
+// What the recipe has as checkpoint.best; empty: the task's usual figure.
+std::string chosen_figure(const std::string& recipe);
+
+// The figure that the best checkpoint went by in versions that didn't say so in its manifest: what
+// the recipe has as checkpoint.best, or what the program's tasks usually go by. Empty: what the
+// plugin's task usually goes by, whatever that is.
+std::string former_figure(const std::string& recipe);
+
 }  // namespace convoy::train

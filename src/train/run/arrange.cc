@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "comm/world_rank.h"
+#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 
 namespace convoy::train {
@@ -23,12 +27,22 @@ struct Place {
   int owner = 0;
   int group_size = 0;  // 0: in no group
   int group_rank = 0;
+  int group_first = 0;        // its first rank's number in the world
+  std::uint64_t members = 0;  // a checksum of all of them
 };
 
 std::string text_of(const Arrangement& a) {
   std::ostringstream text;
-  text << a.share << ' ' << a.shares << ' ' << static_cast<int>(a.samples) << ' ' << a.owner << ' ';
-  text << (a.group.valid() ? a.group.size() : 0) << ' ' << (a.group.valid() ? a.group.rank() : 0);
+  text << a.share << ' ' << a.shares << ' ' << static_cast<int>(a.samples) << ' ' << a.owner;
+  if (!a.group.valid()) {
+    text << " 0 0 0 0";
+    return text.str();
+  }
+  std::vector<int> members;
+  for (int rank = 0; rank < a.group.size(); ++rank)
+    members.push_back(comm::world_rank(a.group, rank));
+  text << ' ' << a.group.size() << ' ' << a.group.rank() << ' ' << members[0] << ' '
+       << xxh3(std::as_bytes(std::span(members)));
   return text.str();
 }
 
@@ -36,7 +50,7 @@ Place place_from(const std::string& text) {
   Place place;
   int samples = 0;
   std::istringstream(text) >> place.share >> place.shares >> samples >> place.owner >>
-      place.group_size >> place.group_rank;
+      place.group_size >> place.group_rank >> place.group_first >> place.members;
   place.samples = static_cast<Samples>(samples);
   return place;
 }
@@ -103,20 +117,20 @@ std::string problem_of_readers(const std::vector<Place>& places) {
 
 // Whether all of each group are there: nobody may wait for one that isn't.
 std::string problem_of_groups(const std::vector<Place>& places) {
-  std::map<int, std::vector<int>> members;  // by size: how many have which rank
+  // How many have which rank in it, by the group's first rank of all, and its members.
+  std::map<std::pair<int, std::uint64_t>, std::vector<int>> groups;
   for (const Place& place : places) {
     if (place.group_size == 0) continue;
-    std::vector<int>& counts = members[place.group_size];
+    std::vector<int>& counts = groups[{place.group_first, place.members}];
     counts.resize(static_cast<std::size_t>(place.group_size));
     ++counts[static_cast<std::size_t>(place.group_rank)];
   }
-  for (const auto& [size, counts] : members) {
-    const int groups = *std::max_element(counts.begin(), counts.end());
-    for (std::size_t rank = 0; rank < counts.size(); ++rank) {
-      if (counts[rank] == groups) continue;
-      return "rank " + number(rank) + " of a group of " + std::to_string(size) +
-             " is missing: it has no group in its arrangement";
-    }
+  for (const auto& [group, counts] : groups) {
+    const auto missing = std::find(counts.begin(), counts.end(), 0);
+    if (missing == counts.end()) continue;
+    return "rank " + std::to_string(missing - counts.begin()) + " of a group of " +
+           number(counts.size()) + ", whose first is rank " + std::to_string(group.first) +
+           " of all, is missing: it does not have this group in its arrangement";
   }
   return "";
 }

@@ -1,7 +1,7 @@
 #include "train/strategies/sync/sync.h"
 
-#include <cmath>
 #include <optional>
+#include <sstream>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -179,9 +179,12 @@ std::vector<Sync::Part> Sync::parts_of(const data::Batch& batch) const {
   for (int part = 0; part < used; ++part) {
     const data::Range rows = data::even_share({0, batch.size()}, part, used);
     const double weight = context_->task().weight(batch, rows);
-    if (!std::isfinite(weight) || weight < 0) {
-      throw UsageError("the task " + recipe.task.name + " counts " + std::to_string(weight) +
-                       "; that has to be finite, and at least 0");
+    if (!parallel::GradientReducer::can_count(weight)) {
+      std::ostringstream text;
+      text << "the task " << recipe.task.name << " counts " << weight
+           << "; that has to be 0, or from " << parallel::GradientReducer::kLeastSamples << " to "
+           << parallel::GradientReducer::kMostSamples;
+      throw UsageError(text.str());
     }
     if (weight > 0) {
       parts.push_back({rows, weight});
