@@ -44,7 +44,8 @@ inline void check_at_least(const std::string& name, std::int64_t value, std::int
 // Also refuses what no longer counts single samples.
 inline void check_batch(double batch, double least) {
   if (!(batch >= least) || !(batch <= 0x1p53)) {
-    refuse("the batch", text_of(batch), "from " + text_of(least) + " (a sample per worker) to 2^53");
+    refuse("the batch", text_of(batch),
+           "from " + text_of(least) + " (a sample per worker) to 2^53");
   }
 }
 

@@ -23,7 +23,8 @@ Terms terms_of(const UpdateLaw& law, const Machine& machine, std::int64_t worker
   }
   check_not_negative("alpha", law.noise_sensitivity);
   if (!(law.updates_at_infinity > 0) || !std::isfinite(law.updates_at_infinity)) {
-    refuse("N_inf", text_of(law.updates_at_infinity), "above 0: without it, larger is always better");
+    refuse("N_inf", text_of(law.updates_at_infinity),
+           "above 0: without it, larger is always better");
   }
   return {law.updates_at_infinity,
           law.noise_sensitivity,

@@ -52,11 +52,16 @@ double delta_of(const Machine& machine) {
 double communication_at(const Communication& c, double p) {
   const double delta = delta_seconds(c);
   switch (c.kind) {
-    case CommunicationKind::constant: return delta + c.latency_s;
-    case CommunicationKind::server: return (delta + c.latency_s) * p;
-    case CommunicationKind::ring: return delta * 2 * (p - 1) / p + c.latency_s * 2 * (p - 1);
-    case CommunicationKind::tree: return (delta + c.latency_s) * std::log2(p);
-    default: return 0;
+    case CommunicationKind::constant:
+      return delta + c.latency_s;
+    case CommunicationKind::server:
+      return (delta + c.latency_s) * p;
+    case CommunicationKind::ring:
+      return delta * 2 * (p - 1) / p + c.latency_s * 2 * (p - 1);
+    case CommunicationKind::tree:
+      return (delta + c.latency_s) * std::log2(p);
+    default:
+      return 0;
   }
 }
 
@@ -100,8 +105,9 @@ Balance balance(const UpdateLaw& law, const Machine& machine, double workers,
                                seconds_at(law, with_delta(machine, fast), workers)) /
                               (bandwidth_cost(prices, fast) - bandwidth_cost(prices, slow));
   if (std::isnan(result.saved_by_workers) || std::isnan(result.saved_by_bandwidth)) {
-    throw UsageError("prices that do not change have no balance; they must grow with the workers and "
-                     "fall with delta");
+    throw UsageError(
+        "prices that do not change have no balance; they must grow with the workers and "
+        "fall with delta");
   }
   return result;
 }

@@ -33,10 +33,9 @@ double updates_to_target(const UpdateLaw& law, double batch) {
   check_batch(batch, 1);
   const double updates = law.updates_at_infinity + law.noise_sensitivity / batch;
   if (!(updates > 0)) {
-    throw UsageError("the law N_inf = " + text_of(law.updates_at_infinity) +
-                     ", alpha = " + text_of(law.noise_sensitivity) +
-                     " has no updates left at a batch of " + text_of(batch) +
-                     "; it must stay above 0 wherever it is used");
+    throw UsageError("the law N_inf = " + text_of(law.updates_at_infinity) + ", alpha = " +
+                     text_of(law.noise_sensitivity) + " has no updates left at a batch of " +
+                     text_of(batch) + "; it must stay above 0 wherever it is used");
   }
   return updates;
 }

@@ -41,9 +41,9 @@ void validate(const Communication& c) {
 }
 
 double from_table(const std::vector<CommunicationPoint>& table, std::int64_t workers) {
-  const auto after =
-      std::lower_bound(table.begin(), table.end(), workers,
-                       [](const auto& point, std::int64_t wanted) { return point.workers < wanted; });
+  const auto after = std::lower_bound(
+      table.begin(), table.end(), workers,
+      [](const auto& point, std::int64_t wanted) { return point.workers < wanted; });
   if (after != table.end() && after->workers == workers) return after->seconds;
   if (after == table.begin() || after == table.end()) {
     throw UsageError("communication between " + std::to_string(workers) +
@@ -64,7 +64,8 @@ double from_table(const std::vector<ComputePoint>& table, double samples) {
       table.begin(), table.end(), samples,
       [](const auto& point, double wanted) { return static_cast<double>(point.samples) < wanted; });
   if (after == table.end()) {
-    throw UsageError("an update of " + text_of(samples) + " samples per worker was not measured, only up to " +
+    throw UsageError("an update of " + text_of(samples) +
+                     " samples per worker was not measured, only up to " +
                      std::to_string(table.back().samples));
   }
   const auto& [m0, s0] = *(after - 1);
@@ -98,12 +99,18 @@ double communication_seconds(const Communication& c, std::int64_t workers) {
   const double p = static_cast<double>(workers);
   const double delta = delta_seconds(c);
   switch (c.kind) {
-    case CommunicationKind::none: return 0;
-    case CommunicationKind::constant: return delta + c.latency_s;
-    case CommunicationKind::server: return (delta + c.latency_s) * p;
-    case CommunicationKind::ring: return delta * 2 * (p - 1) / p + c.latency_s * 2 * (p - 1);
-    case CommunicationKind::tree: return (delta + c.latency_s) * std::log2(p);
-    case CommunicationKind::table: return from_table(c.table, workers);
+    case CommunicationKind::none:
+      return 0;
+    case CommunicationKind::constant:
+      return delta + c.latency_s;
+    case CommunicationKind::server:
+      return (delta + c.latency_s) * p;
+    case CommunicationKind::ring:
+      return delta * 2 * (p - 1) / p + c.latency_s * 2 * (p - 1);
+    case CommunicationKind::tree:
+      return (delta + c.latency_s) * std::log2(p);
+    case CommunicationKind::table:
+      return from_table(c.table, workers);
   }
   return 0;
 }
@@ -129,10 +136,9 @@ void validate(const Machine& machine) {
 double compute_seconds(const Machine& machine, double samples) {
   validate(machine);
   check_positive("the number of samples", samples);
-  const double whole =
-      machine.table.empty()
-          ? machine.seconds_per_sample * std::max(samples, machine.knee_samples)
-          : from_table(machine.table, samples);
+  const double whole = machine.table.empty()
+                           ? machine.seconds_per_sample * std::max(samples, machine.knee_samples)
+                           : from_table(machine.table, samples);
   return whole / machine.processor_share;
 }
 
@@ -145,8 +151,8 @@ double compute_seconds_with_validation(const Machine& machine, double samples,
   // Without equation 4 there is no knee: every sample counts.
   const double knee = machine.table.empty() ? machine.knee_samples : 1;
   return updates * compute_seconds(machine, samples) +
-         validation.seconds_per_sample *
-             std::max(static_cast<double>(validation.samples), knee) / machine.processor_share;
+         validation.seconds_per_sample * std::max(static_cast<double>(validation.samples), knee) /
+             machine.processor_share;
 }
 
 double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64_t workers) {

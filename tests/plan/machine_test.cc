@@ -149,10 +149,11 @@ TEST(Machine, FilesSayWhatIsWrongAndWhere) {
             "node.toml: communication.kind is missing");
   EXPECT_EQ(message(good + "[communication]\nkind = 'rings'\n").substr(0, 60),
             "node.toml:4: communication.kind: 'rings' is no kind of commu");
-  EXPECT_EQ(message(good + "[communication]\nkind = 'ring'\ndelta_s = 1\nbandwidth_bytes_per_s = 1\n"
-                           "gradient_bytes = 1\n")
-                .substr(0, 31),
-            "node.toml: communication has bo");
+  EXPECT_EQ(
+      message(good + "[communication]\nkind = 'ring'\ndelta_s = 1\nbandwidth_bytes_per_s = 1\n"
+                     "gradient_bytes = 1\n")
+          .substr(0, 31),
+      "node.toml: communication has bo");
   EXPECT_EQ(message("[compute\n").substr(0, 12), "node.toml:1:");
 }
 

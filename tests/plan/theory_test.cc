@@ -208,7 +208,9 @@ TEST(Theory, RefusesWhatHasNoAnswer) {
   // A law below 0 has updates left at small batches only.
   EXPECT_DOUBLE_EQ(updates_to_target({-1, 1000}, 999), 1000. / 999 - 1);
   EXPECT_THROW((void)updates_to_target({-1, 1000}, 1000), UsageError);
-  EXPECT_EQ(message_of<UsageError>([&] { (void)optimal_batch({0, 1}, machine, 2); }),
+  EXPECT_EQ(message_of<UsageError>([&] {
+              (void)optimal_batch({0, 1}, machine, 2);
+            }),
             "N_inf is 0; it must be above 0: without it, larger is always better");
   EXPECT_THROW((void)optimal_seconds({-1, 1}, machine, 1), UsageError);
   EXPECT_THROW((void)best_batch(law, machine, 4, 3), UsageError);

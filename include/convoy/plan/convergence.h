@@ -14,8 +14,8 @@
 
 namespace convoy::plan {
 
-// Equation 1: T_C = N_update(M) T_update(M, P), in seconds, with ceil(M/P) samples setting the pace.
-// UsageError for P > M.
+// Equation 1: T_C = N_update(M) T_update(M, P), in seconds, with ceil(M/P) samples setting the
+// pace. UsageError for P > M.
 double convergence_seconds(const UpdateLaw& law, const Machine& machine, std::int64_t batch,
                            std::int64_t workers);
 
@@ -23,10 +23,10 @@ double convergence_seconds(const UpdateLaw& law, const Machine& machine, std::in
 double ideal_convergence_seconds(const UpdateLaw& law, const Machine& machine, double batch,
                                  std::int64_t workers);
 
-// Equations 8 (P = 1) and 9: max(sqrt(alpha Delta P / (N_inf gamma)), M_T P), with Delta = Delta(P):
-// the paper's delta stands for whatever communication costs at this P. At least P, since each
-// worker needs a sample. UsageError for N_inf <= 0, where no batch is the best, and for a machine
-// with a table.
+// Equations 8 (P = 1) and 9: max(sqrt(alpha Delta P / (N_inf gamma)), M_T P), with Delta =
+// Delta(P): the paper's delta stands for whatever communication costs at this P. At least P, since
+// each worker needs a sample. UsageError for N_inf <= 0, where no batch is the best, and for a
+// machine with a table.
 double optimal_batch(const UpdateLaw& law, const Machine& machine, std::int64_t workers);
 
 // The condition of equation 10, P < alpha delta / (gamma M_T^2 N_inf): communication decides about
@@ -42,9 +42,10 @@ struct BatchTime {
   double seconds = 0;
 };
 
-// The whole mini-batch up to `largest` samples (>= P) with the least time of equation 1, the smaller
-// of equals. It is `largest` or a multiple of P, as any other batch wastes what the workers with
-// fewer samples could do. Takes any law and any machine; a machine's table ends the search, too.
+// The whole mini-batch up to `largest` samples (>= P) with the least time of equation 1, the
+// smaller of equals. It is `largest` or a multiple of P, as any other batch wastes what the workers
+// with fewer samples could do. Takes any law and any machine; a machine's table ends the search,
+// too.
 BatchTime best_batch(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
                      std::int64_t largest);
 

@@ -42,8 +42,9 @@ struct Design {
   double seconds = 0;  // equation 10
   double cost = 0;     // equation 11: at most the budget
 };
-// 2 <= P <= most_workers; delta is looked for between delta_s / 1e6 and delta_s * 1e6 of the machine
-// given. UsageError when the budget does not even pay for two workers on the slowest network.
+// 2 <= P <= most_workers; delta is looked for between delta_s / 1e6 and delta_s * 1e6 of the
+// machine given. UsageError when the budget does not even pay for two workers on the slowest
+// network.
 Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& prices,
                    double budget, std::int64_t most_workers);
 
@@ -54,8 +55,8 @@ struct WhatIf {
   double seconds = 0;  // equation 10, after the change
   double speedup = 1;  // the time before over the time after
 };
-// For factor > 0, the best first. Only what the machine has: no bandwidth or latency for a table, or where
-// they are 0; workers only where the number stays whole.
+// For factor > 0, the best first. Only what the machine has: no bandwidth or latency for a table,
+// or where they are 0; workers only where the number stays whole.
 std::vector<WhatIf> what_if(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
                             double factor);
 

@@ -32,7 +32,8 @@ struct Descent {
 double updates_bound(const Descent& descent, double sigma);
 
 // Its expansion for small sigma >= 0:
-//   (1/epsilon - 1/Delta_0) (1 + sigma^2/3 (1/epsilon^2 + 1/Delta_0^2 + 1/(epsilon Delta_0))) / lambda
+//   (1/epsilon - 1/Delta_0) (1 + sigma^2/3 (1/epsilon^2 + 1/Delta_0^2 + 1/(epsilon Delta_0))) /
+//   lambda
 double updates_bound_small_noise(const Descent& descent, double sigma);
 
 // The same with sigma^2/3 = theta / M, as the central limit theorem has it: a law of equation 2.

@@ -35,10 +35,10 @@ struct CommunicationPoint {
 // gradient_bytes / bandwidth; validate() refuses both at once.
 struct Communication {
   CommunicationKind kind = CommunicationKind::none;
-  double delta_s = 0;                // delta
-  double gradient_bytes = 0;         // what a worker contributes to an update
-  double bandwidth_bytes_per_s = 0;  // of a worker's link
-  double latency_s = 0;              // of a message; 0 in the paper's models
+  double delta_s = 0;                     // delta
+  double gradient_bytes = 0;              // what a worker contributes to an update
+  double bandwidth_bytes_per_s = 0;       // of a worker's link
+  double latency_s = 0;                   // of a message; 0 in the paper's models
   std::vector<CommunicationPoint> table;  // kind table: workers ascending
   bool operator==(const Communication&) const = default;
 };
