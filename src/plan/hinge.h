@@ -10,7 +10,8 @@ struct HingeFit {
   double level = 0;    // y of the flat part: slope + knee
   double slope = 0;    // y - x of the rising part
   double scatter = 0;  // standard deviation of y
-  double flat_count = 0, rising_count = 0;  // values on each side; those at the knee count half for each
+  double flat_count = 0,
+         rising_count = 0;  // values on each side; those at the knee count half for each
 
   double knee() const { return level - slope; }
   double at(double x) const { return slope + (x > knee() ? x : knee()); }

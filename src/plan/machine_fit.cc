@@ -85,9 +85,10 @@ void report(Fit& fit, const Sorted& sorted, const std::vector<double>& residuals
   }
   std::sort(fit.outliers.begin(), fit.outliers.end());
   if (fit.lack_of_fit < kUnlikely) {
-    fit.warnings.push_back(model + " does not describe the times: a difference as large as theirs has the probability " +
-                           text_of(std::round(fit.lack_of_fit * 1e4) / 1e4) +
-                           "; use the measured table");
+    fit.warnings.push_back(
+        model +
+        " does not describe the times: a difference as large as theirs has the probability " +
+        text_of(std::round(fit.lack_of_fit * 1e4) / 1e4) + "; use the measured table");
   }
   if (!fit.outliers.empty()) {
     fit.warnings.push_back(std::to_string(fit.outliers.size()) + " of " +
@@ -103,8 +104,8 @@ void limit_to_what_was_seen(ComputeFit& fit, const Sorted& sorted) {
     fit.knee_samples = {smallest, {0, smallest}};
     for (ComputeDraw& draw : fit.draws) draw.knee_samples = smallest;
     if (smallest > 1) {
-      fit.warnings.push_back("no flat part: M_T is at most " + std::to_string(sorted.sizes.front()) +
-                             "; measure smaller batches");
+      fit.warnings.push_back("no flat part: M_T is at most " +
+                             std::to_string(sorted.sizes.front()) + "; measure smaller batches");
     }
   }
   if (!fit.slope_seen) {
@@ -171,7 +172,8 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
       fit.draws.push_back(fit.delta_s.value);
       continue;
     }
-    RandomStream random(options.seed, number_of("communication"), static_cast<std::uint64_t>(round));
+    RandomStream random(options.seed, number_of("communication"),
+                        static_cast<std::uint64_t>(round));
     for (double& value : values) value = pool.draw(random);
     const Location again = improved_location(values, {0, 1}, 1, 1e-3);
     const double t = again.scatter > 0 ? again.center / again.scatter : 0;
@@ -212,8 +214,7 @@ ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions&
   const Sorted sorted = sorted_times(samples);
   if (samples.size() < 3 || sorted.sizes.size() < 2) {
     throw UsageError("a fit of times needs at least 3 of them, at two or more batches; there are " +
-                     std::to_string(samples.size()) + " at " +
-                     std::to_string(sorted.sizes.size()));
+                     std::to_string(samples.size()) + " at " + std::to_string(sorted.sizes.size()));
   }
   std::vector<double> x;
   for (const std::int64_t size : sorted.sizes) x.push_back(std::log(static_cast<double>(size)));
@@ -225,6 +226,8 @@ ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions&
   fit.scatter = best.scatter;
   fit.seconds_per_sample.value = std::exp(best.slope + mean);
   fit.knee_samples.value = std::exp(best.knee());
+  fit.flat_samples = best.flat_count;
+  fit.rising_samples = best.rising_count;
   fit.flat_seen = best.knee() > x.front() + 1e-12;
   fit.slope_seen = best.knee() < x.back() - 1e-12;
 
@@ -259,8 +262,8 @@ ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions&
                                      std::sqrt(std::max(then, 0.5) / std::max(now, 0.5))
                                : 1;
     };
-    const double slope = best.slope - (again.slope - best.slope) *
-                                          ratio(best.rising_count, again.rising_count);
+    const double slope =
+        best.slope - (again.slope - best.slope) * ratio(best.rising_count, again.rising_count);
     const double level =
         best.level - (again.level - best.level) * ratio(best.flat_count, again.flat_count);
     fit.draws.push_back({std::exp(slope + mean), std::exp(level - slope)});
@@ -289,8 +292,9 @@ CommunicationFit fit_communication(const std::vector<CommunicationSample>& sampl
                                    CommunicationKind kind, const FitOptions& options) {
   check(options);
   if (kind == CommunicationKind::none || kind == CommunicationKind::table) {
-    throw UsageError("a fit of communication is for the kinds constant, server, ring and tree, not '" +
-                     std::string(name(kind)) + "'");
+    throw UsageError(
+        "a fit of communication is for the kinds constant, server, ring and tree, not '" +
+        std::string(name(kind)) + "'");
   }
   const Sorted sorted = sorted_communication(samples);
   return fit_of(sorted, located(sorted, kind), options);

@@ -34,8 +34,7 @@ CensoredScore censored_score(double c) {
   } else {
     score.score = kHuber * (1 - here) / here;
     const double below = normal_above(-kHuber) - here;  // negative: between c and -kHuber
-    score.square =
-        (kHuber * kHuber * (above - below) + second(-kHuber, kHuber, edge, edge)) / here;
+    score.square = (kHuber * kHuber * (above - below) + second(-kHuber, kHuber, edge, edge)) / here;
   }
   score.slope = density / here * (score.score - huber(c));
   return score;
@@ -74,8 +73,8 @@ double misfit(std::span<const double> residuals, std::span<const std::size_t> gr
 }
 
 double probability_of(double statistic, const std::vector<double>& rounds) {
-  const auto as_large = std::count_if(rounds.begin(), rounds.end(),
-                                      [&](double value) { return value >= statistic; });
+  const auto as_large =
+      std::count_if(rounds.begin(), rounds.end(), [&](double value) { return value >= statistic; });
   return static_cast<double>(1 + as_large) / static_cast<double>(1 + rounds.size());
 }
 

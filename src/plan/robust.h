@@ -15,15 +15,15 @@ namespace convoy::plan {
 // Least squares within, least absolute values beyond; 95% as efficient as the mean for normal
 // scatter. In units of the scatter.
 inline constexpr double kHuber = 1.345;
-inline constexpr double kMeanSlope = 0.82137557;    // E psi'(z) for normal z: P(|z| < kHuber)
-inline constexpr double kMeanSquare = 0.71016446;   // E psi(z)^2
+inline constexpr double kMeanSlope = 0.8213747654313257;  // E psi'(z) for normal z: P(|z| < kHuber)
+inline constexpr double kMeanSquare = 0.7101645482690486;  // E psi(z)^2
 // The variance of an M-estimate over that of the mean: E psi^2 / (E psi')^2.
 inline constexpr double kVariance = kMeanSquare / (kMeanSlope * kMeanSlope);
 
 inline double huber(double z) { return std::clamp(z, -kHuber, kHuber); }
 
 double normal_density(double z);
-double normal_above(double z);     // P(Z > z)
+double normal_above(double z);  // P(Z > z)
 double normal_draw(RandomStream& random);
 
 // What is known of the score of a run that was stopped at c, in units of the scatter from the

@@ -249,9 +249,9 @@ UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& opti
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch) {
   if (envelope.empty()) throw UsageError("the envelope is empty; it needs one batch at least");
   check_batch(batch, 1);
-  const auto after = std::find_if(envelope.begin(), envelope.end(), [&](const EnvelopePoint& point) {
-    return static_cast<double>(point.batch) >= batch;
-  });
+  const auto after = std::find_if(
+      envelope.begin(), envelope.end(),
+      [&](const EnvelopePoint& point) { return static_cast<double>(point.batch) >= batch; });
   if (after == envelope.begin()) return envelope.front().learning_rate;
   if (after == envelope.end()) return envelope.back().learning_rate;
   const EnvelopePoint& low = *(after - 1);

@@ -24,7 +24,8 @@ inline Noise log_normal(double scatter) {
   };
 }
 
-// The waiting time for the last of so many events, as steps to a target are; scatter 1/sqrt(events).
+// The waiting time for the last of so many events, as steps to a target are; scatter
+// 1/sqrt(events).
 inline Noise gamma_of(int events) {
   return [=](RandomStream& random) {
     double product = 1, sum = 0;
@@ -45,9 +46,9 @@ struct Training {
   Noise noise;
   // Rates as multiples of the best one, which takes the law's updates; that grows as sqrt(M).
   std::vector<double> rates = {1};
-  double cost_of_rate = 1;         // updates grow by exp(this * log(multiple)^2)
-  std::int64_t limit = 1 << 30;    // of updates, of every run
-  double stopped_at_random = 0;    // the part of runs that a budget stops somewhere
+  double cost_of_rate = 1;       // updates grow by exp(this * log(multiple)^2)
+  std::int64_t limit = 1 << 30;  // of updates, of every run
+  double stopped_at_random = 0;  // the part of runs that a budget stops somewhere
 
   std::vector<UpdateRun> runs(RandomStream& random) const {
     std::vector<UpdateRun> result;
@@ -77,9 +78,8 @@ struct Training {
   }
 };
 
-inline std::vector<TimeSample> times(const Machine& machine,
-                                     const std::vector<std::int64_t>& sizes, int each,
-                                     const Noise& noise, RandomStream& random) {
+inline std::vector<TimeSample> times(const Machine& machine, const std::vector<std::int64_t>& sizes,
+                                     int each, const Noise& noise, RandomStream& random) {
   std::vector<TimeSample> result;
   for (const std::int64_t size : sizes) {
     for (int i = 0; i < each; ++i) {

@@ -8,7 +8,8 @@
 // Intervals are bootstrap-t: residuals are drawn anew, the fit is repeated, and what the fits miss
 // the estimate by, each in units of its own standard error, is taken off the estimate. Every
 // round gives a draw of all parameters together; an interval goes from the 2.5th to the 97.5th
-// percentile of the draws, and whatever is computed from parameters has its interval from the same draws.
+// percentile of the draws, and whatever is computed from parameters has its interval from the same
+// draws.
 #pragma once
 
 #include <cstdint>

@@ -27,13 +27,16 @@ struct ComputeDraw {
 struct ComputeFit {
   Estimate seconds_per_sample;  // gamma
   Estimate knee_samples;        // M_T
-  // Whether the sweep lies on both sides of the knee. Where it has no flat part, M_T is given as the
-  // smallest M, and is that at most; where it has no slope, as the largest, and is that at least
-  // (and gamma at most what is given).
+  // Whether the sweep lies on both sides of the knee. Where it has no flat part, M_T is given as
+  // the smallest M, and is that at most; where it has no slope, as the largest, and is that at
+  // least (and gamma at most what is given).
   bool flat_seen = false;
   bool slope_seen = false;
-  double scatter = 0;              // standard deviation of log(seconds)
-  std::vector<double> residuals;   // of each sample, as given: log(seconds / fit) in units of the scatter
+  // How many of the samples are on each side; those at the knee count half for each.
+  double flat_samples = 0, rising_samples = 0;
+  double scatter = 0;  // standard deviation of log(seconds)
+  std::vector<double>
+      residuals;  // of each sample, as given: log(seconds / fit) in units of the scatter
   std::vector<std::size_t> outliers;  // samples with residuals beyond 4: measure them again
   // How likely so large a difference between the times' means and the hinge would be by chance, if
   // the hinge were right; 1 where every M was measured once.

@@ -30,16 +30,17 @@ struct EnvelopePoint {
   double learning_rate = 0;
   int runs = 0;
   int reached = 0;
-  double updates = 0;   // their mean; where none has reached the target, infinite
-  double fitted = 0;    // equation 2
-  double residual = 0;  // log(updates / fitted) in units of its standard error; 0 where none has reached it
+  double updates = 0;  // their mean; where none has reached the target, infinite
+  double fitted = 0;   // equation 2
+  double residual =
+      0;  // log(updates / fitted) in units of its standard error; 0 where none has reached it
 };
 
 // Equation 2 through the envelope.
 //
-// Rates: for each M, the learning rate with the fewest mean updates; a rate with a run that diverged
-// is not used. Intervals take the choice as it is: where rates are nearly as good as each other, the
-// fewest of several means is a little low, by chance, and varies less than a single one.
+// Rates: for each M, the learning rate with the fewest mean updates; a rate with a run that
+// diverged is not used. Intervals take the choice as it is: where rates are nearly as good as each
+// other, the fewest of several means is a little low, by chance, and varies less than a single one.
 //
 // Censored runs (stopped before the target) count with what is known of them: the score of such a
 // run is the mean score of normal scatter beyond the point where it was stopped. Rounds draw what
@@ -61,8 +62,8 @@ struct UpdateFit {
   std::vector<UpdateLaw> draws;       // alpha >= 0; N_inf may be below 0
 };
 
-// UsageError for bad values, for runs of fewer than two M that reached the target (saying how far the
-// one that came furthest was run), and for fewer than 3 runs that did.
+// UsageError for bad values, for runs of fewer than two M that reached the target (saying how far
+// the one that came furthest was run), and for fewer than 3 runs that did.
 UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& options = {});
 
 // The learning rate that goes with a batch: the envelope's, interpolated between the two M beside
