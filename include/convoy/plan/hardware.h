@@ -1,0 +1,63 @@
+// Which machine to buy, or which part of it to improve, for a given training.
+//
+// Equations are numbered as in Perrone et al.; see law.h for threads and errors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convoy/plan/convergence.h"
+
+namespace convoy::plan {
+
+// What parts cost, in any one unit. compute: P workers whose processors take gamma seconds per
+// sample, growing with P; bandwidth: a network on which delta takes so many seconds, falling as
+// delta grows. Called with values > 0; UsageError where one returns what is no cost (NaN or
+// negative).
+struct Prices {
+  std::function<double(double workers, double seconds_per_sample)> compute;
+  std::function<double(double delta_s)> bandwidth;
+};
+
+// Equation 11: C_compute(P, gamma) + C_bandwidth(delta).
+double cost(const Prices& prices, const Machine& machine, std::int64_t workers);
+
+// Both sides of equation 12: seconds of T_C(M_opt(P), P) that one more unit of cost saves when it
+// is spent on more workers, or on bandwidth. At the best design they are equal. Derivatives, so P
+// counts as a real number here. For a machine with delta > 0, P > 1.
+struct Balance {
+  double saved_by_workers = 0;
+  double saved_by_bandwidth = 0;
+};
+Balance balance(const UpdateLaw& law, const Machine& machine, double workers, const Prices& prices);
+
+// The design that equation 12 describes, for whole numbers of workers: for each P the network is
+// the best that the rest of the budget pays for, and the P with the least time wins.
+struct Design {
+  Machine machine;  // with its delta_s
+  std::int64_t workers = 1;
+  double batch = 0;    // equation 9
+  double seconds = 0;  // equation 10
+  double cost = 0;     // equation 11: at most the budget
+};
+// 2 <= P <= most_workers; delta is looked for between delta_s / 1e6 and delta_s * 1e6 of the
+// machine given. UsageError when the budget does not even pay for two workers on the slowest
+// network.
+Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& prices,
+                   double budget, std::int64_t most_workers);
+
+// What the time to the target would be if one thing were `factor` times as good.
+struct WhatIf {
+  std::string change;  // "processor", "knee", "bandwidth", "latency", "workers"
+  double batch = 0;    // equation 9, after the change
+  double seconds = 0;  // equation 10, after the change
+  double speedup = 1;  // the time before over the time after
+};
+// For factor > 0, the best first. Only what the machine has: no bandwidth or latency for a table,
+// or where they are 0; workers only where the number stays whole.
+std::vector<WhatIf> what_if(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
+                            double factor);
+
+}  // namespace convoy::plan

@@ -1,0 +1,118 @@
+// What a machine needs for one update: the description that every plan starts from.
+//
+// Equations are numbered as in Perrone et al.; see law.h for threads and errors. Times are in
+// seconds, sizes in bytes or samples.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convoy::plan {
+
+// How the time of communication grows with the number of workers P, for P > 1.
+enum class CommunicationKind {
+  none,      // 0
+  constant,  // delta + latency: an allreduce on a network that scales perfectly
+  server,    // (delta + latency) P: a synchronous parameter server
+  ring,      // delta 2 (P-1)/P + latency 2 (P-1)
+  tree,      // (delta + latency) log2 P
+  table      // as measured
+};
+
+std::string_view name(CommunicationKind kind);
+// Throws UsageError that names the nearest known kind.
+CommunicationKind communication_kind(const std::string& name);
+
+struct CommunicationPoint {
+  std::int64_t workers = 0;  // >= 2
+  double seconds = 0;        // > 0
+  bool operator==(const CommunicationPoint&) const = default;
+};
+
+// The part of communication that computation does not hide. delta is either given, or it is
+// gradient_bytes / bandwidth; validate() refuses both at once.
+struct Communication {
+  CommunicationKind kind = CommunicationKind::none;
+  double delta_s = 0;                     // delta
+  double gradient_bytes = 0;              // what a worker contributes to an update
+  double bandwidth_bytes_per_s = 0;       // of a worker's link
+  double latency_s = 0;                   // of a message; 0 in the paper's models
+  std::vector<CommunicationPoint> table;  // kind table: workers ascending
+  bool operator==(const Communication&) const = default;
+};
+
+// delta, wherever it comes from. 0 for none and table.
+double delta_seconds(const Communication& communication);
+
+// Delta(P), 0 for P = 1. A table is interpolated linearly over log P between the two points beside
+// P; for P outside of it that is a UsageError: nothing is extrapolated.
+double communication_seconds(const Communication& communication, std::int64_t workers);
+
+struct ComputePoint {
+  std::int64_t samples = 0;  // >= 1, of one worker
+  double seconds = 0;        // > 0
+  bool operator==(const ComputePoint&) const = default;
+};
+
+struct Machine {
+  double seconds_per_sample = 0;  // gamma, with a whole processor
+  double knee_samples = 1;        // M_T: fewer samples than these take no less time
+  // What a worker has of its processor, in (0, 1]: it takes 1/share as long for everything.
+  double processor_share = 1;
+  // Where it is not empty, the measured time of an update by samples (ascending) replaces equation
+  // 4: interpolated linearly, the first point's time for fewer samples than that, UsageError for
+  // more than the last point's. Closed forms need equation 4 and refuse it.
+  std::vector<ComputePoint> table;
+  Communication communication;
+  // "measured", "given", or what the user likes; kept, not looked at.
+  std::string source;
+  bool operator==(const Machine&) const = default;
+};
+
+// Throws UsageError naming the field, its value and what would be right.
+void validate(const Machine& machine);
+
+// Equation 4: Gamma(M) = gamma max(M, M_T), the time in which one worker computes an update from
+// `samples`, > 0.
+double compute_seconds(const Machine& machine, double samples);
+
+// A part of the data whose loss is computed every so many updates.
+struct Validation {
+  std::int64_t every_updates = 1;  // N, >= 1
+  double seconds_per_sample = 0;   // gamma_CV; forward passes only, so below gamma
+  std::int64_t samples = 0;        // M_CV, >= 1
+};
+
+// Equation 6: gamma N max(M, M_T) + gamma_CV max(M_CV, M_T), the time of N updates with
+// one validation. Samples are those of one worker, both of M and of M_CV.
+double compute_seconds_with_validation(const Machine& machine, double samples,
+                                       const Validation& validation);
+
+// Equation 3: T_update(M, P) = Gamma(ceil(M/P)) + Delta(P). Where P does not divide M, some
+// workers have one sample more, and the others wait for them. UsageError for P > M.
+double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64_t workers);
+
+// A machine as TOML, and back:
+//
+//   source = "measured"
+//   [compute]
+//   seconds_per_sample = 1.3e-4
+//   knee_samples = 12.5
+//   processor_share = 1.0                       # default
+//   table = [{samples = 1, seconds = 0.002}]    # optional
+//   [communication]                             # optional
+//   kind = "ring"
+//   delta_s = 0.012                             # or gradient_bytes and bandwidth_bytes_per_s
+//   latency_s = 1e-5                            # default 0
+//   table = [{workers = 2, seconds = 0.01}]     # with kind = "table"
+//
+// Numbers are written so that they read back as the same bits. Reading throws UsageError with the
+// file's name and the line for what is no TOML, unknown keys (naming the nearest known one), wrong
+// types, and what validate() refuses. Tables other than these two at the top belong to other
+// planners and are left alone.
+std::string to_toml(const Machine& machine);
+Machine machine_of_toml(const std::string& text, const std::string& name = "machine");
+
+}  // namespace convoy::plan

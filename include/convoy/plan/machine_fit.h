@@ -1,0 +1,91 @@
+// From measured times to a machine: gamma, M_T and delta with intervals. See law.h for threads and
+// errors, estimate.h for what is fitted and what intervals are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/plan/estimate.h"
+#include "convoy/plan/machine.h"
+
+namespace convoy::plan {
+
+// One measurement, independent of the others: the mean over some updates, not each of a row of
+// updates that are slow or fast together.
+struct TimeSample {
+  std::int64_t samples = 0;  // of one worker; M at P = 1
+  double seconds = 0;        // per update
+};
+
+struct ComputeDraw {
+  double seconds_per_sample = 0;
+  double knee_samples = 0;
+};
+
+// Gamma(M) = gamma max(M, M_T) through times over a sweep of M.
+struct ComputeFit {
+  Estimate seconds_per_sample;  // gamma
+  Estimate knee_samples;        // M_T
+  // Whether the sweep lies on both sides of the knee. Where it has no flat part, M_T is given as
+  // the smallest M, and is that at most; where it has no slope, as the largest, and is that at
+  // least (and gamma at most what is given).
+  bool flat_seen = false;
+  bool slope_seen = false;
+  // How many of the samples are on each side; those at the knee count half for each.
+  double flat_samples = 0, rising_samples = 0;
+  double scatter = 0;  // standard deviation of log(seconds)
+  std::vector<double>
+      residuals;  // of each sample, as given: log(seconds / fit) in units of the scatter
+  std::vector<std::size_t> outliers;  // samples with residuals beyond 4: measure them again
+  // How likely so large a difference between the times' means and the hinge would be by chance, if
+  // the hinge were right; 1 where every M was measured once.
+  double lack_of_fit = 1;
+  std::vector<std::string> warnings;  // one line each
+  std::vector<ComputeDraw> draws;
+};
+
+// UsageError for fewer than 3 samples, or fewer than two different M.
+ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions& options = {});
+
+// The means over each M, robust as above, for Machine::table.
+std::vector<ComputePoint> compute_table(const std::vector<TimeSample>& samples);
+
+struct CommunicationSample {
+  std::int64_t workers = 0;  // >= 2
+  double seconds = 0;        // of communication that computation does not hide, per update
+};
+
+struct CommunicationFit {
+  CommunicationKind kind = CommunicationKind::constant;
+  Estimate delta_s;
+  double scatter = 0;
+  std::vector<double> residuals;
+  std::vector<std::size_t> outliers;
+  double lack_of_fit = 1;
+  std::vector<std::string> warnings;
+  std::vector<double> draws;  // of delta_s
+};
+
+// delta of one kind: constant, server, ring or tree, without latency. UsageError for fewer than 2
+// samples.
+CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
+                                   CommunicationKind kind, const FitOptions& options = {});
+
+// Of the four kinds the one with the least scatter, the first of equals: with one P only, constant.
+CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
+                                   const FitOptions& options = {});
+
+// The means over each P, robust as above: a Communication of kind table.
+Communication communication_table(const std::vector<CommunicationSample>& samples);
+
+// A machine whose values were measured or given. Without draws a value counts as exact.
+struct MeasuredMachine {
+  Machine machine;
+  std::vector<ComputeDraw> compute_draws;
+  std::vector<double> delta_draws;
+};
+MeasuredMachine measured_machine(const ComputeFit& compute);
+MeasuredMachine measured_machine(const ComputeFit& compute, const CommunicationFit& communication);
+
+}  // namespace convoy::plan

@@ -1,0 +1,87 @@
+// plan/points.jsonl: what a plan has measured so far, one measurement in a line.
+//
+//   {"kind": "plan", "version": 1, "fingerprint": "9f0c...", "metric": "train_loss", "targets": [0.3, 0.1]}
+//   {"kind": "run", "batch": 64, "learning_rate": 0.05, "seed": 1, "updates": 900, "seconds": 12.5,
+//    "diverged": false, "reached": [[0.3, 410]]}
+//   {"kind": "time", "samples": 64, "seconds": 0.0123}
+//   {"kind": "communication", "workers": 4, "seconds": 0.005}
+//
+// The first line says what is measured, the others follow in any order. A line appears whole, so
+// that a plan that is killed anywhere has all its finished measurements; a last line without a line
+// feed was being written and is left out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/descriptor.h"
+#include "convoy/plan/machine_fit.h"
+#include "convoy/plan/update_fit.h"
+
+namespace convoy::plan {
+
+struct PlanHeader {
+  // Of all that makes runs comparable (network, data, optimizer), as the caller sees fit: points of another are
+  // refused.
+  std::string fingerprint;
+  std::string metric;
+  std::vector<double> targets;  // levels of the metric, at least one, each once
+  bool operator==(const PlanHeader&) const = default;
+};
+
+// One training run, for all targets.
+struct PointRun {
+  std::int64_t batch = 0;
+  double learning_rate = 0;
+  std::uint64_t seed = 0;
+  std::int64_t updates = 0;  // when it was stopped
+  double seconds = 0;        // that it took
+  bool diverged = false;
+  std::vector<std::pair<double, std::int64_t>> reached;  // target, and updates until it was reached
+  bool operator==(const PointRun&) const = default;
+};
+
+struct PlanPoints {
+  PlanHeader header;
+  std::vector<PointRun> runs;
+  std::vector<TimeSample> times;
+  std::vector<CommunicationSample> communication;
+
+  // The runs towards one target, one of the header's, for fit_updates(): censored where it was not
+  // reached. UsageError for another target, naming those there are.
+  std::vector<UpdateRun> updates(double target) const;
+  // Whether this run is among them.
+  bool has(std::int64_t batch, double learning_rate, std::uint64_t seed) const;
+};
+
+// Reads points. UsageError with the name and line for what is not as above: no JSON, an unknown kind or
+// version, values out of range, a target that is not the header's, reached after the last update.
+PlanPoints points_of_text(const std::string& text, const std::string& name = "points.jsonl");
+
+// The file, open for adding. Only one process at a time: UsageError for another.
+class PointsFile {
+ public:
+  // Starts a file, or goes on with one that has the same header: UsageError for other headers, or
+  // what points_of_text() refuses. The folder must exist. Failure when it can't be written.
+  PointsFile(const std::string& path, const PlanHeader& header);
+
+  // All that is in the file, also what was added.
+  const PlanPoints& points() const { return points_; }
+
+  // Adds a line, with one write, and waits until it is on the disk. UsageError for what
+  // points_of_text() would refuse, Failure when it can't be written; neither changes points().
+  void add(const PointRun& run);
+  void add(const TimeSample& time);
+  void add(const CommunicationSample& time);
+
+ private:
+  void append(const std::string& line);
+
+  std::string path_;
+  Descriptor file_;
+  PlanPoints points_;
+};
+
+}  // namespace convoy::plan

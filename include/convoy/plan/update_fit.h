@@ -1,0 +1,73 @@
+// From training runs to the law of updates: N_inf and alpha with intervals. See law.h for threads
+// and errors, estimate.h for what is fitted and what intervals are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/plan/estimate.h"
+#include "convoy/plan/law.h"
+
+namespace convoy::plan {
+
+// One training run, towards one target.
+struct UpdateRun {
+  std::int64_t batch = 0;    // M
+  double learning_rate = 0;  // > 0
+  std::uint64_t seed = 0;
+  // Updates until the target was first reached; or, without having reached it, until the run was
+  // stopped. For reasons that don't depend on how it was doing, that is: a limit, a budget, or that
+  // another rate had reached the target long before.
+  std::int64_t updates = 0;  // >= 1
+  bool reached = true;
+  bool diverged = false;  // it would never have reached the target
+};
+
+// One mini-batch at the learning rate that is best for it.
+struct EnvelopePoint {
+  std::int64_t batch = 0;
+  double learning_rate = 0;
+  int runs = 0;
+  int reached = 0;
+  double updates = 0;  // their mean; where none has reached the target, infinite
+  double fitted = 0;   // equation 2
+  double residual =
+      0;  // log(updates / fitted) in units of its standard error; 0 where none has reached it
+};
+
+// Equation 2 through the envelope.
+//
+// Rates: for each M, the learning rate with the fewest mean updates; a rate with a run that
+// diverged is not used. Intervals take the choice as it is: where rates are nearly as good as each
+// other, the fewest of several means is a little low, by chance, and varies less than a single one.
+//
+// Censored runs (stopped before the target) count with what is known of them: the score of such a
+// run is the mean score of normal scatter beyond the point where it was stopped. Rounds draw what
+// they would have taken from the normal distribution beyond it, and stop it (and the runs of its
+// M and rate that took fewer updates) there again.
+struct UpdateFit {
+  UpdateLaw law;  // alpha >= 0
+  Estimate updates_at_infinity;
+  Estimate noise_sensitivity;
+  double scatter = 0;  // standard deviation of log(updates) between runs of one M and rate
+  std::vector<EnvelopePoint> envelope;  // by batch, those without any usable run left out
+  // How likely so large a difference between the means of the M and the law would be by chance, if
+  // the law were right; 1 where no M has several runs that reached the target.
+  double lack_of_fit = 1;
+  // Whether the law may be used beyond what was measured: N_inf is above 0 and so is its interval,
+  // and lack_of_fit is no sign against it. Warnings say why not.
+  bool trusted = false;
+  std::vector<std::string> warnings;  // one line each
+  std::vector<UpdateLaw> draws;       // alpha >= 0; N_inf may be below 0
+};
+
+// UsageError for bad values, for runs of fewer than two M that reached the target (saying how far
+// the one that came furthest was run), and for fewer than 3 runs that did.
+UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& options = {});
+
+// The learning rate that goes with a batch: the envelope's, interpolated between the two M beside
+// it, rate and batch both as logarithms. That of the nearest M outside of what was measured.
+double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch);
+
+}  // namespace convoy::plan

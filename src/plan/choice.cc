@@ -1,0 +1,272 @@
+#include "convoy/plan/choice.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "plan/checks.h"
+
+namespace convoy::plan {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kNearlyBest = 1.05;
+
+// The machine of one draw. Values that were given are the same in all.
+Machine drawn_machine(const MeasuredMachine& measured, std::size_t draw) {
+  Machine machine = measured.machine;
+  if (!measured.compute_draws.empty()) {
+    const ComputeDraw& drawn = measured.compute_draws[draw % measured.compute_draws.size()];
+    machine.seconds_per_sample = drawn.seconds_per_sample;
+    machine.knee_samples = drawn.knee_samples;
+  }
+  if (!measured.delta_draws.empty()) {
+    machine.communication.delta_s = measured.delta_draws[draw % measured.delta_draws.size()];
+  }
+  return machine;
+}
+
+double optimum_of(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
+                  std::int64_t largest) {
+  if (!machine.table.empty()) {
+    return static_cast<double>(best_batch(law, machine, workers, largest).batch);
+  }
+  if (law.updates_at_infinity > 0) return optimal_batch(law, machine, workers);
+  // Without N_inf, whatever communication costs is worth a larger batch, and without such costs
+  // the smallest batch that keeps a worker busy is as good as any.
+  const double busy = std::max(machine.knee_samples, 1.0) * static_cast<double>(workers);
+  return communication_seconds(machine.communication, workers) > 0 ? kInfinite : busy;
+}
+
+// As convergence_seconds(), also for laws that some draw has brought below 0 here.
+double seconds_of(const UpdateLaw& law, double each, std::int64_t batch) {
+  return std::max(law.updates_at_infinity + law.noise_sensitivity / static_cast<double>(batch),
+                  0.0) *
+         each;
+}
+
+std::int64_t largest_measured(const UpdateFit& fit) {
+  std::int64_t largest = 0;
+  for (const EnvelopePoint& point : fit.envelope) {
+    if (point.reached > 0) largest = std::max(largest, point.batch);
+  }
+  return largest;
+}
+
+const EnvelopePoint& recommended(const UpdateFit& fit, std::int64_t workers, std::int64_t largest) {
+  const EnvelopePoint* best = nullptr;
+  for (const EnvelopePoint& point : fit.envelope) {
+    if (point.reached > 0 && point.batch >= workers && point.batch <= largest) best = &point;
+  }
+  if (best == nullptr) {
+    throw UsageError("the law of updates is not trusted, and no batch from " +
+                     std::to_string(workers) + " (a sample per worker) to " +
+                     std::to_string(largest) + " was measured; measure some");
+  }
+  return *best;
+}
+
+// The last multiple of P from `from` on towards `to` that is nearly as good as the best.
+std::int64_t edge(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
+                  std::int64_t from, std::int64_t to, double most) {
+  const auto good = [&](std::int64_t m) {
+    return convergence_seconds(law, machine, m * workers, workers) <= most;
+  };
+  std::int64_t inside = from, outside = to;
+  if (good(outside)) return outside * workers;
+  while (std::abs(outside - inside) > 1) {
+    const std::int64_t middle = inside + (outside - inside) / 2;
+    (good(middle) ? inside : outside) = middle;
+  }
+  return inside * workers;
+}
+
+void add_trusted(BatchChoice& choice, const UpdateLaw& law, const Machine& machine,
+                 std::int64_t largest) {
+  const std::int64_t p = choice.workers;
+  const BatchTime best = best_batch(law, machine, p, largest);
+  choice.batch = best.batch;
+  std::int64_t end = largest / p;
+  if (!machine.table.empty()) end = std::min(end, machine.table.back().samples);
+  const std::int64_t m = std::clamp<std::int64_t>(best.batch / p, 1, end);
+  const double most = kNearlyBest * best.seconds;
+  choice.low_batch = std::min(best.batch, edge(law, machine, p, m, 1, most));
+  choice.high_batch = std::max(best.batch, edge(law, machine, p, m, end, most));
+  const Scaling row = scaling(law, machine, {p}, largest).front();
+  choice.strong = row.strong;
+  choice.weak = row.weak;
+}
+
+// Variances of a linearized model: of a vector by its gradient, less what one more row would take.
+struct Information {
+  double a00 = 0, a01 = 0, a11 = 0;
+
+  void add(double weight, double d0, double d1) {
+    a00 += weight * d0 * d0, a01 += weight * d0 * d1, a11 += weight * d1 * d1;
+  }
+  // g C h, C being the inverse.
+  double form(double g0, double g1, double h0, double h1) const {
+    const double determinant = std::max(a00 * a11 - a01 * a01, 1e-12 * a00 * a11);
+    return (g0 * (a11 * h0 - a01 * h1) + g1 * (a00 * h1 - a01 * h0)) / determinant;
+  }
+};
+
+// The variance of a robust mean of `count` values, in squared scatters.
+double variance_of_mean(double scatter, double count) {
+  return scatter * scatter / std::max(count, 0.5);
+}
+
+class Variances {
+ public:
+  Variances(const UpdateFit& updates, const ComputeFit& compute,
+            const CommunicationFit* communication, const MeasuredMachine& machine,
+            std::int64_t workers)
+      : updates_(updates), compute_(compute), communication_(communication) {
+    for (const EnvelopePoint& point : updates.envelope) {
+      const auto [d0, d1] = slopes(point.batch);
+      law_.add(point.reached / (updates.scatter * updates.scatter), d0, d1);
+    }
+    int first = 0;
+    for (std::size_t i = 0; i < updates.draws.size(); ++i) {
+      const UpdateLaw& law = updates.draws[i];
+      const Machine drawn = drawn_machine(machine, i);
+      if (communication_seconds(drawn.communication, workers) == 0) continue;
+      first += law.updates_at_infinity <= 0 || communication_decides(law, drawn, workers);
+    }
+    // Where there is no doubt about the branch there may be one after the next measurement.
+    first_ = (first + 0.5) / (static_cast<double>(updates.draws.size()) + 1);
+    const double n = updates.law.updates_at_infinity;
+    const double alpha = updates.law.noise_sensitivity;
+    if (n > 0) {
+      gradient_ = {-0.5 / n, alpha > 0 ? 0.5 / alpha : 0};
+    } else {
+      gradient_ = {1 / updates.envelope.front().fitted, 0};
+    }
+  }
+
+  double total() const {
+    const double law = law_.form(gradient_[0], gradient_[1], gradient_[0], gradient_[1]);
+    const double flat = variance_of_mean(compute_.scatter, compute_.flat_samples);
+    const double rising = variance_of_mean(compute_.scatter, compute_.rising_samples);
+    return first_ * (law + rising / 4 + communication(0) / 4) + (1 - first_) * (flat + rising);
+  }
+
+  // What one more measurement takes away.
+  double gain(const Candidate& candidate) const {
+    switch (candidate.kind) {
+      case Candidate::Kind::updates: return first_ * gain_of_run(candidate.size);
+      case Candidate::Kind::time: return gain_of_time(static_cast<double>(candidate.size));
+      case Candidate::Kind::communication: return first_ * (communication(0) - communication(1)) / 4;
+    }
+    return 0;
+  }
+
+ private:
+  std::pair<double, double> slopes(std::int64_t batch) const {
+    const UpdateLaw& law = updates_.law;
+    const double x = 1 / static_cast<double>(batch);
+    const double least = 1e-3 * law.noise_sensitivity * x + 1e-300;
+    const double mean = std::max(law.updates_at_infinity + law.noise_sensitivity * x, least);
+    return {1 / mean, x / mean};
+  }
+
+  double gain_of_run(std::int64_t batch) const {
+    const auto [d0, d1] = slopes(batch);
+    double reached = 1;
+    for (const EnvelopePoint& point : updates_.envelope) {
+      // One that never reaches it would still say a little.
+      if (point.batch == batch) reached = std::max<double>(point.reached, 0.1) / point.runs;
+    }
+    const double along = law_.form(gradient_[0], gradient_[1], d0, d1);
+    const double noise = updates_.scatter * updates_.scatter / reached;
+    return along * along / (noise + law_.form(d0, d1, d0, d1));
+  }
+
+  double gain_of_time(double samples) const {
+    const bool flat = samples < compute_.knee_samples.value;
+    const double count = flat ? compute_.flat_samples : compute_.rising_samples;
+    const double less = variance_of_mean(compute_.scatter, count) -
+                        variance_of_mean(compute_.scatter, count + 1);
+    return less * (flat ? 1 - first_ : 1 - first_ + first_ / 4);
+  }
+
+  double communication(double more) const {
+    if (communication_ == nullptr) return 0;
+    return variance_of_mean(communication_->scatter,
+                            static_cast<double>(communication_->residuals.size()) + more);
+  }
+
+  const UpdateFit& updates_;
+  const ComputeFit& compute_;
+  const CommunicationFit* communication_;
+  Information law_;  // of N_inf and alpha
+  double first_ = 0;  // the part of the draws in the first branch of equation 9
+  std::array<double, 2> gradient_{};
+};
+
+}  // namespace
+
+BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& measured,
+                         std::int64_t workers, std::int64_t largest) {
+  const Machine& machine = measured.machine;
+  check_workers(workers);
+  check_batch(static_cast<double>(largest), static_cast<double>(workers));
+  validate(machine);
+  BatchChoice choice;
+  choice.workers = workers;
+  choice.warnings = updates.warnings;
+  choice.optimum.value = optimum_of(updates.law, machine, workers, largest);
+  // Where the law is not trusted, the updates are those that were measured, and the law says how
+  // sure they are.
+  double measured_over_law = 1;
+  if (updates.trusted) {
+    add_trusted(choice, updates.law, machine, largest);
+  } else {
+    const EnvelopePoint& point = recommended(updates, workers, largest);
+    choice.batch = choice.low_batch = choice.high_batch = point.batch;
+    measured_over_law = point.updates / point.fitted;
+  }
+  std::vector<double> optima, seconds;
+  for (std::size_t i = 0; i < updates.draws.size(); ++i) {
+    const Machine drawn = drawn_machine(measured, i);
+    optima.push_back(optimum_of(updates.draws[i], drawn, workers, largest));
+    const double each = seconds_per_update(drawn, choice.batch, workers) * measured_over_law;
+    seconds.push_back(seconds_of(updates.draws[i], each, choice.batch));
+  }
+  choice.optimum.interval = interval_of(optima);
+  const double each = seconds_per_update(machine, choice.batch, workers) * measured_over_law;
+  choice.seconds = {seconds_of(updates.law, each, choice.batch), interval_of(seconds)};
+  choice.learning_rate =
+      learning_rate_for(updates.envelope, static_cast<double>(choice.batch));
+  if (choice.batch > largest_measured(updates)) {
+    choice.warnings.push_back(
+        "the batch " + std::to_string(choice.batch) + " is beyond the largest measured one, " +
+        std::to_string(largest_measured(updates)) +
+        ": its updates are those of the law, its learning rate is that of the largest; measure it");
+  }
+  return choice;
+}
+
+std::vector<Suggestion> next_measurements(const UpdateFit& updates, const ComputeFit& compute,
+                                          const CommunicationFit* communication,
+                                          const MeasuredMachine& machine, std::int64_t workers,
+                                          const std::vector<Candidate>& candidates) {
+  check_workers(workers);
+  const Variances variances(updates, compute, communication, machine, workers);
+  const double total = variances.total();
+  std::vector<Suggestion> suggestions;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    check_at_least("the size of a candidate", candidates[i].size, 1);
+    check_positive("the cost of a candidate", candidates[i].cost_s);
+    const double gain = variances.gain(candidates[i]);
+    suggestions.push_back({i, total > 0 ? std::sqrt(std::max(1 - gain / total, 0.0)) : 1,
+                           gain / candidates[i].cost_s});
+  }
+  std::sort(suggestions.begin(), suggestions.end(), [](const Suggestion& a, const Suggestion& b) {
+    return std::pair(-a.gain_per_s, a.candidate) < std::pair(-b.gain_per_s, b.candidate);
+  });
+  return suggestions;
+}
+
+}  // namespace convoy::plan

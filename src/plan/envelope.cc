@@ -1,0 +1,135 @@
+#include "plan/envelope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "plan/checks.h"
+#include "plan/location.h"
+
+namespace convoy::plan {
+namespace {
+
+// Where no batch and rate was run twice, only the order of rates depends on it.
+constexpr double kGuessedScatter = 0.2;
+
+using Cells = std::map<std::int64_t, std::map<double, Cell>>;
+
+Cells cells_of(const std::vector<UpdateRun>& runs) {
+  Cells cells;
+  for (const UpdateRun& run : runs) {
+    check_at_least("the batch of a run", run.batch, 1);
+    check_positive("the learning rate of a run", run.learning_rate);
+    check_at_least("the updates of a run", run.updates, 1);
+    Cell& cell = cells[run.batch][run.learning_rate];
+    cell.learning_rate = run.learning_rate;
+    auto& logs = run.reached && !run.diverged ? cell.runs.reached : cell.runs.stopped;
+    logs.push_back(std::log(static_cast<double>(run.updates)));
+    cell.diverged |= run.diverged;
+  }
+  return cells;
+}
+
+// How far apart the runs of one cell are, over all cells.
+double scatter_within(const Cells& cells) {
+  std::vector<double> distances;
+  std::size_t groups = 0;
+  for (const auto& [batch, rates] : cells) {
+    for (const auto& [rate, cell] : rates) {
+      if (cell.runs.reached.size() < 2) continue;
+      const double center = location_of(cell.runs.reached).center;
+      for (const double value : cell.runs.reached) distances.push_back(value - center);
+      ++groups;
+    }
+  }
+  if (groups == 0) return kGuessedScatter;
+  return std::max(location_of(distances, static_cast<double>(groups)).scatter, 1e-9);
+}
+
+double last_stop(const Cell& cell) {
+  double last = 0;
+  for (const double y : cell.runs.reached) last = std::max(last, y);
+  for (const double y : cell.runs.stopped) last = std::max(last, y);
+  return last;
+}
+
+std::string at(std::int64_t batch, double rate) {
+  return "batch " + std::to_string(batch) + ", learning rate " + text_of(rate);
+}
+
+void choose(Row& row, double scatter, std::vector<std::string>& warnings) {
+  const Cell* best = nullptr;
+  for (Cell& cell : row.cells) {
+    cell.center = center_of(cell.runs, scatter);
+    if (cell.usable() && (best == nullptr || cell.center < best->center)) best = &cell;
+  }
+  if (best == nullptr) {
+    // The one that was given most time says most about what the batch needs at least.
+    for (const Cell& cell : row.cells) {
+      if (cell.diverged) continue;
+      if (best == nullptr || last_stop(cell) > last_stop(*best)) best = &cell;
+    }
+  }
+  row.best = static_cast<std::size_t>(best - row.cells.data());
+  if (!best->usable()) return;
+  for (const Cell& cell : row.cells) {
+    if (cell.usable() || cell.diverged || last_stop(cell) >= best->center) continue;
+    warnings.push_back("runs at " + at(row.batch, cell.learning_rate) +
+                       " were stopped before the learning rate " + text_of(best->learning_rate) +
+                       " reaches the target there: they may be the better ones");
+  }
+}
+
+void check_enough(const Cells& cells) {
+  int reached = 0, batches = 0;
+  double furthest = -1;
+  std::string where;
+  for (const auto& [batch, rates] : cells) {
+    bool any = false;
+    for (const auto& [rate, cell] : rates) {
+      reached += cell.diverged ? 0 : static_cast<int>(cell.runs.reached.size());
+      any |= cell.usable();
+      if (last_stop(cell) <= furthest) continue;
+      furthest = last_stop(cell);
+      where = at(batch, rate);
+    }
+    batches += any;
+  }
+  if (batches >= 2 && reached >= 3) return;
+  std::string text = "the target was reached by " + std::to_string(reached) + " runs at " +
+                     std::to_string(batches) +
+                     " batches; a fit needs at least 3 runs, at two or more batches";
+  if (!where.empty()) {
+    text += "; the longest run, " + where + ", had " + text_of(std::round(std::exp(furthest))) +
+            " updates";
+  }
+  throw UsageError(text);
+}
+
+}  // namespace
+
+Envelope envelope_of(const std::vector<UpdateRun>& runs) {
+  const Cells cells = cells_of(runs);
+  check_enough(cells);
+  Envelope envelope;
+  envelope.scatter = scatter_within(cells);
+  for (const auto& [batch, rates] : cells) {
+    Row row;
+    row.batch = batch;
+    bool any = false;
+    for (const auto& [rate, cell] : rates) {
+      row.cells.push_back(cell);
+      any |= !cell.diverged;
+    }
+    if (!any) {
+      envelope.warnings.push_back("every learning rate diverged at batch " + std::to_string(batch) +
+                                  ": it is left out; try lower ones");
+      continue;
+    }
+    choose(row, envelope.scatter, envelope.warnings);
+    envelope.rows.push_back(std::move(row));
+  }
+  return envelope;
+}
+
+}  // namespace convoy::plan

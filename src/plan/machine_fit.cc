@@ -1,0 +1,344 @@
+#include "convoy/plan/machine_fit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "plan/checks.h"
+#include "plan/hinge.h"
+#include "plan/location.h"
+#include "plan/robust.h"
+
+namespace convoy::plan {
+namespace {
+
+constexpr double kOutlier = 4;
+constexpr double kUnlikely = 0.01;
+// Below this number of residuals, they say less about how scatter is distributed than that it is
+// nearly normal.
+constexpr std::size_t kEnoughResiduals = 20;
+
+// Measurements in groups of equal size, in ascending order.
+struct Sorted {
+  std::vector<std::size_t> order;  // places in what was given
+  std::vector<std::int64_t> sizes;
+  std::vector<std::size_t> ends;
+  std::vector<double> logs;
+
+  template <typename Sample, typename Size>
+  Sorted(const std::vector<Sample>& samples, const char* what, std::int64_t least, Size size)
+      : order(samples.size()) {
+    for (const Sample& sample : samples) {
+      check_at_least(what, size(sample), least);
+      check_positive("a measured time", sample.seconds);
+    }
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair(size(samples[a]), a) < std::pair(size(samples[b]), b);
+    });
+    for (const std::size_t i : order) {
+      const std::int64_t now = size(samples[i]);
+      if (sizes.empty() || sizes.back() != now) {
+        sizes.push_back(now);
+        ends.push_back(ends.empty() ? 0 : ends.back());
+      }
+      ++ends.back();
+      logs.push_back(std::log(samples[i].seconds));
+    }
+  }
+
+  bool repeated() const { return logs.size() > sizes.size(); }
+  std::size_t begin(std::size_t group) const { return group == 0 ? 0 : ends[group - 1]; }
+};
+
+std::vector<double> clipped(const std::vector<double>& residuals) {
+  std::vector<double> result;
+  for (const double z : residuals) result.push_back(huber(z));
+  return result;
+}
+
+// Draws residuals, in units of the scatter, for another round.
+class Residuals {
+ public:
+  // `factor`: by how much residuals are too small for what the fit has taken up of them.
+  Residuals(const std::vector<double>& residuals, double factor) : pool_(residuals) {
+    for (double& z : pool_) z *= factor;
+  }
+  double draw(RandomStream& random) const {
+    if (pool_.size() < kEnoughResiduals) return normal_draw(random);
+    return pool_[draw_index(random, pool_.size())];
+  }
+
+ private:
+  std::vector<double> pool_;
+};
+
+template <typename Fit>
+void report(Fit& fit, const Sorted& sorted, const std::vector<double>& residuals,
+            const std::string& model) {
+  fit.residuals.resize(residuals.size());
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    fit.residuals[sorted.order[i]] = residuals[i];
+    if (std::abs(residuals[i]) > kOutlier) fit.outliers.push_back(sorted.order[i]);
+  }
+  std::sort(fit.outliers.begin(), fit.outliers.end());
+  if (fit.lack_of_fit < kUnlikely) {
+    fit.warnings.push_back(
+        model +
+        " does not describe the times: a difference as large as theirs has the probability " +
+        text_of(std::round(fit.lack_of_fit * 1e4) / 1e4) + "; use the measured table");
+  }
+  if (!fit.outliers.empty()) {
+    fit.warnings.push_back(std::to_string(fit.outliers.size()) + " of " +
+                           std::to_string(residuals.size()) +
+                           " times are far off; measure them again");
+  }
+}
+
+void limit_to_what_was_seen(ComputeFit& fit, const Sorted& sorted) {
+  const double smallest = static_cast<double>(sorted.sizes.front());
+  const double largest = static_cast<double>(sorted.sizes.back());
+  if (!fit.flat_seen) {
+    fit.knee_samples = {smallest, {0, smallest}};
+    for (ComputeDraw& draw : fit.draws) draw.knee_samples = smallest;
+    if (smallest > 1) {
+      fit.warnings.push_back("no flat part: M_T is at most " +
+                             std::to_string(sorted.sizes.front()) + "; measure smaller batches");
+    }
+  }
+  if (!fit.slope_seen) {
+    fit.knee_samples = {largest, {largest, std::numeric_limits<double>::infinity()}};
+    fit.seconds_per_sample.interval.low = 0;
+    for (ComputeDraw& draw : fit.draws) draw.knee_samples = largest;
+    fit.warnings.push_back("no part that rises: M_T is at least " +
+                           std::to_string(sorted.sizes.back()) + "; measure larger batches");
+  }
+}
+
+struct Kind {
+  CommunicationKind kind;
+  double scatter;
+  Location location;
+  std::vector<double> residuals;  // log seconds - log f(P) - center, sorted
+};
+
+double log_factor(CommunicationKind kind, std::int64_t workers) {
+  Communication unit;
+  unit.kind = kind;
+  unit.delta_s = 1;
+  return std::log(communication_seconds(unit, workers));
+}
+
+Kind located(const Sorted& sorted, CommunicationKind kind) {
+  std::vector<double> values;
+  for (std::size_t g = 0; g < sorted.sizes.size(); ++g) {
+    const double factor = log_factor(kind, sorted.sizes[g]);
+    for (std::size_t i = sorted.begin(g); i < sorted.ends[g]; ++i) {
+      values.push_back(sorted.logs[i] - factor);
+    }
+  }
+  Kind result{kind, 0, location_of(values), {}};
+  result.scatter = result.location.scatter;
+  for (const double value : values) result.residuals.push_back(value - result.location.center);
+  return result;
+}
+
+Sorted sorted_communication(const std::vector<CommunicationSample>& samples) {
+  if (samples.size() < 2) {
+    throw UsageError("a fit of communication needs at least 2 times; there are " +
+                     std::to_string(samples.size()));
+  }
+  return {samples, "the number of workers of a measured time", 2,
+          [](const CommunicationSample& sample) { return sample.workers; }};
+}
+
+CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions& options) {
+  CommunicationFit fit;
+  fit.kind = kind.kind;
+  fit.scatter = kind.scatter;
+  const double mean = kind.scatter * kind.scatter / 2;
+  fit.delta_s.value = std::exp(kind.location.center + mean);
+  std::vector<double> residuals(kind.residuals);
+  if (kind.scatter > 0) {
+    for (double& z : residuals) z /= kind.scatter;
+  }
+  const double count = static_cast<double>(residuals.size());
+  const Residuals pool(residuals, std::sqrt(count / (count - 1)));
+  std::vector<double> values(residuals.size()), misfits, scores(residuals.size());
+  for (int round = 0; round < options.rounds; ++round) {
+    if (kind.scatter == 0) {
+      fit.draws.push_back(fit.delta_s.value);
+      continue;
+    }
+    RandomStream random(options.seed, number_of("communication"),
+                        static_cast<std::uint64_t>(round));
+    for (double& value : values) value = pool.draw(random);
+    const Location again = improved_location(values, {0, 1}, 1, 1e-3);
+    const double t = again.scatter > 0 ? again.center / again.scatter : 0;
+    fit.draws.push_back(std::exp(kind.location.center + mean - t * kind.scatter));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      scores[i] = huber(again.scatter > 0 ? (values[i] - again.center) / again.scatter : 0);
+    }
+    misfits.push_back(misfit(scores, sorted.ends));
+  }
+  fit.delta_s.interval = interval_of(fit.draws);
+  if (sorted.sizes.size() > 1 && sorted.repeated() && kind.scatter > 0) {
+    fit.lack_of_fit = probability_of(misfit(clipped(residuals), sorted.ends), misfits);
+  }
+  report(fit, sorted, residuals, std::string("the model '") + std::string(name(kind.kind)) + "'");
+  return fit;
+}
+
+template <typename Point>
+std::vector<Point> table_of(const Sorted& sorted) {
+  std::vector<Point> table;
+  for (std::size_t g = 0; g < sorted.sizes.size(); ++g) {
+    const std::size_t begin = sorted.begin(g);
+    const Location at = location_of({sorted.logs.data() + begin, sorted.ends[g] - begin});
+    table.push_back({sorted.sizes[g], std::exp(at.center + at.scatter * at.scatter / 2)});
+  }
+  return table;
+}
+
+Sorted sorted_times(const std::vector<TimeSample>& samples) {
+  return {samples, "the number of samples of a measured time", 1,
+          [](const TimeSample& sample) { return sample.samples; }};
+}
+
+}  // namespace
+
+ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions& options) {
+  check(options);
+  const Sorted sorted = sorted_times(samples);
+  if (samples.size() < 3 || sorted.sizes.size() < 2) {
+    throw UsageError("a fit of times needs at least 3 of them, at two or more batches; there are " +
+                     std::to_string(samples.size()) + " at " + std::to_string(sorted.sizes.size()));
+  }
+  std::vector<double> x;
+  for (const std::int64_t size : sorted.sizes) x.push_back(std::log(static_cast<double>(size)));
+  Hinge hinge(x, sorted.ends);
+  const HingeFit best = hinge.first(sorted.logs);
+  const double mean = best.scatter * best.scatter / 2;
+
+  ComputeFit fit;
+  fit.scatter = best.scatter;
+  fit.seconds_per_sample.value = std::exp(best.slope + mean);
+  fit.knee_samples.value = std::exp(best.knee());
+  fit.flat_samples = best.flat_count;
+  fit.rising_samples = best.rising_count;
+  fit.flat_seen = best.knee() > x.front() + 1e-12;
+  fit.slope_seen = best.knee() < x.back() - 1e-12;
+
+  const auto standardized = [&](std::span<const double> y, const HingeFit& of) {
+    std::vector<double> z;
+    for (std::size_t g = 0; g < x.size(); ++g) {
+      for (std::size_t i = sorted.begin(g); i < sorted.ends[g]; ++i) {
+        z.push_back(of.scatter > 0 ? (y[i] - of.at(x[g])) / of.scatter : 0);
+      }
+    }
+    return z;
+  };
+  const std::vector<double> residuals = standardized(sorted.logs, best);
+  const double count = static_cast<double>(samples.size());
+  const Residuals pool(residuals, std::sqrt(count / (count - 2)));
+  std::vector<double> y(sorted.logs), misfits;
+  for (int round = 0; round < options.rounds; ++round) {
+    if (best.scatter == 0) {
+      fit.draws.push_back({fit.seconds_per_sample.value, fit.knee_samples.value});
+      continue;
+    }
+    RandomStream random(options.seed, number_of("times"), static_cast<std::uint64_t>(round));
+    for (std::size_t g = 0; g < x.size(); ++g) {
+      for (std::size_t i = sorted.begin(g); i < sorted.ends[g]; ++i) {
+        y[i] = best.at(x[g]) + best.scatter * pool.draw(random);
+      }
+    }
+    const HingeFit again = hinge.improved(y, best, 1e-3);
+    // The level depends on the flat part alone, and the slope on the rest.
+    const auto ratio = [&](double now, double then) {
+      return again.scatter > 0 ? best.scatter / again.scatter *
+                                     std::sqrt(std::max(then, 0.5) / std::max(now, 0.5))
+                               : 1;
+    };
+    const double slope =
+        best.slope - (again.slope - best.slope) * ratio(best.rising_count, again.rising_count);
+    const double level =
+        best.level - (again.level - best.level) * ratio(best.flat_count, again.flat_count);
+    fit.draws.push_back({std::exp(slope + mean), std::exp(level - slope)});
+    if (sorted.repeated()) misfits.push_back(misfit(clipped(standardized(y, again)), sorted.ends));
+  }
+  std::vector<double> gammas, knees;
+  for (const ComputeDraw& draw : fit.draws) {
+    gammas.push_back(draw.seconds_per_sample);
+    knees.push_back(draw.knee_samples);
+  }
+  fit.seconds_per_sample.interval = interval_of(gammas);
+  fit.knee_samples.interval = interval_of(knees);
+  if (sorted.sizes.size() > 2 && sorted.repeated() && best.scatter > 0) {
+    fit.lack_of_fit = probability_of(misfit(clipped(residuals), sorted.ends), misfits);
+  }
+  limit_to_what_was_seen(fit, sorted);
+  report(fit, sorted, residuals, "gamma max(M, M_T)");
+  return fit;
+}
+
+std::vector<ComputePoint> compute_table(const std::vector<TimeSample>& samples) {
+  return table_of<ComputePoint>(sorted_times(samples));
+}
+
+CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
+                                   CommunicationKind kind, const FitOptions& options) {
+  check(options);
+  if (kind == CommunicationKind::none || kind == CommunicationKind::table) {
+    throw UsageError(
+        "a fit of communication is for the kinds constant, server, ring and tree, not '" +
+        std::string(name(kind)) + "'");
+  }
+  const Sorted sorted = sorted_communication(samples);
+  return fit_of(sorted, located(sorted, kind), options);
+}
+
+CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
+                                   const FitOptions& options) {
+  check(options);
+  const Sorted sorted = sorted_communication(samples);
+  Kind best = located(sorted, CommunicationKind::constant);
+  if (sorted.sizes.size() > 1) {
+    for (const auto kind :
+         {CommunicationKind::server, CommunicationKind::ring, CommunicationKind::tree}) {
+      Kind other = located(sorted, kind);
+      if (other.scatter < best.scatter) best = std::move(other);
+    }
+  }
+  return fit_of(sorted, best, options);
+}
+
+Communication communication_table(const std::vector<CommunicationSample>& samples) {
+  Communication communication;
+  communication.kind = CommunicationKind::table;
+  const Sorted sorted(samples, "the number of workers of a measured time", 2,
+                      [](const CommunicationSample& sample) { return sample.workers; });
+  communication.table = table_of<CommunicationPoint>(sorted);
+  return communication;
+}
+
+MeasuredMachine measured_machine(const ComputeFit& compute) {
+  MeasuredMachine result;
+  result.machine.seconds_per_sample = compute.seconds_per_sample.value;
+  result.machine.knee_samples = compute.knee_samples.value;
+  result.machine.source = "measured";
+  result.compute_draws = compute.draws;
+  return result;
+}
+
+MeasuredMachine measured_machine(const ComputeFit& compute, const CommunicationFit& communication) {
+  MeasuredMachine result = measured_machine(compute);
+  result.machine.communication.kind = communication.kind;
+  result.machine.communication.delta_s = communication.delta_s.value;
+  result.delta_draws = communication.draws;
+  return result;
+}
+
+}  // namespace convoy::plan

@@ -1,0 +1,263 @@
+#include "convoy/plan/update_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "plan/checks.h"
+#include "plan/envelope.h"
+#include "plan/law_solver.h"
+#include "plan/robust.h"
+
+namespace convoy::plan {
+namespace {
+
+constexpr double kUnlikely = 0.01;
+constexpr std::size_t kEnoughResiduals = 20;  // see machine_fit.cc
+
+std::vector<LawGroup> groups_of(const std::vector<Row>& rows) {
+  std::vector<LawGroup> groups;
+  for (const Row& row : rows) {
+    groups.push_back({row.x(), &row.chosen().runs});
+  }
+  return groups;
+}
+
+LawSolver solver_of(const std::vector<Row>& rows) {
+  double low = std::numeric_limits<double>::infinity(), high = 0;
+  for (const Row& row : rows) {
+    if (!row.chosen().usable()) continue;
+    low = std::min(low, row.x());
+    high = std::max(high, row.x());
+  }
+  return {low, high};
+}
+
+// Least squares through the centers, weighted as for scatter that is a fraction.
+LawFit first_fit(const Envelope& envelope) {
+  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
+  double low = std::numeric_limits<double>::infinity(), high = 0, least = low;
+  for (const Row& row : envelope.rows) {
+    const Cell& cell = row.chosen();
+    if (!cell.usable()) continue;
+    const double x = row.x();
+    const double y = std::exp(cell.center);
+    const double weight = static_cast<double>(cell.runs.reached.size()) / (y * y);
+    w += weight, wx += weight * x, wxx += weight * x * x, wy += weight * y, wxy += weight * x * y;
+    low = std::min(low, x), high = std::max(high, x), least = std::min(least, y);
+  }
+  const double slope = (w * wxy - wx * wy) / (w * wxx - wx * wx);
+  const double zero = (wy - slope * wx) / w;
+  LawFit fit;
+  fit.ends = {std::log(std::max(zero + slope * low, least / 4)),
+              std::log(std::max(zero + slope * high, least / 4))};
+  fit.scatter = envelope.scatter;
+  return fit;
+}
+
+// Scores of the runs of batches where all reached the target, in groups of a batch.
+struct Scores {
+  std::vector<double> values;
+  std::vector<std::size_t> ends;
+  bool repeated = false;
+
+  Scores(const LawSolver& solver, const LawFit& fit, const std::vector<LawGroup>& groups) {
+    for (const LawGroup& group : groups) {
+      if (!group.runs->stopped.empty()) continue;
+      const double center = solver.center(fit, group.x);
+      for (const double y : group.runs->reached) {
+        values.push_back(huber((y - center) / fit.scatter));
+      }
+      ends.push_back(values.size());
+      repeated |= group.runs->reached.size() > 1;
+    }
+  }
+
+  double misfit() const { return plan::misfit(values, ends); }
+  bool testable() const { return repeated && ends.size() > 2; }
+};
+
+class Bootstrap {
+ public:
+  Bootstrap(const Envelope& envelope, const LawSolver& solver, const LawFit& fit)
+      : solver_(solver), fit_(fit) {
+    for (const Row& row : envelope.rows) {
+      Drawn drawn;
+      drawn.center = solver.center(fit, row.x());
+      const LogRuns& runs = row.chosen().runs;
+      for (const double y : runs.reached) reached_.push_back((y - drawn.center) / fit.scatter);
+      for (const double y : runs.stopped) stopped_.push_back((y - drawn.center) / fit.scatter);
+      drawn.stops = stops_of(runs);
+      drawn_.push_back(std::move(drawn));
+    }
+    // The two parameters have taken up some of the residuals.
+    const double count = static_cast<double>(reached_.size() + stopped_.size());
+    for (double& z : reached_) z *= std::sqrt(count / std::max(count - 2, 1.0));
+    for (std::size_t i = 0; i < drawn_.size(); ++i) {
+      groups_.push_back({envelope.rows[i].x(), &drawn_[i].runs});
+    }
+  }
+
+  // One round: the fit of drawn runs.
+  LawFit round(RandomStream& random) {
+    for (Drawn& drawn : drawn_) {
+      drawn.runs.reached.clear();
+      drawn.runs.stopped.clear();
+      for (const double stop : drawn.stops) {
+        const double y = drawn.center + fit_.scatter * residual(random);
+        (y > stop ? drawn.runs.stopped : drawn.runs.reached).push_back(std::min(y, stop));
+      }
+    }
+    return solver_.improved(groups_, fit_, 1e-3);
+  }
+
+  const std::vector<LawGroup>& groups() const { return groups_; }
+
+ private:
+  struct Drawn {
+    double center = 0;
+    std::vector<double> stops;
+    LogRuns runs;
+  };
+
+  // Where each run would have been stopped; infinite where nothing says so. A stop beyond what a
+  // run took holds for it as well.
+  static std::vector<double> stops_of(const LogRuns& runs) {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    std::vector<double> stops(runs.stopped);
+    const double last =
+        runs.stopped.empty() ? -kNever : *std::max_element(stops.begin(), stops.end());
+    for (const double y : runs.reached) stops.push_back(last >= y ? last : kNever);
+    return stops;
+  }
+
+  double residual(RandomStream& random) const {
+    if (reached_.size() < kEnoughResiduals) return normal_draw(random);
+    const std::size_t drawn = draw_index(random, reached_.size() + stopped_.size());
+    if (drawn < reached_.size()) return reached_[drawn];
+    return normal_draw_above(stopped_[drawn - reached_.size()], random);
+  }
+
+  const LawSolver& solver_;
+  const LawFit fit_;
+  std::vector<double> reached_, stopped_;  // residuals in units of the scatter
+  std::vector<Drawn> drawn_;               // one for each batch
+  std::vector<LawGroup> groups_;
+};
+
+// What the round missed the estimate by, in its own standard errors, taken off the estimate.
+std::array<double, 2> reflected(const LawFit& fit, const LawFit& round) {
+  const double t0 = (round.ends[0] - fit.ends[0]) / round.root[0];
+  const double rest = round.ends[1] - fit.ends[1] - round.root[1] * t0;
+  const double t1 = round.root[2] > 0 ? rest / round.root[2] : 0;
+  return {fit.ends[0] - fit.root[0] * t0, fit.ends[1] - fit.root[1] * t0 - fit.root[2] * t1};
+}
+
+// alpha below 0 has no meaning: then the updates are the same at all batches.
+UpdateLaw law_of(const LawSolver& solver, const std::array<double, 2>& ends, double mean) {
+  const auto [at_zero, slope] = solver.line(ends);
+  if (slope < 0) return {std::exp((ends[0] + ends[1]) / 2 + mean), 0};
+  return {at_zero * std::exp(mean), slope * std::exp(mean)};
+}
+
+std::vector<EnvelopePoint> points_of(const Envelope& envelope, const LawSolver& solver,
+                                     const LawFit& fit, double mean) {
+  std::vector<EnvelopePoint> points;
+  for (const Row& row : envelope.rows) {
+    const Cell& cell = row.chosen();
+    EnvelopePoint point;
+    point.batch = row.batch;
+    point.learning_rate = cell.learning_rate;
+    point.runs = static_cast<int>(cell.runs.size());
+    point.reached = static_cast<int>(cell.runs.reached.size());
+    const double center = solver.center(fit, row.x());
+    point.fitted = std::exp(center + mean);
+    point.updates = std::numeric_limits<double>::infinity();
+    if (cell.usable()) {
+      const double own = center_of(cell.runs, fit.scatter);
+      point.updates = std::exp(own + mean);
+      const double information = information_of(cell.runs, own, fit.scatter);
+      point.residual =
+          (own - center) / fit.scatter * std::sqrt(information * kMeanSlope / kMeanSquare);
+    }
+    points.push_back(point);
+  }
+  return points;
+}
+
+std::string rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+void judge(UpdateFit& fit) {
+  const Interval& interval = fit.updates_at_infinity.interval;
+  const std::string advice =
+      "; the largest measured batch is recommended, and nothing is extrapolated";
+  fit.trusted = true;
+  if (!(fit.law.updates_at_infinity > 0) || !(interval.low > 0)) {
+    fit.trusted = false;
+    fit.warnings.push_back("N_inf is " + rounded(fit.law.updates_at_infinity) + ", in [" +
+                           rounded(interval.low) + ", " + rounded(interval.high) +
+                           "]: not surely above 0" + advice);
+  }
+  if (fit.lack_of_fit < kUnlikely) {
+    fit.trusted = false;
+    fit.warnings.push_back(
+        "N_inf + alpha/M does not describe the updates: a difference as large as theirs has the "
+        "probability " +
+        rounded(fit.lack_of_fit) + advice);
+  }
+}
+
+}  // namespace
+
+UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& options) {
+  check(options);
+  const Envelope envelope = envelope_of(runs);
+  const LawSolver solver = solver_of(envelope.rows);
+  const std::vector<LawGroup> groups = groups_of(envelope.rows);
+  const LawFit best = solver.improved(groups, first_fit(envelope), 1e-9);
+  const double mean = best.scatter * best.scatter / 2;
+
+  UpdateFit fit;
+  fit.warnings = envelope.warnings;
+  fit.scatter = best.scatter;
+  fit.law = law_of(solver, best.ends, mean);
+  fit.envelope = points_of(envelope, solver, best, mean);
+  Bootstrap bootstrap(envelope, solver, best);
+  std::vector<double> zeros, slopes, misfits;
+  for (int i = 0; i < options.rounds; ++i) {
+    RandomStream random(options.seed, number_of("updates"), static_cast<std::uint64_t>(i));
+    const LawFit round = bootstrap.round(random);
+    const double round_mean = std::max(2 * mean - round.scatter * round.scatter / 2, 0.0);
+    fit.draws.push_back(law_of(solver, reflected(best, round), round_mean));
+    zeros.push_back(fit.draws.back().updates_at_infinity);
+    slopes.push_back(fit.draws.back().noise_sensitivity);
+    const Scores scores(solver, round, bootstrap.groups());
+    if (scores.testable()) misfits.push_back(scores.misfit());
+  }
+  fit.updates_at_infinity = {fit.law.updates_at_infinity, interval_of(zeros)};
+  fit.noise_sensitivity = {fit.law.noise_sensitivity, interval_of(slopes)};
+  const Scores scores(solver, best, groups);
+  if (scores.testable()) fit.lack_of_fit = probability_of(scores.misfit(), misfits);
+  judge(fit);
+  return fit;
+}
+
+double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch) {
+  if (envelope.empty()) throw UsageError("the envelope is empty; it needs one batch at least");
+  check_batch(batch, 1);
+  const auto after = std::find_if(
+      envelope.begin(), envelope.end(),
+      [&](const EnvelopePoint& point) { return static_cast<double>(point.batch) >= batch; });
+  if (after == envelope.begin()) return envelope.front().learning_rate;
+  if (after == envelope.end()) return envelope.back().learning_rate;
+  const EnvelopePoint& low = *(after - 1);
+  const double part = std::log(batch / static_cast<double>(low.batch)) /
+                      std::log(static_cast<double>(after->batch) / static_cast<double>(low.batch));
+  return low.learning_rate * std::pow(after->learning_rate / low.learning_rate, part);
+}
+
+}  // namespace convoy::plan

@@ -1,0 +1,224 @@
+// What is recommended, and what to measure next.
+#include "convoy/plan/choice.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "convoy/base/error.h"
+#include "tests/base/scratch.h"
+#include "tests/plan/synthetic.h"
+
+namespace {
+
+using namespace convoy::plan;
+using namespace convoy::plan::test;
+using convoy::RandomStream;
+using convoy::UsageError;
+using convoy::test::message_of;
+
+const FitOptions kQuick{199, 1};
+const std::vector<std::int64_t> kBatches = {1, 4, 16, 64, 256, 1024};
+
+struct Plan {
+  Training training{{800, 40000}, kBatches, 5, log_normal(0.1)};
+  Machine machine;
+  UpdateFit updates;
+  ComputeFit compute;
+  CommunicationFit communication;
+
+  explicit Plan(double delta = 0.02, double n_inf = 800, std::uint64_t seed = 1) {
+    training.law.updates_at_infinity = n_inf;
+    machine.seconds_per_sample = 2e-4;
+    machine.knee_samples = 12;
+    machine.communication.kind = CommunicationKind::constant;
+    machine.communication.delta_s = delta;
+    RandomStream random(seed);
+    updates = fit_updates(training.runs(random), kQuick);
+    compute = fit_compute(times(machine, kBatches, 4, log_normal(0.03), random), kQuick);
+    communication = fit_communication(
+        test::communication(machine.communication, {2, 4}, 5, log_normal(0.1), random),
+        CommunicationKind::constant, kQuick);
+  }
+
+  MeasuredMachine measured() const { return measured_machine(compute, communication); }
+};
+
+TEST(Choice, IsTheBestBatchOfTheFitsWithItsInterval) {
+  const Plan plan;
+  const BatchChoice choice = choose_batch(plan.updates, plan.measured(), 4, 60000);
+  EXPECT_EQ(choice.batch % 4, 0);
+  EXPECT_NEAR(static_cast<double>(choice.batch), choice.optimum.value, 5);
+  EXPECT_DOUBLE_EQ(choice.optimum.value,
+                   optimal_batch(plan.updates.law, plan.measured().machine, 4));
+  EXPECT_TRUE(choice.optimum.interval.contains(optimal_batch(plan.training.law, plan.machine, 4)));
+  EXPECT_TRUE(choice.seconds.interval.contains(
+      convergence_seconds(plan.training.law, plan.machine, choice.batch, 4)));
+  EXPECT_DOUBLE_EQ(choice.learning_rate, learning_rate_for(plan.updates.envelope, choice.batch));
+  // It is within 5% from low_batch to high_batch, and not beyond.
+  const auto time = [&](std::int64_t batch) {
+    return convergence_seconds(plan.updates.law, plan.measured().machine, batch, 4);
+  };
+  EXPECT_LT(choice.low_batch, choice.batch);
+  EXPECT_GT(choice.high_batch, choice.batch);
+  const double most = 1.05 * choice.seconds.value;
+  EXPECT_LE(time(choice.low_batch), most);
+  EXPECT_GT(time(choice.low_batch - 4), most);
+  EXPECT_LE(time(choice.high_batch), most);
+  EXPECT_GT(time(choice.high_batch + 4), most);
+  ASSERT_TRUE(choice.strong && choice.weak);
+  EXPECT_GT(choice.strong->seconds, choice.seconds.value);
+  EXPECT_GT(choice.weak->seconds, choice.seconds.value);
+  EXPECT_TRUE(choice.warnings.empty());
+}
+
+TEST(Choice, OneWorkerTakesTheKnee) {
+  const Plan plan;
+  const BatchChoice choice = choose_batch(plan.updates, measured_machine(plan.compute), 1, 60000);
+  EXPECT_DOUBLE_EQ(choice.optimum.value, plan.compute.knee_samples.value);
+  EXPECT_EQ(choice.optimum.interval.low, plan.compute.knee_samples.interval.low);
+  EXPECT_NEAR(static_cast<double>(choice.batch), 12, 1.5);
+}
+
+TEST(Choice, GivenValuesAreExact) {
+  const Plan plan;
+  MeasuredMachine given;
+  given.machine = plan.machine;
+  const BatchChoice with = choose_batch(plan.updates, plan.measured(), 4, 60000);
+  const BatchChoice without = choose_batch(plan.updates, given, 4, 60000);
+  EXPECT_LT(without.optimum.interval.high - without.optimum.interval.low,
+            with.optimum.interval.high - with.optimum.interval.low);
+  EXPECT_GT(without.optimum.interval.high, without.optimum.interval.low);
+}
+
+TEST(Choice, StaysWithinTheLargestBatch) {
+  const Plan plan;
+  const BatchChoice free = choose_batch(plan.updates, plan.measured(), 4, 60000);
+  const BatchChoice bound = choose_batch(plan.updates, plan.measured(), 4, free.batch - 5);
+  EXPECT_LT(bound.batch, free.batch);
+  EXPECT_GE(bound.batch, free.batch - 8);
+  EXPECT_THROW((void)choose_batch(plan.updates, plan.measured(), 4, 3), UsageError);
+  EXPECT_THROW((void)choose_batch(plan.updates, plan.measured(), 0, 3), UsageError);
+}
+
+TEST(Choice, SaysWhereItLeavesWhatWasMeasured) {
+  const Plan plan(2.0);  // a slow network
+  const BatchChoice choice = choose_batch(plan.updates, plan.measured(), 16, 1000000);
+  EXPECT_GT(choice.batch, 1024);
+  ASSERT_EQ(choice.warnings.size(), 1u);
+  EXPECT_NE(choice.warnings[0].find("beyond the largest measured one, 1024"), std::string::npos);
+}
+
+TEST(Choice, WithoutAFloorItIsTheLargestMeasuredBatch) {
+  const Plan plan(0.02, -20);
+  ASSERT_FALSE(plan.updates.trusted);
+  const BatchChoice choice = choose_batch(plan.updates, plan.measured(), 4, 60000);
+  EXPECT_EQ(choice.batch, 1024);
+  EXPECT_EQ(choice.optimum.value, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(choice.optimum.interval.high, std::numeric_limits<double>::infinity());
+  EXPECT_FALSE(choice.strong || choice.weak);
+  EXPECT_FALSE(choice.warnings.empty());
+  // What was measured there, not what the law says.
+  const EnvelopePoint& last = plan.updates.envelope.back();
+  EXPECT_NEAR(choice.seconds.value,
+              last.updates * seconds_per_update(plan.measured().machine, 1024, 4), 1e-9);
+  EXPECT_TRUE(choice.seconds.interval.contains(choice.seconds.value));
+  EXPECT_EQ(choose_batch(plan.updates, plan.measured(), 4, 1000).batch, 256);
+  EXPECT_EQ(message_of<UsageError>(
+                [&] { (void)choose_batch(plan.updates, plan.measured(), 2000, 60000); }),
+            "the law of updates is not trusted, and no batch from 2000 (a sample per worker) to "
+            "60000 was measured; measure some");
+}
+
+TEST(Choice, TakesTablesOfMeasuredTimes) {
+  const Plan plan;
+  MeasuredMachine machine = plan.measured();
+  machine.compute_draws.clear();
+  machine.machine.table = {{1, 2e-3}, {16, 3e-3}, {64, 1.3e-2}, {256, 5.2e-2}};
+  const BatchChoice choice = choose_batch(plan.updates, machine, 4, 60000);
+  EXPECT_EQ(choice.batch, best_batch(plan.updates.law, machine.machine, 4, 60000).batch);
+  EXPECT_EQ(choice.optimum.value, static_cast<double>(choice.batch));
+  EXPECT_TRUE(choice.optimum.interval.contains(choice.optimum.value));
+}
+
+Candidate run(std::int64_t batch, double cost) { return {Candidate::Kind::updates, batch, cost}; }
+
+TEST(NextMeasurement, IsTheOneThatNarrowsMostPerSecond) {
+  const Plan plan;
+  const std::vector<Candidate> equal = {run(1, 10), run(64, 10), run(1024, 10)};
+  const auto by_value =
+      next_measurements(plan.updates, plan.compute, &plan.communication, plan.measured(), 4, equal);
+  ASSERT_EQ(by_value.size(), 3u);
+  // The ends say most about N_inf and alpha, the middle little.
+  EXPECT_EQ(by_value.back().candidate, 1u);
+  EXPECT_LT(by_value.front().narrowing, 1);
+  EXPECT_GT(by_value.front().gain_per_s, by_value.back().gain_per_s);
+  // Twice as long, half as good.
+  std::vector<Candidate> costly = equal;
+  for (Candidate& candidate : costly) candidate.cost_s *= 2;
+  const auto by_half =
+      next_measurements(plan.updates, plan.compute, &plan.communication, plan.measured(), 4, costly);
+  EXPECT_NEAR(by_half[0].gain_per_s, by_value[0].gain_per_s / 2, 1e-15);
+  costly[by_value[0].candidate].cost_s *= 1e4;
+  EXPECT_EQ(
+      next_measurements(plan.updates, plan.compute, &plan.communication, plan.measured(), 4, costly)
+          .back()
+          .candidate,
+      by_value[0].candidate);
+}
+
+TEST(NextMeasurement, KnowsWhatDecides) {
+  // One worker: M_T alone decides, so times on both sides of it.
+  const Plan plan;
+  const std::vector<Candidate> all = {run(1024, 1),
+                                      {Candidate::Kind::time, 4, 1},
+                                      {Candidate::Kind::time, 64, 1},
+                                      {Candidate::Kind::communication, 4, 1}};
+  const auto alone = next_measurements(plan.updates, plan.compute, nullptr,
+                                       measured_machine(plan.compute), 1, all);
+  EXPECT_TRUE(alone[0].candidate == 1 || alone[0].candidate == 2);
+  EXPECT_TRUE(alone[1].candidate == 1 || alone[1].candidate == 2);
+  // Four on this network: updates and communication.
+  const auto four =
+      next_measurements(plan.updates, plan.compute, &plan.communication, plan.measured(), 4, all);
+  EXPECT_TRUE(four[0].candidate == 0 || four[0].candidate == 3);
+  EXPECT_EQ(four.back().candidate, 1u);
+  EXPECT_THROW((void)next_measurements(plan.updates, plan.compute, nullptr, plan.measured(), 4,
+                                       {run(0, 1)}),
+               UsageError);
+  EXPECT_THROW((void)next_measurements(plan.updates, plan.compute, nullptr, plan.measured(), 4,
+                                       {run(1, 0)}),
+               UsageError);
+}
+
+// What it promises is what measuring then brings.
+TEST(NextMeasurement, NarrowsAsItSays) {
+  double promised = 0, reached = 0;
+  constexpr int kSeeds = 40, kMore = 10;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Plan plan(0.02, 800, 100 + seed);
+    MeasuredMachine given;
+    given.machine = plan.machine;
+    const auto width = [&](const UpdateFit& fit) {
+      const Interval i = choose_batch(fit, given, 4, 60000).optimum.interval;
+      return std::log(i.high / i.low);
+    };
+    ComputeFit exact = plan.compute;
+    exact.scatter = 0;
+    const auto next = next_measurements(plan.updates, exact, nullptr, given, 4, {run(1024, 1)});
+    promised += std::log(next[0].narrowing) / kSeeds;
+    RandomStream random(100 + seed);
+    Training training = plan.training;
+    std::vector<UpdateRun> runs = training.runs(random);
+    training.batches = {1024};
+    training.seeds = kMore;
+    for (const UpdateRun& more : training.runs(random)) runs.push_back(more);
+    reached += std::log(width(fit_updates(runs, kQuick)) / width(plan.updates)) / kSeeds;
+  }
+  // Ten runs, each a little less than the one before.
+  EXPECT_LT(reached, 3 * promised);
+  EXPECT_GT(reached, 10 * promised);
+}
+
+}  // namespace

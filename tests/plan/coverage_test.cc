@@ -1,0 +1,134 @@
+// How often 95% intervals hold the truth, over many synthetic measurements of known machines and
+// trainings. Every seed gives the same measurements everywhere, so this is no matter of luck.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "convoy/plan/choice.h"
+#include "tests/plan/synthetic.h"
+
+namespace {
+
+using namespace convoy::plan;
+using namespace convoy::plan::test;
+using convoy::RandomStream;
+
+#ifdef CONVOY_SANITIZED  // which makes it many times as slow: for what sanitizers find alone
+constexpr int kSeeds = 100;
+constexpr double kLeast = 0.87, kMost = 1;
+#else
+constexpr int kSeeds = 2000;
+constexpr double kLeast = 0.93, kMost = 0.97;
+#endif
+// Intervals hold the truth as often with few rounds, only they vary more.
+constexpr int kRounds = 199;
+
+class Counter {
+ public:
+  explicit Counter(std::string what) : what_(std::move(what)) {}
+
+  void add(const Interval& interval, double truth) {
+    if (truth < interval.low) ++below_;
+    if (truth > interval.high) ++above_;
+  }
+
+  void expect() const {
+    const double coverage = 1 - static_cast<double>(below_ + above_) / kSeeds;
+    std::printf("%-28s %.2f%% (truth below %.2f%%, above %.2f%%)\n", what_.c_str(), 100 * coverage,
+                100. * below_ / kSeeds, 100. * above_ / kSeeds);
+    EXPECT_GE(coverage, kLeast) << what_;
+    EXPECT_LE(coverage, kMost) << what_;
+  }
+
+ private:
+  std::string what_;
+  std::atomic<int> below_{0}, above_{0};
+};
+
+template <typename Each>
+void for_seeds(const Each& each) {
+  std::atomic<int> next{0};
+  const auto work = [&] {
+    for (int seed = next++; seed < kSeeds; seed = next++) each(static_cast<std::uint64_t>(seed));
+  };
+  std::thread other(work);
+  work();
+  other.join();
+}
+
+std::vector<std::int64_t> powers(std::int64_t step) {
+  std::vector<std::int64_t> batches;
+  for (std::int64_t batch = 1; batch <= 1024; batch *= step) batches.push_back(batch);
+  return batches;
+}
+
+// Runs of gamma scatter of 16% at three rates, all stopped at a limit that hardly any run with M =
+// 1 stays below and a quarter of those with M = 2 exceed, and a tenth of them anywhere by a budget;
+// times of 5% scatter on a machine with its knee between two of the batches; a ring.
+TEST(Coverage, AWholePlan) {
+  const Training training{{800, 20000}, powers(2), 5, gamma_of(40), {0.5, 1, 2}, 1, 12000, 0.1};
+  Machine machine;
+  machine.seconds_per_sample = 2e-4;
+  machine.knee_samples = 12;
+  machine.communication.kind = CommunicationKind::ring;
+  machine.communication.delta_s = 0.02;
+  ASSERT_TRUE(communication_decides(training.law, machine, 8));
+  ASSERT_FALSE(communication_decides(training.law, machine, 128));
+  Counter n_inf("N_inf"), alpha("alpha"), gamma("gamma"), knee("M_T"), delta("delta");
+  Counter first("M_opt, first branch"), second("M_opt, second branch"), time("time to target");
+  std::atomic<int> misfits{0};
+  for_seeds([&](std::uint64_t seed) {
+    RandomStream random(17, seed);
+    const FitOptions options{kRounds, seed};
+    const UpdateFit updates = fit_updates(training.runs(random), options);
+    const ComputeFit compute =
+        fit_compute(times(machine, powers(2), 5, log_normal(0.05), random), options);
+    const CommunicationFit ring = fit_communication(
+        communication(machine.communication, {2, 4, 8}, 5, log_normal(0.1), random),
+        CommunicationKind::ring, options);
+    n_inf.add(updates.updates_at_infinity.interval, training.law.updates_at_infinity);
+    alpha.add(updates.noise_sensitivity.interval, training.law.noise_sensitivity);
+    gamma.add(compute.seconds_per_sample.interval, machine.seconds_per_sample);
+    knee.add(compute.knee_samples.interval, machine.knee_samples);
+    delta.add(ring.delta_s.interval, machine.communication.delta_s);
+    misfits += (updates.lack_of_fit < 0.05) + (compute.lack_of_fit < 0.05);
+    const MeasuredMachine measured = measured_machine(compute, ring);
+    const BatchChoice eight = choose_batch(updates, measured, 8, 50000);
+    first.add(eight.optimum.interval, optimal_batch(training.law, machine, 8));
+    second.add(choose_batch(updates, measured, 128, 50000).optimum.interval,
+               optimal_batch(training.law, machine, 128));
+    time.add(eight.seconds.interval, convergence_seconds(training.law, machine, eight.batch, 8));
+  });
+  for (const Counter* counter : {&n_inf, &alpha, &gamma, &knee, &delta, &first, &second, &time}) {
+    counter->expect();
+  }
+  // Where the models hold, 5% of the tests of that say less than 5%.
+  const double rejected = misfits / (2. * kSeeds);
+  std::printf("lack of fit below 5%%: %.2f%%\n", 100 * rejected);
+  EXPECT_LE(rejected, 0.07);
+}
+
+// The paper's experiments other than MNIST's: few batches, runs hardly repeated.
+TEST(Coverage, FewRuns) {
+  const Training once{{800, 20000}, powers(2), 1, log_normal(0.1)};
+  const Training twice{{800, 20000}, powers(4), 2, gamma_of(40), {1}, 1, 15000, 0.05};
+  Counter once_n("N_inf, 11 runs"), once_alpha("alpha, 11 runs");
+  Counter twice_n("N_inf, 12 runs, censored"), twice_alpha("alpha, 12 runs, censored");
+  for_seeds([&](std::uint64_t seed) {
+    RandomStream random(28, seed);
+    const FitOptions options{kRounds, seed};
+    const UpdateFit a = fit_updates(once.runs(random), options);
+    once_n.add(a.updates_at_infinity.interval, once.law.updates_at_infinity);
+    once_alpha.add(a.noise_sensitivity.interval, once.law.noise_sensitivity);
+    const UpdateFit b = fit_updates(twice.runs(random), options);
+    twice_n.add(b.updates_at_infinity.interval, twice.law.updates_at_infinity);
+    twice_alpha.add(b.noise_sensitivity.interval, twice.law.noise_sensitivity);
+  });
+  for (const Counter* counter : {&once_n, &once_alpha, &twice_n, &twice_alpha}) counter->expect();
+}
+
+}  // namespace

@@ -1,0 +1,381 @@
+// Fits of measurements: what they find, what they leave out, what they warn of.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "convoy/base/error.h"
+#include "plan/robust.h"
+#include "tests/base/scratch.h"
+#include "tests/plan/synthetic.h"
+
+namespace {
+
+using namespace convoy::plan;
+using namespace convoy::plan::test;
+using convoy::RandomStream;
+using convoy::UsageError;
+using convoy::test::message_of;
+
+const FitOptions kQuick{199, 1};
+const Noise kExact = [](RandomStream&) { return 1.0; };
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool mentions(const std::vector<std::string>& warnings, const std::string& text) {
+  for (const std::string& warning : warnings) {
+    if (warning.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// A training whose updates divide evenly.
+Training training() { return {{1000, 64000}, {1, 4, 16, 64, 256}, 4, log_normal(0.1)}; }
+
+Machine machine() {
+  Machine machine;
+  machine.seconds_per_sample = 2e-4;
+  machine.knee_samples = 12;
+  return machine;
+}
+
+TEST(Robust, CensoredScoresAreMeansOverTheNormalTail) {
+  for (const double c : {-5.0, -1.345, -1.0, 0.0, 0.9, 1.3, 1.345, 3.0}) {
+    double weight = 0, score = 0, square = 0;
+    const double step = 1e-4;
+    for (double z = c + step / 2; z < 9; z += step) {
+      weight += normal_density(z) * step;
+      score += normal_density(z) * huber(z) * step;
+      square += normal_density(z) * huber(z) * huber(z) * step;
+    }
+    const CensoredScore known = censored_score(c);
+    EXPECT_NEAR(weight, normal_above(c), 1e-7);
+    EXPECT_NEAR(known.score, score / weight, 1e-6) << c;
+    EXPECT_NEAR(known.square, square / weight, 1e-6) << c;
+    const double slope = (censored_score(c + 1e-5).score - censored_score(c - 1e-5).score) / 2e-5;
+    if (c != kHuber) EXPECT_NEAR(known.slope, slope, 1e-4) << c;
+  }
+  EXPECT_NEAR(censored_score(-9).square, kMeanSquare, 1e-12);
+  EXPECT_NEAR(1 - 2 * normal_above(kHuber), kMeanSlope, 1e-12);
+}
+
+TEST(Robust, DrawsOfTheNormalTailHaveItsMean) {
+  for (const double c : {-2.0, 0.0, 0.5, 3.0}) {
+    RandomStream random(3);
+    double sum = 0;
+    for (int i = 0; i < 20000; ++i) {
+      const double z = normal_draw_above(c, random);
+      ASSERT_GT(z, c);
+      sum += z;
+    }
+    EXPECT_NEAR(sum / 20000, normal_density(c) / normal_above(c), 0.03) << c;
+  }
+}
+
+TEST(Robust, IntervalsArePercentilesOfDraws) {
+  std::vector<double> draws;
+  for (int i = 1; i <= 199; ++i) draws.push_back((i * 77) % 200);
+  const Interval interval = interval_of(draws);
+  EXPECT_EQ(interval.low, 5);
+  EXPECT_EQ(interval.high, 195);
+  EXPECT_TRUE(interval.contains(5) && interval.contains(195) && !interval.contains(4.9));
+  draws.assign(39, kInfinity);
+  draws[7] = 1;
+  EXPECT_EQ(interval_of(draws).low, 1);
+  EXPECT_EQ(interval_of(draws).high, kInfinity);
+  draws[8] = std::nan("");
+  EXPECT_THROW((void)interval_of(draws), UsageError);
+  draws.resize(38);
+  EXPECT_THROW((void)interval_of(draws), UsageError);
+}
+
+TEST(UpdateFit, FindsTheExactLaw) {
+  Training exact = training();
+  exact.noise = kExact;
+  RandomStream random(1);
+  const UpdateFit fit = fit_updates(exact.runs(random), kQuick);
+  EXPECT_NEAR(fit.law.updates_at_infinity, 1000, 1e-3);
+  EXPECT_NEAR(fit.law.noise_sensitivity, 64000, 1e-1);
+  EXPECT_TRUE(fit.trusted);
+  EXPECT_TRUE(fit.warnings.empty());
+  ASSERT_EQ(fit.envelope.size(), 5u);
+  EXPECT_EQ(fit.envelope[1].batch, 4);
+  EXPECT_EQ(fit.envelope[1].runs, 4);
+  EXPECT_NEAR(fit.envelope[1].updates, 17000, 1e-1);
+  EXPECT_NEAR(fit.envelope[1].fitted, 17000, 1e-1);
+}
+
+TEST(UpdateFit, IsTheSameEveryTimeAndInAnyOrder) {
+  RandomStream random(2);
+  std::vector<UpdateRun> runs = training().runs(random);
+  const UpdateFit once = fit_updates(runs, kQuick);
+  const UpdateFit again = fit_updates(runs, kQuick);
+  EXPECT_EQ(once.draws, again.draws);
+  EXPECT_NE(once.draws, fit_updates(runs, {199, 2}).draws);
+  std::reverse(runs.begin(), runs.end());
+  const UpdateFit reversed = fit_updates(runs, kQuick);
+  EXPECT_NEAR(reversed.law.updates_at_infinity, once.law.updates_at_infinity, 1e-4);
+}
+
+TEST(UpdateFit, TakesTheBestRateOfEveryBatch) {
+  RandomStream random(3);
+  Training rates = training();
+  rates.rates = {0.25, 1, 4};
+  std::vector<UpdateRun> runs = rates.runs(random);
+  const UpdateFit fit = fit_updates(runs, kQuick);
+  for (const EnvelopePoint& point : fit.envelope) {
+    EXPECT_DOUBLE_EQ(point.learning_rate, 0.01 * std::sqrt(static_cast<double>(point.batch)));
+  }
+  EXPECT_TRUE(fit.updates_at_infinity.interval.contains(1000));
+
+  EXPECT_NEAR(learning_rate_for(fit.envelope, 64), 0.08, 1e-12);
+  EXPECT_NEAR(learning_rate_for(fit.envelope, 32), 0.01 * std::sqrt(32.), 1e-12) << "between";
+  EXPECT_NEAR(learning_rate_for(fit.envelope, 1e6), 0.16, 1e-12) << "not extrapolated";
+  EXPECT_THROW((void)learning_rate_for(fit.envelope, 0.5), UsageError);
+
+  // A rate that diverges, be it once, is not used, however fast it is otherwise.
+  for (UpdateRun& run : runs) {
+    if (run.batch == 16 && run.learning_rate == 0.04 && run.seed == 2) run.diverged = true;
+  }
+  const UpdateFit other = fit_updates(runs, kQuick);
+  EXPECT_NE(other.envelope[2].learning_rate, 0.04);
+  // Without any rate a batch is left out.
+  for (UpdateRun& run : runs) run.diverged |= run.batch == 16;
+  const UpdateFit without = fit_updates(runs, kQuick);
+  EXPECT_EQ(without.envelope.size(), 4u);
+  EXPECT_TRUE(mentions(without.warnings, "every learning rate diverged at batch 16"));
+}
+
+TEST(UpdateFit, CensoredRunsCountWithWhatIsKnownOfThem) {
+  // Left out or taken for their stops, runs at M = 4 that a limit stopped would make alpha too low.
+  Training censored{{1000, 64000}, {4, 16, 64, 256, 1024}, 400, log_normal(0.3), {1}, 1, 16000, 0};
+  RandomStream random(4);
+  std::vector<UpdateRun> runs = censored.runs(random);
+  const UpdateFit fit = fit_updates(runs, kQuick);
+  EXPECT_GT(fit.envelope[0].runs, fit.envelope[0].reached * 3 / 2);
+  EXPECT_NEAR(fit.law.noise_sensitivity / 64000, 1, 0.05);
+  EXPECT_NEAR(fit.law.updates_at_infinity / 1000, 1, 0.05);
+  for (UpdateRun& run : runs) run.reached = true;
+  EXPECT_LT(fit_updates(runs, kQuick).law.noise_sensitivity, 0.95 * 64000);
+}
+
+TEST(UpdateFit, ABatchThatNeverReachedTheTargetSaysAtLeast) {
+  Training limited = training();
+  limited.limit = 30000;  // M = 1 takes 65000
+  limited.seeds = 6;
+  RandomStream random(5);
+  const UpdateFit fit = fit_updates(limited.runs(random), kQuick);
+  ASSERT_EQ(fit.envelope.size(), 5u);
+  EXPECT_EQ(fit.envelope[0].reached, 0);
+  EXPECT_EQ(fit.envelope[0].updates, kInfinity);
+  EXPECT_NEAR(fit.envelope[0].fitted / 65000, 1, 0.2);
+  EXPECT_TRUE(fit.noise_sensitivity.interval.contains(64000));
+}
+
+TEST(UpdateFit, WarnsOfARateThatWasStoppedTooEarly) {
+  RandomStream random(6);
+  std::vector<UpdateRun> runs = training().runs(random);
+  runs.push_back({64, 0.5, 0, 100, false, false});
+  EXPECT_TRUE(mentions(fit_updates(runs, kQuick).warnings,
+                       "runs at batch 64, learning rate 0.5 were stopped before"));
+  runs.back().updates = 5000;  // 2000 is what the better rate takes
+  EXPECT_TRUE(fit_updates(runs, kQuick).warnings.empty());
+}
+
+TEST(UpdateFit, ARunFarOffMovesItLittle) {
+  RandomStream random(7);
+  std::vector<UpdateRun> runs = training().runs(random);
+  const UpdateFit clean = fit_updates(runs, kQuick);
+  runs[17].updates *= 100;
+  const UpdateFit fit = fit_updates(runs, kQuick);
+  const double error = clean.updates_at_infinity.interval.high - clean.law.updates_at_infinity;
+  EXPECT_NEAR(fit.law.updates_at_infinity, clean.law.updates_at_infinity, error);
+  EXPECT_NEAR(fit.law.noise_sensitivity / clean.law.noise_sensitivity, 1, 0.1);
+}
+
+TEST(UpdateFit, DoesNotTrustALawWithoutAFloor) {
+  // As the paper saw with Adam: the updates fall faster than the batch grows.
+  Training steep{{-40, 64000}, {1, 4, 16, 64, 256, 1024}, 4, log_normal(0.1)};
+  RandomStream random(8);
+  const UpdateFit fit = fit_updates(steep.runs(random), kQuick);
+  EXPECT_LT(fit.law.updates_at_infinity, 0);
+  EXPECT_FALSE(fit.trusted);
+  EXPECT_TRUE(mentions(fit.warnings, "not surely above 0; the largest measured batch"));
+  // Above 0, but perhaps by chance: all batches so small that the floor isn't seen.
+  Training small{{100, 640000}, {1, 4, 16, 64}, 4, log_normal(0.1)};
+  const UpdateFit unsure = fit_updates(small.runs(random), kQuick);
+  EXPECT_LT(unsure.updates_at_infinity.interval.low, 0);
+  EXPECT_GT(unsure.updates_at_infinity.interval.high, 0);
+  EXPECT_FALSE(unsure.trusted);
+}
+
+TEST(UpdateFit, SaysWhereTheLawDoesNotFit) {
+  std::vector<UpdateRun> runs;
+  RandomStream random(9);
+  const Noise noise = log_normal(0.05);
+  for (const std::int64_t batch : {1, 4, 16, 64, 256, 1024}) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      const double mean = 30000 / std::sqrt(static_cast<double>(batch));  // no 1/M
+      runs.push_back({batch, 0.1, seed, std::llround(mean * noise(random)), true, false});
+    }
+  }
+  const UpdateFit fit = fit_updates(runs, kQuick);
+  EXPECT_LT(fit.lack_of_fit, 0.01);
+  EXPECT_FALSE(fit.trusted);
+  EXPECT_TRUE(mentions(fit.warnings, "N_inf + alpha/M does not describe the updates"));
+  double largest = 0;
+  for (const EnvelopePoint& point : fit.envelope) {
+    largest = std::max(largest, std::abs(point.residual));
+  }
+  EXPECT_GT(largest, 2);
+}
+
+TEST(UpdateFit, MoreUpdatesWithLargerBatchesMeanNoAlpha) {
+  std::vector<UpdateRun> runs;
+  for (const std::int64_t batch : {1, 2, 4}) {
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      runs.push_back({batch, 0.1, seed, 1000 + 10 * batch + static_cast<std::int64_t>(seed), true,
+                      false});
+    }
+  }
+  const UpdateFit fit = fit_updates(runs, kQuick);
+  EXPECT_EQ(fit.law.noise_sensitivity, 0);
+  EXPECT_NEAR(fit.law.updates_at_infinity, 1024, 10);
+  EXPECT_GE(fit.noise_sensitivity.interval.low, 0);
+}
+
+TEST(UpdateFit, RefusesWhatIsNoneOrTooFew) {
+  const auto message = [](const std::vector<UpdateRun>& runs) {
+    return message_of<UsageError>([&] { (void)fit_updates(runs, kQuick); });
+  };
+  const std::vector<UpdateRun> good = {
+      {1, 0.1, 0, 300, true, false}, {2, 0.1, 0, 200, true, false}, {2, 0.1, 1, 210, true, false}};
+  EXPECT_EQ(message(good), "");
+  EXPECT_EQ(message({}), "the target was reached by 0 runs at 0 batches; a fit needs at least 3 runs, "
+                         "at two or more batches");
+  EXPECT_EQ(message({{8, 0.1, 0, 300, false, false}, {16, 0.2, 0, 500, false, false}}),
+            "the target was reached by 0 runs at 0 batches; a fit needs at least 3 runs, at two or "
+            "more batches; the longest run, batch 16, learning rate 0.2, had 500 updates");
+  for (std::size_t i = 0; i < 4; ++i) {
+    std::vector<UpdateRun> bad = good;
+    if (i == 0) bad[0].batch = 0;
+    if (i == 1) bad[0].batch = 2;  // one batch only
+    if (i == 2) bad[0].updates = 0;
+    if (i == 3) bad[0].learning_rate = std::nan("");
+    EXPECT_NE(message(bad), "") << i;
+  }
+  EXPECT_THROW((void)fit_updates(good, {38, 0}), UsageError);
+}
+
+TEST(ComputeFit, FindsTheExactHingeWhereverItIs) {
+  for (const double knee : {1.5, 4.0, 12.0, 100.0}) {
+    Machine exact = machine();
+    exact.knee_samples = knee;
+    RandomStream random(1);
+    const ComputeFit fit = fit_compute(times(exact, {1, 2, 4, 8, 16, 64, 256}, 2, kExact, random));
+    EXPECT_NEAR(fit.seconds_per_sample.value, 2e-4, 1e-12) << knee;
+    EXPECT_NEAR(fit.knee_samples.value, knee, 1e-8) << knee;
+    EXPECT_TRUE(fit.flat_seen && fit.slope_seen) << knee;
+    EXPECT_TRUE(fit.warnings.empty()) << knee;
+  }
+}
+
+TEST(ComputeFit, MarksDisturbedTimesAndGoesOnWithout) {
+  RandomStream random(2);
+  auto samples = times(machine(), {1, 4, 16, 64, 256}, 5, log_normal(0.03), random);
+  samples[3].seconds *= 5;
+  samples[21].seconds *= 2;
+  const ComputeFit fit = fit_compute(samples, kQuick);
+  EXPECT_EQ(fit.outliers, (std::vector<std::size_t>{3, 21}));
+  EXPECT_GT(fit.residuals[3], fit.residuals[21]);
+  EXPECT_TRUE(mentions(fit.warnings, "2 of 25 times are far off"));
+  EXPECT_NEAR(fit.seconds_per_sample.value / 2e-4, 1, 0.05);
+  EXPECT_NEAR(fit.knee_samples.value / 12, 1, 0.05);
+}
+
+TEST(ComputeFit, SaysWhichSideOfTheKneeWasNotSeen) {
+  RandomStream random(3);
+  const ComputeFit rising =
+      fit_compute(times(machine(), {16, 32, 64}, 4, log_normal(0.001), random), kQuick);
+  if (!rising.flat_seen) {
+    EXPECT_EQ(rising.knee_samples.value, 16);
+    EXPECT_EQ(rising.knee_samples.interval.low, 0);
+    EXPECT_TRUE(mentions(rising.warnings, "M_T is at most 16; measure smaller batches"));
+  }
+  RandomStream exact(4);
+  const ComputeFit flat = fit_compute(times(machine(), {1, 2, 8}, 4, kExact, exact), kQuick);
+  EXPECT_FALSE(flat.slope_seen);
+  EXPECT_EQ(flat.knee_samples.value, 8);
+  EXPECT_EQ(flat.knee_samples.interval.high, kInfinity);
+  EXPECT_EQ(flat.seconds_per_sample.interval.low, 0);
+  EXPECT_TRUE(mentions(flat.warnings, "M_T is at least 8; measure larger batches"));
+  const ComputeFit steep = fit_compute(times(machine(), {16, 32, 64}, 4, kExact, exact), kQuick);
+  EXPECT_FALSE(steep.flat_seen);
+  EXPECT_TRUE(mentions(steep.warnings, "measure smaller batches"));
+}
+
+TEST(ComputeFit, SaysWhereTheHingeDoesNotFit) {
+  std::vector<TimeSample> samples;
+  RandomStream random(5);
+  const Noise noise = log_normal(0.02);
+  for (const std::int64_t m : {1, 2, 4, 8, 16, 32, 64, 128}) {
+    for (int i = 0; i < 5; ++i) samples.push_back({m, (10 + static_cast<double>(m)) * noise(random)});
+  }
+  const ComputeFit fit = fit_compute(samples, kQuick);
+  EXPECT_LT(fit.lack_of_fit, 0.01);
+  EXPECT_TRUE(mentions(fit.warnings, "does not describe the times"));
+  const auto table = compute_table(samples);
+  ASSERT_EQ(table.size(), 8u);
+  EXPECT_EQ(table[3].samples, 8);
+  EXPECT_NEAR(table[3].seconds, 18, 0.7);
+  Machine measured;
+  measured.table = table;
+  EXPECT_NO_THROW(validate(measured));
+}
+
+TEST(ComputeFit, RefusesWhatIsNoneOrTooFew) {
+  EXPECT_THROW((void)fit_compute({{1, 1}, {2, 1}}), UsageError);
+  EXPECT_THROW((void)fit_compute({{2, 1}, {2, 1}, {2, 1}}), UsageError);
+  EXPECT_NO_THROW((void)fit_compute({{1, 1}, {2, 1}, {2, 1}}, kQuick));
+  EXPECT_THROW((void)fit_compute({{0, 1}, {2, 1}, {2, 1}}), UsageError);
+  EXPECT_THROW((void)fit_compute({{1, 0}, {2, 1}, {2, 1}}), UsageError);
+  EXPECT_THROW((void)fit_compute({{1, std::nan("")}, {2, 1}, {2, 1}}), UsageError);
+}
+
+TEST(CommunicationFit, FindsDeltaAndItsKind) {
+  RandomStream random(6);
+  for (const auto kind : {CommunicationKind::constant, CommunicationKind::server,
+                          CommunicationKind::ring, CommunicationKind::tree}) {
+    Communication truth;
+    truth.kind = kind;
+    truth.delta_s = 0.01;
+    const auto samples = communication(truth, {2, 3, 4, 8, 16}, 4, log_normal(0.03), random);
+    const CommunicationFit fit = fit_communication(samples, kQuick);
+    EXPECT_EQ(fit.kind, kind);
+    EXPECT_TRUE(fit.delta_s.interval.contains(0.01)) << name(kind);
+    EXPECT_GT(fit.lack_of_fit, 0.01) << name(kind);
+    const auto other =
+        kind == CommunicationKind::server ? CommunicationKind::ring : CommunicationKind::server;
+    EXPECT_LT(fit_communication(samples, other, kQuick).lack_of_fit, 0.01) << name(kind);
+  }
+}
+
+TEST(CommunicationFit, OneNumberOfWorkersSaysNothingOfTheKind) {
+  const CommunicationFit fit = fit_communication({{4, 0.01}, {4, 0.01}}, kQuick);
+  EXPECT_EQ(fit.kind, CommunicationKind::constant);
+  EXPECT_NEAR(fit.delta_s.value, 0.01, 1e-15);
+  EXPECT_EQ(fit.lack_of_fit, 1);
+  const Communication table = communication_table({{4, 0.02}, {2, 0.01}, {4, 0.02}});
+  ASSERT_EQ(table.table.size(), 2u);
+  EXPECT_EQ(table.table[0].workers, 2);
+  EXPECT_NEAR(table.table[0].seconds, 0.01, 1e-15);
+  EXPECT_NEAR(table.table[1].seconds, 0.02, 1e-15);
+}
+
+TEST(CommunicationFit, RefusesWhatIsNoneOrTooFew) {
+  EXPECT_THROW((void)fit_communication({{2, 1}}), UsageError);
+  EXPECT_THROW((void)fit_communication({{2, 1}, {1, 1}}), UsageError) << "one worker has none";
+  EXPECT_THROW((void)fit_communication({{2, 1}, {2, 0}}), UsageError);
+  EXPECT_THROW((void)fit_communication({{2, 1}, {2, 1}}, CommunicationKind::table), UsageError);
+}
+
+}  // namespace
