@@ -68,6 +68,7 @@ class Trainer::Impl final : public TrainerContext {
   bool act(Due due);
   void end_epoch();
   bool evaluate_now();
+  bool reaches_target(const Evaluation& evaluation) const;
   void write_checkpoint_now();
   void note_checkpoint(std::optional<WrittenCheckpoint> written);
   void begin_timeline();
@@ -159,6 +160,8 @@ void Trainer::Impl::restore() {
     moment_.step = origin->manifest.step;
     saved_at_ = moment_.step;
     score_ = origin->manifest.score;
+    // Whether it had reached the target is found out again: the score may be another metric's.
+    if (inputs_->target) score_.reset();
     if (score_) evaluated_at_ = moment_.step;
     seconds_before_ = origin->manifest.seconds;
     saved = read_checkpoint(all(), origin->path, origin->manifest,
@@ -191,11 +194,10 @@ void Trainer::Impl::open_folder() {
 void Trainer::Impl::greet() {
   const std::int64_t parameters = strategy().parameters();
   if (!outputs_) return;
-  const DataSets& data = inputs_->data;
   outputs_->begin({.model = recipe_.model.name,
                    .parameters = parameters,
                    .training_samples = source_->size(),
-                   .validation_samples = data.validation ? data.validation->size() : 0,
+                   .validation_samples = inputs_->evaluated ? inputs_->evaluated->size() : 0,
                    .data = task().summary(),
                    .ranks = world_.size(),
                    .threads = at::get_num_threads(),
@@ -258,12 +260,14 @@ void Trainer::Impl::count(const StepReport& report) {
 // Whether training goes on.
 bool Trainer::Impl::act(Due due) {
   if (due.evaluate && !evaluate_now()) due.checkpoint = due.end = true;  // told to stop meanwhile
+  if (result_.target_reached) due.checkpoint = due.end = true;
   if (due.end_epoch) end_epoch();
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
     if (writer_) note_checkpoint(writer_->finish());
-    const bool evaluated = !inputs_->data.validation || evaluated_at_ == moment_.step;
-    result_.stopped = !is_done(recipe_.training, moment_) || !evaluated;
+    const bool evaluated = !inputs_->evaluated || evaluated_at_ == moment_.step;
+    const bool done = is_done(recipe_.training, moment_) || result_.target_reached;
+    result_.stopped = !done || !evaluated;
   }
   if (timeline_ && (due.end || moment_.step == timeline_from_ + kTimelineSteps)) end_timeline();
   begin_timeline();
@@ -282,8 +286,7 @@ void Trainer::Impl::end_epoch() {
 
 // False: it was broken off, since a rank was told to stop.
 bool Trainer::Impl::evaluate_now() {
-  const auto& validation = inputs_->data.validation;
-  if (!validation || evaluated_at_ == moment_.step) return true;
+  if (!inputs_->evaluated || evaluated_at_ == moment_.step) return true;
   const auto start = Clock::now();
   EvaluationOptions options;
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
@@ -291,16 +294,25 @@ bool Trainer::Impl::evaluate_now() {
   Evaluation evaluation;
   strategy().with_whole_model([&] {
     evaluation = evaluate({all(), recipe_, task(), compute(), inputs_->arrangement, strategy()},
-                          validation, options);
+                          inputs_->evaluated, options);
   });
   if (timeline_) timeline_->add(Timeline::kTraining, "evaluation", start, Clock::now());
   if (evaluation.broken_off) return false;
   result_.evaluation = evaluation;
   evaluated_at_ = moment_.step;
   score_ = evaluation.score(inputs_->best);
+  result_.target_reached = reaches_target(evaluation);
   if (saved_at_ == moment_.step) saved_at_.reset();  // without the score
   if (outputs_) outputs_->evaluation(moment_, evaluation);
+  if (outputs_ && result_.target_reached) outputs_->say("that is the target of this training");
   return true;
+}
+
+bool Trainer::Impl::reaches_target(const Evaluation& evaluation) const {
+  if (!inputs_->target) return false;
+  const auto& [metric, level] = recipe_.training.target;
+  // Scores are such that greater is better.
+  return evaluation.score(metric) >= (inputs_->target->higher_is_better ? level : -level);
 }
 
 // Begins to; what is being written meanwhile is asked for after every update.

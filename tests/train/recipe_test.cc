@@ -330,6 +330,16 @@ TEST_F(RecipeTest, Contradictions) {
   expect({"training.accumulate=64"}, "training.accumulate is more than training.batch");
   expect({"evaluation.every_epochs=2"},
          "evaluation.every_epochs is for recipes with [data.validation]");
+  expect({"evaluation.every_steps=2"},
+         "evaluation.every_steps is for recipes with [data.validation], or evaluation.from");
+  expect({"evaluation.from=training", "evaluation.fraction=0"},
+         "evaluation.fraction has to be above 0, and at most 1");
+  expect({"evaluation.from=training", "evaluation.fraction=1.01"}, "at most 1");
+  expect({"evaluation.from=trainin"}, "'trainin' is none of validation, training; did you mean");
+  expect({"training.target.metric=loss"}, "training.target needs [data.validation]");
+  expect({"training.target.level=1"}, "training.target.level is for training.target.metric");
+  expect({"evaluation.from=training", "training.target.metric=loss", "evaluation.every_epochs=0"},
+         "training.target is looked for in evaluations; give evaluation.every_steps");
   expect({"data.mean=[1, 2]", "data.deviation=[1, 2, 3]"},
          "data.mean has 2 values, data.deviation 3");
   expect({"model.partial=true"}, "model.partial is for model.weights");

@@ -29,6 +29,8 @@ Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t r
       counts_samples_(counts_samples),
       epochs_(recipe.training.epochs),
       every_(recipe.output.every_steps),
+      evaluated_(recipe.evaluation.from == "training" ? "on data.train" : "validation"),
+      board_table_(recipe.evaluation.from == "training" ? "evaluation/" : "validation/"),
       metrics_(folder + "/metrics.jsonl", resumed_at, evaluated) {
   if (recipe.output.tensorboard) {
     board_ = std::make_unique<TensorBoardFile>(folder + "/tensorboard", resumed_at);
@@ -124,16 +126,19 @@ void Outputs::evaluation(const Moment& m, const Evaluation& e) {
                              {"samples", static_cast<double>(e.samples)}},
                  .strings = {}};
   std::vector<std::pair<std::string, double>> scalars;
-  last_evaluation_ = "; validation: ";
+  last_evaluation_ = evaluated_ + ": ";
   for (const Evaluation::Figure& figure : e.figures) {
     row.numbers.push_back({figure.metric.name, figure.value});
-    scalars.emplace_back("validation/" + figure.metric.name, figure.value);
+    scalars.emplace_back(board_table_ + figure.metric.name, figure.value);
     last_evaluation_ += (&figure == &e.figures[0] ? "" : ", ") + text_of(figure);
   }
   row.numbers.push_back({"skipped", static_cast<double>(e.skipped)});
   row.numbers.push_back({"time_s", e.seconds});
   metrics_.add(row);
   if (board_) board_->add(m.step, scalars);
+  if (m.epoch_over) return;  // the line of the epoch has it
+  say("step " + std::to_string(m.step) + ", " + last_evaluation_);
+  last_evaluation_.clear();
 }
 
 void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t samples,
@@ -147,13 +152,14 @@ void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t 
                             {"time_s", seconds},
                             {unit_ + "_per_s", rate}},
                 .strings = {}});
-  say(epoch_label(m) + ": loss " + format("%.4f", loss) + last_evaluation_ + "; " +
+  say(epoch_label(m) + ": loss " + format("%.4f", loss) +
+      (last_evaluation_.empty() ? "" : "; " + last_evaluation_) + "; " +
       format(rate < 100 ? "%.1f" : "%.0f", rate) + " " + unit_ + "/s, " + format_seconds(seconds));
   last_evaluation_.clear();
 }
 
 void Outputs::made_up(const Moment& m) {
-  if (!last_evaluation_.empty()) say(epoch_label(m) + last_evaluation_);
+  if (!last_evaluation_.empty()) say(epoch_label(m) + "; " + last_evaluation_);
   last_evaluation_.clear();
 }
 

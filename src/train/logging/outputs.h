@@ -40,6 +40,7 @@ class Outputs {
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
   void epoch(const Moment& moment, double loss, double seconds, std::uint64_t samples,
              double weight);
+  // At the end of an epoch it is shown with that epoch's line.
   void evaluation(const Moment& moment, const Evaluation& evaluation);
   // The evaluation just reported is of an epoch that has ended long ago.
   void made_up(const Moment& moment);
@@ -53,6 +54,8 @@ class Outputs {
   bool counts_samples_;
   std::int64_t epochs_;
   std::int64_t every_;
+  std::string evaluated_;    // what evaluations are on, for people
+  std::string board_table_;  // and in TensorBoard
   MetricsFile metrics_;
   std::unique_ptr<TensorBoardFile> board_;
   std::unique_ptr<Progress> progress_;

@@ -9,21 +9,34 @@
 namespace convoy::train {
 namespace {
 
-// The metric that the recipe, or else the task, goes by.
-std::string best_metric(const Recipe& recipe, const Task& task) {
-  const bool usual = recipe.checkpoint.best.empty();
-  const std::string wanted = usual ? task.usual_best() : recipe.checkpoint.best;
+// The metric of this name; `key` is what names it.
+Metric metric_of(const Task& task, const Recipe& recipe, const std::string& key,
+                 const std::string& wanted) {
   std::vector<std::string> names;
-  for (const Metric& metric : task.metrics()) names.push_back(metric.name);
   std::string known;
-  for (const std::string& name : names) {
-    if (name == wanted) return wanted;
-    known += (known.empty() ? "" : ", ") + name;
+  for (const Metric& metric : task.metrics()) {
+    if (metric.name == wanted) return metric;
+    names.push_back(metric.name);
+    known += (known.empty() ? "" : ", ") + metric.name;
   }
   const std::string near = nearest_name(wanted, names);
-  throw UsageError((usual ? "the task's usual_best is '" : "checkpoint.best is '") + wanted +
-                   "', but the task " + recipe.task.name + " has no such metric; it has " + known +
+  throw UsageError(key + " is '" + wanted + "', but the task " + recipe.task.name +
+                   " has no such metric; it has " + known +
                    (near.empty() ? "" : " (did you mean " + near + "?)"));
+}
+
+std::optional<Metric> target_metric(const Recipe& recipe, const Task& task) {
+  const std::string& wanted = recipe.training.target.metric;
+  if (wanted.empty()) return std::nullopt;
+  return metric_of(task, recipe, "training.target.metric", wanted);
+}
+
+// The metric that the recipe, or else the task, goes by.
+std::string best_metric(const Recipe& recipe, const Task& task) {
+  const std::string& wanted = recipe.checkpoint.best;
+  if (!wanted.empty()) return metric_of(task, recipe, "checkpoint.best", wanted).name;
+  if (const auto target = target_metric(recipe, task)) return target->name;
+  return metric_of(task, recipe, "the task's usual_best", task.usual_best()).name;
 }
 
 // What the strategy says has to make sense over all ranks, or batches would lose samples.
@@ -53,6 +66,7 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Rec
       compute(recipe),
       task(registry.make_task(recipe)),
       best(best_metric(recipe, *task)),
+      target(target_metric(recipe, *task)),
       strategy(registry.make_strategy(recipe.strategy)),
       arrangement(strategy->arrange(world, recipe)) {
   check_arrangement(world, arrangement, recipe.strategy);
@@ -61,6 +75,7 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Rec
 void Inputs::open(const Registry& registry, const std::string& resume) {
   data = open_data(all(), registry, recipe.data);
   task->look(*data.training, data.validation.get());
+  evaluated = evaluated_part(data, recipe);
   if (!resume.empty()) {
     origin = find_origin(all(), resume, recipe.output.folder);
     const Recipe before = check_origin(*origin, recipe, registry.vocabulary(), *data.training,
