@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "convoy/base/error.h"
 
@@ -10,6 +12,7 @@ namespace convoy {
 namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 62;
+constexpr std::size_t kMostCut = 6;
 
 std::string list(const std::vector<std::int64_t>& numbers) {
   std::string text = "[";
@@ -54,6 +57,84 @@ void check_bytes(const Slice& slice, std::size_t bytes, std::size_t element) {
   if (fits && bytes == needed) return;
   throw UsageError(slice.text() + " has " + std::to_string(slice.elements()) + " elements of " +
                    std::to_string(element) + " bytes, not " + std::to_string(bytes) + " bytes");
+}
+
+// As problem_of_tiling(), one after the other.
+std::optional<std::string> problem_of_few(const Slice& whole, std::span<const Slice> slices) {
+  std::vector<Slice> left;
+  if (whole.elements() > 0) left.push_back(whole);
+  for (const Slice& slice : slices) {
+    if (slice.elements() == 0) continue;
+    std::int64_t found = 0;
+    std::vector<Slice> rest;
+    for (const Slice& piece : left) {
+      const std::optional<Slice> both = overlap(piece, slice);
+      if (!both) {
+        rest.push_back(piece);
+        continue;
+      }
+      found += both->elements();
+      cut_out(piece, *both, rest);
+    }
+    if (found != slice.elements()) return "two hold elements of " + slice.text();
+    left.swap(rest);
+  }
+  if (!left.empty()) return "nobody holds " + left.front().text();
+  return std::nullopt;
+}
+
+// Slices hold every element once if, and only if, the corners of all of them (with alternating
+// signs) add up to those of the whole: that sum is the difference, along each dimension in turn, of
+// how often elements are held. Takes the time to sort them. Nothing where more than kMostCut
+// dimensions are cut: a slice has 2^d corners.
+std::optional<bool> corners_cancel(const Slice& whole, std::span<const Slice> slices) {
+  // Of each dimension in which something is cut, the places where slices begin and end.
+  std::vector<std::pair<std::size_t, std::vector<std::int64_t>>> cuts;
+  std::uint64_t places = 1;
+  for (std::size_t d = 0; d < whole.shape.size(); ++d) {
+    std::vector<std::int64_t> at{0, whole.shape[d]};
+    for (const Slice& slice : slices) {
+      at.push_back(slice.begin[d]);
+      at.push_back(slice.begin[d] + slice.size[d]);
+    }
+    std::sort(at.begin(), at.end());
+    at.erase(std::unique(at.begin(), at.end()), at.end());
+    if (at.size() == 2) continue;
+    if (cuts.size() == kMostCut || __builtin_mul_overflow(places, at.size(), &places))
+      return std::nullopt;
+    cuts.emplace_back(d, std::move(at));
+  }
+  std::vector<std::pair<std::uint64_t, std::int8_t>> all;  // place, sign
+  all.reserve((slices.size() + 1) << cuts.size());
+  const auto add = [&](const Slice& slice, std::int8_t sign) {
+    if (slice.elements() == 0) return;
+    std::vector<std::pair<std::uint64_t, std::int8_t>> own{{0, sign}};
+    for (const auto& [d, at] : cuts) {
+      const auto place_of = [&values = at](std::int64_t value) {
+        return static_cast<std::uint64_t>(std::lower_bound(values.begin(), values.end(), value) -
+                                          values.begin());
+      };
+      const std::uint64_t begin = place_of(slice.begin[d]);
+      const std::uint64_t end = place_of(slice.begin[d] + slice.size[d]);
+      const std::size_t half = own.size();
+      for (std::size_t i = 0; i < half; ++i) {
+        const auto [place, own_sign] = own[i];
+        own[i].first = place * at.size() + begin;
+        own.emplace_back(place * at.size() + end, static_cast<std::int8_t>(-own_sign));
+      }
+    }
+    all.insert(all.end(), own.begin(), own.end());
+  };
+  add(whole, -1);
+  for (const Slice& slice : slices) add(slice, 1);
+  std::sort(all.begin(), all.end());
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    sum += all[i].second;
+    if (i + 1 < all.size() && all[i + 1].first == all[i].first) continue;
+    if (sum != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -160,26 +241,15 @@ std::int64_t copy_overlap(const Slice& from_slice, std::span<const std::byte> fr
 }
 
 std::optional<std::string> problem_of_tiling(const Slice& whole, std::span<const Slice> slices) {
-  std::vector<Slice> left;
-  if (whole.elements() > 0) left.push_back(whole);
-  for (const Slice& slice : slices) {
-    if (slice.elements() == 0) continue;
-    std::int64_t found = 0;
-    std::vector<Slice> rest;
-    for (const Slice& piece : left) {
-      const std::optional<Slice> both = overlap(piece, slice);
-      if (!both) {
-        rest.push_back(piece);
-        continue;
-      }
-      found += both->elements();
-      cut_out(piece, *both, rest);
-    }
-    if (found != slice.elements()) return "two hold elements of " + slice.text();
-    left.swap(rest);
-  }
-  if (!left.empty()) return "nobody holds " + left.front().text();
-  return std::nullopt;
+  const std::optional<bool> tile = corners_cancel(whole, slices);
+  if (tile && *tile) return std::nullopt;
+  // Comparing each with all before it tells where they don't; it takes the square of their number.
+  constexpr std::size_t kFew = 32;
+  if (slices.size() <= kFew) return problem_of_few(whole, slices);
+  const std::string all = "its " + std::to_string(slices.size()) + " slices";
+  if (tile) return all + " don't hold every element of " + whole.text() + " once";
+  return all + " cut " + whole.text() + " in more than " + std::to_string(kMostCut) +
+         " dimensions; so many may not";
 }
 
 }  // namespace convoy

@@ -1,5 +1,6 @@
 #include "cli/bench/ablation.h"
 #include "cli/bench/allreduce.h"
+#include "cli/bench/checkpoint.h"
 #include "cli/bench/loader.h"
 #include "cli/bench/shuffle.h"
 #include "cli/bench/step.h"
@@ -16,6 +17,7 @@ void add_bench_command(CLI::App& app) {
   add_step_command(*bench);
   add_loader_command(*bench);
   add_ablation_command(*bench);
+  add_checkpoint_command(*bench);
 }
 
 }  // namespace convoy::cli

@@ -51,14 +51,14 @@ double DistributedCore::clip_grad_norm(double max_norm, double norm_type) {
   return torch::nn::utils::clip_grad_norm_(parameters, max_norm, norm_type);
 }
 
-ForwardScope::ForwardScope(DistributedCore& core, bool training, std::int64_t samples) {
+ForwardScope::ForwardScope(DistributedCore& core, bool training, std::optional<double> samples) {
   auto& d = *core.impl_;
-  if (training && samples > 0) d.reducer->count_samples(samples);
+  if (training && samples) d.reducer->count_samples(*samples);
   const bool synchronize = training && d.options.batch_norm == BatchNormStatistics::synchronized &&
                            d.statistics.size() > 1;
   if (synchronize) {
     d.batch_norm.next_key = 0;
-    d.batch_norm.share = static_cast<double>(samples);
+    d.batch_norm.share = samples.value_or(1);
   }
   previous_ = exchange_synchronized_batch_norm(synchronize ? &d.batch_norm : nullptr);
 }

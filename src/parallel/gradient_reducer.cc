@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -204,7 +205,12 @@ GradientReducer::GradientReducer(const comm::Communicator& communicator,
     : impl_(std::make_unique<Impl>(communicator, std::move(sources), std::move(options))) {}
 GradientReducer::~GradientReducer() = default;
 
-void GradientReducer::count_samples(std::int64_t samples, int source) {
+void GradientReducer::count_samples(double samples, int source) {
+  if (!std::isfinite(samples) || samples < 0) {
+    throw UsageError("rank " + std::to_string(communicator().rank()) +
+                     ": the samples of a micro-batch count " + std::to_string(samples) +
+                     "; that has to be finite, and at least 0");
+  }
   impl_->step().count_samples(static_cast<std::size_t>(source), samples);
 }
 void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }

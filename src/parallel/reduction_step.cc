@@ -135,16 +135,9 @@ std::vector<std::vector<std::string>> ReductionStep::bucket_names() const {
   return names;
 }
 
-void ReductionStep::count_samples(std::size_t source, std::int64_t samples) {
+void ReductionStep::count_samples(std::size_t source, double samples) {
   samples_[source].count += samples;
   ++samples_[source].micro_batches;
-}
-
-// 0 where nothing was counted.
-double ReductionStep::samples_per_micro_batch(std::size_t source) const {
-  const Samples& s = samples_[source];
-  return s.micro_batches == 0 ? 0
-                              : static_cast<double>(s.count) / static_cast<double>(s.micro_batches);
 }
 
 // With weights in units of the usual batch they add up to the number of ranks in all but the last
@@ -153,7 +146,7 @@ void ReductionStep::agree_on_nominal_samples() {
   if (nominal_samples_ == 0) nominal_samples_ = options_.nominal_samples;
   if (nominal_samples_ > 0) return;
   std::vector<double> samples(1, 0.0);
-  for (std::size_t s = 0; s < sources(); ++s) samples[0] += samples_per_micro_batch(s);
+  for (const Samples& s : samples_) samples[0] += s.per_micro_batch().value_or(0);
   communicator_.allreduce(comm::buffer_of(samples), comm::ReduceOp::max, kNominal);
   nominal_samples_ = std::max(1.0, samples[0]);
 }
@@ -189,8 +182,11 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   if (!in_step_) {
     agree_on_nominal_samples();
     double samples = 0;
-    for (std::size_t s = 0; s < sources(); ++s) samples += samples_per_micro_batch(s);
-    const bool counted = options_.averaging == Averaging::samples && samples > 0;
+    bool counted = false;
+    for (const Samples& s : samples_) {
+      counted |= options_.averaging == Averaging::samples && s.micro_batches > 0;
+      samples += s.per_micro_batch().value_or(0);
+    }
     begin({counted ? samples / nominal_samples_ : 1.0, 1.0});
   }
   arrival_.push_back(i);
@@ -200,26 +196,31 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   report_reductions();
 }
 
+// 1 for a source with the usual number of samples.
+double ReductionStep::scale_of(std::size_t source) const {
+  if (options_.averaging == Averaging::sum) return 1;
+  const std::optional<double> own = samples_[source].per_micro_batch();
+  if (options_.averaging == Averaging::samples && own) return *own / nominal_samples_;
+  return 1.0 / static_cast<double>(sources());
+}
+
 // The one pass over a gradient that is not in its place: copy, scale and conversion together, and
-// the sum over sources in their order. The scale is 1 for a source with the usual number of
-// samples.
+// the sum over sources in their order.
 void ReductionStep::copy_to_bucket(std::size_t i) {
   const auto start = Clock::now();
   const torch::NoGradGuard no_grad;
   Parameter& p = parameters_[i];
   const bool divided_later = buckets_[p.bucket].operation == comm::ReduceOp::average;
-  const double ranks = divided_later ? 1 : communicator_.size();
+  const bool sum = divided_later || options_.averaging == Averaging::sum;
+  const double ranks = sum ? 1 : communicator_.size();
   for (std::size_t s = 0; s < sources(); ++s) {
     const at::Tensor& grad = p.tensors[s].grad();
     if (grad.is_sparse())
       throw UsageError("parameter '" + p.name + "' has a sparse gradient, which is not supported");
-    double scale = 1;
-    if (options_.averaging != Averaging::sum) {
-      const double own = samples_per_micro_batch(s);
-      const bool counted = options_.averaging == Averaging::samples && own > 0;
-      scale = (counted ? own / nominal_samples_ : 1.0 / static_cast<double>(sources())) / ranks;
-    }
-    if (s == 0 && same_memory(grad, p.slot)) {
+    const double scale = scale_of(s) / ranks;
+    if (scale == 0) {  // the mean of nothing may be no number
+      if (s == 0) p.slot.zero_();
+    } else if (s == 0 && same_memory(grad, p.slot)) {
       statistics_.in_place_bytes += p.slot.nbytes();
       if (scale != 1) p.slot.mul_(scale);
     } else if (s == 0 && grad.is_cpu()) {

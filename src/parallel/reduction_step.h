@@ -6,6 +6,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ class ReductionStep {
     return parameters_[i].tensors[source];
   }
 
-  void count_samples(std::size_t source, std::int64_t samples);
+  void count_samples(std::size_t source, double samples);
   // Memory of the bucket for a gradient that is about to be computed, so that it needn't be copied
   // there; undefined if it has to be. At most once per step and parameter.
   at::Tensor take_slot(std::size_t i);
@@ -74,7 +75,7 @@ class ReductionStep {
   at::ScalarType wire_type(std::size_t i) const;
   void make_buckets(const std::vector<std::size_t>& order);
   void agree_on_nominal_samples();
-  double samples_per_micro_batch(std::size_t source) const;
+  double scale_of(std::size_t source) const;
   void begin(Control mine);
   void copy_to_bucket(std::size_t i);
   void keep_gradient_apart(std::size_t i);
@@ -95,8 +96,14 @@ class ReductionStep {
   bool order_is_measured_ = false;
 
   struct Samples {
-    std::int64_t count = 0;
+    double count = 0;
     std::int64_t micro_batches = 0;
+
+    // Nothing where nobody has counted.
+    std::optional<double> per_micro_batch() const {
+      if (micro_batches == 0) return std::nullopt;
+      return count / static_cast<double>(micro_batches);
+    }
   };
   std::vector<Samples> samples_;  // per source, since the last step
   // The largest share of any rank in the first step; 0 until agreed on.

@@ -91,8 +91,11 @@ void add_trusted(BatchChoice& choice, const UpdateLaw& law, const Machine& machi
   if (!machine.table.empty()) end = std::min(end, machine.table.back().samples);
   const std::int64_t m = std::clamp<std::int64_t>(best.batch / p, 1, end);
   const double most = kNearlyBest * best.seconds;
-  choice.low_batch = std::min(best.batch, edge(law, machine, p, m, 1, most));
-  choice.high_batch = std::max(best.batch, edge(law, machine, p, m, end, most));
+  choice.low_batch = choice.high_batch = best.batch;
+  if (convergence_seconds(law, machine, m * p, p) <= most) {
+    choice.low_batch = edge(law, machine, p, m, 1, most);
+    choice.high_batch = std::max(best.batch, edge(law, machine, p, m, end, most));
+  }
   const Scaling row = scaling(law, machine, {p}, largest).front();
   choice.strong = row.strong;
   choice.weak = row.weak;
@@ -125,7 +128,7 @@ class Variances {
       : updates_(updates), compute_(compute), communication_(communication) {
     for (const EnvelopePoint& point : updates.envelope) {
       const auto [d0, d1] = slopes(point.batch);
-      law_.add(point.reached / (updates.scatter * updates.scatter), d0, d1);
+      law_.add(point.reached / (point.scatter * point.scatter), d0, d1);
     }
     int first = 0;
     for (std::size_t i = 0; i < updates.draws.size(); ++i) {
@@ -155,9 +158,12 @@ class Variances {
   // What one more measurement takes away.
   double gain(const Candidate& candidate) const {
     switch (candidate.kind) {
-      case Candidate::Kind::updates: return first_ * gain_of_run(candidate.size);
-      case Candidate::Kind::time: return gain_of_time(static_cast<double>(candidate.size));
-      case Candidate::Kind::communication: return first_ * (communication(0) - communication(1)) / 4;
+      case Candidate::Kind::updates:
+        return first_ * gain_of_run(candidate.size);
+      case Candidate::Kind::time:
+        return gain_of_time(static_cast<double>(candidate.size));
+      case Candidate::Kind::communication:
+        return first_ * (communication(0) - communication(1)) / 4;
     }
     return 0;
   }
@@ -173,21 +179,23 @@ class Variances {
 
   double gain_of_run(std::int64_t batch) const {
     const auto [d0, d1] = slopes(batch);
-    double reached = 1;
+    double reached = 1, scatter = updates_.scatter;
     for (const EnvelopePoint& point : updates_.envelope) {
+      if (point.batch != batch) continue;
       // One that never reaches it would still say a little.
-      if (point.batch == batch) reached = std::max<double>(point.reached, 0.1) / point.runs;
+      reached = std::max<double>(point.reached, 0.1) / point.runs;
+      scatter = point.scatter;
     }
     const double along = law_.form(gradient_[0], gradient_[1], d0, d1);
-    const double noise = updates_.scatter * updates_.scatter / reached;
+    const double noise = scatter * scatter / reached;
     return along * along / (noise + law_.form(d0, d1, d0, d1));
   }
 
   double gain_of_time(double samples) const {
     const bool flat = samples < compute_.knee_samples.value;
     const double count = flat ? compute_.flat_samples : compute_.rising_samples;
-    const double less = variance_of_mean(compute_.scatter, count) -
-                        variance_of_mean(compute_.scatter, count + 1);
+    const double less =
+        variance_of_mean(compute_.scatter, count) - variance_of_mean(compute_.scatter, count + 1);
     return less * (flat ? 1 - first_ : 1 - first_ + first_ / 4);
   }
 
@@ -200,7 +208,7 @@ class Variances {
   const UpdateFit& updates_;
   const ComputeFit& compute_;
   const CommunicationFit* communication_;
-  Information law_;  // of N_inf and alpha
+  Information law_;   // of N_inf and alpha
   double first_ = 0;  // the part of the draws in the first branch of equation 9
   std::array<double, 2> gradient_{};
 };
@@ -237,8 +245,7 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& measur
   choice.optimum.interval = interval_of(optima);
   const double each = seconds_per_update(machine, choice.batch, workers) * measured_over_law;
   choice.seconds = {seconds_of(updates.law, each, choice.batch), interval_of(seconds)};
-  choice.learning_rate =
-      learning_rate_for(updates.envelope, static_cast<double>(choice.batch));
+  choice.learning_rate = learning_rate_for(updates.envelope, static_cast<double>(choice.batch));
   if (choice.batch > largest_measured(updates)) {
     choice.warnings.push_back(
         "the batch " + std::to_string(choice.batch) + " is beyond the largest measured one, " +

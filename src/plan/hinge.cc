@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "plan/location.h"
-#include "plan/robust.h"
 
 namespace convoy::plan {
 
@@ -14,20 +13,31 @@ double Hinge::weigh(std::span<const double> y, const HingeFit& fit) {
   double squares = 0;
   std::size_t i = 0;
   for (std::size_t g = 0; g < x_.size(); ++g) {
-    const double center = fit.at(x_[g]);
+    const double center = this->center(fit, g);
+    const double scatter = this->scatter(fit, g);
     double weight = 0, sum = 0;
     for (; i < ends_[g]; ++i) {
       const double residual = y[i] - center;
-      const double z = fit.scatter > 0 ? std::abs(residual) / fit.scatter : 0;
+      const double z = scatter > 0 ? std::abs(residual) / scatter : 0;
       const double w = z > kHuber ? kHuber / z : 1;
       weight += w;
       sum += w * residual;
       squares += std::min(z, kHuber) * std::min(z, kHuber);
     }
-    weights_[g] = weight;
-    means_[g] = center + sum / weight;
+    weights_[g] = weight / (scales_[g] * scales_[g]);
+    means_[g] = fit.at(x_[g]) + sum / weight;
   }
   return squares;
+}
+
+std::vector<double> Hinge::residuals(std::span<const double> y, const HingeFit& fit) const {
+  std::vector<double> z;
+  for (std::size_t g = 0; g < x_.size(); ++g) {
+    const double center = this->center(fit, g);
+    const double scatter = this->scatter(fit, g);
+    while (z.size() < ends_[g]) z.push_back(scatter > 0 ? (y[z.size()] - center) / scatter : 0);
+  }
+  return z;
 }
 
 void Hinge::consider(double slope, double knee, double& best, HingeFit& fit) const {
@@ -71,7 +81,7 @@ void Hinge::count(HingeFit& fit) const {
   fit.flat_count = fit.rising_count = 0;
   std::size_t begin = 0;
   for (std::size_t g = 0; g < x_.size(); ++g) {
-    const double count = static_cast<double>(ends_[g] - begin);
+    const double count = static_cast<double>(ends_[g] - begin) / (scales_[g] * scales_[g]);
     begin = ends_[g];
     const double flat = x_[g] < fit.knee() - 1e-12 ? 1 : x_[g] < fit.knee() + 1e-12 ? 0.5 : 0;
     fit.flat_count += flat * count;
@@ -83,7 +93,6 @@ HingeFit Hinge::first(std::span<const double> y) {
   // Medians would do as a start if there were always several values of an x; so does all within the
   // scatter of one bad sample.
   HingeFit fit;
-  fit.scatter = 0;
   weigh(y, fit);
   fit = least_squares();
   std::vector<double> residuals;

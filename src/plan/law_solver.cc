@@ -53,12 +53,13 @@ double center_of(const LogRuns& runs, double scatter) {
   return center;
 }
 
-double LawSolver::center(const LawFit& fit, double x) const {
-  const double part = (x - x_low_) / (x_high_ - x_low_);
+double LawSolver::center(const LawFit& fit, const LawGroup& group) const {
+  const double part = (group.x - x_low_) / (x_high_ - x_low_);
   const double low = (1 - part) * std::exp(fit.ends[0]);
   const double high = part * std::exp(fit.ends[1]);
   // Outside of the two ends a steep line can come below 0.
-  return std::log(std::max(low + high, 1e-3 * (std::abs(low) + std::abs(high))));
+  return std::log(std::max(low + high, 1e-3 * (std::abs(low) + std::abs(high)))) -
+         mean_shift(fit.scatter * group.scale);
 }
 
 LawSolver::Line LawSolver::line(const std::array<double, 2>& ends) const {
@@ -78,8 +79,9 @@ LawFit LawSolver::improved(std::span<const LawGroup> groups, LawFit fit, double 
       const double part = (group.x - x_low_) / (x_high_ - x_low_);
       const double low = (1 - part) * at_low, high = part * at_high;
       const double updates = std::max(low + high, 1e-3 * (std::abs(low) + std::abs(high)));
-      const double d0 = low / updates, d1 = high / updates;
-      const Scores sum = scores_of(*group.runs, std::log(updates), fit.scatter);
+      const double scatter = fit.scatter * group.scale;
+      const double d0 = low / updates / group.scale, d1 = high / updates / group.scale;
+      const Scores sum = scores_of(*group.runs, std::log(updates) - mean_shift(scatter), scatter);
       square += sum.square;
       g0 += sum.score * d0;
       g1 += sum.score * d1;

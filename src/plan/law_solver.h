@@ -17,16 +17,17 @@ struct LogRuns {
 };
 
 struct LawGroup {
-  double x = 0;  // 1 / M
+  double x = 0;      // 1 / M
+  double scale = 1;  // of the scatter at this batch
   const LogRuns* runs = nullptr;
 };
 
-// Equation 2, told by the logarithms of the updates at two batches, of which any two numbers make a
-// law: its center of log(updates) at x is log of the line through exp(ends[0]) at the low and
-// exp(ends[1]) at the high end.
+// Equation 2, told by the logarithms of the mean updates at two batches, of which any two numbers
+// make a law: the line through exp(ends[0]) at the low and exp(ends[1]) at the high end. The center
+// of log(updates) is half the squared scatter below the logarithm of the mean.
 struct LawFit {
   std::array<double, 2> ends{};
-  double scatter = 0;
+  double scatter = 0;  // where the scale is 1
   // l00, l10, l11: lower triangular, its product with its transpose is the covariance of the ends.
   std::array<double, 3> root{};
 };
@@ -39,10 +40,10 @@ class LawSolver {
   // From a fit of similar runs. Stops when a step is below `tolerance` standard errors.
   LawFit improved(std::span<const LawGroup> groups, LawFit fit, double tolerance) const;
 
-  // The center of log(updates) at x.
-  double center(const LawFit& fit, double x) const;
+  // The center of log(updates) in a group.
+  double center(const LawFit& fit, const LawGroup& group) const;
 
-  // N_inf and alpha of ends (centers, not means).
+  // N_inf and alpha of ends.
   struct Line {
     double at_zero, slope;
   };

@@ -119,6 +119,9 @@ void validate(const Machine& machine) {
   if (machine.table.empty()) {
     check_positive("compute.seconds_per_sample", machine.seconds_per_sample);
     check_positive("compute.knee_samples", machine.knee_samples);
+  } else {
+    check_not_negative("compute.seconds_per_sample", machine.seconds_per_sample);
+    check_not_negative("compute.knee_samples", machine.knee_samples);
   }
   check_positive("compute.processor_share", machine.processor_share);
   if (machine.processor_share > 1) {

@@ -60,10 +60,10 @@ std::vector<double> clipped(const std::vector<double>& residuals) {
 }
 
 // Draws residuals, in units of the scatter, for another round.
-class Residuals {
+class ResidualPool {
  public:
   // `factor`: by how much residuals are too small for what the fit has taken up of them.
-  Residuals(const std::vector<double>& residuals, double factor) : pool_(residuals) {
+  ResidualPool(const std::vector<double>& residuals, double factor) : pool_(residuals) {
     for (double& z : pool_) z *= factor;
   }
   double draw(RandomStream& random) const {
@@ -158,14 +158,14 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
   CommunicationFit fit;
   fit.kind = kind.kind;
   fit.scatter = kind.scatter;
-  const double mean = kind.scatter * kind.scatter / 2;
+  const double mean = mean_shift(kind.scatter);
   fit.delta_s.value = std::exp(kind.location.center + mean);
   std::vector<double> residuals(kind.residuals);
   if (kind.scatter > 0) {
     for (double& z : residuals) z /= kind.scatter;
   }
   const double count = static_cast<double>(residuals.size());
-  const Residuals pool(residuals, std::sqrt(count / (count - 1)));
+  const ResidualPool pool(residuals, std::sqrt(count / (count - 1)));
   std::vector<double> values(residuals.size()), misfits, scores(residuals.size());
   for (int round = 0; round < options.rounds; ++round) {
     if (kind.scatter == 0) {
@@ -177,7 +177,8 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
     for (double& value : values) value = pool.draw(random);
     const Location again = improved_location(values, {0, 1}, 1, 1e-3);
     const double t = again.scatter > 0 ? again.center / again.scatter : 0;
-    fit.draws.push_back(std::exp(kind.location.center + mean - t * kind.scatter));
+    fit.draws.push_back(std::exp(kind.location.center + mean -
+                                 std::clamp(t * kind.scatter, -kFarthest, kFarthest)));
     for (std::size_t i = 0; i < values.size(); ++i) {
       scores[i] = huber(again.scatter > 0 ? (values[i] - again.center) / again.scatter : 0);
     }
@@ -191,13 +192,70 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
   return fit;
 }
 
+// Fits the hinge and, in turns with it, how scatter goes with the batch.
+HingeFit fit_with_trend(Hinge& hinge, const Sorted& sorted, double& trend) {
+  HingeFit fit = hinge.first(sorted.logs);
+  const int turns = sorted.logs.size() < kEnoughResiduals ? 0 : 3;
+  for (int turn = 0; turn < turns && fit.scatter > 0; ++turn) {
+    std::vector<Residuals> residuals;
+    for (std::size_t g = 0; g < sorted.sizes.size(); ++g) {
+      Residuals of{hinge.x()[g], {}, {}};
+      for (std::size_t i = sorted.begin(g); i < sorted.ends[g]; ++i) {
+        of.reached.push_back((sorted.logs[i] - hinge.center(fit, g)) / fit.scatter);
+      }
+      residuals.push_back(std::move(of));
+    }
+    trend = scatter_trend(residuals);
+    hinge.set_scales(scatter_scales(residuals, trend));
+    fit = hinge.improved(sorted.logs, fit, 1e-9);
+  }
+  return fit;
+}
+
+// Fills in the draws; returns the rounds' misfits.
+std::vector<double> draw_hinges(Hinge& hinge, const Sorted& sorted, const HingeFit& best,
+                                const std::vector<double>& residuals, const FitOptions& options,
+                                ComputeFit& fit) {
+  const double count = static_cast<double>(residuals.size());
+  const ResidualPool pool(residuals, std::sqrt(count / (count - 2)));
+  const auto off = [](double log) { return std::clamp(log, -kFarthest, kFarthest); };
+  std::vector<double> y(sorted.logs), misfits;
+  for (int round = 0; round < options.rounds; ++round) {
+    if (best.scatter == 0) {
+      fit.draws.push_back({fit.seconds_per_sample.value, fit.knee_samples.value});
+      continue;
+    }
+    RandomStream random(options.seed, number_of("times"), static_cast<std::uint64_t>(round));
+    for (std::size_t g = 0; g < sorted.sizes.size(); ++g) {
+      for (std::size_t i = sorted.begin(g); i < sorted.ends[g]; ++i) {
+        y[i] = hinge.center(best, g) + hinge.scatter(best, g) * pool.draw(random);
+      }
+    }
+    const HingeFit again = hinge.improved(y, best, 1e-3);
+    // The level depends on the flat part alone, and the slope on the rest.
+    const auto ratio = [&](double now, double then) {
+      if (!(again.scatter > 0)) return 1.0;
+      return best.scatter / again.scatter * std::sqrt(std::max(then, 0.5) / std::max(now, 0.5));
+    };
+    const double slope_ratio = ratio(best.rising_count, again.rising_count);
+    const double level_ratio = ratio(best.flat_count, again.flat_count);
+    const double slope = best.slope - off((again.slope - best.slope) * slope_ratio);
+    const double level = best.level - off((again.level - best.level) * level_ratio);
+    fit.draws.push_back({std::exp(slope), std::exp(level - slope)});
+    if (sorted.repeated()) {
+      misfits.push_back(misfit(clipped(hinge.residuals(y, again)), sorted.ends));
+    }
+  }
+  return misfits;
+}
+
 template <typename Point>
 std::vector<Point> table_of(const Sorted& sorted) {
   std::vector<Point> table;
   for (std::size_t g = 0; g < sorted.sizes.size(); ++g) {
     const std::size_t begin = sorted.begin(g);
     const Location at = location_of({sorted.logs.data() + begin, sorted.ends[g] - begin});
-    table.push_back({sorted.sizes[g], std::exp(at.center + at.scatter * at.scatter / 2)});
+    table.push_back({sorted.sizes[g], std::exp(at.center + mean_shift(at.scatter))});
   }
   return table;
 }
@@ -219,56 +277,18 @@ ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions&
   std::vector<double> x;
   for (const std::int64_t size : sorted.sizes) x.push_back(std::log(static_cast<double>(size)));
   Hinge hinge(x, sorted.ends);
-  const HingeFit best = hinge.first(sorted.logs);
-  const double mean = best.scatter * best.scatter / 2;
-
   ComputeFit fit;
+  const HingeFit best = fit_with_trend(hinge, sorted, fit.scatter_trend);
   fit.scatter = best.scatter;
-  fit.seconds_per_sample.value = std::exp(best.slope + mean);
+  fit.seconds_per_sample.value = std::exp(best.slope);
   fit.knee_samples.value = std::exp(best.knee());
   fit.flat_samples = best.flat_count;
   fit.rising_samples = best.rising_count;
   fit.flat_seen = best.knee() > x.front() + 1e-12;
   fit.slope_seen = best.knee() < x.back() - 1e-12;
 
-  const auto standardized = [&](std::span<const double> y, const HingeFit& of) {
-    std::vector<double> z;
-    for (std::size_t g = 0; g < x.size(); ++g) {
-      for (std::size_t i = sorted.begin(g); i < sorted.ends[g]; ++i) {
-        z.push_back(of.scatter > 0 ? (y[i] - of.at(x[g])) / of.scatter : 0);
-      }
-    }
-    return z;
-  };
-  const std::vector<double> residuals = standardized(sorted.logs, best);
-  const double count = static_cast<double>(samples.size());
-  const Residuals pool(residuals, std::sqrt(count / (count - 2)));
-  std::vector<double> y(sorted.logs), misfits;
-  for (int round = 0; round < options.rounds; ++round) {
-    if (best.scatter == 0) {
-      fit.draws.push_back({fit.seconds_per_sample.value, fit.knee_samples.value});
-      continue;
-    }
-    RandomStream random(options.seed, number_of("times"), static_cast<std::uint64_t>(round));
-    for (std::size_t g = 0; g < x.size(); ++g) {
-      for (std::size_t i = sorted.begin(g); i < sorted.ends[g]; ++i) {
-        y[i] = best.at(x[g]) + best.scatter * pool.draw(random);
-      }
-    }
-    const HingeFit again = hinge.improved(y, best, 1e-3);
-    // The level depends on the flat part alone, and the slope on the rest.
-    const auto ratio = [&](double now, double then) {
-      return again.scatter > 0 ? best.scatter / again.scatter *
-                                     std::sqrt(std::max(then, 0.5) / std::max(now, 0.5))
-                               : 1;
-    };
-    const double slope =
-        best.slope - (again.slope - best.slope) * ratio(best.rising_count, again.rising_count);
-    const double level =
-        best.level - (again.level - best.level) * ratio(best.flat_count, again.flat_count);
-    fit.draws.push_back({std::exp(slope + mean), std::exp(level - slope)});
-    if (sorted.repeated()) misfits.push_back(misfit(clipped(standardized(y, again)), sorted.ends));
-  }
+  const std::vector<double> residuals = hinge.residuals(sorted.logs, best);
+  const std::vector<double> misfits = draw_hinges(hinge, sorted, best, residuals, options, fit);
   std::vector<double> gammas, knees;
   for (const ComputeDraw& draw : fit.draws) {
     gammas.push_back(draw.seconds_per_sample);

@@ -224,8 +224,9 @@ PlanPoints points_of_text(const std::string& text, const std::string& name) {
        begin = end + 1, end = text.find('\n', begin)) {
     ++count;
     try {
-      const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                    text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+      const Json line =
+          Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                      text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
       if (!line.is_object()) throw UsageError("a line must be an object of JSON");
       if (count == 1) {
         points.header = header_of(line);
@@ -296,8 +297,8 @@ void PointsFile::add(const TimeSample& time) {
 
 void PointsFile::add(const CommunicationSample& time) {
   check(time);
-  append(Json{{"kind", "communication"}, {"workers", time.workers}, {"seconds", time.seconds}}
-             .dump());
+  append(
+      Json{{"kind", "communication"}, {"workers", time.workers}, {"seconds", time.seconds}}.dump());
   points_.communication.push_back(time);
 }
 

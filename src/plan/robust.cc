@@ -5,6 +5,22 @@
 #include "plan/checks.h"
 
 namespace convoy::plan {
+namespace {
+
+double size_of(const Residuals& group) {
+  return static_cast<double>(group.reached.size() + group.stopped.size());
+}
+
+double mean_size(const std::vector<Residuals>& residuals) {
+  double count = 0, sum = 0;
+  for (const Residuals& group : residuals) {
+    count += size_of(group);
+    sum += size_of(group) * group.u;
+  }
+  return sum / count;
+}
+
+}  // namespace
 
 double normal_density(double z) {
   return std::exp(-z * z / 2) * (std::numbers::inv_sqrtpi / std::numbers::sqrt2);
@@ -38,6 +54,49 @@ CensoredScore censored_score(double c) {
   }
   score.slope = density / here * (score.score - huber(c));
   return score;
+}
+
+double scatter_trend(const std::vector<Residuals>& residuals) {
+  constexpr double kSlope = 1.0903;    // of E psi(z exp(-t))^2 / E psi(z)^2, by -t
+  constexpr double kSquares = 0.9027;  // the variance of psi(z)^2 / E psi(z)^2
+  constexpr double kPrior = 1 / (0.1 * 0.1);
+  const double mean = mean_size(residuals);
+  double count = 0, spread = 0;
+  for (const Residuals& group : residuals) {
+    count += size_of(group);
+    spread += size_of(group) * (group.u - mean) * (group.u - mean);
+  }
+  double level = 0, trend = 0;
+  for (int i = 0; i < 100; ++i) {
+    double g0 = 0, g1 = 0;
+    for (const Residuals& group : residuals) {
+      const double unit = std::exp(-level - trend * (group.u - mean));
+      double excess = 0;
+      for (const double r : group.reached) {
+        excess += huber(r * unit) * huber(r * unit) / kMeanSquare - 1;
+      }
+      for (const double r : group.stopped) {
+        excess += censored_score(r * unit).square / kMeanSquare - 1;
+      }
+      g0 += excess;
+      g1 += excess * (group.u - mean);
+    }
+    const double weight = kSlope / kSquares;
+    const double step0 = std::clamp(g0 / (kSlope * count), -0.5, 0.5);
+    const double step1 =
+        std::clamp((weight * g1 - kPrior * trend) / (weight * kSlope * spread + kPrior), -0.1, 0.1);
+    level += step0;
+    trend += step1;
+    if (std::abs(step0) < 1e-10 && std::abs(step1) < 1e-10) break;
+  }
+  return trend;
+}
+
+std::vector<double> scatter_scales(const std::vector<Residuals>& residuals, double trend) {
+  std::vector<double> scales;
+  const double mean = mean_size(residuals);
+  for (const Residuals& group : residuals) scales.push_back(std::exp(trend * (group.u - mean)));
+  return scales;
 }
 
 double normal_draw_above(double c, RandomStream& random) {

@@ -34,6 +34,20 @@ struct CensoredScore {
 };
 CensoredScore censored_score(double c);
 
+// Residuals of one size, u being its logarithm.
+struct Residuals {
+  double u = 0;
+  std::vector<double> reached;
+  std::vector<double> stopped;  // of censored values: the residuals of their stops
+};
+
+// How scatter changes with size: b of a scatter that goes as exp(b u). Estimated as scatter itself
+// is, and drawn towards 0 as if b were normal with a standard deviation of 0.1 (a factor of 1.6
+// over a hundredfold size), which a few residuals don't overcome.
+double scatter_trend(const std::vector<Residuals>& residuals);
+// The scatter of each size over the one of the mean size, for that trend.
+std::vector<double> scatter_scales(const std::vector<Residuals>& residuals, double trend);
+
 // A normal number above c.
 double normal_draw_above(double c, RandomStream& random);
 
@@ -49,6 +63,13 @@ double misfit(std::span<const double> residuals, std::span<const std::size_t> gr
 
 // The part of `rounds` where the statistic was at least as large, never 0.
 double probability_of(double statistic, const std::vector<double>& rounds);
+
+// By how much the logarithm of the mean is above the mean of logarithms: half their variance, as
+// for log-normal scatter. Scatter of more than 100% is none of that kind, and counts as 100%.
+inline double mean_shift(double scatter) { return std::min(scatter * scatter, 1.0) / 2; }
+
+// How far a draw can be from the estimate, as a logarithm: beyond all use, and still a number.
+inline constexpr double kFarthest = 100;
 
 void check(const FitOptions& options);
 

@@ -13,12 +13,14 @@ namespace convoy::plan {
 namespace {
 
 constexpr double kUnlikely = 0.01;
-constexpr std::size_t kEnoughResiduals = 20;  // see machine_fit.cc
+// Below this number of runs, their residuals say less about how scatter is distributed than that it
+// is nearly normal and nearly the same for all batches.
+constexpr std::size_t kEnoughResiduals = 20;
 
 std::vector<LawGroup> groups_of(const std::vector<Row>& rows) {
   std::vector<LawGroup> groups;
   for (const Row& row : rows) {
-    groups.push_back({row.x(), &row.chosen().runs});
+    groups.push_back({row.x(), 1, &row.chosen().runs});
   }
   return groups;
 }
@@ -64,9 +66,9 @@ struct Scores {
   Scores(const LawSolver& solver, const LawFit& fit, const std::vector<LawGroup>& groups) {
     for (const LawGroup& group : groups) {
       if (!group.runs->stopped.empty()) continue;
-      const double center = solver.center(fit, group.x);
+      const double center = solver.center(fit, group);
       for (const double y : group.runs->reached) {
-        values.push_back(huber((y - center) / fit.scatter));
+        values.push_back(huber((y - center) / (fit.scatter * group.scale)));
       }
       ends.push_back(values.size());
       repeated |= group.runs->reached.size() > 1;
@@ -79,23 +81,21 @@ struct Scores {
 
 class Bootstrap {
  public:
-  Bootstrap(const Envelope& envelope, const LawSolver& solver, const LawFit& fit)
-      : solver_(solver), fit_(fit) {
-    for (const Row& row : envelope.rows) {
-      Drawn drawn;
-      drawn.center = solver.center(fit, row.x());
-      const LogRuns& runs = row.chosen().runs;
-      for (const double y : runs.reached) reached_.push_back((y - drawn.center) / fit.scatter);
-      for (const double y : runs.stopped) stopped_.push_back((y - drawn.center) / fit.scatter);
+  Bootstrap(const std::vector<LawGroup>& groups, const LawSolver& solver, const LawFit& fit)
+      : solver_(solver), fit_(fit), drawn_(groups.size()) {
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      Drawn& drawn = drawn_[i];
+      drawn.center = solver.center(fit, groups[i]);
+      drawn.scatter = fit.scatter * groups[i].scale;
+      const LogRuns& runs = *groups[i].runs;
+      for (const double y : runs.reached) reached_.push_back((y - drawn.center) / drawn.scatter);
+      for (const double y : runs.stopped) stopped_.push_back((y - drawn.center) / drawn.scatter);
       drawn.stops = stops_of(runs);
-      drawn_.push_back(std::move(drawn));
+      groups_.push_back({groups[i].x, groups[i].scale, &drawn.runs});
     }
     // The two parameters have taken up some of the residuals.
     const double count = static_cast<double>(reached_.size() + stopped_.size());
     for (double& z : reached_) z *= std::sqrt(count / std::max(count - 2, 1.0));
-    for (std::size_t i = 0; i < drawn_.size(); ++i) {
-      groups_.push_back({envelope.rows[i].x(), &drawn_[i].runs});
-    }
   }
 
   // One round: the fit of drawn runs.
@@ -104,7 +104,7 @@ class Bootstrap {
       drawn.runs.reached.clear();
       drawn.runs.stopped.clear();
       for (const double stop : drawn.stops) {
-        const double y = drawn.center + fit_.scatter * residual(random);
+        const double y = drawn.center + drawn.scatter * residual(random);
         (y > stop ? drawn.runs.stopped : drawn.runs.reached).push_back(std::min(y, stop));
       }
     }
@@ -115,7 +115,7 @@ class Bootstrap {
 
  private:
   struct Drawn {
-    double center = 0;
+    double center = 0, scatter = 0;
     std::vector<double> stops;
     LogRuns runs;
   };
@@ -140,7 +140,7 @@ class Bootstrap {
 
   const LawSolver& solver_;
   const LawFit fit_;
-  std::vector<double> reached_, stopped_;  // residuals in units of the scatter
+  std::vector<double> reached_, stopped_;  // residuals in units of their batch's scatter
   std::vector<Drawn> drawn_;               // one for each batch
   std::vector<LawGroup> groups_;
 };
@@ -150,35 +150,63 @@ std::array<double, 2> reflected(const LawFit& fit, const LawFit& round) {
   const double t0 = (round.ends[0] - fit.ends[0]) / round.root[0];
   const double rest = round.ends[1] - fit.ends[1] - round.root[1] * t0;
   const double t1 = round.root[2] > 0 ? rest / round.root[2] : 0;
-  return {fit.ends[0] - fit.root[0] * t0, fit.ends[1] - fit.root[1] * t0 - fit.root[2] * t1};
+  const auto off = [](double log) { return std::clamp(log, -kFarthest, kFarthest); };
+  return {fit.ends[0] - off(fit.root[0] * t0),
+          fit.ends[1] - off(fit.root[1] * t0 + fit.root[2] * t1)};
 }
 
 // alpha below 0 has no meaning: then the updates are the same at all batches.
-UpdateLaw law_of(const LawSolver& solver, const std::array<double, 2>& ends, double mean) {
+UpdateLaw law_of(const LawSolver& solver, const std::array<double, 2>& ends) {
   const auto [at_zero, slope] = solver.line(ends);
-  if (slope < 0) return {std::exp((ends[0] + ends[1]) / 2 + mean), 0};
-  return {at_zero * std::exp(mean), slope * std::exp(mean)};
+  if (slope < 0) return {std::exp((ends[0] + ends[1]) / 2), 0};
+  return {at_zero, slope};
 }
 
-std::vector<EnvelopePoint> points_of(const Envelope& envelope, const LawSolver& solver,
-                                     const LawFit& fit, double mean) {
+// Fits the law and, in turns with it, how scatter goes with the batch. Returns the trend.
+double fit_with_trend(std::vector<LawGroup>& groups, const LawSolver& solver, LawFit& fit) {
+  std::size_t reached = 0;
+  for (const LawGroup& group : groups) reached += group.runs->reached.size();
+  const int turns = reached < kEnoughResiduals ? 0 : 3;
+  double trend = 0;
+  for (int turn = 0;; ++turn) {
+    fit = solver.improved(groups, fit, 1e-9);
+    if (turn == turns) return trend;
+    std::vector<Residuals> residuals;
+    for (const LawGroup& group : groups) {
+      const double center = solver.center(fit, group);
+      Residuals of{-std::log(group.x), group.runs->reached, group.runs->stopped};
+      for (double& y : of.reached) y = (y - center) / fit.scatter;
+      for (double& y : of.stopped) y = (y - center) / fit.scatter;
+      residuals.push_back(std::move(of));
+    }
+    trend = scatter_trend(residuals);
+    const std::vector<double> scales = scatter_scales(residuals, trend);
+    for (std::size_t i = 0; i < groups.size(); ++i) groups[i].scale = scales[i];
+  }
+}
+
+std::vector<EnvelopePoint> points_of(const Envelope& envelope, const std::vector<LawGroup>& groups,
+                                     const LawSolver& solver, const LawFit& fit) {
   std::vector<EnvelopePoint> points;
-  for (const Row& row : envelope.rows) {
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const Row& row = envelope.rows[i];
     const Cell& cell = row.chosen();
     EnvelopePoint point;
     point.batch = row.batch;
     point.learning_rate = cell.learning_rate;
     point.runs = static_cast<int>(cell.runs.size());
     point.reached = static_cast<int>(cell.runs.reached.size());
-    const double center = solver.center(fit, row.x());
+    const double center = solver.center(fit, groups[i]);
+    point.scatter = fit.scatter * groups[i].scale;
+    const double mean = mean_shift(point.scatter);
     point.fitted = std::exp(center + mean);
     point.updates = std::numeric_limits<double>::infinity();
     if (cell.usable()) {
-      const double own = center_of(cell.runs, fit.scatter);
+      const double own = center_of(cell.runs, point.scatter);
       point.updates = std::exp(own + mean);
-      const double information = information_of(cell.runs, own, fit.scatter);
+      const double information = information_of(cell.runs, own, point.scatter);
       point.residual =
-          (own - center) / fit.scatter * std::sqrt(information * kMeanSlope / kMeanSquare);
+          (own - center) / point.scatter * std::sqrt(information * kMeanSlope / kMeanSquare);
     }
     points.push_back(point);
   }
@@ -217,22 +245,20 @@ UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& opti
   check(options);
   const Envelope envelope = envelope_of(runs);
   const LawSolver solver = solver_of(envelope.rows);
-  const std::vector<LawGroup> groups = groups_of(envelope.rows);
-  const LawFit best = solver.improved(groups, first_fit(envelope), 1e-9);
-  const double mean = best.scatter * best.scatter / 2;
-
+  std::vector<LawGroup> groups = groups_of(envelope.rows);
+  LawFit best = first_fit(envelope);
   UpdateFit fit;
+  fit.scatter_trend = fit_with_trend(groups, solver, best);
   fit.warnings = envelope.warnings;
   fit.scatter = best.scatter;
-  fit.law = law_of(solver, best.ends, mean);
-  fit.envelope = points_of(envelope, solver, best, mean);
-  Bootstrap bootstrap(envelope, solver, best);
+  fit.law = law_of(solver, best.ends);
+  fit.envelope = points_of(envelope, groups, solver, best);
+  Bootstrap bootstrap(groups, solver, best);
   std::vector<double> zeros, slopes, misfits;
   for (int i = 0; i < options.rounds; ++i) {
     RandomStream random(options.seed, number_of("updates"), static_cast<std::uint64_t>(i));
     const LawFit round = bootstrap.round(random);
-    const double round_mean = std::max(2 * mean - round.scatter * round.scatter / 2, 0.0);
-    fit.draws.push_back(law_of(solver, reflected(best, round), round_mean));
+    fit.draws.push_back(law_of(solver, reflected(best, round)));
     zeros.push_back(fit.draws.back().updates_at_infinity);
     slopes.push_back(fit.draws.back().noise_sensitivity);
     const Scores scores(solver, round, bootstrap.groups());

@@ -64,6 +64,22 @@ class EvaluationMode {
   bool training_;
 };
 
+// Whether a rank scores for each share. An empty batch shows it, with which nobody is waited for:
+// strategies whose ranks work together on a share may have the score() of those that don't.
+void check_scoring(const Evaluated& what) {
+  std::vector<double> sums(what.task.sums());
+  const bool mine = what.strategy.score(what.task, what.compute, data::Batch(), sums);
+  std::array<std::int64_t, 1> ranks{mine ? 1 : 0};
+  what.all.allreduce(comm::buffer_of(ranks), comm::ReduceOp::sum);
+  const int shares = what.arrangement.shares;
+  if (ranks[0] == shares) return;
+  throw UsageError("the strategy " + what.recipe.strategy + " cuts a batch into " +
+                   std::to_string(shares) + (shares == 1 ? " share" : " shares") + ", and " +
+                   std::to_string(ranks[0]) +
+                   " ranks score: Strategy::score has to be true on one rank of each share, and "
+                   "the one that is there is for ranks with shares of their own");
+}
+
 // Whether ranks break off. They have the same number of batches, and tell each other before each;
 // the answer is waited for after it, so that all end after the same one, and nobody waits longer
 // for the others than a batch takes.
@@ -153,12 +169,14 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
 
   const EvaluationMode mode(what.strategy.module());
   const torch::NoGradGuard no_grad;
+  check_scoring(what);
   std::vector<double> sums(what.task.sums());
   std::vector<std::int64_t> counts(2);  // samples, skipped
   StopVote vote(all, how.should_stop);
   // Every rank scores every batch, whatever its share: the network may be on several.
   while (const data::Batch* batch =
              vote.goes_on(source->batches_left()) ? source->next() : nullptr) {
+    if (how.between_batches) how.between_batches();
     std::vector<double> own(sums.size());
     if (!what.strategy.score(what.task, what.compute, *batch, own)) continue;
     counts[0] += static_cast<std::int64_t>(batch->size());

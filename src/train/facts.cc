@@ -1,7 +1,12 @@
 #include "train/facts.h"
 
+#include <algorithm>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "convoy/base/error.h"
 
 namespace convoy::train {
 namespace {
@@ -9,6 +14,34 @@ namespace {
 constexpr std::string_view kPrefix = "task.";
 
 std::string key_of(const std::string& name) { return std::string(kPrefix) + name; }
+
+std::string text_of(double number) {
+  std::ostringstream text;
+  text.precision(17);
+  text << number;
+  return text.str();
+}
+
+std::string element(const std::vector<std::string>& list, std::size_t i) {
+  return i < list.size() ? "'" + list[i] + "'" : "nothing";
+}
+
+// As a checkpoint has them: texts that are not UTF-8 are others there.
+TaskFacts as_saved(const TaskFacts& facts) {
+  Manifest manifest;
+  note(facts, manifest);
+  return facts_of(manifest_from_json(to_json(manifest), "the facts"));
+}
+
+// Calls `differs` with (name, now, then) for those that are in both and not the same.
+template <class Facts, class Differs>
+void compare(const Task& task, const Facts& now, const Facts& then, const Differs& differs) {
+  for (const auto& [name, value] : now) {
+    const auto saved = then.find(name);
+    if (saved == then.end() || saved->second == value || task.may_differ(name)) continue;
+    differs(name, value, saved->second);
+  }
+}
 
 }  // namespace
 
@@ -29,6 +62,22 @@ TaskFacts facts_of(const Manifest& manifest) {
   }
   if (!manifest.classes.empty()) facts.lists["classes"] = manifest.classes;
   return facts;
+}
+
+void check_facts(const Task& task, const Manifest& saved, const std::string& path) {
+  const auto refuse = [&path](const std::string& why) {
+    throw UsageError(path + " can't be resumed with this data: " + why);
+  };
+  const TaskFacts now = as_saved(task.facts()), then = facts_of(saved);
+  compare(task, now.lists, then.lists, [&](const auto& name, const auto& mine, const auto& theirs) {
+    const auto first = std::mismatch(mine.begin(), mine.end(), theirs.begin(), theirs.end()).first;
+    const auto i = static_cast<std::size_t>(first - mine.begin());
+    refuse("its " + name + " have " + element(mine, i) + " as number " + std::to_string(i) +
+           ", in the checkpoint that is " + element(theirs, i));
+  });
+  compare(task, now.numbers, then.numbers, [&](const auto& name, double mine, double theirs) {
+    refuse("its " + name + " is " + text_of(mine) + ", in the checkpoint it is " + text_of(theirs));
+  });
 }
 
 }  // namespace convoy::train

@@ -1,6 +1,8 @@
 // What a task knows of the data, in a checkpoint's manifest.
 #pragma once
 
+#include <string>
+
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/task.h"
 
@@ -9,5 +11,9 @@ namespace convoy::train {
 void note(const TaskFacts& facts, Manifest& manifest);
 // Of a manifest of any format.
 TaskFacts facts_of(const Manifest& manifest);
+
+// For a run that goes on from the checkpoint `saved`, which is at `path`: throws UsageError naming
+// the first fact of both that is another one now, unless it may differ (Task::may_differ).
+void check_facts(const Task& task, const Manifest& saved, const std::string& path);
 
 }  // namespace convoy::train

@@ -1,7 +1,6 @@
 #include "train/rank_work.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <future>
 #include <vector>
@@ -44,11 +43,9 @@ void on_every_rank(const comm::Communicator& communicator, const std::function<v
     return;
   }
   auto outcome = std::async(std::launch::async, [&with_result] { return outcome_of(with_result); });
-  std::array<std::int64_t, 1> busy{};
-  do {
-    busy[0] = is_ready(outcome) ? 0 : 1;
-    communicator.allreduce(comm::buffer_of(busy), comm::ReduceOp::sum);
-  } while (busy[0] > 0);
+  Ticks(communicator).finish([&outcome](std::chrono::milliseconds patience) {
+    return outcome.wait_for(patience) != std::future_status::ready;
+  });
   const std::vector<std::string> all = communicator.gather_text(outcome.get());
   const auto failed = [](const std::string& text) { return text[0] != kDone; };
   const auto first = std::find_if(all.begin(), all.end(), failed);
@@ -56,6 +53,23 @@ void on_every_rank(const comm::Communicator& communicator, const std::function<v
   if (std::all_of(all.begin(), all.end(), failed)) result_of(*first);
   result_of((*first)[0] + ("rank " + std::to_string(first - all.begin()) + ": ") +
             first->substr(1));
+}
+
+void Ticks::working() {
+  if (Clock::now() - last_ >= kTick) anybody_works(true);
+}
+
+void Ticks::finish(const std::function<bool(std::chrono::milliseconds patience)>& busy) {
+  while (anybody_works(busy(kTick))) {
+  }
+}
+
+bool Ticks::anybody_works(bool this_rank) {
+  ranks_[0] = this_rank ? 1 : 0;
+  if (communicator_.size() > 1)
+    communicator_.allreduce(comm::buffer_of(ranks_), comm::ReduceOp::sum);
+  last_ = Clock::now();
+  return ranks_[0] > 0;
 }
 
 }  // namespace convoy::train

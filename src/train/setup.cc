@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
@@ -11,6 +12,7 @@
 #include "convoy/data/comm_peers.h"
 #include "convoy/model/dropout.h"
 #include "convoy/train/compute.h"
+#include "train/checkpoint/weights.h"
 #include "train/facts.h"
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
@@ -137,6 +139,14 @@ std::size_t least_samples(model::Network& network, const Task& task, const Compu
   random.set_state(random_state);
   for (auto& [buffer, values] : before) buffer.copy_(values);
   return least;
+}
+
+WeightsReport load_weights(const comm::Communicator& communicator, Strategy& strategy,
+                           const ModelRecipe& recipe) {
+  Weights found = read_weights(communicator, strategy.module(), recipe.weights, recipe.partial,
+                               [&strategy](const Slice& whole) { return strategy.wanted(whole); });
+  strategy.load(found.state, recipe.weights);
+  return std::move(found.report);
 }
 
 Manifest manifest_of(const Recipe& recipe, int world, const data::Dataset& training,

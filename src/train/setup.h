@@ -64,6 +64,11 @@ class RecipeNetwork final : public NetworkSource {
 // of a single value), else 1. Changes nothing of it.
 std::size_t least_samples(model::Network& network, const Task& task, const Compute& compute);
 
+// The weights that a recipe starts from (ModelRecipe::weights), into what each rank has built of
+// the network. Throws UsageError on every rank as load_weights does. Collective.
+WeightsReport load_weights(const comm::Communicator& communicator, Strategy& strategy,
+                           const ModelRecipe& recipe);
+
 // What the checkpoints of a run have in common.
 Manifest manifest_of(const Recipe& recipe, int world, const data::Dataset& training,
                      const TaskFacts& facts);

@@ -8,6 +8,7 @@
 #include "convoy/train/threads.h"
 #include "train/facts.h"
 #include "train/recipe/former.h"
+#include "train/run/arrange.h"
 #include "train/setup.h"
 
 namespace convoy::train {
@@ -50,7 +51,7 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
       strategy_(registry.make_strategy(source_.recipe.strategy)) {
   const Recipe& r = recipe();
   set_threads(world, static_cast<int>(r.threads));
-  arrangement_ = strategy_->arrange(world, r);
+  arrangement_ = arrange(world, r, *strategy_);
   if (source_.manifest) {
     task_->restore(facts_of(*source_.manifest));
   } else {
@@ -67,7 +68,7 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
                                                         *source_.manifest, wanted),
                     source_.path);
   } else {
-    load_weights(strategy_->module(), r.model.weights, r.model.partial);
+    load_weights(world.communicator(), *strategy_, r.model);
   }
   strategy_->module().eval();
 }

@@ -56,10 +56,15 @@ class Trainer::Impl final : public TrainerContext {
   Strategy& strategy() { return *inputs_->strategy; }
   // Runs `work` on the rank that has the run folder, if there is one.
   void on_owner(const std::function<void()>& work);
+  // Throws on every rank when another run has taken the folder over.
+  void confirm_folder() {
+    on_owner([this] { lock_->confirm(); });
+  }
   // To begin with, in this order: what can be wrong is found before anything is touched.
   void take_folder();
   void open_samples();
   void restore();
+  bool is_of_this_figure(const Manifest& saved) const;
   void open_folder();
   void greet();
   // While it runs.
@@ -125,7 +130,12 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   restore();
   all().barrier();  // nobody has found a mistake
   open_folder();
-  if (owned()) writer_.emplace(all(), checkpoints_, checkpoint_options(recipe_, world_));
+  if (owned()) {
+    CheckpointOptions checkpoint = checkpoint_options(recipe_, world_);
+    // Minutes may pass between the beginning of a checkpoint and its end.
+    if (owner()) checkpoint.confirm = [this] { lock_->confirm(); };
+    writer_.emplace(all(), checkpoints_, std::move(checkpoint));
+  }
   greet();
 }
 
@@ -159,10 +169,9 @@ void Trainer::Impl::restore() {
     source_->seek(origin->manifest.position);
     moment_.step = origin->manifest.step;
     saved_at_ = moment_.step;
-    score_ = origin->manifest.score;
-    // Whether it had reached the target is found out again: the score may be another metric's.
-    if (inputs_->target) score_.reset();
-    if (score_) evaluated_at_ = moment_.step;
+    // Whether it had reached the target is found out again: its score may be of another figure.
+    if (origin->manifest.score && !inputs_->target) evaluated_at_ = moment_.step;
+    if (is_of_this_figure(origin->manifest)) score_ = origin->manifest.score;
     seconds_before_ = origin->manifest.seconds;
     saved = read_checkpoint(all(), origin->path, origin->manifest,
                             [this](const Slice& whole) { return strategy().wanted(whole); });
@@ -171,6 +180,19 @@ void Trainer::Impl::restore() {
   schedule_.emplace(recipe_.schedule, recipe_.optimizer.lr, recipe_.training,
                     static_cast<double>(source_->batches_per_epoch()));
   strategy().prepare(*this, saved ? &*saved : nullptr);
+}
+
+// Whether its score can be compared with those to come. Rank 0 says so if not.
+bool Trainer::Impl::is_of_this_figure(const Manifest& saved) const {
+  if (saved.metric.empty() || saved.metric == inputs_->best) return true;
+  if (world_.rank() != 0) return false;
+  const std::string best = checkpoints_.best();
+  world_.log().info("the best checkpoint goes by " + inputs_->best + " now, in the checkpoint by " +
+                    saved.metric + ": it is looked for anew" +
+                    (best.empty() ? ""
+                                  : "; " + best + ", the best by " + saved.metric +
+                                        ", is kept no longer than others"));
+  return false;
 }
 
 void Trainer::Impl::open_folder() {
@@ -185,7 +207,7 @@ void Trainer::Impl::open_folder() {
     } else {
       prepare_new_run(recipe_, options_.overwrite);
     }
-    outputs_.emplace(recipe_, folder_, resumed_at, score_.has_value(), options_.progress,
+    outputs_.emplace(recipe_, folder_, resumed_at, evaluated_at_.has_value(), options_.progress,
                      task().unit(), !task().cost(*inputs_->data.training));
   });
   if (sample_log_ != nullptr) sample_log_->open();
@@ -208,9 +230,10 @@ void Trainer::Impl::greet() {
 }
 
 std::uint32_t Trainer::Impl::requests() {
-  if (lock_) lock_->check();
   std::uint32_t requests = 0;
   if (options_.should_stop && options_.should_stop()) requests |= kStop;
+  // All ranks have to end then: stopped() and updated() say why.
+  if (lock_ && lock_->lost()) requests |= kStop;
   const double minutes = recipe_.checkpoint.every_minutes;
   constexpr double kMinute = 60;
   if (owner() && minutes > 0 && seconds_since(last_checkpoint_) >= minutes * kMinute) {
@@ -226,6 +249,7 @@ void Trainer::Impl::note_position() {
 }
 
 bool Trainer::Impl::updated(const StepReport& report) {
+  if ((report.requests & kStop) != 0) confirm_folder();
   count(report);
   if (writer_) {
     note_checkpoint(writer_->poll());
@@ -235,7 +259,10 @@ bool Trainer::Impl::updated(const StepReport& report) {
   return act(due(recipe_, moment_, report.requests));
 }
 
-void Trainer::Impl::stopped() { act({.checkpoint = true, .end = true}); }
+void Trainer::Impl::stopped() {
+  confirm_folder();
+  act({.checkpoint = true, .end = true});
+}
 
 void Trainer::Impl::count(const StepReport& report) {
   ++moment_.step;
@@ -291,6 +318,8 @@ bool Trainer::Impl::evaluate_now() {
   EvaluationOptions options;
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
   options.should_stop = options_.should_stop;
+  // A checkpoint that is written meanwhile is there as soon as it can be.
+  if (writer_) options.between_batches = [this] { note_checkpoint(writer_->poll()); };
   Evaluation evaluation;
   strategy().with_whole_model([&] {
     evaluation = evaluate({all(), recipe_, task(), compute(), inputs_->arrangement, strategy()},
@@ -319,13 +348,14 @@ bool Trainer::Impl::reaches_target(const Evaluation& evaluation) const {
 void Trainer::Impl::write_checkpoint_now() {
   if (saved_at_ == moment_.step || !owned()) return;
   const auto start = Clock::now();
-  on_owner([this] { lock_->confirm(); });
   note_checkpoint(writer_->finish());  // one at a time
+  confirm_folder();
   waited_ = seconds_since(start);
   Manifest manifest = manifest_of(recipe_, world_.size(), *inputs_->data.training, task().facts());
   manifest.step = moment_.step;
   manifest.position = position_;
   manifest.seconds = seconds_before_ + seconds_since(started_);
+  manifest.metric = inputs_->best;
   if (evaluated_at_ == moment_.step) manifest.score = score_;
   strategy().with_whole_model([&] { writer_->begin(manifest, strategy().state()); });
   saved_at_ = moment_.step;

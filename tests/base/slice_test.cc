@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 #include "convoy/base/error.h"
 
@@ -54,6 +55,63 @@ TEST(Slice, GapsAndOverlapsAreNamed) {
   EXPECT_EQ(problem_of_tiling(whole, std::vector{top, top, bottom}),
             "two hold elements of w[0:2, :] of [4, 4]");
   EXPECT_NE(problem_of_tiling(whole, std::vector{middle}), std::nullopt);
+}
+
+// As many as are not compared with each other: what is counted element by element decides.
+TEST(Slice, ManyThatTileAreTold) {
+  std::mt19937 random(5);
+  const std::vector<std::int64_t> shape{12, 9, 7};
+  const Slice whole = whole_of("w", shape);
+  int right = 0;
+  for (int round = 0; round < 200; ++round) {
+    // Cut at random, and then perhaps moved by one.
+    std::vector<Slice> slices{whole};
+    while (slices.size() < 300) {
+      const std::size_t i = random() % slices.size(), d = random() % 3;
+      if (slices[i].size[d] < 2) continue;
+      Slice rest = slices[i];
+      const std::int64_t first =
+          1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(rest.size[d] - 1));
+      slices[i].size[d] = first;
+      rest.begin[d] += first;
+      rest.size[d] -= first;
+      slices.push_back(rest);
+    }
+    for (std::uint64_t moves = random() % 3; moves > 0; --moves) {
+      Slice& moved = slices[random() % slices.size()];
+      const std::size_t d = random() % 3;
+      if (moved.begin[d] > 0) --moved.begin[d];
+    }
+    std::vector<int> held(12 * 9 * 7);
+    for (const Slice& s : slices)
+      for (std::int64_t i = 0; i < s.size[0]; ++i)
+        for (std::int64_t j = 0; j < s.size[1]; ++j)
+          for (std::int64_t k = 0; k < s.size[2]; ++k)
+            ++held[static_cast<std::size_t>(((s.begin[0] + i) * 9 + s.begin[1] + j) * 7 +
+                                            s.begin[2] + k)];
+    const bool tiled = std::all_of(held.begin(), held.end(), [](int n) { return n == 1; });
+    right += tiled ? 1 : 0;
+    ASSERT_EQ(!problem_of_tiling(whole, slices), tiled) << round;
+  }
+  EXPECT_GT(right, 20);
+  EXPECT_LT(right, 180);
+}
+
+TEST(Slice, ManyMayBeCutInFewDimensionsAndFewInMany) {
+  const std::vector<std::int64_t> shape(31, 2);
+  std::vector<Slice> slices;
+  Slice left = whole_of("w", shape);
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    left.size[d] = 1;
+    slices.push_back(left);
+    left.begin[d] = 1;
+  }
+  slices.push_back(left);
+  EXPECT_EQ(problem_of_tiling(whole_of("w", shape), slices), std::nullopt);  // few
+  slices.resize(300,
+                Slice{"w", shape, std::vector<std::int64_t>(31), std::vector<std::int64_t>(31)});
+  EXPECT_NE(problem_of_tiling(whole_of("w", shape), slices)->find(" in more than 6 dimensions"),
+            std::string::npos);
 }
 
 // Every pair of boxes of a small tensor, against one element at a time.

@@ -32,6 +32,7 @@ class Arranged : public Train {
       const int before = this->steps("killed");
       Job job(words);
       ASSERT_TRUE(wait_for_step("killed", before + random_between(4, steps / 3)));
+      ASSERT_TRUE(wait_for_a_checkpoint("killed"));
       const pid_t victim = rank_process(job, random_between(0, ranks - 1));
       ASSERT_GT(victim, 0);
       kill(victim, SIGKILL);
@@ -43,6 +44,15 @@ class Arranged : public Train {
     ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
     EXPECT_EQ(this->steps("killed"), steps);
     EXPECT_TRUE(exported_model(folder_ + "/killed") == exported_model(folder_ + "/whole"));
+  }
+
+  bool wait_for_a_checkpoint(const std::string& run) const {
+    for (int i = 0; i < 3000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
+      std::error_code error;
+      for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/checkpoints", error))
+        if (entry.path().filename().string().starts_with("step-")) return true;
+    }
+    return false;
   }
 
   nlohmann::json rows_of(const std::vector<std::string>& command) const {

@@ -271,5 +271,30 @@ TEST(BenchLoader, ReportsARowPerNumberOfThreads) {
   EXPECT_NE(wrong.err.find("nothing.tar"), std::string::npos) << wrong.err;
 }
 
+TEST(BenchCheckpoint, ReportsOneRow) {
+  const test::Scratch scratch;
+  const JobResult result = Job({"bench", "checkpoint", "--bytes", "4MB", "-n", "2", "--repetitions",
+                                "2", "--step", "0.001", "--folder", scratch.path(), "--json", "-"})
+                               .finish(std::chrono::seconds(90));
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  const auto row = nlohmann::json::parse(result.out);
+  EXPECT_EQ(row.at("ranks"), 2);
+  EXPECT_EQ(row.at("repetitions"), 2);
+  EXPECT_NEAR(row.at("file_bytes").get<double>(), 8e6, 1e5);
+  for (const char* key : {"asynchronous_held_s", "synchronous_held_s", "begin_s", "poll_s", "ratio",
+                          "asynchronous_written_s", "steps_meanwhile", "step_s"}) {
+    EXPECT_GT(row.at(key).get<double>(), 0) << key;
+  }
+  EXPECT_LE(row.at("asynchronous_held_min_s"), row.at("asynchronous_held_s"));
+  EXPECT_LE(row.at("asynchronous_held_s"), row.at("asynchronous_held_max_s"));
+  EXPECT_EQ(test::entries(scratch.path()), 0u);
+
+  const JobResult wrong = Job({"bench", "checkpoint", "--folder", scratch.path("none")}).finish();
+  EXPECT_EQ(wrong.exit_status, 2);
+  EXPECT_NE(wrong.err.find("--folder: '" + scratch.path("none") + "' is no folder"),
+            std::string::npos)
+      << wrong.err;
+}
+
 }  // namespace
 }  // namespace convoy::cli

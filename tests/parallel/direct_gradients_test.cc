@@ -200,7 +200,7 @@ TEST(DirectGradients, OfUnevenShares) {
   for (int step = 0; step < 4; ++step) {
     const std::int64_t samples = step == 3 ? 1 + test_world().rank() : 8;
     for (Reduced* r : {&direct, &copied}) {
-      r->reducer->count_samples(samples);
+      r->reducer->count_samples(static_cast<double>(samples));
       r->layer->zero_grad();
       r->layer(rows(step, samples)).square().mean().backward();
     }

@@ -1,6 +1,8 @@
 // Corners of the reducer: unused parameters, mixed types, several sources, order.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <thread>
 
 #include "convoy/base/error.h"
@@ -116,6 +118,33 @@ TEST(GradientReducer, SumsSeveralSourcesPerRank) {
       ASSERT_NEAR(source[1].tensor.grad()[0].item<float>(), 1, 1e-6);
     }
   }
+}
+
+// Weights need not be whole. One that is 0 is none: even a mean over nothing does no harm.
+TEST(GradientReducer, TakesAnyWeight) {
+  const at::Tensor w = parameter({1, 2, 3});
+  GradientReducer reducer(test_world().communicator(), {{{"w", w}}});
+  double all = 0, want = 0;
+  const auto weight_of = [](double r) { return r == 0 && ranks() > 1 ? 0.0 : 0.25 * (r + 1); };
+  for (double r = 0; r < ranks(); ++r) {
+    all += weight_of(r);
+    want += weight_of(r) * (r + 1);
+  }
+  for (int step = 0; step < 3; ++step) {
+    w.mutable_grad() = at::Tensor();
+    const double weight = weight_of(rank());
+    reducer.count_samples(weight);
+    (w.sum() * (weight > 0 ? rank() + 1.0 : std::nan(""))).backward();
+    EXPECT_NEAR(w.grad()[2].item<double>(), want / all, 1e-6);
+  }
+  // Micro-batches of nothing count as micro-batches.
+  w.mutable_grad() = at::Tensor();
+  for (int part = 0; part < 2; ++part) reducer.count_samples(rank() == 0 && part > 0 ? 0.0 : 1.5);
+  (w.sum() * (rank() + 1.0)).backward();
+  const double first = 0.5, others = ranks() * (ranks() + 1) / 2.0 - 1;
+  EXPECT_NEAR(w.grad()[0].item<double>(), (first + others) / (first + ranks() - 1), 1e-6);
+  for (const double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(reducer.count_samples(wrong), UsageError);
 }
 
 // What backward throws in each of two sources, which have a thread each; empty where it throws

@@ -157,8 +157,8 @@ TEST(NextMeasurement, IsTheOneThatNarrowsMostPerSecond) {
   // Twice as long, half as good.
   std::vector<Candidate> costly = equal;
   for (Candidate& candidate : costly) candidate.cost_s *= 2;
-  const auto by_half =
-      next_measurements(plan.updates, plan.compute, &plan.communication, plan.measured(), 4, costly);
+  const auto by_half = next_measurements(plan.updates, plan.compute, &plan.communication,
+                                         plan.measured(), 4, costly);
   EXPECT_NEAR(by_half[0].gain_per_s, by_value[0].gain_per_s / 2, 1e-15);
   costly[by_value[0].candidate].cost_s *= 1e4;
   EXPECT_EQ(
@@ -184,12 +184,12 @@ TEST(NextMeasurement, KnowsWhatDecides) {
       next_measurements(plan.updates, plan.compute, &plan.communication, plan.measured(), 4, all);
   EXPECT_TRUE(four[0].candidate == 0 || four[0].candidate == 3);
   EXPECT_EQ(four.back().candidate, 1u);
-  EXPECT_THROW((void)next_measurements(plan.updates, plan.compute, nullptr, plan.measured(), 4,
-                                       {run(0, 1)}),
-               UsageError);
-  EXPECT_THROW((void)next_measurements(plan.updates, plan.compute, nullptr, plan.measured(), 4,
-                                       {run(1, 0)}),
-               UsageError);
+  EXPECT_THROW(
+      (void)next_measurements(plan.updates, plan.compute, nullptr, plan.measured(), 4, {run(0, 1)}),
+      UsageError);
+  EXPECT_THROW(
+      (void)next_measurements(plan.updates, plan.compute, nullptr, plan.measured(), 4, {run(1, 0)}),
+      UsageError);
 }
 
 // What it promises is what measuring then brings.

@@ -99,7 +99,9 @@ TEST(Machine, BadValuesAreNamed) {
     machine = simple();
     machine.communication.kind = CommunicationKind::ring;
     if (bad != 0) machine.communication.delta_s = bad;
-    if (bad != 0) EXPECT_THROW(validate(machine), UsageError);
+    if (bad != 0) {
+      EXPECT_THROW(validate(machine), UsageError);
+    }
   }
   machine = simple();
   machine.processor_share = 1.01;

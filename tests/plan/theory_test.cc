@@ -82,7 +82,9 @@ TEST(Theory, CommunicationDecidesUpToTheBoundaryOfEquation10) {
   for (const std::int64_t p : {2, 3, 4, 8, 16, 64}) {
     EXPECT_TRUE(decides(cases[0], p)) << p;
     EXPECT_FALSE(decides(cases[1], p)) << p;
-    if (p != 8) EXPECT_EQ(decides(cases[2], p), p < 8) << p;
+    if (p != 8) {
+      EXPECT_EQ(decides(cases[2], p), p < 8) << p;
+    }
   }
   EXPECT_FALSE(decides(cases[0], 1)) << "one worker has nobody to wait for";
   // On the boundary both branches are the same.
@@ -107,10 +109,14 @@ TEST(Theory, StrongAndWeakScalingAreNeverBetterThanOptimal) {
       EXPECT_EQ(rows[i].optimal.batch, answer["whole_batch"]);
       ASSERT_EQ(rows[i].strong.has_value(), answer.contains("strong"));
       if (rows[i].strong) near(rows[i].strong->seconds, answer["strong"], 1e-13);
-      if (rows[i].strong) EXPECT_GE(rows[i].strong->seconds, rows[i].optimal.seconds);
+      if (rows[i].strong) {
+        EXPECT_GE(rows[i].strong->seconds, rows[i].optimal.seconds);
+      }
       ASSERT_EQ(rows[i].weak.has_value(), answer.contains("weak"));
       if (rows[i].weak) near(rows[i].weak->seconds, answer["weak"], 1e-13);
-      if (rows[i].weak) EXPECT_GE(rows[i].weak->seconds, rows[i].optimal.seconds);
+      if (rows[i].weak) {
+        EXPECT_GE(rows[i].weak->seconds, rows[i].optimal.seconds);
+      }
     }
   }
 }

@@ -113,6 +113,36 @@ TEST(Checkpoints, Retention) {
   EXPECT_THROW(write_small(folder, -1), UsageError);
 }
 
+// Another figure: what was the best by the one before is kept no longer, and would be again.
+TEST(Checkpoints, ScoresOfAnotherFigureDoNotCount) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  const auto write = [&](std::int64_t step, const std::string& metric, std::optional<double> score,
+                         int last) {
+    Manifest manifest = sample_manifest(step);
+    manifest.metric = metric;
+    manifest.score = score;
+    write_files(folder, manifest, fill_small, {last, true});
+  };
+  write(1, "top1", 0.9, 9);
+  write(2, "top1", 0.8, 9);
+  EXPECT_EQ(folder.best(), scratch.path("step-000000000001"));
+  write(3, "loss", std::nullopt, 9);
+  EXPECT_EQ(folder.best(), "");
+  write(4, "loss", -2.5, 9);
+  write(5, "loss", -3, 9);
+  EXPECT_EQ(folder.best(), scratch.path("step-000000000004"));
+  write(6, "top1", std::nullopt, 2);
+  EXPECT_EQ(names(folder), steps({1, 5, 6}));
+  write(7, "loss", -2.75, 2);
+  EXPECT_EQ(names(folder), steps({6, 7}));
+  // Earlier versions didn't say what their scores are of: they count.
+  write(8, "", -2, 1);
+  EXPECT_EQ(names(folder), steps({8}));
+  write(9, "loss", -2.5, 1);
+  EXPECT_EQ(names(folder), steps({8, 9}));
+}
+
 TEST(Checkpoints, RetentionLeavesLaterAndUnreadableOnes) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.path());

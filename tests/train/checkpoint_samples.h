@@ -26,6 +26,7 @@ inline Manifest sample_manifest(std::int64_t step) {
   manifest.world = 4;
   manifest.samples = 60'000;
   manifest.data_fingerprint = 0xfedcba9876543210;
+  manifest.metric = "top1";
   manifest.seconds = 1234.5678901234567;
   manifest.aliases = {{"head.weight", "embedding.weight"}};
   manifest.numbers = {{"optimizer.step", 17},

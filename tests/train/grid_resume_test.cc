@@ -30,11 +30,10 @@ class GridResumeTest : public TrainerTest {
     if (takes_part) {
       {
         World world = comm::adopt(ranks);
-        const Recipe r = recipe(
-            run, {"model.name=chain", "model.options.hidden=12", "model.options.dropout=0.5",
-                  "grid.partitions=" + std::to_string(shape.partitions),
-                  "strategy=halves",
-                  "output.log_samples=true", "evaluation.every_epochs=0"});
+        const Recipe r =
+            recipe(run, {"model.name=chain", "model.options.hidden=12", "model.options.dropout=0.5",
+                         "grid.partitions=" + std::to_string(shape.partitions), "strategy=halves",
+                         "output.log_samples=true", "evaluation.every_epochs=0"});
         TrainerOptions options;
         options.resume = resume ? "latest" : "";
         options.progress = false;

@@ -24,7 +24,7 @@
 
 namespace convoy::train::testing_data {
 
-class Halves final : public Strategy {
+class Halves : public Strategy {
  public:
   Arrangement arrange(const comm::World& world, const Recipe& recipe) override {
     grid_.emplace(
@@ -130,7 +130,7 @@ class Halves final : public Strategy {
     const model::RandomScope scope(static_cast<std::uint64_t>(context_->recipe().seed),
                                    static_cast<std::uint64_t>(context_->moment().step),
                                    rows.samples);
-    model_->run(static_cast<std::int64_t>(rows.weight), [&](model::StagedNetwork& network) {
+    model_->run(rows.weight, [&](model::StagedNetwork& network) {
       torch::Tensor in = task.inputs(rows).at(0), out, gradient;
       for (int p = 0; p <= last_partition(); ++p) {
         torch::Tensor moved;
@@ -214,12 +214,23 @@ class Halves final : public Strategy {
   std::optional<NamedOptimizer> optimizer_;
 };
 
+// Whose author has forgotten that its ranks score together.
+class ForgetfulHalves final : public Halves {
+ public:
+  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
+             std::span<double> sums) override {
+    return Strategy::score(task, compute, batch, sums);
+  }
+};
+
 inline void add_halves(Registry& registry) {
+  const auto check = [](const Recipe& recipe, std::vector<std::string>& problems) {
+    if (recipe.grid.partitions > 4) problems.push_back("halves has at most 4 partitions");
+  };
   registry.add_strategy(
-      "halves", [] { return std::make_unique<Halves>(); }, {},
-      [](const Recipe& recipe, std::vector<std::string>& problems) {
-        if (recipe.grid.partitions > 4) problems.push_back("halves has at most 4 partitions");
-      });
+      "halves", [] { return std::make_unique<Halves>(); }, {}, check);
+  registry.add_strategy(
+      "forgetful", [] { return std::make_unique<ForgetfulHalves>(); }, {}, check);
   // Small's layers, as data, or with a stage more for each of four partitions.
   registry.add_model(
       "chain",

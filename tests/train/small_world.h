@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "convoy/base/error.h"
@@ -30,8 +32,8 @@ class Stripes final : public data::Dataset {
   };
 
   explicit Stripes(std::size_t size) : Stripes(size, Bad()) {}
-  Stripes(std::size_t size, Bad bad)
-      : classes_{"dark", "gray", "light"}, bad_(bad), pixels_(size * 36) {
+  Stripes(std::size_t size, Bad bad, std::vector<std::string> classes = {"dark", "gray", "light"})
+      : classes_(std::move(classes)), bad_(bad), pixels_(size * 36) {
     for (std::size_t i = 0; i < size; ++i) {
       RandomStream random(3, i);
       for (std::size_t p = 0; p < 36; ++p) {
@@ -63,6 +65,7 @@ struct Calls {
   int training = 0;  // forward passes
   int evaluation = 0;
   std::chrono::milliseconds pause{0};  // in each of training
+  std::function<void()> on_training;   // called in each, if there is one
 };
 
 // With batch normalization (statistics that differ between ranks) and dropout (random numbers).
@@ -82,6 +85,7 @@ class Small final : public model::Network {
   torch::Tensor forward(torch::Tensor x) override {
     if (calls_) ++(is_training() ? calls_->training : calls_->evaluation);
     if (calls_ && is_training()) std::this_thread::sleep_for(calls_->pause);
+    if (calls_ && is_training() && calls_->on_training) calls_->on_training();
     x = conv_(x);
     if (!bn_.is_empty()) x = bn_(x);
     x = torch::relu(x);
@@ -112,11 +116,13 @@ inline void add_small_world(Registry& registry, const std::shared_ptr<Calls>& ca
           return std::make_shared<Stripes>(
               static_cast<std::size_t>(o.integer("size")),
               Stripes::Bad{static_cast<std::size_t>(o.integer("bad_first")),
-                           static_cast<std::size_t>(o.integer("bad_every"))});
+                           static_cast<std::size_t>(o.integer("bad_every"))},
+              o.texts("classes"));
         },
         {{"size", std::int64_t{60}, "samples"},
          {"bad_first", std::int64_t{0}, "the first that can't be decoded"},
          {"bad_every", std::int64_t{0}, "and all so many after it; 0: none"},
+         {"classes", std::vector<std::string>{"dark", "gray", "light"}, "their names"},
          {"path", std::string(), "a file that has to be there", Option::Kind::path}});
   }
   for (const char* name : {"small", "small2"}) {

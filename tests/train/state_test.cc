@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "convoy/base/error.h"
+#include "convoy/comm/world.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/safetensors.h"
 #include "tests/base/scratch.h"
+#include "train/checkpoint/weights.h"
 
 namespace convoy::train {
 namespace {
@@ -79,14 +83,75 @@ TEST_F(StateTest, NothingFits) {
   EXPECT_THROW(load_weights(*model::make_model("resnet18", {}), file_, true), UsageError);
 }
 
-TEST_F(StateTest, TiedParametersAreStoredOnce) {
-  struct Tied : torch::nn::Module {
-    Tied() {
-      a = register_parameter("a", torch::ones({2}));
-      register_parameter("b", a);
+// What a rank that holds parts of tensors takes of a file.
+TEST_F(StateTest, SlicesOfWeights) {
+  struct Part : torch::nn::Module {
+    Part() {
+      register_parameter("rows", torch::zeros({2, 3}));
+      register_parameter("wider", torch::ones({2, 2}));
+      register_parameter("elsewhere", torch::ones({1}));
+      register_buffer("own", torch::full({1}, 7.0));
     }
-    torch::Tensor a;
   };
+  std::vector<float> numbers(12);
+  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  const auto bytes = std::as_bytes(std::span(numbers));
+  write_safetensors(file_, {{"rows", "F32", {4, 3}, bytes},
+                            {"wider", "F32", {4, 3}, bytes},
+                            {"elsewhere", "F32", {12}, bytes},
+                            {"stranger", "F32", {12}, bytes}});
+  const comm::World world = comm::World::join();
+  const Part part;
+  const auto wanted = [](const Slice& whole) -> std::optional<Slice> {
+    if (whole.tensor == "elsewhere") return std::nullopt;
+    Slice slice = whole;
+    slice.begin = {2, 0};
+    slice.size[0] = 2;
+    return slice;
+  };
+  const auto read = [&](bool partial) {
+    return read_weights(world.communicator(), part, file_, partial, wanted);
+  };
+  const std::string said = test::message_of<UsageError>([&] { read(false); });
+  EXPECT_NE(said.find("1 tensors match; missing in the file: own; not in the model: stranger; of "
+                      "another shape: wider[2:4, :] of [4, 3] in the file, [2, 2] in the model"),
+            std::string::npos)
+      << said;
+  const Weights weights = read(true);
+  EXPECT_EQ(weights.report.loaded, std::vector<std::string>{"rows"});
+  // No more than is wanted, and what isn't there as it is.
+  EXPECT_EQ(weights.state.model.size(), 3u);
+  EXPECT_TRUE(
+      weights.state.model.at("rows").equal(torch::arange(6, 12).to(torch::kFloat).view({2, 3})));
+  EXPECT_EQ(weights.state.parts.at("rows").begin, (std::vector<std::int64_t>{2, 0}));
+  EXPECT_TRUE(weights.state.model.at("wider").equal(torch::ones({2, 2})));
+  EXPECT_EQ(weights.state.model.at("own").item<float>(), 7);
+}
+
+struct Tied : torch::nn::Module {
+  Tied() {
+    a = register_parameter("a", torch::ones({2}));
+    register_parameter("b", a);
+  }
+  torch::Tensor a;
+};
+
+// Whichever name the file has, or both.
+TEST_F(StateTest, WeightsOfTiedParameters) {
+  const float numbers[2] = {3, 4};
+  const auto bytes = std::as_bytes(std::span(numbers));
+  for (const std::vector<TensorView>& views :
+       {std::vector<TensorView>{{"a", "F32", {2}, bytes}},
+        std::vector<TensorView>{{"b", "F32", {2}, bytes}},
+        std::vector<TensorView>{{"a", "F32", {2}, bytes}, {"b", "F32", {2}, bytes}}}) {
+    write_safetensors(file_, views);
+    Tied module;
+    load_weights(module, file_, false);
+    EXPECT_TRUE(module.a.equal(torch::tensor({3.0F, 4.0F})));
+  }
+}
+
+TEST_F(StateTest, TiedParametersAreStoredOnce) {
   Tied module;
   State state;
   describe_module(module, state);

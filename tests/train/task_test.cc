@@ -6,6 +6,7 @@
 #include "convoy/train/trained.h"
 #include "tests/train/trainer_fixture.h"
 #include "tests/train/words.h"
+#include "train/tasks/classification.h"
 
 namespace convoy::train {
 namespace {
@@ -32,6 +33,20 @@ epochs = 3
 [output]
 tensorboard = false
 )";
+
+// Pictures that count nothing.
+class Uncounted final : public Classification {
+ public:
+  using Classification::Classification;
+  double weight(const data::Batch&, data::Range) const override { return 0; }
+
+ private:
+  torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor&) const override {
+    return scores.sum();
+  }
+  torch::Tensor probabilities(const torch::Tensor& scores) const override { return scores; }
+  torch::Tensor mean_of_views(const torch::Tensor& scores) const override { return scores.mean(1); }
+};
 
 class TaskTest : public TrainerTest {
  protected:
@@ -72,7 +87,7 @@ std::map<std::string, torch::Tensor> plain_loop(const Registry& registry, const 
   for (int epoch = 0; epoch < 3; ++epoch) {
     while (const data::Batch* batch = loader.next()) {
       const TaskBatch rows = task->tensors(*batch, {0, batch->size()}, compute);
-      EXPECT_LE(rows.weight, 64);
+      if (rows.weight == 0) continue;
       optimizer.zero_grad();
       task->loss({net.forward(task->inputs(rows).at(0))}, rows).backward();
       optimizer.step();
@@ -106,6 +121,25 @@ TEST_F(TaskTest, TrainsAsAPlainLoopWouldOnAnyNumberOfRanks) {
     EXPECT_TRUE(rows(r, "evaluation").back().contains("perplexity"));
     EXPECT_FALSE(rows(r, "evaluation").back().contains("top1"));
   }
+}
+
+// Of a share, or of a part of it, all samples may count nothing: their mean loss is no number.
+TEST_F(TaskTest, SamplesMayCountAnythingAndNothing) {
+  for (const std::string worth : {"1", "0.5", "0.001"}) {
+    for (const std::string accumulate : {"1", "2", "4"}) {
+      const Recipe r = words("worth" + worth + "-" + accumulate,
+                             {"task.options.worth=" + worth, "training.accumulate=" + accumulate});
+      const State state = state_of(train_until(r, 0).checkpoint);
+      for (const auto& [name, weights] : plain_loop(registry_, r)) {
+        EXPECT_LT((state.model.at(name) - weights).abs().max().item<double>(), 1e-9)
+            << name << " " << worth << " " << accumulate;
+      }
+    }
+  }
+  if (test_world().size() > 1) return;
+  const std::string said = test::message_of<UsageError>(
+      [&] { train_until(words("negative", {"task.options.worth=-1"}), 1); });
+  EXPECT_NE(said.find("the task next_letter counts -"), std::string::npos) << said;
 }
 
 TEST_F(TaskTest, StoppedAndResumedItSeesEachTextOnce) {
@@ -157,6 +191,35 @@ TEST_F(TaskTest, SynchronizedStatisticsNeedBatchesCountedInSamples) {
   const std::string said = test::message_of<UsageError>(
       [&] { train_until(words("wrong", {"sync.batch_norm=synchronized"}), 1); });
   EXPECT_NE(said.find("set sync.batch_norm"), std::string::npos) << said;
+}
+
+TEST_F(TaskTest, WhereNothingCountsNothingIsLearned) {
+  registry_.add_task("uncounted", [](const Recipe& r) { return std::make_unique<Uncounted>(r); },
+                     {{"label_smoothing", 0.0, ""}});
+  const Overrides uncounted{"task.name=uncounted", "data.drop_last=true"};
+  Overrides longer = uncounted, all_ranks = uncounted;
+  longer.push_back("training.epochs=4");
+  all_ranks.push_back("sync.batch_norm=synchronized");
+  const RunResult some = train(recipe("some", uncounted)), more = train(recipe("more", longer));
+  EXPECT_EQ(more.steps, 20);
+  EXPECT_EQ(more.loss, 0);
+  EXPECT_EQ(largest_difference(some.checkpoint, more.checkpoint), 0);
+  if (test_world().size() == 1) return;
+  // The others would wait for the statistics of such a micro-batch for ever.
+  const std::string said = refusal(recipe("all", all_ranks));
+  EXPECT_NE(said.find("the task uncounted says that one of them counts nothing, with sample"),
+            std::string::npos)
+      << said;
+}
+
+// Batches that are counted in something else can leave a rank with one sample.
+TEST_F(TaskTest, AModelThatNeedsTwoSamplesNeedsBatchesCountedInSamples) {
+  const std::string said = test::message_of<UsageError>(
+      [&] { train_until(words("norm", {"model.options.norm=true"}), 1); });
+  EXPECT_NE(said.find("the model 'reader' can't be trained on one sample alone"), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("next_letter"), std::string::npos) << said;
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/norm/recipe.toml"));
 }
 
 TEST_F(TaskTest, AllMistakesAreSaidTogether) {

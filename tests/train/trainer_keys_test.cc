@@ -23,6 +23,10 @@ constexpr const char* kPacked = "is for packed data";
 constexpr const char* kFloats = "examples of floats can be crop";
 constexpr const char* kGray = "colors can be changed with 3 channels";
 
+std::string names(const std::string& data, const std::string& second) {
+  return "data." + data + ".classes=[\"dark\", \"" + second + "\", \"light\"]";
+}
+
 std::vector<Change> changes(const std::string& folder) {
   const std::string weights = "model.weights=\"" + folder + "/weights.safetensors\"";
   const std::string memory = "data.store=memory";
@@ -64,10 +68,15 @@ std::vector<Change> changes(const std::string& folder) {
       {"data.store_memory", {memory, "data.store_memory=1MiB"}, kPacked},
       {"data.train.bad_first", {"data.train.bad_first=1"}},
       {"data.train.bad_every", {"data.train.bad_every=7", "data.on_bad=skip"}},
+      {"data.train.classes", {names("train", "gray"), names("validation", "gray")}},
+      {"data.train.classes",
+       {names("train", "grey"), names("validation", "grey")},
+       "its classes have 'grey' as number 1, in the checkpoint that is 'gray'"},
       {"data.train.path", {"data.train.path=/dev/null"}},
       {"data.validation.size", {"data.validation.size=41"}},
       {"data.validation.bad_first", {"data.validation.bad_first=1"}},
       {"data.validation.bad_every", {"data.validation.bad_every=7", "data.on_bad=skip"}},
+      {"data.validation.classes", {names("validation", "gray")}},
       {"data.validation.path", {"data.validation.path=/dev/null"}},
       {"data.augment.crop", {"data.augment.crop=random_padded"}},
       {"data.augment.resize",
@@ -200,6 +209,44 @@ TEST_F(TrainerKeysTest, EveryKeyIsTried) {
   for (const RecipeChange& line : recipe_changes(print_recipe(all, false), "")) {
     EXPECT_TRUE(tried.contains(line.key)) << line.key << " is new: what if it changes?";
   }
+}
+
+// Scores of another figure say nothing about this one: top1 lies above 0, losses count negative.
+TEST_F(TrainerKeysTest, AnotherFigureForTheBestCheckpointBeginsAnew) {
+  const Overrides few{"checkpoint.keep=1"};
+  const Recipe before = recipe("best", few);
+  train(before, 13);  // two epochs are evaluated
+  const CheckpointFolder checkpoints(before.output.folder + "/checkpoints");
+  const std::string best = checkpoints.best();
+  EXPECT_EQ(open_checkpoint(best).metric, "top1");
+  testing::internal::CaptureStderr();
+  const RunResult result =
+      train(recipe("best", {"checkpoint.keep=1", "checkpoint.best=loss"}), 0, "latest");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("goes by loss now, in the checkpoint by top1: it is looked for anew"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find(best + ", the best by top1, is kept no longer"), std::string::npos) << said;
+  EXPECT_EQ(checkpoints.best(), result.checkpoint);
+  EXPECT_EQ(open_checkpoint(result.checkpoint).metric, "loss");
+  EXPECT_EQ(open_checkpoint(result.checkpoint).score, -result.evaluation->at("loss"));
+  EXPECT_EQ(checkpoints.list(), std::vector<std::string>{result.checkpoint});
+  // Nothing is said, or evaluated again, where it stays the same.
+  testing::internal::CaptureStderr();
+  train(recipe("best", {"checkpoint.keep=1", "checkpoint.best=loss"}), 0, "latest");
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("looked for anew"), std::string::npos);
+  EXPECT_EQ(rows(before, "evaluation").size(), 3u);
+}
+
+// At the end of an epoch: its evaluation stands, and its score is of another figure.
+TEST_F(TrainerKeysTest, AnotherFigureLeavesEvaluationsAlone) {
+  const Recipe before = recipe("rows", {"training.epochs=1"});
+  train(before);
+  const Recipe after = recipe("rows", {"training.epochs=1", "checkpoint.best=loss"});
+  EXPECT_FALSE(train(after, 0, "latest").evaluation);
+  EXPECT_EQ(rows(after, "evaluation").size(), 1u);
+  const CheckpointFolder checkpoints(before.output.folder + "/checkpoints");
+  EXPECT_EQ(checkpoints.best(), checkpoints.newest());
 }
 
 TEST_F(TrainerKeysTest, AreAllowedOrRefusedAsTheTableSays) {

@@ -52,8 +52,8 @@ struct LoaderOptions {
   bool raw = false;
   // What a sample counts in `batch`; empty: 1. With it, a batch takes samples in the epoch's order
   // until one more would be too much, and at least one, and shares are cut where they count about
-  // the same. For raw records, without `order`, drop_last and
-  // least_share. Called for every sample, by the constructor.
+  // the same. For raw records, without `order`, drop_last and least_share. Called for every sample,
+  // by the constructor.
   std::function<std::uint64_t(std::size_t sample)> cost;
   // Is told about each skipped record, from a worker thread; may be empty.
   std::function<void(const std::string& message)> on_skip;

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -35,7 +36,8 @@ class DistributedCore;
 // Keeps batch normalization synchronized, and counts samples, while a forward pass runs.
 class ForwardScope {
  public:
-  ForwardScope(DistributedCore& core, bool training, std::int64_t samples);
+  // What the samples of the pass count; nothing: nobody knows.
+  ForwardScope(DistributedCore& core, bool training, std::optional<double> samples);
   ~ForwardScope();
   ForwardScope(const ForwardScope&) = delete;
   ForwardScope& operator=(const ForwardScope&) = delete;
@@ -93,15 +95,15 @@ class DistributedModel {
   template <class... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();
-    const ForwardScope scope(*core_, training, training ? samples_of(arguments...) : 0);
+    const ForwardScope scope(*core_, training, training ? samples_of(arguments...) : std::nullopt);
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
   // The same for a call of any kind: `use` gets the module. `weight` is what the samples of this
-  // rank count (as many, or so many tokens).
+  // rank count (as many, or so many tokens), see GradientReducer::count_samples.
   template <class Use>
-  decltype(auto) run(std::int64_t weight, Use&& use) {
+  decltype(auto) run(double weight, Use&& use) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();
-    const ForwardScope scope(*core_, training, training ? weight : 0);
+    const ForwardScope scope(*core_, training, weight);
     return std::forward<Use>(use)(*module_);
   }
   template <class... Arguments>
@@ -142,12 +144,12 @@ class DistributedModel {
   GradientReducer& reducer() { return core_->reducer(); }
 
  private:
-  static std::int64_t samples_of() { return 0; }
+  static std::optional<double> samples_of() { return std::nullopt; }
   template <class First, class... Rest>
-  static std::int64_t samples_of(const First& first, const Rest&... rest) {
+  static std::optional<double> samples_of(const First& first, const Rest&... rest) {
     if constexpr (std::is_convertible_v<const First&, const at::Tensor&>) {
       const at::Tensor& tensor = first;
-      return tensor.dim() > 0 ? tensor.size(0) : 1;
+      return tensor.dim() > 0 ? static_cast<double>(tensor.size(0)) : 1;
     } else {
       return samples_of(rest...);
     }

@@ -21,8 +21,8 @@ namespace convoy::parallel {
 
 // What the reduced gradient is, for ranks r with local gradients g_r of local mean losses.
 enum class Averaging {
-  samples,  // sum(n_r g_r) / sum(n_r), n_r the samples of rank r: the gradient of the mean loss of
-            // the global batch, whatever each rank's share of it
+  samples,  // sum(n_r g_r) / sum(n_r), n_r what the samples of rank r count: the gradient of the
+            // mean loss of the global batch, whatever each rank's share of it
   ranks,    // sum(g_r) / ranks
   sum       // sum(g_r): for losses that are sums
 };
@@ -120,9 +120,11 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Adds to the samples behind the gradients of the next step: one call per micro-batch. Without it
-  // every rank counts the same.
-  void count_samples(std::int64_t samples, int source = 0);
+  // Adds to what the samples behind the gradients of the next step count: as many, or what else
+  // weighs them. One call per micro-batch, also for one that counts 0; the same number of calls on
+  // every rank. Where all of a source's count 0, its gradients are not looked at. Without a call
+  // every rank counts the same. Throws UsageError unless it is finite and at least 0.
+  void count_samples(double samples, int source = 0);
 
   // While false, backward only accumulates into .grad; the next backward with true reduces the sum.
   void set_synchronizing(bool on);

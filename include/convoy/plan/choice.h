@@ -33,7 +33,8 @@ struct BatchChoice {
   // Strong and weak scaling instead, as scaling() has them; nothing where the law is not trusted.
   std::optional<BatchTime> strong;
   std::optional<BatchTime> weak;
-  std::vector<std::string> warnings;  // those of the fit, and where `batch` leaves what was measured
+  std::vector<std::string>
+      warnings;  // those of the fit, and where `batch` leaves what was measured
 };
 
 // For P workers and batches up to `largest` samples (of the data set, or of what memory holds).
@@ -63,11 +64,11 @@ struct Suggestion {
 
 // The candidates by gain per second, the largest first. Variances are those of linearized models
 // around the fits: log(M_opt) is half the logarithm of alpha Delta P / (N_inf gamma), or that of
-// M_T P, each weighted with the part of the draws where it is the larger; where N_inf is not above 0
-// its own variance takes the place of the first. `compute` and `communication` say what was measured so
-// far, `machine` is that of choose_batch(). A run to a target that some runs did not reach
-// counts for the part of them that did. `communication` may be null: for one worker, or a network
-// that is given.
+// M_T P, each weighted with the part of the draws where it is the larger; where N_inf is not above
+// 0 its own variance takes the place of the first. `compute` and `communication` say what was
+// measured so far, `machine` is that of choose_batch(). A run to a target that some runs did not
+// reach counts for the part of them that did. `communication` may be null: for one worker, or a
+// network that is given.
 std::vector<Suggestion> next_measurements(const UpdateFit& updates, const ComputeFit& compute,
                                           const CommunicationFit* communication,
                                           const MeasuredMachine& machine, std::int64_t workers,

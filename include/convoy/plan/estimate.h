@@ -1,9 +1,12 @@
 // Estimates with intervals, as all fits of measurements give them.
 //
 // All fits are robust least squares of logarithms: the scatter of what is measured is a fraction of
-// it, the same fraction everywhere, and a measurement that is far off counts as one that is 1.345
-// standard deviations off (Huber's weights). Scale and location are estimated together (Huber's
-// second proposal). Estimates are of means, as the paper's are: exp(log center + scatter^2 / 2).
+// it, and a measurement that is far off counts as one that is 1.345 standard deviations off
+// (Huber's weights). Scale and location are estimated together (Huber's second proposal). From 20
+// measurements on, scatter goes with a power of the batch, which is estimated as well (and drawn
+// towards 0); each then counts by the scatter at its batch. With fewer, scatter is the same
+// fraction everywhere, and nearly normal. Estimates are of means, as the paper's are: exp(log
+// center + scatter^2 / 2), scatter of more than 1 counting as 1.
 //
 // Intervals are bootstrap-t: residuals are drawn anew, the fit is repeated, and what the fits miss
 // the estimate by, each in units of its own standard error, is taken off the estimate. Every

@@ -32,9 +32,12 @@ struct ComputeFit {
   // least (and gamma at most what is given).
   bool flat_seen = false;
   bool slope_seen = false;
-  // How many of the samples are on each side; those at the knee count half for each.
+  // How many of the samples are on each side, each divided by the square of its batch's scatter in
+  // units of the typical one; those at the knee count half for each.
   double flat_samples = 0, rising_samples = 0;
-  double scatter = 0;  // standard deviation of log(seconds)
+  // Standard deviation of log(seconds): for a typical M, and the power of M that it goes with.
+  double scatter = 0;
+  double scatter_trend = 0;
   std::vector<double>
       residuals;  // of each sample, as given: log(seconds / fit) in units of the scatter
   std::vector<std::size_t> outliers;  // samples with residuals beyond 4: measure them again

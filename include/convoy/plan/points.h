@@ -1,6 +1,7 @@
 // plan/points.jsonl: what a plan has measured so far, one measurement in a line.
 //
-//   {"kind": "plan", "version": 1, "fingerprint": "9f0c...", "metric": "train_loss", "targets": [0.3, 0.1]}
+//   {"kind": "plan", "version": 1, "fingerprint": "9f0c...", "metric": "train_loss", "targets":
+//   [0.3, 0.1]}
 //   {"kind": "run", "batch": 64, "learning_rate": 0.05, "seed": 1, "updates": 900, "seconds": 12.5,
 //    "diverged": false, "reached": [[0.3, 410]]}
 //   {"kind": "time", "samples": 64, "seconds": 0.0123}
@@ -23,8 +24,8 @@
 namespace convoy::plan {
 
 struct PlanHeader {
-  // Of all that makes runs comparable (network, data, optimizer), as the caller sees fit: points of another are
-  // refused.
+  // Of all that makes runs comparable (network, data, optimizer), as the caller sees fit: points of
+  // another are refused.
   std::string fingerprint;
   std::string metric;
   std::vector<double> targets;  // levels of the metric, at least one, each once
@@ -56,8 +57,9 @@ struct PlanPoints {
   bool has(std::int64_t batch, double learning_rate, std::uint64_t seed) const;
 };
 
-// Reads points. UsageError with the name and line for what is not as above: no JSON, an unknown kind or
-// version, values out of range, a target that is not the header's, reached after the last update.
+// Reads points. UsageError with the name and line for what is not as above: no JSON, an unknown
+// kind or version, values out of range, a target that is not the header's, reached after the last
+// update.
 PlanPoints points_of_text(const std::string& text, const std::string& name = "points.jsonl");
 
 // The file, open for adding. Only one process at a time: UsageError for another.

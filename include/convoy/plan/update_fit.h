@@ -32,6 +32,7 @@ struct EnvelopePoint {
   int reached = 0;
   double updates = 0;  // their mean; where none has reached the target, infinite
   double fitted = 0;   // equation 2
+  double scatter = 0;  // standard deviation of log(updates) between runs of this batch
   double residual =
       0;  // log(updates / fitted) in units of its standard error; 0 where none has reached it
 };
@@ -50,7 +51,10 @@ struct UpdateFit {
   UpdateLaw law;  // alpha >= 0
   Estimate updates_at_infinity;
   Estimate noise_sensitivity;
-  double scatter = 0;  // standard deviation of log(updates) between runs of one M and rate
+  // Standard deviation of log(updates) between runs of one M and rate: for a typical M, and the
+  // power of M that it goes with (see estimate.h).
+  double scatter = 0;
+  double scatter_trend = 0;
   std::vector<EnvelopePoint> envelope;  // by batch, those without any usable run left out
   // How likely so large a difference between the means of the M and the law would be by chance, if
   // the law were right; 1 where no M has several runs that reached the target.

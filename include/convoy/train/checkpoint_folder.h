@@ -76,7 +76,9 @@ struct Manifest {
   std::uint64_t samples = 0;  // in the data set
   std::uint64_t data_fingerprint = 0;
   double seconds = 0;  // of training so far, over all resumed parts
-  // The value that `best` goes by, if it was measured at this step; greater is better.
+  // The figure that `best` goes by; empty: an earlier version didn't say.
+  std::string metric;
+  // Its value, if it was measured at this step; greater is better.
   std::optional<double> score;
   // Tensors that are one and the same: name -> the name under which it is stored.
   std::map<std::string, std::string> aliases;
@@ -101,7 +103,7 @@ Manifest manifest_from_json(const std::string& text, const std::string& name);
 
 struct Retention {
   int last = 3;                        // the newest so many; at least 1
-  bool best = true;                    // and the one with the highest score, the earliest of equals
+  bool best = true;                    // and the one that CheckpointFolder::best() says
   std::vector<std::string> keep = {};  // names or paths of checkpoints that are never removed
 };
 
@@ -118,8 +120,10 @@ class CheckpointDraft {
   // step is replaced. Afterwards earlier ones that `retention` doesn't cover are removed; later
   // ones and any whose manifest can't be read are left alone and not counted. If anything fails,
   // what was there before is untouched. Returns the path. Throws failure(), and UsageError when the
-  // folder holds other files than the manifest names.
-  std::string commit(const Manifest& manifest, const Retention& retention);
+  // folder holds other files than the manifest names. `confirm`, if there is one, is called when
+  // all is written, right before the folder is renamed; a Failure of its is a reason not to.
+  std::string commit(const Manifest& manifest, const Retention& retention,
+                     const std::function<void()>& confirm = {});
   // What to throw when it can't be written: names the checkpoint, the reason, and which earlier
   // checkpoint stays usable; for that, reads those. The draft's folder is removed.
   Failure failure(std::string reason);
@@ -151,8 +155,8 @@ class CheckpointFolder {
   std::string newest() const;
   // The newest one before this, or empty.
   std::string before(const std::string& checkpoint) const;
-  // The one with the highest score, the earliest of equals, or empty. Skips those whose manifest
-  // can't be read.
+  // The one with the highest score, the earliest of equals, or empty. Scores of another figure than
+  // the newest checkpoint goes by don't count. Skips those whose manifest can't be read.
   std::string best() const;
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@ struct CheckpointOptions {
   // made.
   std::uint64_t memory = 0;
   int ranks_of_host = 1;
+  // On rank 0, called from any thread when a checkpoint is whole, right before it gets its name:
+  // what it throws is why it doesn't. Whether the run still has the folder, say.
+  std::function<void()> confirm = {};
 };
 
 // What came of a checkpoint; path, step and score are the same on every rank.
@@ -40,11 +44,14 @@ struct WrittenCheckpoint {
 //
 // Every function is collective: all ranks call the same ones in the same order. One thread at a
 // time; a thread of this object's own writes, and uses the state that it was given no more than
-// begin() takes. The destructor gives up what is not finished, and nothing of it is left.
+// begin() takes. Where only the thread that initialized MPI may communicate (MPI_THREAD_FUNNELED),
+// what goes through rank 0 does so in begin(). The destructor gives up what is not finished, and
+// nothing of it is left.
 //
 // Errors: a Failure on every rank that names the checkpoint, the rank, what the system said, and
 // which earlier checkpoint stays usable; after it, another one may be begun. UsageError for a state
-// that can't be written.
+// that can't be written. However long a rank writes, it is no failure: in begin(), too, ranks tell
+// each other that they do.
 class CheckpointWriter {
  public:
   CheckpointWriter(const comm::Communicator& communicator, CheckpointFolder folder,

@@ -57,6 +57,8 @@ struct EvaluationOptions {
   // Asked before each batch: whether to break off. One rank is enough, and all end after that
   // batch; where it was the last, nothing is missing.
   std::function<bool()> should_stop;
+  // Called before each batch, on every rank equally often: may be collective.
+  std::function<void()> between_batches;
 };
 
 // What is evaluated, and by whom.
@@ -71,7 +73,7 @@ struct Evaluated {
 
 // Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation;
 // its samples are shared out as those of training are. Throws UsageError on every rank when their
-// data sets differ. Collective.
+// data sets differ, or not exactly one rank scores each share (Strategy::score). Collective.
 Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset,
                     const EvaluationOptions& options = {});
 

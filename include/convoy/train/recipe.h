@@ -131,7 +131,7 @@ struct TrainingRecipe {
   std::int64_t epochs = 0;
   std::int64_t steps = 0;
   double clip_norm = 0;
-  TargetRecipe target;
+  TargetRecipe target = {};
 };
 
 struct EvaluationRecipe {

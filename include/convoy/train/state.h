@@ -71,7 +71,8 @@ std::string describe(const WeightsReport& report);
 
 // Copies a plain safetensors file into a module, converting floating types. Unless `partial`,
 // throws UsageError with the report when anything is missing, unexpected or of another shape. A
-// file without "num_batches_tracked" entries counts as complete.
+// file without "num_batches_tracked" entries counts as complete, and so does one that has a tensor
+// of several names under one of them.
 WeightsReport load_weights(torch::nn::Module& module, const std::string& file, bool partial);
 
 }  // namespace convoy::train

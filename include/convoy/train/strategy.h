@@ -40,8 +40,8 @@ struct Arrangement {
     none     // this rank needs none: its shares are empty
   };
   Samples samples = Samples::read;
-  // Of a reader that hands its samples on, and those it hands them to: the reader is its rank 0.
-  // Not valid where nobody is handed any.
+  // Of a reader that hands its samples on, and those it hands them to, who work on the same share:
+  // the reader is its rank 0. Not valid on other ranks.
   comm::Communicator group;
   // 0: rank 0 has the run folder, and writes metrics and checkpoints. -1: none of this job, and
   // nothing is written. The same on all ranks.
@@ -114,8 +114,8 @@ class TrainerContext {
 };
 
 // One run, or one use of what was trained, is one object. Calls come in this order, on every rank:
-// arrange, build, and then either least_share, prepare, run, or load and score or forward. All are
-// collective unless they say otherwise.
+// arrange, build, load unless the weights are new or come with prepare's state, and then either
+// least_share, prepare, run, or score and forward. All are collective unless they say otherwise.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -144,17 +144,20 @@ class Strategy {
   virtual void with_whole_model(const std::function<void()>& use) { use(); }
 
   // What this rank needs of a tensor of the model, and of the optimizer's slots for it, when a
-  // checkpoint is read: a slice, or nothing. After build; not collective.
+  // checkpoint or a file of weights is read: a slice, or nothing. After build; not collective, and
+  // from any thread.
   virtual std::optional<Slice> wanted(const Slice& whole) { return whole; }
-  // To use a network that was trained: takes its weights from a checkpoint.
+  // Takes weights: of a network that was trained, to use it, or those to start from. `saved` has of
+  // the model what was wanted, and `from` names it in messages.
   virtual void load(const State& saved, const std::string& from);
   // The network's outputs, in the mode in which it is, on every rank, for inputs that every rank
   // has.
   virtual TensorList forward(const TensorList& inputs) = 0;
   // Adds what the network does on this rank's share of a batch (which may be empty, and without
   // samples where this rank has none) to Task::measure's sums. True on exactly one of the ranks
-  // that work on the share: its sums are counted. As it is here, it is for strategies whose ranks
-  // hold the whole network and have shares of their own: no forward() for an empty share.
+  // that work on the share, whatever is in it: its sums are counted. Called with an empty batch on
+  // all ranks first, which shows that. As it is here, it is for strategies whose ranks hold the
+  // whole network and have shares of their own: no forward() for an empty share.
   virtual bool score(const Task& task, const Compute& compute, const data::Batch& batch,
                      std::span<double> sums);
 };

@@ -26,8 +26,8 @@ using TensorList = std::vector<torch::Tensor>;
 struct TaskBatch {
   std::map<std::string, torch::Tensor> tensors;
   std::span<const std::size_t> samples;  // their numbers in the data set
-  // How much these rows count in a mean: as many samples, or what else training.batch counts. A
-  // whole number.
+  // How much these rows count in a mean: as many samples, or what else training.batch counts. Any
+  // finite number that is not below 0.
   double weight = 0;
 };
 
@@ -39,7 +39,8 @@ struct Metric {
   bool percent = false;  // shown as 93.1%, written as 0.931
 };
 
-// What has to be known of the data to use a network: noted in checkpoints.
+// What has to be known of the data to use a network: noted in checkpoints, and the same in all of a
+// run, see Task::may_differ.
 struct TaskFacts {
   std::map<std::string, double> numbers;                  // "classes"
   std::map<std::string, std::vector<std::string>> lists;  // names of classes
@@ -75,6 +76,9 @@ class Task {
   // The facts of the run that a checkpoint is of. Throws UsageError when one is missing.
   virtual void restore(const TaskFacts& facts) = 0;
   virtual const TaskFacts& facts() const = 0;
+  // Whether a run can go on from a checkpoint that notes another value of this fact, since
+  // something else says what fits (the network, what images it takes).
+  virtual bool may_differ(const std::string& /*fact*/) const { return false; }
   // "10 classes": of the data, for the line at the start of a run; may be empty.
   virtual std::string summary() const { return ""; }
   // Scores per sample that the network has to give; 0 where only the network knows.
@@ -82,14 +86,16 @@ class Task {
 
   // Whether batches hold records as they are stored (data::Batch::records) instead of images.
   virtual bool raw() const { return false; }
-  // What each sample counts in training.batch; empty: 1. Only for raw records.
+  // What each sample counts in training.batch; empty: 1. Only for raw records, and networks that
+  // can be trained on one sample (Strategy::least_share).
   virtual std::function<std::uint64_t(std::size_t sample)> cost(const data::Dataset&) const {
     return {};
   }
 
   // -- Tensors
 
-  // How much these rows of a batch count (TaskBatch::weight).
+  // How much these rows of a batch count (TaskBatch::weight): what they do one by one, together.
+  // Rows that count nothing reach no network in training.
   virtual double weight(const data::Batch&, data::Range rows) const {
     return static_cast<double>(rows.size());
   }

@@ -215,6 +215,13 @@ class MpiTransport : public Transport {
 
 bool mpi_tags_suffice() { return tag_bound() >= kLargestTag; }
 
+bool any_thread_may_call(const Transport& transport) {
+  if (dynamic_cast<const MpiTransport*>(&transport) == nullptr) return true;
+  int level = MPI_THREAD_SINGLE;
+  PMPI_Query_thread(&level);
+  return level >= MPI_THREAD_MULTIPLE;
+}
+
 std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Notes kind) {
   if (!mpi_tags_suffice()) {
     throw UsageError("this MPI allows tags up to " + std::to_string(tag_bound()) +

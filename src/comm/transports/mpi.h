@@ -19,4 +19,8 @@ enum class Notes : bool { no, yes };
 // one call at a time. Throws UsageError when this MPI's tags are too small.
 std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Notes notes = Notes::yes);
 
+// Whether a transport may be used from any thread, at any time: not over MPI below
+// MPI_THREAD_MULTIPLE.
+bool any_thread_may_call(const Transport& transport);
+
 }  // namespace convoy::comm

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <future>
 #include <string>
+#include <system_error>
 
 #include "train/outcome.h"
 
@@ -12,14 +13,19 @@ namespace convoy::train {
 // Work on a thread, or done; asked from one thread.
 class Work {
  public:
+  // On a thread; where there can be no more of them, here.
   template <class F>
   void start(F work) {
-    future_ = std::async(std::launch::async, [work] { return outcome_of(work); });
+    try {
+      future_ = std::async(std::launch::async, [work] { return outcome_of(work); });
+    } catch (const std::system_error&) {
+      outcome_ = outcome_of(work);
+    }
   }
   void set(std::string outcome) { outcome_ = std::move(outcome); }
-  bool busy() {
-    const auto at_once = std::chrono::seconds(0);
-    if (future_.valid() && future_.wait_for(at_once) == std::future_status::ready)
+  // Waits for its end for so long.
+  bool busy(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) {
+    if (future_.valid() && future_.wait_for(patience) == std::future_status::ready)
       outcome_ = future_.get();
     return future_.valid();
   }

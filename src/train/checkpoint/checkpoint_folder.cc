@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <system_error>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -27,6 +28,7 @@ bool names(const std::vector<std::string>& keep, const std::string& checkpoint) 
 
 struct Scored {
   std::string path;
+  std::string metric;
   std::optional<double> score;
 };
 
@@ -36,17 +38,21 @@ std::vector<Scored> scores(const CheckpointFolder& folder, std::int64_t step) {
   for (const std::string& path : folder.list()) {
     if (*step_of(last_part(path)) > step) continue;
     try {
-      all.push_back({path, read_manifest(path).score});
+      Manifest manifest = read_manifest(path);
+      all.push_back({path, std::move(manifest.metric), manifest.score});
     } catch (const std::exception&) {
     }
   }
   return all;
 }
 
+// By the figure that the newest goes by. Which one that is, earlier versions didn't say.
 std::string best_of(const std::vector<Scored>& all) {
   const Scored* best = nullptr;
   for (const Scored& one : all) {
     if (!one.score || std::isnan(*one.score)) continue;
+    const std::string& metric = all.back().metric;
+    if (one.metric != metric && !one.metric.empty() && !metric.empty()) continue;
     if (best == nullptr || *one.score > *best->score) best = &one;
   }
   return best == nullptr ? "" : best->path;
@@ -144,11 +150,14 @@ Failure CheckpointDraft::failure(std::string reason) {
                  (usable.empty() ? "there is no earlier one" : usable + " stays usable"));
 }
 
-std::string CheckpointDraft::commit(const Manifest& manifest, const Retention& retention) {
+std::string CheckpointDraft::commit(const Manifest& manifest, const Retention& retention,
+                                    const std::function<void()>& confirm) {
   if (retention.last < 1) throw UsageError("the last checkpoint is always kept: last >= 1");
   try {
     check_plain_files(folder(), path_, manifest);
     write_file_atomically(folder() + "/" + kManifestFile, to_json(manifest));
+    // Each file is synced: what is left to do takes no time.
+    if (confirm) confirm();
     draft_->commit();
   } catch (const Failure& error) {
     throw failure(error.what());

@@ -4,12 +4,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <future>
-#include <map>
-#include <random>
 #include <thread>
 
+#include "comm/calling_threads.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -19,6 +16,7 @@
 #include "train/checkpoint/copy_memory.h"
 #include "train/checkpoint/held_tensors.h"
 #include "train/checkpoint/part_writer.h"
+#include "train/checkpoint/shared_plan.h"
 #include "train/checkpoint/slice_reader.h"
 #include "train/rank_work.h"
 
@@ -28,8 +26,6 @@ namespace {
 // How often ranks that only wait for a checkpoint ask each other.
 constexpr std::chrono::milliseconds kTick(5);
 
-constexpr const char* kToken = "/.token";
-
 }  // namespace
 
 class CheckpointWriter::Impl {
@@ -38,7 +34,8 @@ class CheckpointWriter::Impl {
       : all_(communicator.duplicate()),
         streams_(communicator.duplicate()),
         folder_(std::move(folder)),
-        options_(std::move(options)) {}
+        options_(std::move(options)),
+        any_thread_(comm::any_thread_may_call(streams_)) {}
   ~Impl() {
     // Threads of ranks that are well end by themselves.
     if (std::uncaught_exceptions() > 0) cancelled_ = true;
@@ -56,7 +53,11 @@ class CheckpointWriter::Impl {
     WrittenCheckpoint written;
     Clock::time_point began = Clock::now();
     std::optional<CheckpointDraft> draft;  // on rank 0
+    std::string folder;                    // of the draft
+    HeldTensors held;                      // while begin() runs
     bool committing = false;
+    std::unique_ptr<PartStream> stream;      // where this rank doesn't see the folder
+    std::unique_ptr<PartReceiver> receiver;  // on rank 0, where others don't
     // Threads end before what they use.
     Work part, arrivals, commit;
 
@@ -68,35 +69,50 @@ class CheckpointWriter::Impl {
   enum { kWriting, kFailures, kCommitting, kTallySize };
 
   bool first() const { return all_.rank() == 0; }
-  void make_plan(const std::string& outcome, const std::vector<HeldSlice>& held);
-  std::string make_draft(Flight& flight);
-  void receive_from_others(Flight& flight);
-  void write_own_part(Flight& flight, const std::string& folder, HeldTensors held);
-  std::string write(const std::string& folder, const PartBytes& bytes) const;
+  void make_draft(Flight& flight);
+  void prepare(Flight& flight);
+  bool all_prepared(const std::string& outcome);
+  void start(Flight& flight, bool somebody_holds);
+  bool holds_part() const;
+  bool holds_arrivals() const { return flight_->receiver != nullptr && !any_thread_; }
+  void write_held(Flight& flight);
+  std::vector<IncomingPart> parts_of_others() const;
+  std::string write(const Flight& flight, const PartBytes& bytes, const Meanwhile& meanwhile) const;
+  std::string write_copy(const Flight& flight) const;
+  std::string write_live(const Flight& flight, const Meanwhile& meanwhile) const;
+  std::string named(std::string outcome) const;
   void start_tally();
   std::optional<WrittenCheckpoint> advance();
   void begin_commit(const std::vector<std::string>& outcomes);
   [[noreturn]] void give_up(const std::vector<std::string>& outcomes);
 
+  const Plan& plan() const { return plan_.plan(); }
   const PlannedPart& own_part() const {
-    return plan_->parts[static_cast<std::size_t>(all_.rank())];
+    return plan().parts[static_cast<std::size_t>(all_.rank())];
   }
   std::uint64_t own_bytes() const {
     return own_part().layout.bytes - own_part().layout.head.size();
   }
+  Slice slice_of(const PlannedSlice& planned) const {
+    const StoredTensor& tensor = plan().tensors[planned.tensor];
+    return tensor.slice(tensor.slices[planned.stored]);
+  }
+  void check_wanted() const {
+    if (cancelled_) throw Failure("the checkpoint was given up");
+  }
   std::uint64_t memory() const;
-  bool have_memory(std::uint64_t bytes);
+  bool has_memory() {
+    return copy_.bytes() >= own_bytes() || (own_bytes() <= memory() && copy_.allocate(own_bytes()));
+  }
 
   comm::Communicator all_;      // for what ranks tell each other
   comm::Communicator streams_;  // for parts
   CheckpointFolder folder_;
   CheckpointOptions options_;
+  bool any_thread_;  // may send and receive
   std::atomic<bool> cancelled_{false};
-  // Of the last checkpoint; the next one is mostly alike.
-  std::vector<std::string> held_hashes_;
-  std::shared_ptr<const Plan> plan_;
+  SharedPlan plan_;
   CopyMemory copy_;                // for every checkpoint: getting pages takes longer than copying
-  std::future<void> reservation_;  // of copy_
   std::vector<bool> sees_folder_;  // by rank; empty: not known yet
   std::array<std::int64_t, kTallySize> tally_{};
   comm::Operation tally_sum_;
@@ -110,176 +126,181 @@ std::uint64_t CheckpointWriter::Impl::memory() const {
   return most / static_cast<std::uint64_t>(std::max(1, options_.ranks_of_host));
 }
 
-bool CheckpointWriter::Impl::have_memory(std::uint64_t bytes) {
-  if (reservation_.valid()) reservation_.get();
-  return copy_.bytes() >= bytes || (bytes <= memory() && copy_.allocate(bytes));
-}
-
-// Pages are got on a thread, while training goes on.
 void CheckpointWriter::Impl::reserve(const State& state) {
   HeldTensors held;
   const std::string outcome = outcome_of([&] {
     held = hold(state);
     return std::string();
   });
-  make_plan(outcome, held.slices);
-  if (!options_.asynchronous || own_part().slices.empty() || own_bytes() > memory()) return;
-  reservation_ = std::async(std::launch::async, [this, bytes = own_bytes()] {
-    if (copy_.allocate(bytes)) copy_.touch(cancelled_);
-  });
+  plan_.update(all_, outcome, held.slices);
+  if (options_.asynchronous && own_bytes() > 0 && own_bytes() <= memory())
+    copy_.reserve(own_bytes());
 }
 
-// Ranks that hold the same tell each other no more than that.
-void CheckpointWriter::Impl::make_plan(const std::string& outcome,
-                                       const std::vector<HeldSlice>& held) {
-  const std::string text = outcome[0] == kDone ? to_text(held) : "";
-  const std::string mine =
-      outcome[0] == kDone ? kDone + to_hex(xxh3(std::as_bytes(std::span(text)))) : outcome;
-  const std::vector<std::string> hashes = all_.gather_text(mine);
-  for (const std::string& hash : hashes) result_of(hash);  // the first mistake, on every rank
-  if (hashes == held_hashes_) return;
-  std::map<std::string, std::size_t> place;
-  std::vector<std::size_t> of_rank;
-  std::vector<int> speaker;
-  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
-    const auto [found, fresh] = place.try_emplace(hashes[rank], place.size());
-    if (fresh) speaker.push_back(static_cast<int>(rank));
-    of_rank.push_back(found->second);
-  }
-  std::vector<std::vector<HeldSlice>> distinct;
-  for (const int rank : speaker)
-    distinct.push_back(held_from_text(all_.broadcast_text(text, rank)));
-  plan_ = std::make_shared<const Plan>(plan_checkpoint(distinct, of_rank));
-  held_hashes_ = hashes;
-}
-
-// The folder to write into. The first time, it is found out who sees it.
-std::string CheckpointWriter::Impl::make_draft(Flight& flight) {
-  const bool ask = sees_folder_.empty();
-  const std::string told = on_rank_0(all_, [&] {
+// The first time, it is found out who sees the folder.
+void CheckpointWriter::Impl::make_draft(Flight& flight) {
+  flight.folder = on_rank_0(all_, [&] {
     flight.draft.emplace(folder_.folder(), flight.manifest.step);
-    const std::string folder = flight.draft->folder();
-    if (!ask || all_.size() == 1) return folder;
-    std::random_device random;
-    const std::string token = to_hex(std::uint64_t{random()} << 32 | random());
-    try {
-      write_file_atomically(folder + kToken, token);
-    } catch (const Failure& error) {
-      throw flight.draft->failure(error.what());
-    }
-    return folder + "\n" + token;
+    return flight.draft->folder();
   });
-  const std::size_t end = told.rfind('\n');
-  const std::string folder = told.substr(0, end);
-  if (!ask) return folder;
-  sees_folder_.assign(static_cast<std::size_t>(all_.size()), true);
-  if (all_.size() == 1) return folder;
-  std::string found;
+  if (!sees_folder_.empty()) return;
   try {
-    found = read_text_file(folder + kToken);
-  } catch (const std::exception&) {  // not there, or not for this rank
+    sees_folder_ = who_sees(all_, flight.folder);
+  } catch (const Failure& error) {
+    on_rank_0(all_, [&]() -> std::string { throw flight.draft->failure(error.what()); });
   }
-  const auto answers = all_.gather_text(first() || found == told.substr(end + 1) ? "yes" : "no");
-  for (std::size_t rank = 0; rank < answers.size(); ++rank)
-    sees_folder_[rank] = answers[rank] == "yes";
-  if (first()) std::remove((folder + kToken).c_str());
-  return folder;
 }
 
-void CheckpointWriter::Impl::receive_from_others(Flight& flight) {
+// Those that come through rank 0.
+std::vector<IncomingPart> CheckpointWriter::Impl::parts_of_others() const {
   std::vector<IncomingPart> parts;
   for (std::size_t rank = 0; rank < sees_folder_.size(); ++rank) {
-    if (sees_folder_[rank] || plan_->parts[rank].slices.empty()) continue;
+    if (sees_folder_[rank] || plan().parts[rank].slices.empty()) continue;
     const int number = static_cast<int>(rank);
-    parts.push_back({number, flight.draft->folder() + "/" + part_name(number),
-                     plan_->parts[rank].layout.bytes});
+    parts.push_back(
+        {number, flight_->folder + "/" + part_name(number), plan().parts[rank].layout.bytes});
   }
-  if (parts.empty()) return;
-  flight.arrivals.start([this, parts] {
-    receive_parts(streams_, parts, cancelled_);
-    return std::string();
-  });
+  return parts;
 }
 
-std::string CheckpointWriter::Impl::write(const std::string& folder, const PartBytes& bytes) const {
-  std::unique_ptr<PartSink> sink;
-  if (sees_folder_[static_cast<std::size_t>(all_.rank())]) {
-    sink = std::make_unique<PartFile>(folder + "/" + part_name(all_.rank()));
-  } else {
-    std::size_t streams = 0;
-    for (std::size_t rank = 0; rank < sees_folder_.size(); ++rank)
-      streams += !sees_folder_[rank] && !plan_->parts[rank].slices.empty() ? 1 : 0;
-    sink = std::make_unique<PartStream>(streams_, stream_piece(streams), cancelled_);
-  }
+// All that this rank can fail in before others rely on it: memory, and the copy.
+void CheckpointWriter::Impl::prepare(Flight& flight) {
+  const PlannedPart& part = own_part();
+  const std::vector<IncomingPart> others = parts_of_others();
+  if (first() && !others.empty())
+    flight.receiver = std::make_unique<PartReceiver>(streams_, others);
+  if (part.slices.empty()) return;
+  if (!sees_folder_[static_cast<std::size_t>(all_.rank())])
+    flight.stream = std::make_unique<PartStream>(streams_, stream_piece(others.size()));
+  const bool sent_here = flight.stream != nullptr && !any_thread_;
+  if (!options_.asynchronous || sent_here || !has_memory()) return;
+  std::byte* to = copy_.data();
+  for (std::size_t i = 0; i < part.slices.size(); to += part.bytes[i++])
+    copy_piece(flight.held, part.slices[i].held, slice_of(part.slices[i]), to);
+  flight.written.copied = own_bytes();
+  flight.written.asynchronous = true;
+}
+
+// Whether this rank writes its part from where it is, before begin() returns.
+bool CheckpointWriter::Impl::holds_part() const {
+  return !own_part().slices.empty() && !flight_->written.asynchronous;
+}
+
+// What others are told of this rank.
+std::string CheckpointWriter::Impl::named(std::string outcome) const {
+  if (outcome[0] != kDone && all_.size() > 1)
+    outcome.insert(1, "rank " + std::to_string(all_.rank()) + " on host " + host_name() + ": ");
+  return outcome;
+}
+
+// Whether some rank holds training up. Throws on every rank where one has failed.
+bool CheckpointWriter::Impl::all_prepared(const std::string& outcome) {
+  enum { kFailed, kHolding, kSize };
+  std::array<std::int64_t, kSize> ranks{};
+  ranks[kFailed] = outcome[0] == kDone ? 0 : 1;
+  ranks[kHolding] = holds_part() || holds_arrivals() ? 1 : 0;
+  all_.allreduce(comm::buffer_of(ranks), comm::ReduceOp::sum);
+  if (ranks[kFailed] > 0) give_up(all_.gather_text(named(outcome)));
+  return ranks[kHolding] > 0;
+}
+
+std::string CheckpointWriter::Impl::write(const Flight& flight, const PartBytes& bytes,
+                                          const Meanwhile& meanwhile) const {
+  std::optional<PartFile> file;
+  if (!flight.stream) file.emplace(flight.folder + "/" + part_name(all_.rank()));
+  PartSink& sink = flight.stream ? static_cast<PartSink&>(*flight.stream) : *file;
   std::string checksums;
-  for (const std::uint64_t checksum : write_part(*sink, own_part(), bytes, cancelled_))
+  for (const std::uint64_t checksum : write_part(sink, own_part(), bytes, meanwhile))
     checksums += to_hex(checksum);
   return checksums;
 }
 
-void CheckpointWriter::Impl::write_own_part(Flight& flight, const std::string& folder,
-                                            HeldTensors held) {
-  const PlannedPart& part = own_part();
-  if (part.slices.empty()) {
-    flight.part.set(std::string(1, kDone));
-    return;
-  }
-  const auto slice_of = [this](const PlannedSlice& planned) {
-    const StoredTensor& tensor = plan_->tensors[planned.tensor];
-    return tensor.slice(tensor.slices[planned.stored]);
+std::string CheckpointWriter::Impl::write_copy(const Flight& flight) const {
+  const std::byte* from = copy_.data();
+  const auto bytes = [&](std::size_t i, const auto& take) {
+    for (std::uint64_t left = own_part().bytes[i]; left > 0;) {
+      const std::size_t size = std::min<std::uint64_t>(left, kPieceBytes);
+      take(std::span(from, size));
+      from += size;
+      left -= size;
+    }
   };
-  const std::uint64_t bytes = own_bytes();
-  if (options_.asynchronous && have_memory(bytes)) {
-    std::byte* to = copy_.data();
-    for (std::size_t i = 0; i < part.slices.size(); to += part.bytes[i++])
-      copy_piece(held, part.slices[i].held, slice_of(part.slices[i]), to);
-    flight.written.copied = bytes;
-    flight.written.asynchronous = true;
-    // The plan stays while this is under way.
-    flight.part.start([this, folder, &part] {
-      const std::byte* from = copy_.data();
-      return write(folder, [&](std::size_t i, const auto& take) {
-        for (std::uint64_t left = part.bytes[i]; left > 0;) {
-          const std::size_t size = std::min<std::uint64_t>(left, kPieceBytes);
-          take(std::span(from, size));
-          from += size;
-          left -= size;
-        }
-      });
+  return write(flight, bytes, [this] { check_wanted(); });
+}
+
+std::string CheckpointWriter::Impl::write_live(const Flight& flight,
+                                               const Meanwhile& meanwhile) const {
+  const PlannedPart& part = own_part();
+  std::vector<std::byte> piece_bytes;
+  const auto bytes = [&](std::size_t i, const auto& take) {
+    const std::size_t element = size_of_type(plan().tensors[part.slices[i].tensor].type);
+    for_each_piece(slice_of(part.slices[i]), element, kPieceBytes, [&](const Slice& piece) {
+      piece_bytes.resize(static_cast<std::size_t>(piece.elements()) * element);
+      copy_piece(flight.held, part.slices[i].held, piece, piece_bytes.data());
+      take(piece_bytes);
     });
-    return;
+  };
+  return write(flight, bytes, meanwhile);
+}
+
+// The plan and the flight stay while threads are at it.
+void CheckpointWriter::Impl::start(Flight& flight, bool somebody_holds) {
+  if (own_part().slices.empty()) flight.part.set(std::string(1, kDone));
+  if (flight.receiver && any_thread_) {
+    flight.arrivals.start([this, &flight] {
+      flight.receiver->run([this] { check_wanted(); });
+      return std::string();
+    });
   }
-  flight.part.set(outcome_of([&] {
-    std::vector<std::byte> piece_bytes;
-    return write(folder, [&](std::size_t i, const auto& take) {
-      const std::size_t element = size_of_type(plan_->tensors[part.slices[i].tensor].type);
-      for_each_piece(slice_of(part.slices[i]), element, kPieceBytes, [&](const Slice& piece) {
-        piece_bytes.resize(static_cast<std::size_t>(piece.elements()) * element);
-        copy_piece(held, part.slices[i].held, piece, piece_bytes.data());
-        take(piece_bytes);
-      });
-    });
-  }));
+  if (flight.written.asynchronous)
+    flight.part.start([this, &flight] { return write_copy(flight); });
+  if (somebody_holds) write_held(flight);
+}
+
+// What this rank writes before begin() returns, or the same of others: all know that it goes on.
+void CheckpointWriter::Impl::write_held(Flight& flight) {
+  Ticks ticks(all_);
+  const Meanwhile here = [&] {
+    check_wanted();
+    ticks.working();
+  };
+  const bool part = holds_part(), arrivals = holds_arrivals();
+  if (part && (all_.size() == 1 || (flight.stream && !any_thread_))) {
+    flight.part.set(outcome_of([&] { return write_live(flight, here); }));
+  } else if (part) {
+    flight.part.start([this, &flight] { return write_live(flight, [this] { check_wanted(); }); });
+  }
+  if (arrivals) {
+    flight.arrivals.set(outcome_of([&] {
+      flight.receiver->run(here);
+      return std::string();
+    }));
+  }
+  ticks.finish(
+      [&](std::chrono::milliseconds patience) { return part && flight.part.busy(patience); });
 }
 
 void CheckpointWriter::Impl::begin(Manifest manifest, const State& state) {
   auto flight = std::make_unique<Flight>();
-  HeldTensors held;
   const std::string outcome = outcome_of([&] {
-    held = hold(state);
+    flight->held = hold(state);
     return std::string();
   });
-  make_plan(outcome, held.slices);
+  plan_.update(all_, outcome, flight->held.slices);
   manifest.aliases = state.aliases;
   manifest.numbers.insert(state.numbers.begin(), state.numbers.end());
   manifest.lists.insert(state.lists.begin(), state.lists.end());
   flight->written.step = manifest.step;
   flight->written.score = manifest.score;
   flight->manifest = std::move(manifest);
-  const std::string folder = make_draft(*flight);
+  make_draft(*flight);
   flight_ = std::move(flight);
-  if (first()) receive_from_others(*flight_);
-  write_own_part(*flight_, folder, std::move(held));
+  const bool somebody_holds = all_prepared(outcome_of([this] {
+    prepare(*flight_);
+    return std::string();
+  }));
+  start(*flight_, somebody_holds);
+  flight_->held = {};
   flight_->written.held_s = seconds_since(flight_->began);
 }
 
@@ -313,10 +334,8 @@ std::optional<WrittenCheckpoint> CheckpointWriter::Impl::advance() {
   if (tally_[kWriting] > 0 || tally_[kCommitting] > 0) return std::nullopt;
   Flight& flight = *flight_;
   if (!flight.committing) {
-    std::string mine = flight.arrivals.failed() ? flight.arrivals.outcome() : flight.part.outcome();
-    if (mine[0] != kDone && all_.size() > 1)
-      mine.insert(1, "rank " + std::to_string(all_.rank()) + " on host " + host_name() + ": ");
-    const std::vector<std::string> outcomes = all_.gather_text(mine);
+    const std::vector<std::string> outcomes = all_.gather_text(
+        named(flight.arrivals.failed() ? flight.arrivals.outcome() : flight.part.outcome()));
     if (tally_[kFailures] > 0) give_up(outcomes);
     if (first()) begin_commit(outcomes);
     flight.committing = true;
@@ -331,10 +350,10 @@ std::optional<WrittenCheckpoint> CheckpointWriter::Impl::advance() {
 
 void CheckpointWriter::Impl::begin_commit(const std::vector<std::string>& outcomes) {
   Manifest& manifest = flight_->manifest;
-  manifest.tensors = plan_->tensors;
+  manifest.tensors = plan().tensors;
   manifest.files.clear();
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-    const PlannedPart& part = plan_->parts[rank];
+    const PlannedPart& part = plan().parts[rank];
     if (part.slices.empty()) continue;
     const std::string& head = part.layout.head;
     manifest.files[part_name(static_cast<int>(rank))] = {part.layout.bytes, head.size(),
@@ -347,7 +366,7 @@ void CheckpointWriter::Impl::begin_commit(const std::vector<std::string>& outcom
     }
   }
   flight_->commit.start([flight = flight_.get(), this] {
-    return flight->draft->commit(flight->manifest, options_.retention);
+    return flight->draft->commit(flight->manifest, options_.retention, options_.confirm);
   });
 }
 

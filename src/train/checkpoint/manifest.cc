@@ -65,6 +65,7 @@ Manifest read_members(const Members& members) {
   manifest.samples = members.natural("samples");
   manifest.data_fingerprint = members.hex("data_fingerprint");
   manifest.seconds = members.number("seconds");
+  if (members.json().contains("metric")) manifest.metric = members.text("metric");
   if (!members.at("score").is_null()) manifest.score = members.number("score");
   const Members aliases = members.object("aliases");
   for (const auto& [name, value] : aliases.json().items()) {
@@ -108,6 +109,7 @@ std::string to_json(const Manifest& manifest) {
   json["model"] = manifest.model;
   json["strategy"] = manifest.strategy;
   json["step"] = manifest.step;
+  json["metric"] = manifest.metric;
   json["score"] = manifest.score ? number_to_json(*manifest.score) : OrderedJson(nullptr);
   json["seconds"] = number_to_json(manifest.seconds);
   json["world"] = manifest.world;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <tuple>
 
 #include "convoy/train/safetensors.h"
@@ -12,10 +13,14 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr std::size_t kMostDimensions = 64;  // as in safetensors files
+
 constexpr std::array kGroups = {"model", "optimizer", "rank"};  // as TensorGroup
 
 std::vector<std::int64_t> extents(const Members& members, const std::string& key) {
   std::vector<std::int64_t> all;
+  if (members.list(key).size() > kMostDimensions)
+    throw members.bad(members.path(key), "of at most 64 dimensions");
   for (const Json& value : members.list(key)) {
     const std::uint64_t extent = members.natural_of(value, members.path(key) + "[]");
     if (extent > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
@@ -76,6 +81,39 @@ StoredTensor tensor_from(const Members& members, const std::map<std::string, Fil
   return tensor;
 }
 
+// What a manifest calls a tensor.
+std::string place_of(std::size_t tensor, const std::string& name) {
+  return "tensors[" + std::to_string(tensor) + "] (" + name + ")";
+}
+
+// Throws UsageError when two slices have a byte of a file in common.
+void check_apart(const std::vector<StoredTensor>& tensors, const std::string& manifest) {
+  struct Range {
+    std::uint64_t begin, end;
+    std::size_t tensor;
+  };
+  std::map<std::string_view, std::vector<Range>> by_file;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    for (const StoredSlice& stored : tensors[t].slices) {
+      const std::uint64_t bytes = tensors[t].bytes(stored);
+      if (bytes > 0) by_file[stored.file].push_back({stored.offset, stored.offset + bytes, t});
+    }
+  }
+  for (auto& [file, ranges] : by_file) {
+    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+      return std::tie(a.begin, a.end, a.tensor) < std::tie(b.begin, b.end, b.tensor);
+    });
+    for (std::size_t i = 1; i < ranges.size(); ++i) {
+      const Range &before = ranges[i - 1], &range = ranges[i];
+      if (range.begin >= before.end) continue;
+      throw UsageError(manifest + ": " + place_of(before.tensor, tensors[before.tensor].name) +
+                       " and " + place_of(range.tensor, tensors[range.tensor].name) +
+                       " both have byte " + std::to_string(range.begin) + " of " +
+                       std::string(file) + "; slices must be apart");
+    }
+  }
+}
+
 }  // namespace
 
 std::string tensors_to_json(const std::vector<StoredTensor>& tensors) {
@@ -121,6 +159,7 @@ std::vector<StoredTensor> tensors_from(const Members& members,
       throw members.bad(where, "behind the one before it, by group and name, and there once");
     }
   }
+  check_apart(tensors, members.name());
   return tensors;
 }
 

@@ -64,6 +64,7 @@ constexpr ResumeKey kKeys[] = {
     {"training.clip_norm", kFree, ""},
     {"training.target.*", kFree, ""},
     {"evaluation.*", kFree, ""},
+    {"checkpoint.best", kFree, ""},
     {"checkpoint.*", kFree, ""},
     {"output.folder", kFits, ""},
     {"output.every_steps", kFree, ""},

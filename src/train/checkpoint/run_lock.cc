@@ -314,6 +314,11 @@ void RunLock::beat() {
   }
 }
 
+bool RunLock::lost() const {
+  const std::lock_guard lock(mutex_);
+  return !lost_to_.empty();
+}
+
 void RunLock::check() const {
   const std::lock_guard lock(mutex_);
   if (lost_to_.empty()) return;

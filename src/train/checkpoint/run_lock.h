@@ -23,7 +23,7 @@ namespace convoy::train {
 // owner's and taken over; any other that was there before is watched for `patience_s`, and taken
 // over unless it is renewed. Who then finds another name in it than its own was not the only one.
 //
-// One thread at a time, but for its own. Other processes of the job don't take part.
+// check() and confirm() may be called from any thread. Other processes of the job don't take part.
 class RunLock {
  public:
   struct Times {
@@ -40,8 +40,10 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // Throws Failure when another run has taken the folder over: somebody removed the file, or this
-  // process stood still for longer than the other's patience.
+  // Whether another run has taken the folder over, as far as this one has noticed: somebody removed
+  // the file, or this process stood still for longer than the other's patience.
+  bool lost() const;
+  // Throws Failure then.
   void check() const;
   // The same, and looks at the file now: for before something is removed.
   void confirm();

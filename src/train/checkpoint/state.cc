@@ -1,24 +1,11 @@
 #include "convoy/train/state.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "convoy/base/error.h"
-#include "convoy/train/safetensors.h"
-#include "train/checkpoint/scalar_types.h"
 
 namespace convoy::train {
 namespace {
-
-Tensors read(const SafetensorsFile& file) {
-  Tensors tensors;
-  for (const TensorView& view : file.tensors()) {
-    torch::Tensor t = torch::empty(view.shape, scalar_type_of(view.type, view.name));
-    std::memcpy(t.mutable_data_ptr(), view.bytes.data(), view.bytes.size());
-    tensors[view.name] = std::move(t);
-  }
-  return tensors;
-}
 
 std::string shape_text(at::IntArrayRef shape) {
   std::string text = "[";
@@ -101,26 +88,6 @@ void load_module(torch::nn::Module& module, const State& state, const std::strin
   const WeightsReport report = copy_matching(module, state.model, state.aliases);
   if (report.missing.empty() && report.unexpected.empty() && report.mismatched.empty()) return;
   throw UsageError(from + " is of another model: " + describe(report));
-}
-
-WeightsReport load_weights(torch::nn::Module& module, const std::string& file, bool partial) {
-  const SafetensorsFile opened(file);
-  WeightsReport report = copy_matching(module, read(opened), {});
-  // Counters that older files of PyTorch lack; training doesn't need them.
-  const auto counter = [](const std::string& name) {
-    constexpr std::string_view kSuffix = "num_batches_tracked";
-    return name.size() >= kSuffix.size() &&
-           name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0;
-  };
-  std::erase_if(report.missing, counter);
-  const bool whole =
-      report.missing.empty() && report.unexpected.empty() && report.mismatched.empty();
-  if (!whole && !partial) {
-    throw UsageError(file + " does not fit the model: " + describe(report) +
-                     ". To take what fits, set model.partial = true");
-  }
-  if (report.loaded.empty()) throw UsageError(file + " fits no tensor of the model");
-  return report;
 }
 
 }  // namespace convoy::train

@@ -4,6 +4,8 @@
 #include "convoy/base/names.h"
 #include "convoy/train/evaluate.h"
 #include "train/due.h"
+#include "train/facts.h"
+#include "train/run/arrange.h"
 #include "train/samples/open.h"
 
 namespace convoy::train {
@@ -39,25 +41,6 @@ std::string best_metric(const Recipe& recipe, const Task& task) {
   return metric_of(task, recipe, "the task's usual_best", task.usual_best()).name;
 }
 
-// What the strategy says has to make sense over all ranks, or batches would lose samples.
-void check_arrangement(const comm::World& world, const Arrangement& own, const std::string& name) {
-  std::string text = std::to_string(own.share) + " " + std::to_string(own.shares) + " " +
-                     std::to_string(own.reads() ? 1 : 0) + " " + std::to_string(own.owner);
-  const std::vector<std::string> all = world.communicator().gather_text(text);
-  std::vector<int> readers(static_cast<std::size_t>(std::max(own.shares, 1)));
-  bool good = own.shares >= 1 && (own.owner == 0 || own.owner == -1);
-  for (const std::string& one : all) {
-    int share = 0, shares = 0, reads = 0, owner = 0;
-    std::sscanf(one.c_str(), "%d %d %d %d", &share, &shares, &reads, &owner);
-    good = good && shares == own.shares && owner == own.owner && share >= 0 && share < shares;
-    if (good && reads != 0) ++readers[static_cast<std::size_t>(share)];
-  }
-  for (const int count : readers) good = good && count == 1;
-  if (good) return;
-  throw UsageError("the strategy " + name +
-                   " arranges the ranks so that a share of a batch has no reader, or two");
-}
-
 }  // namespace
 
 Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Recipe& the_recipe)
@@ -68,9 +51,7 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Rec
       best(best_metric(recipe, *task)),
       target(target_metric(recipe, *task)),
       strategy(registry.make_strategy(recipe.strategy)),
-      arrangement(strategy->arrange(world, recipe)) {
-  check_arrangement(world, arrangement, recipe.strategy);
-}
+      arrangement(arrange(world, recipe, *strategy)) {}
 
 void Inputs::open(const Registry& registry, const std::string& resume) {
   data = open_data(all(), registry, recipe.data);
@@ -80,13 +61,13 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
     origin = find_origin(all(), resume, recipe.output.folder);
     const Recipe before = check_origin(*origin, recipe, registry.vocabulary(), *data.training,
                                        world.rank() == 0 ? &world.log() : nullptr);
+    check_facts(*task, origin->manifest, origin->path);
     epoch_was_over = is_over(origin->manifest.position, data.training->size(), before);
   }
   strategy->build(RecipeNetwork(registry, recipe, *task, compute));
   // A run that goes on has its weights, and may have lost this file.
   if (recipe.model.weights.empty() || origin) return;
-  const WeightsReport report =
-      load_weights(strategy->module(), recipe.model.weights, recipe.model.partial);
+  const WeightsReport report = load_weights(all(), *strategy, recipe.model);
   if (world.rank() == 0) world.log().info(recipe.model.weights + ": " + describe(report));
 }
 
@@ -95,6 +76,15 @@ std::unique_ptr<data::SampleSource> open_training(const Inputs& inputs, std::siz
   const auto samples = inputs.data.training->size();
   const auto batch = static_cast<std::size_t>(recipe.training.batch);
   const bool counted = !inputs.task->cost(*inputs.data.training);
+  if (!counted && least_share > 1) {
+    throw UsageError("the model '" + recipe.model.name + "' can't be trained on " +
+                     (least_share == 2 ? "one sample alone"
+                                       : "fewer than " + std::to_string(least_share) + " samples") +
+                     " (batch normalization has nothing to compare it with), and batches of the "
+                     "task '" +
+                     recipe.task.name + "' are counted in " + inputs.task->unit() +
+                     ", which can leave a rank with so few: choose a model without such layers");
+  }
   if (inputs.world.rank() == 0 && counted && batch > samples && !recipe.data.drop_last) {
     inputs.world.log().warning("training.batch is " + std::to_string(batch) +
                                ", but data.train holds " + std::to_string(samples) +

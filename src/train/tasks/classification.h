@@ -18,6 +18,8 @@ class Classification : public Task {
   void look(const data::Dataset& training, const data::Dataset* validation) override;
   void restore(const TaskFacts& facts) override;
   const TaskFacts& facts() const override { return facts_; }
+  // The network says which images it takes.
+  bool may_differ(const std::string& fact) const override { return fact.starts_with("image."); }
   std::string summary() const override;
   std::int64_t outputs() const override;
 

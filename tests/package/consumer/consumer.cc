@@ -1,5 +1,6 @@
-// A program of somebody who installed Convoy and wants its epoch order alone.
+// A program of somebody who installed Convoy and wants its epoch order and its planner alone.
 #include <convoy/data/epoch_order.h>
+#include <convoy/plan/convergence.h>
 
 #include <cstdio>
 
@@ -12,4 +13,8 @@ int main() {
     }
   }
   std::printf("\n");
+  convoy::plan::Machine machine;
+  machine.seconds_per_sample = 1e-3;
+  machine.knee_samples = 8;
+  return convoy::plan::optimal_batch({100, 1000}, machine, /*workers=*/1) == 8 ? 0 : 1;
 }

@@ -2,9 +2,14 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "convoy/base/checksum.h"
 
 namespace convoy::train {
 namespace {
@@ -55,6 +60,24 @@ void unite_buffers(const comm::Communicator& communicator,
     const double total = sums[values].item<double>();
     buffer.tensor.copy_((sums.narrow(0, 0, values) / total).view(wide.sizes()));
   }
+}
+
+void leave_different(const comm::Communicator& communicator,
+                     std::vector<parallel::NamedTensor>& buffers) {
+  std::vector<std::int64_t> most, least;
+  for (const auto& buffer : buffers) {
+    const torch::Tensor tensor = buffer.tensor.detach().cpu().contiguous();
+    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    most.push_back(static_cast<std::int64_t>(xxh3(std::span(bytes, tensor.nbytes()))));
+  }
+  least = most;
+  communicator.allreduce(comm::buffer_of(most), comm::ReduceOp::max);
+  communicator.allreduce(comm::buffer_of(least), comm::ReduceOp::min);
+  std::vector<parallel::NamedTensor> different;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (most[i] != least[i]) different.push_back(std::move(buffers[i]));
+  }
+  buffers = std::move(different);
 }
 
 }  // namespace convoy::train

@@ -14,4 +14,8 @@ namespace convoy::train {
 void unite_buffers(const comm::Communicator& communicator,
                    const std::vector<parallel::NamedTensor>& buffers);
 
+// Removes those that hold the same bits on every rank. All ranks have the same buffers. Collective.
+void leave_different(const comm::Communicator& communicator,
+                     std::vector<parallel::NamedTensor>& buffers);
+
 }  // namespace convoy::train

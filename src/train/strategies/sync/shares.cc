@@ -47,7 +47,7 @@ void check_synchronized_shares(const TrainerContext& context) {
 }
 
 void check_least_share(const TrainerContext& context, std::size_t least) {
-  if (least == 1 || context.task().raw()) return;
+  if (least == 1) return;
   const Recipe& recipe = context.recipe();
   const auto world = static_cast<std::size_t>(context.world().size());
   // Files are for any rank. In memory, a sample is where it is: each rank has its even share.

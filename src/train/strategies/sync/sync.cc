@@ -47,10 +47,18 @@ class Sync final : public Strategy {
   parallel::DistributedOptions distributed_options(const State* saved) const;
   bool told_to_stop() const;
   StepReport step(const data::Batch& batch);
-  void forward_and_backward(const data::Batch& batch, double all, StepReport& report);
+  // A part of a share that counts something.
+  struct Part {
+    data::Range rows;
+    double weight = 0;
+  };
+  std::vector<Part> parts_of(const data::Batch& batch) const;
+  void forward_and_backward(const data::Batch& batch, const std::vector<Part>& parts,
+                            StepReport& report);
   void join_without_samples(const data::Batch& batch);
   void start_tally(double loss, double weight, std::size_t samples);
   std::vector<parallel::NamedTensor> local_buffers() const;
+  std::vector<parallel::NamedTensor> own_candidates() const;
   void follow(Timeline* timeline);
   double end_of(const char* phase, Clock::time_point start);
 
@@ -60,7 +68,8 @@ class Sync final : public Strategy {
   std::optional<NamedOptimizer> optimizer_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   bool synchronized_ = false;        // batch norm
-  Tensors own_buffers_;              // while the network holds united ones
+  bool united_ = false;              // the network holds buffers of all ranks,
+  Tensors own_buffers_;              // and this those of this one
   std::size_t least_share_ = 1;
   std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
   bool long_updates_ = false;
@@ -125,16 +134,24 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   const torch::NoGradGuard no_grad;
-  for (auto& buffer : local_buffers()) {
+  for (auto& buffer : own_candidates()) {
     const auto own = saved->rank.find(buffer.name);
     if (own != saved->rank.end()) buffer.tensor.copy_(own->second);
   }
 }
 
-// Running statistics that differ from rank to rank.
-std::vector<parallel::NamedTensor> Sync::local_buffers() const {
-  if (synchronized_ || communicator_.size() == 1) return {};
+// Those that may.
+std::vector<parallel::NamedTensor> Sync::own_candidates() const {
+  if (communicator_.size() == 1) return {};
   return parallel::unique_buffers(*network_);
+}
+
+// Buffers that differ from rank to rank: running statistics, and whatever else a network keeps.
+// Where statistics are synchronized they don't, but others may.
+std::vector<parallel::NamedTensor> Sync::local_buffers() const {
+  std::vector<parallel::NamedTensor> all = own_candidates();
+  if (synchronized_ && !all.empty()) leave_different(communicator_, all);
+  return all;
 }
 
 void Sync::start_tally(double loss, double weight, std::size_t samples) {
@@ -152,40 +169,64 @@ void Sync::start_tally(double loss, double weight, std::size_t samples) {
       communicator_.start_allreduce(comm::buffer_of(tally_.sums), comm::ReduceOp::sum, {1, 0});
 }
 
-void Sync::forward_and_backward(const data::Batch& batch, double all, StepReport& report) {
+// Those that count nothing are left out: a mean over them would be no number.
+std::vector<Sync::Part> Sync::parts_of(const data::Batch& batch) const {
+  if (batch.size() < least_share_) return {};
+  const Recipe& recipe = context_->recipe();
+  const int used = std::clamp(static_cast<int>(batch.size() / least_share_), 1,
+                              static_cast<int>(recipe.training.accumulate));
+  std::vector<Part> parts;
+  for (int part = 0; part < used; ++part) {
+    const data::Range rows = data::even_share({0, batch.size()}, part, used);
+    const double weight = context_->task().weight(batch, rows);
+    if (!std::isfinite(weight) || weight < 0) {
+      throw UsageError("the task " + recipe.task.name + " counts " + std::to_string(weight) +
+                       "; that has to be finite, and at least 0");
+    }
+    if (weight > 0) {
+      parts.push_back({rows, weight});
+    } else if (synchronized_ && communicator_.size() > 1) {
+      throw UsageError(
+          "sync.batch_norm is synchronized, so every rank takes part in every "
+          "micro-batch; the task " +
+          recipe.task.name + " says that one of them counts nothing, with sample " +
+          std::to_string(batch.samples[rows.begin]) + ": set sync.batch_norm = \"local\"");
+    }
+  }
+  return parts;
+}
+
+void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part>& parts,
+                                StepReport& report) {
   const Recipe& recipe = context_->recipe();
   const Task& task = context_->task();
-  const auto parts = static_cast<int>(recipe.training.accumulate);
-  if (all != std::floor(all))
-    throw UsageError("the task counts " + std::to_string(all) + "; it has to be a whole number");
-  // The last part with samples is the one whose backward reduces.
-  const int used = std::clamp(static_cast<int>(batch.size() / least_share_), 1, parts);
-  double loss_sum = 0;
-  for (int part = 0; part < used; ++part) {
+  const auto accumulate = static_cast<std::size_t>(recipe.training.accumulate);
+  double all = 0, loss_sum = 0;
+  for (const Part& part : parts) all += part.weight;
+  for (const Part& part : parts) {
     auto start = Clock::now();
-    const TaskBatch rows =
-        task.tensors(batch, data::even_share({0, batch.size()}, part, used), context_->compute());
+    const TaskBatch rows = task.tensors(batch, part.rows, context_->compute());
     torch::Tensor loss;
     {
       const model::RandomScope scope(static_cast<std::uint64_t>(recipe.seed),
                                      static_cast<std::uint64_t>(context_->moment().step),
                                      rows.samples);
       const Autocast autocast = context_->compute().autocast();
-      const TensorList outputs =
-          model_->run(static_cast<std::int64_t>(rows.weight),
-                      [&](model::Network& network) { return network.run(task.inputs(rows)); });
+      const TensorList outputs = model_->run(
+          part.weight, [&](model::Network& network) { return network.run(task.inputs(rows)); });
       loss = task.loss(outputs, rows);
     }
-    loss_sum += loss.item<double>() * rows.weight;
-    if (parts > 1) loss = loss * (rows.weight / all);
+    loss_sum += loss.item<double>() * part.weight;
+    if (accumulate > 1) loss = loss * (part.weight / all);
     report.forward_s += end_of("forward", start);
     start = Clock::now();
-    if (part + 1 < used) {
+    if (&part != &parts.back()) {
       const auto quiet = model_->no_sync();
       loss.backward();
     } else {
       // A rank's weight is its samples per micro-batch: all ranks count the same number of those.
-      for (int rest = used; rest < parts; ++rest) model_->reducer().count_samples(0);
+      for (std::size_t rest = parts.size(); rest < accumulate; ++rest)
+        model_->reducer().count_samples(0);
       start_tally(loss_sum, all, batch.size());
       loss.backward();
     }
@@ -218,13 +259,13 @@ StepReport Sync::step(const data::Batch& batch) {
   const double exposed = model_->statistics().exposed_seconds;
   optimizer_->zero_grad();
   bool update = true;
-  const double weight = context_->task().weight(batch, {0, batch.size()});
+  const std::vector<Part> parts = parts_of(batch);
   if (batch.size() < least_share_) {
     join_without_samples(batch);
     update = model_->reducer().join_with_zeros();
-  } else if (weight > 0) {
-    forward_and_backward(batch, weight, report);
-  } else {  // samples that count nothing: a mean over them would be no number
+  } else if (!parts.empty()) {
+    forward_and_backward(batch, parts, report);
+  } else {
     start_tally(0, 0, batch.size());
     update = model_->reducer().join_with_zeros();
   }
@@ -296,7 +337,9 @@ State Sync::state() {
   }
   state.lists["sync.gradient_order"] = std::move(order);
   state.rank = own_buffers_;
-  for (auto& buffer : local_buffers()) state.rank.emplace(buffer.name, buffer.tensor);
+  if (!united_) {
+    for (auto& buffer : local_buffers()) state.rank.emplace(buffer.name, buffer.tensor);
+  }
   return state;
 }
 
@@ -307,8 +350,10 @@ void Sync::with_whole_model(const std::function<void()>& use) {
   const auto restore = [&] {
     for (auto& buffer : buffers) buffer.tensor.copy_(own_buffers_.at(buffer.name));
     own_buffers_.clear();
+    united_ = false;
   };
   unite_buffers(communicator_, buffers);
+  united_ = true;
   try {
     use();
   } catch (...) {

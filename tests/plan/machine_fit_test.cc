@@ -1,0 +1,170 @@
+// Fits of times and of communication: what they find, what they leave out, what they warn of.
+#include "convoy/plan/machine_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "convoy/base/error.h"
+#include "tests/base/scratch.h"
+#include "tests/plan/synthetic.h"
+
+namespace {
+
+using namespace convoy::plan;
+using namespace convoy::plan::test;
+using convoy::RandomStream;
+using convoy::UsageError;
+
+const FitOptions kQuick{199, 1};
+const Noise kExact = [](RandomStream&) { return 1.0; };
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool mentions(const std::vector<std::string>& warnings, const std::string& text) {
+  for (const std::string& warning : warnings) {
+    if (warning.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+Machine machine() {
+  Machine machine;
+  machine.seconds_per_sample = 2e-4;
+  machine.knee_samples = 12;
+  return machine;
+}
+
+TEST(ComputeFit, FindsTheExactHingeWhereverItIs) {
+  for (const double knee : {1.5, 4.0, 12.0, 100.0}) {
+    Machine exact = machine();
+    exact.knee_samples = knee;
+    RandomStream random(1);
+    const ComputeFit fit = fit_compute(times(exact, {1, 2, 4, 8, 16, 64, 256}, 2, kExact, random));
+    EXPECT_NEAR(fit.seconds_per_sample.value, 2e-4, 1e-12) << knee;
+    EXPECT_NEAR(fit.knee_samples.value, knee, 1e-8) << knee;
+    EXPECT_TRUE(fit.flat_seen && fit.slope_seen) << knee;
+    EXPECT_TRUE(fit.warnings.empty()) << knee;
+  }
+}
+
+TEST(ComputeFit, MarksDisturbedTimesAndGoesOnWithout) {
+  RandomStream random(2);
+  auto samples = times(machine(), {1, 4, 16, 64, 256}, 5, log_normal(0.03), random);
+  samples[3].seconds *= 5;
+  samples[21].seconds *= 2;
+  const ComputeFit fit = fit_compute(samples, kQuick);
+  EXPECT_EQ(fit.outliers, (std::vector<std::size_t>{3, 21}));
+  EXPECT_GT(fit.residuals[3], fit.residuals[21]);
+  EXPECT_TRUE(mentions(fit.warnings, "2 of 25 times are far off"));
+  EXPECT_NEAR(fit.seconds_per_sample.value / 2e-4, 1, 0.05);
+  EXPECT_NEAR(fit.knee_samples.value / 12, 1, 0.05);
+}
+
+TEST(ComputeFit, SaysWhichSideOfTheKneeWasNotSeen) {
+  RandomStream random(3);
+  const ComputeFit rising =
+      fit_compute(times(machine(), {16, 32, 64}, 4, log_normal(0.001), random), kQuick);
+  if (!rising.flat_seen) {
+    EXPECT_EQ(rising.knee_samples.value, 16);
+    EXPECT_EQ(rising.knee_samples.interval.low, 0);
+    EXPECT_TRUE(mentions(rising.warnings, "M_T is at most 16; measure smaller batches"));
+  }
+  RandomStream exact(4);
+  const ComputeFit flat = fit_compute(times(machine(), {1, 2, 8}, 4, kExact, exact), kQuick);
+  EXPECT_FALSE(flat.slope_seen);
+  EXPECT_EQ(flat.knee_samples.value, 8);
+  EXPECT_EQ(flat.knee_samples.interval.high, kInfinity);
+  EXPECT_EQ(flat.seconds_per_sample.interval.low, 0);
+  EXPECT_TRUE(mentions(flat.warnings, "M_T is at least 8; measure larger batches"));
+  const ComputeFit steep = fit_compute(times(machine(), {16, 32, 64}, 4, kExact, exact), kQuick);
+  EXPECT_FALSE(steep.flat_seen);
+  EXPECT_TRUE(mentions(steep.warnings, "measure smaller batches"));
+}
+
+TEST(ComputeFit, SaysWhereTheHingeDoesNotFit) {
+  std::vector<TimeSample> samples;
+  RandomStream random(5);
+  const Noise noise = log_normal(0.02);
+  for (const std::int64_t m : {1, 2, 4, 8, 16, 32, 64, 128}) {
+    for (int i = 0; i < 5; ++i)
+      samples.push_back({m, (10 + static_cast<double>(m)) * noise(random)});
+  }
+  const ComputeFit fit = fit_compute(samples, kQuick);
+  EXPECT_LT(fit.lack_of_fit, 0.01);
+  EXPECT_TRUE(mentions(fit.warnings, "does not describe the times"));
+  const auto table = compute_table(samples);
+  ASSERT_EQ(table.size(), 8u);
+  EXPECT_EQ(table[3].samples, 8);
+  EXPECT_NEAR(table[3].seconds, 18, 0.7);
+  Machine measured;
+  measured.table = table;
+  EXPECT_NO_THROW(validate(measured));
+}
+
+TEST(ComputeFit, RefusesWhatIsNoneOrTooFew) {
+  EXPECT_THROW((void)fit_compute({{1, 1}, {2, 1}}), UsageError);
+  EXPECT_THROW((void)fit_compute({{2, 1}, {2, 1}, {2, 1}}), UsageError);
+  EXPECT_NO_THROW((void)fit_compute({{1, 1}, {2, 1}, {2, 1}}, kQuick));
+  EXPECT_THROW((void)fit_compute({{0, 1}, {2, 1}, {2, 1}}), UsageError);
+  EXPECT_THROW((void)fit_compute({{1, 0}, {2, 1}, {2, 1}}), UsageError);
+  EXPECT_THROW((void)fit_compute({{1, std::nan("")}, {2, 1}, {2, 1}}), UsageError);
+}
+
+TEST(ComputeFit, EndsInNumbersForAnyTimes) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    RandomStream random(11, seed);
+    std::vector<TimeSample> samples = {{1, 1}, {2, 1}};
+    const double spread = 12 * random.uniform() * random.uniform();
+    const std::uint64_t count = 1 + random.below(25);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      samples.push_back({std::int64_t{1} << random.below(12),
+                         random.below(3) == 0 ? 1 : std::exp(spread * random.uniform())});
+    }
+    const ComputeFit fit = fit_compute(samples, {39, seed});
+    ASSERT_TRUE(fit.seconds_per_sample.value > 0) << seed;
+    ASSERT_TRUE(std::isfinite(fit.seconds_per_sample.interval.high)) << seed;
+    ASSERT_TRUE(fit.knee_samples.value >= 1 && fit.knee_samples.value <= 2048) << seed;
+    ASSERT_TRUE(fit.lack_of_fit > 0 && fit.lack_of_fit <= 1) << seed;
+    for (const double z : fit.residuals) ASSERT_TRUE(std::isfinite(z)) << seed;
+  }
+}
+
+TEST(CommunicationFit, FindsDeltaAndItsKind) {
+  RandomStream random(6);
+  for (const auto kind : {CommunicationKind::constant, CommunicationKind::server,
+                          CommunicationKind::ring, CommunicationKind::tree}) {
+    Communication truth;
+    truth.kind = kind;
+    truth.delta_s = 0.01;
+    const auto samples = communication(truth, {2, 3, 4, 8, 16}, 4, log_normal(0.03), random);
+    const CommunicationFit fit = fit_communication(samples, kQuick);
+    EXPECT_EQ(fit.kind, kind);
+    EXPECT_TRUE(fit.delta_s.interval.contains(0.01)) << name(kind);
+    EXPECT_GT(fit.lack_of_fit, 0.01) << name(kind);
+    const auto other =
+        kind == CommunicationKind::server ? CommunicationKind::ring : CommunicationKind::server;
+    EXPECT_LT(fit_communication(samples, other, kQuick).lack_of_fit, 0.01) << name(kind);
+  }
+}
+
+TEST(CommunicationFit, OneNumberOfWorkersSaysNothingOfTheKind) {
+  const CommunicationFit fit = fit_communication({{4, 0.01}, {4, 0.01}}, kQuick);
+  EXPECT_EQ(fit.kind, CommunicationKind::constant);
+  EXPECT_NEAR(fit.delta_s.value, 0.01, 1e-15);
+  EXPECT_EQ(fit.lack_of_fit, 1);
+  const Communication table = communication_table({{4, 0.02}, {2, 0.01}, {4, 0.02}});
+  ASSERT_EQ(table.table.size(), 2u);
+  EXPECT_EQ(table.table[0].workers, 2);
+  EXPECT_NEAR(table.table[0].seconds, 0.01, 1e-15);
+  EXPECT_NEAR(table.table[1].seconds, 0.02, 1e-15);
+}
+
+TEST(CommunicationFit, RefusesWhatIsNoneOrTooFew) {
+  EXPECT_THROW((void)fit_communication({{2, 1}}), UsageError);
+  EXPECT_THROW((void)fit_communication({{2, 1}, {1, 1}}), UsageError) << "one worker has none";
+  EXPECT_THROW((void)fit_communication({{2, 1}, {2, 0}}), UsageError);
+  EXPECT_THROW((void)fit_communication({{2, 1}, {2, 1}}, CommunicationKind::table), UsageError);
+}
+
+}  // namespace

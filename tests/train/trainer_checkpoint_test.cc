@@ -1,0 +1,118 @@
+// Checkpoints that are written while a run goes on with other things.
+#include <thread>
+
+#include "tests/train/trainer_fixture.h"
+
+namespace convoy::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Another run has found no sign of life of this one, and taken the folder.
+void take_over(const std::string& folder) {
+  test::spill(folder + "/lock", R"({"command": "another", "pid": 1, "host": "elsewhere"})");
+}
+
+TEST_F(TrainerTest, AFolderThatIsTakenOverWhileACheckpointIsWrittenGetsNone) {
+  const Recipe r = recipe("taken", {"checkpoint.every_steps=2"});
+  TrainerOptions options;
+  options.progress = false;
+  Trainer trainer(test_world(), registry_, r, options);
+  calls_->training = 0;
+  // In the update after the one with the checkpoint: nobody has asked yet whether it is written.
+  if (first()) {
+    calls_->on_training = [&] {
+      if (calls_->training == 3) take_over(r.output.folder);
+    };
+  }
+  const std::string said = test::message_of<Failure>([&] { trainer.run(); });
+  calls_->on_training = nullptr;
+  EXPECT_NE(said.find("/step-000000000002 was not written: "), std::string::npos) << said;
+  EXPECT_NE(said.find("was taken over by 'another'"), std::string::npos) << said;
+  all().barrier();
+  EXPECT_EQ(test::entries(r.output.folder + "/checkpoints"), 0u);
+  all().barrier();
+}
+
+TEST_F(TrainerTest, ACheckpointGetsItsNameDuringALongEvaluation) {
+  const int ranks = test_world().size();
+  const Recipe r = recipe("evaluated", {"checkpoint.every_steps=5", "training.epochs=1",
+                                        "data.validation.size=" + std::to_string(1000 * ranks),
+                                        "evaluation.batch=" + std::to_string(ranks)});
+  const std::string checkpoint = r.output.folder + "/checkpoints/step-000000000005";
+  TrainerOptions options;
+  options.progress = false;
+  bool there = false;
+  if (first()) {
+    // Before each batch; the thread that writes gets the time that it needs.
+    options.should_stop = [&] {
+      if (calls_->evaluation == 0 || there) return false;
+      there = fs::exists(checkpoint);
+      if (!there) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return false;
+    };
+  }
+  Trainer trainer(test_world(), registry_, r, options);
+  calls_->evaluation = 0;
+  EXPECT_EQ(trainer.run().steps, 6);
+  EXPECT_TRUE(there || !first());
+}
+
+// A network that keeps something of its own besides statistics: what it has seen on this rank.
+class Keeping final : public model::Network {
+ public:
+  explicit Keeping(std::int64_t classes) : inner_(classes, true, 0) {
+    register_module("inner", inner_ptr());
+    // As large as what is divided among ranks.
+    seen_ = register_buffer("seen", torch::zeros({1000, 300}, torch::kDouble));
+  }
+  torch::Tensor forward(torch::Tensor x) override {
+    if (is_training()) {
+      const torch::NoGradGuard no_grad;
+      seen_.add_(x.sum());
+    }
+    return inner_.forward(x);
+  }
+  std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
+  std::int64_t classes() const override { return inner_.classes(); }
+
+ private:
+  // Of this object's own.
+  std::shared_ptr<testing_data::Small> inner_ptr() {
+    return {&inner_, [](testing_data::Small*) {}};
+  }
+  testing_data::Small inner_;
+  torch::Tensor seen_;
+};
+
+// With synchronized statistics, too, each rank goes on with what it had, and a checkpoint's model
+// has the mean, whole.
+TEST_F(TrainerTest, BuffersOfANetworksOwnAreNotMixedAmongRanks) {
+  registry_.add_model(
+      "keeping", [](const ModelRequest& r) { return std::make_shared<Keeping>(r.classes); }, {});
+  for (const char* statistics : {"local", "synchronized"}) {
+    const std::string how = statistics;
+    const Overrides overrides{"model.name=keeping", "sync.batch_norm=" + how, "data.drop_last=true",
+                              "data.on_bad=fail"};
+    const Recipe whole = recipe("whole" + how, overrides), parts = recipe("parts" + how, overrides);
+    const RunResult expected = train(whole);
+    const State state = state_of(expected.checkpoint);
+    const torch::Tensor seen = state.model.at("seen");
+    EXPECT_GT(seen[0][0].item<double>(), 0);
+    EXPECT_TRUE(seen.eq(seen[0][0]).all().item<bool>()) << how;
+    all().barrier();
+    TrainerOptions options;
+    options.progress = false;
+    int asked = 0;
+    options.should_stop = [&] { return ++asked >= 4; };
+    EXPECT_TRUE(Trainer(test_world(), registry_, parts, options).run().stopped);
+    options.should_stop = nullptr;
+    options.resume = "latest";
+    const RunResult resumed = Trainer(test_world(), registry_, parts, options).run();
+    EXPECT_TRUE(same_tensors(expected.checkpoint, resumed.checkpoint)) << how;
+    all().barrier();
+  }
+}
+
+}  // namespace
+}  // namespace convoy::train
