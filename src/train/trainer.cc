@@ -73,7 +73,6 @@ class Trainer::Impl final : public TrainerContext {
   bool act(Due due);
   void end_epoch();
   bool evaluate_now();
-  bool reaches_target(const Evaluation& evaluation) const;
   void write_checkpoint_now();
   void note_checkpoint(std::optional<WrittenCheckpoint> written);
   void begin_timeline();
@@ -234,11 +233,8 @@ std::uint32_t Trainer::Impl::requests() {
   if (options_.should_stop && options_.should_stop()) requests |= kStop;
   // All ranks have to end then: stopped() and updated() say why.
   if (lock_ && lock_->lost()) requests |= kStop;
-  const double minutes = recipe_.checkpoint.every_minutes;
-  constexpr double kMinute = 60;
-  if (owner() && minutes > 0 && seconds_since(last_checkpoint_) >= minutes * kMinute) {
-    requests |= kCheckpoint;
-  }
+  const double pause = 60 * recipe_.checkpoint.every_minutes;  // seconds
+  if (owner() && pause > 0 && seconds_since(last_checkpoint_) >= pause) requests |= kCheckpoint;
   return requests;
 }
 
@@ -293,8 +289,7 @@ bool Trainer::Impl::act(Due due) {
   if (due.end) {
     if (writer_) note_checkpoint(writer_->finish());
     const bool evaluated = !inputs_->evaluated || evaluated_at_ == moment_.step;
-    const bool done = is_done(recipe_.training, moment_) || result_.target_reached;
-    result_.stopped = !done || !evaluated;
+    result_.stopped = !evaluated || !(is_done(recipe_.training, moment_) || result_.target_reached);
   }
   if (timeline_ && (due.end || moment_.step == timeline_from_ + kTimelineSteps)) end_timeline();
   begin_timeline();
@@ -330,18 +325,11 @@ bool Trainer::Impl::evaluate_now() {
   result_.evaluation = evaluation;
   evaluated_at_ = moment_.step;
   score_ = evaluation.score(inputs_->best);
-  result_.target_reached = reaches_target(evaluation);
+  result_.target_reached = inputs_->reached(evaluation);
   if (saved_at_ == moment_.step) saved_at_.reset();  // without the score
   if (outputs_) outputs_->evaluation(moment_, evaluation);
-  if (outputs_ && result_.target_reached) outputs_->say("that is the target of this training");
+  if (outputs_ && result_.target_reached) outputs_->reached_target(moment_, inputs_->target->name);
   return true;
-}
-
-bool Trainer::Impl::reaches_target(const Evaluation& evaluation) const {
-  if (!inputs_->target) return false;
-  const auto& [metric, level] = recipe_.training.target;
-  // Scores are such that greater is better.
-  return evaluation.score(metric) >= (inputs_->target->higher_is_better ? level : -level);
 }
 
 // Begins to; what is being written meanwhile is asked for after every update.

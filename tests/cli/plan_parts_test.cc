@@ -107,7 +107,8 @@ TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {
   const Goal goal = parse_goal({.target = "loss=1", .targets = "", .metric = ""}, kKnown, true);
   plan::PlanPoints points;
   const auto add = [&points](double rate, std::int64_t updates, bool reached, bool diverged) {
-    plan::PointRun run{.batch = 16, .learning_rate = rate, .seed = 1, .updates = updates};
+    plan::PointRun run;
+    run.batch = 16, run.learning_rate = rate, run.seed = 1, run.updates = updates;
     run.diverged = diverged;
     if (reached) run.reached = {{1.0, updates}};
     points.runs.push_back(run);

@@ -110,10 +110,22 @@ TEST_F(TrainerTest, EndsAtTheFirstEvaluationThatReachesTheTarget) {
     EXPECT_TRUE(result.target_reached);
     EXPECT_FALSE(result.stopped);
     EXPECT_EQ(open_checkpoint(result.checkpoint).step, expected);
+    all().barrier();
+    if (first()) {
+      const auto found_at = rows(r, "target");
+      ASSERT_EQ(found_at.size(), 1u);
+      EXPECT_EQ(found_at[0]["step"], expected);
+      EXPECT_EQ(found_at[0]["metric"], metric);
+    }
+    all().barrier();
     // There is nothing more to do, unless the target is another.
     EXPECT_EQ(train(r, 0, "latest").steps, expected);
     all().barrier();
-    if (first()) EXPECT_EQ(rows(r, "evaluation").size(), static_cast<std::size_t>(expected / 2));
+    if (first()) {
+      EXPECT_EQ(rows(r, "evaluation").size(), static_cast<std::size_t>(expected / 2));
+      EXPECT_EQ(rows(r, "target").size(), 1u);
+    }
+    all().barrier();
     const RunResult on =
         train(recipe(metric, with_target(metric, loss ? "-1" : "2")), 0, "latest");
     EXPECT_EQ(on.steps, 18);

@@ -58,11 +58,20 @@ class Budgeted {
   Budgeted(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out)
       : planned_(planned), sweep_(sweep), folder_(folder), out_(out) {}
 
-  // One round of measurements. False: none is worth it, or can be.
+  // Whether there is enough to see what would say more.
+  bool ready() const {
+    try {
+      plan::fit_updates(hardest(), {.rounds = 39});
+      return true;
+    } catch (const UsageError&) {
+      return false;
+    }
+  }
+
+  // One round of measurements. False: there is none to make.
   bool measure_next() {
     const PlannedMachine machine = machine_of(sweep_, folder_.points());
-    const plan::UpdateFit updates =
-        plan::fit_updates(folder_.points().updates(planned_.goal.hardest()));
+    const plan::UpdateFit updates = plan::fit_updates(hardest());
     const std::vector<Candidate> candidates = list(machine, updates);
     // A machine that is given is exact: no time of it is worth measuring.
     const plan::ComputeFit exact;
@@ -83,6 +92,10 @@ class Budgeted {
   }
 
  private:
+  std::vector<plan::UpdateRun> hardest() const {
+    return folder_.points().updates(planned_.goal.hardest());
+  }
+
   std::vector<Candidate> list(const PlannedMachine& machine, const plan::UpdateFit& updates) const {
     constexpr double kTime = 5;  // seconds of a training that is timed, about
     std::vector<Candidate> candidates;
@@ -152,10 +165,11 @@ void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std
                           sweep.repetitions, sweep.cores, out);
   }
   if (!sweep.limits.deadline) return measure_grid(planned, sweep, sweep.seeds, folder, out);
-  measure_grid(planned, sweep, 1, folder, out);
   Budgeted budgeted(planned, sweep, folder, out);
-  while (Clock::now() < *sweep.limits.deadline && budgeted.measure_next()) {
-  }
+  for (int seeds = 1; seeds == 1 || (seeds <= sweep.seeds && !budgeted.ready()); ++seeds)
+    measure_grid(planned, sweep, seeds, folder, out);
+  bool more = budgeted.ready();
+  while (more && Clock::now() < *sweep.limits.deadline) more = budgeted.measure_next();
 }
 
 }  // namespace convoy::cli

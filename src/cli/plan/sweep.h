@@ -25,8 +25,8 @@ struct Sweep {
   std::vector<int> cores;
 };
 
-// Without a deadline: all of it. With one: every time, one run of each batch and rate, and then
-// what narrows the interval of M_opt for the most workers at the hardest level most, per second.
+// Without a deadline: all of it. With one: every time, one run of each batch and rate (more, up to
+// `seeds`, where these say nothing yet), and then what narrows the interval of M_opt for the most workers at the hardest level most, per second.
 // What is among the points already is not measured again.
 void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out);
 

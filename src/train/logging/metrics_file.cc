@@ -49,8 +49,9 @@ bool belongs(const std::string& line, std::int64_t last_step, bool evaluated) {
   const auto step = row.find("step");
   if (step == row.end() || !step->is_number_integer()) return false;
   const auto at = step->get<std::int64_t>();
-  return at < last_step ||
-         (at == last_step && (evaluated || row.value("kind", "") != "evaluation"));
+  if (at != last_step) return at < last_step;
+  const std::string kind = row.value("kind", "");
+  return evaluated || (kind != "evaluation" && kind != "target");
 }
 
 }  // namespace

@@ -141,6 +141,11 @@ void Outputs::evaluation(const Moment& m, const Evaluation& e) {
   last_evaluation_.clear();
 }
 
+void Outputs::reached_target(const Moment& m, const std::string& metric) {
+  metrics_.add({.kind = "target", .step = m.step, .numbers = {}, .strings = {{"metric", metric}}});
+  say("step " + std::to_string(m.step) + ": " + metric + " is as good as training.target says");
+}
+
 void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t samples,
                     double weight) {
   const double rate = seconds > 0 ? weight / seconds : 0;

@@ -44,6 +44,8 @@ class Outputs {
   void evaluation(const Moment& moment, const Evaluation& evaluation);
   // The evaluation just reported is of an epoch that has ended long ago.
   void made_up(const Moment& moment);
+  // The evaluation just reported has found training.target.
+  void reached_target(const Moment& moment, const std::string& metric);
   // One that is there now, of this step or an earlier one.
   void checkpoint(const Moment& moment, const WrittenCheckpoint& written);
 

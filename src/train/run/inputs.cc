@@ -71,6 +71,13 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   if (world.rank() == 0) world.log().info(recipe.model.weights + ": " + describe(report));
 }
 
+bool Inputs::reached(const Evaluation& evaluation) const {
+  if (!target) return false;
+  const auto& [metric, level] = recipe.training.target;
+  // Scores are such that greater is better.
+  return evaluation.score(metric) >= (target->higher_is_better ? level : -level);
+}
+
 std::unique_ptr<data::SampleSource> open_training(const Inputs& inputs, std::size_t least_share) {
   const Recipe& recipe = inputs.recipe;
   const auto samples = inputs.data.training->size();

@@ -8,6 +8,7 @@
 
 #include "convoy/comm/world.h"
 #include "convoy/train/compute.h"
+#include "convoy/train/evaluate.h"
 #include "convoy/train/registry.h"
 #include "train/checkpoint/resume.h"
 #include "train/setup.h"
@@ -23,6 +24,9 @@ struct Inputs {
   // The data, the checkpoint to go on from if there is one to be ("" for none), and the network.
   // Throws UsageError naming what is wrong. Collective.
   void open(const Registry& registry, const std::string& resume);
+
+  // Whether there is a target, and this evaluation has found it.
+  bool reached(const Evaluation& evaluation) const;
 
   const comm::World& world;
   const Recipe& recipe;
