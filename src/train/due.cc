@@ -40,10 +40,9 @@ Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests) {
   };
   Due due;
   const auto step = static_cast<std::uint64_t>(now.step);
-  due.evaluate =
-      recipe.evaluates() && !stop &&
-      (done || epoch_is_due(recipe.evaluation.every_epochs) ||
-       (step > 0 && each(recipe.evaluation.every_steps, step)));
+  due.evaluate = recipe.evaluates() && !stop &&
+                 (done || epoch_is_due(recipe.evaluation.every_epochs) ||
+                  (step > 0 && each(recipe.evaluation.every_steps, step)));
   due.end_epoch = now.epoch_over;
   due.checkpoint = done || stop || (requests & kCheckpoint) != 0 ||
                    each(recipe.checkpoint.every_steps, step) ||

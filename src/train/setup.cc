@@ -33,8 +33,7 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
   return data;
 }
 
-std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data,
-                                                    const Recipe& recipe) {
+std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const Recipe& recipe) {
   const bool training = recipe.evaluation.from == "training";
   const std::shared_ptr<const data::Dataset> all = training ? data.training : data.validation;
   if (all == nullptr || recipe.evaluation.fraction == 1) return all;

@@ -23,8 +23,7 @@ struct DataSets {
 };
 
 // What the recipe is evaluated on: a part of one of these, or null where it is not.
-std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data,
-                                                    const Recipe& recipe);
+std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const Recipe& recipe);
 
 // Throws UsageError when ranks see different data, or training and validation don't have the same
 // classes. Collective.

@@ -47,8 +47,9 @@ TEST(PlanGoal, MistakesAreNamed) {
             std::string::npos);
   EXPECT_NE(refusal({.target = "0.5", .targets = "", .metric = ""}).find("METRIC=LEVEL"),
             std::string::npos);
-  EXPECT_NE(refusal({.target = "", .targets = "0.5,much", .metric = ""}).find("'much' is no number"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal({.target = "", .targets = "0.5,much", .metric = ""}).find("'much' is no number"),
+      std::string::npos);
   EXPECT_NE(refusal({.target = "tain_loss=1", .targets = "", .metric = ""})
                 .find("did you mean train_loss?"),
             std::string::npos);
@@ -141,8 +142,7 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
   const test::Scratch scratch;
   const std::string path = scratch.path() + "/plan.toml";
   const auto write = [&path](const std::string& text) { std::ofstream(path) << text; };
-  const PlanFile plan{
-      "a \"b\"", "loss", 0.1, {{1, 64, 0.02, 12.5}, {4, 256, 1e-5, 1.0 / 3}}};
+  const PlanFile plan{"a \"b\"", "loss", 0.1, {{1, 64, 0.02, 12.5}, {4, 256, 1e-5, 1.0 / 3}}};
   write(to_toml(plan));
   const PlanFile back = read_plan_file(path);
   EXPECT_EQ(back.recipe, plan.recipe);

@@ -26,9 +26,9 @@ class Plan : public Train {
   }
 
   Words sweep(Words more = {}) const {
-    Words all{"--targets", "1.2,0.7",    "--batches",     "40,160", "--rates", "0.01",
-              "--seeds",   "2",          "--every",       "2",      "--time",  "4,64",
-              "--workers", "1,2",        "--repetitions", "2"};
+    Words all{"--targets", "1.2,0.7", "--batches",     "40,160", "--rates", "0.01",
+              "--seeds",   "2",       "--every",       "2",      "--time",  "4,64",
+              "--workers", "1,2",     "--repetitions", "2"};
     all.insert(all.end(), more.begin(), more.end());
     return plan("batch", all);
   }
@@ -110,7 +110,8 @@ TEST_F(Plan, GoesOnAfterAKillAndAnswers) {
   EXPECT_EQ(choices, 2 * 2);  // targets, workers
 
   const std::string file = folder_ + "/plan/plan.toml";
-  Words train = command(1, "planned", {"--plan", file, "--set", "training.epochs=0", "--set", "training.steps=3"});
+  Words train = command(
+      1, "planned", {"--plan", file, "--set", "training.epochs=0", "--set", "training.steps=3"});
   train.erase(std::remove(train.begin(), train.end(), "training.batch=100"), train.end());
   const auto set = std::adjacent_find(train.begin(), train.end());  // a --set without its value
   if (set != train.end()) train.erase(set);

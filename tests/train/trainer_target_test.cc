@@ -9,8 +9,8 @@ namespace {
 const std::vector<std::string> kEveryTwo{"evaluation.every_epochs=0", "evaluation.every_steps=2"};
 
 TEST_F(TrainerTest, EvaluatesEverySoManyUpdatesAndAtTheEnd) {
-  const Recipe r = recipe("every", {"evaluation.every_epochs=0", "evaluation.every_steps=4",
-                                    "training.steps=10"});
+  const Recipe r = recipe(
+      "every", {"evaluation.every_epochs=0", "evaluation.every_steps=4", "training.steps=10"});
   EXPECT_FALSE(train(r, 6).target_reached);
   const RunResult result = train(r, 0, "latest");
   EXPECT_FALSE(result.stopped);
@@ -126,8 +126,7 @@ TEST_F(TrainerTest, EndsAtTheFirstEvaluationThatReachesTheTarget) {
       EXPECT_EQ(rows(r, "target").size(), 1u);
     }
     all().barrier();
-    const RunResult on =
-        train(recipe(metric, with_target(metric, loss ? "-1" : "2")), 0, "latest");
+    const RunResult on = train(recipe(metric, with_target(metric, loss ? "-1" : "2")), 0, "latest");
     EXPECT_EQ(on.steps, 18);
     EXPECT_FALSE(on.target_reached);
     EXPECT_FALSE(on.stopped);

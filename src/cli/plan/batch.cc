@@ -10,8 +10,8 @@
 #include "cli/plan/sweep.h"
 #include "cli/plan/trial.h"
 #include "cli/rows.h"
-#include "cli/training/signals.h"
 #include "cli/training/set_option.h"
+#include "cli/training/signals.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
@@ -22,7 +22,8 @@ namespace {
 constexpr const char* kDescription =
     "Find the mini-batch with which training reaches a target soonest (docs/planning.md)\n"
     "Measures updates and trainings of the recipe, each in a process of its own, and says what is\n"
-    "best for each number of workers. Killed or stopped anywhere, --resume repeats no finished run.";
+    "best for each number of workers. Killed or stopped anywhere, --resume repeats no finished "
+    "run.";
 
 struct Arguments {
   RecipeWords recipe;
@@ -78,15 +79,15 @@ Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
   } else if (sweep.timed.size() < 2) {
     throw UsageError("--time: times by batch need two different ones at least");
   } else if (cores == 1 && sweep.workers.back() > 1) {
-    throw UsageError("--workers: there is one core here, so communication can't be measured; "
-                     "describe it with --machine FILE, or plan for --workers 1");
+    throw UsageError(
+        "--workers: there is one core here, so communication can't be measured; "
+        "describe it with --machine FILE, or plan for --workers 1");
   }
   sweep.limits.epochs = arguments.longest > 0 ? arguments.longest : 4 * planned.epochs;
   sweep.limits.every = arguments.every;
   if (!arguments.budget.empty()) {
     const std::chrono::duration<double> budget(parse_duration(arguments.budget, "--budget"));
-    sweep.limits.deadline =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
+    sweep.limits.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
   }
   return sweep;
 }
@@ -132,15 +133,15 @@ int run(const Arguments& arguments) {
     return kExitRequeue;
   }
   try {
-    const Answers answers = answer(folder.points(), machine_of(sweep, folder.points()),
-                                   sweep.workers, planned.samples);
+    const Answers answers =
+        answer(folder.points(), machine_of(sweep, folder.points()), sweep.workers, planned.samples);
     print(answers, out);
     add_rows(answers, rows);
     write_file_atomically(folder.file("machine.toml"),
                           plan::to_toml(answers.machine.machine.machine));
     write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
-    std::fprintf(out, "\nto train so: convoy train --plan %s %s\n", folder.file("plan.toml").c_str(),
-                 arguments.recipe.path.c_str());
+    std::fprintf(out, "\nto train so: convoy train --plan %s %s\n",
+                 folder.file("plan.toml").c_str(), arguments.recipe.path.c_str());
   } catch (const UsageError& error) {
     throw UsageError(error.what() + how_far(folder, planned.goal));
   }

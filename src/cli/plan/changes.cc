@@ -56,7 +56,8 @@ class Reader {
 
   PriceList::Part part(const char* key) const {
     const toml::table* table = table_[key].as_table();
-    if (table == nullptr) throw UsageError(place(table_.get(key)) + "there is no table [" + key + "]");
+    if (table == nullptr)
+      throw UsageError(place(table_.get(key)) + "there is no table [" + key + "]");
     const Reader inner(path_, *table, std::string(key) + ".");
     inner.only({"price", "power"});
     return {inner.number("price", std::nullopt), inner.number("power", 1.0)};
@@ -80,8 +81,8 @@ std::vector<Change> changes_of(const plan::UpdateLaw& law, const Machine& machin
   for (const plan::WhatIf& row : plan::what_if(law, machine, workers, factor)) {
     Change change{row.change, std::nullopt, row};
     const bool more = row.change == "workers";
-    const auto count =
-        more ? std::llround(static_cast<double>(workers) * factor) : static_cast<long long>(workers);
+    const auto count = more ? std::llround(static_cast<double>(workers) * factor)
+                            : static_cast<long long>(workers);
     if (count <= batch) {
       change.seconds =
           plan::convergence_seconds(law, changed(machine, row.change, factor), batch, count);

@@ -1,4 +1,5 @@
 // convoy plan check: whether a plan's predictions are right.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -84,12 +85,14 @@ class Checker {
   RunOutcome train(const Checked& what, std::uint64_t seed) {
     const Planned& planned = measured_.planned;
     const double epochs = arguments_.longest > 0 ? arguments_.longest : 4 * planned.epochs;
-    const auto longest = static_cast<std::int64_t>(std::ceil(
-        epochs * static_cast<double>(planned.samples) / static_cast<double>(what.batch)));
-    Trial trial(planned.run(what.batch, what.learning_rate, seed,
-                            planned.usual_interval(what.batch), longest),
-                folder_ + "/check-" + std::to_string(++runs_), arguments_.workers,
-                {cores_.front()}, planned.goal.of_task);
+    const auto longest = static_cast<std::int64_t>(
+        std::ceil(epochs * static_cast<double>(planned.samples) / static_cast<double>(what.batch)));
+    constexpr double kEvaluations = 10;  // at least, until the target
+    const auto every = std::clamp<std::int64_t>(std::llround(what.updates / kEvaluations), 1,
+                                                planned.usual_interval(what.batch));
+    Trial trial(planned.run(what.batch, what.learning_rate, seed, every, longest),
+                folder_ + "/check-" + std::to_string(++runs_), arguments_.workers, {cores_.front()},
+                planned.goal.of_task);
     while (trial.poll()) wait_a_little();
     if (!trial.good() && !trial.diverged())
       throw Failure("training with batch " + std::to_string(what.batch) +
@@ -153,12 +156,11 @@ void print(const Checked& what, const std::vector<RunOutcome>& outcomes, Rows& r
     updates /= reached, seconds /= reached;
     row["updates"] = updates;
     row["seconds"] = seconds;
-    std::fprintf(out, " %9s %9s %6s  %9s %9s %6s  %9s %9s %6s\n",
-                 short_text(what.updates).c_str(), short_text(updates).c_str(),
-                 ratio(updates, what.updates).c_str(), format_seconds(what.seconds).c_str(),
-                 format_seconds(each).c_str(), ratio(each, what.seconds).c_str(),
-                 format_seconds(predicted).c_str(), format_seconds(seconds).c_str(),
-                 ratio(seconds, predicted).c_str());
+    std::fprintf(out, " %9s %9s %6s  %9s %9s %6s  %9s %9s %6s\n", short_text(what.updates).c_str(),
+                 short_text(updates).c_str(), ratio(updates, what.updates).c_str(),
+                 format_seconds(what.seconds).c_str(), format_seconds(each).c_str(),
+                 ratio(each, what.seconds).c_str(), format_seconds(predicted).c_str(),
+                 format_seconds(seconds).c_str(), ratio(seconds, predicted).c_str());
   }
   std::fflush(out);
   rows.add(row);

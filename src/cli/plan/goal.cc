@@ -78,8 +78,8 @@ std::vector<std::pair<double, std::int64_t>> reached_levels(const Goal& goal, co
       if (i > 0 && std::isfinite(curve[i - 1].second)) {
         const auto [before, worse] = curve[i - 1];
         const double part = (level - worse) / (value - worse);  // in (0, 1]
-        at = before + static_cast<std::int64_t>(
-                          std::ceil(part * static_cast<double>(step - before) - 1e-9));
+        at = before +
+             static_cast<std::int64_t>(std::ceil(part * static_cast<double>(step - before) - 1e-9));
         at = std::clamp(at, before + 1, step);
       }
       reached.emplace_back(level, at);

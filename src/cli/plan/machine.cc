@@ -46,7 +46,8 @@ void print_changes(const Case& c, double factor, Rows& rows, std::FILE* out) {
                static_cast<long long>(c.workers), c.workers == 1 ? "" : "s",
                static_cast<long long>(c.batch), format_seconds(now).c_str(),
                short_text(best).c_str(), format_seconds(best_s).c_str());
-  std::fprintf(out, "%s times as good   with batch %-6lld  speed-up   with the best batch  speed-up\n",
+  std::fprintf(out,
+               "%s times as good   with batch %-6lld  speed-up   with the best batch  speed-up\n",
                short_text(factor).c_str(), static_cast<long long>(c.batch));
   for (const Change& change : changes_of(c.law, c.machine, c.batch, c.workers, factor)) {
     const std::string at = change.seconds ? format_seconds(*change.seconds) : "-";
@@ -74,11 +75,10 @@ void print_design(const Case& c, const PriceList& list, Rows& rows, std::FILE* o
     const plan::Balance balance =
         plan::balance(c.law, c.machine, static_cast<double>(c.workers), prices);
     const bool workers = balance.saved_by_workers > balance.saved_by_bandwidth;
-    std::fprintf(out,
-                 "; one more unit of money saves %s of workers, %s of bandwidth: %s pays more\n",
-                 format_seconds(balance.saved_by_workers).c_str(),
-                 format_seconds(balance.saved_by_bandwidth).c_str(),
-                 workers ? "the first" : "the second");
+    std::fprintf(
+        out, "; one more unit of money saves %s of workers, %s of bandwidth: %s pays more\n",
+        format_seconds(balance.saved_by_workers).c_str(),
+        format_seconds(balance.saved_by_bandwidth).c_str(), workers ? "the first" : "the second");
     row["saved_by_workers"] = balance.saved_by_workers;
     row["saved_by_bandwidth"] = balance.saved_by_bandwidth;
   } else {

@@ -58,12 +58,11 @@ void measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t b
 void measure_one_exchange(const Planned& planned, PlanFolder& folder, std::int64_t workers,
                           std::int64_t samples_each, const std::vector<int>& cores,
                           std::FILE* out) {
-  const UpdateTimes times = time_updates(planned, folder, samples_each * workers,
-                                         static_cast<int>(workers), cores);
+  const UpdateTimes times =
+      time_updates(planned, folder, samples_each * workers, static_cast<int>(workers), cores);
   folder.add(plan::CommunicationSample{workers, std::max(times.exposed_communication, kLeast)});
   std::fprintf(out, "communication of %lld workers: %s of an update's %s\n",
-               static_cast<long long>(workers),
-               format_seconds(times.exposed_communication).c_str(),
+               static_cast<long long>(workers), format_seconds(times.exposed_communication).c_str(),
                format_seconds(times.seconds).c_str());
   std::fflush(out);
 }

@@ -72,7 +72,8 @@ double parse_duration(const std::string& text, const char* option) {
   }
   double value = 0;
   if (!read(number, value) || value <= 0) {
-    throw UsageError(std::string(option) + ": '" + text + "' is no length of time, as 90s, 30m, 2h");
+    throw UsageError(std::string(option) + ": '" + text +
+                     "' is no length of time, as 90s, 30m, 2h");
   }
   return value * unit;
 }

@@ -1,9 +1,9 @@
 #include "cli/plan/plan_file.h"
 
+#include <toml++/toml.h>
 #include <cmath>
 #include <optional>
 #include <sstream>
-#include <toml++/toml.h>
 
 #include "cli/plan/numbers.h"
 #include "convoy/base/error.h"

@@ -41,8 +41,8 @@ std::string fingerprint_of(train::Recipe recipe, std::int64_t samples) {
   recipe.optimizer.lr = 1;
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(number_of(train::print_recipe(recipe, false) +
-                                                          std::to_string(samples))));
+                static_cast<unsigned long long>(
+                    number_of(train::print_recipe(recipe, false) + std::to_string(samples))));
   return text;
 }
 
@@ -76,8 +76,7 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
   const auto data = registry.open_data(recipe.data.reader, recipe.data.train);
   if (data->size() == 0) throw UsageError("data.train holds no samples");
   std::size_t evaluated = data->size();
-  if (!training)
-    evaluated = registry.open_data(recipe.data.reader, recipe.data.validation)->size();
+  if (!training) evaluated = registry.open_data(recipe.data.reader, recipe.data.validation)->size();
   planned.evaluated = std::max<std::int64_t>(
       std::llround(recipe.evaluation.fraction * static_cast<double>(evaluated)), 1);
   planned.samples = size_of(*data, *task);
@@ -122,11 +121,9 @@ std::int64_t Planned::usual_interval(std::int64_t batch) const {
 }
 
 Planned open_planned(const RecipeWords& recipe, const GoalWords& goal) {
-  return open_with(
-      recipe,
-      [&goal](const std::vector<KnownMetric>& known, bool has_validation) {
-        return parse_goal(goal, known, has_validation);
-      });
+  return open_with(recipe, [&goal](const std::vector<KnownMetric>& known, bool has_validation) {
+    return parse_goal(goal, known, has_validation);
+  });
 }
 
 Planned open_planned(const RecipeWords& recipe, const plan::PlanHeader& header) {

@@ -165,7 +165,8 @@ void print(const Answers& answers, std::FILE* out) {
   std::fputc('\n', out);
   print_machine(answers.machine, out);
   for (const LevelAnswer& level : answers.levels) print_level(answers.metric, level, out);
-  for (const std::string& line : answers.without) std::fprintf(out, "\nno answer: %s\n", line.c_str());
+  for (const std::string& line : answers.without)
+    std::fprintf(out, "\nno answer: %s\n", line.c_str());
   std::fflush(out);
 }
 
@@ -180,8 +181,7 @@ void add_rows(const Answers& answers, Rows& rows) {
     add_row(row_of(level.updates));
     for (const plan::BatchChoice& choice : level.choices) add_row(row_of(choice));
   }
-  for (const std::string& line : answers.without)
-    rows.add({{"kind", "without"}, {"why", line}});
+  for (const std::string& line : answers.without) rows.add({{"kind", "without"}, {"why", line}});
 }
 
 }  // namespace convoy::cli

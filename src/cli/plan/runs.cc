@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <list>
+#include <map>
 #include <memory>
 
 #include "cli/plan/numbers.h"
@@ -15,6 +16,9 @@ namespace {
 
 constexpr double kHopeless = 3;  // times the updates of a better rate
 constexpr double kLeaving = 10;  // times the first loss
+// A level that is reached within so many evaluations was reached too soon to say when; they come so
+// many times until then when the run is made again.
+constexpr std::int64_t kTooFew = 3, kEnough = 6;
 
 // Updates until the hardest level, where the run reached it.
 std::optional<std::int64_t> to_the_end(const plan::PointRun& run, const Goal& goal) {
@@ -65,6 +69,7 @@ class Runs {
   struct Active {
     WantedRun wanted;
     int core = 0;
+    std::int64_t every = 0;
     std::unique_ptr<Trial> trial;
     const char* why = "";  // it was stopped
     bool diverged = false;
@@ -72,8 +77,30 @@ class Runs {
 
   bool late() const { return limits_.deadline && Clock::now() >= *limits_.deadline; }
 
+  // Updates between evaluations: fewer than usual where training is quick.
   std::int64_t every(std::int64_t batch) const {
-    return limits_.every > 0 ? limits_.every : planned_.usual_interval(batch);
+    if (limits_.every > 0) return limits_.every;
+    std::int64_t interval = planned_.usual_interval(batch);
+    if (const auto known = finer_.find(batch); known != finer_.end())
+      interval = std::min(interval, known->second);
+    for (const plan::PointRun& run : folder_.points().runs) {
+      if (run.batch == batch && !run.reached.empty())
+        interval = std::min(interval, run.reached.front().second / kEnough);
+    }
+    return std::max<std::int64_t>(interval, 1);
+  }
+
+  // Whether the run was over before it was looked at often enough; it waits to be made again then.
+  bool again(const Active& active, const plan::PointRun& run) {
+    if (limits_.every > 0 || active.every == 1 || run.reached.empty() || late()) return false;
+    const std::int64_t first = run.reached.front().second;
+    if (first > kTooFew * active.every) return false;
+    std::int64_t& finer = finer_.try_emplace(run.batch, active.every).first->second;
+    finer = std::max<std::int64_t>(1, std::min(finer, first / kEnough));
+    waiting_.push_front(active.wanted);
+    std::fprintf(out_, "%s: once more, evaluated more often\n", name_of(active.wanted).c_str());
+    std::fflush(out_);
+    return true;
   }
 
   void start() {
@@ -89,12 +116,12 @@ class Runs {
                              static_cast<double>(wanted.batch);
       const auto longest = std::max<std::int64_t>(1, std::llround(std::ceil(updates)));
       const int core = free_.front();
-      active_.push_back({wanted, core,
-                         std::make_unique<Trial>(
-                             planned_.run(wanted.batch, wanted.learning_rate, wanted.seed,
-                                          every(wanted.batch), longest),
-                             folder_.new_run(), 1, std::vector<int>{core},
-                             planned_.goal.of_task)});
+      const std::int64_t interval = every(wanted.batch);
+      active_.push_back(
+          {wanted, core, interval,
+           std::make_unique<Trial>(
+               planned_.run(wanted.batch, wanted.learning_rate, wanted.seed, interval, longest),
+               folder_.new_run(), 1, std::vector<int>{core}, planned_.goal.of_task)});
       free_.pop_front();
     }
   }
@@ -122,7 +149,7 @@ class Runs {
                    fewest(folder_.points(), planned_.goal, run.batch, run.learning_rate)) {
       const double enough = kHopeless * static_cast<double>(*best);
       if (static_cast<double>(metrics.updates().back().step) >=
-          enough + static_cast<double>(every(run.batch))) {
+          enough + static_cast<double>(active.every)) {
         active.why = "stopped: another rate took a third of that";
       }
     }
@@ -142,6 +169,7 @@ class Runs {
                        .seconds = trial.seconds(),
                        .diverged = diverged,
                        .reached = reached_levels(planned_.goal, metrics.curve())};
+    if (again(active, run)) return;
     folder_.add(run, metrics.curve());
     tell(active, run, metrics.curve());
   }
@@ -155,12 +183,13 @@ class Runs {
     if (run.diverged) {
       text += "diverged after " + std::to_string(run.updates) + " updates, ";
     } else if (!all) {
-      text += "at best " + short_text(best) + " in " + std::to_string(run.updates) +
-              " updates, ";
+      text += "at best " + short_text(best) + " in " + std::to_string(run.updates) + " updates, ";
     }
     if (!all && *active.why != '\0') text += std::string(active.why) + ", ";
-    if (!curve.empty() && !run.reached.empty() && run.reached.back().second == curve.front().first)
+    if (!curve.empty() && !run.reached.empty() &&
+        run.reached.back().second == curve.front().first && active.every > 1) {
       text += "at the first evaluation (a smaller --every tells more), ";
+    }
     std::fprintf(out_, "%s%s\n", text.c_str(), format_seconds(run.seconds).c_str());
     std::fflush(out_);
   }
@@ -170,6 +199,7 @@ class Runs {
   RunLimits limits_;
   std::FILE* out_;
   std::deque<WantedRun> waiting_;
+  std::map<std::int64_t, std::int64_t> finer_;  // updates between evaluations, by batch
   std::deque<int> free_;
   std::list<Active> active_;
 };

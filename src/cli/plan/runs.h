@@ -20,8 +20,10 @@ struct WantedRun {
 };
 
 struct RunLimits {
-  double epochs = 0;       // the longest that a run may take
-  std::int64_t every = 0;  // updates between evaluations; 0: Planned::usual_interval()
+  double epochs = 0;  // the longest that a run may take
+  // Updates between evaluations; 0: Planned::usual_interval(), or fewer where a level is reached
+  // soon. A run that was looked at too seldom to say when is made again.
+  std::int64_t every = 0;
   std::optional<Clock::time_point> deadline;  // of all of them
 };
 

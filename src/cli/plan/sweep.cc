@@ -75,10 +75,10 @@ class Budgeted {
     const std::vector<Candidate> candidates = list(machine, updates);
     // A machine that is given is exact: no time of it is worth measuring.
     const plan::ComputeFit exact;
-    const auto suggestions = plan::next_measurements(
-        updates, machine.compute ? *machine.compute : exact,
-        machine.communication ? &*machine.communication : nullptr, machine.machine,
-        sweep_.workers.back(), candidates);
+    const auto suggestions =
+        plan::next_measurements(updates, machine.compute ? *machine.compute : exact,
+                                machine.communication ? &*machine.communication : nullptr,
+                                machine.machine, sweep_.workers.back(), candidates);
     if (suggestions.empty()) return false;
     const Candidate& first = candidates[suggestions.front().candidate];
     if (first.kind == Candidate::Kind::time) {

@@ -160,9 +160,7 @@ void Trial::stop() {
   ::kill(child_.pid, SIGTERM);
 }
 
-bool Trial::good() const {
-  return stopping_ || (WIFEXITED(status_) && WEXITSTATUS(status_) == 0);
-}
+bool Trial::good() const { return stopping_ || (WIFEXITED(status_) && WEXITSTATUS(status_) == 0); }
 
 bool Trial::diverged() const { return errors_.find(kNotFinite) != std::string::npos; }
 

@@ -78,7 +78,8 @@ std::optional<PlanFile> read_plan(const Arguments& arguments) {
   for (const std::string& override : arguments.overrides) {
     for (const char* key : {"training.batch=", "optimizer.lr="}) {
       if (override.starts_with(key))
-        throw UsageError("--set " + override + " and --plan contradict each other; give one of them");
+        throw UsageError("--set " + override +
+                         " and --plan contradict each other; give one of them");
     }
   }
   return read_plan_file(arguments.plan);
@@ -132,8 +133,7 @@ int run(const Arguments& arguments) {
     options.timeline = arguments.timeline;
     options.progress = world.rank() == 0;
     options.should_stop = stop_signal_came;
-    const train::Recipe mine =
-        plan ? planned(arguments, *plan, text, registry, world) : recipe;
+    const train::Recipe mine = plan ? planned(arguments, *plan, text, registry, world) : recipe;
     const train::RunResult result = train::Trainer(world, registry, mine, options).run();
     if (world.rank() == 0) print_result(result);
     return result.stopped ? kExitRequeue : 0;

@@ -139,7 +139,8 @@ void check_evaluation(const Recipe& r, Checker& c) {
   c.at_least("evaluation.every_epochs", static_cast<double>(e.every_epochs), 0);
   c.at_least("evaluation.every_steps", static_cast<double>(e.every_steps), 0);
   c.at_least("evaluation.batch", static_cast<double>(e.batch), 0);
-  c.expect(e.fraction > 0 && e.fraction <= 1, "evaluation.fraction has to be above 0, and at most 1");
+  c.expect(e.fraction > 0 && e.fraction <= 1,
+           "evaluation.fraction has to be above 0, and at most 1");
   for (const char* key :
        {"evaluation.every_epochs", "evaluation.every_steps", "evaluation.fraction"}) {
     c.only_for(key, r.evaluates(),
@@ -150,8 +151,9 @@ void check_evaluation(const Recipe& r, Checker& c) {
              "training.target.metric, which is empty");
   c.expect(std::isfinite(target.level), "training.target.level has to be a finite number");
   if (target.metric.empty()) return;
-  c.expect(r.evaluates(), "training.target needs [data.validation], or evaluation.from = "
-                          "\"training\"");
+  c.expect(r.evaluates(),
+           "training.target needs [data.validation], or evaluation.from = "
+           "\"training\"");
   c.expect(e.every_epochs > 0 || e.every_steps > 0,
            "training.target is looked for in evaluations; give evaluation.every_steps or "
            "evaluation.every_epochs");

@@ -134,7 +134,8 @@ void describe(CheckpointRecipe& c, Fields& f) {
   f.field("every_epochs", c.every_epochs, "0: never");
   f.field("keep", c.keep, "the newest so many stay");
   f.field("keep_best", c.keep_best, "and the best one");
-  f.field("best", c.best, "the metric that says which is; empty: training.target's, or the task's usual one");
+  f.field("best", c.best,
+          "the metric that says which is; empty: training.target's, or the task's usual one");
   f.field("asynchronous", c.asynchronous,
           "copy what is saved, and write it while training goes on");
   f.field("memory", c.memory,

@@ -32,14 +32,14 @@ struct Inputs {
   const Recipe& recipe;
   Compute compute;
   std::unique_ptr<Task> task;
-  std::string best;  // the metric that the best checkpoint goes by
+  std::string best;              // the metric that the best checkpoint goes by
   std::optional<Metric> target;  // that of training.target
   std::unique_ptr<Strategy> strategy;
   Arrangement arrangement;
   DataSets data;
   std::shared_ptr<const data::Dataset> evaluated;  // what evaluations are on; null: there are none
-  std::optional<Origin> origin;  // if this run goes on
-  bool epoch_was_over = false;   // there, and reported
+  std::optional<Origin> origin;                    // if this run goes on
+  bool epoch_was_over = false;                     // there, and reported
 
   bool owner() const { return world.rank() == arrangement.owner; }
   const comm::Communicator& all() const { return world.communicator(); }
