@@ -117,6 +117,17 @@ TEST_F(Report, OfOneRun) {
   EXPECT_TRUE(has(page, "@media print"));
 }
 
+TEST_F(Report, EvaluationsOnTrainingDataAreNoValidation) {
+  std::string run = run_row();
+  run.insert(run.find("\"step\""), R"("evaluated": "data.train", )");
+  const std::string metrics = step_row(1, 2) + step_row(2, 1) + evaluation_row(2, 0.5);
+  const std::string page = make_report({make_run("training", run + metrics)});
+  EXPECT_TRUE(has(page, "Evaluation top-1"));
+  EXPECT_TRUE(has(page, "evaluation images"));
+  EXPECT_FALSE(has(page, "alidation"));
+  EXPECT_TRUE(has(make_report({make_run("usual", run_row() + metrics)}), "Validation top-1"));
+}
+
 TEST_F(Report, OfSeveralRuns) {
   const std::string page = make_report({usual("slow", 0.2, 0.95), usual("fast", 0.1)});
   EXPECT_TRUE(has(page, "Time to top-1"));

@@ -53,6 +53,8 @@ TEST_F(TrainerTest, TrainingDataCanBeEvaluatedWithoutOthers) {
   const RunResult result = train(r);
   ASSERT_TRUE(result.evaluation);
   EXPECT_EQ(result.evaluation->samples, 61u);
+  all().barrier();
+  if (first()) EXPECT_EQ(rows(r, "run").at(0)["evaluated"], "data.train");
 }
 
 TEST(RandomPart, DependsOnTheSeedAndKeepsTheOrder) {

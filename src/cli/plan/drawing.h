@@ -1,11 +1,16 @@
 // Parts of a plan's pictures.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/plan/report.h"
+#include "convoy/base/error.h"
+#include "convoy/plan/machine.h"
 #include "train/report/plot.h"
 
 namespace convoy::cli {
@@ -60,6 +65,52 @@ std::vector<double> each(const std::vector<double>& x, const F& f) {
   std::vector<double> y;
   for (const double value : x) y.push_back(f(value));
   return y;
+}
+
+inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// What a formula says, or nothing where it has nothing to say.
+template <class F>
+double value_or_none(const F& formula) {
+  try {
+    return formula();
+  } catch (const UsageError&) {
+    return kNone;
+  }
+}
+
+inline double largest_measured(const PlanReport& report) {
+  std::int64_t most = 1;
+  for (const plan::PointRun& run : report.points.runs) most = std::max(most, run.batch);
+  return static_cast<double>(most);
+}
+
+inline double smallest_measured(const PlanReport& report) {
+  double least = static_cast<double>(report.samples);
+  for (const plan::PointRun& run : report.points.runs)
+    least = std::min(least, static_cast<double>(run.batch));
+  return least;
+}
+
+inline Plot blank(std::string description, std::string x_label) {
+  Plot plot;
+  plot.description = std::move(description);
+  plot.x_label = std::move(x_label);
+  plot.halves = true;
+  return plot;
+}
+
+// Seconds of an update, not counting that samples are whole.
+inline double update_seconds(const plan::Machine& machine, double batch, std::int64_t workers) {
+  return value_or_none([&] {
+    return plan::compute_seconds(machine, batch / static_cast<double>(workers)) +
+           plan::communication_seconds(machine.communication, workers);
+  });
+}
+
+inline const LevelAnswer& hardest(const PlanReport& report) { return report.answers.levels.back(); }
+inline const plan::Machine& machine_of(const PlanReport& report) {
+  return report.answers.machine.machine.machine;
 }
 
 }  // namespace convoy::cli

@@ -97,8 +97,9 @@ std::string axes_of(const Plot& p) {
       "set xlabel " + quoted(p.x_label) + " " + text_color() + " offset 0,0.4\n" +
       "set format y '%.6g'\nset format x '%.6g'\nset xrange " + range(p.x_least, p.x_most) +
       "\nset yrange " + range(p.y_least, p.y_most) + "\n";
-  if (p.log_x) text += "set logscale x\n";
-  if (p.log_y) text += "set logscale y\n";
+  const std::string base = p.halves ? " 2\n" : "\n";
+  if (p.log_x) text += "set logscale x" + base;
+  if (p.log_y) text += "set logscale y" + base;
   for (const Mark& mark : p.marks) {
     const char* from = mark.where == Mark::Where::top ? "0.96" : "0";
     const char* to = mark.where == Mark::Where::bottom ? "0.04" : "1";

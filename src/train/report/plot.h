@@ -47,6 +47,7 @@ struct Plot {
   std::string description;  // for those who don't see it
   std::string x_label;      // what y is stands in the caption
   bool log_x = false, log_y = false;
+  bool halves = false;  // logarithmic axes have powers of 2, not of 10
   std::optional<double> x_least, x_most, y_least, y_most;
   bool whole_x = false;  // x counts: only whole numbers at the axis
   std::vector<Mark> marks;
