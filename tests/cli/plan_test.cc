@@ -45,7 +45,7 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   {
     Job job(whole());
     bool seen = false;
-    for (int i = 0; i < 10 && !seen; ++i) seen = job.wait_for("seed 1: ", 1);
+    for (int i = 0; i < 15 && !seen; ++i) seen = job.wait_for("seed 1: ", 1);
     ASSERT_TRUE(seen);
     kill(job.pid(), SIGKILL);
     job.finish();
