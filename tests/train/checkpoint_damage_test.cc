@@ -18,7 +18,6 @@ using test::Scratch;
 using test::slurp;
 using test::spill;
 
-
 TEST(Checkpoints, EveryFlippedBitIsFound) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.path());

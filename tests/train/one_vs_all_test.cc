@@ -7,6 +7,7 @@
 #include "convoy/train/trained.h"
 #include "tests/train/many_labels.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/setup.h"
 
 namespace convoy::train {
 namespace {
@@ -213,6 +214,12 @@ TEST_F(FiguresByHand, TheThresholdIsTheRecipes) {
   }
 }
 
+// However good the rest: nothing of it may become the best, or reach a target.
+TEST_F(FiguresByHand, OfANetworkThatGivesNoNumbersTheyAreNone) {
+  scores_[3][2] = std::nan("");
+  for (const double figure : figures(*task())) EXPECT_TRUE(std::isnan(figure));
+}
+
 TEST_F(FiguresByHand, OfNothingTheyAreFinite) {
   lists_ = {{}, {}, {}, {}};
   for (const double figure : figures(*task())) EXPECT_TRUE(std::isfinite(figure));
@@ -269,6 +276,8 @@ TEST_F(OneVsAllTest, PredictionsAreTheClassesAboveTheThreshold) {
   ASSERT_EQ(none.lines.size(), 1u);
   EXPECT_NE(none.lines[0].find("(not above the threshold)"), std::string::npos) << none.lines[0];
   EXPECT_EQ(nlohmann::json::parse(none.json)["classes"][0], rows[0]);
+  EXPECT_EQ(nlohmann::json::parse(none.json)["above_threshold"], false);
+  EXPECT_FALSE(nlohmann::json::parse(all_classes.json).contains("above_threshold"));
 }
 
 constexpr const char* kTable = R"(
@@ -320,6 +329,21 @@ TEST_F(OneVsAllTest, LabelsComeFromATable) {
   const RunResult result = train(table("run"));
   EXPECT_EQ(result.steps, 4);
   EXPECT_EQ(result.evaluation->samples, 5u);
+  // Numbers of classes mean nothing to a network that knows others.
+  all().barrier();
+  if (first())
+    write_file_atomically(folder_ + "/test.tsv",
+                          "a.png\tsea\nb.png\tsea,sun\nc.png\nd.png\ne.png\n");
+  all().barrier();
+  const TrainedSource source =
+      find_trained(registry_, table("run").output.folder, Which::newest,
+                   {"data.validation.labels=\"" + folder_ + "/test.tsv\""});
+  Trained trained(test_world(), registry_, source);
+  const auto opened = open_data(all(), registry_, trained.recipe().data);
+  const std::string others =
+      test::message_of<UsageError>([&] { trained.evaluate(opened.validation, {}); });
+  EXPECT_NE(others.find("number 1 is 'sky' in one, 'sun' in the other"), std::string::npos)
+      << others;
   EXPECT_NE(refusal(table("store", {"data.store=memory"})).find("data.store = \"files\""),
             std::string::npos);
   EXPECT_NE(refusal(table("names", {"data.train.labels=\"\"",
@@ -330,9 +354,10 @@ TEST_F(OneVsAllTest, LabelsComeFromATable) {
 
 TEST_F(OneVsAllTest, ATaskWithOneLabelRefusesLists) {
   const std::string said = refusal(many("softmax", {"task.name=classification"}));
-  EXPECT_NE(said.find("data.train has any number of labels for each image; the task classification "
-                      "takes one each: set task.name = \"one_vs_all\""),
-            std::string::npos)
+  EXPECT_NE(
+      said.find("data.train has any number of labels for each sample; the task classification "
+                "takes one each: set task.name = \"one_vs_all\""),
+      std::string::npos)
       << said;
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/softmax/metrics.jsonl"));
   // And what was trained on one label each, asked about data with lists.

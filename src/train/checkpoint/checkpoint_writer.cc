@@ -17,6 +17,7 @@
 #include "train/checkpoint/held_tensors.h"
 #include "train/checkpoint/part_writer.h"
 #include "train/checkpoint/shared_plan.h"
+#include "train/checkpoint/shared_words.h"
 #include "train/checkpoint/slice_reader.h"
 #include "train/rank_work.h"
 
@@ -129,7 +130,7 @@ std::uint64_t CheckpointWriter::Impl::memory() const {
 void CheckpointWriter::Impl::reserve(const State& state) {
   HeldTensors held;
   const std::string outcome = outcome_of([&] { held = hold(state); });
-  plan_.update(all_, outcome, held.slices);
+  plan_.update(all_, outcome, held.slices, "");
   if (options_.asynchronous && own_bytes() > 0 && own_bytes() <= memory())
     copy_.reserve(own_bytes());
 }
@@ -277,10 +278,8 @@ void CheckpointWriter::Impl::write_held(Flight& flight) {
 void CheckpointWriter::Impl::begin(Manifest manifest, const State& state) {
   auto flight = std::make_unique<Flight>();
   const std::string outcome = outcome_of([&] { flight->held = hold(state); });
-  plan_.update(all_, outcome, flight->held.slices);
-  manifest.aliases = state.aliases;
-  manifest.numbers.insert(state.numbers.begin(), state.numbers.end());
-  manifest.lists.insert(state.lists.begin(), state.lists.end());
+  manifest.aliases.clear();
+  add_words(plan_.update(all_, outcome, flight->held.slices, words_of(state)), manifest);
   flight->written.step = manifest.step;
   flight->written.score = manifest.score;
   flight->manifest = std::move(manifest);
