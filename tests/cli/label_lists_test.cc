@@ -18,13 +18,18 @@ class LabelLists : public Train {
  protected:
   // Pictures of several kinds, some of which have no label, in folders that say nothing.
   void SetUp() override {
-    const std::map<std::string, std::string> labels = {
-        {"color16.png", "color"},         {"color420.jpg", "jpeg,color"},
-        {"color422.jpg", "color, jpeg"},  {"color444.jpg", "jpeg,color"},
-        {"gray.jpg", "jpeg"},             {"gray.png", ""},
-        {"interlaced.png", "color"},      {"large420.jpg", "jpeg,large,color"},
-        {"palette.png", "color"},         {"pattern.png", ""},
-        {"progressive.jpg", "color,jpeg"}, {"restarts.jpg", "jpeg,color"}};
+    const std::map<std::string, std::string> labels = {{"color16.png", "color"},
+                                                       {"color420.jpg", "jpeg,color"},
+                                                       {"color422.jpg", "color, jpeg"},
+                                                       {"color444.jpg", "jpeg,color"},
+                                                       {"gray.jpg", "jpeg"},
+                                                       {"gray.png", ""},
+                                                       {"interlaced.png", "color"},
+                                                       {"large420.jpg", "jpeg,large,color"},
+                                                       {"palette.png", "color"},
+                                                       {"pattern.png", ""},
+                                                       {"progressive.jpg", "color,jpeg"},
+                                                       {"restarts.jpg", "jpeg,color"}};
     std::ofstream table(folder_ + "/labels.tsv");
     for (int copy = 0; copy < kCopies; ++copy) {
       const std::string below = "set " + std::to_string(copy) + "/";
@@ -76,8 +81,8 @@ log_samples = true
                                                   << where;
   }
   JobResult pack() const {
-    return Job({"pack", folder_ + "/pictures", folder_ + "/pictures.tar", "--keep",
-                "--label-table", folder_ + "/labels.tsv", "--classes", folder_ + "/classes.txt"})
+    return Job({"pack", folder_ + "/pictures", folder_ + "/pictures.tar", "--keep", "--label-table",
+                folder_ + "/labels.tsv", "--classes", folder_ + "/classes.txt"})
         .finish(seconds(60));
   }
   std::vector<std::string> train(const std::string& recipe, int ranks, const std::string& run,
@@ -212,10 +217,10 @@ TEST_F(LabelLists, MistakesAreSaid) {
   words.push_back("--resume");
   const JobResult other = Job(words).finish(seconds(60));
   EXPECT_EQ(other.exit_status, 2) << other.out;
-  EXPECT_NE(other.err.find("data"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("data.train is another data set"), std::string::npos) << other.err;
 
-  const JobResult softmax = Job(train("packed", 1, "softmax", 3, {"task.name=classification"}))
-                                .finish(seconds(60));
+  const JobResult softmax =
+      Job(train("packed", 1, "softmax", 3, {"task.name=classification"})).finish(seconds(60));
   EXPECT_EQ(softmax.exit_status, 2);
   EXPECT_NE(softmax.err.find("set task.name = \"one_vs_all\""), std::string::npos) << softmax.err;
 
@@ -227,10 +232,9 @@ TEST_F(LabelLists, MistakesAreSaid) {
       << memory.err;
 
   std::ofstream(folder_ + "/labels.tsv", std::ios::app) << "set 9/no.jpg\tjpeg\n";
-  const JobResult missing =
-      Job({"pack", folder_ + "/pictures", folder_ + "/other.tar", "--keep", "--label-table",
-           folder_ + "/labels.tsv"})
-          .finish(seconds(60));
+  const JobResult missing = Job({"pack", folder_ + "/pictures", folder_ + "/other.tar", "--keep",
+                                 "--label-table", folder_ + "/labels.tsv"})
+                                .finish(seconds(60));
   EXPECT_EQ(missing.exit_status, 2);
   EXPECT_NE(missing.err.find("labels.tsv: line 49: 'set 9/no.jpg' is no picture in"),
             std::string::npos)

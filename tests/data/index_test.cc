@@ -75,8 +75,12 @@ TEST(Index, ARecordHasAnyNumberOfLabels) {
   EXPECT_NE(fingerprint({{}, {0}}), fingerprint({{0}, {}}));
 }
 
-// Which older programs read.
+// Which programs read that know nothing of lists.
 TEST(Index, WithOneLabelEachItIsOfVersion1) {
+  const Bytes old =
+      index_bytes({{"cat/1.jpg", 512, 100, 1, 2, 0}, {"x", 1024, 7, 5, 6, 1}}, header_of(5000));
+  EXPECT_EQ(xxh3(old), 0xd2d1509b1d051857u);  // as they wrote it
+  EXPECT_EQ(Index(old, "an.index").fingerprint(), 0x12617faacee94823u);
   const Bytes bytes = list_bytes({{1}, {0}, {1}});
   EXPECT_EQ(bytes,
             index_bytes(

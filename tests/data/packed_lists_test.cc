@@ -141,7 +141,8 @@ TEST_F(PackedLists, ABadImageTakesItsLabelsWithIt) {
   EXPECT_EQ(packed.labels(0), Labels{});
   EXPECT_EQ(packed.labels(2), (Labels{0, 1, 2}));
   expect_indexed_alike(o.out);
-  o = with_table("a b/1.png\nb.jpg\tcat,dog\na/2.JPEG\tcat\na/3.x.jpg\tdog\na.jpg\tcat\nc/4.jpg\tdog\n");
+  o = with_table(
+      "a b/1.png\nb.jpg\tcat,dog\na/2.JPEG\tcat\na/3.x.jpg\tdog\na.jpg\tcat\nc/4.jpg\tdog\n");
   pack(o);
   EXPECT_EQ(version(o.out), 1);
   expect_indexed_alike(o.out);
@@ -205,7 +206,10 @@ TEST_F(PackedLists, AnInterruptedRunIsGoneOnWith) {
   std::string table = kTable;
   for (int i = 0; i < 60; ++i) {
     add("d/" + std::to_string(i) + ".jpg", image(i % 2 == 0 ? "gray.jpg" : "color420.jpg"));
-    table += "d/" + std::to_string(i) + ".jpg\t" + (i % 3 == 0 ? "" : i % 3 == 1 ? "cat" : "cat,dog") +
+    table += "d/" + std::to_string(i) + ".jpg\t" +
+             (i % 3 == 0   ? ""
+              : i % 3 == 1 ? "cat"
+                           : "cat,dog") +
              "\n";
   }
   const PackOptions whole = with_table(table, "whole.tar");
@@ -242,9 +246,12 @@ TEST_F(PackedLists, MembersBesideTheImages) {
     write_bytes(tar, make_tar(members));
     return index_tar(tar);
   };
-  const Members good = {{"x/1.jpg", picture},     {"x/1.cls.json", as_bytes(" [ 3,\t0 ]\r\n")},
-                        {"x/2.cls", as_bytes("1")}, {"x/2.jpg", picture},
-                        {"x/3.cls.JSON", as_bytes("[]")}, {"x/3.png", image("pattern.png")}};
+  const Members good = {{"x/1.jpg", picture},
+                        {"x/1.cls.json", as_bytes(" [ 3,\t0 ]\r\n")},
+                        {"x/2.cls", as_bytes("1")},
+                        {"x/2.jpg", picture},
+                        {"x/3.cls.JSON", as_bytes("[]")},
+                        {"x/3.png", image("pattern.png")}};
   const IndexTarResult result = indexed(good);
   EXPECT_EQ(result.labels, 3u);
   EXPECT_TRUE(result.label_lists);
@@ -284,9 +291,9 @@ TEST_F(PackedLists, MembersBesideTheImages) {
 TEST_F(PackedLists, FilesWithAndWithoutListsAreOneDataSet) {
   const std::string first = folder.path("1.tar"), second = folder.path("2.tar");
   const Bytes names = as_bytes("cat\ndog\n"), picture = image("gray.jpg");
-  write_bytes(first, make_tar({{"__convoy__/classes.txt", names},
-                               {"1.jpg", picture},
-                               {"1.cls", as_bytes("1")}}));
+  write_bytes(
+      first,
+      make_tar({{"__convoy__/classes.txt", names}, {"1.jpg", picture}, {"1.cls", as_bytes("1")}}));
   write_bytes(second, make_tar({{"__convoy__/classes.txt", names},
                                 {"2.jpg", picture},
                                 {"2.cls.json", as_bytes("[0, 1]")}}));
@@ -321,7 +328,10 @@ TEST_F(PackedLists, LabelsGoWithTheirRecordsInAStore) {
   std::string table = kTable;
   for (int i = 0; i < 30; ++i) {
     add("d/" + std::to_string(i) + ".jpg", image(i % 2 == 0 ? "gray.jpg" : "color420.jpg"));
-    table += "d/" + std::to_string(i) + ".jpg" + (i % 3 == 0 ? "" : i % 3 == 1 ? "\tcat" : "\tcat,dog") +
+    table += "d/" + std::to_string(i) + ".jpg" +
+             (i % 3 == 0   ? ""
+              : i % 3 == 1 ? "\tcat"
+                           : "\tcat,dog") +
              "\n";
   }
   const PackOptions o = with_table(table);
