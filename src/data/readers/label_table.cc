@@ -54,6 +54,13 @@ NamedLine parse_line(std::string_view text, std::size_t number, const std::strin
 
 }  // namespace
 
+const TableLine* ReadTable::find(std::string_view path) const {
+  const auto at =
+      std::lower_bound(lines.begin(), lines.end(), path,
+                       [](const TableLine& line, std::string_view p) { return line.path < p; });
+  return at != lines.end() && at->path == path ? &*at : nullptr;
+}
+
 ReadTable read_label_table(const LabelTable& table) {
   std::vector<std::string> classes;
   if (!table.class_names.empty()) {
