@@ -16,6 +16,7 @@ struct Outcome {
 // `rest` is the command line from the first "--" on, which CLI11 has not seen; it outlives the
 // parsing.
 void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcome& outcome);
+void add_plan_command(CLI::App& app, Outcome& outcome);
 void add_job_command(CLI::App& app, Outcome& outcome);
 void add_train_command(CLI::App& app, Outcome& outcome);
 void add_eval_command(CLI::App& app, Outcome& outcome);

@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
   add_index_command(app);
   add_inspect_command(app);
   add_verify_command(app, outcome);
+  add_plan_command(app, outcome);
   add_bench_command(app);
   add_doctor_command(app, outcome);
   try {

@@ -133,7 +133,7 @@ std::vector<WhatIf> what_if(const UpdateLaw& law, const Machine& machine, std::i
   std::vector<WhatIf> rows;
   const auto add = [&](const char* change, const Machine& changed, std::int64_t p) {
     const double seconds = optimal_seconds(law, changed, p);
-    rows.push_back({change, optimal_batch(law, changed, p), seconds, before / seconds});
+    rows.push_back({change, changed, p, optimal_batch(law, changed, p), seconds, before / seconds});
   };
   Machine changed = machine;
   changed.seconds_per_sample /= factor;

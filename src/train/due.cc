@@ -39,13 +39,13 @@ Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests) {
     return now.epoch_over && each(every, now.whole_epochs());
   };
   Due due;
-  due.evaluate =
-      recipe.data.has_validation && !stop &&
-      (done || epoch_is_due(recipe.evaluation.every_epochs) ||
-       (now.step > 0 && each(recipe.evaluation.every_steps, static_cast<std::uint64_t>(now.step))));
+  const auto step = static_cast<std::uint64_t>(now.step);
+  due.evaluate = recipe.evaluates() && !stop &&
+                 (done || epoch_is_due(recipe.evaluation.every_epochs) ||
+                  (step > 0 && each(recipe.evaluation.every_steps, step)));
   due.end_epoch = now.epoch_over;
   due.checkpoint = done || stop || (requests & kCheckpoint) != 0 ||
-                   each(recipe.checkpoint.every_steps, static_cast<std::uint64_t>(now.step)) ||
+                   each(recipe.checkpoint.every_steps, step) ||
                    epoch_is_due(recipe.checkpoint.every_epochs);
   due.end = done || stop;
   return due;

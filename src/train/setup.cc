@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/random.h"
 #include "convoy/base/units.h"
 #include "convoy/data/comm_peers.h"
 #include "convoy/model/dropout.h"
@@ -15,6 +16,7 @@
 #include "train/facts.h"
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
+#include "train/samples/random_part.h"
 
 namespace convoy::train {
 
@@ -29,6 +31,14 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
   data.validation = registry.open_data(recipe.reader, recipe.validation, peers);
   check_same_data(communicator, *data.validation, "data.validation");
   return data;
+}
+
+std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const Recipe& recipe) {
+  const bool training = recipe.evaluation.from == "training";
+  const std::shared_ptr<const data::Dataset> all = training ? data.training : data.validation;
+  if (all == nullptr || recipe.evaluation.fraction == 1) return all;
+  return std::make_shared<RandomPart>(all, recipe.evaluation.fraction,
+                                      number_of(recipe.evaluation.from));
 }
 
 Origin find_origin(const comm::Communicator& communicator, const std::string& which,

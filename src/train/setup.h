@@ -22,6 +22,9 @@ struct DataSets {
   std::shared_ptr<data::Dataset> validation;  // null: the recipe has none
 };
 
+// What the recipe is evaluated on: a part of one of these, or null where it is not.
+std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const Recipe& recipe);
+
 // Throws UsageError when ranks see different data, or training and validation don't have the same
 // classes. Collective.
 DataSets open_data(const comm::Communicator& communicator, const Registry& registry,

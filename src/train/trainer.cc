@@ -11,23 +11,22 @@
 #include "convoy/train/memory.h"
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/threads.h"
-#include "convoy/train/timeline.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_lock.h"
 #include "train/due.h"
 #include "train/logging/outputs.h"
 #include "train/logging/rank_times.h"
 #include "train/logging/sample_log.h"
+#include "train/logging/timeline_window.h"
 #include "train/rank_work.h"
 #include "train/run/inputs.h"
+#include "train/run/saved_score.h"
 #include "train/same_everywhere.h"
 
 namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t kTimelineSteps = 10;
 
 }  // namespace
 
@@ -48,7 +47,7 @@ class Trainer::Impl final : public TrainerContext {
   data::SampleSource& samples() override { return *source_; }
   const Schedule& schedule() const override { return *schedule_; }
   const Moment& moment() const override { return moment_; }
-  Timeline* timeline() override { return timeline_ ? &*timeline_ : nullptr; }
+  Timeline* timeline() override { return timeline_.timeline(); }
   std::uint32_t requests() override;
   bool updated(const StepReport& report) override;
   void stopped() override;
@@ -69,7 +68,6 @@ class Trainer::Impl final : public TrainerContext {
   void take_folder();
   void open_samples();
   void restore();
-  bool is_of_this_figure(const Manifest& saved);
   void open_folder();
   void greet();
   // While it runs.
@@ -79,13 +77,9 @@ class Trainer::Impl final : public TrainerContext {
     if (times && outputs_) outputs_->ranks(*times, world_);
   }
   bool act(Due due);
-  void end_epoch();
   bool evaluate_now();
-  bool reached_target() const;
   void write_checkpoint_now();
   void note_checkpoint(std::optional<WrittenCheckpoint> written);
-  void begin_timeline();
-  void end_timeline();
 
   const comm::World& world_;
   Recipe recipe_;
@@ -108,15 +102,10 @@ class Trainer::Impl final : public TrainerContext {
   double seconds_before_ = 0;  // of earlier parts of this run
   Clock::time_point started_ = Clock::now();
   Clock::time_point last_checkpoint_ = Clock::now();
-  Clock::time_point epoch_started_ = Clock::now();
-  double epoch_loss_ = 0;
-  std::uint64_t epoch_samples_ = 0;
-  double epoch_weight_ = 0;
   std::optional<std::int64_t> evaluated_at_;  // step
   std::optional<double> score_;               // then
   std::optional<std::int64_t> saved_at_;
-  std::int64_t timeline_from_ = -1;   // updates done before the first that is recorded
-  std::optional<Timeline> timeline_;  // while updates are recorded
+  TimelineWindow timeline_;
   RunResult result_;
 };
 
@@ -129,7 +118,8 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
       folder_(recipe.output.folder.empty()
                   ? fs::absolute("runs/" + recipe.name).lexically_normal().string()
                   : recipe.output.folder),
-      checkpoints_(checkpoints_in(folder_)) {
+      checkpoints_(checkpoints_in(folder_)),
+      timeline_(world, options_.timeline) {
   recipe_.output.folder = folder_;
   set_threads(world_, static_cast<int>(recipe_.threads));
   keep_large_blocks({.processes = world_.local_size()});
@@ -182,8 +172,10 @@ void Trainer::Impl::restore() {
     source_->seek(origin->manifest.position);
     moment_.step = origin->manifest.step;
     saved_at_ = moment_.step;
-    if (origin->manifest.score) evaluated_at_ = moment_.step;
-    if (is_of_this_figure(origin->manifest)) score_ = origin->manifest.score;
+    const SavedScore score = saved_score(*inputs_, checkpoints_, origin->manifest);
+    if (score.evaluated) evaluated_at_ = moment_.step;
+    score_ = score.score;
+    result_.target_reached = score.target_reached;
     seconds_before_ = origin->manifest.seconds;
     saved = read_checkpoint(all(), origin->path, origin->manifest,
                             [this](const Slice& whole) { return strategy().wanted(whole); });
@@ -192,22 +184,6 @@ void Trainer::Impl::restore() {
   schedule_.emplace(recipe_.schedule, recipe_.optimizer.lr, recipe_.training,
                     static_cast<double>(source_->batches_per_epoch()));
   strategy().prepare(*this, saved ? &*saved : nullptr);
-}
-
-// Whether its score can be compared with those to come. The owner of the run folder says so if not.
-bool Trainer::Impl::is_of_this_figure(const Manifest& saved) {
-  std::string figure = figure_of(saved);
-  if (figure.empty()) figure = task().usual_best();
-  if (figure == inputs_->best) return true;
-  on_owner([&] {
-    const std::string best = checkpoints_.best_like(saved);
-    world_.log().info("the best checkpoint goes by " + inputs_->best +
-                      " now, in the checkpoint by " + figure + ": it is looked for anew" +
-                      (best.empty() ? ""
-                                    : "; " + best + ", the best by " + figure +
-                                          ", is kept no longer than others"));
-  });
-  return false;
 }
 
 void Trainer::Impl::open_folder() {
@@ -231,12 +207,11 @@ void Trainer::Impl::open_folder() {
 void Trainer::Impl::greet() {
   const std::int64_t parameters = strategy().parameters();
   if (!outputs_) return;
-  const DataSets& data = inputs_->data;
   outputs_->begin({.version = options_.version,
                    .model = recipe_.model.name,
                    .parameters = parameters,
                    .training_samples = source_->size(),
-                   .validation_samples = data.validation ? data.validation->size() : 0,
+                   .validation_samples = inputs_->evaluated ? inputs_->evaluated->size() : 0,
                    .data = task().summary(),
                    .shares = inputs_->arrangement.shares,
                    .cores = world_.cores(),
@@ -255,11 +230,8 @@ std::uint32_t Trainer::Impl::requests() {
   if (options_.should_stop && options_.should_stop()) requests |= kStop;
   // All ranks have to end then: stopped() and updated() say why.
   if (lock_ && lock_->lost()) requests |= kStop;
-  const double minutes = recipe_.checkpoint.every_minutes;
-  constexpr double kMinute = 60;
-  if (owner() && minutes > 0 && seconds_since(last_checkpoint_) >= minutes * kMinute) {
-    requests |= kCheckpoint;
-  }
+  const double pause = 60 * recipe_.checkpoint.every_minutes;  // seconds
+  if (owner() && pause > 0 && seconds_since(last_checkpoint_) >= pause) requests |= kCheckpoint;
   return requests;
 }
 
@@ -289,9 +261,6 @@ void Trainer::Impl::count(const StepReport& report) {
   ++moment_.step;
   note_position();
   result_.loss = report.loss;
-  epoch_loss_ += report.loss * report.weight;
-  epoch_weight_ += report.weight;
-  epoch_samples_ += report.samples;
   if (sample_log_ != nullptr) sample_log_->commit(moment_.step);
   if (!std::isfinite(report.loss)) {
     if (writer_) note_checkpoint(writer_->finish());
@@ -309,35 +278,25 @@ void Trainer::Impl::count(const StepReport& report) {
 // Whether training goes on.
 bool Trainer::Impl::act(Due due) {
   if (due.evaluate && !evaluate_now()) due.checkpoint = due.end = true;  // told to stop meanwhile
-  const bool reached = reached_target();
-  if (reached) due.checkpoint = due.end = true;
-  if (reached && outputs_) outputs_->reached_target(moment_, inputs_->best);
-  if (due.end_epoch) end_epoch();
+  if (result_.target_reached) {
+    due.checkpoint = due.end = true;
+    if (outputs_) outputs_->reached_target(moment_, inputs_->target->name);
+  }
+  if (due.end_epoch && outputs_) outputs_->epoch(moment_);
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
     if (writer_) note_checkpoint(writer_->finish());
-    const bool evaluated = !inputs_->data.validation || evaluated_at_ == moment_.step;
-    result_.stopped = !reached && (!is_done(recipe_.training, moment_) || !evaluated);
+    const bool whole = is_done(recipe_.training, moment_) &&
+                       (!inputs_->evaluated || evaluated_at_ == moment_.step);
+    result_.stopped = !whole && !result_.target_reached;
   }
-  if (timeline_ && (due.end || moment_.step == timeline_from_ + kTimelineSteps)) end_timeline();
-  begin_timeline();
+  timeline_.updated(moment_, due.end);
   return !due.end;
-}
-
-void Trainer::Impl::end_epoch() {
-  if (outputs_) {
-    outputs_->epoch(moment_, epoch_weight_ > 0 ? epoch_loss_ / epoch_weight_ : 0,
-                    seconds_since(epoch_started_), epoch_samples_, epoch_weight_);
-  }
-  epoch_loss_ = epoch_weight_ = 0;
-  epoch_samples_ = 0;
-  epoch_started_ = Clock::now();
 }
 
 // False: it was broken off, since a rank was told to stop.
 bool Trainer::Impl::evaluate_now() {
-  const auto& validation = inputs_->data.validation;
-  if (!validation || evaluated_at_ == moment_.step) return true;
+  if (!inputs_->evaluated || evaluated_at_ == moment_.step) return true;
   const auto start = Clock::now();
   EvaluationOptions options;
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
@@ -347,26 +306,18 @@ bool Trainer::Impl::evaluate_now() {
   Evaluation evaluation;
   strategy().with_whole_model([&] {
     evaluation = evaluate({all(), recipe_, task(), compute(), inputs_->arrangement, strategy()},
-                          validation, options);
+                          inputs_->evaluated, options);
   });
-  if (timeline_) timeline_->add(Timeline::kTraining, "evaluation", start, Clock::now());
+  if (timeline()) timeline()->add(Timeline::kTraining, "evaluation", start, Clock::now());
   if (evaluation.broken_off) return false;
   result_.evaluation = evaluation;
   evaluated_at_ = moment_.step;
   score_ = evaluation.score(inputs_->best);
+  if (const auto& target = inputs_->target)
+    result_.target_reached = inputs_->reached(evaluation.score(target->name));
   if (saved_at_ == moment_.step) saved_at_.reset();  // without the score
   if (outputs_) outputs_->evaluation(moment_, evaluation);
   return true;
-}
-
-bool Trainer::Impl::reached_target() const {
-  const double target = recipe_.training.target;
-  if (target == 0 || !score_ || evaluated_at_ != moment_.step) return false;
-  for (const Metric& metric : task().metrics()) {
-    if (metric.name == inputs_->best)
-      return *score_ >= (metric.higher_is_better ? target : -target);
-  }
-  return false;
 }
 
 // Begins to; what is being written meanwhile is asked for after every update.
@@ -380,13 +331,13 @@ void Trainer::Impl::write_checkpoint_now() {
   manifest.step = moment_.step;
   manifest.position = position_;
   manifest.seconds = seconds_before_ + seconds_since(started_);
-  manifest.metric = inputs_->best;
+  manifest.metric = inputs_->figure;
   if (evaluated_at_ == moment_.step) manifest.score = score_;
   strategy().with_whole_model([&] { writer_->begin(manifest, strategy().state()); });
   saved_at_ = moment_.step;
   last_checkpoint_ = Clock::now();
   if (!recipe_.checkpoint.asynchronous) note_checkpoint(writer_->finish());
-  if (timeline_) timeline_->add(Timeline::kTraining, "checkpoint", start, Clock::now());
+  if (timeline()) timeline()->add(Timeline::kTraining, "checkpoint", start, Clock::now());
 }
 
 void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written) {
@@ -396,18 +347,8 @@ void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written) {
   if (outputs_) outputs_->checkpoint(moment_, *written);
 }
 
-// Starts to record where it is time.
-void Trainer::Impl::begin_timeline() {
-  if (!options_.timeline.empty() && moment_.step == timeline_from_) timeline_.emplace();
-}
-
-void Trainer::Impl::end_timeline() {
-  write_timelines(world_, *timeline_, options_.timeline);
-  timeline_.reset();
-}
-
 RunResult Trainer::Impl::run() {
-  started_ = last_checkpoint_ = epoch_started_ = Clock::now();
+  started_ = last_checkpoint_ = Clock::now();
   result_.folder = folder_;
   if (inputs_->origin) result_.checkpoint = inputs_->origin->path;
   if (is_done(recipe_.training, moment_) && outputs_)
@@ -415,10 +356,7 @@ RunResult Trainer::Impl::run() {
   const Due left = due_at_start(recipe_, moment_, inputs_->epoch_was_over);
   if (act(left)) {
     if (left.evaluate && outputs_) outputs_->made_up(moment_);
-    // The first updates are slower: memory is new, and the order of gradients is not known.
-    timeline_from_ = std::min(moment_.step + kTimelineSteps,
-                              std::max(moment_.step, moment_.steps - kTimelineSteps));
-    begin_timeline();
+    timeline_.begin(moment_);
     strategy().run();
     while (const auto rest = rank_times_ ? rank_times_->finish() : std::nullopt)
       note_rank_times(rest);

@@ -126,6 +126,19 @@ TEST(Due, CheckpointsEverySoManyStepsAndOnRequest) {
   EXPECT_EQ(due(recipe, within(1, 60, 6), 0), Due{});
 }
 
+TEST(Due, EvaluatesEverySoManySteps) {
+  Recipe recipe = three_epochs();
+  recipe.evaluation.every_steps = 5;
+  EXPECT_EQ(due(recipe, within(1, 30, 5), 0), (Due{.evaluate = true}));
+  EXPECT_EQ(due(recipe, within(1, 60, 6), 0), Due{});
+  EXPECT_EQ(due(recipe, within(1, 30, 5), kStop), (Due{.checkpoint = true, .end = true}));
+  EXPECT_FALSE(due_at_start(recipe, within(0, 0, 0), false).evaluate);
+  recipe.data.has_validation = false;
+  EXPECT_EQ(due(recipe, within(1, 30, 5), 0), Due{});
+  recipe.evaluation.from = "training";
+  EXPECT_EQ(due(recipe, within(1, 30, 5), 0), (Due{.evaluate = true}));
+}
+
 TEST(Due, AtTheEndWhateverTheIntervals) {
   Recipe recipe = three_epochs();
   recipe.evaluation.every_epochs = recipe.checkpoint.every_epochs = 0;

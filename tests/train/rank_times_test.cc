@@ -101,48 +101,5 @@ TEST_F(RankTimesTest, ASlowRankIsNamedWithinFiftySteps) {
   EXPECT_GE(named[0]["own_s"].get<double>(), 0.02);
 }
 
-class TargetTest : public TrainerTest {
- protected:
-  // A run with as much to go, the best of `metric` that its evaluations have as the target of
-  // another one, and where this has to end.
-  void ends_where_it_is_reached(const std::string& metric, bool higher) {
-    const Overrides base{"training.epochs=0",         "training.steps=40",
-                         "evaluation.every_steps=7",  "checkpoint.every_epochs=0",
-                         "checkpoint.best=" + metric, "optimizer.lr=0.01"};
-    const Recipe whole = recipe("whole-" + metric, base);
-    train(whole);
-    all().barrier();
-    double best = 0;
-    int at = 0;
-    for (const auto& row : rows(whole, "evaluation")) {
-      if (row["step"] == 40) continue;
-      const double value = row[metric];
-      if (at > 0 && (higher ? value <= best : value >= best)) continue;
-      best = value;
-      at = row["step"];
-    }
-    ASSERT_GT(at, 0);
-    Recipe until = recipe("until-" + metric, base);
-    until.training.target = best;
-    const RunResult result = train(until);
-    all().barrier();
-    EXPECT_EQ(result.steps, at);
-    EXPECT_FALSE(result.stopped);
-    ASSERT_EQ(rows(until, "target").size(), 1u);
-    EXPECT_EQ(rows(until, "target")[0]["step"], at);
-    EXPECT_EQ(rows(until, "evaluation").back()["step"], at);
-    // What is reached stays so; a further target is gone on to.
-    EXPECT_EQ(train(until, 0, "latest").steps, at);
-    until.training.target = higher ? 2 : -1;
-    const RunResult further = train(until, 0, "latest");
-    all().barrier();
-    EXPECT_EQ(further.steps, 40);
-    EXPECT_FALSE(further.stopped);
-  }
-};
-
-TEST_F(TargetTest, EndsTrainingWhereItIsReached) { ends_where_it_is_reached("top1", true); }
-TEST_F(TargetTest, LessIsBetterOfALoss) { ends_where_it_is_reached("loss", false); }
-
 }  // namespace
 }  // namespace convoy::train

@@ -216,6 +216,16 @@ label_smoothing = 0.125
   EXPECT_EQ(r.task.options.number("label_smoothing"), 0.125);
   EXPECT_EQ(r.optimizer.groups.size(), 1u);
   EXPECT_EQ(of_today(kGood), kGood);
+  const auto target = [this](const char* level, const char* best) {
+    const std::string text = std::string(kGood) + "target = " + level +
+                             "\n[data.validation]\npath = \"data\"\n[checkpoint]\nbest = \"" +
+                             best + "\"\n";
+    return parse(of_today(text)).training.target;
+  };
+  EXPECT_EQ(target("0.5", "").metric, "top1");
+  EXPECT_EQ(target("0.5", "loss").metric, "loss");
+  EXPECT_EQ(target("0.5", "").level, 0.5);
+  EXPECT_EQ(target("0.0", "").metric, "");
   EXPECT_EQ(of_today("no [toml"), "no [toml");
 }
 
@@ -365,6 +375,16 @@ TEST_F(RecipeTest, Contradictions) {
   expect({"training.accumulate=64"}, "training.accumulate is more than training.batch");
   expect({"evaluation.every_epochs=2"},
          "evaluation.every_epochs is for recipes with [data.validation]");
+  expect({"evaluation.every_steps=2"},
+         "evaluation.every_steps is for recipes with [data.validation], or evaluation.from");
+  expect({"evaluation.from=training", "evaluation.fraction=0"},
+         "evaluation.fraction has to be above 0, and at most 1");
+  expect({"evaluation.from=training", "evaluation.fraction=1.01"}, "at most 1");
+  expect({"evaluation.from=trainin"}, "'trainin' is none of validation, training; did you mean");
+  expect({"training.target.metric=loss"}, "training.target needs [data.validation]");
+  expect({"training.target.level=1"}, "training.target.level is for training.target.metric");
+  expect({"evaluation.from=training", "training.target.metric=loss", "evaluation.every_epochs=0"},
+         "training.target is looked for in evaluations; give evaluation.every_steps");
   expect({"data.mean=[1, 2]", "data.deviation=[1, 2, 3]"},
          "data.mean has 2 values, data.deviation 3");
   expect({"model.partial=true"}, "model.partial is for model.weights");

@@ -17,7 +17,7 @@ Moment at_step(std::int64_t step) {
   return now;
 }
 
-constexpr TrainingRecipe kNineEpochs{.batch = 100, .epochs = 9};
+const TrainingRecipe kNineEpochs{.batch = 100, .epochs = 9};
 
 TEST(Schedule, Constant) {
   const Schedule s({}, 0.1, kNineEpochs, 10);

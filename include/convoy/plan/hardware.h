@@ -51,6 +51,8 @@ Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& p
 // What the time to the target would be if one thing were `factor` times as good.
 struct WhatIf {
   std::string change;  // "processor", "knee", "bandwidth", "latency", "workers"
+  Machine machine;     // after the change
+  std::int64_t workers = 1;
   double batch = 0;    // equation 9, after the change
   double seconds = 0;  // equation 10, after the change
   double speedup = 1;  // the time before over the time after

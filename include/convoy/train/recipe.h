@@ -120,19 +120,27 @@ struct ScheduleRecipe {
   double warmup_from = 0;  // the first rate, as a part of lr
 };
 
+// Training ends at the first evaluation that finds this.
+struct TargetRecipe {
+  std::string metric;  // of the task; empty: no target
+  double level = 0;    // to reach or be beyond, in the direction in which the metric gets better
+};
+
 struct TrainingRecipe {
   std::int64_t batch = 0;
   std::int64_t accumulate = 1;
   std::int64_t epochs = 0;
   std::int64_t steps = 0;
   double clip_norm = 0;
-  double target = 0;  // of the metric that says which checkpoint is best; 0: none
+  TargetRecipe target = {};
 };
 
 struct EvaluationRecipe {
   std::int64_t every_epochs = 1;
   std::int64_t every_steps = 0;
-  std::int64_t batch = 0;  // 0: training's
+  std::int64_t batch = 0;           // 0: training's
+  std::string from = "validation";  // or "training"
+  double fraction = 1;              // of it, a random part that is the same in all runs
 };
 
 struct CheckpointRecipe {
@@ -155,6 +163,9 @@ struct OutputRecipe {
 };
 
 struct Recipe {
+  // Whether there is anything to evaluate on.
+  bool evaluates() const { return data.has_validation || evaluation.from == "training"; }
+
   std::string name;
   std::string strategy = "sync";
   std::vector<std::string> plugins;

@@ -43,6 +43,7 @@ struct RunResult {
   double seconds = 0;
   double loss = 0;                       // of the last update
   std::optional<Evaluation> evaluation;  // the last one
+  bool target_reached = false;           // training.target, as the last evaluation found
   bool stopped = false;    // because it was asked to, before the end or its evaluation
   std::string folder;      // of metrics and checkpoints
   std::string checkpoint;  // the last one written

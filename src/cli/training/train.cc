@@ -1,12 +1,15 @@
 // convoy train: trains what a recipe says.
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "base/toml_text.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/launch/report.h"
 #include "cli/output_file.h"
+#include "cli/plan/plan_file.h"
 #include "cli/training/ranks.h"
 #include "cli/training/signals.h"
 #include "cli/training/trained_options.h"
@@ -30,6 +33,7 @@ struct Arguments {
   bool overwrite = false;
   bool print_recipe = false;
   std::string timeline;
+  std::string plan;
   RankOptions ranks;
 };
 
@@ -70,6 +74,35 @@ void print_result(const train::RunResult& result) {
   std::fflush(stdout);
 }
 
+std::optional<PlanFile> read_plan(const Arguments& arguments) {
+  if (arguments.plan.empty()) return std::nullopt;
+  for (const std::string& override : arguments.overrides) {
+    for (const char* key : {"training.batch=", "optimizer.lr="}) {
+      if (override.starts_with(key))
+        throw UsageError("--set " + override +
+                         " and --plan contradict each other; give one of them");
+    }
+  }
+  return read_plan_file(arguments.plan);
+}
+
+// The recipe with the batch and the rate that the plan has for a job of this size.
+train::Recipe planned(const Arguments& arguments, const PlanFile& plan,
+                      const train::RecipeText& text, const train::Registry& registry,
+                      const comm::World& world) {
+  const PlanFile::Workers& workers = workers_of(plan, world.size());
+  std::vector<std::string> overrides = overrides_of(workers);
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  if (world.rank() == 0) {
+    std::printf("batch %lld and learning rate %s for %d worker%s, from %s\n",
+                static_cast<long long>(workers.batch), shortest(workers.learning_rate).c_str(),
+                world.size(), world.size() == 1 ? "" : "s", arguments.plan.c_str());
+  }
+  return train::parse_recipe(
+      text, overrides, registry.vocabulary(),
+      arguments.resume.empty() ? train::Files::must_exist : train::Files::of_a_resumed_run);
+}
+
 int run(const Arguments& arguments) {
   train::Registry registry;
   if (arguments.recipe.empty()) {
@@ -90,6 +123,7 @@ int run(const Arguments& arguments) {
     std::fputs(train::print_recipe(recipe, true).c_str(), stdout);
     return 0;
   }
+  const std::optional<PlanFile> plan = read_plan(arguments);
   check_output_file("--timeline", arguments.timeline);
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads));
   catch_stop_signals();
@@ -101,7 +135,8 @@ int run(const Arguments& arguments) {
     options.progress = world.rank() == 0;
     options.version = version_line();
     options.should_stop = stop_signal_came;
-    const train::RunResult result = train::Trainer(world, registry, recipe, options).run();
+    const train::Recipe mine = plan ? planned(arguments, *plan, text, registry, world) : recipe;
+    const train::RunResult result = train::Trainer(world, registry, mine, options).run();
     if (world.rank() == 0) print_result(result);
     return result.stopped ? kExitRequeue : 0;
   });
@@ -131,6 +166,10 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
       ->add_option("--timeline", arguments->timeline,
                    "Write what each rank did when in updates 11 to 20, for ui.perfetto.dev")
       ->type_name("FILE");
+  command
+      ->add_option("--plan", arguments->plan,
+                   "Take batch and learning rate for so many ranks from `convoy plan batch`")
+      ->type_name("plan.toml");
   add_rank_options(*command, arguments->ranks);
   command
       ->add_option(

@@ -2,14 +2,6 @@
 
 namespace convoy::cli {
 
-void add_set_option(CLI::App& command, std::vector<std::string>& overrides) {
-  command
-      .add_option("--set", overrides, "Another value for a key: training.batch=64; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false);
-}
-
 void add_trained_options(CLI::App& command, TrainedOptions& options, const std::string& json_help) {
   command
       .add_option("run", options.run,

@@ -1,16 +1,14 @@
-// The options of commands that use what was trained, and of those that take a recipe.
+// The options of commands that use what was trained.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/training/set_option.h"
 #include "convoy/train/trained.h"
 
 namespace convoy::cli {
-
-// --set KEY=VALUE, which may be repeated.
-void add_set_option(CLI::App& command, std::vector<std::string>& overrides);
 
 struct TrainedOptions {
   std::string run;

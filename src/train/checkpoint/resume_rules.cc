@@ -62,7 +62,7 @@ constexpr ResumeKey kKeys[] = {
     {"training.epochs", kFree, ""},
     {"training.steps", kFree, ""},
     {"training.clip_norm", kFree, ""},
-    {"training.target", kFree, ""},
+    {"training.target.*", kFree, ""},
     {"evaluation.*", kFree, ""},
     {"checkpoint.best", kFree, ""},
     {"checkpoint.*", kFree, ""},

@@ -62,8 +62,10 @@ bool belongs(const std::string& line, std::int64_t last_step, bool evaluated) {
   const auto step = row.find("step");
   if (step == row.end() || !step->is_number_integer()) return false;
   const auto at = step->get<std::int64_t>();
-  return at < last_step ||
-         (at == last_step && (evaluated || row.value("kind", "") != "evaluation"));
+  if (at != last_step) return at < last_step;
+  // The last step's target is another one's, or told again.
+  const std::string kind = row.value("kind", "");
+  return kind != "target" && (evaluated || kind != "evaluation");
 }
 
 }  // namespace

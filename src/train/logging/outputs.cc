@@ -42,6 +42,8 @@ Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t r
       counts_samples_(counts_samples),
       epochs_(recipe.training.epochs),
       every_(recipe.output.every_steps),
+      evaluated_(recipe.evaluation.from == "training" ? "on data.train" : "validation"),
+      board_table_(recipe.evaluation.from == "training" ? "evaluation/" : "validation/"),
       metrics_(folder + "/metrics.jsonl", resumed_at, evaluated) {
   if (recipe.output.tensorboard) {
     board_ = std::make_unique<TensorBoardFile>(folder + "/tensorboard", resumed_at);
@@ -63,7 +65,7 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
   std::vector<std::string> hosts;
   for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host(rank));
   seconds_before_ = facts.seconds_before;
-  begun_ = Clock::now();
+  begun_ = epoch_.begun = Clock::now();
   std::error_code ignored;
   std::vector<std::string> metrics, titles;
   std::vector<double> higher, percent;
@@ -93,6 +95,9 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
                             {"device", recipe.device},
                             {"precision", recipe.precision},
                             {"unit", unit_},
+                            {"evaluated", "data." + (recipe.evaluation.from == "training"
+                                                         ? std::string("train")
+                                                         : recipe.evaluation.from)},
                             {"data", facts.data},
                             {"started", utc_now()},
                             {"command", command_line()},
@@ -123,6 +128,9 @@ std::string Outputs::epoch_label(const Moment& moment) const {
 void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStatistics& source) {
   seconds_ += sum(phases_of(r));
   weight_ += r.weight;
+  epoch_.loss += r.loss * r.weight;
+  epoch_.weight += r.weight;
+  epoch_.samples += r.samples;
   if (progress_) {
     progress_->update(epoch_label(m), static_cast<double>(m.consumed),
                       static_cast<double>(m.samples), "loss " + format("%.4f", r.loss));
@@ -172,10 +180,10 @@ void Outputs::evaluation(const Moment& m, const Evaluation& e) {
                              {"samples", static_cast<double>(e.samples)}},
                  .strings = {}};
   std::vector<std::pair<std::string, double>> scalars;
-  last_evaluation_ = "; validation: ";
+  last_evaluation_ = evaluated_ + ": ";
   for (const Evaluation::Figure& figure : e.figures) {
     row.numbers.push_back({figure.metric.name, figure.value});
-    scalars.emplace_back("validation/" + figure.metric.name, figure.value);
+    scalars.emplace_back(board_table_ + figure.metric.name, figure.value);
     last_evaluation_ += (&figure == &e.figures[0] ? "" : ", ") + text_of(figure);
   }
   row.numbers.push_back({"skipped", static_cast<double>(e.skipped)});
@@ -183,7 +191,7 @@ void Outputs::evaluation(const Moment& m, const Evaluation& e) {
   metrics_.add(row);
   if (board_) board_->add(m.step, scalars);
   if (m.epoch_over || m.step == m.steps) return;  // told with the epoch, or at the end
-  say("step " + std::to_string(m.step) + last_evaluation_);
+  say("step " + std::to_string(m.step) + "; " + last_evaluation_);
   last_evaluation_.clear();
 }
 
@@ -195,25 +203,28 @@ void Outputs::reached_target(const Moment& m, const std::string& metric) {
   say("step " + std::to_string(m.step) + ": " + metric + " is as good as training.target says");
 }
 
-void Outputs::epoch(const Moment& m, double loss, double seconds, std::uint64_t samples,
-                    double weight) {
-  const double rate = seconds > 0 ? weight / seconds : 0;
+void Outputs::epoch(const Moment& m) {
+  const double seconds = seconds_since(epoch_.begun);
+  const double loss = epoch_.weight > 0 ? epoch_.loss / epoch_.weight : 0;
+  const double rate = seconds > 0 ? epoch_.weight / seconds : 0;
   metrics_.add({.kind = "epoch",
                 .step = m.step,
                 .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
                             {"elapsed_s", rounded(elapsed())},
                             {"loss", loss},
-                            {"samples", static_cast<double>(samples)},
+                            {"samples", static_cast<double>(epoch_.samples)},
                             {"time_s", seconds},
                             {unit_ + "_per_s", rate}},
                 .strings = {}});
-  say(epoch_label(m) + ": loss " + format("%.4f", loss) + last_evaluation_ + "; " +
+  say(epoch_label(m) + ": loss " + format("%.4f", loss) +
+      (last_evaluation_.empty() ? "" : "; " + last_evaluation_) + "; " +
       format(rate < 100 ? "%.1f" : "%.0f", rate) + " " + unit_ + "/s, " + format_seconds(seconds));
   last_evaluation_.clear();
+  epoch_ = {};
 }
 
 void Outputs::made_up(const Moment& m) {
-  if (!last_evaluation_.empty()) say(epoch_label(m) + last_evaluation_);
+  if (!last_evaluation_.empty()) say(epoch_label(m) + "; " + last_evaluation_);
   last_evaluation_.clear();
 }
 

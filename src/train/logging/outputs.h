@@ -51,19 +51,27 @@ class Outputs {
   void begin(const RunFacts& facts, const Recipe& recipe, const comm::World& world,
              const Moment& moment);
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
-  void epoch(const Moment& moment, double loss, double seconds, std::uint64_t samples,
-             double weight);
+  // Over the updates since the last one.
+  void epoch(const Moment& moment);
+  // At the end of an epoch it is shown with that epoch's line.
   void evaluation(const Moment& moment, const Evaluation& evaluation);
   // The evaluation just reported is of an epoch that has ended long ago.
   void made_up(const Moment& moment);
   // A rank that this shows to be slow is told in the log.
   void ranks(const GatheredTimes& times, const comm::World& world);
-  // The evaluation just reported is as good as training.target wants.
+  // The evaluation just reported has found training.target.
   void reached_target(const Moment& moment, const std::string& metric);
   // One that is there now, of this step or an earlier one.
   void checkpoint(const Moment& moment, const WrittenCheckpoint& written);
 
  private:
+  struct Epoch {
+    Clock::time_point begun = Clock::now();
+    double loss = 0;  // by weight
+    double weight = 0;
+    std::uint64_t samples = 0;
+  };
+
   double elapsed() const { return seconds_before_ + seconds_since(begun_); }
   void write_rank_times();
   std::string epoch_label(const Moment& moment) const;
@@ -74,10 +82,13 @@ class Outputs {
   std::int64_t every_;
   double seconds_before_ = 0;
   Clock::time_point begun_ = Clock::now();
+  std::string evaluated_;    // what evaluations are on, for people
+  std::string board_table_;  // and in TensorBoard
   MetricsFile metrics_;
   std::unique_ptr<TensorBoardFile> board_;
   std::unique_ptr<Progress> progress_;
   std::string last_evaluation_;
+  Epoch epoch_;
   // Rate over the steps since the last row.
   double seconds_ = 0;
   double weight_ = 0;

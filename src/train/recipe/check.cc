@@ -142,6 +142,31 @@ void check_crop(const std::string& table, const CropRecipe& crop, std::int64_t s
   c.expect(crop.lighting >= 0 && crop.lighting <= 10, key("lighting") + " has to be 0 to 10");
 }
 
+void check_evaluation(const Recipe& r, Checker& c) {
+  const EvaluationRecipe& e = r.evaluation;
+  c.at_least("evaluation.every_epochs", static_cast<double>(e.every_epochs), 0);
+  c.at_least("evaluation.every_steps", static_cast<double>(e.every_steps), 0);
+  c.at_least("evaluation.batch", static_cast<double>(e.batch), 0);
+  c.expect(e.fraction > 0 && e.fraction <= 1,
+           "evaluation.fraction has to be above 0, and at most 1");
+  for (const char* key :
+       {"evaluation.every_epochs", "evaluation.every_steps", "evaluation.fraction"}) {
+    c.only_for(key, r.evaluates(),
+               "recipes with [data.validation], or evaluation.from = \"training\"");
+  }
+  const TargetRecipe& target = r.training.target;
+  c.only_for("training.target.level", !target.metric.empty(),
+             "training.target.metric, which is empty");
+  c.expect(std::isfinite(target.level), "training.target.level has to be a finite number");
+  if (target.metric.empty()) return;
+  c.expect(r.evaluates(),
+           "training.target needs [data.validation], or evaluation.from = "
+           "\"training\"");
+  c.expect(e.every_epochs > 0 || e.every_steps > 0,
+           "training.target is looked for in evaluations; give evaluation.every_steps or "
+           "evaluation.every_epochs");
+}
+
 // 0 for what is no size.
 std::uint64_t bytes_of(const std::string& text) {
   try {
@@ -217,13 +242,7 @@ void check_values(const Recipe& r, const Given& given, std::vector<std::string>&
   c.at_least("training.epochs", static_cast<double>(t.epochs), 0);
   c.at_least("training.steps", static_cast<double>(t.steps), 0);
   c.at_least("training.clip_norm", t.clip_norm, 0);
-  c.at_least("evaluation.every_epochs", static_cast<double>(r.evaluation.every_epochs), 0);
-  c.at_least("evaluation.batch", static_cast<double>(r.evaluation.batch), 0);
-  c.at_least("evaluation.every_steps", static_cast<double>(r.evaluation.every_steps), 0);
-  c.only_for("evaluation.every_steps", r.data.has_validation, "recipes with [data.validation]");
-  c.only_for("training.target", r.data.has_validation, "recipes with [data.validation]");
-  c.expect(std::isfinite(t.target), "training.target has to be a number");
-  c.only_for("evaluation.every_epochs", r.data.has_validation, "recipes with [data.validation]");
+  check_evaluation(r, c);
   c.at_least("checkpoint.every_steps", static_cast<double>(r.checkpoint.every_steps), 0);
   c.expect(r.checkpoint.every_minutes >= 0 && r.checkpoint.every_minutes < kMost,
            "checkpoint.every_minutes has to be at least 0");

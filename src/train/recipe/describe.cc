@@ -118,8 +118,20 @@ void describe(TrainingRecipe& t, Fields& f) {
   f.field("epochs", t.epochs, "how long: passes over the data, or");
   f.field("steps", t.steps, "updates");
   f.field("clip_norm", t.clip_norm, "largest total norm of the gradients; 0: no clipping");
-  f.field("target", t.target,
-          "end when an evaluation's metric (checkpoint.best) is as good: 0.985; 0: none");
+  if (f.begin("target", "What ends training, once an evaluation finds it.")) {
+    f.field("metric", t.target.metric, "one of the task's, as top1 or loss; empty: no target");
+    f.field("level", t.target.level, "what it has to reach");
+    f.end();
+  }
+}
+
+void describe(EvaluationRecipe& e, Fields& f) {
+  f.field("every_epochs", e.every_epochs, "0: only at the end");
+  f.field("every_steps", e.every_steps, "also after every so many updates; 0: not");
+  f.field("batch", e.batch, "images at a time, of all ranks together; 0: training's");
+  f.field("from", e.from, "what to evaluate on: data.validation, or data.train",
+          {"validation", "training"});
+  f.field("fraction", e.fraction, "of it: a random part, the same in all runs");
 }
 
 void describe(CheckpointRecipe& c, Fields& f) {
@@ -128,7 +140,8 @@ void describe(CheckpointRecipe& c, Fields& f) {
   f.field("every_epochs", c.every_epochs, "0: never");
   f.field("keep", c.keep, "the newest so many stay");
   f.field("keep_best", c.keep_best, "and the best one");
-  f.field("best", c.best, "the metric that says which is; empty: the task's usual one");
+  f.field("best", c.best,
+          "the metric that says which is; empty: training.target's, or the task's usual one");
   f.field("asynchronous", c.asynchronous,
           "copy what is saved, and write it while training goes on");
   f.field("memory", c.memory,
@@ -189,12 +202,7 @@ void describe(Recipe& r, Fields& f) {
   table("optimizer", r.optimizer, "");
   table("schedule", r.schedule, "The learning rate over time.");
   table("training", r.training, "");
-  if (f.begin("evaluation", "On data.validation.")) {
-    f.field("every_epochs", r.evaluation.every_epochs, "0: only at the end");
-    f.field("every_steps", r.evaluation.every_steps, "also after so many; 0: never");
-    f.field("batch", r.evaluation.batch, "images at a time, of all ranks together; 0: training's");
-    f.end();
-  }
+  table("evaluation", r.evaluation, "");
   table("checkpoint", r.checkpoint, "Also written on SIGTERM, SIGINT and SIGUSR1.");
   table("output", r.output, "");
   if (f.begin("grid", "How the ranks are arranged.")) {

@@ -5,11 +5,12 @@
 
 namespace convoy::train {
 
-// The same recipe in today's keys: a table [loss] has become [task]. Text that is no TOML comes
-// back as it is.
+// The same recipe in today's keys: a table [loss] has become [task], a number training.target a
+// table. Text that is no TOML comes back as it is.
 std::string of_today(const std::string& recipe);
 
-// What the recipe has as checkpoint.best; empty: the task's usual figure.
+// The figure that the recipe chooses for the best checkpoint: checkpoint.best, or that of
+// training.target; empty: the task's usual one.
 std::string chosen_figure(const std::string& recipe);
 
 // The figure that the best checkpoint went by in versions that didn't say so in its manifest: what

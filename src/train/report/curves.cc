@@ -1,5 +1,6 @@
 // Curves over steps, epochs and time.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -150,7 +151,7 @@ void add_loss(Page& page, const Runs& runs) {
   const bool one = runs.size() == 1;
   if (one) {
     legend.push_back({Color::series(0), "training"});
-    if (loss != nullptr) legend.push_back({Color::series(1), "validation"});
+    if (loss != nullptr) legend.push_back({Color::series(1), evaluated_on(runs.front())});
     legend.push_back({Color::written(), "checkpoints"});
     if (runs.front().parts.size() > 1) legend.push_back({Color::ideal(), "resumed"});
   }
@@ -166,6 +167,12 @@ void add_loss(Page& page, const Runs& runs) {
       true);
 }
 
+std::string caption_of(const RunRecord& run, const MetricInfo& metric) {
+  std::string text = evaluated_on(run);
+  text.front() = static_cast<char>(std::toupper(text.front()));
+  return text + " " + escaped(metric.title) + (metric.percent ? ", %" : "");
+}
+
 void add_metrics(Page& page, const Runs& runs) {
   std::vector<MetricInfo> metrics;
   for (const RunRecord& run : runs) {
@@ -179,8 +186,7 @@ void add_metrics(Page& page, const Runs& runs) {
   }
   for (const MetricInfo& metric : metrics) {
     over_all(
-        page, "Validation " + escaped(metric.title) + (metric.percent ? ", %" : ""),
-        legend_of(runs), runs,
+        page, caption_of(runs.front(), metric), legend_of(runs), runs,
         [&](Plot& plot, const Axis& axis) {
           for (std::size_t i = 0; i < runs.size(); ++i)
             plot.series.push_back(evaluations_of(axis, runs[i], metric, i));

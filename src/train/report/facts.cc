@@ -215,8 +215,13 @@ void add_summary(Page& page, const RunRecord& run) {
   rows.emplace_back("parameters", known(run.number("parameters")));
   rows.emplace_back("batch", known(run.number("batch")));
   rows.emplace_back("training " + escaped(run.unit), known(run.number("training_samples")));
-  rows.emplace_back("validation " + escaped(run.unit), known(run.number("validation_samples")));
+  rows.emplace_back(evaluated_on(run) + " " + escaped(run.unit),
+                    known(run.number("validation_samples")));
   page.add(facts(rows));
+}
+
+std::string evaluated_on(const RunRecord& run) {
+  return run.text("evaluated") == "data.train" ? "evaluation" : "validation";
 }
 
 void add_details(Page& page, const RunRecord& run) {

@@ -50,6 +50,7 @@ void Page::picture(const std::string& caption, const std::vector<Legend>& legend
 
 void Page::picture(const std::string& caption, const std::vector<Legend>& legend,
                    std::vector<std::pair<Over, Plot>> plots) {
+  chosen_ = true;
   body_ += "<figure>" + caption_of(caption, legend);
   for (const Over over : kOver) {
     body_ += std::string("<div class=\"over ") + choice(over).name + "\">";
@@ -71,12 +72,15 @@ std::string Page::finish() {
       title_ + "</title>\n<style>\n" + style_sheet() + "</style>\n</head>\n<body>\n";
   std::string labels;
   for (const Over over : kOver) {
+    if (!chosen_) break;
     const std::string id = std::string("over-") + choice(over).name;
     html += "<input type=\"radio\" name=\"over\" id=\"" + id + "\"" +
             (over == first_ ? " checked" : "") + ">\n";
     labels += "<label for=\"" + id + "\">" + choice(over).label + "</label>";
   }
-  html += svg_definitions() + "<nav><span>curves over</span>" + labels + "</nav>\n<main>\n";
+  html += svg_definitions();
+  if (chosen_) html += "<nav><span>curves over</span>" + labels + "</nav>\n";
+  html += "<main>\n";
   std::size_t at = 0;
   for (std::size_t from; (from = body_.find(kBegin, at)) != std::string::npos;) {
     const std::size_t end = body_.find(kEnd, from);

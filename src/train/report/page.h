@@ -41,6 +41,7 @@ class Page {
 
   std::string title_;
   Over first_;
+  bool chosen_ = false;  // whether the reader has a choice
   std::string body_;
   std::vector<Plot> plots_;
 };

@@ -76,7 +76,7 @@ nav label{padding:2px 12px;border:1px solid var(--edge);border-radius:14px;curso
 .over{display:none}
 #over-steps:checked~main .over.steps,#over-epochs:checked~main .over.epochs,
 #over-time:checked~main .over.time{display:block}
-.row{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:14px;margin:10px 0}
+.row{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));gap:14px;margin:10px 0}
 figure{margin:0;padding:10px 8px 4px;background:var(--card);border-radius:8px;min-width:0;break-inside:avoid}
 figcaption{font-size:.86rem;padding:0 6px 4px;overflow-wrap:anywhere}
 .key{white-space:nowrap;margin-left:10px;color:var(--soft)}

@@ -1,5 +1,6 @@
 #include "train/run/inputs.h"
 
+#include "base/toml_text.h"
 #include "convoy/base/error.h"
 #include "convoy/base/names.h"
 #include "convoy/train/evaluate.h"
@@ -13,21 +14,40 @@
 namespace convoy::train {
 namespace {
 
-// The metric that the recipe, or else the task, goes by.
-std::string best_metric(const Recipe& recipe, const Task& task) {
-  const bool usual = recipe.checkpoint.best.empty();
-  const std::string wanted = usual ? task.usual_best() : recipe.checkpoint.best;
+// The metric of this name; `key` is what names it.
+Metric metric_of(const Task& task, const Recipe& recipe, const std::string& key,
+                 const std::string& wanted) {
   std::vector<std::string> names;
-  for (const Metric& metric : task.metrics()) names.push_back(metric.name);
   std::string known;
-  for (const std::string& name : names) {
-    if (name == wanted) return wanted;
-    known += (known.empty() ? "" : ", ") + name;
+  for (const Metric& metric : task.metrics()) {
+    if (metric.name == wanted) return metric;
+    names.push_back(metric.name);
+    known += (known.empty() ? "" : ", ") + metric.name;
   }
   const std::string near = nearest_name(wanted, names);
-  throw UsageError((usual ? "the task's usual_best is '" : "checkpoint.best is '") + wanted +
-                   "', but the task " + recipe.task.name + " has no such metric; it has " + known +
+  throw UsageError(key + " is '" + wanted + "', but the task " + recipe.task.name +
+                   " has no such metric; it has " + known +
                    (near.empty() ? "" : " (did you mean " + near + "?)"));
+}
+
+std::optional<Metric> target_metric(const Recipe& recipe, const Task& task) {
+  const std::string& wanted = recipe.training.target.metric;
+  if (wanted.empty()) return std::nullopt;
+  return metric_of(task, recipe, "training.target.metric", wanted);
+}
+
+// The metric that the recipe, or else the task, goes by.
+std::string best_metric(const Recipe& recipe, const Task& task) {
+  const std::string& wanted = recipe.checkpoint.best;
+  if (!wanted.empty()) return metric_of(task, recipe, "checkpoint.best", wanted).name;
+  if (const auto target = target_metric(recipe, task)) return target->name;
+  return metric_of(task, recipe, "the task's usual_best", task.usual_best()).name;
+}
+
+std::string which_samples(const EvaluationRecipe& evaluation) {
+  if (evaluation.from == "validation" && evaluation.fraction == 1) return "";
+  const std::string part = evaluation.fraction == 1 ? "" : shortest(evaluation.fraction) + " of ";
+  return " on " + part + "data." + (evaluation.from == "training" ? "train" : evaluation.from);
 }
 
 }  // namespace
@@ -38,6 +58,8 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Rec
       compute(recipe),
       task(registry.make_task(recipe)),
       best(best_metric(recipe, *task)),
+      figure(best + which_samples(recipe.evaluation)),
+      target(target_metric(recipe, *task)),
       strategy(registry.make_strategy(recipe.strategy)),
       arrangement(arrange(world, recipe, *strategy)) {}
 
@@ -46,6 +68,7 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   check_labels(*task, recipe.task.name, *data.training, "data.train");
   if (data.validation) check_labels(*task, recipe.task.name, *data.validation, "data.validation");
   task->look(*data.training, data.validation.get());
+  evaluated = evaluated_part(data, recipe);
   if (!resume.empty()) {
     origin = find_origin(all(), resume, recipe.output.folder);
     const Recipe before = check_origin(*origin, recipe, registry.vocabulary(), *data.training,
@@ -59,6 +82,11 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   if (recipe.model.weights.empty() || origin) return;
   const WeightsReport report = load_weights(all(), *strategy, recipe.model);
   if (world.rank() == 0) world.log().info(recipe.model.weights + ": " + describe(report));
+}
+
+bool Inputs::reached(double score) const {
+  const double level = recipe.training.target.level;
+  return score >= (target->higher_is_better ? level : -level);  // greater scores are better
 }
 
 std::unique_ptr<data::SampleSource> open_training(const Inputs& inputs, std::size_t least_share) {

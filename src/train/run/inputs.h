@@ -8,6 +8,7 @@
 
 #include "convoy/comm/world.h"
 #include "convoy/train/compute.h"
+#include "convoy/train/evaluate.h"
 #include "convoy/train/registry.h"
 #include "train/checkpoint/resume.h"
 #include "train/setup.h"
@@ -24,16 +25,22 @@ struct Inputs {
   // Throws UsageError naming what is wrong. Collective.
   void open(const Registry& registry, const std::string& resume);
 
+  // Whether this score (Evaluation::score) of the target's metric is as good as training.target.
+  bool reached(double score) const;
+
   const comm::World& world;
   const Recipe& recipe;
   Compute compute;
   std::unique_ptr<Task> task;
-  std::string best;  // the metric that the best checkpoint goes by
+  std::string best;              // the metric that the best checkpoint goes by
+  std::string figure;            // the same, and of which samples it is unless of all validation's
+  std::optional<Metric> target;  // that of training.target
   std::unique_ptr<Strategy> strategy;
   Arrangement arrangement;
   DataSets data;
-  std::optional<Origin> origin;  // if this run goes on
-  bool epoch_was_over = false;   // there, and reported
+  std::shared_ptr<const data::Dataset> evaluated;  // what evaluations are on; null: there are none
+  std::optional<Origin> origin;                    // if this run goes on
+  bool epoch_was_over = false;                     // there, and reported
 
   bool owner() const { return world.rank() == arrangement.owner; }
   const comm::Communicator& all() const { return world.communicator(); }

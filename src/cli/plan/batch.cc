@@ -1,0 +1,232 @@
+// convoy plan batch: which mini-batch, for the user's recipe, target and machine.
+#include <algorithm>
+#include <memory>
+
+#include "base/toml_text.h"
+#include "cli/checks.h"
+#include "cli/launch/report.h"
+#include "cli/plan/numbers.h"
+#include "cli/plan/plan_file.h"
+#include "cli/plan/report.h"
+#include "cli/plan/subcommands.h"
+#include "cli/plan/sweep.h"
+#include "cli/plan/trial.h"
+#include "cli/rows.h"
+#include "cli/training/set_option.h"
+#include "cli/training/signals.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/system.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Find the mini-batch with which training reaches a target soonest (docs/planning.md)\n"
+    "Measures updates and trainings of the recipe, each in a process of its own, and says what is\n"
+    "best for each number of workers. Killed or stopped anywhere, --resume repeats no finished "
+    "run.";
+
+struct Arguments {
+  RecipeWords recipe;
+  GoalWords goal;
+  std::string batches, rates, workers, timed, budget, machine, json;
+  std::string folder = "plan";
+  int seeds = 3;
+  int repetitions = 3;
+  double longest = 0;
+  int every = 0;
+  bool resume = false;
+};
+
+// `values`, or those of the option when it was given, up to `most`.
+std::vector<std::int64_t> counts(const std::string& given, const char* option,
+                                 std::vector<std::int64_t> values, std::int64_t most) {
+  if (!given.empty()) {
+    values = parse_counts(given, option);
+    if (values.back() > most) {
+      throw UsageError(std::string(option) + ": " + std::to_string(values.back()) +
+                       " is more than the data has: " + std::to_string(most) + " samples");
+    }
+  }
+  std::erase_if(values, [most](std::int64_t value) { return value > most; });
+  return values;
+}
+
+// From 1 in steps of `factor`.
+std::vector<std::int64_t> powers(std::int64_t factor, std::int64_t most) {
+  std::vector<std::int64_t> values;
+  for (std::int64_t value = 1; value <= most; value *= factor) values.push_back(value);
+  return values;
+}
+
+Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
+  Sweep sweep;
+  sweep.cores = usable_cores();
+  const auto cores = static_cast<std::int64_t>(sweep.cores.size());
+  sweep.batches = counts(arguments.batches, "--batches", {16, 64, 256, 1024}, planned.samples);
+  if (sweep.batches.size() < 2)
+    throw UsageError("--batches: updates by batch need two different ones at least");
+  const double rate = planned.recipe.optimizer.lr;
+  sweep.rates = arguments.rates.empty() ? std::vector<double>{rate / 2, rate, rate * 2}
+                                        : parse_positive_numbers(arguments.rates, "--rates");
+  sweep.seeds = arguments.seeds;
+  sweep.repetitions = arguments.repetitions;
+  sweep.workers = counts(arguments.workers, "--workers", powers(2, cores), planned.samples);
+  sweep.timed = counts(arguments.timed, "--time", powers(4, sweep.batches.back()), planned.samples);
+  if (!arguments.machine.empty()) {
+    if (!arguments.timed.empty())
+      throw UsageError("--machine says how long updates take; leave --time out");
+    sweep.machine = plan::machine_of_toml(read_text_file(arguments.machine), arguments.machine);
+  } else if (sweep.timed.size() < 2) {
+    throw UsageError("--time: times by batch need two different ones at least");
+  } else if (cores == 1 && sweep.workers.back() > 1) {
+    throw UsageError(
+        "--workers: there is one core here, so communication can't be measured; "
+        "describe it with --machine FILE, or plan for --workers 1");
+  }
+  sweep.limits.epochs = arguments.longest > 0 ? arguments.longest : 4 * planned.epochs;
+  sweep.limits.every = arguments.every;
+  if (!arguments.budget.empty()) {
+    const std::chrono::duration<double> budget(parse_duration(arguments.budget, "--budget"));
+    sweep.limits.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
+  }
+  return sweep;
+}
+
+void check_given(const Sweep& sweep) {
+  if (!sweep.machine) return;
+  for (const std::int64_t workers : sweep.workers)
+    plan::communication_seconds(sweep.machine->communication, workers);
+}
+
+PlanFile plan_file_of(const Answers& answers, const Planned& planned) {
+  const LevelAnswer& hardest = answers.levels.back();
+  PlanFile file{planned.recipe.name, answers.metric, hardest.level, {}};
+  for (const plan::BatchChoice& choice : hardest.choices) {
+    file.workers.push_back(
+        {choice.workers, choice.batch, choice.learning_rate, choice.seconds.value});
+  }
+  return file;
+}
+
+// How far runs came, where no level has an answer.
+std::string how_far(const PlanFolder& folder, const Goal& goal) {
+  const Closest closest = closest_run(folder.path(), goal);
+  if (!closest.found) return "";
+  return "\nthe best " + goal.metric + " of any run was " + short_text(closest.value) +
+         ", with batch " + std::to_string(closest.batch) + " and rate " +
+         shortest(closest.learning_rate) + " after " + std::to_string(closest.updates) +
+         " updates; --longest EPOCHS lets runs go on, --rates and --target choose others";
+}
+
+// An answer without pictures is an answer all the same.
+void write_report(const PlanReport& report, const std::string& file, std::FILE* out) {
+  try {
+    write_file_atomically(file, make_plan_report(report));
+    std::fprintf(out, "\nreport: %s\n", file.c_str());
+  } catch (const Failure& failure) {
+    std::fprintf(out, "\nno report: %s\n", failure.what());
+  }
+}
+
+int run(const Arguments& arguments) {
+  Rows rows(arguments.json);
+  std::FILE* out = rows.on_standard_output() ? stderr : stdout;
+  const Planned planned = open_planned(arguments.recipe, arguments.goal);
+  const Sweep sweep = sweep_of(arguments, planned);
+  check_given(sweep);
+  PlanFolder folder(arguments.folder, planned, arguments.resume);
+  catch_stop_signals();
+  try {
+    measure(planned, sweep, folder, out);
+  } catch (const PlanStopped&) {
+    std::fprintf(out, "stopped; to go on, add --resume to the same command\n");
+    return kExitRequeue;
+  }
+  try {
+    const Answers answers =
+        answer(folder.points(), machine_of(sweep, folder.points()), sweep.workers, planned.samples);
+    print(answers, out);
+    add_rows(answers, rows);
+    write_report({planned.recipe.name, folder.points(), answers, planned.samples},
+                 folder.file("report.html"), out);
+    write_file_atomically(folder.file("machine.toml"),
+                          plan::to_toml(answers.machine.machine.machine));
+    write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
+    std::fprintf(out, "\nto train so: convoy train --plan %s %s\n",
+                 folder.file("plan.toml").c_str(), arguments.recipe.path.c_str());
+  } catch (const UsageError& error) {
+    throw UsageError(error.what() + how_far(folder, planned.goal));
+  }
+  return 0;
+}
+
+void add_options(CLI::App& command, Arguments& a) {
+  command.add_option("recipe", a.recipe.path, "The recipe, a TOML file")
+      ->type_name("RECIPE")
+      ->required();
+  add_set_option(command, a.recipe.overrides);
+  command.add_option("--target", a.goal.target, "What is to be reached: loss=0.1, top1=0.99")
+      ->type_name("METRIC=LEVEL");
+  command.add_option("--targets", a.goal.targets, "Several levels: 0.3,0.1; runs end at the last")
+      ->type_name("LIST");
+  command
+      .add_option("--metric", a.goal.metric,
+                  "What --targets are of (loss, on validation data); train_loss: on a fixed random "
+                  "part of the training data")
+      ->type_name("NAME");
+  command.add_option("--batches", a.batches, "Mini-batches to train with (16,64,256,1024)")
+      ->type_name("LIST");
+  command
+      .add_option("--rates", a.rates,
+                  "Learning rates, each tried with each batch (the recipe's times 1/2, 1, 2)")
+      ->type_name("LIST");
+  command.add_option("--seeds", a.seeds, "Runs of each batch and rate")
+      ->check(positive_integer())
+      ->capture_default_str();
+  command.add_option("--workers", a.workers, "Numbers of workers to plan for (1,2,4,... cores)")
+      ->type_name("LIST");
+  command
+      .add_option("--time", a.timed, "Batches of one worker whose updates are timed (1,4,16,...)")
+      ->type_name("LIST");
+  command.add_option("--repetitions", a.repetitions, "Times that each of them is timed")
+      ->check(positive_integer())
+      ->capture_default_str();
+  command
+      .add_option("--machine", a.machine,
+                  "A description of the machine instead of times measured here (docs/planning.md)")
+      ->type_name("FILE");
+  command
+      .add_option("--budget", a.budget,
+                  "How long to measure, as 30m: one run of each batch and rate, and then what "
+                  "narrows the answer most, instead of --seeds")
+      ->type_name("TIME");
+  command
+      .add_option("--longest", a.longest,
+                  "When a run is given up, in epochs (four times as long as the recipe)")
+      ->type_name("EPOCHS")
+      ->check(positive_number());
+  command
+      .add_option("--every", a.every,
+                  "Updates between evaluations (so many that they take a third of the time)")
+      ->check(positive_integer())
+      ->type_name("N");
+  command.add_option("--folder", a.folder, "Where points and answers are kept")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command.add_flag("--resume", a.resume, "Go on with the points in the folder");
+  command.add_option("--json", a.json, "The answers as JSON ('-': standard output)")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+void add_plan_batch_command(CLI::App& plan, Outcome& outcome) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = plan.add_subcommand("batch", kDescription);
+  add_options(*command, *arguments);
+  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,138 @@
+#include "cli/plan/folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/toml_text.h"
+#include "convoy/base/descriptor.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kPoints = "/points.jsonl";
+constexpr const char* kCurves = "/curves.jsonl";
+constexpr const char* kRecipe = "/recipe.toml";
+
+plan::PlanHeader header_of(const Planned& planned) {
+  return {planned.fingerprint, planned.goal.metric, planned.goal.levels};
+}
+
+std::string text_of(const plan::PlanHeader& header) {
+  std::string text;
+  for (const double target : header.targets) text += (text.empty() ? "" : ",") + shortest(target);
+  return header.metric + " " + text;
+}
+
+// Whether there is anything in the file.
+bool has_points(const std::string& folder) {
+  std::error_code error;
+  const auto size = fs::file_size(folder + kPoints, error);
+  return !error && size > 0;
+}
+
+// The folder is there, and its points may be opened.
+std::string prepared(const std::string& folder, const Planned& planned, bool resume) {
+  make_folders(folder);
+  if (has_points(folder)) {
+    if (!resume) {
+      throw UsageError("there are points in " + folder +
+                       " already: add --resume to go on with them, or name another --folder");
+    }
+    // A file that was killed before its first line was whole is begun anew.
+    const std::string text = read_text_file(folder + kPoints);
+    if (text.find('\n') != std::string::npos)
+      check_same_plan(folder, plan::points_of_text(text, folder + kPoints).header, planned);
+  }
+  return folder + kPoints;
+}
+
+}  // namespace
+
+void check_same_plan(const std::string& folder, const plan::PlanHeader& there,
+                     const Planned& planned) {
+  if (there.fingerprint != planned.fingerprint) {
+    std::string difference;
+    std::error_code ignored;
+    if (fs::exists(folder + kRecipe, ignored)) {
+      difference = train::recipe_difference(train::print_recipe(planned.recipe, false),
+                                            read_text_file(folder + kRecipe), "there");
+    }
+    throw UsageError("the points in " + folder + " are of another recipe" +
+                     (difference.empty() ? " or other data" : ": " + difference) +
+                     "; name another --folder");
+  }
+  if (there == header_of(planned)) return;
+  throw UsageError("the points in " + folder + " are of runs to " + text_of(there) + ", not to " +
+                   text_of(header_of(planned)) + "; name another --folder");
+}
+
+PlanFolder::PlanFolder(const std::string& path, const Planned& planned, bool resume)
+    : path_(fs::absolute(path).lexically_normal().string()),
+      points_(prepared(path_, planned, resume), header_of(planned)) {
+  // The points are this process's alone now, and so is what a killed one left.
+  fs::remove_all(file("runs"));
+  write_file_atomically(path_ + kRecipe, train::print_recipe(planned.recipe, false));
+}
+
+// Trainings of a process that was killed may still be ending in theirs.
+std::string PlanFolder::new_run() {
+  return file("runs/" + std::to_string(getpid()) + "-" + std::to_string(++runs_));
+}
+
+void PlanFolder::add(const plan::PointRun& run, const Curve& curve) {
+  Json evaluations = Json::array();
+  for (const auto& [step, value] : curve) evaluations.push_back(Json::array({step, value}));
+  const std::string line = Json{{"batch", run.batch},
+                                {"learning_rate", run.learning_rate},
+                                {"seed", run.seed},
+                                {"evaluations", evaluations}}
+                               .dump() +
+                           "\n";
+  // First, so that every run among the points has one.
+  const std::string name = path_ + kCurves;
+  const Descriptor out(::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  const int error = out.open() ? write_all(out.get(), std::as_bytes(std::span(line))) : errno;
+  if (error != 0) throw Failure("cannot write " + name + ": " + std::strerror(error));
+  points_.add(run);
+}
+
+plan::PlanPoints read_points(const std::string& folder) {
+  if (!has_points(folder)) {
+    throw UsageError("there are no points in " + folder +
+                     ": `convoy plan batch` measures them; --folder says where they are");
+  }
+  return plan::points_of_text(read_text_file(folder + kPoints), folder + kPoints);
+}
+
+Closest closest_run(const std::string& folder, const Goal& goal) {
+  Closest closest;
+  std::ifstream file(folder + kCurves);
+  std::string line;
+  while (std::getline(file, line)) {
+    const Json row = Json::parse(line, nullptr, false);
+    if (!row.is_object() || !row.contains("evaluations")) continue;
+    for (const Json& one : row["evaluations"]) {
+      if (!one.is_array() || one.size() != 2 || !one[1].is_number()) continue;
+      const double value = one[1].get<double>();
+      if (closest.found && goal.reached(closest.value, value)) continue;
+      closest = {true, value, row.value("batch", std::int64_t{0}), row.value("learning_rate", 0.0),
+                 one[0].get<std::int64_t>()};
+    }
+  }
+  return closest;
+}
+
+}  // namespace convoy::cli

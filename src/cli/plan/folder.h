@@ -1,0 +1,59 @@
+// The folder of a plan: what was measured, and the runs under way.
+//
+//   points.jsonl   measurements (convoy/plan/points.h)
+//   curves.jsonl   all evaluations of each run: what a target that is not reached came to
+//   recipe.toml    the recipe of the runs
+//   machine.toml   the machine that answers are for
+//   plan.toml      the answers, for `convoy train --plan`
+//   report.html    the same with pictures, for people
+//   runs/          of trainings under way, each removed at its end
+#pragma once
+
+#include <string>
+
+#include "cli/plan/goal.h"
+#include "cli/plan/planned.h"
+#include "convoy/plan/points.h"
+
+namespace convoy::cli {
+
+class PlanFolder {
+ public:
+  // Makes it, or goes on with what is in it. Throws UsageError for one that has points unless
+  // `resume`, and for points of another recipe or goal, saying what differs.
+  PlanFolder(const std::string& path, const Planned& planned, bool resume);
+
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  // A new name for the folder of a training.
+  std::string new_run();
+
+  const plan::PlanPoints& points() const { return points_.points(); }
+  void add(const plan::PointRun& run, const Curve& curve);
+  void add(const plan::TimeSample& time) { points_.add(time); }
+  void add(const plan::CommunicationSample& time) { points_.add(time); }
+
+ private:
+  std::string path_;
+  plan::PointsFile points_;
+  int runs_ = 0;
+};
+
+// The points of a plan that has been measured with this recipe. Throws UsageError where there is
+// none, or another recipe's.
+plan::PlanPoints read_points(const std::string& folder);
+void check_same_plan(const std::string& folder, const plan::PlanHeader& there,
+                     const Planned& planned);
+
+// The best value that a run towards this level came to, and where; found is false where no run was
+// evaluated.
+struct Closest {
+  bool found = false;
+  double value = 0;
+  std::int64_t batch = 0;
+  double learning_rate = 0;
+  std::int64_t updates = 0;
+};
+Closest closest_run(const std::string& folder, const Goal& goal);
+
+}  // namespace convoy::cli

@@ -1,0 +1,46 @@
+#include "cli/plan/measured.h"
+
+#include <filesystem>
+
+#include "cli/plan/folder.h"
+#include "cli/plan/numbers.h"
+#include "cli/training/set_option.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::cli {
+
+void add_measured_options(CLI::App& command, MeasuredWords& words) {
+  command.add_option("recipe", words.recipe.path, "The recipe, a TOML file")
+      ->type_name("RECIPE")
+      ->required();
+  add_set_option(command, words.recipe.overrides);
+  command.add_option("--folder", words.folder, "Where `convoy plan batch` has kept its points")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command.add_option("--level", words.level, "Which of its targets (the hardest)")
+      ->type_name("LEVEL");
+  command
+      .add_option("--machine", words.machine,
+                  "A description of the machine instead of the folder's machine.toml")
+      ->type_name("FILE");
+}
+
+Measured open_measured(const MeasuredWords& words) {
+  const plan::PlanPoints points = read_points(words.folder);
+  Planned planned = open_planned(words.recipe, points.header);
+  check_same_plan(words.folder, points.header, planned);
+  double level = planned.goal.hardest();
+  if (!words.level.empty()) level = parse_numbers(words.level, "--level").front();
+  const plan::UpdateFit updates = plan::fit_updates(points.updates(level));
+  planned.goal.levels = {level};
+  const std::string own = words.folder + "/machine.toml";
+  if (words.machine.empty() && !std::filesystem::exists(own)) {
+    throw UsageError("there is no machine.toml in " + words.folder +
+                     " yet: `convoy plan batch --resume` finishes the plan, or give --machine");
+  }
+  const std::string& file = words.machine.empty() ? own : words.machine;
+  return {std::move(planned), updates, plan::machine_of_toml(read_text_file(file), file)};
+}
+
+}  // namespace convoy::cli

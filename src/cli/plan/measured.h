@@ -1,0 +1,35 @@
+// A plan that `convoy plan batch` has measured, for the commands that go on from it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "cli/plan/planned.h"
+#include "convoy/plan/machine.h"
+#include "convoy/plan/update_fit.h"
+
+namespace convoy::cli {
+
+struct MeasuredWords {
+  RecipeWords recipe;
+  std::string folder = "plan";
+  std::string level;    // of the points' targets; empty: the hardest
+  std::string machine;  // a description; empty: the folder's machine.toml
+};
+
+// Adds RECIPE, --set, --folder, --level and --machine.
+void add_measured_options(CLI::App& command, MeasuredWords& words);
+
+struct Measured {
+  Planned planned;  // its goal has one level
+  plan::UpdateFit updates;
+  plan::Machine machine;
+
+  double level() const { return planned.goal.hardest(); }
+};
+
+// Throws UsageError where nothing was measured, or for another recipe or level.
+Measured open_measured(const MeasuredWords& words);
+
+}  // namespace convoy::cli

@@ -1,0 +1,96 @@
+#include "cli/plan/plan_file.h"
+
+#include <cmath>
+#include <optional>
+
+#include "base/parse_toml.h"
+#include "base/toml_text.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::cli {
+namespace {
+
+class Reader {
+ public:
+  Reader(const std::string& path, const toml::table& table) : path_(path), table_(table) {}
+
+  // A number above 0, or any.
+  double number(const char* key, bool positive) const {
+    const auto value = table_[key].value<double>();
+    if (!value || !std::isfinite(*value) || (positive && *value <= 0)) bad(key, "a number");
+    return *value;
+  }
+  std::int64_t count(const char* key) const {
+    const auto value = table_[key].value_exact<std::int64_t>();
+    if (!value || *value < 1) bad(key, "a whole number from 1 on");
+    return *value;
+  }
+  std::string text(const char* key) const {
+    const auto value = table_[key].value_exact<std::string>();
+    if (!value) bad(key, "a text");
+    return *value;
+  }
+
+ private:
+  [[noreturn]] void bad(const char* key, const char* type) const {
+    const toml::node* node = table_.get(key);
+    const auto line = node != nullptr ? node->source().begin.line : table_.source().begin.line;
+    throw UsageError(path_ + ":" + std::to_string(line) + ": " + key +
+                     (node == nullptr ? " is missing" : std::string(" has to be ") + type) +
+                     "; is this a plan.toml of `convoy plan batch`?");
+  }
+
+  const std::string& path_;
+  const toml::table& table_;
+};
+
+}  // namespace
+
+std::string to_toml(const PlanFile& plan) {
+  std::string text = "# By convoy plan batch; for convoy train --plan.\n";
+  text += "recipe = " + toml_string(plan.recipe) + "\n";
+  text += "metric = " + toml_string(plan.metric) + "\n";
+  text += "target = " + toml_number(plan.target) + "\n";
+  for (const PlanFile::Workers& one : plan.workers) {
+    text += "\n[[workers]]\ncount = " + std::to_string(one.count) + "\n";
+    text += "batch = " + std::to_string(one.batch) + "\n";
+    text += "learning_rate = " + toml_number(one.learning_rate) + "\n";
+    text += "seconds = " + toml_number(one.seconds) + "\n";
+  }
+  return text;
+}
+
+PlanFile read_plan_file(const std::string& path) {
+  constexpr std::size_t kLimit = std::size_t{1} << 20;
+  const toml::table table = parse_toml(read_text_file(path, kLimit), path);
+  const Reader reader(path, table);
+  PlanFile plan{reader.text("recipe"), reader.text("metric"), reader.number("target", false), {}};
+  const toml::array* workers = table["workers"].as_array();
+  if (workers == nullptr || workers->empty() || !workers->is_array_of_tables())
+    throw UsageError(path + ": it has no [[workers]]; is this a plan.toml of `convoy plan batch`?");
+  for (const toml::node& node : *workers) {
+    const Reader one(path, *node.as_table());
+    plan.workers.push_back({one.count("count"), one.count("batch"),
+                            one.number("learning_rate", true), one.number("seconds", true)});
+  }
+  return plan;
+}
+
+const PlanFile::Workers& workers_of(const PlanFile& plan, std::int64_t count) {
+  std::string known;
+  for (const PlanFile::Workers& one : plan.workers) {
+    if (one.count == count) return one;
+    known += (known.empty() ? "" : ", ") + std::to_string(one.count);
+  }
+  throw UsageError("the plan says nothing of " + std::to_string(count) +
+                   (count == 1 ? " worker" : " workers") + "; it does of " + known +
+                   " (convoy plan batch --workers)");
+}
+
+std::vector<std::string> overrides_of(const PlanFile::Workers& workers) {
+  return {"training.batch=" + std::to_string(workers.batch),
+          "optimizer.lr=" + toml_number(workers.learning_rate)};
+}
+
+}  // namespace convoy::cli

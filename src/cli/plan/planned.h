@@ -1,0 +1,46 @@
+// What a plan is about: a recipe as its runs train it, a goal, and the data's size.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/plan/goal.h"
+#include "convoy/plan/points.h"
+#include "convoy/train/recipe.h"
+
+namespace convoy::cli {
+
+struct RecipeWords {
+  std::string path;
+  std::vector<std::string> overrides;  // --set
+};
+
+struct Planned {
+  // The user's, with a learning rate that is constant, one thread a rank, and nothing written that
+  // a plan has no use for.
+  train::Recipe recipe;
+  Goal goal;
+  std::int64_t samples = 0;    // of training, in what training.batch counts
+  std::int64_t evaluated = 0;  // samples of an evaluation
+  double epochs = 0;           // that the user's recipe trains
+  std::string fingerprint;     // of all that makes runs comparable
+
+  // The recipe of a run towards the hardest level: at most `longest` updates, evaluated every so
+  // many.
+  train::Recipe run(std::int64_t batch, double learning_rate, std::uint64_t seed,
+                    std::int64_t every, std::int64_t longest) const;
+  // The recipe of updates that are timed: without evaluations, and without an end.
+  train::Recipe timed(std::int64_t batch) const;
+  // Updates between evaluations, so that these take about half as long as what they interrupt.
+  std::int64_t usual_interval(std::int64_t batch) const;
+};
+
+// Reads the recipe and opens its data. A fixed random fifth of a data set is evaluated, unless the
+// recipe has an evaluation.fraction. Throws UsageError for what is wrong with any of these.
+Planned open_planned(const RecipeWords& recipe, const GoalWords& goal);
+
+// The same for a plan that has been measured, whose goal is in its points.
+Planned open_planned(const RecipeWords& recipe, const plan::PlanHeader& header);
+
+}  // namespace convoy::cli

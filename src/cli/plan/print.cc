@@ -1,0 +1,187 @@
+#include <cmath>
+#include <set>
+
+#include "base/toml_text.h"
+#include "cli/plan/answers.h"
+#include "cli/plan/numbers.h"
+#include "convoy/base/units.h"
+
+namespace convoy::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string seconds_text(double seconds) {
+  return std::isfinite(seconds) ? format_seconds(seconds) : "-";
+}
+
+// "64 (50 to 81)"
+std::string text_of(const plan::Estimate& estimate, std::string (*text)(double)) {
+  return text(estimate.value) + " (" + text(estimate.interval.low) + " to " +
+         text(estimate.interval.high) + ")";
+}
+
+std::string time_text(const std::optional<plan::BatchTime>& time) {
+  if (!time) return "-";
+  return seconds_text(time->seconds) + " (" + std::to_string(time->batch) + ")";
+}
+
+void print_warnings(const std::vector<std::string>& warnings, std::set<std::string>& said,
+                    std::FILE* out) {
+  for (const std::string& warning : warnings) {
+    if (said.insert(warning).second) std::fprintf(out, "  warning: %s\n", warning.c_str());
+  }
+}
+
+void print_machine(const PlannedMachine& machine, std::FILE* out) {
+  const plan::Machine& m = machine.machine.machine;
+  if (machine.compute) {
+    std::fprintf(out, "update on one worker: %s a sample, and not less for fewer than %s samples\n",
+                 text_of(machine.compute->seconds_per_sample, seconds_text).c_str(),
+                 text_of(machine.compute->knee_samples, short_text).c_str());
+  } else {
+    std::fprintf(out, "update on one worker: %s a sample, and not less for fewer than %s samples\n",
+                 seconds_text(m.seconds_per_sample).c_str(), short_text(m.knee_samples).c_str());
+  }
+  if (m.communication.kind != plan::CommunicationKind::none) {
+    const double delta = plan::delta_seconds(m.communication);
+    std::fprintf(out, "communication that computation does not hide: %s, %s\n",
+                 std::string(plan::name(m.communication.kind)).c_str(),
+                 machine.communication
+                     ? text_of(machine.communication->delta_s, seconds_text).c_str()
+                     : seconds_text(delta).c_str());
+  }
+  std::set<std::string> said;
+  if (machine.compute) print_warnings(machine.compute->warnings, said, out);
+  if (machine.communication) print_warnings(machine.communication->warnings, said, out);
+}
+
+void print_level(const std::string& metric, const LevelAnswer& level, std::FILE* out) {
+  const plan::UpdateFit& fit = level.updates;
+  std::fprintf(out, "\n%s %s: %s + %s/M updates\n", metric.c_str(), shortest(level.level).c_str(),
+               text_of(fit.updates_at_infinity, short_text).c_str(),
+               text_of(fit.noise_sensitivity, short_text).c_str());
+  std::fprintf(out, "  %8s %9s %5s %8s %9s %9s %9s\n", "M", "rate", "runs", "reached", "updates",
+               "fitted", "residual");
+  for (const plan::EnvelopePoint& point : fit.envelope) {
+    std::fprintf(out, "  %8lld %9s %5d %8d %9s %9s %9.2f\n", static_cast<long long>(point.batch),
+                 short_text(point.learning_rate).c_str(), point.runs, point.reached,
+                 short_text(point.updates).c_str(), short_text(point.fitted).c_str(),
+                 point.residual);
+  }
+  std::fprintf(out, "  %7s  %-22s %7s %9s  %-28s %-14s %-18s %s\n", "workers", "M_opt", "batch",
+               "rate", "time to the target", "within 5%", "strong scaling", "weak scaling");
+  for (const plan::BatchChoice& choice : level.choices) {
+    std::fprintf(
+        out, "  %7lld  %-22s %7lld %9s  %-28s %-14s %-18s %s\n",
+        static_cast<long long>(choice.workers), text_of(choice.optimum, short_text).c_str(),
+        static_cast<long long>(choice.batch), short_text(choice.learning_rate).c_str(),
+        text_of(choice.seconds, seconds_text).c_str(),
+        (std::to_string(choice.low_batch) + " to " + std::to_string(choice.high_batch)).c_str(),
+        time_text(choice.strong).c_str(), time_text(choice.weak).c_str());
+  }
+  std::set<std::string> said;
+  print_warnings(fit.warnings, said, out);
+  for (const plan::BatchChoice& choice : level.choices) print_warnings(choice.warnings, said, out);
+}
+
+// Infinite numbers are null in JSON.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+void add(Json& row, const std::string& key, const plan::Estimate& estimate) {
+  row[key] = number(estimate.value);
+  row[key + "_low"] = number(estimate.interval.low);
+  row[key + "_high"] = number(estimate.interval.high);
+}
+
+Json row_of(const PlannedMachine& machine) {
+  const plan::Machine& m = machine.machine.machine;
+  Json row{{"kind", "machine"}, {"source", m.source}};
+  if (machine.compute) {
+    add(row, "seconds_per_sample", machine.compute->seconds_per_sample);
+    add(row, "knee_samples", machine.compute->knee_samples);
+  } else {
+    row["seconds_per_sample"] = m.seconds_per_sample;
+    row["knee_samples"] = m.knee_samples;
+  }
+  row["communication"] = std::string(plan::name(m.communication.kind));
+  if (machine.communication) {
+    add(row, "delta_s", machine.communication->delta_s);
+  } else {
+    row["delta_s"] = plan::delta_seconds(m.communication);
+  }
+  std::vector<std::string> warnings;
+  if (machine.compute) warnings = machine.compute->warnings;
+  if (machine.communication) {
+    warnings.insert(warnings.end(), machine.communication->warnings.begin(),
+                    machine.communication->warnings.end());
+  }
+  row["warnings"] = warnings;
+  return row;
+}
+
+Json row_of(const plan::UpdateFit& fit) {
+  Json row{{"kind", "updates"}};
+  add(row, "updates_at_infinity", fit.updates_at_infinity);
+  add(row, "noise_sensitivity", fit.noise_sensitivity);
+  row["scatter"] = number(fit.scatter);
+  row["lack_of_fit"] = number(fit.lack_of_fit);
+  row["trusted"] = fit.trusted;
+  row["points"] = Json::array();
+  for (const plan::EnvelopePoint& point : fit.envelope) {
+    row["points"].push_back({{"batch", point.batch},
+                             {"learning_rate", point.learning_rate},
+                             {"runs", point.runs},
+                             {"reached", point.reached},
+                             {"updates", number(point.updates)},
+                             {"fitted", number(point.fitted)},
+                             {"residual", number(point.residual)}});
+  }
+  row["warnings"] = fit.warnings;
+  return row;
+}
+
+Json row_of(const plan::BatchChoice& choice) {
+  Json row{{"kind", "batch"}, {"workers", choice.workers}};
+  add(row, "optimum", choice.optimum);
+  row["batch"] = choice.batch;
+  row["learning_rate"] = choice.learning_rate;
+  add(row, "seconds", choice.seconds);
+  row["low_batch"] = choice.low_batch;
+  row["high_batch"] = choice.high_batch;
+  const auto add_time = [&row](const std::string& key, const std::optional<plan::BatchTime>& time) {
+    row[key + "_batch"] = time ? Json(time->batch) : Json(nullptr);
+    row[key + "_seconds"] = time ? number(time->seconds) : Json(nullptr);
+  };
+  add_time("strong", choice.strong);
+  add_time("weak", choice.weak);
+  row["warnings"] = choice.warnings;
+  return row;
+}
+
+}  // namespace
+
+void print(const Answers& answers, std::FILE* out) {
+  std::fputc('\n', out);
+  print_machine(answers.machine, out);
+  for (const LevelAnswer& level : answers.levels) print_level(answers.metric, level, out);
+  for (const std::string& line : answers.without)
+    std::fprintf(out, "\nno answer: %s\n", line.c_str());
+  std::fflush(out);
+}
+
+void add_rows(const Answers& answers, Rows& rows) {
+  rows.add(row_of(answers.machine));
+  for (const LevelAnswer& level : answers.levels) {
+    const auto add_row = [&](Json row) {
+      row["metric"] = answers.metric;
+      row["target"] = level.level;
+      rows.add(row);
+    };
+    add_row(row_of(level.updates));
+    for (const plan::BatchChoice& choice : level.choices) add_row(row_of(choice));
+  }
+  for (const std::string& line : answers.without) rows.add({{"kind", "without"}, {"why", line}});
+}
+
+}  // namespace convoy::cli

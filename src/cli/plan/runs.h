@@ -1,0 +1,46 @@
+// Trainings to the target, for a plan.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <vector>
+
+#include "cli/plan/folder.h"
+#include "cli/plan/planned.h"
+#include "cli/plan/trial.h"
+#include "convoy/base/clock.h"
+
+namespace convoy::cli {
+
+struct WantedRun {
+  std::int64_t batch = 0;
+  double learning_rate = 0;
+  std::uint64_t seed = 1;
+};
+
+struct RunLimits {
+  double epochs = 0;  // the longest that a run may take
+  // Updates between evaluations; 0: Planned::usual_interval(), or fewer where a level is reached
+  // soon. A run that was looked at too seldom to say when is made again.
+  std::int64_t every = 0;
+  std::optional<Clock::time_point> deadline;  // of all of them
+};
+
+// Whether more runs at this rate would tell nothing of the best one: a run diverged, or was stopped
+// when another rate had reached the hardest level in a third of its updates.
+bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
+                 double learning_rate);
+
+// Whether losses have left where training began: the last three are above ten times the first.
+bool is_leaving(const std::vector<TrialMetrics::Update>& updates);
+
+// Trains what is wanted and not among the points yet, one run on each of `cores` at a time, adds
+// each to the points, and tells `out` of it. A run ends at the hardest level, at the limit, when it
+// diverges or becomes hopeless, or at the deadline, after which no other begins. Throws Failure
+// when a training fails otherwise, PlanStopped when told to stop: runs that are not finished are
+// not among the points then.
+void measure_runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
+                  const RunLimits& limits, const std::vector<int>& cores, std::FILE* out);
+
+}  // namespace convoy::cli

@@ -1,0 +1,17 @@
+// The subcommands of `convoy plan`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+
+namespace convoy::cli {
+
+// Which mini-batch, for the user's recipe, target and machine.
+void add_plan_batch_command(CLI::App& plan, Outcome& outcome);
+// Which change of the machine pays.
+void add_plan_machine_command(CLI::App& plan);
+// Whether predictions are right.
+void add_plan_check_command(CLI::App& plan, Outcome& outcome);
+
+}  // namespace convoy::cli

@@ -1,0 +1,182 @@
+#include "cli/plan/trial.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/training/signals.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/system.h"
+
+namespace convoy::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr double kPatience = 10;  // seconds for a training that was told to end
+constexpr const char* kNotFinite = "the loss of step ";
+
+// NaN is null in JSON.
+double number(const Json& row, const std::string& key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_number() ? found->get<double>()
+                                                  : std::numeric_limits<double>::quiet_NaN();
+}
+
+// This thread, and what it starts, on these cores for a while. Where that is refused, nothing
+// changes.
+class Bound {
+ public:
+  explicit Bound(const std::vector<int>& cores) {
+    known_ = sched_getaffinity(0, sizeof before_, &before_) == 0;
+    bind_to_cores(cores);
+  }
+  ~Bound() {
+    if (known_) sched_setaffinity(0, sizeof before_, &before_);
+  }
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+
+ private:
+  cpu_set_t before_{};
+  bool known_ = false;
+};
+
+Child start(const std::string& recipe, int ranks, const std::vector<int>& cores) {
+  std::vector<std::string> words{fs::read_symlink("/proc/self/exe").string(), "train", recipe};
+  if (ranks > 1) words.insert(words.end(), {"-n", std::to_string(ranks)});
+  ChildOptions options;
+  options.capture_output = true;
+  options.input = ChildOptions::Input::nothing;
+  if (ranks > 1) return start_child(words, options);
+  options.variables = {"OMP_NUM_THREADS=1"};
+  const Bound bound(cores);
+  return start_child(words, options);
+}
+
+void take_all(const Descriptor& from, std::string& to) {
+  constexpr std::size_t kMost = std::size_t{1} << 16;
+  char buffer[4096];
+  for (ssize_t count; (count = ::read(from.get(), buffer, sizeof buffer)) > 0;) {
+    to.append(buffer, static_cast<std::size_t>(count));
+    if (to.size() > 2 * kMost) to.erase(0, to.size() - kMost);
+  }
+}
+
+}  // namespace
+
+void TrialMetrics::read() {
+  std::ifstream file(path_, std::ios::binary);
+  if (!file.seekg(done_)) return;
+  char buffer[1 << 16];
+  while (file.read(buffer, sizeof buffer), file.gcount() > 0) {
+    pending_.append(buffer, static_cast<std::size_t>(file.gcount()));
+    done_ += file.gcount();
+  }
+  std::size_t begin = 0;
+  for (std::size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    take(pending_.substr(begin, end - begin));
+  }
+  pending_.erase(0, begin);
+}
+
+void TrialMetrics::take(const std::string& line) {
+  const Json row = Json::parse(line, nullptr, false);
+  if (!row.is_object()) return;
+  const std::string kind = row.value("kind", "");
+  const auto step = row.value("step", std::int64_t{0});
+  if (kind == "evaluation") {
+    curve_.emplace_back(step, number(row, metric_));
+  } else if (kind == "step") {
+    Update update{step, number(row, "loss"), 0, number(row, "exposed_communication_s")};
+    for (const char* key :
+         {"data_s", "forward_s", "backward_s", "exposed_communication_s", "update_s"}) {
+      update.seconds += number(row, key);
+    }
+    updates_.push_back(update);
+  }
+}
+
+Trial::Trial(train::Recipe recipe, const std::string& folder, int ranks,
+             const std::vector<int>& cores, const std::string& metric)
+    : folder_(folder), metrics_(folder + "/run/metrics.jsonl", metric) {
+  make_folders(folder);
+  recipe.output.folder = folder + "/run";
+  write_file_atomically(folder + "/recipe.toml", train::print_recipe(recipe, false));
+  child_ = start(folder + "/recipe.toml", ranks, cores);
+  for (const Descriptor* descriptor : {&child_.standard_output, &child_.standard_error})
+    fcntl(descriptor->get(), F_SETFL, fcntl(descriptor->get(), F_GETFL) | O_NONBLOCK);
+}
+
+Trial::~Trial() {
+  stop();
+  while (!ended_) {
+    if (poll()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+void Trial::drain() {
+  take_all(child_.standard_output, output_);
+  take_all(child_.standard_error, errors_);
+}
+
+bool Trial::poll() {
+  if (ended_) return false;
+  int status = 0;
+  const pid_t gone = waitpid(child_.pid, &status, WNOHANG);
+  drain();
+  metrics_.read();  // after the look at the process: nothing is missed
+  if (gone == child_.pid || (gone < 0 && errno == ECHILD)) {
+    ended_ = true;
+    status_ = status;
+    return false;
+  }
+  if (stopping_ && !killed_ && seconds_since(told_) > kPatience) {
+    killed_ = true;
+    ::kill(-child_.pid, SIGKILL);
+  }
+  return true;
+}
+
+void Trial::stop() {
+  if (ended_ || stopping_) return;
+  stopping_ = true;
+  told_ = Clock::now();
+  ::kill(child_.pid, SIGTERM);
+}
+
+bool Trial::good() const { return stopping_ || (WIFEXITED(status_) && WEXITSTATUS(status_) == 0); }
+
+bool Trial::diverged() const { return errors_.find(kNotFinite) != std::string::npos; }
+
+std::string Trial::complaint() const {
+  if (WIFSIGNALED(status_)) return "ended by " + describe_signal(WTERMSIG(status_));
+  std::string text = errors_;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const std::size_t line = text.rfind('\n');
+  if (line != std::string::npos) text.erase(0, line + 1);
+  return text.empty() ? "ended with status " + std::to_string(WEXITSTATUS(status_)) : text;
+}
+
+void wait_a_little() {
+  if (stop_signal_came()) throw PlanStopped{};
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  if (stop_signal_came()) throw PlanStopped{};
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,91 @@
+// One training of a plan, as a `convoy train` of its own.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/launch/child.h"
+#include "cli/plan/goal.h"
+#include "convoy/base/clock.h"
+#include "convoy/train/recipe.h"
+
+namespace convoy::cli {
+
+// The part of metrics.jsonl that a plan needs, read while it grows.
+class TrialMetrics {
+ public:
+  struct Update {
+    std::int64_t step = 0;
+    double loss = 0;
+    double seconds = 0;                // of the update, whatever took them
+    double exposed_communication = 0;  // of these
+  };
+
+  // `metric` is the figure of evaluations that goes to the curve.
+  TrialMetrics(std::string path, std::string metric)
+      : path_(std::move(path)), metric_(std::move(metric)) {}
+
+  void read();  // what has come since
+  const std::vector<Update>& updates() const { return updates_; }
+  const Curve& curve() const { return curve_; }
+
+ private:
+  void take(const std::string& line);
+
+  std::string path_, metric_;
+  std::string pending_;
+  std::streamoff done_ = 0;
+  std::vector<Update> updates_;
+  Curve curve_;
+};
+
+class Trial {
+ public:
+  // Starts it in a folder that is made for it, and removed at the end. One rank is bound to
+  // `cores`; several go where mpirun puts them. To be called from the main thread: the training is
+  // told to end when that ends, however that happens. Throws Failure when it can't be started.
+  Trial(train::Recipe recipe, const std::string& folder, int ranks, const std::vector<int>& cores,
+        const std::string& metric);
+  // Ends it, within seconds.
+  ~Trial();
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  // Reads what there is of metrics and output. False: it has ended, and all of it has been read.
+  bool poll();
+  const TrialMetrics& metrics() const { return metrics_; }
+  double seconds() const { return seconds_since(started_); }
+
+  // Tells it to end, once; poll() goes on until it has.
+  void stop();
+  bool stopped() const { return stopping_; }
+
+  // After the end: whether it went as it should, or was stopped; whether its loss became NaN or
+  // infinite; and what it last complained about.
+  bool good() const;
+  bool diverged() const;
+  std::string complaint() const;
+
+ private:
+  void drain();
+
+  std::string folder_;
+  TrialMetrics metrics_;
+  Child child_;
+  std::string output_, errors_;
+  Clock::time_point started_ = Clock::now();
+  Clock::time_point told_;
+  bool stopping_ = false;
+  bool killed_ = false;
+  bool ended_ = false;
+  int status_ = 0;
+};
+
+// Thrown where a plan is told to stop (SIGINT, SIGTERM): what is finished is kept.
+struct PlanStopped {};
+
+// Sleeps until it is worth polling again. Throws PlanStopped when told to stop.
+void wait_a_little();
+
+}  // namespace convoy::cli

@@ -1,0 +1,419 @@
+// What convoy plan makes of measurements, against the library's own values. Runs are made up: their
+// law and machine are known.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "cli/plan/answers.h"
+#include "cli/plan/changes.h"
+#include "cli/plan/folder.h"
+#include "cli/plan/measure.h"
+#include "cli/plan/planned.h"
+#include "cli/plan/report.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/plan/hardware.h"
+#include "tests/base/scratch.h"
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+using std::chrono::seconds;
+
+constexpr int kSamples = 400, kSide = 28, kClasses = 10;
+
+std::string big_endian(std::uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
+  return bytes;
+}
+
+// IDX files of pictures with a bar, whose place is the label.
+void write_bars(const std::string& folder) {
+  std::string images = big_endian(0x803) + big_endian(kSamples) + big_endian(kSide) +
+                       big_endian(kSide);
+  std::string labels = big_endian(0x801) + big_endian(kSamples);
+  for (int i = 0; i < kSamples; ++i) {
+    const int label = i % kClasses;
+    labels += static_cast<char>(label);
+    for (int y = 0; y < kSide; ++y) {
+      for (int x = 0; x < kSide; ++x)
+        images += static_cast<char>(y / 2 == label + 1 ? 200 + (7 * i + x) % 50 : (i + x * y) % 40);
+    }
+  }
+  test::spill(folder + "/images", images);
+  test::spill(folder + "/labels", labels);
+}
+
+constexpr const char* kRecipe = R"(
+name = "bars"
+[model]
+name = "lenet"
+[data]
+reader = "idx"
+mean = [0.1]
+deviation = [0.3]
+[data.train]
+images = "images"
+labels = "labels"
+[optimizer]
+lr = 0.02
+momentum = 0.9
+[training]
+batch = 40
+epochs = 10
+)";
+
+plan::Machine machine_of(double delta) {
+  plan::Machine machine;
+  machine.seconds_per_sample = 1e-3;
+  machine.knee_samples = 32;
+  machine.source = "given";
+  if (delta > 0) {
+    machine.communication.kind = plan::CommunicationKind::ring;
+    machine.communication.delta_s = delta;
+    machine.communication.latency_s = 1e-4;
+  }
+  return machine;
+}
+
+class PlanAnswers : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_bars(scratch_.path());
+    test::spill(recipe_, kRecipe);
+  }
+
+  Planned planned(const std::string& targets = "1.5,0.5") const {
+    return open_planned(
+        RecipeWords{.path = recipe_, .overrides = {}},
+        GoalWords{.target = "", .targets = targets, .metric = "train_loss"});
+  }
+
+  // Runs of the law 60 + 2400/M to the first level, and twice that to the second.
+  void measure(double delta = 0.02) const {
+    const Planned plan = planned();
+    PlanFolder folder(plan_, plan, false);
+    for (const std::int64_t batch : {4, 8, 16, 32, 64, 128}) {
+      for (const double rate : {0.02, 0.04}) {
+        for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+          const double off = 1 + 0.04 * (static_cast<double>(seed) - 2) + (rate > 0.03 ? 0.5 : 0);
+          const auto updates =
+              static_cast<std::int64_t>((60 + 2400.0 / static_cast<double>(batch)) * off);
+          plan::PointRun run;
+          run.batch = batch, run.learning_rate = rate, run.seed = seed;
+          run.updates = 2 * updates, run.seconds = 1;
+          run.reached = {{1.5, updates}, {0.5, 2 * updates}};
+          folder.add(run, {{updates, 1.5}, {2 * updates, 0.5}});
+        }
+      }
+    }
+    test::spill(plan_ + "/machine.toml", plan::to_toml(machine_of(delta)));
+  }
+
+  plan::PlanPoints points() const { return read_points(plan_); }
+
+  Words words(const std::string& what, Words more) const {
+    Words all{"plan", what, recipe_, "--folder", plan_, "--json", rows_};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // Rows of JSON that the command wrote.
+  std::vector<Json> rows_of(const Words& words) const {
+    const JobResult result = Job(words).finish(seconds(120));
+    EXPECT_EQ(result.exit_status, 0) << result.out << result.err;
+    std::istringstream lines(read_text_file(rows_));
+    std::vector<Json> rows;
+    std::string line;
+    while (std::getline(lines, line)) rows.push_back(Json::parse(line));
+    return rows;
+  }
+  std::string complaint(const Words& words) const {
+    const JobResult result = Job(words).finish(seconds(120));
+    EXPECT_EQ(result.exit_status, 2) << result.out << result.err;
+    return result.err;
+  }
+  static bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  }
+
+  const test::Scratch scratch_;
+  const std::string recipe_ = scratch_.path("bars.toml");
+  const std::string plan_ = scratch_.path("plan");
+  const std::string rows_ = scratch_.path("rows.jsonl");
+};
+
+TEST_F(PlanAnswers, MachineSaysWhatTheLibraryDoes) {
+  measure();
+  const plan::UpdateLaw law = plan::fit_updates(points().updates(0.5)).law;
+  const plan::Machine machine = machine_of(0.02);
+  const auto rows =
+      rows_of(words("machine", {"--batch", "128", "--workers", "4", "--factor", "2"}));
+  ASSERT_FALSE(rows.empty());
+  EXPECT_EQ(rows[0]["kind"], "now");
+  EXPECT_DOUBLE_EQ(rows[0]["seconds"], plan::convergence_seconds(law, machine, 128, 4));
+  EXPECT_DOUBLE_EQ(rows[0]["best_batch"], plan::optimal_batch(law, machine, 4));
+  EXPECT_DOUBLE_EQ(rows[0]["best_seconds"], plan::optimal_seconds(law, machine, 4));
+
+  // What each change means, written out.
+  std::map<std::string, plan::Machine> changed{{"processor", machine},
+                                               {"knee", machine},
+                                               {"bandwidth", machine},
+                                               {"latency", machine},
+                                               {"workers", machine}};
+  changed["processor"].seconds_per_sample /= 2;
+  changed["knee"].knee_samples /= 2;
+  changed["bandwidth"].communication.delta_s /= 2;
+  changed["latency"].communication.latency_s /= 2;
+  const auto what = plan::what_if(law, machine, 4, 2);
+  ASSERT_EQ(rows.size(), 1 + what.size());
+  EXPECT_EQ(what.size(), changed.size());
+  for (std::size_t i = 0; i < what.size(); ++i) {
+    const Json& row = rows[i + 1];
+    const std::string change = row["change"];
+    SCOPED_TRACE(change);
+    EXPECT_EQ(change, what[i].change);
+    EXPECT_DOUBLE_EQ(row["best_batch"], what[i].batch);
+    EXPECT_DOUBLE_EQ(row["best_seconds"], what[i].seconds);
+    EXPECT_DOUBLE_EQ(row["best_speedup"], what[i].speedup);
+    const int workers = change == "workers" ? 8 : 4;
+    EXPECT_DOUBLE_EQ(row["seconds"],
+                     plan::convergence_seconds(law, changed.at(change), 128, workers));
+  }
+}
+
+TEST_F(PlanAnswers, MachineWeighsPrices) {
+  measure();
+  const std::string prices = scratch_.path("prices.toml");
+  test::spill(prices,
+              "budget = 30000\nmost_workers = 32\n[compute]\nprice = 1500\npower = 1.2\n"
+              "[bandwidth]\nprice = 4000\n");
+  const plan::UpdateLaw law = plan::fit_updates(points().updates(0.5)).law;
+  const plan::Machine machine = machine_of(0.02);
+  const plan::Prices library{
+      .compute = [](double workers,
+                    double gamma) { return 1500 * workers * std::pow(1e-3 / gamma, 1.2); },
+      .bandwidth = [](double delta) { return 4000 * 0.02 / delta; }};
+  const auto rows =
+      rows_of(words("machine", {"--batch", "128", "--workers", "4", "--cost", prices}));
+  const Json& row = rows.back();
+  EXPECT_EQ(row["kind"], "design");
+  EXPECT_NEAR(row["cost"], 4 * 1500 + 4000, 1e-6);
+  const plan::Balance balance = plan::balance(law, machine, 4, library);
+  EXPECT_NEAR(row["saved_by_workers"], balance.saved_by_workers, 1e-9);
+  EXPECT_NEAR(row["saved_by_bandwidth"], balance.saved_by_bandwidth, 1e-9);
+  const plan::Design design = plan::best_design(law, machine, library, 30000, 32);
+  EXPECT_EQ(row["workers"], design.workers);
+  EXPECT_NEAR(row["seconds"], design.seconds, 1e-9 * design.seconds);
+  EXPECT_LE(row["design_cost"], 30000.001);
+
+  const auto refused = [&](const std::string& text) {
+    test::spill(prices, text);
+    return test::message_of<UsageError>([&] { read_prices(prices); });
+  };
+  EXPECT_TRUE(has(refused("budget = 1\n"), "there is no table [compute]"));
+  EXPECT_TRUE(has(refused("[compute]\nprice = 1\n[bandwidth]\nprice = 1\n"), "budget is missing"));
+  EXPECT_TRUE(has(refused("budget = -1\n"), "prices.toml:1: budget has to be a number above 0"));
+  EXPECT_TRUE(has(refused("budget = 1\n[compute]\nprce = 1\n"), "did you mean compute.price?"));
+  EXPECT_TRUE(has(refused("budget ="), "prices.toml:1: "));
+}
+
+TEST_F(PlanAnswers, MachineRefusesWhatMakesNoSense) {
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64"})), "there are no points in "));
+  measure();
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "4", "--workers", "8"})),
+                  "--workers 8 is more than --batch 4: each worker needs a sample"));
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "401"})),
+                  "--batch 401 is more than the data has: 400 samples"));
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64", "--level", "0.7"})), "0.7"));
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64", "--set", "optimizer.momentum=0"})),
+                  "of another recipe: optimizer.momentum is 0.0, there it is 0.9"));
+  std::filesystem::remove(plan_ + "/machine.toml");
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64"})), "there is no machine.toml"));
+  std::string other = read_text_file(plan_ + "/points.jsonl");
+  const std::string version = "\"version\":1";
+  const std::size_t at = other.find(version);
+  ASSERT_NE(at, std::string::npos);
+  test::spill(plan_ + "/points.jsonl", other.replace(at, version.size(), "\"version\":2"));
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64"})), "version"));
+}
+
+// Made-up points predict nothing of the trainings: what was predicted is the library's all the same.
+TEST_F(PlanAnswers, CheckTrainsAndCompares) {
+  measure();
+  const plan::UpdateFit fit = plan::fit_updates(points().updates(1.5));
+  const plan::Machine machine = machine_of(0.02);
+  const auto rows = rows_of(words("check", {"--level", "1.5", "--seeds", "1"}));
+  ASSERT_EQ(rows.size(), 3u);
+  const std::int64_t best = plan::best_batch(fit.law, machine, 1, kSamples).batch;
+  EXPECT_EQ(rows[0]["batch"], std::llround(0.25 * static_cast<double>(best)));
+  EXPECT_EQ(rows[1]["batch"], best);
+  EXPECT_EQ(rows[2]["batch"], 4 * best);
+  for (const Json& row : rows) {
+    const std::int64_t batch = row["batch"];
+    EXPECT_DOUBLE_EQ(row["predicted_updates"],
+                     plan::updates_to_target(fit.law, static_cast<double>(batch)));
+    EXPECT_NEAR(row["predicted_seconds"], plan::convergence_seconds(fit.law, machine, batch, 1),
+                1e-9);
+    EXPECT_EQ(row["runs"], 1);
+    EXPECT_EQ(row["reached"], 1);
+    EXPECT_GE(row["updates"], 1);
+    EXPECT_GT(row["update_s"], 0);
+    EXPECT_DOUBLE_EQ(row["seconds"], row["updates"].get<double>() * row["update_s"].get<double>());
+  }
+  EXPECT_FALSE(std::filesystem::exists(plan_ + "/check-runs"));
+}
+
+TEST_F(PlanAnswers, CheckSaysWhatWasNotReached) {
+  measure();
+  const JobResult result =
+      Job(words("check", {"--level", "0.5", "--seeds", "1", "--longest", "0.2"}))
+          .finish(seconds(120));
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, "the target was not reached; ")) << result.out;
+  EXPECT_TRUE(has(complaint(words("check", {"--workers", "4097"})), "--workers 4097: there are "));
+}
+
+// Without a network for one worker, and with one for several.
+TEST_F(PlanAnswers, OneWorkerNeedsNoNetwork) {
+  measure();
+  const plan::PlanPoints all = points();
+  const PlannedMachine machine{{machine_of(0), {}, {}}, std::nullopt, std::nullopt};
+  const Answers one = answer(all, machine, {1}, kSamples);
+  ASSERT_EQ(one.levels.size(), 2u);
+  const plan::BatchChoice& choice = one.levels[1].choices.at(0);
+  EXPECT_EQ(choice.batch, plan::best_batch(one.levels[1].updates.law, machine_of(0), 1, kSamples).batch);
+  const PlannedMachine many{{machine_of(0.02), {}, {}}, std::nullopt, std::nullopt};
+  const Answers two = answer(all, many, {1, 2}, kSamples);
+  EXPECT_EQ(two.levels[1].choices.at(0).batch, choice.batch);
+  EXPECT_NE(two.levels[1].choices.at(1).batch, choice.batch);
+}
+
+TEST_F(PlanAnswers, TimesThatAreFarOffAreMeasuredAgain) {
+  plan::PlanPoints points;
+  const auto add = [&points](std::int64_t samples, double factor) {
+    points.times.push_back({samples, 1e-3 * std::max<double>(static_cast<double>(samples), 8) * factor});
+  };
+  for (const std::int64_t samples : {1, 4, 16, 64, 256}) {
+    for (const double factor : {0.99, 1.0, 1.01}) add(samples, factor);
+  }
+  EXPECT_TRUE(disturbed_times(points, 3).empty());
+  points.times[7].seconds *= 2;  // of 16 samples
+  EXPECT_EQ(disturbed_times(points, 3), std::vector<std::int64_t>{16});
+  add(16, 1.005);
+  EXPECT_TRUE(disturbed_times(points, 3).empty());
+  points.times.back().seconds *= 2;
+  EXPECT_EQ(disturbed_times(points, 3), std::vector<std::int64_t>{16});
+  EXPECT_TRUE(disturbed_times(points, 2).empty());  // it was tried as often again
+}
+
+TEST_F(PlanAnswers, ReportShowsAnswersAndPictures) {
+  measure();
+  plan::PlanPoints all = points();
+  for (const std::int64_t samples : {4, 16, 64, 128}) {
+    for (const double factor : {0.98, 1.0, 1.02})
+      all.times.push_back({samples, 1e-3 * std::max<double>(static_cast<double>(samples), 32) * factor});
+  }
+  for (const std::int64_t workers : {2, 4}) {
+    for (const double factor : {0.97, 1.03})
+      all.communication.push_back(
+          {workers, 0.04 * (1 - 1 / static_cast<double>(workers)) * factor});
+  }
+  const Answers answers = answer(all, fit_machine(all), {1, 2, 4}, kSamples);
+  const std::string page = make_plan_report({"bars & <more>", all, answers, kSamples});
+  EXPECT_TRUE(has(page, "Plan of bars &amp; &lt;more&gt;"));
+  EXPECT_TRUE(has(page, "To train_loss 0.5"));
+  EXPECT_TRUE(has(page, "To train_loss 1.5"));
+  for (const char* picture :
+       {"Updates to the target", "by rate", "Time of an update", "Communication in an update",
+        "Time to the target on 4 workers", "Batch against workers", "From 2 workers"})
+    EXPECT_TRUE(has(page, picture)) << picture;
+  int pictures = 0;
+  for (std::size_t at = 0; (at = page.find("<svg viewBox", at)) != std::string::npos; ++at)
+    ++pictures;
+  EXPECT_EQ(pictures, 3 + 2 + 1 + 2 + 2 + 3);
+  EXPECT_FALSE(has(page, "nothing to draw") || has(page, "curves over"));
+  EXPECT_FALSE(has(page, "http:") || has(page, "https:") || has(page, "<script"));
+  EXPECT_LT(page.size(), 600'000u);
+
+  // A law with updates that fall to nothing is shown, and nothing is made of it.
+  for (plan::PointRun& run : all.runs) {
+    const double off = 1 + 0.05 * (static_cast<double>(run.seed) - 2);
+    run.updates = std::llround(40000 * std::pow(static_cast<double>(run.batch), -1.3) * off);
+    run.reached = {{0.5, run.updates}};
+  }
+  const Answers falling = answer(all, fit_machine(all), {1, 2}, kSamples);
+  ASSERT_FALSE(falling.levels.back().updates.trusted);
+  const std::string plain = make_plan_report({"bars", all, falling, kSamples});
+  EXPECT_TRUE(has(plain, "not to be trusted"));
+  EXPECT_FALSE(has(plain, "Better machines") || has(plain, "Scaling to"));
+}
+
+class PlanBatch : public PlanAnswers {
+ protected:
+  using Options = std::map<std::string, std::string>;
+
+  // With a machine that is given, and one worker: trainings alone.
+  Words sweep(Options options, Words more = {}) const {
+    const std::string given = scratch_.path("given.toml");
+    test::spill(given, plan::to_toml(machine_of(0)));
+    options.insert({{"--batches", "20,80"},
+                    {"--rates", "0.02"},
+                    {"--seeds", "2"},
+                    {"--workers", "1"},
+                    {"--every", "1"},
+                    {"--machine", given}});
+    for (const auto& [name, value] : options) more.insert(more.end(), {name, value});
+    return words("batch", more);
+  }
+};
+
+TEST_F(PlanBatch, BudgetAddsRunsThatSayMost) {
+  const auto rows = rows_of(sweep({{"--targets", "1.5"}}));
+  EXPECT_EQ(points().runs.size(), 4u);
+  EXPECT_TRUE(std::filesystem::exists(plan_ + "/report.html"));
+  const auto more = rows_of(sweep({{"--targets", "1.5"}, {"--budget", "2s"}}, {"--resume"}));
+  const plan::PlanPoints all = points();
+  EXPECT_GT(all.runs.size(), 4u);
+  std::set<std::pair<std::int64_t, std::uint64_t>> different;
+  for (const plan::PointRun& run : all.runs) {
+    EXPECT_TRUE(run.batch == 20 || run.batch == 80);
+    EXPECT_EQ(run.learning_rate, 0.02);
+    different.insert({run.batch, run.seed});
+  }
+  EXPECT_EQ(different.size(), all.runs.size());
+  EXPECT_TRUE(all.times.empty() && all.communication.empty());
+}
+
+TEST_F(PlanBatch, ATargetThatIsNotReachedSaysHowFarItGot) {
+  const std::string text = complaint(sweep({{"--targets", "-1"}, {"--longest", "0.5"}}));
+  EXPECT_TRUE(has(text, "the best train_loss of any run was ")) << text;
+  EXPECT_TRUE(has(text, "with batch 20 and rate 0.02 after ")) << text;
+  EXPECT_TRUE(has(text, "--longest EPOCHS lets runs go on")) << text;
+}
+
+TEST_F(PlanBatch, MistakesAreNamed) {
+  const auto refused = [this](const char* option, const char* value, const std::string& why) {
+    Options options{{"--targets", "1"}};
+    options[option] = value;
+    const std::string text = complaint(sweep(options));
+    EXPECT_TRUE(has(text, why)) << text;
+  };
+  refused("--target", "train_loss=1", "--target and --targets contradict each other");
+  refused("--batches", "16", "--batches: updates by batch need two different ones at least");
+  refused("--time", "1,4", "--machine says how long updates take; leave --time out");
+  refused("--budget", "1d", "'1d' is no length of time, as 90s, 30m, 2h");
+  refused("--metric", "loss", "the recipe has no [data.validation] for the metric loss");
+  refused("--rates", "0", "0 is not above 0");
+}
+
+}  // namespace
+}  // namespace convoy::cli

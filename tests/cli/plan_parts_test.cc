@@ -1,0 +1,168 @@
+// What a plan makes of numbers, before and after its trainings.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/plan/goal.h"
+#include "cli/plan/measure.h"
+#include "cli/plan/numbers.h"
+#include "cli/plan/plan_file.h"
+#include "cli/plan/runs.h"
+#include "convoy/base/error.h"
+#include "tests/base/scratch.h"
+
+namespace convoy::cli {
+namespace {
+
+const std::vector<KnownMetric> kKnown{{"top1", true}, {"loss", false}};
+
+std::string refusal(const GoalWords& words, bool has_validation = true) {
+  return test::message_of<UsageError>([&] { parse_goal(words, kKnown, has_validation); });
+}
+
+TEST(PlanGoal, HasLevelsFromTheEasiestToTheHardest) {
+  Goal goal = parse_goal({.target = "", .targets = "0.1,0.3,0.1", .metric = ""}, kKnown, true);
+  EXPECT_EQ(goal.metric, "loss");
+  EXPECT_FALSE(goal.on_training);
+  EXPECT_EQ(goal.levels, (std::vector<double>{0.3, 0.1}));
+  EXPECT_TRUE(goal.reached(0.1, goal.hardest()));
+  EXPECT_FALSE(goal.reached(0.11, goal.hardest()));
+  goal = parse_goal({.target = "", .targets = "0.99,0.9", .metric = "train_top1"}, kKnown, true);
+  EXPECT_EQ(goal.of_task, "top1");
+  EXPECT_TRUE(goal.on_training);
+  EXPECT_EQ(goal.levels, (std::vector<double>{0.9, 0.99}));
+  EXPECT_TRUE(goal.reached(0.991, goal.hardest()));
+  EXPECT_EQ(parse_goal({.target = "loss=0.5", .targets = "", .metric = ""}, kKnown, true).levels,
+            std::vector<double>{0.5});
+  // Without validation data the loss is that of training.
+  EXPECT_EQ(parse_goal({.target = "", .targets = "1", .metric = ""}, kKnown, false).metric,
+            "train_loss");
+}
+
+TEST(PlanGoal, MistakesAreNamed) {
+  EXPECT_NE(refusal({}).find("what is to be reached? Give --targets"), std::string::npos);
+  EXPECT_NE(refusal({.target = "loss=1", .targets = "1", .metric = ""}).find("contradict"),
+            std::string::npos);
+  EXPECT_NE(refusal({.target = "0.5", .targets = "", .metric = ""}).find("METRIC=LEVEL"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal({.target = "", .targets = "0.5,much", .metric = ""}).find("'much' is no number"),
+      std::string::npos);
+  EXPECT_NE(refusal({.target = "tain_loss=1", .targets = "", .metric = ""})
+                .find("did you mean train_loss?"),
+            std::string::npos);
+  EXPECT_NE(refusal({.target = "top1=1", .targets = "", .metric = ""}, false)
+                .find("no [data.validation] for the metric top1; train_top1"),
+            std::string::npos);
+}
+
+TEST(PlanGoal, ALevelIsReachedBetweenTwoEvaluations) {
+  const Goal goal = parse_goal({.target = "", .targets = "3,1", .metric = ""}, kKnown, true);
+  using Reached = std::vector<std::pair<double, std::int64_t>>;
+  const Curve curve{{10, 5}, {20, 2}, {30, 4}, {40, 0.5}};
+  // From 5 at 10 to 2 at 20: 3 after 16.67 updates. From 4 at 30 to 0.5 at 40: 1 after 38.6.
+  EXPECT_EQ(reached_levels(goal, curve), (Reached{{3, 17}, {1, 39}}));
+  EXPECT_EQ(reached_levels(goal, {{10, 2.5}}), (Reached{{3, 10}}));
+  EXPECT_EQ(reached_levels(goal, {{10, NAN}, {20, 1}}), (Reached{{3, 20}, {1, 20}}));
+  EXPECT_EQ(reached_levels(goal, {{10, 3.5}, {20, 3.0001}}), Reached{});
+  EXPECT_EQ(reached_levels(goal, {{1, 4}, {2, 3}}), (Reached{{3, 2}}));
+  EXPECT_EQ(best_value(goal, curve), 0.5);
+  EXPECT_TRUE(std::isnan(best_value(goal, {})));
+}
+
+TEST(PlanNumbers, Durations) {
+  EXPECT_EQ(parse_duration("90", "--budget"), 90);
+  EXPECT_EQ(parse_duration("1.5m", "--budget"), 90);
+  EXPECT_EQ(parse_duration("2h", "--budget"), 7200);
+  for (const char* bad : {"", "m", "-1m", "0", "1d", "inf"})
+    EXPECT_THROW(parse_duration(bad, "--budget"), UsageError) << bad;
+  EXPECT_EQ(parse_counts("64,16,16", "--batches"), (std::vector<std::int64_t>{16, 64}));
+  for (const char* bad : {"0", "1.5", "-2", "16,", "x"})
+    EXPECT_THROW(parse_counts(bad, "--batches"), UsageError) << bad;
+  EXPECT_THROW(parse_positive_numbers("0.1,0", "--rates"), UsageError);
+}
+
+std::vector<TrialMetrics::Update> updates_of(std::size_t count, double seconds) {
+  std::vector<TrialMetrics::Update> updates;
+  for (std::size_t i = 0; i < count; ++i) {
+    // The first are slow.
+    updates.push_back({static_cast<std::int64_t>(i + 1), 1, i < 5 ? 100 : seconds, seconds / 4});
+  }
+  return updates;
+}
+
+TEST(PlanTimes, AreMeansOfEnoughUpdatesAfterTheFirst) {
+  EXPECT_FALSE(mean_times(updates_of(14, 0.1)));
+  ASSERT_TRUE(mean_times(updates_of(15, 0.1)));
+  EXPECT_NEAR(mean_times(updates_of(15, 0.1))->seconds, 0.1, 1e-12);
+  EXPECT_NEAR(mean_times(updates_of(15, 0.1))->exposed_communication, 0.025, 1e-12);
+  EXPECT_FALSE(mean_times(updates_of(54, 0.01)));  // less than half a second
+  EXPECT_TRUE(mean_times(updates_of(56, 0.01)));
+  EXPECT_FALSE(mean_times(updates_of(7, 20)));
+  EXPECT_TRUE(mean_times(updates_of(8, 20)));  // ten would take long
+}
+
+TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {
+  const Goal goal = parse_goal({.target = "loss=1", .targets = "", .metric = ""}, kKnown, true);
+  plan::PlanPoints points;
+  const auto add = [&points](double rate, std::int64_t updates, bool reached, bool diverged) {
+    plan::PointRun run;
+    run.batch = 16, run.learning_rate = rate, run.seed = 1, run.updates = updates;
+    run.diverged = diverged;
+    if (reached) run.reached = {{1.0, updates}};
+    points.runs.push_back(run);
+  };
+  add(0.1, 100, true, false);
+  add(0.01, 300, false, false);
+  add(0.02, 299, false, false);
+  add(0.03, 350, true, false);
+  add(1.0, 7, false, true);
+  EXPECT_FALSE(is_hopeless(points, goal, 16, 0.1));
+  EXPECT_TRUE(is_hopeless(points, goal, 16, 0.01));
+  EXPECT_FALSE(is_hopeless(points, goal, 16, 0.02));
+  EXPECT_FALSE(is_hopeless(points, goal, 16, 0.03));
+  EXPECT_TRUE(is_hopeless(points, goal, 16, 1.0));
+  EXPECT_FALSE(is_hopeless(points, goal, 32, 0.01));  // another batch
+}
+
+TEST(PlanRuns, DivergeWhenLossesStayFarAboveTheFirst) {
+  const auto with = [](std::vector<double> losses) {
+    std::vector<TrialMetrics::Update> updates;
+    for (const double loss : losses) updates.push_back({1, loss, 0, 0});
+    return is_leaving(updates);
+  };
+  EXPECT_TRUE(with({2, 21, 30, 21}));
+  EXPECT_FALSE(with({2, 21, 30, 20}));
+  EXPECT_FALSE(with({30, 30, 30}));
+}
+
+TEST(PlanFile, ReadsBackWhatWasWritten) {
+  const test::Scratch scratch;
+  const std::string path = scratch.path() + "/plan.toml";
+  const auto write = [&path](const std::string& text) { std::ofstream(path) << text; };
+  const PlanFile plan{"a \"b\"", "loss", 0.1, {{1, 64, 0.02, 12.5}, {4, 256, 1e-5, 1.0 / 3}}};
+  write(to_toml(plan));
+  const PlanFile back = read_plan_file(path);
+  EXPECT_EQ(back.recipe, plan.recipe);
+  EXPECT_EQ(back.target, 0.1);
+  EXPECT_EQ(workers_of(back, 4).batch, 256);
+  EXPECT_EQ(workers_of(back, 4).seconds, 1.0 / 3);
+  EXPECT_EQ(overrides_of(workers_of(back, 1)),
+            (std::vector<std::string>{"training.batch=64", "optimizer.lr=0.02"}));
+  EXPECT_EQ(test::message_of<UsageError>([&] { workers_of(back, 2); }),
+            "the plan says nothing of 2 workers; it does of 1, 4 (convoy plan batch --workers)");
+  const auto refused = [&](const std::string& text) {
+    write(text);
+    return test::message_of<UsageError>([&] { read_plan_file(path); });
+  };
+  EXPECT_NE(refused("x = ").find(":1: "), std::string::npos);
+  EXPECT_NE(refused("metric = \"loss\"").find("recipe is missing"), std::string::npos);
+  std::string wrong = to_toml(plan);
+  wrong.replace(wrong.find("batch = 64"), 10, "batch = -1");
+  EXPECT_NE(refused(wrong).find("batch has to be a whole number from 1 on"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy::cli

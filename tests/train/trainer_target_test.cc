@@ -1,0 +1,185 @@
+// Evaluations between epochs, of a part of the data, and trainings that end at a target.
+#include "convoy/base/error.h"
+#include "tests/train/trainer_fixture.h"
+#include "train/samples/random_part.h"
+
+namespace convoy::train {
+namespace {
+
+const std::vector<std::string> kEveryTwo{"evaluation.every_epochs=0", "evaluation.every_steps=2"};
+
+TEST_F(TrainerTest, EvaluatesEverySoManyUpdatesAndAtTheEnd) {
+  const Recipe r = recipe(
+      "every", {"evaluation.every_epochs=0", "evaluation.every_steps=4", "training.steps=10"});
+  EXPECT_FALSE(train(r, 6).target_reached);
+  const RunResult result = train(r, 0, "latest");
+  EXPECT_FALSE(result.stopped);
+  all().barrier();
+  if (!first()) return;
+  std::vector<int> steps;
+  for (const auto& row : rows(r, "evaluation")) steps.push_back(row["step"]);
+  EXPECT_EQ(steps, (std::vector<int>{4, 8, 10}));
+}
+
+TEST_F(TrainerTest, EvaluatesAPartThatIsTheSameInAllRuns) {
+  auto losses_of = [this](const std::string& name, Overrides more) {
+    more.insert(more.end(), kEveryTwo.begin(), kEveryTwo.end());
+    more.push_back("training.steps=2");
+    const Recipe r = recipe(name, more);
+    train(r);
+    all().barrier();
+    const auto found = rows(r, "evaluation");
+    all().barrier();
+    return std::pair<int, double>(found.at(0)["samples"], found.at(0)["loss"]);
+  };
+  const std::string some = "evaluation.fraction=0.2";
+  const std::string training = "evaluation.from=training";
+  const auto part = losses_of("part", {some});
+  EXPECT_EQ(part.first, 8);  // of 40
+  // The same 8 after other weights and another order of training were drawn: with a rate of 0 and
+  // the same weights, the same loss.
+  const auto a = losses_of("a", {some, "optimizer.lr=0", "training.batch=12"});
+  const auto b = losses_of("b", {some, "optimizer.lr=0", "training.batch=7", "evaluation.batch=3"});
+  EXPECT_NEAR(a.second, b.second, 1e-12);
+  const auto whole = losses_of("whole", {"optimizer.lr=0"});
+  EXPECT_EQ(whole.first, 40);
+  EXPECT_NE(a.second, whole.second);
+  EXPECT_EQ(losses_of("training", {some, training}).first, 12);  // of 61
+}
+
+TEST_F(TrainerTest, TrainingDataCanBeEvaluatedWithoutOthers) {
+  Recipe r = recipe("alone", {"evaluation.from=training"});
+  r.data.has_validation = false;
+  const RunResult result = train(r);
+  ASSERT_TRUE(result.evaluation);
+  EXPECT_EQ(result.evaluation->samples, 61u);
+}
+
+TEST(RandomPart, DependsOnTheSeedAndKeepsTheOrder) {
+  const auto whole = std::make_shared<testing_data::Stripes>(50);
+  const RandomPart part(whole, 0.2, 1), same(whole, 0.2, 1), other(whole, 0.2, 2);
+  ASSERT_EQ(part.size(), 10u);
+  bool differs = false;
+  for (std::size_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(part.in_whole(i), same.in_whole(i));
+    EXPECT_EQ(part.key(i), whole->key(part.in_whole(i)));
+    EXPECT_EQ(part.label(i), whole->label(part.in_whole(i)));
+    if (i > 0) EXPECT_LT(part.in_whole(i - 1), part.in_whole(i));
+    differs = differs || part.in_whole(i) != other.in_whole(i);
+  }
+  EXPECT_TRUE(differs);
+  EXPECT_EQ(part.fingerprint(), same.fingerprint());
+  EXPECT_NE(part.fingerprint(), whole->fingerprint());
+  EXPECT_EQ(RandomPart(whole, 1e-6, 1).size(), 1u);
+  EXPECT_EQ(RandomPart(whole, 1, 1).size(), 50u);
+}
+
+std::vector<std::string> with_target(const std::string& metric, const std::string& level) {
+  std::vector<std::string> all = kEveryTwo;
+  all.push_back("training.target.metric=" + metric);
+  all.push_back("training.target.level=" + level);
+  return all;
+}
+
+// Losses fall, accuracies rise; either ends at the first evaluation that is good enough.
+TEST_F(TrainerTest, EndsAtTheFirstEvaluationThatReachesTheTarget) {
+  const Recipe whole = recipe("whole", kEveryTwo);
+  train(whole);
+  all().barrier();
+  const auto found = rows(whole, "evaluation");
+  for (const char* metric : {"loss", "top1"}) {
+    SCOPED_TRACE(metric);
+    const bool loss = std::string(metric) == "loss";
+    // Halfway between the first and the best value.
+    double first_value = found.front()[metric], best = first_value;
+    for (const auto& row : found) {
+      const double value = row[metric];
+      best = loss ? std::min(best, value) : std::max(best, value);
+    }
+    ASSERT_NE(best, first_value);
+    const double level = (first_value + best) / 2;
+    int expected = 0;
+    for (const auto& row : found) {
+      const double value = row[metric];
+      if (expected == 0 && (loss ? value <= level : value >= level)) expected = row["step"];
+    }
+    ASSERT_GT(expected, 2);
+    const Recipe r = recipe(metric, with_target(metric, std::to_string(level)));
+    const RunResult result = train(r);
+    EXPECT_EQ(result.steps, expected);
+    EXPECT_TRUE(result.target_reached);
+    EXPECT_FALSE(result.stopped);
+    EXPECT_EQ(open_checkpoint(result.checkpoint).step, expected);
+    all().barrier();
+    if (first()) {
+      const auto found_at = rows(r, "target");
+      ASSERT_EQ(found_at.size(), 1u);
+      EXPECT_EQ(found_at[0]["step"], expected);
+      EXPECT_EQ(found_at[0]["metric"], metric);
+    }
+    all().barrier();
+    // There is nothing more to do, whenever the next evaluation would be, unless the target is
+    // another.
+    for (const char* every : {"evaluation.every_steps=2", "evaluation.every_steps=17"}) {
+      Overrides same = with_target(metric, std::to_string(level));
+      same.push_back(every);
+      const RunResult again = train(recipe(metric, same), 0, "latest");
+      EXPECT_EQ(again.steps, expected);
+      EXPECT_TRUE(again.target_reached);
+      EXPECT_FALSE(again.evaluation);  // the checkpoint says it
+      all().barrier();
+      if (first()) {
+        EXPECT_EQ(rows(r, "evaluation").size(), static_cast<std::size_t>(expected / 2));
+        EXPECT_EQ(rows(r, "target").size(), 1u);
+      }
+      all().barrier();
+    }
+    const RunResult on = train(recipe(metric, with_target(metric, loss ? "-1" : "2")), 0, "latest");
+    EXPECT_EQ(on.steps, 18);
+    EXPECT_FALSE(on.target_reached);
+    EXPECT_FALSE(on.stopped);
+    all().barrier();
+    if (first()) EXPECT_EQ(rows(r, "target").size(), 0u);
+    all().barrier();
+  }
+}
+
+// The target's metric says which checkpoint is best, unless the recipe does.
+TEST_F(TrainerTest, ATargetIsLookedForAgainWhereTheScoreIsAnotherMetrics) {
+  train(recipe("scores", kEveryTwo), 4);  // by top1
+  const RunResult on = train(recipe("scores", with_target("loss", "-0.1")), 0, "latest");
+  EXPECT_EQ(on.steps, 18);
+  EXPECT_FALSE(on.target_reached);
+  // The checkpoint of the end has the score of another figure still: it is evaluated again.
+  Overrides easy = with_target("loss", "100");
+  easy.push_back("checkpoint.best=top1");
+  const RunResult found = train(recipe("scores", easy), 0, "latest");
+  EXPECT_EQ(found.steps, 18);
+  EXPECT_TRUE(found.evaluation);
+  EXPECT_TRUE(found.target_reached);
+}
+
+TEST_F(TrainerTest, AScoreOfOtherSamplesSaysNothingOfTheTarget) {
+  const auto with = [this](const std::string& fraction) {
+    Overrides words = with_target("loss", "100");
+    words.push_back("evaluation.fraction=" + fraction);
+    return recipe("samples", words);
+  };
+  EXPECT_EQ(train(with("0.5")).steps, 2);
+  EXPECT_FALSE(train(with("0.5"), 0, "latest").evaluation);
+  const RunResult whole = train(with("1"), 0, "latest");
+  ASSERT_TRUE(whole.evaluation);
+  EXPECT_EQ(whole.evaluation->samples, 40u);
+  EXPECT_TRUE(whole.target_reached);
+}
+
+TEST_F(TrainerTest, AnUnknownMetricIsAMistakeBeforeAnythingIsOpened) {
+  const Recipe r = recipe("typo", with_target("tpo1", "0.9"));
+  EXPECT_EQ(refusal(r),
+            "training.target.metric is 'tpo1', but the task classification has no such metric; it "
+            "has top1, top5, loss (did you mean top1?)");
+  EXPECT_FALSE(std::filesystem::exists(r.output.folder));
+}
+
+}  // namespace
+}  // namespace convoy::train
