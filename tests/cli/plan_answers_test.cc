@@ -38,8 +38,8 @@ std::string big_endian(std::uint32_t value) {
 
 // IDX files of pictures with a bar, whose place is the label.
 void write_bars(const std::string& folder) {
-  std::string images = big_endian(0x803) + big_endian(kSamples) + big_endian(kSide) +
-                       big_endian(kSide);
+  std::string images =
+      big_endian(0x803) + big_endian(kSamples) + big_endian(kSide) + big_endian(kSide);
   std::string labels = big_endian(0x801) + big_endian(kSamples);
   for (int i = 0; i < kSamples; ++i) {
     const int label = i % kClasses;
@@ -93,9 +93,8 @@ class PlanAnswers : public testing::Test {
   }
 
   Planned planned(const std::string& targets = "1.5,0.5") const {
-    return open_planned(
-        RecipeWords{.path = recipe_, .overrides = {}},
-        GoalWords{.target = "", .targets = targets, .metric = "train_loss"});
+    return open_planned(RecipeWords{.path = recipe_, .overrides = {}},
+                        GoalWords{.target = "", .targets = targets, .metric = "train_loss"});
   }
 
   // Runs of the law 60 + 2400/M to the first level, and twice that to the second.
@@ -246,7 +245,8 @@ TEST_F(PlanAnswers, MachineRefusesWhatMakesNoSense) {
   EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64"})), "version"));
 }
 
-// Made-up points predict nothing of the trainings: what was predicted is the library's all the same.
+// Made-up points predict nothing of the trainings: what was predicted is the library's all the
+// same.
 TEST_F(PlanAnswers, CheckTrainsAndCompares) {
   measure();
   const plan::UpdateFit fit = plan::fit_updates(points().updates(1.5));
@@ -290,7 +290,8 @@ TEST_F(PlanAnswers, OneWorkerNeedsNoNetwork) {
   const Answers one = answer(all, machine, {1}, kSamples);
   ASSERT_EQ(one.levels.size(), 2u);
   const plan::BatchChoice& choice = one.levels[1].choices.at(0);
-  EXPECT_EQ(choice.batch, plan::best_batch(one.levels[1].updates.law, machine_of(0), 1, kSamples).batch);
+  EXPECT_EQ(choice.batch,
+            plan::best_batch(one.levels[1].updates.law, machine_of(0), 1, kSamples).batch);
   const PlannedMachine many{{machine_of(0.02), {}, {}}, std::nullopt, std::nullopt};
   const Answers two = answer(all, many, {1, 2}, kSamples);
   EXPECT_EQ(two.levels[1].choices.at(0).batch, choice.batch);
@@ -300,7 +301,8 @@ TEST_F(PlanAnswers, OneWorkerNeedsNoNetwork) {
 TEST_F(PlanAnswers, TimesThatAreFarOffAreMeasuredAgain) {
   plan::PlanPoints points;
   const auto add = [&points](std::int64_t samples, double factor) {
-    points.times.push_back({samples, 1e-3 * std::max<double>(static_cast<double>(samples), 8) * factor});
+    points.times.push_back(
+        {samples, 1e-3 * std::max<double>(static_cast<double>(samples), 8) * factor});
   };
   for (const std::int64_t samples : {1, 4, 16, 64, 256}) {
     for (const double factor : {0.99, 1.0, 1.01}) add(samples, factor);
@@ -320,7 +322,8 @@ TEST_F(PlanAnswers, ReportShowsAnswersAndPictures) {
   plan::PlanPoints all = points();
   for (const std::int64_t samples : {4, 16, 64, 128}) {
     for (const double factor : {0.98, 1.0, 1.02})
-      all.times.push_back({samples, 1e-3 * std::max<double>(static_cast<double>(samples), 32) * factor});
+      all.times.push_back(
+          {samples, 1e-3 * std::max<double>(static_cast<double>(samples), 32) * factor});
   }
   for (const std::int64_t workers : {2, 4}) {
     for (const double factor : {0.97, 1.03})

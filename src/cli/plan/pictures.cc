@@ -109,10 +109,9 @@ Plot convergence_plot(const PlanReport& report, const plan::BatchChoice& choice)
   const double low = std::max(workers, std::min(smallest_measured(report), best / 4));
   // Nothing is said of batches beyond those measured where the law is not trusted.
   const double beyond = hardest(report).updates.trusted ? best * 4 : best;
-  const double high =
-      std::max(std::min(static_cast<double>(report.samples),
-                        std::max(largest_measured(report), beyond)),
-               2 * low);
+  const double high = std::max(
+      std::min(static_cast<double>(report.samples), std::max(largest_measured(report), beyond)),
+      2 * low);
   Plot plot = blank("time to the target against the batch, " + std::to_string(choice.workers) +
                         " workers, with the best batch and its interval",
                     "batch");
@@ -126,13 +125,12 @@ Plot convergence_plot(const PlanReport& report, const plan::BatchChoice& choice)
   const double to = std::clamp(interval.high, low, high);
   if (from < to) plot.series.push_back(shade(Color::pale(0), from, to, 0, *plot.y_most));
   const auto x = spread(low, high);
-  plot.series.push_back(
-      series_of(Series::Style::line, Color::series(0), x, each(x, [&](double batch) {
-                  const double seconds = law_at(law, batch) *
-                                         update_seconds(machine, batch, choice.workers) /
-                                         unit.seconds;
-                  return seconds <= *plot.y_most ? seconds : kNone;
-                })));
+  plot.series.push_back(series_of(
+      Series::Style::line, Color::series(0), x, each(x, [&](double batch) {
+        const double seconds =
+            law_at(law, batch) * update_seconds(machine, batch, choice.workers) / unit.seconds;
+        return seconds <= *plot.y_most ? seconds : kNone;
+      })));
   Series measured = series_of(Series::Style::points, Color::series(1), {}, {});
   for (const plan::EnvelopePoint& point : hardest(report).updates.envelope) {
     const auto batch = static_cast<double>(point.batch);
@@ -232,8 +230,8 @@ void add_times_pictures(Page& page, const PlanReport& report) {
         series_of(Series::Style::line, Color::series(i), x, each(x, [&](double batch) {
                     return update_seconds(machine, batch, workers[i]) / unit.seconds;
                   })));
-    legend.push_back(
-        {Color::series(i), std::to_string(workers[i]) + (workers[i] == 1 ? " worker" : " workers")});
+    legend.push_back({Color::series(i),
+                      std::to_string(workers[i]) + (workers[i] == 1 ? " worker" : " workers")});
   }
   std::set<std::size_t> odd;
   if (const auto& fit = report.answers.machine.compute)
@@ -278,11 +276,11 @@ void add_times_pictures(Page& page, const PlanReport& report) {
         [&] { return plan::communication_seconds(machine.communication, p) / small.seconds; }));
   }
   network.series = {std::move(fit), std::move(points)};
-  page.picture(std::string("Communication in an update that computation does not hide, ") +
-                   small.name,
-               {{Color::series(0), std::string(plan::name(machine.communication.kind))},
-                {Color::axis(), "measured"}},
-               std::move(network));
+  page.picture(
+      std::string("Communication in an update that computation does not hide, ") + small.name,
+      {{Color::series(0), std::string(plan::name(machine.communication.kind))},
+       {Color::axis(), "measured"}},
+      std::move(network));
   page.end_row();
 }
 
@@ -307,8 +305,8 @@ void add_scaling_pictures(Page& page, const PlanReport& report) {
     Series seconds, batch;
   };
   std::vector<Way> ways;
-  for (const char* name : {"best batch for each", "strong: the best of one worker",
-                           "weak: that for each worker"}) {
+  for (const char* name :
+       {"best batch for each", "strong: the best of one worker", "weak: that for each worker"}) {
     const Color color = Color::series(ways.size());
     ways.push_back({name, series_of(Series::Style::line_and_points, color, {}, {}),
                     series_of(Series::Style::line_and_points, color, {}, {})});
@@ -316,9 +314,9 @@ void add_scaling_pictures(Page& page, const PlanReport& report) {
   double most = 0;
   for (const std::int64_t workers : many_workers(report)) {
     try {
-      const plan::Scaling one = plan::scaling(hardest(report).updates.law, machine_of(report),
-                                              {workers}, report.samples)
-                                    .front();
+      const plan::Scaling one =
+          plan::scaling(hardest(report).updates.law, machine_of(report), {workers}, report.samples)
+              .front();
       const std::optional<plan::BatchTime> times[] = {one.optimal, one.strong, one.weak};
       for (std::size_t i = 0; i < ways.size(); ++i) {
         if (!times[i]) continue;

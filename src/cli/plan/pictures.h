@@ -10,7 +10,8 @@ namespace convoy::cli {
 void add_updates_pictures(train::Page& page, const PlanReport& report);
 // The same by learning rate, to the hardest target that has an answer; none of a single rate.
 void add_rates_picture(train::Page& page, const PlanReport& report);
-// A row each. Seconds of an update against the batch, and of communication against workers: equations 3, 4.
+// A row each. Seconds of an update against the batch, and of communication against workers:
+// equations 3, 4.
 void add_times_pictures(train::Page& page, const PlanReport& report);
 // Time to the hardest target against the batch for each number of workers, with the optimum and its
 // interval: equations 5 and 9.

@@ -68,8 +68,8 @@ void add_choices(Page& page, const Answers& answers, const LevelAnswer& level) {
   for (const plan::BatchChoice& c : level.choices) {
     rows.push_back({count_text(static_cast<double>(c.workers)),
                     "<b>" + count_text(static_cast<double>(c.batch)) + "</b>",
-                    short_text(c.learning_rate),
-                    with_interval(c.seconds, seconds_text), with_interval(c.optimum, batch_text),
+                    short_text(c.learning_rate), with_interval(c.seconds, seconds_text),
+                    with_interval(c.optimum, batch_text),
                     count_text(static_cast<double>(c.low_batch)) + " to " +
                         count_text(static_cast<double>(c.high_batch)),
                     time_and_batch(c.strong), time_and_batch(c.weak)});
@@ -104,13 +104,13 @@ void add_machine(Page& page, const PlannedMachine& machine) {
        {"a sample takes γ", machine.compute
                                 ? with_interval(machine.compute->seconds_per_sample, seconds_text)
                                 : seconds_text(m.seconds_per_sample)},
-       {"fewer take no less than M_T", machine.compute
-                                           ? with_interval(machine.compute->knee_samples, batch_text)
-                                           : batch_text(m.knee_samples)},
-       {"communication δ",
-        !exchanges              ? ""
-        : machine.communication ? with_interval(machine.communication->delta_s, seconds_text)
-                                : seconds_text(plan::delta_seconds(m.communication))},
+       {"fewer take no less than M_T",
+        machine.compute ? with_interval(machine.compute->knee_samples, batch_text)
+                        : batch_text(m.knee_samples)},
+       {"communication δ", !exchanges ? ""
+                           : machine.communication
+                               ? with_interval(machine.communication->delta_s, seconds_text)
+                               : seconds_text(plan::delta_seconds(m.communication))},
        {"of the kind", exchanges ? std::string(plan::name(m.communication.kind)) : ""}}));
 }
 

@@ -29,7 +29,8 @@ void add(const nlohmann::json& from, std::map<std::string, Value>& to,
 
 std::string words_of(const State& state) {
   nlohmann::json numbers = nlohmann::json::object();
-  for (const auto& [name, value] : state.numbers) numbers[name] = std::bit_cast<std::uint64_t>(value);
+  for (const auto& [name, value] : state.numbers)
+    numbers[name] = std::bit_cast<std::uint64_t>(value);
   const nlohmann::json all{
       {"aliases", state.aliases}, {"numbers", numbers}, {"lists", state.lists}};
   // Names are bytes.

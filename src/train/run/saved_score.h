@@ -9,8 +9,8 @@
 namespace convoy::train {
 
 struct SavedScore {
-  bool evaluated = false;        // nothing more is to be found out of its network
-  std::optional<double> score;   // of what the best checkpoint goes by; as Evaluation::score
+  bool evaluated = false;       // nothing more is to be found out of its network
+  std::optional<double> score;  // of what the best checkpoint goes by; as Evaluation::score
   bool target_reached = false;  // training.target, by that score
 };
 
