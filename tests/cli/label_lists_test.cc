@@ -138,7 +138,7 @@ TEST_F(LabelLists, APackedFolderTrainsAsTheFolderDoes) {
   EXPECT_EQ(nlohmann::json::parse(indexed.out)["labels"], 68) << indexed.out << indexed.err;
   EXPECT_EQ(read_file(folder_ + "/pictures.tar.index"), index);
 
-  constexpr int kSteps = 15;
+  constexpr int kSteps = 10;
   for (const std::string recipe : {"folder", "packed"}) {
     const JobResult result = Job(train(recipe, 2, recipe, kSteps)).finish(seconds(120));
     ASSERT_EQ(result.exit_status, 0) << result.err;
@@ -150,7 +150,7 @@ TEST_F(LabelLists, APackedFolderTrainsAsTheFolderDoes) {
   EXPECT_TRUE(model("packed") == model("folder"));
   // Ranks share a batch in another way.
   const JobResult memory =
-      Job(train("packed", 3, "memory", kSteps, {"data.store=memory"})).finish(seconds(120));
+      Job(train("packed", 2, "memory", kSteps, {"data.store=memory"})).finish(seconds(120));
   ASSERT_EQ(memory.exit_status, 0) << memory.err;
   EXPECT_EQ(read_sample_log(folder_ + "/memory").batches,
             read_sample_log(folder_ + "/folder").batches);
