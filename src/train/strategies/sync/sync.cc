@@ -241,6 +241,7 @@ StepReport Sync::step(const data::Batch& batch) {
                                   static_cast<std::uint64_t>(context_->moment().step),
                                   static_cast<std::uint64_t>(communicator_.rank()))());
   const double exposed = model_->statistics().exposed_seconds;
+  const parallel::NormalizationSeconds normalized = model_->normalization_seconds();
   optimizer_->zero_grad();
   bool update = true;
   const std::vector<Part> parts = parts_of(batch);
@@ -253,8 +254,12 @@ StepReport Sync::step(const data::Batch& batch) {
     start_tally(0, 0, batch.size());
     update = model_->reducer().join_with_zeros();
   }
-  report.communication_s = model_->statistics().exposed_seconds - exposed;
-  report.backward_s = std::max(0.0, report.backward_s - report.communication_s);
+  const double in_forward = model_->normalization_seconds().forward - normalized.forward;
+  const double in_backward = model_->normalization_seconds().backward - normalized.backward +
+                             model_->statistics().exposed_seconds - exposed;
+  report.communication_s = in_forward + in_backward;
+  report.forward_s = std::max(0.0, report.forward_s - in_forward);
+  report.backward_s = std::max(0.0, report.backward_s - in_backward);
   const auto start = Clock::now();
   if (update) {
     if (recipe.training.clip_norm > 0) model_->clip_grad_norm(recipe.training.clip_norm);
