@@ -1,154 +1,19 @@
-// What convoy plan makes of measurements, against the library's own values. Runs are made up: their
-// law and machine are known.
-#include <gtest/gtest.h>
-
+// What convoy plan makes of measurements, against the library's own values.
 #include <cmath>
-#include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 
 #include "cli/plan/answers.h"
 #include "cli/plan/changes.h"
-#include "cli/plan/folder.h"
 #include "cli/plan/measure.h"
-#include "cli/plan/planned.h"
 #include "cli/plan/report.h"
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
 #include "convoy/plan/hardware.h"
-#include "tests/base/scratch.h"
-#include "tests/cli/job.h"
+#include "tests/cli/plan_fixture.h"
 
 namespace convoy::cli {
 namespace {
 
-using Json = nlohmann::json;
-using Words = std::vector<std::string>;
-using std::chrono::seconds;
-
-constexpr int kSamples = 400, kSide = 28, kClasses = 10;
-
-std::string big_endian(std::uint32_t value) {
-  std::string bytes;
-  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
-  return bytes;
-}
-
-// IDX files of pictures with a bar, whose place is the label.
-void write_bars(const std::string& folder) {
-  std::string images =
-      big_endian(0x803) + big_endian(kSamples) + big_endian(kSide) + big_endian(kSide);
-  std::string labels = big_endian(0x801) + big_endian(kSamples);
-  for (int i = 0; i < kSamples; ++i) {
-    const int label = i % kClasses;
-    labels += static_cast<char>(label);
-    for (int y = 0; y < kSide; ++y) {
-      for (int x = 0; x < kSide; ++x)
-        images += static_cast<char>(y / 2 == label + 1 ? 200 + (7 * i + x) % 50 : (i + x * y) % 40);
-    }
-  }
-  test::spill(folder + "/images", images);
-  test::spill(folder + "/labels", labels);
-}
-
-constexpr const char* kRecipe = R"(
-name = "bars"
-[model]
-name = "lenet"
-[data]
-reader = "idx"
-mean = [0.1]
-deviation = [0.3]
-[data.train]
-images = "images"
-labels = "labels"
-[optimizer]
-lr = 0.02
-momentum = 0.9
-[training]
-batch = 40
-epochs = 10
-)";
-
-plan::Machine machine_of(double delta) {
-  plan::Machine machine;
-  machine.seconds_per_sample = 1e-3;
-  machine.knee_samples = 32;
-  machine.source = "given";
-  if (delta > 0) {
-    machine.communication.kind = plan::CommunicationKind::ring;
-    machine.communication.delta_s = delta;
-    machine.communication.latency_s = 1e-4;
-  }
-  return machine;
-}
-
-class PlanAnswers : public testing::Test {
- protected:
-  void SetUp() override {
-    write_bars(scratch_.path());
-    test::spill(recipe_, kRecipe);
-  }
-
-  Planned planned(const std::string& targets = "1.5,0.5") const {
-    return open_planned(RecipeWords{.path = recipe_, .overrides = {}},
-                        GoalWords{.target = "", .targets = targets, .metric = "train_loss"});
-  }
-
-  // Runs of the law 60 + 2400/M to the first level, and twice that to the second.
-  void measure(double delta = 0.02) const {
-    const Planned plan = planned();
-    PlanFolder folder(plan_, plan, false);
-    for (const std::int64_t batch : {4, 8, 16, 32, 64, 128}) {
-      for (const double rate : {0.02, 0.04}) {
-        for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-          const double off = 1 + 0.04 * (static_cast<double>(seed) - 2) + (rate > 0.03 ? 0.5 : 0);
-          const auto updates =
-              static_cast<std::int64_t>((60 + 2400.0 / static_cast<double>(batch)) * off);
-          plan::PointRun run;
-          run.batch = batch, run.learning_rate = rate, run.seed = seed;
-          run.updates = 2 * updates, run.seconds = 1;
-          run.reached = {{1.5, updates}, {0.5, 2 * updates}};
-          folder.add(run, {{updates, 1.5}, {2 * updates, 0.5}});
-        }
-      }
-    }
-    test::spill(plan_ + "/machine.toml", plan::to_toml(machine_of(delta)));
-  }
-
-  plan::PlanPoints points() const { return read_points(plan_); }
-
-  Words words(const std::string& what, Words more) const {
-    Words all{"plan", what, recipe_, "--folder", plan_, "--json", rows_};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-  // Rows of JSON that the command wrote.
-  std::vector<Json> rows_of(const Words& words) const {
-    const JobResult result = Job(words).finish(seconds(120));
-    EXPECT_EQ(result.exit_status, 0) << result.out << result.err;
-    std::istringstream lines(read_text_file(rows_));
-    std::vector<Json> rows;
-    std::string line;
-    while (std::getline(lines, line)) rows.push_back(Json::parse(line));
-    return rows;
-  }
-  std::string complaint(const Words& words) const {
-    const JobResult result = Job(words).finish(seconds(120));
-    EXPECT_EQ(result.exit_status, 2) << result.out << result.err;
-    return result.err;
-  }
-  static bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-  }
-
-  const test::Scratch scratch_;
-  const std::string recipe_ = scratch_.path("bars.toml");
-  const std::string plan_ = scratch_.path("plan");
-  const std::string rows_ = scratch_.path("rows.jsonl");
-};
+class PlanAnswers : public PlanFixture {};
 
 TEST_F(PlanAnswers, MachineSaysWhatTheLibraryDoes) {
   measure();
@@ -358,64 +223,6 @@ TEST_F(PlanAnswers, ReportShowsAnswersAndPictures) {
   const std::string plain = make_plan_report({"bars", all, falling, kSamples});
   EXPECT_TRUE(has(plain, "not to be trusted"));
   EXPECT_FALSE(has(plain, "Better machines") || has(plain, "Scaling to"));
-}
-
-class PlanBatch : public PlanAnswers {
- protected:
-  using Options = std::map<std::string, std::string>;
-
-  // With a machine that is given, and one worker: trainings alone.
-  Words sweep(Options options, Words more = {}) const {
-    const std::string given = scratch_.path("given.toml");
-    test::spill(given, plan::to_toml(machine_of(0)));
-    options.insert({{"--batches", "20,80"},
-                    {"--rates", "0.02"},
-                    {"--seeds", "2"},
-                    {"--workers", "1"},
-                    {"--every", "1"},
-                    {"--machine", given}});
-    for (const auto& [name, value] : options) more.insert(more.end(), {name, value});
-    return words("batch", more);
-  }
-};
-
-TEST_F(PlanBatch, BudgetAddsRunsThatSayMost) {
-  const auto rows = rows_of(sweep({{"--targets", "1.5"}}));
-  EXPECT_EQ(points().runs.size(), 4u);
-  EXPECT_TRUE(std::filesystem::exists(plan_ + "/report.html"));
-  const auto more = rows_of(sweep({{"--targets", "1.5"}, {"--budget", "2s"}}, {"--resume"}));
-  const plan::PlanPoints all = points();
-  EXPECT_GT(all.runs.size(), 4u);
-  std::set<std::pair<std::int64_t, std::uint64_t>> different;
-  for (const plan::PointRun& run : all.runs) {
-    EXPECT_TRUE(run.batch == 20 || run.batch == 80);
-    EXPECT_EQ(run.learning_rate, 0.02);
-    different.insert({run.batch, run.seed});
-  }
-  EXPECT_EQ(different.size(), all.runs.size());
-  EXPECT_TRUE(all.times.empty() && all.communication.empty());
-}
-
-TEST_F(PlanBatch, ATargetThatIsNotReachedSaysHowFarItGot) {
-  const std::string text = complaint(sweep({{"--targets", "-1"}, {"--longest", "0.5"}}));
-  EXPECT_TRUE(has(text, "the best train_loss of any run was ")) << text;
-  EXPECT_TRUE(has(text, "with batch 20 and rate 0.02 after ")) << text;
-  EXPECT_TRUE(has(text, "--longest EPOCHS lets runs go on")) << text;
-}
-
-TEST_F(PlanBatch, MistakesAreNamed) {
-  const auto refused = [this](const char* option, const char* value, const std::string& why) {
-    Options options{{"--targets", "1"}};
-    options[option] = value;
-    const std::string text = complaint(sweep(options));
-    EXPECT_TRUE(has(text, why)) << text;
-  };
-  refused("--target", "train_loss=1", "--target and --targets contradict each other");
-  refused("--batches", "16", "--batches: updates by batch need two different ones at least");
-  refused("--time", "1,4", "--machine says how long updates take; leave --time out");
-  refused("--budget", "1d", "'1d' is no length of time, as 90s, 30m, 2h");
-  refused("--metric", "loss", "the recipe has no [data.validation] for the metric loss");
-  refused("--rates", "0", "0 is not above 0");
 }
 
 }  // namespace

@@ -1,125 +1,146 @@
-// convoy plan, with a small network and few points.
+// convoy plan batch, with a small network and few points.
 #include <csignal>
+#include <map>
 #include <set>
-#include <sstream>
 
-#include "convoy/base/files.h"
-#include "tests/cli/train_fixture.h"
+#include "tests/cli/plan_fixture.h"
 
 namespace convoy::cli {
 namespace {
 
-using Json = nlohmann::json;
-using Words = std::vector<std::string>;
-
-class Plan : public Train {
+class PlanBatch : public PlanFixture {
  protected:
-  // `convoy plan WHAT` of LeNet on MNIST's 10,000 test images.
-  Words plan(const std::string& what, Words more = {}) const {
-    Words words = command(1, "run");
-    words.erase(words.begin() + 2, words.begin() + 4);  // -n 1
-    words.front() = what;
-    words.insert(words.begin(), "plan");
-    words.insert(words.end(), {"--folder", folder_ + "/plan"});
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
+  using Options = std::map<std::string, std::string>;
 
-  Words sweep(Words more = {}) const {
-    Words all{"--targets", "1.2,0.7", "--batches",     "40,160", "--rates", "0.01",
-              "--seeds",   "2",       "--every",       "2",      "--time",  "4,64",
-              "--workers", "1,2",     "--repetitions", "2"};
-    all.insert(all.end(), more.begin(), more.end());
-    return plan("batch", all);
+  // With a machine that is given, and one worker: trainings alone.
+  Words sweep(Options options, Words more = {}) const {
+    const std::string given = scratch_.path("given.toml");
+    test::spill(given, plan::to_toml(machine_of(0)));
+    options.insert({{"--batches", "20,80"},
+                    {"--rates", "0.02"},
+                    {"--seeds", "2"},
+                    {"--workers", "1"},
+                    {"--every", "1"},
+                    {"--machine", given}});
+    for (const auto& [name, value] : options) more.insert(more.end(), {name, value});
+    return words("batch", more);
   }
-
-  std::string complaint(const Words& words) const {
-    const JobResult result = Job(words).finish(seconds(60));
-    EXPECT_EQ(result.exit_status, 2) << result.err;
-    return result.err;
-  }
-
-  std::vector<Json> points() const {
-    std::istringstream file(read_text_file(folder_ + "/plan/points.jsonl"));
-    std::vector<Json> rows;
-    std::string line;
-    while (std::getline(file, line)) {
-      Json row = Json::parse(line, nullptr, false);
-      if (row.is_object()) rows.push_back(std::move(row));
-    }
-    return rows;
-  }
-
-  static constexpr auto kLong = seconds(550);
 };
 
-TEST_F(Plan, MistakesAreFoundBeforeAnythingIsMeasured) {
-  EXPECT_NE(complaint(plan("batch")).find("what is to be reached?"), std::string::npos);
-  EXPECT_NE(complaint(plan("batch", {"--target", "los=1"})).find("did you mean loss?"),
-            std::string::npos);
-  EXPECT_NE(complaint(plan("batch", {"--target", "loss=1", "--batches", "16,20000"}))
-                .find("--batches: 20000 is more than the data has: 10000 samples"),
-            std::string::npos);
-  EXPECT_FALSE(fs::exists(folder_ + "/plan"));
-}
-
 // Killed once: what was finished is not done again, and the answers are complete.
-TEST_F(Plan, GoesOnAfterAKillAndAnswers) {
+TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
+  const auto whole = [this](Words more = {}) {
+    for (const auto& [name, value] : Options{{"--metric", "train_loss"},
+                                             {"--targets", "1.5,0.5"},
+                                             {"--batches", "20,80"},
+                                             {"--rates", "0.02"},
+                                             {"--seeds", "2"},
+                                             {"--every", "1"},
+                                             {"--time", "4,64"},
+                                             {"--workers", "1,2"},
+                                             {"--repetitions", "2"}})
+      more.insert(more.end(), {name, value});
+    return words("batch", more);
+  };
   {
-    Job job(sweep());
+    Job job(whole());
     bool seen = false;
     for (int i = 0; i < 10 && !seen; ++i) seen = job.wait_for("seed 1: ", 1);
     ASSERT_TRUE(seen);
     kill(job.pid(), SIGKILL);
     job.finish();
   }
-  const std::vector<Json> before = points();
-  EXPECT_GE(before.size(), 1 + 4 + 2 + 1u);  // header, times, communication, a run
-  EXPECT_NE(complaint(sweep()).find("add --resume to go on with them"), std::string::npos);
-  EXPECT_NE(complaint(sweep({"--resume", "--set", "optimizer.momentum=0.5"}))
-                .find("of another recipe: optimizer.momentum is 0.5, there it is 0.9"),
-            std::string::npos);
+  const plan::PlanPoints before = points();
+  EXPECT_GE(before.times.size(), 4u);
+  EXPECT_EQ(before.communication.size(), 2u);
+  EXPECT_GE(before.runs.size(), 1u);
+  EXPECT_TRUE(has(complaint(whole()), "add --resume to go on with them"));
+  EXPECT_TRUE(has(complaint(whole({"--resume", "--set", "optimizer.momentum=0.5"})),
+                  "of another recipe: optimizer.momentum is 0.5, there it is 0.9"));
 
-  const std::string rows = folder_ + "/rows.jsonl";
-  const JobResult result = Job(sweep({"--resume", "--json", rows})).finish(kLong);
+  const JobResult result = Job(whole({"--resume"})).finish(seconds(250));
   ASSERT_EQ(result.exit_status, 0) << result.out << result.err;
-  const std::vector<Json> after = points();
-  ASSERT_EQ(after.size(), 1 + 4 + 2 + 4u);
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(after[i], before[i]);
-  std::set<std::string> runs;
-  for (const Json& row : after) {
-    if (row["kind"] == "run") runs.insert(row["batch"].dump() + " " + row["seed"].dump());
+  const plan::PlanPoints after = points();
+  EXPECT_EQ(after.times.size(), before.times.size());
+  EXPECT_EQ(after.communication.size(), 2u);
+  ASSERT_EQ(after.runs.size(), 4u);
+  for (std::size_t i = 0; i < before.runs.size(); ++i) EXPECT_EQ(after.runs[i], before.runs[i]);
+  for (const std::int64_t batch : {20, 80}) {
+    for (const std::uint64_t seed : {1u, 2u}) EXPECT_TRUE(after.has(batch, 0.02, seed));
   }
-  EXPECT_EQ(runs, (std::set<std::string>{"40 1", "160 1", "40 2", "160 2"}));
-  EXPECT_EQ(count(result.out, "update of "), 0) << result.out;
-  EXPECT_TRUE(fs::is_empty(folder_ + "/plan/runs") || !fs::exists(folder_ + "/plan/runs"));
-
-  EXPECT_NE(result.out.find("loss 0.7:"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("M_opt"), std::string::npos);
-  std::istringstream lines(read_text_file(rows));
-  std::string line;
+  EXPECT_FALSE(has(result.out, "update of ")) << result.out;
+  EXPECT_TRUE(!std::filesystem::exists(plan_ + "/runs") ||
+              std::filesystem::is_empty(plan_ + "/runs"));
+  EXPECT_TRUE(has(result.out, "train_loss 0.5:") && has(result.out, "M_opt")) << result.out;
   int choices = 0;
-  while (std::getline(lines, line)) {
-    const Json row = Json::parse(line);
+  for (const Json& row : written()) {
     if (row["kind"] != "batch") continue;
     ++choices;
     EXPECT_GE(row["batch"], 1);
     EXPECT_GT(row["seconds"], 0);
-    EXPECT_EQ(row["learning_rate"], 0.01);
+    EXPECT_EQ(row["learning_rate"], 0.02);
   }
   EXPECT_EQ(choices, 2 * 2);  // targets, workers
 
-  const std::string file = folder_ + "/plan/plan.toml";
-  Words train = command(
-      1, "planned", {"--plan", file, "--set", "training.epochs=0", "--set", "training.steps=3"});
-  train.erase(std::remove(train.begin(), train.end(), "training.batch=100"), train.end());
-  const auto set = std::adjacent_find(train.begin(), train.end());  // a --set without its value
-  if (set != train.end()) train.erase(set);
-  const JobResult trained = Job(train).finish(kLong);
-  EXPECT_EQ(trained.exit_status, 0) << trained.err;
-  EXPECT_NE(trained.out.find("for 1 worker, from " + file), std::string::npos) << trained.out;
-  EXPECT_NE(complaint(command(1, "both", {"--plan", file})).find("contradict each other"),
-            std::string::npos);
+  const std::string file = plan_ + "/plan.toml";
+  const auto trained = [&](Words more) {
+    more.insert(more.begin(), {"train", recipe_, "--plan", file, "--set", "training.epochs=0",
+                               "--set", "training.steps=3"});
+    return more;
+  };
+  for (const char* workers : {"1", "2"}) {
+    const std::string folder = scratch_.path(std::string("run") + workers);
+    const JobResult run =
+        Job(trained({"-n", workers, "--set", "output.folder=" + folder})).finish(seconds(120));
+    EXPECT_EQ(run.exit_status, 0) << run.err;
+    EXPECT_TRUE(has(run.out, std::string("for ") + workers + " worker")) << run.out;
+    EXPECT_TRUE(has(run.out, ", from " + file)) << run.out;
+  }
+  EXPECT_TRUE(has(complaint(trained({"-n", "3"})), "the plan says nothing of 3 workers"));
+  EXPECT_TRUE(has(complaint(trained({"--set", "training.batch=7"})), "contradict each other"));
+}
+
+TEST_F(PlanBatch, BudgetAddsRunsThatSayMost) {
+  const auto rows = rows_of(sweep({{"--targets", "1.5"}}));
+  EXPECT_EQ(points().runs.size(), 4u);
+  EXPECT_TRUE(std::filesystem::exists(plan_ + "/report.html"));
+  const auto more = rows_of(sweep({{"--targets", "1.5"}, {"--budget", "2s"}}, {"--resume"}));
+  const plan::PlanPoints all = points();
+  EXPECT_GT(all.runs.size(), 4u);
+  std::set<std::pair<std::int64_t, std::uint64_t>> different;
+  for (const plan::PointRun& run : all.runs) {
+    EXPECT_TRUE(run.batch == 20 || run.batch == 80);
+    EXPECT_EQ(run.learning_rate, 0.02);
+    different.insert({run.batch, run.seed});
+  }
+  EXPECT_EQ(different.size(), all.runs.size());
+  EXPECT_TRUE(all.times.empty() && all.communication.empty());
+}
+
+TEST_F(PlanBatch, ATargetThatIsNotReachedSaysHowFarItGot) {
+  const std::string text = complaint(sweep({{"--targets", "-1"}, {"--longest", "0.5"}}));
+  EXPECT_TRUE(has(text, "the best train_loss of any run was ")) << text;
+  EXPECT_TRUE(has(text, "with batch 20 and rate 0.02 after ")) << text;
+  EXPECT_TRUE(has(text, "--longest EPOCHS lets runs go on")) << text;
+}
+
+TEST_F(PlanBatch, MistakesAreFoundBeforeAnythingIsMeasured) {
+  EXPECT_TRUE(has(complaint(sweep({})), "what is to be reached? Give --targets"));
+  EXPECT_TRUE(has(complaint(sweep({{"--targets", "1"}, {"--batches", "16,401"}})),
+                  "--batches: 401 is more than the data has: 400 samples"));
+  const auto refused = [this](const char* option, const char* value, const std::string& why) {
+    Options options{{"--targets", "1"}};
+    options[option] = value;
+    const std::string text = complaint(sweep(options));
+    EXPECT_TRUE(has(text, why)) << text;
+  };
+  refused("--target", "train_loss=1", "--target and --targets contradict each other");
+  refused("--batches", "16", "--batches: updates by batch need two different ones at least");
+  refused("--time", "1,4", "--machine says how long updates take; leave --time out");
+  refused("--budget", "1d", "'1d' is no length of time, as 90s, 30m, 2h");
+  refused("--metric", "loss", "the recipe has no [data.validation] for the metric loss");
+  refused("--rates", "0", "0 is not above 0");
+  EXPECT_FALSE(std::filesystem::exists(plan_));
 }
 
 }  // namespace

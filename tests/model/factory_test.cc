@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/model/dropout.h"
 #include "convoy/model/linear.h"
+#include "convoy/model/small_images.h"
 #include "tests/golden/read.h"
 
 namespace {
@@ -86,6 +87,28 @@ TEST(LeNet, HasCaffesParameters) {
   EXPECT_EQ(convoy::model::parameter_count(*model), 431080);
   EXPECT_EQ(model->forward(torch::zeros({2, 1, 28, 28})).sizes(),
             (std::vector<std::int64_t>{2, 10}));
+}
+
+// The counts are the paper's.
+TEST(SmallImages, HaveAsManyParametersAsPublished) {
+  struct Published {
+    const char* name;
+    std::int64_t parameters;
+    std::vector<std::int64_t> image;
+  };
+  const Published all[] = {
+      {"lenet43k", 43158, {2, 1, 28, 28}},   {"lenet170k", 169506, {2, 1, 28, 28}},
+      {"lenet672k", 671802, {2, 1, 28, 28}}, {"lenet487k", 487458, {2, 3, 32, 32}},
+      {"vgg1125k", 1125090, {2, 3, 32, 32}}, {"vgg1863k", 1862754, {2, 3, 32, 32}}};
+  for (const Published& one : all) {
+    SCOPED_TRACE(one.name);
+    const auto model = make_model(one.name);
+    EXPECT_EQ(convoy::model::parameter_count(*model), one.parameters);
+    EXPECT_EQ(model->forward(torch::rand(one.image)).sizes(), (std::vector<std::int64_t>{2, 10}));
+    EXPECT_NE(error_of(one.name, {.dropout = 0.5}), "");
+  }
+  EXPECT_THROW((void)convoy::model::small_vgg(10), UsageError);
+  EXPECT_THROW((void)convoy::model::lenet_of_width(0), UsageError);
 }
 
 TEST(LeNet, StartsFromXavier) {

@@ -23,8 +23,8 @@ struct ModelOptions {
   std::int64_t hidden = 0;
 };
 
-// The names make_model knows, ascending: "alexnet", "lenet", "resnet101", "resnet18", "resnet34",
-// "resnet50".
+// The names make_model knows, ascending: "alexnet", "lenet", "resnet18", those of
+// convoy/model/small_images.h by their parameters in thousands ("lenet43k"), and so on.
 std::vector<std::string> model_names();
 
 // Throws UsageError naming the nearest known name unless make_model knows this one.

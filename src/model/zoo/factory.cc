@@ -10,6 +10,7 @@
 #include "convoy/model/alexnet.h"
 #include "convoy/model/lenet.h"
 #include "convoy/model/resnet.h"
+#include "convoy/model/small_images.h"
 
 namespace convoy::model {
 namespace {
@@ -60,14 +61,38 @@ Blueprint make_lenet(const ModelOptions& options) {
   return lenet(options.classes > 0 ? options.classes : 10);
 }
 
+// Those of convoy/model/small_images.h.
+template <std::int64_t w>
+Blueprint make_lenet_of_width(const ModelOptions& options) {
+  check_options(w == 1 ? "lenet43k" : w == 2 ? "lenet170k" : "lenet672k", options, false, false);
+  return lenet_of_width(w, options.classes > 0 ? options.classes : 10);
+}
+
+Blueprint make_lenet_for_color(const ModelOptions& options) {
+  check_options("lenet487k", options, false, false);
+  return lenet_for_color(options.classes > 0 ? options.classes : 10);
+}
+
+template <int layers>
+Blueprint make_small_vgg(const ModelOptions& options) {
+  check_options(layers == 9 ? "vgg1125k" : "vgg1863k", options, false, false);
+  return small_vgg(layers, options.classes > 0 ? options.classes : 10);
+}
+
 const std::map<std::string, Maker, std::less<>>& makers() {
   static const std::map<std::string, Maker, std::less<>> all{
       {"alexnet", make_alexnet},
       {"lenet", make_lenet},
+      {"lenet170k", make_lenet_of_width<2>},
+      {"lenet43k", make_lenet_of_width<1>},
+      {"lenet487k", make_lenet_for_color},
+      {"lenet672k", make_lenet_of_width<4>},
       {"resnet18", make_resnet<ResNetDepth::k18>},
       {"resnet34", make_resnet<ResNetDepth::k34>},
       {"resnet50", make_resnet<ResNetDepth::k50>},
       {"resnet101", make_resnet<ResNetDepth::k101>},
+      {"vgg1125k", make_small_vgg<9>},
+      {"vgg1863k", make_small_vgg<11>},
   };
   return all;
 }

@@ -103,7 +103,8 @@ void describe(ScheduleRecipe& s, Fields& f) {
 
 void describe(ModelRecipe& m, Fields& f) {
   f.field("name", m.name,
-          "the network: alexnet, lenet, resnet18, resnet34, resnet50, resnet101, a plugin's");
+          "the network: alexnet, lenet, resnet18, resnet34, resnet50, resnet101, another of "
+          "`convoy models`, a plugin's");
   f.field("classes", m.classes, "scores per image; 0: as many as the data has classes");
   f.field("channels_last", m.channels_last, "layout of weights and images");
   f.field("weights", m.weights, "safetensors file with weights to start from", {},

@@ -1,0 +1,33 @@
+// Networks for small images, of the sizes on which Perrone et al. (Optimal Mini-Batch Size Selection
+// for Fast Gradient Descent, Table 1) measured.
+#pragma once
+
+#include <cstdint>
+
+#include "convoy/model/blueprint.h"
+
+namespace convoy::model {
+
+// The paper gives the parameters and layers of its networks, with 10 classes, and nothing else; what
+// that leaves open is chosen here. ReLU follows each layer with parameters but the last. First
+// values: convolutions Kaiming normal by fan-out, fully connected layers LibTorch's default.
+
+// Gray images of 28 x 28: conv1 1->16w of 5 x 5, max pool of 3 x 3 with stride 2, conv2 16w->32w of
+// 5 x 5, the same pool, fc1 288w->100w, fc2 100w->classes. 43,158, 169,506 and 671,802 parameters
+// for w = 1, 2, 4, the paper's small, medium and large LeNet for MNIST. Stages: each of the four.
+// UsageError for w < 1.
+Blueprint lenet_of_width(std::int64_t w, std::int64_t classes = 10);
+
+// Color images of 32 x 32: conv1 3->64 of 3 x 3, max pool of 3 x 3 with stride 3, conv2 64->128 of
+// 3 x 3, max pool of 2 x 2, fc1 2048->200, fc2 200->classes. 487,458 parameters, the paper's LeNet
+// for CIFAR. Stages as above.
+Blueprint lenet_for_color(std::int64_t classes = 10);
+
+// Color images of 32 x 32: convolutions of 3 x 3 with biases and no normalization, in five groups
+// with a max pool of 2 x 2 after each, and two fully connected layers, 200 and classes. Nine layers
+// (64, 64 | 64, 64 | 128 | 256 | 256): 1,125,090 parameters; eleven (64, 64 | 64, 64 | 128, 128 |
+// 256, 256 | 256): 1,862,754. The paper's VGG, medium and large. Stages: "group1" to "group5",
+// "fc1", "fc2". UsageError for other numbers of layers.
+Blueprint small_vgg(int layers, std::int64_t classes = 10);
+
+}  // namespace convoy::model
