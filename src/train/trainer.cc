@@ -362,8 +362,9 @@ RunResult Trainer::Impl::run() {
       note_rank_times(rest);
   }
   if (outputs_)
-    outputs_->end(moment_,
-                  result_.stopped ? "stopped" : result_.target_reached ? "target" : "done");
+    outputs_->end(moment_, result_.stopped          ? "stopped"
+                           : result_.target_reached ? "target"
+                                                    : "done");
   result_.steps = moment_.step;
   result_.seconds = seconds_before_ + seconds_since(started_);
   outputs_.reset();  // finishes the progress line
