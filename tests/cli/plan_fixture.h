@@ -33,8 +33,8 @@ inline std::string big_endian(std::uint32_t value) {
 
 // IDX files of pictures with a bar, whose place is the label.
 inline void write_bars(const std::string& folder) {
-  std::string images = big_endian(0x803) + big_endian(kSamples) + big_endian(kSide) +
-                       big_endian(kSide);
+  std::string images =
+      big_endian(0x803) + big_endian(kSamples) + big_endian(kSide) + big_endian(kSide);
   std::string labels = big_endian(0x801) + big_endian(kSamples);
   for (int i = 0; i < kSamples; ++i) {
     const int label = i % kClasses;
@@ -88,9 +88,8 @@ class PlanFixture : public testing::Test {
   }
 
   Planned planned(const std::string& targets = "1.5,0.5") const {
-    return open_planned(
-        RecipeWords{.path = recipe_, .overrides = {}},
-        GoalWords{.target = "", .targets = targets, .metric = "train_loss"});
+    return open_planned(RecipeWords{.path = recipe_, .overrides = {}},
+                        GoalWords{.target = "", .targets = targets, .metric = "train_loss"});
   }
 
   // Runs of the law 60 + 2400/M to the first level, and twice that to the second.

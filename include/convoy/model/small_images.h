@@ -1,5 +1,5 @@
-// Networks for small images, of the sizes on which Perrone et al. (Optimal Mini-Batch Size Selection
-// for Fast Gradient Descent, Table 1) measured.
+// Networks for small images, of the sizes on which Perrone et al. (Optimal Mini-Batch Size
+// Selection for Fast Gradient Descent, Table 1) measured.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace convoy::model {
 
-// The paper gives the parameters and layers of its networks, with 10 classes, and nothing else; what
-// that leaves open is chosen here. ReLU follows each layer with parameters but the last. First
+// The paper gives the parameters and layers of its networks, with 10 classes, and nothing else;
+// what that leaves open is chosen here. ReLU follows each layer with parameters but the last. First
 // values: convolutions Kaiming normal by fan-out, fully connected layers LibTorch's default.
 
 // Gray images of 28 x 28: conv1 1->16w of 5 x 5, max pool of 3 x 3 with stride 2, conv2 16w->32w of

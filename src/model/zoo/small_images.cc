@@ -33,8 +33,7 @@ void add_two_linear(Blueprint& net, std::int64_t in, std::int64_t hidden, std::i
                            .add("fc1", layer::Linear{.in = in, .out = hidden})
                            .add("relu", layer::Relu())
                            .done());
-  net.stages.push_back(
-      Chain("fc2").add("fc2", layer::Linear{.in = hidden, .out = classes}).done());
+  net.stages.push_back(Chain("fc2").add("fc2", layer::Linear{.in = hidden, .out = classes}).done());
 }
 
 // Widths by group.
