@@ -249,7 +249,7 @@ std::optional<std::string> problem_of_tiling(const Slice& whole, std::span<const
   const std::string all = "its " + std::to_string(slices.size()) + " slices";
   if (tile) return all + " don't hold every element of " + whole.text() + " once";
   return all + " cut " + whole.text() + " in more than " + std::to_string(kMostCut) +
-         " dimensions; so many may not";
+         " dimensions, or in too many places to compare them";
 }
 
 }  // namespace convoy

@@ -51,6 +51,10 @@ double DistributedCore::clip_grad_norm(double max_norm, double norm_type) {
   return torch::nn::utils::clip_grad_norm_(parameters, max_norm, norm_type);
 }
 
+const NormalizationSeconds& DistributedCore::normalization_seconds() const {
+  return impl_->batch_norm.seconds;
+}
+
 ForwardScope::ForwardScope(DistributedCore& core, bool training, std::optional<double> samples,
                            std::optional<double> total) {
   auto& d = *core.impl_;

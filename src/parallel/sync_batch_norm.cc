@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "convoy/base/clock.h"
 #include "parallel/tensors.h"
 
 namespace convoy::parallel {
@@ -30,11 +31,14 @@ at::Tensor per_channel(const at::Tensor& values, const at::Tensor& like) {
   return values.to(like.scalar_type()).view(shape);
 }
 
-// Sums a small double tensor over ranks, in place. Kept in double: sums of squares cancel.
+// Sums a small double tensor over ranks, in place, and counts the time. Kept in double: sums of
+// squares cancel.
 at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tensor& values,
-                          comm::Match match) {
+                          comm::Match match, double& seconds) {
   at::Tensor host = values.to(at::kCPU).contiguous();
+  const auto start = Clock::now();
   communicator.allreduce(buffer_of(host), comm::ReduceOp::sum, match);
+  seconds += seconds_since(start);
   return host.to(values.device());
 }
 
@@ -67,12 +71,13 @@ struct Function : torch::autograd::Function<Function> {
     // Two rounds, mean first: the variance of large values near each other survives that.
     const auto wide = x.options().dtype(at::kDouble);
     at::Tensor first = at::cat({x.sum(dims, false, at::kDouble), at::full({1}, own_count, wide)});
-    first = sum_over_ranks(*scope.communicator, first, match);
+    first = sum_over_ranks(*scope.communicator, first, match, scope.seconds.forward);
     const double count = first[channels].item<double>();
     const at::Tensor mean = first.narrow(0, 0, channels) / count;
     const at::Tensor centered = x - per_channel(mean, x);
     const at::Tensor square_sum =
-        sum_over_ranks(*scope.communicator, centered.square().sum(dims, false, at::kDouble), match);
+        sum_over_ranks(*scope.communicator, centered.square().sum(dims, false, at::kDouble), match,
+                       scope.seconds.forward);
     const at::Tensor variance = square_sum / count;
     const at::Tensor inverse_std = (variance + eps).rsqrt();
 
@@ -83,7 +88,7 @@ struct Function : torch::autograd::Function<Function> {
     }
     const at::Tensor normalized = centered * per_channel(inverse_std, x);
     context->save_for_backward({normalized, weight, inverse_std});
-    context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(scope.communicator);
+    context->saved_data["scope"] = scope_address;
     context->saved_data["key"] = static_cast<std::int64_t>(match.key);
     context->saved_data["count"] = count;
     context->saved_data["share"] = scope.weight_by_samples ? scope.share : 1.0;
@@ -98,8 +103,8 @@ struct Function : torch::autograd::Function<Function> {
     const at::Tensor& normalized = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor& inverse_std = saved[2];
-    const auto& communicator = *reinterpret_cast<comm::Communicator*>(
-        context->saved_data["communicator"].toInt());  // NOLINT
+    auto& scope =
+        *reinterpret_cast<SynchronizedBatchNorm*>(context->saved_data["scope"].toInt());  // NOLINT
     const comm::Match match{1, static_cast<std::uint16_t>(context->saved_data["key"].toInt())};
     const double count = context->saved_data["count"].toDouble();
     const double share = context->saved_data["share"].toDouble();
@@ -109,8 +114,9 @@ struct Function : torch::autograd::Function<Function> {
 
     const at::Tensor dy_sum = dy.sum(dims, false, at::kDouble);
     const at::Tensor dy_x_sum = (dy * normalized).sum(dims, false, at::kDouble);
-    const at::Tensor sums =
-        sum_over_ranks(communicator, at::cat({dy_sum, dy_x_sum}) * share, match) / (share * count);
+    const at::Tensor sums = sum_over_ranks(*scope.communicator, at::cat({dy_sum, dy_x_sum}) * share,
+                                           match, scope.seconds.backward) /
+                            (share * count);
     at::Tensor scale = inverse_std;
     if (weight.defined()) scale = scale * weight.to(at::kDouble);
     const at::Tensor dx = (dy - per_channel(sums.narrow(0, 0, channels), dy) -

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "convoy/comm/communicator.h"
+#include "convoy/parallel/distributed_model.h"
 
 namespace convoy::parallel {
 
@@ -15,6 +16,7 @@ struct SynchronizedBatchNorm {
   bool weight_by_samples = true;
   double share = 1;            // what this rank's samples of an update count
   std::uint16_t next_key = 0;  // counts the layers of one forward pass
+  NormalizationSeconds seconds;
 };
 
 // Makes it current on this thread (null: none) and returns the one before.

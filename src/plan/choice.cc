@@ -27,16 +27,32 @@ Machine drawn_machine(const MeasuredMachine& measured, std::size_t draw) {
   return machine;
 }
 
+// The same with the hinge in the place of a table, for equations 9 and 10.
+Machine drawn_hinge(const MeasuredMachine& measured, const ComputeFit& compute, std::size_t draw) {
+  Machine machine = drawn_machine(measured, draw);
+  if (machine.table.empty()) return machine;
+  machine.table.clear();
+  machine.seconds_per_sample = compute.seconds_per_sample.value;
+  machine.knee_samples = compute.knee_samples.value;
+  if (compute.draws.empty()) return machine;
+  const ComputeDraw& drawn = compute.draws[draw % compute.draws.size()];
+  machine.seconds_per_sample = drawn.seconds_per_sample;
+  machine.knee_samples = drawn.knee_samples;
+  return machine;
+}
+
 double optimum_of(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
                   std::int64_t largest) {
-  if (!machine.table.empty()) {
-    return static_cast<double>(best_batch(law, machine, workers, largest).batch);
-  }
-  if (law.updates_at_infinity > 0) return optimal_batch(law, machine, workers);
   // Without N_inf, whatever communication costs is worth a larger batch, and without such costs
   // the smallest batch that keeps a worker busy is as good as any.
-  const double busy = std::max(machine.knee_samples, 1.0) * static_cast<double>(workers);
-  return communication_seconds(machine.communication, workers) > 0 ? kInfinite : busy;
+  const bool has_floor = law.updates_at_infinity > 0;
+  if (!has_floor && communication_seconds(machine.communication, workers) > 0) return kInfinite;
+  if (!machine.table.empty()) {
+    const UpdateLaw from_zero{std::max(law.updates_at_infinity, 0.0), law.noise_sensitivity};
+    return static_cast<double>(best_batch(from_zero, machine, workers, largest).batch);
+  }
+  if (has_floor) return optimal_batch(law, machine, workers);
+  return std::max(machine.knee_samples, 1.0) * static_cast<double>(workers);
 }
 
 // As convergence_seconds(), also for laws that some draw has brought below 0 here.
@@ -133,7 +149,7 @@ class Variances {
     int first = 0;
     for (std::size_t i = 0; i < updates.draws.size(); ++i) {
       const UpdateLaw& law = updates.draws[i];
-      const Machine drawn = drawn_machine(machine, i);
+      const Machine drawn = drawn_hinge(machine, compute, i);
       if (communication_seconds(drawn.communication, workers) == 0) continue;
       first += law.updates_at_infinity <= 0 || communication_decides(law, drawn, workers);
     }

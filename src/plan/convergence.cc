@@ -34,6 +34,27 @@ Terms terms_of(const UpdateLaw& law, const Machine& machine, std::int64_t worker
           static_cast<double>(workers)};
 }
 
+// Whether equation 2 has updates left at this batch.
+bool has_updates(const UpdateLaw& law, std::int64_t batch) {
+  return law.updates_at_infinity + law.noise_sensitivity / static_cast<double>(batch) > 0;
+}
+
+// The largest batch up to `largest` that the machine's table and the law reach.
+std::int64_t end_of_search(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
+                           std::int64_t largest) {
+  std::int64_t end = largest;
+  if (!machine.table.empty()) {
+    const std::int64_t most = machine.table.back().samples;
+    if (most < largest / workers + (largest % workers != 0 ? 1 : 0)) end = most * workers;
+  }
+  if (law.updates_at_infinity >= 0) return end;
+  // Where a falling law comes down to 0, it says nothing any more.
+  const double zero = law.noise_sensitivity / -law.updates_at_infinity;
+  if (zero < static_cast<double>(end)) end = static_cast<std::int64_t>(zero);
+  while (end > workers && !has_updates(law, end)) --end;
+  return std::max(end, workers);
+}
+
 bool first_branch(const Terms& t) {
   return t.workers < t.alpha * t.delta / (t.gamma * t.knee * t.knee * t.n_inf);
 }
@@ -81,11 +102,7 @@ BatchTime best_batch(const UpdateLaw& law, const Machine& machine, std::int64_t 
   check_workers(workers);
   check_batch(static_cast<double>(largest), static_cast<double>(workers));
   validate(machine);
-  std::int64_t end = largest;
-  if (!machine.table.empty()) {
-    const std::int64_t most = machine.table.back().samples;
-    if (most < largest / workers) end = most * workers;
-  }
+  const std::int64_t end = end_of_search(law, machine, workers, largest);
   const auto time = [&](std::int64_t batch) {
     return convergence_seconds(law, machine, batch, workers);
   };
@@ -118,6 +135,8 @@ BatchTime best_batch(const UpdateLaw& law, const Machine& machine, std::int64_t 
   for (const ComputePoint& point : machine.table) {
     std::int64_t low = before;
     std::int64_t high = std::min(point.samples, end / workers);
+    consider(low * workers);
+    consider(high * workers);
     while (high - low > 2) {
       const std::int64_t a = low + (high - low) / 3;
       const std::int64_t b = high - (high - low) / 3;
@@ -142,7 +161,7 @@ std::vector<Scaling> scaling(const UpdateLaw& law, const Machine& machine,
     row.workers = p;
     row.optimal = best_batch(law, machine, p, largest);
     if (alone >= p) row.strong = {alone, convergence_seconds(law, machine, alone, p)};
-    if (alone <= largest / p) {
+    if (alone <= largest / p && has_updates(law, alone * p)) {
       row.weak = {alone * p, convergence_seconds(law, machine, alone * p, p)};
     }
     rows.push_back(row);

@@ -80,25 +80,32 @@ void choose(Row& row, double scatter, std::vector<std::string>& warnings) {
   }
 }
 
-void check_enough(const Cells& cells) {
-  int reached = 0, batches = 0;
+// Of what the fit takes: the runs at each batch's chosen rate.
+void check_enough(const Cells& cells, const std::vector<Row>& rows) {
+  int chosen = 0, batches = 0, reached = 0;
+  for (const Row& row : rows) {
+    if (!row.chosen().usable()) continue;
+    chosen += static_cast<int>(row.chosen().runs.reached.size());
+    ++batches;
+  }
+  if (batches >= 2 && chosen >= 3) return;
   double furthest = -1;
   std::string where;
   for (const auto& [batch, rates] : cells) {
-    bool any = false;
     for (const auto& [rate, cell] : rates) {
-      reached += cell.diverged ? 0 : static_cast<int>(cell.runs.reached.size());
-      any |= cell.usable();
+      if (cell.usable()) reached += static_cast<int>(cell.runs.reached.size());
       if (last_stop(cell) <= furthest) continue;
       furthest = last_stop(cell);
       where = at(batch, rate);
     }
-    batches += any;
   }
-  if (batches >= 2 && reached >= 3) return;
-  std::string text = "the target was reached by " + std::to_string(reached) + " runs at " +
-                     std::to_string(batches) +
-                     " batches; a fit needs at least 3 runs, at two or more batches";
+  std::string text = "the target was reached by " + std::to_string(chosen) + " runs at " +
+                     std::to_string(batches) + " batches";
+  if (reached > chosen) {
+    text += " with the learning rates that are best for them (and by " +
+            std::to_string(reached - chosen) + " with others)";
+  }
+  text += "; a fit needs at least 3 runs, at two or more batches";
   if (!where.empty()) {
     text += "; the longest run, " + where + ", had " + shortest(std::round(std::exp(furthest))) +
             " updates";
@@ -110,7 +117,6 @@ void check_enough(const Cells& cells) {
 
 Envelope envelope_of(const std::vector<UpdateRun>& runs) {
   const Cells cells = cells_of(runs);
-  check_enough(cells);
   Envelope envelope;
   envelope.scatter = scatter_within(cells);
   for (const auto& [batch, rates] : cells) {
@@ -129,6 +135,7 @@ Envelope envelope_of(const std::vector<UpdateRun>& runs) {
     choose(row, envelope.scatter, envelope.warnings);
     envelope.rows.push_back(std::move(row));
   }
+  check_enough(cells, envelope.rows);
   return envelope;
 }
 

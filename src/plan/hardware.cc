@@ -81,18 +81,20 @@ Balance balance(const UpdateLaw& law, const Machine& machine, double workers,
   const double step = 1e-5;
   const double more = workers * (1 + step), fewer = workers * (1 - step);
   const double slow = delta * (1 + step), fast = delta * (1 - step);
+  const double workers_cost =
+      compute_cost(prices, more, gamma) - compute_cost(prices, fewer, gamma);
+  const double network_cost = bandwidth_cost(prices, fast) - bandwidth_cost(prices, slow);
+  if (!(workers_cost > 0) || !(network_cost > 0)) {
+    throw UsageError(
+        "these prices have no balance here; they must grow with the workers and fall with "
+        "delta");
+  }
   Balance result;
   result.saved_by_workers =
-      (seconds_at(law, machine, fewer) - seconds_at(law, machine, more)) /
-      (compute_cost(prices, more, gamma) - compute_cost(prices, fewer, gamma));
+      (seconds_at(law, machine, fewer) - seconds_at(law, machine, more)) / workers_cost;
   result.saved_by_bandwidth = (seconds_at(law, with_delta(machine, slow), workers) -
                                seconds_at(law, with_delta(machine, fast), workers)) /
-                              (bandwidth_cost(prices, fast) - bandwidth_cost(prices, slow));
-  if (std::isnan(result.saved_by_workers) || std::isnan(result.saved_by_bandwidth)) {
-    throw UsageError(
-        "prices that do not change have no balance; they must grow with the workers and "
-        "fall with delta");
-  }
+                              network_cost;
   return result;
 }
 

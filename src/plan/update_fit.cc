@@ -273,17 +273,24 @@ UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& opti
 }
 
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch) {
-  if (envelope.empty()) throw UsageError("the envelope is empty; it needs one batch at least");
   check_batch(batch, 1);
-  const auto after = std::find_if(
-      envelope.begin(), envelope.end(),
-      [&](const EnvelopePoint& point) { return static_cast<double>(point.batch) >= batch; });
-  if (after == envelope.begin()) return envelope.front().learning_rate;
-  if (after == envelope.end()) return envelope.back().learning_rate;
-  const EnvelopePoint& low = *(after - 1);
-  const double part = std::log(batch / static_cast<double>(low.batch)) /
-                      std::log(static_cast<double>(after->batch) / static_cast<double>(low.batch));
-  return low.learning_rate * std::pow(after->learning_rate / low.learning_rate, part);
+  // The nearest on either side that reached the target: other rates may be of no use at all.
+  const EnvelopePoint *low = nullptr, *high = nullptr;
+  for (const EnvelopePoint& point : envelope) {
+    if (point.reached == 0) continue;
+    if (static_cast<double>(point.batch) < batch) low = &point;
+    if (static_cast<double>(point.batch) >= batch && high == nullptr) high = &point;
+  }
+  if (low == nullptr && high == nullptr) {
+    throw UsageError(
+        "no batch of the envelope has a run that reached the target; a learning rate needs one at "
+        "least");
+  }
+  if (low == nullptr) return high->learning_rate;
+  if (high == nullptr) return low->learning_rate;
+  const double part = std::log(batch / static_cast<double>(low->batch)) /
+                      std::log(static_cast<double>(high->batch) / static_cast<double>(low->batch));
+  return low->learning_rate * std::pow(high->learning_rate / low->learning_rate, part);
 }
 
 }  // namespace convoy::plan

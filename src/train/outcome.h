@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <string>
+#include <type_traits>
 
 #include "convoy/base/error.h"
 
@@ -11,10 +12,16 @@ namespace convoy::train {
 // What it is, and then a result or a message.
 inline constexpr char kDone = 'd', kUsage = 'u', kFailed = 'f';
 
+// Of work that returns a text, or nothing.
 template <class F>
 std::string outcome_of(F&& work) {
   try {
-    return kDone + work();
+    if constexpr (std::is_void_v<decltype(work())>) {
+      work();
+      return std::string(1, kDone);
+    } else {
+      return kDone + work();
+    }
   } catch (const UsageError& error) {
     return kUsage + message_of(error);
   } catch (const std::exception& error) {

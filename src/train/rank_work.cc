@@ -34,15 +34,11 @@ std::string on_rank(const comm::Communicator& communicator, int rank,
 }
 
 void on_every_rank(const comm::Communicator& communicator, const std::function<void()>& work) {
-  const auto with_result = [&work] {
-    work();
-    return std::string();
-  };
   if (communicator.size() == 1) {
-    result_of(outcome_of(with_result));
+    result_of(outcome_of(work));
     return;
   }
-  auto outcome = std::async(std::launch::async, [&with_result] { return outcome_of(with_result); });
+  auto outcome = std::async(std::launch::async, [&work] { return outcome_of(work); });
   Ticks(communicator).finish([&outcome](std::chrono::milliseconds patience) {
     return outcome.wait_for(patience) != std::future_status::ready;
   });

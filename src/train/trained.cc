@@ -10,6 +10,7 @@
 #include "train/recipe/former.h"
 #include "train/run/arrange.h"
 #include "train/setup.h"
+#include "train/tasks/check_labels.h"
 
 namespace convoy::train {
 namespace {
@@ -58,6 +59,7 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
     data::CommPeers peers(world.communicator());
     const auto dataset = registry.open_data(
         r.data.reader, r.data.has_validation ? r.data.validation : r.data.train, peers);
+    check_labels(*task_, r.task.name, *dataset, "the data");
     task_->look(*dataset, nullptr);
   }
   strategy_->build(RecipeNetwork(registry, r, *task_, compute_));
@@ -75,6 +77,8 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
 
 Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset,
                              const EvaluationOptions& options) {
+  check_labels(*task_, recipe().task.name, *dataset, "what it is evaluated on");
+  task_->check(*dataset, "what it is evaluated on");
   return train::evaluate(
       {world_.communicator(), recipe(), *task_, compute_, arrangement_, *strategy_}, dataset,
       options);

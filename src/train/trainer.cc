@@ -361,6 +361,10 @@ RunResult Trainer::Impl::run() {
     while (const auto rest = rank_times_ ? rank_times_->finish() : std::nullopt)
       note_rank_times(rest);
   }
+  if (outputs_)
+    outputs_->end(moment_, result_.stopped          ? "stopped"
+                           : result_.target_reached ? "target"
+                                                    : "done");
   result_.steps = moment_.step;
   result_.seconds = seconds_before_ + seconds_since(started_);
   outputs_.reset();  // finishes the progress line

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -36,6 +37,7 @@ TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
   EXPECT_TRUE(has(one.out, folder_ + "/two/report.html")) << one.out;
   const std::string page = slurp(folder_ + "/two/report.html");
   EXPECT_TRUE(has(page, "done, 30 steps"));
+  EXPECT_TRUE(has(slurp(folder_ + "/two/metrics.jsonl"), "\"how\": \"done\""));
   EXPECT_TRUE(has(page, "recipes/lenet-mnist.toml -n 2 --set"));  // the exact command
   EXPECT_TRUE(has(page, "Phases by rank"));
   EXPECT_TRUE(has(page, "convoy 0."));
@@ -43,10 +45,29 @@ TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
 
   Job running(some_steps(1, "on", 100'000));
   ASSERT_TRUE(wait_for_step("on", 12));
-  const JobResult both =
-      Job({"report", folder_ + "/two", folder_ + "/on", "-o", folder_ + "/both.html"})
-          .finish(seconds(30));
+  const JobResult both = Job({"report", folder_ + "/two", folder_ + "/on", "-o",
+                              folder_ + "/both.html", "--json", "-"})
+                             .finish(seconds(30));
   ASSERT_EQ(both.exit_status, 0) << both.err;
+  EXPECT_TRUE(has(both.err, folder_ + "/both.html"));
+  std::map<std::string, std::vector<nlohmann::json>> figures;
+  std::istringstream lines(both.out);
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    figures[row["kind"]].push_back(row);
+  }
+  ASSERT_EQ(figures["run"].size(), 2u);
+  EXPECT_EQ(figures["run"][0]["run"], "two");
+  EXPECT_EQ(figures["run"][0]["state"], "done");
+  EXPECT_EQ(figures["run"][0]["steps"], 30);
+  EXPECT_EQ(figures["run"][0]["ranks"], 2);
+  EXPECT_TRUE(figures["run"][0]["final"].contains("top1"));
+  EXPECT_EQ(figures["run"][1]["state"], "going_on");
+  EXPECT_TRUE(figures["run"][1]["best"].is_null());
+  ASSERT_EQ(figures["speed_up"].size(), 2u);
+  EXPECT_EQ(figures["speed_up"][0]["run"], "on");
+  EXPECT_EQ(figures["speed_up"][1]["ideal"], 2);
+  EXPECT_FALSE(figures["level"].empty());
   EXPECT_TRUE(has(slurp(folder_ + "/both.html"), "going on, "));
   EXPECT_TRUE(has(slurp(folder_ + "/both.html"), "Scaling of lenet"));
   kill(running.pid(), SIGKILL);
@@ -75,7 +96,24 @@ TEST_F(ReportCommand, Refusals) {
   refused({"report", run, "-o", folder_}, 2, "it is a folder");
   refused({"report", run, "-o", folder_ + "/none/a.html"}, 2, "--output: can't write");
   refused({"report", run}, 1, "gnuplot-nox", {"PATH=/nowhere"});
+  // What the run consists of is not written over.
+  const std::string metrics = slurp(run + "/metrics.jsonl");
+  refused({"report", run, "-o", run + "/metrics.jsonl"}, 2, "is there, and is no report");
+  refused({"report", run, "--json", run + "/metrics.jsonl"}, 2, "--json: " + run);
+  refused({"report", run, "--json", folder_}, 2, "--json: can't write");
+  EXPECT_EQ(slurp(run + "/metrics.jsonl"), metrics);
+  // Its figures need no gnuplot.
+  refused({"report", run, "--json", folder_ + "/figures"}, 1, "gnuplot-nox", {"PATH=/nowhere"});
+  EXPECT_TRUE(has(slurp(folder_ + "/figures"), "\"steps\":2"));
+  const std::string fake = folder_ + "/bin";
+  fs::create_directories(fake);
+  std::ofstream(fake + "/gnuplot") << "#!/bin/sh\nkill -9 $$\n";
+  fs::permissions(fake + "/gnuplot", fs::perms::owner_all);
+  refused({"report", run}, 1, "gnuplot was ended by signal 9 (Killed)", {"PATH=" + fake});
   EXPECT_FALSE(fs::exists(run + "/report.html"));
+  // Nothing is put anywhere on the way; a report replaces one.
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(Job({"report", run}, {"TMPDIR=/nowhere"}).finish(seconds(30)).exit_status, 0);
 }
 
 // A rank that is stopped for most of the time, a moment at a time.

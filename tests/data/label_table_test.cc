@@ -69,6 +69,14 @@ TEST_F(LabelTableTest, ClassesMayBeNamedInAnOrderOfTheirOwn) {
   EXPECT_EQ(open("b.jpg\ndeep/a.png\ndeep/er/c.JPEG\n", "dog\n")->labels(0), Labels());
 }
 
+// As some editors write it.
+TEST_F(LabelTableTest, FilesMayBeginWithTheMarkOfUtf8) {
+  const std::string mark = "\xef\xbb\xbf";
+  const auto set = open(mark + "b.jpg\tdog\ndeep/a.png\ndeep/er/c.JPEG\n", mark + "dog\n");
+  EXPECT_EQ(set->classes(), std::vector<std::string>{"dog"});
+  EXPECT_EQ(set->labels(0), Labels{0});
+}
+
 TEST_F(LabelTableTest, TheFingerprintKnowsLabels) {
   const std::uint64_t before = open(kTable)->fingerprint();
   EXPECT_EQ(open(kTable)->fingerprint(), before);
@@ -97,6 +105,10 @@ TEST_F(LabelTableTest, ErrorsNameTheLine) {
   refused(rest + "b.jpg\tdgo\n",
           {table + ": line 3 has the class 'dgo', which is not among the 2 of ", "classes.txt"},
           "dog\ncat\n");
+  for (const std::string wrong : {"dog ", " dog", "dog,cat"}) {
+    refused(rest + "b.jpg\tdog\n", {"classes.txt: line 2, '" + wrong + "', is no name"},
+            "dog\n" + wrong + "\n");
+  }
   refused("b.jpg\ndeep/a.png\ndeep/er/c.JPEG\n", {table + ": no image has a label"});
   Alone alone;
   const LabelTable files{text("labels.tsv", "a.jpg\tdog\n"), ""};

@@ -6,75 +6,14 @@
 #include <atomic>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <set>
 #include <thread>
 
-#include "tests/data/support.h"
+#include "tests/data/loader_support.h"
 
 namespace convoy::data {
 namespace {
-
-using Pixels = std::vector<float>;
-
-// `count` images of 3 x 6 x 6 bytes, no two alike.
-std::shared_ptr<Dataset> small_images(std::size_t count) {
-  std::vector<Bytes> records;
-  for (std::size_t i = 0; i < count; ++i) {
-    RandomStream random(99, i);
-    Bytes bytes(108);
-    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
-    records.push_back(bytes);
-  }
-  return std::make_shared<TestDataset>(records, Encoding::interleaved_u8, Shape{3, 6, 6});
-}
-
-// `count` JPEGs, of which those numbered in `bad` are cut short.
-std::shared_ptr<Dataset> jpegs(std::size_t count, const std::set<std::size_t>& bad = {}) {
-  const Bytes good = read_file(fixture("color420.jpg"));
-  std::vector<Bytes> records(count, good);
-  for (const std::size_t i : bad) records[i].resize(good.size() / 2);
-  return std::make_shared<TestDataset>(records, Encoding::jpeg, Shape{});
-}
-
-TransformOptions random_crops() {
-  TransformOptions options;
-  options.crop = Crop::random_resized;
-  options.height = options.width = 5;
-  options.flip = true;
-  return options;
-}
-
-LoaderOptions batches_of(std::size_t batch, int rank = 0, int world = 1, int threads = 1) {
-  LoaderOptions options;
-  options.batch = batch;
-  options.rank = rank;
-  options.world = world;
-  options.threads = threads;
-  options.seed = 5;
-  return options;
-}
-
-// What ranks were given: sample -> pixels, each sample once, and the order over all ranks.
-struct Seen {
-  std::map<std::size_t, Pixels> pixels;
-  std::vector<std::size_t> order;
-
-  void add(const Batch& batch) {
-    const std::size_t each = batch.shape.elements();
-    ASSERT_EQ(batch.images.size(), batch.size() * each);
-    ASSERT_EQ(batch.labels.size(), batch.size());
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      const std::size_t sample = batch.samples[i];
-      EXPECT_EQ(batch.labels[i], static_cast<std::int64_t>(sample % 10));
-      const auto image = batch.images.subspan(i * each, each);
-      EXPECT_TRUE(pixels.emplace(sample, Pixels(image.begin(), image.end())).second)
-          << "sample " << sample << " came twice";
-      order.push_back(sample);
-    }
-  }
-};
 
 // One loader per rank of a world, stepped together.
 class World {
@@ -295,73 +234,6 @@ TEST(Loader, ChannelsLastHoldsTheSameNumbers) {
       }
     }
   }
-}
-
-TEST(Loader, ABadRecordEndsTheRunInTheBatchItIsIn) {
-  LoaderOptions options = batches_of(4, 0, 1, 3);
-  options.shuffle = false;
-  Loader loader(jpegs(20, {9, 10}), {}, options);
-  EXPECT_EQ(loader.next()->size(), 4u);
-  EXPECT_EQ(loader.next()->size(), 4u);
-  for (int i = 0; i < 2; ++i) {
-    expect_error<UsageError>([&] { loader.next(); }, {"record 9: JPEG: "});
-  }
-  EXPECT_EQ(loader.position(), (Position{0, 0, {{0, 8}}}));
-  loader.seek({0, 0, {{0, 12}}});
-  EXPECT_EQ(loader.next()->samples[0], 12u);
-}
-
-TEST(Loader, BadRecordsAreSkippedCountedAndNamedOnce) {
-  const std::set<std::size_t> bad = {0, 3, 4, 5, 6, 7, 17};
-  std::mutex mutex;
-  std::vector<std::string> messages;
-  LoaderOptions options = batches_of(4, 0, 1, 3);
-  options.shuffle = false;
-  options.on_bad = OnBad::skip;
-  options.on_skip = [&](const std::string& message) {
-    const std::lock_guard lock(mutex);
-    messages.push_back(message);
-  };
-  Loader loader(jpegs(20, bad), {}, options);
-  for (int epoch = 0; epoch < 2; ++epoch) {
-    Seen seen;
-    std::vector<std::size_t> sizes;
-    while (const Batch* batch = loader.next()) {
-      seen.add(*batch);
-      sizes.push_back(batch->size());
-    }
-    EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 0, 4, 4, 3}));
-    EXPECT_TRUE(std::is_sorted(seen.order.begin(), seen.order.end()));
-    for (const std::size_t i : bad) EXPECT_EQ(seen.pixels.count(i), 0u);
-    EXPECT_EQ(loader.statistics().skipped, 7u * static_cast<std::size_t>(epoch + 1));
-    EXPECT_EQ(loader.statistics().samples, 13u * static_cast<std::size_t>(epoch + 1));
-    EXPECT_EQ(loader.statistics().batches, 5u * static_cast<std::size_t>(epoch + 1));
-  }
-  const std::lock_guard lock(mutex);
-  EXPECT_EQ(messages.size(), 7u);
-  std::sort(messages.begin(), messages.end());
-  EXPECT_EQ(messages[1].find("record 17: JPEG: "), 0u) << messages[1];
-}
-
-// Whose records can't be read, as of a disk that fails.
-class Unreadable : public TestDataset {
- public:
-  using TestDataset::TestDataset;
-  Record read(std::size_t i, Bytes& scratch) const override {
-    if (i == 3) throw Failure("reading record 3 on node7: Input/output error");
-    return TestDataset::read(i, scratch);
-  }
-};
-
-TEST(Loader, FailuresOfTheWorldAreNeverSkipped) {
-  LoaderOptions options = batches_of(2);
-  options.shuffle = false;
-  options.on_bad = OnBad::skip;
-  const auto data = std::make_shared<Unreadable>(std::vector<Bytes>(6, Bytes(4)),
-                                                 Encoding::planar_u8, Shape{1, 2, 2});
-  Loader loader(data, {}, options);
-  EXPECT_EQ(loader.next()->size(), 2u);
-  expect_error<Failure>([&] { loader.next(); }, {"record 3", "node7", "Input/output error"});
 }
 
 // Waits in read() until it is let go.

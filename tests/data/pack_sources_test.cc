@@ -192,7 +192,7 @@ TEST_F(PackSources, AListWithSeveralClassesForAnImageIsRefused) {
   PackOptions o = options(folder.path("flat"));
   o.labels = folder.path("list");
   std::ofstream(o.labels) << "a.jpg\tdog\nb.jpg\tcat, dog\nc.jpg\tcat\n";
-  refused(o, {o.labels + ": b.jpg has several classes, 'cat, dog'; a packed record has one"});
+  refused(o, {o.labels + ": b.jpg has several classes, 'cat, dog'", "with --label-table"});
   std::ofstream(o.labels) << "a.jpg\tdog,cat\nb.jpg\tcat\nc.jpg\tcat\n";
   std::ofstream(folder.path("names")) << "cat\ndog\n";
   o.classes = folder.path("names");

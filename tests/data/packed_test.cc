@@ -273,10 +273,10 @@ TEST_F(Packed, IndexesOfOtherTars) {
     EXPECT_NE(std::string(error.what()).find("another"), std::string::npos) << error.what();
   }
   Bytes index = read_file(tar + ".index");
-  index[8] = std::byte{2};
+  index[8] = std::byte{3};
   reseal(index);
   write_bytes(tar + ".index", index);
-  expect_error<UsageError>([&] { PackedFiles({tar}); }, {tar + ".index", "version 2"});
+  expect_error<UsageError>([&] { PackedFiles({tar}); }, {tar + ".index", "version 3"});
   // No record.
   write_bytes(tar, Bytes(1024));
   write_bytes(tar + ".index", IndexBuilder().finish({1024, xxh3(Bytes(1024)), {"cat"}, ""}));

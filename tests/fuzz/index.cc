@@ -20,7 +20,15 @@ void parse(std::vector<std::byte> bytes) {
       if (index.gap_begin(i) != end || entry.offset < end) std::abort();
       end = entry.offset + entry.length;
       if (end < entry.offset || end > index.header().tar_bytes) std::abort();
-      if (entry.label >= index.header().classes.size()) std::abort();
+      const auto classes = static_cast<std::int64_t>(index.header().classes.size());
+      const std::vector<std::int64_t> labels = index.labels(i);
+      if (!index.label_lists() && labels.size() != 1) std::abort();
+      if (entry.label != (labels.empty() ? -1 : labels.front())) std::abort();
+      std::int64_t last = -1;
+      for (const std::int64_t label : labels) {
+        if (label <= last || label >= classes) std::abort();
+        last = label;
+      }
       for (const char c : entry.key) key_bytes += c == 'x' ? 2 : 1;
     }
     static volatile std::size_t sink;  // so that the reads above stay

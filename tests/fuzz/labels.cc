@@ -1,14 +1,18 @@
-// A table of images' labels.
+// The labels of images: a table of them, and the list beside one image.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "convoy/base/error.h"
-#include "data/readers/label_table.h"
+#include "data/packed/labels.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace convoy::data;
   const std::string text(data, data + size);
+  if (const auto labels = parse_label_numbers(text)) {
+    for (std::size_t i = 1; i < labels->size(); ++i)
+      if ((*labels)[i - 1] >= (*labels)[i]) __builtin_trap();
+  }
   for (const bool given : {false, true}) {
     try {
       const auto classes =

@@ -7,9 +7,11 @@
                                              webdataset pillow xxhash: 1.0.2, 13.0.0 and 4.1.0 tried),
                                              compares the checksums and decodes the images
 
-FOLDER has files of any kind in it; they are copied into two classes. Exit status 0 if all agree.
+FOLDER has files of any kind in it; they are copied into two classes, then given any number of labels.
+Exit status 0 if all agree.
 """
 
+import json
 import pathlib
 import shutil
 import struct
@@ -33,41 +35,55 @@ def make_folder(images, folder):
 
 
 def read_index(path):
-    """[(key, label, offset, size, checksum)], names of classes: docs/formats/packed.md."""
+    """[(key, labels, offset, size, checksum)], names of classes: docs/formats/packed.md."""
     index = path.with_name(path.name + ".index").read_bytes()
     assert index[:8] == b"\x89CVIX\r\n\x1a"
     version, header, count, keys, classes, class_bytes, about, tar_bytes = struct.unpack_from(
         "<2I6Q", index, 8)
-    assert (version, header, tar_bytes) == (1, 128, path.stat().st_size)
-    assert len(index) == header + 48 * count + keys + class_bytes + about
+    assert version in (1, 2) and (header, tar_bytes) == (128, path.stat().st_size)
+    label_count, = struct.unpack_from("<Q", index, 80)
+    assert version == 2 or label_count == 0
+    assert len(index) == header + 48 * count + keys + class_bytes + 4 * label_count + about
     at_keys = header + 48 * count
-    names = index[at_keys + keys:at_keys + keys + class_bytes].split(b"\0")[:-1]
+    at_labels = at_keys + keys + class_bytes
+    names = index[at_keys + keys:at_labels].split(b"\0")[:-1]
     assert len(names) == classes
-    records, begin = [], 0
+    records, begin, first = [], 0, 0
     for i in range(count):
-        offset, size, checksum, _, end, label, flags = struct.unpack_from("<5Q2I", index,
-                                                                          header + 48 * i)
+        offset, size, checksum, _, end, last = struct.unpack_from("<6Q", index, header + 48 * i)
         key = index[at_keys + begin:at_keys + end].decode()
-        assert flags == 0 and label < classes
-        records.append((key, label, offset, size, checksum))
+        if version == 1:
+            labels = [last]
+        else:
+            labels = list(struct.unpack_from(f"<{last - first}I", index, at_labels + 4 * first))
+            first = last
+        assert all(label < classes for label in labels)
+        records.append((key, labels, offset, size, checksum))
         begin = end
     return records, [name.decode() for name in names]
 
 
-def check_tarfile(path, folder):
+def labels_beside(tar, members, stem):
+    """What the member beside an image says, which is taken out of `members`."""
+    if member := members.pop(stem + ".cls", None):
+        return [int(tar.extractfile(member).read())]
+    return json.load(tar.extractfile(members.pop(stem + ".cls.json")))
+
+
+def check_tarfile(path, folder, labels_of):
     records, names = read_index(path)
     data = path.read_bytes()
     with tarfile.open(path) as tar:
         members = {member.name: member for member in tar.getmembers()}
         classes = tar.extractfile("__convoy__/classes.txt").read().decode().splitlines()
         assert classes == names == ["cat", "dog"], classes
-        for key, label, offset, size, _ in records:
+        for key, labels, offset, size, _ in records:
             member = members.pop(key)
             assert (member.offset_data, member.size) == (offset, size)
             assert tar.extractfile(member).read() == data[offset:offset + size]
             stem = key.rsplit(".", 1)[0]
-            assert int(tar.extractfile(members.pop(stem + ".cls")).read()) == label
-            assert key.split("/")[0] == names[label]
+            assert labels_beside(tar, members, stem) == labels
+            assert [names[label] for label in labels] == labels_of(key), key
             original = folder / key
             assert original.read_bytes() == data[offset:offset + size], key
     assert sorted(members) == ["__convoy__/about.txt", "__convoy__/classes.txt"], members
@@ -83,9 +99,10 @@ def check_webdataset(path, records):
         assert xxhash.xxh3_64_intdigest(data[offset:offset + size]) == checksum, key
     samples = list(webdataset.WebDataset(str(path), shardshuffle=False).decode("pil"))
     assert len(samples) == len(records)
-    for sample, (key, label, *_) in zip(samples, records):
+    for sample, (key, labels, *_) in zip(samples, records):
         stem, extension = key.rsplit(".", 1)
-        assert (sample["__key__"], sample["cls"]) == (stem, label)
+        said = [sample["cls"]] if "cls" in sample else sample["cls.json"]
+        assert (sample["__key__"], said) == (stem, labels)
         assert sample[extension].size[0] > 0
     return len(samples)
 
@@ -100,12 +117,18 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as scratch:
         folder, path = pathlib.Path(scratch) / "images", pathlib.Path(scratch) / "out.tar"
         make_folder(images, folder)
-        subprocess.run([convoy, "pack", "--keep", folder, path], check=True,
-                       stdout=subprocess.DEVNULL)
-        records = check_tarfile(path, folder)
-        print(f"tarfile: {len(records)} records")
-        if others:
-            print(f"webdataset: {check_webdataset(path, records)} samples")
+        paths = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+        many = {p: ["cat", "dog"][:i % 3] for i, p in enumerate(paths)}
+        table = pathlib.Path(scratch) / "labels.tsv"
+        table.write_text("".join(f"{p}\t{','.join(many[p])}\n" for p in paths))
+        for options, labels_of in ([], lambda key: [key.split("/")[0]]), (
+                ["--label-table", table], many.get):
+            subprocess.run([convoy, "pack", "--keep", "--overwrite", folder, path, *options],
+                           check=True, stdout=subprocess.DEVNULL)
+            records = check_tarfile(path, folder, labels_of)
+            print(f"tarfile: {len(records)} records")
+            if others:
+                print(f"webdataset: {check_webdataset(path, records)} samples")
     return 0
 
 

@@ -9,20 +9,13 @@
 #include "convoy/model/alexnet.h"
 #include "convoy/model/lenet.h"
 #include "convoy/model/resnet.h"
+#include "tests/base/scratch.h"
 #include "tests/model/branches.h"
 
 namespace convoy::model {
 namespace {
 
-template <class Work>
-std::string mistake(Work&& work) {
-  try {
-    work();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "none";
-}
+using test::message_of;
 
 struct Published {
   Blueprint network;
@@ -66,21 +59,21 @@ TEST(Shapes, FollowFromStageToStage) {
 }
 
 TEST(Shapes, ThatDontFitNameStageAndLayer) {
-  EXPECT_EQ(mistake([] {
+  EXPECT_EQ(message_of<UsageError>([] {
               shapes_of(lenet(), {{1, 32, 32}});
             }),
             "stage 'fc1', layer 'fc1': takes 800 features, gets [1250]");
-  EXPECT_EQ(mistake([] {
+  EXPECT_EQ(message_of<UsageError>([] {
               shapes_of(lenet(), {{3, 28, 28}});
             }),
             "stage 'conv1', layer 'conv1': takes images of 1 channels, gets [3, 28, 28]");
   EXPECT_NO_THROW(shapes_of(alexnet(), {{3, 63, 63}}));
-  EXPECT_EQ(mistake([] {
+  EXPECT_EQ(message_of<UsageError>([] {
               shapes_of(alexnet(), {{3, 62, 63}});
             }),
             "stage 'conv5', layer 'features.12': its kernel is larger than its input, "
             "[256, 2, 3]");
-  EXPECT_EQ(mistake([] {
+  EXPECT_EQ(message_of<UsageError>([] {
               shapes_of(lenet(), {{1, 28, 28}, {3}});
             }),
             "stage 'conv1': takes 1 tensors, what comes before passes 2");
@@ -89,9 +82,9 @@ TEST(Shapes, ThatDontFitNameStageAndLayer) {
 Blueprint normed_branches() { return branches({{"norm", layer::BatchNorm{10}, {"both"}, {}}}); }
 
 TEST(Check, FindsWhatCantBeBuilt) {
-  EXPECT_EQ(mistake([] { check(normed_branches()); }), "none");
+  EXPECT_EQ(message_of<UsageError>([] { check(normed_branches()); }), "");
   const auto broken = [](const std::function<void(Blueprint&)>& change) {
-    return mistake([&] {
+    return message_of<UsageError>([&] {
       Blueprint network = normed_branches();
       change(network);
       check(network);
@@ -132,7 +125,7 @@ TEST(Check, FindsWhatCantBeBuilt) {
             }),
             "stage 'split', layer 'a': its groups have to divide its channels");
   for (const char* name : {"", ".a", "a.", "a..b"}) {
-    EXPECT_NE(broken([&](Blueprint& n) { n.stages[1].nodes[1].name = name; }), "none") << name;
+    EXPECT_NE(broken([&](Blueprint& n) { n.stages[1].nodes[1].name = name; }), "") << name;
   }
 }
 

@@ -6,20 +6,13 @@
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/model/modules.h"
+#include "tests/base/scratch.h"
 #include "tests/model/branches.h"
 
 namespace convoy::model {
 namespace {
 
-template <class Work>
-std::string mistake(Work&& work) {
-  try {
-    work();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "none";
-}
+using test::message_of;
 
 class EachNetwork : public testing::TestWithParam<std::string> {
  protected:
@@ -75,9 +68,9 @@ TEST_P(EachNetwork, TellsTheTruthAboutItself) {
   const Blueprint network = blueprint();
   StagedNetwork whole(network, 3);
   whole.to(torch::kDouble);
-  EXPECT_EQ(
-      mistake([&] { check_stages(whole, {images(network).slice(0, 0, 1).to(torch::kDouble)}); }),
-      "none");
+  EXPECT_EQ(message_of<UsageError>(
+                [&] { check_stages(whole, {images(network).slice(0, 0, 1).to(torch::kDouble)}); }),
+            "");
   EXPECT_TRUE(whole.is_training());
   EXPECT_TRUE(whole.modules(false).back()->is_training());
 }
@@ -94,7 +87,7 @@ TEST(StagedNetwork, IsTheFoldOfItsHalves) {
   EXPECT_TRUE(second.forward(first.forward(x)).equal(StagedNetwork(whole, 3).forward(x)));
   const std::vector<std::pair<std::size_t, std::size_t>> wrong{{0, 0}, {0, 11}, {10, 1}, {9, 2}};
   for (const auto& part : wrong)
-    EXPECT_NE(mistake([&] { some_stages(whole, part.first, part.second); }), "none");
+    EXPECT_NE(message_of<UsageError>([&] { some_stages(whole, part.first, part.second); }), "");
 }
 
 TEST(Stage, LeavesItsInputsAlone) {
@@ -111,7 +104,8 @@ TEST(Stage, LeavesItsInputsAlone) {
   EXPECT_TRUE(x.equal(before));
   EXPECT_TRUE(outputs[0].equal((x + y).relu()));
   EXPECT_TRUE(outputs[1].is_same(y));
-  EXPECT_EQ(mistake([&] { stage.forward({x}); }), "stage 's' takes 2 tensors, not 1");
+  EXPECT_EQ(message_of<UsageError>([&] { stage.forward({x}); }),
+            "stage 's' takes 2 tensors, not 1");
 }
 
 TEST(Stage, JoinsBranches) {
@@ -122,8 +116,8 @@ TEST(Stage, JoinsBranches) {
   const auto a = torch::conv2d(x, net.named_parameters()["a.weight"],
                                net.named_parameters()["a.bias"], 1, 1, 1, 2);
   EXPECT_TRUE(net.forward(x).equal(torch::avg_pool2d(torch::cat({a, x.relu()}, 1), 3, 2, 1)));
-  EXPECT_EQ(mistake([&] { check_stages(net, {x}); }), "none");
-  EXPECT_NE(mistake([&] { check_stages(net, {x, x}); }), "none");
+  EXPECT_EQ(message_of<UsageError>([&] { check_stages(net, {x}); }), "");
+  EXPECT_NE(message_of<UsageError>([&] { check_stages(net, {x, x}); }), "");
 }
 
 TEST(StagedNetwork, KnowsItsShape) {
@@ -136,7 +130,7 @@ TEST(StagedNetwork, KnowsItsShape) {
   StagedNetwork flat(
       {"Flat", {{6}}, {{"s", {"x"}, {{"fc", layer::Linear{6, 2}, {"x"}, {}}}, {"fc"}}}}, 1);
   EXPECT_EQ(flat.forward(torch::zeros({3, 6})).sizes(), (std::vector<std::int64_t>{3, 2}));
-  EXPECT_NE(mistake([&] { flat.image_shape(); }), "none");
+  EXPECT_NE(message_of<UsageError>([&] { flat.image_shape(); }), "");
 }
 
 // A module of one's own, which can be copied: each of its outputs is a mean over three rows.
@@ -200,7 +194,7 @@ TEST(ModuleList, IsTheModulesOneAfterTheOther) {
 TEST(ModuleList, TakesModulesThatNobodyKnows) {
   const auto net = small_list().network();
   const auto x = torch::randn({2, 3, 12, 12});
-  EXPECT_EQ(mistake([&] { check_stages(*net, {x}); }), "none");
+  EXPECT_EQ(message_of<UsageError>([&] { check_stages(*net, {x}); }), "");
   std::vector<std::string> kinds;
   for (const StageSpec& stage : net->blueprint()->stages)
     kinds.push_back(kind_name(stage.nodes[0]));
@@ -215,9 +209,9 @@ TEST(ModuleList, TakesModulesThatNobodyKnows) {
     return part;
   };
   const auto of_statement = [&](const Statement& statement) {
-    return mistake([&] { check_stages(*small_list(statement).network(), {x}); });
+    return message_of<UsageError>([&] { check_stages(*small_list(statement).network(), {x}); });
   };
-  EXPECT_EQ(of_statement({.required = exact}), "none");
+  EXPECT_EQ(of_statement({.required = exact}), "");
   EXPECT_EQ(of_statement({.required = [](const Shape&, const Slice& out) { return out; }}),
             "stage 'rows', layer 'rows': states that rows[0:1, 0:1, 0:1] of [8, 12, 12] needs no "
             "more than input[0:1, 0:1, 0:1] of [8, 12, 12], but other elements change it");
@@ -225,7 +219,7 @@ TEST(ModuleList, TakesModulesThatNobodyKnows) {
                               [](const Shape&, const Slice&) {
                                 return Slice{"", {1}, {0}, {1}};
                               }}),
-            "none");
+            "");
 }
 
 TEST(ModuleList, AWrongShapeIsFound) {
@@ -234,7 +228,7 @@ TEST(ModuleList, AWrongShapeIsFound) {
              return Shape{in[0], in[1], in[2] - 1};
            }});
   const auto net = list.network();
-  EXPECT_EQ(mistake([&] {
+  EXPECT_EQ(message_of<UsageError>([&] {
               check_stages(*net, {torch::randn({1, 3, 4, 4})});
             }),
             "stage 'rows', layer 'rows': states that its output is [3, 4, 3], but it is [3, 4, 4]");
@@ -243,19 +237,21 @@ TEST(ModuleList, AWrongShapeIsFound) {
 TEST(ModuleList, RefusesWhatItCantBuild) {
   ModuleList list("Small", {3, 12, 12});
   list.add("conv", torch::nn::Conv2d(4, 8, 3));
-  EXPECT_EQ(mistake([&] { list.network(); }),
+  EXPECT_EQ(message_of<UsageError>([&] { list.network(); }),
             "stage 'conv', layer 'conv': takes images of 4 channels, gets [3, 12, 12]");
   ModuleList inner("Small", {3, 12, 12});
   inner.add("block", torch::nn::Sequential(Rows()));
   inner.add("other", torch::nn::AnyModule(Sevens()));
-  const std::string message = mistake([&] { inner.network(); });
+  const std::string message = message_of<UsageError>([&] { inner.network(); });
   EXPECT_EQ(message.find("stage 'other', layer 'other': can't take [3, 12, 12]. LibTorch says: "),
             0u)
       << message;
   ModuleList fixed("Fixed", {3});
   fixed.add("f", torch::nn::AnyModule(Fixed()));
-  EXPECT_EQ(mistake([&] { fixed.network(); }), "none");
-  EXPECT_NE(mistake([&] { Stage(fixed.blueprint().stages[0], 1); }).find("torch::nn::Cloneable"),
+  EXPECT_EQ(message_of<UsageError>([&] { fixed.network(); }), "");
+  EXPECT_NE(message_of<UsageError>([&] {
+              Stage(fixed.blueprint().stages[0], 1);
+            }).find("torch::nn::Cloneable"),
             std::string::npos);
 }
 

@@ -131,6 +131,24 @@ TEST(Choice, WithoutAFloorItIsTheLargestMeasuredBatch) {
             "60000 was measured; measure some");
 }
 
+TEST(Choice, WithoutAFloorATableChangesNothing) {
+  const Plan plan(0.02, -20);
+  MeasuredMachine machine = plan.measured();
+  machine.compute_draws.clear();
+  machine.machine.table = {{1, 2.4e-3}, {16, 3.2e-3}, {256, 5.2e-2}, {1024, 0.2}};
+  const BatchChoice choice = choose_batch(plan.updates, machine, 4, 60000);
+  EXPECT_EQ(choice.batch, 1024);
+  EXPECT_EQ(choice.optimum.value, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(choice.optimum.interval.high, std::numeric_limits<double>::infinity());
+  EXPECT_NEAR(choice.seconds.value,
+              plan.updates.envelope.back().updates * seconds_per_update(machine.machine, 1024, 4),
+              1e-9);
+  EXPECT_TRUE(choice.seconds.interval.contains(choice.seconds.value));
+  // Alone there is nothing to gain by more samples than make a sample cheapest.
+  const BatchChoice alone = choose_batch(plan.updates, machine, 1, 60000);
+  EXPECT_EQ(alone.optimum.value, 1024);
+}
+
 TEST(Choice, TakesTablesOfMeasuredTimes) {
   const Plan plan;
   MeasuredMachine machine = plan.measured();
@@ -190,6 +208,27 @@ TEST(NextMeasurement, KnowsWhatDecides) {
   EXPECT_THROW(
       (void)next_measurements(plan.updates, plan.compute, nullptr, plan.measured(), 4, {run(1, 0)}),
       UsageError);
+}
+
+// As with the hinge through the same times, which says where samples begin to cost.
+TEST(NextMeasurement, TakesTablesOfMeasuredTimes) {
+  const Plan plan;
+  const std::vector<Candidate> all = {run(1024, 1),
+                                      {Candidate::Kind::time, 4, 1},
+                                      {Candidate::Kind::time, 64, 1},
+                                      {Candidate::Kind::communication, 4, 1}};
+  MeasuredMachine machine = plan.measured();
+  const auto hinge =
+      next_measurements(plan.updates, plan.compute, &plan.communication, machine, 4, all);
+  machine.compute_draws.clear();
+  machine.machine.table = {{1, 2.4e-3}, {12, 2.4e-3}, {64, 1.28e-2}, {1024, 0.2048}};
+  const auto table =
+      next_measurements(plan.updates, plan.compute, &plan.communication, machine, 4, all);
+  ASSERT_EQ(table.size(), hinge.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    EXPECT_EQ(table[i].candidate, hinge[i].candidate) << i;
+    EXPECT_DOUBLE_EQ(table[i].gain_per_s, hinge[i].gain_per_s) << i;
+  }
 }
 
 // What it promises is what measuring then brings.

@@ -230,6 +230,19 @@ TEST(Theory, RefusesWhatHasNoAnswer) {
             "prices need a function for computation and one for bandwidth");
   EXPECT_THROW((void)balance(law, machine, 2, prices_of(golden()["design"])), UsageError)
       << "there is no network to buy";
+  machine.communication.kind = CommunicationKind::constant;
+  machine.communication.delta_s = 1e-3;
+  const auto grows = [](double workers, double) { return 10 * workers; };
+  const auto falls = [](double delta) { return 1 / delta; };
+  EXPECT_NO_THROW((void)balance(law, machine, 2, {grows, falls}));
+  for (const Prices& prices : {Prices{[](double, double) { return 10.0; }, falls},
+                               Prices{[](double workers, double) { return 10 / workers; }, falls},
+                               Prices{grows, [](double) { return 1.0; }},
+                               Prices{grows, [](double delta) { return delta; }}}) {
+    EXPECT_EQ(message_of<UsageError>([&] { (void)balance(law, machine, 2, prices); }),
+              "these prices have no balance here; they must grow with the workers and fall with "
+              "delta");
+  }
 }
 
 TEST(Theory, BestBatchTakesLawsWithoutABestAndMeasuredTimes) {
@@ -251,6 +264,30 @@ TEST(Theory, BestBatchTakesLawsWithoutABestAndMeasuredTimes) {
     EXPECT_EQ(best_batch(law, machine, p, 1000000).batch, best.batch) << p;
   }
   EXPECT_THROW((void)optimal_batch(law, machine, 2), UsageError);
+  // The last batch that the table has times for, whatever the remainder: 65 samples have none.
+  machine.table = {{1, 0.004}, {64, 0.005}};
+  for (const std::int64_t largest : {127, 128, 129, 130, 60000})
+    EXPECT_EQ(best_batch(law, machine, 2, largest).batch, std::min<std::int64_t>(largest, 128));
+}
+
+TEST(Theory, ALawThatFallsToNothingEndsTheSearch) {
+  Machine machine;
+  machine.seconds_per_sample = 1e-3;
+  machine.knee_samples = 4;
+  machine.communication.kind = CommunicationKind::constant;
+  machine.communication.delta_s = 1e-3;
+  for (const bool table : {false, true}) {
+    if (table) machine.table = {{1, 0.004}, {4, 0.0041}, {20000, 20}};
+    // At 20000 the law is 0: at 19999 it is not.
+    EXPECT_EQ(best_batch({-5, 1e5}, machine, 1, 19998).batch, 19998);
+    EXPECT_EQ(best_batch({-5, 1e5}, machine, 1, 60000).batch, 19999);
+    EXPECT_GE(best_batch({-5, 1e5}, machine, 4, 60000).batch, 19996);
+    EXPECT_THROW((void)best_batch({-5, 20}, machine, 4, 60000), UsageError) << "0 at one each";
+    EXPECT_EQ(best_batch({-5, 20.5}, machine, 4, 60000).batch, 4);
+    const auto rows = scaling({-5, 1e5}, machine, {1, 3}, 60000);
+    EXPECT_EQ(rows[1].strong->batch, 19999);
+    EXPECT_FALSE(rows[1].weak) << "nothing is known of 59997";
+  }
 }
 
 }  // namespace

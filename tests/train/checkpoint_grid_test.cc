@@ -1,6 +1,7 @@
 // Checkpoints that grids of ranks write and others read.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 
@@ -70,6 +71,39 @@ TEST(CheckpointGrids, AreReadOnEachOther) {
       expect_exported(checkpoint, scratch.path(text_of(from) + ".safetensors"), truth);
     }
   }
+}
+
+// Each rank may note some of what belongs to the tensors that it has.
+TEST(CheckpointGrids, WhatRanksNoteIsKept) {
+  const Scratch scratch;
+  const auto note = [&](const std::string& name, std::function<void(State&, int)> change) {
+    World::run_threads(3, [&](World& world) {
+      State state;
+      const int rank = world.rank();
+      const std::string weight = "w" + std::to_string(rank);
+      state.model[weight] = torch::ones({2});
+      state.aliases = {{"also." + weight, weight}};
+      state.numbers = {{"step/" + weight, rank + 0.1}, {"all", std::nan("")}};
+      state.lists = {{"of/" + weight, {weight}}, {"of all", {"x"}}};
+      change(state, rank);
+      CheckpointWriter writer(world.communicator(), CheckpointFolder(scratch.path(name)), {});
+      writer.begin(grid_manifest(1, 3), state);
+      writer.finish();
+    });
+  };
+  note("a", [](State&, int) {});
+  const Manifest manifest = open_checkpoint(scratch.path("a/step-000000000001"));
+  EXPECT_EQ(manifest.numbers.size(), 4u);
+  EXPECT_TRUE(std::isnan(manifest.numbers.at("all")));
+  for (const int rank : {0, 1, 2}) {
+    const std::string weight = "w" + std::to_string(rank);
+    EXPECT_EQ(manifest.numbers.at("step/" + weight), rank + 0.1);
+    EXPECT_EQ(manifest.lists.at("of/" + weight), std::vector<std::string>{weight});
+    EXPECT_EQ(manifest.aliases.at("also." + weight), weight);
+  }
+  const std::string said = test::message_of<UsageError>(
+      [&] { note("b", [](State& state, int rank) { state.numbers["all"] = rank < 2 ? 1 : 2; }); });
+  EXPECT_NE(said.find("two ranks have different values for 'all'"), std::string::npos) << said;
 }
 
 // Replicas share the work.

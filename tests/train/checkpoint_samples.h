@@ -86,4 +86,30 @@ inline std::string write_files(const CheckpointFolder& folder, Manifest manifest
   return draft.commit(manifest, retention);
 }
 
+inline constexpr Retention kAll{100, true};
+
+inline std::string write_small(const CheckpointFolder& folder, std::int64_t step,
+                               std::optional<double> score = std::nullopt,
+                               const Retention& retention = kAll) {
+  Manifest manifest = sample_manifest(step);
+  manifest.score = score;
+  return write_files(folder, manifest, fill_small, retention);
+}
+
+inline std::vector<std::string> names(const CheckpointFolder& folder) {
+  std::vector<std::string> all;
+  for (const std::string& path : folder.list())
+    all.push_back(std::filesystem::path(path).filename());
+  return all;
+}
+
+inline std::vector<std::string> steps(std::initializer_list<int> numbers) {
+  std::vector<std::string> all;
+  for (const int number : numbers) {
+    const std::string digits = std::to_string(number);
+    all.push_back("step-" + std::string(12 - digits.size(), '0') + digits);
+  }
+  return all;
+}
+
 }  // namespace convoy::train

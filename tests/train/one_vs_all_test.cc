@@ -213,6 +213,12 @@ TEST_F(FiguresByHand, TheThresholdIsTheRecipes) {
   }
 }
 
+// However good the rest: nothing of it may become the best, or reach a target.
+TEST_F(FiguresByHand, OfANetworkThatGivesNoNumbersTheyAreNone) {
+  scores_[3][2] = std::nan("");
+  for (const double figure : figures(*task())) EXPECT_TRUE(std::isnan(figure));
+}
+
 TEST_F(FiguresByHand, OfNothingTheyAreFinite) {
   lists_ = {{}, {}, {}, {}};
   for (const double figure : figures(*task())) EXPECT_TRUE(std::isfinite(figure));
@@ -269,70 +275,16 @@ TEST_F(OneVsAllTest, PredictionsAreTheClassesAboveTheThreshold) {
   ASSERT_EQ(none.lines.size(), 1u);
   EXPECT_NE(none.lines[0].find("(not above the threshold)"), std::string::npos) << none.lines[0];
   EXPECT_EQ(nlohmann::json::parse(none.json)["classes"][0], rows[0]);
-}
-
-constexpr const char* kTable = R"(
-name = "table"
-[task]
-name = "one_vs_all"
-[model]
-name = "small"
-[data]
-reader = "image_folder"
-size = 6
-channels = 1
-[data.train]
-path = "FOLDER/pictures"
-labels = "FOLDER/labels.tsv"
-[data.validation]
-path = "FOLDER/pictures"
-labels = "FOLDER/labels.tsv"
-[data.augment]
-crop = "center"
-resize = 6
-[optimizer]
-lr = 0.1
-[training]
-batch = 4
-epochs = 2
-[output]
-tensorboard = false
-)";
-
-TEST_F(OneVsAllTest, LabelsComeFromATable) {
-  if (first()) {
-    std::filesystem::create_directory(folder_ + "/pictures");
-    std::string table;
-    for (const char* line : {"a.png\tsea", "b.png\tsea,sky,sun", "c.png", "d.png\tsky", "e.png"}) {
-      table += std::string(line) + "\n";
-      std::filesystem::copy_file(test::source_folder() + "/tests/data/fixtures/gray.png",
-                                 folder_ + "/pictures/" + std::string(line, 5));
-    }
-    write_file_atomically(folder_ + "/labels.tsv", table);
-  }
-  all().barrier();
-  const auto table = [&](const std::string& name, Overrides overrides = {}) {
-    overrides.insert(overrides.begin(), "output.folder=\"" + folder_ + "/" + name + "\"");
-    std::string text = kTable;
-    for (std::size_t at = 0; (at = text.find("FOLDER")) != text.npos;) text.replace(at, 6, folder_);
-    return parse_recipe({text, "table.toml", "/"}, overrides, registry_.vocabulary());
-  };
-  const RunResult result = train(table("run"));
-  EXPECT_EQ(result.steps, 4);
-  EXPECT_EQ(result.evaluation->samples, 5u);
-  EXPECT_NE(refusal(table("store", {"data.store=memory"})).find("data.store = \"files\""),
-            std::string::npos);
-  EXPECT_NE(refusal(table("names", {"data.train.labels=\"\"",
-                                    "data.train.class_names=\"" + folder_ + "/labels.tsv\""}))
-                .find("class_names is for images with a table"),
-            std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(none.json)["above_threshold"], false);
+  EXPECT_FALSE(nlohmann::json::parse(all_classes.json).contains("above_threshold"));
 }
 
 TEST_F(OneVsAllTest, ATaskWithOneLabelRefusesLists) {
   const std::string said = refusal(many("softmax", {"task.name=classification"}));
-  EXPECT_NE(said.find("data.train has any number of labels for each image; the task classification "
-                      "takes one each: set task.name = \"one_vs_all\""),
-            std::string::npos)
+  EXPECT_NE(
+      said.find("data.train has any number of labels for each sample; the task classification "
+                "takes one each: set task.name = \"one_vs_all\""),
+      std::string::npos)
       << said;
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/softmax/metrics.jsonl"));
   // And what was trained on one label each, asked about data with lists.

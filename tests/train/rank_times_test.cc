@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "tests/train/trainer_fixture.h"
+#include "train/logging/outputs.h"
 
 namespace convoy::train {
 namespace {
@@ -83,12 +84,55 @@ TEST_F(RankTimesTest, AreInTheMetrics) {
   EXPECT_EQ(steps_of("never", "0"), Steps());
 }
 
-TEST_F(RankTimesTest, ASlowRankIsNamedWithinFiftySteps) {
+// A row of theirs covers several gatherings: what is left of these at the end is a row as well.
+TEST_F(RankTimesTest, OfManyRanksAreAllInTheMetrics) {
+  if (!first()) return;
+  const Recipe r = recipe("many");
+  std::filesystem::create_directories(r.output.folder);
+  {
+    Outputs outputs(r, r.output.folder, -1, false, false, "images", true);
+    for (const std::int64_t step : {10, 20, 30}) {
+      const std::vector<PhaseSeconds> ranks(128, {0.1, 0.1, 0.1, 0.1, 0.1});
+      outputs.ranks({.step = step, .steps = 10, .ranks = ranks, .cost_s = 0}, test_world());
+    }
+    Moment last;
+    last.step = 30;
+    outputs.end(last, "done");
+  }
+  const auto written = rows(r, "ranks");
+  ASSERT_EQ(written.size(), 2u);
+  EXPECT_EQ(written[0]["step"], 20);
+  EXPECT_EQ(written[0]["steps"], 20);
+  EXPECT_EQ(written[1]["step"], 30);
+  EXPECT_EQ(written[1]["steps"], 10);
+}
+
+TEST_F(RankTimesTest, HowARunEndedIsInTheMetrics) {
+  const Recipe r = recipe("end");
+  train(r, 7);
+  all().barrier();
+  ASSERT_EQ(rows(r, "end").size(), 1u);
+  EXPECT_EQ(rows(r, "end")[0]["step"], 7);
+  EXPECT_EQ(rows(r, "end")[0]["how"], "stopped");
+  all().barrier();
+  train(r, 0, "latest");
+  all().barrier();
+  ASSERT_EQ(rows(r, "end").size(), 2u);
+  EXPECT_EQ(rows(r, "end")[1]["step"], 18);
+  EXPECT_EQ(rows(r, "end")[1]["how"], "done");
+}
+
+class SlowRankTest : public TrainerTest, public testing::WithParamInterface<const char*> {};
+
+// Where the statistics of batch normalization are those of all ranks, the others wait in forward.
+TEST_P(SlowRankTest, IsNamedWithinFiftySteps) {
   if (all().size() == 1) return;
   const int slow = all().size() - 1;
-  const Recipe r = recipe("slow", {"training.steps=60", "checkpoint.every_epochs=0",
-                                   "evaluation.every_epochs=0", "training.batch=24"});
-  if (all().rank() == slow) calls_->pause = std::chrono::milliseconds(20);
+  const Recipe r =
+      recipe("slow", {"training.steps=60", "checkpoint.every_epochs=0", "evaluation.every_epochs=0",
+                      "training.batch=24", "model.options.norm=true",
+                      std::string("sync.batch_norm=") + GetParam()});
+  if (all().rank() == slow) calls_->pause = std::chrono::milliseconds(40);
   train(r);
   calls_->pause = {};
   all().barrier();
@@ -98,8 +142,10 @@ TEST_F(RankTimesTest, ASlowRankIsNamedWithinFiftySteps) {
   EXPECT_EQ(named[0]["phase"], "forward");
   EXPECT_EQ(named[0]["host"], test_world().host(slow));
   EXPECT_LE(named[0]["step"], 49);  // and told one later
-  EXPECT_GE(named[0]["own_s"].get<double>(), 0.02);
+  EXPECT_GE(named[0]["own_s"].get<double>(), 0.04);
 }
+
+INSTANTIATE_TEST_SUITE_P(BatchNorm, SlowRankTest, testing::Values("local", "synchronized"));
 
 }  // namespace
 }  // namespace convoy::train

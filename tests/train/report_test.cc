@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/train/metrics.h"
 #include "tests/base/scratch.h"
+#include "tests/train/report_rows.h"
 #include "train/report/curve.h"
 #include "train/report/html.h"
 #include "train/report/parse_row.h"
@@ -24,77 +25,7 @@ using test::message_of;
 using test::Scratch;
 using test::spill;
 
-const char* const kRun =
-    R"({"kind": "run", "step": 0, "ranks": 2, "threads_per_rank": 1, "parameters": 431080, )"
-    R"("training_samples": 60000, "validation_samples": 10000, "batch": 128, "steps": 100, )"
-    R"("resumed_at": RESUMED, "elapsed_s": 0, "model": "lenet", "unit": "images", )"
-    R"("command": "convoy train mine.toml", "hosts": ["a", "b"], "metrics": ["top1", "loss"], )"
-    R"("metric_titles": ["top-1", "loss"], "metric_higher_is_better": [1, 0], )"
-    R"("metric_percent": [1, 0], "best_metric": "top1"})";
-
-std::string run_row(int resumed = 0) {
-  std::string row = kRun;
-  const std::string word = "RESUMED";
-  return row.replace(row.find(word), word.size(), std::to_string(resumed)) + "\n";
-}
-
-std::string step_row(int step, double loss, double seconds = 0.1) {
-  return R"({"kind": "step", "step": )" + std::to_string(step) + R"(, "epoch": )" +
-         std::to_string(step / 50.0) + R"(, "elapsed_s": )" + std::to_string(step * seconds) +
-         R"(, "loss": )" + std::to_string(loss) + R"(, "learning_rate": 0.1, "images_per_s": )" +
-         std::to_string(128 / seconds) +
-         R"(, "data_s": 0.01, "forward_s": 0.03, "backward_s": 0.04, )"
-         R"("exposed_communication_s": 0.01, "update_s": 0.01})" +
-         "\n";
-}
-
-std::string evaluation_row(int step, double top1, double seconds = 0.1) {
-  return R"({"kind": "evaluation", "step": )" + std::to_string(step) +
-         R"(, "epoch": 1, "elapsed_s": )" + std::to_string(step * seconds) +
-         R"(, "samples": 10000, "top1": )" + std::to_string(top1) +
-         R"(, "loss": 0.5, "skipped": 0, "time_s": 1})" + "\n";
-}
-
-std::string ranks_row(int step) {
-  return R"({"kind": "ranks", "step": )" + std::to_string(step) +
-         R"(, "steps": 10, "data_s": [0.1, 0.1], "forward_s": [0.3, 0.9], "backward_s": [0.4, 0.4], )"
-         R"("exposed_communication_s": [0.7, 0.1], "update_s": [0.1, 0.1]})" +
-         "\n";
-}
-
-class Report : public testing::Test {
- protected:
-  std::string make_run(const std::string& name, const std::string& metrics,
-                       const std::string& recipe = "name = \"mine\"\n") const {
-    const std::string folder = scratch_.path(name);
-    fs::create_directories(folder);
-    spill(folder + "/metrics.jsonl", metrics);
-    if (!recipe.empty()) spill(folder + "/recipe.toml", recipe);
-    return folder;
-  }
-  std::string usual(const std::string& name, double seconds = 0.1, double best = 0.98) const {
-    std::string metrics = run_row();
-    for (int step = 1; step <= 100; ++step) {
-      metrics += step_row(step, 2.0 / step, seconds);
-      if (step % 10 == 0) metrics += ranks_row(step);
-      if (step % 50 == 0) metrics += evaluation_row(step, step == 50 ? 0.9 : best, seconds);
-    }
-    return make_run(name, metrics);
-  }
-  static int count(const std::string& text, const std::string& part) {
-    int found = 0;
-    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size())
-      ++found;
-    return found;
-  }
-  static bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-  }
-
-  const Scratch scratch_;
-};
-
-TEST_F(Report, OfOneRun) {
+TEST_F(ReportTest, OfOneRun) {
   const std::string page = make_report({usual("first")});
   EXPECT_TRUE(has(page, "done, 100 steps"));
   EXPECT_TRUE(has(page, "98.00% at step 100"));
@@ -117,7 +48,7 @@ TEST_F(Report, OfOneRun) {
   EXPECT_TRUE(has(page, "@media print"));
 }
 
-TEST_F(Report, EvaluationsOnTrainingDataAreNoValidation) {
+TEST_F(ReportTest, EvaluationsOnTrainingDataAreNoValidation) {
   std::string run = run_row();
   run.insert(run.find("\"step\""), R"("evaluated": "data.train", )");
   const std::string metrics = step_row(1, 2) + step_row(2, 1) + evaluation_row(2, 0.5);
@@ -128,7 +59,7 @@ TEST_F(Report, EvaluationsOnTrainingDataAreNoValidation) {
   EXPECT_TRUE(has(make_report({make_run("usual", run_row() + metrics)}), "Validation top-1"));
 }
 
-TEST_F(Report, OfSeveralRuns) {
+TEST_F(ReportTest, OfSeveralRuns) {
   const std::string page = make_report({usual("slow", 0.2, 0.95), usual("fast", 0.1)});
   EXPECT_TRUE(has(page, "Time to top-1"));
   EXPECT_TRUE(has(page, "≥ 98%"));
@@ -137,25 +68,8 @@ TEST_F(Report, OfSeveralRuns) {
   EXPECT_FALSE(has(page, "Speed-up")) << "both have two ranks";
 }
 
-TEST_F(Report, Scaling) {
-  std::vector<std::string> runs;
-  for (const int ranks : {1, 2, 4}) {
-    const std::string folder = usual("n" + std::to_string(ranks), 0.1 / std::pow(ranks, 0.9));
-    std::string metrics = test::slurp(folder + "/metrics.jsonl");
-    const std::string two = "\"ranks\": 2";
-    metrics.replace(metrics.find(two), two.size(), "\"ranks\": " + std::to_string(ranks));
-    spill(folder + "/metrics.jsonl", metrics);
-    runs.push_back(folder);
-  }
-  const std::string page = make_report(runs);
-  EXPECT_TRUE(has(page, "Scaling of lenet"));
-  EXPECT_TRUE(has(page, "strong scaling"));
-  EXPECT_TRUE(has(page, "<td>1.87</td><td>2.00</td><td>93%</td>"));
-  EXPECT_TRUE(has(page, "<td>3.48</td><td>4.00</td><td>87%</td>"));
-}
-
 // Whatever stands in files stays text, for the page and for gnuplot.
-TEST_F(Report, NothingInFilesIsMarkup) {
+TEST_F(ReportTest, NothingInFilesIsMarkup) {
   const std::string evil =
       "<script>alert(1)</script>'\"`$(touch owned)\x02"
       "0\x03\n!touch owned\n";
@@ -178,13 +92,14 @@ TEST_F(Report, NothingInFilesIsMarkup) {
     const std::string page = make_report(runs);
     EXPECT_FALSE(has(page, "<script") || has(page, "<img"));
     EXPECT_TRUE(has(page, "&lt;script&gt;"));
+    EXPECT_FALSE(has(page, "&amp;lt;"));
     // Escaped or replaced, wherever it stands; nothing in it is taken for a picture's place.
     EXPECT_FALSE(has(page, "\x02") || has(page, "\x03"));
   }
   EXPECT_FALSE(fs::exists("owned"));
 }
 
-TEST_F(Report, OfARunThatWasKilledAndResumed) {
+TEST_F(ReportTest, OfARunThatWasKilledAndResumed) {
   std::string metrics = run_row();
   for (int step = 1; step <= 60; ++step) metrics += step_row(step, 1000 + step);
   metrics += run_row(40);
@@ -203,7 +118,7 @@ TEST_F(Report, OfARunThatWasKilledAndResumed) {
   EXPECT_TRUE(has(page, "1 lines of metrics.jsonl can&#39;t be read"));
 }
 
-TEST_F(Report, SaysWhatIsMissing) {
+TEST_F(ReportTest, SaysWhatIsMissing) {
   EXPECT_TRUE(has(make_report({make_run("empty", "")}), "no update was recorded"));
   EXPECT_TRUE(has(make_report({make_run("begun", run_row())}), "no update was recorded"));
   EXPECT_TRUE(has(make_report({make_run("bare", step_row(1, 1), "")}), "there is no recipe.toml"));
@@ -225,7 +140,63 @@ TEST_F(Report, SaysWhatIsMissing) {
   EXPECT_TRUE(has(make_report({old, usual("whole")}), "2 runs"));
 }
 
-TEST_F(Report, WhatIsNoRun) {
+// A run row that doesn't say where it goes on takes nothing away.
+TEST_F(ReportTest, OfRowsThatAreBroken) {
+  for (const char* resumed : {"null", "-3", "1e300", "\"40\""}) {
+    const std::string row = replaced(kRun, "RESUMED", resumed) + "\n";
+    const RunRecord run =
+        read_run(make_run("broken", run_row() + steps_at(1, 40, 0.1) + evaluation_row(40, 0.5) +
+                                        row + steps_at(41, 45, 0.1)));
+    EXPECT_EQ(run.steps.step.size(), 45u) << resumed;
+    EXPECT_EQ(run.evaluations.size(), 1u) << resumed;
+    EXPECT_EQ(run.parts.back().resumed_at, 40) << resumed;
+  }
+  const std::string odd = make_run(
+      "odd", replaced(run_row(), "\"steps\": 100", "\"steps\": 1e300") + steps_at(1, 40, 0.1) +
+                 R"({"kind": "checkpoint", "step": 3, "path": "x", "copied_bytes": 1e300})" + "\n" +
+                 replaced(ranks_row(10), "\"steps\": 10", "\"steps\": null") +
+                 replaced(ranks_row(10), "\"steps\": 10", "\"steps\": 1e300"));
+  EXPECT_EQ(read_run(odd).planned_steps(), 0);
+  EXPECT_TRUE(read_run(odd).ranks.empty());
+  EXPECT_TRUE(has(make_report({odd}), "40 steps"));
+}
+
+TEST_F(ReportTest, OfValuesWithoutAnExtent) {
+  EXPECT_TRUE(
+      has(make_report({make_run("zero", "{\"kind\": \"step\", \"step\": 0}\n")}), "</svg>"));
+  std::string idle = run_row() + steps_at(1, 20, 0.1);
+  for (const int step : {10, 20}) {
+    idle += R"({"kind": "ranks", "step": )" + std::to_string(step) +
+            R"(, "steps": 10, "data_s": [0, 0], "forward_s": [0, 0], "backward_s": [0, 0], )"
+            R"("exposed_communication_s": [0, 0], "update_s": [0, 0]})"
+            "\n";
+  }
+  EXPECT_TRUE(has(make_report({make_run("idle", idle)}), "Phases by rank"));
+  const std::string huge =
+      R"({"kind": "step", "step": 5, "epoch": 1e308, "elapsed_s": 1e308, "loss": 1e308})"
+      "\n";
+  EXPECT_TRUE(
+      has(make_report({make_run("huge", run_row() + steps_at(1, 4, 0.1) + huge)}), "</svg>"));
+}
+
+// Phases lie on each other: one that wasn't recorded, or not always, moves none of the others.
+TEST_F(ReportTest, APhaseThatIsMissingMovesNoOther) {
+  std::string metrics = run_row(), whole = run_row();
+  for (int step = 1; step <= 400; ++step) {
+    const std::string row = step_row(step, 1);
+    whole += replaced(row, "\"forward_s\": 0.03", "\"forward_s\": 0");
+    metrics += step % 3 == 0 ? replaced(row, "\"forward_s\": 0.03", "\"forward_s\": 0")
+                             : replaced(row, "\"forward_s\": 0.03, ", "");
+  }
+  const auto picture = [](const std::string& page) {
+    const std::size_t at = page.find("time per step by phase, over the run");
+    return page.substr(at, page.find("</svg>", at) - at);
+  };
+  const std::string page = make_report({make_run("whole", whole)});
+  EXPECT_EQ(picture(make_report({make_run("some", metrics)})), picture(page));
+}
+
+TEST_F(ReportTest, WhatIsNoRun) {
   const auto said = [](const std::string& path) {
     return message_of<UsageError>([&] { make_report({path}); });
   };
@@ -234,7 +205,7 @@ TEST_F(Report, WhatIsNoRun) {
   EXPECT_TRUE(has(said(scratch_.path("other")), "neither metrics.jsonl nor recipe.toml"));
 }
 
-TEST_F(Report, ValuesThatAreNoNumbers) {
+TEST_F(ReportTest, ValuesThatAreNoNumbers) {
   std::string metrics = run_row();
   for (int step = 1; step <= 30; ++step) {
     metrics += R"({"kind": "step", "step": )" + std::to_string(step) +
@@ -255,7 +226,7 @@ TEST_F(Report, ValuesThatAreNoNumbers) {
 }
 
 // Of a long run: what can be seen stays, and the page stays small.
-TEST_F(Report, LongRunsAreThinned) {
+TEST_F(ReportTest, LongRunsAreThinned) {
   constexpr int kSteps = 200'000;
   std::string metrics = run_row();
   std::mt19937 random(3);

@@ -35,12 +35,16 @@ class Signum final : public UpdateRule {
 // A rule that says what it is told to.
 class Odd final : public UpdateRule {
  public:
-  explicit Odd(std::vector<std::string> slots) : slots_(std::move(slots)) {}
+  explicit Odd(std::vector<std::string> slots, bool type = false)
+      : slots_(std::move(slots)), type_(type) {}
   std::vector<std::string> slots() const override { return slots_; }
-  void update(const ParameterUpdate& u) const override { u.slots[0] = torch::zeros({5}); }
+  void update(const ParameterUpdate& u) const override {
+    u.slots[0] = type_ ? u.slots[0].to(torch::kHalf) : torch::zeros({5});
+  }
 
  private:
   std::vector<std::string> slots_;
+  bool type_;
 };
 
 inline void add_optimizers(Registry& registry) {
@@ -64,7 +68,8 @@ inline void add_optimizers(Registry& registry) {
                              return std::make_unique<Odd>(std::vector<std::string>{"a", "a"});
                            if (how == "slash")
                              return std::make_unique<Odd>(std::vector<std::string>{"a/b"});
-                           return std::make_unique<Odd>(std::vector<std::string>{"a"});
+                           return std::make_unique<Odd>(std::vector<std::string>{"a"},
+                                                        how == "type");
                          },
                          {{"how", std::string("shape"), "what is odd"}});
 }

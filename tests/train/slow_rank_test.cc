@@ -132,6 +132,21 @@ TEST(SlowRank, IsNamedAgainOnlyAfterAPause) {
   EXPECT_EQ(named, 3);
 }
 
+// Slow again before it may be named again: then as soon as it may.
+TEST(SlowRank, IsNamedAgainWhenThePauseIsOver) {
+  Gatherings gatherings(4, 0.02);
+  SlowRankWatch watch;
+  int named = 0;
+  const auto pass = [&](int count, int slow) {
+    for (int i = 0; i < count; ++i) named += watch.add(kEvery, gatherings.next(slow, 2)) ? 1 : 0;
+  };
+  pass(6, 2);
+  EXPECT_EQ(named, 1);
+  pass(5, -1);
+  pass(500, 2);
+  EXPECT_EQ(named, 2);
+}
+
 TEST(SlowRank, OneThatComesAndGoesIsNamedMoreAndMoreSeldom) {
   Gatherings gatherings(4, 0.02);
   SlowRankWatch watch;

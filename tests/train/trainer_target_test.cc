@@ -133,6 +133,7 @@ TEST_F(TrainerTest, EndsAtTheFirstEvaluationThatReachesTheTarget) {
       if (first()) {
         EXPECT_EQ(rows(r, "evaluation").size(), static_cast<std::size_t>(expected / 2));
         EXPECT_EQ(rows(r, "target").size(), 1u);
+        EXPECT_EQ(rows(r, "end").back()["how"], "target");
       }
       all().barrier();
     }

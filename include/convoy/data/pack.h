@@ -32,6 +32,10 @@ struct PackOptions {
   // IDX: the file of labels (empty: named like the images'). Folder and tar: a text file with lines
   // "NAME CLASS" for images that lie in no folder of their class.
   std::string labels;
+  // Folder and tar: a table of any number of labels for each image (LabelTable in
+  // convoy/data/dataset.h; paths are those below the folder, or below `below` in the tar). Images
+  // of a folder are then in the alphabetical order of paths, as its own reader has them.
+  std::string label_table;
   std::string classes;    // a file with the names of the classes, in the order of labels
   std::size_t limit = 0;  // only so many images of the source; 0: all
   // Another order than the source's, fixed by this seed; not from a compressed tar.
@@ -57,6 +61,8 @@ struct PackResult {
   std::uint64_t renamed = 0;    // for a key that was taken; in the report, too
   std::uint64_t resumed = 0;    // images that an earlier, interrupted run had packed
   std::uint64_t classes = 0;
+  std::uint64_t labels = 0;   // of all records together
+  bool label_lists = false;   // whether there are records with none or several
   std::uint64_t bytes = 0;    // of the tar
   std::string index, report;  // files beside it
 };
@@ -68,9 +74,9 @@ struct PackResult {
 //
 // Until it is whole, the tar is out + ".partial"; after a kill or a failure (a full disk), the same
 // call goes on from there. Throws UsageError naming what is wrong: a source that is none of the
-// above, truncated, or without a good image; an image without a class; `out` exists; a partial file
-// of other sources or options (`overwrite` starts anew). Throws Failure when reading or writing
-// breaks off.
+// above, truncated, or without a good image; an image without a class, or that the table of labels
+// lacks; `out` exists; a partial file of other sources or options (`overwrite` starts anew). Throws
+// Failure when reading or writing breaks off.
 PackResult pack(const PackOptions& options);
 
 // The version of libvips, which pack() loads when images have to be changed. Throws UsageError that

@@ -1,8 +1,8 @@
 // Packed data sets: the records of a tar file, found through a binary index beside it.
 //
 // FILE.tar is an ordinary tar, for `tar`, Python and WebDataset; FILE.tar.index says where each
-// record lies, its label and its checksum (docs/formats/packed.md). Convoy's form of the data files
-// of Kumar et al. 2017, section 4.1. They are made by pack() (convoy/data/pack.h), or by
+// record lies, its labels and its checksum (docs/formats/packed.md). Convoy's form of the data
+// files of Kumar et al. 2017, section 4.1. They are made by pack() (convoy/data/pack.h), or by
 // index_tar() for a tar that exists already.
 #pragma once
 
@@ -23,8 +23,9 @@ namespace convoy::data {
 using Tell = std::function<void(double done, double total)>;
 
 // Several packed files as one data set: the records of the first, then those of the second, ....
-// The indexes are held in memory (about 48 bytes a record, and its name); records are read from the
-// files when they are asked for, and their checksums compared each time.
+// The indexes are held in memory (about 48 bytes a record, its name, and 4 bytes for each label
+// where a record can have several); records are read from the files when they are asked for, and
+// their checksums compared each time. If one file has lists of labels, the data set has.
 class PackedFiles final : public LoadableDataset {
  public:
   // Paths of .tar files; a folder stands for all its .tar files in alphabetical order. Throws
@@ -41,6 +42,8 @@ class PackedFiles final : public LoadableDataset {
   // "train.tar:n01440764/n01440764_10026.jpg"
   std::string key(std::size_t i) const override;
   std::int64_t label(std::size_t i) const override;
+  bool label_lists() const override { return label_lists_; }
+  std::vector<std::int64_t> labels(std::size_t i) const override;
   std::uint64_t fingerprint() const override;
 
   std::uint64_t length(std::size_t i) const override;
@@ -58,6 +61,7 @@ class PackedFiles final : public LoadableDataset {
 
   std::vector<std::unique_ptr<File>> files_;
   std::vector<std::size_t> ends_;  // the records up to and with each file
+  bool label_lists_ = false;
 };
 
 // What an index says about a tar.
@@ -68,7 +72,11 @@ struct PackedSummary {
   std::uint64_t record_bytes = 0;                       // of all records together
   std::uint64_t smallest = 0, median = 0, largest = 0;  // bytes of a record
   std::vector<std::string> classes;
-  std::vector<std::uint64_t> class_records;  // of each class
+  std::vector<std::uint64_t> class_records;  // with each label
+  bool label_lists = false;                  // whether records have any number of labels
+  std::uint64_t labels = 0;                  // of all records together
+  std::uint64_t unlabeled = 0;               // records without any
+  std::uint64_t most_labels = 0;             // of a record
   std::string about;  // how it was packed: lines "name = value", empty if it was not
 };
 PackedSummary inspect_packed(const std::string& file);
@@ -77,18 +85,20 @@ PackedSummary inspect_packed(const std::string& file);
 struct PackedRecord {
   std::string key;  // the member's name in the tar
   std::uint64_t offset = 0, length = 0;
-  std::int64_t label = 0;
-  std::uint64_t checksum = 0;  // XXH3-64
+  std::int64_t label = 0;            // the first of them, or -1
+  std::vector<std::int64_t> labels;  // ascending
+  std::uint64_t checksum = 0;        // XXH3-64
 };
 void list_packed(const std::string& file, const std::function<void(const PackedRecord&)>& each);
 
 // Makes FILE.tar.index for a tar with JPEG and PNG images, by WebDataset's conventions: KEY is what
 // comes before the first dot of a member's name without folders, the rest is its extension. A
 // record is a KEY.jpg, KEY.jpeg or KEY.png (in any case); KEY.mask.png is another thing about the
-// same sample. A record's label stands in the member KEY.cls beside it, or else its class is the
-// folder that holds it, and classes are numbered in alphabetical order. Throws UsageError naming
-// tar and member: not a tar, compressed, truncated, no image, two members of one name, an image
-// without a class, a label outside of the classes.
+// same sample. A record's label stands in the member KEY.cls beside it, any number of them as a
+// list in KEY.cls.json; or else its class is the folder that holds it, and classes are numbered in
+// alphabetical order. Throws UsageError naming tar and member: not a tar, compressed, truncated, no
+// image, two members of one name, an image without a class, a label outside of the classes or twice
+// in a list.
 struct IndexTarOptions {
   std::string classes;  // a file with the names of the classes, one a line, in the order of labels
   Tell tell;            // in bytes
@@ -97,6 +107,8 @@ struct IndexTarResult {
   std::string index;  // the file that was written
   std::uint64_t records = 0;
   std::uint64_t classes = 0;
+  std::uint64_t labels = 0;     // of all records together
+  bool label_lists = false;     // whether there are records with none or several
   std::uint64_t others = 0;     // files in the tar that are neither records nor labels
   std::uint64_t auxiliary = 0;  // of them: images with a second extension
 };

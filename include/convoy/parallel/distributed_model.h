@@ -27,6 +27,13 @@ enum class BatchNormStatistics {
                 // layer. Every rank must run the same number of steps.
 };
 
+// What synchronized batch normalization has spent on communication so far, within the passes: the
+// ranks wait for each other in every layer.
+struct NormalizationSeconds {
+  double forward = 0;
+  double backward = 0;
+};
+
 struct DistributedOptions : ReducerOptions {
   BatchNormStatistics batch_norm = BatchNormStatistics::local;
 };
@@ -59,6 +66,7 @@ class DistributedCore {
   void broadcast_buffers(int root);
   void finish_epoch(const std::function<void()>& on_step);
   double clip_grad_norm(double max_norm, double norm_type);
+  const NormalizationSeconds& normalization_seconds() const;
 
  private:
   friend class ForwardScope;
@@ -152,6 +160,9 @@ class DistributedModel {
   void broadcast_buffers(int root = 0) { core_->broadcast_buffers(root); }
 
   const ReducerStatistics& statistics() const { return core_->reducer().statistics(); }
+  const NormalizationSeconds& normalization_seconds() const {
+    return core_->normalization_seconds();
+  }
   GradientReducer& reducer() { return core_->reducer(); }
 
  private:

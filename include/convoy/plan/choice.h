@@ -66,9 +66,9 @@ struct Suggestion {
 // around the fits: log(M_opt) is half the logarithm of alpha Delta P / (N_inf gamma), or that of
 // M_T P, each weighted with the part of the draws where it is the larger; where N_inf is not above
 // 0 its own variance takes the place of the first. `compute` and `communication` say what was
-// measured so far, `machine` is that of choose_batch(). A run to a target that some runs did not
-// reach counts for the part of them that did. `communication` may be null: for one worker, or a
-// network that is given.
+// measured so far, `machine` is that of choose_batch(); the hinge of `compute` stands for a table
+// of its times. A run to a target that some runs did not reach counts for the part of them that
+// did. `communication` may be null: for one worker, or a network that is given.
 std::vector<Suggestion> next_measurements(const UpdateFit& updates, const ComputeFit& compute,
                                           const CommunicationFit* communication,
                                           const MeasuredMachine& machine, std::int64_t workers,

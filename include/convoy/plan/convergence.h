@@ -44,14 +44,14 @@ struct BatchTime {
 
 // The whole mini-batch up to `largest` samples (>= P) with the least time of equation 1, the
 // smaller of equals. It is `largest` or a multiple of P, as any other batch wastes what the workers
-// with fewer samples could do. Takes any law and any machine; a machine's table ends the search,
-// too.
+// with fewer samples could do. Takes any machine, and any law with updates left at P samples; the
+// search ends, too, with a machine's table, and before a falling law has no updates left.
 BatchTime best_batch(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
                      std::int64_t largest);
 
 // The three ways to use P workers. Strong: the batch that is best for one worker; nothing where it
 // has fewer samples than there are workers. Weak: that batch for each worker; nothing where it is
-// above `largest`. Optimal: best_batch().
+// above `largest`, or the law has no updates left. Optimal: best_batch().
 struct Scaling {
   std::int64_t workers = 1;
   std::optional<BatchTime> strong;

@@ -26,7 +26,8 @@ double cost(const Prices& prices, const Machine& machine, std::int64_t workers);
 
 // Both sides of equation 12: seconds of T_C(M_opt(P), P) that one more unit of cost saves when it
 // is spent on more workers, or on bandwidth. At the best design they are equal. Derivatives, so P
-// counts as a real number here. For a machine with delta > 0, P > 1.
+// counts as a real number here. For a machine with delta > 0, P > 1. UsageError for prices that
+// don't grow with P, or don't fall with delta.
 struct Balance {
   double saved_by_workers = 0;
   double saved_by_bandwidth = 0;

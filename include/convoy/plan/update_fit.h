@@ -67,11 +67,12 @@ struct UpdateFit {
 };
 
 // UsageError for bad values, for runs of fewer than two M that reached the target (saying how far
-// the one that came furthest was run), and for fewer than 3 runs that did.
+// the one that came furthest was run), and for fewer than 3 runs that did at the rates chosen.
 UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& options = {});
 
-// The learning rate that goes with a batch: the envelope's, interpolated between the two M beside
-// it, rate and batch both as logarithms. That of the nearest M outside of what was measured.
+// The learning rate that goes with a batch: the envelope's where runs reached the target,
+// interpolated between the two M beside it, rate and batch both as logarithms. That of the nearest
+// M outside of these. UsageError for an envelope without such an M.
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch);
 
 }  // namespace convoy::plan

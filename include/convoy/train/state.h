@@ -31,6 +31,7 @@ struct State {
   // The slice that this rank has of a tensor in `model`, and of every "<slot>/<name>" in
   // `optimizer`, by name in the model. Tensors that are not in here are whole.
   std::map<std::string, Slice> parts;
+  // A rank may have some of these. What several have under one name is the same on all of them.
   std::map<std::string, std::string> aliases;  // other names of what is in `model`
   std::map<std::string, double> numbers;
   std::map<std::string, std::vector<std::string>> lists;

@@ -60,10 +60,10 @@ struct StepReport {
   std::uint64_t samples = 0;  // of all ranks
   double weight = 0;          // what they count, in Task::unit()
   double learning_rate = 0;
-  double data_s = 0;  // waiting for samples
-  double forward_s = 0;
-  double backward_s = 0;       // without the next
-  double communication_s = 0;  // not hidden behind backward
+  double data_s = 0;     // waiting for samples
+  double forward_s = 0;  // both without the next
+  double backward_s = 0;
+  double communication_s = 0;  // not hidden behind them
   double update_s = 0;
   std::uint64_t skipped = 0;  // bad records of all ranks so far
   // What all ranks together want, see TrainerContext::requests.

@@ -76,6 +76,12 @@ class Task {
   // The facts of the run that a checkpoint is of. Throws UsageError when one is missing.
   virtual void restore(const TaskFacts& facts) = 0;
   virtual const TaskFacts& facts() const = 0;
+  // Whether samples may have any number of labels (data::Dataset::label_lists): other tasks are not
+  // given such data.
+  virtual bool takes_label_lists() const { return false; }
+  // Throws UsageError for data that a network with these facts can't be evaluated on: `what` names
+  // them.
+  virtual void check(const data::Dataset&, const std::string& /*what*/) const {}
   // Whether a run can go on from a checkpoint that notes another value of this fact, since
   // something else says what fits (the network, what images it takes).
   virtual bool may_differ(const std::string& /*fact*/) const { return false; }

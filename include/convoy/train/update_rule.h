@@ -43,7 +43,7 @@ class UpdateRule {
 
 struct OptimizerRequest {
   double weight_decay;     // [optimizer]'s, or the group's own
-  const Options& options;  // the optimizer's own keys in [optimizer]
+  const Options& options;  // the optimizer's own keys in [optimizer]; during the call
 };
 // Makes the rule of a group. Throws UsageError for values that make no sense: that is said together
 // with other mistakes of a recipe, before anything is opened.

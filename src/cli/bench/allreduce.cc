@@ -10,6 +10,7 @@
 #include "cli/bench/lists.h"
 #include "cli/bench/median.h"
 #include "cli/checks.h"
+#include "cli/join.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
 #include "comm/collectives/allreduce/selection.h"
@@ -239,11 +240,7 @@ void run(const Options& options) {
   if (!is_a_rank() && !options.show_selection) nothing_to_reduce();
   comm::WorldOptions world_options;
   world_options.reproducible = options.reproducible;
-  comm::World world = comm::World::join(world_options);
-  if (options.ranks > 0 && options.ranks != world.size()) {
-    throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
-                     std::to_string(world.size()) + " ranks: leave -n out there");
-  }
+  comm::World world = join_ranks(options.ranks, world_options);
   const bool speaks = world.rank() == 0;
   Rows out(speaks ? options.json : "");
   if (options.show_selection) {

@@ -12,6 +12,7 @@
 #include "cli/bench/checkpoint_measure.h"
 #include "cli/bench/median.h"
 #include "cli/checks.h"
+#include "cli/join.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
@@ -149,11 +150,7 @@ void run(const Options& options) {
   if (!is_a_rank() && !fs::is_directory(options.checkpoint.folder))
     throw UsageError("--folder: '" + options.checkpoint.folder + "' is no folder");
   if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
-  comm::World world = comm::World::join();
-  if (options.ranks > 0 && options.ranks != world.size()) {
-    throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
-                     std::to_string(world.size()) + " ranks: leave -n out there");
-  }
+  comm::World world = join_ranks(options.ranks);
   train::set_threads(world);
   std::unique_ptr<Folder> folder;
   if (world.rank() == 0) folder = std::make_unique<Folder>(options.checkpoint.folder);

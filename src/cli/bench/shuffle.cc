@@ -12,6 +12,7 @@
 #include "cli/bench/median.h"
 #include "cli/checks.h"
 #include "cli/data/bar.h"
+#include "cli/join.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
@@ -183,11 +184,7 @@ void run(const Options& options) {
     open_records(options, options.ranks);
     run_again_as_ranks(options.ranks);
   }
-  comm::World world = comm::World::join();
-  if (options.ranks > 0 && options.ranks != world.size()) {
-    throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
-                     std::to_string(world.size()) + " ranks: leave -n out there");
-  }
+  comm::World world = join_ranks(options.ranks);
   if (world.size() == 1) nothing_to_shuffle();
   Benchmark(world, options).run();
   world.close();

@@ -7,6 +7,7 @@
 #include "cli/bench/median.h"
 #include "cli/bench/step_measure.h"
 #include "cli/checks.h"
+#include "cli/join.h"
 #include "cli/launch/again.h"
 #include "cli/output_file.h"
 #include "cli/rows.h"
@@ -85,11 +86,7 @@ void run(const Options& options) {
   model::check_model_name(options.step.model);
   check_output_file("--timeline", options.step.timeline);
   if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
-  comm::World world = comm::World::join();
-  if (options.ranks > 0 && options.ranks != world.size()) {
-    throw UsageError("-n " + std::to_string(options.ranks) + " inside a job of " +
-                     std::to_string(world.size()) + " ranks: leave -n out there");
-  }
+  comm::World world = join_ranks(options.ranks);
   train::set_threads(world);
   const StepResult result = measure_step(world, options.step);
   if (world.rank() == 0) print(options, result);

@@ -30,12 +30,16 @@ void run(const Arguments& arguments) {
   rows.add({{"index", result.index},
             {"records", result.records},
             {"classes", result.classes},
+            {"labels", result.labels},
+            {"label_lists", result.label_lists},
             {"others", result.others},
             {"auxiliary", result.auxiliary}});
   if (rows.on_standard_output()) return;
-  std::printf("%s: %s of %s; %s else in the tar", result.index.c_str(),
-              counted(result.records, "image").c_str(), counted(result.classes, "class").c_str(),
-              counted(result.others, "file").c_str());
+  std::printf("%s: %s of %s", result.index.c_str(), counted(result.records, "image").c_str(),
+              counted(result.classes, "class").c_str());
+  if (result.label_lists)
+    std::printf(", %s, any number for each", counted(result.labels, "label").c_str());
+  std::printf("; %s else in the tar", counted(result.others, "file").c_str());
   if (result.auxiliary > 0)
     std::printf(", of them %s with a second extension", counted(result.auxiliary, "image").c_str());
   std::printf("\n");
@@ -49,8 +53,8 @@ void add_index_command(CLI::App& app) {
       "index",
       "Make the index of a tar with images, so that it can be trained on as it is\n"
       "Images are the members KEY.jpg, KEY.jpeg and KEY.png, where KEY holds no dot: KEY.mask.png\n"
-      "is not the sample's image. Labels stand in the members KEY.cls (WebDataset), or else\n"
-      "folders are classes.");
+      "is not the sample's image. Labels stand in the members KEY.cls (WebDataset), any number of\n"
+      "them for an image in KEY.cls.json as a list ([0, 2]), or else folders are classes.");
   command->add_option("tar", arguments->tar, "The tar; its index will be FILE.tar.index")
       ->type_name("FILE.tar")
       ->required();

@@ -31,6 +31,10 @@ void print(const data::PackedSummary& s, bool all_classes) {
   std::printf("images   %s together; %s to %s each, median %s\n",
               format_bytes(s.record_bytes).c_str(), format_bytes(s.smallest).c_str(),
               format_bytes(s.largest).c_str(), format_bytes(s.median).c_str());
+  if (s.label_lists) {
+    std::printf("labels   %s, any number for each image, %llu at most; %llu without any\n",
+                counted(s.labels, "label").c_str(), number(s.most_labels), number(s.unlabeled));
+  }
   std::string about = s.about;
   for (std::size_t at = 0; (at = about.find('\n', at)) + 1 < about.size(); at += 10) {
     about.replace(at, 1, "\n         ");
@@ -53,6 +57,10 @@ void add_rows(Rows& rows, const data::PackedSummary& s) {
             {"bytes", s.tar_bytes},
             {"records", s.records},
             {"classes", s.classes.size()},
+            {"label_lists", s.label_lists},
+            {"labels", s.labels},
+            {"unlabeled", s.unlabeled},
+            {"most_labels", s.most_labels},
             {"record_bytes", s.record_bytes},
             {"smallest_bytes", s.smallest},
             {"median_bytes", s.median},
@@ -67,6 +75,13 @@ void add_rows(Rows& rows, const data::PackedSummary& s) {
   }
 }
 
+// "0,2"; "-" where there is none.
+std::string text_of(const std::vector<std::int64_t>& labels) {
+  std::string text;
+  for (const std::int64_t label : labels) text += (text.empty() ? "" : ",") + std::to_string(label);
+  return text.empty() ? "-" : text;
+}
+
 void list_records(Rows& rows, const std::string& file) {
   if (!rows.on_standard_output()) {
     std::printf("%14s  %10s  %7s  %-16s  key\n", "offset", "bytes", "label", "xxh3");
@@ -78,10 +93,11 @@ void list_records(Rows& rows, const std::string& file) {
               {"offset", r.offset},
               {"bytes", r.length},
               {"label", r.label},
+              {"labels", r.labels},
               {"xxh3", to_hex(r.checksum)}});
     if (rows.on_standard_output()) return;
-    std::printf("%14llu  %10llu  %7lld  %s  %s\n", number(r.offset), number(r.length),
-                static_cast<long long>(r.label), to_hex(r.checksum).c_str(), r.key.c_str());
+    std::printf("%14llu  %10llu  %7s  %s  %s\n", number(r.offset), number(r.length),
+                text_of(r.labels).c_str(), to_hex(r.checksum).c_str(), r.key.c_str());
   });
 }
 
@@ -105,7 +121,7 @@ void add_inspect_command(CLI::App& app) {
       ->type_name("FILE.tar")
       ->required();
   command->add_flag("--classes", arguments->classes, "All classes, however many there are");
-  command->add_flag("--records", arguments->records, "Also every record: where it is, its label");
+  command->add_flag("--records", arguments->records, "Also every record: where it is, its labels");
   command
       ->add_option("--json", arguments->json,
                    "One object per file, class and record ('-': standard output)")

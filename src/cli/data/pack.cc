@@ -21,7 +21,8 @@ constexpr const char* kDescription =
     "SOURCE is a folder with a subfolder per class, a tar (also .tar.gz, also of tars), an IDX "
     "file "
     "of\n"
-    "images, or CIFAR's .bin files. A pack that was interrupted goes on when it is started again.";
+    "images, or CIFAR's .bin files. With --label-table images have any number of labels each. A\n"
+    "pack that was interrupted goes on when it is started again.";
 
 struct Arguments {
   std::vector<std::string> paths;
@@ -41,6 +42,7 @@ void print(const data::PackOptions& options, const data::PackResult& r, double s
               number(r.records - r.unchanged));
   if (r.resumed > 0) std::printf("; %llu of an earlier run", number(r.resumed));
   if (r.others > 0) std::printf("; no picture: %s", counted(r.others, "file").c_str());
+  if (r.label_lists) std::printf("\nlabels   %llu, any number for each image", number(r.labels));
   std::printf("\nindex    %s\nreport   %s: %llu bad, %llu renamed\n", r.index.c_str(),
               r.report.c_str(), number(r.bad), number(r.renamed));
   std::fflush(stdout);
@@ -71,6 +73,8 @@ void run(Arguments& arguments) {
   rows.add({{"file", options.out},
             {"records", result.records},
             {"classes", result.classes},
+            {"labels", result.labels},
+            {"label_lists", result.label_lists},
             {"bytes", result.bytes},
             {"unchanged", result.unchanged},
             {"bad", result.bad},
@@ -117,6 +121,12 @@ void add_pack_command(CLI::App& app) {
   command
       ->add_option("--labels", options.labels,
                    "Lines 'NAME CLASS' for images in no folder of their class; of IDX, the labels")
+      ->type_name("FILE");
+  command
+      ->add_option(
+          "--label-table", options.label_table,
+          "Lines 'PATH<tab>CLASS,CLASS': any number of labels for each image of a folder or "
+          "tar")
       ->type_name("FILE");
   command
       ->add_option("--classes", options.classes,

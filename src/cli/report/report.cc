@@ -1,14 +1,17 @@
-// convoy report: a page about runs.
+// convoy report: a page about runs, and its figures.
 #include "convoy/train/report.h"
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/output_file.h"
+#include "cli/rows.h"
+#include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/units.h"
 
@@ -16,11 +19,96 @@ namespace convoy::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using Row = nlohmann::ordered_json;
 
 struct Arguments {
   std::vector<std::string> runs;
   std::string output;
+  std::string json;
 };
+
+// A report may replace another, but not what is something else: a run's metrics, its recipe.
+void check_is_report(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return;
+  constexpr std::string_view kBegin = "<!DOCTYPE html>";
+  std::string begin(kBegin.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  if (file.gcount() == 0 || begin == kBegin) return;
+  throw UsageError("--output: " + path + " is there, and is no report; name another file");
+}
+
+// What runs are made of is not to be written over by their figures.
+void check_is_no_run(const Arguments& arguments) {
+  for (const std::string& run : arguments.runs) {
+    for (const char* name : {"metrics.jsonl", "recipe.toml"}) {
+      std::error_code error;
+      if (fs::equivalent(arguments.json, fs::path(run) / name, error))
+        throw UsageError("--json: " + arguments.json + " is what " + run +
+                         " consists of; name another file");
+    }
+  }
+}
+
+Row count_or_null(std::int64_t count, std::int64_t none) {
+  return count == none ? Row(nullptr) : Row(count);
+}
+Row number_or_null(double number) { return number > 0 ? Row(number) : Row(nullptr); }
+
+Row row_of(const train::RunFigures& f) {
+  Row last = Row::object();
+  for (const auto& [name, value] : f.final) last[name] = value;
+  return {{"kind", "run"},
+          {"run", f.name},
+          {"folder", f.folder},
+          {"state", f.state},
+          {"model", f.model},
+          {"steps", f.steps},
+          {"planned_steps", count_or_null(f.planned_steps, 0)},
+          {"parts", f.parts},
+          {"epochs", f.epochs},
+          {"elapsed_s", f.elapsed_s},
+          {"ranks", number_or_null(f.ranks)},
+          {"threads_per_rank", number_or_null(f.threads_per_rank)},
+          {"batch", number_or_null(f.batch)},
+          {"parameters", number_or_null(f.parameters)},
+          {"training_samples", number_or_null(f.training_samples)},
+          {"validation_samples", number_or_null(f.validation_samples)},
+          {"unit", f.unit},
+          {"units_per_s", f.rate},
+          {"loss", f.loss},
+          {"evaluated_at_step", count_or_null(f.evaluated_at, -1)},
+          {"final", last},
+          {"best_metric", f.best_metric},
+          {"best", f.best},
+          {"best_step", count_or_null(f.best_step, -1)},
+          {"best_elapsed_s", f.best_elapsed_s}};
+}
+
+void write_figures(const train::ReportFigures& figures, Rows& rows) {
+  for (const train::RunFigures& run : figures.runs) rows.add(row_of(run));
+  for (const train::LevelTime& at : figures.levels) {
+    rows.add({{"kind", "level"},
+              {"metric", at.metric},
+              {"level", at.level},
+              {"run", figures.runs[at.run].name},
+              {"step", count_or_null(at.step, -1)},
+              {"elapsed_s", at.elapsed_s}});
+  }
+  for (const train::SpeedUp& one : figures.speed_ups) {
+    rows.add({{"kind", "speed_up"},
+              {"group", one.group},
+              {"run", figures.runs[one.run].name},
+              {"ranks", one.ranks},
+              {"threads_per_rank", number_or_null(one.threads_per_rank)},
+              {"batch", number_or_null(one.batch)},
+              {"units_per_s", one.rate},
+              {"speed_up", one.speed_up},
+              {"ideal", one.ideal},
+              {"efficiency", one.efficiency}});
+  }
+}
 
 void run(Arguments arguments) {
   if (arguments.output.empty()) {
@@ -30,9 +118,17 @@ void run(Arguments arguments) {
   } else {
     check_output_file("--output", arguments.output);
   }
-  const std::string page = train::make_report(arguments.runs);
+  check_is_report(arguments.output);
+  if (arguments.json != "-") check_output_file("--json", arguments.json);
+  check_is_no_run(arguments);
+  const train::Report report(arguments.runs);
+  // First: they need no gnuplot.
+  Rows rows(arguments.json);
+  if (!arguments.json.empty()) write_figures(report.figures(), rows);
+  const std::string page = report.page();
   write_file_atomically(arguments.output, page);
-  std::printf("report  %s (%s)\n", arguments.output.c_str(), format_bytes(page.size()).c_str());
+  std::fprintf(rows.on_standard_output() ? stderr : stdout, "report  %s (%s)\n",
+               arguments.output.c_str(), format_bytes(page.size()).c_str());
 }
 
 }  // namespace
@@ -50,6 +146,11 @@ void add_report_command(CLI::App& app) {
       ->add_option("-o,--output", arguments->output,
                    "The page; RUN/report.html for one run, report.html for several")
       ->type_name("FILE.html");
+  command
+      ->add_option("--json", arguments->json,
+                   "Write its figures, too: one JSON object per run, level and speed-up; '-' for "
+                   "standard output")
+      ->type_name("FILE");
   command->callback([arguments] { run(*arguments); });
 }
 

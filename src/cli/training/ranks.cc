@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/checks.h"
+#include "cli/join.h"
 #include "cli/launch/again.h"
 #include "convoy/base/error.h"
 
@@ -70,11 +71,7 @@ namespace {
 
 int in_world(const RankOptions& o, const std::string& command,
              const std::function<int(comm::World&)>& body) {
-  comm::World world = comm::World::join();
-  if (o.ranks > 0 && o.ranks != world.size()) {
-    throw UsageError("-n " + std::to_string(o.ranks) + " inside a job of " +
-                     std::to_string(world.size()) + " ranks: leave -n out there");
-  }
+  comm::World world = join_ranks(o.ranks);
   try {
     const int status = body(world);
     world.close();

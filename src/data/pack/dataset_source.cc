@@ -5,16 +5,14 @@
 namespace convoy::data {
 namespace {
 
-// Pixels in memory. Images are named by their number: "airplane/00000017".
+// Pixels in memory. Images are named by their number: "airplane/00000017", or without a class
+// where they have any number of them.
 class DatasetSource final : public PackSource {
  public:
   DatasetSource(std::shared_ptr<const Dataset> dataset, const PackOptions& options)
       : dataset_(std::move(dataset)) {
-    if (dataset_->label_lists()) {
-      throw UsageError(
-          "data with any number of labels for each sample can't be packed: a packed "
-          "record has one");
-    }
+    if (!options.label_table.empty())
+      throw UsageError("--label-table is for a folder or a tar of images");
     if (!options.below.empty()) throw UsageError("--below is for a tar, which has folders");
     classes_ = dataset_->classes();
     if (!options.classes.empty()) {
@@ -28,10 +26,13 @@ class DatasetSource final : public PackSource {
     std::vector<std::byte> scratch;
     const std::uint64_t size = dataset_->read(0, scratch).bytes.size();
     for (std::size_t i = 0; i < dataset_->size(); ++i) {
-      const auto label = static_cast<std::uint32_t>(dataset_->label(i));
+      const std::vector<std::int64_t> all = dataset_->labels(i);
+      const std::vector<std::uint32_t> labels(all.begin(), all.end());
+      labels_.add(labels);
       std::string number = std::to_string(i);
       number.insert(0, number.size() < 8 ? 8 - number.size() : 0, '0');
-      images_.push_back({classes_[label] + "/" + number, label, size, ""});
+      if (!dataset_->label_lists()) number.insert(0, classes_[labels.front()] + "/");
+      images_.push_back({number, size, ""});
     }
   }
 

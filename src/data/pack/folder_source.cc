@@ -21,6 +21,9 @@ bool before(const SourceImage& a, const SourceImage& b) {
       });
 }
 
+// As open_image_folder() has the images of a table.
+bool before_in_paths(const SourceImage& a, const SourceImage& b) { return a.name < b.name; }
+
 class FolderSource final : public PackSource {
  public:
   explicit FolderSource(const PackOptions& options) : folder_(options.sources.front()) {
@@ -28,26 +31,24 @@ class FolderSource final : public PackSource {
       throw UsageError("--below is for a tar; of a folder, name the one below: " +
                        (fs::path(folder_) / options.below).string());
     }
-    collect();
+    const LabelRules rules = read_label_rules(options);
+    collect(rules);
     if (images_.empty()) {
       throw UsageError(folder_ + ": no picture in this folder");
     }
-    std::sort(images_.begin(), images_.end(), before);
-    LabelRules rules;
-    rules.source = folder_;
-    if (!options.classes.empty()) rules.given = read_class_names(options.classes);
-    if (!options.labels.empty()) read_label_list(options.labels, rules);
-    std::vector<Unlabeled> labels;
+    std::sort(images_.begin(), images_.end(), rules.table ? before_in_paths : before);
+    std::vector<Unlabeled> unlabeled;
     for (const SourceImage& image : images_) {
       const std::size_t slash = image.name.find('/');
-      labels.push_back({image.name, slash == std::string::npos
-                                        ? std::string_view()
-                                        : std::string_view(image.name).substr(0, slash)});
+      unlabeled.push_back({image.name,
+                           slash == std::string::npos
+                               ? std::string_view()
+                               : std::string_view(image.name).substr(0, slash),
+                           {}});
     }
-    classes_ = assign_labels(rules, labels);
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      images_[i].label = static_cast<std::uint32_t>(labels[i].label);
-    }
+    Labeled labeled = assign_labels(rules, unlabeled);
+    classes_ = std::move(labeled.classes);
+    labels_ = std::move(labeled.labels);
   }
 
   bool any_order() const override { return true; }
@@ -57,11 +58,11 @@ class FolderSource final : public PackSource {
     const InputFile file((fs::path(folder_) / images_[i].name).string());
     scratch.resize(static_cast<std::size_t>(file.size()));
     file.read(0, scratch);
-    return {scratch, Encoding::jpeg, {}, images_[i].label};
+    return {scratch, Encoding::jpeg, {}, kNoLabel};
   }
 
  private:
-  void collect() {
+  void collect(const LabelRules& rules) {
     using Options = fs::directory_options;
     for (fs::recursive_directory_iterator at(folder_, Options::follow_directory_symlink), end;
          at != end; ++at) {
@@ -69,14 +70,17 @@ class FolderSource final : public PackSource {
       if (name.starts_with('.')) {
         if (at->is_directory()) at.disable_recursion_pending();
       } else if (!at->is_directory()) {
-        is_picture_name(name) ? add(*at) : void(++others_);
+        if (!is_picture_name(name) || !add(*at, rules)) ++others_;
       }
     }
   }
 
-  void add(const fs::directory_entry& entry) {
+  // A table need not speak of pictures that open_image_folder() passes over: false.
+  bool add(const fs::directory_entry& entry, const LabelRules& rules) {
     SourceImage image;
     image.name = entry.path().lexically_relative(folder_).generic_string();
+    if (rules.table && !is_image_name(image.name) && rules.table->find(image.name) == nullptr)
+      return false;
     std::error_code error;
     if (entry.is_regular_file(error)) {
       image.size = entry.file_size();
@@ -84,6 +88,7 @@ class FolderSource final : public PackSource {
       image.problem = error ? error.message() : "not a file";  // a link to nothing, a pipe
     }
     images_.push_back(std::move(image));
+    return true;
   }
 
   std::string folder_;

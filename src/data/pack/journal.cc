@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
@@ -17,7 +19,9 @@ namespace {
 
 // A frame is the size of its payload, the payload, and the checksum of both.
 constexpr std::size_t kSizeBytes = 4, kSealBytes = 8;
+// An entry's before its labels and its text.
 constexpr std::size_t kEntryBytes = 2 + 4 + 5 * 8;
+constexpr std::size_t kAtLabels = 2, kLabelBytes = 4;
 
 [[noreturn]] void fail(const std::string& path, int error) {
   throw Failure("cannot write " + path + ": " + std::generic_category().message(error));
@@ -27,29 +31,34 @@ std::vector<std::byte> payload_of(const JournalEntry& entry) {
   std::vector<std::byte> payload;
   put(payload, static_cast<std::uint8_t>(entry.bad));
   put(payload, static_cast<std::uint8_t>(entry.unchanged));
-  put(payload, entry.label);
+  put(payload, static_cast<std::uint32_t>(entry.labels.size()));
   for (const std::uint64_t number :
        {entry.offset, entry.length, entry.checksum, entry.gap_checksum, entry.end}) {
     put(payload, number);
   }
+  for (const std::uint32_t label : entry.labels) put(payload, label);
   const auto text = std::as_bytes(std::span(entry.text));
   payload.insert(payload.end(), text.begin(), text.end());
   return payload;
 }
 
-JournalEntry entry_of(std::span<const std::byte> payload) {
+// Nothing of a payload that is none.
+std::optional<JournalEntry> entry_of(std::span<const std::byte> payload) {
+  if (payload.size() < kEntryBytes) return {};
+  const auto labels = get<std::uint32_t>(payload, kAtLabels);
+  if (labels > (payload.size() - kEntryBytes) / kLabelBytes) return {};
   JournalEntry entry;
   entry.bad = payload[0] != std::byte{0};
   entry.unchanged = payload[1] != std::byte{0};
-  entry.label = get<std::uint32_t>(payload, 2);
-  std::size_t at = 6;
+  std::size_t at = kAtLabels + 4;
   for (std::uint64_t* number :
        {&entry.offset, &entry.length, &entry.checksum, &entry.gap_checksum, &entry.end}) {
     *number = get<std::uint64_t>(payload, at);
     at += 8;
   }
-  entry.text.assign(reinterpret_cast<const char*>(payload.data()) + kEntryBytes,
-                    payload.size() - kEntryBytes);
+  for (std::uint32_t i = 0; i < labels; ++i, at += kLabelBytes)
+    entry.labels.push_back(get<std::uint32_t>(payload, at));
+  entry.text.assign(reinterpret_cast<const char*>(payload.data()) + at, payload.size() - at);
   return entry;
 }
 
@@ -102,8 +111,8 @@ void Journal::read(const std::string& identity, bool overwrite) {
     return;
   }
   ends_ = {bytes.size() - rest.size()};
-  for (auto payload = take_frame(rest); payload.size() >= kEntryBytes; payload = take_frame(rest)) {
-    entries_.push_back(entry_of(payload));
+  while (std::optional<JournalEntry> entry = entry_of(take_frame(rest))) {
+    entries_.push_back(std::move(*entry));
     ends_.push_back(bytes.size() - rest.size());
   }
 }

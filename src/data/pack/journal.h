@@ -11,8 +11,9 @@ namespace convoy::data {
 struct JournalEntry {
   bool bad = false;
   bool unchanged = false;
-  std::string text;         // the record's key; of a bad image, why it is bad
-  std::uint32_t label = 0;  // the rest: of a record, as in the index
+  std::string text;  // the record's key; of a bad image, why it is bad
+  // The rest: of a record, as in the index.
+  std::vector<std::uint32_t> labels;
   std::uint64_t offset = 0, length = 0, checksum = 0, gap_checksum = 0;
   std::uint64_t end = 0;  // of all that the tar holds of it
 };

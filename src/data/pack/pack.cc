@@ -76,6 +76,7 @@ std::string describe(const PackOptions& o, const PackSource& source, const Vips*
   if (!o.below.empty()) say("below", "\"" + plain_path(o.below) + "\"");
   if (o.limit > 0) say("limit", std::to_string(o.limit));
   if (o.shuffle) say("shuffle", std::to_string(*o.shuffle));
+  if (source.label_lists()) say("labels", "\"any number for each image\"");
   if (o.keep) {
     say("images", source.pixels() ? "\"PNG, lossless\"" : "\"as in the source\"");
     return text;
@@ -103,8 +104,10 @@ std::string identity_of(const std::string& about, const PackSource& source,
   for (const std::size_t i : order) {
     const SourceImage& image = source.images()[i];
     add(image.name);
-    const std::uint64_t numbers[] = {image.label, image.size};
+    const std::span<const std::uint32_t> labels = source.labels(i);
+    const std::uint64_t numbers[] = {image.size, labels.size()};
     hash.update(std::as_bytes(std::span(numbers)));
+    hash.update(std::as_bytes(labels));
   }
   return about + "xxh3 = " + to_hex(hash.digest()) + "\n";
 }
@@ -134,7 +137,7 @@ void run(const PackOptions& options, PackSource& source, const std::vector<std::
     const SourceImage& image = source.images()[order[position]];
     const PackPipeline::Result result = pipeline.take();
     if (result.problem.empty()) {
-      writer.add_record(keys[position], image.label, result.image);
+      writer.add_record(keys[position], source.labels(order[position]), result.image);
     } else {
       writer.add_bad(image.name, result.problem);
     }
@@ -164,7 +167,8 @@ PackResult pack(const PackOptions& options) {
   if (Converter::needs_vips(options, source->pixels(), shape)) vips = Vips::load();
   const std::string about = describe(options, *source, vips.get());
   Converter converter(options, vips);
-  PackWriter writer(options, identity_of(about, *source, order), source->classes(), about);
+  PackWriter writer(options, identity_of(about, *source, order), source->classes(), about,
+                    source->label_lists());
   try {
     run(options, *source, order, keys, converter, writer);
   } catch (...) {

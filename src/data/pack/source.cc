@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "convoy/base/error.h"
+#include "data/packed/names.h"
 #include "data/readers/byte_source.h"
 #include "data/tar/format.h"
 
@@ -74,6 +75,21 @@ std::string cifar_names(CifarKind kind, const std::string& file) {
 }
 
 }  // namespace
+
+LabelRules read_label_rules(const PackOptions& options) {
+  LabelRules rules;
+  rules.source = options.sources.front();
+  if (!options.label_table.empty()) {
+    if (!options.labels.empty())
+      throw UsageError("--labels and --label-table both say the labels: give one of them");
+    rules.table_file = options.label_table;
+    rules.table = read_label_table({options.label_table, options.classes});
+    return rules;
+  }
+  if (!options.classes.empty()) rules.given = read_class_names(options.classes);
+  if (!options.labels.empty()) read_label_list(options.labels, rules);
+  return rules;
+}
 
 std::unique_ptr<PackSource> open_source(const PackOptions& options) {
   if (options.sources.empty()) throw UsageError("nothing to pack: name a source");

@@ -4,18 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "convoy/data/dataset.h"
 #include "convoy/data/pack.h"
+#include "data/packed/labels.h"
 
 namespace convoy::data {
 
 // One image of a source. `name` is its path in the source, without what all have in front.
 struct SourceImage {
   std::string name;
-  std::uint32_t label = 0;
   std::uint64_t size = 0;  // in bytes, as stored
   // Why there is nothing to read: a link in a tar. Empty for all others.
   std::string problem;
@@ -27,6 +28,9 @@ class PackSource {
 
   const std::vector<std::string>& classes() const { return classes_; }
   const std::vector<SourceImage>& images() const { return images_; }
+  // Of image i, ascending; and whether there are images with none or several.
+  std::span<const std::uint32_t> labels(std::size_t i) const { return labels_[i]; }
+  bool label_lists() const { return !labels_.one_each(); }
   // How many files there are that are no pictures by their names.
   std::uint64_t others() const { return others_; }
   // Whether images may be read in any order, by several threads at a time. If not: in ascending
@@ -35,17 +39,22 @@ class PackSource {
   // Whether images come as pixels; else as files.
   virtual bool pixels() const = 0;
   // The image's bytes, in `scratch` or the source's own memory; of a file the encoding is not
-  // looked at yet. Throws Failure or UsageError naming the file when the source can't be read.
+  // looked at yet, and its labels are those above. Throws Failure or UsageError naming the file
+  // when the source can't be read.
   virtual Record read(std::size_t i, std::vector<std::byte>& scratch) = 0;
 
  protected:
   std::vector<std::string> classes_;
   std::vector<SourceImage> images_;
+  LabelLists labels_;  // of each image
   std::uint64_t others_ = 0;
 };
 
 // Finds out what the sources are. Throws UsageError naming what is wrong with them.
 std::unique_ptr<PackSource> open_source(const PackOptions& options);
+
+// What the user says of the labels of a folder's or a tar's images.
+LabelRules read_label_rules(const PackOptions& options);
 
 // The kinds.
 std::unique_ptr<PackSource> open_folder_source(const PackOptions& options);

@@ -23,21 +23,18 @@ class TarSource final : public PackSource {
       throw UsageError(path_ + ": no picture in this tar" +
                        (below_.empty() ? "" : " below " + below_));
     }
-    LabelRules rules;
-    rules.source = path_;
+    LabelRules rules = read_label_rules(options);
     rules.recorded = std::move(scan.classes);
-    if (!options.classes.empty()) rules.given = read_class_names(options.classes);
-    if (!options.labels.empty()) read_label_list(options.labels, rules);
-    std::vector<Unlabeled> labels;
+    std::vector<Unlabeled> unlabeled;
+    for (const TarImage& image : scan.images)
+      unlabeled.push_back({image.name, folder_of(image.name), scan.labels_of(image)});
+    Labeled labeled = assign_labels(rules, unlabeled);
+    classes_ = std::move(labeled.classes);
+    labels_ = std::move(labeled.labels);
     for (const TarImage& image : scan.images) {
-      labels.push_back({image.name, folder_of(image.name), image.label});
-    }
-    classes_ = assign_labels(rules, labels);
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      offsets_.push_back(scan.images[i].offset);
-      images_.push_back(
-          {scan.images[i].name, static_cast<std::uint32_t>(labels[i].label), scan.images[i].size,
-           scan.images[i].link ? "a link in the tar: it has no bytes of its own" : ""});
+      offsets_.push_back(image.offset);
+      images_.push_back({image.name, image.size,
+                         image.link ? "a link in the tar: it has no bytes of its own" : ""});
     }
   }
 
@@ -52,7 +49,7 @@ class TarSource final : public PackSource {
     } else {
       file_.read(offsets_[i], scratch);
     }
-    return {scratch, Encoding::jpeg, {}, images_[i].label};
+    return {scratch, Encoding::jpeg, {}, kNoLabel};
   }
 
  private:

@@ -28,6 +28,14 @@ std::string printable(std::string text) {
   return text;
 }
 
+// "2", or "[0, 2]".
+std::string text_of(std::span<const std::uint32_t> labels, bool list) {
+  std::string text;
+  for (const std::uint32_t label : labels)
+    text += (text.empty() ? "" : ", ") + std::to_string(label);
+  return (list ? "[" + text + "]" : text) + "\n";
+}
+
 std::uint64_t hash_of(const InputFile& file, std::uint64_t begin, std::uint64_t end) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(end - begin));
   file.read(begin, bytes);
@@ -37,11 +45,12 @@ std::uint64_t hash_of(const InputFile& file, std::uint64_t begin, std::uint64_t 
 }  // namespace
 
 PackWriter::PackWriter(const PackOptions& options, const std::string& identity,
-                       std::vector<std::string> classes, std::string about)
+                       std::vector<std::string> classes, std::string about, bool label_lists)
     : options_(options),
       partial_(options.out + ".partial"),
       classes_(std::move(classes)),
       about_(std::move(about)),
+      label_lists_(label_lists),
       journal_(options.out + ".partial.journal", identity, options.overwrite),
       fd_(::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
   if (fd_ < 0) fail(errno);
@@ -129,15 +138,16 @@ void PackWriter::take(const JournalEntry& entry) {
   }
   ++result_.records;
   if (entry.unchanged) ++result_.unchanged;
-  index_.add(
-      {entry.text, entry.offset, entry.length, entry.checksum, entry.gap_checksum, entry.label});
+  index_.add({entry.text, entry.offset, entry.length, entry.checksum, entry.gap_checksum},
+             entry.labels);
 }
 
-void PackWriter::add_record(const std::string& key, std::uint32_t label, const Converted& image) {
+void PackWriter::add_record(const std::string& key, std::span<const std::uint32_t> labels,
+                            const Converted& image) {
   JournalEntry entry;
   entry.unchanged = image.unchanged;
   entry.text = key + "." + image.extension;
-  entry.label = label;
+  entry.labels.assign(labels.begin(), labels.end());
   std::vector<std::byte> header;
   append_tar_header(header, entry.text, image.bytes.size());
   append(gap_, header);
@@ -149,7 +159,8 @@ void PackWriter::add_record(const std::string& key, std::uint32_t label, const C
   write(image.bytes);
   gap_.clear();
   append_tar_padding(gap_, image.bytes.size());
-  append_tar_member(gap_, key + ".cls", bytes_of(std::to_string(label) + "\n"));
+  const std::string text = text_of(labels, label_lists_);
+  append_tar_member(gap_, key + (label_lists_ ? ".cls.json" : ".cls"), bytes_of(text));
   write(gap_);
   entry.end = result_.bytes = position_;
   take(entry);
@@ -195,6 +206,8 @@ PackResult PackWriter::finish(const std::vector<Renamed>& renamed) {
   append(gap_, end);
   save();
   result_.classes = classes_.size();
+  result_.labels = index_.labels();
+  result_.label_lists = index_.label_lists();
   result_.renamed = renamed.size();
   result_.bytes = position_;
   result_.index = index_path(options_.out);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +24,9 @@ class PackWriter {
  public:
   // Goes on with what an interrupted run of the same identity has left, as far as it is sound;
   // taken() is how many images that covers. Throws as pack() does.
+  // label_lists: labels stand beside each record as a list.
   PackWriter(const PackOptions& options, const std::string& identity,
-             std::vector<std::string> classes, std::string about);
+             std::vector<std::string> classes, std::string about, bool label_lists);
   ~PackWriter();
   PackWriter(const PackWriter&) = delete;
   PackWriter& operator=(const PackWriter&) = delete;
@@ -33,8 +35,9 @@ class PackWriter {
   std::size_t taken() const { return taken_; }
   const PackResult& result() const { return result_; }
 
-  // `key`: without extension.
-  void add_record(const std::string& key, std::uint32_t label, const Converted& image);
+  // `key`: without extension. `labels`: ascending; one unless there are lists.
+  void add_record(const std::string& key, std::span<const std::uint32_t> labels,
+                  const Converted& image);
   void add_bad(const std::string& name, const std::string& why);
 
   // Makes sure that a later run can go on from here. Throws Failure.
@@ -55,6 +58,7 @@ class PackWriter {
   std::string partial_;
   std::vector<std::string> classes_;
   std::string about_;
+  bool label_lists_;
   Journal journal_;
   int fd_ = -1;
   std::uint64_t position_ = 0;     // in the tar

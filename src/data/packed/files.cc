@@ -64,6 +64,7 @@ PackedFiles::PackedFiles(const std::vector<std::string>& files) {
                        " in the same order");
     }
     ends_.push_back(end += file.index.size());
+    label_lists_ = label_lists_ || file.index.label_lists();
   }
   if (end == 0) throw UsageError(files_.front()->tar.path() + ": it holds no record");
 }
@@ -101,6 +102,11 @@ std::string PackedFiles::key(std::size_t i) const {
 std::int64_t PackedFiles::label(std::size_t i) const {
   const Place place = find(i);
   return place.file->index[place.record].label;
+}
+
+std::vector<std::int64_t> PackedFiles::labels(std::size_t i) const {
+  const Place place = find(i);
+  return place.file->index.labels(place.record);
 }
 
 std::uint64_t PackedFiles::fingerprint() const {
@@ -145,13 +151,19 @@ PackedSummary inspect_packed(const std::string& path) {
   summary.records = index.size();
   summary.classes = index.header().classes;
   summary.class_records.resize(summary.classes.size());
+  summary.label_lists = index.label_lists();
   summary.about = index.header().about;
   std::vector<std::uint64_t> lengths(index.size());
   for (std::size_t i = 0; i < index.size(); ++i) {
     const IndexEntry entry = index[i];
     lengths[i] = entry.length;
     summary.record_bytes += entry.length;
-    ++summary.class_records[entry.label];
+    const std::vector<std::int64_t> labels = index.labels(i);
+    for (const std::int64_t label : labels)
+      ++summary.class_records[static_cast<std::size_t>(label)];
+    summary.labels += labels.size();
+    summary.unlabeled += labels.empty() ? 1 : 0;
+    summary.most_labels = std::max<std::uint64_t>(summary.most_labels, labels.size());
   }
   if (lengths.empty()) return summary;
   const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
@@ -166,7 +178,8 @@ void list_packed(const std::string& path, const std::function<void(const PackedR
   const OpenPacked file(path);
   for (std::size_t i = 0; i < file.index.size(); ++i) {
     const IndexEntry entry = file.index[i];
-    each({std::string(entry.key), entry.offset, entry.length, entry.label, entry.checksum});
+    each({std::string(entry.key), entry.offset, entry.length, entry.label, file.index.labels(i),
+          entry.checksum});
   }
 }
 

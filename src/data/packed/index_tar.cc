@@ -51,22 +51,23 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
   }
   refuse_duplicates(tar, scan.images);
   rules.recorded = scan.classes;
-  std::vector<Unlabeled> labels;
-  labels.reserve(scan.images.size());
+  std::vector<Unlabeled> unlabeled;
+  unlabeled.reserve(scan.images.size());
   for (const TarImage& image : scan.images) {
-    labels.push_back({image.name, folder_of(image.name), image.label});
+    unlabeled.push_back({image.name, folder_of(image.name), scan.labels_of(image)});
   }
-  const std::vector<std::string> classes = assign_labels(rules, labels);
+  const Labeled labeled = assign_labels(rules, unlabeled);
   IndexBuilder builder;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
+  for (std::size_t i = 0; i < scan.images.size(); ++i) {
     const TarImage& image = scan.images[i];
-    builder.add({image.name, image.offset, image.size, image.checksum, image.gap_checksum,
-                 static_cast<std::uint32_t>(labels[i].label)});
+    builder.add({image.name, image.offset, image.size, image.checksum, image.gap_checksum},
+                labeled.labels[i]);
   }
   AtomicFile file(index_path(tar));
-  file.write(builder.finish({scan.bytes, scan.tail_checksum, classes, scan.about}));
+  file.write(builder.finish({scan.bytes, scan.tail_checksum, labeled.classes, scan.about}));
   file.commit();
-  return {index_path(tar), scan.images.size(), classes.size(), scan.others, scan.auxiliary};
+  return {index_path(tar),       builder.size(), labeled.classes.size(), builder.labels(),
+          builder.label_lists(), scan.others,    scan.auxiliary};
 }
 
 }  // namespace convoy::data

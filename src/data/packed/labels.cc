@@ -1,6 +1,7 @@
 #include "data/packed/labels.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -16,26 +17,62 @@ constexpr std::size_t kMostList = std::size_t{1} << 32;  // bytes
 
 std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
 
-std::vector<std::string> use_numbers(const LabelRules& rules, std::span<Unlabeled> images) {
-  std::vector<std::string> classes = rules.given.empty() ? rules.recorded : rules.given;
-  std::int64_t largest = 0;
+Labeled use_numbers(const LabelRules& rules, std::span<const Unlabeled> images) {
+  Labeled result;
+  std::vector<std::string>& classes = result.classes;
+  classes = rules.given.empty() ? rules.recorded : rules.given;
+  std::int64_t largest = kNoLabel;
   for (const Unlabeled& image : images) {
     const std::string name = rules.source + ": " + std::string(image.name);
-    if (image.label == kNoLabel) {
-      throw UsageError(name + " has no .cls member beside it, which says its label; others have");
+    if (!image.numbers) {
+      throw UsageError(name +
+                       " has no .cls member beside it (nor .cls.json), which says its label; "
+                       "others have");
     }
-    largest = std::max(largest, image.label);
-    if (!classes.empty() && image.label >= static_cast<std::int64_t>(classes.size())) {
-      throw UsageError(name + " has the label " + std::to_string(image.label) + "; there are " +
+    result.labels.add(*image.numbers);
+    if (image.numbers->empty()) continue;
+    const std::int64_t label = image.numbers->back();
+    largest = std::max(largest, label);
+    if (!classes.empty() && label >= static_cast<std::int64_t>(classes.size())) {
+      throw UsageError(name + " has the label " + std::to_string(label) + "; there are " +
                        std::to_string(classes.size()) + " classes");
     }
   }
-  if (!classes.empty()) return classes;
+  if (!classes.empty()) return result;
+  if (largest == kNoLabel) {
+    throw UsageError(rules.source +
+                     ": no image has a label, and nothing names classes: give them with --classes");
+  }
   if (largest >= kMostDigits) {
     throw UsageError(rules.source + ": a label of " + std::to_string(largest) +
                      ", and no names of classes: give them with --classes");
   }
-  return digit_names(static_cast<std::size_t>(largest) + 1);
+  classes = digit_names(static_cast<std::size_t>(largest) + 1);
+  return result;
+}
+
+// Images and lines of the table have to be the same.
+Labeled use_table(const LabelRules& rules, std::span<const Unlabeled> images) {
+  const ReadTable& table = *rules.table;
+  Labeled result;
+  result.classes = table.classes;
+  std::vector<bool> used(table.lines.size());
+  for (const Unlabeled& image : images) {
+    const TableLine* line = table.find(image.name);
+    if (line == nullptr) {
+      throw UsageError(rules.source + ": " + std::string(image.name) + " has no line in " +
+                       rules.table_file + "; for an image without labels, write its path alone");
+    }
+    used[static_cast<std::size_t>(line - table.lines.data())] = true;
+    const std::vector<std::uint32_t> labels(line->labels.begin(), line->labels.end());
+    result.labels.add(labels);
+  }
+  const auto unused = std::find(used.begin(), used.end(), false) - used.begin();
+  if (static_cast<std::size_t>(unused) == used.size()) return result;
+  const TableLine& line = table.lines[static_cast<std::size_t>(unused)];
+  throw UsageError(rules.table_file + ": line " + std::to_string(line.number) + ": '" + line.path +
+                   "' is no picture in " + rules.source +
+                   " (a tab stands between a path and its classes)");
 }
 
 // The class that the list has for a name, for its last part otherwise.
@@ -67,7 +104,7 @@ void refuse_several(const LabelRules& rules, std::vector<std::string> classes) {
   for (const auto& [name, its_class] : rules.list) {
     if (!names_several(its_class, number_of)) continue;
     throw UsageError(rules.list_file + ": " + name + " has several classes, '" + its_class +
-                     "'; a packed record has one. The reader image_folder takes many");
+                     "'; give a table of any number of classes for each image with --label-table");
   }
 }
 
@@ -101,11 +138,44 @@ void read_label_list(const std::string& file, LabelRules& rules) {
   if (rules.list.empty()) throw UsageError(file + ": no line 'NAME CLASS' in it");
 }
 
-std::vector<std::string> assign_labels(const LabelRules& rules, std::span<Unlabeled> images) {
-  const bool numbers = std::any_of(images.begin(), images.end(),
-                                   [](const Unlabeled& image) { return image.label != kNoLabel; });
+std::optional<std::vector<std::uint32_t>> parse_label_numbers(std::string_view json) {
+  const auto skip_space = [&json] {
+    json.remove_prefix(std::min(json.find_first_not_of(" \t\r\n"), json.size()));
+  };
+  const auto take = [&](char wanted) {
+    skip_space();
+    if (!json.starts_with(wanted)) return false;
+    json.remove_prefix(1);
+    return true;
+  };
+  std::vector<std::uint32_t> labels;
+  if (!take('[')) return {};
+  bool end = take(']');
+  while (!end) {
+    skip_space();
+    const auto [rest, error] =
+        std::from_chars(json.data(), json.data() + json.size(), labels.emplace_back());
+    if (error != std::errc{}) return {};
+    json.remove_prefix(static_cast<std::size_t>(rest - json.data()));
+    end = take(']');
+    if (!end && !take(',')) return {};
+  }
+  skip_space();
+  std::sort(labels.begin(), labels.end());
+  const bool twice = std::adjacent_find(labels.begin(), labels.end()) != labels.end();
+  if (!json.empty() || twice) return {};
+  return labels;
+}
+
+Labeled assign_labels(const LabelRules& rules, std::span<const Unlabeled> images) {
+  if (rules.table) return use_table(rules, images);
+  const bool numbers = std::any_of(images.begin(), images.end(), [](const Unlabeled& image) {
+    return image.numbers.has_value();
+  });
   if (rules.list.empty() && numbers) return use_numbers(rules, images);
-  std::vector<std::string> classes = rules.given;
+  Labeled result;
+  std::vector<std::string>& classes = result.classes;
+  classes = rules.given;
   if (classes.empty() && !rules.list.empty()) {
     for (const auto& [name, its_class] : rules.list) classes.push_back(its_class);
     classes = distinct(std::move(classes));
@@ -119,7 +189,7 @@ std::vector<std::string> assign_labels(const LabelRules& rules, std::span<Unlabe
   }
   refuse_several(rules, classes);
   const ClassNumbers number_of(classes);
-  for (Unlabeled& image : images) {
+  for (const Unlabeled& image : images) {
     const std::string name = rules.source + ": " + std::string(image.name);
     const std::string_view its_class =
         rules.list.empty() ? image.folder : listed(rules, image.name);
@@ -128,13 +198,15 @@ std::vector<std::string> assign_labels(const LabelRules& rules, std::span<Unlabe
                            ? name + " has no class: it lies in no folder, and nothing else says it"
                            : name + " is not listed in " + rules.list_file);
     }
-    image.label = number_of[its_class];
-    if (image.label < 0) {
+    const std::int64_t label = number_of[its_class];
+    if (label < 0) {
       throw UsageError(name + " is of the class " + quoted(its_class) +
                        ", which is not among the " + std::to_string(classes.size()) + " given");
     }
+    const auto number = static_cast<std::uint32_t>(label);
+    result.labels.add(std::span(&number, 1));
   }
-  return classes;
+  return result;
 }
 
 }  // namespace convoy::data

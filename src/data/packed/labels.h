@@ -1,22 +1,25 @@
-// Which label each image gets.
+// Which labels each image gets.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/packed/label_lists.h"
+#include "data/readers/label_table.h"
+
 namespace convoy::data {
 
-inline constexpr std::int64_t kNoLabel = -1;
-
-// An image that gets a label.
+// An image that gets labels.
 struct Unlabeled {
-  std::string_view name;          // for messages and the list
-  std::string_view folder;        // its class, if nothing else says it; may be empty
-  std::int64_t label = kNoLabel;  // the number that stands beside it, if any does
+  std::string_view name;    // for messages, the list and the table
+  std::string_view folder;  // its class, if nothing else says it; may be empty
+  // The numbers that stand beside it, if anything does; ascending, each once.
+  std::optional<std::span<const std::uint32_t>> numbers;
 };
 
 struct LabelRules {
@@ -26,15 +29,28 @@ struct LabelRules {
   // Name of an image -> class, if the user lists them: the file and what it says.
   std::string list_file;
   std::map<std::string, std::string, std::less<>> list;
+  // Name of an image -> classes, if the user has a table: the file and what it says. Its classes
+  // are the given ones, too.
+  std::string table_file;
+  std::optional<ReadTable> table;
+};
+
+struct Labeled {
+  std::vector<std::string> classes;
+  LabelLists labels;  // in the order of images; each ascending
 };
 
 // A text file of lines "NAME CLASS". Throws UsageError naming file and line.
 void read_label_list(const std::string& file, LabelRules& rules);
 
-// Labels all images; returns the names of the classes. The list comes first, then numbers, then
-// folders, and one of them has to hold for all images. Classes are the given ones, or the recorded
-// ones of numbers (digits if none are), or all there are in alphabetical order. Throws UsageError
-// naming an image without a class, or of a class or with a number that is not among them.
-std::vector<std::string> assign_labels(const LabelRules& rules, std::span<Unlabeled> images);
+// "[0, 2]" -> {0, 2}, ascending. Nothing if it is anything else, or a number is there twice.
+std::optional<std::vector<std::uint32_t>> parse_label_numbers(std::string_view json);
+
+// Labels all images. The table or the list comes first, then numbers, then folders, and one of them
+// has to hold for all images. Classes are the given ones, or the recorded ones of numbers (digits
+// if none are), or all there are in alphabetical order. Throws UsageError naming an image without a
+// class, or of a class or with a number that is not among them; or an image that the table lacks,
+// or a line of it for which there is none.
+Labeled assign_labels(const LabelRules& rules, std::span<const Unlabeled> images);
 
 }  // namespace convoy::data

@@ -77,8 +77,15 @@ std::string_view folder_of(std::string_view path) {
   return folder == "." || folder == ".." ? std::string_view() : folder;
 }
 
+std::string_view without_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 std::vector<std::string> parse_class_names(std::string_view text, const std::string& file) {
   std::vector<std::string> names;
+  text = without_mark(text);
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view name = text.substr(0, end);

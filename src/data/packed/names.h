@@ -33,6 +33,9 @@ std::string plain_path(std::string_view path);
 // The last folder in a path, or nothing: "train/cat/1.jpg" -> "cat".
 std::string_view folder_of(std::string_view path);
 
+// Without the mark of UTF-8 that some editors begin a file with.
+std::string_view without_mark(std::string_view text);
+
 // One name a line; ends of lines may be those of Windows. Throws UsageError naming the file for
 // empty or repeated names.
 std::vector<std::string> parse_class_names(std::string_view text, const std::string& file);

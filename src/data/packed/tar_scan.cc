@@ -13,8 +13,11 @@
 namespace convoy::data {
 namespace {
 
-// Of the members that hold labels and names of classes.
-constexpr std::uint64_t kMostText = std::uint64_t{1} << 28;
+// Bytes of the members that hold names of classes, and labels.
+constexpr std::uint64_t kMostNames = std::uint64_t{1} << 28;
+constexpr std::uint64_t kMostLabels = std::uint64_t{1} << 24;
+
+constexpr std::string_view kLabelExtension = "cls", kListExtension = "cls.json";
 
 class Scanner {
  public:
@@ -52,8 +55,9 @@ class Scanner {
  private:
   void take(const TarMember& member);
   void take_image(const TarMember& member, std::string name);
-  void take_label(const TarMember& member);
-  std::string text_of(const TarMember& member);
+  void take_labels(const TarMember& member, bool list);
+  std::vector<std::uint32_t> labels_in(const TarMember& member, bool list);
+  std::string text_of(const TarMember& member, std::uint64_t most);
   void begin_sample(std::string_view stem);
   void end_sample();
   void count_auxiliary(const std::string& name);
@@ -74,7 +78,8 @@ class Scanner {
   // Members of one stem that stand side by side are one sample.
   std::string stem_;
   std::size_t sample_begin_ = 0;
-  std::int64_t sample_label_ = kNoLabel;
+  std::optional<std::size_t> sample_list_;  // of scan_.lists
+  bool sample_has_list_ = false;            // it was a list, not a single label
 };
 
 void Scanner::begin_sample(std::string_view stem) {
@@ -82,7 +87,7 @@ void Scanner::begin_sample(std::string_view stem) {
   end_sample();
   stem_ = stem;
   sample_begin_ = scan_.images.size();
-  sample_label_ = kNoLabel;
+  sample_list_.reset();
 }
 
 // A sample has one image: others have more than its name before the extension.
@@ -101,8 +106,8 @@ void Scanner::count_auxiliary(const std::string& name) {
   ++scan_.others;
 }
 
-std::string Scanner::text_of(const TarMember& member) {
-  if (member.size > kMostText) {
+std::string Scanner::text_of(const TarMember& member, std::uint64_t most) {
+  if (member.size > most) {
     throw UsageError(file_.path() + ": " + member.name + " has " + std::to_string(member.size) +
                      " bytes, too many for what it should hold");
   }
@@ -116,11 +121,12 @@ void Scanner::take(const TarMember& member) {
   if (member.kind != TarMember::Kind::file && !link) return;
   const std::string plain = plain_path(member.name);
   if (plain == kClassesMember) {
-    scan_.classes = parse_class_names(text_of(member), file_.path() + ":" + member.name);
+    scan_.classes =
+        parse_class_names(text_of(member, kMostNames), file_.path() + ":" + member.name);
     return;
   }
   if (plain == kAboutMember) {
-    scan_.about = text_of(member);
+    scan_.about = text_of(member, kMostNames);
     return;
   }
   // An index has to know members by the names that they have.
@@ -132,9 +138,9 @@ void Scanner::take(const TarMember& member) {
   } else if (image) {
     begin_sample(sample.stem);
     take_image(member, std::move(name));
-  } else if (sample.extension == "cls" && !link) {
+  } else if (!link && (sample.extension == kLabelExtension || sample.extension == kListExtension)) {
     begin_sample(sample.stem);
-    take_label(member);
+    take_labels(member, sample.extension == kListExtension);
   } else if (!link) {
     ++scan_.others;
   }
@@ -145,7 +151,7 @@ void Scanner::take_image(const TarMember& member, std::string name) {
   image.name = std::move(name);
   image.offset = member.offset;
   image.size = member.size;
-  image.label = sample_label_;
+  image.list = sample_list_;
   image.link = member.kind == TarMember::Kind::link;
   if (options_.hash) {
     image.gap_checksum = take_hash();
@@ -155,19 +161,40 @@ void Scanner::take_image(const TarMember& member, std::string name) {
   scan_.images.push_back(std::move(image));
 }
 
-void Scanner::take_label(const TarMember& member) {
-  std::string text = text_of(member);
+std::vector<std::uint32_t> Scanner::labels_in(const TarMember& member, bool list) {
+  std::string text = text_of(member, kMostLabels);
+  const auto wrong = [&](const std::string& why) {
+    throw UsageError(file_.path() + ": " + member.name + " holds '" +
+                     plain_path(text.substr(0, 40)) + "', which is " + why);
+  };
+  if (list) {
+    std::optional<std::vector<std::uint32_t>> labels = parse_label_numbers(text);
+    if (!labels) wrong("no list of labels: numbers from 0 on, each once, as [0, 2]");
+    return std::move(*labels);
+  }
   text.erase(0, text.find_first_not_of(" \t\r\n"));
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
   std::uint32_t label = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
   if (error != std::errc{} || end != text.data() + text.size()) {
-    throw UsageError(file_.path() + ": " + member.name + " holds '" +
-                     plain_path(text.substr(0, 40)) +
-                     "', which is no label: labels are numbers from 0 on, one for an image");
+    wrong(
+        "no label: labels are numbers from 0 on, one for an image (lists stand in KEY.cls.json, as "
+        "[0, 2])");
   }
-  sample_label_ = label;
-  for (std::size_t i = sample_begin_; i < scan_.images.size(); ++i) scan_.images[i].label = label;
+  return {label};
+}
+
+void Scanner::take_labels(const TarMember& member, bool list) {
+  if (sample_list_ && sample_has_list_ != list) {
+    throw UsageError(file_.path() + ": " + member.name +
+                     " is the second that says labels: of KEY.cls and KEY.cls.json a sample has "
+                     "one");
+  }
+  scan_.lists.add(labels_in(member, list));
+  sample_list_ = scan_.lists.size() - 1;
+  sample_has_list_ = list;
+  for (std::size_t i = sample_begin_; i < scan_.images.size(); ++i)
+    scan_.images[i].list = sample_list_;
 }
 
 }  // namespace
@@ -176,6 +203,11 @@ std::string name_below(const std::string& path, const std::string& folder) {
   if (folder.empty()) return path;
   if (!path.starts_with(folder + "/")) return "";
   return path.substr(folder.size() + 1);
+}
+
+std::optional<std::span<const std::uint32_t>> TarScan::labels_of(const TarImage& image) const {
+  if (!image.list) return {};
+  return lists[*image.list];
 }
 
 TarScan scan_tar(const std::string& path, const TarScanOptions& options) {

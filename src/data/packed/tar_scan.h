@@ -1,7 +1,10 @@
 // Which images a tar holds.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,8 +16,8 @@ namespace convoy::data {
 struct TarImage {
   std::string name;
   std::uint64_t offset = 0, size = 0;
-  std::int64_t label = kNoLabel;  // of the .cls member beside it
-  bool link = false;              // there is a name and nothing else
+  std::optional<std::size_t> list;  // which of the lists is its own: see TarScan::labels_of()
+  bool link = false;                // there is a name and nothing else
   // With TarScanOptions::hash: of its bytes, and of those between the image before it and this one.
   std::uint64_t checksum = 0, gap_checksum = 0;
 };
@@ -32,6 +35,7 @@ struct TarScanOptions {
 struct TarScan {
   bool compressed = false;
   std::vector<TarImage> images;      // in the order of the tar
+  LabelLists lists;                  // of .cls and .cls.json members, each ascending
   std::vector<std::string> classes;  // if a member says them (pack() writes one)
   std::string about;                 // likewise
   std::uint64_t others = 0;          // files that are none of these
@@ -39,6 +43,9 @@ struct TarScan {
   std::string first_auxiliary;       // the name of the first of them
   std::uint64_t bytes = 0;           // of the tar
   std::uint64_t tail_checksum = 0;   // with hash: of what follows the last image
+
+  // What the .cls or .cls.json member beside an image says.
+  std::optional<std::span<const std::uint32_t>> labels_of(const TarImage& image) const;
 };
 
 // Walks over a tar once; without `hash`, only over its headers where the file is not compressed.

@@ -54,9 +54,24 @@ NamedLine parse_line(std::string_view text, std::size_t number, const std::strin
 
 }  // namespace
 
+const TableLine* ReadTable::find(std::string_view path) const {
+  const auto at =
+      std::lower_bound(lines.begin(), lines.end(), path,
+                       [](const TableLine& line, std::string_view p) { return line.path < p; });
+  return at != lines.end() && at->path == path ? &*at : nullptr;
+}
+
 ReadTable read_label_table(const LabelTable& table) {
   std::vector<std::string> classes;
-  if (!table.class_names.empty()) classes = read_class_names(table.class_names);
+  if (!table.class_names.empty()) {
+    classes = read_class_names(table.class_names);
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+      if (classes[i].find(',') == std::string::npos && trimmed(classes[i]) == classes[i]) continue;
+      throw UsageError(table.class_names + ": line " + std::to_string(i + 1) + ", '" + classes[i] +
+                       "', is no name for a table: those hold no commas, and neither begin nor "
+                       "end with a space");
+    }
+  }
   return parse_label_table(read_text_file(table.labels, kMostBytes), table, std::move(classes));
 }
 
@@ -65,6 +80,7 @@ ReadTable parse_label_table(std::string_view text, const LabelTable& table,
   const std::string& file = table.labels;
   const auto where = [&file](std::size_t line) { return file + ": line " + std::to_string(line); };
   std::vector<NamedLine> lines;
+  text = without_mark(text);
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);

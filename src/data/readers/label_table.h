@@ -20,6 +20,9 @@ struct TableLine {
 struct ReadTable {
   std::vector<std::string> classes;
   std::vector<TableLine> lines;  // in the order of paths, each once
+
+  // The line of a path; null if there is none.
+  const TableLine* find(std::string_view path) const;
 };
 
 // Throws UsageError naming the file and the line, see open_image_folder().

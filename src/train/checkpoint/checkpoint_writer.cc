@@ -17,6 +17,7 @@
 #include "train/checkpoint/held_tensors.h"
 #include "train/checkpoint/part_writer.h"
 #include "train/checkpoint/shared_plan.h"
+#include "train/checkpoint/shared_words.h"
 #include "train/checkpoint/slice_reader.h"
 #include "train/rank_work.h"
 
@@ -70,7 +71,7 @@ class CheckpointWriter::Impl {
 
   bool first() const { return all_.rank() == 0; }
   void make_draft(Flight& flight);
-  void prepare(Flight& flight);
+  void prepare(Flight& flight, Ticks& ticks);
   bool all_prepared(const std::string& outcome);
   void start(Flight& flight, bool somebody_holds);
   bool holds_part() const;
@@ -128,11 +129,8 @@ std::uint64_t CheckpointWriter::Impl::memory() const {
 
 void CheckpointWriter::Impl::reserve(const State& state) {
   HeldTensors held;
-  const std::string outcome = outcome_of([&] {
-    held = hold(state);
-    return std::string();
-  });
-  plan_.update(all_, outcome, held.slices);
+  const std::string outcome = outcome_of([&] { held = hold(state); });
+  plan_.update(all_, outcome, held.slices, "");
   if (options_.asynchronous && own_bytes() > 0 && own_bytes() <= memory())
     copy_.reserve(own_bytes());
 }
@@ -165,7 +163,7 @@ std::vector<IncomingPart> CheckpointWriter::Impl::parts_of_others() const {
 }
 
 // All that this rank can fail in before others rely on it: memory, and the copy.
-void CheckpointWriter::Impl::prepare(Flight& flight) {
+void CheckpointWriter::Impl::prepare(Flight& flight, Ticks& ticks) {
   const PlannedPart& part = own_part();
   const std::vector<IncomingPart> others = parts_of_others();
   if (first() && !others.empty())
@@ -176,8 +174,10 @@ void CheckpointWriter::Impl::prepare(Flight& flight) {
   const bool sent_here = flight.stream != nullptr && !any_thread_;
   if (!options_.asynchronous || sent_here || !has_memory()) return;
   std::byte* to = copy_.data();
-  for (std::size_t i = 0; i < part.slices.size(); to += part.bytes[i++])
+  for (std::size_t i = 0; i < part.slices.size(); to += part.bytes[i++]) {
     copy_piece(flight.held, part.slices[i].held, slice_of(part.slices[i]), to);
+    ticks.working();
+  }
   flight.written.copied = own_bytes();
   flight.written.asynchronous = true;
 }
@@ -248,10 +248,7 @@ std::string CheckpointWriter::Impl::write_live(const Flight& flight,
 void CheckpointWriter::Impl::start(Flight& flight, bool somebody_holds) {
   if (own_part().slices.empty()) flight.part.set(std::string(1, kDone));
   if (flight.receiver && any_thread_) {
-    flight.arrivals.start([this, &flight] {
-      flight.receiver->run([this] { check_wanted(); });
-      return std::string();
-    });
+    flight.arrivals.start([this, &flight] { flight.receiver->run([this] { check_wanted(); }); });
   }
   if (flight.written.asynchronous)
     flight.part.start([this, &flight] { return write_copy(flight); });
@@ -272,10 +269,7 @@ void CheckpointWriter::Impl::write_held(Flight& flight) {
     flight.part.start([this, &flight] { return write_live(flight, [this] { check_wanted(); }); });
   }
   if (arrivals) {
-    flight.arrivals.set(outcome_of([&] {
-      flight.receiver->run(here);
-      return std::string();
-    }));
+    flight.arrivals.set(outcome_of([&] { flight.receiver->run(here); }));
   }
   ticks.finish(
       [&](std::chrono::milliseconds patience) { return part && flight.part.busy(patience); });
@@ -283,23 +277,18 @@ void CheckpointWriter::Impl::write_held(Flight& flight) {
 
 void CheckpointWriter::Impl::begin(Manifest manifest, const State& state) {
   auto flight = std::make_unique<Flight>();
-  const std::string outcome = outcome_of([&] {
-    flight->held = hold(state);
-    return std::string();
-  });
-  plan_.update(all_, outcome, flight->held.slices);
-  manifest.aliases = state.aliases;
-  manifest.numbers.insert(state.numbers.begin(), state.numbers.end());
-  manifest.lists.insert(state.lists.begin(), state.lists.end());
+  const std::string outcome = outcome_of([&] { flight->held = hold(state); });
+  manifest.aliases.clear();
+  add_words(plan_.update(all_, outcome, flight->held.slices, words_of(state)), manifest);
   flight->written.step = manifest.step;
   flight->written.score = manifest.score;
   flight->manifest = std::move(manifest);
   make_draft(*flight);
   flight_ = std::move(flight);
-  const bool somebody_holds = all_prepared(outcome_of([this] {
-    prepare(*flight_);
-    return std::string();
-  }));
+  Ticks ticks(all_);
+  const std::string prepared = outcome_of([&] { prepare(*flight_, ticks); });
+  ticks.finish([](std::chrono::milliseconds) { return false; });
+  const bool somebody_holds = all_prepared(prepared);
   start(*flight_, somebody_holds);
   flight_->held = {};
   flight_->written.held_s = seconds_since(flight_->began);

@@ -12,26 +12,57 @@
 
 namespace convoy::train {
 
-void SharedPlan::update(const comm::Communicator& all, const std::string& outcome,
-                        const std::vector<HeldSlice>& held) {
-  const std::string text = outcome[0] == kDone ? to_text(held) : "";
-  const std::string mine =
-      outcome[0] == kDone ? kDone + to_hex(xxh3(std::as_bytes(std::span(text)))) : outcome;
-  const std::vector<std::string> hashes = all.gather_text(mine);
-  for (const std::string& hash : hashes) result_of(hash);
-  if (hashes == hashes_) return;
+namespace {
+
+std::string hash_of(const std::string& text) {
+  return to_hex(xxh3(std::as_bytes(std::span(text))));
+}
+
+// Texts of ranks that are known by their hashes.
+struct Distinct {
+  std::vector<std::string> texts;    // each once
+  std::vector<std::size_t> of_rank;  // places in them
+};
+
+Distinct tell(const comm::Communicator& all, const std::vector<std::string>& hashes,
+              const std::string& own) {
+  Distinct distinct;
   std::map<std::string, std::size_t> place;
-  std::vector<std::size_t> of_rank;
   std::vector<int> speaker;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
     const auto [found, fresh] = place.try_emplace(hashes[rank], place.size());
     if (fresh) speaker.push_back(static_cast<int>(rank));
-    of_rank.push_back(found->second);
+    distinct.of_rank.push_back(found->second);
   }
-  std::vector<std::vector<HeldSlice>> distinct;
-  for (const int rank : speaker) distinct.push_back(held_from_text(all.broadcast_text(text, rank)));
-  plan_ = std::make_unique<const Plan>(plan_checkpoint(distinct, of_rank));
-  hashes_ = hashes;
+  for (const int rank : speaker) {
+    distinct.texts.push_back(speaker.size() == 1 ? own : all.broadcast_text(own, rank));
+  }
+  return distinct;
+}
+
+}  // namespace
+
+std::vector<std::string> SharedPlan::update(const comm::Communicator& all,
+                                            const std::string& outcome,
+                                            const std::vector<HeldSlice>& held,
+                                            const std::string& words) {
+  const bool done = outcome[0] == kDone;
+  const std::string text = done ? to_text(held) : "";
+  std::vector<std::string> hashes, hashes_of_words;
+  for (const std::string& told :
+       all.gather_text(done ? kDone + hash_of(text) + hash_of(words) : outcome)) {
+    const std::string both = result_of(told);
+    hashes.push_back(both.substr(0, both.size() / 2));
+    hashes_of_words.push_back(both.substr(both.size() / 2));
+  }
+  if (hashes != hashes_) {
+    const Distinct distinct = tell(all, hashes, text);
+    std::vector<std::vector<HeldSlice>> slices;
+    for (const std::string& one : distinct.texts) slices.push_back(held_from_text(one));
+    plan_ = std::make_unique<const Plan>(plan_checkpoint(slices, distinct.of_rank));
+    hashes_ = hashes;
+  }
+  return tell(all, hashes_of_words, words).texts;
 }
 
 std::vector<bool> who_sees(const comm::Communicator& all, const std::string& folder) {

@@ -15,9 +15,9 @@ namespace convoy::train {
 class SharedPlan {
  public:
   // Collective. `outcome` is that of making `held` (train/outcome.h). Throws the first mistake, on
-  // every rank.
-  void update(const comm::Communicator& all, const std::string& outcome,
-              const std::vector<HeldSlice>& held);
+  // every rank. Gives the texts of the ranks' `words`, each once.
+  std::vector<std::string> update(const comm::Communicator& all, const std::string& outcome,
+                                  const std::vector<HeldSlice>& held, const std::string& words);
   // REQUIRES: update() has returned once. References into it are good until it is called again.
   const Plan& plan() const { return *plan_; }
 

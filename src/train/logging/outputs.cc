@@ -294,4 +294,12 @@ void Outputs::checkpoint(const Moment& m, const WrittenCheckpoint& written) {
       format_seconds(written.seconds) + ", held training up for " + format_seconds(written.held_s));
 }
 
+void Outputs::end(const Moment& m, const std::string& how) {
+  if (times_.steps > 0) write_rank_times();  // too few for a row so far
+  metrics_.add({.kind = "end",
+                .step = m.step,
+                .numbers = {{"elapsed_s", rounded(elapsed())}},
+                .strings = {{"how", how}}});
+}
+
 }  // namespace convoy::train

@@ -63,6 +63,8 @@ class Outputs {
   void reached_target(const Moment& moment, const std::string& metric);
   // One that is there now, of this step or an earlier one.
   void checkpoint(const Moment& moment, const WrittenCheckpoint& written);
+  // The last there is: "done", "target" (reached), or "stopped" (told to).
+  void end(const Moment& moment, const std::string& how);
 
  private:
   struct Epoch {

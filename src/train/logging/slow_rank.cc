@@ -51,10 +51,11 @@ std::optional<SlowRank> SlowRankWatch::add(std::int64_t steps,
     return std::nullopt;
   }
   calm_ = 0;
-  if (std::exchange(named_, slow->rank) == slow->rank) return std::nullopt;
+  if (named_ == slow->rank) return std::nullopt;
   quiet_.resize(ranks.size());
   Quiet& quiet = quiet_[static_cast<std::size_t>(slow->rank)];
   if (gatherings_ < quiet.until) return std::nullopt;
+  named_ = slow->rank;
   quiet.gatherings = std::max(kFirstQuiet, 2 * quiet.gatherings);
   quiet.until = gatherings_ + quiet.gatherings;
   return slow;

@@ -34,7 +34,8 @@ class SlowRankWatch {
  public:
   // The times of all ranks over so many steps. The rank that is found slow, if it was not before:
   // one that stays slow is named once, and again when it has been as fast as the others for 4
-  // gatherings in between; but each time after twice as many gatherings as before, at least 10.
+  // gatherings in between; but each time after twice as many gatherings as before, at least 10. One
+  // that is slow again before is named then, if it still is.
   std::optional<SlowRank> add(std::int64_t steps, const std::vector<PhaseSeconds>& ranks);
 
  private:

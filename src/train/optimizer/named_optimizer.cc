@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "convoy/base/error.h"
@@ -97,20 +98,15 @@ void NamedOptimizer::step() { optimizer_->step(); }
 
 void NamedOptimizer::save(State& state) const {
   const std::vector<std::string> names = optimizer_->slot_names();
-  std::int64_t most = 0;
   for (const auto& parameter : parameters_) {
     const std::vector<torch::Tensor*> slots = optimizer_->slots(parameter.tensor, false);
     for (std::size_t i = 0; i < slots.size(); ++i) {
       if (slots[i]->defined()) state.optimizer[names[i] + "/" + parameter.name] = *slots[i];
     }
-    most = std::max(most, optimizer_->steps(parameter.tensor));
+    // Another rank may have none of them, and those that were unused in some steps have fewer.
+    const std::int64_t steps = optimizer_->steps(parameter.tensor);
+    if (steps > 0) state.numbers["optimizer.step/" + parameter.name] = static_cast<double>(steps);
   }
-  // Parameters that were unused in some steps have fewer; they are named.
-  for (const auto& parameter : parameters_) {
-    const std::int64_t own = optimizer_->steps(parameter.tensor);
-    if (own != most) state.numbers["optimizer.step/" + parameter.name] = static_cast<double>(own);
-  }
-  state.numbers["optimizer.step"] = static_cast<double>(most);
 }
 
 void NamedOptimizer::load(const State& state) {
@@ -118,9 +114,9 @@ void NamedOptimizer::load(const State& state) {
     const auto found = state.numbers.find(key);
     return found == state.numbers.end() ? fallback : found->second;
   };
-  const double most = number("optimizer.step", 0);
+  const double most = number("optimizer.step", 0);  // of earlier versions, for those without one
   const std::vector<std::string> names = optimizer_->slot_names();
-  std::size_t used = 0;
+  std::set<std::string> used;
   for (const auto& parameter : parameters_) {
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto found = state.optimizer.find(names[i] + "/" + parameter.name);
@@ -133,14 +129,15 @@ void NamedOptimizer::load(const State& state) {
           torch::empty_like(parameter.tensor, torch::MemoryFormat::Preserve)
               .copy_(found->second)
               .detach();
-      ++used;
+      used.insert(found->first);
     }
     const auto steps = static_cast<std::int64_t>(number("optimizer.step/" + parameter.name, most));
     if (steps > 0) optimizer_->set_steps(parameter.tensor, steps);
   }
-  if (used != state.optimizer.size()) {
+  for (const auto& [name, tensor] : state.optimizer) {
+    if (used.contains(name)) continue;
     throw UsageError("the checkpoint holds optimizer state that '" + name_ +
-                     "' with this recipe has no use for, e.g. " + state.optimizer.begin()->first +
+                     "' with this recipe has no use for, e.g. " + name +
                      "; resume with the optimizer it was written by");
   }
 }

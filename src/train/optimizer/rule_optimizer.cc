@@ -79,9 +79,12 @@ class RuleOptimizer final : public GroupedOptimizer {
         {member.name, member.tensor, gradient, member.slots, ++member.steps, group.lr});
     for (std::size_t i = 0; i < member.slots.size(); ++i) {
       const torch::Tensor& slot = member.slots[i];
-      if (slot.defined() && slot.sizes() == member.tensor.sizes()) continue;
+      if (slot.defined() && slot.sizes() == member.tensor.sizes() &&
+          slot.scalar_type() == member.tensor.scalar_type() &&
+          slot.device() == member.tensor.device())
+        continue;
       throw UsageError("the optimizer '" + name_ + "' gave its slot '" + slot_names()[i] + "' of " +
-                       member.name + " another shape than the parameter has");
+                       member.name + " another shape, type or device than the parameter has");
     }
   }
 

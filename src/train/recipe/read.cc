@@ -380,7 +380,8 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (reader.readable()) {
     check_layers(recipe, vocabulary, reader.problems());
     ask(vocabulary.task_checks, recipe.task.name);
-    ask(vocabulary.optimizer_checks, recipe.optimizer.name);
+    // Where it is only used, or was once, nobody makes the optimizer.
+    if (files != Files::may_be_missing) ask(vocabulary.optimizer_checks, recipe.optimizer.name);
     ask(vocabulary.strategy_checks, recipe.strategy);
   }
   if (reader.problems().empty()) return recipe;

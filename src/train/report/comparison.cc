@@ -1,11 +1,10 @@
 // What only several runs have.
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
+#include <optional>
 
-#include "convoy/base/units.h"
 #include "train/report/curve.h"
+#include "train/report/figures.h"
 #include "train/report/html.h"
 #include "train/report/sections.h"
 
@@ -19,80 +18,6 @@ std::string label(const Runs& runs, std::size_t i) {
          Color::series(i).variable() + ")\"></i>" + escaped(runs[i].label) + "</span>";
 }
 
-double value_of(const EvaluationRecord& e, const MetricInfo& metric) {
-  const auto found = e.metrics.find(metric.name);
-  return found == e.metrics.end() ? std::nan("") : found->second;
-}
-
-bool reaches(const MetricInfo& metric, double value, double level) {
-  return metric.higher_is_better ? value >= level : value <= level;
-}
-
-// The first evaluation that is as good; null if none is.
-const EvaluationRecord* first_at(const RunRecord& run, const MetricInfo& metric, double level) {
-  for (const EvaluationRecord& e : run.evaluations) {
-    if (reaches(metric, value_of(e, metric), level)) return &e;
-  }
-  return nullptr;
-}
-
-// Round numbers among which the interesting ones of a percentage are.
-std::vector<double> percentages() {
-  std::vector<double> levels;
-  for (int i = 1; i < 90; ++i) levels.push_back(i * 0.01);
-  for (int i = 900; i < 990; i += 5) levels.push_back(i * 0.001);
-  for (int i = 990; i < 1000; ++i) levels.push_back(i * 0.001);
-  return levels;
-}
-
-double rounded(double value) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  const double unit = std::pow(10, std::floor(std::log10(std::fabs(value))) - 2);
-  return std::round(value / unit) * unit;
-}
-
-// Up to 5, from what the first evaluations had to what the best run reached, the hardest last.
-std::vector<double> levels_of(const Runs& runs, const MetricInfo& metric) {
-  double from = std::nan(""), best = std::nan(""), worst = std::nan("");
-  const auto better = [&metric](double a, double b) {
-    return metric.higher_is_better ? std::fmax(a, b) : std::fmin(a, b);
-  };
-  for (const RunRecord& run : runs) {
-    double mine = std::nan("");
-    for (const EvaluationRecord& e : run.evaluations) {
-      const double value = value_of(e, metric);
-      if (std::isfinite(value) && std::isnan(mine))
-        from = std::isnan(from) ? value : -better(-from, -value);
-      mine = better(mine, value);
-    }
-    best = better(best, mine);
-    if (std::isfinite(mine)) worst = std::isnan(worst) ? mine : -better(-worst, -mine);
-  }
-  if (!std::isfinite(from) || !std::isfinite(best)) return {};
-  constexpr int kLevels = 5;
-  std::set<double> levels;
-  for (int i = 0; i < kLevels; ++i) {
-    const double wanted = from + (best - from) * i / (kLevels - 1);
-    double level = rounded(wanted);
-    if (metric.percent) {
-      for (const double round : percentages()) {
-        if (metric.higher_is_better ? round <= wanted + 1e-12 : round >= wanted - 1e-12) {
-          level = round;
-          if (!metric.higher_is_better) break;
-        }
-      }
-    } else if (!reaches(metric, best, level)) {
-      level = best;
-    }
-    levels.insert(level);
-  }
-  // The hardest that all of the runs reached.
-  if (std::isfinite(worst)) levels.insert(metric.percent ? std::floor(worst * 1000) / 1000 : worst);
-  std::vector<double> sorted(levels.begin(), levels.end());
-  if (!metric.higher_is_better) std::reverse(sorted.begin(), sorted.end());
-  return sorted;
-}
-
 std::string level_text(const MetricInfo& metric, double level) {
   char text[48];
   const char* sign = metric.higher_is_better ? "≥" : "≤";
@@ -103,78 +28,49 @@ std::string level_text(const MetricInfo& metric, double level) {
   return text;
 }
 
-std::vector<std::string> row_of_level(const Runs& runs, const MetricInfo& metric, double level) {
-  std::vector<std::string> row{level_text(metric, level)};
+std::vector<std::string> row_of_level(const Levels& levels, std::size_t level, std::size_t runs) {
+  std::vector<std::string> row{level_text(levels.metric, levels.levels[level])};
+  const LevelTime* times = levels.times.data() + level * runs;
   double fastest = std::nan("");
-  for (const RunRecord& run : runs) {
-    const EvaluationRecord* at = first_at(run, metric, level);
-    if (at != nullptr) fastest = std::fmin(fastest, at->elapsed_s);
-  }
-  for (const RunRecord& run : runs) {
-    const EvaluationRecord* at = first_at(run, metric, level);
-    if (at == nullptr) {
+  for (std::size_t i = 0; i < runs; ++i) fastest = std::fmin(fastest, times[i].elapsed_s);
+  for (std::size_t i = 0; i < runs; ++i) {
+    const LevelTime& at = times[i];
+    if (at.step < 0) {
       row.emplace_back("<span class=\"soft\">–</span>");
       continue;
     }
-    std::string text = std::isfinite(at->elapsed_s) ? time_text(at->elapsed_s) : "";
-    if (at->elapsed_s <= fastest) text = "<b>" + text + "</b>";
-    row.push_back(text + " <span class=\"soft\">step " + count_text(static_cast<double>(at->step)) +
+    std::string text = std::isfinite(at.elapsed_s) ? time_text(at.elapsed_s) : "";
+    if (at.elapsed_s <= fastest) text = "<b>" + text + "</b>";
+    row.push_back(text + " <span class=\"soft\">step " + count_text(static_cast<double>(at.step)) +
                   "</span>");
   }
   return row;
 }
 
-struct Scaled {
-  std::size_t run = 0;
-  double ranks = 0, rate = 0, batch = 0;
-};
-
-// Runs of the same network on different numbers of ranks, the fewest first.
-std::vector<std::vector<Scaled>> scaled_groups(const Runs& runs) {
-  std::map<std::string, std::vector<Scaled>> by_network;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const double ranks = runs[i].number("ranks"), rate = usual_rate(runs[i]);
-    if (!(ranks > 0) || !(rate > 0)) continue;
-    const std::string what =
-        runs[i].text("model") + "\n" + count_text(runs[i].number("parameters")) + "\n" +
-        runs[i].text("device") + "\n" + runs[i].text("precision") + "\n" + runs[i].unit;
-    by_network[what].push_back({i, ranks, rate, runs[i].number("batch")});
-  }
-  std::vector<std::vector<Scaled>> groups;
-  for (auto& [what, group] : by_network) {
-    std::sort(group.begin(), group.end(), [](const Scaled& a, const Scaled& b) {
-      return std::pair(a.ranks, a.run) < std::pair(b.ranks, b.run);
-    });
-    if (group.front().ranks < group.back().ranks) groups.push_back(std::move(group));
-  }
-  return groups;
+bool all_same(const std::vector<SpeedUp>& group, double (*value)(const SpeedUp&)) {
+  return std::all_of(group.begin(), group.end(), [&](const SpeedUp& one) {
+    return std::fabs(value(one) - value(group.front())) < 1e-9;
+  });
 }
 
-// Of runs on the same number of ranks.
-double rate_at(const std::vector<Scaled>& group, double ranks) {
-  std::vector<double> rates;
-  for (const Scaled& one : group) {
-    if (one.ranks == ranks) rates.push_back(one.rate);
-  }
-  return median_of(std::move(rates));
+std::string kind_of(const std::vector<SpeedUp>& group) {
+  std::string kind = "batches differ";
+  if (all_same(group, [](const SpeedUp& one) { return one.batch; }))
+    kind = "the same batch on all of them (strong scaling)";
+  else if (all_same(group, [](const SpeedUp& one) { return one.batch / one.ranks; }))
+    kind = "the same batch on each rank (weak scaling)";
+  if (all_same(group, [](const SpeedUp& one) { return one.threads_per_rank; })) return kind;
+  if (all_same(group, [](const SpeedUp& one) { return one.ranks * one.threads_per_rank; }))
+    return kind +
+           ". All runs have the same number of threads, shared out among more or fewer ranks: on a "
+           "processor no speed-up is to be expected";
+  return kind +
+         ". Ranks have different numbers of threads: the ideal counts ranks, and not what each can "
+         "do";
 }
 
-std::string kind_of(const std::vector<Scaled>& group) {
-  const auto all = [&group](auto&& value) {
-    return std::all_of(group.begin(), group.end(), [&](const Scaled& one) {
-      return std::fabs(value(one) - value(group.front())) < 1e-9;
-    });
-  };
-  if (all([](const Scaled& one) { return one.batch; }))
-    return "the same batch on all of them (strong scaling)";
-  if (all([](const Scaled& one) { return one.batch / one.ranks; }))
-    return "the same batch on each rank (weak scaling)";
-  return "batches differ";
-}
-
-Plot scaling_plot(const std::vector<Scaled>& group, bool efficiency) {
+Plot scaling_plot(const std::vector<SpeedUp>& group, bool efficiency) {
   const double base = group.front().ranks, most = group.back().ranks;
-  const double per_rank = rate_at(group, base) / base;
   Plot plot{.description = efficiency ? "efficiency over ranks" : "speed-up over ranks",
             .x_label = "ranks",
             .x_least = 0,
@@ -196,11 +92,15 @@ Plot scaling_plot(const std::vector<Scaled>& group, bool efficiency) {
                   .x = {},
                   .y = {},
                   .y2 = {}};
-  for (const Scaled& one : group) {
+  for (const SpeedUp& one : group) {
     if (!measured.x.empty() && measured.x.back() == one.ranks) continue;
-    const double up = rate_at(group, one.ranks) / (per_rank * base);
+    std::vector<double> all;  // on as many ranks
+    for (const SpeedUp& other : group) {
+      if (other.ranks == one.ranks)
+        all.push_back(efficiency ? 100 * other.efficiency : other.speed_up);
+    }
     measured.x.push_back(one.ranks);
-    measured.y.push_back(efficiency ? 100 * up * base / one.ranks : up);
+    measured.y.push_back(median_of(std::move(all)));
     plot.y_most = std::max(*plot.y_most, 1.08 * measured.y.back());
   }
   plot.series.push_back(std::move(measured));
@@ -229,33 +129,30 @@ void add_overview(Page& page, const Runs& runs) {
                     std::isfinite(rate) ? number_text(rate) + " " + escaped(run.unit) + "/s" : "",
                     best == nullptr ? ""
                                     : escaped(metric->title) + " " +
-                                          metric_text(*metric, value_of(*best, *metric))});
+                                          metric_text(*metric, value_of(*best, metric->name))});
   }
   page.add(table(
       {"run", "state", "model", "ranks", "batch", "epochs", "time", "throughput", "best"}, rows));
 }
 
 void add_times_to_levels(Page& page, const Runs& runs) {
-  const auto with = std::find_if(runs.begin(), runs.end(),
-                                 [](const RunRecord& run) { return !run.best.empty(); });
-  if (with == runs.end()) return;
-  const MetricInfo& metric = *with->metric(with->best);
-  const std::vector<double> levels = levels_of(runs, metric);
-  if (levels.empty()) return;
-  std::vector<std::string> head{escaped(metric.title)};
+  const std::optional<Levels> levels = times_to_levels(runs);
+  if (!levels) return;
+  const std::string title = escaped(levels->metric.title);
+  std::vector<std::string> head{title};
   for (std::size_t i = 0; i < runs.size(); ++i) head.push_back(label(runs, i));
   std::vector<std::vector<std::string>> rows;
-  for (const double level : levels) rows.push_back(row_of_level(runs, metric, level));
-  page.add("<h2>Time to " + escaped(metric.title) +
+  for (std::size_t i = 0; i < levels->levels.size(); ++i)
+    rows.push_back(row_of_level(*levels, i, runs.size()));
+  page.add("<h2>Time to " + title +
            "</h2>\n<p class=\"soft\">Time of training "
            "until the first evaluation that was as good; the fastest is bold.</p>\n" +
            table(head, rows));
 }
 
 void add_scaling(Page& page, const Runs& runs) {
-  for (const std::vector<Scaled>& group : scaled_groups(runs)) {
+  for (const std::vector<SpeedUp>& group : speed_ups(runs)) {
     const double base = group.front().ranks;
-    const double per_rank = rate_at(group, base) / base;
     page.add("<h2>Scaling of " + escaped(runs[group.front().run].text("model")) +
              "</h2>\n<p class=\"soft\">Throughput against that on " + count_text(base) +
              (base == 1 ? " rank; " : " ranks; ") + kind_of(group) + ".</p>\n");
@@ -267,15 +164,17 @@ void add_scaling(Page& page, const Runs& runs) {
     }
     page.end_row();
     std::vector<std::vector<std::string>> rows;
-    for (const Scaled& one : group) {
-      const double up = one.rate / (per_rank * base);
-      rows.push_back({label(runs, one.run), count_text(one.ranks), count_text(one.batch),
+    for (const SpeedUp& one : group) {
+      rows.push_back({label(runs, one.run), count_text(one.ranks),
+                      one.threads_per_rank > 0 ? count_text(one.threads_per_rank) : "",
+                      count_text(one.batch),
                       number_text(one.rate) + " " + escaped(runs[one.run].unit) + "/s",
-                      figure("%.2f", up), figure("%.2f", one.ranks / base),
-                      figure("%.0f%%", 100 * up * base / one.ranks)});
+                      figure("%.2f", one.speed_up), figure("%.2f", one.ideal),
+                      figure("%.0f%%", 100 * one.efficiency)});
     }
-    page.add(
-        table({"run", "ranks", "batch", "throughput", "speed-up", "ideal", "efficiency"}, rows));
+    page.add(table({"run", "ranks", "threads of each", "batch", "throughput", "speed-up", "ideal",
+                    "efficiency"},
+                   rows));
   }
 }
 

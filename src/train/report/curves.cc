@@ -122,7 +122,7 @@ void mark_events(Plot& plot, const Axis& axis, const RunRecord& run) {
   }
 }
 
-// Calls fill(plot, axis) for each axis that the runs have.
+// Calls fill(plot, axis) for each axis that the runs have. The caption is no HTML.
 void over_all(Page& page, const std::string& caption, const std::vector<Legend>& legend,
               const Runs& runs, const std::function<void(Plot&, const Axis&)>& fill,
               bool may_be_logarithmic) {
@@ -142,7 +142,7 @@ void over_all(Page& page, const std::string& caption, const std::vector<Legend>&
     if (may_be_logarithmic) choose_logarithm(plot);
     plots.emplace_back(over, std::move(plot));
   }
-  page.picture(caption, legend, std::move(plots));
+  page.picture(escaped(caption), legend, std::move(plots));
 }
 
 void add_loss(Page& page, const Runs& runs) {
@@ -170,7 +170,7 @@ void add_loss(Page& page, const Runs& runs) {
 std::string caption_of(const RunRecord& run, const MetricInfo& metric) {
   std::string text = evaluated_on(run);
   text.front() = static_cast<char>(std::toupper(text.front()));
-  return text + " " + escaped(metric.title) + (metric.percent ? ", %" : "");
+  return text + " " + metric.title + (metric.percent ? ", %" : "");
 }
 
 void add_metrics(Page& page, const Runs& runs) {
@@ -211,9 +211,8 @@ void add_curves(Page& page, const Runs& runs) {
             [](const RunRecord& r) -> const auto& { return r.steps.learning_rate; });
       },
       false);
-  const std::string unit = escaped(runs.front().unit);
   over_all(
-      page, "Throughput, " + unit + "/s", legend_of(runs), runs,
+      page, "Throughput, " + runs.front().unit + "/s", legend_of(runs), runs,
       [&](Plot& plot, const Axis& axis) {
         plot.y_least = 0;
         add_steps(

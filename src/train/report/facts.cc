@@ -4,7 +4,7 @@
 #include <map>
 
 #include "convoy/base/units.h"
-#include "train/report/curve.h"
+#include "train/report/figures.h"
 #include "train/report/html.h"
 #include "train/report/sections.h"
 
@@ -15,10 +15,6 @@ constexpr std::size_t kMostRows = 200;
 
 // "if it is known"
 std::string known(double number) { return number > 0 ? count_text(number) : ""; }
-
-bool is_done(const RunRecord& run) {
-  return run.planned_steps() > 0 && run.last_step() >= run.planned_steps();
-}
 
 // "a × 4, b × 4"
 std::string hosts_text(const RunRecord& run) {
@@ -74,9 +70,9 @@ std::string evaluations(const RunRecord& run) {
                  std::vector<std::string> row{count_text(static_cast<double>(e.step)),
                                               number_text(e.epoch), time_text(e.elapsed_s)};
                  for (const MetricInfo& metric : run.metrics) {
-                   const auto value = e.metrics.find(metric.name);
-                   std::string text = value == e.metrics.end() ? std::string()
-                                                               : metric_text(metric, value->second);
+                   std::string text = e.metrics.contains(metric.name)
+                                          ? metric_text(metric, value_of(e, metric.name))
+                                          : std::string();
                    if (&e == best && metric.name == run.best) text = "<b>" + text + "</b>";
                    row.push_back(std::move(text));
                  }
@@ -92,8 +88,8 @@ std::string checkpoints(const RunRecord& run) {
                  return std::vector<std::string>{
                      count_text(static_cast<double>(c.step)), time_text(c.time_s),
                      time_text(c.held_s),
-                     std::isfinite(c.copied_bytes)
-                         ? format_bytes(static_cast<std::uint64_t>(std::max(0.0, c.copied_bytes)))
+                     c.copied_bytes >= 0 && c.copied_bytes < 1e18
+                         ? format_bytes(static_cast<std::uint64_t>(c.copied_bytes))
                          : "?",
                      escaped(c.path)};
                }));
@@ -136,45 +132,26 @@ std::string commands(const RunRecord& run) {
 
 }  // namespace
 
-const EvaluationRecord* best_evaluation(const RunRecord& run) {
-  const MetricInfo* metric = run.metric(run.best);
-  const EvaluationRecord* best = nullptr;
-  if (metric == nullptr) return best;
-  const auto value = [metric](const EvaluationRecord& e) {
-    const auto found = e.metrics.find(metric->name);
-    return found == e.metrics.end() ? std::nan("") : found->second;
-  };
-  for (const EvaluationRecord& e : run.evaluations) {
-    if (!std::isfinite(value(e))) continue;
-    if (best == nullptr ||
-        (metric->higher_is_better ? value(e) > value(*best) : value(e) < value(*best)))
-      best = &e;
-  }
-  return best;
-}
-
-double usual_rate(const RunRecord& run) {
-  constexpr std::size_t kFirst = 10;  // are slower: memory is new
-  std::vector<double> rates = run.steps.rate;
-  if (rates.size() > 2 * kFirst) rates.erase(rates.begin(), rates.begin() + kFirst);
-  return median_of(std::move(rates));
-}
-
 std::string state_of(const RunRecord& run) {
   const std::string last = count_text(static_cast<double>(run.last_step()));
   const std::string planned =
       run.planned_steps() > 0
           ? " of " + count_text(static_cast<double>(run.planned_steps())) + " steps"
           : " steps";
+  const std::string ending = ending_of(run);
   std::string how, what;
-  if (!run.at_work.empty()) {
+  if (ending == "going_on") {
     what = "going on, " + last + planned + " so far";
-  } else if (run.target_at >= run.last_step() && run.target_at >= 0) {
+  } else if (ending == "target") {
     how = "good";
     what = "reached its target after " + last + planned;
-  } else if (is_done(run)) {
+  } else if (ending == "done") {
     how = "good";
     what = "done, " + last + " steps";
+  } else if (ending == "stopped") {
+    what = "stopped after " + last + planned;
+  } else if (run.planned_steps() > 0 && run.last_step() >= run.planned_steps()) {
+    what = "ended after " + last + planned + "; how is not recorded";
   } else {
     how = "bad";
     what = "ended after " + last + planned + ": stopped, failed or killed";

@@ -1,55 +1,50 @@
 #include "train/report/gnuplot.h"
 
-#include <fcntl.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
+#include <span>
 
+#include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/base/system.h"
 
 namespace convoy::train {
 namespace {
 
-namespace fs = std::filesystem;
-
-// A folder of its own, removed with what is in it.
-class Scratch {
+// A file in memory: it has no name that an interrupted report could leave anywhere.
+class MemoryFile {
  public:
-  Scratch() {
-    path_ = environment("TMPDIR", "/tmp") + "/convoy-report-XXXXXX";
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw Failure("cannot make a folder like " + path_ + ": " + std::strerror(errno));
+  explicit MemoryFile(const std::string& text = "")
+      : file_(::memfd_create("convoy-report", MFD_CLOEXEC)) {
+    const int error = file_.open() ? write_all(file_.get(), std::as_bytes(std::span(text))) : errno;
+    if (error != 0)
+      throw Failure(std::string("cannot keep the pictures of a report in memory: ") +
+                    std::strerror(error));
   }
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
+  int descriptor() const { return file_.get(); }
+  std::string text() const {
+    return read_text_file("/proc/self/fd/" + std::to_string(file_.get()));
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  std::string at(const char* name) const { return path_ + "/" + name; }
 
  private:
-  std::string path_;
+  Descriptor file_;
 };
 
-// Its exit status, or -1; what it prints goes to files.
-int spawn(const std::string& script, const std::string& out, const std::string& error) {
+// What waitpid() says of gnuplot's end.
+int spawn(const MemoryFile& script, const MemoryFile& out, const MemoryFile& error) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC;
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out.c_str(), kNew, 0600);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, error.c_str(), kNew, 0600);
-  std::string name = "gnuplot", plain = "-d", file = script;
+  posix_spawn_file_actions_adddup2(&files, script.descriptor(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&files, out.descriptor(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, error.descriptor(), STDERR_FILENO);
+  // As a file, which is at its beginning when it is opened.
+  std::string name = "gnuplot", plain = "-d", file = "/dev/stdin";
   const std::array<char*, 4> words{name.data(), plain.data(), file.data(), nullptr};
   pid_t child = 0;
   const int failed = ::posix_spawnp(&child, "gnuplot", &files, nullptr, words.data(), environ);
@@ -61,23 +56,29 @@ int spawn(const std::string& script, const std::string& out, const std::string& 
   if (failed != 0) throw Failure(std::string("cannot start gnuplot: ") + std::strerror(failed));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return -1;
+    if (errno != EINTR)
+      throw Failure(std::string("cannot wait for gnuplot: ") + std::strerror(errno));
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return status;
 }
 
 }  // namespace
 
 std::string run_gnuplot(const std::string& script) {
-  const Scratch scratch;
-  write_file_atomically(scratch.at("script"), script);
-  const int status = spawn(scratch.at("script"), scratch.at("out"), scratch.at("error"));
-  if (status == 0) return read_text_file(scratch.at("out"));
-  std::string said = read_text_file(scratch.at("error"));
+  const MemoryFile input(script), out, error;
+  const int status = spawn(input, out, error);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return out.text();
+  std::string said = error.text();
   for (char& c : said) {
     if (c == '\n') c = ' ';
   }
-  throw Failure("gnuplot failed: " + said);
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    throw Failure("gnuplot was ended by signal " + std::to_string(signal) + " (" +
+                  ::strsignal(signal) + ")" + (said.empty() ? "" : ": " + said));
+  }
+  throw Failure("gnuplot failed with exit status " + std::to_string(WEXITSTATUS(status)) + ": " +
+                said);
 }
 
 }  // namespace convoy::train

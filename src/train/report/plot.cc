@@ -83,7 +83,11 @@ std::string command_of(const Series& s, const std::string& name) {
   return name + " using 1:2 with lines " + line;
 }
 
+// gnuplot refuses a range without an extent, and what is not a number.
 std::string range(std::optional<double> least, std::optional<double> most) {
+  if (most && !std::isfinite(*most)) most.reset();
+  if (least && !std::isfinite(*least)) least.reset();
+  if (least && most && !(number(*least) != number(*most))) most = *least + 1;
   return "[" + (least ? number(*least) : "*") + ":" + (most ? number(*most) : "*") + "]";
 }
 

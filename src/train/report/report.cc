@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "train/logging/environment.h"
+#include "train/report/figures.h"
 #include "train/report/html.h"
 #include "train/report/sections.h"
 
@@ -37,11 +38,31 @@ void add_run(Page& page, const RunRecord& run) {
 
 }  // namespace
 
-std::string make_report(const std::vector<std::string>& folders) {
-  if (folders.empty()) throw UsageError("which run? Name its folder, as runs/lenet-mnist");
+struct Report::Impl {
   std::vector<RunRecord> runs;
-  for (const std::string& folder : folders) runs.push_back(read_run(folder));
-  name_apart(runs);
+};
+
+Report::Report(const std::vector<std::string>& folders) : impl_(std::make_unique<Impl>()) {
+  if (folders.empty()) throw UsageError("which run? Name its folder, as runs/lenet-mnist");
+  for (const std::string& folder : folders) impl_->runs.push_back(read_run(folder));
+  name_apart(impl_->runs);
+}
+
+Report::~Report() = default;
+
+ReportFigures Report::figures() const {
+  const std::vector<RunRecord>& runs = impl_->runs;
+  ReportFigures figures;
+  for (const RunRecord& run : runs) figures.runs.push_back(figures_of(run));
+  if (runs.size() == 1) return figures;
+  if (auto levels = times_to_levels(runs)) figures.levels = std::move(levels->times);
+  for (const std::vector<SpeedUp>& group : speed_ups(runs))
+    figures.speed_ups.insert(figures.speed_ups.end(), group.begin(), group.end());
+  return figures;
+}
+
+std::string Report::page() const {
+  const std::vector<RunRecord>& runs = impl_->runs;
   const bool one = runs.size() == 1;
   const bool timed = std::all_of(runs.begin(), runs.end(),
                                  [](const RunRecord& run) { return run.elapsed_s() > 0; });

@@ -32,6 +32,12 @@ double number_in(const MetricsRow& row, const std::string& key, double otherwise
   return found == row.numbers.end() ? otherwise : found->second;
 }
 
+// A count, or a step; `otherwise` for what can't be one.
+std::int64_t whole(double number, std::int64_t otherwise) {
+  constexpr double kMost = 1e15;
+  return number >= 0 && number <= kMost ? static_cast<std::int64_t>(number) : otherwise;
+}
+
 std::string text_in(const MetricsRow& row, const std::string& key) {
   const auto found = find(row.strings, key);
   return found == row.strings.end() ? "" : found->second;
@@ -67,6 +73,9 @@ class Builder {
                              number_in(row, "time_s"), rate_in(row, unit)});
     } else if (row.kind == "target") {
       run_.target_at = row.step;
+    } else if (row.kind == "end") {
+      run_.end = text_in(row, "how");
+      run_.end_at = row.step;
     } else if (row.kind == "slow_rank") {
       run_.slow_ranks.push_back({row.step, number_in(row, "rank", 0), number_in(row, "own_s", 0),
                                  number_in(row, "others_s", 0), text_in(row, "host"),
@@ -80,7 +89,8 @@ class Builder {
     part.numbers.insert(row.numbers.begin(), row.numbers.end());
     part.strings.insert(row.strings.begin(), row.strings.end());
     part.names.insert(row.names.begin(), row.names.end());
-    part.resumed_at = static_cast<std::int64_t>(number_in(row, "resumed_at", 0));
+    // One that doesn't say where it goes on does so where the part before it ended.
+    part.resumed_at = whole(number_in(row, "resumed_at"), run_.last_step());
     forget_beyond(part.resumed_at);
     run_.parts.push_back(std::move(part));
     const auto metrics = find(row.names, "metrics");
@@ -108,6 +118,8 @@ class Builder {
     std::erase_if(run_.ranks, beyond);
     std::erase_if(run_.slow_ranks, beyond);
     if (run_.target_at > step) run_.target_at = -1;
+    run_.end.clear();
+    run_.end_at = 0;
     cut(static_cast<double>(step));
   }
 
@@ -151,7 +163,7 @@ class Builder {
   }
 
   void add_ranks(const MetricsRow& row) {
-    RankTimesRecord record{row.step, static_cast<std::int64_t>(number_in(row, "steps", 0)), {}};
+    RankTimesRecord record{row.step, whole(number_in(row, "steps"), 0), {}};
     for (std::size_t phase = 0; phase < kPhases; ++phase) {
       const auto list = find(row.lists, kPhaseKeys[phase]);
       if (list == row.lists.end()) return;
@@ -184,7 +196,9 @@ void complete_metrics(RunRecord& run) {
     return std::none_of(run.evaluations.begin(), run.evaluations.end(),
                         [&metric](const auto& e) { return e.metrics.contains(metric.name); });
   });
-  if (run.metric(run.best) != nullptr || run.metrics.empty()) return;
+  if (run.metric(run.best) != nullptr) return;
+  run.best.clear();
+  if (run.metrics.empty()) return;
   run.best = run.metric("top1") != nullptr ? "top1" : run.metrics.front().name;
 }
 
@@ -253,8 +267,10 @@ std::int64_t RunRecord::last_step() const {
   std::int64_t last = 0;
   if (!steps.step.empty()) last = static_cast<std::int64_t>(steps.step.back());
   if (!checkpoints.empty()) last = std::max(last, checkpoints.back().step);
-  return last;
+  return std::max(last, end_at);
 }
+
+std::int64_t RunRecord::planned_steps() const { return whole(number("steps"), 0); }
 
 double RunRecord::elapsed_s() const {
   double last = 0;

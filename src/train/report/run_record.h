@@ -74,9 +74,11 @@ struct RunRecord {
   std::vector<RankTimesRecord> ranks;
   std::vector<SlowRankRecord> slow_ranks;
   std::vector<MetricInfo> metrics;   // that evaluations have
-  std::string best;                  // the metric that matters; empty: none
+  std::string best;                  // the one of these that matters; empty: none
   std::string unit = "samples";      // of rates
   std::int64_t target_at = -1;       // the step at which training.target was reached
+  std::string end;                   // how it ended by itself, as its row says; empty: no row
+  std::int64_t end_at = 0;           // then
   std::string at_work;               // who, if it is going on now
   std::vector<std::string> missing;  // lines for people
 
@@ -85,7 +87,7 @@ struct RunRecord {
   std::string text(const std::string& key) const;
   std::vector<std::string> hosts() const;
   std::int64_t last_step() const;
-  std::int64_t planned_steps() const { return static_cast<std::int64_t>(number("steps")); }
+  std::int64_t planned_steps() const;  // perhaps an estimate
   double elapsed_s() const;
   const MetricInfo* metric(const std::string& name) const;
 };

@@ -26,9 +26,5 @@ void add_scaling(Page& page, const std::vector<RunRecord>& runs);
 
 // What evaluations are: "validation", or "evaluation" where they are on the data of training.
 std::string evaluated_on(const RunRecord& run);
-// The usual rate of a run: the median over its steps, but for the first ones.
-double usual_rate(const RunRecord& run);
-// The best evaluation by the metric that matters; null if there is none.
-const EvaluationRecord* best_evaluation(const RunRecord& run);
 
 }  // namespace convoy::train

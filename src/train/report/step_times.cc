@@ -63,14 +63,15 @@ Curve few(const std::vector<double>& x, const std::vector<double>& y) {
   return curve.x.empty() ? Curve{x, y} : curve;
 }
 
-void stack(Plot& plot, const PhaseCurves& curves) {
+void stack(Plot& plot, PhaseCurves curves) {
   std::vector<double> below;
   for (const std::size_t i : kFromBelow) {
+    // What wasn't recorded adds nothing: every phase has the same points, to lie on the one below.
+    for (double& y : curves.y[i]) y = std::isfinite(y) ? y : 0;
     Curve phase = few(curves.x, curves.y[i]);
     below.resize(phase.y.size(), 0);
     std::vector<double> above = below;
-    for (std::size_t k = 0; k < above.size(); ++k)
-      above[k] += std::isfinite(phase.y[k]) ? phase.y[k] : 0;
+    for (std::size_t k = 0; k < above.size(); ++k) above[k] += phase.y[k];
     plot.series.push_back({.style = Series::Style::band,
                            .color = Color::phase(i),
                            .x = std::move(phase.x),

@@ -9,6 +9,7 @@
 #include "train/optimizer/grouped_optimizer.h"
 #include "train/run/arrange.h"
 #include "train/samples/open.h"
+#include "train/tasks/check_labels.h"
 
 namespace convoy::train {
 namespace {
@@ -64,6 +65,8 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Rec
 
 void Inputs::open(const Registry& registry, const std::string& resume) {
   data = open_data(all(), registry, recipe.data);
+  check_labels(*task, recipe.task.name, *data.training, "data.train");
+  if (data.validation) check_labels(*task, recipe.task.name, *data.validation, "data.validation");
   task->look(*data.training, data.validation.get());
   evaluated = evaluated_part(data, recipe);
   if (!resume.empty()) {

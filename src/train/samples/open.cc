@@ -70,11 +70,6 @@ std::unique_ptr<data::SampleSource> open_store(const comm::World& world,
                                                const data::LoaderOptions& options) {
   const DataRecipe& recipe = o.recipe.data;
   const auto loadable = std::dynamic_pointer_cast<const data::LoadableDataset>(dataset);
-  if (loadable == nullptr && dataset->label_lists()) {
-    throw UsageError("data.store = \"" + recipe.store +
-                     "\" is for packed data, whose records have one label each; data.train has "
-                     "any number of them: use data.store = \"files\"");
-  }
   if (loadable == nullptr) {
     throw UsageError("data.store = \"" + recipe.store +
                      "\" is for packed data (convoy pack makes it), not for " + recipe.reader);

@@ -12,14 +12,14 @@ namespace {
 constexpr const char* kClasses = "classes";
 
 // Labels are numbers: different classes would be compared with each other.
-void check_same_classes(const std::vector<std::string>& train,
-                        const std::vector<std::string>& validation) {
-  for (std::size_t i = 0; i < std::max(train.size(), validation.size()); ++i) {
-    const std::string a = i < train.size() ? "'" + train[i] + "'" : "missing";
-    const std::string b = i < validation.size() ? "'" + validation[i] + "'" : "missing";
+void check_same_classes(const std::string& both, const std::vector<std::string>& one,
+                        const std::vector<std::string>& other) {
+  for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
+    const std::string a = i < one.size() ? "'" + one[i] + "'" : "missing";
+    const std::string b = i < other.size() ? "'" + other[i] + "'" : "missing";
     if (a == b) continue;
-    throw UsageError("data.train and data.validation have different classes: number " +
-                     std::to_string(i) + " is " + a + " in one, " + b + " in the other");
+    throw UsageError(both + " have different classes: number " + std::to_string(i) + " is " + a +
+                     " in one, " + b + " in the other");
   }
 }
 
@@ -41,24 +41,15 @@ class Softmax final : public Classification {
   }
 };
 
-// Lists of labels are another task's.
-void check_one_label(const data::Dataset& dataset, const std::string& what, const Recipe& recipe) {
-  if (!dataset.label_lists()) return;
-  throw UsageError(what + " has any number of labels for each image; the task " + recipe.task.name +
-                   " takes one each: set task.name = \"one_vs_all\"");
-}
-
 }  // namespace
 
 Classification::Classification(const Recipe& recipe)
     : recipe_(recipe), smoothing_(recipe.task.options.number("label_smoothing")) {}
 
 void Classification::look(const data::Dataset& training, const data::Dataset* validation) {
-  if (!takes_lists()) {
-    check_one_label(training, "data.train", recipe_);
-    if (validation != nullptr) check_one_label(*validation, "data.validation", recipe_);
+  if (validation != nullptr) {
+    check_same_classes("data.train and data.validation", training.classes(), validation->classes());
   }
-  if (validation != nullptr) check_same_classes(training.classes(), validation->classes());
   const data::Shape shape = input_shape(training, recipe_.data);
   facts_.numbers = {{"image.channels", shape.channels},
                     {"image.height", shape.height},
@@ -84,6 +75,11 @@ void Classification::restore(const TaskFacts& facts) {
     const auto size = static_cast<double>(recipe_.data.size);
     facts_.numbers["image.height"] = facts_.numbers["image.width"] = size;
   }
+}
+
+void Classification::check(const data::Dataset& data, const std::string& what) const {
+  check_same_classes("what the network was trained on and " + what, facts_.lists.at(kClasses),
+                     data.classes());
 }
 
 std::string Classification::summary() const {
@@ -114,10 +110,6 @@ TaskBatch Classification::tensors(const data::Batch& batch, data::Range rows,
 
 torch::Tensor Classification::labels_of(const data::Batch& batch, data::Range rows,
                                         const Compute& compute) const {
-  if (!batch.label_lists.empty()) {
-    throw UsageError("the data has any number of labels for each image; the task " +
-                     recipe_.task.name + " takes one each");
-  }
   return compute.labels(batch.labels.subspan(rows.begin, rows.size()));
 }
 

@@ -19,6 +19,7 @@ class Classification : public Task {
   void look(const data::Dataset& training, const data::Dataset* validation) override;
   void restore(const TaskFacts& facts) override;
   const TaskFacts& facts() const override { return facts_; }
+  void check(const data::Dataset& data, const std::string& what) const override;
   // The network says which images it takes.
   bool may_differ(const std::string& fact) const override { return fact.starts_with("image."); }
   std::string summary() const override;
@@ -41,8 +42,6 @@ class Classification : public Task {
                               const Compute& compute, const Forward& forward) const override;
 
  protected:
-  // Whether an image may have any number of labels.
-  virtual bool takes_lists() const { return false; }
   // The tensor "labels": whatever loss_of() takes, [n, ...], on the device.
   virtual torch::Tensor labels_of(const data::Batch& batch, data::Range rows,
                                   const Compute& compute) const;

@@ -1,6 +1,8 @@
 #include "train/tasks/one_vs_all.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "convoy/base/error.h"
@@ -16,7 +18,7 @@ constexpr double kBinsPerLogit = 8;
 // How many samples without and with the label are in each bin, [classes * kBins * 2].
 torch::Tensor histograms(const torch::Tensor& scores, const torch::Tensor& targets) {
   const std::int64_t classes = scores.size(1);
-  const torch::Tensor bins = (scores.to(torch::kDouble).nan_to_num() * kBinsPerLogit + kBins / 2)
+  const torch::Tensor bins = (scores.to(torch::kDouble) * kBinsPerLogit + kBins / 2)
                                  .floor()
                                  .clamp(0, kBins - 1)
                                  .to(torch::kLong);
@@ -125,6 +127,11 @@ void OneVsAll::measure(const TensorList& outputs, const TaskBatch& batch,
   const auto add = [&sums](Sum sum, const torch::Tensor& which) {
     sums[sum] += which.sum().item<double>();
   };
+  // A network that gives no numbers is not better than any other: nor are its figures.
+  if (scores.isnan().any().item<bool>()) {
+    std::fill(sums.begin(), sums.end(), std::numeric_limits<double>::quiet_NaN());
+    return;
+  }
   sums[kSamples] += static_cast<double>(n);
   add(kLabeled, labels.any(1));
   add(kTop1, found.select(1, 0));
@@ -140,6 +147,7 @@ void OneVsAll::measure(const TensorList& outputs, const TaskBatch& batch,
 }
 
 std::vector<double> OneVsAll::figures(std::span<const double> sums) const {
+  if (std::isnan(sums[kSamples])) return std::vector<double>(metrics().size(), sums[kSamples]);
   const double labeled = std::max(sums[kLabeled], 1.0);
   return {mean_average_precision(sums.subspan(kHistograms)),
           2 * sums[kHits] / std::max(sums[kPredicted] + sums[kLabels], 1.0), sums[kTop1] / labeled,
@@ -149,7 +157,9 @@ std::vector<double> OneVsAll::figures(std::span<const double> sums) const {
 void OneVsAll::answer(const torch::Tensor& probabilities, int, Answer& to) const {
   const auto above = (probabilities > threshold_).sum().item<std::int64_t>();
   describe(most_likely(probabilities, std::max<std::int64_t>(above, 1)), to);
-  if (above == 0) to.lines.back() += " (not above the threshold)";
+  if (above > 0) return;
+  to.lines.back() += " (not above the threshold)";
+  to.json.insert(to.json.rfind('}'), ", \"above_threshold\": false");
 }
 
 std::unique_ptr<Task> one_vs_all(const Recipe& recipe) {

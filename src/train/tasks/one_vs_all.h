@@ -18,6 +18,7 @@ namespace convoy::train {
 class OneVsAll final : public Classification {
  public:
   explicit OneVsAll(const Recipe& recipe);
+  bool takes_label_lists() const override { return true; }
 
   std::vector<Metric> metrics() const override;
   std::string usual_best() const override { return "map"; }
@@ -39,7 +40,6 @@ class OneVsAll final : public Classification {
     kHistograms  // from here on, for each class and bin: samples without the label, and with it
   };
 
-  bool takes_lists() const override { return true; }
   // [n, classes]: 1 for each label of an image, else 0.
   torch::Tensor labels_of(const data::Batch& batch, data::Range rows,
                           const Compute& compute) const override;

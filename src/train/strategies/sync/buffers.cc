@@ -28,6 +28,25 @@ double weight_of(const parallel::NamedTensor& buffer,
   return 1;
 }
 
+// Removes those that hold the same bits on every rank. All ranks have the same buffers. Collective.
+void leave_different(const comm::Communicator& communicator,
+                     std::vector<parallel::NamedTensor>& buffers) {
+  std::vector<std::int64_t> most, least;
+  for (const auto& buffer : buffers) {
+    const torch::Tensor tensor = buffer.tensor.detach().cpu().contiguous();
+    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    most.push_back(static_cast<std::int64_t>(xxh3(std::span(bytes, tensor.nbytes()))));
+  }
+  least = most;
+  communicator.allreduce(comm::buffer_of(most), comm::ReduceOp::max);
+  communicator.allreduce(comm::buffer_of(least), comm::ReduceOp::min);
+  std::vector<parallel::NamedTensor> different;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (most[i] != least[i]) different.push_back(std::move(buffers[i]));
+  }
+  buffers = std::move(different);
+}
+
 }  // namespace
 
 void unite_buffers(const comm::Communicator& communicator,
@@ -62,22 +81,51 @@ void unite_buffers(const comm::Communicator& communicator,
   }
 }
 
-void leave_different(const comm::Communicator& communicator,
-                     std::vector<parallel::NamedTensor>& buffers) {
-  std::vector<std::int64_t> most, least;
-  for (const auto& buffer : buffers) {
-    const torch::Tensor tensor = buffer.tensor.detach().cpu().contiguous();
-    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
-    most.push_back(static_cast<std::int64_t>(xxh3(std::span(bytes, tensor.nbytes()))));
+LocalBuffers::LocalBuffers(comm::Communicator communicator, std::vector<parallel::NamedTensor> all,
+                           bool synchronized)
+    : communicator_(std::move(communicator)), all_(std::move(all)), synchronized_(synchronized) {
+  if (communicator_.size() == 1) all_.clear();
+}
+
+std::vector<parallel::NamedTensor> LocalBuffers::different() const {
+  std::vector<parallel::NamedTensor> buffers = all_;
+  if (synchronized_ && !buffers.empty()) leave_different(communicator_, buffers);
+  return buffers;
+}
+
+void LocalBuffers::load(const Tensors& saved) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& buffer : all_) {
+    const auto own = saved.find(buffer.name);
+    if (own != saved.end()) buffer.tensor.copy_(own->second);
   }
-  least = most;
-  communicator.allreduce(comm::buffer_of(most), comm::ReduceOp::max);
-  communicator.allreduce(comm::buffer_of(least), comm::ReduceOp::min);
-  std::vector<parallel::NamedTensor> different;
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (most[i] != least[i]) different.push_back(std::move(buffers[i]));
+}
+
+Tensors LocalBuffers::own() const {
+  if (united_) return own_;
+  Tensors own;
+  for (const auto& buffer : different()) own.emplace(buffer.name, buffer.tensor);
+  return own;
+}
+
+void LocalBuffers::with_united(const std::function<void()>& use) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<parallel::NamedTensor> buffers = different();
+  for (const auto& buffer : buffers) own_[buffer.name] = buffer.tensor.clone();
+  const auto restore = [&] {
+    for (const auto& buffer : buffers) buffer.tensor.copy_(own_.at(buffer.name));
+    own_.clear();
+    united_ = false;
+  };
+  unite_buffers(communicator_, buffers);
+  united_ = true;
+  try {
+    use();
+  } catch (...) {
+    restore();
+    throw;
   }
-  buffers = std::move(different);
+  restore();
 }
 
 }  // namespace convoy::train

@@ -1,10 +1,12 @@
-// Running statistics that differ from rank to rank.
+// Buffers that differ from rank to rank: running statistics, and whatever else a network keeps.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "convoy/comm/communicator.h"
 #include "convoy/parallel/distributed_model.h"
+#include "convoy/train/state.h"
 
 namespace convoy::train {
 
@@ -14,8 +16,30 @@ namespace convoy::train {
 void unite_buffers(const comm::Communicator& communicator,
                    const std::vector<parallel::NamedTensor>& buffers);
 
-// Removes those that hold the same bits on every rank. All ranks have the same buffers. Collective.
-void leave_different(const comm::Communicator& communicator,
-                     std::vector<parallel::NamedTensor>& buffers);
+// Those of a network that all ranks have. One thread.
+class LocalBuffers {
+ public:
+  LocalBuffers() = default;
+  // References to the buffers, which stay their network's. `synchronized`: statistics of batch
+  // normalization are the same on all ranks; others need not be.
+  LocalBuffers(comm::Communicator communicator, std::vector<parallel::NamedTensor> all,
+               bool synchronized);
+
+  // Takes those over that a checkpoint has of this rank.
+  void load(const Tensors& saved);
+  // Those of this rank, by name, also while the network holds others. Collective unless it does.
+  Tensors own() const;
+  // While `use` runs the network holds what unite_buffers() makes of them. Collective.
+  void with_united(const std::function<void()>& use);
+
+ private:
+  std::vector<parallel::NamedTensor> different() const;
+
+  comm::Communicator communicator_;
+  std::vector<parallel::NamedTensor> all_;  // that may differ
+  bool synchronized_ = false;
+  bool united_ = false;  // the network holds buffers of all ranks,
+  Tensors own_;          // and this those of this one
+};
 
 }  // namespace convoy::train

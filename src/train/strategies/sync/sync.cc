@@ -57,8 +57,6 @@ class Sync final : public Strategy {
                             StepReport& report);
   void join_without_samples(const data::Batch& batch);
   void start_tally(double loss, double weight, std::size_t samples);
-  std::vector<parallel::NamedTensor> local_buffers() const;
-  std::vector<parallel::NamedTensor> own_candidates() const;
   void follow(Timeline* timeline);
   double end_of(const char* phase, Clock::time_point start);
 
@@ -68,8 +66,7 @@ class Sync final : public Strategy {
   std::optional<NamedOptimizer> optimizer_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   bool synchronized_ = false;        // batch norm
-  bool united_ = false;              // the network holds buffers of all ranks,
-  Tensors own_buffers_;              // and this those of this one
+  LocalBuffers buffers_;
   std::size_t least_share_ = 1;
   std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
   bool long_updates_ = false;
@@ -131,27 +128,10 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   model_.emplace(context.world(), network_, distributed_options(saved));
   optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
+  buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_), synchronized_);
   if (saved == nullptr) return;
   optimizer_->load(*saved);
-  const torch::NoGradGuard no_grad;
-  for (auto& buffer : own_candidates()) {
-    const auto own = saved->rank.find(buffer.name);
-    if (own != saved->rank.end()) buffer.tensor.copy_(own->second);
-  }
-}
-
-// Those that may.
-std::vector<parallel::NamedTensor> Sync::own_candidates() const {
-  if (communicator_.size() == 1) return {};
-  return parallel::unique_buffers(*network_);
-}
-
-// Buffers that differ from rank to rank: running statistics, and whatever else a network keeps.
-// Where statistics are synchronized they don't, but others may.
-std::vector<parallel::NamedTensor> Sync::local_buffers() const {
-  std::vector<parallel::NamedTensor> all = own_candidates();
-  if (synchronized_ && !all.empty()) leave_different(communicator_, all);
-  return all;
+  buffers_.load(saved->rank);
 }
 
 void Sync::start_tally(double loss, double weight, std::size_t samples) {
@@ -261,6 +241,7 @@ StepReport Sync::step(const data::Batch& batch) {
                                   static_cast<std::uint64_t>(context_->moment().step),
                                   static_cast<std::uint64_t>(communicator_.rank()))());
   const double exposed = model_->statistics().exposed_seconds;
+  const parallel::NormalizationSeconds normalized = model_->normalization_seconds();
   optimizer_->zero_grad();
   bool update = true;
   const std::vector<Part> parts = parts_of(batch);
@@ -273,8 +254,12 @@ StepReport Sync::step(const data::Batch& batch) {
     start_tally(0, 0, batch.size());
     update = model_->reducer().join_with_zeros();
   }
-  report.communication_s = model_->statistics().exposed_seconds - exposed;
-  report.backward_s = std::max(0.0, report.backward_s - report.communication_s);
+  const double in_forward = model_->normalization_seconds().forward - normalized.forward;
+  const double in_backward = model_->normalization_seconds().backward - normalized.backward +
+                             model_->statistics().exposed_seconds - exposed;
+  report.communication_s = in_forward + in_backward;
+  report.forward_s = std::max(0.0, report.forward_s - in_forward);
+  report.backward_s = std::max(0.0, report.backward_s - in_backward);
   const auto start = Clock::now();
   if (update) {
     if (recipe.training.clip_norm > 0) model_->clip_grad_norm(recipe.training.clip_norm);
@@ -343,32 +328,11 @@ State Sync::state() {
     order.insert(order.end(), bucket.begin(), bucket.end());
   }
   state.lists["sync.gradient_order"] = std::move(order);
-  state.rank = own_buffers_;
-  if (!united_) {
-    for (auto& buffer : local_buffers()) state.rank.emplace(buffer.name, buffer.tensor);
-  }
+  state.rank = buffers_.own();
   return state;
 }
 
-void Sync::with_whole_model(const std::function<void()>& use) {
-  const torch::NoGradGuard no_grad;
-  std::vector<parallel::NamedTensor> buffers = local_buffers();
-  for (auto& buffer : buffers) own_buffers_[buffer.name] = buffer.tensor.clone();
-  const auto restore = [&] {
-    for (auto& buffer : buffers) buffer.tensor.copy_(own_buffers_.at(buffer.name));
-    own_buffers_.clear();
-    united_ = false;
-  };
-  unite_buffers(communicator_, buffers);
-  united_ = true;
-  try {
-    use();
-  } catch (...) {
-    restore();
-    throw;
-  }
-  restore();
-}
+void Sync::with_whole_model(const std::function<void()>& use) { buffers_.with_united(use); }
 
 void check_recipe(const Recipe& recipe, std::vector<std::string>& problems) {
   const auto choose = [&](const char* key, const char* a, const char* b) {

@@ -1,0 +1,37 @@
+// What a report says in numbers, for its page and for programs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/train/report.h"
+#include "train/report/run_record.h"
+
+namespace convoy::train {
+
+// As RunFigures::state.
+std::string ending_of(const RunRecord& run);
+// The usual rate of a run: the median over the updates on as many ranks and threads and with the
+// same batch as the last, but for the first ten of each part.
+double usual_rate(const RunRecord& run);
+// The best evaluation by the metric that matters; null if there is none.
+const EvaluationRecord* best_evaluation(const RunRecord& run);
+// Not a number where it doesn't have it.
+double value_of(const EvaluationRecord& evaluation, const std::string& metric);
+
+RunFigures figures_of(const RunRecord& run);
+
+// Of the metric that matters to the first run that has one: up to 6 levels, the hardest last, and
+// for each of them all runs.
+struct Levels {
+  MetricInfo metric;
+  std::vector<double> levels;
+  std::vector<LevelTime> times;  // levels x runs
+};
+std::optional<Levels> times_to_levels(const std::vector<RunRecord>& runs);
+
+// Runs of the same network on different numbers of ranks, the fewest first.
+std::vector<std::vector<SpeedUp>> speed_ups(const std::vector<RunRecord>& runs);
+
+}  // namespace convoy::train

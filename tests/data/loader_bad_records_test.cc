@@ -1,0 +1,81 @@
+// Records that can't be read.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "convoy/base/error.h"
+#include "tests/data/loader_support.h"
+
+namespace convoy::data {
+namespace {
+
+TEST(Loader, ABadRecordEndsTheRunInTheBatchItIsIn) {
+  LoaderOptions options = batches_of(4, 0, 1, 3);
+  options.shuffle = false;
+  Loader loader(jpegs(20, {9, 10}), {}, options);
+  EXPECT_EQ(loader.next()->size(), 4u);
+  EXPECT_EQ(loader.next()->size(), 4u);
+  for (int i = 0; i < 2; ++i) {
+    expect_error<UsageError>([&] { loader.next(); }, {"record 9: JPEG: "});
+  }
+  EXPECT_EQ(loader.position(), (Position{0, 0, {{0, 8}}}));
+  loader.seek({0, 0, {{0, 12}}});
+  EXPECT_EQ(loader.next()->samples[0], 12u);
+}
+
+TEST(Loader, BadRecordsAreSkippedCountedAndNamedOnce) {
+  const std::set<std::size_t> bad = {0, 3, 4, 5, 6, 7, 17};
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  LoaderOptions options = batches_of(4, 0, 1, 3);
+  options.shuffle = false;
+  options.on_bad = OnBad::skip;
+  options.on_skip = [&](const std::string& message) {
+    const std::lock_guard lock(mutex);
+    messages.push_back(message);
+  };
+  Loader loader(jpegs(20, bad), {}, options);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    Seen seen;
+    std::vector<std::size_t> sizes;
+    while (const Batch* batch = loader.next()) {
+      seen.add(*batch);
+      sizes.push_back(batch->size());
+    }
+    EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 0, 4, 4, 3}));
+    EXPECT_TRUE(std::is_sorted(seen.order.begin(), seen.order.end()));
+    for (const std::size_t i : bad) EXPECT_EQ(seen.pixels.count(i), 0u);
+    EXPECT_EQ(loader.statistics().skipped, 7u * static_cast<std::size_t>(epoch + 1));
+    EXPECT_EQ(loader.statistics().samples, 13u * static_cast<std::size_t>(epoch + 1));
+    EXPECT_EQ(loader.statistics().batches, 5u * static_cast<std::size_t>(epoch + 1));
+  }
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(messages.size(), 7u);
+  std::sort(messages.begin(), messages.end());
+  EXPECT_EQ(messages[1].find("record 17: JPEG: "), 0u) << messages[1];
+}
+
+// Whose records can't be read, as of a disk that fails.
+class Unreadable : public TestDataset {
+ public:
+  using TestDataset::TestDataset;
+  Record read(std::size_t i, Bytes& scratch) const override {
+    if (i == 3) throw Failure("reading record 3 on node7: Input/output error");
+    return TestDataset::read(i, scratch);
+  }
+};
+
+TEST(Loader, FailuresOfTheWorldAreNeverSkipped) {
+  LoaderOptions options = batches_of(2);
+  options.shuffle = false;
+  options.on_bad = OnBad::skip;
+  const auto data = std::make_shared<Unreadable>(std::vector<Bytes>(6, Bytes(4)),
+                                                 Encoding::planar_u8, Shape{1, 2, 2});
+  Loader loader(data, {}, options);
+  EXPECT_EQ(loader.next()->size(), 2u);
+  expect_error<Failure>([&] { loader.next(); }, {"record 3", "node7", "Input/output error"});
+}
+
+}  // namespace
+}  // namespace convoy::data

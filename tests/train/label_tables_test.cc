@@ -1,0 +1,165 @@
+// Training on images whose labels stand in a table: from their folder, and packed.
+#include "convoy/data/pack.h"
+#include "convoy/train/trained.h"
+#include "tests/train/trainer_fixture.h"
+#include "train/setup.h"
+
+namespace convoy::train {
+namespace {
+
+class LabelTables : public TrainerTest {};
+
+constexpr const char* kTable = R"(
+name = "table"
+[task]
+name = "one_vs_all"
+[model]
+name = "small"
+[data]
+reader = "image_folder"
+size = 6
+channels = 1
+[data.train]
+path = "FOLDER/pictures"
+labels = "FOLDER/labels.tsv"
+[data.validation]
+path = "FOLDER/pictures"
+labels = "FOLDER/labels.tsv"
+[data.augment]
+crop = "center"
+resize = 6
+[optimizer]
+lr = 0.1
+[training]
+batch = 4
+epochs = 2
+[output]
+tensorboard = false
+)";
+
+TEST_F(LabelTables, LabelsComeFromATable) {
+  if (first()) {
+    std::filesystem::create_directory(folder_ + "/pictures");
+    std::string table;
+    for (const char* line : {"a.png\tsea", "b.png\tsea,sky,sun", "c.png", "d.png\tsky", "e.png"}) {
+      table += std::string(line) + "\n";
+      std::filesystem::copy_file(test::source_folder() + "/tests/data/fixtures/gray.png",
+                                 folder_ + "/pictures/" + std::string(line, 5));
+    }
+    write_file_atomically(folder_ + "/labels.tsv", table);
+  }
+  all().barrier();
+  const auto table = [&](const std::string& name, Overrides overrides = {}) {
+    overrides.insert(overrides.begin(), "output.folder=\"" + folder_ + "/" + name + "\"");
+    std::string text = kTable;
+    for (std::size_t at = 0; (at = text.find("FOLDER")) != text.npos;) text.replace(at, 6, folder_);
+    return parse_recipe({text, "table.toml", "/"}, overrides, registry_.vocabulary());
+  };
+  const RunResult result = train(table("run"));
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_EQ(result.evaluation->samples, 5u);
+  // Numbers of classes mean nothing to a network that knows others.
+  all().barrier();
+  if (first())
+    write_file_atomically(folder_ + "/test.tsv",
+                          "a.png\tsea\nb.png\tsea,sun\nc.png\nd.png\ne.png\n");
+  all().barrier();
+  const TrainedSource source =
+      find_trained(registry_, table("run").output.folder, Which::newest,
+                   {"data.validation.labels=\"" + folder_ + "/test.tsv\""});
+  Trained trained(test_world(), registry_, source);
+  const auto opened = open_data(all(), registry_, trained.recipe().data);
+  const std::string others =
+      test::message_of<UsageError>([&] { trained.evaluate(opened.validation, {}); });
+  EXPECT_NE(others.find("number 1 is 'sky' in one, 'sun' in the other"), std::string::npos)
+      << others;
+  EXPECT_NE(refusal(table("store", {"data.store=memory"})).find("is for packed data"),
+            std::string::npos);
+  EXPECT_NE(refusal(table("names", {"data.train.labels=\"\"",
+                                    "data.train.class_names=\"" + folder_ + "/labels.tsv\""}))
+                .find("class_names is for images with a table"),
+            std::string::npos);
+}
+
+constexpr const char* kPictures = R"(
+name = "pictures"
+[task]
+name = "one_vs_all"
+[model]
+name = "small"
+[optimizer]
+lr = 0.1
+momentum = 0.9
+[training]
+batch = 4
+epochs = 3
+[output]
+tensorboard = false
+[data]
+size = 6
+channels = 1
+augment.crop = "random_resized"
+augment.flip = true
+)";
+
+// Where the labels stand, and where the records are, changes nothing of what is learned.
+TEST_F(LabelTables, PackedPicturesAreLearnedAsThoseOfTheFolder) {
+  if (first()) {
+    std::filesystem::create_directory(folder_ + "/pictures");
+    std::string table;
+    for (const char* line :
+         {"color16.png\tcolor", "color420.jpg\tcolor,jpeg", "color422.jpg\tjpeg,color", "gray.jpg",
+          "gray.png\tgray", "large420.jpg\tcolor,jpeg,gray", "palette.png", "pattern.png\tcolor",
+          "restarts.jpg\tcolor,jpeg", "rgb.jpg\tjpeg"}) {
+      const std::string text = line, name = text.substr(0, text.find('\t'));
+      table += text + "\n";
+      std::filesystem::copy_file(test::source_folder() + "/tests/data/fixtures/" + name,
+                                 folder_ + "/pictures/" + name);
+    }
+    write_file_atomically(folder_ + "/labels.tsv", table);
+    data::PackOptions options;
+    options.sources = {folder_ + "/pictures"};
+    options.out = folder_ + "/pictures.tar";
+    options.label_table = folder_ + "/labels.tsv";
+    options.keep = true;
+    data::pack(options);
+  }
+  all().barrier();
+  const auto run = [&](const std::string& name, const std::string& store) {
+    const bool packed = name != "folder";
+    const std::string where =
+        packed ? "files = [\"" + folder_ + "/pictures.tar\"]"
+               : "path = \"" + folder_ + "/pictures\"\nlabels = \"" + folder_ + "/labels.tsv\"";
+    const std::string text = kPictures + std::string("reader = \"") +
+                             (packed ? "packed" : "image_folder") + "\"\n[data.train]\n" + where +
+                             "\n[data.validation]\n" + where;
+    const Recipe r =
+        parse_recipe({text, "pictures.toml", "/"},
+                     {"output.folder=\"" + folder_ + "/" + name + "\"", "data.store=" + store},
+                     registry_.vocabulary());
+    const RunResult result = train(r);
+    all().barrier();
+    std::vector<double> losses;
+    for (const auto& row : rows(r, "step")) losses.push_back(row["loss"]);
+    EXPECT_EQ(losses.size(), 9u);
+    return std::pair(result, losses);
+  };
+  const auto [expected, losses] = run("folder", "files");
+  EXPECT_EQ(expected.evaluation->samples, 10u);
+  const auto [files, files_losses] = run("files", "files");
+  EXPECT_EQ(files_losses, losses);
+  EXPECT_EQ(largest_difference(files.checkpoint, expected.checkpoint), 0);
+  for (const std::string store : {"memory", "host"}) {
+    // Ranks share a batch otherwise, so sums are rounded otherwise.
+    const auto [held, held_losses] = run(store, store);
+    ASSERT_EQ(held_losses.size(), losses.size());
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(held_losses[i], losses[i], 1e-4) << store << " " << i;
+    EXPECT_LT(largest_difference(held.checkpoint, expected.checkpoint), 1e-4);
+    for (const char* figure : {"map", "f1", "top1", "loss"})
+      EXPECT_NEAR(held.evaluation->at(figure), expected.evaluation->at(figure), 1e-3) << figure;
+  }
+}
+
+}  // namespace
+}  // namespace convoy::train
