@@ -113,6 +113,25 @@ void check_enough(const Cells& cells, const std::vector<Row>& rows) {
   throw UsageError(text);
 }
 
+// Where no rate beyond the best was tried, that may be better.
+void warn_of_ends(const std::vector<Row>& rows, std::vector<std::string>& warnings) {
+  for (const bool largest : {true, false}) {
+    std::string batches;
+    for (const Row& row : rows) {
+      if (row.cells.size() < 2 || !row.chosen().usable()) continue;
+      const double best = row.chosen().learning_rate;
+      const bool at_end = std::all_of(row.cells.begin(), row.cells.end(), [&](const Cell& cell) {
+        return largest ? cell.learning_rate <= best : cell.learning_rate >= best;
+      });
+      if (at_end) batches += (batches.empty() ? "" : ", ") + std::to_string(row.batch);
+    }
+    if (batches.empty()) continue;
+    warnings.push_back(std::string("the best learning rate is the ") +
+                       (largest ? "largest" : "smallest") + " that was tried, at batch " + batches +
+                       ": try " + (largest ? "larger" : "smaller") + " ones, too");
+  }
+}
+
 }  // namespace
 
 Envelope envelope_of(const std::vector<UpdateRun>& runs) {
@@ -136,6 +155,7 @@ Envelope envelope_of(const std::vector<UpdateRun>& runs) {
     envelope.rows.push_back(std::move(row));
   }
   check_enough(cells, envelope.rows);
+  warn_of_ends(envelope.rows, envelope.warnings);
   return envelope;
 }
 

@@ -216,7 +216,23 @@ TEST(UpdateFit, WarnsOfARateThatWasStoppedTooEarly) {
   EXPECT_TRUE(mentions(fit_updates(runs, kQuick).warnings,
                        "runs at batch 64, learning rate 0.5 were stopped before"));
   runs.back().updates = 5000;  // 2000 is what the better rate takes
-  EXPECT_TRUE(fit_updates(runs, kQuick).warnings.empty());
+  EXPECT_FALSE(mentions(fit_updates(runs, kQuick).warnings, "were stopped before"));
+}
+
+TEST(UpdateFit, WarnsWhereTheBestRateIsAtAnEnd) {
+  RandomStream random(6);
+  std::vector<UpdateRun> runs = training().runs(random);
+  const double rate = 0.08;  // of batch 64
+  const auto warnings = [&](const std::vector<double>& others) {
+    std::vector<UpdateRun> all = runs;
+    for (const double other : others) all.push_back({64, other * rate, 0, 5000, false, false});
+    return fit_updates(all, kQuick).warnings;
+  };
+  EXPECT_TRUE(mentions(warnings({0.5}),
+                       "the best learning rate is the largest that was tried, "
+                       "at batch 64: try larger"));
+  EXPECT_TRUE(mentions(warnings({2}), "the best learning rate is the smallest that was tried"));
+  EXPECT_TRUE(warnings({0.5, 2}).empty());
 }
 
 TEST(UpdateFit, ARunFarOffMovesItLittle) {

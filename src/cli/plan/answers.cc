@@ -1,5 +1,7 @@
 #include "cli/plan/answers.h"
 
+#include <algorithm>
+
 #include "base/toml_text.h"
 #include "convoy/base/error.h"
 
@@ -21,12 +23,29 @@ PlannedMachine fit_machine(const plan::PlanPoints& points) {
 Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
                const std::vector<std::int64_t>& workers, std::int64_t largest) {
   Answers answers{points.header.metric, machine, {}, {}};
+  std::int64_t measured = 0;  // most workers; 0: the machine was described
+  for (const auto& sample : points.communication)
+    measured = std::max<std::int64_t>(measured, sample.workers);
   for (const double level : points.header.targets) {
     try {
       LevelAnswer one{level, plan::fit_updates(points.updates(level)), {}};
-      for (const std::int64_t count : workers)
-        one.choices.push_back(plan::choose_batch(one.updates, machine.machine, count, largest));
-      answers.levels.push_back(std::move(one));
+      const std::string which = points.header.metric + " " + shortest(level) + ": ";
+      std::vector<std::string> without;
+      for (const std::int64_t count : workers) {
+        try {
+          one.choices.push_back(plan::choose_batch(one.updates, machine.machine, count, largest));
+        } catch (const UsageError& error) {
+          without.push_back(which + std::to_string(count) + " workers: " + error.what());
+          continue;
+        }
+        if (count > measured && measured > 1) {
+          one.choices.back().warnings.push_back(
+              "communication was measured with " + std::to_string(measured) + " workers; that of " +
+              std::to_string(count) + " is what its model makes of that");
+        }
+      }
+      if (!one.choices.empty()) answers.levels.push_back(std::move(one));
+      answers.without.insert(answers.without.end(), without.begin(), without.end());
     } catch (const UsageError& error) {
       answers.without.push_back(points.header.metric + " " + shortest(level) + ": " + error.what());
     }

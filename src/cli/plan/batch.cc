@@ -190,8 +190,10 @@ void add_options(CLI::App& command, Arguments& a) {
   command
       .add_option("--time", a.timed, "Batches of one worker whose updates are timed (1,4,16,...)")
       ->type_name("LIST");
-  command.add_option("--repetitions", a.repetitions, "Times that each of them is timed")
-      ->check(positive_integer())
+  // One says nothing of how much times scatter.
+  command
+      .add_option("--repetitions", a.repetitions, "Times that each of them is timed (at least 2)")
+      ->check(CLI::Range(2, 1000))
       ->capture_default_str();
   command
       .add_option("--machine", a.machine,

@@ -77,7 +77,7 @@ void print_result(const train::RunResult& result) {
 std::optional<PlanFile> read_plan(const Arguments& arguments) {
   if (arguments.plan.empty()) return std::nullopt;
   for (const std::string& override : arguments.overrides) {
-    for (const char* key : {"training.batch=", "optimizer.lr="}) {
+    for (const char* key : {"training.batch=", "optimizer.lr=", "training=", "optimizer="}) {
       if (override.starts_with(key))
         throw UsageError("--set " + override +
                          " and --plan contradict each other; give one of them");
@@ -90,6 +90,12 @@ std::optional<PlanFile> read_plan(const Arguments& arguments) {
 train::Recipe planned(const Arguments& arguments, const PlanFile& plan,
                       const train::RecipeText& text, const train::Registry& registry,
                       const comm::World& world) {
+  const train::Recipe own = train::parse_recipe(text, arguments.overrides, registry.vocabulary(),
+                                                train::Files::may_be_missing);
+  if (own.name != plan.recipe) {
+    throw UsageError(arguments.plan + " is a plan of the recipe '" + plan.recipe + "', not of '" +
+                     own.name + "'");
+  }
   const PlanFile::Workers& workers = workers_of(plan, world.size());
   std::vector<std::string> overrides = overrides_of(workers);
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
