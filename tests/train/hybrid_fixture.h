@@ -65,7 +65,10 @@ class HybridTest : public TrainerTest {
   }
 
   Recipe net(const std::string& name, Overrides overrides = {}) const {
-    overrides.insert(overrides.begin(), {"model.name=net", "model.classes=8"});
+    // 61 samples in batches of 12: six updates, and the last batch is one sample.
+    overrides.insert(overrides.begin(),
+                     {"model.name=net", "model.classes=8", "training.epochs=1",
+                      "evaluation.every_epochs=0", "checkpoint.every_epochs=0"});
     return recipe(name, overrides);
   }
   Recipe hybrid(const std::string& name, const GridOf& grid, Overrides overrides = {}) const {

@@ -1,12 +1,15 @@
 // Ranks that share fully connected layers train what one process does.
+#include "convoy/model/factory.h"
+#include "convoy/model/modules.h"
 #include "tests/train/hybrid_fixture.h"
+#include "train/strategies/hybrid/split.h"
 
 namespace convoy::train {
 namespace {
 
 const std::vector<std::string> kDrop{"model.options.dropout=0.4"};
 
-// 61 samples in batches of 12: the last batch of an epoch leaves all ranks but one without any.
+// The last batch of an epoch leaves all ranks but one without any sample.
 TEST_F(HybridTest, EverySchemeTrainsAsOneProcess) {
   const RunResult serial = train_on(1, net("serial", kDrop));
   for (const GridOf& grid : grids()) {
@@ -17,6 +20,13 @@ TEST_F(HybridTest, EverySchemeTrainsAsOneProcess) {
       expect_equal(serial, result, name);
     }
   }
+}
+
+TEST_F(HybridTest, FiftyUpdatesAreThoseOfOneProcess) {
+  const Overrides how = kDrop + Overrides{"training.epochs=0", "training.steps=50"};
+  const RunResult serial = train_on(1, net("serial", how));
+  const GridOf grid = grids().back();
+  expect_equal(serial, train_on(grid.ranks(), hybrid("parts", grid, how)), grid.name());
 }
 
 TEST_F(HybridTest, HoweverItIsTrained) {
@@ -51,7 +61,7 @@ TEST_F(HybridTest, HoweverLayersArePlaced) {
         R"([{layers=["c.1", "c.4"], how="replicated"}])"};
     int number = 0;
     for (const std::string& rule : rules) {
-      for (const char* scheme : {"a", "b", "c"}) {
+      for (const char* scheme : {"b", "c"}) {
         const std::string name = grid.name() + scheme + std::to_string(number);
         expect_equal(serial,
                      train_on(grid.ranks(),
@@ -86,6 +96,122 @@ TEST_F(HybridTest, InFloatAndMixedPrecision) {
     EXPECT_EQ(state_of(result.checkpoint).model.at("c.1.weight").scalar_type(), torch::kFloat);
     EXPECT_LT(relative_difference(rough.checkpoint, result.checkpoint), 0.05);
   }
+}
+
+// What is wrong whatever the network is said with all other mistakes, before ranks are started.
+TEST_F(HybridTest, WrongKeysAreSaid) {
+  const auto said = [&](Overrides how) {
+    return test::message_of<UsageError>([&] {
+      hybrid("wrong", {1, 2}, how);
+    });
+  };
+  const std::vector<std::pair<Overrides, std::string>> cases{
+      {{"hybrid.scheme=d"}, "hybrid.scheme is 'd'; it can be a, b, c or bc"},
+      {{"hybrid.scheme=bc"}, "hybrid.senders is 0; with scheme bc it can be from 1 to "},
+      {{"hybrid.scheme=bc", "hybrid.senders=3"}, "grid.partitions, which is 2"},
+      {{"hybrid.senders=2"}, "it is for scheme bc"},
+      {{"hybrid.scheme=a", "hybrid.variable_batch=true"}, "scheme a has one: choose b, c or bc"},
+      {{"training.accumulate=2"}, "training.accumulate is 2; hybrid cuts a batch into passes"},
+      {{"hybrid.batch_norm=some"}, "hybrid.batch_norm is 'some'; it can be local or synchronized"},
+      {{"hybrid.wire=u8"}, "hybrid.wire is 'u8'; it can be own or bfloat16"},
+      {{R"(placement.layers=[{layers=["c.1"], how="region"}])"},
+       "placement.layers[0].how is 'region'; with hybrid it can be replicated, partitioned"},
+      {{R"(placement.layers=[{layers=["c.1"], how="partitioned", parts=[1]}])"},
+       "placement.layers[0].parts has 1 numbers"},
+  };
+  for (const auto& [how, expected] : cases)
+    EXPECT_NE(said(how).find(expected), std::string::npos) << expected << "; " << said(how);
+  EXPECT_NE(said({"hybrid.schem=a"}).find("did you mean"), std::string::npos);
+  // Either side of what is allowed.
+  EXPECT_EQ(said({"hybrid.scheme=bc", "hybrid.senders=2"}), "");
+  EXPECT_EQ(said({"hybrid.scheme=bc", "hybrid.senders=1", "hybrid.variable_batch=true"}), "");
+}
+
+// And what the layers are, by every rank, naming them.
+TEST_F(HybridTest, LayersThatCannotBeDividedAreSaid) {
+  const GridOf grid{1, ranks()};
+  int number = 0;
+  const auto said = [&](Overrides how) {
+    return refusal(hybrid("wrong" + std::to_string(number++), grid, how));
+  };
+  const auto place = [](const std::string& rules) {
+    return Overrides{"placement.layers=[" + rules + "]"};
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "; " << text;
+  };
+  has(said(place(R"({layers=["c.6"], how="replicated"})")),
+      "layer 'c.6' is replicated; it stands behind 'c.1', which is partitioned: no rank has all");
+  has(said(place(R"({layers=["f.conv"], how="partitioned"})")),
+      "layer 'f.conv' (convolution) can't be partitioned");
+  has(said(place(R"({layers=["c.*"], how="replicated"})")), "no layer of Net is partitioned");
+  has(said({"model.name=small"}), "the model 'small' is code, which can't be divided");
+  if (ranks() == 1) return;
+  std::string none = "1";
+  for (int p = 1; p < ranks(); ++p) none += ",0";
+  has(said(place(R"({layers=["c.4"], how="partitioned", parts=[)" + none + "]}")),
+      "layer 'c.4' has 9 units, and partition 1 of " + std::to_string(ranks()) +
+          " would get none");
+  // As many units as partitions are enough; three classes are too few for four.
+  if (ranks() == 4) has(said({"model.classes=3"}), "layer 'c.6' has 3 units, and partition 3 of 4");
+  if (ranks() == 3) EXPECT_EQ(said({"model.classes=3"}), "");
+}
+
+// The shape of the network matters, too.
+TEST_F(HybridTest, OnlyChainsAreDivided) {
+  using namespace model::layer;
+  const auto refuse = [&](model::Blueprint net, const PlacementRecipe& placement = {}) {
+    return test::message_of<UsageError>(
+        [&] { SplitNetwork(net, net.inputs, placement, 1, 0, 2); });
+  };
+  const auto stage = [](std::vector<model::Node> nodes, std::vector<std::string> outputs) {
+    return model::Blueprint{"N", {{4, 3, 3}}, {{"all", {"x"}, std::move(nodes), std::move(outputs)}}};
+  };
+  const Linear square{.in = 36, .out = 36};
+  EXPECT_EQ(refuse(stage({{"flat", Flatten{}, {"x"}, {}}, {"fc", square, {"flat"}, {}}}, {"fc"})),
+            "");
+  EXPECT_NE(refuse(stage({{"flat", Flatten{}, {"x"}, {}},
+                          {"fc", square, {"flat"}, {}},
+                          {"sum", Add{}, {"fc", "flat"}, {}}},
+                         {"sum"}))
+                .find("layer 'sum': from 'fc' on, the first layer that is partitioned, each layer "
+                      "has to read the one before it alone"),
+            std::string::npos);
+  EXPECT_NE(refuse(stage({{"flat", Flatten{}, {"x"}, {}}, {"fc", square, {"flat"}, {}}},
+                         {"fc", "flat"}))
+                .find("layer 'fc': from 'fc' on"),
+            std::string::npos);
+  EXPECT_NE(refuse(stage({{"fc", Linear{.in = 3, .out = 5}, {"x"}, {}}}, {"fc"}))
+                .find("layer 'fc' takes [4, 3, 3] of each sample"),
+            std::string::npos);
+  EXPECT_NE(refuse(stage({{"fc", Linear{.in = 3, .out = 5}, {"x"}, {}},
+                          {"flat", Flatten{}, {"fc"}, {}},
+                          {"last", Linear{.in = 60, .out = 5}, {"flat"}, {}},
+                          {"pool", MaxPool{}, {"x"}, {}}},
+                         {"last", "pool"}))
+                .find("fc"),
+            std::string::npos);
+}
+
+// First values of parts are those of the whole, for modules of the user's, too.
+TEST_F(HybridTest, PartsOfListedModulesHaveTheirValues) {
+  model::ModuleList list("Mine", {1, 6, 6});
+  list.add("conv", torch::nn::Conv2d(1, 3, 3)).add("relu", torch::nn::ReLU());
+  list.add("flat", torch::nn::Flatten()).add("fc1", torch::nn::Linear(48, 7));
+  list.add("drop", torch::nn::Dropout(0.5)).add("fc2", torch::nn::Linear(7, 5));
+  const auto whole = list.network();
+  const model::Blueprint blueprint = list.blueprint();
+  std::vector<torch::Tensor> parts;
+  for (int p = 0; p < 3; ++p) {
+    const SplitNetwork own(blueprint, blueprint.inputs, {}, 1, p, 3);
+    parts.push_back(own.named_parameters()["fc1.weight"].detach());
+    EXPECT_TRUE(own.drops_units());
+    EXPECT_EQ(own.whole_parameters(), model::parameter_count(*whole));
+    EXPECT_TRUE(own.named_parameters()["conv.weight"].equal(
+        whole->named_parameters()["conv.weight"]));
+    EXPECT_EQ(own.parts().at("fc2.bias").shape, (std::vector<std::int64_t>{5}));
+  }
+  EXPECT_TRUE(torch::cat(parts).equal(whole->named_parameters()["fc1.weight"]));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ std::string complete() {
   words.readers["r"] = {{"path", std::string(), ""}};
   words.tasks["classification"] = {{"label_smoothing", 0.0, ""}};
   words.strategies["sync"] = {{"bucket", std::string(), ""}};
+  words.strategies["hybrid"] = {{"scheme", std::string(), ""}};
   const Recipe recipe = parse_recipe(
       {"[model]\nname = \"m\"\n[data]\nreader = \"r\"\n[data.train]\n[data.validation]\n"
        "[[optimizer.groups]]\nmax_dims = 1\n[[placement.layers]]\nhow = "
@@ -56,6 +57,13 @@ TEST(ResumeRules, NumberedTablesAndUnknownKeys) {
   EXPECT_EQ(find_resume_key("data.train.files")->key, "data.train.*");
   EXPECT_EQ(find_resume_key("data.trainer"), nullptr);
   EXPECT_EQ(find_resume_key("other.key"), nullptr);
+}
+
+TEST(ResumeRules, SomeStrategiesGoOnFromEachOther) {
+  EXPECT_TRUE(save_alike("sync", "hybrid"));
+  EXPECT_TRUE(save_alike("hybrid", "sync"));
+  EXPECT_FALSE(save_alike("sync", "mine"));
+  EXPECT_FALSE(save_alike("mine", "hybrid"));
 }
 
 TEST(ResumeRules, TheDocsSayTheSame) {
