@@ -126,9 +126,9 @@ TEST_F(HybridExchangeTest, PayloadIsTheSameUnderEveryScheme) {
     }
     // Counted apart: each rank's units of the 11 and 9 that follow, to all others, and their
     // gradients back; and the 8 scores, which one rank gets.
-    const std::size_t units = static_cast<std::size_t>(
-        units_of(11, {}, test_world().rank(), ranks()).size +
-        units_of(9, {}, test_world().rank(), ranks()).size);
+    const std::size_t units =
+        static_cast<std::size_t>(units_of(11, {}, test_world().rank(), ranks()).size +
+                                 units_of(9, {}, test_world().rank(), ranks()).size);
     const std::size_t between = n * k * kElement * (units * (k - 1) + (20 - units));
     EXPECT_EQ(counted.payload[Exchange::Kind::between].sent, between) << senders;
     const auto classes =

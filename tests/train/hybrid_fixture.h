@@ -24,7 +24,8 @@ inline model::Blueprint hybrid_network(const ModelRequest& request) {
     return model::Node{std::move(name), std::move(kind), {std::move(input)}, nullptr};
   };
   model::Blueprint net{"Net", {{1, 6, 6}}, {}};
-  model::StageSpec conv{"conv", {"x"}, {node("f.conv", Convolution{.in = 1, .out = 4, .kernel = {3, 3}}, "x")}, {}};
+  model::StageSpec conv{
+      "conv", {"x"}, {node("f.conv", Convolution{.in = 1, .out = 4, .kernel = {3, 3}}, "x")}, {}};
   if (request.options.flag("norm"))
     conv.nodes.push_back(node("f.bn", BatchNorm{.channels = 4}, conv.nodes.back().name));
   conv.nodes.push_back(node("f.relu", Relu{}, conv.nodes.back().name));
@@ -66,14 +67,13 @@ class HybridTest : public TrainerTest {
 
   Recipe net(const std::string& name, Overrides overrides = {}) const {
     // 61 samples in batches of 12: six updates, and the last batch is one sample.
-    overrides.insert(overrides.begin(),
-                     {"model.name=net", "model.classes=8", "training.epochs=1",
-                      "evaluation.every_epochs=0", "checkpoint.every_epochs=0"});
+    overrides.insert(overrides.begin(), {"model.name=net", "model.classes=8", "training.epochs=1",
+                                         "evaluation.every_epochs=0", "checkpoint.every_epochs=0"});
     return recipe(name, overrides);
   }
   Recipe hybrid(const std::string& name, const GridOf& grid, Overrides overrides = {}) const {
-    overrides.insert(overrides.begin(), {"strategy=hybrid", "grid.partitions=" +
-                                                                std::to_string(grid.partitions)});
+    overrides.insert(overrides.begin(),
+                     {"strategy=hybrid", "grid.partitions=" + std::to_string(grid.partitions)});
     return net(name, overrides);
   }
 
@@ -133,8 +133,8 @@ struct Scheme {
 };
 // With so many partitions.
 inline std::vector<Scheme> schemes(int partitions) {
-  std::vector<Scheme> all{{"a", {"hybrid.scheme=a"}}, {"b", {"hybrid.scheme=b"}},
-                          {"c", {"hybrid.scheme=c"}}};
+  std::vector<Scheme> all{
+      {"a", {"hybrid.scheme=a"}}, {"b", {"hybrid.scheme=b"}}, {"c", {"hybrid.scheme=c"}}};
   for (int m = 1; m <= partitions; ++m) {
     const std::string senders = std::to_string(m);
     all.push_back({"bc" + senders, {"hybrid.scheme=bc", "hybrid.senders=" + senders}});

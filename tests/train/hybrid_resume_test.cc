@@ -17,10 +17,9 @@ TEST_F(HybridResumeTest, StoppedAndResumedTheBitsAreTheSame) {
     for (const Scheme& scheme : schemes(grid.partitions)) {
       if (scheme.name != "c" && scheme.name != "bc2") continue;
       const std::string name = grid.name() + scheme.name;
-      const Overrides how = scheme.overrides + Overrides{"model.options.dropout=0.4",
-                                                         "model.options.norm=true",
-                                                         "data.drop_last=true",
-                                                         "output.log_samples=true"};
+      const Overrides how =
+          scheme.overrides + Overrides{"model.options.dropout=0.4", "model.options.norm=true",
+                                       "data.drop_last=true", "output.log_samples=true"};
       const RunResult whole = train_on(grid.ranks(), hybrid("whole" + name, grid, how));
       const Recipe r = hybrid("parts" + name, grid, how);
       EXPECT_TRUE(train_on(grid.ranks(), r, 2).stopped);
@@ -42,14 +41,16 @@ TEST_F(HybridResumeTest, WhatOneGridWroteAnotherGoesOnFrom) {
     Overrides how;
   };
   std::vector<Way> ways;
-  for (const GridOf& grid : {GridOf{1, 1}, GridOf{1, 2}, GridOf{2, 1}, GridOf{1, 3}, GridOf{2, 2},
-                             GridOf{1, 4}}) {
+  for (const GridOf& grid :
+       {GridOf{1, 1}, GridOf{1, 2}, GridOf{2, 1}, GridOf{1, 3}, GridOf{2, 2}, GridOf{1, 4}}) {
     if (grid.ranks() > ranks()) continue;
-    ways.push_back({grid.name(), grid.ranks(),
+    ways.push_back({grid.name(),
+                    grid.ranks(),
                     {"strategy=hybrid", "grid.partitions=" + std::to_string(grid.partitions)}});
   }
   ways.push_back({"sync", ranks(), {"strategy=sync"}});
-  ways.push_back({"other", ranks(),
+  ways.push_back({"other",
+                  ranks(),
                   {"strategy=hybrid", "grid.partitions=" + std::to_string(ranks()),
                    R"(placement.layers=[{layers=["c.1"], how="replicated"}])"}});
   const Overrides common{"model.options.dropout=0.4", "checkpoint.keep=9"};
@@ -107,8 +108,7 @@ TEST_F(HybridResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
     export_model(result.checkpoint, file, false);
     const SafetensorsFile exported(file);
     for (const TensorView& view : exported.tensors()) {
-      if (view.name == "c.1.weight")
-        EXPECT_EQ(view.shape, (std::vector<std::int64_t>{11, 64}));
+      if (view.name == "c.1.weight") EXPECT_EQ(view.shape, (std::vector<std::int64_t>{11, 64}));
     }
   }
 }

@@ -14,14 +14,14 @@ constexpr double kRate = 0.1;
 // What one process makes of batches whose passes are those of a grid.
 class Reference {
  public:
-  Reference(const GridOf& grid, int senders, double clip)
+  Reference(const GridOf& grid, int senders, double clip, double trunk_rate = kRate,
+            double head_rate = kRate)
       : grid_(grid), senders_(senders), clip_(clip), data_(kSamples), net_(blueprint(), 1) {
     net_.to(torch::kDouble);
     for (const auto& item : net_.named_parameters())
       (item.key().starts_with("c.") ? head_ : trunk_).push_back(item.value());
-    const auto options = torch::optim::SGDOptions(kRate).momentum(0.9);
-    trunk_optimizer_.emplace(trunk_, options);
-    head_optimizer_.emplace(head_, options);
+    trunk_optimizer_.emplace(trunk_, torch::optim::SGDOptions(trunk_rate).momentum(0.9));
+    head_optimizer_.emplace(head_, torch::optim::SGDOptions(head_rate).momentum(0.9));
   }
 
   void train(int epochs) {
@@ -137,6 +137,10 @@ class HybridVariableTest : public HybridTest {
                                             "training.clip_norm=" + std::to_string(clip)}));
     if (!first()) return;
     Reference reference(grid, senders, clip);
+    expect_trained(result, reference, name);
+  }
+  static void expect_trained(const RunResult& result, Reference& reference,
+                             const std::string& name) {
     reference.train(1);
     EXPECT_NEAR(result.loss, reference.loss(), 1e-9 * reference.loss()) << name;
     const State state = state_of(result.checkpoint);
@@ -161,11 +165,26 @@ TEST_F(HybridVariableTest, UpdatesPartitionedLayersInEachPass) {
   }
 }
 
+// Partitioned layers keep the rate that belongs to the batch of a pass.
+TEST_F(HybridVariableTest, EachKindOfLayerHasTheRateOfItsBatch) {
+  for (const GridOf& grid : grids()) {
+    const RunResult result = train_on(
+        grid.ranks(),
+        hybrid(grid.name(), grid,
+               {"model.options.dropout=0.4", "schedule.name=constant", "hybrid.variable_batch=true",
+                "hybrid.rates=linear", "hybrid.base_batch=3", "optimizer.lr=0.03"}));
+    if (!first()) continue;
+    Reference reference(grid, grid.partitions, 0, 0.03 * 4, 0.03 * 4 / grid.partitions);
+    expect_trained(result, reference, grid.name());
+  }
+}
+
 // Each kind of layer has had updates of its own number, and goes on from there.
 TEST_F(HybridVariableTest, GoesOnWithBothCountsOfUpdates) {
   for (const GridOf& grid : grids()) {
-    const Overrides how{"hybrid.variable_batch=true", "hybrid.scheme=b", "optimizer.name=adam", "optimizer.momentum=0",
-                        "optimizer.lr=0.01", "model.options.dropout=0.4"};
+    const Overrides how{"hybrid.variable_batch=true", "hybrid.scheme=b",
+                        "optimizer.name=adam",        "optimizer.momentum=0",
+                        "optimizer.lr=0.01",          "model.options.dropout=0.4"};
     const RunResult whole = train_on(grid.ranks(), hybrid("whole" + grid.name(), grid, how));
     const Recipe r = hybrid("parts" + grid.name(), grid, how);
     train_on(grid.ranks(), r, 3);

@@ -20,7 +20,7 @@ const char* name_of(ResumeRule rule) {
 }
 
 // A recipe that has every table.
-std::string complete() {
+std::string complete(const std::string& strategy) {
   Vocabulary words;
   words.models["m"] = {{"width", std::int64_t{1}, ""}};
   words.readers["r"] = {{"path", std::string(), ""}};
@@ -32,7 +32,7 @@ std::string complete() {
        "[[optimizer.groups]]\nmax_dims = 1\n[[placement.layers]]\nhow = "
        "\"whole\"\n[training]\nbatch = 1\nepochs = 1\n",
        "r", "/"},
-      {}, words);
+      {"strategy=" + strategy}, words);
   return print_recipe(recipe, false);
 }
 
@@ -40,10 +40,12 @@ std::string complete() {
 // TrainerKeysTest tries it.
 TEST(ResumeRules, EveryKeyHasOne) {
   std::set<const ResumeKey*> used;
-  for (const RecipeChange& change : recipe_changes(complete(), "")) {
-    const ResumeKey* key = find_resume_key(change.key);
-    EXPECT_NE(key, nullptr) << change.key << " is new: may it change when a run is resumed?";
-    used.insert(key);
+  for (const char* strategy : {"sync", "hybrid"}) {
+    for (const RecipeChange& change : recipe_changes(complete(strategy), "")) {
+      const ResumeKey* key = find_resume_key(change.key);
+      EXPECT_NE(key, nullptr) << change.key << " is new: may it change when a run is resumed?";
+      used.insert(key);
+    }
   }
   for (const ResumeKey& key : resume_keys()) {
     EXPECT_TRUE(used.contains(&key)) << key.key << " is no key of a recipe";

@@ -175,7 +175,6 @@ std::vector<Change> changes(const std::string& folder) {
       {"sync.reproducible", {"sync.reproducible=true"}},
       {"sync.wire", {"sync.wire=bfloat16"}},
       {"sync.allow_unused", {"sync.allow_unused=true"}},
-      {"hybrid.scheme", {"strategy=hybrid", "hybrid.scheme=a"}, "is code, which can't be divided"},
   };
 }
 

@@ -29,8 +29,8 @@ void Tally::finish(StepReport& report) {
   report.weight = sums_[kWeight];
   report.loss = report.weight > 0 ? sums_[kLoss] / report.weight : 0;
   report.skipped = static_cast<std::uint64_t>(sums_[kSkipped]);
-  report.requests = (sums_[kStopRequests] > 0 ? kStop : 0u) |
-                    (sums_[kCheckpointRequests] > 0 ? kCheckpoint : 0u);
+  report.requests =
+      (sums_[kStopRequests] > 0 ? kStop : 0u) | (sums_[kCheckpointRequests] > 0 ? kCheckpoint : 0u);
   long_updates_ = sums_[kSeconds] > kLongUpdate * communicator_.size();
 }
 

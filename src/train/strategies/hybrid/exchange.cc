@@ -8,8 +8,8 @@
 namespace convoy::train {
 namespace {
 
-constexpr std::array<const char*, Exchange::kKinds> kNames{
-    "sample numbers", "activations", "gradients", "between layers", "scores"};
+constexpr std::array<const char*, Exchange::kKinds> kNames{"sample numbers", "activations",
+                                                           "gradients", "between layers", "scores"};
 // Below those of buckets.
 constexpr int kFirstRow = 1000;
 
@@ -43,9 +43,10 @@ Exchange::Transfer Exchange::start(Kind kind, std::size_t key, const torch::Tens
   payload.sent += (sum_of(to) - to[me]) * element;
   payload.received += (sum_of(from) - from[me]) * element;
   transfer.bytes_ = (sum_of(to) - to[me]) * element;
-  transfer.operation_ = group_.start_alltoallv(
-      parallel::buffer_of(transfer.sent_), {to, to_offsets}, parallel::buffer_of(transfer.received_),
-      from, {static_cast<std::uint16_t>(kind), static_cast<std::uint16_t>(key)});
+  transfer.operation_ =
+      group_.start_alltoallv(parallel::buffer_of(transfer.sent_), {to, to_offsets},
+                             parallel::buffer_of(transfer.received_), from,
+                             {static_cast<std::uint16_t>(kind), static_cast<std::uint16_t>(key)});
   return transfer;
 }
 

@@ -71,7 +71,8 @@ Exchange::Transfer Head::start_gradients(const HeadInput& input, std::size_t rou
   std::vector<std::size_t> to;
   for (const data::Range& piece : pieces)
     to.push_back(elements(rows_of(piece, input.views), width));
-  const std::vector<std::size_t> from(pieces.size(), to[static_cast<std::size_t>(exchange_.rank())]);
+  const std::vector<std::size_t> from(pieces.size(),
+                                      to[static_cast<std::size_t>(exchange_.rank())]);
   return exchange_.start_to_each(Kind::gradients, round, gradient.to(wire_), to, from);
 }
 
@@ -257,8 +258,7 @@ Tensor Head::train(const HeadInput& input, const HeadStep& step) {
       start = Clock::now();
       waited = exchange_.waited_seconds();
       const bool own = !input.rounds[j].pieces[me].empty();
-      const Tensor gradient =
-          own ? step.gradient_of_scores(j, scores) : torch::zeros_like(scores);
+      const Tensor gradient = own ? step.gradient_of_scores(j, scores) : torch::zeros_like(scores);
       const Tensor back = backward(pass, from_owners(input, j, gradient));
       seconds_.backward += end_of("backward of partitioned layers", start, waited);
       if (step.gradients) gradients[j] = start_gradients(input, j, back);

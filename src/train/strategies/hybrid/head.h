@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
+#include "convoy/train/compute.h"
 #include "train/strategies/hybrid/exchange.h"
 #include "train/strategies/hybrid/rounds.h"
 #include "train/strategies/hybrid/split.h"
-#include "convoy/train/compute.h"
 
 namespace convoy::train {
 

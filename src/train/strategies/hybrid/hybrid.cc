@@ -105,8 +105,9 @@ class Hybrid final : public Strategy {
 
 Arrangement Hybrid::arrange(const comm::World& world, const Recipe& recipe) {
   options_ = hybrid_options(recipe);
-  grid_.emplace(world.communicator(),
-                parallel::GridShape::of(recipe.grid.replicas, recipe.grid.partitions, world.size()));
+  grid_.emplace(
+      world.communicator(),
+      parallel::GridShape::of(recipe.grid.replicas, recipe.grid.partitions, world.size()));
   return {.share = world.rank(), .shares = world.size(), .group = {}};
 }
 
@@ -126,9 +127,9 @@ void Hybrid::build(const NetworkSource& source) {
     for (const torch::Tensor& input : source.task().inputs(blank))
       inputs.push_back(input.sizes().slice(1).vec());
   }
-  network_ = std::make_shared<SplitNetwork>(*blueprint, inputs, source.recipe().placement,
-                                            source.seed(), grid_->partition(),
-                                            grid_->shape().partitions);
+  network_ =
+      std::make_shared<SplitNetwork>(*blueprint, inputs, source.recipe().placement, source.seed(),
+                                     grid_->partition(), grid_->shape().partitions);
   compute.place(network_->trunk());
   const torch::Tensor like = compute.blank({1, 1, 1});
   network_->move_head(like.device(), like.scalar_type());
@@ -176,7 +177,10 @@ void Hybrid::prepare(TrainerContext& context, const State* saved) {
                                     : grid_->replicas().duplicate();
   tally_ = Tally(communicator_);
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
-  optimizers_.emplace(context, *network_);
+  // Of the usual batch: the last one of an epoch is smaller, as it is for one process.
+  const double k = static_cast<double>(context.recipe().training.batch) / options_.base_batch;
+  const double passes = options_.variable_batch ? grid_->shape().partitions : 1;
+  optimizers_.emplace(context, *network_, HybridOptimizers::Batches{options_.rates, k, k / passes});
   if (optimizers_->trains_trunk())
     trunk_.emplace(all, network_->shared_trunk(), trunk_options(saved));
   parallel::broadcast_tensors(replicas_, optimizers_->head_parameters());
@@ -273,8 +277,8 @@ torch::Tensor Hybrid::boundary_of(const Task& task, const TaskBatch& rows, std::
   const std::int64_t wanted = static_cast<std::int64_t>(samples) * views;
   if (boundary.dim() == 2 && boundary.size(0) == wanted) return boundary;
   std::ostringstream text;
-  text << "hybrid needs a row for each sample before '" << network_->head().front().name
-       << "'; of " << wanted << " the layers before it make " << boundary.sizes();
+  text << "hybrid needs a row for each sample before '" << network_->head().front().name << "'; of "
+       << wanted << " the layers before it make " << boundary.sizes();
   throw UsageError(text.str());
 }
 
@@ -340,8 +344,8 @@ void Hybrid::start_sums_of_head() {
     // A group may have had no samples.
     if (!gradient.defined()) gradient = torch::zeros_like(parameter.tensor);
     gradient = gradient.contiguous();
-    head_sums_.push_back(replicas_.start_allreduce(parallel::buffer_of(gradient),
-                                                   comm::ReduceOp::sum, {3, key++}));
+    head_sums_.push_back(
+        replicas_.start_allreduce(parallel::buffer_of(gradient), comm::ReduceOp::sum, {3, key++}));
   }
 }
 
@@ -379,8 +383,8 @@ void Hybrid::trunk_backward(const torch::Tensor& boundary, const torch::Tensor& 
 StepReport Hybrid::step(const data::Batch& batch) {
   const Recipe& recipe = context_->recipe();
   StepReport report;
-  report.learning_rate = context_->schedule().at(context_->moment());
-  optimizers_->set_learning_rate(report.learning_rate);
+  report.learning_rate =
+      optimizers_->set_learning_rate(context_->schedule().at(context_->moment()));
   // For what draws from LibTorch's generator, as sync does.
   torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
                                   static_cast<std::uint64_t>(context_->moment().step),
@@ -390,8 +394,7 @@ StepReport Hybrid::step(const data::Batch& batch) {
   const HeadSeconds before = head_->seconds();
   const Share share = share_of(batch);
   torch::Tensor boundary;
-  const Whole whole =
-      whole_of_all([&] { boundary = trunk_forward(batch, share, report); }, share);
+  const Whole whole = whole_of_all([&] { boundary = trunk_forward(batch, share, report); }, share);
   double loss = 0;
   const bool update = whole.weight > 0;
   torch::Tensor gradient;
@@ -537,8 +540,8 @@ bool Hybrid::score(const Task& task, const Compute& compute, const data::Batch& 
 }  // namespace
 
 void add_hybrid(Registry& registry) {
-  registry.add_strategy("hybrid", [] { return std::make_unique<Hybrid>(); }, hybrid_keys(),
-                        check_hybrid);
+  registry.add_strategy(
+      "hybrid", [] { return std::make_unique<Hybrid>(); }, hybrid_keys(), check_hybrid);
 }
 
 }  // namespace convoy::train

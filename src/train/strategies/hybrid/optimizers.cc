@@ -9,9 +9,7 @@ namespace {
 
 constexpr const char* kSteps = "optimizer.step";
 
-std::string steps_of(const std::string& parameter) {
-  return std::string(kSteps) + "/" + parameter;
-}
+std::string steps_of(const std::string& parameter) { return std::string(kSteps) + "/" + parameter; }
 
 std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters) {
   std::vector<at::Tensor> tensors;
@@ -33,18 +31,26 @@ State state_of(const State& saved, const std::vector<parallel::NamedTensor>& par
 
 }  // namespace
 
-HybridOptimizers::HybridOptimizers(const TrainerContext& context, const SplitNetwork& network) {
+HybridOptimizers::HybridOptimizers(const TrainerContext& context, const SplitNetwork& network,
+                                   const Batches& batches)
+    : trunk_scale_(rate_scale(batches.rule, batches.trunk)),
+      head_scale_(rate_scale(batches.rule, batches.head)) {
+  const auto make = [&](const std::vector<parallel::NamedTensor>& parameters, double k) {
+    if (batches.rule != RateRule::root) return context.make_optimizer(parameters);
+    return NamedOptimizer(decayed_as(context.recipe().optimizer, batches.rule, k), parameters);
+  };
   for (auto& parameter : parallel::unique_parameters(network)) {
     auto& list = network.parts().contains(parameter.name) ? head_parameters_ : trunk_parameters_;
     if (parameter.tensor.requires_grad()) list.push_back(std::move(parameter));
   }
-  if (!trunk_parameters_.empty()) trunk_.emplace(context.make_optimizer(trunk_parameters_));
-  head_.emplace(context.make_optimizer(head_parameters_));
+  if (!trunk_parameters_.empty()) trunk_.emplace(make(trunk_parameters_, batches.trunk));
+  head_.emplace(make(head_parameters_, batches.head));
 }
 
-void HybridOptimizers::set_learning_rate(double lr) {
-  if (trunk_) trunk_->set_learning_rate(lr);
-  head_->set_learning_rate(lr);
+double HybridOptimizers::set_learning_rate(double lr) {
+  if (trunk_) trunk_->set_learning_rate(lr * trunk_scale_);
+  head_->set_learning_rate(lr * head_scale_);
+  return lr * trunk_scale_;
 }
 
 void HybridOptimizers::zero_grad() {
@@ -84,8 +90,7 @@ void HybridOptimizers::save(State& state) const {
   }
   for (const auto& parameter : head_parameters_) {
     const auto named = head.numbers.find(steps_of(parameter.name));
-    state.numbers[steps_of(parameter.name)] =
-        named == head.numbers.end() ? own : named->second;
+    state.numbers[steps_of(parameter.name)] = named == head.numbers.end() ? own : named->second;
   }
 }
 

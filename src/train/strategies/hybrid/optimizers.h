@@ -8,6 +8,7 @@
 #include "convoy/comm/communicator.h"
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/strategy.h"
+#include "train/strategies/hybrid/rates.h"
 #include "train/strategies/hybrid/split.h"
 
 namespace convoy::train {
@@ -16,12 +17,19 @@ namespace convoy::train {
 // more often.
 class HybridOptimizers {
  public:
-  HybridOptimizers(const TrainerContext& context, const SplitNetwork& network);
+  // For batches that are so many times as large as the one that the recipe's rates are for.
+  struct Batches {
+    RateRule rule = RateRule::own;
+    double trunk = 1, head = 1;
+  };
+  HybridOptimizers(const TrainerContext& context, const SplitNetwork& network,
+                   const Batches& batches);
 
   bool trains_trunk() const { return trunk_.has_value(); }
   const std::vector<parallel::NamedTensor>& head_parameters() const { return head_parameters_; }
 
-  void set_learning_rate(double lr);
+  // Of the recipe. Gives that of the trunk.
+  double set_learning_rate(double lr);
   void zero_grad();
   void zero_head() { head_->zero_grad(); }
   // Of all together, with the norm over the partitions; or of one of the two.
@@ -38,6 +46,7 @@ class HybridOptimizers {
   std::vector<parallel::NamedTensor> trunk_parameters_, head_parameters_;
   std::optional<NamedOptimizer> trunk_;  // where there is something to train
   std::optional<NamedOptimizer> head_;
+  double trunk_scale_ = 1, head_scale_ = 1;  // of rates
 };
 
 }  // namespace convoy::train

@@ -1,6 +1,7 @@
 #include "train/strategies/hybrid/options.h"
 
 #include "convoy/base/units.h"
+#include "convoy/train/optimizer_rule.h"
 #include "convoy/train/placement.h"
 
 namespace convoy::train {
@@ -13,6 +14,10 @@ std::vector<Option> hybrid_keys() {
       {"senders", std::int64_t{0}, "bc: of how many ranks"},
       {"variable_batch", false,
        "update partitioned layers after each of the passes, with a batch of its samples"},
+      {"rates", std::string("own"),
+       "for batches k times as large as base_batch: the optimizer's own, k times them (linear), or "
+       "sqrt(k) times them with the weight decay that fits (sqrt)"},
+      {"base_batch", std::int64_t{128}, "the batch that the optimizer's rates are for"},
       {"batch_norm", std::string("local"),
        "statistics in training: of each rank alone (local), or of all (synchronized)"},
       {"bucket", std::string("8MiB"), "gradients that are reduced together"},
@@ -53,6 +58,18 @@ void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems) {
         "hybrid.variable_batch updates partitioned layers after each pass, and scheme a has one: "
         "choose b, c or bc");
   }
+  const std::string& rates = options.text("rates");
+  if (rates != "own" && rates != "linear" && rates != "sqrt")
+    problems.push_back("hybrid.rates is '" + rates + "'; it can be own, linear or sqrt");
+  if (rates == "sqrt" && !is_built_in_optimizer(recipe.optimizer.name)) {
+    problems.push_back(
+        "hybrid.rates is sqrt, which changes the weight decay; with the optimizer '" +
+        recipe.optimizer.name + "' of a plugin it can be own or linear");
+  }
+  if (options.integer("base_batch") < 1) {
+    problems.push_back("hybrid.base_batch is " + std::to_string(options.integer("base_batch")) +
+                       "; it has to be at least 1");
+  }
   if (recipe.training.accumulate > 1) {
     problems.push_back("training.accumulate is " + std::to_string(recipe.training.accumulate) +
                        "; hybrid cuts a batch into passes by hybrid.scheme instead: 1");
@@ -73,6 +90,8 @@ HybridOptions hybrid_options(const Recipe& recipe) {
   options.first_bucket = parse_bytes(keys.text("first_bucket"));
   options.allreduce = keys.text("allreduce");
   options.reproducible = keys.flag("reproducible");
+  options.rates = rate_rule(keys.text("rates"));
+  options.base_batch = static_cast<double>(keys.integer("base_batch"));
   options.bfloat16_wire = keys.text("wire") == "bfloat16";
   return options;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/train/recipe.h"
+#include "train/strategies/hybrid/rates.h"
 
 namespace convoy::train {
 
@@ -17,6 +18,8 @@ struct HybridOptions {
   std::string allreduce;
   bool reproducible = false;
   bool bfloat16_wire = false;
+  RateRule rates = RateRule::own;
+  double base_batch = 1;  // which the recipe's rates are for
 };
 
 std::vector<Option> hybrid_keys();

@@ -116,8 +116,8 @@ class Cut {
     const bool last = place.node + 1 == stage.nodes.size();
     bool follows = node(i).inputs.size() == 1;
     if (i > first_) {
-      follows = follows && (place.node > 0 ? node(i).inputs[0] == node(i - 1).name
-                                           : stage.inputs.size() == 1);
+      follows = follows &&
+                (place.node > 0 ? node(i).inputs[0] == node(i - 1).name : stage.inputs.size() == 1);
     }
     if (last) follows = follows && stage.outputs == std::vector<std::string>{node(i).name};
     if (follows) return;
@@ -140,10 +140,11 @@ class Cut {
                        "flatten before it");
     }
     if (works_on_units(node(i))) return;
-    throw UsageError("layer '" + node(i).name + "' (" + kind_name(node(i)) + ")" + behind +
-                     " partitioned: there can be fully connected layers, relu, dropout and flatten. "
-                     "Let '" +
-                     node(first_).name + "' be replicated");
+    throw UsageError(
+        "layer '" + node(i).name + "' (" + kind_name(node(i)) + ")" + behind +
+        " partitioned: there can be fully connected layers, relu, dropout and flatten. "
+        "Let '" +
+        node(first_).name + "' be replicated");
   }
 
   const model::Blueprint& blueprint_;
@@ -177,8 +178,8 @@ void fill_part(const Node& whole, const model::TensorInfo& info, const Slice& pa
     return;
   }
   const std::string own = info.name.substr(whole.name.size() + 1);
-  to.copy_(whole.module->module.ptr()->named_parameters()[own].narrow(0, part.begin[0],
-                                                                      part.size[0]));
+  to.copy_(
+      whole.module->module.ptr()->named_parameters()[own].narrow(0, part.begin[0], part.size[0]));
 }
 
 }  // namespace
@@ -187,8 +188,7 @@ SplitNetwork::SplitNetwork(const model::Blueprint& blueprint,
                            const std::vector<model::Shape>& inputs,
                            const PlacementRecipe& placement, std::uint64_t seed, int partition,
                            int partitions)
-    : torch::nn::Module(blueprint.name),
-      whole_parameters_(cost_of(blueprint, inputs).parameters) {
+    : torch::nn::Module(blueprint.name), whole_parameters_(cost_of(blueprint, inputs).parameters) {
   const Cut cut(blueprint, inputs, placement);
   model::Blueprint before = cut.trunk();
   std::vector<Node> nodes;

@@ -19,8 +19,8 @@ namespace convoy::train {
 // A fully connected layer that is partitioned, with what works on its units alone behind it.
 struct PartitionedLayer {
   std::string name;
-  std::int64_t inputs = 0;           // of the whole layer, per sample
-  std::vector<std::int64_t> units;   // of each partition
+  std::int64_t inputs = 0;             // of the whole layer, per sample
+  std::vector<std::int64_t> units;     // of each partition
   std::shared_ptr<model::Stage> part;  // of this partition
 };
 
