@@ -39,7 +39,8 @@ TEST_F(HybridTest, HoweverItIsTrained) {
        {Overrides{"training.clip_norm=0.05"},
         Overrides{"optimizer.name=adam", "optimizer.momentum=0"},
         Overrides{"data.on_bad=skip", "data.train.bad_every=7"}, Overrides{"training.batch=11"},
-        Overrides{"task.name=one_vs_all"}, Overrides{"task.options.label_smoothing=0.1"},
+        Overrides{"optimizer.name=sgd_velocity"}, Overrides{"task.name=one_vs_all"},
+        Overrides{"task.options.label_smoothing=0.1"},
         Overrides{R"(optimizer.groups=[{parameters=["c.6.*"], lr_scale=0.5, weight_decay=0.01}])"},
         Overrides{"evaluation.batch=7"}, Overrides{"model.channels_last=true"}}) {
     const std::string tag = std::to_string(number++);

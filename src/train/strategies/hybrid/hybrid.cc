@@ -90,7 +90,11 @@ class Hybrid final : public Strategy {
   std::optional<HybridOptimizers> optimizers_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   comm::Communicator replicas_;      // for gradients of partitioned layers
-  std::vector<comm::Operation> head_sums_;
+  struct HeadSum {
+    torch::Tensor gradient, host;
+    comm::Operation sum;  // ends before its tensors do
+  };
+  std::vector<HeadSum> head_sums_;
   Tally tally_;
   bool synchronized_ = false;  // batch norm
   bool united_ = false;        // the network holds buffers of all ranks,
@@ -239,6 +243,12 @@ Share Hybrid::share_of(const data::Batch& batch) {
     share.weight += share.weights[j];
   }
   if (share.weight > 0) share.samples = batch.size();
+  if (share.weight == 0 && synchronized_ && communicator_.size() > 1) {
+    throw UsageError(
+        "hybrid.batch_norm is synchronized, so every rank takes part in every step; the task " +
+        context_->recipe().task.name + " says that the share of one counts nothing, with sample " +
+        std::to_string(batch.samples.front()) + ": set hybrid.batch_norm = \"local\"");
+  }
   return share;
 }
 
@@ -343,14 +353,20 @@ void Hybrid::start_sums_of_head() {
     torch::Tensor& gradient = parameter.tensor.mutable_grad();
     // A group may have had no samples.
     if (!gradient.defined()) gradient = torch::zeros_like(parameter.tensor);
-    gradient = gradient.contiguous();
-    head_sums_.push_back(
-        replicas_.start_allreduce(parallel::buffer_of(gradient), comm::ReduceOp::sum, {3, key++}));
+    HeadSum& own = head_sums_.emplace_back();
+    own.gradient = gradient;
+    own.host = gradient.to(torch::kCPU).contiguous();  // the same, where it is there already
+    own.sum =
+        replicas_.start_allreduce(parallel::buffer_of(own.host), comm::ReduceOp::sum, {3, key++});
   }
 }
 
 void Hybrid::finish_sums_of_head() {
-  for (comm::Operation& sum : head_sums_) sum.wait();
+  const torch::NoGradGuard no_grad;
+  for (HeadSum& own : head_sums_) {
+    own.sum.wait();
+    if (!own.host.is_same(own.gradient)) own.gradient.copy_(own.host);
+  }
   head_sums_.clear();
 }
 
