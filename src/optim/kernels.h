@@ -21,6 +21,9 @@ struct Arrays {
 template <typename T>
 void sgd_step(const Sgd& rule, std::int64_t step, const Arrays<T>& arrays);
 
+template <typename T>
+void sgd_velocity_step(const SgdVelocity& rule, const Arrays<T>& arrays);
+
 // decoupled: AdamW's decay instead of Adam's.
 template <typename T>
 void adam_step(const Adam& rule, bool decoupled, std::int64_t step, const Arrays<T>& arrays);

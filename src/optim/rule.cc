@@ -67,6 +67,11 @@ Slots slots(const Rule& rule) {
                           result.push_back({"sum", r.initial_accumulator_value});
                           return result;
                         },
+                        [](const SgdVelocity&) {
+                          Slots result;
+                          result.push_back({"velocity", 0});
+                          return result;
+                        },
                     },
                     rule);
 }
@@ -77,6 +82,7 @@ std::string_view name(const Rule& rule) {
                         [](const Adam&) { return "adam"; },
                         [](const AdamW&) { return "adamw"; },
                         [](const Adagrad&) { return "adagrad"; },
+                        [](const SgdVelocity&) { return "sgd_velocity"; },
                     },
                     rule);
 }
@@ -115,6 +121,7 @@ void validate(const Rule& rule) {
                                         r.initial_accumulator_value);
                    require_not_negative(rule, "eps", r.eps);
                  },
+                 [&](const SgdVelocity& r) { require_not_negative(rule, "momentum", r.momentum); },
              },
              rule);
 }
@@ -139,6 +146,7 @@ void update(const Rule& rule, std::int64_t step, std::span<T> weights, std::span
                  [&](const Adam& r) { adam_step(r, /*decoupled=*/false, step, arrays); },
                  [&](const AdamW& r) { adam_step(as_adam(r), /*decoupled=*/true, step, arrays); },
                  [&](const Adagrad& r) { adagrad_step(r, step, arrays); },
+                 [&](const SgdVelocity& r) { sgd_velocity_step(r, arrays); },
              },
              rule);
 }

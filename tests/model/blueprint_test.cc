@@ -28,6 +28,7 @@ struct Published {
 TEST(Cost, IsWhatIsPublished) {
   const std::vector<Published> all{
       {alexnet(), 0.714, 61100840},
+      {alexnet({.widths = kOneTower}), 0.839, 61838248},
       {resnet({.depth = ResNetDepth::k18}), 1.814, 11689512},
       {resnet({.depth = ResNetDepth::k34}), 3.664, 21797672},
       {resnet({.depth = ResNetDepth::k50}), 4.089, 25557032},

@@ -46,6 +46,13 @@ TEST(Factory, RefusesOptionsWithoutUse) {
   EXPECT_NE(error_of("resnet18", {.dropout = 0.5}), "");
   EXPECT_NE(error_of("lenet", {.hidden = 8}), "");
   EXPECT_NE(error_of("alexnet", {.hidden = -8}), "");
+  EXPECT_NE(error_of("alexnet", {.widths = {1, 2, 3, 4, 5}}).find("for alexnet-one-tower"),
+            std::string::npos);
+  EXPECT_NE(error_of("alexnet-one-tower", {.widths = {1, 2, 3, 4}}).find("five positive numbers"),
+            std::string::npos);
+  EXPECT_NE(error_of("alexnet-one-tower", {.widths = {1, 2, 0, 4, 5}}).find("five positive"),
+            std::string::npos);
+  EXPECT_EQ(error_of("alexnet-one-tower", {.hidden = 8, .widths = {1, 2, 3, 4, 5}}), "");
   EXPECT_NE(error_of("lenet", {.classes = -1}), "");
   for (const double dropout : {-0.1, 1.0, std::nan("")}) {
     EXPECT_NE(error_of("alexnet", {.dropout = dropout}).find("dropout is"), std::string::npos);

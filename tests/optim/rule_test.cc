@@ -118,6 +118,31 @@ TEST(Rules, BitsDoNotDependOnWhereTheArraysAreCut) {
   }
 }
 
+// With one rate the weights are Sgd's; when it changes, the velocity keeps what it has.
+TEST(Rules, VelocityHoldsTheRate) {
+  const std::size_t count = 37;
+  Training<double> velocity(SgdVelocity{.momentum = 0.9}, count),
+      buffer(Sgd{.momentum = 0.9}, count);
+  std::vector<double> w = velocity.weights, v(count, 0.0);
+  double furthest = 0;
+  for (int step = 1; step <= 6; ++step) {
+    const double rate = step <= 3 ? 0.1 : 0.02;
+    const auto gradient = fill<double>("gradient " + std::to_string(step), count);
+    const Rule rule = SgdVelocity{.lr = rate, .momentum = 0.9, .weight_decay = 0.01};
+    velocity.piece(rule, step, gradient, 0, 11);
+    velocity.piece(rule, step, gradient, 11, count - 11);
+    buffer.piece(Sgd{.lr = rate, .momentum = 0.9, .weight_decay = 0.01}, step, gradient, 0, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      v[i] = 0.9 * v[i] - rate * (gradient[i] + 0.01 * w[i]);
+      w[i] += v[i];
+      EXPECT_NEAR(velocity.weights[i], w[i], 1e-14);
+      if (step <= 3) EXPECT_NEAR(velocity.weights[i], buffer.weights[i], 1e-14);
+      furthest = std::max(furthest, std::abs(velocity.weights[i] - buffer.weights[i]));
+    }
+  }
+  EXPECT_GT(furthest, 1e-3);
+}
+
 TEST(Rules, EmptyArraysAreFine) {
   Training<float> run(Adam{}, 0);
   run.steps(Adam{}, 2);
@@ -128,6 +153,7 @@ TEST(Rules, StateLayoutIsQueryable) {
   const Slots momentum = slots(Sgd{.momentum = 0.9});
   ASSERT_EQ(momentum.size(), 1u);
   EXPECT_EQ(momentum[0], (Slot{"momentum_buffer", 0}));
+  EXPECT_EQ(slots(SgdVelocity{})[0], (Slot{"velocity", 0}));
   EXPECT_EQ(slots(Adam{}).size(), 2u);
   EXPECT_EQ(slots(AdamW{.amsgrad = true})[2], (Slot{"max_exp_avg_sq", 0}));
   EXPECT_EQ(slots(Adagrad{.initial_accumulator_value = 0.5})[0], (Slot{"sum", 0.5}));
@@ -156,6 +182,9 @@ TEST(Rules, RefuseBadFieldsByName) {
   EXPECT_NE(error_of([] { validate(Adam{.beta2 = 1}); }).find("beta2 is 1"), std::string::npos);
   EXPECT_NE(error_of([] { validate(Adagrad{.lr_decay = -1}); }).find("lr_decay"),
             std::string::npos);
+  EXPECT_NE(
+      error_of([] { validate(SgdVelocity{.momentum = -1}); }).find("sgd_velocity: momentum is -1"),
+      std::string::npos);
 }
 
 TEST(Rules, RefuseArraysThatDoNotFit) {

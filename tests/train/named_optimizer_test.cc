@@ -70,6 +70,26 @@ TEST(NamedOptimizer, APluginsHasToBeBroughtAlong) {
   EXPECT_THROW(NamedOptimizer({.name = "signum"}, parameters()), std::logic_error);
 }
 
+// Of float16 as of float32, and of channels-last weights: where the fused rule can't be used.
+TEST(NamedOptimizer, VelocityOfAnyTensor) {
+  OptimizerRecipe recipe{.name = "sgd_velocity", .lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
+  auto fused = parameters(), plain = parameters();
+  for (auto& p : plain)
+    p.tensor = p.tensor.detach().to(torch::kBFloat16).set_requires_grad(p.tensor.requires_grad());
+  NamedOptimizer a(recipe, fused), b(recipe, plain);
+  for (int step = 0; step < 3; ++step) {
+    give_gradients(fused, step);
+    for (std::size_t i = 0; i + 1 < plain.size(); ++i)
+      plain[i].tensor.mutable_grad() = fused[i].tensor.grad().to(torch::kBFloat16);
+    a.set_learning_rate(0.1 / (step + 1));
+    b.set_learning_rate(0.1 / (step + 1));
+    a.step();
+    b.step();
+  }
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    EXPECT_TRUE(plain[i].tensor.to(torch::kFloat).allclose(fused[i].tensor, 0.05, 0.02));
+}
+
 class StateOf : public testing::TestWithParam<OptimizerRecipe> {};
 
 TEST_P(StateOf, GoesOnAsIfNothingHadHappened) {
@@ -104,6 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, StateOf,
     testing::Values(OptimizerRecipe{.name = "sgd", .lr = 0.1},
                     OptimizerRecipe{.name = "sgd", .lr = 0.1, .momentum = 0.9, .nesterov = true},
+                    OptimizerRecipe{.name = "sgd_velocity", .lr = 0.1, .momentum = 0.9},
                     OptimizerRecipe{.name = "adam", .lr = 0.1, .amsgrad = true},
                     OptimizerRecipe{.name = "adamw", .lr = 0.1, .weight_decay = 0.1},
                     OptimizerRecipe{

@@ -256,7 +256,7 @@ steps = 100
         "mine.toml:9: data.train.path: there is no file or folder",
         "mine.toml:10: data.train.cuont: there is no such key; did you mean data.train.count?",
         "mine.toml:15: training.btach: there is no such key; did you mean training.batch?",
-        "optimizer.momentum is for sgd, not adam", "training.batch is missing",
+        "optimizer.momentum is for sgd and sgd_velocity, not adam", "training.batch is missing",
         "training.epochs and training.steps contradict each other"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }

@@ -20,18 +20,19 @@ const char* name_of(ResumeRule rule) {
 }
 
 // A recipe that has every table.
-std::string complete() {
+std::string complete(const std::string& strategy) {
   Vocabulary words;
   words.models["m"] = {{"width", std::int64_t{1}, ""}};
   words.readers["r"] = {{"path", std::string(), ""}};
   words.tasks["classification"] = {{"label_smoothing", 0.0, ""}};
   words.strategies["sync"] = {{"bucket", std::string(), ""}};
+  words.strategies["hybrid"] = {{"scheme", std::string(), ""}};
   const Recipe recipe = parse_recipe(
       {"[model]\nname = \"m\"\n[data]\nreader = \"r\"\n[data.train]\n[data.validation]\n"
        "[[optimizer.groups]]\nmax_dims = 1\n[[placement.layers]]\nhow = "
        "\"whole\"\n[training]\nbatch = 1\nepochs = 1\n",
        "r", "/"},
-      {}, words);
+      {"strategy=" + strategy}, words);
   return print_recipe(recipe, false);
 }
 
@@ -39,10 +40,12 @@ std::string complete() {
 // TrainerKeysTest tries it.
 TEST(ResumeRules, EveryKeyHasOne) {
   std::set<const ResumeKey*> used;
-  for (const RecipeChange& change : recipe_changes(complete(), "")) {
-    const ResumeKey* key = find_resume_key(change.key);
-    EXPECT_NE(key, nullptr) << change.key << " is new: may it change when a run is resumed?";
-    used.insert(key);
+  for (const char* strategy : {"sync", "hybrid"}) {
+    for (const RecipeChange& change : recipe_changes(complete(strategy), "")) {
+      const ResumeKey* key = find_resume_key(change.key);
+      EXPECT_NE(key, nullptr) << change.key << " is new: may it change when a run is resumed?";
+      used.insert(key);
+    }
   }
   for (const ResumeKey& key : resume_keys()) {
     EXPECT_TRUE(used.contains(&key)) << key.key << " is no key of a recipe";
@@ -56,6 +59,13 @@ TEST(ResumeRules, NumberedTablesAndUnknownKeys) {
   EXPECT_EQ(find_resume_key("data.train.files")->key, "data.train.*");
   EXPECT_EQ(find_resume_key("data.trainer"), nullptr);
   EXPECT_EQ(find_resume_key("other.key"), nullptr);
+}
+
+TEST(ResumeRules, SomeStrategiesGoOnFromEachOther) {
+  EXPECT_TRUE(save_alike("sync", "hybrid"));
+  EXPECT_TRUE(save_alike("hybrid", "sync"));
+  EXPECT_FALSE(save_alike("sync", "mine"));
+  EXPECT_FALSE(save_alike("mine", "hybrid"));
 }
 
 TEST(ResumeRules, TheDocsSayTheSame) {

@@ -21,10 +21,13 @@ struct ModelOptions {
   // Units of each hidden fully connected layer of AlexNet; 0 takes AlexNet's own number. Other
   // networks refuse it.
   std::int64_t hidden = 0;
+  // Maps of the five convolutions of alexnet-one-tower; empty: 64, 192, 384, 384, 256. Other
+  // networks refuse it.
+  std::vector<std::int64_t> widths = {};
 };
 
-// The names make_model knows, ascending: "alexnet", "lenet", "resnet18", those of
-// convoy/model/small_images.h by their parameters in thousands ("lenet43k"), and so on.
+// The names make_model knows, ascending: "alexnet", "alexnet-one-tower", "lenet", "resnet18", those
+// of convoy/model/small_images.h by their parameters in thousands ("lenet43k"), and so on.
 std::vector<std::string> model_names();
 
 // Throws UsageError naming the nearest known name unless make_model knows this one.

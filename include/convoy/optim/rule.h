@@ -12,7 +12,8 @@
 namespace convoy::optim {
 
 // In the equations: w a weight, g its gradient, t the step, from 1; all others are fields of the
-// rule or slots of the state. Fields, defaults and results are those of torch.optim.
+// rule or slots of the state. Fields, defaults and results are those of torch.optim, if it has
+// them.
 
 // d = g + weight_decay w
 // momentum_buffer = d                                               at t = 1
@@ -26,6 +27,18 @@ struct Sgd {
   double weight_decay = 0;
   bool nesterov = false;
   bool operator==(const Sgd&) const = default;
+};
+
+// Momentum as Krizhevsky 2014 has it (section 5), with the learning rate inside the velocity:
+// velocity = momentum velocity - lr (g + weight_decay w)
+// w = w + velocity
+// With one rate these are Sgd's weights; where the rate changes, steps that were gathered before
+// keep the one they were made with. torch.optim has no such rule.
+struct SgdVelocity {
+  double lr = 1e-3;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool operator==(const SgdVelocity&) const = default;
 };
 
 // d = g + weight_decay w
@@ -65,7 +78,7 @@ struct Adagrad {
   bool operator==(const Adagrad&) const = default;
 };
 
-using Rule = std::variant<Sgd, Adam, AdamW, Adagrad>;
+using Rule = std::variant<Sgd, Adam, AdamW, Adagrad, SgdVelocity>;
 
 // One array of state, as long as the weights. Names are torch.optim's.
 struct Slot {
@@ -93,7 +106,7 @@ class Slots {
 // is used (momentum, amsgrad), never on learning rates; so it stays the same while those change.
 Slots slots(const Rule& rule);
 
-// "sgd", "adam", "adamw", "adagrad".
+// "sgd", "adam", "adamw", "adagrad", "sgd_velocity".
 std::string_view name(const Rule& rule);
 
 double learning_rate(const Rule& rule);

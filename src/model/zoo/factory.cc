@@ -27,23 +27,44 @@ void check_options(const std::string& name, const ModelOptions& options, bool re
   if (options.dropout && !dropout) throw UsageError(model + "dropout: that is for alexnet");
   if (options.hidden != 0 && !dropout)
     throw UsageError(model + "width of hidden layers to choose: that is for alexnet");
+  if (!options.widths.empty() && name != "alexnet-one-tower")
+    throw UsageError(model + "widths of convolutions to choose: that is for alexnet-one-tower");
 }
 
-Blueprint make_alexnet(const ModelOptions& options) {
-  check_options("alexnet", options, false, true);
+// Of the five convolutions.
+std::array<std::int64_t, 5> widths_of(const std::vector<std::int64_t>& widths) {
+  std::array<std::int64_t, 5> own = kOneTower;
+  if (widths.empty()) return own;
+  if (widths.size() != own.size() ||
+      std::any_of(widths.begin(), widths.end(), [](std::int64_t width) { return width < 1; })) {
+    throw UsageError("model 'alexnet-one-tower': widths has to be five positive numbers");
+  }
+  std::copy(widths.begin(), widths.end(), own.begin());
+  return own;
+}
+
+Blueprint make_alexnet(const std::string& name, const ModelOptions& options) {
+  check_options(name, options, false, true);
   AlexNetOptions own;
   if (options.classes > 0) own.classes = options.classes;
   if (options.dropout) own.dropout = *options.dropout;
   if (!(own.dropout >= 0 && own.dropout < 1)) {
-    throw UsageError("model 'alexnet': dropout is " + std::to_string(own.dropout) +
+    throw UsageError("model '" + name + "': dropout is " + std::to_string(own.dropout) +
                      "; it has to be from 0 to less than 1");
   }
   if (options.hidden < 0) {
-    throw UsageError("model 'alexnet': hidden is " + std::to_string(options.hidden) +
+    throw UsageError("model '" + name + "': hidden is " + std::to_string(options.hidden) +
                      "; it has to be positive, or 0 for the network's own number");
   }
   if (options.hidden > 0) own.hidden = options.hidden;
+  if (name == "alexnet-one-tower") own.widths = widths_of(options.widths);
   return alexnet(own);
+}
+Blueprint make_torchvision_alexnet(const ModelOptions& options) {
+  return make_alexnet("alexnet", options);
+}
+Blueprint make_one_tower(const ModelOptions& options) {
+  return make_alexnet("alexnet-one-tower", options);
 }
 
 template <ResNetDepth depth>
@@ -81,7 +102,8 @@ Blueprint make_small_vgg(const ModelOptions& options) {
 
 const std::map<std::string, Maker, std::less<>>& makers() {
   static const std::map<std::string, Maker, std::less<>> all{
-      {"alexnet", make_alexnet},
+      {"alexnet", make_torchvision_alexnet},
+      {"alexnet-one-tower", make_one_tower},
       {"lenet", make_lenet},
       {"lenet170k", make_lenet_of_width<2>},
       {"lenet43k", make_lenet_of_width<1>},

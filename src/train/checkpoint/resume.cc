@@ -94,6 +94,7 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
   for (const RecipeChange& change : recipe_changes(now, then)) {
     const ResumeKey* key = find_resume_key(change.key);
     if (key == nullptr || key->rule != ResumeRule::fixed) continue;
+    if (change.key == "strategy" && save_alike(recipe.strategy, before.strategy)) continue;
     refuse(change.key + " is " + change.mine + ", in the checkpoint it is " + change.theirs + "; " +
            std::string(key->why));
   }

@@ -74,6 +74,7 @@ constexpr ResumeKey kKeys[] = {
     {"grid.*", kFree, ""},
     {"placement.*", kFree, ""},
     {"sync.*", kFree, ""},
+    {"hybrid.*", kFree, ""},
 };
 
 bool fits(std::string_view pattern, std::string_view key) {
@@ -88,6 +89,11 @@ bool fits(std::string_view pattern, std::string_view key) {
 }  // namespace
 
 std::span<const ResumeKey> resume_keys() { return kKeys; }
+
+bool save_alike(std::string_view a, std::string_view b) {
+  const auto known = [](std::string_view name) { return name == "sync" || name == "hybrid"; };
+  return known(a) && known(b);
+}
 
 const ResumeKey* find_resume_key(std::string_view key) {
   for (const ResumeKey& row : kKeys) {

@@ -27,4 +27,8 @@ std::span<const ResumeKey> resume_keys();
 // The row of a key as RecipeChange has it ("optimizer.groups[1].lr_scale"); null: none.
 const ResumeKey* find_resume_key(std::string_view key);
 
+// Whether a run of the one strategy can go on with the other: what they save is a network and what
+// its optimizer has gathered, whoever holds which part of it.
+bool save_alike(std::string_view a, std::string_view b);
+
 }  // namespace convoy::train

@@ -38,6 +38,11 @@ std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::Adagrad&
           .eps(r.eps));
 }
 
+// LibTorch has none: make_velocity_optimizer.
+std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::SgdVelocity&) {
+  return nullptr;
+}
+
 // LibTorch's state and its names, which are those of checkpoints.
 std::vector<std::string> names(const OptimizerRecipe& r, const torch::optim::SGDParamState*) {
   return r.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum_buffer"};
@@ -132,6 +137,7 @@ class BuiltIn final : public GroupedOptimizer {
 std::unique_ptr<GroupedOptimizer> make_built_in_optimizer(const ParameterGroups& groups) {
   using namespace torch::optim;
   const std::string& name = groups.front().values.name;
+  if (name == "sgd_velocity") return make_velocity_optimizer(groups);
   if (name == "adam")
     return std::make_unique<BuiltIn<FusedAdam, AdamOptions, AdamParamState>>(groups);
   if (name == "adamw")

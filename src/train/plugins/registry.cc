@@ -19,10 +19,21 @@ namespace {
 
 constexpr auto kPath = Option::Kind::path;
 
+std::vector<std::int64_t> whole_numbers(const std::vector<double>& numbers) {
+  std::vector<std::int64_t> whole;
+  for (const double number : numbers) {
+    whole.push_back(static_cast<std::int64_t>(number));
+    if (static_cast<double>(whole.back()) == number) continue;
+    throw UsageError("model.options.widths has to be five positive whole numbers");
+  }
+  return whole;
+}
+
 void add_zoo(Registry& registry) {
   for (const std::string& name : model::model_names()) {
     const bool residual = name.rfind("resnet", 0) == 0;
-    const bool dropout = name == "alexnet";
+    const bool dropout = name.rfind("alexnet", 0) == 0;
+    const bool widths = name == "alexnet-one-tower";
     std::vector<Option> options;
     if (residual) {
       options.push_back(
@@ -34,9 +45,14 @@ void add_zoo(Registry& registry) {
       options.push_back(
           {"hidden", model::AlexNetOptions().hidden, "units of a hidden fully connected layer"});
     }
+    if (widths) {
+      options.push_back({"widths",
+                         std::vector<double>(model::kOneTower.begin(), model::kOneTower.end()),
+                         "maps of the five convolutions"});
+    }
     registry.add_model(
         name,
-        [name, residual, dropout](const ModelRequest& request) {
+        [name, residual, dropout, widths](const ModelRequest& request) {
           model::ModelOptions options;
           options.classes = request.classes;
           options.zero_init_residual = residual && request.options.flag("zero_init_residual");
@@ -44,6 +60,7 @@ void add_zoo(Registry& registry) {
             options.dropout = request.options.number("dropout");
             options.hidden = request.options.integer("hidden");
           }
+          if (widths) options.widths = whole_numbers(request.options.numbers("widths"));
           return model::make_blueprint(name, options);
         },
         options);

@@ -55,10 +55,12 @@ void check_optimizer(const OptimizerRecipe& o, Checker& c) {
       c.only_for((std::string("optimizer.") + key).c_str(), used, whom + ", not " + o.name);
     }
   };
-  only_for({"momentum", "dampening", "nesterov"}, o.name == "sgd", "sgd");
+  const bool velocity = o.name == "sgd_velocity";
+  only_for({"momentum"}, o.name == "sgd" || velocity, "sgd and sgd_velocity");
+  only_for({"dampening", "nesterov"}, o.name == "sgd", "sgd");
   only_for({"beta1", "beta2", "amsgrad"}, adam, "adam and adamw");
   only_for({"lr_decay", "initial_accumulator"}, o.name == "adagrad", "adagrad");
-  only_for({"eps"}, built_in && o.name != "sgd", "adam, adamw and adagrad");
+  only_for({"eps"}, built_in && o.name != "sgd" && !velocity, "adam, adamw and adagrad");
   if (built_in) {
     try {
       optim::validate(optimizer_rule(o));

@@ -71,14 +71,14 @@ void describe(DataRecipe& data, Fields& f) {
 }
 
 void describe(OptimizerRecipe& o, Fields& f) {
-  f.field("name", o.name, "sgd, adam, adamw, adagrad, a plugin's");
+  f.field("name", o.name, "sgd, sgd_velocity, adam, adamw, adagrad, a plugin's");
   f.field("lr", o.lr, "learning rate");
   f.more_options(o.options, o.name, built_in_optimizers());
   // A plugin's optimizer may have keys of these names, which are its own then.
   const auto field = [&](const char* key, auto& value, const char* doc) {
     if (!o.options.has(key)) f.field(key, value, doc);
   };
-  field("momentum", o.momentum, "sgd");
+  field("momentum", o.momentum, "sgd, sgd_velocity");
   field("dampening", o.dampening, "sgd");
   field("nesterov", o.nesterov, "sgd");
   f.field("weight_decay", o.weight_decay, "L2 penalty; decoupled in adamw");

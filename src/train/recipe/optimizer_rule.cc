@@ -20,7 +20,7 @@ Rule adam(const OptimizerRecipe& r) {
 }  // namespace
 
 const std::vector<std::string>& built_in_optimizers() {
-  static const std::vector<std::string> names{"sgd", "adam", "adamw", "adagrad"};
+  static const std::vector<std::string> names{"sgd", "sgd_velocity", "adam", "adamw", "adagrad"};
   return names;
 }
 
@@ -40,6 +40,9 @@ optim::Rule optimizer_rule(const OptimizerRecipe& r) {
     rule.initial_accumulator_value = r.initial_accumulator;
     if (r.eps != 0) rule.eps = r.eps;
     return rule;
+  }
+  if (r.name == "sgd_velocity") {
+    return optim::SgdVelocity{.lr = r.lr, .momentum = r.momentum, .weight_decay = r.weight_decay};
   }
   return optim::Sgd{.lr = r.lr,
                     .momentum = r.momentum,

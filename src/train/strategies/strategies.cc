@@ -1,10 +1,14 @@
 #include "train/strategies/strategies.h"
 
+#include "train/strategies/hybrid/hybrid.h"
 #include "train/strategies/sync/sync.h"
 
 namespace convoy::train {
 
 // One line for each.
-void add_strategies(Registry& registry) { add_sync(registry); }
+void add_strategies(Registry& registry) {
+  add_sync(registry);
+  add_hybrid(registry);
+}
 
 }  // namespace convoy::train

@@ -26,22 +26,25 @@ std::vector<std::size_t> batch_sizes(const TrainerContext& context) {
 
 void check_synchronized_shares(const TrainerContext& context) {
   const Recipe& recipe = context.recipe();
+  const std::string key = recipe.strategy + ".batch_norm";
   const auto parts = static_cast<std::size_t>(context.world().size()) *
                      static_cast<std::size_t>(recipe.training.accumulate);
   if (context.world().size() == 1) return;
   if (context.task().raw()) {
-    throw UsageError(
-        "sync.batch_norm is synchronized, so every rank needs a sample in every micro-batch; with "
-        "the task '" +
-        recipe.task.name +
-        "', whose batches aren't counted in samples, nobody can "
-        "promise that: set sync.batch_norm = \"local\"");
+    throw UsageError(key +
+                     " is synchronized, so every rank needs a sample in every micro-batch; with "
+                     "the task '" +
+                     recipe.task.name +
+                     "', whose batches aren't counted in samples, nobody can "
+                     "promise that: set " +
+                     key + " = \"local\"");
   }
   const std::vector<std::size_t> sizes = batch_sizes(context);
   if (*std::min_element(sizes.begin(), sizes.end()) >= parts && recipe.data.on_bad == "fail")
     return;
   throw UsageError(
-      "sync.batch_norm is synchronized, so every rank needs a sample in every micro-batch: let "
+      key +
+      " is synchronized, so every rank needs a sample in every micro-batch: let "
       "training.batch be at least ranks x accumulate, set data.drop_last = true, and data.on_bad = "
       "\"fail\"");
 }

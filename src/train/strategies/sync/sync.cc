@@ -16,19 +16,10 @@
 #include "train/setup.h"
 #include "train/strategies/sync/buffers.h"
 #include "train/strategies/sync/shares.h"
+#include "train/strategies/tally.h"
 
 namespace convoy::train {
 namespace {
-
-// What all ranks tell each other in every step besides gradients, added up while backward runs.
-struct Tally {
-  enum { kLoss, kWeight, kSamples, kSkipped, kSeconds, kStopRequests, kCheckpointRequests, kSize };
-  std::array<double, kSize> sums{};
-};
-
-// An update that takes longer is not begun before all ranks have said whether one was told to stop.
-// Below it, one more is of no account, and not worth a message.
-constexpr double kLongUpdate = 0.1;
 
 class Sync final : public Strategy {
  public:
@@ -45,7 +36,6 @@ class Sync final : public Strategy {
 
  private:
   parallel::DistributedOptions distributed_options(const State* saved) const;
-  bool told_to_stop() const;
   StepReport step(const data::Batch& batch);
   // A part of a share that counts something.
   struct Part {
@@ -69,10 +59,7 @@ class Sync final : public Strategy {
   LocalBuffers buffers_;
   std::size_t least_share_ = 1;
   std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
-  bool long_updates_ = false;
-  Clock::time_point tallied_ = Clock::now();
   Tally tally_;
-  comm::Operation tally_sum_;
   Timeline* timeline_ = nullptr;     // while steps are recorded
   std::optional<ReducerRows> rows_;  // in it
 };
@@ -125,6 +112,7 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   communicator_ = context.recipe().strategy_options.flag("reproducible")
                       ? all.with_reproducible(true)
                       : all.duplicate();
+  tally_ = Tally(communicator_);
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   model_.emplace(context.world(), network_, distributed_options(saved));
   optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
@@ -135,18 +123,8 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
 }
 
 void Sync::start_tally(double loss, double weight, std::size_t samples) {
-  const std::uint32_t requests = context_->requests();
-  const double seconds = seconds_since(tallied_);
-  tallied_ = Clock::now();
-  tally_.sums = {loss,
-                 weight,
-                 static_cast<double>(samples),
-                 static_cast<double>(context_->samples().statistics().skipped + unused_),
-                 seconds,
-                 (requests & kStop) != 0 ? 1.0 : 0.0,
-                 (requests & kCheckpoint) != 0 ? 1.0 : 0.0};
-  tally_sum_ =
-      communicator_.start_allreduce(comm::buffer_of(tally_.sums), comm::ReduceOp::sum, {1, 0});
+  tally_.start({loss, weight, samples, context_->samples().statistics().skipped + unused_,
+                context_->requests()});
 }
 
 // Those that count nothing are left out: a mean over them would be no number.
@@ -266,23 +244,8 @@ StepReport Sync::step(const data::Batch& batch) {
     optimizer_->step();
   }
   report.update_s = end_of("update", start);
-  tally_sum_.wait();
-  const auto& sums = tally_.sums;
-  report.samples = static_cast<std::uint64_t>(sums[Tally::kSamples]);
-  report.weight = sums[Tally::kWeight];
-  report.loss = report.weight > 0 ? sums[Tally::kLoss] / report.weight : 0;
-  report.skipped = static_cast<std::uint64_t>(sums[Tally::kSkipped]);
-  long_updates_ = sums[Tally::kSeconds] > kLongUpdate * communicator_.size();
-  report.requests = (sums[Tally::kStopRequests] > 0 ? kStop : 0u) |
-                    (sums[Tally::kCheckpointRequests] > 0 ? kCheckpoint : 0u);
+  tally_.finish(report);
   return report;
-}
-
-// Whether any rank was, since the last update.
-bool Sync::told_to_stop() const {
-  std::array<double, 1> ranks{(context_->requests() & kStop) != 0 ? 1.0 : 0.0};
-  communicator_.allreduce(comm::buffer_of(ranks), comm::ReduceOp::sum);
-  return ranks[0] > 0;
 }
 
 void Sync::run() {
@@ -294,8 +257,9 @@ void Sync::run() {
     if (batch == nullptr) continue;  // the next epoch begins
     const double waited = end_of("data", start);
     const auto asked = Clock::now();
-    if (long_updates_ && told_to_stop()) return context_->stopped();
-    const double answered = long_updates_ ? end_of("exposed communication", asked) : 0;
+    const bool ask = tally_.long_updates();
+    if (ask && tally_.told_to_stop(context_->requests())) return context_->stopped();
+    const double answered = ask ? end_of("exposed communication", asked) : 0;
     StepReport report = step(*batch);
     report.data_s = waited;
     report.communication_s += answered;

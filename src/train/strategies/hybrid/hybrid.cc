@@ -1,0 +1,207 @@
+#include "train/strategies/hybrid/hybrid.h"
+
+#include <algorithm>
+#include <set>
+
+#include "convoy/base/error.h"
+#include "convoy/train/registry.h"
+#include "train/setup.h"
+#include "train/strategies/hybrid/strategy.h"
+#include "train/strategies/sync/buffers.h"
+#include "train/strategies/sync/shares.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr const char* kOrder = "hybrid.gradient_order";
+
+}  // namespace
+
+// -- Before training
+
+Arrangement Hybrid::arrange(const comm::World& world, const Recipe& recipe) {
+  options_ = hybrid_options(recipe);
+  grid_.emplace(
+      world.communicator(),
+      parallel::GridShape::of(recipe.grid.replicas, recipe.grid.partitions, world.size()));
+  return {.share = world.rank(), .shares = world.size(), .group = {}};
+}
+
+void Hybrid::build(const NetworkSource& source) {
+  torch::manual_seed(source.seed());  // for modules of the user's
+  const auto blueprint = source.blueprint();
+  if (!blueprint) {
+    throw UsageError("the model '" + source.recipe().model.name +
+                     "' is code, which can't be divided: hybrid needs a network that is data (a "
+                     "blueprint, or a list of modules)");
+  }
+  std::vector<model::Shape> inputs = blueprint->inputs;
+  const Compute& compute = compute_.emplace(source.compute());
+  const TaskBatch blank = source.task().blank(1, compute);
+  if (!blank.tensors.empty()) {
+    inputs.clear();
+    for (const torch::Tensor& input : source.task().inputs(blank))
+      inputs.push_back(input.sizes().slice(1).vec());
+  }
+  network_ =
+      std::make_shared<SplitNetwork>(*blueprint, inputs, source.recipe().placement, source.seed(),
+                                     grid_->partition(), grid_->shape().partitions);
+  compute.place(network_->trunk());
+  const torch::Tensor like = compute.blank({1, 1, 1});
+  network_->move_head(like.device(), like.scalar_type());
+  wire_ = source.recipe().precision == "bfloat16" ? torch::kBFloat16 : like.scalar_type();
+  exchange_.emplace(grid_->partitions());
+  head_.emplace(*network_, *exchange_, compute, wire_);
+}
+
+std::size_t Hybrid::least_share(TrainerContext& context) {
+  if (!options_.synchronized || context.world().size() == 1)
+    least_share_ = least_samples(network_->trunk(), context.task(), context.compute());
+  return least_share_;
+}
+
+parallel::DistributedOptions Hybrid::trunk_options(const State* saved) const {
+  parallel::DistributedOptions distributed;
+  distributed.bucket_bytes = options_.bucket;
+  distributed.first_bucket_bytes = options_.first_bucket;
+  distributed.allreduce = options_.allreduce;
+  distributed.reproducible = options_.reproducible;
+  if (options_.bfloat16_wire) distributed.wire_type = at::kBFloat16;
+  if (synchronized_) distributed.batch_norm = parallel::BatchNormStatistics::synchronized;
+  // Each rank's loss is its part of the mean over all.
+  distributed.averaging = parallel::Averaging::sum;
+  distributed.nominal_samples = 1;
+  if (saved == nullptr) return distributed;
+  const auto order = saved->lists.find(kOrder);
+  if (order == saved->lists.end()) return distributed;
+  // Of a run with other layers partitioned it may be of others.
+  std::set<std::string> mine, theirs(order->second.begin(), order->second.end());
+  for (const auto& parameter : parallel::unique_parameters(network_->trunk()))
+    mine.insert(parameter.name);
+  if (mine == theirs) distributed.order = order->second;
+  return distributed;
+}
+
+void Hybrid::prepare(TrainerContext& context, const State* saved) {
+  context_ = &context;
+  synchronized_ = options_.synchronized;
+  if (synchronized_) check_synchronized_shares(context);
+  check_least_share(context, least_share_);
+  const comm::Communicator& all = context.world().communicator();
+  communicator_ = options_.reproducible ? all.with_reproducible(true) : all.duplicate();
+  replicas_ = options_.reproducible ? grid_->replicas().with_reproducible(true)
+                                    : grid_->replicas().duplicate();
+  tally_ = Tally(communicator_);
+  if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
+  // Of the usual batch: the last one of an epoch is smaller, as it is for one process.
+  const double k = static_cast<double>(context.recipe().training.batch) / options_.base_batch;
+  const double passes = options_.variable_batch ? grid_->shape().partitions : 1;
+  optimizers_.emplace(context, *network_, HybridOptimizers::Batches{options_.rates, k, k / passes});
+  if (optimizers_->trains_trunk())
+    trunk_.emplace(all, network_->shared_trunk(), trunk_options(saved));
+  parallel::broadcast_tensors(replicas_, optimizers_->head_parameters());
+  if (saved == nullptr) return;
+  optimizers_->load(*saved);
+  const torch::NoGradGuard no_grad;
+  for (auto& buffer : own_candidates()) {
+    const auto own = saved->rank.find(buffer.name);
+    if (own != saved->rank.end()) buffer.tensor.copy_(own->second);
+  }
+}
+
+// Those that may be different on each rank.
+std::vector<parallel::NamedTensor> Hybrid::own_candidates() const {
+  if (communicator_.size() == 1) return {};
+  return parallel::unique_buffers(*network_);
+}
+
+std::vector<parallel::NamedTensor> Hybrid::local_buffers() const {
+  std::vector<parallel::NamedTensor> all = own_candidates();
+  if (synchronized_ && !all.empty()) leave_different(communicator_, all);
+  return all;
+}
+
+// -- What is saved and used
+
+State Hybrid::state() {
+  State state;
+  describe_module(*network_, state);
+  for (const auto& [name, slice] : network_->parts()) {
+    if (!slice.whole()) state.parts[name] = slice;
+  }
+  optimizers_->save(state);
+  if (trunk_) {
+    std::vector<std::string> order;
+    for (const auto& bucket : trunk_->reducer().buckets())
+      order.insert(order.end(), bucket.begin(), bucket.end());
+    state.lists[kOrder] = std::move(order);
+  }
+  state.rank = own_buffers_;
+  if (!united_) {
+    for (auto& buffer : local_buffers()) state.rank.emplace(buffer.name, buffer.tensor);
+  }
+  return state;
+}
+
+void Hybrid::with_whole_model(const std::function<void()>& use) {
+  const torch::NoGradGuard no_grad;
+  std::vector<parallel::NamedTensor> buffers = local_buffers();
+  for (auto& buffer : buffers) own_buffers_[buffer.name] = buffer.tensor.clone();
+  const auto restore = [&] {
+    for (auto& buffer : buffers) buffer.tensor.copy_(own_buffers_.at(buffer.name));
+    own_buffers_.clear();
+    united_ = false;
+  };
+  unite_buffers(communicator_, buffers);
+  united_ = true;
+  try {
+    use();
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+}
+
+std::optional<Slice> Hybrid::wanted(const Slice& whole) {
+  const auto part = network_->parts().find(whole.tensor);
+  if (part == network_->parts().end()) return whole;
+  if (part->second.shape == whole.shape) return part->second;
+  // Of another network: nothing of it fits, even if it has the shape of the part.
+  Slice none = whole;
+  if (whole.shape == part->second.size) std::fill(none.size.begin(), none.size.end(), 0);
+  return none;
+}
+
+// Every rank has the inputs, and computes all but its peers' units.
+TensorList Hybrid::forward(const TensorList& inputs) {
+  return {head_->scores_of_all(network_->trunk().run(inputs).front().detach())};
+}
+
+bool Hybrid::score(const Task& task, const Compute& compute, const data::Batch& batch,
+                   std::span<double> sums) {
+  std::vector<std::int64_t> shares(static_cast<std::size_t>(exchange_->size()), 0);
+  shares[static_cast<std::size_t>(exchange_->rank())] = static_cast<std::int64_t>(batch.size());
+  exchange_->group().allreduce(comm::buffer_of(shares), comm::ReduceOp::sum, {40, 0});
+  const std::vector<std::size_t> group(shares.begin(), shares.end());
+  HeadInput input;
+  input.rounds = plan_rounds(group, options_.senders);
+  input.views = batch.views;
+  input.activations = torch::empty({0, network_->head().front().inputs}, wire_);
+  std::optional<TaskBatch> rows;
+  if (batch.size() > 0) {
+    rows = task.tensors(batch, {0, batch.size()}, compute);
+    input.activations =
+        boundary_of(task, *rows, batch.size(), batch.views, rows->weight).to(wire_).contiguous();
+  }
+  const torch::Tensor scores = head_->scores(input);
+  if (rows) task.measure({scores}, *rows, sums);
+  return true;
+}
+
+void add_hybrid(Registry& registry) {
+  registry.add_strategy(
+      "hybrid", [] { return std::make_unique<Hybrid>(); }, hybrid_keys(), check_hybrid);
+}
+
+}  // namespace convoy::train

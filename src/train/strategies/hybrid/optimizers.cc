@@ -1,0 +1,102 @@
+#include "train/strategies/hybrid/optimizers.h"
+
+#include <set>
+
+#include "convoy/parallel/clip.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr const char* kSteps = "optimizer.step";
+
+std::string steps_of(const std::string& parameter) { return std::string(kSteps) + "/" + parameter; }
+
+std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+// What is saved for some of the parameters.
+State state_of(const State& saved, const std::vector<parallel::NamedTensor>& parameters) {
+  std::set<std::string> names;
+  for (const auto& parameter : parameters) names.insert(parameter.name);
+  State own;
+  for (const auto& [slot, tensor] : saved.optimizer) {
+    if (names.contains(slot.substr(slot.find('/') + 1))) own.optimizer[slot] = tensor;
+  }
+  own.numbers = saved.numbers;
+  return own;
+}
+
+}  // namespace
+
+HybridOptimizers::HybridOptimizers(const TrainerContext& context, const SplitNetwork& network,
+                                   const Batches& batches)
+    : trunk_scale_(rate_scale(batches.rule, batches.trunk)),
+      head_scale_(rate_scale(batches.rule, batches.head)) {
+  const auto make = [&](const std::vector<parallel::NamedTensor>& parameters, double k) {
+    if (batches.rule != RateRule::root) return context.make_optimizer(parameters);
+    return NamedOptimizer(decayed_as(context.recipe().optimizer, batches.rule, k), parameters);
+  };
+  for (auto& parameter : parallel::unique_parameters(network)) {
+    auto& list = network.parts().contains(parameter.name) ? head_parameters_ : trunk_parameters_;
+    if (parameter.tensor.requires_grad()) list.push_back(std::move(parameter));
+  }
+  if (!trunk_parameters_.empty()) trunk_.emplace(make(trunk_parameters_, batches.trunk));
+  head_.emplace(make(head_parameters_, batches.head));
+}
+
+double HybridOptimizers::set_learning_rate(double lr) {
+  if (trunk_) trunk_->set_learning_rate(lr * trunk_scale_);
+  head_->set_learning_rate(lr * head_scale_);
+  return lr * trunk_scale_;
+}
+
+void HybridOptimizers::zero_grad() {
+  if (trunk_) trunk_->zero_grad();
+  head_->zero_grad();
+}
+
+void HybridOptimizers::clip(const comm::Communicator& partitions, double max_norm) const {
+  parallel::clip_grad_norm(partitions, tensors_of(head_parameters_), tensors_of(trunk_parameters_),
+                           max_norm);
+}
+void HybridOptimizers::clip_head(const comm::Communicator& partitions, double max_norm) const {
+  parallel::clip_grad_norm(partitions, tensors_of(head_parameters_), {}, max_norm);
+}
+void HybridOptimizers::clip_trunk(const comm::Communicator& partitions, double max_norm) const {
+  parallel::clip_grad_norm(partitions, {}, tensors_of(trunk_parameters_), max_norm);
+}
+
+void HybridOptimizers::step_trunk() {
+  if (trunk_) trunk_->step();
+}
+
+void HybridOptimizers::save(State& state) const {
+  if (trunk_) trunk_->save(state);
+  State head;
+  head_->save(head);
+  state.optimizer.merge(head.optimizer);
+  // What the one counts is the rule, the other's parameters are the exceptions.
+  const double own = head.numbers.at(kSteps);
+  if (!trunk_) {
+    state.numbers.merge(head.numbers);
+    return;
+  }
+  if (own == state.numbers.at(kSteps)) {
+    state.numbers.merge(head.numbers);
+    return;
+  }
+  for (const auto& parameter : head_parameters_) {
+    const auto named = head.numbers.find(steps_of(parameter.name));
+    state.numbers[steps_of(parameter.name)] = named == head.numbers.end() ? own : named->second;
+  }
+}
+
+void HybridOptimizers::load(const State& state) {
+  if (trunk_) trunk_->load(state_of(state, trunk_parameters_));
+  head_->load(state_of(state, head_parameters_));
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,52 @@
+// The optimizers of a network of which some layers are partitioned.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/comm/communicator.h"
+#include "convoy/train/named_optimizer.h"
+#include "convoy/train/strategy.h"
+#include "train/strategies/hybrid/rates.h"
+#include "train/strategies/hybrid/split.h"
+
+namespace convoy::train {
+
+// One for the layers that every rank has, one for those that are partitioned, which may be updated
+// more often.
+class HybridOptimizers {
+ public:
+  // For batches that are so many times as large as the one that the recipe's rates are for.
+  struct Batches {
+    RateRule rule = RateRule::own;
+    double trunk = 1, head = 1;
+  };
+  HybridOptimizers(const TrainerContext& context, const SplitNetwork& network,
+                   const Batches& batches);
+
+  bool trains_trunk() const { return trunk_.has_value(); }
+  const std::vector<parallel::NamedTensor>& head_parameters() const { return head_parameters_; }
+
+  // Of the recipe. Gives that of the trunk.
+  double set_learning_rate(double lr);
+  void zero_grad();
+  void zero_head() { head_->zero_grad(); }
+  // Of all together, with the norm over the partitions; or of one of the two.
+  void clip(const comm::Communicator& partitions, double max_norm) const;
+  void clip_head(const comm::Communicator& partitions, double max_norm) const;
+  void clip_trunk(const comm::Communicator& partitions, double max_norm) const;
+  void step_trunk();
+  void step_head() { head_->step(); }
+
+  void save(State& state) const;
+  void load(const State& state);
+
+ private:
+  std::vector<parallel::NamedTensor> trunk_parameters_, head_parameters_;
+  std::optional<NamedOptimizer> trunk_;  // where there is something to train
+  std::optional<NamedOptimizer> head_;
+  double trunk_scale_ = 1, head_scale_ = 1;  // of rates
+};
+
+}  // namespace convoy::train

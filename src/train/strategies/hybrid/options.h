@@ -1,0 +1,31 @@
+// The keys of [hybrid] in a recipe.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "convoy/train/recipe.h"
+#include "train/strategies/hybrid/rates.h"
+
+namespace convoy::train {
+
+struct HybridOptions {
+  int senders = 0;  // of a round, see plan_rounds
+  bool variable_batch = false;
+  bool synchronized = false;  // batch norm
+  std::size_t bucket = 0, first_bucket = 0;
+  std::string allreduce;
+  bool reproducible = false;
+  bool bfloat16_wire = false;
+  RateRule rates = RateRule::own;
+  double base_batch = 1;  // which the recipe's rates are for
+};
+
+std::vector<Option> hybrid_keys();
+// Appends what is wrong whatever the network and the number of ranks.
+void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems);
+// Of a recipe that was checked.
+HybridOptions hybrid_options(const Recipe& recipe);
+
+}  // namespace convoy::train

@@ -1,0 +1,34 @@
+#include "train/strategies/hybrid/rates.h"
+
+#include <cmath>
+
+namespace convoy::train {
+
+RateRule rate_rule(const std::string& name) {
+  if (name == "linear") return RateRule::linear;
+  return name == "sqrt" ? RateRule::root : RateRule::own;
+}
+
+double rate_scale(RateRule rule, double k) {
+  if (rule == RateRule::linear) return k;
+  return rule == RateRule::root ? std::sqrt(k) : 1;
+}
+
+double decay_for_root(double rate, double decay, double k) {
+  if (rate * decay == 0) return decay * std::sqrt(k);  // what it tends to
+  // 1 - (1 - x)^k, of which little is left where x is small.
+  return -std::expm1(k * std::log1p(-rate * decay)) / (std::sqrt(k) * rate);
+}
+
+OptimizerRecipe decayed_as(const OptimizerRecipe& recipe, RateRule rule, double k) {
+  OptimizerRecipe scaled = recipe;
+  if (rule != RateRule::root) return scaled;
+  scaled.weight_decay = decay_for_root(recipe.lr, recipe.weight_decay, k);
+  for (ParameterGroupRecipe& group : scaled.groups) {
+    const double own = group.weight_decay >= 0 ? group.weight_decay : recipe.weight_decay;
+    group.weight_decay = decay_for_root(recipe.lr * group.lr_scale, own, k);
+  }
+  return scaled;
+}
+
+}  // namespace convoy::train

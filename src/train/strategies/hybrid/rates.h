@@ -1,0 +1,29 @@
+// Learning rates and weight decay for another batch than the one that they were chosen for
+// (Krizhevsky 2014, section 5). Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convoy/train/recipe.h"
+
+namespace convoy::train {
+
+enum class RateRule : std::uint8_t {
+  own,     // as they are
+  linear,  // for a batch k times as large, k times the rate, and the same decay
+  root     // sqrt(k) times the rate, and the decay that decays weights as much in the same samples
+};
+
+// "own", "linear" or "sqrt"; anything else is own.
+RateRule rate_rule(const std::string& name);
+
+// By what the rate is multiplied for a batch k times as large.
+double rate_scale(RateRule rule, double k);
+// The weight decay w' for which one update with the rate r' = sqrt(k) r decays weights as k updates
+// with r and w do: (1 - r w)^k = 1 - r' w'.
+double decay_for_root(double rate, double decay, double k);
+// With the weight decay of a batch k times as large, of its groups, too. The rate stays what it is.
+OptimizerRecipe decayed_as(const OptimizerRecipe& recipe, RateRule rule, double k);
+
+}  // namespace convoy::train

@@ -1,0 +1,34 @@
+#include "train/strategies/hybrid/rounds.h"
+
+#include <algorithm>
+
+namespace convoy::train {
+
+std::size_t Round::samples() const {
+  std::size_t sum = 0;
+  for (const data::Range& piece : pieces) sum += piece.size();
+  return sum;
+}
+
+std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders) {
+  const int ranks = static_cast<int>(shares.size());
+  if (senders == 0) {
+    Round all;
+    for (const std::size_t share : shares) all.pieces.push_back({0, share});
+    return {all};
+  }
+  std::vector<Round> rounds(shares.size(), {std::vector<data::Range>(shares.size())});
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<int> own;
+    for (int i = 0; i < senders; ++i) own.push_back((rank + i) % ranks);
+    std::sort(own.begin(), own.end());
+    const auto r = static_cast<std::size_t>(rank);
+    for (int i = 0; i < senders; ++i) {
+      rounds[static_cast<std::size_t>(own[static_cast<std::size_t>(i)])].pieces[r] =
+          data::even_share({0, shares[r]}, i, senders);
+    }
+  }
+  return rounds;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,28 @@
+// Which samples of a group the partitioned layers see together. Torch-free.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "convoy/data/epoch_order.h"
+
+namespace convoy::train {
+
+// One forward and backward pass of the partitioned layers.
+struct Round {
+  // Of the samples of each rank of the group, those that take part: one after the other, by rank.
+  std::vector<data::Range> pieces;
+
+  std::size_t samples() const;
+};
+
+// The passes over what the ranks of a group have of a batch (Krizhevsky 2014, section 4).
+// 0 senders: one pass with all of it, scheme (a). Otherwise as many passes as ranks, each with
+// samples of so many of them: 1 is scheme (b), in which pass j has all samples of rank j; as many
+// as there are ranks is scheme (c), in which pass j has the j-th piece of everyone's. Between them
+// rank r sends in the passes r, r + 1, ..., counted round, a piece in each, in the order of the
+// passes. Pieces of a share differ by one sample at most. REQUIRES: 0 <= senders <= ranks.
+std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders);
+
+}  // namespace convoy::train

@@ -1,0 +1,278 @@
+#include <algorithm>
+#include <sstream>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+#include "convoy/model/randomness.h"
+#include "parallel/tensors.h"
+#include "train/strategies/hybrid/strategy.h"
+
+namespace convoy::train {
+
+// Nothing for a share that can't be trained on, or counts nothing.
+HybridShare Hybrid::share_of(const data::Batch& batch) {
+  HybridShare share;
+  const auto me = static_cast<std::size_t>(grid_->partition());
+  std::vector<std::size_t> shares(static_cast<std::size_t>(grid_->shape().partitions), 0);
+  share.weights.resize(plan_rounds(shares, options_.senders).size(), 0);
+  if (batch.size() < least_share_) {
+    if (batch.size() > 0 && unused_ == 0) {
+      context_->world().log().warning(
+          "sample " + std::to_string(batch.samples.front()) +
+          " is all that is left of this rank's share of a batch, and the model can't be trained on "
+          "one alone: it is left out, as others like it will be");
+    }
+    unused_ += batch.size();
+    return share;
+  }
+  shares[me] = batch.size();
+  const std::vector<Round> rounds = plan_rounds(shares, options_.senders);
+  for (std::size_t j = 0; j < rounds.size(); ++j) {
+    const data::Range& piece = rounds[j].pieces[me];
+    if (piece.empty()) continue;
+    share.weights[j] = context_->task().weight(batch, piece);
+    if (!parallel::GradientReducer::can_count(share.weights[j])) {
+      std::ostringstream text;
+      text << "the task " << context_->recipe().task.name << " counts " << share.weights[j]
+           << "; that has to be 0, or from " << parallel::GradientReducer::kLeastSamples << " to "
+           << parallel::GradientReducer::kMostSamples;
+      throw UsageError(text.str());
+    }
+    share.weight += share.weights[j];
+  }
+  if (share.weight > 0) share.samples = batch.size();
+  if (share.weight == 0 && synchronized_ && communicator_.size() > 1) {
+    throw UsageError(
+        "hybrid.batch_norm is synchronized, so every rank takes part in every step; the task " +
+        context_->recipe().task.name + " says that the share of one counts nothing, with sample " +
+        std::to_string(batch.samples.front()) + ": set hybrid.batch_norm = \"local\"");
+  }
+  return share;
+}
+
+// What each rank has is told to all while `meanwhile` runs.
+HybridWhole Hybrid::whole_of_all(const std::function<void()>& meanwhile, const HybridShare& share) {
+  const auto ranks = static_cast<std::size_t>(communicator_.size());
+  std::vector<double> told(ranks + share.weights.size(), 0);
+  told[static_cast<std::size_t>(communicator_.rank())] = static_cast<double>(share.samples);
+  std::copy(share.weights.begin(), share.weights.end(),
+            told.begin() + static_cast<std::ptrdiff_t>(ranks));
+  comm::Operation sum =
+      communicator_.start_allreduce(comm::buffer_of(told), comm::ReduceOp::sum, {2, 0});
+  meanwhile();
+  sum.wait();
+  HybridWhole whole;
+  const auto partitions = static_cast<std::size_t>(grid_->shape().partitions);
+  const std::size_t first = static_cast<std::size_t>(grid_->replica()) * partitions;
+  for (std::size_t p = 0; p < partitions; ++p)
+    whole.group.push_back(static_cast<std::size_t>(told[first + p]));
+  whole.weights.assign(told.begin() + static_cast<std::ptrdiff_t>(ranks), told.end());
+  for (const double weight : whole.weights) whole.weight += weight;
+  return whole;
+}
+
+// What the partitioned layers get of these rows.
+torch::Tensor Hybrid::boundary_of(const Task& task, const TaskBatch& rows, std::size_t samples,
+                                  std::int64_t views, double weight) {
+  TensorList outputs;
+  {
+    const Autocast autocast = compute_->autocast();
+    const TensorList inputs = task.inputs(rows);
+    const auto use = [&](model::StagedNetwork& trunk) { return trunk.run(inputs); };
+    outputs = trunk_ ? trunk_->run(weight, use) : use(network_->trunk());
+  }
+  const torch::Tensor& boundary = outputs.front();
+  const std::int64_t wanted = static_cast<std::int64_t>(samples) * views;
+  if (boundary.dim() == 2 && boundary.size(0) == wanted) return boundary;
+  std::ostringstream text;
+  text << "hybrid needs a row for each sample before '" << network_->head().front().name << "'; of "
+       << wanted << " the layers before it make " << boundary.sizes();
+  throw UsageError(text.str());
+}
+
+torch::Tensor Hybrid::trunk_forward(const data::Batch& batch, const HybridShare& share,
+                                    StepReport& report) {
+  if (share.samples == 0) return {};
+  const auto start = Clock::now();
+  const TaskBatch rows = context_->task().tensors(batch, {0, batch.size()}, context_->compute());
+  const model::RandomScope scope(static_cast<std::uint64_t>(context_->recipe().seed),
+                                 static_cast<std::uint64_t>(context_->moment().step), rows.samples);
+  const torch::Tensor boundary =
+      boundary_of(context_->task(), rows, share.samples, batch.views, share.weight);
+  report.forward_s += end_of("forward", start);
+  return boundary;
+}
+
+// Gives the gradient of the boundary's activations, where they have one.
+torch::Tensor Hybrid::train_head(const data::Batch& batch, const torch::Tensor& boundary,
+                                 const HybridShare& share, const HybridWhole& whole,
+                                 double& loss_sum) {
+  const Task& task = context_->task();
+  const std::vector<Round> rounds = plan_rounds(whole.group, options_.senders);
+  const std::size_t me = static_cast<std::size_t>(grid_->partition());
+  HeadInput input;
+  input.rounds = rounds;
+  input.views = batch.views;
+  input.activations = boundary.defined()
+                          ? boundary.detach().to(wire_).contiguous()
+                          : torch::empty({0, network_->head().front().inputs}, wire_);
+  HeadStep step;
+  step.seed = static_cast<std::uint64_t>(context_->recipe().seed);
+  step.step = static_cast<std::uint64_t>(context_->moment().step);
+  step.samples = batch.samples.first(share.samples);
+  step.gradients = optimizers_->trains_trunk();
+  if (options_.variable_batch) {
+    for (const double weight : whole.weights) step.factors.push_back(weight / whole.weight);
+  }
+  step.gradient_of_scores = [&](std::size_t j, const torch::Tensor& scores) {
+    // Those that count nothing have no loss: a mean over them would be no number.
+    if (share.weights[j] == 0) return torch::zeros_like(scores);
+    const TaskBatch rows = task.tensors(batch, rounds[j].pieces[me], context_->compute());
+    torch::Tensor leaf = scores.detach().requires_grad_(true);
+    torch::Tensor loss;
+    {
+      const Autocast autocast = context_->compute().autocast();
+      loss = task.loss({leaf}, rows);
+    }
+    loss_sum += loss.item<double>() * share.weights[j];
+    const double all = options_.variable_batch ? whole.weights[j] : whole.weight;
+    (loss * (share.weights[j] / all)).backward();
+    return leaf.grad();
+  };
+  if (options_.variable_batch)
+    step.passed = [&](std::size_t j) { update_head_alone(whole.weights[j]); };
+  return head_->train(input, step);
+}
+
+// The gradients of replicas, each in an operation of its own.
+void Hybrid::start_sums_of_head() {
+  if (replicas_.size() == 1) return;
+  std::uint16_t key = 0;
+  for (const auto& parameter : optimizers_->head_parameters()) {
+    torch::Tensor& gradient = parameter.tensor.mutable_grad();
+    // A group may have had no samples.
+    if (!gradient.defined()) gradient = torch::zeros_like(parameter.tensor);
+    HeadSum& own = head_sums_.emplace_back();
+    own.gradient = gradient;
+    own.host = gradient.to(torch::kCPU).contiguous();  // the same, where it is there already
+    own.sum =
+        replicas_.start_allreduce(parallel::buffer_of(own.host), comm::ReduceOp::sum, {3, key++});
+  }
+}
+
+void Hybrid::finish_sums_of_head() {
+  const torch::NoGradGuard no_grad;
+  for (HeadSum& own : head_sums_) {
+    own.sum.wait();
+    if (!own.host.is_same(own.gradient)) own.gradient.copy_(own.host);
+  }
+  head_sums_.clear();
+}
+
+// After each pass, with a batch of its own.
+void Hybrid::update_head_alone(double weight) {
+  if (weight == 0) return;  // of no group
+  start_sums_of_head();
+  finish_sums_of_head();
+  const double norm = context_->recipe().training.clip_norm;
+  if (norm > 0) optimizers_->clip_head(grid_->partitions(), norm);
+  optimizers_->step_head();
+  optimizers_->zero_head();
+}
+
+void Hybrid::trunk_backward(const torch::Tensor& boundary, const torch::Tensor& gradient,
+                            StepReport& report) {
+  if (!trunk_) return;
+  const double exposed = trunk_->statistics().exposed_seconds;
+  const auto start = Clock::now();
+  if (boundary.defined()) {
+    boundary.backward(gradient.to(boundary.device(), boundary.scalar_type()));
+  } else {
+    trunk_->reducer().join_with_zeros();
+  }
+  const double waited = trunk_->statistics().exposed_seconds - exposed;
+  report.communication_s += waited;
+  report.backward_s += std::max(0.0, end_of("backward", start) - waited);
+}
+
+StepReport Hybrid::step(const data::Batch& batch) {
+  const Recipe& recipe = context_->recipe();
+  StepReport report;
+  report.learning_rate =
+      optimizers_->set_learning_rate(context_->schedule().at(context_->moment()));
+  // For what draws from LibTorch's generator, as sync does.
+  torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
+                                  static_cast<std::uint64_t>(context_->moment().step),
+                                  static_cast<std::uint64_t>(communicator_.rank()))());
+  optimizers_->zero_grad();
+  const double waited = exchange_->waited_seconds();
+  const HeadSeconds before = head_->seconds();
+  const HybridShare share = share_of(batch);
+  torch::Tensor boundary;
+  const HybridWhole whole =
+      whole_of_all([&] { boundary = trunk_forward(batch, share, report); }, share);
+  double loss = 0;
+  const bool update = whole.weight > 0;
+  torch::Tensor gradient;
+  if (update) gradient = train_head(batch, boundary, share, whole, loss);
+  report.forward_s += head_->seconds().forward - before.forward;
+  report.backward_s += head_->seconds().backward - before.backward;
+  report.communication_s += exchange_->waited_seconds() - waited;
+  tally_.start({loss, share.weight, batch.size(),
+                context_->samples().statistics().skipped + unused_, context_->requests()});
+  if (update && !options_.variable_batch) start_sums_of_head();
+  if (update) trunk_backward(boundary, gradient, report);
+  const auto asked = Clock::now();
+  finish_sums_of_head();
+  report.communication_s += seconds_since(asked);
+  const auto start = Clock::now();
+  if (update) {
+    const double norm = recipe.training.clip_norm;
+    if (norm > 0 && options_.variable_batch) optimizers_->clip_trunk(grid_->partitions(), norm);
+    if (norm > 0 && !options_.variable_batch) optimizers_->clip(grid_->partitions(), norm);
+    optimizers_->step_trunk();
+    if (!options_.variable_batch) optimizers_->step_head();
+  }
+  report.update_s = end_of("update", start);
+  tally_.finish(report);
+  return report;
+}
+
+void Hybrid::run() {
+  data::SampleSource& samples = context_->samples();
+  while (true) {
+    follow(context_->timeline());
+    const auto start = Clock::now();
+    const data::Batch* batch = samples.next();
+    if (batch == nullptr) continue;  // the next epoch begins
+    const double waited = end_of("data", start);
+    const auto asked = Clock::now();
+    const bool ask = tally_.long_updates();
+    if (ask && tally_.told_to_stop(context_->requests())) return context_->stopped();
+    const double answered = ask ? end_of("exposed communication", asked) : 0;
+    StepReport report = step(*batch);
+    report.data_s = waited;
+    report.communication_s += answered;
+    end_of("step", start);
+    if (!context_->updated(report)) return;
+  }
+}
+
+// From now on spans go to this timeline, or nowhere.
+void Hybrid::follow(Timeline* timeline) {
+  if (timeline == timeline_) return;
+  timeline_ = timeline;
+  exchange_->set_timeline(timeline);
+  head_->set_timeline(timeline);
+  rows_.reset();
+  if (timeline_ != nullptr && trunk_) rows_.emplace(*timeline_, trunk_->reducer());
+}
+
+// The seconds of a phase that ends now.
+double Hybrid::end_of(const char* phase, Clock::time_point start) {
+  const auto now = Clock::now();
+  if (timeline_ != nullptr) timeline_->add(Timeline::kTraining, phase, start, now);
+  return std::chrono::duration<double>(now - start).count();
+}
+
+}  // namespace convoy::train

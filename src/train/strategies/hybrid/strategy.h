@@ -1,0 +1,99 @@
+// The strategy itself, whose steps are in step.cc.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "convoy/parallel/distributed_model.h"
+#include "convoy/parallel/grid.h"
+#include "convoy/train/strategy.h"
+#include "train/strategies/hybrid/head.h"
+#include "train/strategies/hybrid/optimizers.h"
+#include "train/strategies/hybrid/options.h"
+#include "train/strategies/tally.h"
+
+namespace convoy::train {
+
+// What this rank has of a batch.
+struct HybridShare {
+  std::size_t samples = 0;      // that take part
+  std::vector<double> weights;  // of its pieces, by round
+  double weight = 0;
+};
+
+// What all ranks have of it.
+struct HybridWhole {
+  std::vector<std::size_t> group;  // samples of the ranks of this group
+  std::vector<double> weights;     // of the rounds of all groups
+  double weight = 0;
+};
+
+class Hybrid final : public Strategy {
+ public:
+  Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
+  void build(const NetworkSource& source) override;
+  torch::nn::Module& module() override { return *network_; }
+  std::int64_t parameters() override { return network_->whole_parameters(); }
+  std::size_t least_share(TrainerContext& context) override;
+  void prepare(TrainerContext& context, const State* saved) override;
+  void run() override;
+  State state() override;
+  void with_whole_model(const std::function<void()>& use) override;
+  std::optional<Slice> wanted(const Slice& whole) override;
+  TensorList forward(const TensorList& inputs) override;
+  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
+             std::span<double> sums) override;
+
+ private:
+  parallel::DistributedOptions trunk_options(const State* saved) const;
+  StepReport step(const data::Batch& batch);
+  HybridShare share_of(const data::Batch& batch);
+  HybridWhole whole_of_all(const std::function<void()>& meanwhile, const HybridShare& share);
+  torch::Tensor trunk_forward(const data::Batch& batch, const HybridShare& share,
+                              StepReport& report);
+  torch::Tensor train_head(const data::Batch& batch, const torch::Tensor& boundary,
+                           const HybridShare& share, const HybridWhole& whole, double& loss);
+  void trunk_backward(const torch::Tensor& boundary, const torch::Tensor& gradient,
+                      StepReport& report);
+  void update_head_alone(double weight);
+  void start_sums_of_head();
+  void finish_sums_of_head();
+  torch::Tensor boundary_of(const Task& task, const TaskBatch& rows, std::size_t samples,
+                            std::int64_t views, double weight);
+  std::vector<parallel::NamedTensor> local_buffers() const;
+  std::vector<parallel::NamedTensor> own_candidates() const;
+  void follow(Timeline* timeline);
+  double end_of(const char* phase, Clock::time_point start);
+
+  HybridOptions options_;
+  std::optional<parallel::Grid> grid_;
+  std::shared_ptr<SplitNetwork> network_;
+  std::optional<Compute> compute_;
+  at::ScalarType wire_ = torch::kFloat;
+  std::optional<Exchange> exchange_;
+  std::optional<Head> head_;
+  TrainerContext* context_ = nullptr;
+  // Of the layers that every rank has; none if they have no parameters.
+  std::optional<parallel::DistributedModel<model::StagedNetwork>> trunk_;
+  std::optional<HybridOptimizers> optimizers_;
+  comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
+  comm::Communicator replicas_;      // for gradients of partitioned layers
+  struct HeadSum {
+    torch::Tensor gradient, host;
+    comm::Operation sum;  // ends before its tensors do
+  };
+  std::vector<HeadSum> head_sums_;
+  Tally tally_;
+  bool synchronized_ = false;  // batch norm
+  bool united_ = false;        // the network holds buffers of all ranks,
+  Tensors own_buffers_;        // and this those of this one
+  std::size_t least_share_ = 1;
+  std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
+  Timeline* timeline_ = nullptr;
+  std::optional<ReducerRows> rows_;
+};
+
+}  // namespace convoy::train

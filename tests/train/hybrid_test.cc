@@ -1,0 +1,263 @@
+// Ranks that share fully connected layers train what one process does.
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+#include "convoy/model/factory.h"
+#include "convoy/model/modules.h"
+#include "tests/train/hybrid_fixture.h"
+#include "train/strategies/hybrid/rates.h"
+#include "train/strategies/hybrid/split.h"
+
+namespace convoy::train {
+namespace {
+
+const std::vector<std::string> kDrop{"model.options.dropout=0.4"};
+
+// The last batch of an epoch leaves all ranks but one without any sample.
+TEST_F(HybridTest, EverySchemeTrainsAsOneProcess) {
+  const RunResult serial = train_on(1, net("serial", kDrop));
+  for (const GridOf& grid : grids()) {
+    for (const Scheme& scheme : schemes(grid.partitions)) {
+      const std::string name = grid.name() + scheme.name;
+      const RunResult result = train_on(grid.ranks(), hybrid(name, grid, kDrop + scheme.overrides));
+      expect_equal(serial, result, name);
+    }
+  }
+}
+
+TEST_F(HybridTest, FiftyUpdatesAreThoseOfOneProcess) {
+  const Overrides how = kDrop + Overrides{"training.epochs=0", "training.steps=50"};
+  const RunResult serial = train_on(1, net("serial", how));
+  const GridOf grid = grids().back();
+  expect_equal(serial, train_on(grid.ranks(), hybrid("parts", grid, how)), grid.name());
+}
+
+TEST_F(HybridTest, HoweverItIsTrained) {
+  int number = 0;
+  for (const Overrides& how :
+       {Overrides{"training.clip_norm=0.05"},
+        Overrides{"optimizer.name=adam", "optimizer.momentum=0"},
+        Overrides{"data.on_bad=skip", "data.train.bad_every=7"}, Overrides{"training.batch=11"},
+        Overrides{"optimizer.name=sgd_velocity"}, Overrides{"task.name=one_vs_all"},
+        Overrides{"task.options.label_smoothing=0.1"},
+        Overrides{R"(optimizer.groups=[{parameters=["c.6.*"], lr_scale=0.5, weight_decay=0.01}])"},
+        Overrides{"evaluation.batch=7"}, Overrides{"model.channels_last=true"}}) {
+    const std::string tag = std::to_string(number++);
+    const RunResult serial = train_on(1, net("serial" + tag, kDrop + how));
+    for (const GridOf& grid : grids()) {
+      const std::string name = grid.name() + "-" + tag;
+      expect_equal(serial, train_on(grid.ranks(), hybrid(name, grid, kDrop + how)),
+                   name + how.front());
+    }
+  }
+}
+
+// Units need not divide, nor be shared out evenly; a layer less is partitioned; or no other.
+TEST_F(HybridTest, HoweverLayersArePlaced) {
+  const RunResult serial = train_on(1, net("serial", kDrop));
+  for (const GridOf& grid : grids()) {
+    std::string parts = "3";
+    for (int p = 1; p < grid.partitions; ++p) parts += p % 2 == 1 ? ",1" : ",1.5";
+    const Overrides rules{R"([{layers=["c.*"], how="partitioned", parts=[)" + parts + "]}]",
+                          R"([{layers=["c.1"], how="partitioned", parts=[)" + parts +
+                              R"(]}, {layers=["c.6"], how="partitioned"}])",
+                          R"([{layers=["c.1"], how="replicated"}])",
+                          R"([{layers=["c.1", "c.4"], how="replicated"}])"};
+    int number = 0;
+    for (const std::string& rule : rules) {
+      for (const char* scheme : {"b", "c"}) {
+        const std::string name = grid.name() + scheme + std::to_string(number);
+        expect_equal(serial,
+                     train_on(grid.ranks(),
+                              hybrid(name, grid,
+                                     kDrop + Overrides{"placement.layers=" + rule,
+                                                       std::string("hybrid.scheme=") + scheme})),
+                     name + rule);
+      }
+      ++number;
+    }
+  }
+}
+
+TEST_F(HybridTest, BatchNormalizationOverAllRanks) {
+  const Overrides how{"model.options.norm=true", "data.drop_last=true"};
+  const RunResult serial = train_on(1, net("serial", how));
+  for (const GridOf& grid : grids()) {
+    expect_equal(serial,
+                 train_on(grid.ranks(), hybrid(grid.name(), grid,
+                                               how + Overrides{"hybrid.batch_norm=synchronized"})),
+                 grid.name());
+  }
+}
+
+TEST_F(HybridTest, InFloatAndMixedPrecision) {
+  const Overrides single{"precision=float32"}, mixed{"precision=bfloat16"};
+  const RunResult serial = train_on(1, net("serial", kDrop + single));
+  const RunResult rough = train_on(1, net("rough", kDrop + mixed));
+  for (const GridOf& grid : grids()) {
+    expect_equal(serial, train_on(grid.ranks(), hybrid(grid.name(), grid, kDrop + single)),
+                 grid.name(), 1e-4);
+    const RunResult result = train_on(grid.ranks(), hybrid(grid.name() + "m", grid, kDrop + mixed));
+    if (!first()) continue;
+    EXPECT_EQ(state_of(result.checkpoint).model.at("c.1.weight").scalar_type(), torch::kFloat);
+    EXPECT_LT(relative_difference(rough.checkpoint, result.checkpoint), 0.05);
+  }
+}
+
+TEST_F(HybridTest, RatesFollowTheBatch) {
+  EXPECT_NEAR(decay_for_root(0.01, 0.0005, 1024.0 / 128), 0.0014141888, 5e-11);
+  EXPECT_DOUBLE_EQ(decay_for_root(0.01, 0.0005, 1), 0.0005);
+  EXPECT_EQ(decay_for_root(0.01, 0, 8), 0);
+  EXPECT_DOUBLE_EQ(decay_for_root(0, 0.0005, 4), 0.001);
+  EXPECT_EQ(rate_scale(RateRule::linear, 8), 8);
+  EXPECT_DOUBLE_EQ(rate_scale(RateRule::root, 8), std::sqrt(8));
+  EXPECT_EQ(rate_scale(RateRule::own, 8), 1);
+  const auto decay = [](double rate, double own) {
+    std::ostringstream text;
+    text << std::setprecision(17) << decay_for_root(rate, own, 4);
+    return text.str();
+  };
+  const Overrides rest{"hybrid.base_batch=3"};
+  const RunResult linear = train_on(1, net("linear", {"optimizer.weight_decay=0.01"}));
+  const RunResult root = train_on(
+      1, net("root", {"optimizer.weight_decay=" + decay(0.05, 0.01),
+                      R"(optimizer.groups=[{parameters=["c.6.*"], lr_scale=2, weight_decay=)" +
+                          decay(0.1, 0.03) + R"(}, {max_dims=1, lr_scale=3, weight_decay=)" +
+                          decay(0.15, 0.01) + "}]"}));
+  for (const GridOf& grid : grids()) {
+    expect_equal(
+        linear,
+        train_on(grid.ranks(), hybrid(grid.name(), grid,
+                                      rest + Overrides{"hybrid.rates=linear", "optimizer.lr=0.025",
+                                                       "optimizer.weight_decay=0.01"})),
+        grid.name());
+    expect_equal(
+        root,
+        train_on(grid.ranks(),
+                 hybrid(grid.name() + "root", grid,
+                        rest + Overrides{"hybrid.rates=sqrt", "optimizer.lr=0.05",
+                                         "optimizer.weight_decay=0.01",
+                                         R"(optimizer.groups=[{parameters=["c.6.*"], lr_scale=2, )"
+                                         R"(weight_decay=0.03}, {max_dims=1, lr_scale=3}])"})),
+        grid.name());
+  }
+}
+
+// What is wrong whatever the network is said with all other mistakes, before ranks are started.
+TEST_F(HybridTest, WrongKeysAreSaid) {
+  const auto said = [&](Overrides how) {
+    return test::message_of<UsageError>([&] { hybrid("wrong", {1, 2}, how); });
+  };
+  const std::vector<std::pair<Overrides, std::string>> cases{
+      {{"hybrid.scheme=d"}, "hybrid.scheme is 'd'; it can be a, b, c or bc"},
+      {{"hybrid.scheme=bc"}, "hybrid.senders is 0; with scheme bc it can be from 1 to "},
+      {{"hybrid.scheme=bc", "hybrid.senders=3"}, "grid.partitions, which is 2"},
+      {{"hybrid.senders=2"}, "it is for scheme bc"},
+      {{"hybrid.scheme=a", "hybrid.variable_batch=true"}, "scheme a has one: choose b, c or bc"},
+      {{"training.accumulate=2"}, "training.accumulate is 2; hybrid cuts a batch into passes"},
+      {{"hybrid.batch_norm=some"}, "hybrid.batch_norm is 'some'; it can be local or synchronized"},
+      {{"hybrid.rates=square"}, "hybrid.rates is 'square'; it can be own, linear or sqrt"},
+      {{"hybrid.base_batch=0"}, "hybrid.base_batch is 0; it has to be at least 1"},
+      {{"hybrid.wire=u8"}, "hybrid.wire is 'u8'; it can be own or bfloat16"},
+      {{R"(placement.layers=[{layers=["c.1"], how="region"}])"},
+       "placement.layers[0].how is 'region'; with hybrid it can be replicated, partitioned"},
+      {{R"(placement.layers=[{layers=["c.1"], how="partitioned", parts=[1]}])"},
+       "placement.layers[0].parts has 1 numbers"},
+  };
+  for (const auto& [how, expected] : cases)
+    EXPECT_NE(said(how).find(expected), std::string::npos) << expected << "; " << said(how);
+  EXPECT_NE(said({"hybrid.schem=a"}).find("did you mean"), std::string::npos);
+  // Either side of what is allowed.
+  EXPECT_EQ(said({"hybrid.scheme=bc", "hybrid.senders=2"}), "");
+  EXPECT_EQ(said({"hybrid.scheme=bc", "hybrid.senders=1", "hybrid.variable_batch=true"}), "");
+}
+
+// And what the layers are, by every rank, naming them.
+TEST_F(HybridTest, LayersThatCannotBeDividedAreSaid) {
+  const GridOf grid{1, ranks()};
+  int number = 0;
+  const auto said = [&](Overrides how) {
+    return refusal(hybrid("wrong" + std::to_string(number++), grid, how));
+  };
+  const auto place = [](const std::string& rules) {
+    return Overrides{"placement.layers=[" + rules + "]"};
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "; " << text;
+  };
+  has(said(place(R"({layers=["c.6"], how="replicated"})")),
+      "layer 'c.6' is replicated; it stands behind 'c.1', which is partitioned: no rank has all");
+  has(said(place(R"({layers=["f.conv"], how="partitioned"})")),
+      "layer 'f.conv' (convolution) can't be partitioned");
+  has(said(place(R"({layers=["c.*"], how="replicated"})")), "no layer of Net is partitioned");
+  has(said({"model.name=small"}), "the model 'small' is code, which can't be divided");
+  if (ranks() == 1) return;
+  std::string none = "1";
+  for (int p = 1; p < ranks(); ++p) none += ",0";
+  has(said(place(R"({layers=["c.4"], how="partitioned", parts=[)" + none + "]}")),
+      "layer 'c.4' has 9 units, and partition 1 of " + std::to_string(ranks()) + " would get none");
+  // As many units as partitions are enough; three classes are too few for four.
+  if (ranks() == 4) has(said({"model.classes=3"}), "layer 'c.6' has 3 units, and partition 3 of 4");
+  if (ranks() == 3) EXPECT_EQ(said({"model.classes=3"}), "");
+}
+
+// The shape of the network matters, too.
+TEST_F(HybridTest, OnlyChainsAreDivided) {
+  using namespace model::layer;
+  const auto refuse = [&](model::Blueprint net, const PlacementRecipe& placement = {}) {
+    return test::message_of<UsageError>([&] { SplitNetwork(net, net.inputs, placement, 1, 0, 2); });
+  };
+  const auto stage = [](std::vector<model::Node> nodes, std::vector<std::string> outputs) {
+    return model::Blueprint{
+        "N", {{4, 3, 3}}, {{"all", {"x"}, std::move(nodes), std::move(outputs)}}};
+  };
+  const Linear square{.in = 36, .out = 36};
+  EXPECT_EQ(refuse(stage({{"flat", Flatten{}, {"x"}, {}}, {"fc", square, {"flat"}, {}}}, {"fc"})),
+            "");
+  EXPECT_NE(refuse(stage({{"flat", Flatten{}, {"x"}, {}},
+                          {"fc", square, {"flat"}, {}},
+                          {"sum", Add{}, {"fc", "flat"}, {}}},
+                         {"sum"}))
+                .find("layer 'sum': from 'fc' on, the first layer that is partitioned, each layer "
+                      "has to read the one before it alone"),
+            std::string::npos);
+  EXPECT_NE(
+      refuse(stage({{"flat", Flatten{}, {"x"}, {}}, {"fc", square, {"flat"}, {}}}, {"fc", "flat"}))
+          .find("layer 'fc': from 'fc' on"),
+      std::string::npos);
+  EXPECT_NE(refuse(stage({{"fc", Linear{.in = 3, .out = 5}, {"x"}, {}}}, {"fc"}))
+                .find("layer 'fc' takes [4, 3, 3] of each sample"),
+            std::string::npos);
+  EXPECT_NE(refuse(stage({{"fc", Linear{.in = 3, .out = 5}, {"x"}, {}},
+                          {"flat", Flatten{}, {"fc"}, {}},
+                          {"last", Linear{.in = 60, .out = 5}, {"flat"}, {}},
+                          {"pool", MaxPool{}, {"x"}, {}}},
+                         {"last", "pool"}))
+                .find("fc"),
+            std::string::npos);
+}
+
+// First values of parts are those of the whole, for modules of the user's, too.
+TEST_F(HybridTest, PartsOfListedModulesHaveTheirValues) {
+  model::ModuleList list("Mine", {1, 6, 6});
+  list.add("conv", torch::nn::Conv2d(1, 3, 3)).add("relu", torch::nn::ReLU());
+  list.add("flat", torch::nn::Flatten()).add("fc1", torch::nn::Linear(48, 7));
+  list.add("drop", torch::nn::Dropout(0.5)).add("fc2", torch::nn::Linear(7, 5));
+  const auto whole = list.network();
+  const model::Blueprint blueprint = list.blueprint();
+  std::vector<torch::Tensor> parts;
+  for (int p = 0; p < 3; ++p) {
+    const SplitNetwork own(blueprint, blueprint.inputs, {}, 1, p, 3);
+    parts.push_back(own.named_parameters()["fc1.weight"].detach());
+    EXPECT_TRUE(own.drops_units());
+    EXPECT_EQ(own.whole_parameters(), model::parameter_count(*whole));
+    EXPECT_TRUE(
+        own.named_parameters()["conv.weight"].equal(whole->named_parameters()["conv.weight"]));
+    EXPECT_EQ(own.parts().at("fc2.bias").shape, (std::vector<std::int64_t>{5}));
+  }
+  EXPECT_TRUE(torch::cat(parts).equal(whole->named_parameters()["fc1.weight"]));
+}
+
+}  // namespace
+}  // namespace convoy::train
