@@ -167,7 +167,8 @@ TEST_F(OptimizerTest, MistakesInARecipeAreSaidTogether) {
     const std::string text = said(overrides);
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   };
-  expect({"optimizer.name=signun"}, "there is no optimizer 'signun'; there are sgd, adam");
+  expect({"optimizer.name=signun"},
+         "there is no optimizer 'signun'; there are sgd, sgd_velocity, adam");
   expect({"optimizer.name=signun"}, "did you mean signum?");
   expect({"optimizer.cautious=true"}, "optimizer.cautious: there is no such key");
   expect({"optimizer.name=signum", "optimizer.momentum=\"much\""}, "has to be a number");

@@ -7,7 +7,6 @@
 #include "convoy/train/registry.h"
 #include "train/setup.h"
 #include "train/strategies/hybrid/strategy.h"
-#include "train/strategies/sync/buffers.h"
 #include "train/strategies/sync/shares.h"
 
 namespace convoy::train {
@@ -100,25 +99,10 @@ void Hybrid::prepare(TrainerContext& context, const State* saved) {
   if (optimizers_->trains_trunk())
     trunk_.emplace(all, network_->shared_trunk(), trunk_options(saved));
   parallel::broadcast_tensors(replicas_, optimizers_->head_parameters());
+  buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_), synchronized_);
   if (saved == nullptr) return;
   optimizers_->load(*saved);
-  const torch::NoGradGuard no_grad;
-  for (auto& buffer : own_candidates()) {
-    const auto own = saved->rank.find(buffer.name);
-    if (own != saved->rank.end()) buffer.tensor.copy_(own->second);
-  }
-}
-
-// Those that may be different on each rank.
-std::vector<parallel::NamedTensor> Hybrid::own_candidates() const {
-  if (communicator_.size() == 1) return {};
-  return parallel::unique_buffers(*network_);
-}
-
-std::vector<parallel::NamedTensor> Hybrid::local_buffers() const {
-  std::vector<parallel::NamedTensor> all = own_candidates();
-  if (synchronized_ && !all.empty()) leave_different(communicator_, all);
-  return all;
+  buffers_.load(saved->rank);
 }
 
 // -- What is saved and used
@@ -136,32 +120,11 @@ State Hybrid::state() {
       order.insert(order.end(), bucket.begin(), bucket.end());
     state.lists[kOrder] = std::move(order);
   }
-  state.rank = own_buffers_;
-  if (!united_) {
-    for (auto& buffer : local_buffers()) state.rank.emplace(buffer.name, buffer.tensor);
-  }
+  state.rank = buffers_.own();
   return state;
 }
 
-void Hybrid::with_whole_model(const std::function<void()>& use) {
-  const torch::NoGradGuard no_grad;
-  std::vector<parallel::NamedTensor> buffers = local_buffers();
-  for (auto& buffer : buffers) own_buffers_[buffer.name] = buffer.tensor.clone();
-  const auto restore = [&] {
-    for (auto& buffer : buffers) buffer.tensor.copy_(own_buffers_.at(buffer.name));
-    own_buffers_.clear();
-    united_ = false;
-  };
-  unite_buffers(communicator_, buffers);
-  united_ = true;
-  try {
-    use();
-  } catch (...) {
-    restore();
-    throw;
-  }
-  restore();
-}
+void Hybrid::with_whole_model(const std::function<void()>& use) { buffers_.with_united(use); }
 
 std::optional<Slice> Hybrid::wanted(const Slice& whole) {
   const auto part = network_->parts().find(whole.tensor);

@@ -7,10 +7,6 @@
 namespace convoy::train {
 namespace {
 
-constexpr const char* kSteps = "optimizer.step";
-
-std::string steps_of(const std::string& parameter) { return std::string(kSteps) + "/" + parameter; }
-
 std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters) {
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
@@ -78,20 +74,7 @@ void HybridOptimizers::save(State& state) const {
   State head;
   head_->save(head);
   state.optimizer.merge(head.optimizer);
-  // What the one counts is the rule, the other's parameters are the exceptions.
-  const double own = head.numbers.at(kSteps);
-  if (!trunk_) {
-    state.numbers.merge(head.numbers);
-    return;
-  }
-  if (own == state.numbers.at(kSteps)) {
-    state.numbers.merge(head.numbers);
-    return;
-  }
-  for (const auto& parameter : head_parameters_) {
-    const auto named = head.numbers.find(steps_of(parameter.name));
-    state.numbers[steps_of(parameter.name)] = named == head.numbers.end() ? own : named->second;
-  }
+  state.numbers.merge(head.numbers);
 }
 
 void HybridOptimizers::load(const State& state) {

@@ -13,6 +13,7 @@
 #include "train/strategies/hybrid/head.h"
 #include "train/strategies/hybrid/optimizers.h"
 #include "train/strategies/hybrid/options.h"
+#include "train/strategies/sync/buffers.h"
 #include "train/strategies/tally.h"
 
 namespace convoy::train {
@@ -63,8 +64,6 @@ class Hybrid final : public Strategy {
   void finish_sums_of_head();
   torch::Tensor boundary_of(const Task& task, const TaskBatch& rows, std::size_t samples,
                             std::int64_t views, double weight);
-  std::vector<parallel::NamedTensor> local_buffers() const;
-  std::vector<parallel::NamedTensor> own_candidates() const;
   void follow(Timeline* timeline);
   double end_of(const char* phase, Clock::time_point start);
 
@@ -88,8 +87,7 @@ class Hybrid final : public Strategy {
   std::vector<HeadSum> head_sums_;
   Tally tally_;
   bool synchronized_ = false;  // batch norm
-  bool united_ = false;        // the network holds buffers of all ranks,
-  Tensors own_buffers_;        // and this those of this one
+  LocalBuffers buffers_;
   std::size_t least_share_ = 1;
   std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
   Timeline* timeline_ = nullptr;
