@@ -2,7 +2,7 @@
 #include "convoy/base/error.h"
 #include "convoy/train/named_optimizer.h"
 #include "tests/train/trainer_fixture.h"
-#include "train/strategies/sync/shares.h"
+#include "train/strategies/shares.h"
 
 namespace convoy::train {
 namespace {

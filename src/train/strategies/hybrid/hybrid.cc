@@ -7,7 +7,7 @@
 #include "convoy/train/registry.h"
 #include "train/setup.h"
 #include "train/strategies/hybrid/strategy.h"
-#include "train/strategies/sync/shares.h"
+#include "train/strategies/shares.h"
 
 namespace convoy::train {
 namespace {

@@ -13,7 +13,7 @@
 #include "train/strategies/hybrid/head.h"
 #include "train/strategies/hybrid/optimizers.h"
 #include "train/strategies/hybrid/options.h"
-#include "train/strategies/sync/buffers.h"
+#include "train/strategies/local_buffers.h"
 #include "train/strategies/tally.h"
 
 namespace convoy::train {

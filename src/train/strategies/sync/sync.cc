@@ -14,8 +14,8 @@
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/registry.h"
 #include "train/setup.h"
-#include "train/strategies/sync/buffers.h"
-#include "train/strategies/sync/shares.h"
+#include "train/strategies/local_buffers.h"
+#include "train/strategies/shares.h"
 #include "train/strategies/tally.h"
 
 namespace convoy::train {

@@ -1,4 +1,4 @@
-#include "train/strategies/sync/shares.h"
+#include "train/strategies/shares.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "train/strategies/sync/buffers.h"
+#include "train/strategies/local_buffers.h"
 
 #include <torch/torch.h>
 

@@ -1,0 +1,47 @@
+#include "train/strategies/reducer_keys.h"
+
+#include "convoy/base/units.h"
+
+namespace convoy::train {
+
+std::vector<Option> reducer_keys() {
+  return {{"batch_norm", std::string("local"),
+           "statistics in training: of each rank alone (local), or of all (synchronized)"},
+          {"bucket", std::string("8MiB"), "gradients that are reduced together"},
+          {"first_bucket", std::string("1MiB"),
+           "the first of them, so that communication starts early"},
+          {"allreduce", std::string(""), "rules that choose the algorithm; empty: the usual choice"},
+          {"reproducible", false,
+           "sums over ranks with the same bits for every algorithm, bucket and order of ranks"},
+          {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"}};
+}
+
+void check_reducer_keys(const Recipe& recipe, std::vector<std::string>& problems) {
+  const auto choose = [&](const char* key, const char* a, const char* b) {
+    const std::string& value = recipe.strategy_options.text(key);
+    if (value == a || value == b) return;
+    problems.push_back(recipe.strategy + "." + key + " is '" + value + "'; it can be " + a +
+                       " or " + b);
+  };
+  choose("batch_norm", "local", "synchronized");
+  choose("wire", "own", "bfloat16");
+}
+
+bool synchronized_statistics(const Recipe& recipe) {
+  return recipe.strategy_options.text("batch_norm") == "synchronized";
+}
+
+parallel::DistributedOptions distributed_options(const Recipe& recipe) {
+  const Options& keys = recipe.strategy_options;
+  parallel::DistributedOptions options;
+  options.bucket_bytes = parse_bytes(keys.text("bucket"));
+  options.first_bucket_bytes = parse_bytes(keys.text("first_bucket"));
+  options.allreduce = keys.text("allreduce");
+  options.reproducible = keys.flag("reproducible");
+  if (keys.text("wire") == "bfloat16") options.wire_type = at::kBFloat16;
+  if (synchronized_statistics(recipe))
+    options.batch_norm = parallel::BatchNormStatistics::synchronized;
+  return options;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,48 @@
+#include "train/strategies/updates.h"
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+#include "convoy/base/random.h"
+
+namespace convoy::train {
+
+double Phases::end_of(const char* phase, Clock::time_point start) const {
+  const auto now = Clock::now();
+  if (timeline_ != nullptr) timeline_->add(Timeline::kTraining, phase, start, now);
+  return std::chrono::duration<double>(now - start).count();
+}
+
+void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
+                  const std::function<void(Timeline*)>& follow,
+                  const std::function<StepReport(const data::Batch&)>& step) {
+  data::SampleSource& samples = context.samples();
+  while (true) {
+    if (Timeline* const timeline = context.timeline(); timeline != phases.timeline()) {
+      phases.set_timeline(timeline);
+      follow(timeline);
+    }
+    const auto start = Clock::now();
+    const data::Batch* batch = samples.next();
+    if (batch == nullptr) continue;  // the next epoch begins
+    const double waited = phases.end_of("data", start);
+    const auto asked = Clock::now();
+    const bool ask = tally.long_updates();
+    if (ask && tally.told_to_stop(context.requests())) return context.stopped();
+    const double answered = ask ? phases.end_of("exposed communication", asked) : 0;
+    StepReport report = step(*batch);
+    report.data_s = waited;
+    report.communication_s += answered;
+    phases.end_of("step", start);
+    if (!context.updated(report)) return;
+  }
+}
+
+void seed_generator(const TrainerContext& context) {
+  torch::manual_seed(RandomStream(static_cast<std::uint64_t>(context.recipe().seed),
+                                  static_cast<std::uint64_t>(context.moment().step),
+                                  static_cast<std::uint64_t>(context.world().rank()))());
+}
+
+}  // namespace convoy::train

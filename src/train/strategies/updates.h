@@ -1,0 +1,35 @@
+// The loop of strategies whose ranks make every update together.
+#pragma once
+
+#include <functional>
+
+#include "convoy/base/clock.h"
+#include "convoy/train/strategy.h"
+#include "train/strategies/tally.h"
+
+namespace convoy::train {
+
+// What a rank spends an update on. One thread.
+class Phases {
+ public:
+  // Where spans go from now on; null: nowhere.
+  void set_timeline(Timeline* timeline) { timeline_ = timeline; }
+  Timeline* timeline() const { return timeline_; }
+  // The seconds of a phase that ends now.
+  double end_of(const char* phase, Clock::time_point start) const;
+
+ private:
+  Timeline* timeline_ = nullptr;
+};
+
+// Makes updates until the trainer says no, or all ranks together have been told to stop. `follow`
+// is called where spans go elsewhere than before. Collective.
+void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
+                  const std::function<void(Timeline*)>& follow,
+                  const std::function<StepReport(const data::Batch&)>& step);
+
+// For what draws from LibTorch's generator, as torch::nn::Dropout does (model::Dropout does not):
+// fixed by (seed, step, rank), so that nothing of it has to be saved.
+void seed_generator(const TrainerContext& context);
+
+}  // namespace convoy::train
