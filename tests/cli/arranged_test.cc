@@ -46,6 +46,19 @@ class Arranged : public Train {
     EXPECT_TRUE(exported_model(folder_ + "/killed") == exported_model(folder_ + "/whole"));
   }
 
+  // LeNet for 45 updates, evaluated on what it was trained on.
+  std::vector<std::string> lenet(const std::string& run, int ranks,
+                                 const std::vector<std::string>& how) const {
+    auto words = command(ranks, run, kOften);
+    const std::string mnist = source_ + "/data/mnist/t10k-";
+    std::vector<std::string> values{"training.epochs=0", "training.steps=45",
+                                    "data.validation.images=" + mnist + "images-idx3-ubyte.gz",
+                                    "data.validation.labels=" + mnist + "labels-idx1-ubyte.gz"};
+    values.insert(values.end(), how.begin(), how.end());
+    for (const std::string& value : values) words.insert(words.end(), {"--set", value});
+    return words;
+  }
+
   bool wait_for_a_checkpoint(const std::string& run) const {
     for (int i = 0; i < 3000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
       std::error_code error;
@@ -73,16 +86,7 @@ class Arranged : public Train {
 // LeNet, half of it on each of two partitions, of two replicas.
 TEST_F(Arranged, HalvesOfANetworkOnAGrid) {
   const auto train = [this](const std::string& run) {
-    auto words = command(4, run, kOften);
-    const std::string mnist = source_ + "/data/mnist/t10k-";
-    for (const std::string& value :
-         {"plugins=[\"" + plugin_ + "\"]", std::string("strategy=halves"),
-          std::string("grid.partitions=2"), std::string("training.epochs=0"),
-          std::string("training.steps=45"),
-          "data.validation.images=" + mnist + "images-idx3-ubyte.gz",
-          "data.validation.labels=" + mnist + "labels-idx1-ubyte.gz"})
-      words.insert(words.end(), {"--set", value});
-    return words;
+    return lenet(run, 4, {"plugins=[\"" + plugin_ + "\"]", "strategy=halves", "grid.partitions=2"});
   };
   expect_kills_to_change_nothing(train, 4, 45, 1);
   // The same network, each half on its rank, on ranks that were not there in training, and whole.
@@ -102,6 +106,17 @@ TEST_F(Arranged, HalvesOfANetworkOnAGrid) {
   ASSERT_EQ(of_two.size(), 1u);
   EXPECT_EQ(of_two, of_one);
   EXPECT_EQ(of_two[0]["classes"].size(), 5u);
+}
+
+// Fully connected layers in three parts, which are updated after each of three passes: a rank dies
+// in any of them, and those that wait for it end, too.
+TEST_F(Arranged, PartitionedLayersInAnyPass) {
+  const auto train = [this](const std::string& run) {
+    return lenet(run, 3,
+                 {"strategy=hybrid", "grid.partitions=3", "hybrid.scheme=b",
+                  "hybrid.variable_batch=true", "hybrid.reproducible=true"});
+  };
+  expect_kills_to_change_nothing(train, 3, 45, 3);
 }
 
 constexpr const char* kWords = R"(

@@ -3,7 +3,6 @@
 #include "convoy/train/export.h"
 #include "convoy/train/safetensors.h"
 #include "convoy/train/trained.h"
-#include "data/pack/png.h"
 #include "tests/train/halves.h"
 #include "tests/train/trainer_fixture.h"
 #include "tests/train/words.h"
@@ -94,17 +93,7 @@ TEST_F(ArrangedTest, WhatWasTrainedInPartsIsEvaluatedAndPredictsInParts) {
   Trained parts = used({}), whole = used({"strategy=sync", "grid.partitions=1"});
   const auto data = registry_.open_data(r.data.reader, r.data.validation);
   EXPECT_EQ(parts.evaluate(data).at("top1"), result.evaluation->at("top1"));
-  // More pictures than are taken at a time, and one that is none.
-  std::vector<std::string> files{r.output.folder + "/recipe.toml"};
-  for (int i = 0; i < 20; ++i) {
-    data::Image image{6, 6, 1, std::vector<std::uint8_t>(36, static_cast<std::uint8_t>(12 * i))};
-    image.pixels[7] = 255;
-    files.push_back(folder_ + "/" + std::to_string(i) + ".png");
-    const std::vector<std::byte> bytes = data::encode_png(image);
-    if (first())
-      test::spill(files.back(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
-  all().barrier();
+  const std::vector<std::string> files = pictures(r);
   const auto mine = parts.predict(files, 3), expected = whole.predict(files, 3);
   ASSERT_EQ(mine.size(), files.size());
   EXPECT_NE(mine[0].error, "");

@@ -65,7 +65,7 @@ class HybridExchangeTest : public HybridTest {
     std::map<Exchange::Kind, Exchange::Payload> payload;
     std::map<std::string, std::int64_t> spans;  // bytes of each, by name
   };
-  Counted count(int senders, const std::vector<std::size_t>& shares) {
+  Counted count(int senders, const std::vector<std::size_t>& shares, std::int64_t views = 1) {
     const Recipe r = net("counted");
     const Compute compute(r);
     const TaskFacts facts;
@@ -79,7 +79,9 @@ class HybridExchangeTest : public HybridTest {
     HeadInput input;
     input.rounds = plan_rounds(shares, senders);
     const std::size_t own = shares[static_cast<std::size_t>(test_world().rank())];
-    input.activations = torch::rand({static_cast<std::int64_t>(own), kWidth}, torch::kDouble);
+    input.views = views;
+    input.activations =
+        torch::rand({static_cast<std::int64_t>(own) * views, kWidth}, torch::kDouble);
     HeadStep step;
     const std::vector<std::size_t> numbers(own, 0);
     step.samples = numbers;
@@ -146,15 +148,17 @@ TEST_F(HybridExchangeTest, UnevenSharesAreCountedAsTheyAre) {
     whole += shares.back();
   }
   const std::size_t own = shares[static_cast<std::size_t>(test_world().rank())];
-  for (int senders = 0; senders <= ranks(); ++senders) {
-    Counted counted = count(senders, shares);
-    const auto others = static_cast<std::size_t>(ranks() - 1);
-    const auto& forth = counted.payload[Exchange::Kind::activations];
-    EXPECT_EQ(forth.sent, own * others * kWidth * kElement);
-    EXPECT_EQ(forth.received, (whole - own) * kWidth * kElement);
-    const auto& back = counted.payload[Exchange::Kind::gradients];
-    EXPECT_EQ(back.sent, forth.received);
-    EXPECT_EQ(back.received, forth.sent);
+  for (const std::size_t views : {1, 10}) {
+    for (int senders = 0; senders <= ranks(); ++senders) {
+      Counted counted = count(senders, shares, static_cast<std::int64_t>(views));
+      const auto others = static_cast<std::size_t>(ranks() - 1);
+      const auto& forth = counted.payload[Exchange::Kind::activations];
+      EXPECT_EQ(forth.sent, own * others * views * kWidth * kElement);
+      EXPECT_EQ(forth.received, (whole - own) * views * kWidth * kElement);
+      const auto& back = counted.payload[Exchange::Kind::gradients];
+      EXPECT_EQ(back.sent, forth.received);
+      EXPECT_EQ(back.received, forth.sent);
+    }
   }
 }
 

@@ -2,7 +2,6 @@
 #include "convoy/train/export.h"
 #include "convoy/train/safetensors.h"
 #include "convoy/train/trained.h"
-#include "data/pack/png.h"
 #include "tests/train/hybrid_fixture.h"
 
 namespace convoy::train {
@@ -87,16 +86,7 @@ TEST_F(HybridResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
     EXPECT_NEAR(mine.at("loss"), theirs.at("loss"), 1e-12);
     EXPECT_EQ(mine.samples, 40u);
     if (first()) EXPECT_EQ(mine.at("top1"), result.evaluation->at("top1"));
-    std::vector<std::string> files{r.output.folder + "/recipe.toml"};
-    for (int i = 0; i < 20; ++i) {
-      data::Image image{6, 6, 1, std::vector<std::uint8_t>(36, static_cast<std::uint8_t>(12 * i))};
-      image.pixels[7] = 255;
-      files.push_back(folder_ + "/" + std::to_string(i) + ".png");
-      const std::vector<std::byte> bytes = data::encode_png(image);
-      if (first())
-        test::spill(files.back(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    }
-    all().barrier();
+    const std::vector<std::string> files = pictures(r);
     const auto answers = parts.predict(files, 3), expected = whole.predict(files, 3);
     ASSERT_EQ(answers.size(), files.size());
     EXPECT_NE(answers[0].error, "");

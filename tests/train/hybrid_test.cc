@@ -29,8 +29,15 @@ TEST_F(HybridTest, EverySchemeTrainsAsOneProcess) {
 TEST_F(HybridTest, FiftyUpdatesAreThoseOfOneProcess) {
   const Overrides how = kDrop + Overrides{"training.epochs=0", "training.steps=50"};
   const RunResult serial = train_on(1, net("serial", how));
-  const GridOf grid = grids().back();
-  expect_equal(serial, train_on(grid.ranks(), hybrid("parts", grid, how)), grid.name());
+  for (const GridOf& grid : grids()) {
+    for (const Scheme& scheme : schemes(grid.partitions)) {
+      const std::string name = grid.name() + scheme.name;
+      if (scheme.name.starts_with("bc") && scheme.name != "bc2")
+        continue;  // the others are b and c
+      expect_equal(serial, train_on(grid.ranks(), hybrid(name, grid, how + scheme.overrides)),
+                   name);
+    }
+  }
 }
 
 TEST_F(HybridTest, HoweverItIsTrained) {
@@ -51,6 +58,59 @@ TEST_F(HybridTest, HoweverItIsTrained) {
                    name + how.front());
     }
   }
+}
+
+TEST_F(HybridTest, HoweverGradientsTravel) {
+  const RunResult serial = train_on(1, net("serial", kDrop));
+  for (const GridOf& grid : grids()) {
+    for (const char* how : {"hybrid.reproducible=true", "hybrid.allreduce=ring",
+                            "hybrid.bucket=256B", "hybrid.wire=bfloat16"}) {
+      const std::string name = grid.name() + how;
+      // What bfloat16 keeps of a number, some updates long; gradients alone travel so.
+      const bool rounded = std::string(how).ends_with("bfloat16");
+      const RunResult result = train_on(grid.ranks(), hybrid(name, grid, kDrop + Overrides{how}));
+      if (!rounded) expect_equal(serial, result, name);
+      if (rounded && first())
+        EXPECT_LT(relative_difference(serial.checkpoint, result.checkpoint), 0.05) << name;
+    }
+  }
+}
+
+// Its features have one value a sample, so that no batch normalization can be trained on one
+// sample.
+model::Blueprint thin_network(const ModelRequest& request) {
+  using namespace model::layer;
+  model::Blueprint net{"Thin", {{1, 6, 6}}, {}};
+  net.stages.push_back({"conv",
+                        {"x"},
+                        {{"conv", Convolution{.in = 1, .out = 4, .kernel = {6, 6}}, {"x"}, nullptr},
+                         {"bn", BatchNorm{.channels = 4}, {"conv"}, nullptr}},
+                        {"bn"}});
+  net.stages.push_back({"fc",
+                        {"x"},
+                        {{"flatten", Flatten{}, {"x"}, nullptr},
+                         {"fc", Linear{.in = 4, .out = request.classes}, {"flatten"}, nullptr}},
+                        {"fc"}});
+  return net;
+}
+
+// A sample that is alone in its share is left out, and counted once.
+TEST_F(HybridTest, SamplesLeftOutAreCountedAsSyncDoes) {
+  registry_.add_model("thin", thin_network, {});
+  const Overrides how{"model.name=thin",        "data.on_bad=skip",
+                      "data.train.bad_every=2", "training.batch=" + std::to_string(3 * ranks()),
+                      "training.epochs=2",      "data.drop_last=true"};
+  const auto counts = [&](const Recipe& r) {
+    train_on(ranks(), r);
+    std::vector<std::pair<int, int>> counts;
+    if (!first()) return counts;
+    for (const auto& row : rows(r, "step")) counts.emplace_back(row["samples"], row["skipped"]);
+    return counts;
+  };
+  const auto expected = counts(net("sync", how));
+  if (first()) EXPECT_GT(expected.size(), 3u);
+  for (const GridOf& grid : grids())
+    EXPECT_EQ(counts(hybrid(grid.name(), grid, how)), expected) << grid.name();
 }
 
 // Units need not divide, nor be shared out evenly; a layer less is partitioned; or no other.
@@ -158,6 +218,11 @@ TEST_F(HybridTest, WrongKeysAreSaid) {
       {{"training.accumulate=2"}, "training.accumulate is 2; hybrid cuts a batch into passes"},
       {{"hybrid.batch_norm=some"}, "hybrid.batch_norm is 'some'; it can be local or synchronized"},
       {{"hybrid.rates=square"}, "hybrid.rates is 'square'; it can be own, linear or sqrt"},
+      {{"hybrid.rates=sqrt", "optimizer.lr=2", "optimizer.weight_decay=0.5"},
+       "the learning rate 2 times the weight decay 0.5 is 1"},
+      {{"hybrid.rates=sqrt", "optimizer.lr=0.5",
+        R"(optimizer.groups=[{max_dims=1, lr_scale=4, weight_decay=0.6}])"},
+       "the learning rate 2 times the weight decay 0.6 of optimizer.groups[0] is 1.2"},
       {{"hybrid.base_batch=0"}, "hybrid.base_batch is 0; it has to be at least 1"},
       {{"hybrid.wire=u8"}, "hybrid.wire is 'u8'; it can be own or bfloat16"},
       {{R"(placement.layers=[{layers=["c.1"], how="region"}])"},
@@ -170,6 +235,7 @@ TEST_F(HybridTest, WrongKeysAreSaid) {
   EXPECT_NE(said({"hybrid.schem=a"}).find("did you mean"), std::string::npos);
   // Either side of what is allowed.
   EXPECT_EQ(said({"hybrid.scheme=bc", "hybrid.senders=2"}), "");
+  EXPECT_EQ(said({"hybrid.rates=sqrt", "optimizer.lr=2", "optimizer.weight_decay=0.499"}), "");
   EXPECT_EQ(said({"hybrid.scheme=bc", "hybrid.senders=1", "hybrid.variable_batch=true"}), "");
 }
 

@@ -3,6 +3,7 @@
 #include "convoy/model/randomness.h"
 #include "convoy/model/stage.h"
 #include "tests/train/hybrid_fixture.h"
+#include "tests/train/read_timeline.h"
 #include "train/strategies/hybrid/rounds.h"
 
 namespace convoy::train {
@@ -162,6 +163,28 @@ TEST_F(HybridVariableTest, UpdatesPartitionedLayersInEachPass) {
                                                : std::stoi(scheme.name.substr(2));
       for (const double clip : {0.0, 0.2}) compare(grid, scheme, senders, clip);
     }
+  }
+}
+
+// Sums and updates of each pass are seen, as those of the other layers are.
+TEST_F(HybridVariableTest, ATimelineHasTheUpdatesOfEachPass) {
+  for (const GridOf& grid : grids()) {
+    TrainerOptions options{.progress = false};
+    options.timeline = folder_ + "/" + grid.name() + ".json";
+    const Recipe r = hybrid(grid.name(), grid,
+                            {"training.epochs=0", "training.steps=3", "training.batch=16",
+                             "hybrid.variable_batch=true", "hybrid.scheme=b"});
+    Trainer(test_world(), registry_, r, options).run();
+    all().barrier();
+    for (const auto& rank : test::read_timeline(read_text_file(options.timeline), ranks())) {
+      const auto& training = rank.at("training");
+      EXPECT_EQ(test::count_spans(training, "update"), 3 * (grid.partitions + 1)) << grid.name();
+      // What all ranks have is asked once, and replicas add up in each pass.
+      const int sums = grid.replicas > 1 ? grid.partitions : 0;
+      EXPECT_EQ(test::count_spans(training, "exposed communication"), 3 * (1 + sums))
+          << grid.name();
+    }
+    all().barrier();
   }
 }
 

@@ -1,87 +1,11 @@
-#include "convoy/train/recipe.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "convoy/base/error.h"
 #include "convoy/train/optimizer_rule.h"
-#include "convoy/train/placement.h"
-#include "tests/base/scratch.h"
+#include "tests/train/recipe_fixture.h"
 #include "train/recipe/former.h"
 
 namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-Vocabulary vocabulary() {
-  Vocabulary v;
-  v.models["lenet"] = {};
-  v.models["resnet18"] = {{"zero_init_residual", false, "doc"}};
-  v.readers["files"] = {{"path", std::string(), "where", Option::Kind::path, true},
-                        {"count", std::int64_t{7}, "how many"},
-                        {"scale", 1.5, "a number"}};
-  v.readers["lists"] = {{"files", std::vector<std::string>(), "which", Option::Kind::path, true}};
-  v.tasks["classification"] = {{"label_smoothing", 0.0, "doc"}};
-  v.tasks["one_vs_all"] = {{"label_smoothing", 0.0, "doc"}};
-  v.strategies["sync"] = {{"bucket", std::string("8MiB"), "doc"}};
-  v.strategies["hybrid"] = {{"scheme", std::string("b"), "doc"},
-                            {"rounds", std::int64_t{1}, "doc"}};
-  v.layers["resnet18"] = [](const Recipe&) {
-    return std::vector<std::string>{"conv1", "conv2", "fc1", "fc2"};
-  };
-  v.strategy_checks["hybrid"] = [](const Recipe& recipe, std::vector<std::string>& problems) {
-    if (recipe.strategy_options.integer("rounds") < 1)
-      problems.push_back("hybrid.rounds has to be at least 1");
-    check_placement(recipe, {"replicated", "units"}, problems);
-  };
-  return v;
-}
-
-// A folder with a file "data" in it.
-class RecipeTest : public testing::Test {
- protected:
-  void SetUp() override { test::spill(folder_.path("data"), "x"); }
-
-  Recipe parse(const std::string& text, const std::vector<std::string>& overrides = {}) const {
-    return parse_recipe({text, "dir/mine.toml", folder_.path()}, overrides, vocabulary());
-  }
-  std::string problems(const std::string& text,
-                       const std::vector<std::string>& overrides = {}) const {
-    try {
-      parse(text, overrides);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
-  }
-
-  test::Scratch folder_;
-};
-
-constexpr const char* kGood = R"(
-[model]
-name = "resnet18"
-[model.options]
-zero_init_residual = true
-[data]
-reader = "files"
-[data.train]
-path = "data"
-scale = 2
-[optimizer]
-lr = 0.5
-momentum = 0.9
-[[optimizer.groups]]
-parameters = ["*.bias"]
-weight_decay = 0
-[training]
-batch = 32
-epochs = 2
-)";
 
 TEST_F(RecipeTest, ReadsWhatItSays) {
   const Recipe r = parse(kGood);
@@ -107,91 +31,6 @@ TEST_F(RecipeTest, PrintsARecipeThatReadsBackTheSameElsewhere) {
     EXPECT_EQ(print_recipe(again, false), print_recipe(r, false));
   }
   EXPECT_EQ(r.name, "a \"quoted\" \\ name");
-}
-
-TEST_F(RecipeTest, MistakesOfPlacementAreSaidTogether) {
-  const std::string text = std::string(kGood) + R"(
-[grid]
-partitions = 2
-[[placement.layers]]
-layers = ["fc*", "fc3", "encoder.*"]
-how = "unit"
-parts = [2, 1, 1]
-[[placement.layers]]
-how = "units"
-parts = [0, 0]
-)";
-  const std::string said = problems(text, {"strategy=hybrid", "hybrid.rounds=0"});
-  for (const char* part :
-       {"placement.layers[0].layers: resnet18 has no layer that fits 'fc3'; did you mean fc1?",
-        "resnet18 has no layer that fits 'encoder.*'; it has conv1, conv2, fc1, fc2",
-        "placement.layers[0].how is 'unit'; with hybrid it can be replicated, units; did you mean "
-        "units?",
-        "placement.layers[0].parts has 3 numbers; it has to have one for each of the partitions: "
-        "grid.partitions is 2",
-        "placement.layers[1].parts leaves nothing to any partition",
-        "hybrid.rounds has to be at least 1"}) {
-    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
-  }
-  // One recipe serves several strategies: what this one has no use for is only looked up.
-  const std::string sync = problems(text, {"strategy=sync"});
-  EXPECT_NE(sync.find("no layer that fits 'fc3'"), std::string::npos) << sync;
-  EXPECT_EQ(sync.find(".how is 'unit'"), std::string::npos) << sync;
-}
-
-TEST_F(RecipeTest, LayersArePlacedByTables) {
-  const Recipe r = parse(std::string(kGood) + R"(
-[grid]
-partitions = 4
-[[placement.layers]]
-layers = ["fc*", "conv*"]
-how = "units"
-parts = [2, 1, 1, 1]
-[[placement.layers]]
-layers = ["fc2"]
-how = "replicated"
-)");
-  EXPECT_EQ(r.grid.partitions, 4);
-  EXPECT_EQ(r.grid.replicas, 0);
-  ASSERT_EQ(r.placement.layers.size(), 2u);
-  EXPECT_EQ(r.placement.layers[0].parts, (std::vector<double>{2, 1, 1, 1}));
-  EXPECT_EQ(r.placement.layers[1].how, "replicated");
-  const Recipe again = parse_recipe({print_recipe(r, true), "again.toml", "/"}, {}, vocabulary());
-  EXPECT_EQ(again.placement.layers, r.placement.layers);
-  const std::string said = problems(std::string(kGood) + R"(
-[grid]
-partitions = 0
-replicas = -1
-[[placement.layers]]
-layers = ["fc*"]
-parts = [-1]
-)");
-  for (const char* part :
-       {"grid.partitions is 0; it has to be at least 1", "grid.replicas is -1",
-        "placement.layers[0].how is missing", "placement.layers[0].parts can't be negative"}) {
-    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
-  }
-}
-
-// One recipe may serve several strategies.
-TEST_F(RecipeTest, TablesOfOtherStrategiesAreReadAndLeft) {
-  const std::string both = std::string(kGood) + R"(
-[sync]
-bucket = "1MiB"
-[hybrid]
-scheme = "c"
-)";
-  const Recipe sync = parse(both), hybrid = parse(both, {"strategy=hybrid"});
-  EXPECT_EQ(sync.strategy_options.text("bucket"), "1MiB");
-  EXPECT_EQ(hybrid.strategy_options.text("scheme"), "c");
-  EXPECT_NE(problems(both, {"hybrid.shceme=a"}).find("did you mean hybrid.scheme?"),
-            std::string::npos);
-  EXPECT_NE(problems(both + "[hybird]\n").find("did you mean hybrid?"), std::string::npos);
-  // What makes no sense in them is said only where they are chosen.
-  EXPECT_EQ(problems(both, {"hybrid.rounds=0"}), "");
-  EXPECT_EQ(problems(both, {"hybrid.rounds=0", "strategy=hybrid", "training.batch=0"}),
-            "training.batch is missing: the images per update\n"
-            "hybrid.rounds has to be at least 1");
 }
 
 TEST_F(RecipeTest, TasksHaveKeys) {
@@ -278,62 +117,11 @@ TEST_F(RecipeTest, NoToml) {
   EXPECT_EQ(problems("a = \n").find("mine.toml:1: "), 0u) << problems("a = \n");
 }
 
-TEST_F(RecipeTest, Overrides) {
-  EXPECT_EQ(parse(kGood, {"training.batch=64", "training.batch=128"}).training.batch, 128);
-  EXPECT_EQ(parse(kGood, {"name=plain-text"}).name, "plain-text");
-  EXPECT_EQ(parse(kGood, {"output.folder=here"}).output.folder, fs::absolute("here").string());
-  EXPECT_EQ(problems(kGood, {"training.bacth=1"}),
-            "--set training.bacth: there is no such key; did you mean training.batch?");
-  EXPECT_EQ(problems(kGood, {"training.batch"}),
-            "--set training.batch: write it as key=value, e.g. training.batch=64");
-  EXPECT_EQ(problems(kGood, {"seed.x=1", "seed=2"}), "");
-  EXPECT_NE(problems(kGood, {"optimizer.lr.x=1"}).find("lr is a value, not a table"),
-            std::string::npos);
-}
-
-// A text needs no quotes, even where it could be something else in TOML.
-TEST_F(RecipeTest, OverridesOfTextsAreTakenAsTyped) {
-  EXPECT_EQ(parse(kGood, {"name=nan"}).name, "nan");
-  EXPECT_EQ(parse(kGood, {"name=2024-05-01"}).name, "2024-05-01");
-  EXPECT_EQ(parse(kGood, {"name=true"}).name, "true");
-  EXPECT_EQ(parse(kGood, {"name=007"}).name, "007");
-  EXPECT_EQ(parse(kGood, {"name=\"1e5\""}).name, "1e5");
-  EXPECT_EQ(fs::path(parse(kGood, {"output.folder=inf"}).output.folder).filename(), "inf");
-  EXPECT_NE(problems(kGood, {"name=[1]"}).find("name: has to be a text"), std::string::npos);
-  const std::string in_the_file = std::string("name = nan\n") + kGood;
-  EXPECT_NE(problems(in_the_file).find("name: has to be a text"), std::string::npos);
-}
-
 TEST_F(RecipeTest, StepsInsteadOfEpochs) {
   const Recipe r = parse(kGood, {"training.steps=20"});
   EXPECT_EQ(r.training.steps, 20);
   EXPECT_EQ(r.training.epochs, 0);
   EXPECT_NE(problems(kGood, {"training.steps=20", "training.epochs=2"}), "");
-}
-
-TEST_F(RecipeTest, FilesOfACheckpointMayBeGone) {
-  const std::string set = "data.train.path=\"/nowhere\"";
-  EXPECT_NE(problems(kGood, {set}), "");
-  EXPECT_EQ(parse_recipe({kGood, "r", "/"}, {set}, vocabulary(), Files::may_be_missing)
-                .data.train.text("path"),
-            "/nowhere");
-  const std::string weights = "model.weights=\"/nowhere.safetensors\"";
-  EXPECT_NE(problems(kGood, {weights}), "");
-  EXPECT_EQ(
-      parse_recipe({kGood, "r", folder_.path()}, {weights}, vocabulary(), Files::of_a_resumed_run)
-          .model.weights,
-      "/nowhere.safetensors");
-  EXPECT_THROW(parse_recipe({kGood, "r", "/"}, {set}, vocabulary(), Files::of_a_resumed_run),
-               UsageError);
-}
-
-TEST_F(RecipeTest, EnvironmentInPaths) {
-  ::setenv("CONVOY_TEST_FOLDER", folder_.path().c_str(), 1);
-  const std::string set = "data.train.path=\"${CONVOY_TEST_FOLDER}/data\"";
-  EXPECT_EQ(parse(kGood, {set}).data.train.text("path"), folder_.path("data"));
-  ::unsetenv("CONVOY_TEST_FOLDER");
-  EXPECT_NE(problems(kGood, {set}).find("needs the environment variable CONVOY_TEST_FOLDER"),
-            std::string::npos);
 }
 
 TEST_F(RecipeTest, LimitsAreTheTransforms) {

@@ -14,6 +14,7 @@
 
 #include "convoy/base/files.h"
 #include "convoy/train/trainer.h"
+#include "data/pack/png.h"
 #include "tests/base/scratch.h"
 #include "tests/parallel/mpi_main.h"
 #include "tests/train/small_world.h"
@@ -103,6 +104,22 @@ class TrainerTest : public testing::Test {
       most = std::max(most, (tensor - y.model.at(name)).abs().max().item<double>());
     }
     return most;
+  }
+
+  // To ask a model about: a file that is no picture, and more pictures than are taken at a time.
+  // The first rank writes them.
+  std::vector<std::string> pictures(const Recipe& trained) {
+    std::vector<std::string> files{trained.output.folder + "/recipe.toml"};
+    for (int i = 0; i < 20; ++i) {
+      files.push_back(folder_ + "/" + std::to_string(i) + ".png");
+      if (!first()) continue;
+      data::Image image{6, 6, 1, std::vector<std::uint8_t>(36, static_cast<std::uint8_t>(12 * i))};
+      image.pixels[7] = 255;
+      const std::vector<std::byte> bytes = data::encode_png(image);
+      test::spill(files.back(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    }
+    all().barrier();
+    return files;
   }
 
   // Of metrics.jsonl, those of one kind.

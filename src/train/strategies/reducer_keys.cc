@@ -5,15 +5,16 @@
 namespace convoy::train {
 
 std::vector<Option> reducer_keys() {
-  return {{"batch_norm", std::string("local"),
-           "statistics in training: of each rank alone (local), or of all (synchronized)"},
-          {"bucket", std::string("8MiB"), "gradients that are reduced together"},
-          {"first_bucket", std::string("1MiB"),
-           "the first of them, so that communication starts early"},
-          {"allreduce", std::string(""), "rules that choose the algorithm; empty: the usual choice"},
-          {"reproducible", false,
-           "sums over ranks with the same bits for every algorithm, bucket and order of ranks"},
-          {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"}};
+  return {
+      {"batch_norm", std::string("local"),
+       "statistics in training: of each rank alone (local), or of all (synchronized)"},
+      {"bucket", std::string("8MiB"), "gradients that are reduced together"},
+      {"first_bucket", std::string("1MiB"),
+       "the first of them, so that communication starts early"},
+      {"allreduce", std::string(""), "rules that choose the algorithm; empty: the usual choice"},
+      {"reproducible", false,
+       "sums over ranks with the same bits for every algorithm, bucket and order of ranks"},
+      {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"}};
 }
 
 void check_reducer_keys(const Recipe& recipe, std::vector<std::string>& problems) {

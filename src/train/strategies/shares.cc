@@ -1,9 +1,11 @@
 #include "train/strategies/shares.h"
 
 #include <algorithm>
+#include <sstream>
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/parallel/gradient_reducer.h"
 
 namespace convoy::train {
 
@@ -67,6 +69,27 @@ void check_least_share(const TrainerContext& context, std::size_t least) {
         "data.drop_last = true, or another training.batch" +
         (files || size == 1 ? "" : ", or data.store = \"files\""));
   }
+}
+
+double weight_of(const TrainerContext& context, const data::Batch& batch, data::Range rows) {
+  using parallel::GradientReducer;
+  const double weight = context.task().weight(batch, rows);
+  if (GradientReducer::can_count(weight)) return weight;
+  std::ostringstream text;
+  text << "the task " << context.recipe().task.name << " counts " << weight
+       << "; that has to be 0, or from " << GradientReducer::kLeastSamples << " to "
+       << GradientReducer::kMostSamples;
+  throw UsageError(text.str());
+}
+
+void LeftOut::add(const TrainerContext& context, const data::Batch& batch) {
+  if (samples_ == 0 && batch.size() > 0) {
+    context.world().log().warning(
+        "sample " + std::to_string(batch.samples.front()) +
+        " is all that is left of this rank's share of a batch, and the model can't be trained on "
+        "one alone: it is left out, as others like it will be");
+  }
+  samples_ += batch.size();
 }
 
 }  // namespace convoy::train

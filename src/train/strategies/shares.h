@@ -1,7 +1,8 @@
-// Whether batches can be shared out so that each rank can use its part.
+// Whether batches can be shared out so that each rank can use its part, and what its part counts.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "convoy/train/strategy.h"
 
@@ -14,5 +15,21 @@ void check_synchronized_shares(const TrainerContext& context);
 // Throws UsageError when a batch comes up that leaves a rank with samples, but with fewer than
 // `least`.
 void check_least_share(const TrainerContext& context, std::size_t least);
+
+// What these rows of a batch count. Throws UsageError unless they count nothing or something that
+// gradients can be averaged by.
+double weight_of(const TrainerContext& context, const data::Batch& batch, data::Range rows);
+
+// What is left out of training: samples of shares that are left with too few, since others of
+// theirs were bad. One thread.
+class LeftOut {
+ public:
+  // All of this one's. Warns of the first there is.
+  void add(const TrainerContext& context, const data::Batch& batch);
+  std::uint64_t samples() const { return samples_; }
+
+ private:
+  std::uint64_t samples_ = 0;
+};
 
 }  // namespace convoy::train

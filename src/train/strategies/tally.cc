@@ -24,7 +24,9 @@ void Tally::start(const Share& share) {
 }
 
 void Tally::finish(StepReport& report) {
+  const auto asked = Clock::now();
   sum_.wait();
+  report.communication_s += seconds_since(asked);
   report.samples = static_cast<std::uint64_t>(sums_[kSamples]);
   report.weight = sums_[kWeight];
   report.loss = report.weight > 0 ? sums_[kLoss] / report.weight : 0;

@@ -28,7 +28,7 @@ class Tally {
   explicit Tally(const comm::Communicator& communicator) : communicator_(communicator) {}
 
   void start(const Share& share);
-  // What all ranks have said.
+  // What all ranks have said. Waiting for it is communication.
   void finish(StepReport& report);
   // Whether updates take so long that one should not be begun before all ranks have said whether
   // one of them was told to stop. The same on all.

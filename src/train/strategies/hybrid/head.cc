@@ -28,6 +28,25 @@ Tensor sum_of(const Tensor& parts, int count, at::IntArrayRef shape, at::ScalarT
   return sum.view(shape);
 }
 
+// Columns of each partition, as one block after the other.
+Tensor blocks_of(const Tensor& columns, const std::vector<std::int64_t>& units) {
+  std::vector<Tensor> blocks;
+  for (const Tensor& part : columns.split_with_sizes(units, 1))
+    blocks.push_back(part.reshape({-1}));
+  return torch::cat(blocks);
+}
+
+// The reverse.
+Tensor columns_of(const Tensor& blocks, const std::vector<std::int64_t>& units, std::int64_t rows) {
+  std::vector<Tensor> columns;
+  std::int64_t begin = 0;
+  for (const std::int64_t width : units) {
+    columns.push_back(blocks.narrow(0, begin, rows * width).view({rows, width}));
+    begin += rows * width;
+  }
+  return torch::cat(columns, 1);
+}
+
 }  // namespace
 
 // Of all layers, over the samples of one round.
@@ -127,27 +146,9 @@ Tensor Head::all_units(std::size_t layer, const Tensor& own) {
   std::vector<std::size_t> counts;
   for (int q = 0; q < exchange_.size(); ++q) counts.push_back(elements(rows, units(layer, q)));
   auto transfer = exchange_.start_to_all(Kind::between, 0, own.to(wire_), counts);
-  const Tensor blocks = exchange_.finish(transfer);
-  std::vector<Tensor> parts;
-  std::int64_t begin = 0;
-  for (int q = 0; q < exchange_.size(); ++q) {
-    parts.push_back(blocks.narrow(0, begin, rows * units(layer, q)).view({rows, units(layer, q)}));
-    begin += rows * units(layer, q);
-  }
-  return torch::cat(parts, 1).to(compute_.device());
+  return columns_of(exchange_.finish(transfer), network_.head()[layer].units, rows)
+      .to(compute_.device());
 }
-
-namespace {
-
-// Columns of each partition, as one block after the other.
-Tensor blocks_of(const Tensor& columns, const std::vector<std::int64_t>& units) {
-  std::vector<Tensor> blocks;
-  for (const Tensor& part : columns.split_with_sizes(units, 1))
-    blocks.push_back(part.reshape({-1}));
-  return torch::cat(blocks);
-}
-
-}  // namespace
 
 // The gradient of the units of this partition: each rank has a part of everyone's.
 Tensor Head::own_units(std::size_t layer, const Tensor& of_all) {
@@ -174,14 +175,8 @@ Tensor Head::to_owners(const HeadInput& input, std::size_t round, const Tensor& 
     from.push_back(elements(rows, units(last, q)));
   }
   auto transfer = exchange_.start_to_each(Kind::scores, 0, scores.to(wire_), to, from);
-  const Tensor blocks = exchange_.finish(transfer);
-  std::vector<Tensor> parts;
-  std::int64_t begin = 0;
-  for (int q = 0; q < exchange_.size(); ++q) {
-    parts.push_back(blocks.narrow(0, begin, rows * units(last, q)).view({rows, units(last, q)}));
-    begin += rows * units(last, q);
-  }
-  return torch::cat(parts, 1).to(compute_.device());
+  return columns_of(exchange_.finish(transfer), network_.head()[last].units, rows)
+      .to(compute_.device());
 }
 
 // The gradient of this partition's scores, from those whose samples they are of.

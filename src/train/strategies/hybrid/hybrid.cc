@@ -7,7 +7,7 @@
 #include "convoy/train/registry.h"
 #include "train/setup.h"
 #include "train/strategies/hybrid/strategy.h"
-#include "train/strategies/shares.h"
+#include "train/strategies/reducer_keys.h"
 
 namespace convoy::train {
 namespace {
@@ -20,6 +20,7 @@ constexpr const char* kOrder = "hybrid.gradient_order";
 
 Arrangement Hybrid::arrange(const comm::World& world, const Recipe& recipe) {
   options_ = hybrid_options(recipe);
+  synchronized_ = synchronized_statistics(recipe);
   grid_.emplace(
       world.communicator(),
       parallel::GridShape::of(recipe.grid.replicas, recipe.grid.partitions, world.size()));
@@ -54,19 +55,13 @@ void Hybrid::build(const NetworkSource& source) {
 }
 
 std::size_t Hybrid::least_share(TrainerContext& context) {
-  if (!options_.synchronized || context.world().size() == 1)
+  if (!synchronized_ || context.world().size() == 1)
     least_share_ = least_samples(network_->trunk(), context.task(), context.compute());
   return least_share_;
 }
 
 parallel::DistributedOptions Hybrid::trunk_options(const State* saved) const {
-  parallel::DistributedOptions distributed;
-  distributed.bucket_bytes = options_.bucket;
-  distributed.first_bucket_bytes = options_.first_bucket;
-  distributed.allreduce = options_.allreduce;
-  distributed.reproducible = options_.reproducible;
-  if (options_.bfloat16_wire) distributed.wire_type = at::kBFloat16;
-  if (synchronized_) distributed.batch_norm = parallel::BatchNormStatistics::synchronized;
+  parallel::DistributedOptions distributed = distributed_options(context_->recipe());
   // Each rank's loss is its part of the mean over all.
   distributed.averaging = parallel::Averaging::sum;
   distributed.nominal_samples = 1;
@@ -83,13 +78,16 @@ parallel::DistributedOptions Hybrid::trunk_options(const State* saved) const {
 
 void Hybrid::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
-  synchronized_ = options_.synchronized;
   if (synchronized_) check_synchronized_shares(context);
   check_least_share(context, least_share_);
   const comm::Communicator& all = context.world().communicator();
-  communicator_ = options_.reproducible ? all.with_reproducible(true) : all.duplicate();
-  replicas_ = options_.reproducible ? grid_->replicas().with_reproducible(true)
-                                    : grid_->replicas().duplicate();
+  const auto own = [reproducible = context.recipe().strategy_options.flag("reproducible")](
+                       const comm::Communicator& ranks) {
+    return reproducible ? ranks.with_reproducible(true) : ranks.duplicate();
+  };
+  communicator_ = own(all);
+  replicas_ = own(grid_->replicas());
+  norms_ = grid_->partitions().with_reproducible(true);
   tally_ = Tally(communicator_);
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   // Of the usual batch: the last one of an epoch is smaller, as it is for one process.

@@ -13,13 +13,15 @@ std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& par
   return tensors;
 }
 
-// What is saved for some of the parameters.
-State state_of(const State& saved, const std::vector<parallel::NamedTensor>& parameters) {
+// What is saved for these parameters, or for all others: of what is no parameter's, one of the
+// optimizers has to say so.
+State state_of(const State& saved, const std::vector<parallel::NamedTensor>& parameters,
+               bool of_these) {
   std::set<std::string> names;
   for (const auto& parameter : parameters) names.insert(parameter.name);
   State own;
   for (const auto& [slot, tensor] : saved.optimizer) {
-    if (names.contains(slot.substr(slot.find('/') + 1))) own.optimizer[slot] = tensor;
+    if (names.contains(slot.substr(slot.find('/') + 1)) == of_these) own.optimizer[slot] = tensor;
   }
   own.numbers = saved.numbers;
   return own;
@@ -78,8 +80,8 @@ void HybridOptimizers::save(State& state) const {
 }
 
 void HybridOptimizers::load(const State& state) {
-  if (trunk_) trunk_->load(state_of(state, trunk_parameters_));
-  head_->load(state_of(state, head_parameters_));
+  if (trunk_) trunk_->load(state_of(state, trunk_parameters_, true));
+  head_->load(state_of(state, trunk_parameters_, false));
 }
 
 }  // namespace convoy::train

@@ -1,13 +1,16 @@
 #include "train/strategies/hybrid/options.h"
 
-#include "convoy/base/units.h"
+#include <sstream>
+#include <utility>
+
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/placement.h"
+#include "train/strategies/reducer_keys.h"
 
 namespace convoy::train {
 
 std::vector<Option> hybrid_keys() {
-  return {
+  std::vector<Option> keys{
       {"scheme", std::string("c"),
        "whose samples the partitioned layers take at a time: all (a), one rank's (b), some of each "
        "rank's (c), some of several ranks' (bc)"},
@@ -17,30 +20,38 @@ std::vector<Option> hybrid_keys() {
       {"rates", std::string("own"),
        "for batches k times as large as base_batch: the optimizer's own, k times them (linear), or "
        "sqrt(k) times them with the weight decay that fits (sqrt)"},
-      {"base_batch", std::int64_t{128}, "the batch that the optimizer's rates are for"},
-      {"batch_norm", std::string("local"),
-       "statistics in training: of each rank alone (local), or of all (synchronized)"},
-      {"bucket", std::string("8MiB"), "gradients that are reduced together"},
-      {"first_bucket", std::string("1MiB"),
-       "the first of them, so that communication starts early"},
-      {"allreduce", std::string(""), "rules that choose the algorithm; empty: the usual choice"},
-      {"reproducible", false,
-       "sums of gradients over ranks with the same bits for every algorithm, bucket and order of "
-       "ranks"},
-      {"wire", std::string("own"),
-       "type in which gradients of layers that are not partitioned travel: own, or bfloat16"}};
+      {"base_batch", std::int64_t{128}, "the batch that the optimizer's rates are for"}};
+  for (Option& key : reducer_keys()) keys.push_back(std::move(key));
+  return keys;
 }
+
+namespace {
+
+// That an update of the recipe's own leaves something of a weight: of 1 - rate x decay below 0
+// there is no root.
+void check_decay(const OptimizerRecipe& optimizer, std::vector<std::string>& problems) {
+  const auto check = [&](double rate, double decay, const std::string& whose) {
+    if (rate * decay < 1) return;
+    std::ostringstream text;
+    text << "hybrid.rates is sqrt, and the learning rate " << rate << " times the weight decay "
+         << decay << whose << " is " << rate * decay
+         << ": one update would take all of a weight. It has to be below 1";
+    problems.push_back(text.str());
+  };
+  check(optimizer.lr, optimizer.weight_decay, "");
+  for (std::size_t i = 0; i < optimizer.groups.size(); ++i) {
+    const ParameterGroupRecipe& group = optimizer.groups[i];
+    check(optimizer.lr * group.lr_scale,
+          group.weight_decay >= 0 ? group.weight_decay : optimizer.weight_decay,
+          " of optimizer.groups[" + std::to_string(i) + "]");
+  }
+}
+
+}  // namespace
 
 void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems) {
   const Options& options = recipe.strategy_options;
-  const auto choose = [&](const char* key, const char* a, const char* b) {
-    const std::string& value = options.text(key);
-    if (value == a || value == b) return;
-    problems.push_back(std::string("hybrid.") + key + " is '" + value + "'; it can be " + a +
-                       " or " + b);
-  };
-  choose("batch_norm", "local", "synchronized");
-  choose("wire", "own", "bfloat16");
+  check_reducer_keys(recipe, problems);
   const std::string& scheme = options.text("scheme");
   const std::int64_t senders = options.integer("senders");
   if (scheme != "a" && scheme != "b" && scheme != "c" && scheme != "bc") {
@@ -66,6 +77,7 @@ void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems) {
         "hybrid.rates is sqrt, which changes the weight decay; with the optimizer '" +
         recipe.optimizer.name + "' of a plugin it can be own or linear");
   }
+  if (rates == "sqrt") check_decay(recipe.optimizer, problems);
   if (options.integer("base_batch") < 1) {
     problems.push_back("hybrid.base_batch is " + std::to_string(options.integer("base_batch")) +
                        "; it has to be at least 1");
@@ -85,14 +97,8 @@ HybridOptions hybrid_options(const Recipe& recipe) {
   if (scheme == "c") options.senders = static_cast<int>(recipe.grid.partitions);
   if (scheme == "bc") options.senders = static_cast<int>(keys.integer("senders"));
   options.variable_batch = keys.flag("variable_batch");
-  options.synchronized = keys.text("batch_norm") == "synchronized";
-  options.bucket = parse_bytes(keys.text("bucket"));
-  options.first_bucket = parse_bytes(keys.text("first_bucket"));
-  options.allreduce = keys.text("allreduce");
-  options.reproducible = keys.flag("reproducible");
   options.rates = rate_rule(keys.text("rates"));
   options.base_batch = static_cast<double>(keys.integer("base_batch"));
-  options.bfloat16_wire = keys.text("wire") == "bfloat16";
   return options;
 }
 

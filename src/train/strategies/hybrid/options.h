@@ -1,7 +1,6 @@
 // The keys of [hybrid] in a recipe.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -13,11 +12,6 @@ namespace convoy::train {
 struct HybridOptions {
   int senders = 0;  // of a round, see plan_rounds
   bool variable_batch = false;
-  bool synchronized = false;  // batch norm
-  std::size_t bucket = 0, first_bucket = 0;
-  std::string allreduce;
-  bool reproducible = false;
-  bool bfloat16_wire = false;
   RateRule rates = RateRule::own;
   double base_batch = 1;  // which the recipe's rates are for
 };

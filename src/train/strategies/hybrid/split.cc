@@ -10,6 +10,7 @@
 #include "convoy/model/modules.h"
 #include "convoy/model/randomness.h"
 #include "convoy/train/placement.h"
+#include "model/execution/module_tree.h"
 
 namespace convoy::train {
 namespace {
@@ -152,22 +153,6 @@ class Cut {
   std::size_t first_ = 0;
 };
 
-// Puts a module where its path says, with plain modules above it.
-void register_under(torch::nn::Module& root, const std::string& path,
-                    const std::shared_ptr<torch::nn::Module>& module) {
-  torch::nn::Module* parent = &root;
-  std::size_t begin = 0;
-  for (std::size_t dot; (dot = path.find('.', begin)) != std::string::npos; begin = dot + 1) {
-    const std::string name = path.substr(begin, dot - begin);
-    const auto children = parent->named_children();
-    const auto* known = children.find(name);
-    parent = known != nullptr
-                 ? known->get()
-                 : parent->register_module(name, std::make_shared<torch::nn::Module>(name)).get();
-  }
-  parent->register_module(path.substr(begin), module);
-}
-
 // The first values of a part, as in the whole.
 void fill_part(const Node& whole, const model::TensorInfo& info, const Slice& part,
                std::uint64_t seed, torch::Tensor to) {
@@ -252,7 +237,7 @@ void SplitNetwork::adopt(const torch::nn::Module& part, const std::vector<Node>&
   const auto modules = part.named_modules("", /*include_self=*/false);
   for (const Node& node : nodes) {
     const auto* module = modules.find(node.name);
-    if (module != nullptr) register_under(*this, node.name, *module);
+    if (module != nullptr) model::register_under(*this, node.name, *module);
   }
 }
 

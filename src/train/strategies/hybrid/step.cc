@@ -2,7 +2,6 @@
 #include <sstream>
 
 #include "convoy/base/error.h"
-#include "convoy/base/random.h"
 #include "convoy/model/randomness.h"
 #include "parallel/tensors.h"
 #include "train/strategies/hybrid/strategy.h"
@@ -16,13 +15,7 @@ HybridShare Hybrid::share_of(const data::Batch& batch) {
   std::vector<std::size_t> shares(static_cast<std::size_t>(grid_->shape().partitions), 0);
   share.weights.resize(plan_rounds(shares, options_.senders).size(), 0);
   if (batch.size() < least_share_) {
-    if (batch.size() > 0 && unused_ == 0) {
-      context_->world().log().warning(
-          "sample " + std::to_string(batch.samples.front()) +
-          " is all that is left of this rank's share of a batch, and the model can't be trained on "
-          "one alone: it is left out, as others like it will be");
-    }
-    unused_ += batch.size();
+    left_out_.add(*context_, batch);
     return share;
   }
   shares[me] = batch.size();
@@ -30,14 +23,7 @@ HybridShare Hybrid::share_of(const data::Batch& batch) {
   for (std::size_t j = 0; j < rounds.size(); ++j) {
     const data::Range& piece = rounds[j].pieces[me];
     if (piece.empty()) continue;
-    share.weights[j] = context_->task().weight(batch, piece);
-    if (!parallel::GradientReducer::can_count(share.weights[j])) {
-      std::ostringstream text;
-      text << "the task " << context_->recipe().task.name << " counts " << share.weights[j]
-           << "; that has to be 0, or from " << parallel::GradientReducer::kLeastSamples << " to "
-           << parallel::GradientReducer::kMostSamples;
-      throw UsageError(text.str());
-    }
+    share.weights[j] = weight_of(*context_, batch, piece);
     share.weight += share.weights[j];
   }
   if (share.weight > 0) share.samples = batch.size();
@@ -51,7 +37,8 @@ HybridShare Hybrid::share_of(const data::Batch& batch) {
 }
 
 // What each rank has is told to all while `meanwhile` runs.
-HybridWhole Hybrid::whole_of_all(const std::function<void()>& meanwhile, const HybridShare& share) {
+HybridWhole Hybrid::whole_of_all(const std::function<void()>& meanwhile, const HybridShare& share,
+                                 StepReport& report) {
   const auto ranks = static_cast<std::size_t>(communicator_.size());
   std::vector<double> told(ranks + share.weights.size(), 0);
   told[static_cast<std::size_t>(communicator_.rank())] = static_cast<double>(share.samples);
@@ -60,7 +47,9 @@ HybridWhole Hybrid::whole_of_all(const std::function<void()>& meanwhile, const H
   comm::Operation sum =
       communicator_.start_allreduce(comm::buffer_of(told), comm::ReduceOp::sum, {2, 0});
   meanwhile();
+  const auto asked = Clock::now();
   sum.wait();
+  report.communication_s += phases_.end_of("exposed communication", asked);
   HybridWhole whole;
   const auto partitions = static_cast<std::size_t>(grid_->shape().partitions);
   const std::size_t first = static_cast<std::size_t>(grid_->replica()) * partitions;
@@ -99,14 +88,14 @@ torch::Tensor Hybrid::trunk_forward(const data::Batch& batch, const HybridShare&
                                  static_cast<std::uint64_t>(context_->moment().step), rows.samples);
   const torch::Tensor boundary =
       boundary_of(context_->task(), rows, share.samples, batch.views, share.weight);
-  report.forward_s += end_of("forward", start);
+  report.forward_s += phases_.end_of("forward", start);
   return boundary;
 }
 
 // Gives the gradient of the boundary's activations, where they have one.
 torch::Tensor Hybrid::train_head(const data::Batch& batch, const torch::Tensor& boundary,
                                  const HybridShare& share, const HybridWhole& whole,
-                                 double& loss_sum) {
+                                 double& loss_sum, StepReport& report) {
   const Task& task = context_->task();
   const std::vector<Round> rounds = plan_rounds(whole.group, options_.senders);
   const std::size_t me = static_cast<std::size_t>(grid_->partition());
@@ -140,7 +129,7 @@ torch::Tensor Hybrid::train_head(const data::Batch& batch, const torch::Tensor& 
     return leaf.grad();
   };
   if (options_.variable_batch)
-    step.passed = [&](std::size_t j) { update_head_alone(whole.weights[j]); };
+    step.passed = [&](std::size_t j) { update_head_alone(whole.weights[j], report); };
   return head_->train(input, step);
 }
 
@@ -160,24 +149,29 @@ void Hybrid::start_sums_of_head() {
   }
 }
 
-void Hybrid::finish_sums_of_head() {
+void Hybrid::finish_sums_of_head(StepReport& report) {
+  if (head_sums_.empty()) return;
   const torch::NoGradGuard no_grad;
+  const auto start = Clock::now();
   for (HeadSum& own : head_sums_) {
     own.sum.wait();
     if (!own.host.is_same(own.gradient)) own.gradient.copy_(own.host);
   }
   head_sums_.clear();
+  report.communication_s += phases_.end_of("exposed communication", start);
 }
 
 // After each pass, with a batch of its own.
-void Hybrid::update_head_alone(double weight) {
+void Hybrid::update_head_alone(double weight, StepReport& report) {
   if (weight == 0) return;  // of no group
   start_sums_of_head();
-  finish_sums_of_head();
+  finish_sums_of_head(report);
+  const auto start = Clock::now();
   const double norm = context_->recipe().training.clip_norm;
-  if (norm > 0) optimizers_->clip_head(grid_->partitions(), norm);
+  if (norm > 0) optimizers_->clip_head(norms_, norm);
   optimizers_->step_head();
   optimizers_->zero_head();
+  report.update_s += phases_.end_of("update", start);
 }
 
 void Hybrid::trunk_backward(const torch::Tensor& boundary, const torch::Tensor& gradient,
@@ -192,7 +186,7 @@ void Hybrid::trunk_backward(const torch::Tensor& boundary, const torch::Tensor& 
   }
   const double waited = trunk_->statistics().exposed_seconds - exposed;
   report.communication_s += waited;
-  report.backward_s += std::max(0.0, end_of("backward", start) - waited);
+  report.backward_s += std::max(0.0, phases_.end_of("backward", start) - waited);
 }
 
 StepReport Hybrid::step(const data::Batch& batch) {
@@ -200,79 +194,51 @@ StepReport Hybrid::step(const data::Batch& batch) {
   StepReport report;
   report.learning_rate =
       optimizers_->set_learning_rate(context_->schedule().at(context_->moment()));
-  // For what draws from LibTorch's generator, as sync does.
-  torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
-                                  static_cast<std::uint64_t>(context_->moment().step),
-                                  static_cast<std::uint64_t>(communicator_.rank()))());
+  seed_generator(*context_);
   optimizers_->zero_grad();
   const double waited = exchange_->waited_seconds();
   const HeadSeconds before = head_->seconds();
   const HybridShare share = share_of(batch);
   torch::Tensor boundary;
   const HybridWhole whole =
-      whole_of_all([&] { boundary = trunk_forward(batch, share, report); }, share);
+      whole_of_all([&] { boundary = trunk_forward(batch, share, report); }, share, report);
   double loss = 0;
   const bool update = whole.weight > 0;
   torch::Tensor gradient;
-  if (update) gradient = train_head(batch, boundary, share, whole, loss);
+  if (update) gradient = train_head(batch, boundary, share, whole, loss, report);
   report.forward_s += head_->seconds().forward - before.forward;
   report.backward_s += head_->seconds().backward - before.backward;
   report.communication_s += exchange_->waited_seconds() - waited;
-  tally_.start({loss, share.weight, batch.size(),
-                context_->samples().statistics().skipped + unused_, context_->requests()});
+  tally_.start({loss, share.weight, batch.size() < least_share_ ? 0 : batch.size(),
+                context_->samples().statistics().skipped + left_out_.samples(),
+                context_->requests()});
   if (update && !options_.variable_batch) start_sums_of_head();
   if (update) trunk_backward(boundary, gradient, report);
-  const auto asked = Clock::now();
-  finish_sums_of_head();
-  report.communication_s += seconds_since(asked);
+  finish_sums_of_head(report);
   const auto start = Clock::now();
   if (update) {
     const double norm = recipe.training.clip_norm;
-    if (norm > 0 && options_.variable_batch) optimizers_->clip_trunk(grid_->partitions(), norm);
-    if (norm > 0 && !options_.variable_batch) optimizers_->clip(grid_->partitions(), norm);
+    if (norm > 0 && options_.variable_batch) optimizers_->clip_trunk(norms_, norm);
+    if (norm > 0 && !options_.variable_batch) optimizers_->clip(norms_, norm);
     optimizers_->step_trunk();
     if (!options_.variable_batch) optimizers_->step_head();
   }
-  report.update_s = end_of("update", start);
+  report.update_s += phases_.end_of("update", start);
   tally_.finish(report);
   return report;
 }
 
 void Hybrid::run() {
-  data::SampleSource& samples = context_->samples();
-  while (true) {
-    follow(context_->timeline());
-    const auto start = Clock::now();
-    const data::Batch* batch = samples.next();
-    if (batch == nullptr) continue;  // the next epoch begins
-    const double waited = end_of("data", start);
-    const auto asked = Clock::now();
-    const bool ask = tally_.long_updates();
-    if (ask && tally_.told_to_stop(context_->requests())) return context_->stopped();
-    const double answered = ask ? end_of("exposed communication", asked) : 0;
-    StepReport report = step(*batch);
-    report.data_s = waited;
-    report.communication_s += answered;
-    end_of("step", start);
-    if (!context_->updated(report)) return;
-  }
+  make_updates(
+      *context_, tally_, phases_, [this](Timeline* timeline) { follow(timeline); },
+      [this](const data::Batch& batch) { return step(batch); });
 }
 
-// From now on spans go to this timeline, or nowhere.
 void Hybrid::follow(Timeline* timeline) {
-  if (timeline == timeline_) return;
-  timeline_ = timeline;
   exchange_->set_timeline(timeline);
   head_->set_timeline(timeline);
   rows_.reset();
-  if (timeline_ != nullptr && trunk_) rows_.emplace(*timeline_, trunk_->reducer());
-}
-
-// The seconds of a phase that ends now.
-double Hybrid::end_of(const char* phase, Clock::time_point start) {
-  const auto now = Clock::now();
-  if (timeline_ != nullptr) timeline_->add(Timeline::kTraining, phase, start, now);
-  return std::chrono::duration<double>(now - start).count();
+  if (timeline != nullptr && trunk_) rows_.emplace(*timeline, trunk_->reducer());
 }
 
 }  // namespace convoy::train

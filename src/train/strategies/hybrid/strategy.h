@@ -14,7 +14,9 @@
 #include "train/strategies/hybrid/optimizers.h"
 #include "train/strategies/hybrid/options.h"
 #include "train/strategies/local_buffers.h"
+#include "train/strategies/shares.h"
 #include "train/strategies/tally.h"
+#include "train/strategies/updates.h"
 
 namespace convoy::train {
 
@@ -52,20 +54,21 @@ class Hybrid final : public Strategy {
   parallel::DistributedOptions trunk_options(const State* saved) const;
   StepReport step(const data::Batch& batch);
   HybridShare share_of(const data::Batch& batch);
-  HybridWhole whole_of_all(const std::function<void()>& meanwhile, const HybridShare& share);
+  HybridWhole whole_of_all(const std::function<void()>& meanwhile, const HybridShare& share,
+                           StepReport& report);
   torch::Tensor trunk_forward(const data::Batch& batch, const HybridShare& share,
                               StepReport& report);
   torch::Tensor train_head(const data::Batch& batch, const torch::Tensor& boundary,
-                           const HybridShare& share, const HybridWhole& whole, double& loss);
+                           const HybridShare& share, const HybridWhole& whole, double& loss,
+                           StepReport& report);
   void trunk_backward(const torch::Tensor& boundary, const torch::Tensor& gradient,
                       StepReport& report);
-  void update_head_alone(double weight);
+  void update_head_alone(double weight, StepReport& report);
   void start_sums_of_head();
-  void finish_sums_of_head();
+  void finish_sums_of_head(StepReport& report);
   torch::Tensor boundary_of(const Task& task, const TaskBatch& rows, std::size_t samples,
                             std::int64_t views, double weight);
   void follow(Timeline* timeline);
-  double end_of(const char* phase, Clock::time_point start);
 
   HybridOptions options_;
   std::optional<parallel::Grid> grid_;
@@ -80,6 +83,9 @@ class Hybrid final : public Strategy {
   std::optional<HybridOptimizers> optimizers_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   comm::Communicator replicas_;      // for gradients of partitioned layers
+  // For norms of the parts of a group. Replicas have to scale gradients by the same number, so that
+  // their sums have the same bits whatever their transports.
+  comm::Communicator norms_;
   struct HeadSum {
     torch::Tensor gradient, host;
     comm::Operation sum;  // ends before its tensors do
@@ -89,9 +95,9 @@ class Hybrid final : public Strategy {
   bool synchronized_ = false;  // batch norm
   LocalBuffers buffers_;
   std::size_t least_share_ = 1;
-  std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
-  Timeline* timeline_ = nullptr;
-  std::optional<ReducerRows> rows_;
+  LeftOut left_out_;  // of shares with fewer
+  Phases phases_;
+  std::optional<ReducerRows> rows_;  // in their timeline
 };
 
 }  // namespace convoy::train

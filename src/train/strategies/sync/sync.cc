@@ -1,12 +1,9 @@
 #include "train/strategies/sync/sync.h"
 
 #include <optional>
-#include <sstream>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
-#include "convoy/base/random.h"
-#include "convoy/base/units.h"
 #include "convoy/model/factory.h"
 #include "convoy/model/randomness.h"
 #include "convoy/parallel/distributed_model.h"
@@ -15,8 +12,10 @@
 #include "convoy/train/registry.h"
 #include "train/setup.h"
 #include "train/strategies/local_buffers.h"
+#include "train/strategies/reducer_keys.h"
 #include "train/strategies/shares.h"
 #include "train/strategies/tally.h"
+#include "train/strategies/updates.h"
 
 namespace convoy::train {
 namespace {
@@ -35,7 +34,7 @@ class Sync final : public Strategy {
   void with_whole_model(const std::function<void()>& use) override;
 
  private:
-  parallel::DistributedOptions distributed_options(const State* saved) const;
+  parallel::DistributedOptions options(const State* saved) const;
   StepReport step(const data::Batch& batch);
   // A part of a share that counts something.
   struct Part {
@@ -45,10 +44,7 @@ class Sync final : public Strategy {
   std::vector<Part> parts_of(const data::Batch& batch) const;
   void forward_and_backward(const data::Batch& batch, const std::vector<Part>& parts,
                             StepReport& report);
-  void join_without_samples(const data::Batch& batch);
   void start_tally(double loss, double weight, std::size_t samples);
-  void follow(Timeline* timeline);
-  double end_of(const char* phase, Clock::time_point start);
 
   TrainerContext* context_ = nullptr;
   std::shared_ptr<model::Network> network_;
@@ -58,24 +54,16 @@ class Sync final : public Strategy {
   bool synchronized_ = false;        // batch norm
   LocalBuffers buffers_;
   std::size_t least_share_ = 1;
-  std::uint64_t unused_ = 0;  // samples of shares that were left with fewer
+  LeftOut left_out_;  // of shares with fewer
   Tally tally_;
-  Timeline* timeline_ = nullptr;     // while steps are recorded
-  std::optional<ReducerRows> rows_;  // in it
+  Phases phases_;
+  std::optional<ReducerRows> rows_;  // in their timeline
 };
 
-parallel::DistributedOptions Sync::distributed_options(const State* saved) const {
+parallel::DistributedOptions Sync::options(const State* saved) const {
   const Recipe& recipe = context_->recipe();
-  const Options& options = recipe.strategy_options;
-  parallel::DistributedOptions distributed;
-  distributed.bucket_bytes = parse_bytes(options.text("bucket"));
-  distributed.first_bucket_bytes = parse_bytes(options.text("first_bucket"));
-  distributed.allow_unused = options.flag("allow_unused");
-  distributed.allreduce = options.text("allreduce");
-  distributed.reproducible = options.flag("reproducible");
-  const std::string& wire = options.text("wire");
-  if (wire == "bfloat16") distributed.wire_type = at::kBFloat16;
-  if (synchronized_) distributed.batch_norm = parallel::BatchNormStatistics::synchronized;
+  parallel::DistributedOptions distributed = distributed_options(recipe);
+  distributed.allow_unused = recipe.strategy_options.flag("allow_unused");
   // A resumed run has to add up gradients as this one does, see ReducerOptions::order.
   distributed.nominal_samples =
       static_cast<double>(recipe.training.batch) /
@@ -96,8 +84,7 @@ void Sync::build(const NetworkSource& source) { network_ = source.whole(); }
 
 std::size_t Sync::least_share(TrainerContext& context) {
   const Recipe& recipe = context.recipe();
-  const bool local = recipe.strategy_options.text("batch_norm") != "synchronized";
-  if (local || context.world().size() == 1)
+  if (!synchronized_statistics(recipe) || context.world().size() == 1)
     least_share_ = least_samples(*network_, context.task(), context.compute());
   return least_share_;
 }
@@ -105,7 +92,7 @@ std::size_t Sync::least_share(TrainerContext& context) {
 void Sync::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
   const Recipe& recipe = context.recipe();
-  synchronized_ = recipe.strategy_options.text("batch_norm") == "synchronized";
+  synchronized_ = synchronized_statistics(recipe);
   if (synchronized_) check_synchronized_shares(context);
   check_least_share(context, least_share_);
   const comm::Communicator& all = context.world().communicator();
@@ -114,7 +101,7 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
                       : all.duplicate();
   tally_ = Tally(communicator_);
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
-  model_.emplace(context.world(), network_, distributed_options(saved));
+  model_.emplace(context.world(), network_, options(saved));
   optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
   buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_), synchronized_);
   if (saved == nullptr) return;
@@ -123,7 +110,8 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
 }
 
 void Sync::start_tally(double loss, double weight, std::size_t samples) {
-  tally_.start({loss, weight, samples, context_->samples().statistics().skipped + unused_,
+  tally_.start({loss, weight, samples,
+                context_->samples().statistics().skipped + left_out_.samples(),
                 context_->requests()});
 }
 
@@ -136,14 +124,7 @@ std::vector<Sync::Part> Sync::parts_of(const data::Batch& batch) const {
   std::vector<Part> parts;
   for (int part = 0; part < used; ++part) {
     const data::Range rows = data::even_share({0, batch.size()}, part, used);
-    const double weight = context_->task().weight(batch, rows);
-    if (!parallel::GradientReducer::can_count(weight)) {
-      std::ostringstream text;
-      text << "the task " << recipe.task.name << " counts " << weight
-           << "; that has to be 0, or from " << parallel::GradientReducer::kLeastSamples << " to "
-           << parallel::GradientReducer::kMostSamples;
-      throw UsageError(text.str());
-    }
+    const double weight = weight_of(*context_, batch, rows);
     if (weight > 0) {
       parts.push_back({rows, weight});
     } else if (synchronized_ && communicator_.size() > 1) {
@@ -180,7 +161,7 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part
     }
     loss_sum += loss.item<double>() * part.weight;
     if (accumulate > 1) loss = loss * (part.weight / all);
-    report.forward_s += end_of("forward", start);
+    report.forward_s += phases_.end_of("forward", start);
     start = Clock::now();
     if (&part != &parts.back()) {
       const auto quiet = model_->no_sync();
@@ -192,20 +173,8 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part
       start_tally(loss_sum, all, batch.size());
       loss.backward();
     }
-    report.backward_s += end_of("backward", start);
+    report.backward_s += phases_.end_of("backward", start);
   }
-}
-
-// For a share without samples, or with too few of them since others were bad.
-void Sync::join_without_samples(const data::Batch& batch) {
-  for (const std::size_t sample : batch.samples) {
-    if (unused_++ > 0) continue;
-    context_->world().log().warning(
-        "sample " + std::to_string(sample) +
-        " is all that is left of this rank's share of a batch, and the model can't be trained on "
-        "one alone: it is left out, as others like it will be");
-  }
-  start_tally(0, 0, 0);
 }
 
 StepReport Sync::step(const data::Batch& batch) {
@@ -213,18 +182,15 @@ StepReport Sync::step(const data::Batch& batch) {
   StepReport report;
   report.learning_rate = context_->schedule().at(context_->moment());
   optimizer_->set_learning_rate(report.learning_rate);
-  // For what draws from LibTorch's generator, as torch::nn::Dropout does (model::Dropout does not):
-  // fixed by (seed, step, rank), so that nothing of it has to be saved.
-  torch::manual_seed(RandomStream(static_cast<std::uint64_t>(recipe.seed),
-                                  static_cast<std::uint64_t>(context_->moment().step),
-                                  static_cast<std::uint64_t>(communicator_.rank()))());
+  seed_generator(*context_);
   const double exposed = model_->statistics().exposed_seconds;
   const parallel::NormalizationSeconds normalized = model_->normalization_seconds();
   optimizer_->zero_grad();
   bool update = true;
   const std::vector<Part> parts = parts_of(batch);
   if (batch.size() < least_share_) {
-    join_without_samples(batch);
+    left_out_.add(*context_, batch);
+    start_tally(0, 0, 0);
     update = model_->reducer().join_with_zeros();
   } else if (!parts.empty()) {
     forward_and_backward(batch, parts, report);
@@ -243,44 +209,19 @@ StepReport Sync::step(const data::Batch& batch) {
     if (recipe.training.clip_norm > 0) model_->clip_grad_norm(recipe.training.clip_norm);
     optimizer_->step();
   }
-  report.update_s = end_of("update", start);
+  report.update_s = phases_.end_of("update", start);
   tally_.finish(report);
   return report;
 }
 
 void Sync::run() {
-  data::SampleSource& samples = context_->samples();
-  while (true) {
-    follow(context_->timeline());
-    const auto start = Clock::now();
-    const data::Batch* batch = samples.next();
-    if (batch == nullptr) continue;  // the next epoch begins
-    const double waited = end_of("data", start);
-    const auto asked = Clock::now();
-    const bool ask = tally_.long_updates();
-    if (ask && tally_.told_to_stop(context_->requests())) return context_->stopped();
-    const double answered = ask ? end_of("exposed communication", asked) : 0;
-    StepReport report = step(*batch);
-    report.data_s = waited;
-    report.communication_s += answered;
-    end_of("step", start);
-    if (!context_->updated(report)) return;
-  }
-}
-
-// From now on spans go to this timeline, or nowhere.
-void Sync::follow(Timeline* timeline) {
-  if (timeline == timeline_) return;
-  timeline_ = timeline;
-  rows_.reset();
-  if (timeline_ != nullptr) rows_.emplace(*timeline_, model_->reducer());
-}
-
-// The seconds of a phase that ends now.
-double Sync::end_of(const char* phase, Clock::time_point start) {
-  const auto now = Clock::now();
-  if (timeline_ != nullptr) timeline_->add(Timeline::kTraining, phase, start, now);
-  return std::chrono::duration<double>(now - start).count();
+  make_updates(
+      *context_, tally_, phases_,
+      [this](Timeline* timeline) {
+        rows_.reset();
+        if (timeline != nullptr) rows_.emplace(*timeline, model_->reducer());
+      },
+      [this](const data::Batch& batch) { return step(batch); });
 }
 
 State Sync::state() {
@@ -298,15 +239,14 @@ State Sync::state() {
 
 void Sync::with_whole_model(const std::function<void()>& use) { buffers_.with_united(use); }
 
+std::vector<Option> keys() {
+  std::vector<Option> keys = reducer_keys();
+  keys.push_back({"allow_unused", false, "parameters may get no gradient in a step"});
+  return keys;
+}
+
 void check_recipe(const Recipe& recipe, std::vector<std::string>& problems) {
-  const auto choose = [&](const char* key, const char* a, const char* b) {
-    const std::string& value = recipe.strategy_options.text(key);
-    if (value == a || value == b) return;
-    problems.push_back(std::string("sync.") + key + " is '" + value + "'; it can be " + a + " or " +
-                       b);
-  };
-  choose("batch_norm", "local", "synchronized");
-  choose("wire", "own", "bfloat16");
+  check_reducer_keys(recipe, problems);
   if (recipe.grid.partitions > 1) {
     problems.push_back("grid.partitions is " + std::to_string(recipe.grid.partitions) +
                        "; with sync every rank holds the whole model: 1");
@@ -317,18 +257,7 @@ void check_recipe(const Recipe& recipe, std::vector<std::string>& problems) {
 
 void add_sync(Registry& registry) {
   registry.add_strategy(
-      "sync", [] { return std::make_unique<Sync>(); },
-      {{"batch_norm", std::string("local"),
-        "statistics in training: of each rank alone (local), or of all (synchronized)"},
-       {"bucket", std::string("8MiB"), "gradients that are reduced together"},
-       {"first_bucket", std::string("1MiB"),
-        "the first of them, so that communication starts early"},
-       {"allreduce", std::string(""), "rules that choose the algorithm; empty: the usual choice"},
-       {"reproducible", false,
-        "sums over ranks with the same bits for every algorithm, bucket and order of ranks"},
-       {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"},
-       {"allow_unused", false, "parameters may get no gradient in a step"}},
-      check_recipe);
+      "sync", [] { return std::make_unique<Sync>(); }, keys(), check_recipe);
 }
 
 }  // namespace convoy::train
