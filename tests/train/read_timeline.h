@@ -21,10 +21,11 @@ struct TimelineSpan {
 // [rank][row's name], in the order of their begin.
 using TimelineRows = std::map<std::string, std::vector<TimelineSpan>>;
 
-// Of two spans on a row, one lies within the other, or they don't touch. Times are rounded to
-// nanoseconds.
+// Times are rounded to nanoseconds.
+inline constexpr double kRounding = 0.002;
+
+// Of two spans on a row, one lies within the other, or they don't touch.
 inline void expect_nested(const std::vector<TimelineSpan>& spans) {
-  constexpr double kRounding = 0.002;
   std::vector<double> open;
   for (const TimelineSpan& span : spans) {
     while (!open.empty() && open.back() <= span.begin + kRounding) open.pop_back();
@@ -78,7 +79,7 @@ inline std::vector<TimelineRows> read_timeline(const std::string& text, int rank
       });
       expect_nested(spans);
       for (std::size_t i = 1; name != "training" && i < spans.size(); ++i) {
-        EXPECT_GE(spans[i].begin, spans[i - 1].end) << name;
+        EXPECT_GE(spans[i].begin + kRounding, spans[i - 1].end) << name;
       }
     }
   }
