@@ -42,6 +42,8 @@ constexpr ResumeKey kKeys[] = {
     {"data.augment.*", kFree, ""},
     {"data.evaluate.*", kFree, ""},
     {"task.name", kFits, ""},
+    {"task.options.classes", kFits, ""},
+    {"task.options.class_names", kFits, ""},
     {"task.options.*", kFree, ""},
     {"optimizer.name", kFixed, "what it has gathered is of that rule"},
     {"optimizer.lr", kFree, ""},
