@@ -153,6 +153,7 @@ std::vector<Change> changes(const std::string& folder) {
       {"training.epochs", {"training.epochs=2"}},
       {"training.steps", {"training.steps=9"}},
       {"training.clip_norm", {"training.clip_norm=1"}},
+      {"training.noise_every", {"training.accumulate=2", "training.noise_every=3"}},
       {"training.target.metric", {"training.target.metric=loss"}},
       {"training.target.level", {"training.target.metric=top1", "training.target.level=2"}},
       {"evaluation.every_epochs", {"evaluation.every_epochs=2"}},

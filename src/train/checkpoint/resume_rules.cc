@@ -64,6 +64,7 @@ constexpr ResumeKey kKeys[] = {
     {"training.epochs", kFree, ""},
     {"training.steps", kFree, ""},
     {"training.clip_norm", kFree, ""},
+    {"training.noise_every", kFree, ""},
     {"training.target.*", kFree, ""},
     {"evaluation.*", kFree, ""},
     {"checkpoint.best", kFree, ""},
