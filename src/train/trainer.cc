@@ -272,6 +272,7 @@ void Trainer::Impl::count(const StepReport& report) {
                   ". A smaller learning rate, a warm-up or clip_norm may help");
   }
   if (outputs_) outputs_->step(moment_, report, source_->statistics());
+  if (outputs_ && report.noise) outputs_->noise(moment_, *report.noise);
   if (rank_times_) note_rank_times(rank_times_->add(moment_.step, phases_of(report)));
 }
 

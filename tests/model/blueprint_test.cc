@@ -9,6 +9,7 @@
 #include "convoy/model/alexnet.h"
 #include "convoy/model/lenet.h"
 #include "convoy/model/resnet.h"
+#include "convoy/model/small_images.h"
 #include "tests/base/scratch.h"
 #include "tests/model/branches.h"
 
@@ -49,6 +50,57 @@ TEST(Cost, OfLeNetByHand) {
   EXPECT_EQ(cost.parameters, 431080);
   EXPECT_EQ(cost.activation_bytes,
             4 * (20 * 24 * 24 + 20 * 12 * 12 + 50 * 8 * 8 + 50 * 4 * 4 + 500 + 10));
+}
+
+// He et al. 2015, section 4.2: as many layers and parameters in each network, without the biases of
+// convolutions, and 0.27, 0.46, 0.66, 0.85 and 1.7 M of them.
+TEST(Cost, OfSmallResNets) {
+  const std::vector<std::pair<int, double>> published{
+      {20, 0.27}, {32, 0.46}, {44, 0.66}, {56, 0.85}, {110, 1.7}};
+  for (const auto& [layers, millions] : published) {
+    const Blueprint network = small_resnet(layers);
+    int with_weights = 0;
+    std::int64_t biases = 0;
+    for (const StageSpec& stage : network.stages) {
+      for (const Node& node : stage.nodes) {
+        const auto* convolution = std::get_if<layer::Convolution>(&node.kind);
+        if (convolution != nullptr) biases += convolution->out;
+        with_weights += convolution != nullptr || std::holds_alternative<layer::Linear>(node.kind);
+      }
+    }
+    EXPECT_EQ(with_weights, layers);
+    const std::int64_t parameters = cost_of(network, network.inputs).parameters - biases;
+    EXPECT_NEAR(static_cast<double>(parameters) / 1e6, millions, 0.04) << layers;
+    if (layers != 20) continue;
+    EXPECT_EQ(biases, 688);
+    EXPECT_EQ(parameters, 269722);
+  }
+}
+
+// The first block of the second group: what its layers keep, without in-place ones. By hand:
+// convolutions to 32 maps of 16 x 16 from 16 and from 32.
+TEST(Cost, OfAShortcutWithoutParameters) {
+  const Blueprint network = small_resnet(20);
+  const auto shapes = shapes_of(network, network.inputs);
+  const StageSpec& block = network.stages[4];
+  ASSERT_EQ(block.name, "layer2.0");
+  Cost sum;
+  for (std::size_t i = 0; i < block.nodes.size(); ++i) {
+    const Cost one = cost_of(block, i, shapes[4].layers[i]);
+    if (block.nodes[i].name == "layer2.0.shortcut") {
+      EXPECT_STREQ(kind_name(block.nodes[i]), "subsample");
+      EXPECT_EQ(shapes[4].layers[i].inputs, (std::vector<Shape>{{16, 32, 32}}));
+      EXPECT_EQ(shapes[4].layers[i].output, (Shape{32, 16, 16}));
+      EXPECT_EQ(one.parameters, 0);
+      EXPECT_EQ(one.macs, 0);
+      EXPECT_EQ(one.activation_bytes, 4 * 32 * 16 * 16);
+    }
+    sum.macs += one.macs;
+    sum.activation_bytes += one.activation_bytes;
+  }
+  EXPECT_EQ(sum.macs, 32 * 16 * 16 * 9 * (16 + 32));
+  // Two convolutions, two normalizations and the shortcut.
+  EXPECT_EQ(sum.activation_bytes, 4 * 5 * 32 * 16 * 16);
 }
 
 TEST(Shapes, FollowFromStageToStage) {
@@ -121,6 +173,12 @@ TEST(Check, FindsWhatCantBeBuilt) {
             "stage 'join': takes 2 tensors, stage 'split' passes 3");
   EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].nodes[1].kind = layer::Dropout{1.0}; }),
             "stage 'split', layer 'b': its probability has to be from 0 to less than 1");
+  EXPECT_EQ(broken([](Blueprint& n) { n.stages[0].nodes[1].kind = layer::Subsample{}; }),
+            "stage 'split', layer 'b': needs channels");
+  EXPECT_EQ(broken([](Blueprint& n) {
+              n.stages[0].nodes[1].kind = layer::Subsample{4, {0, 2}};
+            }),
+            "stage 'split', layer 'b': its stride has to be at least 1");
   EXPECT_EQ(broken([](Blueprint& n) {
               std::get<layer::Convolution>(n.stages[0].nodes[0].kind).groups = 4;
             }),

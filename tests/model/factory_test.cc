@@ -106,7 +106,8 @@ TEST(SmallImages, HaveAsManyParametersAsPublished) {
   const Published all[] = {
       {"lenet43k", 43158, {2, 1, 28, 28}},   {"lenet170k", 169506, {2, 1, 28, 28}},
       {"lenet672k", 671802, {2, 1, 28, 28}}, {"lenet487k", 487458, {2, 3, 32, 32}},
-      {"vgg1125k", 1125090, {2, 3, 32, 32}}, {"vgg1863k", 1862754, {2, 3, 32, 32}}};
+      {"vgg1125k", 1125090, {2, 3, 32, 32}}, {"vgg1863k", 1862754, {2, 3, 32, 32}},
+      {"resnet20", 270410, {2, 3, 32, 32}}};
   for (const Published& one : all) {
     SCOPED_TRACE(one.name);
     const auto model = make_model(one.name);
@@ -116,6 +117,9 @@ TEST(SmallImages, HaveAsManyParametersAsPublished) {
   }
   EXPECT_THROW((void)convoy::model::small_vgg(10), UsageError);
   EXPECT_THROW((void)convoy::model::lenet_of_width(0), UsageError);
+  for (const int layers : {-4, 2, 18, 21}) {
+    EXPECT_THROW((void)convoy::model::small_resnet(layers), UsageError) << layers;
+  }
 }
 
 TEST(LeNet, StartsFromXavier) {
@@ -181,6 +185,9 @@ TEST(ResNet, NormalizationStartsAsTheIdentityOrAtZero) {
   const auto bottleneck = make_model("resnet50", {.zero_init_residual = true})->named_parameters();
   EXPECT_EQ(bottleneck["layer4.2.bn3.weight"].abs().sum().item<double>(), 0);
   EXPECT_EQ(bottleneck["layer4.0.downsample.1.weight"].sum().item<double>(), 2048);
+  const auto small = make_model("resnet20", {.zero_init_residual = true})->named_parameters();
+  EXPECT_EQ(small["layer3.2.bn2.weight"].abs().sum().item<double>(), 0);
+  EXPECT_EQ(small["layer3.2.bn1.weight"].sum().item<double>(), 64);
 }
 
 // A seed is all that first weights depend on; without one, LibTorch's generator gives it.

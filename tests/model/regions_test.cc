@@ -139,6 +139,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"average_pool", layer::AveragePool{{3, 2}, {2, 2}, {1, 1}}, {{2, 7, 8}}},
         Case{"adaptive", layer::AdaptiveAveragePool{{3, 4}}, {{2, 7, 9}}},
         Case{"adaptive_larger", layer::AdaptiveAveragePool{{5, 6}}, {{1, 3, 4}}},
+        Case{"subsample", layer::Subsample{5, {2, 3}}, {{3, 7, 8}}},
+        Case{"subsample_channels", layer::Subsample{2, {1, 2}}, {{2, 3, 4}}},
         Case{"flatten", layer::Flatten(), {{2, 3, 4}}},
         Case{"dropout", layer::Dropout(), {{3, 2, 4}}},
         Case{"add", layer::Add(), {{2, 3, 4}, {2, 3, 4}, {2, 3, 4}}},

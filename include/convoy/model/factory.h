@@ -27,7 +27,8 @@ struct ModelOptions {
 };
 
 // The names make_model knows, ascending: "alexnet", "alexnet-one-tower", "lenet", "resnet18", those
-// of convoy/model/small_images.h by their parameters in thousands ("lenet43k"), and so on.
+// of convoy/model/small_images.h by their parameters in thousands ("lenet43k") or by their layers
+// ("resnet20"), and so on.
 std::vector<std::string> model_names();
 
 // Throws UsageError naming the nearest known name unless make_model knows this one.

@@ -94,6 +94,14 @@ struct AdaptiveAveragePool {
   Pair size{1, 1};  // of the output
 };
 
+// Every so many rows and columns of an image, from the first ones on, and channels of zeros after
+// its own, up to `channels`: the shortcut of residual networks that has no parameters (He et al.
+// 2015, option A).
+struct Subsample {
+  std::int64_t channels = 0;  // of the output
+  Pair stride{2, 2};
+};
+
 struct Flatten {};  // a sample to one dimension
 
 struct Dropout {
@@ -117,8 +125,9 @@ struct Opaque {
   std::function<std::int64_t(const Shape& input)> macs;
 };
 
-using Kind = std::variant<Convolution, Linear, BatchNorm, Relu, MaxPool, AveragePool,
-                          AdaptiveAveragePool, Flatten, Dropout, Add, Concatenate, Opaque>;
+using Kind =
+    std::variant<Convolution, Linear, BatchNorm, Relu, MaxPool, AveragePool, AdaptiveAveragePool,
+                 Subsample, Flatten, Dropout, Add, Concatenate, Opaque>;
 
 }  // namespace layer
 

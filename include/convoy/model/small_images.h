@@ -9,8 +9,9 @@
 namespace convoy::model {
 
 // The paper gives the parameters and layers of its networks, with 10 classes, and nothing else;
-// what that leaves open is chosen here. ReLU follows each layer with parameters but the last. First
-// values: convolutions Kaiming normal by fan-out, fully connected layers LibTorch's default.
+// what that leaves open is chosen here. ReLU follows each layer with parameters but the last (of
+// the ResNet, where its blocks have it). First values: convolutions Kaiming normal by fan-out,
+// fully connected layers LibTorch's default.
 
 // Gray images of 28 x 28: conv1 1->16w of 5 x 5, max pool of 3 x 3 with stride 2, conv2 16w->32w of
 // 5 x 5, the same pool, fc1 288w->100w, fc2 100w->classes. 43,158, 169,506 and 671,802 parameters
@@ -29,5 +30,15 @@ Blueprint lenet_for_color(std::int64_t classes = 10);
 // 256, 256 | 256): 1,862,754. The paper's VGG, medium and large. Stages: "group1" to "group5",
 // "fc1", "fc2". UsageError for other numbers of layers.
 Blueprint small_vgg(int layers, std::int64_t classes = 10);
+
+// Color images of 32 x 32: the ResNet of He et al. 2015, section 4.2. conv1 3->16 of 3 x 3, three
+// groups of (layers - 2) / 6 basic blocks with 16, 32 and 64 channels, of which the first in the
+// second and third group halves height and width, a mean over positions, and fc 64->classes, with a
+// batch normalization after each convolution. Shortcuts have no parameters (option A,
+// layer::Subsample); convolutions have biases. 20 layers: 270,410 parameters, the paper's ResNet;
+// without the 688 biases of convolutions, 269,722, He et al.'s. Names as in ResNetOptions'
+// networks, and so is zero_init_residual. Stages: "stem", each block ("layer1.0"), "head".
+// UsageError unless layers is 6 n + 2 for an n from 1.
+Blueprint small_resnet(int layers, std::int64_t classes = 10, bool zero_init_residual = false);
 
 }  // namespace convoy::model

@@ -9,6 +9,10 @@
 
 namespace convoy::parallel {
 
+// The squared Euclidean norm of these parameters' gradients together, summed in double. Those
+// without a gradient count nothing.
+double gradient_square(const std::vector<at::Tensor>& parameters);
+
 // Scales gradients down so that the Euclidean norm of all of them together is at most max_norm, and
 // returns the norm before; both are the same on every rank of `partitions`, which hold the model
 // together. `own` are this rank's parameters, or its parts of them; `replicated` those that every

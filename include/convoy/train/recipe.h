@@ -132,6 +132,7 @@ struct TrainingRecipe {
   std::int64_t epochs = 0;
   std::int64_t steps = 0;
   double clip_norm = 0;
+  std::int64_t noise_every = 0;  // updates between measurements of the gradient's noise; 0: never
   TargetRecipe target = {};
 };
 

@@ -54,6 +54,26 @@ struct Arrangement {
   bool reads() const { return samples == Samples::read; }
 };
 
+// How much the gradient of a batch tells of that of all there is to learn from, and how much it
+// scatters by which samples are in it (McCandlish et al. 2018, An Empirical Model of Large-Batch
+// Training, appendix A.1): squared norms of the gradient of a part of the batch and of all of it.
+// The two estimates have no bias, where samples are independent and what they count is their
+// number; their quotient, the noise scale, has one: average them first.
+struct GradientNoise {
+  double part = 0;   // what the samples of the part count, in Task::unit(); of parts of several
+                     // ranks the harmonic mean
+  double batch = 0;  // what those of the batch do
+  double part_square = 0;  // the mean over these parts
+  double batch_square = 0;
+
+  // Of the squared norm of the true gradient; it can be negative.
+  double gradient_square() const {
+    return (batch * batch_square - part * part_square) / (batch - part);
+  }
+  // Of the trace of the covariance of one sample's gradient.
+  double variance() const { return (part_square - batch_square) / (1 / part - 1 / batch); }
+};
+
 // One update, as a strategy reports it. The same on every rank but for the seconds.
 struct StepReport {
   double loss = 0;            // mean over the update
@@ -65,7 +85,8 @@ struct StepReport {
   double backward_s = 0;
   double communication_s = 0;  // not hidden behind them
   double update_s = 0;
-  std::uint64_t skipped = 0;  // bad records of all ranks so far
+  std::uint64_t skipped = 0;                          // bad records of all ranks so far
+  std::optional<GradientNoise> noise = std::nullopt;  // where it was measured
   // What all ranks together want, see TrainerContext::requests.
   std::uint32_t requests = 0;
 };

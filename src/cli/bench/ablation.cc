@@ -179,9 +179,10 @@ void run(const Options& options) {
   if (std::find(names.begin(), names.end(), options.row.model) == names.end()) {
     model::make_model(options.row.model);  // throws, naming the nearest
   }
-  if (!options.python.empty() && !options.row.model.starts_with("resnet")) {
-    throw UsageError("--python compares with torchvision, which has no '" + options.row.model +
-                     "'; leave --python out or take a resnet");
+  const std::string& model = options.row.model;
+  if (!options.python.empty() && (!model.starts_with("resnet") || model == "resnet20")) {
+    throw UsageError("--python compares with torchvision, which has no '" + model +
+                     "'; leave --python out or take a resnet of torchvision's");
   }
   Rows out(options.json);
   auto rows = make_rows(options);

@@ -25,6 +25,7 @@ void plain(train::Recipe& recipe) {
   recipe.training.epochs = 0;
   recipe.training.steps = kNoEnd;
   recipe.training.target = {};
+  recipe.training.noise_every = 0;
   recipe.evaluation.every_epochs = 0;
   recipe.evaluation.every_steps = 0;
   recipe.evaluation.batch = 0;

@@ -80,6 +80,10 @@ struct Check {
   void operator()(const layer::AdaptiveAveragePool& p) const {
     require(node, both_at_least(p.size, 1), "its output has to be at least 1 x 1");
   }
+  void operator()(const layer::Subsample& s) const {
+    require(node, s.channels > 0, "needs channels");
+    check_window(node, window_of(s));
+  }
   void operator()(const layer::Dropout& d) const {
     require(node, d.probability >= 0 && d.probability < 1,
             "its probability has to be from 0 to less than 1");
@@ -143,6 +147,14 @@ struct Output {
   Shape operator()(const layer::AdaptiveAveragePool& p) const {
     check_image(node, inputs[0], 0);
     return {inputs[0][0], p.size[0], p.size[1]};
+  }
+  Shape operator()(const layer::Subsample& s) const {
+    check_image(node, inputs[0], 0);
+    if (inputs[0][0] > s.channels) {
+      complain(node, "adds channels up to " + std::to_string(s.channels) + ", gets " +
+                         text_of(inputs[0]) + ", which has more");
+    }
+    return windows_output(node, inputs[0], s.channels, window_of(s));
   }
   Shape operator()(const layer::Flatten&) const { return {elements_of(inputs[0])}; }
   Shape operator()(const layer::Dropout&) const { return inputs[0]; }
@@ -226,6 +238,7 @@ struct Name {
   const char* operator()(const layer::AdaptiveAveragePool&) const {
     return "adaptive_average_pool";
   }
+  const char* operator()(const layer::Subsample&) const { return "subsample"; }
   const char* operator()(const layer::Flatten&) const { return "flatten"; }
   const char* operator()(const layer::Dropout&) const { return "dropout"; }
   const char* operator()(const layer::Add&) const { return "add"; }

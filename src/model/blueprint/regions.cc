@@ -95,6 +95,11 @@ struct Required {
           clipped(out.begin * extent / parts, (out.end() * extent + parts - 1) / parts, extent));
     }
   }
+  void operator()(Slice& in, const layer::Subsample& s) const {
+    const Range out = range_of(output, 0);
+    set(in, 0, clipped(out.begin, out.end(), in.shape[0]));
+    set_under_windows(in, window_of(s), output);
+  }
   void operator()(Slice& in, const layer::Flatten&) const {
     in = box_around(in, range_of(output, 0));
   }

@@ -25,5 +25,6 @@ inline Window window_of(const layer::Convolution& c) {
 }
 inline Window window_of(const layer::MaxPool& p) { return {p.kernel, p.stride, p.padding}; }
 inline Window window_of(const layer::AveragePool& p) { return {p.kernel, p.stride, p.padding}; }
+inline Window window_of(const layer::Subsample& s) { return {{1, 1}, s.stride, {0, 0}}; }
 
 }  // namespace convoy::model

@@ -53,6 +53,13 @@ struct Build {
   LayerStep operator()(const layer::AdaptiveAveragePool& p) const {
     return plain([p](const Tensors& x, bool) { return torch::adaptive_avg_pool2d(x[0], p.size); });
   }
+  LayerStep operator()(const layer::Subsample& s) const {
+    return plain([s](const Tensors& x, bool) {
+      const Tensor kept =
+          x[0].slice(2, 0, x[0].size(2), s.stride[0]).slice(3, 0, x[0].size(3), s.stride[1]);
+      return torch::constant_pad_nd(kept, {0, 0, 0, 0, 0, s.channels - kept.size(1)});
+    });
+  }
   LayerStep operator()(const layer::Flatten&) const {
     return plain([](const Tensors& x, bool) { return x[0].flatten(1); });
   }

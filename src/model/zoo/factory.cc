@@ -100,6 +100,11 @@ Blueprint make_small_vgg(const ModelOptions& options) {
   return small_vgg(layers, options.classes > 0 ? options.classes : 10);
 }
 
+Blueprint make_resnet20(const ModelOptions& options) {
+  check_options("resnet20", options, true, false);
+  return small_resnet(20, options.classes > 0 ? options.classes : 10, options.zero_init_residual);
+}
+
 const std::map<std::string, Maker, std::less<>>& makers() {
   static const std::map<std::string, Maker, std::less<>> all{
       {"alexnet", make_torchvision_alexnet},
@@ -110,6 +115,7 @@ const std::map<std::string, Maker, std::less<>>& makers() {
       {"lenet487k", make_lenet_for_color},
       {"lenet672k", make_lenet_of_width<4>},
       {"resnet18", make_resnet<ResNetDepth::k18>},
+      {"resnet20", make_resnet20},
       {"resnet34", make_resnet<ResNetDepth::k34>},
       {"resnet50", make_resnet<ResNetDepth::k50>},
       {"resnet101", make_resnet<ResNetDepth::k101>},

@@ -172,6 +172,23 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
                        {"seconds/update", r.update_s}});
 }
 
+void Outputs::noise(const Moment& m, const GradientNoise& noise) {
+  metrics_.add({.kind = "noise",
+                .step = m.step,
+                .numbers = {{"epoch", m.epochs()},
+                            {"elapsed_s", rounded(elapsed())},
+                            {"part", noise.part},
+                            {"batch", noise.batch},
+                            {"part_square", noise.part_square},
+                            {"batch_square", noise.batch_square},
+                            {"gradient_square", noise.gradient_square()},
+                            {"gradient_variance", noise.variance()}},
+                .strings = {}});
+  if (!board_) return;
+  board_->add(m.step, {{"noise/gradient_square", noise.gradient_square()},
+                       {"noise/gradient_variance", noise.variance()}});
+}
+
 void Outputs::evaluation(const Moment& m, const Evaluation& e) {
   MetricsRow row{.kind = "evaluation",
                  .step = m.step,

@@ -51,6 +51,7 @@ class Outputs {
   void begin(const RunFacts& facts, const Recipe& recipe, const comm::World& world,
              const Moment& moment);
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
+  void noise(const Moment& moment, const GradientNoise& noise);
   // Over the updates since the last one.
   void epoch(const Moment& moment);
   // At the end of an epoch it is shown with that epoch's line.

@@ -244,6 +244,12 @@ void check_values(const Recipe& r, const Given& given, std::vector<std::string>&
   c.at_least("training.epochs", static_cast<double>(t.epochs), 0);
   c.at_least("training.steps", static_cast<double>(t.steps), 0);
   c.at_least("training.clip_norm", t.clip_norm, 0);
+  c.at_least("training.noise_every", static_cast<double>(t.noise_every), 0);
+  c.only_for("training.noise_every", r.strategy == "sync", "the strategy sync, not " + r.strategy);
+  c.expect(
+      t.noise_every <= 0 || r.strategy != "sync" || t.accumulate > 1,
+      "training.noise_every compares the gradient of a micro-batch with that of the batch; set "
+      "training.accumulate to 2 or more");
   check_evaluation(r, c);
   c.at_least("checkpoint.every_steps", static_cast<double>(r.checkpoint.every_steps), 0);
   c.expect(r.checkpoint.every_minutes >= 0 && r.checkpoint.every_minutes < kMost,

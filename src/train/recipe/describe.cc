@@ -119,6 +119,8 @@ void describe(TrainingRecipe& t, Fields& f) {
   f.field("epochs", t.epochs, "how long: passes over the data, or");
   f.field("steps", t.steps, "updates");
   f.field("clip_norm", t.clip_norm, "largest total norm of the gradients; 0: no clipping");
+  f.field("noise_every", t.noise_every,
+          "updates between measurements of the gradient's noise scale, with accumulate; 0: never");
   if (f.begin("target", "What ends training, once an evaluation finds it.")) {
     f.field("metric", t.target.metric, "one of the task's, as top1 or loss; empty: no target");
     f.field("level", t.target.level, "what it has to reach");

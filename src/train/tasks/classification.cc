@@ -44,7 +44,9 @@ class Softmax final : public Classification {
 }  // namespace
 
 Classification::Classification(const Recipe& recipe)
-    : recipe_(recipe), smoothing_(recipe.task.options.number("label_smoothing")) {}
+    : recipe_(recipe),
+      smoothing_(recipe.task.options.number("label_smoothing")),
+      class_of_(recipe) {}
 
 void Classification::look(const data::Dataset& training, const data::Dataset* validation) {
   if (validation != nullptr) {
@@ -54,11 +56,11 @@ void Classification::look(const data::Dataset& training, const data::Dataset* va
   facts_.numbers = {{"image.channels", shape.channels},
                     {"image.height", shape.height},
                     {"image.width", shape.width}};
-  facts_.lists = {{kClasses, training.classes()}};
-  const auto classes = static_cast<std::int64_t>(training.classes().size());
+  facts_.lists = {{kClasses, class_of_.names(training.classes(), "data.train")}};
+  const auto classes = static_cast<std::int64_t>(facts_.lists.at(kClasses).size());
   if (recipe_.model.classes > 0 && recipe_.model.classes < classes) {
     throw UsageError("model.classes is " + std::to_string(recipe_.model.classes) +
-                     ", but the data has " + std::to_string(classes) + " classes");
+                     ", but there are " + std::to_string(classes) + " classes");
   }
 }
 
@@ -79,7 +81,7 @@ void Classification::restore(const TaskFacts& facts) {
 
 void Classification::check(const data::Dataset& data, const std::string& what) const {
   check_same_classes("what the network was trained on and " + what, facts_.lists.at(kClasses),
-                     data.classes());
+                     class_of_.names(data.classes(), what));
 }
 
 std::string Classification::summary() const {
@@ -110,7 +112,12 @@ TaskBatch Classification::tensors(const data::Batch& batch, data::Range rows,
 
 torch::Tensor Classification::labels_of(const data::Batch& batch, data::Range rows,
                                         const Compute& compute) const {
-  return compute.labels(batch.labels.subspan(rows.begin, rows.size()));
+  const auto labels = batch.labels.subspan(rows.begin, rows.size());
+  if (class_of_.empty()) return compute.labels(labels);
+  std::vector<std::int64_t> classes;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    classes.push_back(class_of_(labels[i], batch.samples[rows.begin + i]));
+  return compute.labels(classes);
 }
 
 torch::Tensor Classification::blank_labels(std::int64_t samples, const Compute& compute) const {

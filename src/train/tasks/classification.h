@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "convoy/train/task.h"
+#include "train/tasks/class_map.h"
 #include "train/tasks/images.h"
 
 namespace convoy::train {
@@ -57,6 +58,7 @@ class Classification : public Task {
   virtual void answer(const torch::Tensor& probabilities, int most, Answer& to) const;
 
   double smoothing() const { return smoothing_; }
+  const ClassMap& class_of() const { return class_of_; }
   // [samples, classes], whatever the views.
   torch::Tensor scores_of(const TensorList& outputs, std::int64_t samples) const;
   std::vector<ClassProbability> most_likely(const torch::Tensor& probabilities,
@@ -70,6 +72,7 @@ class Classification : public Task {
 
   const Recipe recipe_;
   double smoothing_;
+  ClassMap class_of_;  // of a label of the data
   TaskFacts facts_;
 };
 

@@ -69,7 +69,8 @@ torch::Tensor OneVsAll::labels_of(const data::Batch& batch, data::Range rows,
     const bool lists = !batch.label_lists.empty();
     const std::span<const std::int64_t> labels =
         lists ? std::span<const std::int64_t>(batch.label_lists[i]) : batch.labels.subspan(i, 1);
-    for (const std::int64_t label : labels) {
+    for (const std::int64_t one : labels) {
+      const std::int64_t label = class_of()(one, batch.samples[i]);
       if (label < 0 || label >= classes) {
         throw UsageError("sample " + std::to_string(batch.samples[i]) + " has the label " +
                          std::to_string(label) + "; there are " + std::to_string(classes) +

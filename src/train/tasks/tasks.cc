@@ -1,13 +1,16 @@
 #include "train/tasks/tasks.h"
 
 #include "convoy/base/error.h"
+#include "train/tasks/class_map.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/one_vs_all.h"
 
 namespace convoy::train {
 namespace {
 
-void check_smoothing(const Recipe& recipe, std::vector<std::string>& problems) {
+// What both of them have.
+void check_classification(const Recipe& recipe, std::vector<std::string>& problems) {
+  ClassMap::check(recipe, problems);
   const double smoothing = recipe.task.options.number("label_smoothing");
   if (smoothing >= 0 && smoothing < 1) return;
   problems.push_back("task.options.label_smoothing is " + std::to_string(smoothing) +
@@ -15,7 +18,7 @@ void check_smoothing(const Recipe& recipe, std::vector<std::string>& problems) {
 }
 
 void check_one_vs_all(const Recipe& recipe, std::vector<std::string>& problems) {
-  check_smoothing(recipe, problems);
+  check_classification(recipe, problems);
   const double threshold = recipe.task.options.number("threshold");
   if (threshold > 0 && threshold < 1) return;
   problems.push_back("task.options.threshold is " + std::to_string(threshold) +
@@ -30,12 +33,11 @@ std::vector<Answer> Task::predict(const std::vector<std::string>&, int, const Co
 }
 
 void add_tasks(Registry& registry) {
-  const Option smoothing{"label_smoothing", 0.0, "part of a label spread over all classes"};
-  registry.add_task("classification", softmax_classification, {smoothing}, check_smoothing);
-  registry.add_task(
-      "one_vs_all", one_vs_all,
-      {smoothing, {"threshold", 0.5, "a class above this probability is one of an image's labels"}},
-      check_one_vs_all);
+  std::vector<Option> keys{{"label_smoothing", 0.0, "part of a label spread over all classes"}};
+  for (Option& key : ClassMap::keys()) keys.push_back(std::move(key));
+  registry.add_task("classification", softmax_classification, keys, check_classification);
+  keys.push_back({"threshold", 0.5, "a class above this probability is one of an image's labels"});
+  registry.add_task("one_vs_all", one_vs_all, keys, check_one_vs_all);
 }
 
 }  // namespace convoy::train

@@ -14,6 +14,7 @@
 #include "train/strategies/local_buffers.h"
 #include "train/strategies/reducer_keys.h"
 #include "train/strategies/shares.h"
+#include "train/strategies/sync/noise_meter.h"
 #include "train/strategies/tally.h"
 #include "train/strategies/updates.h"
 
@@ -56,6 +57,7 @@ class Sync final : public Strategy {
   std::size_t least_share_ = 1;
   LeftOut left_out_;  // of shares with fewer
   Tally tally_;
+  NoiseMeter noise_;
   Phases phases_;
   std::optional<ReducerRows> rows_;  // in their timeline
 };
@@ -104,6 +106,8 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   model_.emplace(context.world(), network_, options(saved));
   optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
   buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_), synchronized_);
+  noise_ = NoiseMeter(communicator_, parallel::unique_parameters(*network_),
+                      recipe.training.noise_every);
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   buffers_.load(saved->rank);
@@ -166,6 +170,7 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part
     if (&part != &parts.back()) {
       const auto quiet = model_->no_sync();
       loss.backward();
+      if (&part == &parts.front()) noise_.first_part(part.weight, all);
     } else {
       // A rank's weight is its samples per micro-batch: all ranks count the same number of those.
       for (std::size_t rest = parts.size(); rest < accumulate; ++rest)
@@ -186,6 +191,7 @@ StepReport Sync::step(const data::Batch& batch) {
   const double exposed = model_->statistics().exposed_seconds;
   const parallel::NormalizationSeconds normalized = model_->normalization_seconds();
   optimizer_->zero_grad();
+  noise_.begin(context_->moment().step);
   bool update = true;
   const std::vector<Part> parts = parts_of(batch);
   if (batch.size() < least_share_) {
@@ -206,11 +212,13 @@ StepReport Sync::step(const data::Batch& batch) {
   report.backward_s = std::max(0.0, report.backward_s - in_backward);
   const auto start = Clock::now();
   if (update) {
+    noise_.whole_batch();
     if (recipe.training.clip_norm > 0) model_->clip_grad_norm(recipe.training.clip_norm);
     optimizer_->step();
   }
   report.update_s = phases_.end_of("update", start);
   tally_.finish(report);
+  report.noise = noise_.finish(report.weight);
   return report;
 }
 
