@@ -122,6 +122,11 @@ TEST_F(PlanBatch, ATargetThatIsNotReachedSaysHowFarItGot) {
   EXPECT_TRUE(has(text, "the best train_loss of any run was ")) << text;
   EXPECT_TRUE(has(text, "with batch 20 and rate 0.02 after ")) << text;
   EXPECT_TRUE(has(text, "--longest EPOCHS lets runs go on")) << text;
+  const std::vector<Json> rows = written();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["kind"], "machine");
+  EXPECT_EQ(rows[1]["kind"], "without");
+  EXPECT_TRUE(has(text, rows[1]["why"])) << text;
 }
 
 TEST_F(PlanBatch, MistakesAreFoundBeforeAnythingIsMeasured) {
