@@ -17,6 +17,7 @@ from cluster_errors import Interrupted, NotPossible, UsageError
 from cpu_shares import CpuShares, share_text
 
 NETNS = pathlib.Path("/run/netns")  # where `ip netns` keeps its names
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -166,6 +167,27 @@ class Cluster:
 
     # --- using ---
 
+    def mpi_parameters(self, ranks_per_host):
+        """What Open MPI has to know of the cluster: {MCA parameter: value}."""
+        return {
+            "plm_rsh_agent": f"sh {self.folder}/agent",
+            "plm_rsh_no_tree_spawn": 1,
+            "orte_tmpdir_base": f"{self.folder}/tmp",
+            "oob_tcp_if_include": subnet(0),
+            "pml": "ob1",  # others would find the memory that all hosts share
+            "btl": "tcp,self" + (",vader" if ranks_per_host > 1 else ""),
+            "btl_tcp_if_include": ",".join(map(subnet, self.shape().rails())),
+            "btl_vader_backing_directory": f"{self.folder}/tmp",
+            "mpi_yield_when_idle": 1,
+        }
+
+    def variables_of_jobs(self):
+        """Environment with which a program at the switch starts MPI jobs on the hosts."""
+        parameters = self.mpi_parameters(2)  # or more, where its jobs have so many on a host
+        # Daemons that leave their session would become children of whoever has started mpirun.
+        parameters["orte_leave_session_attached"] = 1
+        return {f"OMPI_MCA_{name}": str(value) for name, value in parameters.items()} | AS_ROOT
+
     def run(self, host, command):
         """The exit status of a command on a host."""
         process = subprocess.Popen(["sh", self.folder / "agent", host,
@@ -184,24 +206,13 @@ class Cluster:
     def mpirun(self, command, ranks_per_host, variables, arguments):
         """The exit status of a command on all hosts."""
         shape = self.shape()
-        parameters = {
-            "plm_rsh_agent": f"sh {self.folder}/agent",
-            "plm_rsh_no_tree_spawn": 1,
-            "orte_tmpdir_base": f"{self.folder}/tmp",
-            "oob_tcp_if_include": subnet(0),
-            "pml": "ob1",  # others would find the memory that all hosts share
-            "btl": "tcp,self" + (",vader" if ranks_per_host > 1 else ""),
-            "btl_tcp_if_include": ",".join(map(subnet, shape.rails())),
-            "btl_vader_backing_directory": f"{self.folder}/tmp",
-            "mpi_yield_when_idle": 1,
-        }
         full = [find_mpirun(), "-n", str(shape.hosts * ranks_per_host), "--bind-to", "none",
                 "--host", ",".join(f"{host}:{ranks_per_host}" for host in shape.host_names())]
-        for name, value in parameters.items():
+        for name, value in self.mpi_parameters(ranks_per_host).items():
             full += ["--mca", name, str(value)]
         for variable in variables:
             full += ["-x", variable]
-        os.environ["OMPI_ALLOW_RUN_AS_ROOT"] = os.environ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+        os.environ.update(AS_ROOT)
         return self.run("switch", full + arguments + command)
 
     # --- removing ---

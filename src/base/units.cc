@@ -36,15 +36,26 @@ std::string format_bytes(std::uint64_t bytes) {
 }
 
 std::string format_seconds(double seconds) {
+  if (!std::isfinite(seconds)) return std::isnan(seconds) ? "nan" : seconds > 0 ? "inf" : "-inf";
   if (seconds < 0) return std::string("-").append(format_seconds(-seconds));
   if (seconds < 1e-3) return three_digits(seconds * 1e6, "us");
   if (seconds < 1) return three_digits(seconds * 1e3, "ms");
   if (seconds < 60) return three_digits(seconds, "s");
-  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
-  if (whole < 3600) {
-    return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
+  constexpr std::uint64_t kMinute = 60, kHour = 60 * kMinute, kDay = 24 * kHour;
+  constexpr double kYear = 365.25 * kDay;
+  if (seconds >= kYear) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.3g years", seconds / kYear);
+    return text.data();
   }
-  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
+  const auto two = [whole](std::uint64_t large, const char* name, std::uint64_t small,
+                           const char* rest) {
+    return std::to_string(whole / large) + " " + name + " " +
+           std::to_string(whole % large / small) + " " + rest;
+  };
+  if (whole < kHour) return two(kMinute, "min", 1, "s");
+  return whole < 2 * kDay ? two(kHour, "h", kMinute, "min") : two(kDay, "d", kHour, "h");
 }
 
 std::uint64_t parse_bytes(const std::string& text) {

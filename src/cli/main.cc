@@ -55,8 +55,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return complain(explain(app, error, arguments), convoy::kExitUsage);
   } catch (const std::exception& error) {
-    const std::string command = chosen(app).get_name();
-    return complain("convoy " + command + ": " + convoy::message_of(error),
+    return complain(full_name(chosen(app)) + ": " + convoy::message_of(error),
                     convoy::exit_status(error));
   }
   return outcome.exit_status;

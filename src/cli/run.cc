@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "cli/checks.h"
@@ -45,19 +44,6 @@ struct RunArguments {
   std::vector<std::string> mpirun_arguments;
   bool verbose = false;
 };
-
-std::vector<HostSlots> hosts_of(const RunArguments& arguments) {
-  if (!arguments.hosts.empty() && !arguments.hostfile.empty()) {
-    throw UsageError("--hosts and --hostfile both say where to run; give one of them");
-  }
-  if (!arguments.hosts.empty()) return parse_hosts(arguments.hosts);
-  if (arguments.hostfile.empty()) return {};
-  std::ifstream file(arguments.hostfile);
-  if (!file)
-    throw UsageError("--hostfile " + arguments.hostfile +
-                     ": there is no such file that can be read");
-  return parse_hostfile(file, arguments.hostfile);
-}
 
 // Where each rank will write its log; an absolute path, since ranks may start elsewhere.
 std::string prepare_logs(const std::string& folder) {
@@ -124,7 +110,7 @@ void tell_terminal() {
 
 int run(const CLI::App& app, const RunArguments& arguments, const std::vector<std::string>& rest) {
   LaunchOptions options;
-  options.hosts = hosts_of(arguments);
+  options.hosts = read_hosts(arguments.hosts, arguments.hostfile);
   options.command = command_of(app, rest, options.hosts.empty());
   if (arguments.ranks.empty() && options.hosts.empty()) {
     throw UsageError("how many ranks? Write for example -n 2");

@@ -25,11 +25,6 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-std::string full_name(const CLI::App& app) {
-  const std::string parent = app.get_parent() != nullptr ? full_name(*app.get_parent()) + " " : "";
-  return parent + app.get_name();
-}
-
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -72,6 +67,11 @@ const CLI::App& chosen(const CLI::App& app) {
   return next.empty() ? app : chosen(*next.front());
 }
 
+std::string full_name(const CLI::App& app) {
+  const std::string parent = app.get_parent() != nullptr ? full_name(*app.get_parent()) + " " : "";
+  return parent + app.get_name();
+}
+
 std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   const bool option = argument.rfind('-', 0) == 0;
   const std::string name = option ? argument.substr(0, argument.find('=')) : argument;
@@ -81,8 +81,8 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   if (!option && known.empty()) return text + "'" + argument + "' was not expected";
   text += option ? "there is no option " + name : "there is no command '" + name + "'";
   if (!near.empty()) return text + "; did you mean " + near + "?";
-  return text + (option ? "; 'convoy " : "; there are: " + list(known)) +
-         (option ? app.get_name() + " --help' lists them" : "");
+  return text + (option ? "; '" + full_name(app) : "; there are: " + list(known)) +
+         (option ? " --help' lists them" : "");
 }
 
 std::string explain(const CLI::App& app, const CLI::ParseError& error,

@@ -16,6 +16,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error,
 // The subcommand that the command line had reached: the innermost one that was chosen.
 const CLI::App& chosen(const CLI::App& app);
 
+// "convoy plan batch"
+std::string full_name(const CLI::App& app);
+
 // An option that `app` doesn't know: "convoy run: there is no option --thread; did you mean
 // --threads?"
 std::string unknown_argument(const CLI::App& app, const std::string& argument);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "convoy/base/error.h"
@@ -33,6 +34,12 @@ TEST(Units, Seconds) {
   EXPECT_EQ(format_seconds(4.2), "4.20 s");
   EXPECT_EQ(format_seconds(125), "2 min 5 s");
   EXPECT_EQ(format_seconds(11520), "3 h 12 min");
+  EXPECT_EQ(format_seconds(40 * 3600), "40 h 0 min");
+  EXPECT_EQ(format_seconds(5 * 86400 + 7 * 3600), "5 d 7 h");
+  EXPECT_EQ(format_seconds(1e8), "3.17 years");
+  EXPECT_EQ(format_seconds(1e300), "3.17e+292 years");
+  EXPECT_EQ(format_seconds(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(format_seconds(std::numeric_limits<double>::quiet_NaN()), "nan");
 }
 
 // SplitMix64's published first outputs for the state 1234567 pin the mixer; the permutation below

@@ -23,6 +23,16 @@ TEST(Hosts, FillsInSlots) {
   EXPECT_EQ(total_slots(parse_hosts("a:4,b")), 5);
 }
 
+TEST(Hosts, FewRanksAreOnTheFirst) {
+  const auto first = [](const std::string& text, int ranks) {
+    return format_hosts(first_slots(parse_hosts(text), ranks));
+  };
+  EXPECT_EQ(first("a,b,c", 1), "a:1");
+  EXPECT_EQ(first("a,b,c", 3), "a:1,b:1,c:1");
+  EXPECT_EQ(first("a:2,b:4,c:2", 5), "a:2,b:3");
+  EXPECT_EQ(first("a:2,b", 9), "a:2,b:1");
+}
+
 TEST(Hosts, ReadsFilesOfBothKinds) {
   std::istringstream file(
       "# cluster\nnode-1 slots=2 max_slots=4\n\nnode-2:3  # the big one\nnode_3\n");

@@ -5,6 +5,7 @@
 #include "cli/plan/answers.h"
 #include "cli/plan/changes.h"
 #include "cli/plan/measure.h"
+#include "cli/plan/plan_file.h"
 #include "cli/plan/report.h"
 #include "convoy/base/error.h"
 #include "convoy/plan/hardware.h"
@@ -98,6 +99,8 @@ TEST_F(PlanAnswers, MachineRefusesWhatMakesNoSense) {
   EXPECT_TRUE(has(complaint(words("machine", {"--batch", "401"})),
                   "--batch 401 is more than the data has: 400 samples"));
   EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64", "--level", "0.7"})), "0.7"));
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64", "--level", "1.5,0.5"})),
+                  "--level: '1.5,0.5' is no number; it takes one"));
   EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64", "--set", "optimizer.momentum=0"})),
                   "of another recipe: optimizer.momentum is 0.0, there it is 0.9"));
   std::filesystem::remove(plan_ + "/machine.toml");
@@ -108,6 +111,61 @@ TEST_F(PlanAnswers, MachineRefusesWhatMakesNoSense) {
   ASSERT_NE(at, std::string::npos);
   test::spill(plan_ + "/points.jsonl", other.replace(at, version.size(), "\"version\":2"));
   EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64"})), "version"));
+}
+
+TEST_F(PlanAnswers, ACommandThatFailsLeavesTheFileOfRows) {
+  measure();
+  test::spill(rows_, "of another day\n");
+  complaint(words("machine", {"--batch", "401"}));
+  EXPECT_EQ(read_text_file(rows_), "of another day\n");
+  EXPECT_EQ(rows_of(words("machine", {"--batch", "64"}))[0]["kind"], "now");
+  std::filesystem::remove(rows_);
+  complaint(words("machine", {"--batch", "401"}));
+  EXPECT_FALSE(std::filesystem::exists(rows_));
+}
+
+// What a machine is that has tables for both, in each way of saying so.
+TEST_F(PlanAnswers, TablesAreShownAsTables) {
+  measure();
+  plan::Machine machine;
+  machine.source = "given";
+  machine.table = {{1, 0.002}, {400, 0.4}};
+  machine.communication.kind = plan::CommunicationKind::table;
+  machine.communication.table = {{2, 0.01}, {8, 0.014}};
+  const PlannedMachine planned{{machine, {}, {}}, std::nullopt, std::nullopt};
+  const Answers answers = answer(points(), planned, {1, 4}, kSamples);
+  ASSERT_FALSE(answers.levels.empty());
+  const std::string compute = "2.00 ms for 1 sample to 400 ms for 400 samples";
+  const std::string network = "10.0 ms between 2 workers to 14.0 ms between 8 workers";
+  const std::string file = scratch_.path("printed");
+  std::FILE* out = std::fopen(file.c_str(), "w");
+  print(answers, out);
+  std::fclose(out);
+  const std::string text = read_text_file(file);
+  EXPECT_TRUE(has(text, "update on one worker: " + compute + "\n")) << text;
+  EXPECT_TRUE(has(text, "computation does not hide: " + network + "\n")) << text;
+  const std::string page = make_plan_report({"bars", points(), answers, kSamples});
+  EXPECT_TRUE(has(page, compute) && has(page, network));
+  {
+    Rows rows(rows_);
+    add_rows(answers, rows);
+  }
+  const Json row = written().front();
+  EXPECT_EQ(row["seconds_by_samples"], Json::parse("[[1, 0.002], [400, 0.4]]"));
+  EXPECT_EQ(row["seconds_by_workers"], Json::parse("[[2, 0.01], [8, 0.014]]"));
+  EXPECT_FALSE(row.contains("delta_s") || row.contains("seconds_per_sample"));
+}
+
+TEST_F(PlanAnswers, TrainPrintsTheRecipeThatItsPlanMakes) {
+  const std::string file = scratch_.path("plan.toml");
+  test::spill(file, to_toml(PlanFile{"bars", "loss", 0.1, {{1, 16, 0.01, 1}, {4, 64, 0.03, 1}}}));
+  const auto printed = [&](Words more) {
+    more.insert(more.begin(), {"train", recipe_, "--plan", file, "--print-recipe"});
+    return Job(more).finish(seconds(60)).out;
+  };
+  EXPECT_TRUE(has(printed({}), "batch = 16") && has(printed({}), "lr = 0.01"));
+  for (const Words& four : {Words{"-n", "4"}, Words{"--hosts", "a:2,b:2"}})
+    EXPECT_TRUE(has(printed(four), "batch = 64") && has(printed(four), "lr = 0.03"));
 }
 
 // Made-up points predict nothing of the trainings: what was predicted is the library's all the

@@ -124,6 +124,11 @@ TEST_F(PlanBatch, ATargetThatIsNotReachedSaysHowFarItGot) {
   EXPECT_TRUE(
       has(text, "--resume with a larger --longest EPOCHS or another --budget lets runs go on"))
       << text;
+  const std::vector<Json> rows = written();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["kind"], "machine");
+  EXPECT_EQ(rows[1]["kind"], "without");
+  EXPECT_TRUE(has(text, rows[1]["why"])) << text;
 }
 
 TEST_F(PlanBatch, MistakesAreFoundBeforeAnythingIsMeasured) {

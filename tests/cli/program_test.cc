@@ -40,6 +40,19 @@ TEST(Program, NamesTheNearestKnown) {
   }
 }
 
+TEST(Program, ComplainsInTheNameOfTheWholeCommand) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"doctor", "--json", "/nowhere/x"}, "convoy doctor: --json: can't write"},
+      {{"bench", "allreduce", "--sizes", "much"}, "convoy bench allreduce: "},
+      {{"bench", "allreduce", "--size", "1"}, "convoy bench allreduce: there is no option --size"},
+      {{"plan", "machine", "/nowhere.toml", "--batch", "1"}, "convoy plan machine: "}};
+  for (const auto& [arguments, start] : cases) {
+    const JobResult result = Job(arguments).finish();
+    EXPECT_EQ(result.exit_status, 2);
+    EXPECT_EQ(result.err.substr(0, start.size()), start) << result.err;
+  }
+}
+
 TEST(Program, SaysWhichNumbersItTakes) {
   const std::string ranks = " is not a whole number from 1 to 65536\n";
   std::vector<std::pair<std::vector<std::string>, std::string>> cases;

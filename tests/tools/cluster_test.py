@@ -142,6 +142,16 @@ class ClusterTest(unittest.TestCase):
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual([row["hosts"] for row in rows], [2, 2])
 
+    def test_programs_at_the_switch_start_jobs_on_hosts(self):
+        if "convoy" not in PROGRAMS:
+            self.skipTest("no convoy program was given")
+        cluster = self.up("--hosts", "3", "--rate", "1gbit", *self.cpu)
+        done = tool("exec", cluster, "switch", "--", PROGRAMS["convoy"], "run", "--hosts", "h2:2,h0", "--",
+                    "hostname")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(sorted(done.stdout.splitlines()), ["h0", "h2", "h2"])
+
     def test_every_host_has_its_ranks(self):
         done = self.once("--hosts", "3", "--rate", "1gbit", "--ranks-per-host", "2", "-x",
                          "CONVOY_TRIAL=here", "--", "sh", "-c", "echo $(hostname) $CONVOY_TRIAL")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <sstream>
 
 #include "convoy/base/error.h"
@@ -76,6 +77,17 @@ std::vector<HostSlots> parse_hostfile(std::istream& in, const std::string& name)
   return hosts;
 }
 
+std::vector<HostSlots> read_hosts(const std::string& list, const std::string& file) {
+  if (!list.empty() && !file.empty()) {
+    throw UsageError("--hosts and --hostfile both say where to run; give one of them");
+  }
+  if (!list.empty()) return parse_hosts(list);
+  if (file.empty()) return {};
+  std::ifstream in(file);
+  if (!in) throw UsageError("--hostfile " + file + ": there is no such file that can be read");
+  return parse_hostfile(in, file);
+}
+
 void complete_slots(std::vector<HostSlots>& hosts, int ranks) {
   const bool none_given = std::all_of(hosts.begin(), hosts.end(),
                                       [](const HostSlots& host) { return host.slots == 0; });
@@ -91,6 +103,16 @@ int total_slots(const std::vector<HostSlots>& hosts) {
   int total = 0;
   for (const HostSlots& host : hosts) total += std::max(1, host.slots);
   return total;
+}
+
+std::vector<HostSlots> first_slots(const std::vector<HostSlots>& hosts, int ranks) {
+  std::vector<HostSlots> first;
+  for (const HostSlots& host : hosts) {
+    if (ranks <= 0) break;
+    first.push_back({host.name, std::min(std::max(1, host.slots), ranks)});
+    ranks -= first.back().slots;
+  }
+  return first;
 }
 
 std::string format_hosts(const std::vector<HostSlots>& hosts) {

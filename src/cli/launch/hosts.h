@@ -19,10 +19,17 @@ std::vector<HostSlots> parse_hosts(const std::string& text);
 // stands in error messages.
 std::vector<HostSlots> parse_hostfile(std::istream& in, const std::string& name);
 
+// From what --hosts and --hostfile say; nothing where neither is given. Throws UsageError for both,
+// and for a file that can't be read.
+std::vector<HostSlots> read_hosts(const std::string& list, const std::string& file);
+
 // Fills in missing slots: an even share of the ranks if no host has any, one otherwise.
 void complete_slots(std::vector<HostSlots>& hosts, int ranks);
 
 int total_slots(const std::vector<HostSlots>& hosts);
+
+// Where the first `ranks` of a job on all these slots run; a host without slots has one.
+std::vector<HostSlots> first_slots(const std::vector<HostSlots>& hosts, int ranks);
 
 // "node1:2,node2:2", which both Open MPI and MPICH read.
 std::string format_hosts(const std::vector<HostSlots>& hosts);

@@ -4,8 +4,19 @@
 
 #include "base/toml_text.h"
 #include "convoy/base/error.h"
+#include "convoy/base/units.h"
 
 namespace convoy::cli {
+namespace {
+
+template <class Point, class Name>
+std::string first_to_last(const std::vector<Point>& table, const Name& name) {
+  const std::string first = format_seconds(table.front().seconds) + " " + name(table.front());
+  if (table.size() == 1) return first;
+  return first + " to " + format_seconds(table.back().seconds) + " " + name(table.back());
+}
+
+}  // namespace
 
 PlannedMachine fit_machine(const plan::PlanPoints& points) {
   PlannedMachine result;
@@ -50,10 +61,19 @@ Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
       answers.without.push_back(points.header.metric + " " + shortest(level) + ": " + error.what());
     }
   }
-  if (!answers.levels.empty()) return answers;
-  std::string text;
-  for (const std::string& line : answers.without) text += (text.empty() ? "" : "\n") + line;
-  throw UsageError(text);
+  return answers;
+}
+
+std::string table_text(const std::vector<plan::ComputePoint>& table) {
+  return first_to_last(table, [](const plan::ComputePoint& point) {
+    return "for " + std::to_string(point.samples) + (point.samples == 1 ? " sample" : " samples");
+  });
+}
+
+std::string table_text(const plan::Communication& communication) {
+  return first_to_last(communication.table, [](const plan::CommunicationPoint& point) {
+    return "between " + std::to_string(point.workers) + " workers";
+  });
 }
 
 }  // namespace convoy::cli

@@ -31,14 +31,17 @@ struct Answers {
   std::string metric;
   PlannedMachine machine;
   std::vector<LevelAnswer> levels;  // those that there is an answer for
-  // Why there is none for the others, a line each.
+  // Why there is none for the others, and numbers of workers, a line each.
   std::vector<std::string> without;
 };
 
-// For each level of the points and each number of workers, with batches up to `largest`. Throws
-// UsageError where there is no answer for any level, saying why.
+// For each level of the points and each number of workers, with batches up to `largest`.
 Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
                const std::vector<std::int64_t>& workers, std::int64_t largest);
+
+// "1.2 ms for 1 sample to 8 ms for 64", and "10 ms between 2 workers to 14 ms between 8".
+std::string table_text(const std::vector<plan::ComputePoint>& table);
+std::string table_text(const plan::Communication& communication);
 
 // As tables for people, and as rows.
 void print(const Answers& answers, std::FILE* out);

@@ -112,6 +112,12 @@ PlanFile plan_file_of(const Answers& answers, const Planned& planned) {
   return file;
 }
 
+std::string text_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  return text;
+}
+
 // How far runs came, where no level has an answer.
 std::string how_far(const PlanFolder& folder, const Goal& goal) {
   const Closest closest = closest_run(folder.path(), goal);
@@ -147,21 +153,19 @@ int run(const Arguments& arguments) {
     std::fprintf(out, "stopped; to go on, add --resume to the same command\n");
     return kExitRequeue;
   }
-  try {
-    const Answers answers =
-        answer(folder.points(), machine_of(sweep, folder.points()), sweep.workers, planned.samples);
-    print(answers, out);
-    add_rows(answers, rows);
-    write_report({planned.recipe.name, folder.points(), answers, planned.samples},
-                 folder.file("report.html"), out);
-    write_file_atomically(folder.file("machine.toml"),
-                          plan::to_toml(answers.machine.machine.machine));
-    write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
-    std::fprintf(out, "\nto train so: convoy train --plan %s %s\n",
-                 folder.file("plan.toml").c_str(), arguments.recipe.path.c_str());
-  } catch (const UsageError& error) {
-    throw UsageError(error.what() + how_far(folder, planned.goal));
-  }
+  const Answers answers =
+      answer(folder.points(), machine_of(sweep, folder.points()), sweep.workers, planned.samples);
+  add_rows(answers, rows);
+  if (answers.levels.empty())
+    throw UsageError(text_of(answers.without) + how_far(folder, planned.goal));
+  print(answers, out);
+  write_report({planned.recipe.name, folder.points(), answers, planned.samples},
+               folder.file("report.html"), out);
+  write_file_atomically(folder.file("machine.toml"),
+                        plan::to_toml(answers.machine.machine.machine));
+  write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
+  std::fprintf(out, "\nto train so: convoy train --plan %s %s\n", folder.file("plan.toml").c_str(),
+               arguments.recipe.path.c_str());
   return 0;
 }
 

@@ -28,7 +28,7 @@ Measured open_measured(const MeasuredWords& words) {
   Planned planned = open_planned(words.recipe, points.header);
   check_same_plan(words.folder, points.header, planned);
   double level = planned.goal.hardest();
-  if (!words.level.empty()) level = parse_numbers(words.level, "--level").front();
+  if (!words.level.empty()) level = parse_number(words.level, "--level");
   const plan::UpdateFit updates = plan::fit_updates(points.updates(level));
   planned.goal.levels = {level};
   const std::string own = words.folder + "/machine.toml";

@@ -28,6 +28,13 @@ std::vector<T> ascending(std::vector<T> values) {
 
 }  // namespace
 
+double parse_number(const std::string& text, const char* option) {
+  double value = 0;
+  if (!read(text, value))
+    throw UsageError(std::string(option) + ": '" + text + "' is no number; it takes one");
+  return value;
+}
+
 std::vector<double> parse_numbers(const std::string& text, const char* option) {
   std::vector<double> numbers;
   for (const std::string& part : split_list(text, option)) {

@@ -7,6 +7,8 @@
 
 namespace convoy::cli {
 
+// "0.3": finite. UsageError naming the option.
+double parse_number(const std::string& text, const char* option);
 // "0.3,0.1": finite numbers. UsageError naming the option and the entry.
 std::vector<double> parse_numbers(const std::string& text, const char* option);
 // The same, all above 0, each once, ascending.

@@ -33,23 +33,30 @@ void print_warnings(const std::vector<std::string>& warnings, std::set<std::stri
   }
 }
 
-void print_machine(const PlannedMachine& machine, std::FILE* out) {
+std::string compute_text(const PlannedMachine& machine) {
   const plan::Machine& m = machine.machine.machine;
-  if (machine.compute) {
-    std::fprintf(out, "update on one worker: %s a sample, and not less for fewer than %s samples\n",
-                 text_of(machine.compute->seconds_per_sample, seconds_text).c_str(),
-                 text_of(machine.compute->knee_samples, short_text).c_str());
-  } else {
-    std::fprintf(out, "update on one worker: %s a sample, and not less for fewer than %s samples\n",
-                 seconds_text(m.seconds_per_sample).c_str(), short_text(m.knee_samples).c_str());
-  }
-  if (m.communication.kind != plan::CommunicationKind::none) {
-    const double delta = plan::delta_seconds(m.communication);
-    std::fprintf(out, "communication that computation does not hide: %s, %s\n",
-                 std::string(plan::name(m.communication.kind)).c_str(),
-                 machine.communication
-                     ? text_of(machine.communication->delta_s, seconds_text).c_str()
-                     : seconds_text(delta).c_str());
+  if (!m.table.empty()) return table_text(m.table);
+  const auto text = [&](const std::string& sample, const std::string& knee) {
+    return sample + " a sample, and not less for fewer than " + knee + " samples";
+  };
+  if (!machine.compute) return text(seconds_text(m.seconds_per_sample), short_text(m.knee_samples));
+  return text(text_of(machine.compute->seconds_per_sample, seconds_text),
+              text_of(machine.compute->knee_samples, short_text));
+}
+
+std::string communication_text(const PlannedMachine& machine) {
+  const plan::Communication& c = machine.machine.machine.communication;
+  if (c.kind == plan::CommunicationKind::table) return table_text(c);
+  return std::string(plan::name(c.kind)) + ", " +
+         (machine.communication ? text_of(machine.communication->delta_s, seconds_text)
+                                : seconds_text(plan::delta_seconds(c)));
+}
+
+void print_machine(const PlannedMachine& machine, std::FILE* out) {
+  std::fprintf(out, "update on one worker: %s\n", compute_text(machine).c_str());
+  if (machine.machine.machine.communication.kind != plan::CommunicationKind::none) {
+    std::fprintf(out, "communication that computation does not hide: %s\n",
+                 communication_text(machine).c_str());
   }
   std::set<std::string> said;
   if (machine.compute) print_warnings(machine.compute->warnings, said, out);
@@ -66,8 +73,8 @@ void print_level(const std::string& metric, const LevelAnswer& level, std::FILE*
   for (const plan::EnvelopePoint& point : fit.envelope) {
     std::fprintf(out, "  %8lld %9s %5d %8d %9s %9s %9.2f\n", static_cast<long long>(point.batch),
                  short_text(point.learning_rate).c_str(), point.runs, point.reached,
-                 short_text(point.updates).c_str(), short_text(point.fitted).c_str(),
-                 point.residual);
+                 std::isfinite(point.updates) ? short_text(point.updates).c_str() : "-",
+                 short_text(point.fitted).c_str(), point.residual);
   }
   std::fprintf(out, "  %7s  %-22s %7s %9s  %-28s %-14s %-18s %s\n", "workers", "M_opt", "batch",
                "rate", "time to the target", "within 5%", "strong scaling", "weak scaling");
@@ -100,13 +107,21 @@ Json row_of(const PlannedMachine& machine) {
   if (machine.compute) {
     add(row, "seconds_per_sample", machine.compute->seconds_per_sample);
     add(row, "knee_samples", machine.compute->knee_samples);
-  } else {
+  } else if (m.table.empty()) {
     row["seconds_per_sample"] = m.seconds_per_sample;
     row["knee_samples"] = m.knee_samples;
+  } else {
+    row["seconds_by_samples"] = Json::array();
+    for (const plan::ComputePoint& point : m.table)
+      row["seconds_by_samples"].push_back({point.samples, point.seconds});
   }
   row["communication"] = std::string(plan::name(m.communication.kind));
   if (machine.communication) {
     add(row, "delta_s", machine.communication->delta_s);
+  } else if (m.communication.kind == plan::CommunicationKind::table) {
+    row["seconds_by_workers"] = Json::array();
+    for (const plan::CommunicationPoint& point : m.communication.table)
+      row["seconds_by_workers"].push_back({point.workers, point.seconds});
   } else {
     row["delta_s"] = plan::delta_seconds(m.communication);
   }

@@ -98,20 +98,29 @@ void add_law(Page& page, const Answers& answers, const LevelAnswer& level) {
 
 void add_machine(Page& page, const PlannedMachine& machine) {
   const plan::Machine& m = machine.machine.machine;
-  const bool exchanges = m.communication.kind != plan::CommunicationKind::none;
-  page.add(train::facts(
-      {{"machine", escaped(m.source)},
-       {"a sample takes γ", machine.compute
-                                ? with_interval(machine.compute->seconds_per_sample, seconds_text)
-                                : seconds_text(m.seconds_per_sample)},
-       {"fewer take no less than M_T",
-        machine.compute ? with_interval(machine.compute->knee_samples, batch_text)
-                        : batch_text(m.knee_samples)},
-       {"communication δ", !exchanges ? ""
-                           : machine.communication
-                               ? with_interval(machine.communication->delta_s, seconds_text)
-                               : seconds_text(plan::delta_seconds(m.communication))},
-       {"of the kind", exchanges ? std::string(plan::name(m.communication.kind)) : ""}}));
+  const plan::CommunicationKind kind = m.communication.kind;
+  std::vector<std::pair<std::string, std::string>> facts{{"machine", escaped(m.source)}};
+  if (!m.table.empty()) {
+    facts.emplace_back("an update on one worker takes", table_text(m.table));
+  } else if (machine.compute) {
+    facts.emplace_back("a sample takes γ",
+                       with_interval(machine.compute->seconds_per_sample, seconds_text));
+    facts.emplace_back("fewer take no less than M_T",
+                       with_interval(machine.compute->knee_samples, batch_text));
+  } else {
+    facts.emplace_back("a sample takes γ", seconds_text(m.seconds_per_sample));
+    facts.emplace_back("fewer take no less than M_T", batch_text(m.knee_samples));
+  }
+  if (kind == plan::CommunicationKind::table) {
+    facts.emplace_back("communication takes", table_text(m.communication));
+  } else if (kind != plan::CommunicationKind::none) {
+    facts.emplace_back("communication δ",
+                       machine.communication
+                           ? with_interval(machine.communication->delta_s, seconds_text)
+                           : seconds_text(plan::delta_seconds(m.communication)));
+    facts.emplace_back("of the kind", std::string(plan::name(kind)));
+  }
+  page.add(train::facts(facts));
 }
 
 }  // namespace

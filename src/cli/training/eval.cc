@@ -47,8 +47,7 @@ void print(const Arguments& arguments, const train::Trained& trained, int ranks,
 }
 
 int run(const Arguments& arguments) {
-  const std::string& json = arguments.trained.json;
-  if (!json.empty() && json != "-") Rows check(json);
+  Rows::check(arguments.trained.json);
   train::Registry registry;
   // Before ranks are started: what is wrong is said once.
   const train::TrainedSource source = find_trained(registry, arguments.trained);

@@ -1,4 +1,5 @@
 // convoy train: trains what a recipe says.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -7,6 +8,7 @@
 #include "base/toml_text.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/launch/hosts.h"
 #include "cli/launch/report.h"
 #include "cli/output_file.h"
 #include "cli/plan/plan_file.h"
@@ -88,25 +90,30 @@ std::optional<PlanFile> read_plan(const Arguments& arguments) {
 
 // The recipe with the batch and the rate that the plan has for a job of this size.
 train::Recipe planned(const Arguments& arguments, const PlanFile& plan,
-                      const train::RecipeText& text, const train::Registry& registry,
-                      const comm::World& world) {
+                      const train::RecipeText& text, const train::Registry& registry, int ranks) {
   const train::Recipe own = train::parse_recipe(text, arguments.overrides, registry.vocabulary(),
                                                 train::Files::may_be_missing);
   if (own.name != plan.recipe) {
     throw UsageError(arguments.plan + " is a plan of the recipe '" + plan.recipe + "', not of '" +
                      own.name + "'");
   }
-  const PlanFile::Workers& workers = workers_of(plan, world.size());
-  std::vector<std::string> overrides = overrides_of(workers);
+  std::vector<std::string> overrides = overrides_of(workers_of(plan, ranks));
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  if (world.rank() == 0) {
-    std::printf("batch %lld and learning rate %s for %d worker%s, from %s\n",
-                static_cast<long long>(workers.batch), shortest(workers.learning_rate).c_str(),
-                world.size(), world.size() == 1 ? "" : "s", arguments.plan.c_str());
-  }
   return train::parse_recipe(
       text, overrides, registry.vocabulary(),
       arguments.resume.empty() ? train::Files::must_exist : train::Files::of_a_resumed_run);
+}
+
+void say_planned(const train::Recipe& recipe, int ranks, const std::string& plan) {
+  std::printf("batch %lld and learning rate %s for %d worker%s, from %s\n",
+              static_cast<long long>(recipe.training.batch), shortest(recipe.optimizer.lr).c_str(),
+              ranks, ranks == 1 ? "" : "s", plan.c_str());
+}
+
+// How many the command line asks for.
+int ranks_of(const RankOptions& options) {
+  if (options.ranks > 0) return options.ranks;
+  return std::max(1, total_slots(read_hosts(options.hosts, options.hostfile)));
 }
 
 int run(const Arguments& arguments) {
@@ -125,11 +132,15 @@ int run(const Arguments& arguments) {
   const train::Recipe recipe = train::parse_recipe(
       text, arguments.overrides, registry.vocabulary(),
       arguments.resume.empty() ? train::Files::must_exist : train::Files::of_a_resumed_run);
+  const std::optional<PlanFile> plan = read_plan(arguments);
+  const auto for_ranks = [&](int ranks) {
+    return plan ? planned(arguments, *plan, text, registry, ranks) : recipe;
+  };
   if (arguments.print_recipe) {
-    std::fputs(train::print_recipe(recipe, true).c_str(), stdout);
+    const train::Recipe mine = for_ranks(plan ? ranks_of(arguments.ranks) : 1);
+    std::fputs(train::print_recipe(mine, true).c_str(), stdout);
     return 0;
   }
-  const std::optional<PlanFile> plan = read_plan(arguments);
   check_output_file("--timeline", arguments.timeline);
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads));
   catch_stop_signals();
@@ -141,7 +152,8 @@ int run(const Arguments& arguments) {
     options.progress = world.rank() == 0;
     options.version = version_line();
     options.should_stop = stop_signal_came;
-    const train::Recipe mine = plan ? planned(arguments, *plan, text, registry, world) : recipe;
+    const train::Recipe mine = for_ranks(world.size());
+    if (plan && world.rank() == 0) say_planned(mine, world.size(), arguments.plan);
     const train::RunResult result = train::Trainer(world, registry, mine, options).run();
     if (world.rank() == 0) print_result(result);
     return result.stopped ? kExitRequeue : 0;
