@@ -20,6 +20,7 @@ class TrialMetrics {
     double loss = 0;
     double seconds = 0;                // of the update, whatever took them
     double exposed_communication = 0;  // of these
+    double elapsed = 0;                // since training began, without evaluations
   };
 
   // `metric` is the figure of evaluations that goes to the curve.
@@ -36,6 +37,7 @@ class TrialMetrics {
   std::string path_, metric_;
   std::string pending_;
   std::streamoff done_ = 0;
+  double evaluations_s_ = 0;
   std::vector<Update> updates_;
   Curve curve_;
 };
