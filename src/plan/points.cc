@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "convoy/base/files.h"
 #include "plan/checks.h"
@@ -99,6 +101,22 @@ void check(const CommunicationSample& time) {
   check_positive("seconds", time.seconds);
 }
 
+// By Stop.
+constexpr std::array<const char*, 4> kStops{"", "limit", "hopeless", "budget"};
+
+Stop stop_of(const Json& line) {
+  if (!line.contains("stopped")) return Stop::none;
+  const std::string name = text(line, "stopped");
+  for (std::size_t i = 1; i < kStops.size(); ++i) {
+    if (name == kStops[i]) return static_cast<Stop>(i);
+  }
+  refuse("stopped", "'" + name + "'", "limit, hopeless or budget");
+}
+
+void check_machine(const std::string& name) {
+  if (name.empty()) throw UsageError("the name of a machine is empty; it must say which it is");
+}
+
 PlanHeader header_of(const Json& line) {
   if (text(line, "kind") != "plan") {
     throw UsageError("the first line must be the plan's, of kind 'plan'");
@@ -138,6 +156,7 @@ PointRun run_of(const Json& line) {
     }
     run.reached.emplace_back(pair[0].get<double>(), integer_of(pair[1], "updates in reached"));
   }
+  run.stopped = stop_of(line);
   return run;
 }
 
@@ -146,7 +165,11 @@ void add_line(const Json& line, PlanPoints& points) {
   if (kind == "run") {
     const PointRun run = run_of(line);
     check(run, points.header);
-    points.runs.push_back(run);
+    points.put(run);
+  } else if (kind == "machine") {
+    const std::string name = text(line, "name");
+    check_machine(name);
+    points.move_to(name);
   } else if (kind == "time") {
     const TimeSample time{integer(line, "samples"), number(line, "seconds")};
     check(time);
@@ -156,7 +179,8 @@ void add_line(const Json& line, PlanPoints& points) {
     check(time);
     points.communication.push_back(time);
   } else {
-    throw UsageError("'" + kind + "' is no kind of point; there are run, time and communication");
+    throw UsageError("'" + kind +
+                     "' is no kind of point; there are run, machine, time and communication");
   }
 }
 
@@ -174,15 +198,16 @@ std::string line_of(const PointRun& run) {
   for (const auto& [target, updates] : run.reached) {
     reached.push_back(Json::array({target, updates}));
   }
-  return Json{{"kind", "run"},
-              {"batch", run.batch},
-              {"learning_rate", run.learning_rate},
-              {"seed", run.seed},
-              {"updates", run.updates},
-              {"seconds", run.seconds},
-              {"diverged", run.diverged},
-              {"reached", reached}}
-      .dump();
+  Json line{{"kind", "run"},
+            {"batch", run.batch},
+            {"learning_rate", run.learning_rate},
+            {"seed", run.seed},
+            {"updates", run.updates},
+            {"seconds", run.seconds},
+            {"diverged", run.diverged},
+            {"reached", reached}};
+  if (run.stopped != Stop::none) line["stopped"] = kStops.at(static_cast<std::size_t>(run.stopped));
+  return line.dump();
 }
 
 }  // namespace
@@ -209,10 +234,33 @@ std::vector<UpdateRun> PlanPoints::updates(double target) const {
   return result;
 }
 
-bool PlanPoints::has(std::int64_t batch, double learning_rate, std::uint64_t seed) const {
-  return std::any_of(runs.begin(), runs.end(), [&](const PointRun& run) {
+const PointRun* PlanPoints::find(std::int64_t batch, double learning_rate,
+                                 std::uint64_t seed) const {
+  const auto found = std::find_if(runs.begin(), runs.end(), [&](const PointRun& run) {
     return run.batch == batch && run.learning_rate == learning_rate && run.seed == seed;
   });
+  return found == runs.end() ? nullptr : &*found;
+}
+
+void PlanPoints::put(const PointRun& run) {
+  const PointRun* before = find(run.batch, run.learning_rate, run.seed);
+  if (before == nullptr) {
+    runs.push_back(run);
+  } else {
+    runs[static_cast<std::size_t>(before - runs.data())] = run;
+  }
+}
+
+void PlanPoints::move_to(const std::string& other) {
+  if (other == machine) return;
+  if (!machine.empty()) {
+    elsewhere[machine] = {std::move(times), std::move(communication)};
+    MachineTimes here = std::move(elsewhere[other]);
+    elsewhere.erase(other);
+    times = std::move(here.times);
+    communication = std::move(here.communication);
+  }
+  machine = other;
 }
 
 PlanPoints points_of_text(const std::string& text, const std::string& name) {
@@ -286,7 +334,15 @@ void PointsFile::append(const std::string& line) {
 void PointsFile::add(const PointRun& run) {
   check(run, points_.header);
   append(line_of(run));
-  points_.runs.push_back(run);
+  points_.put(run);
+}
+
+void PointsFile::move_to(const std::string& machine) {
+  check_machine(machine);
+  if (machine == points_.machine) return;
+  append(Json{{"kind", "machine"}, {"name", machine}}.dump(-1, ' ', false,
+                                                           Json::error_handler_t::replace));
+  points_.move_to(machine);
 }
 
 void PointsFile::add(const TimeSample& time) {

@@ -168,6 +168,55 @@ TEST_F(PlanAnswers, TrainPrintsTheRecipeThatItsPlanMakes) {
     EXPECT_TRUE(has(printed(four), "batch = 64") && has(printed(four), "lr = 0.03"));
 }
 
+// A fifth is evaluated where nobody has said how much is to be.
+TEST_F(PlanAnswers, WhatIsEvaluatedIsTheUsersMatter) {
+  const auto fraction = [this](Words overrides) {
+    overrides.push_back("evaluation.from=training");
+    return open_planned(RecipeWords{.path = recipe_, .overrides = overrides},
+                        GoalWords{.target = "train_loss=1", .targets = "", .metric = ""})
+        .recipe.evaluation.fraction;
+  };
+  EXPECT_EQ(fraction({}), 0.2);
+  EXPECT_EQ(fraction({"evaluation.fraction=0.5"}), 0.5);
+  EXPECT_EQ(fraction({"evaluation.fraction=1"}), 1);
+  test::spill(recipe_, std::string(kRecipe) + "[evaluation]\nfraction = 1.0\n");
+  EXPECT_EQ(fraction({}), 1);
+}
+
+// An evaluation takes as long as what it costs.
+TEST_F(PlanAnswers, EvaluationsAreCountedAsBatchesAre) {
+  test::spill(recipe_, "plugins = [\"" +
+                           std::filesystem::path(rank_program())
+                               .replace_filename("libcli_arranged_plugin.so")
+                               .string() +
+                           "\"]\n" + R"(
+[task]
+name = "next_letter"
+[model]
+name = "reader"
+[data]
+reader = "words"
+[data.train]
+size = 400
+[data.validation]
+size = 300
+[optimizer]
+lr = 0.5
+[training]
+batch = 64
+epochs = 2
+)");
+  const auto open = [this](const char* target) {
+    return open_planned(RecipeWords{.path = recipe_, .overrides = {}},
+                        GoalWords{.target = target, .targets = "", .metric = ""});
+  };
+  const Planned training = open("train_perplexity=1");
+  EXPECT_FALSE(training.counts_samples);
+  EXPECT_GT(training.samples, 800);  // of 400 texts
+  EXPECT_EQ(training.evaluated, std::llround(0.2 * static_cast<double>(training.samples)));
+  EXPECT_GT(open("perplexity=1").evaluated, 120);  // of 60
+}
+
 // Without a network for one worker, and with one for several.
 TEST_F(PlanAnswers, OneWorkerNeedsNoNetwork) {
   measure();

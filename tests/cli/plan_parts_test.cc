@@ -84,24 +84,41 @@ TEST(PlanNumbers, Durations) {
   EXPECT_THROW(parse_positive_numbers("0.1,0", "--rates"), UsageError);
 }
 
+// Of 64 samples.
 std::vector<TrialMetrics::Update> updates_of(std::size_t count, double seconds) {
   std::vector<TrialMetrics::Update> updates;
   for (std::size_t i = 0; i < count; ++i) {
     // The first are slow.
-    updates.push_back({static_cast<std::int64_t>(i + 1), 1, i < 5 ? 100 : seconds, seconds / 4});
+    updates.push_back(
+        {static_cast<std::int64_t>(i + 1), 1, i < 5 ? 100 : seconds, seconds / 4, 64});
   }
   return updates;
 }
 
 TEST(PlanTimes, AreMeansOfEnoughUpdatesAfterTheFirst) {
-  EXPECT_FALSE(mean_times(updates_of(14, 0.1)));
-  ASSERT_TRUE(mean_times(updates_of(15, 0.1)));
-  EXPECT_NEAR(mean_times(updates_of(15, 0.1))->seconds, 0.1, 1e-12);
-  EXPECT_NEAR(mean_times(updates_of(15, 0.1))->exposed_communication, 0.025, 1e-12);
-  EXPECT_FALSE(mean_times(updates_of(54, 0.01)));  // less than half a second
-  EXPECT_TRUE(mean_times(updates_of(56, 0.01)));
-  EXPECT_FALSE(mean_times(updates_of(7, 20)));
-  EXPECT_TRUE(mean_times(updates_of(8, 20)));  // ten would take long
+  EXPECT_FALSE(mean_times(updates_of(14, 0.1), 64));
+  ASSERT_TRUE(mean_times(updates_of(15, 0.1), 64));
+  EXPECT_NEAR(mean_times(updates_of(15, 0.1), 64)->seconds, 0.1, 1e-12);
+  EXPECT_NEAR(mean_times(updates_of(15, 0.1), 64)->exposed_communication, 0.025, 1e-12);
+  EXPECT_FALSE(mean_times(updates_of(54, 0.01), 64));  // less than half a second
+  EXPECT_TRUE(mean_times(updates_of(56, 0.01), 64));
+  EXPECT_FALSE(mean_times(updates_of(7, 20), 64));
+  EXPECT_TRUE(mean_times(updates_of(8, 20), 64));  // ten would take long
+}
+
+TEST(PlanTimes, AreOfWholeBatches) {
+  // Every other update is what the end of an epoch leaves.
+  auto updates = updates_of(24, 0.1);
+  for (std::size_t i = 1; i < updates.size(); i += 2)
+    updates[i].samples = 8, updates[i].seconds = 1;
+  EXPECT_FALSE(mean_times(updates, 64));
+  updates.push_back({25, 1, 0.1, 0.025, 64});
+  ASSERT_TRUE(mean_times(updates, 64));
+  EXPECT_NEAR(mean_times(updates, 64)->seconds, 0.1, 1e-12);
+  // Where batches are not counted in samples, all of them count.
+  ASSERT_TRUE(mean_times(updates, 0));
+  EXPECT_NEAR(mean_times(updates, 0)->seconds, 0.55, 1e-12);
+  EXPECT_NEAR(mean_times(updates, 400)->seconds, 0.55, 1e-12);
 }
 
 TEST(PlanTimes, AreElapsedWithoutEvaluations) {
@@ -154,6 +171,9 @@ TEST(PlanRuns, DivergeWhenLossesStayFarAboveTheFirst) {
   EXPECT_TRUE(with({2, 21, 30, 21}));
   EXPECT_FALSE(with({2, 21, 30, 20}));
   EXPECT_FALSE(with({30, 30, 30}));
+  // One sample whose loss is next to nothing says nothing of the others.
+  EXPECT_FALSE(with({1e-6, 2, 3, 2}));
+  EXPECT_TRUE(with({1e-6, 11, 12, 11}));
 }
 
 TEST(PlanFile, ReadsBackWhatWasWritten) {

@@ -121,7 +121,9 @@ TEST_F(PlanBatch, ATargetThatIsNotReachedSaysHowFarItGot) {
   const std::string text = complaint(sweep({{"--targets", "-1"}, {"--longest", "0.5"}}));
   EXPECT_TRUE(has(text, "the best train_loss of any run was ")) << text;
   EXPECT_TRUE(has(text, "with batch 20 and rate 0.02 after ")) << text;
-  EXPECT_TRUE(has(text, "--longest EPOCHS lets runs go on")) << text;
+  EXPECT_TRUE(
+      has(text, "--resume with a larger --longest EPOCHS or another --budget lets runs go on"))
+      << text;
   const std::vector<Json> rows = written();
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0]["kind"], "machine");

@@ -47,6 +47,72 @@ TEST(Points, AreThereAgainAfterAResume) {
   EXPECT_EQ(points_of_text(slurp(path)).runs.size(), 2u);
 }
 
+TEST(Points, TheLastLineOfARunCounts) {
+  const Scratch scratch;
+  const std::string path = scratch.path("points.jsonl");
+  PointRun run = some_run(2);
+  {
+    PointsFile file(path, kHeader);
+    run.stopped = Stop::budget;
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      run.seed = seed;
+      file.add(run);
+    }
+    run = some_run(2);
+    run.updates = 2000, run.reached.emplace_back(0.1, 1800), run.stopped = Stop::none;
+    file.add(run);
+    ASSERT_EQ(file.points().runs.size(), 3u);
+    EXPECT_EQ(file.points().runs[1], run);
+  }
+  const PlanPoints points = points_of_text(slurp(path));
+  ASSERT_EQ(points.runs.size(), 3u);
+  EXPECT_EQ(points.runs[1], run);
+  EXPECT_EQ(points.runs[2].stopped, Stop::budget);
+  ASSERT_NE(points.find(64, 0.1 + 0.2, 2), nullptr);
+  EXPECT_EQ(points.find(64, 0.1 + 0.2, 2)->updates, 2000);
+  EXPECT_EQ(points.find(64, 0.1 + 0.2, 4), nullptr);
+  for (const Stop stop : {Stop::none, Stop::limit, Stop::hopeless, Stop::budget}) {
+    run.stopped = stop;
+    PointsFile(path, kHeader).add(run);
+    EXPECT_EQ(points_of_text(slurp(path)).runs[1].stopped, stop);
+  }
+}
+
+TEST(Points, TimesAreOfTheMachineThatWasLastNamed) {
+  const Scratch scratch;
+  const std::string path = scratch.path("points.jsonl");
+  const auto seconds = [](const PlanPoints& points) {
+    std::vector<double> all;
+    for (const TimeSample& time : points.times) all.push_back(time.seconds);
+    return all;
+  };
+  {
+    PointsFile file(path, kHeader);
+    file.add(TimeSample{64, 1});  // before machines were named
+    file.move_to("one");
+    file.add(TimeSample{64, 2});
+    file.add(CommunicationSample{2, 0.5});
+    file.move_to("two");
+    file.move_to("two");
+    EXPECT_TRUE(file.points().times.empty() && file.points().communication.empty());
+    file.add(TimeSample{64, 3});
+    EXPECT_EQ(message_of<UsageError>([&] { file.move_to(""); }),
+              "the name of a machine is empty; it must say which it is");
+  }
+  PointsFile file(path, kHeader);
+  EXPECT_EQ(file.points().machine, "two");
+  EXPECT_EQ(seconds(file.points()), std::vector<double>{3});
+  EXPECT_EQ(file.points().elsewhere.at("one").times.size(), 2u);
+  file.move_to("one");
+  EXPECT_EQ(seconds(file.points()), (std::vector<double>{1, 2}));
+  EXPECT_EQ(file.points().communication.size(), 1u);
+  const PlanPoints points = points_of_text(slurp(path));
+  EXPECT_EQ(points.machine, "one");
+  EXPECT_EQ(seconds(points), (std::vector<double>{1, 2}));
+  EXPECT_EQ(points.elsewhere.at("two").times.size(), 1u);
+  EXPECT_EQ(points.elsewhere.size(), 1u);
+}
+
 TEST(Points, OneRunServesEveryTarget) {
   PlanPoints points;
   points.header = kHeader;
@@ -141,7 +207,14 @@ TEST(Points, BadLinesAreNamed) {
             "p.jsonl:2: a target reached is 1; it must be one of the plan's, once");
   EXPECT_EQ(changed("[]", "[1]"), "p.jsonl:2: reached must be a list of [target, updates]");
   EXPECT_EQ(changed("\"run\"", "\"walk\""),
-            "p.jsonl:2: 'walk' is no kind of point; there are run, time and communication");
+            "p.jsonl:2: 'walk' is no kind of point; there are run, machine, time and "
+            "communication");
+  EXPECT_EQ(changed("}", ",\"stopped\":\"limit\"}"), "");
+  EXPECT_EQ(changed("}", ",\"stopped\":\"now\"}"),
+            "p.jsonl:2: stopped is 'now'; it must be limit, hopeless or budget");
+  EXPECT_EQ(changed("}", ",\"stopped\":1}"), "p.jsonl:2: stopped must be a text");
+  EXPECT_EQ(message(R"({"kind":"machine","name":""})"),
+            "p.jsonl:2: the name of a machine is empty; it must say which it is");
   EXPECT_EQ(message("[]"), "p.jsonl:2: a line must be an object of JSON");
   EXPECT_EQ(message("{"), "p.jsonl:2: a line must be an object of JSON");
   EXPECT_EQ(message(R"({"kind":"time","samples":0,"seconds":1})"),

@@ -7,6 +7,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+TEST_F(RecipeTest, WhatItGivesIsKnown) {
+  const RecipeText text{"name = \"x\"\n[evaluation]\nfraction = 1.0\n", "mine.toml", "."};
+  EXPECT_TRUE(gives(text, {}, "name"));
+  EXPECT_TRUE(gives(text, {}, "evaluation.fraction"));
+  EXPECT_FALSE(gives(text, {}, "evaluation.batch"));
+  EXPECT_TRUE(gives(text, {"evaluation.batch=64"}, "evaluation.batch"));
+  EXPECT_FALSE(gives(text, {}, "training.batch"));
+  EXPECT_THROW(gives({"x =", "mine.toml", "."}, {}, "x"), UsageError);
+}
+
 TEST_F(RecipeTest, ReadsWhatItSays) {
   const Recipe r = parse(kGood);
   EXPECT_EQ(r.name, "mine");

@@ -201,6 +201,11 @@ RecipeText read_recipe_file(const std::string& path);
 std::vector<std::string> plugins_of(const RecipeText& text,
                                     const std::vector<std::string>& overrides);
 
+// Whether the text or an override says what `key` ("evaluation.fraction") is, be it what it would
+// be without. UsageError for what is no TOML.
+bool gives(const RecipeText& text, const std::vector<std::string>& overrides,
+           const std::string& key);
+
 // Reads a recipe. `overrides` are "a.b=value" with a value in TOML, or a bare text; later ones win;
 // paths in them are relative to the current folder. Throws one UsageError with all problems, a line
 // each: unknown keys (with the nearest known one), wrong types, missing files, values that make no

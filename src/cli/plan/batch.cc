@@ -7,12 +7,12 @@
 #include "cli/launch/report.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/plan_file.h"
+#include "cli/plan/recipe_options.h"
 #include "cli/plan/report.h"
 #include "cli/plan/subcommands.h"
 #include "cli/plan/sweep.h"
 #include "cli/plan/trial.h"
 #include "cli/rows.h"
-#include "cli/training/set_option.h"
 #include "cli/training/signals.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -63,7 +63,8 @@ std::vector<std::int64_t> powers(std::int64_t factor, std::int64_t most) {
 Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
   Sweep sweep;
   sweep.cores = usable_cores();
-  const auto cores = static_cast<std::int64_t>(sweep.cores.size());
+  sweep.places = places_of(sweep.cores, planned.gpus);
+  const auto places = static_cast<std::int64_t>(sweep.places.size());
   sweep.batches = counts(arguments.batches, "--batches", {16, 64, 256, 1024}, planned.samples);
   if (sweep.batches.size() < 2)
     throw UsageError("--batches: updates by batch need two different ones at least");
@@ -72,7 +73,7 @@ Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
                                         : parse_positive_numbers(arguments.rates, "--rates");
   sweep.seeds = arguments.seeds;
   sweep.repetitions = arguments.repetitions;
-  sweep.workers = counts(arguments.workers, "--workers", powers(2, cores), planned.samples);
+  sweep.workers = counts(arguments.workers, "--workers", powers(2, places), planned.samples);
   sweep.timed = counts(arguments.timed, "--time", powers(4, sweep.batches.back()), planned.samples);
   if (!arguments.machine.empty()) {
     if (!arguments.timed.empty())
@@ -80,10 +81,11 @@ Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
     sweep.machine = plan::machine_of_toml(read_text_file(arguments.machine), arguments.machine);
   } else if (sweep.timed.size() < 2) {
     throw UsageError("--time: times by batch need two different ones at least");
-  } else if (cores == 1 && sweep.workers.back() > 1) {
-    throw UsageError(
-        "--workers: there is one core here, so communication can't be measured; "
-        "describe it with --machine FILE, or plan for --workers 1");
+  } else if (places == 1 && sweep.workers.back() > 1) {
+    throw UsageError(std::string("--workers: there is one ") +
+                     (planned.gpus.empty() ? "core" : "GPU") +
+                     " here, so communication can't be measured; describe it with --machine FILE, "
+                     "or plan for --workers 1");
   }
   sweep.limits.epochs = arguments.longest > 0 ? arguments.longest : 4 * planned.epochs;
   sweep.limits.every = arguments.every;
@@ -123,7 +125,8 @@ std::string how_far(const PlanFolder& folder, const Goal& goal) {
   return "\nthe best " + goal.metric + " of any run was " + short_text(closest.value) +
          ", with batch " + std::to_string(closest.batch) + " and rate " +
          shortest(closest.learning_rate) + " after " + std::to_string(closest.updates) +
-         " updates; --longest EPOCHS lets runs go on, --rates and --target choose others";
+         " updates; --resume with a larger --longest EPOCHS or another --budget lets runs go on, "
+         "--rates and --target choose others";
 }
 
 // An answer without pictures is an answer all the same.
@@ -167,10 +170,7 @@ int run(const Arguments& arguments) {
 }
 
 void add_options(CLI::App& command, Arguments& a) {
-  command.add_option("recipe", a.recipe.path, "The recipe, a TOML file")
-      ->type_name("RECIPE")
-      ->required();
-  add_set_option(command, a.recipe.overrides);
+  add_recipe_options(command, a.recipe);
   command.add_option("--target", a.goal.target, "What is to be reached: loss=0.1, top1=0.99")
       ->type_name("METRIC=LEVEL");
   command.add_option("--targets", a.goal.targets, "Several levels: 0.3,0.1; runs end at the last")

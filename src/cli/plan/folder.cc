@@ -15,6 +15,8 @@
 #include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "train/logging/append.h"
+#include "train/logging/keep_lines.h"
 
 namespace convoy::cli {
 namespace {
@@ -84,7 +86,18 @@ PlanFolder::PlanFolder(const std::string& path, const Planned& planned, bool res
       points_(prepared(path_, planned, resume), header_of(planned)) {
   // The points are this process's alone now, and so is what a killed one left.
   fs::remove_all(file("runs"));
+  if (fs::exists(path_ + kCurves)) {
+    // A last line that is not whole would become one with the next.
+    train::keep_lines(path_ + kCurves, [](const std::string&) { return true; });
+  }
   write_file_atomically(path_ + kRecipe, train::print_recipe(planned.recipe, false));
+}
+
+PlanFolder::~PlanFolder() {
+  const plan::PlanPoints& all = points();
+  std::error_code ignored;
+  if (all.runs.empty() && all.times.empty() && all.communication.empty() && all.elsewhere.empty())
+    fs::remove(path_ + kPoints, ignored);
 }
 
 // Trainings of a process that was killed may still be ending in theirs.
@@ -104,8 +117,8 @@ void PlanFolder::add(const plan::PointRun& run, const Curve& curve) {
   // First, so that every run among the points has one.
   const std::string name = path_ + kCurves;
   const Descriptor out(::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  const int error = out.open() ? write_all(out.get(), std::as_bytes(std::span(line))) : errno;
-  if (error != 0) throw Failure("cannot write " + name + ": " + std::strerror(error));
+  if (!out.open()) throw Failure("cannot write " + name + ": " + std::strerror(errno));
+  train::append_whole(out.get(), line, name);
   points_.add(run);
 }
 

@@ -22,6 +22,10 @@ class PlanFolder {
   // Makes it, or goes on with what is in it. Throws UsageError for one that has points unless
   // `resume`, and for points of another recipe or goal, saying what differs.
   PlanFolder(const std::string& path, const Planned& planned, bool resume);
+  // Points of which there is none are removed: they would keep other targets out.
+  ~PlanFolder();
+  PlanFolder(const PlanFolder&) = delete;
+  PlanFolder& operator=(const PlanFolder&) = delete;
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
@@ -32,6 +36,8 @@ class PlanFolder {
   void add(const plan::PointRun& run, const Curve& curve);
   void add(const plan::TimeSample& time) { points_.add(time); }
   void add(const plan::CommunicationSample& time) { points_.add(time); }
+  // What is timed from now on is timed on this machine.
+  void move_to(const std::string& machine) { points_.move_to(machine); }
 
  private:
   std::string path_;

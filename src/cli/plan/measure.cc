@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "cli/plan/trial.h"
 #include "convoy/base/error.h"
@@ -16,56 +17,75 @@ constexpr double kSeconds = 0.5, kLongest = 10;
 // Communication that is all hidden still counts as something: its logarithm is taken.
 constexpr double kLeast = 1e-7;
 
+std::string samples_text(std::int64_t samples) {
+  return std::to_string(samples) + (samples == 1 ? " sample" : " samples");
+}
+
 }  // namespace
 
-std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& updates) {
-  if (updates.size() < kWarmUp + kFewest) return std::nullopt;
+std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& updates,
+                                      std::int64_t batch) {
+  const bool counted = std::any_of(updates.begin(), updates.end(),
+                                   [batch](const auto& update) { return update.samples == batch; });
   UpdateTimes sum;
-  for (auto update = updates.begin() + kWarmUp; update != updates.end(); ++update) {
-    sum.seconds += update->seconds;
-    sum.exposed_communication += update->exposed_communication;
+  std::size_t count = 0;
+  for (std::size_t i = kWarmUp; i < updates.size(); ++i) {
+    if (counted && updates[i].samples != batch) continue;
+    sum.seconds += updates[i].seconds;
+    sum.exposed_communication += updates[i].exposed_communication;
+    ++count;
   }
-  const std::size_t count = updates.size() - kWarmUp;
-  const bool enough = (count >= kUpdates && sum.seconds >= kSeconds) || sum.seconds >= kLongest;
+  const bool enough = (count >= kUpdates && sum.seconds >= kSeconds) ||
+                      (count >= kFewest && sum.seconds >= kLongest);
   if (!enough) return std::nullopt;
   const auto n = static_cast<double>(count);
   return UpdateTimes{sum.seconds / n, sum.exposed_communication / n};
 }
 
-UpdateTimes time_updates(const Planned& planned, PlanFolder& folder, std::int64_t batch, int ranks,
-                         const std::vector<int>& cores) {
-  Trial trial(planned.timed(batch), folder.new_run(), ranks, {cores.front()}, "");
+std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& folder,
+                                        std::int64_t batch, int ranks, const Place& place,
+                                        const Deadline& deadline) {
+  if (is_late(deadline)) return std::nullopt;
+  const std::int64_t counted = planned.counts_samples ? batch : 0;
+  Trial trial(planned.timed(batch), folder.new_run(), ranks, place.cores, "", place.gpu);
   for (;;) {
     const bool goes_on = trial.poll();
-    if (const auto times = mean_times(trial.metrics().updates())) return *times;
+    if (const auto times = mean_times(trial.metrics().updates(), counted)) return *times;
     if (!goes_on) {
-      throw Failure("timing updates of " + std::to_string(batch) + " samples on " +
-                    std::to_string(ranks) + (ranks == 1 ? " worker" : " workers") +
-                    " failed: " + trial.complaint());
+      const std::string text = "timing updates of " + samples_text(batch) + " on " +
+                               std::to_string(ranks) + (ranks == 1 ? " worker" : " workers") +
+                               " failed: " + trial.complaint();
+      if (trial.refused()) throw UsageError(text);
+      throw Failure(text);
     }
+    if (is_late(deadline)) return std::nullopt;
     wait_a_little();
   }
 }
 
-void measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t batch,
-                      const std::vector<int>& cores, std::FILE* out) {
-  const UpdateTimes times = time_updates(planned, folder, batch, 1, cores);
-  folder.add(plan::TimeSample{batch, times.seconds});
-  std::fprintf(out, "update of %lld samples: %s\n", static_cast<long long>(batch),
-               format_seconds(times.seconds).c_str());
+bool measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t batch,
+                      const Place& place, const Deadline& deadline, std::FILE* out) {
+  const auto times = time_updates(planned, folder, batch, 1, place, deadline);
+  if (!times) return false;
+  folder.add(plan::TimeSample{batch, times->seconds});
+  std::fprintf(out, "update of %s: %s\n", samples_text(batch).c_str(),
+               format_seconds(times->seconds).c_str());
   std::fflush(out);
+  return true;
 }
 
-void measure_one_exchange(const Planned& planned, PlanFolder& folder, std::int64_t workers,
+bool measure_one_exchange(const Planned& planned, PlanFolder& folder, std::int64_t workers,
                           std::int64_t samples_each, const std::vector<int>& cores,
-                          std::FILE* out) {
-  const UpdateTimes times =
-      time_updates(planned, folder, samples_each * workers, static_cast<int>(workers), cores);
-  folder.add(plan::CommunicationSample{workers, std::max(times.exposed_communication, kLeast)});
-  std::fprintf(out, "communication of %lld workers: %s of an update's %s\n",
-               static_cast<long long>(workers), format_seconds(times.exposed_communication).c_str(),
-               format_seconds(times.seconds).c_str());
+                          const Deadline& deadline, std::FILE* out) {
+  const auto times = time_updates(planned, folder, samples_each * workers,
+                                  static_cast<int>(workers), {{cores.front()}, ""}, deadline);
+  if (!times) return false;
+  folder.add(plan::CommunicationSample{workers, std::max(times->exposed_communication, kLeast)});
+  std::fprintf(
+      out, "communication of %lld workers: %s of an update's %s\n", static_cast<long long>(workers),
+      format_seconds(times->exposed_communication).c_str(), format_seconds(times->seconds).c_str());
   std::fflush(out);
+  return true;
 }
 
 std::vector<std::int64_t> disturbed_times(const plan::PlanPoints& points, int repetitions) {
@@ -82,38 +102,51 @@ std::vector<std::int64_t> disturbed_times(const plan::PlanPoints& points, int re
   return again;
 }
 
-void measure_compute(const Planned& planned, PlanFolder& folder,
-                     const std::vector<std::int64_t>& batches, int repetitions,
-                     const std::vector<int>& cores, std::FILE* out) {
+void measure_compute(const Planned& planned, PlanFolder& folder, std::vector<std::int64_t>& batches,
+                     int repetitions, const Place& place, const Deadline& deadline,
+                     std::FILE* out) {
   for (int repetition = 1; repetition <= repetitions; ++repetition) {
-    for (const std::int64_t batch : batches) {
+    for (const std::int64_t batch : std::vector<std::int64_t>(batches)) {
       const auto& times = folder.points().times;
       const auto done = std::count_if(times.begin(), times.end(),
                                       [&](const auto& time) { return time.samples == batch; });
-      if (done < repetition) measure_one_time(planned, folder, batch, cores, out);
+      if (done >= repetition) continue;
+      try {
+        if (!measure_one_time(planned, folder, batch, place, deadline, out)) return;
+      } catch (const UsageError& refusal) {
+        std::erase(batches, batch);
+        if (batches.size() < 2) {
+          throw UsageError(std::string(refusal.what()) +
+                           "; --time needs two batches that there is training with");
+        }
+        std::fprintf(out, "updates of %s are left out: %s\n", samples_text(batch).c_str(),
+                     refusal.what());
+        std::fflush(out);
+      }
     }
   }
   for (;;) {
     const std::vector<std::int64_t> again = disturbed_times(folder.points(), repetitions);
     if (again.empty()) return;
     for (const std::int64_t batch : again) {
-      std::fprintf(out, "a time of %lld samples is far off: measured again\n",
-                   static_cast<long long>(batch));
-      measure_one_time(planned, folder, batch, cores, out);
+      if (is_late(deadline)) return;
+      std::fprintf(out, "a time of %s is far off: measured again\n", samples_text(batch).c_str());
+      if (!measure_one_time(planned, folder, batch, place, deadline, out)) return;
     }
   }
 }
 
 void measure_communication(const Planned& planned, PlanFolder& folder,
                            const std::vector<std::int64_t>& workers, std::int64_t samples_each,
-                           int repetitions, const std::vector<int>& cores, std::FILE* out) {
+                           int repetitions, const std::vector<int>& cores, const Deadline& deadline,
+                           std::FILE* out) {
   for (int repetition = 1; repetition <= repetitions; ++repetition) {
     for (const std::int64_t count : workers) {
       const auto& times = folder.points().communication;
       const auto done = std::count_if(times.begin(), times.end(),
                                       [&](const auto& time) { return time.workers == count; });
-      if (count > 1 && done < repetition)
-        measure_one_exchange(planned, folder, count, samples_each, cores, out);
+      if (count < 2 || done >= repetition) continue;
+      if (!measure_one_exchange(planned, folder, count, samples_each, cores, deadline, out)) return;
     }
   }
 }

@@ -6,7 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "cli/plan/deadline.h"
 #include "cli/plan/folder.h"
+#include "cli/plan/place.h"
 #include "cli/plan/planned.h"
 #include "cli/plan/trial.h"
 
@@ -18,13 +20,18 @@ struct UpdateTimes {
 };
 
 // Means over a training's updates after the first, which are slower: at least ten and half a
-// second, or three where they are long. Nothing where these are not there yet.
-std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& updates);
+// second, or three where they are long. Nothing where these are not there yet. Only updates of
+// `batch` samples count, not the rest at the end of an epoch; all where none has so many, or
+// `batch` is 0.
+std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& updates,
+                                      std::int64_t batch);
 
-// Trains for so long, in processes of their own: one rank on cores[0], or `ranks` of them. Throws
-// Failure when training fails, PlanStopped when told to stop.
-UpdateTimes time_updates(const Planned& planned, PlanFolder& folder, std::int64_t batch, int ranks,
-                         const std::vector<int>& cores);
+// Trains for so long, in processes of their own: one rank at `place`, or `ranks` of them. Nothing
+// where the deadline comes first. Throws UsageError when the training can't be with this batch,
+// Failure when it fails otherwise, PlanStopped when told to stop.
+std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& folder,
+                                        std::int64_t batch, int ranks, const Place& place,
+                                        const Deadline& deadline);
 
 // Batches with a time that is far off the others, as something else on the machine makes it: those
 // to measure once more, so that `repetitions` of each are not. After twice as many, it is taken for
@@ -32,20 +39,23 @@ UpdateTimes time_updates(const Planned& planned, PlanFolder& folder, std::int64_
 std::vector<std::int64_t> disturbed_times(const plan::PlanPoints& points, int repetitions);
 
 // Measures each of `batches` on one worker until there are so many repetitions among the points, by
-// turns, and tells `out` of each; then those again that were disturbed.
-void measure_compute(const Planned& planned, PlanFolder& folder,
-                     const std::vector<std::int64_t>& batches, int repetitions,
-                     const std::vector<int>& cores, std::FILE* out);
+// turns, and tells `out` of each; then those again that were disturbed. Takes those out of the list
+// that there is no training with (a batch of one, where batches are normalized), and says so;
+// UsageError where fewer than two are left.
+void measure_compute(const Planned& planned, PlanFolder& folder, std::vector<std::int64_t>& batches,
+                     int repetitions, const Place& place, const Deadline& deadline, std::FILE* out);
 
 // The same of communication between each number of workers above 1, with so many samples each.
 void measure_communication(const Planned& planned, PlanFolder& folder,
                            const std::vector<std::int64_t>& workers, std::int64_t samples_each,
-                           int repetitions, const std::vector<int>& cores, std::FILE* out);
+                           int repetitions, const std::vector<int>& cores, const Deadline& deadline,
+                           std::FILE* out);
 
-// One more measurement of either.
-void measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t batch,
-                      const std::vector<int>& cores, std::FILE* out);
-void measure_one_exchange(const Planned& planned, PlanFolder& folder, std::int64_t workers,
-                          std::int64_t samples_each, const std::vector<int>& cores, std::FILE* out);
+// One more measurement of either. Whether there was the time.
+bool measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t batch,
+                      const Place& place, const Deadline& deadline, std::FILE* out);
+bool measure_one_exchange(const Planned& planned, PlanFolder& folder, std::int64_t workers,
+                          std::int64_t samples_each, const std::vector<int>& cores,
+                          const Deadline& deadline, std::FILE* out);
 
 }  // namespace convoy::cli

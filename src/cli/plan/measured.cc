@@ -4,17 +4,14 @@
 
 #include "cli/plan/folder.h"
 #include "cli/plan/numbers.h"
-#include "cli/training/set_option.h"
+#include "cli/plan/recipe_options.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
 namespace convoy::cli {
 
 void add_measured_options(CLI::App& command, MeasuredWords& words) {
-  command.add_option("recipe", words.recipe.path, "The recipe, a TOML file")
-      ->type_name("RECIPE")
-      ->required();
-  add_set_option(command, words.recipe.overrides);
+  add_recipe_options(command, words.recipe);
   command.add_option("--folder", words.folder, "Where `convoy plan batch` has kept its points")
       ->type_name("DIR")
       ->capture_default_str();

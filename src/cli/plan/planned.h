@@ -21,10 +21,12 @@ struct Planned {
   // a plan has no use for.
   train::Recipe recipe;
   Goal goal;
-  std::int64_t samples = 0;    // of training, in what training.batch counts
-  std::int64_t evaluated = 0;  // samples of an evaluation
-  double epochs = 0;           // that the user's recipe trains
-  std::string fingerprint;     // of all that makes runs comparable
+  std::int64_t samples = 0;       // of training, in what training.batch counts
+  std::int64_t evaluated = 0;     // of an evaluation, in the same
+  bool counts_samples = true;     // training.batch does, not what they cost
+  double epochs = 0;              // that the user's recipe trains
+  std::vector<std::string> gpus;  // that trainings can be on (gpu_names); none: on cores
+  std::string fingerprint;        // of all that makes runs comparable
 
   // The recipe of a run towards the hardest level: at most `longest` updates, evaluated every so
   // many.
@@ -32,12 +34,14 @@ struct Planned {
                     std::int64_t every, std::int64_t longest) const;
   // The recipe of updates that are timed: without evaluations, and without an end.
   train::Recipe timed(std::int64_t batch) const;
+  // The recipe of an evaluation of the network as it is before training.
+  train::Recipe untrained(std::int64_t batch) const;
   // Updates between evaluations, so that these take about half as long as what they interrupt.
   std::int64_t usual_interval(std::int64_t batch) const;
 };
 
 // Reads the recipe and opens its data. A fixed random fifth of a data set is evaluated, unless the
-// recipe has an evaluation.fraction. Throws UsageError for what is wrong with any of these.
+// recipe says what evaluation.fraction is. Throws UsageError for what is wrong with any of these.
 Planned open_planned(const RecipeWords& recipe, const GoalWords& goal);
 
 // The same for a plan that has been measured, whose goal is in its points.

@@ -17,6 +17,9 @@ namespace {
 
 constexpr double kHopeless = 3;  // times the updates of a better rate
 constexpr double kLeaving = 10;  // times the first loss
+// A first loss below it says nothing of how large losses are: of a batch of one, or of a network
+// that knows the data already.
+constexpr double kOrdinaryLoss = 1;
 // A level that is reached within so many evaluations was reached too soon to say when; they come so
 // many times until then when the run is made again.
 constexpr std::int64_t kTooFew = 3, kEnough = 6;
@@ -46,37 +49,68 @@ std::string name_of(const WantedRun& run) {
          ", seed " + std::to_string(run.seed);
 }
 
+const char* why(plan::Stop stop) {
+  switch (stop) {
+    case plan::Stop::hopeless:
+      return "stopped: another rate took a third of that";
+    case plan::Stop::budget:
+      return "stopped at the end of the budget";
+    default:
+      return "";
+  }
+}
+
 class Runs {
  public:
   Runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
-       const RunLimits& limits, const std::vector<int>& cores, std::FILE* out)
+       const RunLimits& limits, const std::vector<Place>& places, std::FILE* out)
       : planned_(planned),
         folder_(folder),
         limits_(limits),
         out_(out),
-        waiting_(wanted.begin(), wanted.end()),
-        free_(cores.begin(), cores.end()) {}
+        free_(places.begin(), places.end()) {
+    for (const WantedRun& run : wanted) waiting_.push_back({run, std::nullopt});
+  }
+  // Where something has gone wrong all are told to end before any of them is waited for.
+  ~Runs() {
+    for (Active& active : active_) active.trial->stop();
+  }
+  Runs(const Runs&) = delete;
+  Runs& operator=(const Runs&) = delete;
 
-  void run() {
+  int run() {
     for (;;) {
       start();
-      if (active_.empty()) return;
+      if (active_.empty()) break;
       for (auto at = active_.begin(); at != active_.end();) at = look_at(at);
       if (!active_.empty()) wait_a_little();
     }
+    // There was no time to make them again.
+    for (const Waiting& waiting : waiting_) {
+      if (waiting.coarse) add(*waiting.coarse);
+    }
+    return added_;
   }
 
  private:
-  struct Active {
+  struct Finished {
+    plan::PointRun run;
+    Curve curve;
+  };
+  struct Waiting {
     WantedRun wanted;
-    int core = 0;
+    std::optional<Finished> coarse;  // the same, evaluated too seldom
+  };
+  struct Active {
+    Waiting waited;
+    Place place;
     std::int64_t every = 0;
     std::unique_ptr<Trial> trial;
-    const char* why = "";  // it was stopped
+    plan::Stop stop = plan::Stop::none;
     bool diverged = false;
   };
 
-  bool late() const { return limits_.deadline && Clock::now() >= *limits_.deadline; }
+  bool late() const { return is_late(limits_.deadline); }
 
   // Updates between evaluations: fewer than usual where training is quick.
   std::int64_t every(std::int64_t batch) const {
@@ -92,37 +126,46 @@ class Runs {
   }
 
   // Whether the run was over before it was looked at often enough; it waits to be made again then.
-  bool again(const Active& active, const plan::PointRun& run) {
+  bool again(const Active& active, const Finished& finished) {
+    const plan::PointRun& run = finished.run;
     if (limits_.every > 0 || active.every == 1 || run.reached.empty() || late()) return false;
     const std::int64_t first = run.reached.front().second;
     if (first > kTooFew * active.every) return false;
     std::int64_t& finer = finer_.try_emplace(run.batch, active.every).first->second;
     finer = std::max<std::int64_t>(1, std::min(finer, first / kEnough));
-    waiting_.push_front(active.wanted);
-    std::fprintf(out_, "%s: once more, evaluated more often\n", name_of(active.wanted).c_str());
+    waiting_.push_front({active.waited.wanted, finished});
+    std::fprintf(out_, "%s: once more, evaluated more often\n",
+                 name_of(active.waited.wanted).c_str());
     std::fflush(out_);
     return true;
   }
 
+  // Whether it would tell anything new.
+  bool is_wanted(const Waiting& waiting) const {
+    const plan::PlanPoints& points = folder_.points();
+    const WantedRun& run = waiting.wanted;
+    if (is_hopeless(points, planned_.goal, run.batch, run.learning_rate)) return false;
+    const plan::PointRun* before = points.find(run.batch, run.learning_rate, run.seed);
+    return before == nullptr || would_go_on(*before, planned_.goal, longest(run.batch));
+  }
+
+  std::int64_t longest(std::int64_t batch) const {
+    return limits_.longest(planned_.samples, batch);
+  }
+
   void start() {
     while (!free_.empty() && !waiting_.empty() && !late()) {
-      const WantedRun wanted = waiting_.front();
+      Waiting next = std::move(waiting_.front());
       waiting_.pop_front();
-      const plan::PlanPoints& points = folder_.points();
-      if (points.has(wanted.batch, wanted.learning_rate, wanted.seed) ||
-          is_hopeless(points, planned_.goal, wanted.batch, wanted.learning_rate)) {
-        continue;
-      }
-      const double updates = limits_.epochs * static_cast<double>(planned_.samples) /
-                             static_cast<double>(wanted.batch);
-      const auto longest = std::max<std::int64_t>(1, std::llround(std::ceil(updates)));
-      const int core = free_.front();
+      if (!next.coarse && !is_wanted(next)) continue;
+      const WantedRun wanted = next.wanted;
+      const Place place = free_.front();
       const std::int64_t interval = every(wanted.batch);
-      active_.push_back(
-          {wanted, core, interval,
-           std::make_unique<Trial>(
-               planned_.run(wanted.batch, wanted.learning_rate, wanted.seed, interval, longest),
-               folder_.new_run(), 1, std::vector<int>{core}, planned_.goal.of_task)});
+      active_.push_back({std::move(next), place, interval,
+                         std::make_unique<Trial>(
+                             planned_.run(wanted.batch, wanted.learning_rate, wanted.seed, interval,
+                                          longest(wanted.batch)),
+                             folder_.new_run(), 1, place.cores, planned_.goal.of_task, place.gpu)});
       free_.pop_front();
     }
   }
@@ -133,50 +176,73 @@ class Runs {
       return std::next(at);
     }
     finish(*at);
-    free_.push_back(at->core);
+    free_.push_back(at->place);
     return active_.erase(at);
   }
 
   // Whether it is worth going on.
   void judge(Active& active) {
-    const TrialMetrics& metrics = active.trial->metrics();
-    if (active.trial->stopped() || metrics.updates().empty()) return;
-    const WantedRun& run = active.wanted;
-    if (is_leaving(metrics.updates())) {
+    if (active.trial->stopped()) return;
+    const auto& updates = active.trial->metrics().updates();
+    if (is_leaving(updates)) {
       active.diverged = true;
     } else if (late()) {
-      active.why = "stopped at the end of the budget";
-    } else if (const auto best =
-                   fewest(folder_.points(), planned_.goal, run.batch, run.learning_rate)) {
-      const double enough = kHopeless * static_cast<double>(*best);
-      if (static_cast<double>(metrics.updates().back().step) >=
-          enough + static_cast<double>(active.every)) {
-        active.why = "stopped: another rate took a third of that";
-      }
+      active.stop = plan::Stop::budget;
+    } else if (!updates.empty() && is_slow(active, updates.back().step)) {
+      active.stop = plan::Stop::hopeless;
     }
-    if (active.diverged || *active.why != '\0') active.trial->stop();
+    if (active.diverged || active.stop != plan::Stop::none) active.trial->stop();
+  }
+
+  bool is_slow(const Active& active, std::int64_t updates) const {
+    const WantedRun& run = active.waited.wanted;
+    const auto best = fewest(folder_.points(), planned_.goal, run.batch, run.learning_rate);
+    return best && static_cast<double>(updates) >=
+                       kHopeless * static_cast<double>(*best) + static_cast<double>(active.every);
   }
 
   void finish(Active& active) {
     const Trial& trial = *active.trial;
+    const WantedRun& wanted = active.waited.wanted;
     const bool diverged = active.diverged || trial.diverged();
     if (!diverged && !trial.good())
-      throw Failure("the run with " + name_of(active.wanted) + " failed: " + trial.complaint());
+      throw Failure("the run with " + name_of(wanted) + " failed: " + trial.complaint());
     const TrialMetrics& metrics = trial.metrics();
-    plan::PointRun run{.batch = active.wanted.batch,
-                       .learning_rate = active.wanted.learning_rate,
-                       .seed = active.wanted.seed,
+    Finished finished{{.batch = wanted.batch,
+                       .learning_rate = wanted.learning_rate,
+                       .seed = wanted.seed,
                        .updates = metrics.updates().empty() ? 1 : metrics.updates().back().step,
                        .seconds = trial.seconds(),
                        .diverged = diverged,
-                       .reached = reached_levels(planned_.goal, metrics.curve())};
-    if (again(active, run)) return;
-    folder_.add(run, metrics.curve());
-    tell(active, run, metrics.curve());
+                       .reached = reached_levels(planned_.goal, metrics.curve())},
+                      metrics.curve()};
+    plan::PointRun& run = finished.run;
+    if (!diverged && !to_the_end(run, planned_.goal))
+      run.stopped = active.stop == plan::Stop::none ? plan::Stop::limit : active.stop;
+    if (run.stopped == plan::Stop::budget && tells_less(active, run)) return;
+    if (again(active, finished)) return;
+    add(finished);
   }
 
-  void tell(const Active& active, const plan::PointRun& run, const Curve& curve) const {
-    std::string text = name_of(active.wanted) + ": ";
+  // Whether a run that the budget's end has stopped says less than what there is of it already.
+  bool tells_less(const Active& active, const plan::PointRun& run) {
+    if (active.waited.coarse) {
+      add(*active.waited.coarse);
+      return true;
+    }
+    if (active.trial->metrics().updates().empty()) return true;
+    const plan::PointRun* before = folder_.points().find(run.batch, run.learning_rate, run.seed);
+    return before != nullptr && before->updates >= run.updates;
+  }
+
+  void add(const Finished& finished) {
+    folder_.add(finished.run, finished.curve);
+    ++added_;
+    tell(finished.run, finished.curve);
+  }
+
+  void tell(const plan::PointRun& run, const Curve& curve) const {
+    std::string text = name_of({run.batch, run.learning_rate, run.seed}) + ": ";
     for (const auto& [level, updates] : run.reached)
       text += shortest(level) + " after " + std::to_string(updates) + ", ";
     const bool all = run.reached.size() == planned_.goal.levels.size();
@@ -186,9 +252,9 @@ class Runs {
     } else if (!all) {
       text += "at best " + short_text(best) + " in " + std::to_string(run.updates) + " updates, ";
     }
-    if (!all && *active.why != '\0') text += std::string(active.why) + ", ";
-    if (!curve.empty() && !run.reached.empty() &&
-        run.reached.back().second == curve.front().first && active.every > 1) {
+    if (*why(run.stopped) != '\0') text += std::string(why(run.stopped)) + ", ";
+    if (!curve.empty() && curve.front().first > 1 && !run.reached.empty() &&
+        run.reached.back().second == curve.front().first) {
       text += "at the first evaluation (a smaller --every tells more), ";
     }
     std::fprintf(out_, "%s%s\n", text.c_str(), format_seconds(run.seconds).c_str());
@@ -199,13 +265,25 @@ class Runs {
   PlanFolder& folder_;
   RunLimits limits_;
   std::FILE* out_;
-  std::deque<WantedRun> waiting_;
+  std::deque<Waiting> waiting_;
   std::map<std::int64_t, std::int64_t> finer_;  // updates between evaluations, by batch
-  std::deque<int> free_;
+  std::deque<Place> free_;
   std::list<Active> active_;
+  int added_ = 0;
 };
 
 }  // namespace
+
+std::int64_t RunLimits::longest(std::int64_t samples, std::int64_t batch) const {
+  const double updates =
+      std::ceil(epochs * static_cast<double>(samples) / static_cast<double>(batch));
+  return std::max<std::int64_t>(1, std::llround(updates));
+}
+
+bool would_go_on(const plan::PointRun& run, const Goal& goal, std::int64_t longest) {
+  return !run.diverged && !to_the_end(run, goal) && run.stopped != plan::Stop::hopeless &&
+         run.updates < longest;
+}
 
 bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
                  double learning_rate) {
@@ -221,14 +299,14 @@ bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t 
 bool is_leaving(const std::vector<TrialMetrics::Update>& updates) {
   constexpr std::size_t kLast = 3;
   if (updates.size() <= kLast) return false;
-  const double limit = kLeaving * std::fabs(updates.front().loss);
+  const double limit = kLeaving * std::max(std::fabs(updates.front().loss), kOrdinaryLoss);
   return std::all_of(updates.end() - kLast, updates.end(),
                      [limit](const auto& update) { return update.loss > limit; });
 }
 
-void measure_runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
-                  const RunLimits& limits, const std::vector<int>& cores, std::FILE* out) {
-  Runs(planned, folder, wanted, limits, cores, out).run();
+int measure_runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
+                 const RunLimits& limits, const std::vector<Place>& places, std::FILE* out) {
+  return Runs(planned, folder, wanted, limits, places, out).run();
 }
 
 }  // namespace convoy::cli

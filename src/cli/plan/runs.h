@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <vector>
 
+#include "cli/plan/deadline.h"
 #include "cli/plan/folder.h"
+#include "cli/plan/place.h"
 #include "cli/plan/planned.h"
 #include "cli/plan/trial.h"
-#include "convoy/base/clock.h"
 
 namespace convoy::cli {
 
@@ -24,23 +24,31 @@ struct RunLimits {
   // Updates between evaluations; 0: Planned::usual_interval(), or fewer where a level is reached
   // soon. A run that was looked at too seldom to say when is made again.
   std::int64_t every = 0;
-  std::optional<Clock::time_point> deadline;  // of all of them
+  Deadline deadline;  // of all of them
+
+  // The most updates that a run with this batch may take, of so many samples an epoch.
+  std::int64_t longest(std::int64_t samples, std::int64_t batch) const;
 };
+
+// Whether a run that is among the points would come further if it were made once more, with at
+// most so many updates: it was stopped by a smaller limit, or a budget.
+bool would_go_on(const plan::PointRun& run, const Goal& goal, std::int64_t longest);
 
 // Whether more runs at this rate would tell nothing of the best one: a run diverged, or was stopped
 // when another rate had reached the hardest level in a third of its updates.
 bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
                  double learning_rate);
 
-// Whether losses have left where training began: the last three are above ten times the first.
+// Whether losses have left where training began: the last three are above ten times the first, and
+// above ten.
 bool is_leaving(const std::vector<TrialMetrics::Update>& updates);
 
-// Trains what is wanted and not among the points yet, one run on each of `cores` at a time, adds
-// each to the points, and tells `out` of it. A run ends at the hardest level, at the limit, when it
-// diverges or becomes hopeless, or at the deadline, after which no other begins. Throws Failure
-// when a training fails otherwise, PlanStopped when told to stop: runs that are not finished are
-// not among the points then.
-void measure_runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
-                  const RunLimits& limits, const std::vector<int>& cores, std::FILE* out);
+// Trains what is wanted and not among the points yet, or would go on, one run at each of `places`
+// at a time, adds each to the points, and tells `out` of it. A run ends at the hardest level, at
+// the limit, when it diverges or becomes hopeless, or at the deadline, after which no other begins.
+// Returns how many were added. Throws Failure when a training fails otherwise, PlanStopped when
+// told to stop: runs that are not finished are not among the points then.
+int measure_runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
+                 const RunLimits& limits, const std::vector<Place>& places, std::FILE* out);
 
 }  // namespace convoy::cli

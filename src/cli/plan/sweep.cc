@@ -5,24 +5,24 @@
 #include <map>
 
 #include "cli/plan/measure.h"
+#include "cli/plan/untrained.h"
 #include "convoy/base/error.h"
+#include "train/logging/environment.h"
 
 namespace convoy::cli {
 namespace {
 
 using plan::Candidate;
 
-// Numbers of workers that there are cores for.
+// Numbers of workers that there are places for.
 std::vector<std::int64_t> measurable(const Sweep& sweep) {
+  const auto most = static_cast<std::int64_t>(sweep.places.size());
   std::vector<std::int64_t> counts;
   for (const std::int64_t count : sweep.workers) {
-    if (count > 1 && count <= static_cast<std::int64_t>(sweep.cores.size()))
-      counts.push_back(count);
+    if (count > 1 && count <= most) counts.push_back(count);
   }
-  // What more workers need is extrapolated from as many as there are cores for.
-  const bool more = !sweep.workers.empty() &&
-                    sweep.workers.back() > static_cast<std::int64_t>(sweep.cores.size());
-  const auto most = static_cast<std::int64_t>(sweep.cores.size());
+  // What more workers need is extrapolated from as many as there are places for.
+  const bool more = !sweep.workers.empty() && sweep.workers.back() > most;
   if (more && most > 1 && (counts.empty() || counts.back() != most)) counts.push_back(most);
   return counts;
 }
@@ -47,16 +47,22 @@ std::map<std::int64_t, double> costs_of_runs(const plan::PlanPoints& points) {
   return costs;
 }
 
-std::uint64_t next_seed(const plan::PlanPoints& points, std::int64_t batch, double rate) {
-  std::uint64_t seed = 1;
-  while (points.has(batch, rate, seed)) ++seed;
-  return seed;
+// Of `count` places: `middle`, those after and before it, and so on.
+std::vector<std::size_t> outwards(std::size_t middle, std::size_t count) {
+  std::vector<std::size_t> order{middle};
+  for (std::size_t far = 1; order.size() < count; ++far) {
+    if (middle + far < count) order.push_back(middle + far);
+    if (far <= middle) order.push_back(middle - far);
+  }
+  return order;
 }
 
 class Budgeted {
  public:
-  Budgeted(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out)
-      : planned_(planned), sweep_(sweep), folder_(folder), out_(out) {}
+  // `timed`: batches that there is training with.
+  Budgeted(const Planned& planned, const Sweep& sweep, const std::vector<std::int64_t>& timed,
+           PlanFolder& folder, std::FILE* out)
+      : planned_(planned), sweep_(sweep), timed_(timed), folder_(folder), out_(out) {}
 
   // Whether there is enough to see what would say more.
   bool ready() const {
@@ -81,14 +87,15 @@ class Budgeted {
                                 machine.machine, sweep_.workers.back(), candidates);
     if (suggestions.empty()) return false;
     const Candidate& first = candidates[suggestions.front().candidate];
+    const Deadline& deadline = sweep_.limits.deadline;
     if (first.kind == Candidate::Kind::time) {
-      measure_one_time(planned_, folder_, first.size, sweep_.cores, out_);
-    } else if (first.kind == Candidate::Kind::communication) {
-      measure_one_exchange(planned_, folder_, first.size, samples_each(sweep_), sweep_.cores, out_);
-    } else {
-      run(candidates, suggestions, updates);
+      return measure_one_time(planned_, folder_, first.size, sweep_.places.front(), deadline, out_);
     }
-    return true;
+    if (first.kind == Candidate::Kind::communication) {
+      return measure_one_exchange(planned_, folder_, first.size, samples_each(sweep_), sweep_.cores,
+                                  deadline, out_);
+    }
+    return run(candidates, suggestions, updates) > 0;
   }
 
  private:
@@ -98,15 +105,9 @@ class Budgeted {
 
   std::vector<Candidate> list(const PlannedMachine& machine, const plan::UpdateFit& updates) const {
     constexpr double kTime = 5;  // seconds of a training that is timed, about
-    std::vector<Candidate> candidates;
-    const auto costs = costs_of_runs(folder_.points());
-    for (const plan::EnvelopePoint& point : updates.envelope) {
-      const auto cost = costs.find(point.batch);
-      if (cost != costs.end() && point.reached > 0)
-        candidates.push_back({Candidate::Kind::updates, point.batch, cost->second});
-    }
+    std::vector<Candidate> candidates = candidate_runs(folder_.points(), planned_.goal, updates);
     if (machine.compute) {
-      for (const std::int64_t batch : sweep_.timed)
+      for (const std::int64_t batch : timed_)
         candidates.push_back({Candidate::Kind::time, batch, kTime});
     }
     if (machine.communication) {
@@ -116,42 +117,151 @@ class Budgeted {
     return candidates;
   }
 
-  // The best runs, one for each core.
-  void run(const std::vector<Candidate>& candidates,
-           const std::vector<plan::Suggestion>& suggestions, const plan::UpdateFit& updates) {
+  // The best runs, one at each place. How many there were.
+  int run(const std::vector<Candidate>& candidates,
+          const std::vector<plan::Suggestion>& suggestions, const plan::UpdateFit& updates) {
     std::vector<WantedRun> wanted;
     for (const plan::Suggestion& suggestion : suggestions) {
       const Candidate& candidate = candidates[suggestion.candidate];
-      if (candidate.kind != Candidate::Kind::updates || wanted.size() == sweep_.cores.size())
+      if (candidate.kind != Candidate::Kind::updates || wanted.size() == sweep_.places.size())
         continue;
       for (const plan::EnvelopePoint& point : updates.envelope) {
         if (point.batch != candidate.size) continue;
-        wanted.push_back({point.batch, point.learning_rate,
-                          next_seed(folder_.points(), point.batch, point.learning_rate)});
+        wanted.push_back(next(point.batch, point.learning_rate));
       }
     }
-    measure_runs(planned_, folder_, wanted, sweep_.limits, sweep_.cores, out_);
+    return measure_runs(planned_, folder_, wanted, sweep_.limits, sweep_.places, out_);
+  }
+
+  // With the first seed that there is no run of, or one that would go on.
+  WantedRun next(std::int64_t batch, double rate) const {
+    const std::int64_t longest = sweep_.limits.longest(planned_.samples, batch);
+    WantedRun wanted{batch, rate, 1};
+    while (const plan::PointRun* run = folder_.points().find(batch, rate, wanted.seed)) {
+      if (would_go_on(*run, planned_.goal, longest)) break;
+      ++wanted.seed;
+    }
+    return wanted;
+  }
+
+  const Planned& planned_;
+  const Sweep& sweep_;
+  std::vector<std::int64_t> timed_;
+  PlanFolder& folder_;
+  std::FILE* out_;
+};
+
+void measure_grid(const Planned& planned, const Sweep& sweep, int seed, PlanFolder& folder,
+                  std::FILE* out) {
+  measure_runs(planned, folder, grid(sweep.batches, sweep.rates, static_cast<std::uint64_t>(seed)),
+               sweep.limits, sweep.places, out);
+}
+
+// How many of `wanted` repetitions of the sizes there are.
+template <class Sample>
+std::int64_t measured(const std::vector<Sample>& samples, std::int64_t Sample::*size,
+                      const std::vector<std::int64_t>& sizes, int wanted) {
+  std::int64_t sum = 0;
+  for (const std::int64_t one : sizes) {
+    sum += std::min<std::int64_t>(
+        wanted, std::count_if(samples.begin(), samples.end(),
+                              [&](const Sample& sample) { return sample.*size == one; }));
+  }
+  return sum;
+}
+
+class Times {
+ public:
+  Times(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out)
+      : planned_(planned), sweep_(sweep), folder_(folder), out_(out), timed_(sweep.timed) {}
+
+  // All of them; with a deadline, as many as the plan needs, or more in half of the time.
+  void measure() {
+    const Deadline& end = sweep_.limits.deadline;
+    if (!end) return repeat(sweep_.repetitions, end);
+    const auto now = Clock::now();
+    const Deadline half = now + (*end - now) / 2;
+    constexpr int kFewest = 2;  // one says nothing of how much times scatter
+    repeat(kFewest, end);
+    check_enough(kFewest);
+    repeat(sweep_.repetitions, half);
+  }
+
+  // The batches that there is training with.
+  const std::vector<std::int64_t>& timed() const { return timed_; }
+
+ private:
+  void repeat(int times, const Deadline& deadline) {
+    measure_compute(planned_, folder_, timed_, times, sweep_.places.front(), deadline, out_);
+    measure_communication(planned_, folder_, measurable(sweep_), samples_each(sweep_), times,
+                          sweep_.cores, deadline, out_);
+  }
+
+  void check_enough(int fewest) const {
+    if (!is_late(sweep_.limits.deadline)) return;
+    const plan::PlanPoints& points = folder_.points();
+    const std::vector<std::int64_t> workers = measurable(sweep_);
+    const std::int64_t done =
+        measured(points.times, &plan::TimeSample::samples, timed_, fewest) +
+        measured(points.communication, &plan::CommunicationSample::workers, workers, fewest);
+    const auto needed = fewest * static_cast<std::int64_t>(timed_.size() + workers.size());
+    throw UsageError("--budget: all of it went into the times of updates (" + std::to_string(done) +
+                     " of " + std::to_string(needed) + " that are needed) and none is left for " +
+                     "trainings; --resume with another budget goes on, fewer --time batches or " +
+                     "--machine FILE take less");
   }
 
   const Planned& planned_;
   const Sweep& sweep_;
   PlanFolder& folder_;
   std::FILE* out_;
+  std::vector<std::int64_t> timed_;
 };
 
-void measure_grid(const Planned& planned, const Sweep& sweep, int seeds, PlanFolder& folder,
-                  std::FILE* out) {
-  for (int seed = 1; seed <= seeds; ++seed) {
-    std::vector<WantedRun> wanted;
-    for (const std::int64_t batch : sweep.batches) {
-      for (const double rate : sweep.rates)
-        wanted.push_back({batch, rate, static_cast<std::uint64_t>(seed)});
-    }
-    measure_runs(planned, folder, wanted, sweep.limits, sweep.cores, out);
+// Times of another machine are measured again.
+void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
+  const std::string before = folder.points().machine;
+  const std::string processor = train::processor_name();
+  const std::string here = (processor.empty() ? "unknown processor" : processor) + ", " +
+                           std::to_string(sweep.cores.size()) +
+                           (sweep.cores.size() == 1 ? " core" : " cores");
+  if (!before.empty() && before != here) {
+    std::fprintf(out,
+                 "the times in the folder are of another machine, %s; those of this one, %s, count "
+                 "from now on\n",
+                 before.c_str(), here.c_str());
+    std::fflush(out);
   }
+  folder.move_to(here);
 }
 
 }  // namespace
+
+std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
+                            const std::vector<double>& rates, std::uint64_t seed) {
+  std::vector<WantedRun> runs;
+  for (const std::size_t rate : outwards(rates.size() / 2, rates.size())) {
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const std::size_t batch = i % 2 == 0 ? batches.size() - 1 - i / 2 : i / 2;
+      runs.push_back({batches[batch], rates[rate], seed});
+    }
+  }
+  return runs;
+}
+
+std::vector<Candidate> candidate_runs(const plan::PlanPoints& points, const Goal& goal,
+                                      const plan::UpdateFit& updates) {
+  std::vector<Candidate> candidates;
+  const auto costs = costs_of_runs(points);
+  for (const plan::EnvelopePoint& point : updates.envelope) {
+    const auto cost = costs.find(point.batch);
+    if (cost == costs.end() || point.reached == 0 ||
+        is_hopeless(points, goal, point.batch, point.learning_rate))
+      continue;
+    candidates.push_back({Candidate::Kind::updates, point.batch, cost->second});
+  }
+  return candidates;
+}
 
 PlannedMachine machine_of(const Sweep& sweep, const plan::PlanPoints& points) {
   if (!sweep.machine) return fit_machine(points);
@@ -159,17 +269,24 @@ PlannedMachine machine_of(const Sweep& sweep, const plan::PlanPoints& points) {
 }
 
 void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
-  if (!sweep.machine) {
-    measure_compute(planned, folder, sweep.timed, sweep.repetitions, sweep.cores, out);
-    measure_communication(planned, folder, measurable(sweep), samples_each(sweep),
-                          sweep.repetitions, sweep.cores, out);
+  const Deadline& deadline = sweep.limits.deadline;
+  if (folder.points().runs.empty()) {
+    check_untrained(planned, folder, sweep.batches.front(), sweep.places.front(), deadline, out);
   }
-  if (!sweep.limits.deadline) return measure_grid(planned, sweep, sweep.seeds, folder, out);
-  Budgeted budgeted(planned, sweep, folder, out);
-  for (int seeds = 1; seeds == 1 || (seeds <= sweep.seeds && !budgeted.ready()); ++seeds)
-    measure_grid(planned, sweep, seeds, folder, out);
+  Times times(planned, sweep, folder, out);
+  if (!sweep.machine) {
+    choose_machine(sweep, folder, out);
+    times.measure();
+  }
+  if (!deadline) {
+    for (int seed = 1; seed <= sweep.seeds; ++seed) measure_grid(planned, sweep, seed, folder, out);
+    return;
+  }
+  Budgeted budgeted(planned, sweep, times.timed(), folder, out);
+  for (int seed = 1; seed == 1 || (seed <= sweep.seeds && !budgeted.ready()); ++seed)
+    measure_grid(planned, sweep, seed, folder, out);
   bool more = budgeted.ready();
-  while (more && Clock::now() < *sweep.limits.deadline) more = budgeted.measure_next();
+  while (more && !is_late(deadline)) more = budgeted.measure_next();
 }
 
 }  // namespace convoy::cli

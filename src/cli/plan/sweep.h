@@ -23,12 +23,25 @@ struct Sweep {
   std::optional<plan::Machine> machine;  // given: nothing is timed
   RunLimits limits;                      // its deadline is the budget's
   std::vector<int> cores;
+  std::vector<Place> places;  // of trainings on one worker, at the same time
 };
 
-// Without a deadline: all of it. With one: every time, one run of each batch and rate (more, up to
-// `seeds`, where these say nothing yet), and then what narrows the interval of M_opt for the most
-// workers at the hardest level most, per second. What is among the points already is not measured
-// again.
+// The runs of a seed, in an order in which each further one says something new: the largest and the
+// smallest batch first, then those between, with the middle one of the rates; then with the others.
+std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
+                            const std::vector<double>& rates, std::uint64_t seed);
+
+// What further runs could say, by batch, at the rates of the envelope; not at those that are
+// hopeless.
+std::vector<plan::Candidate> candidate_runs(const plan::PlanPoints& points, const Goal& goal,
+                                            const plan::UpdateFit& updates);
+
+// Without a deadline: all of it. With one: every time twice, or more often in the first half of
+// what there is until then; one run of each batch and rate (more, up to `seeds`, where these say
+// nothing yet); and then what narrows the interval of M_opt for the most workers at the hardest
+// level most, per second. What is among the points already is not measured again, but times of
+// another machine, and runs that would go on. Throws UsageError for targets that are met before
+// training, and where the deadline leaves no time for runs.
 void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out);
 
 // The machine that the answers are for.

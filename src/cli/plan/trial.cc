@@ -55,14 +55,16 @@ class Bound {
   bool known_ = false;
 };
 
-Child start(const std::string& recipe, int ranks, const std::vector<int>& cores) {
+Child start(const std::string& recipe, int ranks, const std::vector<int>& cores,
+            const std::string& gpu) {
   std::vector<std::string> words{fs::read_symlink("/proc/self/exe").string(), "train", recipe};
   if (ranks > 1) words.insert(words.end(), {"-n", std::to_string(ranks)});
   ChildOptions options;
   options.capture_output = true;
   options.input = ChildOptions::Input::nothing;
+  if (!gpu.empty()) options.variables.push_back("CUDA_VISIBLE_DEVICES=" + gpu);
   if (ranks > 1) return start_child(words, options);
-  options.variables = {"OMP_NUM_THREADS=1"};
+  options.variables.push_back("OMP_NUM_THREADS=1");
   const Bound bound(cores);
   return start_child(words, options);
 }
@@ -104,7 +106,8 @@ void TrialMetrics::take(const std::string& line) {
   } else if (kind == "step") {
     Update update{.step = step,
                   .loss = number(row, "loss"),
-                  .exposed_communication = number(row, "exposed_communication_s")};
+                  .exposed_communication = number(row, "exposed_communication_s"),
+                  .samples = row.value("samples", std::int64_t{0})};
     for (const char* key :
          {"data_s", "forward_s", "backward_s", "exposed_communication_s", "update_s"}) {
       update.seconds += number(row, key);
@@ -115,12 +118,12 @@ void TrialMetrics::take(const std::string& line) {
 }
 
 Trial::Trial(train::Recipe recipe, const std::string& folder, int ranks,
-             const std::vector<int>& cores, const std::string& metric)
+             const std::vector<int>& cores, const std::string& metric, const std::string& gpu)
     : folder_(folder), metrics_(folder + "/run/metrics.jsonl", metric) {
   make_folders(folder);
   recipe.output.folder = folder + "/run";
   write_file_atomically(folder + "/recipe.toml", train::print_recipe(recipe, false));
-  child_ = start(folder + "/recipe.toml", ranks, cores);
+  child_ = start(folder + "/recipe.toml", ranks, cores, gpu);
   for (const Descriptor* descriptor : {&child_.standard_output, &child_.standard_error})
     fcntl(descriptor->get(), F_SETFL, fcntl(descriptor->get(), F_GETFL) | O_NONBLOCK);
 }
@@ -165,6 +168,11 @@ void Trial::stop() {
 }
 
 bool Trial::good() const { return stopping_ || (WIFEXITED(status_) && WEXITSTATUS(status_) == 0); }
+
+bool Trial::refused() const {
+  constexpr int kUsage = 2;
+  return !stopping_ && WIFEXITED(status_) && WEXITSTATUS(status_) == kUsage;
+}
 
 bool Trial::diverged() const { return errors_.find(kNotFinite) != std::string::npos; }
 

@@ -20,6 +20,7 @@ class TrialMetrics {
     double loss = 0;
     double seconds = 0;                // of the update, whatever took them
     double exposed_communication = 0;  // of these
+    std::int64_t samples = 0;
     double elapsed = 0;                // since training began, without evaluations
   };
 
@@ -45,10 +46,11 @@ class TrialMetrics {
 class Trial {
  public:
   // Starts it in a folder that is made for it, and removed at the end. One rank is bound to
-  // `cores`; several go where mpirun puts them. To be called from the main thread: the training is
-  // told to end when that ends, however that happens. Throws Failure when it can't be started.
+  // `cores`; several go where mpirun puts them. They see no GPU but `gpu`, unless it is empty. To
+  // be called from the main thread: the training is told to end when that ends, however that
+  // happens. Throws Failure when it can't be started.
   Trial(train::Recipe recipe, const std::string& folder, int ranks, const std::vector<int>& cores,
-        const std::string& metric);
+        const std::string& metric, const std::string& gpu = "");
   // Ends it, within seconds.
   ~Trial();
   Trial(const Trial&) = delete;
@@ -63,9 +65,10 @@ class Trial {
   void stop();
   bool stopped() const { return stopping_; }
 
-  // After the end: whether it went as it should, or was stopped; whether its loss became NaN or
-  // infinite; and what it last complained about.
+  // After the end: whether it went as it should, or was stopped; whether it refused its recipe;
+  // whether its loss became NaN or infinite; and what it last complained about.
   bool good() const;
+  bool refused() const;
   bool diverged() const;
   std::string complaint() const;
 

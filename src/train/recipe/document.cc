@@ -74,4 +74,10 @@ std::string Document::place(const std::string& key, const toml::node* node) cons
   return name_ + ":" + std::to_string(node->source().begin.line) + ": ";
 }
 
+bool gives(const RecipeText& text, const std::vector<std::string>& overrides,
+           const std::string& key) {
+  const Document document(text, overrides);
+  return static_cast<bool>(document.table().at_path(key));
+}
+
 }  // namespace convoy::train

@@ -1,0 +1,33 @@
+#include "cli/plan/place.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace convoy::cli {
+
+std::vector<Place> places_of(const std::vector<int>& cores, const std::vector<std::string>& gpus) {
+  std::vector<Place> places;
+  if (gpus.empty()) {
+    for (const int core : cores) places.push_back({{core}, ""});
+    return places;
+  }
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const std::size_t begin = i * cores.size() / gpus.size();
+    const std::size_t end = std::max((i + 1) * cores.size() / gpus.size(), begin + 1);
+    Place place{{}, gpus[i]};
+    for (std::size_t core = begin; core < end; ++core) place.cores.push_back(cores[core]);
+    places.push_back(place);
+  }
+  return places;
+}
+
+std::vector<std::string> gpu_names(int count, const std::string& visible) {
+  std::vector<std::string> names;
+  std::istringstream list(visible);
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  for (auto i = static_cast<int>(names.size()); i < count; ++i) names.push_back(std::to_string(i));
+  names.resize(static_cast<std::size_t>(count));
+  return names;
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,21 @@
+// Where the trainings of a plan run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace convoy::cli {
+
+// For one rank, and no other training meanwhile.
+struct Place {
+  std::vector<int> cores;
+  std::string gpu;  // the only one that it sees, as CUDA_VISIBLE_DEVICES names it; empty: any
+};
+
+// Each core, or each of `gpus` with an even part of the cores (one at least).
+std::vector<Place> places_of(const std::vector<int>& cores, const std::vector<std::string>& gpus);
+
+// The names of `count` GPUs where `visible` is the value of CUDA_VISIBLE_DEVICES.
+std::vector<std::string> gpu_names(int count, const std::string& visible);
+
+}  // namespace convoy::cli

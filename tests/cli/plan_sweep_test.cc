@@ -1,0 +1,170 @@
+// What a plan measures, in which order, and what it makes of a budget.
+#include <cmath>
+
+#include "convoy/base/error.h"
+#include "tests/cli/fake_plan.h"
+
+namespace convoy::cli {
+namespace {
+
+using plan::Stop;
+
+class PlanSweep : public FakePlan {
+ protected:
+  // What is said of it.
+  std::string sweep_over(PlanFolder& folder, const Sweep& sweep) {
+    return told([&](std::FILE* out) { measure(planned, sweep, folder, out); });
+  }
+
+  static std::vector<std::int64_t> timed(const plan::PlanPoints& points) {
+    std::vector<std::int64_t> sizes;
+    for (const plan::TimeSample& time : points.times) sizes.push_back(time.samples);
+    return sizes;
+  }
+};
+
+TEST_F(PlanSweep, GoesFromBothEndsToTheMiddle) {
+  const auto order = [](const std::vector<std::int64_t>& batches, const std::vector<double>& rates) {
+    std::string text;
+    for (const WantedRun& run : grid(batches, rates, 7)) {
+      EXPECT_EQ(run.seed, 7u);
+      text += std::to_string(run.batch) + "@" + std::to_string(std::llround(run.learning_rate)) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(order({16, 64, 256, 1024}, {1, 2, 4}),
+            "1024@2 16@2 256@2 64@2 1024@4 16@4 256@4 64@4 1024@1 16@1 256@1 64@1 ");
+  EXPECT_EQ(order({1, 2, 3}, {5}), "3@5 1@5 2@5 ");
+  EXPECT_EQ(order({1, 2}, {3, 4}), "2@4 1@4 2@3 1@3 ");
+  EXPECT_EQ(order({1}, {1, 2, 3, 4, 5}), "1@3 1@4 1@2 1@5 1@1 ");
+}
+
+TEST_F(PlanSweep, MeasuresTimesAndRunsOnce) {
+  PlanFolder folder = open();
+  const std::string text = sweep_over(folder, sweep());
+  EXPECT_TRUE(has(text, "loss before training: 10")) << text;
+  EXPECT_EQ(timed(folder.points()), (std::vector<std::int64_t>{4, 64, 4, 64}));
+  EXPECT_EQ(folder.points().runs.size(), 4u);
+  EXPECT_NE(folder.points().machine, "");
+  EXPECT_EQ(sweep_over(folder, sweep()), "");
+}
+
+TEST_F(PlanSweep, LeavesOutBatchesThatThereIsNoTrainingWith) {
+  script({{"refused", {1, 2}}});
+  Sweep sweep = this->sweep();
+  sweep.timed = {1, 4, 64};
+  PlanFolder folder = open();
+  const std::string text = sweep_over(folder, sweep);
+  EXPECT_EQ(timed(folder.points()), (std::vector<std::int64_t>{4, 64, 4, 64}));
+  EXPECT_TRUE(has(text,
+                  "updates of 1 sample are left out: timing updates of 1 sample on 1 worker failed: "
+                  "batches of 1 are refused\n"))
+      << text;
+  EXPECT_EQ(folder.points().runs.size(), 4u);
+  // With a budget, too, which suggests times.
+  sweep.limits = limits(100, in(1));
+  sweep_over(folder, sweep);
+  for (const std::int64_t size : timed(folder.points())) EXPECT_NE(size, 1);
+
+  sweep.timed = {1, 2, 32};
+  sweep.limits = limits(100);
+  const std::string error = test::message_of<UsageError>([&] { sweep_over(folder, sweep); });
+  EXPECT_TRUE(has(error, "batches of 2 are refused; --time needs two batches")) << error;
+}
+
+TEST_F(PlanSweep, RefusesTargetsThatAreMetBeforeTraining) {
+  script({{"start", 4}});
+  {
+    PlanFolder folder = open();
+    EXPECT_EQ(test::message_of<UsageError>([&] { sweep_over(folder, sweep()); }),
+              "loss 5 is met before training: a network that has learnt nothing has 4; choose a "
+              "harder target");
+    EXPECT_TRUE(folder.points().times.empty());
+  }
+  // Other targets can take the folder.
+  planned.goal.levels = {2, 1};
+  PlanFolder folder = open(false);
+  sweep_over(folder, sweep());
+  EXPECT_EQ(folder.points().runs.size(), 4u);
+}
+
+TEST_F(PlanSweep, TimesAreOfOneMachine) {
+  std::string here;
+  {
+    PlanFolder folder = open();
+    sweep_over(folder, sweep());
+    here = folder.points().machine;
+  }
+  {
+    plan::PointsFile file(scratch.path("plan/points.jsonl"), {"fake", "loss", {5, 1}});
+    file.move_to("another one");
+    file.add(plan::TimeSample{4, 100});
+  }
+  PlanFolder folder = open();
+  EXPECT_EQ(timed(folder.points()), std::vector<std::int64_t>{4});
+  const std::string text = sweep_over(folder, sweep());
+  EXPECT_TRUE(has(text, "of another machine, another one; those of this one, " + here)) << text;
+  EXPECT_EQ(folder.points().machine, here);
+  EXPECT_EQ(timed(folder.points()), (std::vector<std::int64_t>{4, 64, 4, 64}));
+  EXPECT_EQ(folder.points().elsewhere.at("another one").times.size(), 1u);
+  EXPECT_EQ(folder.points().runs.size(), 4u);
+}
+
+TEST_F(PlanSweep, ABudgetThatTimesUseUpSaysSo) {
+  script({{"hanging", 64}, {"most", 9}});  // no time is known after so few
+  PlanFolder folder = open();
+  const std::string error =
+      test::message_of<UsageError>([&] { sweep_over(folder, sweep(in(0.5))); });
+  EXPECT_TRUE(has(error, "--budget: all of it went into the times of updates (0 of 4 that are "))
+      << error;
+  EXPECT_TRUE(folder.points().runs.empty());
+}
+
+TEST_F(PlanSweep, ABudgetGoesOnWithRunsThatAnotherStopped) {
+  PlanFolder folder = open();
+  sweep_over(folder, sweep());
+  // Of the third seed one was stopped, and the rest is not known.
+  folder.add(plan::PointRun{8, 0.1, 3, 5, 1, false, {}, Stop::budget}, {});
+  folder.add(plan::PointRun{64, 0.1, 3, 5, 1, false, {}, Stop::budget}, {});
+  Sweep more = sweep();
+  more.machine.emplace();
+  more.machine->seconds_per_sample = 1e-3;
+  more.machine->knee_samples = 8;
+  for (double seconds = 0.5; seconds < 60; seconds *= 2) {
+    more.limits = limits(100, in(seconds));
+    sweep_over(folder, more);
+    if (folder.points().find(8, 0.1, 3)->stopped == Stop::none) break;
+  }
+  EXPECT_EQ(folder.points().find(8, 0.1, 3)->reached.size(), 2u);
+}
+
+// Such a run would not be made, and the same be suggested again and again.
+TEST_F(PlanSweep, SuggestsNoRunAtARateWithoutHope) {
+  plan::PlanPoints points;
+  points.header = {"", "loss", {5, 1}};
+  const auto add = [&points](std::int64_t batch, double rate, std::int64_t updates, bool reached) {
+    plan::PointRun run;
+    run.batch = batch, run.learning_rate = rate, run.updates = updates, run.seconds = 1;
+    run.seed = points.runs.size();
+    if (reached) run.reached = {{5, updates / 2}, {1, updates}};
+    points.runs.push_back(run);
+  };
+  for (const std::int64_t batch : {8, 64}) {
+    for (const std::int64_t more : {0, 1, 2, 3, 4, 5}) add(batch, 0.1, 30 + more, true);
+    add(batch, 0.2, 100, true);
+  }
+  const auto batches = [&] {
+    std::vector<std::int64_t> list;
+    for (const auto& one : candidate_runs(points, planned.goal, plan::fit_updates(points.updates(1))))
+      list.push_back(one.size);
+    return list;
+  };
+  EXPECT_EQ(batches(), (std::vector<std::int64_t>{8, 64}));
+  add(8, 0.1, 300, false);
+  ASSERT_TRUE(is_hopeless(points, planned.goal, 8, 0.1));
+  ASSERT_EQ(plan::fit_updates(points.updates(1)).envelope.front().learning_rate, 0.1);
+  EXPECT_EQ(batches(), std::vector<std::int64_t>{64});
+}
+
+}  // namespace
+}  // namespace convoy::cli
