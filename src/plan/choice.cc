@@ -259,8 +259,9 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& measur
     seconds.push_back(seconds_of(updates.draws[i], each, choice.batch));
   }
   choice.optimum.interval = interval_of(optima);
-  const double each = seconds_per_update(machine, choice.batch, workers) * measured_over_law;
-  choice.seconds = {seconds_of(updates.law, each, choice.batch), interval_of(seconds)};
+  const double count = predicted_updates(updates, static_cast<double>(choice.batch)).value();
+  choice.seconds = {count * seconds_per_update(machine, choice.batch, workers),
+                    interval_of(seconds)};
   choice.learning_rate = learning_rate_for(updates.envelope, static_cast<double>(choice.batch));
   if (choice.batch > largest_measured(updates)) {
     choice.warnings.push_back(
@@ -269,6 +270,24 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& measur
         ": its updates are those of the law, its learning rate is that of the largest; measure it");
   }
   return choice;
+}
+
+std::optional<double> predicted_updates(const UpdateFit& updates, double batch) {
+  check_batch(batch, 1);
+  if (updates.trusted) return updates_to_target(updates.law, batch);
+  const EnvelopePoint* below = nullptr;
+  const EnvelopePoint* above = nullptr;
+  for (const EnvelopePoint& point : updates.envelope) {
+    if (point.reached == 0) continue;
+    if (static_cast<double>(point.batch) <= batch) below = &point;
+    if (static_cast<double>(point.batch) >= batch && above == nullptr) above = &point;
+  }
+  if (below == nullptr || above == nullptr) return std::nullopt;
+  if (below == above) return below->updates;
+  const double part =
+      std::log(batch / static_cast<double>(below->batch)) /
+      std::log(static_cast<double>(above->batch) / static_cast<double>(below->batch));
+  return below->updates * std::pow(above->updates / below->updates, part);
 }
 
 std::vector<Suggestion> next_measurements(const UpdateFit& updates, const ComputeFit& compute,

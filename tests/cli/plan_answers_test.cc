@@ -168,43 +168,6 @@ TEST_F(PlanAnswers, TrainPrintsTheRecipeThatItsPlanMakes) {
     EXPECT_TRUE(has(printed(four), "batch = 64") && has(printed(four), "lr = 0.03"));
 }
 
-// Made-up points predict nothing of the trainings: what was predicted is the library's all the
-// same.
-TEST_F(PlanAnswers, CheckTrainsAndCompares) {
-  measure();
-  const plan::UpdateFit fit = plan::fit_updates(points().updates(1.5));
-  const plan::Machine machine = machine_of(0.02);
-  const auto rows = rows_of(words("check", {"--level", "1.5", "--seeds", "1"}));
-  ASSERT_EQ(rows.size(), 3u);
-  const std::int64_t best = plan::best_batch(fit.law, machine, 1, kSamples).batch;
-  EXPECT_EQ(rows[0]["batch"], std::llround(0.25 * static_cast<double>(best)));
-  EXPECT_EQ(rows[1]["batch"], best);
-  EXPECT_EQ(rows[2]["batch"], 4 * best);
-  for (const Json& row : rows) {
-    const std::int64_t batch = row["batch"];
-    EXPECT_DOUBLE_EQ(row["predicted_updates"],
-                     plan::updates_to_target(fit.law, static_cast<double>(batch)));
-    EXPECT_NEAR(row["predicted_seconds"], plan::convergence_seconds(fit.law, machine, batch, 1),
-                1e-9);
-    EXPECT_EQ(row["runs"], 1);
-    EXPECT_EQ(row["reached"], 1);
-    EXPECT_GE(row["updates"], 1);
-    EXPECT_GT(row["update_s"], 0);
-    EXPECT_DOUBLE_EQ(row["seconds"], row["updates"].get<double>() * row["update_s"].get<double>());
-  }
-  EXPECT_FALSE(std::filesystem::exists(plan_ + "/check-runs"));
-}
-
-TEST_F(PlanAnswers, CheckSaysWhatWasNotReached) {
-  measure();
-  const JobResult result =
-      Job(words("check", {"--level", "0.5", "--seeds", "1", "--longest", "0.2"}))
-          .finish(seconds(120));
-  EXPECT_EQ(result.exit_status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "the target was not reached; ")) << result.out;
-  EXPECT_TRUE(has(complaint(words("check", {"--workers", "4097"})), "--workers 4097: there are "));
-}
-
 // A fifth is evaluated where nobody has said how much is to be.
 TEST_F(PlanAnswers, WhatIsEvaluatedIsTheUsersMatter) {
   const auto fraction = [this](Words overrides) {

@@ -121,6 +121,24 @@ TEST(PlanTimes, AreOfWholeBatches) {
   EXPECT_NEAR(mean_times(updates, 400)->seconds, 0.55, 1e-12);
 }
 
+TEST(PlanTimes, AreElapsedWithoutEvaluations) {
+  const test::Scratch scratch;
+  const std::string path = scratch.path() + "/metrics.jsonl";
+  std::ofstream(path) << R"({"kind": "step", "step": 1, "elapsed_s": 2, "loss": 1}
+{"kind": "evaluation", "step": 1, "elapsed_s": 5, "loss": 0.9, "time_s": 3}
+{"kind": "step", "step": 2, "elapsed_s": 5.5, "loss": 1}
+{"kind": "evaluation", "step": 2, "elapsed_s": 9.5, "loss": 0.8, "time_s": 4}
+{"kind": "step", "step": 3, "elapsed_s": 10.25, "loss": 1}
+)";
+  TrialMetrics metrics(path, "loss");
+  metrics.read();
+  ASSERT_EQ(metrics.updates().size(), 3u);
+  EXPECT_DOUBLE_EQ(metrics.updates()[0].elapsed, 2);
+  EXPECT_DOUBLE_EQ(metrics.updates()[1].elapsed, 2.5);
+  EXPECT_DOUBLE_EQ(metrics.updates()[2].elapsed, 3.25);
+  EXPECT_EQ(metrics.curve(), (Curve{{1, 0.9}, {2, 0.8}}));
+}
+
 TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {
   const Goal goal = parse_goal({.target = "loss=1", .targets = "", .metric = ""}, kKnown, true);
   plan::PlanPoints points;

@@ -56,6 +56,8 @@ TEST(Choice, IsTheBestBatchOfTheFitsWithItsInterval) {
   EXPECT_TRUE(choice.seconds.interval.contains(
       convergence_seconds(plan.training.law, plan.machine, choice.batch, 4)));
   EXPECT_DOUBLE_EQ(choice.learning_rate, learning_rate_for(plan.updates.envelope, choice.batch));
+  EXPECT_DOUBLE_EQ(predicted_updates(plan.updates, 3000).value(),
+                   updates_to_target(plan.updates.law, 3000));
   // It is within 5% from low_batch to high_batch, and not beyond.
   const auto time = [&](std::int64_t batch) {
     return convergence_seconds(plan.updates.law, plan.measured().machine, batch, 4);
@@ -113,6 +115,11 @@ TEST(Choice, SaysWhereItLeavesWhatWasMeasured) {
 TEST(Choice, WithoutAFloorItIsTheLargestMeasuredBatch) {
   const Plan plan(0.02, -20);
   ASSERT_FALSE(plan.updates.trusted);
+  const auto& envelope = plan.updates.envelope;
+  const auto predicted = [&](double batch) { return predicted_updates(plan.updates, batch); };
+  EXPECT_EQ(predicted(64), envelope[3].updates);
+  EXPECT_DOUBLE_EQ(predicted(128).value(), std::sqrt(envelope[3].updates * envelope[4].updates));
+  EXPECT_FALSE(predicted(1025));
   const BatchChoice choice = choose_batch(plan.updates, plan.measured(), 4, 60000);
   EXPECT_EQ(choice.batch, 1024);
   EXPECT_EQ(choice.optimum.value, std::numeric_limits<double>::infinity());

@@ -43,6 +43,11 @@ struct BatchChoice {
 BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& machine,
                          std::int64_t workers, std::int64_t largest);
 
+// The updates to the target that a plan counts on with a batch: those of the law where it is
+// trusted; where not, the mean of those measured with this batch, or what is between those of the
+// two measured beside it (batch and updates both as logarithms), and nothing beyond them.
+std::optional<double> predicted_updates(const UpdateFit& updates, double batch);
+
 // A measurement that could be made next.
 struct Candidate {
   enum class Kind {

@@ -1,80 +1,78 @@
 // convoy plan check: whether a plan's predictions are right.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
+#include "base/toml_text.h"
 #include "cli/checks.h"
 #include "cli/launch/report.h"
-#include "cli/plan/measure.h"
+#include "cli/plan/check_rules.h"
+#include "cli/plan/check_table.h"
+#include "cli/plan/checks_file.h"
 #include "cli/plan/measured.h"
 #include "cli/plan/numbers.h"
+#include "cli/plan/runs.h"
 #include "cli/plan/subcommands.h"
 #include "cli/plan/trial.h"
 #include "cli/rows.h"
 #include "cli/training/signals.h"
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
-#include "convoy/plan/choice.h"
+#include "train/logging/environment.h"
 
 namespace convoy::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr const char* kDescription =
+    "Train as a measured plan says, and as other rules do, and compare (docs/planning.md)\n"
+    "Says how many updates and how long each took to the target, and what was predicted. Killed or "
+    "stopped\n"
+    "anywhere, --resume repeats no finished training.";
+
+constexpr const char* kRulesHelp =
+    "Which batches (quarter,optimal,four): the best one, a quarter of it, four times as much; "
+    "strong: the best of one worker; weak: that for each worker; linear: the same with so many "
+    "times its learning rate; noise: --noise-batch";
 
 constexpr std::uint64_t kSeeds = 1000;  // seeds above it are new to a plan
 
 struct Arguments {
   MeasuredWords measured;
+  std::string rules = "quarter,optimal,four";
+  int noise_batch = 0;
   int workers = 1;
   int seeds = 3;
   double longest = 0;
+  bool resume = false;
   std::string json;
 };
 
-struct Checked {
-  std::int64_t batch = 0;
-  double learning_rate = 0;
-  double updates = 0;  // predicted, and the seconds of an update
-  double seconds = 0;
-};
-
-// A quarter of the best batch, it, and four times as much, as far as there are.
-std::vector<Checked> list(const Measured& measured, std::int64_t workers) {
-  const std::int64_t samples = measured.planned.samples;
-  const plan::BatchChoice choice =
-      plan::choose_batch(measured.updates, {measured.machine, {}, {}}, workers, samples);
-  std::vector<Checked> checked;
-  for (const double factor : {0.25, 1.0, 4.0}) {
-    const std::int64_t batch = std::llround(factor * static_cast<double>(choice.batch));
-    if (batch < workers || batch > samples) continue;
-    Checked one;
-    one.batch = batch;
-    one.learning_rate =
-        plan::learning_rate_for(measured.updates.envelope, static_cast<double>(batch));
-    one.updates = plan::updates_to_target(measured.updates.law, static_cast<double>(batch));
-    one.seconds =
-        plan::convergence_seconds(measured.updates.law, measured.machine, batch, workers) /
-        one.updates;
-    checked.push_back(one);
-  }
-  return checked;
+// Mean seconds of an update. The first are slower; a plan's times are without them, too.
+double mean_update_s(const std::vector<TrialMetrics::Update>& updates) {
+  constexpr std::size_t kWarmUp = 5;
+  if (updates.empty()) return 0;
+  const std::size_t first = updates.size() > 2 * kWarmUp ? kWarmUp : 0;
+  const double begin = first > 0 ? updates[first - 1].elapsed : 0;
+  return (updates.back().elapsed - begin) / static_cast<double>(updates.size() - first);
 }
-
-struct RunOutcome {
-  bool reached = false;
-  double updates = 0;
-  double seconds = 0;  // of an update
-};
 
 class Checker {
  public:
-  Checker(const Measured& measured, const Arguments& arguments, const std::string& folder)
-      : measured_(measured), arguments_(arguments), folder_(folder), cores_(usable_cores()) {}
-
+  Checker(const Measured& measured, const Arguments& arguments, std::FILE* out)
+      : measured_(measured),
+        arguments_(arguments),
+        out_(out),
+        folder_(std::filesystem::absolute(arguments.measured.folder + "/check-runs").string()),
+        cores_(usable_cores()),
+        file_(arguments.measured.folder + "/checks.jsonl", header(), arguments.resume) {
+    // The file is this process's alone now, and so is what a killed one left.
+    std::filesystem::remove_all(folder_);
+  }
   ~Checker() {
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
@@ -82,88 +80,107 @@ class Checker {
   Checker(const Checker&) = delete;
   Checker& operator=(const Checker&) = delete;
 
-  RunOutcome train(const Checked& what, std::uint64_t seed) {
+  // From the file, or by training.
+  CheckedTraining train(const Checked& what, std::uint64_t seed) {
+    CheckedTraining training{.workers = arguments_.workers,
+                             .batch = what.batch,
+                             .learning_rate = what.learning_rate,
+                             .seed = seed};
     const Planned& planned = measured_.planned;
     const double epochs = arguments_.longest > 0 ? arguments_.longest : 4 * planned.epochs;
     const auto longest = static_cast<std::int64_t>(
         std::ceil(epochs * static_cast<double>(planned.samples) / static_cast<double>(what.batch)));
-    constexpr double kEvaluations = 10;  // at least, until the target
-    const auto every = std::clamp<std::int64_t>(std::llround(what.updates / kEvaluations), 1,
-                                                planned.usual_interval(what.batch));
-    Trial trial(planned.run(what.batch, what.learning_rate, seed, every, longest),
-                folder_ + "/check-" + std::to_string(++runs_), arguments_.workers, {cores_.front()},
-                planned.goal.of_task);
-    while (trial.poll()) wait_a_little();
-    if (!trial.good() && !trial.diverged())
-      throw Failure("training with batch " + std::to_string(what.batch) +
-                    " failed: " + trial.complaint());
-    RunOutcome outcome;
-    double sum = 0;
-    const auto& updates = trial.metrics().updates();
-    // The first are slower; a plan's times are without them, too.
-    const std::size_t first = updates.size() > 10 ? 5 : 0;
-    for (std::size_t i = first; i < updates.size(); ++i) sum += updates[i].seconds;
-    outcome.seconds = updates.empty() ? 0 : sum / static_cast<double>(updates.size() - first);
-    const auto reached = reached_levels(planned.goal, trial.metrics().curve());
-    outcome.reached = !reached.empty();
-    if (outcome.reached) outcome.updates = static_cast<double>(reached.front().second);
-    return outcome;
+    if (const CheckedTraining* known = file_.find(training, longest)) return *known;
+    run(what, longest, training);
+    file_.add(training);
+    tell(what.rule, training);
+    return training;
   }
 
  private:
+  ChecksHeader header() const {
+    const Planned& planned = measured_.planned;
+    const std::size_t cores = cores_.size();
+    return {
+        planned.fingerprint, planned.goal.metric, measured_.level(),
+        train::processor_name() + ", " + std::to_string(cores) + (cores == 1 ? " core" : " cores")};
+  }
+
+  void run(const Checked& what, std::int64_t longest, CheckedTraining& training) {
+    const Planned& planned = measured_.planned;
+    std::int64_t every = planned.usual_interval(what.batch);
+    constexpr double kEvaluations = 10;  // at least, until the target
+    if (what.updates)
+      every = std::clamp<std::int64_t>(std::llround(*what.updates / kEvaluations), 1, every);
+    // Trainings of a process that was killed may still be ending in theirs.
+    const std::string folder =
+        folder_ + "/" + std::to_string(getpid()) + "-" + std::to_string(++runs_);
+    Trial trial(planned.run(what.batch, what.learning_rate, training.seed, every, longest), folder,
+                arguments_.workers, {cores_.front()}, planned.goal.of_task);
+    while (trial.poll()) {
+      training.diverged = training.diverged || is_leaving(trial.metrics().updates());
+      if (training.diverged) trial.stop();
+      wait_a_little();
+    }
+    training.diverged = training.diverged || trial.diverged();
+    if (!trial.good() && !training.diverged)
+      throw Failure("training with batch " + std::to_string(what.batch) +
+                    " failed: " + trial.complaint());
+    const auto& updates = trial.metrics().updates();
+    if (updates.empty()) return;
+    const auto reached = reached_levels(planned.goal, trial.metrics().curve());
+    training.reached = !reached.empty();
+    training.updates = training.reached ? reached.front().second : updates.back().step;
+    const auto last = std::find_if(updates.begin(), updates.end(), [&](const auto& update) {
+      return update.step >= training.updates;
+    });
+    training.seconds = (last == updates.end() ? updates.back() : *last).elapsed;
+    training.update_s = mean_update_s(updates);
+  }
+
+  void tell(const std::string& rule, const CheckedTraining& t) const {
+    std::fprintf(out_, "%s, batch %lld, rate %s, seed %llu: %s %lld updates, %s\n", rule.c_str(),
+                 static_cast<long long>(t.batch), shortest(t.learning_rate).c_str(),
+                 static_cast<unsigned long long>(t.seed),
+                 t.reached    ? "reached after"
+                 : t.diverged ? "diverged after"
+                              : "not reached in",
+                 static_cast<long long>(t.updates), format_seconds(t.seconds).c_str());
+    std::fflush(out_);
+  }
+
   const Measured& measured_;
   const Arguments& arguments_;
+  std::FILE* out_;
   std::string folder_;
   std::vector<int> cores_;
+  ChecksFile file_;
   int runs_ = 0;
 };
 
-std::string ratio(double measured, double predicted) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%+.0f%%", 100 * (measured / predicted - 1));
-  return text;
+CheckList list(const Arguments& arguments, const Measured& measured) {
+  const std::vector<std::string> rules = parse_rules(arguments.rules);
+  const bool noise = std::find(rules.begin(), rules.end(), "noise") != rules.end();
+  if (noise != (arguments.noise_batch > 0)) {
+    throw UsageError(noise ? "--rules noise needs --noise-batch N, the batch that noise speaks for"
+                           : "--noise-batch is that of --rules noise; add it there");
+  }
+  return list_checks(rules, measured.updates, measured.machine,
+                     {arguments.workers, measured.planned.samples, arguments.noise_batch});
 }
 
-void print(const Checked& what, const std::vector<RunOutcome>& outcomes, Rows& rows,
-           std::FILE* out) {
-  double updates = 0, each = 0, seconds = 0;
-  int reached = 0;
-  for (const RunOutcome& outcome : outcomes) {
-    each += outcome.seconds / static_cast<double>(outcomes.size());
-    if (!outcome.reached) continue;
-    ++reached;
-    updates += outcome.updates;
-    seconds += outcome.updates * outcome.seconds;
+// Of all rules with one seed before the next: what disturbs the machine for a while disturbs all.
+std::vector<CheckedRule> train_all(const std::vector<Checked>& checked, int seeds,
+                                   Checker& checker) {
+  std::vector<std::vector<CheckedTraining>> trainings(checked.size());
+  for (int seed = 1; seed <= seeds; ++seed) {
+    for (std::size_t i = 0; i < checked.size(); ++i)
+      trainings[i].push_back(checker.train(checked[i], kSeeds + static_cast<std::uint64_t>(seed)));
   }
-  const double predicted = what.updates * what.seconds;
-  Json row{{"kind", "check"},
-           {"batch", what.batch},
-           {"learning_rate", what.learning_rate},
-           {"runs", outcomes.size()},
-           {"reached", reached},
-           {"predicted_updates", what.updates},
-           {"updates", nullptr},
-           {"predicted_update_s", what.seconds},
-           {"update_s", each},
-           {"predicted_seconds", predicted},
-           {"seconds", nullptr}};
-  std::fprintf(out, "%8lld %8s %6d/%zu", static_cast<long long>(what.batch),
-               short_text(what.learning_rate).c_str(), reached, outcomes.size());
-  if (reached == 0) {
-    std::fprintf(out, "   the target was not reached; %s updates were predicted\n",
-                 short_text(what.updates).c_str());
-  } else {
-    updates /= reached, seconds /= reached;
-    row["updates"] = updates;
-    row["seconds"] = seconds;
-    std::fprintf(out, " %9s %9s %6s  %9s %9s %6s  %9s %9s %6s\n", short_text(what.updates).c_str(),
-                 short_text(updates).c_str(), ratio(updates, what.updates).c_str(),
-                 format_seconds(what.seconds).c_str(), format_seconds(each).c_str(),
-                 ratio(each, what.seconds).c_str(), format_seconds(predicted).c_str(),
-                 format_seconds(seconds).c_str(), ratio(seconds, predicted).c_str());
-  }
-  std::fflush(out);
-  rows.add(row);
+  std::vector<CheckedRule> rules;
+  for (std::size_t i = 0; i < checked.size(); ++i)
+    rules.push_back({checked[i], outcome_of(trainings[i])});
+  return rules;
 }
 
 int run(const Arguments& arguments) {
@@ -174,26 +191,17 @@ int run(const Arguments& arguments) {
     throw UsageError("--workers " + std::to_string(arguments.workers) + ": there are " +
                      std::to_string(usable_cores().size()) + " cores here, one for each worker");
   }
+  const CheckList all = list(arguments, measured);
   for (const std::string& warning : measured.updates.warnings)
     std::fprintf(out, "warning: %s\n", warning.c_str());
-  const std::vector<Checked> batches = list(measured, arguments.workers);
   catch_stop_signals();
   try {
-    const std::string folder = arguments.measured.folder + "/check-runs";
-    Checker checker(measured, arguments, folder);
-    std::fprintf(out, "%8s %8s %8s %29s %29s %29s\n", "", "", "", "updates      ",
-                 "seconds of an update   ", "seconds to the target   ");
-    std::fprintf(out, "%8s %8s %8s %9s %9s %6s  %9s %9s %6s  %9s %9s %6s\n", "batch", "rate",
-                 "reached", "predicted", "measured", "", "predicted", "measured", "", "predicted",
-                 "measured", "");
-    for (const Checked& what : batches) {
-      std::vector<RunOutcome> outcomes;
-      for (int i = 1; i <= arguments.seeds; ++i)
-        outcomes.push_back(checker.train(what, kSeeds + static_cast<std::uint64_t>(i)));
-      print(what, outcomes, rows, out);
-    }
+    Checker checker(measured, arguments, out);
+    const std::vector<CheckedRule> rules = train_all(all.checked, arguments.seeds, checker);
+    print_checks(rules, all.left_out, out);
+    add_rows(rules, all.left_out, arguments.workers, rows);
   } catch (const PlanStopped&) {
-    std::fprintf(out, "stopped\n");
+    std::fprintf(out, "stopped; to go on, add --resume to the same command\n");
     return kExitRequeue;
   }
   return 0;
@@ -203,10 +211,12 @@ int run(const Arguments& arguments) {
 
 void add_plan_check_command(CLI::App& plan, Outcome& outcome) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = plan.add_subcommand(
-      "check",
-      "Train with a measured plan's batch, a quarter of it and four times as much, and compare");
+  CLI::App* command = plan.add_subcommand("check", kDescription);
   add_measured_options(*command, arguments->measured);
+  command->add_option("--rules", arguments->rules, kRulesHelp)->type_name("LIST");
+  command->add_option("--noise-batch", arguments->noise_batch, "The batch of the rule noise")
+      ->type_name("N")
+      ->check(positive_integer());
   command->add_option("--workers", arguments->workers, "Workers to train with")
       ->type_name("P")
       ->check(positive_integer())
@@ -219,6 +229,8 @@ void add_plan_check_command(CLI::App& plan, Outcome& outcome) {
                    "When a run is given up, in epochs (four times as long as the recipe)")
       ->type_name("EPOCHS")
       ->check(positive_number());
+  command->add_flag("--resume", arguments->resume,
+                    "Go on with the trainings of earlier checks in the folder");
   command->add_option("--json", arguments->json, "The table as JSON ('-': standard output)")
       ->type_name("FILE");
   command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });

@@ -102,13 +102,17 @@ void TrialMetrics::take(const std::string& line) {
   const auto step = row.value("step", std::int64_t{0});
   if (kind == "evaluation") {
     curve_.emplace_back(step, number(row, metric_));
+    evaluations_s_ += row.value("time_s", 0.0);
   } else if (kind == "step") {
-    Update update{step, number(row, "loss"), 0, number(row, "exposed_communication_s"),
-                  row.value("samples", std::int64_t{0})};
+    Update update{.step = step,
+                  .loss = number(row, "loss"),
+                  .exposed_communication = number(row, "exposed_communication_s"),
+                  .samples = row.value("samples", std::int64_t{0})};
     for (const char* key :
          {"data_s", "forward_s", "backward_s", "exposed_communication_s", "update_s"}) {
       update.seconds += number(row, key);
     }
+    update.elapsed = number(row, "elapsed_s") - evaluations_s_;
     updates_.push_back(update);
   }
 }

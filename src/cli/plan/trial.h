@@ -21,6 +21,7 @@ class TrialMetrics {
     double seconds = 0;                // of the update, whatever took them
     double exposed_communication = 0;  // of these
     std::int64_t samples = 0;
+    double elapsed = 0;                // since training began, without evaluations
   };
 
   // `metric` is the figure of evaluations that goes to the curve.
@@ -37,6 +38,7 @@ class TrialMetrics {
   std::string path_, metric_;
   std::string pending_;
   std::streamoff done_ = 0;
+  double evaluations_s_ = 0;
   std::vector<Update> updates_;
   Curve curve_;
 };

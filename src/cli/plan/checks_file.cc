@@ -1,0 +1,135 @@
+#include "cli/plan/checks_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/toml_text.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "train/logging/append.h"
+
+namespace convoy::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kVersion = 1;
+
+Json line_of(const ChecksHeader& header) {
+  return {{"kind", "checks"},          {"version", kVersion},      {"fingerprint", header.fingerprint},
+          {"metric", header.metric},   {"target", header.target},  {"machine", header.machine}};
+}
+
+Json line_of(const CheckedTraining& t) {
+  return {{"kind", "training"},
+          {"workers", t.workers},
+          {"batch", t.batch},
+          {"learning_rate", t.learning_rate},
+          {"seed", t.seed},
+          {"reached", t.reached},
+          {"diverged", t.diverged},
+          {"updates", t.updates},
+          {"seconds", t.seconds},
+          {"update_s", t.update_s}};
+}
+
+// Throws Json::exception for what is missing or of another type.
+CheckedTraining training_of(const Json& line) {
+  return {line.at("workers").get<std::int64_t>(), line.at("batch").get<std::int64_t>(),
+          line.at("learning_rate").get<double>(), line.at("seed").get<std::uint64_t>(),
+          line.at("reached").get<bool>(),         line.at("diverged").get<bool>(),
+          line.at("updates").get<std::int64_t>(), line.at("seconds").get<double>(),
+          line.at("update_s").get<double>()};
+}
+
+void check_header(const Json& line, const ChecksHeader& header, const std::string& path) {
+  const auto refuse = [&path](const std::string& what) {
+    throw UsageError(path + " has trainings " + what + "; move it away to check anew");
+  };
+  if (line.at("fingerprint") != header.fingerprint) refuse("of another recipe, or other data");
+  const auto metric = line.at("metric").get<std::string>();
+  const auto target = line.at("target").get<double>();
+  if (metric != header.metric || target != header.target) {
+    refuse("to " + metric + " " + shortest(target) + ", not to " + header.metric + " " +
+           shortest(header.target));
+  }
+  const auto machine = line.at("machine").get<std::string>();
+  if (machine != header.machine) refuse("on " + machine + ", not on " + header.machine);
+}
+
+}  // namespace
+
+ChecksFile::ChecksFile(const std::string& path, const ChecksHeader& header, bool resume)
+    : path_(path) {
+  file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file_.open()) throw Failure("cannot write " + path + ": " + std::strerror(errno));
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0)
+    throw UsageError(path + " is in use by another process; one check at a time can add to it");
+  std::string text = read_text_file(path);
+  const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  if (whole < text.size()) {
+    if (::ftruncate(file_.get(), static_cast<off_t>(whole)) != 0)
+      throw Failure("cannot write " + path + ": " + std::strerror(errno));
+    text.resize(whole);
+  }
+  if (text.empty()) {
+    append(line_of(header));
+    return;
+  }
+  read(text, header);
+  if (!resume && !trainings_.empty()) {
+    throw UsageError("there are trainings in " + path +
+                     " already: add --resume to go on with them, or move it away");
+  }
+}
+
+void ChecksFile::read(const std::string& text, const ChecksHeader& header) {
+  int count = 0;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    ++count;
+    const std::string where = path_ + ":" + std::to_string(count) + ": ";
+    const Json line = Json::parse(text.substr(begin, end - begin), nullptr, false);
+    try {
+      if (line.at("kind") != (count == 1 ? "checks" : "training"))
+        throw UsageError(where + "a line of this kind does not belong here");
+      if (count == 1) {
+        if (line.at("version") != kVersion)
+          throw UsageError(where + "it is of another version of Convoy; move it away");
+        check_header(line, header, path_);
+      } else {
+        trainings_.push_back(training_of(line));
+      }
+    } catch (const Json::exception& error) {
+      throw UsageError(where + "no line of `convoy plan check`: " + error.what());
+    }
+  }
+}
+
+const CheckedTraining* ChecksFile::find(const CheckedTraining& like, std::int64_t longest) const {
+  for (const CheckedTraining& one : trainings_) {
+    const bool same = one.workers == like.workers && one.batch == like.batch &&
+                      one.learning_rate == like.learning_rate && one.seed == like.seed;
+    if (same && (one.reached || one.diverged || one.updates >= longest)) return &one;
+  }
+  return nullptr;
+}
+
+void ChecksFile::add(const CheckedTraining& training) {
+  append(line_of(training));
+  trainings_.push_back(training);
+}
+
+void ChecksFile::append(const nlohmann::json& line) {
+  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  train::append_whole(file_.get(), text, path_);
+  if (::fdatasync(file_.get()) != 0 && errno != EINVAL)
+    throw Failure("cannot write " + path_ + ": " + std::strerror(errno));
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,262 @@
+// convoy plan check: its rules, its trainings, and what it makes of them.
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "cli/plan/check_rules.h"
+#include "cli/plan/check_table.h"
+#include "cli/plan/checks_file.h"
+#include "convoy/base/error.h"
+#include "convoy/plan/choice.h"
+#include "tests/cli/plan_fixture.h"
+
+namespace convoy::cli {
+namespace {
+
+class PlanCheck : public PlanFixture {
+ protected:
+  std::string refusal(const std::string& path, const ChecksHeader& header) const {
+    return test::message_of<UsageError>([&] { ChecksFile(path, header, true); });
+  }
+};
+
+const std::vector<std::string> kAll{"quarter", "optimal", "four", "strong",
+                                    "weak",    "linear",  "noise"};
+const ChecksHeader kHeader{"9f", "train_loss", 0.5, "a processor, 2 cores"};
+
+TEST_F(PlanCheck, RulesSayWhichBatchAndRate) {
+  measure();
+  const plan::UpdateFit fit = plan::fit_updates(points().updates(0.5));
+  const plan::Machine machine = machine_of(0.02);
+  const CheckQuestion question{.workers = 2, .largest = kSamples, .noise_batch = 50};
+  const CheckList list = list_checks(kAll, fit, machine, question);
+  const std::int64_t alone = plan::best_batch(fit.law, machine, 1, kSamples).batch;
+  const std::int64_t best = plan::best_batch(fit.law, machine, 2, kSamples).batch;
+  ASSERT_NE(best, alone);
+  std::map<std::string, Checked> by_rule;
+  for (const Checked& one : list.checked) by_rule[one.rule] = one;
+  EXPECT_EQ(by_rule["quarter"].batch, std::llround(static_cast<double>(best) / 4));
+  EXPECT_EQ(by_rule["optimal"].batch, best);
+  EXPECT_EQ(by_rule["strong"].batch, alone);
+  EXPECT_EQ(by_rule["weak"].batch, 2 * alone);
+  EXPECT_EQ(by_rule["linear"].batch, 2 * alone);
+  EXPECT_EQ(by_rule["noise"].batch, 50);
+  // In this plan each batch has the same best rate.
+  EXPECT_DOUBLE_EQ(by_rule["weak"].learning_rate, 0.02);
+  EXPECT_DOUBLE_EQ(by_rule["linear"].learning_rate, 0.04);
+  EXPECT_TRUE(has(by_rule["linear"].note, "the rate is 2 times that of batch " +
+                                              std::to_string(alone) +
+                                              "; the prediction is for 0.02"));
+  for (const auto& [rule, one] : by_rule) {
+    EXPECT_DOUBLE_EQ(one.updates.value(),
+                     plan::updates_to_target(fit.law, static_cast<double>(one.batch)))
+        << rule;
+    EXPECT_DOUBLE_EQ(one.seconds().value(),
+                     plan::convergence_seconds(fit.law, machine, one.batch, 2))
+        << rule;
+  }
+  EXPECT_EQ(by_rule["four"].batch, 4 * best);
+  EXPECT_TRUE(list.left_out.empty());
+  const CheckList few = list_checks({"four"}, fit, machine, {.workers = 2, .largest = 4 * best - 1});
+  EXPECT_TRUE(few.checked.empty());
+  EXPECT_EQ(few.left_out.at(0).rule, "four");
+  const CheckList many = list_checks({"strong", "weak"}, fit, machine_of(0),
+                                     {.workers = 200, .largest = kSamples});
+  ASSERT_EQ(many.left_out.size(), 2u);
+  EXPECT_TRUE(has(many.left_out[0].why, "a batch of 32 has no sample for each worker"));
+  EXPECT_TRUE(has(many.left_out[1].why, "is more than the data has, 400"));
+
+  EXPECT_EQ(parse_rules("weak,optimal,weak"), (std::vector<std::string>{"weak", "optimal"}));
+  EXPECT_TRUE(has(test::message_of<UsageError>([] { parse_rules("optimal,strog"); }),
+                  "there is no rule 'strog'; there are quarter, optimal, four, strong, weak, "
+                  "linear, noise (did you mean strong?)"));
+}
+
+// As the plan itself, which counts on what was measured then.
+TEST_F(PlanCheck, PredictsWithoutALawWhatThePlanDoes) {
+  measure();
+  plan::PlanPoints all = points();
+  for (plan::PointRun& run : all.runs) {
+    const double off = 1 + 0.05 * (static_cast<double>(run.seed) - 2);
+    run.updates = std::llround(40000 * std::pow(static_cast<double>(run.batch), -1.3) * off);
+    run.reached = {{0.5, run.updates}};
+  }
+  const plan::UpdateFit fit = plan::fit_updates(all.updates(0.5));
+  ASSERT_FALSE(fit.trusted);
+  const plan::Machine machine = machine_of(0.02);
+  const CheckList list = list_checks({"quarter", "optimal", "noise"}, fit, machine,
+                                     {.workers = 2, .largest = kSamples, .noise_batch = 300});
+  const plan::BatchChoice choice = plan::choose_batch(fit, {machine, {}, {}}, 2, kSamples);
+  EXPECT_EQ(list.checked[1].batch, choice.batch);
+  EXPECT_DOUBLE_EQ(list.checked[1].seconds().value(), choice.seconds.value);
+  EXPECT_DOUBLE_EQ(list.checked[0].updates.value(), fit.envelope[3].updates);  // batch 32
+  EXPECT_FALSE(list.checked[2].updates || list.checked[2].seconds());
+  EXPECT_TRUE(list.checked[2].update_s);
+}
+
+CheckedTraining training(bool reached, std::int64_t updates, double seconds) {
+  CheckedTraining one{.workers = 1, .batch = 16, .learning_rate = 0.1, .seed = 1001};
+  one.reached = reached, one.updates = updates, one.seconds = seconds, one.update_s = 0.5;
+  return one;
+}
+
+TEST_F(PlanCheck, TrainingsThatDidNotReachTheTargetCount) {
+  const Checked checked{"optimal", 16, 0.1, 100, 0.5, ""};
+  const MeanOutcome both = outcome_of({training(true, 100, 50), training(true, 140, 70)});
+  EXPECT_DOUBLE_EQ(both.updates, 120);
+  EXPECT_DOUBLE_EQ(both.seconds, 60);
+  EXPECT_FALSE(both.at_least());
+  const MeanOutcome one = outcome_of({training(true, 100, 50), training(false, 500, 250)});
+  EXPECT_DOUBLE_EQ(one.updates, 300);
+  EXPECT_DOUBLE_EQ(one.seconds, 150);
+  EXPECT_TRUE(one.known() && one.at_least());
+  CheckedTraining lost = training(false, 7, 3);
+  lost.diverged = true;
+  const MeanOutcome none = outcome_of({training(true, 100, 50), lost});
+  EXPECT_FALSE(none.known());
+  Checked unknown = checked;
+  unknown.rule = "noise", unknown.updates.reset();
+  const std::vector<CheckedRule> rules{
+      {checked, both}, {{"four", 64, 0.1, 100, 0.5, ""}, one}, {{"linear", 64, 9, 100, 0.5, "!"}, none},
+      {unknown, outcome_of({training(true, 48, 24)})}};
+  EXPECT_EQ(best_seconds(rules), 24);
+
+  const std::string file = scratch_.path("printed");
+  std::FILE* out = std::fopen(file.c_str(), "w");
+  print_checks(rules, {{"weak", "of a reason"}}, out);
+  std::fclose(out);
+  std::istringstream lines(read_text_file(file));
+  std::map<std::string, Words> cells;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string rule;
+    words >> rule;
+    for (std::string word; words >> word;) cells[rule].push_back(word);
+  }
+  EXPECT_EQ(cells["optimal"],
+            (Words{"16", "0.1", "2/2", "100", "120", "+20%", "500", "ms", "500", "ms", "+0%",
+                   "50.0", "s", "1", "min", "0", "s", "+20%", "2.5"}));
+  EXPECT_EQ(cells["four"],
+            (Words{"64", "0.1", "1/2", "100", ">300", ">+200%", "500", "ms", "500", "ms", "+0%",
+                   "50.0", "s", ">2", "min", "30", "s", ">+200%", ">6.25"}));
+  EXPECT_EQ(cells["linear"], (Words{"64", "9", "1/2", "100", "diverged", "500", "ms", "diverged",
+                                    "50.0", "s", "diverged", "-"}));
+  EXPECT_EQ(cells["noise"], (Words{"16", "0.1", "1/1", "-", "48", "500", "ms", "500", "ms",
+                                   "+0%", "-", "24.0", "s", "1"}));
+  EXPECT_TRUE(has(read_text_file(file), "\nlinear: !\nweak is left out: of a reason\n"));
+  {
+    Rows rows(rows_);
+    add_rows(rules, {{"weak", "of a reason"}}, 3, rows);
+  }
+  const std::vector<Json> rows = written();
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows[1]["at_least"], true);
+  EXPECT_EQ(rows[1]["times_the_best"], 6.25);
+  EXPECT_TRUE(rows[2]["seconds"].is_null() && rows[2]["times_the_best"].is_null());
+  EXPECT_EQ(rows[2]["diverged"], 1);
+  EXPECT_TRUE(rows[3]["predicted_updates"].is_null());
+  EXPECT_EQ(rows[4]["kind"], "left_out");
+}
+
+TEST_F(PlanCheck, FileKeepsWhatIsFinished) {
+  const std::string path = scratch_.path("checks.jsonl");
+  const CheckedTraining reached = training(true, 100, 50);
+  CheckedTraining censored = training(false, 400, 200);
+  censored.seed = 1002;
+  {
+    ChecksFile file(path, kHeader, false);
+    EXPECT_TRUE(has(refusal(path, kHeader), "is in use by another process"));
+    file.add(reached);
+    file.add(censored);
+  }
+  std::ofstream(path, std::ios::app) << R"({"kind": "training", "wor)";
+  {
+    ChecksFile file(path, kHeader, true);
+    ASSERT_NE(file.find(reached, 1000), nullptr);
+    EXPECT_EQ(file.find(reached, 1000)->seconds, 50);
+    EXPECT_NE(file.find(censored, 400), nullptr);
+    EXPECT_EQ(file.find(censored, 401), nullptr);  // it would go on
+    CheckedTraining other = reached;
+    other.workers = 2;
+    EXPECT_EQ(file.find(other, 1), nullptr);
+    file.add(other);
+  }
+  EXPECT_NE(ChecksFile(path, kHeader, true).find(reached, 1000), nullptr);
+  EXPECT_TRUE(has(test::message_of<UsageError>([&] { ChecksFile(path, kHeader, false); }),
+                  "already: add --resume to go on with them"));
+  const auto other = [](const auto& change) {
+    ChecksHeader header = kHeader;
+    change(header);
+    return header;
+  };
+  EXPECT_TRUE(has(refusal(path, other([](ChecksHeader& h) { h.fingerprint = "0"; })),
+                  "has trainings of another recipe, or other data; move it away"));
+  EXPECT_TRUE(has(refusal(path, other([](ChecksHeader& h) { h.target = 0.3; })),
+                  "has trainings to train_loss 0.5, not to train_loss 0.3"));
+  EXPECT_TRUE(has(refusal(path, other([](ChecksHeader& h) { h.machine = "h0:1"; })),
+                  "has trainings on a processor, 2 cores, not on h0:1"));
+  std::ofstream(path, std::ios::app) << "{\"kind\": \"training\"}\n";
+  EXPECT_TRUE(has(refusal(path, kHeader), "checks.jsonl:5: no line of `convoy plan check`"));
+}
+
+// Made-up points predict nothing of the trainings: what was predicted is the library's all the
+// same.
+TEST_F(PlanCheck, TrainsComparesAndGoesOn) {
+  measure();
+  const plan::UpdateFit fit = plan::fit_updates(points().updates(1.5));
+  const plan::Machine machine = machine_of(0.02);
+  const auto check = [this](Words more) {
+    more.insert(more.begin(), {"--level", "1.5", "--seeds", "1"});
+    return words("check", more);
+  };
+  const auto rows = rows_of(check({}));
+  ASSERT_EQ(rows.size(), 3u);
+  const std::int64_t best = plan::best_batch(fit.law, machine, 1, kSamples).batch;
+  EXPECT_EQ(rows[0]["batch"], std::llround(0.25 * static_cast<double>(best)));
+  EXPECT_EQ(rows[1]["batch"], best);
+  EXPECT_EQ(rows[2]["batch"], 4 * best);
+  double least = INFINITY;
+  for (const Json& row : rows) {
+    EXPECT_EQ(row["runs"], 1);
+    EXPECT_EQ(row["reached"], 1);
+    EXPECT_GE(row["updates"], 1);
+    EXPECT_GT(row["update_s"], 0);
+    EXPECT_GT(row["seconds"], 0);
+    EXPECT_GE(row["times_the_best"], 1);
+    least = std::min(least, row["times_the_best"].get<double>());
+  }
+  EXPECT_EQ(least, 1);
+  EXPECT_FALSE(std::filesystem::exists(plan_ + "/check-runs"));
+
+  EXPECT_TRUE(has(complaint(check({})), "already: add --resume to go on with them"));
+  EXPECT_TRUE(has(complaint(words("check", {"--level", "0.5", "--resume"})),
+                  "has trainings to train_loss 1.5, not to train_loss 0.5"));
+  // One worker's best batch is that of both rules: one training more, with the batch of noise.
+  const std::string before = read_text_file(plan_ + "/checks.jsonl");
+  const auto more = rows_of(check({"--resume", "--rules", "strong,optimal,noise", "--noise-batch", "40"}));
+  ASSERT_EQ(more.size(), 3u);
+  for (const char* key : {"updates", "seconds", "update_s", "learning_rate"}) {
+    EXPECT_EQ(more[0][key], rows[1][key]);
+    EXPECT_EQ(more[1][key], rows[1][key]);
+  }
+  EXPECT_EQ(more[2]["batch"], 40);
+  const std::string after = read_text_file(plan_ + "/checks.jsonl");
+  EXPECT_EQ(after.substr(0, before.size()), before);
+  EXPECT_EQ(count(after.substr(before.size()), "\n"), 1);
+}
+
+TEST_F(PlanCheck, SaysWhatWasNotReachedAndWhatIsWrong) {
+  measure();
+  const JobResult result =
+      Job(words("check", {"--level", "0.5", "--seeds", "1", "--longest", "0.01", "--rules",
+                          "optimal"}))
+          .finish(seconds(120));
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, ": not reached in ") && has(result.out, ">")) << result.out;
+  EXPECT_TRUE(has(complaint(words("check", {"--workers", "4097"})), "--workers 4097: there are "));
+  EXPECT_TRUE(has(complaint(words("check", {"--rules", "noise"})), "needs --noise-batch N"));
+  EXPECT_TRUE(has(complaint(words("check", {"--noise-batch", "8"})), "add it there"));
+}
+
+}  // namespace
+}  // namespace convoy::cli
