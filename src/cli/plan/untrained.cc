@@ -11,6 +11,7 @@ namespace convoy::cli {
 
 void check_untrained(const Planned& planned, PlanFolder& folder, std::int64_t batch,
                      const Place& place, const Deadline& deadline, std::FILE* out) {
+  if (is_late(deadline)) return;
   const Goal& goal = planned.goal;
   Trial trial(planned.untrained(batch), folder.new_run(), 1, place.cores, goal.of_task, place.gpu);
   while (trial.poll()) {
@@ -19,8 +20,8 @@ void check_untrained(const Planned& planned, PlanFolder& folder, std::int64_t ba
   }
   if (trial.diverged()) return;  // runs with other rates or batches may not
   if (!trial.good()) {
-    const std::string text = "training with batch " + std::to_string(batch) +
-                             " failed: " + trial.complaint();
+    const std::string text =
+        "training with batch " + std::to_string(batch) + " failed: " + trial.complaint();
     if (trial.refused()) throw UsageError(text);
     throw Failure(text);
   }
