@@ -107,6 +107,8 @@ void TrialMetrics::take(const std::string& line) {
       update.seconds += number(row, key);
     }
     updates_.push_back(update);
+  } else if (kind == "noise") {
+    noise_.push_back({step, number(row, "gradient_square"), number(row, "gradient_variance")});
   }
 }
 
