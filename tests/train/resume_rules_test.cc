@@ -24,7 +24,9 @@ std::string complete(const std::string& strategy) {
   Vocabulary words;
   words.models["m"] = {{"width", std::int64_t{1}, ""}};
   words.readers["r"] = {{"path", std::string(), ""}};
-  words.tasks["classification"] = {{"label_smoothing", 0.0, ""}};
+  words.tasks["classification"] = {{"label_smoothing", 0.0, ""},
+                                   {"classes", std::vector<double>(), ""},
+                                   {"class_names", std::vector<std::string>(), ""}};
   words.strategies["sync"] = {{"bucket", std::string(), ""}};
   words.strategies["hybrid"] = {{"scheme", std::string(), ""}};
   const Recipe recipe = parse_recipe(

@@ -10,6 +10,7 @@ void add_plan_command(CLI::App& app, Outcome& outcome) {
   add_plan_batch_command(*plan, outcome);
   add_plan_machine_command(*plan);
   add_plan_check_command(*plan, outcome);
+  add_plan_noise_command(*plan, outcome);
 }
 
 }  // namespace convoy::cli

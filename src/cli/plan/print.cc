@@ -3,6 +3,7 @@
 
 #include "base/toml_text.h"
 #include "cli/plan/answers.h"
+#include "cli/plan/estimates.h"
 #include "cli/plan/numbers.h"
 #include "convoy/base/units.h"
 
@@ -13,12 +14,6 @@ using Json = nlohmann::ordered_json;
 
 std::string seconds_text(double seconds) {
   return std::isfinite(seconds) ? format_seconds(seconds) : "-";
-}
-
-// "64 (50 to 81)"
-std::string text_of(const plan::Estimate& estimate, std::string (*text)(double)) {
-  return text(estimate.value) + " (" + text(estimate.interval.low) + " to " +
-         text(estimate.interval.high) + ")";
 }
 
 std::string time_text(const std::optional<plan::BatchTime>& time) {
@@ -90,15 +85,6 @@ void print_level(const std::string& metric, const LevelAnswer& level, std::FILE*
   std::set<std::string> said;
   print_warnings(fit.warnings, said, out);
   for (const plan::BatchChoice& choice : level.choices) print_warnings(choice.warnings, said, out);
-}
-
-// Infinite numbers are null in JSON.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-void add(Json& row, const std::string& key, const plan::Estimate& estimate) {
-  row[key] = number(estimate.value);
-  row[key + "_low"] = number(estimate.interval.low);
-  row[key + "_high"] = number(estimate.interval.high);
 }
 
 Json row_of(const PlannedMachine& machine) {

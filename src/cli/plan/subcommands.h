@@ -13,5 +13,7 @@ void add_plan_batch_command(CLI::App& plan, Outcome& outcome);
 void add_plan_machine_command(CLI::App& plan);
 // Whether predictions are right.
 void add_plan_check_command(CLI::App& plan, Outcome& outcome);
+// Which batch the noise of gradients names.
+void add_plan_noise_command(CLI::App& plan, Outcome& outcome);
 
 }  // namespace convoy::cli

@@ -115,6 +115,8 @@ void TrialMetrics::take(const std::string& line) {
     }
     update.elapsed = number(row, "elapsed_s") - evaluations_s_;
     updates_.push_back(update);
+  } else if (kind == "noise") {
+    noise_.push_back({step, number(row, "gradient_square"), number(row, "gradient_variance")});
   }
 }
 

@@ -8,6 +8,7 @@
 #include "cli/launch/child.h"
 #include "cli/plan/goal.h"
 #include "convoy/base/clock.h"
+#include "convoy/plan/noise.h"
 #include "convoy/train/recipe.h"
 
 namespace convoy::cli {
@@ -31,6 +32,8 @@ class TrialMetrics {
   void read();  // what has come since
   const std::vector<Update>& updates() const { return updates_; }
   const Curve& curve() const { return curve_; }
+  // With training.noise_every.
+  const std::vector<plan::NoiseMeasurement>& noise() const { return noise_; }
 
  private:
   void take(const std::string& line);
@@ -41,6 +44,7 @@ class TrialMetrics {
   double evaluations_s_ = 0;
   std::vector<Update> updates_;
   Curve curve_;
+  std::vector<plan::NoiseMeasurement> noise_;
 };
 
 class Trial {
