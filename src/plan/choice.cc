@@ -13,13 +13,18 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kNearlyBest = 1.05;
 
+void take(const ComputeDraw& drawn, Machine& machine) {
+  machine.seconds_per_sample = drawn.seconds_per_sample;
+  machine.knee_samples = drawn.knee_samples;
+  machine.overhead_s = drawn.overhead_s;
+}
+
 // The machine of one draw. Values that were given are the same in all.
 Machine drawn_machine(const MeasuredMachine& measured, std::size_t draw) {
   Machine machine = measured.machine;
   if (!measured.compute_draws.empty()) {
     const ComputeDraw& drawn = measured.compute_draws[draw % measured.compute_draws.size()];
-    machine.seconds_per_sample = drawn.seconds_per_sample;
-    machine.knee_samples = drawn.knee_samples;
+    take(drawn, machine);
   }
   if (!measured.delta_draws.empty()) {
     machine.communication.delta_s = measured.delta_draws[draw % measured.delta_draws.size()];
@@ -32,12 +37,9 @@ Machine drawn_hinge(const MeasuredMachine& measured, const ComputeFit& compute, 
   Machine machine = drawn_machine(measured, draw);
   if (machine.table.empty()) return machine;
   machine.table.clear();
-  machine.seconds_per_sample = compute.seconds_per_sample.value;
-  machine.knee_samples = compute.knee_samples.value;
-  if (compute.draws.empty()) return machine;
-  const ComputeDraw& drawn = compute.draws[draw % compute.draws.size()];
-  machine.seconds_per_sample = drawn.seconds_per_sample;
-  machine.knee_samples = drawn.knee_samples;
+  take({compute.seconds_per_sample.value, compute.knee_samples.value, compute.overhead_s.value},
+       machine);
+  if (!compute.draws.empty()) take(compute.draws[draw % compute.draws.size()], machine);
   return machine;
 }
 
@@ -46,7 +48,8 @@ double optimum_of(const UpdateLaw& law, const Machine& machine, std::int64_t wor
   // Without N_inf, whatever communication costs is worth a larger batch, and without such costs
   // the smallest batch that keeps a worker busy is as good as any.
   const bool has_floor = law.updates_at_infinity > 0;
-  if (!has_floor && communication_seconds(machine.communication, workers) > 0) return kInfinite;
+  const double fixed = communication_seconds(machine.communication, workers) + machine.overhead_s;
+  if (!has_floor && fixed > 0) return kInfinite;
   if (!machine.table.empty()) {
     const UpdateLaw from_zero{std::max(law.updates_at_infinity, 0.0), law.noise_sensitivity};
     return static_cast<double>(best_batch(from_zero, machine, workers, largest).batch);
@@ -150,7 +153,7 @@ class Variances {
     for (std::size_t i = 0; i < updates.draws.size(); ++i) {
       const UpdateLaw& law = updates.draws[i];
       const Machine drawn = drawn_hinge(machine, compute, i);
-      if (communication_seconds(drawn.communication, workers) == 0) continue;
+      if (communication_seconds(drawn.communication, workers) + drawn.overhead_s == 0) continue;
       first += law.updates_at_infinity <= 0 || communication_decides(law, drawn, workers);
     }
     // Where there is no doubt about the branch there may be one after the next measurement.
@@ -208,7 +211,8 @@ class Variances {
   }
 
   double gain_of_time(double samples) const {
-    const bool flat = samples < compute_.knee_samples.value;
+    const bool flat = samples < compute_.knee_samples.value ||
+                      samples * compute_.seconds_per_sample.value < compute_.overhead_s.value;
     const double count = flat ? compute_.flat_samples : compute_.rising_samples;
     const double less =
         variance_of_mean(compute_.scatter, count) - variance_of_mean(compute_.scatter, count + 1);

@@ -8,7 +8,8 @@
 namespace convoy::plan {
 namespace {
 
-// What equations 8 to 10 are made of. Times are those of this worker's share of a processor.
+// What equations 8 to 10 are made of. Times are those of this worker's share of a processor; delta
+// has all that samples don't change.
 struct Terms {
   double n_inf, alpha, gamma, knee, delta, workers;
 };
@@ -30,7 +31,8 @@ Terms terms_of(const UpdateLaw& law, const Machine& machine, std::int64_t worker
           law.noise_sensitivity,
           machine.seconds_per_sample / machine.processor_share,
           machine.knee_samples,
-          communication_seconds(machine.communication, workers),
+          communication_seconds(machine.communication, workers) +
+              machine.overhead_s / machine.processor_share,
           static_cast<double>(workers)};
 }
 

@@ -139,11 +139,15 @@ std::vector<WhatIf> what_if(const UpdateLaw& law, const Machine& machine, std::i
   };
   Machine changed = machine;
   changed.seconds_per_sample /= factor;
+  changed.overhead_s /= factor;
   add("processor", changed, workers);
   changed = machine;
   // The time of a small batch shrinks, that of a large one stays.
   changed.knee_samples /= factor;
-  add("knee", changed, workers);
+  if (machine.knee_samples > 1) add("knee", changed, workers);
+  changed = machine;
+  changed.overhead_s /= factor;
+  if (machine.overhead_s > 0) add("overhead", changed, workers);
   const double delta = delta_seconds(machine.communication);
   if (delta > 0 && workers > 1) add("bandwidth", with_delta(machine, delta / factor), workers);
   changed = machine;

@@ -127,6 +127,7 @@ void validate(const Machine& machine) {
     check_not_negative("compute.seconds_per_sample", machine.seconds_per_sample);
     check_not_negative("compute.knee_samples", machine.knee_samples);
   }
+  check_not_negative("compute.overhead_s", machine.overhead_s);
   check_positive("compute.processor_share", machine.processor_share);
   if (machine.processor_share > 1) {
     refuse("compute.processor_share", shortest(machine.processor_share), "at most 1");
@@ -144,7 +145,8 @@ double compute_seconds(const Machine& machine, double samples) {
   validate(machine);
   check_positive("the number of samples", samples);
   const double whole = machine.table.empty()
-                           ? machine.seconds_per_sample * std::max(samples, machine.knee_samples)
+                           ? machine.overhead_s + machine.seconds_per_sample *
+                                                      std::max(samples, machine.knee_samples)
                            : from_table(machine.table, samples);
   return whole / machine.processor_share;
 }

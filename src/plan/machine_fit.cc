@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "plan/affine.h"
 #include "plan/checks.h"
 #include "plan/hinge.h"
 #include "plan/location.h"
@@ -222,7 +223,7 @@ std::vector<double> draw_hinges(Hinge& hinge, const Sorted& sorted, const HingeF
   std::vector<double> y(sorted.logs), misfits;
   for (int round = 0; round < options.rounds; ++round) {
     if (best.scatter == 0) {
-      fit.draws.push_back({fit.seconds_per_sample.value, fit.knee_samples.value});
+      fit.draws.push_back({fit.seconds_per_sample.value, fit.knee_samples.value, 0});
       continue;
     }
     RandomStream random(options.seed, number_of("times"), static_cast<std::uint64_t>(round));
@@ -241,12 +242,62 @@ std::vector<double> draw_hinges(Hinge& hinge, const Sorted& sorted, const HingeF
     const double level_ratio = ratio(best.flat_count, again.flat_count);
     const double slope = best.slope - off((again.slope - best.slope) * slope_ratio);
     const double level = best.level - off((again.level - best.level) * level_ratio);
-    fit.draws.push_back({std::exp(slope), std::exp(level - slope)});
+    fit.draws.push_back({std::exp(slope), std::exp(level - slope), 0});
     if (sorted.repeated()) {
       misfits.push_back(misfit(clipped(hinge.residuals(y, again)), sorted.ends));
     }
   }
   return misfits;
+}
+
+// The same times as a fixed part and one that grows with the samples. Fills in all of the fit.
+void fit_overhead(const Affine& line, const AffineFit& best, const Sorted& sorted,
+                  const FitOptions& options, ComputeFit& fit) {
+  fit = {};
+  fit.scatter = best.scatter;
+  fit.flat_seen = fit.slope_seen = true;
+  fit.overhead_s.value = std::exp(best.fixed);
+  fit.seconds_per_sample.value = std::exp(best.slope);
+  fit.knee_samples = {1, {1, 1}};
+  for (std::size_t g = 0; g < sorted.sizes.size(); ++g) {
+    const double count = static_cast<double>(sorted.ends[g] - sorted.begin(g));
+    const double fixed = best.fixed_part(static_cast<double>(sorted.sizes[g]));
+    fit.flat_samples += count * fixed;
+    fit.rising_samples += count * (1 - fixed);
+  }
+  const std::vector<double> residuals = line.residuals(sorted.logs, best);
+  const double count = static_cast<double>(residuals.size());
+  const ResidualPool pool(residuals, std::sqrt(count / (count - 2)));
+  std::vector<double> y(sorted.logs), misfits, overheads, gammas;
+  for (int round = 0; round < options.rounds; ++round) {
+    if (best.scatter == 0) {
+      fit.draws.push_back({fit.seconds_per_sample.value, 1, fit.overhead_s.value});
+      continue;
+    }
+    RandomStream random(options.seed, number_of("times"), static_cast<std::uint64_t>(round));
+    for (std::size_t i = 0; i < y.size(); ++i)
+      y[i] = line.center(best, i) + best.scatter * pool.draw(random);
+    const AffineFit again = line.improved(y, best, 1e-3);
+    // As far on the other side of the estimate as the round's came out on this one, in units of its
+    // scatter.
+    const double ratio = again.scatter > 0 ? best.scatter / again.scatter : 1;
+    const auto drawn = [&](double then, double now) {
+      return std::exp(then - std::clamp((now - then) * ratio, -kFarthest, kFarthest));
+    };
+    fit.draws.push_back({drawn(best.slope, again.slope), 1, drawn(best.fixed, again.fixed)});
+    gammas.push_back(fit.draws.back().seconds_per_sample);
+    overheads.push_back(fit.draws.back().overhead_s);
+    misfits.push_back(misfit(clipped(line.residuals(y, again)), sorted.ends));
+  }
+  if (best.scatter > 0) {
+    fit.seconds_per_sample.interval = interval_of(gammas);
+    fit.overhead_s.interval = interval_of(overheads);
+    fit.lack_of_fit = probability_of(misfit(clipped(residuals), sorted.ends), misfits);
+  } else {
+    fit.seconds_per_sample.interval = {fit.seconds_per_sample.value, fit.seconds_per_sample.value};
+    fit.overhead_s.interval = {fit.overhead_s.value, fit.overhead_s.value};
+  }
+  report(fit, sorted, residuals, "t + gamma M");
 }
 
 template <typename Point>
@@ -299,6 +350,17 @@ ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions&
   if (sorted.sizes.size() > 2 && sorted.repeated() && best.scatter > 0) {
     fit.lack_of_fit = probability_of(misfit(clipped(residuals), sorted.ends), misfits);
   }
+  if (fit.lack_of_fit < kUnlikely) {
+    std::vector<double> sizes;
+    for (std::size_t g = 0; g < sorted.sizes.size(); ++g)
+      sizes.resize(sorted.ends[g], static_cast<double>(sorted.sizes[g]));
+    const Affine line(std::move(sizes));
+    const AffineFit other = line.first(sorted.logs);
+    if (other.scatter < best.scatter) {
+      fit_overhead(line, other, sorted, options, fit);
+      return fit;
+    }
+  }
   limit_to_what_was_seen(fit, sorted);
   report(fit, sorted, residuals, "gamma max(M, M_T)");
   return fit;
@@ -348,6 +410,7 @@ MeasuredMachine measured_machine(const ComputeFit& compute) {
   MeasuredMachine result;
   result.machine.seconds_per_sample = compute.seconds_per_sample.value;
   result.machine.knee_samples = compute.knee_samples.value;
+  result.machine.overhead_s = compute.overhead_s.value;
   result.machine.source = "measured";
   result.compute_draws = compute.draws;
   return result;

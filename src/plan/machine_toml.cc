@@ -123,6 +123,7 @@ std::string to_toml(const Machine& machine) {
     number("seconds_per_sample", machine.seconds_per_sample);
   }
   number("knee_samples", machine.knee_samples);
+  if (machine.overhead_s != 0) number("overhead_s", machine.overhead_s);
   number("processor_share", machine.processor_share);
   if (!machine.table.empty()) {
     text += "table = [\n";
@@ -161,6 +162,7 @@ Machine machine_of_toml(const std::string& text, const std::string& name) {
   Reader reader(*compute, file, "compute.");
   reader.number("seconds_per_sample", machine.seconds_per_sample);
   reader.number("knee_samples", machine.knee_samples);
+  reader.number("overhead_s", machine.overhead_s);
   reader.number("processor_share", machine.processor_share);
   reader.list("table", [&](Reader& point) {
     machine.table.emplace_back();

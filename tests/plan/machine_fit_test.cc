@@ -48,6 +48,53 @@ TEST(ComputeFit, FindsTheExactHingeWhereverItIs) {
   }
 }
 
+// What a processor does for each update comes on top of what samples take.
+Machine with_overhead() {
+  Machine machine;
+  machine.seconds_per_sample = 1e-4;
+  machine.overhead_s = 8e-4;
+  return machine;
+}
+
+TEST(ComputeFit, FindsAnOverheadWhereThereIsNoKnee) {
+  RandomStream random(1);
+  const std::vector<std::int64_t> sizes{1, 4, 16, 64, 256, 1024};
+  const ComputeFit exact =
+      fit_compute(times(with_overhead(), sizes, 2, log_normal(1e-4), random), kQuick);
+  EXPECT_NEAR(exact.overhead_s.value, 8e-4, 1e-6);
+  EXPECT_NEAR(exact.seconds_per_sample.value, 1e-4, 1e-7);
+  EXPECT_EQ(exact.knee_samples.value, 1);
+  EXPECT_TRUE(exact.warnings.empty());
+  int inside = 0, gammas = 0;
+  constexpr int kSeeds = 300;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    RandomStream own(static_cast<std::uint64_t>(seed));
+    const ComputeFit fit =
+        fit_compute(times(with_overhead(), sizes, 5, log_normal(0.05), own), kQuick);
+    ASSERT_GT(fit.overhead_s.value, 0) << seed;
+    EXPECT_EQ(measured_machine(fit).machine.overhead_s, fit.overhead_s.value);
+    inside += fit.overhead_s.interval.low <= 8e-4 && 8e-4 <= fit.overhead_s.interval.high;
+    gammas +=
+        fit.seconds_per_sample.interval.low <= 1e-4 && 1e-4 <= fit.seconds_per_sample.interval.high;
+  }
+  // 95% and three standard deviations of so many.
+  for (const int hits : {inside, gammas}) {
+    EXPECT_GE(hits, 0.912 * kSeeds);
+    EXPECT_LE(hits, 0.988 * kSeeds);
+  }
+}
+
+// One bad time changes neither.
+TEST(ComputeFit, AnOverheadIsFoundDespiteDisturbedTimes) {
+  RandomStream random(4);
+  auto samples = times(with_overhead(), {1, 4, 16, 64, 256}, 5, log_normal(0.03), random);
+  samples[1].seconds *= 4;
+  const ComputeFit fit = fit_compute(samples, kQuick);
+  EXPECT_EQ(fit.outliers, std::vector<std::size_t>{1});
+  EXPECT_NEAR(fit.overhead_s.value / 8e-4, 1, 0.06);
+  EXPECT_NEAR(fit.seconds_per_sample.value / 1e-4, 1, 0.06);
+}
+
 TEST(ComputeFit, MarksDisturbedTimesAndGoesOnWithout) {
   RandomStream random(2);
   auto samples = times(machine(), {1, 4, 16, 64, 256}, 5, log_normal(0.03), random);
@@ -82,13 +129,13 @@ TEST(ComputeFit, SaysWhichSideOfTheKneeWasNotSeen) {
   EXPECT_TRUE(mentions(steep.warnings, "measure smaller batches"));
 }
 
-TEST(ComputeFit, SaysWhereTheHingeDoesNotFit) {
+TEST(ComputeFit, SaysWhereNeitherFits) {
   std::vector<TimeSample> samples;
   RandomStream random(5);
   const Noise noise = log_normal(0.02);
   for (const std::int64_t m : {1, 2, 4, 8, 16, 32, 64, 128}) {
     for (int i = 0; i < 5; ++i)
-      samples.push_back({m, (10 + static_cast<double>(m)) * noise(random)});
+      samples.push_back({m, std::sqrt(static_cast<double>(m)) * noise(random)});
   }
   const ComputeFit fit = fit_compute(samples, kQuick);
   EXPECT_LT(fit.lack_of_fit, 0.01);
@@ -96,7 +143,7 @@ TEST(ComputeFit, SaysWhereTheHingeDoesNotFit) {
   const auto table = compute_table(samples);
   ASSERT_EQ(table.size(), 8u);
   EXPECT_EQ(table[3].samples, 8);
-  EXPECT_NEAR(table[3].seconds, 18, 0.7);
+  EXPECT_NEAR(table[3].seconds, std::sqrt(8), 0.1);
   Machine measured;
   measured.table = table;
   EXPECT_NO_THROW(validate(measured));

@@ -57,6 +57,43 @@ TEST(Theory, TimesAreThoseOfEquations1To5And7) {
   }
 }
 
+// What an update takes besides its samples stands beside Delta(P): the closed forms are the least
+// of all batches', with one worker, too.
+TEST(Theory, AnOverheadActsAsCommunicationDoes) {
+  Machine machine;
+  machine.seconds_per_sample = 1e-4;
+  machine.overhead_s = 3e-3;
+  machine.processor_share = 0.5;
+  machine.communication.kind = CommunicationKind::ring;
+  machine.communication.delta_s = 2e-3;
+  const UpdateLaw law{50, 4000};
+  for (const double knee : {1.0, 40.0}) {
+    machine.knee_samples = knee;
+    for (const std::int64_t p : {1, 2, 4, 8}) {
+      double least = 1e300, best = 0;
+      for (double batch = static_cast<double>(p); batch < 1e4; batch *= 1.0005) {
+        const double fixed =
+            3e-3 / 0.5 +
+            (p == 1 ? 0 : 2e-3 * 2 * static_cast<double>(p - 1) / static_cast<double>(p));
+        const double each = fixed + 2e-4 * std::max(batch / static_cast<double>(p), knee);
+        near(ideal_convergence_seconds(law, machine, batch, p), (50 + 4000 / batch) * each, 1e-12);
+        if ((50 + 4000 / batch) * each < least) least = (50 + 4000 / batch) * each, best = batch;
+      }
+      EXPECT_LE(optimal_seconds(law, machine, p), least * (1 + 1e-12));
+      near(optimal_seconds(law, machine, p), least, 1e-3);  // as far as such steps miss the knee
+      near(optimal_batch(law, machine, p), best, 1e-2);
+      EXPECT_LE(best_batch(law, machine, p, 10000).seconds,
+                1.001 * convergence_seconds(law, machine,
+                                            p * std::llround(best / static_cast<double>(p)), p));
+    }
+  }
+  const Machine again = machine_of_toml(to_toml(machine));
+  EXPECT_EQ(again, machine);
+  machine.overhead_s = -1;
+  EXPECT_NE(message_of<UsageError>([&] { validate(machine); }).find("compute.overhead_s"),
+            std::string::npos);
+}
+
 TEST(Theory, OptimaAreThoseOfEquations8To10InBothBranchesAndBetween) {
   for (const json& one : golden()["cases"]) {
     const UpdateLaw law = law_of(one);

@@ -51,7 +51,7 @@ Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& p
 
 // What the time to the target would be if one thing were `factor` times as good.
 struct WhatIf {
-  std::string change;  // "processor", "knee", "bandwidth", "latency", "workers"
+  std::string change;  // "processor", "knee", "overhead", "bandwidth", "latency", "workers"
   Machine machine;     // after the change
   std::int64_t workers = 1;
   double batch = 0;    // equation 9, after the change

@@ -59,6 +59,9 @@ struct ComputePoint {
 struct Machine {
   double seconds_per_sample = 0;  // gamma, with a whole processor
   double knee_samples = 1;        // M_T: fewer samples than these take no less time
+  // What an update takes whatever its samples, besides equation 4. The paper's model has none;
+  // where there is one, it stands beside Delta(P) in equations 9 to 12.
+  double overhead_s = 0;
   // What a worker has of its processor, in (0, 1]: it takes 1/share as long for everything.
   double processor_share = 1;
   // Where it is not empty, the measured time of an update by samples (ascending) replaces equation
@@ -74,8 +77,8 @@ struct Machine {
 // Throws UsageError naming the field, its value and what would be right.
 void validate(const Machine& machine);
 
-// Equation 4: Gamma(M) = gamma max(M, M_T), the time in which one worker computes an update from
-// `samples`, > 0.
+// Equation 4: Gamma(M) = gamma max(M, M_T), and the overhead: the time in which one worker computes
+// an update from `samples`, > 0.
 double compute_seconds(const Machine& machine, double samples);
 
 // A part of the data whose loss is computed every so many updates.
@@ -100,6 +103,7 @@ double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64
 //   [compute]
 //   seconds_per_sample = 1.3e-4
 //   knee_samples = 12.5
+//   overhead_s = 0.0                            # default
 //   processor_share = 1.0                       # default
 //   table = [{samples = 1, seconds = 0.002}]    # optional
 //   [communication]                             # optional

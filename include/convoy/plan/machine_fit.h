@@ -21,19 +21,24 @@ struct TimeSample {
 struct ComputeDraw {
   double seconds_per_sample = 0;
   double knee_samples = 0;
+  double overhead_s = 0;
 };
 
-// Gamma(M) = gamma max(M, M_T) through times over a sweep of M.
+// Gamma(M) = gamma max(M, M_T) through times over a sweep of M. Where that does not describe the
+// times (lack_of_fit below 0.01) and a fixed time does so better, t + gamma M instead: then there
+// is an overhead_s, and M_T is 1.
 struct ComputeFit {
   Estimate seconds_per_sample;  // gamma
   Estimate knee_samples;        // M_T
+  Estimate overhead_s;          // t; 0 where M_T is what small batches wait for
   // Whether the sweep lies on both sides of the knee. Where it has no flat part, M_T is given as
   // the smallest M, and is that at most; where it has no slope, as the largest, and is that at
   // least (and gamma at most what is given).
   bool flat_seen = false;
   bool slope_seen = false;
   // How many of the samples are on each side, each divided by the square of its batch's scatter in
-  // units of the typical one; those at the knee count half for each.
+  // units of the typical one; those at the knee count half for each. With an overhead a sample
+  // counts for each side with the part that it has of the time.
   double flat_samples = 0, rising_samples = 0;
   // Standard deviation of log(seconds): for a typical M, and the power of M that it goes with.
   double scatter = 0;

@@ -170,8 +170,7 @@ int run(const Arguments& arguments) {
   const Answers answers = answered(folder.points(), sweep, planned);
   add_rows(answers, rows);
   if (answers.levels.empty())
-    throw UsageError(text_of(answers.without) + how_far(folder, planned.goal) +
-                     out_of_time(sweep));
+    throw UsageError(text_of(answers.without) + how_far(folder, planned.goal) + out_of_time(sweep));
   print(answers, out);
   write_report({planned.recipe.name, folder.points(), answers, planned.samples},
                folder.file("report.html"), out);

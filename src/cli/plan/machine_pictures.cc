@@ -16,7 +16,7 @@ using train::Page;
 
 // The same in every picture.
 Color color_of(const std::string& change) {
-  const char* known[] = {"processor", "bandwidth", "workers", "latency", "knee"};
+  const char* known[] = {"processor", "bandwidth", "workers", "latency", "knee", "overhead"};
   const auto found = std::find(std::begin(known), std::end(known), change);
   return Color::series(static_cast<std::size_t>(found - std::begin(known)));
 }

@@ -31,12 +31,18 @@ void print_warnings(const std::vector<std::string>& warnings, std::set<std::stri
 std::string compute_text(const PlannedMachine& machine) {
   const plan::Machine& m = machine.machine.machine;
   if (!m.table.empty()) return table_text(m.table);
-  const auto text = [&](const std::string& sample, const std::string& knee) {
-    return sample + " a sample, and not less for fewer than " + knee + " samples";
+  const auto text = [&](const std::string& sample, const std::string& knee,
+                        const std::string& overhead) {
+    return (m.overhead_s > 0 ? overhead + ", and " : "") + sample + " a sample" +
+           (m.knee_samples > 1 ? ", and not less for fewer than " + knee + " samples" : "");
   };
-  if (!machine.compute) return text(seconds_text(m.seconds_per_sample), short_text(m.knee_samples));
+  if (!machine.compute) {
+    return text(seconds_text(m.seconds_per_sample), short_text(m.knee_samples),
+                seconds_text(m.overhead_s));
+  }
   return text(text_of(machine.compute->seconds_per_sample, seconds_text),
-              text_of(machine.compute->knee_samples, short_text));
+              text_of(machine.compute->knee_samples, short_text),
+              text_of(machine.compute->overhead_s, seconds_text));
 }
 
 std::string communication_text(const PlannedMachine& machine) {
@@ -93,9 +99,11 @@ Json row_of(const PlannedMachine& machine) {
   if (machine.compute) {
     add(row, "seconds_per_sample", machine.compute->seconds_per_sample);
     add(row, "knee_samples", machine.compute->knee_samples);
+    add(row, "overhead_s", machine.compute->overhead_s);
   } else if (m.table.empty()) {
     row["seconds_per_sample"] = m.seconds_per_sample;
     row["knee_samples"] = m.knee_samples;
+    row["overhead_s"] = m.overhead_s;
   } else {
     row["seconds_by_samples"] = Json::array();
     for (const plan::ComputePoint& point : m.table)

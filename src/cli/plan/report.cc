@@ -105,11 +105,17 @@ void add_machine(Page& page, const PlannedMachine& machine) {
   } else if (machine.compute) {
     facts.emplace_back("a sample takes γ",
                        with_interval(machine.compute->seconds_per_sample, seconds_text));
-    facts.emplace_back("fewer take no less than M_T",
-                       with_interval(machine.compute->knee_samples, batch_text));
+    if (m.overhead_s > 0) {
+      facts.emplace_back("an update takes besides",
+                         with_interval(machine.compute->overhead_s, seconds_text));
+    } else {
+      facts.emplace_back("fewer take no less than M_T",
+                         with_interval(machine.compute->knee_samples, batch_text));
+    }
   } else {
     facts.emplace_back("a sample takes γ", seconds_text(m.seconds_per_sample));
     facts.emplace_back("fewer take no less than M_T", batch_text(m.knee_samples));
+    if (m.overhead_s > 0) facts.emplace_back("an update takes besides", seconds_text(m.overhead_s));
   }
   if (kind == plan::CommunicationKind::table) {
     facts.emplace_back("communication takes", table_text(m.communication));

@@ -22,7 +22,7 @@ class TrialMetrics {
     double seconds = 0;                // of the update, whatever took them
     double exposed_communication = 0;  // of these
     std::int64_t samples = 0;
-    double elapsed = 0;                // since training began, without evaluations
+    double elapsed = 0;  // since training began, without evaluations
   };
 
   // `metric` is the figure of evaluations that goes to the curve.
