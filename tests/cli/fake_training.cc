@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <toml++/toml.h>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
-#include <toml++/toml.h>
 
 #include "tests/base/scratch.h"
 
@@ -96,10 +96,10 @@ class Training {
       if (told != 0) return;
       const double done = static_cast<double>(step) / needed();
       const double loss = start + (level - start) * done;
-      metrics << Json{{"kind", "step"},          {"step", step},
-                      {"loss", loss},            {"samples", batch_},
-                      {"data_s", 0},             {"forward_s", 0.05},
-                      {"backward_s", 0.05},      {"exposed_communication_s", 0},
+      metrics << Json{{"kind", "step"},     {"step", step},
+                      {"loss", loss},       {"samples", batch_},
+                      {"data_s", 0},        {"forward_s", 0.05},
+                      {"backward_s", 0.05}, {"exposed_communication_s", 0},
                       {"update_s", 0}}
               << std::endl;
       if (every_ == 0) pause_a_little();
@@ -107,7 +107,8 @@ class Training {
       // An update that changes nothing.
       const double found = recipe_["optimizer"]["lr"].value_or(0.0) < 1e-5 ? start : loss;
       metrics << Json{{"kind", "evaluation"}, {"step", step}, {"loss", found}} << std::endl;
-      if (found <= level + 1e-9 && recipe_["training"]["target"]["metric"].value_or(std::string()) != "")
+      if (found <= level + 1e-9 &&
+          recipe_["training"]["target"]["metric"].value_or(std::string()) != "")
         return;
     }
   }

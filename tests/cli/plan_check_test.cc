@@ -57,11 +57,12 @@ TEST_F(PlanCheck, RulesSayWhichBatchAndRate) {
   }
   EXPECT_EQ(by_rule["four"].batch, 4 * best);
   EXPECT_TRUE(list.left_out.empty());
-  const CheckList few = list_checks({"four"}, fit, machine, {.workers = 2, .largest = 4 * best - 1});
+  const CheckList few =
+      list_checks({"four"}, fit, machine, {.workers = 2, .largest = 4 * best - 1});
   EXPECT_TRUE(few.checked.empty());
   EXPECT_EQ(few.left_out.at(0).rule, "four");
-  const CheckList many = list_checks({"strong", "weak"}, fit, machine_of(0),
-                                     {.workers = 200, .largest = kSamples});
+  const CheckList many =
+      list_checks({"strong", "weak"}, fit, machine_of(0), {.workers = 200, .largest = kSamples});
   ASSERT_EQ(many.left_out.size(), 2u);
   EXPECT_TRUE(has(many.left_out[0].why, "a batch of 32 has no sample for each worker"));
   EXPECT_TRUE(has(many.left_out[1].why, "is more than the data has, 400"));
@@ -116,9 +117,10 @@ TEST_F(PlanCheck, TrainingsThatDidNotReachTheTargetCount) {
   EXPECT_FALSE(none.known());
   Checked unknown = checked;
   unknown.rule = "noise", unknown.updates.reset();
-  const std::vector<CheckedRule> rules{
-      {checked, both}, {{"four", 64, 0.1, 100, 0.5, ""}, one}, {{"linear", 64, 9, 100, 0.5, "!"}, none},
-      {unknown, outcome_of({training(true, 48, 24)})}};
+  const std::vector<CheckedRule> rules{{checked, both},
+                                       {{"four", 64, 0.1, 100, 0.5, ""}, one},
+                                       {{"linear", 64, 9, 100, 0.5, "!"}, none},
+                                       {unknown, outcome_of({training(true, 48, 24)})}};
   EXPECT_EQ(best_seconds(rules), 24);
 
   const std::string file = scratch_.path("printed");
@@ -141,8 +143,8 @@ TEST_F(PlanCheck, TrainingsThatDidNotReachTheTargetCount) {
                    "50.0", "s", ">2", "min", "30", "s", ">+200%", ">6.25"}));
   EXPECT_EQ(cells["linear"], (Words{"64", "9", "1/2", "100", "diverged", "500", "ms", "diverged",
                                     "50.0", "s", "diverged", "-"}));
-  EXPECT_EQ(cells["noise"], (Words{"16", "0.1", "1/1", "-", "48", "500", "ms", "500", "ms",
-                                   "+0%", "-", "24.0", "s", "1"}));
+  EXPECT_EQ(cells["noise"], (Words{"16", "0.1", "1/1", "-", "48", "500", "ms", "500", "ms", "+0%",
+                                   "-", "24.0", "s", "1"}));
   EXPECT_TRUE(has(read_text_file(file), "\nlinear: !\nweak is left out: of a reason\n"));
   {
     Rows rows(rows_);
@@ -233,7 +235,8 @@ TEST_F(PlanCheck, TrainsComparesAndGoesOn) {
                   "has trainings to train_loss 1.5, not to train_loss 0.5"));
   // One worker's best batch is that of both rules: one training more, with the batch of noise.
   const std::string before = read_text_file(plan_ + "/checks.jsonl");
-  const auto more = rows_of(check({"--resume", "--rules", "strong,optimal,noise", "--noise-batch", "40"}));
+  const auto more =
+      rows_of(check({"--resume", "--rules", "strong,optimal,noise", "--noise-batch", "40"}));
   ASSERT_EQ(more.size(), 3u);
   for (const char* key : {"updates", "seconds", "update_s", "learning_rate"}) {
     EXPECT_EQ(more[0][key], rows[1][key]);
@@ -247,13 +250,12 @@ TEST_F(PlanCheck, TrainsComparesAndGoesOn) {
 
 TEST_F(PlanCheck, SaysWhatWasNotReachedAndWhatIsWrong) {
   measure();
-  const JobResult result =
-      Job(words("check", {"--level", "0.5", "--seeds", "1", "--longest", "0.01", "--rules",
-                          "optimal"}))
-          .finish(seconds(120));
+  const JobResult result = Job(words("check", {"--level", "0.5", "--seeds", "1", "--longest",
+                                               "0.01", "--rules", "optimal"}))
+                               .finish(seconds(120));
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_TRUE(has(result.out, ": not reached in ") && has(result.out, ">")) << result.out;
-  EXPECT_TRUE(has(complaint(words("check", {"--workers", "4097"})), "--workers 4097: there are "));
+  EXPECT_TRUE(has(complaint(words("check", {"--workers", "4097"})), "--workers 4097: there is room for "));
   EXPECT_TRUE(has(complaint(words("check", {"--rules", "noise"})), "needs --noise-batch N"));
   EXPECT_TRUE(has(complaint(words("check", {"--noise-batch", "8"})), "add it there"));
 }

@@ -117,9 +117,9 @@ TEST_F(PlanTrainings, AreAllToldToEndBeforeOneIsWaitedFor) {
   script({{"failing", 16}, {"hanging", 64}, {"most", 1}, {"told", 2}});
   PlanFolder folder = open();
   const Place place{{0}, ""};
-  EXPECT_THROW(train(folder, {{16, 0.1, 1}, {8, 0.1, 1}, {64, 0.1, 1}}, limits(100),
-                     {place, place, place}),
-               Failure);
+  EXPECT_THROW(
+      train(folder, {{16, 0.1, 1}, {8, 0.1, 1}, {64, 0.1, 1}}, limits(100), {place, place, place}),
+      Failure);
   const std::string notes = log();
   EXPECT_EQ(std::count(notes.begin(), notes.end(), '\n'), 3 + 2 + 2) << notes;
 }

@@ -24,11 +24,13 @@ class PlanSweep : public FakePlan {
 };
 
 TEST_F(PlanSweep, GoesFromBothEndsToTheMiddle) {
-  const auto order = [](const std::vector<std::int64_t>& batches, const std::vector<double>& rates) {
+  const auto order = [](const std::vector<std::int64_t>& batches,
+                        const std::vector<double>& rates) {
     std::string text;
     for (const WantedRun& run : grid(batches, rates, 7)) {
       EXPECT_EQ(run.seed, 7u);
-      text += std::to_string(run.batch) + "@" + std::to_string(std::llround(run.learning_rate)) + " ";
+      text +=
+          std::to_string(run.batch) + "@" + std::to_string(std::llround(run.learning_rate)) + " ";
     }
     return text;
   };
@@ -56,9 +58,10 @@ TEST_F(PlanSweep, LeavesOutBatchesThatThereIsNoTrainingWith) {
   PlanFolder folder = open();
   const std::string text = sweep_over(folder, sweep);
   EXPECT_EQ(timed(folder.points()), (std::vector<std::int64_t>{4, 64, 4, 64}));
-  EXPECT_TRUE(has(text,
-                  "updates of 1 sample are left out: timing updates of 1 sample on 1 worker failed: "
-                  "batches of 1 are refused\n"))
+  EXPECT_TRUE(
+      has(text,
+          "updates of 1 sample are left out: timing updates of 1 sample on 1 worker failed: "
+          "batches of 1 are refused\n"))
       << text;
   EXPECT_EQ(folder.points().runs.size(), 4u);
   // With a budget, too, which suggests times.
@@ -155,7 +158,8 @@ TEST_F(PlanSweep, SuggestsNoRunAtARateWithoutHope) {
   }
   const auto batches = [&] {
     std::vector<std::int64_t> list;
-    for (const auto& one : candidate_runs(points, planned.goal, plan::fit_updates(points.updates(1))))
+    for (const auto& one :
+         candidate_runs(points, planned.goal, plan::fit_updates(points.updates(1))))
       list.push_back(one.size);
     return list;
   };

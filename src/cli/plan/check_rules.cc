@@ -65,8 +65,7 @@ class Rules {
 
 std::string why_not(std::int64_t batch, const CheckQuestion& question) {
   const std::string of = "a batch of " + std::to_string(batch);
-  if (batch < question.workers)
-    return of + " has no sample for each worker";
+  if (batch < question.workers) return of + " has no sample for each worker";
   if (batch > question.largest)
     return of + " is more than the data has, " + std::to_string(question.largest);
   return "";
@@ -108,10 +107,10 @@ CheckList list_checks(const std::vector<std::string>& rules, const plan::UpdateF
       list.left_out.push_back({rule, why});
       continue;
     }
-    list.checked.push_back(
-        {rule, wanted.batch, wanted.learning_rate,
-         plan::predicted_updates(updates, static_cast<double>(wanted.batch)),
-         predicted_update_s(machine, wanted.batch, question.workers), wanted.note});
+    list.checked.push_back({rule, wanted.batch, wanted.learning_rate,
+                            plan::predicted_updates(updates, static_cast<double>(wanted.batch)),
+                            predicted_update_s(machine, wanted.batch, question.workers),
+                            wanted.note});
   }
   return list;
 }

@@ -21,21 +21,16 @@ using Json = nlohmann::json;
 constexpr std::int64_t kVersion = 1;
 
 Json line_of(const ChecksHeader& header) {
-  return {{"kind", "checks"},          {"version", kVersion},      {"fingerprint", header.fingerprint},
-          {"metric", header.metric},   {"target", header.target},  {"machine", header.machine}};
+  return {{"kind", "checks"},        {"version", kVersion},     {"fingerprint", header.fingerprint},
+          {"metric", header.metric}, {"target", header.target}, {"machine", header.machine}};
 }
 
 Json line_of(const CheckedTraining& t) {
-  return {{"kind", "training"},
-          {"workers", t.workers},
-          {"batch", t.batch},
-          {"learning_rate", t.learning_rate},
-          {"seed", t.seed},
-          {"reached", t.reached},
-          {"diverged", t.diverged},
-          {"updates", t.updates},
-          {"seconds", t.seconds},
-          {"update_s", t.update_s}};
+  return {{"kind", "training"},     {"workers", t.workers},
+          {"batch", t.batch},       {"learning_rate", t.learning_rate},
+          {"seed", t.seed},         {"reached", t.reached},
+          {"diverged", t.diverged}, {"updates", t.updates},
+          {"seconds", t.seconds},   {"update_s", t.update_s}};
 }
 
 // Throws Json::exception for what is missing or of another type.

@@ -82,8 +82,7 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
   planned.counts_samples = !task->cost(*data);
   std::int64_t evaluated = planned.samples;
   if (!training) {
-    evaluated =
-        size_of(*registry.open_data(recipe.data.reader, recipe.data.validation), *task);
+    evaluated = size_of(*registry.open_data(recipe.data.reader, recipe.data.validation), *task);
   }
   planned.evaluated = std::max<std::int64_t>(
       std::llround(recipe.evaluation.fraction * static_cast<double>(evaluated)), 1);

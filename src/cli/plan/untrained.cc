@@ -12,15 +12,15 @@ namespace convoy::cli {
 void check_untrained(const Planned& planned, PlanFolder& folder, std::int64_t batch,
                      const Place& place, const Deadline& deadline, std::FILE* out) {
   const Goal& goal = planned.goal;
-  Trial trial(planned.untrained(batch), folder.new_run(), 1, place.cores, goal.of_task, place.gpu);
+  Trial trial(planned.untrained(batch), folder.new_run(), place, goal.of_task);
   while (trial.poll()) {
     if (is_late(deadline)) return;
     wait_a_little();
   }
   if (trial.diverged()) return;  // runs with other rates or batches may not
   if (!trial.good()) {
-    const std::string text = "training with batch " + std::to_string(batch) +
-                             " failed: " + trial.complaint();
+    const std::string text =
+        "training with batch " + std::to_string(batch) + " failed: " + trial.complaint();
     if (trial.refused()) throw UsageError(text);
     throw Failure(text);
   }
