@@ -25,7 +25,7 @@ class PlanTrainings : public FakePlan {
   void train_briefly(PlanFolder& folder, const std::vector<WantedRun>& wanted, RunLimits limits,
                      const Done& done) {
     for (double seconds = 0.2; !done(folder.points()); seconds *= 2) {
-      ASSERT_LT(seconds, 60);
+      ASSERT_LT(seconds, 20);
       limits.deadline = in(seconds);
       train(folder, wanted, limits);
     }

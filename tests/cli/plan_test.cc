@@ -121,8 +121,15 @@ TEST_F(PlanBatch, ATargetThatIsNotReachedSaysHowFarItGot) {
   const std::string text = complaint(sweep({{"--targets", "-1"}, {"--longest", "0.5"}}));
   EXPECT_TRUE(has(text, "the best train_loss of any run was ")) << text;
   EXPECT_TRUE(has(text, "with batch 20 and rate 0.02 after ")) << text;
-  EXPECT_TRUE(
-      has(text, "--resume with a larger --longest EPOCHS or another --budget lets runs go on"))
+  EXPECT_TRUE(has(text, "--resume with a larger --longest EPOCHS lets runs go on")) << text;
+  EXPECT_FALSE(has(text, "budget")) << text;
+}
+
+TEST_F(PlanBatch, ABudgetThatIsTooShortSaysSo) {
+  const std::string text = complaint(sweep({{"--targets", "1"}, {"--budget", "0.01s"}}));
+  EXPECT_TRUE(has(text,
+                  "the budget ended before there was enough for an answer: --resume with "
+                  "another --budget goes on"))
       << text;
   const std::vector<Json> rows = written();
   ASSERT_EQ(rows.size(), 2u);

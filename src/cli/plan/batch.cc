@@ -125,8 +125,14 @@ std::string how_far(const PlanFolder& folder, const Goal& goal) {
   return "\nthe best " + goal.metric + " of any run was " + short_text(closest.value) +
          ", with batch " + std::to_string(closest.batch) + " and rate " +
          shortest(closest.learning_rate) + " after " + std::to_string(closest.updates) +
-         " updates; --resume with a larger --longest EPOCHS or another --budget lets runs go on, "
-         "--rates and --target choose others";
+         " updates; --resume with a larger --longest EPOCHS lets runs go on, --rates and --target "
+         "choose others";
+}
+
+std::string out_of_time(const Sweep& sweep) {
+  if (!is_late(sweep.limits.deadline)) return "";
+  return "\nthe budget ended before there was enough for an answer: --resume with another --budget "
+         "goes on";
 }
 
 // An answer without pictures is an answer all the same.
@@ -153,19 +159,22 @@ int run(const Arguments& arguments) {
     std::fprintf(out, "stopped; to go on, add --resume to the same command\n");
     return kExitRequeue;
   }
-  const Answers answers =
-      answer(folder.points(), machine_of(sweep, folder.points()), sweep.workers, planned.samples);
-  add_rows(answers, rows);
-  if (answers.levels.empty())
-    throw UsageError(text_of(answers.without) + how_far(folder, planned.goal));
-  print(answers, out);
-  write_report({planned.recipe.name, folder.points(), answers, planned.samples},
-               folder.file("report.html"), out);
-  write_file_atomically(folder.file("machine.toml"),
-                        plan::to_toml(answers.machine.machine.machine));
-  write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
-  std::fprintf(out, "\nto train so: convoy train --plan %s %s\n", folder.file("plan.toml").c_str(),
-               arguments.recipe.path.c_str());
+  try {
+    const Answers answers =
+        answer(folder.points(), machine_of(sweep, folder.points()), sweep.workers, planned.samples);
+    add_rows(answers, rows);
+    if (answers.levels.empty()) throw UsageError(text_of(answers.without));
+    print(answers, out);
+    write_report({planned.recipe.name, folder.points(), answers, planned.samples},
+                 folder.file("report.html"), out);
+    write_file_atomically(folder.file("machine.toml"),
+                          plan::to_toml(answers.machine.machine.machine));
+    write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
+    std::fprintf(out, "\nto train so: convoy train --plan %s %s\n",
+                 folder.file("plan.toml").c_str(), arguments.recipe.path.c_str());
+  } catch (const UsageError& error) {
+    throw UsageError(error.what() + how_far(folder, planned.goal) + out_of_time(sweep));
+  }
   return 0;
 }
 
@@ -207,9 +216,10 @@ void add_options(CLI::App& command, Arguments& a) {
                   "A description of the machine instead of times measured here (docs/planning.md)")
       ->type_name("FILE");
   command
-      .add_option("--budget", a.budget,
-                  "How long to measure, as 30m: one run of each batch and rate, and then what "
-                  "narrows the answer most, instead of --seeds")
+      .add_option(
+          "--budget", a.budget,
+          "How long to measure, as 30m: one run of each batch and rate, the largest and the "
+          "smallest batch first, and then what narrows the answer most, instead of --seeds")
       ->type_name("TIME");
   command
       .add_option("--longest", a.longest,
@@ -224,7 +234,9 @@ void add_options(CLI::App& command, Arguments& a) {
   command.add_option("--folder", a.folder, "Where points and answers are kept")
       ->type_name("DIR")
       ->capture_default_str();
-  command.add_flag("--resume", a.resume, "Go on with the points in the folder");
+  command.add_flag("--resume", a.resume,
+                   "Go on with the points in the folder; runs that a budget or a smaller --longest "
+                   "stopped are made again");
   command.add_option("--json", a.json, "The answers as JSON ('-': standard output)")
       ->type_name("FILE");
 }

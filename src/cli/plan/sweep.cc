@@ -181,51 +181,65 @@ std::int64_t measured(const std::vector<Sample>& samples, std::int64_t Sample::*
 class Times {
  public:
   Times(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out)
-      : planned_(planned), sweep_(sweep), folder_(folder), out_(out), timed_(sweep.timed) {}
+      : planned_(planned),
+        sweep_(sweep),
+        folder_(folder),
+        out_(out),
+        timed_(sweep.timed),
+        workers_(measurable(sweep)) {}
 
-  // All of them; with a deadline, as many as the plan needs, or more in half of the time.
+  // All of them; with a deadline, as many as the plan needs, and more in half of the time.
   void measure() {
     const Deadline& end = sweep_.limits.deadline;
-    if (!end) return repeat(sweep_.repetitions, end);
+    if (!end) return repeat(sweep_.repetitions, sweep_.repetitions, end);
     const auto now = Clock::now();
     const Deadline half = now + (*end - now) / 2;
-    constexpr int kFewest = 2;  // one says nothing of how much times scatter
-    repeat(kFewest, end);
-    check_enough(kFewest);
-    repeat(sweep_.repetitions, half);
+    repeat(fewest(timed_.size(), kTimes), fewest(workers_.size(), kExchanges), end);
+    check_enough();
+    repeat(sweep_.repetitions, sweep_.repetitions, half);
   }
 
   // The batches that there is training with.
   const std::vector<std::int64_t>& timed() const { return timed_; }
 
  private:
-  void repeat(int times, const Deadline& deadline) {
-    measure_compute(planned_, folder_, timed_, times, sweep_.workplace.place(1), deadline, out_);
-    std::vector<Exchange> exchanges;
-    for (const std::int64_t workers : measurable(sweep_))
-      exchanges.push_back(exchange_of(sweep_, folder_.points(), workers));
-    measure_communication(planned_, folder_, exchanges, times, deadline, out_);
+  // What a machine is fitted to.
+  static constexpr std::size_t kTimes = 3, kExchanges = 2;
+
+  // Repetitions of so many sizes that make `needed` measurements.
+  static int fewest(std::size_t sizes, std::size_t needed) {
+    return sizes == 0 ? 0 : static_cast<int>((needed + sizes - 1) / sizes);
   }
 
-  void check_enough(int fewest) const {
+  void repeat(int times, int exchanges, const Deadline& deadline) {
+    measure_compute(planned_, folder_, timed_, times, sweep_.workplace.place(1), deadline, out_);
+    std::vector<Exchange> together;
+    for (const std::int64_t workers : workers_)
+      together.push_back(exchange_of(sweep_, folder_.points(), workers));
+    measure_communication(planned_, folder_, together, exchanges, deadline, out_);
+  }
+
+  void check_enough() const {
     if (!is_late(sweep_.limits.deadline)) return;
+    const int times = fewest(timed_.size(), kTimes);
+    const int exchanges = fewest(workers_.size(), kExchanges);
     const plan::PlanPoints& points = folder_.points();
-    const std::vector<std::int64_t> workers = measurable(sweep_);
     const std::int64_t done =
-        measured(points.times, &plan::TimeSample::samples, timed_, fewest) +
-        measured(points.communication, &plan::CommunicationSample::workers, workers, fewest);
-    const auto needed = fewest * static_cast<std::int64_t>(timed_.size() + workers.size());
-    throw UsageError("--budget: all of it went into the times of updates (" + std::to_string(done) +
-                     " of " + std::to_string(needed) + " that are needed) and none is left for " +
-                     "trainings; --resume with another budget goes on, fewer --time batches or " +
-                     "--machine FILE take less");
+        measured(points.times, &plan::TimeSample::samples, timed_, times) +
+        measured(points.communication, &plan::CommunicationSample::workers, workers_, exchanges);
+    const std::int64_t needed = times * static_cast<std::int64_t>(timed_.size()) +
+                                exchanges * static_cast<std::int64_t>(workers_.size());
+    throw UsageError("--budget: it was used up before trainings to the target could begin: " +
+                     std::to_string(done) + " of the " + std::to_string(needed) +
+                     " times of updates that are needed are measured; --resume with another " +
+                     "budget goes on, fewer --time batches or --machine FILE take less");
   }
 
   const Planned& planned_;
   const Sweep& sweep_;
   PlanFolder& folder_;
   std::FILE* out_;
-  std::vector<std::int64_t> timed_;
+  std::vector<std::int64_t> timed_, workers_;
 };
 
 // Times of another machine are measured again.

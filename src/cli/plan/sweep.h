@@ -42,12 +42,12 @@ std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
 std::vector<plan::Candidate> candidate_runs(const plan::PlanPoints& points, const Goal& goal,
                                             const plan::UpdateFit& updates);
 
-// Without a deadline: all of it. With one: every time twice, or more often in the first half of
-// what there is until then; one run of each batch and rate (more, up to `seeds`, where these say
-// nothing yet); and then what narrows the interval of M_opt for the most workers at the hardest
-// level most, per second. What is among the points already is not measured again, but times of
-// another machine, and runs that would go on. Throws UsageError for targets that are met before
-// training, and where the deadline leaves no time for runs.
+// Without a deadline: all of it. With one: every time once (twice where there are few), and more
+// often in the first half of what there is until then; one run of each batch and rate (more, up to
+// `seeds`, where these say nothing yet); and then what narrows the interval of M_opt for the most
+// workers at the hardest level most, per second. What is among the points already is not measured
+// again, but times of another machine, and runs that would go on. Throws UsageError for targets
+// that are met before training, and where the deadline leaves no time for runs.
 void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out);
 
 // The machine that the answers are for.

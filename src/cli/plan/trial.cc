@@ -13,6 +13,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <thread>
 
 #include "cli/training/signals.h"
@@ -184,6 +185,8 @@ std::string Trial::complaint() const {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   const std::size_t line = text.rfind('\n');
   if (line != std::string::npos) text.erase(0, line + 1);
+  constexpr std::string_view kProgram = "convoy train: ";
+  if (text.starts_with(kProgram)) text.erase(0, kProgram.size());
   return text.empty() ? "ended with status " + std::to_string(WEXITSTATUS(status_)) : text;
 }
 

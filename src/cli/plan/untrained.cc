@@ -11,6 +11,7 @@ namespace convoy::cli {
 
 void check_untrained(const Planned& planned, PlanFolder& folder, std::int64_t batch,
                      const Place& place, const Deadline& deadline, std::FILE* out) {
+  if (is_late(deadline)) return;
   const Goal& goal = planned.goal;
   Trial trial(planned.untrained(batch), folder.new_run(), place, goal.of_task);
   while (trial.poll()) {
