@@ -62,8 +62,8 @@ class FakePlan : public testing::Test {
     sweep.workers = {1};
     sweep.timed = {4, 64};
     sweep.limits = limits(100, deadline);
-    sweep.cores = {0};
-    sweep.places = {{{0}, ""}, {{0}, ""}};
+    sweep.workplace.cores = {0};
+    sweep.workplace.places = {{{0}, ""}, {{0}, ""}};
     return sweep;
   }
 

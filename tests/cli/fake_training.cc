@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "convoy/base/system.h"
 #include "tests/base/scratch.h"
 
 namespace convoy::cli {
@@ -25,8 +26,9 @@ void pause_a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(1)
 
 class Training {
  public:
-  explicit Training(const std::string& recipe)
-      : recipe_(toml::parse_file(recipe)),
+  Training(const std::string& recipe, const std::string& options)
+      : options_(options),
+        recipe_(toml::parse_file(recipe)),
         name_(recipe_["name"].value_or(std::string())),
         script_(Json::parse(test::slurp(name_))),
         batch_(recipe_["training"]["batch"].value_or(std::int64_t{0})),
@@ -38,8 +40,10 @@ class Training {
       std::fprintf(stderr, "batches of %lld are refused\n", static_cast<long long>(batch_));
       return 2;
     }
+    std::ofstream(name_ + ".cores", std::ios::app)
+        << batch_ << options_ << " on " << usable_cores().size() << std::endl;
     const char* gpu = std::getenv("CUDA_VISIBLE_DEVICES");
-    note("begin " + std::to_string(batch_) + " " + (gpu == nullptr ? "-" : gpu));
+    note("begin " + std::to_string(batch_) + " " + (gpu == nullptr ? "-" : gpu) + options_);
     if (script_.value("failing", std::int64_t{0}) == batch_) {
       while (noted("begin") < 3) pause_a_little();
       return 1;
@@ -113,6 +117,7 @@ class Training {
     }
   }
 
+  std::string options_;
   toml::table recipe_;
   std::string name_;
   Json script_;
@@ -121,15 +126,19 @@ class Training {
 
 }  // namespace
 
-int fake_training(const std::string& recipe) {
+int fake_training(const std::string& recipe, const std::string& options) {
   std::signal(SIGTERM, [](int) { told = 1; });
-  return Training(recipe).run();
+  return Training(recipe, options).run();
 }
 
 }  // namespace convoy::cli
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::string(argv[1]) == "train") return convoy::cli::fake_training(argv[2]);
+  if (argc >= 3 && std::string(argv[1]) == "train") {
+    std::string options;
+    for (int i = 3; i < argc; ++i) options += std::string(" ") + argv[i];
+    return convoy::cli::fake_training(argv[2], options);
+  }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

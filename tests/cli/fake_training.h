@@ -10,14 +10,15 @@
 //    often "told": 2}                            wait, when told to end, until so many have been
 //    told
 //
-// Runs note "begin BATCH GPU" in SCRIPT.log, "told" when they are told to end, and "end".
+// Runs note "begin BATCH GPU OPTIONS" in SCRIPT.log, "told" when they are told to end, and "end";
+// in SCRIPT.cores on how many cores they may run.
 #pragma once
 
 #include <string>
 
 namespace convoy::cli {
 
-// Where main() was called with `train`: the exit status.
-int fake_training(const std::string& recipe);
+// Where main() was called with `train`: the exit status. `options` follow the recipe.
+int fake_training(const std::string& recipe, const std::string& options);
 
 }  // namespace convoy::cli

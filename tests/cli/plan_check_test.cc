@@ -248,6 +248,24 @@ TEST_F(PlanCheck, TrainsComparesAndGoesOn) {
   EXPECT_EQ(count(after.substr(before.size()), "\n"), 1);
 }
 
+TEST_F(PlanCheck, TrainsOnHosts) {
+  measure();
+  const Words check = words("check", {"--level", "1.5", "--seeds", "1", "--rules", "optimal"});
+  const auto on = [&check](const std::string& hosts, const char* workers) {
+    Words all = check;
+    all.insert(all.end(), {"--hosts", hosts, "--workers", workers, "--resume"});
+    return all;
+  };
+  EXPECT_TRUE(has(complaint(on("localhost,localhost", "3")),
+                  "--workers 3: there is room for 2 on hosts localhost:1,localhost:1"));
+  const auto rows = rows_of(on("localhost:2", "2"));
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["workers"], 2);
+  EXPECT_EQ(rows[0]["reached"], 1);
+  EXPECT_TRUE(has(complaint(on("localhost:1", "1")),
+                  "has trainings on hosts localhost:2, not on hosts localhost:1"));
+}
+
 TEST_F(PlanCheck, SaysWhatWasNotReachedAndWhatIsWrong) {
   measure();
   const JobResult result = Job(words("check", {"--level", "0.5", "--seeds", "1", "--longest",
@@ -255,7 +273,8 @@ TEST_F(PlanCheck, SaysWhatWasNotReachedAndWhatIsWrong) {
                                .finish(seconds(120));
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_TRUE(has(result.out, ": not reached in ") && has(result.out, ">")) << result.out;
-  EXPECT_TRUE(has(complaint(words("check", {"--workers", "4097"})), "--workers 4097: there are "));
+  EXPECT_TRUE(
+      has(complaint(words("check", {"--workers", "4097"})), "--workers 4097: there is room for "));
   EXPECT_TRUE(has(complaint(words("check", {"--rules", "noise"})), "needs --noise-batch N"));
   EXPECT_TRUE(has(complaint(words("check", {"--noise-batch", "8"})), "add it there"));
 }

@@ -16,7 +16,6 @@
 #include "cli/training/signals.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/base/system.h"
 
 namespace convoy::cli {
 namespace {
@@ -30,6 +29,7 @@ constexpr const char* kDescription =
 struct Arguments {
   RecipeWords recipe;
   GoalWords goal;
+  HostWords hosts;
   std::string batches, rates, workers, timed, budget, machine, json;
   std::string folder = "plan";
   int seeds = 3;
@@ -62,9 +62,8 @@ std::vector<std::int64_t> powers(std::int64_t factor, std::int64_t most) {
 
 Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
   Sweep sweep;
-  sweep.cores = usable_cores();
-  sweep.places = places_of(sweep.cores, planned.gpus);
-  const auto places = static_cast<std::int64_t>(sweep.places.size());
+  sweep.workplace = Workplace::of(arguments.hosts, planned.gpus);
+  const std::int64_t most = sweep.workplace.most();
   sweep.batches = counts(arguments.batches, "--batches", {16, 64, 256, 1024}, planned.samples);
   if (sweep.batches.size() < 2)
     throw UsageError("--batches: updates by batch need two different ones at least");
@@ -73,19 +72,20 @@ Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
                                         : parse_positive_numbers(arguments.rates, "--rates");
   sweep.seeds = arguments.seeds;
   sweep.repetitions = arguments.repetitions;
-  sweep.workers = counts(arguments.workers, "--workers", powers(2, places), planned.samples);
+  sweep.workers = counts(arguments.workers, "--workers", powers(2, most), planned.samples);
   sweep.timed = counts(arguments.timed, "--time", powers(4, sweep.batches.back()), planned.samples);
   if (!arguments.machine.empty()) {
     if (!arguments.timed.empty())
       throw UsageError("--machine says how long updates take; leave --time out");
+    if (!sweep.workplace.hosts.empty())
+      throw UsageError("--machine says how long updates take; leave --hosts and --hostfile out");
     sweep.machine = plan::machine_of_toml(read_text_file(arguments.machine), arguments.machine);
   } else if (sweep.timed.size() < 2) {
     throw UsageError("--time: times by batch need two different ones at least");
-  } else if (places == 1 && sweep.workers.back() > 1) {
-    throw UsageError(std::string("--workers: there is one ") +
-                     (planned.gpus.empty() ? "core" : "GPU") +
-                     " here, so communication can't be measured; describe it with --machine FILE, "
-                     "or plan for --workers 1");
+  } else if (most == 1 && sweep.workers.back() > 1) {
+    throw UsageError("--workers: there is one " + std::string(sweep.workplace.unit()) +
+                     ", so communication can't be measured; describe it with --machine FILE, name "
+                     "more --hosts, or plan for --workers 1");
   }
   sweep.limits.epochs = arguments.longest > 0 ? arguments.longest : 4 * planned.epochs;
   sweep.limits.every = arguments.every;
@@ -202,11 +202,14 @@ void add_options(CLI::App& command, Arguments& a) {
   command.add_option("--seeds", a.seeds, "Runs of each batch and rate")
       ->check(positive_integer())
       ->capture_default_str();
-  command.add_option("--workers", a.workers, "Numbers of workers to plan for (1,2,4,... cores)")
+  command
+      .add_option("--workers", a.workers,
+                  "Numbers of workers to plan for (1,2,4,... cores, or slots of --hosts)")
       ->type_name("LIST");
   command
       .add_option("--time", a.timed, "Batches of one worker whose updates are timed (1,4,16,...)")
       ->type_name("LIST");
+  add_host_options(command, a.hosts);
   // One says nothing of how much times scatter.
   command
       .add_option("--repetitions", a.repetitions, "Times that each of them is timed (at least 2)")

@@ -18,12 +18,11 @@
 #include "cli/plan/runs.h"
 #include "cli/plan/subcommands.h"
 #include "cli/plan/trial.h"
+#include "cli/plan/workplace.h"
 #include "cli/rows.h"
 #include "cli/training/signals.h"
 #include "convoy/base/error.h"
-#include "convoy/base/system.h"
 #include "convoy/base/units.h"
-#include "train/logging/environment.h"
 
 namespace convoy::cli {
 namespace {
@@ -43,6 +42,7 @@ constexpr std::uint64_t kSeeds = 1000;  // seeds above it are new to a plan
 
 struct Arguments {
   MeasuredWords measured;
+  HostWords hosts;
   std::string rules = "quarter,optimal,four";
   int noise_batch = 0;
   int workers = 1;
@@ -63,12 +63,13 @@ double mean_update_s(const std::vector<TrialMetrics::Update>& updates) {
 
 class Checker {
  public:
-  Checker(const Measured& measured, const Arguments& arguments, std::FILE* out)
+  Checker(const Measured& measured, const Arguments& arguments, const Workplace& workplace,
+          std::FILE* out)
       : measured_(measured),
         arguments_(arguments),
         out_(out),
         folder_(std::filesystem::absolute(arguments.measured.folder + "/check-runs").string()),
-        cores_(usable_cores()),
+        workplace_(workplace),
         file_(arguments.measured.folder + "/checks.jsonl", header(), arguments.resume) {
     // The file is this process's alone now, and so is what a killed one left.
     std::filesystem::remove_all(folder_);
@@ -100,10 +101,7 @@ class Checker {
  private:
   ChecksHeader header() const {
     const Planned& planned = measured_.planned;
-    const std::size_t cores = cores_.size();
-    return {
-        planned.fingerprint, planned.goal.metric, measured_.level(),
-        train::processor_name() + ", " + std::to_string(cores) + (cores == 1 ? " core" : " cores")};
+    return {planned.fingerprint, planned.goal.metric, measured_.level(), workplace_.name()};
   }
 
   void run(const Checked& what, std::int64_t longest, CheckedTraining& training) {
@@ -116,7 +114,7 @@ class Checker {
     const std::string folder =
         folder_ + "/" + std::to_string(getpid()) + "-" + std::to_string(++runs_);
     Trial trial(planned.run(what.batch, what.learning_rate, training.seed, every, longest), folder,
-                arguments_.workers, {cores_.front()}, planned.goal.of_task);
+                workplace_.place(arguments_.workers), planned.goal.of_task);
     while (trial.poll()) {
       training.diverged = training.diverged || is_leaving(trial.metrics().updates());
       if (training.diverged) trial.stop();
@@ -153,7 +151,7 @@ class Checker {
   const Arguments& arguments_;
   std::FILE* out_;
   std::string folder_;
-  std::vector<int> cores_;
+  const Workplace& workplace_;
   ChecksFile file_;
   int runs_ = 0;
 };
@@ -187,16 +185,17 @@ int run(const Arguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const Measured measured = open_measured(arguments.measured);
-  if (arguments.workers > static_cast<int>(usable_cores().size())) {
-    throw UsageError("--workers " + std::to_string(arguments.workers) + ": there are " +
-                     std::to_string(usable_cores().size()) + " cores here, one for each worker");
+  const Workplace workplace = Workplace::of(arguments.hosts, measured.planned.gpus);
+  if (arguments.workers > workplace.most()) {
+    throw UsageError("--workers " + std::to_string(arguments.workers) + ": there is room for " +
+                     std::to_string(workplace.most()) + " on " + workplace.name());
   }
   const CheckList all = list(arguments, measured);
   for (const std::string& warning : measured.updates.warnings)
     std::fprintf(out, "warning: %s\n", warning.c_str());
   catch_stop_signals();
   try {
-    Checker checker(measured, arguments, out);
+    Checker checker(measured, arguments, workplace, out);
     const std::vector<CheckedRule> rules = train_all(all.checked, arguments.seeds, checker);
     print_checks(rules, all.left_out, out);
     add_rows(rules, all.left_out, arguments.workers, rows);
@@ -221,6 +220,7 @@ void add_plan_check_command(CLI::App& plan, Outcome& outcome) {
       ->type_name("P")
       ->check(positive_integer())
       ->capture_default_str();
+  add_host_options(*command, arguments->hosts);
   command->add_option("--seeds", arguments->seeds, "Trainings with each batch, with new seeds")
       ->check(positive_integer())
       ->capture_default_str();

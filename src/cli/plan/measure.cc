@@ -43,18 +43,18 @@ std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& u
 }
 
 std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& folder,
-                                        std::int64_t batch, int ranks, const Place& place,
+                                        std::int64_t batch, const Place& place,
                                         const Deadline& deadline) {
   if (is_late(deadline)) return std::nullopt;
   const std::int64_t counted = planned.counts_samples ? batch : 0;
-  Trial trial(planned.timed(batch), folder.new_run(), ranks, place.cores, "", place.gpu);
+  Trial trial(planned.timed(batch), folder.new_run(), place, "");
   for (;;) {
     const bool goes_on = trial.poll();
     if (const auto times = mean_times(trial.metrics().updates(), counted)) return *times;
     if (!goes_on) {
-      const std::string text = "timing updates of " + samples_text(batch) + " on " +
-                               std::to_string(ranks) + (ranks == 1 ? " worker" : " workers") +
-                               " failed: " + trial.complaint();
+      const std::string text =
+          "timing updates of " + samples_text(batch) + " on " + std::to_string(place.workers) +
+          (place.workers == 1 ? " worker" : " workers") + " failed: " + trial.complaint();
       if (trial.refused()) throw UsageError(text);
       throw Failure(text);
     }
@@ -65,7 +65,7 @@ std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& fold
 
 bool measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t batch,
                       const Place& place, const Deadline& deadline, std::FILE* out) {
-  const auto times = time_updates(planned, folder, batch, 1, place, deadline);
+  const auto times = time_updates(planned, folder, batch, place, deadline);
   if (!times) return false;
   folder.add(plan::TimeSample{batch, times->seconds});
   std::fprintf(out, "update of %s: %s\n", samples_text(batch).c_str(),
@@ -74,16 +74,15 @@ bool measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t b
   return true;
 }
 
-bool measure_one_exchange(const Planned& planned, PlanFolder& folder, std::int64_t workers,
-                          std::int64_t samples_each, const std::vector<int>& cores,
+bool measure_one_exchange(const Planned& planned, PlanFolder& folder, const Exchange& exchange,
                           const Deadline& deadline, std::FILE* out) {
-  const auto times = time_updates(planned, folder, samples_each * workers,
-                                  static_cast<int>(workers), {{cores.front()}, ""}, deadline);
+  const int workers = exchange.place.workers;
+  const auto times = time_updates(planned, folder, exchange.batch, exchange.place, deadline);
   if (!times) return false;
   folder.add(plan::CommunicationSample{workers, std::max(times->exposed_communication, kLeast)});
-  std::fprintf(
-      out, "communication of %lld workers: %s of an update's %s\n", static_cast<long long>(workers),
-      format_seconds(times->exposed_communication).c_str(), format_seconds(times->seconds).c_str());
+  std::fprintf(out, "communication of %d workers: %s of an update's %s, of %s\n", workers,
+               format_seconds(times->exposed_communication).c_str(),
+               format_seconds(times->seconds).c_str(), samples_text(exchange.batch).c_str());
   std::fflush(out);
   return true;
 }
@@ -137,16 +136,16 @@ void measure_compute(const Planned& planned, PlanFolder& folder, std::vector<std
 }
 
 void measure_communication(const Planned& planned, PlanFolder& folder,
-                           const std::vector<std::int64_t>& workers, std::int64_t samples_each,
-                           int repetitions, const std::vector<int>& cores, const Deadline& deadline,
-                           std::FILE* out) {
+                           const std::vector<Exchange>& exchanges, int repetitions,
+                           const Deadline& deadline, std::FILE* out) {
   for (int repetition = 1; repetition <= repetitions; ++repetition) {
-    for (const std::int64_t count : workers) {
+    for (const Exchange& exchange : exchanges) {
       const auto& times = folder.points().communication;
-      const auto done = std::count_if(times.begin(), times.end(),
-                                      [&](const auto& time) { return time.workers == count; });
-      if (count < 2 || done >= repetition) continue;
-      if (!measure_one_exchange(planned, folder, count, samples_each, cores, deadline, out)) return;
+      const auto done = std::count_if(times.begin(), times.end(), [&](const auto& time) {
+        return time.workers == exchange.place.workers;
+      });
+      if (done >= repetition) continue;
+      if (!measure_one_exchange(planned, folder, exchange, deadline, out)) return;
     }
   }
 }

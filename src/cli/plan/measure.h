@@ -26,11 +26,11 @@ struct UpdateTimes {
 std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& updates,
                                       std::int64_t batch);
 
-// Trains for so long, in processes of their own: one rank at `place`, or `ranks` of them. Nothing
-// where the deadline comes first. Throws UsageError when the training can't be with this batch,
-// Failure when it fails otherwise, PlanStopped when told to stop.
+// Trains for so long, in processes of their own. Nothing where the deadline comes first. Throws
+// UsageError when the training can't be with this batch, Failure when it fails otherwise,
+// PlanStopped when told to stop.
 std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& folder,
-                                        std::int64_t batch, int ranks, const Place& place,
+                                        std::int64_t batch, const Place& place,
                                         const Deadline& deadline);
 
 // Batches with a time that is far off the others, as something else on the machine makes it: those
@@ -45,17 +45,21 @@ std::vector<std::int64_t> disturbed_times(const plan::PlanPoints& points, int re
 void measure_compute(const Planned& planned, PlanFolder& folder, std::vector<std::int64_t>& batches,
                      int repetitions, const Place& place, const Deadline& deadline, std::FILE* out);
 
-// The same of communication between each number of workers above 1, with so many samples each.
+// An update that several workers make together.
+struct Exchange {
+  std::int64_t batch = 0;
+  Place place;
+};
+
+// The same of communication in each of them.
 void measure_communication(const Planned& planned, PlanFolder& folder,
-                           const std::vector<std::int64_t>& workers, std::int64_t samples_each,
-                           int repetitions, const std::vector<int>& cores, const Deadline& deadline,
-                           std::FILE* out);
+                           const std::vector<Exchange>& exchanges, int repetitions,
+                           const Deadline& deadline, std::FILE* out);
 
 // One more measurement of either. Whether there was the time.
 bool measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t batch,
                       const Place& place, const Deadline& deadline, std::FILE* out);
-bool measure_one_exchange(const Planned& planned, PlanFolder& folder, std::int64_t workers,
-                          std::int64_t samples_each, const std::vector<int>& cores,
+bool measure_one_exchange(const Planned& planned, PlanFolder& folder, const Exchange& exchange,
                           const Deadline& deadline, std::FILE* out);
 
 }  // namespace convoy::cli

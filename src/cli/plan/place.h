@@ -4,15 +4,19 @@
 #include <string>
 #include <vector>
 
+#include "cli/launch/hosts.h"
+
 namespace convoy::cli {
 
-// For one rank, and no other training meanwhile.
+// Of one training, and no other meanwhile.
 struct Place {
-  std::vector<int> cores;
-  std::string gpu;  // the only one that it sees, as CUDA_VISIBLE_DEVICES names it; empty: any
+  std::vector<int> cores = {};  // of this machine that it is bound to; empty: any
+  std::string gpu = {};  // the only one that it sees, as CUDA_VISIBLE_DEVICES names it; empty: any
+  int workers = 1;
+  std::vector<HostSlots> hosts = {};  // where they are; empty: here
 };
 
-// Each core, or each of `gpus` with an even part of the cores (one at least).
+// For one worker each: each core, or each of `gpus` with an even part of the cores (one at least).
 std::vector<Place> places_of(const std::vector<int>& cores, const std::vector<std::string>& gpus);
 
 // The names of `count` GPUs where `visible` is the value of CUDA_VISIBLE_DEVICES.

@@ -161,11 +161,11 @@ class Runs {
       const WantedRun wanted = next.wanted;
       const Place place = free_.front();
       const std::int64_t interval = every(wanted.batch);
-      active_.push_back({std::move(next), place, interval,
-                         std::make_unique<Trial>(
-                             planned_.run(wanted.batch, wanted.learning_rate, wanted.seed, interval,
-                                          longest(wanted.batch)),
-                             folder_.new_run(), 1, place.cores, planned_.goal.of_task, place.gpu)});
+      active_.push_back(
+          {std::move(next), place, interval,
+           std::make_unique<Trial>(planned_.run(wanted.batch, wanted.learning_rate, wanted.seed,
+                                                interval, longest(wanted.batch)),
+                                   folder_.new_run(), place, planned_.goal.of_task)});
       free_.pop_front();
     }
   }

@@ -7,31 +7,37 @@
 #include "cli/plan/measure.h"
 #include "cli/plan/untrained.h"
 #include "convoy/base/error.h"
-#include "train/logging/environment.h"
 
 namespace convoy::cli {
 namespace {
 
 using plan::Candidate;
 
-// Numbers of workers that there are places for.
+// Numbers of workers that there is room for.
 std::vector<std::int64_t> measurable(const Sweep& sweep) {
-  const auto most = static_cast<std::int64_t>(sweep.places.size());
+  const std::int64_t most = sweep.workplace.most();
   std::vector<std::int64_t> counts;
   for (const std::int64_t count : sweep.workers) {
     if (count > 1 && count <= most) counts.push_back(count);
   }
-  // What more workers need is extrapolated from as many as there are places for.
+  // What more workers need is extrapolated from as many as there is room for.
   const bool more = !sweep.workers.empty() && sweep.workers.back() > most;
   if (more && most > 1 && (counts.empty() || counts.back() != most)) counts.push_back(most);
   return counts;
 }
 
-// Of the batches, the one in the middle: what each worker has while communication is timed.
-std::int64_t samples_each(const Sweep& sweep) {
-  const std::int64_t batch = sweep.batches[sweep.batches.size() / 2];
-  const auto most = static_cast<std::int64_t>(sweep.cores.size());
-  return std::max<std::int64_t>(1, batch / most);
+// M_T, as far as times tell it.
+double knee_of(const plan::PlanPoints& points) {
+  try {
+    return plan::fit_compute(points.times).knee_samples.value;
+  } catch (const UsageError&) {
+    return 1;  // there are too few yet
+  }
+}
+
+Exchange exchange_of(const Sweep& sweep, const plan::PlanPoints& points, std::int64_t workers) {
+  return {batch_of_exchange(sweep.batches, knee_of(points), workers),
+          sweep.workplace.place(static_cast<int>(workers))};
 }
 
 // Seconds of a run to the target, by batch.
@@ -89,11 +95,12 @@ class Budgeted {
     const Candidate& first = candidates[suggestions.front().candidate];
     const Deadline& deadline = sweep_.limits.deadline;
     if (first.kind == Candidate::Kind::time) {
-      return measure_one_time(planned_, folder_, first.size, sweep_.places.front(), deadline, out_);
+      return measure_one_time(planned_, folder_, first.size, sweep_.workplace.place(1), deadline,
+                              out_);
     }
     if (first.kind == Candidate::Kind::communication) {
-      return measure_one_exchange(planned_, folder_, first.size, samples_each(sweep_), sweep_.cores,
-                                  deadline, out_);
+      return measure_one_exchange(
+          planned_, folder_, exchange_of(sweep_, folder_.points(), first.size), deadline, out_);
     }
     return run(candidates, suggestions, updates) > 0;
   }
@@ -123,14 +130,15 @@ class Budgeted {
     std::vector<WantedRun> wanted;
     for (const plan::Suggestion& suggestion : suggestions) {
       const Candidate& candidate = candidates[suggestion.candidate];
-      if (candidate.kind != Candidate::Kind::updates || wanted.size() == sweep_.places.size())
+      if (candidate.kind != Candidate::Kind::updates ||
+          wanted.size() == sweep_.workplace.places.size())
         continue;
       for (const plan::EnvelopePoint& point : updates.envelope) {
         if (point.batch != candidate.size) continue;
         wanted.push_back(next(point.batch, point.learning_rate));
       }
     }
-    return measure_runs(planned_, folder_, wanted, sweep_.limits, sweep_.places, out_);
+    return measure_runs(planned_, folder_, wanted, sweep_.limits, sweep_.workplace.places, out_);
   }
 
   // With the first seed that there is no run of, or one that would go on.
@@ -154,7 +162,7 @@ class Budgeted {
 void measure_grid(const Planned& planned, const Sweep& sweep, int seed, PlanFolder& folder,
                   std::FILE* out) {
   measure_runs(planned, folder, grid(sweep.batches, sweep.rates, static_cast<std::uint64_t>(seed)),
-               sweep.limits, sweep.places, out);
+               sweep.limits, sweep.workplace.places, out);
 }
 
 // How many of `wanted` repetitions of the sizes there are.
@@ -204,9 +212,11 @@ class Times {
   }
 
   void repeat(int times, int exchanges, const Deadline& deadline) {
-    measure_compute(planned_, folder_, timed_, times, sweep_.places.front(), deadline, out_);
-    measure_communication(planned_, folder_, workers_, samples_each(sweep_), exchanges,
-                          sweep_.cores, deadline, out_);
+    measure_compute(planned_, folder_, timed_, times, sweep_.workplace.place(1), deadline, out_);
+    std::vector<Exchange> together;
+    for (const std::int64_t workers : workers_)
+      together.push_back(exchange_of(sweep_, folder_.points(), workers));
+    measure_communication(planned_, folder_, together, exchanges, deadline, out_);
   }
 
   void check_enough() const {
@@ -235,10 +245,7 @@ class Times {
 // Times of another machine are measured again.
 void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
   const std::string before = folder.points().machine;
-  const std::string processor = train::processor_name();
-  const std::string here = (processor.empty() ? "unknown processor" : processor) + ", " +
-                           std::to_string(sweep.cores.size()) +
-                           (sweep.cores.size() == 1 ? " core" : " cores");
+  const std::string here = sweep.workplace.name();
   if (!before.empty() && before != here) {
     std::fprintf(out,
                  "the times in the folder are of another machine, %s; those of this one, %s, count "
@@ -250,6 +257,17 @@ void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
 }
 
 }  // namespace
+
+std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
+                               std::int64_t workers) {
+  const double least = std::max(knee, 1.0) * static_cast<double>(workers);
+  const auto first = std::find_if(batches.begin(), batches.end(), [least](std::int64_t batch) {
+    return static_cast<double>(batch) >= least;
+  });
+  const std::int64_t batch =
+      first == batches.end() ? batches.back() : *(first + (batches.end() - first) / 2);
+  return std::max(batch, workers);
+}
 
 std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
                             const std::vector<double>& rates, std::uint64_t seed) {
@@ -285,7 +303,8 @@ PlannedMachine machine_of(const Sweep& sweep, const plan::PlanPoints& points) {
 void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
   const Deadline& deadline = sweep.limits.deadline;
   if (folder.points().runs.empty()) {
-    check_untrained(planned, folder, sweep.batches.front(), sweep.places.front(), deadline, out);
+    check_untrained(planned, folder, sweep.batches.front(), sweep.workplace.places.front(),
+                    deadline, out);
   }
   Times times(planned, sweep, folder, out);
   if (!sweep.machine) {

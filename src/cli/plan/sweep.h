@@ -10,6 +10,7 @@
 #include "cli/plan/folder.h"
 #include "cli/plan/planned.h"
 #include "cli/plan/runs.h"
+#include "cli/plan/workplace.h"
 
 namespace convoy::cli {
 
@@ -22,9 +23,14 @@ struct Sweep {
   int repetitions = 3;                   // of each time
   std::optional<plan::Machine> machine;  // given: nothing is timed
   RunLimits limits;                      // its deadline is the budget's
-  std::vector<int> cores;
-  std::vector<Place> places;  // of trainings on one worker, at the same time
+  Workplace workplace;                   // of updates that are timed; runs are at its places, here
 };
+
+// The batch with which communication between so many workers is timed: the one in the middle of
+// those that workers may be given, with M_T samples (`knee`) for each of them at least, as the best
+// batch has (equation 9); the largest where none has so many. At least a sample for each.
+std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
+                               std::int64_t workers);
 
 // The runs of a seed, in an order in which each further one says something new: the largest and the
 // smallest batch first, then those between, with the middle one of the rates; then with the others.

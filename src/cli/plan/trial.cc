@@ -56,17 +56,19 @@ class Bound {
   bool known_ = false;
 };
 
-Child start(const std::string& recipe, int ranks, const std::vector<int>& cores,
-            const std::string& gpu) {
+Child start(const std::string& recipe, const Place& place) {
   std::vector<std::string> words{fs::read_symlink("/proc/self/exe").string(), "train", recipe};
-  if (ranks > 1) words.insert(words.end(), {"-n", std::to_string(ranks)});
+  const bool alone = place.workers == 1 && place.hosts.empty();
+  if (!alone) words.insert(words.end(), {"-n", std::to_string(place.workers)});
+  if (!place.hosts.empty()) words.insert(words.end(), {"--hosts", format_hosts(place.hosts)});
   ChildOptions options;
   options.capture_output = true;
   options.input = ChildOptions::Input::nothing;
-  if (!gpu.empty()) options.variables.push_back("CUDA_VISIBLE_DEVICES=" + gpu);
-  if (ranks > 1) return start_child(words, options);
-  options.variables.push_back("OMP_NUM_THREADS=1");
-  const Bound bound(cores);
+  if (!place.gpu.empty()) options.variables.push_back("CUDA_VISIBLE_DEVICES=" + place.gpu);
+  // `convoy run` says so to several ranks, and binds each to a core where there are as many cores.
+  if (alone) options.variables.push_back("OMP_NUM_THREADS=1");
+  if (place.cores.empty()) return start_child(words, options);
+  const Bound bound(place.cores);
   return start_child(words, options);
 }
 
@@ -120,13 +122,13 @@ void TrialMetrics::take(const std::string& line) {
   }
 }
 
-Trial::Trial(train::Recipe recipe, const std::string& folder, int ranks,
-             const std::vector<int>& cores, const std::string& metric, const std::string& gpu)
+Trial::Trial(train::Recipe recipe, const std::string& folder, const Place& place,
+             const std::string& metric)
     : folder_(folder), metrics_(folder + "/run/metrics.jsonl", metric) {
   make_folders(folder);
   recipe.output.folder = folder + "/run";
   write_file_atomically(folder + "/recipe.toml", train::print_recipe(recipe, false));
-  child_ = start(folder + "/recipe.toml", ranks, cores, gpu);
+  child_ = start(folder + "/recipe.toml", place);
   for (const Descriptor* descriptor : {&child_.standard_output, &child_.standard_error})
     fcntl(descriptor->get(), F_SETFL, fcntl(descriptor->get(), F_GETFL) | O_NONBLOCK);
 }

@@ -7,6 +7,7 @@
 
 #include "cli/launch/child.h"
 #include "cli/plan/goal.h"
+#include "cli/plan/place.h"
 #include "convoy/base/clock.h"
 #include "convoy/plan/noise.h"
 #include "convoy/train/recipe.h"
@@ -49,12 +50,11 @@ class TrialMetrics {
 
 class Trial {
  public:
-  // Starts it in a folder that is made for it, and removed at the end. One rank is bound to
-  // `cores`; several go where mpirun puts them. They see no GPU but `gpu`, unless it is empty. To
+  // Starts it in a folder that is made for it, and removed at the end; its hosts have to see it. To
   // be called from the main thread: the training is told to end when that ends, however that
   // happens. Throws Failure when it can't be started.
-  Trial(train::Recipe recipe, const std::string& folder, int ranks, const std::vector<int>& cores,
-        const std::string& metric, const std::string& gpu = "");
+  Trial(train::Recipe recipe, const std::string& folder, const Place& place,
+        const std::string& metric);
   // Ends it, within seconds.
   ~Trial();
   Trial(const Trial&) = delete;

@@ -13,7 +13,7 @@ void check_untrained(const Planned& planned, PlanFolder& folder, std::int64_t ba
                      const Place& place, const Deadline& deadline, std::FILE* out) {
   if (is_late(deadline)) return;
   const Goal& goal = planned.goal;
-  Trial trial(planned.untrained(batch), folder.new_run(), 1, place.cores, goal.of_task, place.gpu);
+  Trial trial(planned.untrained(batch), folder.new_run(), place, goal.of_task);
   while (trial.poll()) {
     if (is_late(deadline)) return;
     wait_a_little();

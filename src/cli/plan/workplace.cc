@@ -1,0 +1,46 @@
+#include "cli/plan/workplace.h"
+
+#include "convoy/base/system.h"
+#include "train/logging/environment.h"
+
+namespace convoy::cli {
+
+void add_host_options(CLI::App& command, HostWords& words) {
+  command
+      .add_option("--hosts", words.hosts,
+                  "Where updates are timed, instead of on this machine: node1,node2:4 (workers on "
+                  "each, one unless it says)")
+      ->type_name("LIST");
+  command.add_option("--hostfile", words.hostfile, "The same from a file")->type_name("FILE");
+}
+
+Workplace Workplace::of(const HostWords& words, const std::vector<std::string>& gpus) {
+  const std::vector<int> cores = usable_cores();
+  return {cores, places_of(cores, gpus), read_hosts(words.hosts, words.hostfile)};
+}
+
+int Workplace::most() const {
+  return hosts.empty() ? static_cast<int>(places.size()) : total_slots(hosts);
+}
+
+Place Workplace::place(int workers) const {
+  if (!hosts.empty()) return {.workers = workers, .hosts = first_slots(hosts, workers)};
+  if (workers == 1) return places.front();
+  Place place{.workers = workers};
+  if (places.front().gpu.empty()) place.cores.assign(cores.begin(), cores.begin() + workers);
+  return place;
+}
+
+const char* Workplace::unit() const {
+  if (!hosts.empty()) return "host";
+  return places.front().gpu.empty() ? "core" : "GPU";
+}
+
+std::string Workplace::name() const {
+  if (!hosts.empty()) return "hosts " + format_hosts(first_slots(hosts, most()));
+  const std::string processor = train::processor_name();
+  return (processor.empty() ? "unknown processor" : processor) + ", " +
+         std::to_string(cores.size()) + (cores.size() == 1 ? " core" : " cores");
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,94 @@
+// Where updates of a plan are timed, and with which batches.
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "cli/plan/measure.h"
+#include "cli/plan/trial.h"
+#include "convoy/base/system.h"
+#include "tests/cli/fake_plan.h"
+
+namespace convoy::cli {
+namespace {
+
+class PlanWorkplace : public FakePlan {
+ protected:
+  // What trainings were started with.
+  std::multiset<std::string> begun() const {
+    std::istringstream lines(log());
+    std::multiset<std::string> all;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("begin ")) all.insert(line.substr(6));
+    }
+    return all;
+  }
+};
+
+Workplace of_hosts(const std::string& hosts) {
+  return {.cores = {0, 1}, .places = places_of({0, 1}, {}), .hosts = parse_hosts(hosts)};
+}
+
+std::string text_of(const Place& place) {
+  std::string text = std::to_string(place.workers) + " " + format_hosts(place.hosts) + place.gpu;
+  for (const int core : place.cores) text += " " + std::to_string(core);
+  return text;
+}
+
+TEST(PlanPlaces, HaveACoreOrASlotForEachWorker) {
+  const Workplace here{.cores = {4, 5, 6}, .places = places_of({4, 5, 6}, {}), .hosts = {}};
+  EXPECT_EQ(here.most(), 3);
+  EXPECT_EQ(text_of(here.place(1)), "1  4");
+  EXPECT_EQ(text_of(here.place(2)), "2  4 5");
+  EXPECT_TRUE(here.name().ends_with(", 3 cores")) << here.name();
+  const Workplace gpus{.cores = {4, 5}, .places = places_of({4, 5}, {"0", "1"}), .hosts = {}};
+  EXPECT_EQ(text_of(gpus.place(1)), "1 0 4");
+  EXPECT_EQ(text_of(gpus.place(2)), "2 ");
+  const Workplace hosts = of_hosts("a,b:2,c");
+  EXPECT_EQ(hosts.most(), 4);
+  EXPECT_EQ(text_of(hosts.place(1)), "1 a:1");
+  EXPECT_EQ(text_of(hosts.place(2)), "2 a:1,b:1");
+  EXPECT_EQ(text_of(hosts.place(4)), "4 a:1,b:2,c:1");
+  EXPECT_EQ(hosts.name(), "hosts a:1,b:2,c:1");
+}
+
+TEST(PlanPlaces, BatchesOfExchangesAreThoseThatWorkersMayHave) {
+  const std::vector<std::int64_t> batches{16, 64, 256, 1024};
+  EXPECT_EQ(batch_of_exchange(batches, 1, 2), 256);     // the middle of all
+  EXPECT_EQ(batch_of_exchange(batches, 12.5, 4), 256);  // of 64, 256, 1024
+  EXPECT_EQ(batch_of_exchange(batches, 12.5, 16), 1024);
+  EXPECT_EQ(batch_of_exchange(batches, 300, 4), 1024);   // none has so many
+  EXPECT_EQ(batch_of_exchange(batches, 1, 2000), 2000);  // a sample for each
+}
+
+// Updates on the first host, exchanges on as many as there are workers; runs to the target here.
+TEST_F(PlanWorkplace, HostsTimeAndThisMachineTrains) {
+  Sweep one = sweep();
+  one.workplace.hosts = parse_hosts("a,b:2");
+  one.workers = {1, 2, 3};
+  one.repetitions = 1;
+  one.timed = {4, 8, 64};
+  one.seeds = 1;
+  PlanFolder folder = open(false);
+  told([&](std::FILE* out) { measure(planned, one, folder, out); });
+  EXPECT_EQ(begun(), (std::multiset<std::string>{
+                         "8 -",  // before training
+                         "4 - -n 1 --hosts a:1", "8 - -n 1 --hosts a:1", "64 - -n 1 --hosts a:1",
+                         "64 - -n 2 --hosts a:1,b:1", "64 - -n 3 --hosts a:1,b:2", "8 -", "64 -"}));
+  EXPECT_EQ(folder.points().machine, "hosts a:1,b:2");
+  EXPECT_EQ(folder.points().communication.size(), 2u);
+}
+
+// One worker or several: `convoy run` binds each to a core where there are as many as workers.
+TEST_F(PlanWorkplace, WorkersHereHaveTheCoresOfTheirPlace) {
+  std::string all;
+  for (const int workers : {1, 2}) {
+    const Place place{.cores = {usable_cores().front()}, .workers = workers};
+    Trial trial(planned.timed(8), scratch.path("run"), place, "");
+    while (trial.metrics().updates().size() < 3 && trial.poll()) wait_a_little();
+    all += workers == 1 ? "8 on 1\n" : "8 -n 2 on 1\n";
+    EXPECT_EQ(test::slurp(planned.recipe.name + ".cores"), all);
+  }
+}
+
+}  // namespace
+}  // namespace convoy::cli
