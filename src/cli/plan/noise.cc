@@ -140,7 +140,8 @@ Measured measure(const Planned& planned, const Wanted& wanted, const Arguments& 
   recipe.training.accumulate = wanted.parts;
   recipe.training.noise_every = 1;
   const RunFolder folder(arguments.folder);
-  Trial trial(recipe, folder.path(), 1, {usable_cores().front()}, planned.goal.of_task);
+  Trial trial(recipe, folder.path(), Place{.cores = {usable_cores().front()}},
+              planned.goal.of_task);
   while (trial.poll()) wait_a_little();
   const std::string what =
       "training with batch " + std::to_string(wanted.batch) + ", rate " + shortest(wanted.rate);
