@@ -265,7 +265,7 @@ std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double 
     return static_cast<double>(batch) >= least;
   });
   const std::int64_t batch =
-      first == batches.end() ? batches.back() : *(first + (batches.end() - first) / 2);
+      first == batches.end() ? batches.back() : *(first + (batches.end() - first - 1) / 2);
   return std::max(batch, workers);
 }
 

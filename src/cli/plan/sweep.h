@@ -26,9 +26,10 @@ struct Sweep {
   Workplace workplace;                   // of updates that are timed; runs are at its places, here
 };
 
-// The batch with which communication between so many workers is timed: the one in the middle of
-// those that workers may be given, with M_T samples (`knee`) for each of them at least, as the best
-// batch has (equation 9); the largest where none has so many. At least a sample for each.
+// The batch with which communication between so many workers is timed: the one in the middle (the
+// smaller of two) of those that workers may be given, with M_T samples (`knee`) for each of them at
+// least, as the best batch has (equation 9); the largest where none has so many. At least a sample
+// for each.
 std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
                                std::int64_t workers);
 
