@@ -164,7 +164,7 @@ void Forecaster::backward_in_buckets(std::size_t end) {
   for (std::size_t layer = end; layer-- > 0;) {
     const auto& gradients = cost_.layers[layer].gradients;
     for (auto gradient = gradients.rbegin(); gradient != gradients.rend(); ++gradient) {
-      items.push_back({static_cast<std::size_t>(gradient->bytes), 0});
+      items.push_back({static_cast<std::size_t>(gradient->bytes * cost_.sent_part), 0});
       layer_of.push_back(layer);
     }
   }

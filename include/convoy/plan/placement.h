@@ -24,9 +24,9 @@ struct PassTime {
   bool operator==(const PassTime&) const = default;
 };
 
-// A parameter's gradient, as it travels.
+// A parameter's gradient.
 struct GradientSize {
-  double bytes = 0;
+  double bytes = 0;       // as large as the parameter
   bool in_place = false;  // computed in the bucket that it is reduced in, not copied there
 };
 
@@ -50,6 +50,7 @@ struct TrainingCost {
   double update_s_per_byte = 0;   // of parameters
   double optimizer_values = 1;    // that are kept for each parameter
   double copy_s_per_byte = 0;     // of gradients into buckets
+  double sent_part = 1;           // of their bytes, that travel; in bfloat16 half of them
   double first_bucket_bytes = 1 << 20, bucket_bytes = 8 << 20;
 };
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/bench/median.h"
+#include "base/median.h"
 #include "cli/bench/step_measure.h"
 #include "cli/checks.h"
 #include "cli/launch/again.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "cli/bench/median.h"
+#include "base/median.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/system.h"
 #include "convoy/comm/threads.h"
