@@ -5,9 +5,9 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/buckets.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
-#include "parallel/buckets.h"
 #include "parallel/tensors.h"
 
 namespace convoy::parallel {

@@ -19,33 +19,94 @@
 namespace convoy::cli {
 namespace {
 
+using Json = nlohmann::json;
+
+// `convoy bench step` with a row on standard output, of two ranks that take no time.
+Json row_of_step(std::vector<std::string> words) {
+  words.insert(words.begin(), {"bench", "step", "-n", "2", "--batch-per-rank", "4", "--repetitions",
+                               "2", "--seconds", "0.1", "--json", "-"});
+  const JobResult result = Job(words).finish(std::chrono::seconds(90));
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  const Json row = Json::parse(result.out, nullptr, false);
+  return row.is_discarded() ? Json::object() : row;
+}
+
+void expect_positive(const Json& row, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) EXPECT_GT(row.at(key).get<double>(), 0) << key;
+}
+
+constexpr int kLeNet = 431080;  // parameters
+
 TEST(BenchStep, ReportsOneRow) {
-  const JobResult result = Job({"bench", "step", "--model", "lenet", "--batch-per-rank", "4", "-n",
-                                "2", "--repetitions", "2", "--seconds", "0.1", "--json", "-"})
-                               .finish(std::chrono::seconds(90));
-  ASSERT_EQ(result.exit_status, 0) << result.err;
-  const auto row = nlohmann::json::parse(result.out);
+  const Json row = row_of_step({"--model", "lenet"});
   EXPECT_EQ(row.at("model"), "lenet");
+  EXPECT_EQ(row.at("strategy"), "sync");
   EXPECT_EQ(row.at("ranks"), 2);
   EXPECT_EQ(row.at("batch_per_rank"), 4);
   EXPECT_EQ(row.at("precision"), "float32");
-  EXPECT_EQ(row.at("gradient_bytes"), 4 * 431080);
-  for (const char* key : {"images_per_s", "independent_images_per_s", "fraction_of_independent",
-                          "forward_s", "backward_s", "update_s"}) {
-    EXPECT_GT(row.at(key).get<double>(), 0) << key;
-  }
+  EXPECT_EQ(row.at("gradient_bytes"), 4 * kLeNet);
+  EXPECT_EQ(row.at("parameters_per_rank"), kLeNet);
+  EXPECT_TRUE(row.at("exchange").empty());
+  expect_positive(row, {"images_per_s", "independent_images_per_s", "fraction_of_independent",
+                        "step_s", "forward_s", "backward_s", "update_s", "communication_s"});
   EXPECT_GE(row.at("exposed_communication_s").get<double>(), 0);
+  EXPECT_GE(row.at("hidden_communication").get<double>(), 0);
+  EXPECT_LE(row.at("hidden_communication").get<double>(), 1);
+  // At least the weights, their gradients and the momentum.
+  EXPECT_GT(row.at("peak_memory_bytes").get<double>(), 3.0 * 4 * kLeNet);
+}
+
+TEST(BenchStep, MeasuresHybrid) {
+  // 500 units and 10 on two ranks, behind 800 activations of each of 4 images.
+  const Json row = row_of_step({"--model", "lenet", "--strategy", "hybrid", "--scheme", "c"});
+  EXPECT_EQ(row.at("strategy"), "hybrid");
+  EXPECT_EQ(row.at("scheme"), "c");
+  EXPECT_EQ(row.at("partitions"), 2);
+  EXPECT_EQ(row.at("replicas"), 1);
+  EXPECT_FALSE(row.contains("independent_images_per_s"));
+  constexpr int kTrunk = 20 * 26 + 50 * (20 * 25 + 1), kHead = 500 * 801 + 10 * 501;
+  EXPECT_EQ(row.at("gradient_bytes"), 4 * kTrunk);
+  EXPECT_EQ(row.at("parameters_per_rank"), kTrunk + kHead / 2);
+  const Json& exchange = row.at("exchange");
+  for (const char* way : {"sent_bytes", "received_bytes"}) {
+    EXPECT_EQ(exchange.at("activations").at(way), 4 * 4 * 800) << way;
+    EXPECT_EQ(exchange.at("gradients").at(way), 4 * 4 * 800) << way;
+    EXPECT_EQ(exchange.at("between layers").at(way), 2 * 4 * 8 * 250) << way;
+    EXPECT_EQ(exchange.at("scores").at(way), 2 * 4 * 4 * 5) << way;
+  }
+  EXPECT_EQ(row.at("group_gradient_bytes"), 0);
+  expect_positive(row, {"images_per_s", "step_s", "forward_s", "backward_s", "update_s",
+                        "exposed_communication_s", "communication_s"});
+  EXPECT_LT(row.at("hidden_communication").get<double>(), 1);
+}
+
+TEST(BenchStep, TakesKeysOfARecipe) {
+  const Json row = row_of_step({"--model", "lenet", "--strategy", "hybrid", "--partitions", "1",
+                                "--set", "optimizer.name=adam", "--set", "hybrid.wire=bfloat16",
+                                "--bucket-bytes", "64KiB"});
+  EXPECT_EQ(row.at("replicas"), 2);
+  // Of the divided layers both ranks have all.
+  EXPECT_EQ(row.at("group_gradient_bytes"), 4 * (500 * 801 + 10 * 501));
+  EXPECT_EQ(row.at("gradient_bytes"), 2 * (20 * 26 + 50 * (20 * 25 + 1)));
+
+  using Case = std::pair<std::vector<std::string>, std::string>;
+  for (const auto& [words, complaint] : std::vector<Case>{
+           {{"--scheme", "c"}, "--scheme is for --strategy hybrid"},
+           {{"--strategy", "hybrid", "--scheme", "bc", "-n", "4", "--senders", "5"},
+            "hybrid.senders is 5; with scheme bc it can be from 1 to grid.partitions, which is 4"},
+           {{"--set", "sync.bukket=1MiB"}, "did you mean sync.bucket?"}}) {
+    std::vector<std::string> all{"bench", "step", "--model", "lenet"};
+    all.insert(all.end(), words.begin(), words.end());
+    const JobResult result = Job(all).finish();
+    EXPECT_EQ(result.exit_status, 2);
+    EXPECT_NE(result.err.find(complaint), std::string::npos) << result.err;
+  }
 }
 
 TEST(BenchStep, WritesATimeline) {
   const test::Scratch scratch;
   const std::string file = scratch.path("trace.json");
-  const JobResult result =
-      Job({"bench", "step", "--model", "lenet", "--batch-per-rank", "4", "-n", "2", "--repetitions",
-           "1", "--seconds", "0.1", "--bucket-bytes", "64KiB", "--timeline", file, "--json", "-"})
-          .finish(std::chrono::seconds(90));
-  ASSERT_EQ(result.exit_status, 0) << result.err;
-  const auto row = nlohmann::json::parse(result.out);
+  const Json row = row_of_step({"--model", "lenet", "--bucket-bytes", "64KiB", "--timeline", file});
   constexpr int kSteps = 5, kParameters = 8;
   for (const test::TimelineRows& rank : test::read_timeline(test::slurp(file), 2)) {
     const auto& training = rank.at("training");

@@ -56,6 +56,29 @@ TEST(World, TimeoutsThatNoClockHoldsAreCut) {
   }
 }
 
+TEST(World, KnowsHowLongOperationsWereUnderWay) {
+  constexpr auto kPause = 20ms;
+  World::run_threads(2, [&](World& world) {
+    const Communicator& all = world.communicator();
+    std::array<double, 1> question{}, answer{};
+    constexpr Match kQuestion{0, 1}, kAnswer{0, 2};
+    if (world.rank() == 1) {
+      all.receive(buffer_of(question), 0, kQuestion);
+      std::this_thread::sleep_for(kPause);
+      return all.send(buffer_of(answer), 0, kAnswer);
+    }
+    const double before = world.communication_seconds();
+    Operation first = all.start_receive(buffer_of(answer), 1, kAnswer);
+    all.send(buffer_of(question), 1, kQuestion);
+    EXPECT_GT(world.communication_seconds(), before) << "while it is";
+    first.wait();
+    const double after = world.communication_seconds();
+    EXPECT_GE(after - before, std::chrono::duration<double>(kPause).count());
+    std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(world.communication_seconds(), after);
+  });
+}
+
 TEST(World, KnowsHostsAndLocalRanks) {
   World::run_threads(3, [](World& world) {
     EXPECT_EQ(world.size(), 3);

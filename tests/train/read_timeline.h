@@ -55,6 +55,7 @@ inline std::vector<TimelineRows> read_timeline(const std::string& text, int rank
   for (int rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(processes[rank + 1].find("rank " + std::to_string(rank) + " on "), 0u);
   }
+  constexpr double kRounding = 1e-3;  // a nanosecond: begin + length may not be the end to the bit
   double first = 1e300;
   for (const auto& event : json.at("traceEvents")) {
     if (event.at("ph") == "M") continue;

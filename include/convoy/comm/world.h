@@ -76,6 +76,11 @@ class World {
   // The host of a rank.
   const std::string& host(int rank) const;
 
+  // How long operations were under way so far on this rank, one or more: from where the first of
+  // them was started to where the last was found done. What is done in the call that starts it
+  // takes none, nor does a blocking collective of ranks of one host that hardly waits. In seconds.
+  double communication_seconds() const;
+
   // The communicator of all ranks.
   const Communicator& communicator() const;
   // Lines on standard error that name this rank.

@@ -91,6 +91,17 @@ struct StepReport {
   std::uint32_t requests = 0;
 };
 
+// What a rank and others have told each other since the beginning, in bytes.
+struct Communicated {
+  struct Kind {
+    std::string name;
+    std::uint64_t sent = 0, received = 0;
+  };
+  std::vector<Kind> exchanged;       // what ranks have for each other, once for each that it is for
+  parallel::ReducerStatistics sums;  // of gradients, over all ranks
+  std::uint64_t group_sum_bytes = 0;  // of gradients of divided layers, over groups of ranks
+};
+
 // The network that a recipe names, for the strategy to make what a rank has of it.
 class NetworkSource {
  public:
@@ -162,8 +173,10 @@ class Strategy {
   virtual std::size_t least_share(TrainerContext&) { return 1; }
   // Once, before run(); `saved` is the state to go on from, or null.
   virtual void prepare(TrainerContext& context, const State* saved) = 0;
-  // Makes updates until TrainerContext::updated says no.
+  // Makes updates until TrainerContext::updated says no. Called again, it goes on.
   virtual void run() = 0;
+  // Nothing where the strategy doesn't count. Not collective.
+  virtual Communicated communicated() { return {}; }
   // The state after the last update.
   virtual State state() = 0;
   // Calls `use` while the network holds what is to be evaluated and saved: weights, and running

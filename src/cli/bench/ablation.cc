@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/median.h"
 #include "cli/bench/ablation_row.h"
-#include "cli/bench/median.h"
 #include "cli/bench/row_process.h"
 #include "cli/checks.h"
 #include "cli/rows.h"

@@ -5,10 +5,10 @@
 #include <memory>
 #include <set>
 
+#include "base/median.h"
 #include "cli/bench/allreduce_measure.h"
 #include "cli/bench/allreduce_tune.h"
 #include "cli/bench/lists.h"
-#include "cli/bench/median.h"
 #include "cli/checks.h"
 #include "cli/join.h"
 #include "cli/launch/again.h"

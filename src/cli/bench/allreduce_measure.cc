@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "cli/bench/median.h"
+#include "base/median.h"
 #include "comm/internals.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"

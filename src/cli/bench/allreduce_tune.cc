@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/bench/median.h"
+#include "base/median.h"
 #include "comm/collectives/allreduce/selection.h"
 #include "comm/internals.h"
 #include "convoy/base/files.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "cli/bench/checkpoint_measure.h"
-#include "cli/bench/median.h"
 #include "cli/checks.h"
 #include "cli/join.h"
 #include "cli/launch/again.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "cli/bench/median.h"
+#include "base/median.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"

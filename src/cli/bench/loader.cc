@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/median.h"
 #include "cli/bench/loader_measure.h"
-#include "cli/bench/median.h"
 #include "cli/checks.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"

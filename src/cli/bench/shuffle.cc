@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "cli/bench/allreduce_measure.h"
 #include "cli/bench/made_up_records.h"
-#include "cli/bench/median.h"
 #include "cli/checks.h"
 #include "cli/data/bar.h"
 #include "cli/join.h"

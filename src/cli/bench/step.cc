@@ -4,93 +4,194 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/bench/median.h"
+#include "base/median.h"
 #include "cli/bench/step_measure.h"
 #include "cli/checks.h"
-#include "cli/join.h"
 #include "cli/launch/again.h"
 #include "cli/output_file.h"
 #include "cli/rows.h"
-#include "convoy/base/error.h"
+#include "cli/training/ranks.h"
+#include "cli/training/set_option.h"
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
 #include "convoy/model/factory.h"
-#include "convoy/train/threads.h"
 
 namespace convoy::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct Options {
   StepSettings step;
-  int ranks = 0;
+  RankOptions ranks;
   std::string json;
 };
 
-void print(const Options& options, const StepResult& r) {
-  std::vector<double> fractions;
-  for (std::size_t i = 0; i < r.together.size(); ++i)
-    fractions.push_back(r.together[i] / r.independent[i]);
-  const auto [least, most] = std::minmax_element(fractions.begin(), fractions.end());
-  const double fraction = median(fractions);
-  const auto& s = options.step;
+struct Fractions {
+  double middle = 0, least = 0, most = 0;
+};
 
-  Rows rows(options.json);
-  rows.add({{"model", s.model},
-            {"ranks", r.ranks},
-            {"threads_per_rank", r.threads},
-            {"batch_per_rank", s.batch_per_rank},
-            {"precision", s.precision},
-            {"repetitions", r.together.size()},
-            {"steps_per_repetition", r.steps_per_phase},
-            {"images_per_s", median(r.together)},
-            {"independent_images_per_s", median(r.independent)},
-            {"fraction_of_independent", fraction},
-            {"fraction_min", *least},
-            {"fraction_max", *most},
-            {"forward_s", r.forward_s},
-            {"backward_s", r.backward_s},
-            {"exposed_communication_s", r.exposed_communication_s},
-            {"update_s", r.update_s},
-            {"copy_s", r.copy_s},
-            {"gradient_bytes", r.bytes},
-            {"in_place_bytes", r.in_place_bytes},
-            {"buckets", r.buckets}});
-  if (rows.on_standard_output()) return;
-  std::printf(
-      "%s, %d rank%s x %d thread%s, batch %lld per rank, %s; %zu alternating repetitions of %d "
-      "steps\n",
-      s.model.c_str(), r.ranks, r.ranks == 1 ? "" : "s", r.threads, r.threads == 1 ? "" : "s",
-      static_cast<long long>(s.batch_per_rank), s.precision.c_str(), r.together.size(),
-      r.steps_per_phase);
-  std::printf("  together                 %10.2f images/s\n", median(r.together));
-  std::printf("  independent copies       %10.2f images/s\n", median(r.independent));
-  std::printf("  fraction of independent  %10.1f %%       (%.1f to %.1f %%)\n", 100 * fraction,
-              100 * *least, 100 * *most);
-  std::printf(
-      "  forward %s, backward %s (of it %s into buckets), exposed communication %s, update %s\n",
-      format_seconds(r.forward_s).c_str(), format_seconds(r.backward_s).c_str(),
-      format_seconds(r.copy_s).c_str(), format_seconds(r.exposed_communication_s).c_str(),
-      format_seconds(r.update_s).c_str());
+// Of what independent copies reach, in each repetition by itself.
+Fractions fractions_of(const StepResult& r) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i < r.independent.size(); ++i)
+    all.push_back(r.together[i] / r.independent[i]);
+  const auto [least, most] = std::minmax_element(all.begin(), all.end());
+  return {median(all), *least, *most};
+}
+
+std::string bytes_text(double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+
+Json row_of(const StepSettings& settings, const train::Recipe& recipe, const StepResult& r) {
+  const StepWords& s = settings.words;
+  Json row{{"model", s.model},
+           {"strategy", recipe.strategy},
+           {"ranks", r.ranks},
+           {"threads_per_rank", r.threads},
+           {"batch_per_rank", s.batch_per_rank},
+           {"precision", recipe.precision}};
+  if (recipe.strategy == "hybrid") {
+    row["scheme"] = recipe.strategy_options.text("scheme");
+    row["senders"] = recipe.strategy_options.integer("senders");
+    row["variable_batch"] = recipe.strategy_options.flag("variable_batch");
+    row["partitions"] = recipe.grid.partitions;
+    row["replicas"] = r.ranks / recipe.grid.partitions;
+  }
+  row.update({{"repetitions", r.together.size()},
+              {"steps_per_repetition", r.steps_per_phase},
+              {"images_per_s", median(r.together)}});
+  if (!r.independent.empty()) {
+    const Fractions fraction = fractions_of(r);
+    row.update({{"independent_images_per_s", median(r.independent)},
+                {"fraction_of_independent", fraction.middle},
+                {"fraction_min", fraction.least},
+                {"fraction_max", fraction.most}});
+  }
+  row.update({{"step_s", r.step_s},
+              {"forward_s", r.forward_s},
+              {"backward_s", r.backward_s},
+              {"exposed_communication_s", r.exposed_communication_s},
+              {"communication_s", r.communication_s},
+              {"hidden_communication", r.hidden},
+              {"update_s", r.update_s},
+              {"copy_s", r.copy_s},
+              {"gradient_bytes", r.bytes},
+              {"in_place_bytes", r.in_place_bytes},
+              {"buckets", r.buckets},
+              {"group_gradient_bytes", r.group_sum_bytes}});
+  Json exchange = Json::object();
+  for (const ExchangedBytes& one : r.exchanged)
+    exchange[one.kind] = {{"sent_bytes", one.sent}, {"received_bytes", one.received}};
+  row["exchange"] = exchange;
+  row["parameters_per_rank"] = r.parameters;
+  row["peak_memory_bytes"] = r.memory > 0 ? Json(r.memory) : Json(nullptr);
+  return row;
+}
+
+std::string name_of(const train::Recipe& recipe, int ranks) {
+  if (recipe.strategy != "hybrid") return recipe.strategy;
+  const train::Options& keys = recipe.strategy_options;
+  std::string text = "hybrid " + keys.text("scheme");
+  if (keys.integer("senders") > 0) text += " " + std::to_string(keys.integer("senders"));
+  text += ", " + std::to_string(ranks / recipe.grid.partitions) + " x " +
+          std::to_string(recipe.grid.partitions);
+  return text + (keys.flag("variable_batch") ? ", variable batch" : "");
+}
+
+void print_bytes(const StepResult& r) {
   std::printf("  gradients %s in %zu bucket%s", format_bytes(r.bytes).c_str(), r.buckets,
               r.buckets == 1 ? "" : "s");
   if (r.in_place_bytes > 0)
     std::printf(", %s of it computed there", format_bytes(r.in_place_bytes).c_str());
   std::printf("\n");
-  if (!s.timeline.empty()) {
-    std::printf("  timeline of %d steps in %s\n", kTimelineSteps, s.timeline.c_str());
+  if (r.group_sum_bytes > 0)
+    std::printf("  gradients of divided layers, over groups: %s\n",
+                bytes_text(r.group_sum_bytes).c_str());
+  for (const ExchangedBytes& one : r.exchanged) {
+    if (one.sent + one.received == 0) continue;
+    std::printf("  exchange: %-16s sent %s, received %s\n", one.kind.c_str(),
+                bytes_text(one.sent).c_str(), bytes_text(one.received).c_str());
+  }
+}
+
+void print(const StepSettings& settings, const train::Recipe& recipe, const StepResult& r) {
+  const StepWords& s = settings.words;
+  std::printf(
+      "%s, %s, %d rank%s x %d thread%s, batch %lld per rank, %s; %zu%s repetitions of %d "
+      "steps\n",
+      s.model.c_str(), name_of(recipe, r.ranks).c_str(), r.ranks, r.ranks == 1 ? "" : "s",
+      r.threads, r.threads == 1 ? "" : "s", static_cast<long long>(s.batch_per_rank),
+      recipe.precision.c_str(), r.together.size(), r.independent.empty() ? "" : " alternating",
+      r.steps_per_phase);
+  std::printf("  together                 %10.2f images/s\n", median(r.together));
+  if (!r.independent.empty()) {
+    const Fractions fraction = fractions_of(r);
+    std::printf("  independent copies       %10.2f images/s\n", median(r.independent));
+    std::printf("  fraction of independent  %10.1f %%       (%.1f to %.1f %%)\n",
+                100 * fraction.middle, 100 * fraction.least, 100 * fraction.most);
+  }
+  std::printf(
+      "  step %s: forward %s, backward %s (of it %s into buckets), exposed communication %s, "
+      "update %s\n",
+      format_seconds(r.step_s).c_str(), format_seconds(r.forward_s).c_str(),
+      format_seconds(r.backward_s).c_str(), format_seconds(r.copy_s).c_str(),
+      format_seconds(r.exposed_communication_s).c_str(), format_seconds(r.update_s).c_str());
+  if (r.ranks > 1) {
+    std::printf("  communication under way %s, %.1f %% of it hidden\n",
+                format_seconds(r.communication_s).c_str(), 100 * r.hidden);
+  }
+  print_bytes(r);
+  std::printf("  parameters of a rank %lld, memory %s\n", static_cast<long long>(r.parameters),
+              r.memory > 0 ? format_bytes(r.memory).c_str() : "not known");
+  if (!settings.timeline.empty()) {
+    std::printf("  timeline of %d steps in %s\n", kTimelineSteps, settings.timeline.c_str());
   }
 }
 
 void run(const Options& options) {
   // One line here, not one from each rank.
-  model::check_model_name(options.step.model);
-  check_output_file("--timeline", options.step.timeline);
-  if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
-  comm::World world = join_ranks(options.ranks);
-  train::set_threads(world);
-  const StepResult result = measure_step(world, options.step);
-  if (world.rank() == 0) print(options, result);
-  world.close();
+  const StepSettings& settings = options.step;
+  model::check_model_name(settings.words.model);
+  train::Registry registry;
+  add_made_up_images(registry);
+  const int ranks = std::max(options.ranks.ranks, 1);
+  if (!is_a_rank()) step_recipe(settings.words, ranks, registry);
+  check_output_file("--timeline", settings.timeline);
+  become_ranks(options.ranks, 0);
+  in_world(options.ranks, "bench step", [&](comm::World& world) {
+    const StepResult result = measure_step(world, settings, registry);
+    if (world.rank() != 0) return 0;
+    const train::Recipe recipe = step_recipe(settings.words, world.size(), registry);
+    Rows rows(options.json);
+    rows.add(row_of(settings, recipe, result));
+    if (!rows.on_standard_output()) print(settings, recipe, result);
+    return 0;
+  });
+}
+
+void add_strategy_options(CLI::App& command, StepWords& s) {
+  command.add_option("--strategy", s.strategy, "sync, or hybrid (docs/hybrid.md)")
+      ->check(CLI::IsMember({"sync", "hybrid"}))
+      ->capture_default_str();
+  command.add_option("--scheme", s.scheme, "hybrid: a, b, c or bc (c)")
+      ->check(CLI::IsMember({"a", "b", "c", "bc"}));
+  command.add_option("--senders", s.senders, "hybrid, scheme bc: ranks that send at a time")
+      ->check(positive_integer(kMostRanks));
+  command.add_option("--partitions", s.partitions, "hybrid: ranks of a group (all)")
+      ->check(positive_integer(kMostRanks));
+  command.add_flag("--variable-batch", s.variable_batch,
+                   "hybrid: update divided layers after each pass");
+  command.add_option("--bucket-bytes", s.bucket_bytes, "Size of gradient buckets (8MiB)");
+  command
+      .add_option("--compute-in-buckets", s.compute_in_buckets,
+                  "Large fully connected layers write their gradients into buckets")
+      ->capture_default_str();
+  command.add_option("--precision", s.precision, "float32, or bfloat16 for autocast")
+      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->capture_default_str();
+  command.add_option("--channels-last", s.channels_last, "Channels-last layout")
+      ->capture_default_str();
+  add_set_option(command, s.overrides);
 }
 
 }  // namespace
@@ -98,42 +199,29 @@ void run(const Options& options) {
 void add_step_command(CLI::App& bench) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = bench.add_subcommand(
-      "step", "One training step: N ranks together against N independent copies at the same time");
+      "step",
+      "One training step of a strategy, on made-up images; with sync N ranks together against N "
+      "independent copies at the same time");
   StepSettings& s = options->step;
   std::string models;
   for (const std::string& name : model::model_names())
     models += (models.empty() ? "" : ", ") + name;
-  command->add_option("--model", s.model, "The network: " + models)->capture_default_str();
-  command->add_option("--batch-per-rank", s.batch_per_rank, "Images per rank and step")
+  command->add_option("--model", s.words.model, "The network: " + models)->capture_default_str();
+  command->add_option("--batch-per-rank", s.words.batch_per_rank, "Images per rank and step")
       ->check(positive_integer())
       ->capture_default_str();
   command
-      ->add_option("-n,--ranks", options->ranks,
+      ->add_option("-n,--ranks", options->ranks.ranks,
                    "Ranks to start on this machine; leave out under mpirun")
       ->check(positive_integer(kMostRanks));
-  command->add_option("--repetitions", s.repetitions, "Alternating repetitions")
+  add_strategy_options(*command, s.words);
+  command->add_option("--repetitions", s.repetitions, "Repetitions, alternating with sync")
       ->check(positive_integer())
       ->capture_default_str();
   command
       ->add_option("--seconds", s.seconds_per_phase,
                    "How long each side of a repetition takes, about")
       ->check(positive_number())
-      ->capture_default_str();
-  command->add_option("--precision", s.precision, "float32, or bfloat16 for autocast")
-      ->check(CLI::IsMember({"float32", "bfloat16"}))
-      ->capture_default_str();
-  command->add_option("--channels-last", s.channels_last, "Channels-last layout")
-      ->capture_default_str();
-  command->add_option("--keep-blocks", s.keep_blocks, "The allocator that keeps large blocks")
-      ->capture_default_str();
-  command->add_option("--fused-update", s.fused_update, "The fused optimizer")
-      ->capture_default_str();
-  command->add_option_function<std::string>(
-      "--bucket-bytes", [&s](const std::string& text) { s.bucket_bytes = parse_bytes(text); },
-      "Size of gradient buckets (8MiB)");
-  command
-      ->add_option("--compute-in-buckets", s.compute_in_buckets,
-                   "Large fully connected layers write their gradients into buckets")
       ->capture_default_str();
   command
       ->add_option("--timeline", s.timeline,

@@ -4,99 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 
-#include "cli/bench/median.h"
+#include "base/median.h"
 #include "convoy/base/clock.h"
-#include "convoy/base/error.h"
-#include "convoy/model/factory.h"
-#include "convoy/parallel/distributed_model.h"
-#include "convoy/train/autocast.h"
-#include "convoy/train/fused_optimizers.h"
-#include "convoy/train/layout.h"
-#include "convoy/train/memory.h"
+#include "convoy/base/system.h"
+#include "convoy/comm/threads.h"
+#include "convoy/train/rehearsal.h"
 #include "convoy/train/timeline.h"
 
 namespace convoy::cli {
 namespace {
 
-struct Times {
-  double forward = 0, backward = 0, update = 0;
-};
-
-// One copy of the model with its optimizer and a fixed batch, alone or as a part of the world.
-class Copy {
- public:
-  Copy(const comm::World* world, const StepSettings& s) : bf16_(s.precision == "bfloat16") {
-    torch::manual_seed(1);
-    network_ = model::make_model(s.model, {});
-    const auto [channels, height, width] = network_->image_shape();
-    images_ = torch::randn({s.batch_per_rank, channels, height, width});
-    targets_ = torch::randint(network_->classes(), {s.batch_per_rank}, torch::kLong);
-    if (s.channels_last) {
-      train::to_channels_last(*network_);
-      images_ = images_.contiguous(at::MemoryFormat::ChannelsLast);
-    }
-    const auto options = torch::optim::SGDOptions(1e-3).momentum(0.9).weight_decay(1e-4);
-    if (s.fused_update)
-      optimizer_ = std::make_unique<train::FusedSgd>(network_->parameters(), options);
-    else
-      optimizer_ = std::make_unique<torch::optim::SGD>(network_->parameters(), options);
-    if (world != nullptr) {
-      parallel::DistributedOptions distributed;
-      if (s.bucket_bytes > 0) distributed.bucket_bytes = s.bucket_bytes;
-      distributed.compute_in_buckets = s.compute_in_buckets;
-      distributed_.emplace(*world, network_, distributed);
-    }
-  }
-
-  Times step() {
-    Times t;
-    const auto begin = Clock::now();
-    auto start = begin;
-    optimizer_->zero_grad();
-    at::Tensor loss;
-    {
-      const train::Autocast autocast(bf16_);
-      const at::Tensor logits =
-          distributed_ ? distributed_->forward(images_) : network_->forward(images_);
-      loss = torch::nn::functional::cross_entropy(logits.to(at::kFloat), targets_);
-    }
-    t.forward = end_of("forward", start);
-    start = Clock::now();
-    loss.backward();
-    t.backward = end_of("backward", start);
-    start = Clock::now();
-    optimizer_->step();
-    t.update = end_of("update", start);
-    end_of("step", begin);
-    return t;
-  }
-
-  // Makes steps whose spans go to a timeline.
-  void record(int steps, train::Timeline& timeline) {
-    const train::ReducerRows rows(timeline, distributed_->reducer());
-    timeline_ = &timeline;
-    for (int i = 0; i < steps; ++i) step();
-    timeline_ = nullptr;
-  }
-
-  const parallel::ReducerStatistics& statistics() const { return distributed_->statistics(); }
-
- private:
-  // The seconds of a phase that ends now.
-  double end_of(const char* phase, Clock::time_point start) {
-    const auto now = Clock::now();
-    if (timeline_ != nullptr) timeline_->add(train::Timeline::kTraining, phase, start, now);
-    return std::chrono::duration<double>(now - start).count();
-  }
-
-  bool bf16_;
-  train::Timeline* timeline_ = nullptr;  // while steps are recorded
-  std::shared_ptr<model::Network> network_;
-  at::Tensor images_, targets_;
-  std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  std::optional<parallel::DistributedModel<model::Network>> distributed_;
-};
+constexpr int kWarmUp = 2;
 
 double largest(const comm::World& world, double value) {
   std::vector<double> values{value};
@@ -110,80 +31,154 @@ double total(const comm::World& world, double value) {
   return values[0];
 }
 
-}  // namespace
-
-StepResult measure_step(const comm::World& world, const StepSettings& settings) {
-  if (settings.keep_blocks) train::keep_large_blocks({.processes = world.local_size()});
-  Copy alone(nullptr, settings), together(&world, settings);
-  StepResult result;
-  result.ranks = world.size();
-  result.threads = at::get_num_threads();
-
-  // The first steps allocate, and choose kernels; the third says how many fill a phase.
-  double seconds = 0;
-  for (int i = 0; i < 3; ++i) {
-    alone.step();
-    const auto start = Clock::now();
-    together.step();
-    seconds = seconds_since(start);
+// Trains alone, in a world of its own.
+class Copy {
+ public:
+  Copy(const train::Recipe& recipe, const train::Registry& registry)
+      : world_(std::move(comm::thread_transports(1).front()), {}),
+        training_(std::in_place, world_, registry, recipe) {}
+  ~Copy() {
+    training_.reset();
+    world_.close();
   }
-  const int steps = std::clamp(
-      static_cast<int>(std::ceil(settings.seconds_per_phase / largest(world, seconds))), 2, 5000);
-  result.steps_per_phase = steps;
-  const double images = static_cast<double>(steps) * static_cast<double>(settings.batch_per_rank);
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
 
-  std::vector<double> forward, backward, exposed, update, copy;
-  const auto run_together = [&] {
-    Times sum;
-    const auto before = together.statistics();
-    world.communicator().barrier();
+  void make_updates(int count) { training_->make_updates(count); }
+
+ private:
+  comm::World world_;
+  std::optional<train::Rehearsal> training_;
+};
+
+// What repetitions together have found, by what is measured.
+class Together {
+ public:
+  Together(const comm::World& world, train::Rehearsal& training, StepResult& result)
+      : world_(world), training_(training), result_(result) {}
+
+  void run(int steps) {
+    const train::Communicated before = training_.strategy().communicated();
+    world_.communicator().barrier();
+    const double under_way = world_.communication_seconds();
     const auto start = Clock::now();
-    for (int i = 0; i < steps; ++i) {
-      const Times t = together.step();
-      sum.forward += t.forward;
-      sum.backward += t.backward;
-      sum.update += t.update;
-    }
+    const std::vector<train::StepReport> reports = training_.make_updates(steps);
     const double elapsed = seconds_since(start);
-    result.together.push_back(images * world.size() / largest(world, elapsed));
-    const double waited = (together.statistics().exposed_seconds - before.exposed_seconds) / steps;
-    forward.push_back(largest(world, sum.forward / steps));
-    backward.push_back(largest(world, sum.backward / steps - waited));
+    const double communicated = world_.communication_seconds() - under_way;
+    train::StepReport sum;
+    for (const train::StepReport& report : reports) {
+      sum.samples += report.samples;
+      sum.forward_s += report.forward_s;
+      sum.backward_s += report.backward_s;
+      sum.communication_s += report.communication_s;
+      sum.update_s += report.update_s;
+    }
+    const train::Communicated after = training_.strategy().communicated();
+    result_.together.push_back(static_cast<double>(sum.samples) / largest(world_, elapsed));
+    note("step", largest(world_, elapsed / steps));
+    note("forward", largest(world_, sum.forward_s / steps));
+    note("backward", largest(world_, sum.backward_s / steps));
+    note("update", largest(world_, sum.update_s / steps));
     // Some rank is always last and waits for nobody: the least wait is what communication itself
     // costs.
-    exposed.push_back(-largest(world, -waited));
-    update.push_back(largest(world, sum.update / steps));
-    copy.push_back(
-        largest(world, (together.statistics().copy_seconds - before.copy_seconds) / steps));
-  };
+    note("exposed", -largest(world_, -sum.communication_s / steps));
+    note("copy", largest(world_, (after.sums.copy_seconds - before.sums.copy_seconds) / steps));
+    const double all = total(world_, communicated), waited = total(world_, sum.communication_s);
+    note("communication", all / steps / world_.size());
+    note("hidden", all > 0 ? std::max(0.0, 1 - waited / all) : 1);
+    count_bytes(before, after, steps);
+  }
+
+  void finish() {
+    result_.step_s = middle("step");
+    result_.forward_s = middle("forward");
+    result_.backward_s = middle("backward");
+    result_.update_s = middle("update");
+    result_.exposed_communication_s = middle("exposed");
+    result_.copy_s = middle("copy");
+    result_.communication_s = middle("communication");
+    result_.hidden = middle("hidden");
+  }
+
+ private:
+  void note(const char* what, double value) { found_[what].push_back(value); }
+  double middle(const char* what) const { return median(found_.at(what)); }
+
+  // Every step has the same.
+  void count_bytes(const train::Communicated& before, const train::Communicated& after, int steps) {
+    result_.buckets = after.sums.buckets;
+    result_.bytes = after.sums.bytes;
+    result_.in_place_bytes = after.sums.in_place_bytes;
+    result_.exchanged.clear();
+    const auto of_a_step = [&](std::uint64_t then, std::uint64_t now) {
+      return largest(world_, static_cast<double>(now - then) / steps);
+    };
+    for (std::size_t i = 0; i < after.exchanged.size(); ++i) {
+      const auto &was = before.exchanged[i], &is = after.exchanged[i];
+      const double sent = of_a_step(was.sent, is.sent);
+      result_.exchanged.push_back({is.name, sent, of_a_step(was.received, is.received)});
+    }
+    result_.group_sum_bytes = of_a_step(before.group_sum_bytes, after.group_sum_bytes);
+  }
+
+  const comm::World& world_;
+  train::Rehearsal& training_;
+  StepResult& result_;
+  std::map<std::string, std::vector<double>> found_;  // by repetition
+};
+
+// The first steps allocate, and choose kernels; the last says how long one takes.
+double warm_up(train::Rehearsal& training) {
+  training.make_updates(kWarmUp);
+  forget_peak_memory();
+  const auto start = Clock::now();
+  training.make_updates(1);
+  return seconds_since(start);
+}
+
+}  // namespace
+
+StepResult measure_step(const comm::World& world, const StepSettings& settings,
+                        const train::Registry& registry) {
+  StepResult result;
+  result.ranks = world.size();
+  const train::Recipe recipe = step_recipe(settings.words, world.size(), registry);
+  train::Rehearsal training(world, registry, recipe);
+  result.threads = at::get_num_threads();
+  const double seconds = largest(world, warm_up(training));
+  result.memory = static_cast<std::uint64_t>(largest(world, static_cast<double>(peak_memory())));
+  std::int64_t parameters = 0;
+  for (const torch::Tensor& parameter : training.strategy().module().parameters())
+    parameters += parameter.numel();
+  result.parameters = static_cast<std::int64_t>(largest(world, static_cast<double>(parameters)));
+  const int steps =
+      std::clamp(static_cast<int>(std::ceil(settings.seconds_per_phase / seconds)), 2, 5000);
+  result.steps_per_phase = steps;
+
+  std::optional<Copy> copy;
+  if (recipe.strategy == "sync") {
+    copy.emplace(independent_recipe(settings.words, result.threads, registry), registry);
+    copy->make_updates(kWarmUp + 1);
+  }
+  Together together(world, training, result);
   const auto run_alone = [&] {
     world.communicator().barrier();
     const auto start = Clock::now();
-    for (int i = 0; i < steps; ++i) alone.step();
+    copy->make_updates(steps);
+    const double images = static_cast<double>(steps * settings.words.batch_per_rank);
     result.independent.push_back(total(world, images / seconds_since(start)));
   };
   for (int i = 0; i < settings.repetitions; ++i) {
     // Turns change places, so that neither always runs on the warmer machine.
-    if (i % 2 == 0) {
-      run_together();
-      run_alone();
-    } else {
-      run_alone();
-      run_together();
-    }
+    if (copy && i % 2 == 1) run_alone();
+    together.run(steps);
+    if (copy && i % 2 == 0) run_alone();
   }
-  result.forward_s = median(forward);
-  result.backward_s = median(backward);
-  result.exposed_communication_s = median(exposed);
-  result.update_s = median(update);
-  result.copy_s = median(copy);
-  result.buckets = together.statistics().buckets;
-  result.bytes = together.statistics().bytes;
-  result.in_place_bytes = together.statistics().in_place_bytes;
+  together.finish();
   if (!settings.timeline.empty()) {
     train::Timeline timeline;
     world.communicator().barrier();
-    together.record(kTimelineSteps, timeline);
+    training.make_updates(kTimelineSteps, &timeline);
     train::write_timelines(world, timeline, settings.timeline);
   }
   return result;

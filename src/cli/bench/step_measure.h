@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "cli/bench/step_recipe.h"
 #include "convoy/comm/world.h"
 
 namespace convoy::cli {
@@ -13,39 +14,47 @@ namespace convoy::cli {
 inline constexpr int kTimelineSteps = 5;
 
 struct StepSettings {
-  std::string model = "resnet50";
-  std::int64_t batch_per_rank = 8;
+  StepWords words;
   int repetitions = 5;
   double seconds_per_phase = 3;
-  std::string precision = "float32";  // or bfloat16: autocast with float32 weights
-  bool channels_last = true;
-  bool keep_blocks = true;
-  bool fused_update = true;
-  std::size_t bucket_bytes = 0;  // 0: the default
-  bool compute_in_buckets = true;
   // File to write a timeline of kTimelineSteps further steps to, after those that are measured.
   std::string timeline;
 };
 
-// Medians over repetitions; seconds are per step, on the slowest rank.
+// Of one step, by the rank that has most.
+struct ExchangedBytes {
+  std::string kind;
+  double sent = 0, received = 0;
+};
+
+// Medians over repetitions; seconds are per step, on the slowest rank unless it says otherwise.
 struct StepResult {
   int ranks = 1;
   int threads = 1;
   int steps_per_phase = 0;
   std::vector<double> together;     // images/s of all ranks, one per repetition
-  std::vector<double> independent;  // the sum over copies
+  std::vector<double> independent;  // the sum over copies; with sync alone
+  double step_s = 0;
   double forward_s = 0;
-  double backward_s = 0;  // without the exposed communication
-  double exposed_communication_s = 0;
+  double backward_s = 0;               // without the exposed communication
+  double exposed_communication_s = 0;  // on the rank that waits least
+  double communication_s = 0;          // under way, hidden or not: the mean over ranks
+  double hidden = 1;                   // part of that, of all ranks together
   double update_s = 0;
   double copy_s = 0;  // of backward: gradients into buckets
   std::size_t buckets = 0;
   std::size_t bytes = 0;
   std::size_t in_place_bytes = 0;  // of `bytes`: not copied
+  std::vector<ExchangedBytes> exchanged;
+  double group_sum_bytes = 0;
+  // On the rank that has most.
+  std::int64_t parameters = 0;
+  std::uint64_t memory = 0;  // the most that it has had while it made steps, as the kernel counts
 };
 
-// Collective. Every rank alternates between the two, in turns, in the same process; a rank's
-// independent copy is a model of its own without any hook. The result is the same on every rank.
-StepResult measure_step(const comm::World& world, const StepSettings& settings);
+// Collective. A rank's threads are as train::set_threads has left them. With sync every rank
+// alternates between the two, in turns, in the same process. The registry has the made-up images.
+StepResult measure_step(const comm::World& world, const StepSettings& settings,
+                        const train::Registry& registry);
 
 }  // namespace convoy::cli

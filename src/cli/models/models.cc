@@ -6,11 +6,12 @@
 
 #include "cli/checks.h"
 #include "cli/commands.h"
-#include "cli/models/measure.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/model/factory.h"
+#include "convoy/train/threads.h"
+#include "train/planning/network_time.h"
 
 namespace convoy::cli {
 namespace {
@@ -32,7 +33,8 @@ struct Network {
   model::Blueprint blueprint;
   std::vector<model::StageShapes> shapes;
   model::Cost cost;
-  NetworkTime time;  // with --time
+  int threads = 0;          // with --time
+  train::NetworkTime time;  // the same
 
   std::size_t layers() const {
     std::size_t count = 0;
@@ -42,7 +44,7 @@ struct Network {
 };
 
 Network look_at(const std::string& name, const Arguments& arguments) {
-  Network network{name, {}, {}, {}, {}};
+  Network network{name, {}, {}, {}, 0, {}};
   network.blueprint = model::make_blueprint(name, {.classes = arguments.classes});
   if (arguments.size > 0) {
     model::Shape& image = network.blueprint.inputs.front();
@@ -56,6 +58,17 @@ Network look_at(const std::string& name, const Arguments& arguments) {
   }
   network.cost = model::cost_of(network.blueprint, network.blueprint.inputs);
   return network;
+}
+
+void measure(Network& network, const Arguments& arguments) {
+  network.threads = train::set_threads();
+  model::StagedNetwork built(network.blueprint, 1);
+  model::Tensors inputs;
+  for (model::Shape shape : network.blueprint.inputs) {
+    shape.insert(shape.begin(), arguments.batch);
+    inputs.push_back(torch::rand(shape));
+  }
+  network.time = train::time_network(built, inputs, arguments.repetitions);
 }
 
 // "25,557,032"
@@ -74,7 +87,7 @@ std::string count_text(std::int64_t count) { return count == 0 ? "-" : with_comm
 
 std::string time_text(double seconds) { return seconds > 0 ? format_seconds(seconds) : "-"; }
 
-void add_time(nlohmann::ordered_json& row, const LayerTime& time) {
+void add_time(nlohmann::ordered_json& row, const train::LayerTime& time) {
   row["forward_s"] = time.forward_s;
   row["backward_s"] = time.backward_s;
 }
@@ -91,7 +104,7 @@ nlohmann::ordered_json row_of(const Network& n, const Arguments& arguments) {
                              {"activation_bytes", n.cost.activation_bytes}};
   if (arguments.time) {
     row["batch"] = arguments.batch;
-    row["threads"] = n.time.threads;
+    row["threads"] = n.threads;
     row["repetitions"] = arguments.repetitions;
     add_time(row, n.time.whole);
   }
@@ -140,7 +153,7 @@ void print_layers(const Network& n, const Arguments& arguments) {
                 model::text_of(shapes.output).c_str(), count_text(cost.parameters).c_str(),
                 count_text(cost.macs).c_str(), bytes_text(cost.activation_bytes).c_str());
     if (arguments.time) {
-      const LayerTime& time = n.time.layers[layer];
+      const train::LayerTime& time = n.time.layers[layer];
       std::printf(" %9s %9s", time_text(time.forward_s).c_str(),
                   time_text(time.backward_s).c_str());
     }
@@ -178,7 +191,7 @@ void run(const Arguments& arguments) {
   if (table) print_header(arguments);
   for (Network& network : networks) {
     if (arguments.time) {
-      network.time = measure_network(network.blueprint, arguments.batch, arguments.repetitions);
+      measure(network, arguments);
     }
     rows.add(row_of(network, arguments));
     if (table) print(network, arguments);
@@ -192,7 +205,7 @@ void run(const Arguments& arguments) {
       "float32)\nare those of one image.");
   if (arguments.time) {
     std::printf(" Times are those of %lld, with %d threads, in float32.",
-                static_cast<long long>(arguments.batch), networks.front().time.threads);
+                static_cast<long long>(arguments.batch), networks.front().threads);
   }
   std::printf("\n");
 }

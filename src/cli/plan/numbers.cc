@@ -5,10 +5,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <utility>
 
 #include "base/toml_text.h"
 #include "cli/bench/lists.h"
 #include "convoy/base/error.h"
+#include "convoy/base/units.h"
 
 namespace convoy::cli {
 namespace {
@@ -83,6 +86,34 @@ double parse_duration(const std::string& text, const char* option) {
                      "' is no length of time, as 90s, 30m, 2h");
   }
   return value * unit;
+}
+
+double parse_rate(const std::string& text, const char* option) {
+  constexpr std::pair<const char*, double> kUnits[] = {
+      {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}};
+  for (const auto& [unit, bytes] : kUnits) {
+    double value = 0;
+    if (!text.ends_with(unit)) continue;
+    if (read(text.substr(0, text.size() - std::strlen(unit)), value) && value > 0)
+      return value * bytes;
+  }
+  try {
+    if (const auto bytes = static_cast<double>(parse_bytes(text)); bytes > 0) return bytes;
+  } catch (const UsageError&) {
+    // Neither is it this.
+  }
+  throw UsageError(std::string(option) + ": '" + text + "' is no rate, as 1gbit or 100MB");
+}
+
+double parse_latency(const std::string& text, const char* option) {
+  constexpr std::pair<const char*, double> kUnits[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  for (const auto& [unit, seconds] : kUnits) {
+    double value = 0;
+    if (!text.ends_with(unit)) continue;
+    if (read(text.substr(0, text.size() - std::strlen(unit)), value) && value >= 0)
+      return value * seconds;
+  }
+  throw UsageError(std::string(option) + ": '" + text + "' is no time, as 50us or 1ms");
 }
 
 std::string short_text(double value) {

@@ -18,6 +18,11 @@ std::vector<std::int64_t> parse_counts(const std::string& text, const char* opti
 // "90", "90s", "30m", "2h", in seconds. UsageError naming the option.
 double parse_duration(const std::string& text, const char* option);
 
+// "1gbit", "22.5MB": bytes per second. UsageError naming the option.
+double parse_rate(const std::string& text, const char* option);
+// "50us", "1.5ms", "0.001s": seconds, from 0 on.
+double parse_latency(const std::string& text, const char* option);
+
 // Three digits that count: "410", "1.24e+06", "0.0231".
 std::string short_text(double value);
 

@@ -11,6 +11,8 @@ namespace convoy::cli {
 void add_plan_batch_command(CLI::App& plan, Outcome& outcome);
 // Which change of the machine pays.
 void add_plan_machine_command(CLI::App& plan);
+// Where the layers of a network should be.
+void add_plan_placement_command(CLI::App& plan);
 // Whether predictions are right.
 void add_plan_check_command(CLI::App& plan, Outcome& outcome);
 // Which batch the noise of gradients names.

@@ -67,7 +67,7 @@ std::shared_ptr<OperationState> Engine::start(Medium medium, Call call,
       finish(*op, op->task.error());
     } else {
       in_flight_.push_back(op);
-      flying_ = in_flight_.size();
+      note_in_flight();
     }
   }
   if (!op->done && waiters_ == 0) wake_.notify_one();
@@ -76,7 +76,19 @@ std::shared_ptr<OperationState> Engine::start(Medium medium, Call call,
 
 void Engine::clear_done() {
   std::erase_if(in_flight_, [](const auto& op) { return op->done.load(); });
+  note_in_flight();
+}
+
+// After a change of in_flight_.
+void Engine::note_in_flight() {
+  if (flying_ == 0 && !in_flight_.empty()) busy_since_ = Clock::now();
+  if (flying_ > 0 && in_flight_.empty()) busy_seconds_ += seconds_since(busy_since_);
   flying_ = in_flight_.size();
+}
+
+double Engine::busy_seconds() {
+  const std::lock_guard lock(mutex_);
+  return busy_seconds_ + (in_flight_.empty() ? 0 : seconds_since(busy_since_));
 }
 
 std::shared_ptr<Transport> Engine::keep(std::unique_ptr<Transport> transport) {
@@ -176,7 +188,7 @@ void Engine::fail(const std::string& reason, bool announce) {
   }
   // Operations hold the engine: what their owners have forgotten must not hold each other for ever.
   in_flight_.clear();
-  flying_ = 0;
+  note_in_flight();
 }
 
 StallDetector::Doing Engine::doing() const {

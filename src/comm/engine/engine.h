@@ -65,6 +65,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Whether operations are in flight.
   bool busy() const { return flying_ > 0; }
+  // Seconds in which there were some, so far.
+  double busy_seconds();
   // Before a call that does not go through here: throws Failure if the world has failed, and notes
   // the call. Runs `use` in the order of calls.
   template <class F>
@@ -102,6 +104,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool pass();
   bool advance_operation(OperationState& op);
   void clear_done();
+  void note_in_flight();
   void free_retired();
   void finish(OperationState& op, std::exception_ptr error);
   void fail(const std::string& reason, bool announce);
@@ -123,6 +126,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<std::string> hosts_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<OperationState>> in_flight_;
+  double busy_seconds_ = 0;  // until there were none the last time
+  Clock::time_point busy_since_;
   StallDetector stalls_;
   std::string failed_;
   bool closing_ = false;

@@ -181,6 +181,7 @@ int World::cores() const { return impl_->cores; }
 const std::string& World::host(int rank) const {
   return impl_->hosts.at(static_cast<std::size_t>(rank));
 }
+double World::communication_seconds() const { return impl_->engine->busy_seconds(); }
 const Communicator& World::communicator() const { return impl_->communicator; }
 const Log& World::log() const { return impl_->log; }
 const WorldOptions& World::options() const { return impl_->options; }

@@ -14,7 +14,10 @@ std::vector<Option> reducer_keys() {
       {"allreduce", std::string(""), "rules that choose the algorithm; empty: the usual choice"},
       {"reproducible", false,
        "sums over ranks with the same bits for every algorithm, bucket and order of ranks"},
-      {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"}};
+      {"wire", std::string("own"), "type in which gradients travel: own, or bfloat16"},
+      {"compute_in_buckets", true,
+       "gradients of large fully connected layers are computed where they are reduced, and not "
+       "copied there"}};
 }
 
 void check_reducer_keys(const Recipe& recipe, std::vector<std::string>& problems) {
@@ -39,6 +42,7 @@ parallel::DistributedOptions distributed_options(const Recipe& recipe) {
   options.first_bucket_bytes = parse_bytes(keys.text("first_bucket"));
   options.allreduce = keys.text("allreduce");
   options.reproducible = keys.flag("reproducible");
+  options.compute_in_buckets = keys.flag("compute_in_buckets");
   if (keys.text("wire") == "bfloat16") options.wire_type = at::kBFloat16;
   if (synchronized_statistics(recipe))
     options.batch_norm = parallel::BatchNormStatistics::synchronized;

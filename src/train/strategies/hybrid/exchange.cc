@@ -8,8 +8,6 @@
 namespace convoy::train {
 namespace {
 
-constexpr std::array<const char*, Exchange::kKinds> kNames{"sample numbers", "activations",
-                                                           "gradients", "between layers", "scores"};
 // Below those of buckets.
 constexpr int kFirstRow = 1000;
 

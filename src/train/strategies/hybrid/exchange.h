@@ -27,6 +27,8 @@ class Exchange {
     scores,       // and gradients of them
   };
   static constexpr std::size_t kKinds = 5;
+  static constexpr std::array<const char*, kKinds> kNames{"sample numbers", "activations",
+                                                          "gradients", "between layers", "scores"};
   struct Payload {  // bytes
     std::uint64_t sent = 0, received = 0;
   };

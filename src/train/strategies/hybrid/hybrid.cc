@@ -134,6 +134,17 @@ std::optional<Slice> Hybrid::wanted(const Slice& whole) {
   return none;
 }
 
+Communicated Hybrid::communicated() {
+  Communicated all;
+  for (std::size_t kind = 0; kind < Exchange::kKinds; ++kind) {
+    const auto& payload = exchange_->payload(static_cast<Exchange::Kind>(kind));
+    all.exchanged.push_back({Exchange::kNames[kind], payload.sent, payload.received});
+  }
+  if (trunk_) all.sums = trunk_->statistics();
+  all.group_sum_bytes = head_sum_bytes_;
+  return all;
+}
+
 // Every rank has the inputs, and computes all but its peers' units.
 TensorList Hybrid::forward(const TensorList& inputs) {
   return {head_->scores_of_all(network_->trunk().run(inputs).front().detach())};

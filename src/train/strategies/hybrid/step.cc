@@ -144,6 +144,7 @@ void Hybrid::start_sums_of_head() {
     HeadSum& own = head_sums_.emplace_back();
     own.gradient = gradient;
     own.host = gradient.to(torch::kCPU).contiguous();  // the same, where it is there already
+    head_sum_bytes_ += own.host.nbytes();
     own.sum =
         replicas_.start_allreduce(parallel::buffer_of(own.host), comm::ReduceOp::sum, {3, key++});
   }

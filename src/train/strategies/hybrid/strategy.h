@@ -43,6 +43,7 @@ class Hybrid final : public Strategy {
   std::size_t least_share(TrainerContext& context) override;
   void prepare(TrainerContext& context, const State* saved) override;
   void run() override;
+  Communicated communicated() override;
   State state() override;
   void with_whole_model(const std::function<void()>& use) override;
   std::optional<Slice> wanted(const Slice& whole) override;
@@ -91,6 +92,7 @@ class Hybrid final : public Strategy {
     comm::Operation sum;  // ends before its tensors do
   };
   std::vector<HeadSum> head_sums_;
+  std::uint64_t head_sum_bytes_ = 0;  // so far
   Tally tally_;
   bool synchronized_ = false;  // batch norm
   LocalBuffers buffers_;

@@ -31,6 +31,7 @@ class Sync final : public Strategy {
   std::size_t least_share(TrainerContext& context) override;
   void prepare(TrainerContext& context, const State* saved) override;
   void run() override;
+  Communicated communicated() override { return {{}, model_->statistics(), 0}; }
   State state() override;
   void with_whole_model(const std::function<void()>& use) override;
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace convoy::parallel {
+namespace convoy {
 
 struct BucketItem {
   std::size_t bytes = 0;
@@ -18,4 +18,4 @@ std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<BucketItem>
                                                    const std::vector<std::size_t>& order,
                                                    std::size_t first_limit, std::size_t limit);
 
-}  // namespace convoy::parallel
+}  // namespace convoy

@@ -1,15 +1,11 @@
-#include "cli/models/measure.h"
-
-#include <torch/torch.h>
+#include "train/planning/network_time.h"
 
 #include <map>
+#include <utility>
 
-#include "cli/bench/median.h"
-#include "convoy/base/clock.h"
-#include "convoy/model/stage.h"
-#include "convoy/train/threads.h"
+#include "base/median.h"
 
-namespace convoy::cli {
+namespace convoy::train {
 namespace {
 
 using model::Tensors;
@@ -22,15 +18,15 @@ struct Samples {
 
 // One pass through `compute`, and back with a gradient of ones.
 template <class Compute>
-torch::Tensor pass(Samples& samples, Compute&& compute) {
-  auto start = Clock::now();
+torch::Tensor pass(Stopwatch& watch, Samples& samples, Compute&& compute) {
+  watch.restart();
   torch::Tensor output = compute();
-  samples.forward.push_back(seconds_since(start));
+  samples.forward.push_back(watch.seconds());
   if (!output.requires_grad()) return output;
   const torch::Tensor gradient = torch::ones_like(output);
-  start = Clock::now();
+  watch.restart();
   output.backward(gradient);
-  samples.backward.push_back(seconds_since(start));
+  samples.backward.push_back(watch.seconds());
   return output.detach();
 }
 
@@ -45,7 +41,8 @@ void forget_gradients(torch::nn::Module& network) {
   for (torch::Tensor& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
 }
 
-Tensors pass_stage(model::Stage& stage, bool first, const Tensors& inputs, Samples* samples) {
+Tensors pass_stage(Stopwatch& watch, model::Stage& stage, bool first, const Tensors& inputs,
+                   Samples* samples) {
   const model::StageSpec& spec = stage.spec();
   std::map<std::string, torch::Tensor> values;
   for (std::size_t i = 0; i < inputs.size(); ++i) values[spec.inputs[i]] = inputs[i];
@@ -54,28 +51,25 @@ Tensors pass_stage(model::Stage& stage, bool first, const Tensors& inputs, Sampl
     Tensors arguments;
     for (const std::string& input : node.inputs)
       arguments.push_back(as_input(values.at(input), first && input == spec.inputs[0]));
-    values[node.name] = pass(samples[i], [&] { return stage.run(i, arguments); });
+    values[node.name] = pass(watch, samples[i], [&] { return stage.run(i, arguments); });
   }
   Tensors outputs;
   for (const std::string& output : spec.outputs) outputs.push_back(values.at(output));
   return outputs;
 }
 
+std::vector<LayerTime> middles(const std::vector<Samples>& all) {
+  std::vector<LayerTime> times;
+  for (const Samples& samples : all) times.push_back(samples.middle());
+  return times;
+}
+
 }  // namespace
 
-NetworkTime measure_network(const model::Blueprint& blueprint, std::int64_t batch,
-                            int repetitions) {
-  NetworkTime result;
-  result.threads = train::set_threads();
-  model::StagedNetwork network(blueprint, 1);
-  Tensors inputs;
-  for (model::Shape shape : blueprint.inputs) {
-    shape.insert(shape.begin(), batch);
-    inputs.push_back(torch::rand(shape));
-  }
+NetworkTime time_network(model::StagedNetwork& network, const Tensors& inputs, int repetitions,
+                         Stopwatch watch) {
   std::size_t count = 0;
-  for (const model::StageSpec& stage : blueprint.stages) count += stage.nodes.size();
-
+  for (const auto& stage : network.stages()) count += stage->spec().nodes.size();
   Samples whole;
   std::vector<Samples> layers(count);
   for (int i = 0; i <= repetitions; ++i) {
@@ -84,18 +78,31 @@ NetworkTime measure_network(const model::Blueprint& blueprint, std::int64_t batc
       layers.assign(count, {});
     }
     forget_gradients(network);
-    pass(whole, [&] { return network.run(inputs).front(); });
+    pass(watch, whole, [&] { return network.run(inputs).front(); });
     forget_gradients(network);
     Tensors passed = inputs;
     std::size_t done = 0;
     for (const auto& stage : network.stages()) {
-      passed = pass_stage(*stage, done == 0, passed, layers.data() + done);
+      passed = pass_stage(watch, *stage, done == 0, passed, layers.data() + done);
       done += stage->spec().nodes.size();
     }
   }
-  result.whole = whole.middle();
-  for (const Samples& samples : layers) result.layers.push_back(samples.middle());
-  return result;
+  return {whole.middle(), middles(layers)};
 }
 
-}  // namespace convoy::cli
+std::vector<LayerTime> time_stages(const std::vector<std::shared_ptr<model::Stage>>& stages,
+                                   const std::vector<torch::Tensor>& inputs, int repetitions,
+                                   bool fresh_gradients, Stopwatch watch) {
+  std::vector<Samples> all(stages.size());
+  for (int i = 0; i <= repetitions; ++i) {
+    if (i == 1) all.assign(stages.size(), {});
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      if (fresh_gradients) forget_gradients(*stages[s]);
+      pass(watch, all[s],
+           [&] { return stages[s]->forward({as_input(inputs[s], /*first=*/false)}).front(); });
+    }
+  }
+  return middles(all);
+}
+
+}  // namespace convoy::train

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace convoy::cli {
+namespace convoy {
 
 // The mean of the two middle ones for an even number. Not for an empty list.
 inline double median(std::vector<double> values) {
@@ -13,4 +13,4 @@ inline double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-}  // namespace convoy::cli
+}  // namespace convoy

@@ -1,11 +1,11 @@
-#include "parallel/buckets.h"
+#include "base/buckets.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <set>
 
-namespace convoy::parallel {
+namespace convoy {
 namespace {
 
 using Plan = std::vector<std::vector<std::size_t>>;
@@ -55,4 +55,4 @@ TEST(Buckets, HoldEveryItemOnce) {
 }
 
 }  // namespace
-}  // namespace convoy::parallel
+}  // namespace convoy

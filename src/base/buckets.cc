@@ -1,10 +1,10 @@
-#include "parallel/buckets.h"
+#include "base/buckets.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-namespace convoy::parallel {
+namespace convoy {
 
 std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<BucketItem>& items,
                                                    const std::vector<std::size_t>& order,
@@ -37,4 +37,4 @@ std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<BucketItem>
   return result;
 }
 
-}  // namespace convoy::parallel
+}  // namespace convoy

@@ -1,0 +1,150 @@
+// Where the layers of a network should be: how long a training step takes, and what each rank sends
+// and holds, when all layers are replicated (data parallelism), all are divided (model
+// parallelism), or the last ones alone (hybrid: Krizhevsky 2014).
+//
+// All functions are pure: any thread may call them. They throw UsageError for an argument that is
+// NaN, infinite or out of its range, naming it. Times are in seconds, sizes in bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/plan/machine.h"
+
+namespace convoy::plan {
+
+// Of a layer, measured on one rank with a whole processor.
+struct PassTime {
+  std::int64_t samples = 0;  // >= 1
+  std::int64_t units = 0;    // that were computed of the layer's; 0: all of it
+  double forward_s = 0;
+  double backward_s = 0;
+  bool operator==(const PassTime&) const = default;
+};
+
+// A parameter's gradient.
+struct GradientSize {
+  double bytes = 0;       // as large as the parameter
+  bool in_place = false;  // computed in the bucket that it is reduced in, not copied there
+};
+
+struct LayerCost {
+  std::string name;
+  std::int64_t units = 0;  // that ranks can share out among each other; 0: each computes all of it
+  std::vector<GradientSize> gradients = {};  // of its parameters, in the order of the network
+  double output_values = 0;                  // of one sample
+  // Whether what reads its output needs all units of it.
+  bool gathered = false;
+  double activation_bytes = 0;  // that a step keeps of one sample
+  std::vector<PassTime> times = {};
+};
+
+// What it takes to train a network.
+struct TrainingCost {
+  std::vector<LayerCost> layers;  // in the order of computing
+  std::size_t head = 0;           // hybrid divides the layers from this one on; layers.size(): none
+  double boundary_values = 0;     // of one sample, that layer `head` reads
+  double value_bytes = 4;         // of what travels between layers
+  double update_s_per_byte = 0;   // of parameters
+  double optimizer_values = 1;    // that are kept for each parameter
+  double copy_s_per_byte = 0;     // of gradients into buckets
+  double sent_part = 1;           // of their bytes, that travel; in bfloat16 half of them
+  double first_bucket_bytes = 1 << 20, bucket_bytes = 8 << 20;
+};
+
+// What ranks reach each other through. All of them at a time have as much.
+struct Network {
+  double bandwidth_bytes_per_s = 0;  // of a rank's link, each way, in sums over ranks
+  double latency_s = 0;              // of a step of these
+  // The same of what ranks have for each other; 0: as above.
+  double exchange_bandwidth_bytes_per_s = 0;
+  double exchange_latency_s = 0;
+  // That a byte costs the processor of who sends, and of who receives it.
+  double processor_s_per_byte = 0;
+  bool operator==(const Network&) const = default;
+};
+// The part of a machine that it is. Throws UsageError where there is no bandwidth.
+Network network_of(const Machine& machine);
+
+enum class Parallelism { data, model, hybrid };
+
+struct Placement {
+  Parallelism kind = Parallelism::data;
+  int partitions = 1;           // hybrid: ranks of a group, which hold the divided layers together
+  int senders = 0;              // hybrid: of a pass (bc); 0: one pass with all samples (a)
+  bool variable_batch = false;  // hybrid: divided layers are updated after each pass
+  bool operator==(const Placement&) const = default;
+};
+
+// "a", "b", "c", or "bc".
+std::string scheme_of(const Placement& placement);
+// "sync", "model parallelism", "hybrid c, 2 x 4" (groups x ranks of one), "hybrid bc 2, 1 x 8".
+std::string name_of(const Placement& placement, int world);
+
+// Of one training step.
+struct StepForecast {
+  Placement placement;
+  double step_s = 0;
+  double compute_s = 0;        // of it, as long as it takes while nothing travels
+  double exposed_s = 0;        // waiting for what travels
+  double communication_s = 0;  // that something is under way, hidden or not
+  double sent_bytes = 0;       // by the rank that sends most
+  double parameter_bytes = 0;  // that a rank holds
+  double memory_bytes = 0;     // parameters, gradients, the optimizer's state, and activations
+  // What of the communication is behind computing.
+  double hidden() const;
+};
+
+// REQUIRES: placements with partitions that divide the world, and at most as many senders.
+StepForecast forecast(const TrainingCost& cost, const Network& network, double processor_share,
+                      int world, std::int64_t samples_per_rank, const Placement& placement);
+
+// All that there are: data and model parallelism, and hybrid in each scheme on each grid; bc with
+// 2, 4, 8, ... senders. With `variable_batch` those of hybrid that can be had with it.
+std::vector<Placement> placements(const TrainingCost& cost, int world, bool variable_batch = false);
+
+// The soonest of those that can be trained (model parallelism can't) with so much memory of a rank;
+// 0: any. Its place in the list. Throws UsageError where none can.
+std::size_t best_placement(const std::vector<StepForecast>& forecasts, double memory_bytes = 0);
+
+// The costs of a network on a machine, beside what machine_of_toml() reads, and back:
+//
+//   [placement]
+//   model = "alexnet-one-tower"
+//   update_s_per_byte = 1e-10
+//   copy_s_per_byte = 1e-10                  # default 0
+//   processor_s_per_byte = 1e-9              # default 0
+//   exchange_bandwidth_bytes_per_s = 2.2e7   # default: as [communication]
+//   exchange_latency_s = 1e-3                # default: the same
+//   [[placement.layers]]
+//   name = "features.0"
+//   times = [{samples = 16, forward_s = 0.01, backward_s = 0.02}]
+//   [[placement.layers]]
+//   name = "classifier.1"
+//   times = [{samples = 16, units = 512, forward_s = 0.01, backward_s = 0.02}]
+struct MeasuredPlacement {
+  std::string model;
+  Machine machine;
+  Network network;
+  double update_s_per_byte = 0;
+  double copy_s_per_byte = 0;
+  struct Layer {
+    std::string name;
+    std::vector<PassTime> times = {};
+    bool operator==(const Layer&) const = default;
+  };
+  std::vector<Layer> layers;
+};
+std::string to_toml(const MeasuredPlacement& measured);
+// Throws UsageError with the file's name, and the line where there is one. A file without a
+// [placement] gives one without layers.
+MeasuredPlacement measured_placement_of_toml(const std::string& text,
+                                             const std::string& name = "machine");
+
+// Gives the layers of the network their times, and what it takes beside them. Throws UsageError
+// naming a layer that has none, or another model.
+void add_times(TrainingCost& cost, const std::string& model, const MeasuredPlacement& measured);
+
+}  // namespace convoy::plan

@@ -1,0 +1,112 @@
+#include "cli/bench/step_recipe.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/toml_text.h"
+#include "cli/bench/made_up_images.h"
+#include "convoy/base/error.h"
+#include "convoy/model/blueprint.h"
+#include "convoy/model/factory.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr const char* kReader = "made_up";
+
+// The reader's keys: the network's own image, and its classes.
+std::string data_of(const std::string& model) {
+  const model::Blueprint network = model::make_blueprint(model, {});
+  const model::Shape& image = network.inputs.front();
+  const model::Shape scores = model::shapes_of(network, network.inputs).back().outputs.front();
+  return "channels = " + std::to_string(image.at(0)) + "\nheight = " + std::to_string(image.at(1)) +
+         "\nwidth = " + std::to_string(image.at(2)) +
+         "\nclasses = " + std::to_string(scores.back());
+}
+
+// Other optimizers than the usual one don't have all of its keys.
+bool has_own_optimizer(const StepWords& words) {
+  return std::any_of(
+      words.overrides.begin(), words.overrides.end(),
+      [](const std::string& override) { return override.starts_with("optimizer.name="); });
+}
+
+std::string text_of(const StepWords& words, std::int64_t batch) {
+  return "strategy = " + toml_string(words.strategy) +
+         "\nprecision = " + toml_string(words.precision) +
+         "\n[model]\nname = " + toml_string(words.model) +
+         "\nchannels_last = " + (words.channels_last ? "true" : "false") +
+         "\n[data]\nreader = " + toml_string(kReader) +
+         "\nmean = [0.5]\ndeviation = [0.25]\n[data.train]\n" + data_of(words.model) +
+         // Labels are chance: a rate that changes weights, but not where they are.
+         "\n[optimizer]\nlr = 1e-4\nweight_decay = 1e-4\n" +
+         (has_own_optimizer(words) ? "" : "momentum = 0.9\n") +
+         "[training]\nbatch = " + std::to_string(batch) +
+         "\nsteps = 1000000000\n[checkpoint]\nevery_epochs = 0\n";
+}
+
+void check_words(const StepWords& words) {
+  if (words.strategy == "hybrid") return;
+  const auto refuse = [&](bool given, const char* option) {
+    if (given)
+      throw UsageError(std::string(option) + " is for --strategy hybrid, not for " +
+                       words.strategy);
+  };
+  refuse(!words.scheme.empty(), "--scheme");
+  refuse(words.senders > 0, "--senders");
+  refuse(words.partitions > 0, "--partitions");
+  refuse(words.variable_batch, "--variable-batch");
+}
+
+train::Recipe parse(const std::string& text, const std::vector<std::string>& overrides,
+                    const train::Registry& registry) {
+  return train::parse_recipe({text, "bench step"}, overrides, registry.vocabulary());
+}
+
+}  // namespace
+
+void add_made_up_images(train::Registry& registry) {
+  registry.add_reader(kReader,
+                      [](const train::Options& o) {
+                        const auto side = [&o](const char* key) {
+                          return static_cast<int>(o.integer(key));
+                        };
+                        return std::make_shared<MadeUpImages>(
+                            data::Shape{side("channels"), side("height"), side("width")},
+                            static_cast<std::size_t>(o.integer("classes")),
+                            static_cast<std::size_t>(o.integer("images")));
+                      },
+                      {{"channels", std::int64_t{3}, "of an image"},
+                       {"height", std::int64_t{224}, "of an image, in pixels"},
+                       {"width", std::int64_t{224}, "of an image, in pixels"},
+                       {"classes", std::int64_t{1000}, "that labels are of"},
+                       {"images", std::int64_t{1'000'000}, "of an epoch"}});
+}
+
+train::Recipe step_recipe(const StepWords& words, int ranks, const train::Registry& registry) {
+  check_words(words);
+  std::vector<std::string> overrides;
+  const auto set = [&](const std::string& key, const std::string& value) {
+    overrides.push_back(key + "=" + value);
+  };
+  if (words.strategy == "hybrid") {
+    const std::int64_t partitions = words.partitions > 0 ? words.partitions : ranks;
+    set("grid.partitions", std::to_string(partitions));
+    if (!words.scheme.empty()) set("hybrid.scheme", toml_string(words.scheme));
+    if (words.senders > 0) set("hybrid.senders", std::to_string(words.senders));
+    if (words.variable_batch) set("hybrid.variable_batch", "true");
+  }
+  if (!words.bucket_bytes.empty()) set(words.strategy + ".bucket", toml_string(words.bucket_bytes));
+  if (!words.compute_in_buckets) set(words.strategy + ".compute_in_buckets", "false");
+  overrides.insert(overrides.end(), words.overrides.begin(), words.overrides.end());
+  return parse(text_of(words, words.batch_per_rank * ranks), overrides, registry);
+}
+
+train::Recipe independent_recipe(const StepWords& words, int threads,
+                                 const train::Registry& registry) {
+  std::vector<std::string> overrides = words.overrides;
+  overrides.push_back("threads=" + std::to_string(threads));
+  return parse(text_of(words, words.batch_per_rank), overrides, registry);
+}
+
+}  // namespace convoy::cli

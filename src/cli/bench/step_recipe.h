@@ -1,0 +1,37 @@
+// What `convoy bench step` trains: a recipe, and images for it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/train/recipe.h"
+#include "convoy/train/registry.h"
+
+namespace convoy::cli {
+
+struct StepWords {
+  std::string model = "resnet50";
+  std::string strategy = "sync";
+  std::string scheme;  // hybrid's; empty: its usual one
+  std::int64_t senders = 0;
+  std::int64_t partitions = 0;  // 0: with hybrid all ranks
+  bool variable_batch = false;
+  std::int64_t batch_per_rank = 8;
+  std::string precision = "float32";
+  bool channels_last = true;
+  std::string bucket_bytes;  // empty: the usual size
+  bool compute_in_buckets = true;
+  std::vector<std::string> overrides;  // KEY=VALUE, for any key of a recipe
+};
+
+// Adds the reader of made-up images.
+void add_made_up_images(train::Registry& registry);
+
+// For so many ranks. Throws UsageError for what makes no sense.
+train::Recipe step_recipe(const StepWords& words, int ranks, const train::Registry& registry);
+// The same training on a rank for itself, with so many threads.
+train::Recipe independent_recipe(const StepWords& words, int threads,
+                                 const train::Registry& registry);
+
+}  // namespace convoy::cli

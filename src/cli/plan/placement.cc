@@ -1,0 +1,291 @@
+// convoy plan placement: where the layers of a network should be.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/bench/step_recipe.h"
+#include "cli/checks.h"
+#include "cli/launch/again.h"
+#include "cli/output_file.h"
+#include "cli/plan/numbers.h"
+#include "cli/plan/subcommands.h"
+#include "cli/rows.h"
+#include "cli/training/ranks.h"
+#include "cli/training/set_option.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/system.h"
+#include "convoy/base/units.h"
+#include "convoy/model/factory.h"
+#include "convoy/train/planning.h"
+#include "convoy/train/threads.h"
+
+namespace convoy::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  StepWords words;
+  int world = 0;
+  RankOptions ranks;  // that measure
+  std::string machine, write_machine;
+  std::string bandwidth, latency;
+  double processor_share = 0;
+  bool variable_batch = false;
+  std::string memory;
+  int repetitions = 3;
+  std::string json;
+};
+
+// What is known without measuring.
+struct Known {
+  plan::MeasuredPlacement measured;
+  bool times = false;
+  bool network = false;
+};
+
+Known known_of(const Arguments& arguments) {
+  Known known;
+  plan::MeasuredPlacement& m = known.measured;
+  if (!arguments.machine.empty()) {
+    m = plan::measured_placement_of_toml(read_text_file(arguments.machine), arguments.machine);
+    known.times = !m.layers.empty();
+    known.network = m.network.bandwidth_bytes_per_s > 0;
+    if (!known.network && arguments.bandwidth.empty()) plan::network_of(m.machine);  // says so
+  }
+  if (!arguments.bandwidth.empty()) {
+    m.network = {.bandwidth_bytes_per_s = parse_rate(arguments.bandwidth, "--bandwidth"),
+                 .latency_s = m.network.latency_s,
+                 .processor_s_per_byte = m.network.processor_s_per_byte};
+    known.network = true;
+  }
+  if (!arguments.latency.empty()) {
+    if (!known.network) {
+      throw UsageError("--latency is of a network that is given: add --bandwidth, or --machine");
+    }
+    m.network.latency_s = parse_latency(arguments.latency, "--latency");
+    m.network.exchange_latency_s = 0;
+  }
+  return known;
+}
+
+// The network of a recipe of made-up images.
+model::Blueprint network_of(const train::Recipe& recipe, const train::Registry& registry) {
+  const train::TaskFacts facts;
+  const auto side = [&recipe](const char* key) {
+    return static_cast<int>(recipe.data.train.integer(key));
+  };
+  const std::int64_t classes =
+      recipe.model.classes > 0 ? recipe.model.classes : recipe.data.train.integer("classes");
+  auto network = registry.blueprint(recipe.model.name,
+                                    {.classes = classes,
+                                     .image = {side("channels"), side("height"), side("width")},
+                                     .options = recipe.model.options,
+                                     .facts = facts,
+                                     .seed = static_cast<std::uint64_t>(recipe.seed)});
+  if (!network) throw UsageError("the model '" + recipe.model.name + "' is code: nothing is known of its layers");
+  return *network;
+}
+
+std::vector<model::Shape> inputs_of(const train::Recipe& recipe) {
+  const train::Options& data = recipe.data.train;
+  return {{data.integer("channels"), data.integer("height"), data.integer("width")}};
+}
+
+std::string bytes_text(double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+
+std::string percent(double part) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.0f %%", 100 * part);
+  return text;
+}
+
+Json row_of(const plan::StepForecast& f, const train::PlacementProblem& problem, bool chosen) {
+  const plan::Placement& p = f.placement;
+  const bool hybrid = p.kind == plan::Parallelism::hybrid;
+  Json row{{"kind", "placement"},
+           {"placement", name_of(p, problem.ranks)},
+           {"strategy", p.kind == plan::Parallelism::data ? Json("sync")
+                        : hybrid                          ? Json("hybrid")
+                                                          : Json(nullptr)}};
+  if (hybrid) {
+    row["scheme"] = scheme_of(p);
+    row["senders"] = scheme_of(p) == "bc" ? p.senders : 0;
+    row["partitions"] = p.partitions;
+    row["replicas"] = problem.ranks / p.partitions;
+    row["variable_batch"] = p.variable_batch;
+  }
+  const double images = static_cast<double>(problem.samples_per_rank * problem.ranks);
+  row.update({{"step_s", f.step_s},
+              {"images_per_s", images / f.step_s},
+              {"compute_s", f.compute_s},
+              {"exposed_communication_s", f.exposed_s},
+              {"communication_s", f.communication_s},
+              {"hidden_communication", f.hidden()},
+              {"sent_bytes", f.sent_bytes},
+              {"parameter_bytes", f.parameter_bytes},
+              {"memory_bytes", f.memory_bytes},
+              {"chosen", chosen}});
+  return row;
+}
+
+void print_table(const train::PlacementProblem& problem, const train::PlacementPlan& plan) {
+  std::printf("  %-22s %10s %10s %10s %7s %11s %11s %11s\n", "placement", "step", "compute",
+              "exposed", "hidden", "sent", "parameters", "memory");
+  for (std::size_t i = 0; i < plan.forecasts.size(); ++i) {
+    const plan::StepForecast& f = plan.forecasts[i];
+    std::printf("%c %-22s %10s %10s %10s %7s %11s %11s %11s\n", i == plan.best ? '*' : ' ',
+                name_of(f.placement, problem.ranks).c_str(), format_seconds(f.step_s).c_str(),
+                format_seconds(f.compute_s).c_str(), format_seconds(f.exposed_s).c_str(),
+                percent(f.hidden()).c_str(), bytes_text(f.sent_bytes).c_str(),
+                bytes_text(f.parameter_bytes).c_str(), bytes_text(f.memory_bytes).c_str());
+  }
+  std::printf(
+      "Of one step, on a rank that has most; sync has the whole network on each rank, model "
+      "parallelism is not\namong what can be trained. * is the soonest%s.\n",
+      problem.ranks > 1 ? "" : " there is");
+}
+
+void print_machine(const train::PlacementProblem& problem, const plan::MeasuredPlacement& m,
+                   const std::string& measured_on) {
+  std::printf("%s on %d rank%s, %lld images each; %s\n", problem.recipe.model.name.c_str(),
+              problem.ranks, problem.ranks == 1 ? "" : "s",
+              static_cast<long long>(problem.samples_per_rank), measured_on.c_str());
+  if (problem.ranks == 1) return;
+  const plan::Network& n = m.network;
+  std::printf("sums at %s/s of a rank, %s a step", bytes_text(n.bandwidth_bytes_per_s).c_str(),
+              format_seconds(n.latency_s).c_str());
+  if (n.exchange_bandwidth_bytes_per_s > 0) {
+    std::printf("; exchanges at %s/s, %s", bytes_text(n.exchange_bandwidth_bytes_per_s).c_str(),
+                format_seconds(n.exchange_latency_s).c_str());
+  }
+  std::printf("; a rank has %s of its processor\n", percent(m.machine.processor_share).c_str());
+}
+
+void answer(const Arguments& arguments, const train::PlacementProblem& problem,
+            plan::MeasuredPlacement measured, const std::string& measured_on) {
+  if (arguments.processor_share > 0) measured.machine.processor_share = arguments.processor_share;
+  if (!arguments.write_machine.empty())
+    write_file_atomically(arguments.write_machine, to_toml(measured));
+  // One rank reaches nobody.
+  if (problem.ranks == 1) measured.network.bandwidth_bytes_per_s = 1;
+  const double memory =
+      arguments.memory.empty() ? 0 : static_cast<double>(parse_bytes(arguments.memory));
+  const train::PlacementPlan plan =
+      train::plan_placement(problem, measured, arguments.variable_batch, memory);
+  Rows rows(arguments.json);
+  for (std::size_t i = 0; i < plan.forecasts.size(); ++i)
+    rows.add(row_of(plan.forecasts[i], problem, i == plan.best));
+  if (rows.on_standard_output()) return;
+  print_machine(problem, measured, measured_on);
+  print_table(problem, plan);
+}
+
+// Times that were not given are measured by `world`, and so is the network that joins its ranks.
+plan::MeasuredPlacement complete(const comm::World& world, const train::PlacementProblem& problem,
+                                 const Known& known, int repetitions) {
+  if (known.times) return known.measured;
+  plan::MeasuredPlacement measured = measure_placement(world, problem, repetitions);
+  if (known.network) {
+    measured.network = known.measured.network;
+    measured.machine.communication = known.measured.machine.communication;
+  }
+  return measured;
+}
+
+int ranks_to_measure(const Arguments& arguments, const Known& known) {
+  if (arguments.ranks.ranks > 0 || known.network || arguments.world <= 1)
+    return std::max(arguments.ranks.ranks, 1);
+  const int cores = static_cast<int>(usable_cores().size());
+  return std::clamp(cores, 2, arguments.world);
+}
+
+void run(Arguments arguments) {
+  model::check_model_name(arguments.words.model);
+  const Known known = known_of(arguments);
+  check_output_file("--write-machine", arguments.write_machine);
+  train::Registry registry;
+  add_made_up_images(registry);
+  if (arguments.world == 0 && !is_a_rank())
+    throw UsageError("for how many ranks? Add --world N, or run it under mpirun");
+  const auto problem_of = [&](int ranks) {
+    train::PlacementProblem problem;
+    problem.recipe = step_recipe(arguments.words, ranks, registry);
+    problem.network = network_of(problem.recipe, registry);
+    problem.inputs = inputs_of(problem.recipe);
+    problem.ranks = ranks;
+    problem.samples_per_rank = arguments.words.batch_per_rank;
+    return problem;
+  };
+  if (known.times && (known.network || arguments.world == 1) && !is_a_rank())
+    return answer(arguments, problem_of(arguments.world), known.measured,
+                  "times and network from " + arguments.machine);
+  if (!is_a_rank()) problem_of(arguments.world);  // one line here, not one from each rank
+  arguments.ranks.ranks = is_a_rank() ? arguments.ranks.ranks : ranks_to_measure(arguments, known);
+  become_ranks(arguments.ranks, 0);
+  in_world(arguments.ranks, "plan placement", [&](comm::World& world) {
+    train::set_threads(world);
+    const auto problem = problem_of(arguments.world > 0 ? arguments.world : world.size());
+    const plan::MeasuredPlacement measured =
+        complete(world, problem, known, arguments.repetitions);
+    std::string on = "measured on " + std::to_string(world.size()) +
+                     (world.size() == 1 ? " rank" : " ranks");
+    if (known.network) on += ", the network as given";
+    if (world.rank() == 0) answer(arguments, problem, measured, on);
+    return 0;
+  });
+}
+
+}  // namespace
+
+void add_plan_placement_command(CLI::App& plan) {
+  auto arguments = std::make_shared<Arguments>();
+  Arguments& a = *arguments;
+  a.words.batch_per_rank = 16;
+  CLI::App* command = plan.add_subcommand(
+      "placement", "Where the layers of a network should be: data, model or hybrid parallelism");
+  std::string models;
+  for (const std::string& name : model::model_names())
+    models += (models.empty() ? "" : ", ") + name;
+  command->add_option("model", a.words.model, "The network: " + models)
+      ->type_name("MODEL")
+      ->required();
+  command->add_option("--world", a.world, "Ranks to plan for; under mpirun as many as there are")
+      ->type_name("N")
+      ->check(positive_integer(kMostRanks));
+  command->add_option("--batch-per-rank", a.words.batch_per_rank, "Images per rank and step")
+      ->check(positive_integer())
+      ->capture_default_str();
+  command
+      ->add_option("--machine", a.machine,
+                   "Bandwidth, latency, share of a processor, and times of layers, if it has them, "
+                   "instead of those here")
+      ->type_name("FILE");
+  command->add_option("--write-machine", a.write_machine, "What was measured, for --machine")
+      ->type_name("FILE");
+  command->add_option("--bandwidth", a.bandwidth,
+                      "Of a rank's link, each way, as 1gbit or 100MB (a second)");
+  command->add_option("--latency", a.latency, "Of a message, as 50us");
+  command->add_option("--processor-share", a.processor_share, "What a rank has of its processor")
+      ->check(CLI::Range(0.001, 1.0));
+  command->add_flag("--variable-batch", a.variable_batch,
+                    "hybrid: divided layers are updated after each pass");
+  command->add_option("--memory", a.memory, "Most memory of a rank, as 4GiB")->type_name("SIZE");
+  command->add_option("-n,--ranks", a.ranks.ranks, "Ranks that measure on this machine")
+      ->check(positive_integer(kMostRanks));
+  command->add_option("--precision", a.words.precision, "float32, or bfloat16 for autocast")
+      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->capture_default_str();
+  add_set_option(*command, a.words.overrides);
+  command->add_option("--repetitions", a.repetitions, "Measured passes")
+      ->check(positive_integer())
+      ->capture_default_str();
+  command->add_option("--json", a.json, "The table as JSON ('-': standard output)")
+      ->type_name("FILE");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace convoy::cli

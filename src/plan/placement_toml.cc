@@ -1,0 +1,127 @@
+// What was measured of a network on a machine, as TOML, and back.
+#include <set>
+
+#include "base/toml_text.h"
+#include "convoy/plan/placement.h"
+#include "plan/checks.h"
+#include "plan/toml_reader.h"
+
+namespace convoy::plan {
+namespace {
+
+void read_times(TomlReader& layer, std::vector<PassTime>& times) {
+  layer.list("times", [&](TomlReader& reader) {
+    PassTime& time = times.emplace_back();
+    reader.integer("samples", time.samples);
+    reader.integer("units", time.units);
+    reader.number("forward_s", time.forward_s);
+    reader.number("backward_s", time.backward_s);
+  });
+}
+
+void check(const MeasuredPlacement& measured) {
+  const auto check_network = [](const char* name, double value) {
+    check_not_negative(std::string("placement.") + name, value);
+  };
+  check_network("update_s_per_byte", measured.update_s_per_byte);
+  check_network("copy_s_per_byte", measured.copy_s_per_byte);
+  check_network("processor_s_per_byte", measured.network.processor_s_per_byte);
+  check_network("exchange_bandwidth_bytes_per_s", measured.network.exchange_bandwidth_bytes_per_s);
+  check_network("exchange_latency_s", measured.network.exchange_latency_s);
+  std::set<std::string> names;
+  for (const MeasuredPlacement::Layer& layer : measured.layers) {
+    const std::string which = "placement.layers '" + layer.name + "': ";
+    if (!names.insert(layer.name).second) throw UsageError(which + "is there twice");
+    if (layer.times.empty()) throw UsageError(which + "times are missing");
+    for (const PassTime& time : layer.times) {
+      check_at_least(which + "samples", time.samples, 1);
+      check_at_least(which + "units", time.units, 0);
+      check_not_negative(which + "forward_s", time.forward_s);
+      check_not_negative(which + "backward_s", time.backward_s);
+    }
+  }
+}
+
+}  // namespace
+
+std::string to_toml(const MeasuredPlacement& measured) {
+  check(measured);
+  std::string text = to_toml(measured.machine) + "[placement]\n";
+  const auto number = [&](const char* key, double value) {
+    if (value != 0) text += std::string(key) + " = " + toml_number(value) + "\n";
+  };
+  text += "model = " + toml_string(measured.model) + "\n";
+  number("update_s_per_byte", measured.update_s_per_byte);
+  number("copy_s_per_byte", measured.copy_s_per_byte);
+  number("processor_s_per_byte", measured.network.processor_s_per_byte);
+  number("exchange_bandwidth_bytes_per_s", measured.network.exchange_bandwidth_bytes_per_s);
+  number("exchange_latency_s", measured.network.exchange_latency_s);
+  for (const MeasuredPlacement::Layer& layer : measured.layers) {
+    text += "[[placement.layers]]\nname = " + toml_string(layer.name) + "\ntimes = [\n";
+    for (const PassTime& time : layer.times) {
+      text += "  {samples = " + std::to_string(time.samples);
+      if (time.units > 0) text += ", units = " + std::to_string(time.units);
+      text += ", forward_s = " + toml_number(time.forward_s) +
+              ", backward_s = " + toml_number(time.backward_s) + "},\n";
+    }
+    text += "]\n";
+  }
+  return text;
+}
+
+MeasuredPlacement measured_placement_of_toml(const std::string& text, const std::string& name) {
+  MeasuredPlacement measured;
+  measured.machine = machine_of_toml(text, name);
+  const std::string file = file_in_messages(name);
+  const toml::table root = parse_toml(text, file);
+  TomlReader top(root, file, "");
+  if (const toml::table* placement = top.table("placement")) {
+    TomlReader reader(*placement, file, "placement.");
+    reader.text("model", measured.model);
+    reader.number("update_s_per_byte", measured.update_s_per_byte);
+    reader.number("copy_s_per_byte", measured.copy_s_per_byte);
+    reader.number("processor_s_per_byte", measured.network.processor_s_per_byte);
+    reader.number("exchange_bandwidth_bytes_per_s",
+                  measured.network.exchange_bandwidth_bytes_per_s);
+    reader.number("exchange_latency_s", measured.network.exchange_latency_s);
+    reader.list("layers", [&](TomlReader& layer) {
+      MeasuredPlacement::Layer& own = measured.layers.emplace_back();
+      layer.text("name", own.name);
+      read_times(layer, own.times);
+    });
+    reader.no_others();
+  }
+  try {
+    check(measured);
+  } catch (const UsageError& error) {
+    throw UsageError(file + ": " + error.what());
+  }
+  if (measured.machine.communication.bandwidth_bytes_per_s > 0) {
+    const Network network = network_of(measured.machine);
+    measured.network.bandwidth_bytes_per_s = network.bandwidth_bytes_per_s;
+    measured.network.latency_s = network.latency_s;
+  }
+  return measured;
+}
+
+void add_times(TrainingCost& cost, const std::string& model, const MeasuredPlacement& measured) {
+  if (measured.model != model) {
+    throw UsageError("the times of layers are those of the model '" + measured.model +
+                     "', not of '" + model + "'");
+  }
+  for (LayerCost& layer : cost.layers) {
+    const MeasuredPlacement::Layer* found = nullptr;
+    for (const MeasuredPlacement::Layer& one : measured.layers) {
+      if (one.name == layer.name) found = &one;
+    }
+    if (found == nullptr) {
+      throw UsageError("there is no time of the layer '" + layer.name + "' of " + model +
+                       ": measure it again");
+    }
+    layer.times = found->times;
+  }
+  cost.update_s_per_byte = measured.update_s_per_byte;
+  cost.copy_s_per_byte = measured.copy_s_per_byte;
+}
+
+}  // namespace convoy::plan

@@ -1,0 +1,34 @@
+// Measured seconds.
+#pragma once
+
+#include <ctime>
+
+#include "convoy/base/clock.h"
+
+namespace convoy::train {
+
+// Of the wall, or what the threads of this process have computed, divided by their number: that
+// doesn't count what others did meanwhile, nor where a quota lets this process wait.
+class Stopwatch {
+ public:
+  // 0 threads: of the wall.
+  explicit Stopwatch(int threads = 0) : threads_(threads), start_(now()) {}
+
+  void restart() { start_ = now(); }
+  double seconds() const { return now() - start_; }
+
+ private:
+  double now() const {
+    if (threads_ == 0) {
+      return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+    }
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)) / threads_;
+  }
+
+  int threads_;
+  double start_;
+};
+
+}  // namespace convoy::train

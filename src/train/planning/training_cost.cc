@@ -1,0 +1,189 @@
+// Sizes of a network, for the planner.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+
+#include "convoy/base/error.h"
+#include "convoy/base/units.h"
+#include "convoy/train/optimizer_rule.h"
+#include "convoy/train/planning.h"
+#include "train/optimizer/grouped_optimizer.h"
+#include "train/planning/division.h"
+
+namespace convoy::train {
+namespace {
+
+using model::Node;
+namespace layer = model::layer;
+
+// From here on a gradient is computed in its bucket (GradientReducer).
+constexpr double kComputedInPlace = 1 << 20;
+
+bool reads_all_units(const Node& node) {
+  return std::holds_alternative<layer::Convolution>(node.kind) ||
+         std::holds_alternative<layer::Linear>(node.kind) ||
+         std::holds_alternative<layer::Opaque>(node.kind);
+}
+
+// Channels, or what else is computed for itself.
+std::int64_t units_of_layer(const Node& node, const model::LayerShapes& shapes) {
+  if (std::holds_alternative<layer::Opaque>(node.kind)) return 0;
+  if (const auto* convolution = std::get_if<layer::Convolution>(&node.kind))
+    return convolution->groups == 1 ? convolution->out : 0;
+  const bool flat = std::holds_alternative<layer::Flatten>(node.kind);
+  const model::Shape& shape = flat ? shapes.inputs.front() : shapes.output;
+  if (shape.empty()) return 0;
+  return std::holds_alternative<layer::Linear>(node.kind) ? shape.back() : shape.front();
+}
+
+class Sizes {
+ public:
+  explicit Sizes(const PlacementProblem& problem)
+      : problem_(problem), shapes_(shapes_of(problem.network, problem.inputs)) {}
+
+  plan::TrainingCost cost();
+
+ private:
+  void add_layers();
+  void note_readers();
+  void join_head(const SplitNetwork& network);
+  plan::LayerCost layer_cost(std::size_t stage, std::size_t node) const;
+
+  const PlacementProblem& problem_;
+  std::vector<model::StageShapes> shapes_;
+  plan::TrainingCost cost_;
+};
+
+plan::LayerCost Sizes::layer_cost(std::size_t stage, std::size_t node) const {
+  const model::StageSpec& spec = problem_.network.stages[stage];
+  const model::LayerShapes& shapes = shapes_[stage].layers[node];
+  const Recipe& recipe = problem_.recipe;
+  const double element = recipe.precision == "float64" ? 8 : 4;
+  plan::LayerCost cost;
+  cost.name = spec.nodes[node].name;
+  cost.units = units_of_layer(spec.nodes[node], shapes);
+  cost.output_values = static_cast<double>(model::elements_of(shapes.output));
+  cost.activation_bytes = static_cast<double>(
+      model::activation_bytes(spec, node, shapes, static_cast<std::size_t>(element)));
+  for (const model::TensorInfo& tensor : tensors_of(spec.nodes[node])) {
+    if (tensor.buffer) continue;
+    const double bytes = element * static_cast<double>(model::elements_of(tensor.shape));
+    const bool in_place =
+        tensor.shape.size() == 2 && bytes >= kComputedInPlace && recipe.device == "cpu";
+    cost.gradients.push_back({bytes, in_place});
+  }
+  return cost;
+}
+
+void Sizes::add_layers() {
+  for (std::size_t s = 0; s < problem_.network.stages.size(); ++s) {
+    for (std::size_t n = 0; n < problem_.network.stages[s].nodes.size(); ++n)
+      cost_.layers.push_back(layer_cost(s, n));
+  }
+  cost_.layers.back().gathered = true;  // the loss needs all scores
+}
+
+// Who reads all units of what.
+void Sizes::note_readers() {
+  std::vector<std::string> passed;  // by the stage before: names of layers, or of inputs
+  for (const model::Shape& input : problem_.inputs) passed.push_back("");
+  std::set<std::string> gathered;
+  for (const model::StageSpec& stage : problem_.network.stages) {
+    std::map<std::string, std::string> layers;  // that a name in this stage means
+    for (std::size_t i = 0; i < stage.inputs.size(); ++i) layers[stage.inputs[i]] = passed.at(i);
+    for (const Node& node : stage.nodes) {
+      layers[node.name] = node.name;
+      if (!reads_all_units(node)) continue;
+      for (const std::string& input : node.inputs) gathered.insert(layers.at(input));
+    }
+    passed.clear();
+    for (const std::string& output : stage.outputs) passed.push_back(layers.at(output));
+  }
+  for (plan::LayerCost& layer : cost_.layers)
+    layer.gathered = layer.gathered || gathered.contains(layer.name);
+}
+
+// Each divided layer with what follows it.
+void Sizes::join_head(const SplitNetwork& network) {
+  std::vector<plan::LayerCost> layers;
+  std::size_t next = 0;
+  const auto starts = [&](const plan::LayerCost& layer) {
+    return next < network.head().size() && layer.name == network.head()[next].name;
+  };
+  for (plan::LayerCost& layer : cost_.layers) {
+    if (starts(layer)) {
+      if (next++ == 0) cost_.head = layers.size();
+      layer.gathered = true;
+      layers.push_back(std::move(layer));
+    } else if (next == 0) {
+      layers.push_back(std::move(layer));
+    } else {
+      layers.back().activation_bytes += layer.activation_bytes;
+    }
+  }
+  cost_.boundary_values = static_cast<double>(network.head().front().inputs);
+  cost_.layers = std::move(layers);
+}
+
+double values_kept(const PlacementProblem& problem) {
+  const OptimizerRecipe& recipe = problem.recipe.optimizer;
+  if (problem.optimizer)
+    return static_cast<double>(make_update_rule(recipe, problem.optimizer)->slots().size());
+  return static_cast<double>(optim::slots(optimizer_rule(recipe)).size());
+}
+
+plan::TrainingCost Sizes::cost() {
+  add_layers();
+  note_readers();
+  cost_.head = cost_.layers.size();
+  if (const auto network = try_to_split(problem_, 1)) join_head(*network);
+  const Recipe& recipe = problem_.recipe;
+  cost_.optimizer_values = values_kept(problem_);
+  if (recipe.precision == "bfloat16") cost_.value_bytes = 2;
+  if (recipe.precision == "float64") cost_.value_bytes = 8;
+  const Options& keys = recipe.strategy_options;
+  if (keys.has("bucket")) {
+    cost_.bucket_bytes = static_cast<double>(parse_bytes(keys.text("bucket")));
+    cost_.first_bucket_bytes = static_cast<double>(parse_bytes(keys.text("first_bucket")));
+    if (keys.text("wire") == "bfloat16" && recipe.precision != "float64") cost_.sent_part = 0.5;
+    if (!keys.flag("compute_in_buckets")) {
+      for (plan::LayerCost& layer : cost_.layers)
+        for (plan::GradientSize& gradient : layer.gradients) gradient.in_place = false;
+    }
+  }
+  return cost_;
+}
+
+}  // namespace
+
+std::shared_ptr<SplitNetwork> try_to_split(const PlacementProblem& problem, int partitions) {
+  try {
+    return std::make_shared<SplitNetwork>(problem.network, problem.inputs,
+                                          problem.recipe.placement,
+                                          static_cast<std::uint64_t>(problem.recipe.seed), 0,
+                                          partitions);
+  } catch (const UsageError&) {
+    return nullptr;
+  }
+}
+
+plan::TrainingCost training_cost(const PlacementProblem& problem) { return Sizes(problem).cost(); }
+
+PlacementPlan plan_placement(const PlacementProblem& problem,
+                             const plan::MeasuredPlacement& measured, bool variable_batch,
+                             double memory_bytes) {
+  plan::TrainingCost cost = training_cost(problem);
+  add_times(cost, problem.recipe.model.name, measured);
+  PlacementPlan plan;
+  for (const plan::Placement& placement : placements(cost, problem.ranks, variable_batch)) {
+    plan.forecasts.push_back(forecast(cost, measured.network, measured.machine.processor_share,
+                                      problem.ranks, problem.samples_per_rank, placement));
+  }
+  plan.best = best_placement(plan.forecasts, memory_bytes);
+  return plan;
+}
+
+}  // namespace convoy::train

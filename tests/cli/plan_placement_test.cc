@@ -1,0 +1,160 @@
+// convoy plan placement: with a machine that is given, and with one that is measured.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/base/scratch.h"
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+JobResult plan(std::vector<std::string> words) {
+  words.insert(words.begin(), {"plan", "placement"});
+  return Job(words).finish(std::chrono::seconds(90));
+}
+
+std::vector<Json> rows_of(std::vector<std::string> words) {
+  words.insert(words.end(), {"--json", "-"});
+  const JobResult result = plan(words);
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  std::vector<Json> rows;
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) rows.push_back(Json::parse(line));
+  return rows;
+}
+
+const Json& row(const std::vector<Json>& rows, const std::string& placement) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Json& one) {
+    return one.at("placement") == placement;
+  });
+  if (found == rows.end()) throw std::runtime_error("there is no row of " + placement);
+  return *found;
+}
+
+// LeNet, whose convolutions take a millisecond for each of 4 images and backward twice as long, its
+// fully connected layers no time.
+constexpr const char* kMachine = R"(source = "given"
+[compute]
+seconds_per_sample = 0.01
+processor_share = 0.5
+[communication]
+kind = "ring"
+gradient_bytes = 1724320.0
+bandwidth_bytes_per_s = 1e6
+[placement]
+model = "lenet"
+[[placement.layers]]
+name = "conv1"
+times = [{samples = 4, forward_s = 0.004, backward_s = 0.008}]
+[[placement.layers]]
+name = "pool1"
+times = [{samples = 4, forward_s = 0.0, backward_s = 0.0}]
+[[placement.layers]]
+name = "conv2"
+times = [{samples = 4, forward_s = 0.0, backward_s = 0.0}]
+[[placement.layers]]
+name = "pool2"
+times = [{samples = 4, forward_s = 0.0, backward_s = 0.0}]
+[[placement.layers]]
+name = "flatten"
+times = [{samples = 4, forward_s = 0.0, backward_s = 0.0}]
+[[placement.layers]]
+name = "fc1"
+times = [{samples = 4, forward_s = 0.0, backward_s = 0.0}]
+[[placement.layers]]
+name = "fc2"
+times = [{samples = 4, forward_s = 0.0, backward_s = 0.0}]
+)";
+
+TEST(PlanPlacement, AnswersForAMachineThatIsGiven) {
+  const test::Scratch scratch;
+  const std::string machine = scratch.path("machine.toml");
+  std::ofstream(machine) << kMachine;
+  const std::vector<std::string> words{"lenet", "--world", "2", "--batch-per-rank", "4",
+                                       "--machine", machine};
+  const std::vector<Json> rows = rows_of(words);
+  EXPECT_EQ(rows.size(), 5u);
+  const Json& sync = row(rows, "sync");
+  // 431,080 parameters, and what ranks agree on; half of a processor takes twice the time.
+  EXPECT_NEAR(sync.at("sent_bytes").get<double>(), 4 * 431080 + 8, 1e-6);
+  EXPECT_NEAR(sync.at("compute_s").get<double>(), 0.024, 1e-12);
+  EXPECT_EQ(sync.at("parameter_bytes"), 4 * 431080);
+  // Gradients of fully connected layers, all but 0.1 s of the communication, begin before conv1's
+  // backward does.
+  EXPECT_NEAR(sync.at("step_s").get<double>(), 8e-6 + 0.008 + 4 * 0.431080, 1e-6);
+  const Json& c = row(rows, "hybrid c, 1 x 2");
+  EXPECT_EQ(c.at("strategy"), "hybrid");
+  EXPECT_EQ(c.at("scheme"), "c");
+  EXPECT_EQ(c.at("partitions"), 2);
+  // Activations and their gradients, between the layers, scores; and the convolutions' gradients.
+  EXPECT_NEAR(c.at("sent_bytes").get<double>(),
+              2 * 4 * 4 * 800 + 2 * 4 * 8 * 250 + 2 * 4 * 4 * 5 + 4 * 25570 + 8, 1e-6);
+  EXPECT_EQ(c.at("parameter_bytes"), 4 * 25570 + 2 * (500 * 801 + 10 * 501));
+  EXPECT_EQ(std::count_if(rows.begin(), rows.end(),
+                          [](const Json& one) { return one.at("chosen").get<bool>(); }),
+            1);
+  EXPECT_FALSE(sync.at("chosen").get<bool>());
+  EXPECT_TRUE(row(rows, "model parallelism").at("strategy").is_null());
+
+  // A network without limits: nothing is to be had from dividing layers that take no time.
+  std::vector<std::string> fast = words;
+  fast.insert(fast.end(), {"--bandwidth", "1000gbit"});
+  EXPECT_LT(row(rows_of(fast), "sync").at("step_s").get<double>(), 0.0241);
+  const JobResult table = plan(words);
+  ASSERT_EQ(table.exit_status, 0) << table.err;
+  EXPECT_NE(table.out.find("lenet on 2 ranks, 4 images each; times and network from " + machine),
+            std::string::npos)
+      << table.out;
+  EXPECT_NE(table.out.find("\n* hybrid "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("\n  sync "), std::string::npos) << table.out;
+
+  std::vector<std::string> small = words;
+  small.insert(small.end(), {"--memory", "1KiB"});
+  EXPECT_NE(plan(small).err.find("no placement takes as little memory"), std::string::npos);
+}
+
+TEST(PlanPlacement, MeasuresHere) {
+  const test::Scratch scratch;
+  const std::string machine = scratch.path("machine.toml");
+  const std::vector<Json> rows = rows_of({"lenet", "--world", "2", "--batch-per-rank", "2",
+                                          "--repetitions", "1", "--write-machine", machine});
+  EXPECT_EQ(rows.size(), 5u);
+  for (const Json& one : rows) {
+    EXPECT_GT(one.at("step_s").get<double>(), 0);
+    EXPECT_GT(one.at("compute_s").get<double>(), 0);
+    EXPECT_GT(one.at("communication_s").get<double>(), 0);
+  }
+  // What was written plans the same again, without measuring.
+  EXPECT_EQ(rows_of({"lenet", "--world", "2", "--batch-per-rank", "2", "--machine", machine}), rows);
+}
+
+TEST(PlanPlacement, SaysWhatIsWrong) {
+  const test::Scratch scratch;
+  const std::string machine = scratch.path("machine.toml");
+  std::ofstream(machine) << kMachine;
+  using Case = std::pair<std::vector<std::string>, std::string>;
+  for (const auto& [words, complaint] : std::vector<Case>{
+           {{"lennet", "--world", "2"}, "did you mean 'lenet'"},
+           {{"lenet"}, "for how many ranks? Add --world N"},
+           {{"resnet18", "--world", "2", "--machine", machine}, "not of 'resnet18'"},
+           {{"lenet", "--world", "2", "--latency", "1ms"}, "add --bandwidth"},
+           {{"lenet", "--world", "2", "--bandwidth", "fast"},
+            "--bandwidth: 'fast' is no rate, as 1gbit or 100MB"},
+           {{"lenet", "--world", "2", "--bandwidth", "1gbit", "--latency", "1"},
+            "--latency: '1' is no time, as 50us or 1ms"}}) {
+    const JobResult result = plan(words);
+    EXPECT_EQ(result.exit_status, 2) << result.err;
+    EXPECT_NE(result.err.find(complaint), std::string::npos) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace convoy::cli
