@@ -1,5 +1,6 @@
-// A robust fit of times that grow from a fixed part on: y = log(exp(fixed) + exp(slope) m), of sizes
-// m. As hinge.h has it, this is the logarithm of means; y scatters around half its variance below.
+// A robust fit of times that grow from a fixed part on: y = log(exp(fixed) + exp(slope) m), of
+// sizes m. As hinge.h has it, this is the logarithm of means; y scatters around half its variance
+// below.
 #pragma once
 
 #include <span>

@@ -32,9 +32,8 @@ std::vector<Json> rows_of(std::vector<std::string> words) {
 }
 
 const Json& row(const std::vector<Json>& rows, const std::string& placement) {
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Json& one) {
-    return one.at("placement") == placement;
-  });
+  const auto found = std::find_if(
+      rows.begin(), rows.end(), [&](const Json& one) { return one.at("placement") == placement; });
   if (found == rows.end()) throw std::runtime_error("there is no row of " + placement);
   return *found;
 }
@@ -78,8 +77,8 @@ TEST(PlanPlacement, AnswersForAMachineThatIsGiven) {
   const test::Scratch scratch;
   const std::string machine = scratch.path("machine.toml");
   std::ofstream(machine) << kMachine;
-  const std::vector<std::string> words{"lenet", "--world", "2", "--batch-per-rank", "4",
-                                       "--machine", machine};
+  const std::vector<std::string> words{"lenet", "--world",   "2",    "--batch-per-rank",
+                                       "4",     "--machine", machine};
   const std::vector<Json> rows = rows_of(words);
   EXPECT_EQ(rows.size(), 5u);
   const Json& sync = row(rows, "sync");
@@ -133,7 +132,8 @@ TEST(PlanPlacement, MeasuresHere) {
     EXPECT_GT(one.at("communication_s").get<double>(), 0);
   }
   // What was written plans the same again, without measuring.
-  EXPECT_EQ(rows_of({"lenet", "--world", "2", "--batch-per-rank", "2", "--machine", machine}), rows);
+  EXPECT_EQ(rows_of({"lenet", "--world", "2", "--batch-per-rank", "2", "--machine", machine}),
+            rows);
 }
 
 TEST(PlanPlacement, SaysWhatIsWrong) {
@@ -141,15 +141,15 @@ TEST(PlanPlacement, SaysWhatIsWrong) {
   const std::string machine = scratch.path("machine.toml");
   std::ofstream(machine) << kMachine;
   using Case = std::pair<std::vector<std::string>, std::string>;
-  for (const auto& [words, complaint] : std::vector<Case>{
-           {{"lennet", "--world", "2"}, "did you mean 'lenet'"},
-           {{"lenet"}, "for how many ranks? Add --world N"},
-           {{"resnet18", "--world", "2", "--machine", machine}, "not of 'resnet18'"},
-           {{"lenet", "--world", "2", "--latency", "1ms"}, "add --bandwidth"},
-           {{"lenet", "--world", "2", "--bandwidth", "fast"},
-            "--bandwidth: 'fast' is no rate, as 1gbit or 100MB"},
-           {{"lenet", "--world", "2", "--bandwidth", "1gbit", "--latency", "1"},
-            "--latency: '1' is no time, as 50us or 1ms"}}) {
+  for (const auto& [words, complaint] :
+       std::vector<Case>{{{"lennet", "--world", "2"}, "did you mean 'lenet'"},
+                         {{"lenet"}, "for how many ranks? Add --world N"},
+                         {{"resnet18", "--world", "2", "--machine", machine}, "not of 'resnet18'"},
+                         {{"lenet", "--world", "2", "--latency", "1ms"}, "add --bandwidth"},
+                         {{"lenet", "--world", "2", "--bandwidth", "fast"},
+                          "--bandwidth: 'fast' is no rate, as 1gbit or 100MB"},
+                         {{"lenet", "--world", "2", "--bandwidth", "1gbit", "--latency", "1"},
+                          "--latency: '1' is no time, as 50us or 1ms"}}) {
     const JobResult result = plan(words);
     EXPECT_EQ(result.exit_status, 2) << result.err;
     EXPECT_NE(result.err.find(complaint), std::string::npos) << result.err;

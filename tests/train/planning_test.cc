@@ -82,11 +82,12 @@ TEST(TrainingCost, FollowsReadersThroughStages) {
   EXPECT_EQ(bytes_of(layers.at("layer1.0.bn1")), 4.0 * 2 * 64);
   EXPECT_FALSE(layers.at("layer1.0.conv1").gathered) << "a batch normalization reads it";
   // Of a block, what the next stage's convolutions read.
-  EXPECT_EQ(std::accumulate(cost.layers.begin(), cost.layers.end(), 0,
-                            [](int sum, const auto& layer) { return sum + (layer.gathered ? 1 : 0); }),
-            // The pool, one within each of 8 blocks, each block's sum (the last is read by the
-            // average pool, whose flattened output fc reads), and fc for the loss.
-            1 + 8 + 7 + 1 + 1);
+  EXPECT_EQ(
+      std::accumulate(cost.layers.begin(), cost.layers.end(), 0,
+                      [](int sum, const auto& layer) { return sum + (layer.gathered ? 1 : 0); }),
+      // The pool, one within each of 8 blocks, each block's sum (the last is read by the
+      // average pool, whose flattened output fc reads), and fc for the loss.
+      1 + 8 + 7 + 1 + 1);
 }
 
 TEST(TrainingCost, TakesKeysOfTheStrategy) {

@@ -32,8 +32,8 @@ plan::TrainingCost training_cost(const PlacementProblem& problem);
 // passes; and how fast ranks reach each other, where there are several. All ranks measure at the
 // same time, and the means are given: those of a whole processor, and what part of one a rank has.
 // Threads are as set_threads has left them. Collective.
-plan::MeasuredPlacement measure_placement(const comm::World& world,
-                                          const PlacementProblem& problem, int repetitions = 3);
+plan::MeasuredPlacement measure_placement(const comm::World& world, const PlacementProblem& problem,
+                                          int repetitions = 3);
 
 // All placements of the problem, and the place of the best one in the list. `memory_bytes`: most of
 // a rank; 0: any.

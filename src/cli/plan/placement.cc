@@ -86,7 +86,9 @@ model::Blueprint network_of(const train::Recipe& recipe, const train::Registry& 
                                      .options = recipe.model.options,
                                      .facts = facts,
                                      .seed = static_cast<std::uint64_t>(recipe.seed)});
-  if (!network) throw UsageError("the model '" + recipe.model.name + "' is code: nothing is known of its layers");
+  if (!network)
+    throw UsageError("the model '" + recipe.model.name +
+                     "' is code: nothing is known of its layers");
   return *network;
 }
 
@@ -229,10 +231,9 @@ void run(Arguments arguments) {
   in_world(arguments.ranks, "plan placement", [&](comm::World& world) {
     train::set_threads(world);
     const auto problem = problem_of(arguments.world > 0 ? arguments.world : world.size());
-    const plan::MeasuredPlacement measured =
-        complete(world, problem, known, arguments.repetitions);
-    std::string on = "measured on " + std::to_string(world.size()) +
-                     (world.size() == 1 ? " rank" : " ranks");
+    const plan::MeasuredPlacement measured = complete(world, problem, known, arguments.repetitions);
+    std::string on =
+        "measured on " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks");
     if (known.network) on += ", the network as given";
     if (world.rank() == 0) answer(arguments, problem, measured, on);
     return 0;

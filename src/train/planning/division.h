@@ -11,7 +11,8 @@
 
 namespace convoy::train {
 
-// Whether hybrid can divide the network among so many; what one of them has. Nothing where it can't.
+// Whether hybrid can divide the network among so many; what one of them has. Nothing where it
+// can't.
 std::shared_ptr<SplitNetwork> try_to_split(const PlacementProblem& problem, int partitions);
 
 }  // namespace convoy::train

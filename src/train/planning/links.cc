@@ -73,9 +73,8 @@ class Links {
   }
 
   // Larger and larger until they take long enough. The bytes, and what they took.
-  std::pair<double, Taken> take_large(
-      const std::function<std::function<void()>(std::size_t)>& make, std::size_t bytes,
-      std::size_t most) {
+  std::pair<double, Taken> take_large(const std::function<std::function<void()>(std::size_t)>& make,
+                                      std::size_t bytes, std::size_t most) {
     for (;; bytes *= 4) {
       const auto use = make(bytes);
       use();
@@ -102,8 +101,7 @@ plan::Network Links::measure() {
   network.latency_s = take(small_sum, kSmall).seconds / std::ceil(std::log2(ranks_));
   const auto small_exchange = exchange(sizeof(double));
   small_exchange();
-  network.exchange_latency_s =
-      take(small_exchange, kSmall).seconds / std::ceil(others / kPeers);
+  network.exchange_latency_s = take(small_exchange, kSmall).seconds / std::ceil(others / kPeers);
 
   const auto [summed, sums] =
       take_large([this](std::size_t n) { return sum(n); }, std::size_t{1} << 20, kLargest);
@@ -112,9 +110,9 @@ plan::Network Links::measure() {
     return std::max(seconds - latency, seconds / 2);
   };
   network.bandwidth_bytes_per_s = moved / without(sums.seconds, 2 * others * network.latency_s);
-  const auto [each, exchanges] = take_large([this](std::size_t n) { return exchange(n); },
-                                            (std::size_t{256} << 10) / counts_.size(),
-                                            kLargest / counts_.size());
+  const auto [each, exchanges] =
+      take_large([this](std::size_t n) { return exchange(n); },
+                 (std::size_t{256} << 10) / counts_.size(), kLargest / counts_.size());
   network.exchange_bandwidth_bytes_per_s =
       each * others / without(exchanges.seconds, network.exchange_latency_s);
   // Of each byte sent and each received.

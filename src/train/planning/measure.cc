@@ -25,8 +25,8 @@ namespace {
 
 using plan::MeasuredPlacement;
 
-// Of what a rank's threads could compute, if all of those of its host do: a quota and cores that are
-// shared leave less. The least of all ranks.
+// Of what a rank's threads could compute, if all of those of its host do: a quota and cores that
+// are shared leave less. The least of all ranks.
 double processor_share(const comm::World& world) {
   std::string cores;
   for (const int core : usable_cores()) cores += std::to_string(core) + ",";
@@ -167,8 +167,8 @@ void Measurement::time_head(const SplitNetwork& network, std::int64_t samples, b
   }
 }
 
-// What one of so many has of the divided layers: a pass with a rank's samples, and one with those of
-// all.
+// What one of so many has of the divided layers: a pass with a rank's samples, and one with those
+// of all.
 void Measurement::parts(int partitions) {
   const auto split = try_to_split(problem_, partitions);
   if (split == nullptr) return;

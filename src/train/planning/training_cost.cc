@@ -161,8 +161,7 @@ plan::TrainingCost Sizes::cost() {
 
 std::shared_ptr<SplitNetwork> try_to_split(const PlacementProblem& problem, int partitions) {
   try {
-    return std::make_shared<SplitNetwork>(problem.network, problem.inputs,
-                                          problem.recipe.placement,
+    return std::make_shared<SplitNetwork>(problem.network, problem.inputs, problem.recipe.placement,
                                           static_cast<std::uint64_t>(problem.recipe.seed), 0,
                                           partitions);
   } catch (const UsageError&) {
