@@ -53,9 +53,9 @@ TEST(PlanPlaces, HaveACoreOrASlotForEachWorker) {
 
 TEST(PlanPlaces, BatchesOfExchangesAreThoseThatWorkersMayHave) {
   const std::vector<std::int64_t> batches{16, 64, 256, 1024};
-  EXPECT_EQ(batch_of_exchange(batches, 1, 2), 64);      // the middle of all
-  EXPECT_EQ(batch_of_exchange(batches, 12.5, 4), 256);  // of 64, 256, 1024
-  EXPECT_EQ(batch_of_exchange(batches, 12.5, 16), 256);   // of two
+  EXPECT_EQ(batch_of_exchange(batches, 1, 2), 64);       // the middle of all
+  EXPECT_EQ(batch_of_exchange(batches, 12.5, 4), 256);   // of 64, 256, 1024
+  EXPECT_EQ(batch_of_exchange(batches, 12.5, 16), 256);  // of two
   EXPECT_EQ(batch_of_exchange(batches, 300, 4), 1024);   // none has so many
   EXPECT_EQ(batch_of_exchange(batches, 1, 2000), 2000);  // a sample for each
 }
