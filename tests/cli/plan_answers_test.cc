@@ -1,5 +1,6 @@
 // What convoy plan makes of measurements, against the library's own values.
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "cli/plan/answers.h"
@@ -154,6 +155,46 @@ TEST_F(PlanAnswers, TablesAreShownAsTables) {
   EXPECT_EQ(row["seconds_by_samples"], Json::parse("[[1, 0.002], [400, 0.4]]"));
   EXPECT_EQ(row["seconds_by_workers"], Json::parse("[[2, 0.01], [8, 0.014]]"));
   EXPECT_FALSE(row.contains("delta_s") || row.contains("seconds_per_sample"));
+}
+
+// Of one level a batch where no run got there; of the other, updates that fall to nothing.
+TEST_F(PlanAnswers, WhatHasNoNumberIsShownAsNone) {
+  measure();
+  plan::PlanPoints all = points();
+  for (plan::PointRun& run : all.runs) {
+    const double off = 1 + 0.05 * (static_cast<double>(run.seed) - 2);
+    run.updates = std::llround(40000 * std::pow(static_cast<double>(run.batch), -1.3) * off);
+    run.reached = {{0.5, run.updates}};
+    if (run.batch > 4) run.reached.emplace_back(1.5, std::max<std::int64_t>(run.updates / 2, 1));
+  }
+  const PlannedMachine machine{{machine_of(0.02), {}, {}}, std::nullopt, std::nullopt};
+  const Answers answers = answer(all, machine, {2}, kSamples);
+  ASSERT_EQ(answers.levels.size(), 2u);
+  const std::string file = scratch_.path("printed");
+  std::FILE* out = std::fopen(file.c_str(), "w");
+  print(answers, out);
+  std::fclose(out);
+  std::istringstream lines(read_text_file(file));
+  std::vector<Words> of_4;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    Words row{std::istream_iterator<std::string>(words), {}};
+    EXPECT_EQ(std::count(row.begin(), row.end(), "nan"), 0) << line;
+    if (!row.empty() && row[0] == "4") of_4.push_back(row);
+  }
+  ASSERT_EQ(of_4.size(), 2u);
+  EXPECT_EQ(of_4[0][3], "0");
+  EXPECT_EQ(of_4[0][4], "-");
+  EXPECT_NE(of_4[1][4], "-");
+
+  std::filesystem::remove_all(plan_);
+  {
+    PlanFolder folder(plan_, planned(), false);
+    for (const plan::PointRun& run : all.runs) folder.add(run, {});
+  }
+  test::spill(plan_ + "/machine.toml", plan::to_toml(machine_of(0.02)));
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64"})),
+                  "so no batch is the best and no change of the machine can be weighed"));
 }
 
 TEST_F(PlanAnswers, TrainPrintsTheRecipeThatItsPlanMakes) {

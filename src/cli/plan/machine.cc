@@ -117,6 +117,13 @@ void run(const Arguments& arguments) {
     throw UsageError("--batch " + std::to_string(arguments.batch) + " is more than the data has: " +
                      std::to_string(measured.planned.samples) + " samples");
   }
+  const double floor = measured.updates.law.updates_at_infinity;
+  if (!(floor > 0)) {
+    throw UsageError("the updates to the target fall without a floor (N_inf is " +
+                     short_text(floor) +
+                     "), so no batch is the best and no change of the machine can be weighed; "
+                     "measure larger batches, or more seeds, with `convoy plan batch`");
+  }
   for (const std::string& warning : measured.updates.warnings)
     std::fprintf(out, "warning: %s\n", warning.c_str());
   const Case one{measured.updates.law, measured.machine, arguments.batch, arguments.workers};
