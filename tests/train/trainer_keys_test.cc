@@ -183,6 +183,7 @@ std::vector<Change> changes(const std::string& folder) {
       {"sync.allreduce", {"sync.allreduce=ring"}},
       {"sync.reproducible", {"sync.reproducible=true"}},
       {"sync.wire", {"sync.wire=bfloat16"}},
+      {"sync.compute_in_buckets", {"sync.compute_in_buckets=false"}},
       {"sync.allow_unused", {"sync.allow_unused=true"}},
   };
 }
