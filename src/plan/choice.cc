@@ -156,6 +156,9 @@ class Variances {
       if (communication_seconds(drawn.communication, workers) + drawn.overhead_s == 0) continue;
       first += law.updates_at_infinity <= 0 || communication_decides(law, drawn, workers);
     }
+    const double delta = communication_seconds(machine.machine.communication, workers);
+    const double own = machine.machine.overhead_s / machine.machine.processor_share;
+    if (own > 0) overhead_ = own / (own + delta);
     // Where there is no doubt about the branch there may be one after the next measurement.
     first_ = (first + 0.5) / (static_cast<double>(updates.draws.size()) + 1);
     const double n = updates.law.updates_at_infinity;
@@ -171,7 +174,10 @@ class Variances {
     const double law = law_.form(gradient_[0], gradient_[1], gradient_[0], gradient_[1]);
     const double flat = variance_of_mean(compute_.scatter, compute_.flat_samples);
     const double rising = variance_of_mean(compute_.scatter, compute_.rising_samples);
-    return first_ * (law + rising / 4 + communication(0) / 4) + (1 - first_) * (flat + rising);
+    const double delta = 1 - overhead_;
+    return first_ * (law + rising / 4 + delta * delta * communication(0) / 4 +
+                     overhead_ * overhead_ * flat / 4) +
+           (1 - first_) * (flat + rising);
   }
 
   // What one more measurement takes away.
@@ -182,7 +188,8 @@ class Variances {
       case Candidate::Kind::time:
         return gain_of_time(static_cast<double>(candidate.size));
       case Candidate::Kind::communication:
-        return first_ * (communication(0) - communication(1)) / 4;
+        return first_ * (1 - overhead_) * (1 - overhead_) * (communication(0) - communication(1)) /
+               4;
     }
     return 0;
   }
@@ -216,7 +223,7 @@ class Variances {
     const double count = flat ? compute_.flat_samples : compute_.rising_samples;
     const double less =
         variance_of_mean(compute_.scatter, count) - variance_of_mean(compute_.scatter, count + 1);
-    return less * (flat ? 1 - first_ : 1 - first_ + first_ / 4);
+    return less * (1 - first_ + first_ / 4 * (flat ? overhead_ * overhead_ : 1));
   }
 
   double communication(double more) const {
@@ -230,6 +237,9 @@ class Variances {
   const CommunicationFit* communication_;
   Information law_;   // of N_inf and alpha
   double first_ = 0;  // the part of the draws in the first branch of equation 9
+  // Of what an update takes whatever its samples, what is no communication: both are under the
+  // root.
+  double overhead_ = 0;
   std::array<double, 2> gradient_{};
 };
 

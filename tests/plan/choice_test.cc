@@ -267,4 +267,22 @@ TEST(NextMeasurement, NarrowsAsItSays) {
   EXPECT_GT(reached, 10 * promised);
 }
 
+// An overhead is under the root of equation 9, as communication is: times of small batches narrow
+// it.
+TEST(NextMeasurement, AnOverheadIsWorthTimesOfSmallBatches) {
+  Machine machine;
+  machine.seconds_per_sample = 1e-4;
+  machine.overhead_s = 1e-3;
+  RandomStream random(3);
+  const ComputeFit compute =
+      fit_compute(times(machine, {1, 4, 16, 64, 256}, 5, log_normal(0.05), random), kQuick);
+  ASSERT_GT(compute.overhead_s.value, 0);
+  Training training{{80, 3000}, {4, 32, 256}, 5, gamma_of(100)};
+  const UpdateFit updates = fit_updates(training.runs(random), kQuick);
+  const std::vector<Candidate> all{{Candidate::Kind::time, 1, 1}, {Candidate::Kind::time, 256, 1}};
+  const auto next = next_measurements(updates, compute, nullptr, measured_machine(compute), 1, all);
+  ASSERT_EQ(next.size(), 2u);
+  EXPECT_GT(next.back().gain_per_s, 0.1 * next.front().gain_per_s);
+}
+
 }  // namespace

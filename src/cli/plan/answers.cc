@@ -35,8 +35,10 @@ Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
                const std::vector<std::int64_t>& workers, std::int64_t largest) {
   Answers answers{points.header.metric, machine, {}, {}};
   std::int64_t measured = 0;  // most workers; 0: the machine was described
-  for (const auto& sample : points.communication)
-    measured = std::max<std::int64_t>(measured, sample.workers);
+  if (machine.communication) {
+    for (const auto& sample : points.communication)
+      measured = std::max<std::int64_t>(measured, sample.workers);
+  }
   for (const double level : points.header.targets) {
     try {
       LevelAnswer one{level, plan::fit_updates(points.updates(level)), {}};

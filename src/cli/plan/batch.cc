@@ -90,7 +90,9 @@ Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
   sweep.limits.epochs = arguments.longest > 0 ? arguments.longest : 4 * planned.epochs;
   sweep.limits.every = arguments.every;
   if (!arguments.budget.empty()) {
-    const std::chrono::duration<double> budget(parse_duration(arguments.budget, "--budget"));
+    constexpr double kYear = 366 * 86400.0;  // a clock's duration holds some hundred
+    const std::chrono::duration<double> budget(
+        std::min(parse_duration(arguments.budget, "--budget"), kYear));
     sweep.limits.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
   }
   return sweep;

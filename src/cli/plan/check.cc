@@ -89,8 +89,7 @@ class Checker {
                              .seed = seed};
     const Planned& planned = measured_.planned;
     const double epochs = arguments_.longest > 0 ? arguments_.longest : 4 * planned.epochs;
-    const auto longest = static_cast<std::int64_t>(
-        std::ceil(epochs * static_cast<double>(planned.samples) / static_cast<double>(what.batch)));
+    const std::int64_t longest = updates_in(epochs, planned.samples, what.batch);
     if (const CheckedTraining* known = file_.find(training, longest)) return *known;
     run(what, longest, training);
     file_.add(training);
@@ -191,6 +190,11 @@ int run(const Arguments& arguments) {
                      std::to_string(workplace.most()) + " on " + workplace.name());
   }
   const CheckList all = list(arguments, measured);
+  if (all.checked.empty()) {
+    std::string why;
+    for (const auto& [rule, reason] : all.left_out) why += "; " + rule + ": " + reason;
+    throw UsageError("--rules: there is nothing to train" + why);
+  }
   for (const std::string& warning : measured.updates.warnings)
     std::fprintf(out, "warning: %s\n", warning.c_str());
   catch_stop_signals();

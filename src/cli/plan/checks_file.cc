@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -72,7 +73,10 @@ ChecksFile::ChecksFile(const std::string& path, const ChecksHeader& header, bool
       throw Failure("cannot write " + path + ": " + std::strerror(errno));
     text.resize(whole);
   }
-  if (text.empty()) {
+  // Of a check that ended before its first training there is nothing to go on with.
+  if (std::count(text.begin(), text.end(), '\n') <= 1) {
+    if (::ftruncate(file_.get(), 0) != 0)
+      throw Failure("cannot write " + path + ": " + std::strerror(errno));
     append(line_of(header));
     return;
   }

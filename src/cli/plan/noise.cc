@@ -95,8 +95,7 @@ Wanted wanted_of(const Arguments& arguments, const Planned& planned,
   }
   if (wanted.rate == 0) wanted.rate = recipe.optimizer.lr;
   const double epochs = arguments.longest > 0 ? arguments.longest : 4 * planned.epochs;
-  wanted.longest =
-      static_cast<std::int64_t>(std::ceil(epochs * static_cast<double>(planned.samples) / batch));
+  wanted.longest = updates_in(epochs, planned.samples, wanted.batch);
   return wanted;
 }
 

@@ -40,7 +40,6 @@ std::string fingerprint_of(train::Recipe recipe, std::int64_t samples) {
   recipe.name = "plan";
   recipe.seed = 1;
   recipe.training.batch = 1;
-  recipe.training.accumulate = 1;
   recipe.optimizer.lr = 1;
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",

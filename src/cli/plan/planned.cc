@@ -41,4 +41,11 @@ std::int64_t Planned::usual_interval(std::int64_t batch) const {
   return std::max<std::int64_t>(1, std::llround(samples / static_cast<double>(batch)));
 }
 
+std::int64_t updates_in(double epochs, std::int64_t samples, std::int64_t batch) {
+  constexpr double kMost = 1e9;
+  const double updates =
+      std::ceil(epochs * static_cast<double>(samples) / static_cast<double>(batch));
+  return std::llround(std::clamp(updates, 1.0, kMost));
+}
+
 }  // namespace convoy::cli

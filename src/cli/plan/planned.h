@@ -40,6 +40,9 @@ struct Planned {
   std::int64_t usual_interval(std::int64_t batch) const;
 };
 
+// The updates of so many passes over the data: at least 1, and no more than any training makes.
+std::int64_t updates_in(double epochs, std::int64_t samples, std::int64_t batch);
+
 // Reads the recipe and opens its data. A fixed random fifth of a data set is evaluated, unless the
 // recipe says what evaluation.fraction is. Throws UsageError for what is wrong with any of these.
 Planned open_planned(const RecipeWords& recipe, const GoalWords& goal);

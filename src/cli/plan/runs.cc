@@ -275,9 +275,7 @@ class Runs {
 }  // namespace
 
 std::int64_t RunLimits::longest(std::int64_t samples, std::int64_t batch) const {
-  const double updates =
-      std::ceil(epochs * static_cast<double>(samples) / static_cast<double>(batch));
-  return std::max<std::int64_t>(1, std::llround(updates));
+  return updates_in(epochs, samples, batch);
 }
 
 bool would_go_on(const plan::PointRun& run, const Goal& goal, std::int64_t longest) {
