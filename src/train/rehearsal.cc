@@ -11,6 +11,7 @@
 #include "convoy/train/threads.h"
 #include "train/due.h"
 #include "train/run/inputs.h"
+#include "train/run/place.h"
 #include "train/same_everywhere.h"
 
 namespace convoy::train {
@@ -22,6 +23,7 @@ class Rehearsal::Impl final : public TrainerContext {
     set_threads(world_, static_cast<int>(recipe_.threads));
     keep_large_blocks({.processes = world_.local_size()});
     check_same_recipe(world_.communicator(), print_recipe(recipe_, false));
+    recipe_ = placed(world_, registry, recipe_, "");
     inputs_.emplace(world_, registry, recipe_);
     inputs_->arrangement.owner = -1;
     inputs_->open(registry, "");

@@ -20,6 +20,7 @@
 #include "train/logging/timeline_window.h"
 #include "train/rank_work.h"
 #include "train/run/inputs.h"
+#include "train/run/place.h"
 #include "train/run/saved_score.h"
 #include "train/same_everywhere.h"
 
@@ -124,6 +125,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   set_threads(world_, static_cast<int>(recipe_.threads));
   keep_large_blocks({.processes = world_.local_size()});
   check_same_recipe(all(), print_recipe(recipe_, false));
+  recipe_ = placed(world_, registry, recipe_, options_.resume);
   inputs_.emplace(world_, registry, recipe_);
   take_folder();
   inputs_->open(registry, options_.resume);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan/numbers.h"
+#include "convoy/base/error.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
@@ -72,6 +74,20 @@ times = [{samples = 4, forward_s = 0.0, backward_s = 0.0}]
 name = "fc2"
 times = [{samples = 4, forward_s = 0.0, backward_s = 0.0}]
 )";
+
+TEST(PlanPlacement, RatesAndLatenciesHaveUnits) {
+  EXPECT_DOUBLE_EQ(parse_rate("200mbit", "--bandwidth"), 25e6);
+  EXPECT_DOUBLE_EQ(parse_rate("2.5gbit", "--bandwidth"), 312.5e6);
+  EXPECT_DOUBLE_EQ(parse_rate("100MB", "--bandwidth"), 100e6);
+  EXPECT_DOUBLE_EQ(parse_rate("1MiB", "--bandwidth"), 1048576);
+  EXPECT_DOUBLE_EQ(parse_latency("50us", "--latency"), 5e-5);
+  EXPECT_DOUBLE_EQ(parse_latency("1.5ms", "--latency"), 1.5e-3);
+  EXPECT_DOUBLE_EQ(parse_latency("0s", "--latency"), 0);
+  for (const char* wrong : {"", "mbit", "0gbit", "-1mbit", "fast", "0"})
+    EXPECT_THROW(parse_rate(wrong, "--bandwidth"), UsageError) << wrong;
+  for (const char* wrong : {"", "1", "ms", "-1us", "1h"})
+    EXPECT_THROW(parse_latency(wrong, "--latency"), UsageError) << wrong;
+}
 
 TEST(PlanPlacement, AnswersForAMachineThatIsGiven) {
   const test::Scratch scratch;

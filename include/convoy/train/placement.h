@@ -38,6 +38,10 @@ std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
                                               const std::string& model,
                                               const std::vector<std::string>& layers);
 
+// Appends the same of a recipe whose network is data; of one that is code its strategy has to say.
+void check_patterns(const Recipe& recipe, const Vocabulary& vocabulary,
+                    std::vector<std::string>& problems);
+
 // Units that are divided: begin to begin + size.
 struct Units {
   std::int64_t begin = 0, size = 0;

@@ -33,7 +33,7 @@ plan::TrainingCost training_cost(const PlacementProblem& problem);
 // same time, and the means are given: those of a whole processor, and what part of one a rank has.
 // Threads are as set_threads has left them. Collective.
 plan::MeasuredPlacement measure_placement(const comm::World& world, const PlacementProblem& problem,
-                                          int repetitions = 3);
+                                          int repetitions = 2);
 
 // All placements of the problem, and the place of the best one in the list. `memory_bytes`: most of
 // a rank; 0: any.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,7 @@ struct PlacementRule {
 };
 struct PlacementRecipe {
   std::vector<PlacementRule> layers;
+  bool automatic = false;  // placement = "auto"
 };
 
 // Other values for the parameters that match.
@@ -163,9 +165,14 @@ struct OutputRecipe {
   bool log_samples = false;
 };
 
+// A strategy that is none: one of `candidates` is chosen where the training begins.
+inline constexpr const char* kAutomatic = "auto";
+
 struct Recipe {
   // Whether there is anything to evaluate on.
   bool evaluates() const { return data.has_validation || evaluation.from == "training"; }
+  // Whether the planner chooses the strategy, or its scheme and grid.
+  bool automatic() const { return strategy == kAutomatic || placement.automatic; }
 
   std::string name;
   std::string strategy = "sync";
@@ -185,7 +192,8 @@ struct Recipe {
   OutputRecipe output;
   GridRecipe grid;
   PlacementRecipe placement;
-  Options strategy_options;  // the table named after the strategy
+  Options strategy_options;                   // the table named after the strategy
+  std::map<std::string, Options> candidates;  // with strategy "auto": their tables, by their names
 };
 
 // A recipe's text, and where it comes from: paths in it are relative to `folder`, `name` stands in

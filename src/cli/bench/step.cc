@@ -68,6 +68,7 @@ Json row_of(const StepSettings& settings, const train::Recipe& recipe, const Ste
                 {"fraction_max", fraction.most}});
   }
   row.update({{"step_s", r.step_s},
+              {"processor_s", r.processor_s},
               {"forward_s", r.forward_s},
               {"backward_s", r.backward_s},
               {"exposed_communication_s", r.exposed_communication_s},

@@ -13,6 +13,7 @@
 #include "convoy/comm/threads.h"
 #include "convoy/train/rehearsal.h"
 #include "convoy/train/timeline.h"
+#include "train/planning/stopwatch.h"
 
 namespace convoy::cli {
 namespace {
@@ -61,9 +62,11 @@ class Together {
     const train::Communicated before = training_.strategy().communicated();
     world_.communicator().barrier();
     const double under_way = world_.communication_seconds();
+    const train::Stopwatch processor(1);
     const auto start = Clock::now();
     const std::vector<train::StepReport> reports = training_.make_updates(steps);
     const double elapsed = seconds_since(start);
+    note("processor", largest(world_, processor.seconds() / steps));
     const double communicated = world_.communication_seconds() - under_way;
     train::StepReport sum;
     for (const train::StepReport& report : reports) {
@@ -91,6 +94,7 @@ class Together {
 
   void finish() {
     result_.step_s = middle("step");
+    result_.processor_s = middle("processor");
     result_.forward_s = middle("forward");
     result_.backward_s = middle("backward");
     result_.update_s = middle("update");

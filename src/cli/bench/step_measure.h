@@ -35,6 +35,7 @@ struct StepResult {
   std::vector<double> together;     // images/s of all ranks, one per repetition
   std::vector<double> independent;  // the sum over copies; with sync alone
   double step_s = 0;
+  double processor_s = 0;  // that all threads of a rank have computed
   double forward_s = 0;
   double backward_s = 0;               // without the exposed communication
   double exposed_communication_s = 0;  // on the rank that waits least

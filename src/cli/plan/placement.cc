@@ -36,7 +36,7 @@ struct Arguments {
   double processor_share = 0;
   bool variable_batch = false;
   std::string memory;
-  int repetitions = 3;
+  int repetitions = 2;
   std::string json;
 };
 

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kRepetitions = 5;
 constexpr int kSmall = 20;           // operations of a few bytes, one after the other
-constexpr double kLongEnough = 0.1;  // seconds of a large one
+constexpr double kLongEnough = 0.2;  // seconds of a large one
+constexpr std::size_t kLarger = 4;   // times as many bytes
 constexpr std::size_t kLargest = std::size_t{16} << 20;
 constexpr comm::Match kSum{50, 0}, kExchange{50, 1}, kAnswer{50, 2};
 // Peers of an exchange at a time.
@@ -22,6 +23,11 @@ constexpr int kPeers = 8;
 
 struct Taken {
   double seconds = 0, processor = 0;
+};
+
+// Of what moves on a link, each way.
+struct Rate {
+  double bytes_per_s = 0, processor_s = 0;  // the processor's for a byte
 };
 
 class Links {
@@ -72,18 +78,26 @@ class Links {
     };
   }
 
-  // Larger and larger until they take long enough. The bytes, and what they took.
-  std::pair<double, Taken> take_large(const std::function<std::function<void()>(std::size_t)>& make,
-                                      std::size_t bytes, std::size_t most) {
-    for (;; bytes *= 4) {
+  // What more bytes take, of an operation that moves `moved` of its bytes on each link.
+  Rate rate(const std::function<std::function<void()>(std::size_t)>& make, std::size_t bytes,
+            std::size_t most, double moved) {
+    // Larger and larger until they take long enough.
+    for (;; bytes *= kLarger) {
       const auto use = make(bytes);
       use();
       all_.barrier(kAnswer);
       const Stopwatch wall;
       use();
-      if (largest(wall.seconds()) < kLongEnough && bytes * 4 <= most) continue;
-      return {static_cast<double>(bytes), take(use, 1)};
+      if (largest(wall.seconds()) >= kLongEnough || bytes * kLarger > most) break;
     }
+    const Taken large = take(make(bytes), 1), small = take(make(bytes / kLarger), 1);
+    const double all = moved * static_cast<double>(bytes), more = all * (1 - 1.0 / kLarger);
+    const double seconds = large.seconds - small.seconds;
+    // Something else has disturbed them, where the difference makes no sense.
+    const bool good = seconds > large.seconds / 4;
+    const double processor = large.processor - small.processor;
+    return {good ? more / seconds : all / large.seconds,
+            processor > 0 ? processor / more : large.processor / all};
   }
 
   comm::Communicator all_;
@@ -103,20 +117,14 @@ plan::Network Links::measure() {
   small_exchange();
   network.exchange_latency_s = take(small_exchange, kSmall).seconds / std::ceil(others / kPeers);
 
-  const auto [summed, sums] =
-      take_large([this](std::size_t n) { return sum(n); }, std::size_t{1} << 20, kLargest);
-  const double moved = 2 * summed * others / ranks_;
-  const auto without = [](double seconds, double latency) {
-    return std::max(seconds - latency, seconds / 2);
-  };
-  network.bandwidth_bytes_per_s = moved / without(sums.seconds, 2 * others * network.latency_s);
-  const auto [each, exchanges] =
-      take_large([this](std::size_t n) { return exchange(n); },
-                 (std::size_t{256} << 10) / counts_.size(), kLargest / counts_.size());
-  network.exchange_bandwidth_bytes_per_s =
-      each * others / without(exchanges.seconds, network.exchange_latency_s);
-  // Of each byte sent and each received.
-  network.processor_s_per_byte = sums.processor / (2 * moved);
+  const Rate sums = rate([this](std::size_t n) { return sum(n); }, std::size_t{1} << 20, kLargest,
+                         2 * others / ranks_);
+  network.bandwidth_bytes_per_s = sums.bytes_per_s;
+  const std::size_t ranks = counts_.size();
+  const Rate exchanges = rate([this](std::size_t n) { return exchange(n); },
+                              (std::size_t{256} << 10) / ranks, kLargest / ranks, others);
+  network.exchange_bandwidth_bytes_per_s = exchanges.bytes_per_s;
+  network.processor_s_per_byte = sums.processor_s / 2;  // of each that is sent, and received
   return network;
 }
 

@@ -3,27 +3,39 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "base/cpu_quota.h"
 #include "base/median.h"
+#include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/model/randomness.h"
 #include "convoy/train/compute.h"
 #include "convoy/train/layout.h"
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/planning.h"
-#include "train/planning/division.h"
 #include "train/planning/links.h"
 #include "train/planning/network_time.h"
+#include "train/strategies/hybrid/split.h"
 
 namespace convoy::train {
 namespace {
 
 using plan::MeasuredPlacement;
+
+// What the first of so many partitions has, where hybrid can divide the network so.
+std::shared_ptr<SplitNetwork> try_to_split(const PlacementProblem& problem, int partitions) {
+  try {
+    return std::make_shared<SplitNetwork>(problem.network, problem.inputs, problem.recipe.placement,
+                                          static_cast<std::uint64_t>(problem.recipe.seed), 0,
+                                          partitions);
+  } catch (const UsageError&) {
+    return nullptr;
+  }
+}
 
 // Of what a rank's threads could compute, if all of those of its host do: a quota and cores that
 // are shared leave less. The least of all ranks.

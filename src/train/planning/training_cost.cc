@@ -1,7 +1,6 @@
 // Sizes of a network, for the planner.
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <variant>
@@ -11,7 +10,7 @@
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/planning.h"
 #include "train/optimizer/grouped_optimizer.h"
-#include "train/planning/division.h"
+#include "train/strategies/hybrid/split.h"
 
 namespace convoy::train {
 namespace {
@@ -49,7 +48,7 @@ class Sizes {
  private:
   void add_layers();
   void note_readers();
-  void join_head(const SplitNetwork& network);
+  void join_head(const PartitionedNames& divided);
   plan::LayerCost layer_cost(std::size_t stage, std::size_t node) const;
 
   const PlacementProblem& problem_;
@@ -88,8 +87,8 @@ void Sizes::add_layers() {
 
 // Who reads all units of what.
 void Sizes::note_readers() {
-  std::vector<std::string> passed;  // by the stage before: names of layers, or of inputs
-  for (const model::Shape& input : problem_.inputs) passed.push_back("");
+  // By the stage before: names of layers, or of inputs, which have none.
+  std::vector<std::string> passed(problem_.inputs.size());
   std::set<std::string> gathered;
   for (const model::StageSpec& stage : problem_.network.stages) {
     std::map<std::string, std::string> layers;  // that a name in this stage means
@@ -107,11 +106,11 @@ void Sizes::note_readers() {
 }
 
 // Each divided layer with what follows it.
-void Sizes::join_head(const SplitNetwork& network) {
+void Sizes::join_head(const PartitionedNames& divided) {
   std::vector<plan::LayerCost> layers;
   std::size_t next = 0;
   const auto starts = [&](const plan::LayerCost& layer) {
-    return next < network.head().size() && layer.name == network.head()[next].name;
+    return next < divided.layers.size() && layer.name == divided.layers[next];
   };
   for (plan::LayerCost& layer : cost_.layers) {
     if (starts(layer)) {
@@ -124,7 +123,7 @@ void Sizes::join_head(const SplitNetwork& network) {
       layers.back().activation_bytes += layer.activation_bytes;
     }
   }
-  cost_.boundary_values = static_cast<double>(network.head().front().inputs);
+  cost_.boundary_values = static_cast<double>(divided.inputs);
   cost_.layers = std::move(layers);
 }
 
@@ -139,7 +138,11 @@ plan::TrainingCost Sizes::cost() {
   add_layers();
   note_readers();
   cost_.head = cost_.layers.size();
-  if (const auto network = try_to_split(problem_, 1)) join_head(*network);
+  try {
+    join_head(partitioned_layers(problem_.network, problem_.inputs, problem_.recipe.placement));
+  } catch (const UsageError&) {
+    // Hybrid can't have it.
+  }
   const Recipe& recipe = problem_.recipe;
   cost_.optimizer_values = values_kept(problem_);
   if (recipe.precision == "bfloat16") cost_.value_bytes = 2;
@@ -158,16 +161,6 @@ plan::TrainingCost Sizes::cost() {
 }
 
 }  // namespace
-
-std::shared_ptr<SplitNetwork> try_to_split(const PlacementProblem& problem, int partitions) {
-  try {
-    return std::make_shared<SplitNetwork>(problem.network, problem.inputs, problem.recipe.placement,
-                                          static_cast<std::uint64_t>(problem.recipe.seed), 0,
-                                          partitions);
-  } catch (const UsageError&) {
-    return nullptr;
-  }
-}
 
 plan::TrainingCost training_cost(const PlacementProblem& problem) { return Sizes(problem).cost(); }
 

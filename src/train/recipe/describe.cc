@@ -189,6 +189,9 @@ void describe(Recipe& r, Fields& f) {
   f.field("precision", r.precision, "float32 | bfloat16 (autocast, float32 weights) | float64",
           {"float32", "bfloat16", "float64"});
   f.field("device", r.device, "cpu, or cuda where LibTorch has it", {"cpu", "cuda"});
+  const bool placed = f.word("placement", kAutomatic, r.placement.automatic,
+                             "the planner chooses scheme and grid, and with strategy \"auto\" "
+                             "whether layers are partitioned");
   const auto table = [&f](const char* key, auto& part, const char* doc) {
     if (!f.begin(key, doc)) return;
     describe(part, f);
@@ -213,11 +216,14 @@ void describe(Recipe& r, Fields& f) {
     f.field("partitions", r.grid.partitions, "ranks that hold one copy together");
     f.end();
   }
-  if (f.begin("placement", "Where layers are, for strategies that split a model.")) {
+  if (!placed && f.begin("placement", "Where layers are, for strategies that split a model.")) {
     f.list_of("layers", r.placement.layers, "Layers, and how they are placed.");
     f.end();
   }
-  f.options(r.strategy, r.strategy_options, r.strategy, "Keys of the strategy.");
+  if (r.strategy != kAutomatic)
+    return f.options(r.strategy, r.strategy_options, r.strategy, "Keys of the strategy.");
+  for (const char* name : {"hybrid", "sync"})
+    f.options(name, r.candidates[name], name, "Keys of this strategy, if it is chosen.");
 }
 
 }  // namespace convoy::train

@@ -40,6 +40,9 @@ class Fields {
     virtual void describe_one(std::size_t index, Fields& fields) = 0;
   };
   virtual void list(const char* key, List& list, const char* doc) = 0;
+  // A word in place of the table `key`. Reading: whether there is a text, which has to be that
+  // word; printing: whether `is` says so.
+  virtual bool word(const char* key, const char* word, bool& is, const char* doc) = 0;
   template <class T>
   void list_of(const char* key, std::vector<T>& tables, const char* doc);
   // A table with keys of its own; `vocabulary` has them under the name that `chosen` holds.

@@ -77,6 +77,19 @@ std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
   return problems;
 }
 
+void check_patterns(const Recipe& recipe, const Vocabulary& vocabulary,
+                    std::vector<std::string>& problems) {
+  const auto found = vocabulary.layers.find(recipe.model.name);
+  if (recipe.placement.layers.empty() || found == vocabulary.layers.end()) return;
+  try {
+    const auto wrong =
+        problems_of_patterns(recipe.placement, recipe.model.name, found->second(recipe));
+    problems.insert(problems.end(), wrong.begin(), wrong.end());
+  } catch (const UsageError&) {
+    // The network's options make no sense, which is said when it is built.
+  }
+}
+
 std::vector<LayerPlacement> place_layers(const PlacementRecipe& placement,
                                          const model::Blueprint& blueprint,
                                          const std::string& usual) {

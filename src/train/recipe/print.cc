@@ -54,6 +54,10 @@ class Printer : public Fields {
       out_ << "# [[" << name() << "." << key << "]]  # " << doc << '\n';
     }
   }
+  bool word(const char* key, const char* word, bool& is, const char* doc) override {
+    if (is) line(key, toml(std::string(word)), doc);
+    return is;
+  }
   void options(const std::string& key, Options& options, const std::string&,
                const std::string& doc) override {
     if (options.specification().empty()) return;

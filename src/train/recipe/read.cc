@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/names.h"
 #include "convoy/train/placement.h"
+#include "train/recipe/automatic.h"
 #include "train/recipe/document.h"
 #include "train/recipe/fields.h"
 
@@ -144,6 +145,15 @@ class Reader : public Fields, public Given {
     unknown_choice("optimizer", chosen, known);
   }
 
+  bool word(const char* key, const char* word, bool& is, const char*) override {
+    const toml::node* node = child(key);
+    if (node == nullptr || !node->is_string()) return false;
+    known_.back().push_back(key);
+    is = node->value<std::string>() == word;
+    if (!is) problem(key, "can be \"" + std::string(word) + "\", or tables");
+    return true;
+  }
+
   bool optional_table(const char* key, bool& present) override {
     present = child(key) != nullptr;
     return present;
@@ -151,9 +161,10 @@ class Reader : public Fields, public Given {
 
   // Tables of strategies that are not chosen: one recipe may serve several. What is wrong in them
   // is said all the same.
-  void other_strategies(const std::string& chosen) {
+  void other_strategies(const Recipe& recipe) {
     for (const auto& [name, keys] : vocabulary_.strategies) {
-      if (name == chosen || child(name) == nullptr) continue;
+      if (name == recipe.strategy || recipe.candidates.contains(name) || child(name) == nullptr)
+        continue;
       Options ignored;
       options(name, ignored, name, "");
     }
@@ -260,7 +271,8 @@ class Reader : public Fields, public Given {
   }
 
   void unknown_choice(const std::string& what, const std::string& chosen,
-                      const std::vector<std::string>& known) {
+                      std::vector<std::string> known) {
+    if (what == "strategy") known.insert(known.begin(), kAutomatic);
     std::string list;
     for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
     const std::string key = what == "strategy" ? "strategy" : what == "reader" ? "reader" : "name";
@@ -322,20 +334,6 @@ class Reader : public Fields, public Given {
   std::vector<std::string> problems_;
 };
 
-// Whether the layers that are placed are there. Of a network that is code its strategy has to say.
-void check_layers(const Recipe& recipe, const Vocabulary& vocabulary,
-                  std::vector<std::string>& problems) {
-  const auto found = vocabulary.layers.find(recipe.model.name);
-  if (recipe.placement.layers.empty() || found == vocabulary.layers.end()) return;
-  try {
-    const auto wrong =
-        problems_of_patterns(recipe.placement, recipe.model.name, found->second(recipe));
-    problems.insert(problems.end(), wrong.begin(), wrong.end());
-  } catch (const UsageError&) {
-    // The network's options make no sense, which is said when it is built.
-  }
-}
-
 }  // namespace
 
 RecipeText read_recipe_file(const std::string& path) {
@@ -365,7 +363,7 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   Recipe recipe;
   recipe.name = fs::path(text.name).stem().string();
   describe(recipe, reader);
-  reader.other_strategies(recipe.strategy);
+  reader.other_strategies(recipe);
   reader.finish();
   const bool steps = document.overridden("training.steps");
   const bool epochs = document.overridden("training.epochs");
@@ -378,11 +376,11 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
     if (check != checks.end() && check->second) check->second(recipe, reader.problems());
   };
   if (reader.readable()) {
-    check_layers(recipe, vocabulary, reader.problems());
+    check_patterns(recipe, vocabulary, reader.problems());
     ask(vocabulary.task_checks, recipe.task.name);
     // Where it is only used, or was once, nobody makes the optimizer.
     if (files != Files::may_be_missing) ask(vocabulary.optimizer_checks, recipe.optimizer.name);
-    ask(vocabulary.strategy_checks, recipe.strategy);
+    check_strategies(recipe, reader, vocabulary, reader.problems());
   }
   if (reader.problems().empty()) return recipe;
   std::string message;

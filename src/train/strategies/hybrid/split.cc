@@ -169,6 +169,18 @@ void fill_part(const Node& whole, const model::TensorInfo& info, const Slice& pa
 
 }  // namespace
 
+PartitionedNames partitioned_layers(const model::Blueprint& blueprint,
+                                    const std::vector<model::Shape>& inputs,
+                                    const PlacementRecipe& placement) {
+  const Cut cut(blueprint, inputs, placement);
+  PartitionedNames names;
+  for (std::size_t i = cut.first(); i < cut.places().size(); ++i) {
+    if (cut.partitioned(i)) names.layers.push_back(cut.node(i).name);
+  }
+  names.inputs = std::get<layer::Linear>(cut.node(cut.first()).kind).in;
+  return names;
+}
+
 SplitNetwork::SplitNetwork(const model::Blueprint& blueprint,
                            const std::vector<model::Shape>& inputs,
                            const PlacementRecipe& placement, std::uint64_t seed, int partition,

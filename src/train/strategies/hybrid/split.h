@@ -24,6 +24,16 @@ struct PartitionedLayer {
   std::shared_ptr<model::Stage> part;  // of this partition
 };
 
+// The names of the layers that are partitioned then, and what of a sample the first one takes,
+// without making any of them. Throws as SplitNetwork does, but for units.
+struct PartitionedNames {
+  std::vector<std::string> layers;
+  std::int64_t inputs = 0;
+};
+PartitionedNames partitioned_layers(const model::Blueprint& blueprint,
+                                    const std::vector<model::Shape>& inputs,
+                                    const PlacementRecipe& placement);
+
 // Parameters and buffers under the names that they have in the whole.
 class SplitNetwork final : public torch::nn::Module {
  public:

@@ -1,0 +1,19 @@
+// Recipes whose strategy, or whose placement of layers, is chosen where the training begins.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/train/recipe.h"
+#include "train/recipe/fields.h"
+
+namespace convoy::train {
+
+// The recipe with each strategy that it may come to; itself where it names one.
+std::vector<Recipe> candidates_of(const Recipe& recipe);
+
+// Appends what the strategies say that it may come to, and what can't be chosen together.
+void check_strategies(const Recipe& recipe, const Given& given, const Vocabulary& vocabulary,
+                      std::vector<std::string>& problems);
+
+}  // namespace convoy::train
