@@ -42,6 +42,16 @@ TEST(Cost, IsWhatIsPublished) {
   }
 }
 
+// By hand: convolutions see 16, 7 and 3 rows and columns.
+TEST(Cost, OfTheSmallOneTowerByHand) {
+  const Cost cost = cost_of(small_one_tower(), {{3, 32, 32}});
+  EXPECT_EQ(cost.macs, 256 * 75 * 32 + 49 * 288 * 64 + 9 * 576 * 96 + 9 * 864 * 96 + 9 * 864 * 64 +
+                           576 * 512 + 512 * 512 + 512 * 10);
+  EXPECT_EQ(cost.parameters, 777930);
+  EXPECT_EQ(cost_of(small_one_tower({.classes = 4, .hidden = 8}), {{3, 32, 32}}).parameters,
+            214720 + 577 * 8 + 9 * 8 + 9 * 4);
+}
+
 // By hand: 20·24·24·25 + 50·8·8·500 + 800·500 + 500·10; what is kept is the outputs of convolutions
 // and pools, and of both fully connected layers (ReLU works in place, and flattening is a view).
 TEST(Cost, OfLeNetByHand) {

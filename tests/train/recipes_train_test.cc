@@ -57,11 +57,15 @@ class RecipesTrain : public TrainerTest {
   std::optional<std::string> before_;
 };
 
-TEST_F(RecipesTrain, OfMiniBatches) {
+TEST_F(RecipesTrain, OfMiniBatchesAndOfHybridParallelism) {
   if (test_world().size() > 1) GTEST_SKIP() << "says the same on several ranks";
   int trained = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(test::source_folder() + "/recipes/mini-batch")) {
+  std::vector<std::filesystem::directory_entry> recipes;
+  for (const char* folder : {"/recipes/mini-batch", "/recipes/hybrid"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(test::source_folder() + folder))
+      recipes.push_back(entry);
+  }
+  for (const auto& entry : recipes) {
     const std::string name = entry.path().stem();
     SCOPED_TRACE(name);
     const Recipe r =
@@ -80,7 +84,7 @@ TEST_F(RecipesTrain, OfMiniBatches) {
     EXPECT_EQ(classes, hundred ? 100u : name.find("evenodd") != name.npos ? 2u : 10u);
     ++trained;
   }
-  EXPECT_EQ(trained, 12);
+  EXPECT_EQ(trained, 13);
 }
 
 }  // namespace

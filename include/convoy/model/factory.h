@@ -26,8 +26,9 @@ struct ModelOptions {
   std::vector<std::int64_t> widths = {};
 };
 
-// The names make_model knows, ascending: "alexnet", "alexnet-one-tower", "lenet", "resnet18", those
-// of convoy/model/small_images.h by their parameters in thousands ("lenet43k") or by their layers
+// The names make_model knows, ascending: "alexnet", "alexnet-one-tower", "alexnet32", "lenet",
+// "resnet18", those of convoy/model/small_images.h by their parameters in thousands ("lenet43k") or
+// by their layers
 // ("resnet20"), and so on.
 std::vector<std::string> model_names();
 

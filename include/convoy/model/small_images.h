@@ -1,5 +1,5 @@
-// Networks for small images, of the sizes on which Perrone et al. (Optimal Mini-Batch Size
-// Selection for Fast Gradient Descent, Table 1) measured.
+// Networks for small images: of the sizes on which Perrone et al. (Optimal Mini-Batch Size
+// Selection for Fast Gradient Descent, Table 1) measured, and a small AlexNet.
 #pragma once
 
 #include <cstdint>
@@ -40,5 +40,18 @@ Blueprint small_vgg(int layers, std::int64_t classes = 10);
 // networks, and so is zero_init_residual. Stages: "stem", each block ("layer1.0"), "head".
 // UsageError unless layers is 6 n + 2 for an n from 1.
 Blueprint small_resnet(int layers, std::int64_t classes = 10, bool zero_init_residual = false);
+
+// Color images of 32 x 32: AlexNet in one tower (Krizhevsky 2014) scaled to them. conv1 3->32 of 5
+// x 5 with stride 2, conv2 32->64, conv3 64->96, conv4 96->96 and conv5 96->64 of 3 x 3, max pools
+// of 3 x 3 with stride 2 after the first two, and fully connected layers of
+// 576->hidden->hidden->classes with dropout before the first two. With 512 hidden units 777,930
+// parameters, 72% of them in fully connected layers, and 3.8 M multiply-adds for an image, 85% of
+// them in convolutions. Stages: "conv1" to "conv5", "fc6" to "fc8"; layers are called as stages.
+struct SmallOneTowerOptions {
+  std::int64_t classes = 10;
+  double dropout = 0.5;  // as in AlexNetOptions
+  std::int64_t hidden = 512;
+};
+Blueprint small_one_tower(const SmallOneTowerOptions& options = {});
 
 }  // namespace convoy::model

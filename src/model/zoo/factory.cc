@@ -43,9 +43,10 @@ std::array<std::int64_t, 5> widths_of(const std::vector<std::int64_t>& widths) {
   return own;
 }
 
-Blueprint make_alexnet(const std::string& name, const ModelOptions& options) {
+// Into the options of an AlexNet, what all of them have.
+template <typename Own>
+void read_options(const std::string& name, const ModelOptions& options, Own& own) {
   check_options(name, options, false, true);
-  AlexNetOptions own;
   if (options.classes > 0) own.classes = options.classes;
   if (options.dropout) own.dropout = *options.dropout;
   if (!(own.dropout >= 0 && own.dropout < 1)) {
@@ -57,6 +58,11 @@ Blueprint make_alexnet(const std::string& name, const ModelOptions& options) {
                      "; it has to be positive, or 0 for the network's own number");
   }
   if (options.hidden > 0) own.hidden = options.hidden;
+}
+
+Blueprint make_alexnet(const std::string& name, const ModelOptions& options) {
+  AlexNetOptions own;
+  read_options(name, options, own);
   if (name == "alexnet-one-tower") own.widths = widths_of(options.widths);
   return alexnet(own);
 }
@@ -65,6 +71,12 @@ Blueprint make_torchvision_alexnet(const ModelOptions& options) {
 }
 Blueprint make_one_tower(const ModelOptions& options) {
   return make_alexnet("alexnet-one-tower", options);
+}
+
+Blueprint make_small_one_tower(const ModelOptions& options) {
+  SmallOneTowerOptions own;
+  read_options("alexnet32", options, own);
+  return small_one_tower(own);
 }
 
 template <ResNetDepth depth>
@@ -109,6 +121,7 @@ const std::map<std::string, Maker, std::less<>>& makers() {
   static const std::map<std::string, Maker, std::less<>> all{
       {"alexnet", make_torchvision_alexnet},
       {"alexnet-one-tower", make_one_tower},
+      {"alexnet32", make_small_one_tower},
       {"lenet", make_lenet},
       {"lenet170k", make_lenet_of_width<2>},
       {"lenet43k", make_lenet_of_width<1>},

@@ -44,6 +44,15 @@ std::vector<std::vector<std::int64_t>> groups_of(int layers) {
                    "; it has 9 or 11");
 }
 
+// A hidden fully connected layer, behind what it drops of its input.
+StageSpec dropped_linear(const std::string& name, Chain chain, double dropout,
+                         const layer::Linear& linear) {
+  return chain.add("dropout" + name, layer::Dropout{dropout})
+      .add("fc" + name, linear)
+      .add("relu" + name, layer::Relu())
+      .done();
+}
+
 }  // namespace
 
 Blueprint lenet_of_width(std::int64_t w, std::int64_t classes) {
@@ -79,6 +88,34 @@ Blueprint small_vgg(int layers, std::int64_t classes) {
     net.stages.push_back(chain.add("pool" + std::to_string(group), layer::MaxPool()).done());
   }
   add_two_linear(net, channels, 200, classes);
+  return net;
+}
+
+Blueprint small_one_tower(const SmallOneTowerOptions& options) {
+  constexpr layer::MaxPool kPool{.kernel = {3, 3}, .stride = {2, 2}};
+  Blueprint net{"AlexNet", {{3, 32, 32}}, {}};
+  layer::Convolution first = conv(3, 32, 5, 2);
+  first.stride = {2, 2};
+  net.stages.push_back(pooled("1", first, kPool));
+  net.stages.push_back(pooled("2", conv(32, 64, 3, 1), kPool));
+  std::int64_t channels = 64;
+  int number = 2;
+  for (const std::int64_t width : {96, 96, 64}) {
+    const std::string suffix = std::to_string(++number);
+    net.stages.push_back(Chain("conv" + suffix)
+                             .add("conv" + suffix, conv(channels, width, 3, 1))
+                             .add("relu" + suffix, layer::Relu())
+                             .done());
+    channels = width;
+  }
+  Chain flat("fc6");
+  flat.add("flatten", layer::Flatten());
+  net.stages.push_back(
+      dropped_linear("6", flat, options.dropout, {.in = channels * 3 * 3, .out = options.hidden}));
+  net.stages.push_back(dropped_linear("7", Chain("fc7"), options.dropout,
+                                      {.in = options.hidden, .out = options.hidden}));
+  net.stages.push_back(
+      Chain("fc8").add("fc8", layer::Linear{.in = options.hidden, .out = options.classes}).done());
   return net;
 }
 

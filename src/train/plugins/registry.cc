@@ -8,6 +8,7 @@
 #include "convoy/data/packed.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/factory.h"
+#include "convoy/model/small_images.h"
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/plugin.h"
 #include "train/optimizer/grouped_optimizer.h"
@@ -42,8 +43,9 @@ void add_zoo(Registry& registry) {
     if (dropout) {
       options.push_back({"dropout", model::AlexNetOptions().dropout,
                          "probability of dropping an input of a hidden fully connected layer"});
-      options.push_back(
-          {"hidden", model::AlexNetOptions().hidden, "units of a hidden fully connected layer"});
+      const std::int64_t hidden = name == "alexnet32" ? model::SmallOneTowerOptions().hidden
+                                                      : model::AlexNetOptions().hidden;
+      options.push_back({"hidden", hidden, "units of a hidden fully connected layer"});
     }
     if (widths) {
       options.push_back({"widths",
