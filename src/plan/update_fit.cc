@@ -272,6 +272,16 @@ UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& opti
   return fit;
 }
 
+namespace {
+
+// Of a number above 0: more says nothing of a learning rate.
+double to_four_digits(double value) {
+  const double scale = std::pow(10, 3 - std::floor(std::log10(value)));
+  return std::round(value * scale) / scale;
+}
+
+}  // namespace
+
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch) {
   check_batch(batch, 1);
   // The nearest on either side that reached the target: other rates may be of no use at all.
@@ -290,7 +300,8 @@ double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batc
   if (high == nullptr) return low->learning_rate;
   const double part = std::log(batch / static_cast<double>(low->batch)) /
                       std::log(static_cast<double>(high->batch) / static_cast<double>(low->batch));
-  return low->learning_rate * std::pow(high->learning_rate / low->learning_rate, part);
+  return to_four_digits(low->learning_rate *
+                        std::pow(high->learning_rate / low->learning_rate, part));
 }
 
 }  // namespace convoy::plan
