@@ -43,12 +43,19 @@ TEST(PlanPlaces, HaveACoreOrASlotForEachWorker) {
   const Workplace gpus{.cores = {4, 5}, .places = places_of({4, 5}, {"0", "1"}), .hosts = {}};
   EXPECT_EQ(text_of(gpus.place(1)), "1 0 4");
   EXPECT_EQ(text_of(gpus.place(2)), "2 ");
+  EXPECT_TRUE(gpus.name().ends_with(", 2 cores, 2 GPUs")) << gpus.name();
+  const Workplace one{.cores = {4}, .places = places_of({4}, {"1"}), .hosts = {}, .gpu = "X 1"};
+  EXPECT_TRUE(one.name().ends_with(", 1 core, 1 GPU X 1")) << one.name();
   const Workplace hosts = of_hosts("a,b:2,c");
   EXPECT_EQ(hosts.most(), 4);
   EXPECT_EQ(text_of(hosts.place(1)), "1 a:1");
   EXPECT_EQ(text_of(hosts.place(2)), "2 a:1,b:1");
   EXPECT_EQ(text_of(hosts.place(4)), "4 a:1,b:2,c:1");
   EXPECT_EQ(hosts.name(), "hosts a:1,b:2,c:1");
+  EXPECT_TRUE(hosts.is("") && hosts.is(hosts.name()) && hosts.is("hosts a:1,b:2,c:1,d:1"));
+  EXPECT_FALSE(hosts.is("hosts a:1,b:2") || hosts.is("hosts a:1,b:2,c:12") ||
+               hosts.is(here.name()));
+  EXPECT_FALSE(here.is(hosts.name()) || here.is(here.name() + ", 1 GPU"));
 }
 
 TEST(PlanPlaces, BatchesOfExchangesAreThoseThatWorkersMayHave) {
@@ -76,6 +83,37 @@ TEST_F(PlanWorkplace, HostsTimeAndThisMachineTrains) {
                          "64 - -n 2 --hosts a:1,b:1", "64 - -n 3 --hosts a:1,b:2", "8 -", "64 -"}));
   EXPECT_EQ(folder.points().machine, "hosts a:1,b:2");
   EXPECT_EQ(folder.points().communication.size(), 2u);
+}
+
+// How much of it is hidden depends on the batch.
+TEST_F(PlanWorkplace, CommunicationCountsForTheBatchesItWasTimedWith) {
+  Sweep one = sweep();
+  one.workplace.hosts = parse_hosts("a,b");
+  one.workers = {1, 2};
+  one.repetitions = 2;
+  one.seeds = 1;
+  PlanFolder folder = open(false);
+  const auto batches = [&](const Sweep& sweep, const plan::PlanPoints& points) {
+    told([&](std::FILE* out) { measure(planned, sweep, folder, out); });
+    std::vector<std::int64_t> all;
+    for (const auto& time : points_of(sweep, points).communication) all.push_back(time.batch);
+    return all;
+  };
+  using Batches = std::vector<std::int64_t>;
+  EXPECT_EQ(batches(one, folder.points()), (Batches{64, 64}));
+  Sweep other = one;
+  other.batches = {128, 256};
+  EXPECT_EQ(batches(other, folder.points()), (Batches{128, 128}));
+  EXPECT_EQ(folder.points().communication.size(), 4u);
+  // What is there counts again, also where M_T would have it another one by now.
+  other.batches = {64, 128, 512};
+  EXPECT_EQ(batches(other, folder.points()), (Batches{128, 128}));
+  EXPECT_EQ(batches(one, folder.points()), (Batches{64, 64}));
+  EXPECT_EQ(folder.points().communication.size(), 4u);
+  // Times of before don't say their batch.
+  plan::PlanPoints old = folder.points();
+  for (auto& time : old.communication) time.batch = 0;
+  EXPECT_TRUE(points_of(one, old).communication.empty());
 }
 
 // One worker or several: `convoy run` binds each to a core where there are as many as workers.
