@@ -43,8 +43,7 @@ std::vector<int> group_sizes(const TrainingCost& cost, int world) {
   };
   for (int partitions = world; partitions > 1; --partitions) {
     if (world % partitions != 0) continue;
-    if (std::all_of(cost.layers.begin() + static_cast<std::ptrdiff_t>(cost.head),
-                    cost.layers.end(),
+    if (std::all_of(cost.layers.begin() + static_cast<std::ptrdiff_t>(cost.head), cost.layers.end(),
                     [&](const LayerCost& layer) { return fits(layer, partitions); }))
       sizes.push_back(partitions);
   }

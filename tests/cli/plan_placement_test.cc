@@ -168,15 +168,20 @@ gradient_bytes = 1724320.0
 bandwidth_bytes_per_s = 1e6
 latency_s = 1e-3
 )";
-  const std::vector<std::string> words{"lenet", "--world",         "64", "--batch-per-rank", "2",
-                                       "-n",    "2",               "--repetitions",          "1",
-                                       "--set", "threads=1",       "--machine",              given,
-                                       "--write-machine",          found};
+  const std::vector<std::string> words{"lenet",     "--world",
+                                       "64",        "--batch-per-rank",
+                                       "2",         "-n",
+                                       "2",         "--repetitions",
+                                       "1",         "--set",
+                                       "threads=1", "--machine",
+                                       given,       "--write-machine",
+                                       found};
   const JobResult result = plan(words);
   ASSERT_EQ(result.exit_status, 0) << result.err;
-  EXPECT_NE(result.out.find("measured on 2 ranks x 1 thread, the network as given\nOnly 2 of the 64 "
-                            "ranks were measured: the others are taken to be like them"),
-            std::string::npos)
+  EXPECT_NE(
+      result.out.find("measured on 2 ranks x 1 thread, the network as given\nOnly 2 of the 64 "
+                      "ranks were measured: the others are taken to be like them"),
+      std::string::npos)
       << result.out;
   EXPECT_NE(result.out.find("a rank has 50 % of its processor"), std::string::npos) << result.out;
   const plan::MeasuredPlacement measured =
@@ -189,10 +194,10 @@ latency_s = 1e-3
   EXPECT_EQ(measured.loss.size(), 2u);
 
   // The same with a network in words, by a rank alone: nobody has sent anything.
-  const std::vector<std::string> alone{"lenet",       "--world",   "2",          "--batch-per-rank",
-                                       "2",           "-n",        "1",          "--repetitions",
-                                       "1",           "--set",     "threads=1",  "--bandwidth",
-                                       "8mbit",       "--latency", "2ms",        "--write-machine",
+  const std::vector<std::string> alone{"lenet", "--world",   "2",         "--batch-per-rank",
+                                       "2",     "-n",        "1",         "--repetitions",
+                                       "1",     "--set",     "threads=1", "--bandwidth",
+                                       "8mbit", "--latency", "2ms",       "--write-machine",
                                        found};
   const JobResult one = plan(alone);
   ASSERT_EQ(one.exit_status, 0) << one.err;
@@ -228,9 +233,9 @@ TEST(PlanPlacement, PlansTheRecipeThatKeysMake) {
   const test::Scratch scratch;
   const std::string machine = scratch.path("machine.toml");
   std::ofstream(machine) << kMachine;
-  const std::vector<std::string> words{"resnet18",  "--world",   "2",     "--batch-per-rank",
-                                       "64",        "--machine", machine, "--set",
-                                       "model.name=lenet", "--set", "training.batch=8"};
+  const std::vector<std::string> words{
+      "resnet18", "--world",          "2",     "--batch-per-rank", "64", "--machine", machine,
+      "--set",    "model.name=lenet", "--set", "training.batch=8"};
   const JobResult table = plan(words);
   ASSERT_EQ(table.exit_status, 0) << table.err;
   EXPECT_NE(table.out.find("lenet on 2 ranks, 4 images each;"), std::string::npos) << table.out;

@@ -155,8 +155,9 @@ TEST(Forecast, SomeHaveSamplesLessInTheLastPasses) {
 TEST(Forecast, OneSenderAtATimeIsSlower) {
   // Each pass has the samples of one rank: twice the bytes on its link, which no other helps with.
   // Activations of pass 1 share that of rank 1 with what goes on between the layers, 0.08 s for it,
-  // and with the scores for rank 0, 0.04 s; their gradients come on the other way. So it is with the
-  // gradients of pass 0 in pass 1, but that it is the gradients of scores that they share it with.
+  // and with the scores for rank 0, 0.04 s; their gradients come on the other way. So it is with
+  // the gradients of pass 0 in pass 1, but that it is the gradients of scores that they share it
+  // with.
   const double pass = 0.08 + 0.04 + 0.02 + 0.04;  // waiting
   EXPECT_NEAR(step({Parallelism::hybrid, 2, 1}, 2).exposed_s,
               agreed(1) + 0.16 + 2 * pass + 0.16 + 0.1, 1e-12);
@@ -185,9 +186,9 @@ TEST(Forecast, EveryRankTakesItsTurnToSend) {
   const Network links{.bandwidth_bytes_per_s = 1};
   const StepForecast b = forecast(cost, links, {}, 3, 1, {Parallelism::hybrid, 3, 1});
   // Ranks agree for 16 s. The first activations take 2 s. In pass 0 the second ones halve the link
-  // of rank 1: 2 s for each exchange between the layers, and they have come just then. In pass 1 the
-  // gradients of pass 0 are under way as well, three on the link of rank 2: 3 s. In pass 2
-  // the gradients of pass 1: 2 s. Those of pass 2 take 2 s.
+  // of rank 1: 2 s for each exchange between the layers, and they have come just then. In pass 1
+  // the gradients of pass 0 are under way as well, three on the link of rank 2: 3 s. In pass 2 the
+  // gradients of pass 1: 2 s. Those of pass 2 take 2 s.
   EXPECT_NEAR(b.step_s, 16 + 2 + 2 * 2 + 2 * 3 + 2 * 2 + 2, 1e-9);
   EXPECT_NEAR(b.sent_bytes, 16 + 2 + 3 * 2 + 2, 1e-9);
   EXPECT_EQ(b.compute_s, 0);

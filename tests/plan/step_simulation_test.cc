@@ -7,9 +7,9 @@
 
 namespace {
 
-using convoy::plan::StepSimulation;
 using convoy::plan::Processor;
 using convoy::plan::Spread;
+using convoy::plan::StepSimulation;
 
 // Of this rank alone.
 Spread only(int rank, double load) { return {.other = load, .first = rank, .count = 1}; }

@@ -147,10 +147,9 @@ TEST_F(HybridTest, PassesNeedLabelsAlone) {
       registry_.vocabulary().tasks.at("classification"));
   for (const GridOf& grid : grids()) {
     for (const char* scheme : {"a", "b", "c"}) {
-      const Recipe r = hybrid(
-          grid.name() + scheme, grid,
-          {"task.name=counted", std::string("hybrid.scheme=") + scheme, "training.batch=12",
-           "data.drop_last=true"});
+      const Recipe r = hybrid(grid.name() + scheme, grid,
+                              {"task.name=counted", std::string("hybrid.scheme=") + scheme,
+                               "training.batch=12", "data.drop_last=true"});
       CountedTask::made = CountedTask::targeted = 0;
       train_on(grid.ranks(), r);
       // Five batches of 12; labels are made with the images, and for the passes.

@@ -39,8 +39,8 @@ struct LayerCost {
   bool gathered = false;
   double activation_bytes = 0;  // that a step keeps of one sample
   std::vector<PassTime> times = {};
-  // Units of each rank of a group where hybrid divides it and they are not even. Then there can't be
-  // groups of another size.
+  // Units of each rank of a group where hybrid divides it and they are not even. Then there can't
+  // be groups of another size.
   std::vector<std::int64_t> parts = {};
 };
 
@@ -56,10 +56,10 @@ struct TrainingCost {
   double copy_s_per_byte = 0;
   // Of the bytes of gradients, that travel. Below 1 (bfloat16: half) all are converted, and back.
   double sent_part = 1;
-  bool values_converted = false;     // what travels between layers is of another type than there
-  bool numbers_sent = false;         // ranks of a group tell each other the numbers of their samples
-  std::vector<PassTime> loss = {};   // of scores
-  double process_bytes = 0;          // that a rank has before there is a network
+  bool values_converted = false;    // what travels between layers is of another type than there
+  bool numbers_sent = false;        // ranks of a group tell each other the numbers of their samples
+  std::vector<PassTime> loss = {};  // of scores
+  double process_bytes = 0;         // that a rank has before there is a network
   double first_bucket_bytes = 1 << 20, bucket_bytes = 8 << 20;
 };
 
@@ -77,8 +77,8 @@ struct Network {
 // The part of a machine that it is. Throws UsageError where there is no bandwidth.
 Network network_of(const Machine& machine);
 
-// What a rank has of its processor. Where that is a quota, it comes anew in each period; 0: there are
-// none, as where ranks share cores.
+// What a rank has of its processor. Where that is a quota, it comes anew in each period; 0: there
+// are none, as where ranks share cores.
 struct Processor {
   double share = 1;  // in (0, 1]
   double period_s = 0;

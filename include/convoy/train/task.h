@@ -109,8 +109,8 @@ class Task {
   // of the batch.
   virtual TaskBatch tensors(const data::Batch& batch, data::Range rows,
                             const Compute& compute) const = 0;
-  // The same for the loss alone, of rows whose outputs are there: without what inputs() takes, where
-  // the task can leave it out.
+  // The same for the loss alone, of rows whose outputs are there: without what inputs() takes,
+  // where the task can leave it out.
   virtual TaskBatch targets(const data::Batch& batch, data::Range rows,
                             const Compute& compute) const {
     return tensors(batch, rows, compute);

@@ -244,8 +244,7 @@ int ranks_to_measure(const Arguments& arguments, const Known& known, std::int64_
   if (arguments.ranks.ranks > 0 || arguments.world <= 1) return std::max(arguments.ranks.ranks, 1);
   const auto cores = static_cast<std::int64_t>(usable_cores().size());
   const std::int64_t ranks = cores / std::max<std::int64_t>(threads, 1);
-  return static_cast<int>(
-      std::clamp<std::int64_t>(ranks, known.network ? 1 : 2, arguments.world));
+  return static_cast<int>(std::clamp<std::int64_t>(ranks, known.network ? 1 : 2, arguments.world));
 }
 
 std::string measured_on(int ranks, int threads, int planned, bool network_given) {
@@ -254,8 +253,7 @@ std::string measured_on(int ranks, int threads, int planned, bool network_given)
   if (network_given) text += ", the network as given";
   if (ranks < planned) {
     text += "\nOnly " + std::to_string(ranks) + " of the " + std::to_string(planned) +
-            " ranks were measured: the others are taken to be like " +
-            (ranks == 1 ? "it" : "them");
+            " ranks were measured: the others are taken to be like " + (ranks == 1 ? "it" : "them");
   }
   return text;
 }

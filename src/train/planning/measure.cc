@@ -67,8 +67,7 @@ class Measurement {
     const int threads = at::get_num_threads();
     if (problem.recipe.device == "cpu" && (threads == 1 || measured_.machine.processor_share < 1))
       watch_ = Stopwatch(threads);
-    if (compute_.device().is_cuda())
-      watch_ = Stopwatch(0, [] { torch::cuda::synchronize(); });
+    if (compute_.device().is_cuda()) watch_ = Stopwatch(0, [] { torch::cuda::synchronize(); });
   }
 
   MeasuredPlacement run();
@@ -172,12 +171,13 @@ void Measurement::time_loss(std::int64_t samples) {
   const TaskBatch batch = problem_.task->blank(samples, compute_);
   if (batch.tensors.empty()) return;
   TensorList scores;
-  for (const model::Shape& shape : shapes_of(problem_.network, problem_.inputs).back().outputs)
+  const auto shapes = shapes_of(problem_.network, problem_.inputs);
+  for (const model::Shape& shape : shapes.back().outputs)
     scores.push_back(input(samples, shape).contiguous().set_requires_grad(true));
   const Autocast autocast = compute_.autocast();
   try {
-    const LayerTime time = time_pass([&] { return problem_.task->loss(scores, batch); },
-                                     repetitions_, watch_);
+    const LayerTime time =
+        time_pass([&] { return problem_.task->loss(scores, batch); }, repetitions_, watch_);
     measured_.loss.push_back({samples, 0, time.forward_s, time.backward_s});
   } catch (const std::exception&) {
     // A task of the user's need not know the loss of scores that are chance: it takes no time then.
@@ -241,8 +241,8 @@ void Measurement::time_copies() {
   constexpr std::int64_t kValues = 2 << 20;
   // In another type where gradients travel in one.
   const torch::Tensor from = torch::ones({kValues});
-  const torch::Tensor to = torch::zeros({kValues}, cost_.sent_part < 1 ? torch::kBFloat16
-                                                                      : torch::kFloat);
+  const torch::Tensor to =
+      torch::zeros({kValues}, cost_.sent_part < 1 ? torch::kBFloat16 : torch::kFloat);
   std::vector<double> seconds;
   for (int i = 0; i <= repetitions_; ++i) {
     watch_.restart();

@@ -189,8 +189,8 @@ PlacementPlan plan_placement(const PlacementProblem& problem,
   add_times(cost, problem.recipe.model.name, measured);
   PlacementPlan plan;
   for (const plan::Placement& placement : placements(cost, problem.ranks, variable_batch)) {
-    plan.forecasts.push_back(forecast(cost, measured.network, measured.processor(),
-                                      problem.ranks, problem.samples_per_rank, placement));
+    plan.forecasts.push_back(forecast(cost, measured.network, measured.processor(), problem.ranks,
+                                      problem.samples_per_rank, placement));
   }
   plan.best = best_placement(plan.forecasts, memory_bytes);
   return plan;
