@@ -58,14 +58,9 @@ void Forecaster::train(const Pass& pass) {
     return pass.samples * cost_.layers[layer].output_values;
   };
   // What comes from several is put together, and taken apart on the way back.
-  const auto put_together = [&](double count) {
-    copy(count * cost_.value_bytes);
-    convert(count);
-  };
-  convert(pass.samples * cost_.boundary_values);
+  const auto put_together = [&](double count) { copy(count * cost_.value_bytes); };
   for (std::size_t layer = cost_.head; layer < layers; ++layer) {
     forward(layer, pass.samples);
-    convert(values(layer) * part(layer));
     if (layer + 1 == layers) continue;
     exchange(between(pass, layer));
     put_together(values(layer));
@@ -82,9 +77,8 @@ void Forecaster::train(const Pass& pass) {
     if (layer == cost_.head) continue;
     put_together(values(layer - 1));
     exchange(between(pass, layer - 1));
-    copy(values(layer - 1) * cost_.value_bytes);  // added up, a part of each rank
+    add_up(values(layer - 1) * part(layer - 1));
   }
-  convert(pass.samples * cost_.boundary_values);
 }
 
 std::vector<std::size_t> Forecaster::start_sums_of_head() {
@@ -106,7 +100,6 @@ void Forecaster::hybrid() {
     const double bytes = samples_ * others * sizeof(std::int64_t);
     exchange({{bytes}, {bytes}});
   }
-  convert(boundary);
   std::vector<std::size_t> gradients;
   std::size_t next = start_exchange(from_senders(pass(0)));
   for (int j = 0; j < passes(); ++j) {
@@ -121,8 +114,8 @@ void Forecaster::hybrid() {
     update(cost_.head, layers);
   }
   for (const std::size_t gradient : gradients) steps_.wait(gradient);
-  // Each sample's come from all ranks and are added up, in the place of zeros.
-  copy((placement_.partitions + 1) * boundary * cost_.value_bytes);
+  add_up(boundary);
+  copy(boundary * cost_.value_bytes);  // to where they belong
   std::vector<std::size_t> sums;
   if (!placement_.variable_batch) sums = start_sums_of_head();
   backward_in_buckets(cost_.head);

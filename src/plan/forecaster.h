@@ -61,9 +61,10 @@ class Forecaster {
 
   void compute(double seconds) { steps_.compute(seconds); }
   void copy(double bytes) { compute(bytes * cost_.copy_s_per_byte); }
-  // Values that travel between layers, where they change their type for it.
-  void convert(double values) {
-    if (cost_.values_converted) copy(values * cost_.value_bytes);
+  // Gradients of so many values, a part of each of the group's ranks.
+  void add_up(double values) {
+    copy(placement_.partitions * values * cost_.value_bytes);
+    if (cost_.sums_converted) copy(values * cost_.value_bytes);
   }
   void forward(std::size_t layer, double samples) {
     compute(pass_seconds(cost_.layers[layer], samples, units(layer)).forward);

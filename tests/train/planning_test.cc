@@ -105,7 +105,7 @@ TEST(TrainingCost, TakesKeysOfTheStrategy) {
   const plan::TrainingCost cost = training_cost(problem);
   EXPECT_EQ(cost.bucket_bytes, 65536);
   EXPECT_EQ(cost.sent_part, 0.5);
-  EXPECT_FALSE(cost.values_converted);
+  EXPECT_FALSE(cost.sums_converted);
   EXPECT_EQ(cost.optimizer_values, 2);
   for (const plan::LayerCost& layer : cost.layers) {
     for (const plan::GradientSize& gradient : layer.gradients) EXPECT_FALSE(gradient.in_place);
@@ -125,7 +125,7 @@ TEST(TrainingCost, KnowsWhatTravelsInAnotherType) {
   }
   problem.recipe.precision = "bfloat16";
   const plan::TrainingCost half = training_cost(problem);
-  EXPECT_TRUE(half.values_converted);
+  EXPECT_TRUE(half.sums_converted);
   EXPECT_EQ(half.value_bytes, 2);
   EXPECT_EQ(half.layers[0].activation_bytes, own.layers[0].activation_bytes / 2);
   EXPECT_EQ(bytes_of(half.layers[0]), bytes_of(own.layers[0])) << "parameters are as they were";

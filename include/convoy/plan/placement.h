@@ -56,8 +56,8 @@ struct TrainingCost {
   double copy_s_per_byte = 0;
   // Of the bytes of gradients, that travel. Below 1 (bfloat16: half) all are converted, and back.
   double sent_part = 1;
-  bool values_converted = false;    // what travels between layers is of another type than there
-  bool numbers_sent = false;        // ranks of a group tell each other the numbers of their samples
+  bool sums_converted = false;  // gradients between layers travel in another type than sums have
+  bool numbers_sent = false;    // ranks of a group tell each other the numbers of their samples
   std::vector<PassTime> loss = {};  // of scores
   double process_bytes = 0;         // that a rank has before there is a network
   double first_bucket_bytes = 1 << 20, bucket_bytes = 8 << 20;

@@ -162,7 +162,7 @@ plan::TrainingCost Sizes::cost() {
   const Recipe& recipe = problem_.recipe;
   cost_.optimizer_values = values_kept(problem_);
   if (recipe.precision == "bfloat16") cost_.value_bytes = 2;
-  cost_.values_converted = recipe.precision == "bfloat16";
+  cost_.sums_converted = recipe.precision == "bfloat16";
   if (recipe.precision == "float64") cost_.value_bytes = 8;
   const Options& keys = recipe.strategy_options;
   if (keys.has("bucket")) {
