@@ -147,7 +147,7 @@ TEST(TrainingCost, ARuleThatFitsNoLayerIsAMistake) {
   PlacementProblem problem = problem_of("lenet", 2, 4);
   problem.recipe.placement.layers = {{{}, "replicated", {}}, {{"fcc1"}, "partitioned", {}}};
   EXPECT_EQ(test::message_of<UsageError>([&] { training_cost(problem); }),
-            "placement.layers[1].layers: lenet has no layer that fits 'fcc1'; did you mean fc1?");
+            "placement.layers[1].layers: LeNet has no layer that fits 'fcc1'; did you mean fc1?");
 }
 
 TEST(Processors, AreSharedByTheRanksOfAHostAndTheHostsOfAMachine) {
