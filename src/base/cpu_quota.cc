@@ -72,7 +72,7 @@ std::map<bool, std::string> own_groups(const std::string& root) {
   return groups;
 }
 
-double quota_in(const fs::path& folder, bool unified) {
+CpuLimit quota_in(const fs::path& folder, bool unified) {
   std::string quota;  // a number, or "max" or -1
   double period_us = 0;
   if (unified) {
@@ -82,14 +82,15 @@ double quota_in(const fs::path& folder, bool unified) {
     std::ifstream(folder / "cpu.cfs_period_us") >> period_us;
   }
   const double quota_us = std::atof(quota.c_str());
-  return quota_us > 0 && period_us > 0 ? quota_us / period_us : 0;
+  if (!(quota_us > 0 && period_us > 0)) return {};
+  return {quota_us / period_us, period_us * 1e-6};
 }
 
 }  // namespace
 
-double cgroup_cpu_quota(const std::string& root) {
+CpuLimit cgroup_cpu_limit(const std::string& root) {
   const std::map<bool, std::string> groups = own_groups(root);
-  double least = 0;
+  CpuLimit least;
   for (const Mount& mount : cpu_mounts(root)) {
     const auto own = groups.find(mount.unified);
     if (own == groups.end()) continue;
@@ -101,8 +102,8 @@ double cgroup_cpu_quota(const std::string& root) {
     std::vector<fs::path> folders{folder};
     for (const fs::path& part : inside) folders.push_back(folder /= part);
     for (const fs::path& each : folders) {
-      const double quota = quota_in(each, mount.unified);
-      if (quota > 0) least = least > 0 ? std::min(least, quota) : quota;
+      const CpuLimit quota = quota_in(each, mount.unified);
+      if (quota.cpus > 0 && (least.cpus == 0 || quota.cpus < least.cpus)) least = quota;
     }
   }
   return least;

@@ -5,9 +5,15 @@
 
 namespace convoy {
 
-// CPUs per second that the cgroups of this process grant, version 1 and 2, or 0 for no limit: the
-// least of the group it is in and of those around it, as far as they can be seen. `root` is put
-// before every path, for tests.
-double cgroup_cpu_quota(const std::string& root = "");
+struct CpuLimit {
+  double cpus = 0;      // per second; 0: no limit
+  double period_s = 0;  // in which they are granted anew
+};
+
+// What the cgroups of this process grant, version 1 and 2: the least of the group it is in and of
+// those around it, as far as they can be seen. `root` is put before every path, for tests.
+CpuLimit cgroup_cpu_limit(const std::string& root = "");
+// Its CPUs.
+inline double cgroup_cpu_quota(const std::string& root = "") { return cgroup_cpu_limit(root).cpus; }
 
 }  // namespace convoy

@@ -72,7 +72,7 @@ std::string host_name() {
   return name.data();
 }
 
-std::vector<int> usable_cores() {
+std::vector<int> bound_cores() {
   std::vector<int> cores;
   cpu_set_t mask;
   CPU_ZERO(&mask);
@@ -82,6 +82,11 @@ std::vector<int> usable_cores() {
     }
   }
   if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+std::vector<int> usable_cores() {
+  std::vector<int> cores = bound_cores();
   if (const double quota = cgroup_cpu_quota(); quota > 0) {
     const auto allowed = static_cast<std::size_t>(std::max(1.0, std::ceil(quota)));
     cores.resize(std::min(cores.size(), allowed));

@@ -7,31 +7,47 @@
 namespace convoy::plan {
 namespace {
 
-PassSeconds scaled(const PassTime& time, double factor) {
-  return {time.forward_s * factor, time.backward_s * factor};
-}
+double count(const PassTime& time) { return static_cast<double>(time.samples); }
 
-// `times` ascending, of one number of units.
-PassSeconds at_samples(const std::vector<PassTime>& times, double samples) {
-  const auto count = [](const PassTime& time) { return static_cast<double>(time.samples); };
-  const auto after =
-      std::lower_bound(times.begin(), times.end(), samples,
-                       [&](const PassTime& time, double wanted) { return count(time) < wanted; });
-  if (after == times.begin()) return scaled(*after, samples / count(*after));
-  const PassTime& before = *(after - 1);
-  if (after == times.end()) return scaled(before, samples / count(before));
-  const double part = (samples - count(before)) / (count(*after) - count(before));
-  return {before.forward_s + part * (after->forward_s - before.forward_s),
-          before.backward_s + part * (after->backward_s - before.backward_s)};
+// Of the numbers of samples a < b, for which something takes that long.
+double on_line(double samples, double a, double seconds_a, double b, double seconds_b) {
+  const double line = seconds_a + (samples - a) / (b - a) * (seconds_b - seconds_a);
+  if (samples >= a && samples <= b) return line;
+  // A fixed part, and a part of each sample: neither is below 0, whatever was measured.
+  const double nearest = samples < a ? seconds_a : seconds_b;
+  const double in_proportion = nearest * samples / (samples < a ? a : b);
+  return std::clamp(line, std::min(nearest, in_proportion), std::max(nearest, in_proportion));
 }
 
 }  // namespace
 
+PassSeconds pass_seconds(const std::vector<PassTime>& all, double samples) {
+  if (all.empty() || samples <= 0) return {};
+  std::vector<PassTime> times = all;
+  std::sort(times.begin(), times.end(),
+            [](const auto& a, const auto& b) { return a.samples < b.samples; });
+  times.erase(std::unique(times.begin(), times.end(),
+                          [](const auto& a, const auto& b) { return a.samples == b.samples; }),
+              times.end());
+  if (times.size() == 1) {
+    const double factor = samples / count(times.front());
+    return {times.front().forward_s * factor, times.front().backward_s * factor};
+  }
+  auto after = std::find_if(times.begin() + 1, times.end(),
+                            [samples](const PassTime& time) { return count(time) >= samples; });
+  if (after == times.end()) --after;
+  const PassTime &a = *(after - 1), &b = *after;
+  const auto at = [&](double seconds_a, double seconds_b) {
+    return on_line(samples, count(a), seconds_a, count(b), seconds_b);
+  };
+  return {at(a.forward_s, b.forward_s), at(a.backward_s, b.backward_s)};
+}
+
 PassSeconds pass_seconds(const LayerCost& layer, double samples, std::int64_t units) {
-  if (layer.times.empty() || samples <= 0) return {};
-  const auto part_of = [&layer](std::int64_t count) {
-    if (count == 0 || layer.units == 0) return 1.0;
-    return static_cast<double>(count) / static_cast<double>(layer.units);
+  if (layer.times.empty()) return {};
+  const auto part_of = [&layer](std::int64_t some) {
+    if (some == 0 || layer.units == 0) return 1.0;
+    return static_cast<double>(some) / static_cast<double>(layer.units);
   };
   const double wanted = part_of(units);
   const auto distance = [&](const PassTime& time) {
@@ -45,9 +61,7 @@ PassSeconds pass_seconds(const LayerCost& layer, double samples, std::int64_t un
   for (const PassTime& time : layer.times) {
     if (part_of(time.units) == nearest) times.push_back(time);
   }
-  std::sort(times.begin(), times.end(),
-            [](const PassTime& a, const PassTime& b) { return a.samples < b.samples; });
-  const PassSeconds found = at_samples(times, samples);
+  const PassSeconds found = pass_seconds(times, samples);
   return {found.forward * wanted / nearest, found.backward * wanted / nearest};
 }
 

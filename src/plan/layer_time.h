@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "convoy/plan/placement.h"
 
@@ -12,8 +13,11 @@ struct PassSeconds {
 };
 
 // Of so many samples with so many of the layer's units; 0 units: all. From the times with the
-// nearest number of units, in proportion to units; between two numbers of samples linear, beyond
-// those measured in proportion. A layer without times takes none.
+// nearest number of units, in proportion to units. Between two numbers of samples linear, and
+// beyond them on the same line, where that is neither less than in proportion nor falls; with one
+// number of samples in proportion. A layer without times takes none.
 PassSeconds pass_seconds(const LayerCost& layer, double samples, std::int64_t units);
+// The same of what has no units.
+PassSeconds pass_seconds(const std::vector<PassTime>& times, double samples);
 
 }  // namespace convoy::plan

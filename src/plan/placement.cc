@@ -32,16 +32,29 @@ std::string name_of(const Placement& placement, int world) {
          std::to_string(placement.partitions);
 }
 
+std::vector<int> group_sizes(const TrainingCost& cost, int world) {
+  std::vector<int> sizes;
+  if (cost.head >= cost.layers.size()) return sizes;
+  const auto fits = [](const LayerCost& layer, int partitions) {
+    if (!layer.parts.empty() && layer.parts.size() != static_cast<std::size_t>(partitions))
+      return false;
+    if (std::find(layer.parts.begin(), layer.parts.end(), 0) != layer.parts.end()) return false;
+    return layer.units >= partitions;
+  };
+  for (int partitions = world; partitions > 1; --partitions) {
+    if (world % partitions != 0) continue;
+    if (std::all_of(cost.layers.begin() + static_cast<std::ptrdiff_t>(cost.head), cost.layers.end(),
+                    [&](const LayerCost& layer) { return fits(layer, partitions); }))
+      sizes.push_back(partitions);
+  }
+  return sizes;
+}
+
 std::vector<Placement> placements(const TrainingCost& cost, int world, bool variable_batch) {
   std::vector<Placement> all{{Parallelism::data}};
   if (world == 1) return all;
   all.push_back({Parallelism::model});
-  if (cost.head >= cost.layers.size()) return all;
-  std::int64_t most = world;
-  for (std::size_t layer = cost.head; layer < cost.layers.size(); ++layer)
-    most = std::min(most, cost.layers[layer].units);  // each rank needs one of every layer
-  for (int partitions = world; partitions > 1; --partitions) {
-    if (world % partitions != 0 || partitions > most) continue;
+  for (const int partitions : group_sizes(cost, world)) {
     std::vector<int> senders{0, 1};
     for (int m = 2; m < partitions; m *= 2) senders.push_back(m);
     senders.push_back(partitions);

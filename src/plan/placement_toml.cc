@@ -9,14 +9,23 @@
 namespace convoy::plan {
 namespace {
 
-void read_times(TomlReader& layer, std::vector<PassTime>& times) {
-  layer.list("times", [&](TomlReader& reader) {
+void read_times(TomlReader& from, const char* key, std::vector<PassTime>& times) {
+  from.list(key, [&](TomlReader& reader) {
     PassTime& time = times.emplace_back();
     reader.integer("samples", time.samples);
     reader.integer("units", time.units);
     reader.number("forward_s", time.forward_s);
     reader.number("backward_s", time.backward_s);
   });
+}
+
+void check_times(const std::string& which, const std::vector<PassTime>& times) {
+  for (const PassTime& time : times) {
+    check_at_least(which + "samples", time.samples, 1);
+    check_at_least(which + "units", time.units, 0);
+    check_not_negative(which + "forward_s", time.forward_s);
+    check_not_negative(which + "backward_s", time.backward_s);
+  }
 }
 
 void check(const MeasuredPlacement& measured) {
@@ -28,18 +37,27 @@ void check(const MeasuredPlacement& measured) {
   check_network("processor_s_per_byte", measured.network.processor_s_per_byte);
   check_network("exchange_bandwidth_bytes_per_s", measured.network.exchange_bandwidth_bytes_per_s);
   check_network("exchange_latency_s", measured.network.exchange_latency_s);
+  check_network("processor_period_s", measured.processor_period_s);
+  check_network("process_bytes", measured.process_bytes);
+  check_times("placement.loss: ", measured.loss);
   std::set<std::string> names;
   for (const MeasuredPlacement::Layer& layer : measured.layers) {
     const std::string which = "placement.layers '" + layer.name + "': ";
     if (!names.insert(layer.name).second) throw UsageError(which + "is there twice");
     if (layer.times.empty()) throw UsageError(which + "times are missing");
-    for (const PassTime& time : layer.times) {
-      check_at_least(which + "samples", time.samples, 1);
-      check_at_least(which + "units", time.units, 0);
-      check_not_negative(which + "forward_s", time.forward_s);
-      check_not_negative(which + "backward_s", time.backward_s);
-    }
+    check_times(which, layer.times);
   }
+}
+
+std::string times_text(const char* key, const std::vector<PassTime>& times) {
+  std::string text = std::string(key) + " = [\n";
+  for (const PassTime& time : times) {
+    text += "  {samples = " + std::to_string(time.samples);
+    if (time.units > 0) text += ", units = " + std::to_string(time.units);
+    text += ", forward_s = " + toml_number(time.forward_s) +
+            ", backward_s = " + toml_number(time.backward_s) + "},\n";
+  }
+  return text + "]\n";
 }
 
 }  // namespace
@@ -56,15 +74,12 @@ std::string to_toml(const MeasuredPlacement& measured) {
   number("processor_s_per_byte", measured.network.processor_s_per_byte);
   number("exchange_bandwidth_bytes_per_s", measured.network.exchange_bandwidth_bytes_per_s);
   number("exchange_latency_s", measured.network.exchange_latency_s);
+  number("processor_period_s", measured.processor_period_s);
+  number("process_bytes", measured.process_bytes);
+  if (!measured.loss.empty()) text += times_text("loss", measured.loss);
   for (const MeasuredPlacement::Layer& layer : measured.layers) {
-    text += "[[placement.layers]]\nname = " + toml_string(layer.name) + "\ntimes = [\n";
-    for (const PassTime& time : layer.times) {
-      text += "  {samples = " + std::to_string(time.samples);
-      if (time.units > 0) text += ", units = " + std::to_string(time.units);
-      text += ", forward_s = " + toml_number(time.forward_s) +
-              ", backward_s = " + toml_number(time.backward_s) + "},\n";
-    }
-    text += "]\n";
+    text += "[[placement.layers]]\nname = " + toml_string(layer.name) + "\n" +
+            times_text("times", layer.times);
   }
   return text;
 }
@@ -84,10 +99,13 @@ MeasuredPlacement measured_placement_of_toml(const std::string& text, const std:
     reader.number("exchange_bandwidth_bytes_per_s",
                   measured.network.exchange_bandwidth_bytes_per_s);
     reader.number("exchange_latency_s", measured.network.exchange_latency_s);
+    reader.number("processor_period_s", measured.processor_period_s);
+    reader.number("process_bytes", measured.process_bytes);
+    read_times(reader, "loss", measured.loss);
     reader.list("layers", [&](TomlReader& layer) {
       MeasuredPlacement::Layer& own = measured.layers.emplace_back();
       layer.text("name", own.name);
-      read_times(layer, own.times);
+      read_times(layer, "times", own.times);
     });
     reader.no_others();
   }
@@ -122,6 +140,8 @@ void add_times(TrainingCost& cost, const std::string& model, const MeasuredPlace
   }
   cost.update_s_per_byte = measured.update_s_per_byte;
   cost.copy_s_per_byte = measured.copy_s_per_byte;
+  cost.process_bytes = measured.process_bytes;
+  cost.loss = measured.loss;
 }
 
 }  // namespace convoy::plan

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 namespace convoy::plan {
 namespace {
@@ -10,51 +9,63 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // Of a processor that computes as well.
 constexpr double kMostTaken = 0.5;
-// What is left of a transfer when nothing is.
+// What is left of a transfer, or of a quota, when nothing is.
 constexpr double kNothing = 1e-12;
 
 }  // namespace
 
 std::size_t StepSimulation::start(Transfer transfer) {
-  Flow flow;
-  flow.latency = transfer.latency;
-  flow.transfer = std::move(transfer);
-  flows_.push_back(std::move(flow));
-  active_.push_back(flows_.size() - 1);
-  return flows_.size() - 1;
+  active_.push_back({started_, transfer, transfer.latency});
+  return started_++;
+}
+
+bool StepSimulation::active(std::size_t transfer) const {
+  return std::any_of(active_.begin(), active_.end(),
+                     [transfer](const Flow& flow) { return flow.number == transfer; });
+}
+
+std::vector<int> StepSimulation::different_ranks() const {
+  std::vector<int> ranks{0};
+  for (const Flow& flow : active_) {
+    for (const Spread* spread : {&flow.transfer.out, &flow.transfer.in, &flow.transfer.processor}) {
+      if (spread->count == 0) continue;
+      ranks.push_back(spread->first % ranks_);
+      ranks.push_back((spread->first + spread->count) % ranks_);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
 }
 
 // The part of it that moves in a second.
 std::vector<double> StepSimulation::rates(bool computing) const {
+  const std::vector<int> ranks = different_ranks();
   std::vector<double> rates(active_.size(), 0);
-  std::vector<double> out, in;  // flows on each link
-  const auto count = [](std::vector<double>& links, const std::vector<double>& loads) {
-    links.resize(std::max(links.size(), loads.size()), 0);
-    for (std::size_t rank = 0; rank < loads.size(); ++rank) links[rank] += loads[rank] > 0 ? 1 : 0;
+  std::vector<int> out(ranks.size(), 0), in(ranks.size(), 0);  // flows on each link
+  const auto count = [&](std::vector<int>& links, const Spread& loads) {
+    for (std::size_t i = 0; i < ranks.size(); ++i) links[i] += loads.of(ranks[i], ranks_) > 0;
   };
-  for (const std::size_t i : active_) {
-    if (flows_[i].latency > 0) continue;
-    count(out, flows_[i].transfer.out);
-    count(in, flows_[i].transfer.in);
-  }
-  const auto slowest = [](double rate, const std::vector<double>& loads,
-                          const std::vector<double>& links) {
-    for (std::size_t rank = 0; rank < loads.size(); ++rank) {
-      if (loads[rank] > 0) rate = std::min(rate, 1 / (loads[rank] * links[rank]));
-    }
-    return rate;
-  };
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    const Flow& flow = flows_[active_[i]];
+  for (const Flow& flow : active_) {
     if (flow.latency > 0) continue;
-    double rate = slowest(kNever, flow.transfer.out, out);
-    rate = slowest(rate, flow.transfer.in, in);
-    for (const double seconds : flow.transfer.processor) {
-      if (seconds > 0) rate = std::min(rate, 1 / seconds);
-    }
-    rates[i] = rate;
+    count(out, flow.transfer.out);
+    count(in, flow.transfer.in);
   }
-  const double taken = processor_taken(rates), most = computing ? kMostTaken : 1;
+  for (std::size_t f = 0; f < active_.size(); ++f) {
+    const Flow& flow = active_[f];
+    if (flow.latency > 0) continue;
+    double rate = kNever;
+    const auto slow = [&rate](double load, int flows) {
+      if (load > 0) rate = std::min(rate, 1 / (load * flows));
+    };
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      slow(flow.transfer.out.of(ranks[i], ranks_), out[i]);
+      slow(flow.transfer.in.of(ranks[i], ranks_), in[i]);
+      slow(flow.transfer.processor.of(ranks[i], ranks_), 1);
+    }
+    rates[f] = rate;
+  }
+  const double taken = processor_taken(rates, ranks), most = computing ? kMostTaken : 1;
   if (taken > most) {
     for (double& rate : rates) rate *= most / taken;
   }
@@ -62,25 +73,26 @@ std::vector<double> StepSimulation::rates(bool computing) const {
 }
 
 // Of the busiest rank's.
-double StepSimulation::processor_taken(const std::vector<double>& rates) const {
-  std::vector<double> taken{0};
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    const std::vector<double>& processor = flows_[active_[i]].transfer.processor;
-    if (rates[i] == 0) continue;
-    taken.resize(std::max(taken.size(), processor.size()), 0);
-    for (std::size_t rank = 0; rank < processor.size(); ++rank) {
-      if (processor[rank] > 0) taken[rank] += rates[i] * processor[rank];
+double StepSimulation::processor_taken(const std::vector<double>& rates,
+                                       const std::vector<int>& ranks) const {
+  double most = 0;
+  for (const int rank : ranks) {
+    double taken = 0;
+    for (std::size_t f = 0; f < active_.size(); ++f) {
+      const double load = active_[f].transfer.processor.of(rank, ranks_);
+      if (load > 0) taken += rates[f] * load;
     }
+    most = std::max(most, taken);
   }
-  return *std::max_element(taken.begin(), taken.end());
+  return most;
 }
 
 // The time until a transfer begins to move, or ends.
 double StepSimulation::next_change(const std::vector<double>& rates) const {
   double next = kNever;
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    const Flow& flow = flows_[active_[i]];
-    next = std::min(next, flow.latency > 0 ? flow.latency : flow.left / rates[i]);
+  for (std::size_t f = 0; f < active_.size(); ++f) {
+    const Flow& flow = active_[f];
+    next = std::min(next, flow.latency > 0 ? flow.latency : flow.left / rates[f]);
   }
   return next;
 }
@@ -88,38 +100,41 @@ double StepSimulation::next_change(const std::vector<double>& rates) const {
 void StepSimulation::pass(double seconds, const std::vector<double>& rates) {
   now_ += seconds;
   if (!active_.empty()) under_way_ += seconds;
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    Flow& flow = flows_[active_[i]];
+  for (std::size_t f = 0; f < active_.size(); ++f) {
+    Flow& flow = active_[f];
     if (flow.latency > 0) {
       flow.latency -= seconds;
       if (flow.latency < kNothing) flow.latency = 0;
       continue;
     }
-    flow.left = rates[i] == kNever ? 0 : flow.left - seconds * rates[i];
-    if (flow.left > kNothing) continue;
-    flow.done = true;
-    flow.transfer = {};
+    flow.left = rates[f] == kNever ? 0 : flow.left - seconds * rates[f];
   }
-  std::erase_if(active_, [this](std::size_t i) { return flows_[i].done; });
+  std::erase_if(active_, [](const Flow& f) { return f.latency <= 0 && f.left <= kNothing; });
 }
 
 void StepSimulation::wait(std::size_t transfer) {
-  while (!flows_[transfer].done) {
+  while (active(transfer)) {
     const std::vector<double> now = rates(/*computing=*/false);
     const double seconds = next_change(now);
+    const double left = processor_.share * (1 - processor_taken(now));
+    credit_ = std::min(processor_.share * processor_.period_s, credit_ + seconds * left);
     pass(seconds, now);
     waited_ += seconds;
   }
 }
 
 void StepSimulation::compute(double seconds) {
-  computed_ += seconds;
+  computed_ += seconds / processor_.share;
   while (seconds > 0) {
     const std::vector<double> now = rates(/*computing=*/true);
-    const double speed = 1 - processor_taken(now);
-    const double end = seconds / speed, change = next_change(now);
-    pass(std::min(end, change), now);
-    seconds = end <= change ? 0 : seconds - change * speed;
+    const double taken = processor_taken(now), own = processor_.share * (1 - taken);
+    const double speed = credit_ > kNothing ? 1 - processor_.share * taken : own;
+    const double until_spent = speed > own ? credit_ / (speed - own) : kNever;
+    const double end = seconds / speed;
+    const double next = std::min({end, next_change(now), until_spent});
+    pass(next, now);
+    credit_ = std::max(0.0, credit_ - next * (speed - own));
+    seconds = end <= next ? 0 : seconds - next * speed;
   }
 }
 

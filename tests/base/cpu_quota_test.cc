@@ -19,6 +19,7 @@ class CpuQuota : public testing::Test {
     test::spill(file, text + "\n");
   }
   double quota() const { return cgroup_cpu_quota(scratch_.path()); }
+  double period() const { return cgroup_cpu_limit(scratch_.path()).period_s; }
 
   const std::string version2_ =
       "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw";
@@ -43,6 +44,7 @@ TEST_F(CpuQuota, Version2OfTheGroupAndThoseAroundIt) {
   EXPECT_EQ(quota(), 1.5);
   write("sys/fs/cgroup/service/job/cpu.max", "20000 100000");
   EXPECT_EQ(quota(), 0.2);
+  EXPECT_EQ(period(), 0.1);
   write("sys/fs/cgroup/service/job/cpu.max", "400000 100000");
   EXPECT_EQ(quota(), 1.5);
   // A container sees its own group as the top.
@@ -60,6 +62,7 @@ TEST_F(CpuQuota, Version1) {
   EXPECT_EQ(quota(), 0);
   write("sys/fs/cgroup/cpu,cpuacct/convoy-ab/h0/cpu.cfs_quota_us", "2000");
   EXPECT_EQ(quota(), 0.2);
+  EXPECT_EQ(period(), 0.01);
 }
 
 TEST_F(CpuQuota, OfAContainerWhoseGroupIsWhatIsMounted) {

@@ -104,6 +104,17 @@ TEST(BenchStep, TakesKeysOfARecipe) {
   }
 }
 
+TEST(BenchStep, MeasuresTheRecipeThatKeysMake) {
+  // The network, its images of 28 x 28, and the batch of both ranks; copies have half of it each.
+  const Json row = row_of_step(
+      {"--model", "resnet18", "--set", "model.name=lenet", "--set", "training.batch=12"});
+  EXPECT_EQ(row.at("model"), "lenet");
+  EXPECT_EQ(row.at("batch_per_rank"), 6);
+  EXPECT_EQ(row.at("gradient_bytes"), 4 * kLeNet);
+  EXPECT_EQ(row_of_step({"--model", "lenet", "--set", "training.batch=7"}).at("batch_per_rank"),
+            3.5);
+}
+
 TEST(BenchStep, WritesATimeline) {
   const test::Scratch scratch;
   const std::string file = scratch.path("trace.json");

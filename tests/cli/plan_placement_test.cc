@@ -10,6 +10,8 @@
 
 #include "cli/plan/numbers.h"
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/plan/placement.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
@@ -150,6 +152,95 @@ TEST(PlanPlacement, MeasuresHere) {
   // What was written plans the same again, without measuring.
   EXPECT_EQ(rows_of({"lenet", "--world", "2", "--batch-per-rank", "2", "--machine", machine}),
             rows);
+}
+
+// A network and a share are what the file says; times, and what a byte costs a processor, are of
+// this machine.
+TEST(PlanPlacement, MeasuresWhatAMachineLacks) {
+  const test::Scratch scratch;
+  const std::string given = scratch.path("given.toml"), found = scratch.path("found.toml");
+  std::ofstream(given) << R"([compute]
+seconds_per_sample = 0.01
+processor_share = 0.5
+[communication]
+kind = "ring"
+gradient_bytes = 1724320.0
+bandwidth_bytes_per_s = 1e6
+latency_s = 1e-3
+)";
+  const std::vector<std::string> words{"lenet",     "--world",
+                                       "64",        "--batch-per-rank",
+                                       "2",         "-n",
+                                       "2",         "--repetitions",
+                                       "1",         "--set",
+                                       "threads=1", "--machine",
+                                       given,       "--write-machine",
+                                       found};
+  const JobResult result = plan(words);
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_NE(
+      result.out.find("measured on 2 ranks x 1 thread, the network as given\nOnly 2 of the 64 "
+                      "ranks were measured: the others are taken to be like them"),
+      std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("a rank has 50 % of its processor"), std::string::npos) << result.out;
+  const plan::MeasuredPlacement measured =
+      plan::measured_placement_of_toml(read_text_file(found), found);
+  EXPECT_EQ(measured.machine.processor_share, 0.5);
+  EXPECT_EQ(measured.network.bandwidth_bytes_per_s, 1e6);
+  EXPECT_EQ(measured.network.latency_s, 1e-3);
+  EXPECT_EQ(measured.network.exchange_bandwidth_bytes_per_s, 0);
+  EXPECT_GT(measured.network.processor_s_per_byte, 0);
+  EXPECT_EQ(measured.loss.size(), 2u);
+
+  // The same with a network in words, by a rank alone: nobody has sent anything.
+  const std::vector<std::string> alone{"lenet", "--world",   "2",         "--batch-per-rank",
+                                       "2",     "-n",        "1",         "--repetitions",
+                                       "1",     "--set",     "threads=1", "--bandwidth",
+                                       "8mbit", "--latency", "2ms",       "--write-machine",
+                                       found};
+  const JobResult one = plan(alone);
+  ASSERT_EQ(one.exit_status, 0) << one.err;
+  EXPECT_NE(one.out.find("measured on 1 rank x 1 thread, the network as given\nOnly 1 of the 2"),
+            std::string::npos)
+      << one.out;
+  const plan::MeasuredPlacement again =
+      plan::measured_placement_of_toml(read_text_file(found), found);
+  EXPECT_EQ(again.network.bandwidth_bytes_per_s, 1e6);
+  EXPECT_EQ(again.network.latency_s, 2e-3);
+  EXPECT_EQ(again.machine.communication.gradient_bytes, 4 * 431080);
+}
+
+TEST(PlanPlacement, OneRankNeedsNoNetwork) {
+  const test::Scratch scratch;
+  const std::string machine = scratch.path("machine.toml");
+  std::string text = kMachine;
+  const std::size_t begin = text.find("[communication]");
+  text.erase(begin, text.find("[placement]") - begin);
+  std::ofstream(machine) << text;
+  const std::vector<std::string> words{"lenet", "--batch-per-rank", "4", "--machine", machine};
+  std::vector<std::string> one = words, two = words;
+  one.insert(one.end(), {"--world", "1"});
+  const std::vector<Json> rows = rows_of(one);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_NEAR(rows[0].at("step_s").get<double>(), 0.024, 1e-12);
+  two.insert(two.end(), {"--world", "2"});
+  EXPECT_NE(plan(two).err.find("no communication.bandwidth_bytes_per_s"), std::string::npos);
+}
+
+// Keys of the recipe have the last word on the network and the batch.
+TEST(PlanPlacement, PlansTheRecipeThatKeysMake) {
+  const test::Scratch scratch;
+  const std::string machine = scratch.path("machine.toml");
+  std::ofstream(machine) << kMachine;
+  const std::vector<std::string> words{
+      "resnet18", "--world",          "2",     "--batch-per-rank", "64", "--machine", machine,
+      "--set",    "model.name=lenet", "--set", "training.batch=8"};
+  const JobResult table = plan(words);
+  ASSERT_EQ(table.exit_status, 0) << table.err;
+  EXPECT_NE(table.out.find("lenet on 2 ranks, 4 images each;"), std::string::npos) << table.out;
+  EXPECT_NEAR(row(rows_of(words), "sync").at("step_s").get<double>(), 8e-6 + 0.008 + 4 * 0.431080,
+              1e-6);
 }
 
 TEST(PlanPlacement, SaysWhatIsWrong) {

@@ -8,6 +8,7 @@
 #include "tests/train/hybrid_fixture.h"
 #include "train/strategies/hybrid/rates.h"
 #include "train/strategies/hybrid/split.h"
+#include "train/tasks/classification.h"
 
 namespace convoy::train {
 namespace {
@@ -111,6 +112,52 @@ TEST_F(HybridTest, SamplesLeftOutAreCountedAsSyncDoes) {
   if (first()) EXPECT_GT(expected.size(), 3u);
   for (const GridOf& grid : grids())
     EXPECT_EQ(counts(hybrid(grid.name(), grid, how)), expected) << grid.name();
+}
+
+// Counts samples that become tensors, and those that become targets alone.
+class CountedTask final : public Classification {
+ public:
+  using Classification::Classification;
+  TaskBatch tensors(const data::Batch& batch, data::Range rows,
+                    const Compute& compute) const override {
+    made += rows.size();
+    return Classification::tensors(batch, rows, compute);
+  }
+  TaskBatch targets(const data::Batch& batch, data::Range rows,
+                    const Compute& compute) const override {
+    const TaskBatch part = Classification::targets(batch, rows, compute);
+    EXPECT_EQ(part.tensors.size(), 1u) << "labels";
+    targeted += rows.size();
+    return part;
+  }
+  static inline std::size_t made = 0, targeted = 0;
+
+ private:
+  torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) const override {
+    return torch::nn::functional::cross_entropy(scores, labels);
+  }
+  torch::Tensor probabilities(const torch::Tensor& scores) const override { return scores; }
+  torch::Tensor mean_of_views(const torch::Tensor& scores) const override { return scores.mean(1); }
+};
+
+// However many passes there are, images become tensors once.
+TEST_F(HybridTest, PassesNeedLabelsAlone) {
+  registry_.add_task(
+      "counted", [](const Recipe& r) { return std::make_unique<CountedTask>(r); },
+      registry_.vocabulary().tasks.at("classification"));
+  for (const GridOf& grid : grids()) {
+    for (const char* scheme : {"a", "b", "c"}) {
+      const Recipe r = hybrid(grid.name() + scheme, grid,
+                              {"task.name=counted", std::string("hybrid.scheme=") + scheme,
+                               "training.batch=12", "data.drop_last=true"});
+      CountedTask::made = CountedTask::targeted = 0;
+      train_on(grid.ranks(), r);
+      // Five batches of 12; labels are made with the images, and for the passes.
+      const std::size_t mine = 60 / static_cast<std::size_t>(ranks());
+      EXPECT_EQ(CountedTask::made, mine) << grid.name() << scheme;
+      EXPECT_EQ(CountedTask::targeted, 2 * mine) << grid.name() << scheme;
+    }
+  }
 }
 
 // Units need not divide, nor be shared out evenly; a layer less is partitioned; or no other.

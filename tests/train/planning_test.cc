@@ -6,10 +6,16 @@
 #include <map>
 #include <numeric>
 
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/registry.h"
 #include "convoy/train/threads.h"
+#include "tests/base/scratch.h"
 #include "tests/parallel/mpi_main.h"
+#include "train/planning/processors.h"
+#include "train/planning/stopwatch.h"
+#include "train/tasks/classification.h"
 
 namespace convoy::train {
 namespace {
@@ -99,6 +105,7 @@ TEST(TrainingCost, TakesKeysOfTheStrategy) {
   const plan::TrainingCost cost = training_cost(problem);
   EXPECT_EQ(cost.bucket_bytes, 65536);
   EXPECT_EQ(cost.sent_part, 0.5);
+  EXPECT_FALSE(cost.sums_converted);
   EXPECT_EQ(cost.optimizer_values, 2);
   for (const plan::LayerCost& layer : cost.layers) {
     for (const plan::GradientSize& gradient : layer.gradients) EXPECT_FALSE(gradient.in_place);
@@ -107,6 +114,129 @@ TEST(TrainingCost, TakesKeysOfTheStrategy) {
   problem.recipe.placement.layers = {{{}, "replicated", {}}};
   const plan::TrainingCost whole = training_cost(problem);
   EXPECT_EQ(whole.head, whole.layers.size());
+}
+
+TEST(TrainingCost, KnowsWhatTravelsInAnotherType) {
+  const plan::TrainingCost own = training_cost(problem_of("alexnet-one-tower", 2, 4));
+  PlacementProblem problem = problem_of("alexnet-one-tower", 2, 4);
+  problem.recipe.strategy_options.set("wire", std::string("bfloat16"));
+  for (const plan::LayerCost& layer : training_cost(problem).layers) {
+    for (const plan::GradientSize& gradient : layer.gradients) EXPECT_FALSE(gradient.in_place);
+  }
+  problem.recipe.precision = "bfloat16";
+  const plan::TrainingCost half = training_cost(problem);
+  EXPECT_TRUE(half.sums_converted);
+  EXPECT_EQ(half.value_bytes, 2);
+  EXPECT_EQ(half.layers[0].activation_bytes, own.layers[0].activation_bytes / 2);
+  EXPECT_EQ(bytes_of(half.layers[0]), bytes_of(own.layers[0])) << "parameters are as they were";
+  // Dropout between divided layers draws by the numbers of samples.
+  EXPECT_TRUE(own.numbers_sent);
+  EXPECT_FALSE(training_cost(problem_of("lenet", 2, 4)).numbers_sent);
+}
+
+TEST(TrainingCost, HasThePartsOfTheRecipe) {
+  PlacementProblem problem = problem_of("lenet", 4, 4);
+  problem.recipe.placement.layers = {{{"fc1"}, "partitioned", {1, 3}}};
+  const plan::TrainingCost cost = training_cost(problem);
+  EXPECT_EQ(cost.layers[cost.head].parts, (std::vector<std::int64_t>{125, 375}));
+  EXPECT_TRUE(cost.layers.back().parts.empty());
+  EXPECT_EQ(group_sizes(cost, 4), (std::vector<int>{2}));
+}
+
+TEST(TrainingCost, ARuleThatFitsNoLayerIsAMistake) {
+  PlacementProblem problem = problem_of("lenet", 2, 4);
+  problem.recipe.placement.layers = {{{}, "replicated", {}}, {{"fcc1"}, "partitioned", {}}};
+  EXPECT_EQ(test::message_of<UsageError>([&] { training_cost(problem); }),
+            "placement.layers[1].layers: LeNet has no layer that fits 'fcc1'; did you mean fc1?");
+}
+
+TEST(Processors, AreSharedByTheRanksOfAHostAndTheHostsOfAMachine) {
+  const auto shares = [](const std::vector<RankCores>& ranks) {
+    std::vector<double> shares;
+    for (const plan::Processor& processor : processors_of(ranks)) shares.push_back(processor.share);
+    return shares;
+  };
+  using Shares = std::vector<double>;
+  EXPECT_EQ(shares({{"m", "h0", 1, 0, 0, {0}}, {"m", "h0", 1, 0, 0, {1}}}), (Shares{1, 1}));
+  // Bound to one core together.
+  EXPECT_EQ(shares({{"m", "h0", 1, 0, 0, {0}}, {"m", "h0", 1, 0, 0, {0}}}), (Shares{0.5, 0.5}));
+  // Four hosts that are one machine of two cores, and four that are machines.
+  std::vector<RankCores> four;
+  for (const char* host : {"h0", "h1", "h2", "h3"}) four.push_back({"m", host, 1, 0, 0, {0, 1}});
+  EXPECT_EQ(shares(four), (Shares{0.5, 0.5, 0.5, 0.5}));
+  for (RankCores& rank : four) rank.machine = rank.host;
+  EXPECT_EQ(shares(four), (Shares{1, 1, 1, 1}));
+  // Two threads on a quota of a fifth; the other host has no quota, and what is left is enough.
+  const std::vector<plan::Processor> mixed = processors_of(
+      std::vector<RankCores>{{"m", "h0", 2, 0.2, 0.01, {0, 1}}, {"m", "h1", 1, 0, 0, {0, 1}}});
+  EXPECT_DOUBLE_EQ(mixed[0].share, 0.1);
+  EXPECT_EQ(mixed[0].period_s, 0.01);
+  EXPECT_EQ(mixed[1].share, 1);
+  EXPECT_EQ(mixed[1].period_s, 0);
+  // Quotas that ask for more than there is.
+  EXPECT_EQ(shares({{"m", "h0", 1, 0.75, 0.1, {0}}, {"m", "h1", 1, 0.75, 0.1, {0}}}),
+            (Shares{0.5, 0.5}));
+  // A quota for more than there are threads is none.
+  EXPECT_EQ(processors_of(std::vector<RankCores>{{"m", "h0", 1, 8, 0.1, {0, 1}}})[0].period_s, 0);
+}
+
+TEST(Stopwatch, LetsWhatWasBegunEndBeforeItLooks) {
+  int settled = 0;
+  Stopwatch watch(0, [&settled] { ++settled; });
+  EXPECT_EQ(settled, 1);
+  watch.restart();
+  EXPECT_GE(watch.seconds(), 0);
+  EXPECT_EQ(settled, 3);
+}
+
+// Made-up samples without pixels, whose loss is that of other scores for each number of samples.
+class MadeUpLoss final : public Classification {
+ public:
+  using Classification::Classification;
+  TaskBatch blank(std::int64_t samples, const Compute& compute) const override {
+    TaskBatch batch;
+    batch.tensors["labels"] = blank_labels(samples, compute);
+    return batch;
+  }
+  mutable std::vector<std::int64_t> sizes;
+
+ private:
+  torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor&) const override {
+    sizes.push_back(scores.size(0));
+    EXPECT_EQ(scores.size(1), 10);
+    return scores.sum();
+  }
+  torch::Tensor probabilities(const torch::Tensor& scores) const override { return scores; }
+  torch::Tensor mean_of_views(const torch::Tensor& scores) const override { return scores.mean(1); }
+};
+
+TEST(MeasurePlacement, TimesTheLossOfTheTask) {
+  set_threads(test_world());
+  PlacementProblem problem = problem_of("lenet", 1, 2);
+  const Registry registry;
+  problem.recipe.task.options = Options(registry.vocabulary().tasks.at("classification"));
+  const auto task = std::make_shared<MadeUpLoss>(problem.recipe);
+  problem.task = task;
+  const plan::MeasuredPlacement measured = measure_placement(test_world(), problem, 1);
+  EXPECT_EQ(task->sizes, (std::vector<std::int64_t>{2, 2, 4, 4}));
+  ASSERT_EQ(measured.loss.size(), 2u);
+  EXPECT_EQ(measured.loss[0].samples, 2);
+  EXPECT_EQ(measured.loss[1].samples, 4);
+  EXPECT_GT(measured.loss[0].forward_s, 0);
+  EXPECT_GT(measured.loss[0].backward_s, 0);
+}
+
+TEST(MeasurePlacement, MeasuresTheLargestPart) {
+  set_threads(test_world());
+  PlacementProblem problem = problem_of("lenet", 2, 4);
+  problem.recipe.placement.layers = {{{"fc1"}, "partitioned", {1, 3}}};
+  const plan::MeasuredPlacement measured = measure_placement(test_world(), problem, 1);
+  std::vector<std::int64_t> units;
+  for (const auto& layer : measured.layers) {
+    if (layer.name != "fc1") continue;
+    for (const plan::PassTime& time : layer.times) units.push_back(time.units);
+  }
+  EXPECT_EQ(units, (std::vector<std::int64_t>{500, 500, 375, 375}));
 }
 
 TEST(MeasurePlacement, HasTheTimesOfAllPlacements) {
@@ -128,11 +258,16 @@ TEST(MeasurePlacement, HasTheTimesOfAllPlacements) {
   using Points = std::vector<std::pair<std::int64_t, std::int64_t>>;
   const plan::TrainingCost cost = training_cost(problem);
   EXPECT_EQ(points.size(), cost.layers.size());
-  EXPECT_EQ(points.at(cost.layers.front().name), (Points{{2, 0}}));
-  // A rank's samples on one, and on each of 2 and of 4; and those of all of a group.
+  EXPECT_EQ(points.at(cost.layers.front().name), (Points{{2, 0}, {4, 0}}));
+  // A rank's samples and others on one, and a rank's on each of 2 and of 4; and those of all of a
+  // group.
   EXPECT_EQ(points.at(cost.layers[cost.head].name),
-            (Points{{2, 500}, {2, 250}, {4, 250}, {2, 125}, {8, 125}}));
-  EXPECT_EQ(points.at(cost.layers.back().name), (Points{{2, 10}, {2, 5}, {4, 5}, {2, 3}, {8, 3}}));
+            (Points{{2, 500}, {4, 500}, {2, 250}, {4, 250}, {2, 125}, {8, 125}}));
+  EXPECT_EQ(points.at(cost.layers.back().name),
+            (Points{{2, 10}, {4, 10}, {2, 5}, {4, 5}, {2, 3}, {8, 3}}));
+  EXPECT_TRUE(measured.loss.empty()) << "there is no task";
+  EXPECT_GT(measured.process_bytes, 1e6);
+  EXPECT_LT(measured.process_bytes, 2.0 * static_cast<double>(peak_memory()));
   EXPECT_EQ(measured.network.bandwidth_bytes_per_s > 0, test_world().size() > 1);
   // All ranks plan alike.
   EXPECT_EQ(test_world().communicator().broadcast_text(to_toml(measured), 0), to_toml(measured));

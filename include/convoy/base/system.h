@@ -13,6 +13,8 @@ std::string host_name();
 // The cores this process may run on, ascending: its affinity mask, cut to the cgroup's CPU quota
 // (a container with a quota of 2.5 CPUs on 64 cores gets the first 3). Never empty.
 std::vector<int> usable_cores();
+// The affinity mask alone.
+std::vector<int> bound_cores();
 
 // Bytes of memory that can still be had without swapping: what the kernel estimates, cut to what is
 // left of the cgroup's limit; files that it caches count as free.

@@ -39,6 +39,9 @@ struct LayerCost {
   bool gathered = false;
   double activation_bytes = 0;  // that a step keeps of one sample
   std::vector<PassTime> times = {};
+  // Units of each rank of a group where hybrid divides it and they are not even. Then there can't
+  // be groups of another size.
+  std::vector<std::int64_t> parts = {};
 };
 
 // What it takes to train a network.
@@ -49,8 +52,14 @@ struct TrainingCost {
   double value_bytes = 4;         // of what travels between layers
   double update_s_per_byte = 0;   // of parameters
   double optimizer_values = 1;    // that are kept for each parameter
-  double copy_s_per_byte = 0;     // of gradients into buckets
-  double sent_part = 1;           // of their bytes, that travel; in bfloat16 half of them
+  // Of gradients into buckets, and of what comes from several ranks and is put together.
+  double copy_s_per_byte = 0;
+  // Of the bytes of gradients, that travel. Below 1 (bfloat16: half) all are converted, and back.
+  double sent_part = 1;
+  bool sums_converted = false;  // gradients between layers travel in another type than sums have
+  bool numbers_sent = false;    // ranks of a group tell each other the numbers of their samples
+  std::vector<PassTime> loss = {};  // of scores
+  double process_bytes = 0;         // that a rank has before there is a network
   double first_bucket_bytes = 1 << 20, bucket_bytes = 8 << 20;
 };
 
@@ -67,6 +76,13 @@ struct Network {
 };
 // The part of a machine that it is. Throws UsageError where there is no bandwidth.
 Network network_of(const Machine& machine);
+
+// What a rank has of its processor. Where that is a quota, it comes anew in each period; 0: there
+// are none, as where ranks share cores.
+struct Processor {
+  double share = 1;  // in (0, 1]
+  double period_s = 0;
+};
 
 enum class Parallelism { data, model, hybrid };
 
@@ -87,19 +103,25 @@ std::string name_of(const Placement& placement, int world);
 struct StepForecast {
   Placement placement;
   double step_s = 0;
-  double compute_s = 0;        // of it, as long as it takes while nothing travels
+  double compute_s = 0;        // of it, as long as it takes while nobody waits and nothing travels
   double exposed_s = 0;        // waiting for what travels
   double communication_s = 0;  // that something is under way, hidden or not
   double sent_bytes = 0;       // by the rank that sends most
   double parameter_bytes = 0;  // that a rank holds
-  double memory_bytes = 0;     // parameters, gradients, the optimizer's state, and activations
+  // The process, parameters, gradients, the optimizer's state, activations, and what is exchanged.
+  double memory_bytes = 0;
   // What of the communication is behind computing.
   double hidden() const;
 };
 
-// REQUIRES: placements with partitions that divide the world, and at most as many senders.
-StepForecast forecast(const TrainingCost& cost, const Network& network, double processor_share,
+// REQUIRES: placements with partitions that divide the world, and at most as many senders. One rank
+// needs no network.
+StepForecast forecast(const TrainingCost& cost, const Network& network, const Processor& processor,
                       int world, std::int64_t samples_per_rank, const Placement& placement);
+
+// The numbers of ranks above 1 that hybrid's groups can have, descending: those that divide the
+// world and leave each rank a unit of every divided layer.
+std::vector<int> group_sizes(const TrainingCost& cost, int world);
 
 // All that there are: data and model parallelism, and hybrid in each scheme on each grid; bc with
 // 2, 4, 8, ... senders. With `variable_batch` those of hybrid that can be had with it.
@@ -118,6 +140,9 @@ std::size_t best_placement(const std::vector<StepForecast>& forecasts, double me
 //   processor_s_per_byte = 1e-9              # default 0
 //   exchange_bandwidth_bytes_per_s = 2.2e7   # default: as [communication]
 //   exchange_latency_s = 1e-3                # default: the same
+//   processor_period_s = 0.1                 # of the quota that processor_share is; default: none
+//   process_bytes = 3e8                      # default 0
+//   loss = [{samples = 16, forward_s = 1e-4, backward_s = 1e-4}]   # default: it takes no time
 //   [[placement.layers]]
 //   name = "features.0"
 //   times = [{samples = 16, forward_s = 0.01, backward_s = 0.02}]
@@ -130,12 +155,17 @@ struct MeasuredPlacement {
   Network network;
   double update_s_per_byte = 0;
   double copy_s_per_byte = 0;
+  double processor_period_s = 0;
+  double process_bytes = 0;
+  std::vector<PassTime> loss;
   struct Layer {
     std::string name;
     std::vector<PassTime> times = {};
     bool operator==(const Layer&) const = default;
   };
   std::vector<Layer> layers;
+
+  Processor processor() const { return {machine.processor_share, processor_period_s}; }
 };
 std::string to_toml(const MeasuredPlacement& measured);
 // Throws UsageError with the file's name, and the line where there is one. A file without a

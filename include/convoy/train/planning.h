@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "convoy/comm/world.h"
@@ -13,6 +14,8 @@
 
 namespace convoy::train {
 
+class Task;
+
 // A training that is to be placed.
 struct PlacementProblem {
   Recipe recipe;  // its precision, layout, optimizer, rules of placement, buckets and seed
@@ -20,7 +23,8 @@ struct PlacementProblem {
   std::vector<model::Shape> inputs;  // of a sample
   int ranks = 1;
   std::int64_t samples_per_rank = 1;
-  OptimizerFactory optimizer = {};  // a plugin's
+  OptimizerFactory optimizer = {};             // a plugin's
+  std::shared_ptr<const Task> task = nullptr;  // whose loss is measured; none: it takes no time
 };
 
 // What there is to know without measuring: sizes. Fully connected layers that hybrid divides have
@@ -28,10 +32,10 @@ struct PlacementProblem {
 // head.
 plan::TrainingCost training_cost(const PlacementProblem& problem);
 
-// How long layers take for the samples that a rank has in any of the placements, medians of so many
-// passes; and how fast ranks reach each other, where there are several. All ranks measure at the
-// same time, and the means are given: those of a whole processor, and what part of one a rank has.
-// Threads are as set_threads has left them. Collective.
+// How long layers take for the samples that a rank has in any of the placements, and for another
+// number of them, medians of so many passes; and how fast ranks reach each other, where there are
+// several. All ranks measure at the same time, and the means are given: those of a whole processor,
+// and what part of one a rank has. Threads are as set_threads has left them. Collective.
 plan::MeasuredPlacement measure_placement(const comm::World& world, const PlacementProblem& problem,
                                           int repetitions = 2);
 

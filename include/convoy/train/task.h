@@ -109,6 +109,12 @@ class Task {
   // of the batch.
   virtual TaskBatch tensors(const data::Batch& batch, data::Range rows,
                             const Compute& compute) const = 0;
+  // The same for the loss alone, of rows whose outputs are there: without what inputs() takes,
+  // where the task can leave it out.
+  virtual TaskBatch targets(const data::Batch& batch, data::Range rows,
+                            const Compute& compute) const {
+    return tensors(batch, rows, compute);
+  }
   // Made-up samples, so that a network can be tried before there are data. No tensors: the task
   // can't make any.
   virtual TaskBatch blank(std::int64_t, const Compute&) const { return {}; }

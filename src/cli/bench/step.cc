@@ -42,13 +42,19 @@ Fractions fractions_of(const StepResult& r) {
 
 std::string bytes_text(double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
 
-Json row_of(const StepSettings& settings, const train::Recipe& recipe, const StepResult& r) {
-  const StepWords& s = settings.words;
-  Json row{{"model", s.model},
+// A whole number where ranks have the same.
+Json batch_per_rank(const train::Recipe& recipe, int ranks) {
+  const std::int64_t batch = recipe.training.batch;
+  if (batch % ranks == 0) return batch / ranks;
+  return static_cast<double>(batch) / ranks;
+}
+
+Json row_of(const train::Recipe& recipe, const StepResult& r) {
+  Json row{{"model", recipe.model.name},
            {"strategy", recipe.strategy},
            {"ranks", r.ranks},
            {"threads_per_rank", r.threads},
-           {"batch_per_rank", s.batch_per_rank},
+           {"batch_per_rank", batch_per_rank(recipe, r.ranks)},
            {"precision", recipe.precision}};
   if (recipe.strategy == "hybrid") {
     row["scheme"] = recipe.strategy_options.text("scheme");
@@ -116,12 +122,11 @@ void print_bytes(const StepResult& r) {
 }
 
 void print(const StepSettings& settings, const train::Recipe& recipe, const StepResult& r) {
-  const StepWords& s = settings.words;
   std::printf(
-      "%s, %s, %d rank%s x %d thread%s, batch %lld per rank, %s; %zu%s repetitions of %d "
+      "%s, %s, %d rank%s x %d thread%s, batch %s per rank, %s; %zu%s repetitions of %d "
       "steps\n",
-      s.model.c_str(), name_of(recipe, r.ranks).c_str(), r.ranks, r.ranks == 1 ? "" : "s",
-      r.threads, r.threads == 1 ? "" : "s", static_cast<long long>(s.batch_per_rank),
+      recipe.model.name.c_str(), name_of(recipe, r.ranks).c_str(), r.ranks, r.ranks == 1 ? "" : "s",
+      r.threads, r.threads == 1 ? "" : "s", batch_per_rank(recipe, r.ranks).dump().c_str(),
       recipe.precision.c_str(), r.together.size(), r.independent.empty() ? "" : " alternating",
       r.steps_per_phase);
   std::printf("  together                 %10.2f images/s\n", median(r.together));
@@ -164,7 +169,7 @@ void run(const Options& options) {
     if (world.rank() != 0) return 0;
     const train::Recipe recipe = step_recipe(settings.words, world.size(), registry);
     Rows rows(options.json);
-    rows.add(row_of(settings, recipe, result));
+    rows.add(row_of(recipe, result));
     if (!rows.on_standard_output()) print(settings, recipe, result);
     return 0;
   });

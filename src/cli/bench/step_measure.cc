@@ -160,8 +160,11 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings,
   result.steps_per_phase = steps;
 
   std::optional<Copy> copy;
+  // A rank without images has a copy with one.
+  const std::int64_t share =
+      std::max<std::int64_t>(1, images_of_rank(recipe, world.rank(), world.size()));
   if (recipe.strategy == "sync") {
-    copy.emplace(independent_recipe(settings.words, result.threads, registry), registry);
+    copy.emplace(independent_recipe(settings.words, share, result.threads, registry), registry);
     copy->make_updates(kWarmUp + 1);
   }
   Together together(world, training, result);
@@ -169,7 +172,7 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings,
     world.communicator().barrier();
     const auto start = Clock::now();
     copy->make_updates(steps);
-    const double images = static_cast<double>(steps * settings.words.batch_per_rank);
+    const double images = static_cast<double>(steps * share);
     result.independent.push_back(total(world, images / seconds_since(start)));
   };
   for (int i = 0; i < settings.repetitions; ++i) {

@@ -6,6 +6,7 @@
 #include "base/toml_text.h"
 #include "cli/bench/made_up_images.h"
 #include "convoy/base/error.h"
+#include "convoy/data/epoch_order.h"
 #include "convoy/model/blueprint.h"
 #include "convoy/model/factory.h"
 
@@ -58,9 +59,17 @@ void check_words(const StepWords& words) {
   refuse(words.variable_batch, "--variable-batch");
 }
 
-train::Recipe parse(const std::string& text, const std::vector<std::string>& overrides,
+train::Recipe parse(StepWords words, std::int64_t batch, const std::vector<std::string>& overrides,
                     const train::Registry& registry) {
-  return train::parse_recipe({text, "bench step"}, overrides, registry.vocabulary());
+  const auto parse_words = [&] {
+    return train::parse_recipe({text_of(words, batch), "bench step"}, overrides,
+                               registry.vocabulary());
+  };
+  train::Recipe recipe = parse_words();
+  if (recipe.model.name == words.model) return recipe;
+  // Images are those that the network takes which is trained.
+  words.model = recipe.model.name;
+  return parse_words();
 }
 
 }  // namespace
@@ -99,14 +108,20 @@ train::Recipe step_recipe(const StepWords& words, int ranks, const train::Regist
   if (!words.bucket_bytes.empty()) set(words.strategy + ".bucket", toml_string(words.bucket_bytes));
   if (!words.compute_in_buckets) set(words.strategy + ".compute_in_buckets", "false");
   overrides.insert(overrides.end(), words.overrides.begin(), words.overrides.end());
-  return parse(text_of(words, words.batch_per_rank * ranks), overrides, registry);
+  return parse(words, words.batch_per_rank * ranks, overrides, registry);
 }
 
-train::Recipe independent_recipe(const StepWords& words, int threads,
+std::int64_t images_of_rank(const train::Recipe& recipe, int rank, int ranks) {
+  const auto batch = static_cast<std::size_t>(recipe.training.batch);
+  return static_cast<std::int64_t>(data::even_share({0, batch}, rank, ranks).size());
+}
+
+train::Recipe independent_recipe(const StepWords& words, std::int64_t images, int threads,
                                  const train::Registry& registry) {
   std::vector<std::string> overrides = words.overrides;
   overrides.push_back("threads=" + std::to_string(threads));
-  return parse(text_of(words, words.batch_per_rank), overrides, registry);
+  overrides.push_back("training.batch=" + std::to_string(images));
+  return parse(words, images, overrides, registry);
 }
 
 }  // namespace convoy::cli

@@ -28,10 +28,13 @@ struct StepWords {
 // Adds the reader of made-up images.
 void add_made_up_images(train::Registry& registry);
 
-// For so many ranks. Throws UsageError for what makes no sense.
+// For so many ranks; what overrides say is the last word, of the network and the batch as well.
+// Throws UsageError for what makes no sense.
 train::Recipe step_recipe(const StepWords& words, int ranks, const train::Registry& registry);
-// The same training on a rank for itself, with so many threads.
-train::Recipe independent_recipe(const StepWords& words, int threads,
+// What a rank has of its batch: the first ones have most.
+std::int64_t images_of_rank(const train::Recipe& recipe, int rank, int ranks);
+// A rank for itself with so many images a step, and so many threads.
+train::Recipe independent_recipe(const StepWords& words, std::int64_t images, int threads,
                                  const train::Registry& registry);
 
 }  // namespace convoy::cli

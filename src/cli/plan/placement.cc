@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/bench/made_up_images.h"
 #include "cli/bench/step_recipe.h"
 #include "cli/checks.h"
 #include "cli/launch/again.h"
@@ -20,6 +21,7 @@
 #include "convoy/base/units.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/planning.h"
+#include "convoy/train/task.h"
 #include "convoy/train/threads.h"
 
 namespace convoy::cli {
@@ -43,6 +45,7 @@ struct Arguments {
 // What is known without measuring.
 struct Known {
   plan::MeasuredPlacement measured;
+  bool machine = false;
   bool times = false;
   bool network = false;
 };
@@ -52,9 +55,12 @@ Known known_of(const Arguments& arguments) {
   plan::MeasuredPlacement& m = known.measured;
   if (!arguments.machine.empty()) {
     m = plan::measured_placement_of_toml(read_text_file(arguments.machine), arguments.machine);
+    known.machine = true;
     known.times = !m.layers.empty();
     known.network = m.network.bandwidth_bytes_per_s > 0;
-    if (!known.network && arguments.bandwidth.empty()) plan::network_of(m.machine);  // says so
+    // One rank sends nothing.
+    if (!known.network && arguments.bandwidth.empty() && arguments.world != 1)
+      plan::network_of(m.machine);  // says so
   }
   if (!arguments.bandwidth.empty()) {
     m.network = {.bandwidth_bytes_per_s = parse_rate(arguments.bandwidth, "--bandwidth"),
@@ -92,6 +98,17 @@ model::Blueprint network_of(const train::Recipe& recipe, const train::Registry& 
   return *network;
 }
 
+std::shared_ptr<const train::Task> task_of(const train::Recipe& recipe,
+                                           const train::Registry& registry) {
+  const train::Options& data = recipe.data.train;
+  const auto side = [&data](const char* key) { return static_cast<int>(data.integer(key)); };
+  const MadeUpImages images({side("channels"), side("height"), side("width")},
+                            static_cast<std::size_t>(data.integer("classes")), 1);
+  std::shared_ptr<train::Task> task = registry.make_task(recipe);
+  task->look(images, nullptr);
+  return task;
+}
+
 std::vector<model::Shape> inputs_of(const train::Recipe& recipe) {
   const train::Options& data = recipe.data.train;
   return {{data.integer("channels"), data.integer("height"), data.integer("width")}};
@@ -120,7 +137,7 @@ Json row_of(const plan::StepForecast& f, const train::PlacementProblem& problem,
     row["replicas"] = problem.ranks / p.partitions;
     row["variable_batch"] = p.variable_batch;
   }
-  const double images = static_cast<double>(problem.samples_per_rank * problem.ranks);
+  const double images = static_cast<double>(problem.recipe.training.batch);
   row.update({{"step_s", f.step_s},
               {"images_per_s", images / f.step_s},
               {"compute_s", f.compute_s},
@@ -164,16 +181,31 @@ void print_machine(const train::PlacementProblem& problem, const plan::MeasuredP
     std::printf("; exchanges at %s/s, %s", bytes_text(n.exchange_bandwidth_bytes_per_s).c_str(),
                 format_seconds(n.exchange_latency_s).c_str());
   }
-  std::printf("; a rank has %s of its processor\n", percent(m.machine.processor_share).c_str());
+  std::printf("; a rank has %s of its processor", percent(m.machine.processor_share).c_str());
+  if (m.processor_period_s > 0)
+    std::printf(" in each %s", format_seconds(m.processor_period_s).c_str());
+  std::printf("\n");
+}
+
+// A network that was given in words, as a machine has it.
+plan::Communication communication_of(const train::PlacementProblem& problem,
+                                     const plan::Network& network) {
+  plan::Communication c{.kind = plan::CommunicationKind::ring,
+                        .bandwidth_bytes_per_s = network.bandwidth_bytes_per_s,
+                        .latency_s = network.latency_s};
+  for (const plan::LayerCost& layer : train::training_cost(problem).layers) {
+    for (const plan::GradientSize& gradient : layer.gradients) c.gradient_bytes += gradient.bytes;
+  }
+  return c;
 }
 
 void answer(const Arguments& arguments, const train::PlacementProblem& problem,
             plan::MeasuredPlacement measured, const std::string& measured_on) {
   if (arguments.processor_share > 0) measured.machine.processor_share = arguments.processor_share;
+  if (!arguments.bandwidth.empty() || !arguments.latency.empty())
+    measured.machine.communication = communication_of(problem, measured.network);
   if (!arguments.write_machine.empty())
     write_file_atomically(arguments.write_machine, to_toml(measured));
-  // One rank reaches nobody.
-  if (problem.ranks == 1) measured.network.bandwidth_bytes_per_s = 1;
   const double memory =
       arguments.memory.empty() ? 0 : static_cast<double>(parse_bytes(arguments.memory));
   const train::PlacementPlan plan =
@@ -187,22 +219,43 @@ void answer(const Arguments& arguments, const train::PlacementProblem& problem,
 }
 
 // Times that were not given are measured by `world`, and so is the network that joins its ranks.
+// What is given of a machine counts; what its processors do to send a byte is seldom.
 plan::MeasuredPlacement complete(const comm::World& world, const train::PlacementProblem& problem,
                                  const Known& known, int repetitions) {
   if (known.times) return known.measured;
   plan::MeasuredPlacement measured = measure_placement(world, problem, repetitions);
+  if (known.machine) {
+    measured.machine.processor_share = known.measured.machine.processor_share;
+    measured.processor_period_s = known.measured.processor_period_s;
+  }
   if (known.network) {
+    const double processor = measured.network.processor_s_per_byte;
     measured.network = known.measured.network;
+    if (measured.network.processor_s_per_byte == 0)
+      measured.network.processor_s_per_byte = processor;
     measured.machine.communication = known.measured.machine.communication;
   }
   return measured;
 }
 
-int ranks_to_measure(const Arguments& arguments, const Known& known) {
-  if (arguments.ranks.ranks > 0 || known.network || arguments.world <= 1)
-    return std::max(arguments.ranks.ranks, 1);
-  const int cores = static_cast<int>(usable_cores().size());
-  return std::clamp(cores, 2, arguments.world);
+// As many as share this machine, since a rank alone would have more of its cores and memory. A
+// network is among two at least.
+int ranks_to_measure(const Arguments& arguments, const Known& known, std::int64_t threads) {
+  if (arguments.ranks.ranks > 0 || arguments.world <= 1) return std::max(arguments.ranks.ranks, 1);
+  const auto cores = static_cast<std::int64_t>(usable_cores().size());
+  const std::int64_t ranks = cores / std::max<std::int64_t>(threads, 1);
+  return static_cast<int>(std::clamp<std::int64_t>(ranks, known.network ? 1 : 2, arguments.world));
+}
+
+std::string measured_on(int ranks, int threads, int planned, bool network_given) {
+  std::string text = "measured on " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+                     " x " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+  if (network_given) text += ", the network as given";
+  if (ranks < planned) {
+    text += "\nOnly " + std::to_string(ranks) + " of the " + std::to_string(planned) +
+            " ranks were measured: the others are taken to be like " + (ranks == 1 ? "it" : "them");
+  }
+  return text;
 }
 
 void run(Arguments arguments) {
@@ -219,23 +272,27 @@ void run(Arguments arguments) {
     problem.network = network_of(problem.recipe, registry);
     problem.inputs = inputs_of(problem.recipe);
     problem.ranks = ranks;
-    problem.samples_per_rank = arguments.words.batch_per_rank;
+    problem.samples_per_rank = images_of_rank(problem.recipe, 0, ranks);
+    problem.task = task_of(problem.recipe, registry);
     return problem;
   };
   if (known.times && (known.network || arguments.world == 1) && !is_a_rank())
     return answer(arguments, problem_of(arguments.world), known.measured,
                   "times and network from " + arguments.machine);
-  if (!is_a_rank()) problem_of(arguments.world);  // one line here, not one from each rank
-  arguments.ranks.ranks = is_a_rank() ? arguments.ranks.ranks : ranks_to_measure(arguments, known);
+  if (!is_a_rank()) {
+    const auto problem = problem_of(arguments.world);  // one line here, not one from each rank
+    arguments.ranks.ranks = ranks_to_measure(arguments, known, problem.recipe.threads);
+  }
   become_ranks(arguments.ranks, 0);
   in_world(arguments.ranks, "plan placement", [&](comm::World& world) {
-    train::set_threads(world);
     const auto problem = problem_of(arguments.world > 0 ? arguments.world : world.size());
+    const int threads = train::set_threads(world, static_cast<int>(problem.recipe.threads));
     const plan::MeasuredPlacement measured = complete(world, problem, known, arguments.repetitions);
-    std::string on =
-        "measured on " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks");
-    if (known.network) on += ", the network as given";
-    if (world.rank() == 0) answer(arguments, problem, measured, on);
+    if (world.rank() == 0) {
+      answer(arguments, problem, measured,
+             known.times ? "times from " + arguments.machine
+                         : measured_on(world.size(), threads, problem.ranks, known.network));
+    }
     return 0;
   });
 }

@@ -2,13 +2,11 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cmath>
+#include <exception>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
-#include "base/cpu_quota.h"
 #include "base/median.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
@@ -17,8 +15,10 @@
 #include "convoy/train/layout.h"
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/planning.h"
+#include "convoy/train/task.h"
 #include "train/planning/links.h"
 #include "train/planning/network_time.h"
+#include "train/planning/processors.h"
 #include "train/strategies/hybrid/split.h"
 
 namespace convoy::train {
@@ -26,61 +26,58 @@ namespace {
 
 using plan::MeasuredPlacement;
 
-// What the first of so many partitions has, where hybrid can divide the network so.
-std::shared_ptr<SplitNetwork> try_to_split(const PlacementProblem& problem, int partitions) {
-  try {
-    return std::make_shared<SplitNetwork>(problem.network, problem.inputs, problem.recipe.placement,
-                                          static_cast<std::uint64_t>(problem.recipe.seed), 0,
-                                          partitions);
-  } catch (const UsageError&) {
-    return nullptr;
-  }
+// Of a layer whose time has a fixed part, two numbers of samples tell it. Batch normalization needs
+// two samples.
+std::int64_t other_samples(std::int64_t samples) {
+  const std::int64_t fewer = std::max<std::int64_t>(2, samples / 4);
+  return fewer < samples ? fewer : 2 * samples;
 }
 
-// Of what a rank's threads could compute, if all of those of its host do: a quota and cores that
-// are shared leave less. The least of all ranks.
-double processor_share(const comm::World& world) {
-  std::string cores;
-  for (const int core : usable_cores()) cores += std::to_string(core) + ",";
-  const std::string own = std::to_string(at::get_num_threads()) + ":" + cores;
-  std::set<std::string> usable;
-  double threads = 0;
-  const std::vector<std::string> all = world.communicator().gather_text(own);
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (world.host(rank) != world.host(world.rank())) continue;
-    const std::string& text = all[static_cast<std::size_t>(rank)];
-    const std::size_t colon = text.find(':');
-    threads += std::stod(text.substr(0, colon));
-    for (std::size_t at = colon + 1, comma; (comma = text.find(',', at)) != text.npos;
-         at = comma + 1)
-      usable.insert(text.substr(at, comma - at));
+// The partition that has most of the divided layers.
+int largest_partition(const plan::TrainingCost& cost, int partitions) {
+  std::vector<double> weights(static_cast<std::size_t>(partitions), 0);
+  for (std::size_t layer = cost.head; layer < cost.layers.size(); ++layer) {
+    const plan::LayerCost& own = cost.layers[layer];
+    double bytes = 0;
+    for (const plan::GradientSize& gradient : own.gradients) bytes += gradient.bytes;
+    for (std::size_t p = 0; p < own.parts.size() && p < weights.size(); ++p)
+      weights[p] += bytes * static_cast<double>(own.parts[p]) / static_cast<double>(own.units);
   }
-  double there = static_cast<double>(usable.size());
-  if (const double quota = cgroup_cpu_quota(); quota > 0) there = std::min(there, quota);
-  std::vector<double> share{std::min(1.0, there / threads)};
-  world.communicator().allreduce(comm::buffer_of(share), comm::ReduceOp::min);
-  return share[0];
+  // The first of those that are even.
+  return static_cast<int>(std::max_element(weights.begin(), weights.end()) - weights.begin());
 }
 
 class Measurement {
  public:
   Measurement(const comm::World& world, const PlacementProblem& problem, int repetitions)
-      : world_(world), problem_(problem), compute_(problem.recipe), repetitions_(repetitions) {
+      : world_(world),
+        problem_(problem),
+        compute_(problem.recipe),
+        cost_(training_cost(problem)),
+        repetitions_(repetitions) {
     measured_.model = problem.recipe.model.name;
     measured_.machine.source = "measured";
-    measured_.machine.processor_share = processor_share(world);
+    if (compute_.device().is_cpu())
+      measured_.process_bytes = static_cast<double>(resident_memory());
+    const plan::Processor processor = measure_processor(world);
+    measured_.machine.processor_share = processor.share;
+    measured_.processor_period_s = processor.period_s;
     // A clock of the wall would count what others do, too; where several threads compute, waiting
     // for each other is a part of it.
     const int threads = at::get_num_threads();
     if (problem.recipe.device == "cpu" && (threads == 1 || measured_.machine.processor_share < 1))
       watch_ = Stopwatch(threads);
+    if (compute_.device().is_cuda()) watch_ = Stopwatch(0, [] { torch::cuda::synchronize(); });
   }
 
   MeasuredPlacement run();
 
  private:
+  bool divisible() const { return cost_.head < cost_.layers.size(); }
   void whole();
+  void time_trunk(model::StagedNetwork& trunk, std::int64_t samples);
   void parts(int partitions);
+  void time_loss(std::int64_t samples);
   void time_head(const SplitNetwork& network, std::int64_t samples, bool several);
   void time_update(torch::nn::Module& network);
   void time_copies();
@@ -91,6 +88,7 @@ class Measurement {
   const comm::World& world_;
   const PlacementProblem& problem_;
   Compute compute_;
+  plan::TrainingCost cost_;
   int repetitions_;
   Stopwatch watch_;
   MeasuredPlacement measured_;
@@ -116,26 +114,39 @@ void Measurement::add(const std::string& layer, plan::PassTime time) {
   known->times.push_back(time);
 }
 
-// On one rank: all of it with a rank's samples, and an update.
+// On one rank: all of it, and an update.
 void Measurement::whole() {
   const std::int64_t samples = problem_.samples_per_rank;
-  const auto split = try_to_split(problem_, 1);
+  std::shared_ptr<SplitNetwork> split;
   std::shared_ptr<model::StagedNetwork> trunk;
-  if (split != nullptr) {
+  const auto seed = static_cast<std::uint64_t>(problem_.recipe.seed);
+  if (divisible()) {
+    PlacementRecipe even = problem_.recipe.placement;
+    for (PlacementRule& rule : even.layers) rule.parts.clear();  // there is one part
+    split = std::make_shared<SplitNetwork>(problem_.network, problem_.inputs, even, seed, 0, 1);
     trunk = split->shared_trunk();
     split->move_head(compute_.device(), input(1, {1}).scalar_type());
   } else {
-    trunk = std::make_shared<model::StagedNetwork>(
-        problem_.network, static_cast<std::uint64_t>(problem_.recipe.seed));
+    trunk = std::make_shared<model::StagedNetwork>(problem_.network, seed);
   }
   compute_.place(*trunk);
   trunk->train();
+  for (const std::int64_t count : {samples, other_samples(samples)}) {
+    time_trunk(*trunk, count);
+    if (split != nullptr) time_head(*split, count, /*several=*/false);
+    time_loss(count);
+  }
+  if (split == nullptr) return time_update(*trunk);
+  time_update(*split);
+}
+
+void Measurement::time_trunk(model::StagedNetwork& trunk, std::int64_t samples) {
   model::Tensors inputs;
   for (const model::Shape& shape : problem_.inputs) inputs.push_back(input(samples, shape));
   NetworkTime time;
   {
     const Autocast autocast = compute_.autocast();
-    time = time_network(*trunk, inputs, repetitions_, watch_);
+    time = time_network(trunk, inputs, repetitions_, watch_);
   }
   // Alone they take longer than within the network.
   LayerTime sum;
@@ -146,15 +157,31 @@ void Measurement::whole() {
   const double forward = sum.forward_s > 0 ? time.whole.forward_s / sum.forward_s : 1;
   const double backward = sum.backward_s > 0 ? time.whole.backward_s / sum.backward_s : 1;
   std::size_t next = 0;
-  for (const auto& stage : trunk->stages()) {
+  for (const auto& stage : trunk.stages()) {
     for (const model::Node& node : stage->spec().nodes) {
       const LayerTime& layer = time.layers[next++];
       add(node.name, {samples, 0, layer.forward_s * forward, layer.backward_s * backward});
     }
   }
-  if (split == nullptr) return time_update(*trunk);
-  time_head(*split, samples, /*several=*/false);
-  time_update(*split);
+}
+
+// Of made-up samples, where the task can make some, and scores.
+void Measurement::time_loss(std::int64_t samples) {
+  if (problem_.task == nullptr) return;
+  const TaskBatch batch = problem_.task->blank(samples, compute_);
+  if (batch.tensors.empty()) return;
+  TensorList scores;
+  const auto shapes = shapes_of(problem_.network, problem_.inputs);
+  for (const model::Shape& shape : shapes.back().outputs)
+    scores.push_back(input(samples, shape).contiguous().set_requires_grad(true));
+  const Autocast autocast = compute_.autocast();
+  try {
+    const LayerTime time =
+        time_pass([&] { return problem_.task->loss(scores, batch); }, repetitions_, watch_);
+    measured_.loss.push_back({samples, 0, time.forward_s, time.backward_s});
+  } catch (const std::exception&) {
+    // A task of the user's need not know the loss of scores that are chance: it takes no time then.
+  }
 }
 
 // Several passes add their gradients up.
@@ -175,18 +202,20 @@ void Measurement::time_head(const SplitNetwork& network, std::int64_t samples, b
       time_stages(stages, inputs, repetitions_, /*fresh_gradients=*/!several, watch_);
   for (std::size_t i = 0; i < times.size(); ++i) {
     const PartitionedLayer& layer = network.head()[i];
-    add(layer.name, {samples, layer.units.front(), times[i].forward_s, times[i].backward_s});
+    const std::int64_t units = layer.units[static_cast<std::size_t>(network.partition())];
+    add(layer.name, {samples, units, times[i].forward_s, times[i].backward_s});
   }
 }
 
 // What one of so many has of the divided layers: a pass with a rank's samples, and one with those
 // of all.
 void Measurement::parts(int partitions) {
-  const auto split = try_to_split(problem_, partitions);
-  if (split == nullptr) return;
-  split->move_head(compute_.device(), input(1, {1}).scalar_type());
-  time_head(*split, problem_.samples_per_rank, /*several=*/true);
-  time_head(*split, problem_.samples_per_rank * partitions, /*several=*/false);
+  const int largest = largest_partition(cost_, partitions);
+  SplitNetwork split(problem_.network, problem_.inputs, problem_.recipe.placement,
+                     static_cast<std::uint64_t>(problem_.recipe.seed), largest, partitions);
+  split.move_head(compute_.device(), input(1, {1}).scalar_type());
+  time_head(split, problem_.samples_per_rank, /*several=*/true);
+  time_head(split, problem_.samples_per_rank * partitions, /*several=*/false);
 }
 
 void Measurement::time_update(torch::nn::Module& network) {
@@ -210,46 +239,44 @@ void Measurement::time_update(torch::nn::Module& network) {
 
 void Measurement::time_copies() {
   constexpr std::int64_t kValues = 2 << 20;
-  const torch::Tensor from = torch::ones({kValues}), to = torch::zeros({kValues});
+  // In another type where gradients travel in one.
+  const torch::Tensor from = torch::ones({kValues});
+  const torch::Tensor to =
+      torch::zeros({kValues}, cost_.sent_part < 1 ? torch::kBFloat16 : torch::kFloat);
   std::vector<double> seconds;
   for (int i = 0; i <= repetitions_; ++i) {
     watch_.restart();
     to.copy_(from);
     seconds.push_back(watch_.seconds());
   }
-  measured_.copy_s_per_byte = median(seconds) / static_cast<double>(to.nbytes());
+  measured_.copy_s_per_byte = median(seconds) / static_cast<double>(from.nbytes());
 }
 
 // What ranks have measured is not quite the same, and everybody has to plan with the same numbers.
 void Measurement::finish() {
-  std::vector<double> all{measured_.update_s_per_byte, measured_.copy_s_per_byte};
-  for (const MeasuredPlacement::Layer& layer : measured_.layers) {
-    for (const plan::PassTime& time : layer.times)
-      all.insert(all.end(), {time.forward_s, time.backward_s});
-  }
-  world_.communicator().allreduce(comm::buffer_of(all), comm::ReduceOp::average);
-  auto next = all.begin();
-  measured_.update_s_per_byte = *next++;
-  measured_.copy_s_per_byte = *next++;
-  for (MeasuredPlacement::Layer& layer : measured_.layers) {
-    for (plan::PassTime& time : layer.times) {
-      time.forward_s = *next++;
-      time.backward_s = *next++;
-    }
-  }
+  std::vector<double*> all{&measured_.update_s_per_byte, &measured_.copy_s_per_byte,
+                           &measured_.process_bytes};
+  const auto note = [&all](std::vector<plan::PassTime>& times) {
+    for (plan::PassTime& time : times) all.insert(all.end(), {&time.forward_s, &time.backward_s});
+  };
+  note(measured_.loss);
+  for (MeasuredPlacement::Layer& layer : measured_.layers) note(layer.times);
+  std::vector<double> values;
+  for (const double* value : all) values.push_back(*value);
+  world_.communicator().allreduce(comm::buffer_of(values), comm::ReduceOp::average);
+  for (std::size_t i = 0; i < all.size(); ++i) *all[i] = values[i];
 }
 
 MeasuredPlacement Measurement::run() {
   world_.communicator().barrier();
   whole();
-  for (int partitions = 2; partitions <= problem_.ranks; ++partitions) {
-    if (problem_.ranks % partitions == 0) parts(partitions);
-  }
+  std::vector<int> sizes = group_sizes(cost_, problem_.ranks);
+  std::reverse(sizes.begin(), sizes.end());
+  for (const int partitions : sizes) parts(partitions);
   time_copies();
   finish();
-  const plan::TrainingCost cost = training_cost(problem_);
   double bytes = 0, seconds = 0;
-  for (const plan::LayerCost& layer : cost.layers) {
+  for (const plan::LayerCost& layer : cost_.layers) {
     for (const plan::GradientSize& gradient : layer.gradients) bytes += gradient.bytes;
   }
   for (const MeasuredPlacement::Layer& layer : measured_.layers)

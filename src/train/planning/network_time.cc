@@ -90,6 +90,16 @@ NetworkTime time_network(model::StagedNetwork& network, const Tensors& inputs, i
   return {whole.middle(), middles(layers)};
 }
 
+LayerTime time_pass(const std::function<torch::Tensor()>& compute, int repetitions,
+                    Stopwatch watch) {
+  Samples samples;
+  for (int i = 0; i <= repetitions; ++i) {
+    if (i == 1) samples = {};
+    pass(watch, samples, compute);
+  }
+  return samples.middle();
+}
+
 std::vector<LayerTime> time_stages(const std::vector<std::shared_ptr<model::Stage>>& stages,
                                    const std::vector<torch::Tensor>& inputs, int repetitions,
                                    bool fresh_gradients, Stopwatch watch) {

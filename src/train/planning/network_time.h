@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "convoy/model/stage.h"
@@ -23,6 +24,10 @@ struct NetworkTime {
 // What runs in place in the network doesn't when it is measured alone. Leaves gradients behind.
 NetworkTime time_network(model::StagedNetwork& network, const model::Tensors& inputs,
                          int repetitions, Stopwatch watch = Stopwatch());
+
+// Of one pass, and back from its output.
+LayerTime time_pass(const std::function<torch::Tensor()>& compute, int repetitions,
+                    Stopwatch watch = Stopwatch());
 
 // The same of stages as wholes, one after the other. Their gradients are new in each pass, or are
 // added to what there is.

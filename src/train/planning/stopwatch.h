@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ctime>
+#include <functional>
+#include <utility>
 
 #include "convoy/base/clock.h"
 
@@ -11,14 +13,17 @@ namespace convoy::train {
 // doesn't count what others did meanwhile, nor where a quota lets this process wait.
 class Stopwatch {
  public:
-  // 0 threads: of the wall.
-  explicit Stopwatch(int threads = 0) : threads_(threads), start_(now()) {}
+  // 0 threads: of the wall. `settle` waits for what was only begun, as on a GPU, before the time is
+  // taken.
+  explicit Stopwatch(int threads = 0, std::function<void()> settle = {})
+      : threads_(threads), settle_(std::move(settle)), start_(now()) {}
 
   void restart() { start_ = now(); }
   double seconds() const { return now() - start_; }
 
  private:
   double now() const {
+    if (settle_) settle_();
     if (threads_ == 0) {
       return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
     }
@@ -28,6 +33,7 @@ class Stopwatch {
   }
 
   int threads_;
+  std::function<void()> settle_;
   double start_;
 };
 

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/train/optimizer_rule.h"
+#include "convoy/train/placement.h"
 #include "convoy/train/planning.h"
 #include "train/optimizer/grouped_optimizer.h"
 #include "train/strategies/hybrid/split.h"
@@ -60,13 +61,14 @@ plan::LayerCost Sizes::layer_cost(std::size_t stage, std::size_t node) const {
   const model::StageSpec& spec = problem_.network.stages[stage];
   const model::LayerShapes& shapes = shapes_[stage].layers[node];
   const Recipe& recipe = problem_.recipe;
-  const double element = recipe.precision == "float64" ? 8 : 4;
+  const double element = recipe.precision == "float64" ? 8 : 4;  // of a parameter
+  const double value = recipe.precision == "bfloat16" ? 2 : element;
   plan::LayerCost cost;
   cost.name = spec.nodes[node].name;
   cost.units = units_of_layer(spec.nodes[node], shapes);
   cost.output_values = static_cast<double>(model::elements_of(shapes.output));
   cost.activation_bytes = static_cast<double>(
-      model::activation_bytes(spec, node, shapes, static_cast<std::size_t>(element)));
+      model::activation_bytes(spec, node, shapes, static_cast<std::size_t>(value)));
   for (const model::TensorInfo& tensor : tensors_of(spec.nodes[node])) {
     if (tensor.buffer) continue;
     const double bytes = element * static_cast<double>(model::elements_of(tensor.shape));
@@ -105,6 +107,16 @@ void Sizes::note_readers() {
     layer.gathered = layer.gathered || gathered.contains(layer.name);
 }
 
+// Nothing where they are even.
+std::vector<std::int64_t> units_of_parts(const plan::LayerCost& layer,
+                                         const std::vector<double>& parts) {
+  std::vector<std::int64_t> units;
+  const int ranks = static_cast<int>(parts.size());
+  for (int rank = 0; rank < ranks; ++rank)
+    units.push_back(units_of(layer.units, parts, rank, ranks).size);
+  return units;
+}
+
 // Each divided layer with what follows it.
 void Sizes::join_head(const PartitionedNames& divided) {
   std::vector<plan::LayerCost> layers;
@@ -114,8 +126,9 @@ void Sizes::join_head(const PartitionedNames& divided) {
   };
   for (plan::LayerCost& layer : cost_.layers) {
     if (starts(layer)) {
-      if (next++ == 0) cost_.head = layers.size();
+      if (next == 0) cost_.head = layers.size();
       layer.gathered = true;
+      layer.parts = units_of_parts(layer, divided.parts[next++]);
       layers.push_back(std::move(layer));
     } else if (next == 0) {
       layers.push_back(std::move(layer));
@@ -124,6 +137,7 @@ void Sizes::join_head(const PartitionedNames& divided) {
     }
   }
   cost_.boundary_values = static_cast<double>(divided.inputs);
+  cost_.numbers_sent = divided.drop_units;
   cost_.layers = std::move(layers);
 }
 
@@ -138,6 +152,8 @@ plan::TrainingCost Sizes::cost() {
   add_layers();
   note_readers();
   cost_.head = cost_.layers.size();
+  // A rule that fits no layer is a mistake, not a network that can't be divided.
+  place_layers(problem_.recipe.placement, problem_.network);
   try {
     join_head(partitioned_layers(problem_.network, problem_.inputs, problem_.recipe.placement));
   } catch (const UsageError&) {
@@ -146,13 +162,15 @@ plan::TrainingCost Sizes::cost() {
   const Recipe& recipe = problem_.recipe;
   cost_.optimizer_values = values_kept(problem_);
   if (recipe.precision == "bfloat16") cost_.value_bytes = 2;
+  cost_.sums_converted = recipe.precision == "bfloat16";
   if (recipe.precision == "float64") cost_.value_bytes = 8;
   const Options& keys = recipe.strategy_options;
   if (keys.has("bucket")) {
     cost_.bucket_bytes = static_cast<double>(parse_bytes(keys.text("bucket")));
     cost_.first_bucket_bytes = static_cast<double>(parse_bytes(keys.text("first_bucket")));
     if (keys.text("wire") == "bfloat16" && recipe.precision != "float64") cost_.sent_part = 0.5;
-    if (!keys.flag("compute_in_buckets")) {
+    // Buckets of another type are not computed in.
+    if (!keys.flag("compute_in_buckets") || cost_.sent_part < 1) {
       for (plan::LayerCost& layer : cost_.layers)
         for (plan::GradientSize& gradient : layer.gradients) gradient.in_place = false;
     }
@@ -171,8 +189,8 @@ PlacementPlan plan_placement(const PlacementProblem& problem,
   add_times(cost, problem.recipe.model.name, measured);
   PlacementPlan plan;
   for (const plan::Placement& placement : placements(cost, problem.ranks, variable_batch)) {
-    plan.forecasts.push_back(forecast(cost, measured.network, measured.machine.processor_share,
-                                      problem.ranks, problem.samples_per_rank, placement));
+    plan.forecasts.push_back(forecast(cost, measured.network, measured.processor(), problem.ranks,
+                                      problem.samples_per_rank, placement));
   }
   plan.best = best_placement(plan.forecasts, memory_bytes);
   return plan;

@@ -112,7 +112,7 @@ std::int64_t samples_per_rank(const Recipe& recipe, const Task& task, const data
 
 std::optional<PlacementProblem> Planning::problem(std::string& why) {
   const DataSets data = open_data(world_.communicator(), registry_, recipe_.data);
-  const auto task = registry_.make_task(recipe_);
+  const std::shared_ptr<Task> task = registry_.make_task(recipe_);
   task->look(*data.training, data.validation.get());
   const Compute compute(recipe_);
   const auto network = RecipeNetwork(registry_, recipe_, *task, compute).blueprint();
@@ -133,6 +133,7 @@ std::optional<PlacementProblem> Planning::problem(std::string& why) {
   problem.ranks = world_.size();
   problem.samples_per_rank = samples_per_rank(recipe_, *task, *data.training, world_.size());
   problem.optimizer = registry_.optimizer(recipe_.optimizer.name);
+  problem.task = task;
   return problem;
 }
 

@@ -135,8 +135,14 @@ TaskBatch Classification::tensors(const data::Batch& batch, data::Range rows,
                                   const Compute& compute) const {
   const auto begin = static_cast<std::int64_t>(rows.begin);
   const auto size = static_cast<std::int64_t>(rows.size());
-  TaskBatch part;
+  TaskBatch part = targets(batch, rows, compute);
   part.tensors["images"] = compute.images(batch).narrow(0, begin * batch.views, size * batch.views);
+  return part;
+}
+
+TaskBatch Classification::targets(const data::Batch& batch, data::Range rows,
+                                  const Compute& compute) const {
+  TaskBatch part;
   part.tensors["labels"] = labels_of(batch, rows, compute);
   part.samples = batch.samples.subspan(rows.begin, rows.size());
   part.weight = static_cast<double>(rows.size());

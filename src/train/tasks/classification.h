@@ -28,6 +28,8 @@ class Classification : public Task {
 
   TaskBatch tensors(const data::Batch& batch, data::Range rows,
                     const Compute& compute) const override;
+  TaskBatch targets(const data::Batch& batch, data::Range rows,
+                    const Compute& compute) const override;
   TaskBatch blank(std::int64_t samples, const Compute& compute) const override;
   TensorList inputs(const TaskBatch& batch) const override { return {batch.tensors.at("images")}; }
 

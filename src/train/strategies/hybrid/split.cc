@@ -175,7 +175,11 @@ PartitionedNames partitioned_layers(const model::Blueprint& blueprint,
   const Cut cut(blueprint, inputs, placement);
   PartitionedNames names;
   for (std::size_t i = cut.first(); i < cut.places().size(); ++i) {
-    if (cut.partitioned(i)) names.layers.push_back(cut.node(i).name);
+    const auto* const dropout = std::get_if<layer::Dropout>(&cut.node(i).kind);
+    if (dropout != nullptr && dropout->probability > 0) names.drop_units = true;
+    if (!cut.partitioned(i)) continue;
+    names.layers.push_back(cut.node(i).name);
+    names.parts.push_back(cut.places()[i].placement.parts);
   }
   names.inputs = std::get<layer::Linear>(cut.node(cut.first()).kind).in;
   return names;
@@ -185,7 +189,9 @@ SplitNetwork::SplitNetwork(const model::Blueprint& blueprint,
                            const std::vector<model::Shape>& inputs,
                            const PlacementRecipe& placement, std::uint64_t seed, int partition,
                            int partitions)
-    : torch::nn::Module(blueprint.name), whole_parameters_(cost_of(blueprint, inputs).parameters) {
+    : torch::nn::Module(blueprint.name),
+      partition_(partition),
+      whole_parameters_(cost_of(blueprint, inputs).parameters) {
   const Cut cut(blueprint, inputs, placement);
   model::Blueprint before = cut.trunk();
   std::vector<Node> nodes;

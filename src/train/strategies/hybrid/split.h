@@ -28,7 +28,9 @@ struct PartitionedLayer {
 // without making any of them. Throws as SplitNetwork does, but for units.
 struct PartitionedNames {
   std::vector<std::string> layers;
+  std::vector<std::vector<double>> parts;  // of the units of each, as the placement says
   std::int64_t inputs = 0;
+  bool drop_units = false;  // they, or what works on their units, in training
 };
 PartitionedNames partitioned_layers(const model::Blueprint& blueprint,
                                     const std::vector<model::Shape>& inputs,
@@ -50,6 +52,7 @@ class SplitNetwork final : public torch::nn::Module {
   const std::vector<PartitionedLayer>& head() const { return head_; }
   // What this rank has of the parameters of partitioned layers.
   const std::map<std::string, Slice>& parts() const { return parts_; }
+  int partition() const { return partition_; }
   // Parameters of the whole network.
   std::int64_t whole_parameters() const { return whole_parameters_; }
   // Whether partitioned layers drop units in training.
@@ -68,6 +71,7 @@ class SplitNetwork final : public torch::nn::Module {
   std::shared_ptr<model::StagedNetwork> trunk_;
   std::vector<PartitionedLayer> head_;
   std::map<std::string, Slice> parts_;
+  int partition_ = 0;
   std::int64_t whole_parameters_ = 0;
   bool drops_units_ = false;
 };

@@ -116,7 +116,7 @@ torch::Tensor Hybrid::train_head(const data::Batch& batch, const torch::Tensor& 
   step.gradient_of_scores = [&](std::size_t j, const torch::Tensor& scores) {
     // Those that count nothing have no loss: a mean over them would be no number.
     if (share.weights[j] == 0) return torch::zeros_like(scores);
-    const TaskBatch rows = task.tensors(batch, rounds[j].pieces[me], context_->compute());
+    const TaskBatch rows = task.targets(batch, rounds[j].pieces[me], context_->compute());
     torch::Tensor leaf = scores.detach().requires_grad_(true);
     torch::Tensor loss;
     {

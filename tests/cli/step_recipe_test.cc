@@ -1,0 +1,35 @@
+// What `convoy bench step` and `convoy plan placement` make of their words.
+#include "cli/bench/step_recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace convoy::cli {
+namespace {
+
+TEST(StepRecipe, CopiesTrainTheImagesThatTheyAreCountedWith) {
+  train::Registry registry;
+  add_made_up_images(registry);
+  StepWords words;
+  words.model = "lenet";
+  words.batch_per_rank = 4;
+  const auto batch = [&] { return step_recipe(words, 3, registry).training.batch; };
+  EXPECT_EQ(batch(), 12);
+  words.overrides = {"training.batch=11", "model.name=alexnet"};
+  EXPECT_EQ(batch(), 11);
+  const train::Recipe recipe = step_recipe(words, 3, registry);
+  EXPECT_EQ(recipe.data.train.integer("height"), 224);
+  std::vector<std::int64_t> images;
+  for (int rank = 0; rank < 3; ++rank) {
+    images.push_back(images_of_rank(recipe, rank, 3));
+    const train::Recipe copy = independent_recipe(words, images.back(), 2, registry);
+    EXPECT_EQ(copy.training.batch, images.back());
+    EXPECT_EQ(copy.model.name, "alexnet");
+    EXPECT_EQ(copy.threads, 2);
+  }
+  EXPECT_EQ(images, (std::vector<std::int64_t>{4, 4, 3}));
+}
+
+}  // namespace
+}  // namespace convoy::cli
