@@ -23,8 +23,14 @@ void take(const ComputeDraw& drawn, Machine& machine) {
 Machine drawn_machine(const MeasuredMachine& measured, std::size_t draw) {
   Machine machine = measured.machine;
   if (!measured.compute_draws.empty()) {
-    const ComputeDraw& drawn = measured.compute_draws[draw % measured.compute_draws.size()];
-    take(drawn, machine);
+    const Machine fitted = of_equation_4(machine);
+    take(measured.compute_draws[draw % measured.compute_draws.size()], machine);
+    const Machine drawn_fit = of_equation_4(machine);
+    // A table is as uncertain as what was fitted through it.
+    for (ComputePoint& point : machine.table) {
+      const double samples = static_cast<double>(point.samples);
+      point.seconds *= compute_seconds(drawn_fit, samples) / compute_seconds(fitted, samples);
+    }
   }
   if (!measured.delta_draws.empty()) {
     machine.communication.delta_s = measured.delta_draws[draw % measured.delta_draws.size()];
@@ -107,7 +113,8 @@ void add_trusted(BatchChoice& choice, const UpdateLaw& law, const Machine& machi
   const BatchTime best = best_batch(law, machine, p, largest);
   choice.batch = best.batch;
   std::int64_t end = largest / p;
-  if (!machine.table.empty()) end = std::min(end, machine.table.back().samples);
+  if (!machine.table.empty() && machine.seconds_per_sample == 0)
+    end = std::min(end, machine.table.back().samples);
   const std::int64_t m = std::clamp<std::int64_t>(best.batch / p, 1, end);
   const double most = kNearlyBest * best.seconds;
   choice.low_batch = choice.high_batch = best.batch;

@@ -45,7 +45,7 @@ bool has_updates(const UpdateLaw& law, std::int64_t batch) {
 std::int64_t end_of_search(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
                            std::int64_t largest) {
   std::int64_t end = largest;
-  if (!machine.table.empty()) {
+  if (!machine.table.empty() && machine.seconds_per_sample == 0) {
     const std::int64_t most = machine.table.back().samples;
     if (most < largest / workers + (largest % workers != 0 ? 1 : 0)) end = most * workers;
   }
@@ -134,9 +134,13 @@ BatchTime best_batch(const UpdateLaw& law, const Machine& machine, std::int64_t 
   // Between two points of a table the time need not be unimodal over the table as a whole, but it
   // is between each two of them.
   std::int64_t before = 1;
-  for (const ComputePoint& point : machine.table) {
+  std::vector<std::int64_t> ends;
+  for (const ComputePoint& point : machine.table) ends.push_back(point.samples);
+  ends.push_back(std::max(ends.back(), end / workers));
+  for (const std::int64_t to : ends) {
+    if (before > end / workers) break;
     std::int64_t low = before;
-    std::int64_t high = std::min(point.samples, end / workers);
+    std::int64_t high = std::min(to, end / workers);
     consider(low * workers);
     consider(high * workers);
     while (high - low > 2) {
@@ -149,7 +153,7 @@ BatchTime best_batch(const UpdateLaw& law, const Machine& machine, std::int64_t 
       }
     }
     for (std::int64_t m = low; m <= high; ++m) consider(m * workers);
-    before = point.samples;
+    before = to;
   }
   return best;
 }

@@ -59,11 +59,17 @@ double from_table(const std::vector<CommunicationPoint>& table, std::int64_t wor
   return s0 + part * (s1 - s0);
 }
 
-double from_table(const std::vector<ComputePoint>& table, double samples) {
+// Beyond the table each sample takes `seconds_per_sample`, if that is known.
+double from_table(const std::vector<ComputePoint>& table, double samples,
+                  double seconds_per_sample) {
   if (samples <= static_cast<double>(table.front().samples)) return table.front().seconds;
   const auto after = std::lower_bound(
       table.begin(), table.end(), samples,
       [](const auto& point, double wanted) { return static_cast<double>(point.samples) < wanted; });
+  if (after == table.end() && seconds_per_sample > 0) {
+    const ComputePoint& last = table.back();
+    return last.seconds + seconds_per_sample * (samples - static_cast<double>(last.samples));
+  }
   if (after == table.end()) {
     throw UsageError("an update of " + shortest(samples) +
                      " samples per worker was not measured, only up to " +
@@ -141,13 +147,18 @@ void validate(const Machine& machine) {
   validate(machine.communication);
 }
 
+Machine of_equation_4(Machine machine) {
+  if (machine.seconds_per_sample > 0) machine.table.clear();
+  return machine;
+}
+
 double compute_seconds(const Machine& machine, double samples) {
   validate(machine);
   check_positive("the number of samples", samples);
   const double whole = machine.table.empty()
                            ? machine.overhead_s + machine.seconds_per_sample *
                                                       std::max(samples, machine.knee_samples)
-                           : from_table(machine.table, samples);
+                           : from_table(machine.table, samples, machine.seconds_per_sample);
   return whole / machine.processor_share;
 }
 

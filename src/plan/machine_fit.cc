@@ -15,6 +15,9 @@ namespace {
 // How much likelier an overhead has to be where the hinge describes the times, or nothing tells.
 const double kMuchLikelier = std::log(100);
 
+// Part of a time that a model may miss it by, however sure that is.
+constexpr double kCloseEnough = 0.05;
+
 void limit_to_what_was_seen(ComputeFit& fit, const Sorted& sorted) {
   const double smallest = static_cast<double>(sorted.sizes.front());
   const double largest = static_cast<double>(sorted.sizes.back());
@@ -162,6 +165,25 @@ double log_odds(double hinge_scatter, double line_scatter, std::size_t times) {
   return (static_cast<double>(times) - 2) * std::log(hinge_scatter / line_scatter);
 }
 
+// The times' own means where the model is not good enough for them.
+void take_means(const Sorted& sorted, const std::string& model, ComputeFit& fit) {
+  if (!(fit.lack_of_fit < kUnlikely)) return;
+  std::vector<ComputePoint> means = table_of<ComputePoint>(sorted);
+  const auto miss = [&](const ComputePoint& point) {
+    const double samples = std::max(static_cast<double>(point.samples), fit.knee_samples.value);
+    const double fitted = fit.overhead_s.value + fit.seconds_per_sample.value * samples;
+    return std::abs(point.seconds / fitted - 1);
+  };
+  const auto worst = std::max_element(
+      means.begin(), means.end(),
+      [&](const ComputePoint& a, const ComputePoint& b) { return miss(a) < miss(b); });
+  if (miss(*worst) <= kCloseEnough) return;
+  fit.warnings.push_back(model + " misses the times of " + std::to_string(worst->samples) +
+                         " samples by " + std::to_string(std::lround(100 * miss(*worst))) +
+                         "%: the means of measured times are used, and straight lines between them");
+  fit.table = std::move(means);
+}
+
 Sorted sorted_times(const std::vector<TimeSample>& samples) {
   return {samples, "the number of samples of a measured time", 1,
           [](const TimeSample& sample) { return sample.samples; }};
@@ -211,11 +233,13 @@ ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions&
     const double odds = log_odds(hinge_scatter, other.scatter, samples.size());
     if (odds > (fit.lack_of_fit < kUnlikely ? 0 : kMuchLikelier)) {
       fit_overhead(line, other, sorted, options, fit);
+      take_means(sorted, "t + gamma M", fit);
       return fit;
     }
   }
   limit_to_what_was_seen(fit, sorted);
   report(fit, sorted, residuals, "gamma max(M, M_T)");
+  take_means(sorted, "gamma max(M, M_T)", fit);
   return fit;
 }
 
@@ -228,6 +252,7 @@ MeasuredMachine measured_machine(const ComputeFit& compute) {
   result.machine.seconds_per_sample = compute.seconds_per_sample.value;
   result.machine.knee_samples = compute.knee_samples.value;
   result.machine.overhead_s = compute.overhead_s.value;
+  result.machine.table = compute.table;
   result.machine.source = "measured";
   result.compute_draws = compute.draws;
   return result;

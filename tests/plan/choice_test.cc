@@ -167,6 +167,25 @@ TEST(Choice, TakesTablesOfMeasuredTimes) {
   EXPECT_TRUE(choice.optimum.interval.contains(choice.optimum.value));
 }
 
+// One that is the fit itself at its points changes what is known by its straight lines alone, and
+// beyond its end the fit goes on.
+TEST(Choice, OfATableWithAFitIsAsUncertainAsTheFit) {
+  const Plan plan;
+  const MeasuredMachine fitted = plan.measured();
+  MeasuredMachine machine = fitted;
+  for (const std::int64_t samples : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128})
+    machine.machine.table.push_back(
+        {samples, compute_seconds(fitted.machine, static_cast<double>(samples))});
+  const BatchChoice by_fit = choose_batch(plan.updates, fitted, 4, 60000);
+  const BatchChoice by_table = choose_batch(plan.updates, machine, 4, 60000);
+  EXPECT_NEAR(by_table.seconds.value, by_fit.seconds.value, 0.01 * by_fit.seconds.value);
+  const auto width = [](const Estimate& e) { return e.interval.high - e.interval.low; };
+  EXPECT_NEAR(width(by_table.seconds), width(by_fit.seconds), 0.1 * width(by_fit.seconds));
+  EXPECT_NEAR(by_table.optimum.value, by_fit.optimum.value, 0.15 * by_fit.optimum.value);
+  machine.machine.table.resize(2);
+  EXPECT_GT(choose_batch(plan.updates, machine, 4, 60000).batch, 8);
+}
+
 Candidate run(std::int64_t batch, double cost) { return {Candidate::Kind::updates, batch, cost}; }
 
 TEST(NextMeasurement, IsTheOneThatNarrowsMostPerSecond) {

@@ -194,9 +194,30 @@ TEST(ComputeFit, SaysWhereNeitherFits) {
   ASSERT_EQ(table.size(), 8u);
   EXPECT_EQ(table[3].samples, 8);
   EXPECT_NEAR(table[3].seconds, std::sqrt(8), 0.1);
-  Machine measured;
-  measured.table = table;
-  EXPECT_NO_THROW(validate(measured));
+  // Which is what a measured machine has then: no time is further off than its mean is.
+  ASSERT_EQ(fit.table.size(), table.size());
+  EXPECT_TRUE(mentions(fit.warnings, "the means of measured times are used"));
+  const MeasuredMachine machine = measured_machine(fit);
+  EXPECT_EQ(machine.machine.table, fit.table);
+  for (const double m : {1.0, 8.0, 128.0})
+    EXPECT_NEAR(compute_seconds(machine.machine, m), std::sqrt(m), 0.03 * std::sqrt(m));
+  EXPECT_GT(compute_seconds(machine.machine, 256), compute_seconds(machine.machine, 128));
+}
+
+TEST(ComputeFit, KeepsAModelThatIsCloseEnough) {
+  // Measured so often, and with so little scatter, that a miss by 2% is no chance.
+  std::vector<TimeSample> samples;
+  RandomStream random(4, 0);
+  const Noise noise = log_normal(0.002);
+  for (const std::int64_t m : {1, 4, 16, 64, 256}) {
+    const double time = (0.001 + 0.0005 * static_cast<double>(m)) * (m == 16 ? 1.02 : 1);
+    for (int i = 0; i < 5; ++i) samples.push_back({m, time * noise(random)});
+  }
+  const ComputeFit fit = fit_compute(samples, kQuick);
+  EXPECT_LT(fit.lack_of_fit, 0.01);
+  EXPECT_TRUE(fit.table.empty());
+  for (TimeSample& sample : samples) sample.seconds *= sample.samples == 16 ? 1.2 : 1;
+  EXPECT_EQ(fit_compute(samples, kQuick).table.size(), 5u);
 }
 
 TEST(ComputeFit, RefusesWhatIsNoneOrTooFew) {

@@ -76,7 +76,13 @@ TEST(Machine, TablesAreInterpolatedAndNotLeft) {
   EXPECT_EQ(compute_seconds(machine, 1), 1);
   EXPECT_EQ(compute_seconds(machine, 3), 1.5);
   EXPECT_EQ(compute_seconds(machine, 4), 2);
+  // Beyond the table each sample takes gamma, where that is known.
+  machine.seconds_per_sample = 0.25;
+  EXPECT_DOUBLE_EQ(compute_seconds(machine, 8), 3);
+  EXPECT_TRUE(of_equation_4(machine).table.empty());
+  machine.seconds_per_sample = 0;
   EXPECT_THROW((void)compute_seconds(machine, 4.001), UsageError);
+  EXPECT_EQ(of_equation_4(machine), machine) << "there is nothing else";
 }
 
 TEST(Machine, BadValuesAreNamed) {

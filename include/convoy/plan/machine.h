@@ -65,8 +65,9 @@ struct Machine {
   // What a worker has of its processor, in (0, 1]: it takes 1/share as long for everything.
   double processor_share = 1;
   // Where it is not empty, the measured time of an update by samples (ascending) replaces equation
-  // 4: interpolated linearly, the first point's time for fewer samples than that, UsageError for
-  // more than the last point's. Closed forms need equation 4 and refuse it.
+  // 4: interpolated linearly, the first point's time for fewer samples than that. For more than the
+  // last point's gamma goes on from there; UsageError where it is 0. Closed forms need equation 4
+  // and refuse a table: see of_equation_4.
   std::vector<ComputePoint> table;
   Communication communication;
   // "measured", "given", or what the user likes; kept, not looked at.
@@ -77,6 +78,9 @@ struct Machine {
 
 // Throws UsageError naming the field, its value and what would be right.
 void validate(const Machine& machine);
+
+// The machine without its table, if it has gamma as well: what equation 4 makes of it.
+Machine of_equation_4(Machine machine);
 
 // Equation 4: Gamma(M) = gamma max(M, M_T), and the overhead: the time in which one worker computes
 // an update from `samples`, > 0.

@@ -51,6 +51,9 @@ struct ComputeFit {
   // How likely so large a difference between the times' means and the hinge would be by chance, if
   // the hinge were right; 1 where every M was measured once.
   double lack_of_fit = 1;
+  // Where the model does not describe the times (lack_of_fit below 0.01), and misses the mean over
+  // some M by more than 5%: these means, which measured_machine() takes in its place.
+  std::vector<ComputePoint> table;
   std::vector<std::string> warnings;  // one line each
   std::vector<ComputeDraw> draws;
 };

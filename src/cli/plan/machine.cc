@@ -126,7 +126,8 @@ void run(const Arguments& arguments) {
   }
   for (const std::string& warning : measured.updates.warnings)
     std::fprintf(out, "warning: %s\n", warning.c_str());
-  const Case one{measured.updates.law, measured.machine, arguments.batch, arguments.workers};
+  const Case one{measured.updates.law, plan::of_equation_4(measured.machine), arguments.batch,
+                 arguments.workers};
   print_changes(one, arguments.factor, rows, out);
   if (prices) print_design(one, *prices, rows, out);
 }

@@ -155,7 +155,7 @@ std::string make_plan_report(const PlanReport& report) {
   page.add("<h2>Machine</h2>\n");
   add_machine(page, answers.machine);
   add_times_pictures(page, report);
-  const bool closed = answers.machine.machine.machine.table.empty();
+  const bool closed = plan::of_equation_4(answers.machine.machine.machine).table.empty();
   if (hardest.updates.trusted) {
     page.add("<h2>Scaling to " + goal_text(answers, hardest) + "</h2>\n");
     add_scaling_pictures(page, report);
