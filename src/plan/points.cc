@@ -1,21 +1,13 @@
 #include "convoy/plan/points.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
-#include "convoy/base/files.h"
 #include "plan/checks.h"
 
 namespace convoy::plan {
@@ -99,6 +91,7 @@ void check(const TimeSample& time) {
 void check(const CommunicationSample& time) {
   check_at_least("workers", time.workers, 2);
   check_positive("seconds", time.seconds);
+  check_at_least("batch", time.batch, 0);
 }
 
 // By Stop.
@@ -175,7 +168,8 @@ void add_line(const Json& line, PlanPoints& points) {
     check(time);
     points.times.push_back(time);
   } else if (kind == "communication") {
-    const CommunicationSample time{integer(line, "workers"), number(line, "seconds")};
+    CommunicationSample time{integer(line, "workers"), number(line, "seconds")};
+    if (line.contains("batch")) time.batch = integer(line, "batch");
     check(time);
     points.communication.push_back(time);
   } else {
@@ -289,23 +283,11 @@ PlanPoints points_of_text(const std::string& text, const std::string& name) {
   return points;
 }
 
-PointsFile::PointsFile(const std::string& path, const PlanHeader& header) : path_(path) {
-  check(header);
-  file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file_.open()) throw Failure("cannot write " + path + ": open: " + std::strerror(errno));
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw UsageError(path + " is in use by another process; one at a time can add to it");
-  }
-  std::string text = read_text_file(path);
-  const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  if (whole < text.size()) {
-    if (::ftruncate(file_.get(), static_cast<off_t>(whole)) != 0) {
-      throw Failure("cannot write " + path + ": ftruncate: " + std::strerror(errno));
-    }
-    text.resize(whole);
-  }
+PointsFile::PointsFile(const std::string& path, const PlanHeader& header)
+    : file_((check(header), path)) {  // a wrong header makes no file
+  const std::string text = file_.text();
   if (text.empty()) {
-    append(line_of(header));
+    file_.append(line_of(header));
     points_.header = header;
     return;
   }
@@ -318,43 +300,31 @@ PointsFile::PointsFile(const std::string& path, const PlanHeader& header) : path
                    " differs); name another folder, or remove it");
 }
 
-void PointsFile::append(const std::string& line) {
-  struct stat before {};
-  const std::string text = line + "\n";
-  int error = ::fstat(file_.get(), &before) == 0 ? 0 : errno;
-  if (error == 0) error = write_all(file_.get(), std::as_bytes(std::span(text)));
-  if (error == 0 && ::fdatasync(file_.get()) != 0 && errno != EINVAL) error = errno;
-  if (error == 0) return;
-  // What a full disk took of it would make the next line unreadable.
-  std::string also;
-  if (::ftruncate(file_.get(), before.st_size) != 0) also = "; its end is incomplete now";
-  throw Failure("cannot write " + path_ + ": " + std::strerror(error) + also);
-}
-
 void PointsFile::add(const PointRun& run) {
   check(run, points_.header);
-  append(line_of(run));
+  file_.append(line_of(run));
   points_.put(run);
 }
 
 void PointsFile::move_to(const std::string& machine) {
   check_machine(machine);
   if (machine == points_.machine) return;
-  append(Json{{"kind", "machine"}, {"name", machine}}.dump(-1, ' ', false,
-                                                           Json::error_handler_t::replace));
+  file_.append(Json{{"kind", "machine"}, {"name", machine}}.dump(-1, ' ', false,
+                                                                 Json::error_handler_t::replace));
   points_.move_to(machine);
 }
 
 void PointsFile::add(const TimeSample& time) {
   check(time);
-  append(Json{{"kind", "time"}, {"samples", time.samples}, {"seconds", time.seconds}}.dump());
+  file_.append(Json{{"kind", "time"}, {"samples", time.samples}, {"seconds", time.seconds}}.dump());
   points_.times.push_back(time);
 }
 
 void PointsFile::add(const CommunicationSample& time) {
   check(time);
-  append(
-      Json{{"kind", "communication"}, {"workers", time.workers}, {"seconds", time.seconds}}.dump());
+  Json line{{"kind", "communication"}, {"workers", time.workers}, {"seconds", time.seconds}};
+  if (time.batch > 0) line["batch"] = time.batch;
+  file_.append(line.dump());
   points_.communication.push_back(time);
 }
 

@@ -84,6 +84,56 @@ TEST(ComputeFit, FindsAnOverheadWhereThereIsNoKnee) {
   }
 }
 
+// A budget leaves time for one of each: what is far likelier is seen all the same.
+TEST(ComputeFit, FindsAnOverheadWithoutRepetitions) {
+  int found = 0, wrong = 0;
+  constexpr int kSeeds = 100;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    RandomStream random(static_cast<std::uint64_t>(seed));
+    const std::vector<std::int64_t> sizes{1, 4, 16, 64, 256};
+    const ComputeFit fit =
+        fit_compute(times(with_overhead(), sizes, 1, log_normal(0.03), random), kQuick);
+    found += fit.overhead_s.value > 0;
+    if (fit.overhead_s.value > 0) EXPECT_NEAR(fit.overhead_s.value / 8e-4, 1, 0.25) << seed;
+    EXPECT_EQ(fit.lack_of_fit, 1) << seed;
+    wrong +=
+        fit_compute(times(machine(), sizes, 1, log_normal(0.03), random), kQuick).overhead_s.value >
+        0;
+  }
+  EXPECT_GE(found, 0.9 * kSeeds);
+  EXPECT_LE(wrong, 0.03 * kSeeds);
+}
+
+// What the hinge leaves unexplained at a typical batch is not what the other model leaves at all.
+TEST(ComputeFit, ComparesModelsByTheSameScatter) {
+  std::vector<TimeSample> samples;
+  RandomStream random(8);
+  for (const std::int64_t m : {1, 4, 16, 64, 256, 1024}) {
+    const auto size = static_cast<double>(m);
+    const Noise noise = log_normal(0.15 / std::sqrt(size));
+    for (int i = 0; i < 8; ++i) samples.push_back({m, (8e-4 + 1e-4 * size) * noise(random)});
+  }
+  const ComputeFit fit = fit_compute(samples, kQuick);
+  EXPECT_NEAR(fit.overhead_s.value / 8e-4, 1, 0.15);
+}
+
+TEST(ComputeFit, SaysWhichPartOfAnOverheadWasNotSeen) {
+  const auto fitted = [](const std::vector<std::int64_t>& sizes) {
+    RandomStream random(7);
+    return fit_compute(times(with_overhead(), sizes, 4, log_normal(1e-4), random), kQuick);
+  };
+  const ComputeFit both = fitted({1, 4, 16, 64});
+  EXPECT_TRUE(both.flat_seen && both.slope_seen && both.warnings.empty());
+  const ComputeFit large = fitted({16, 64, 256});
+  ASSERT_GT(large.overhead_s.value, 0);
+  EXPECT_TRUE(!large.flat_seen && large.slope_seen);
+  EXPECT_TRUE(mentions(large.warnings, "less than half of every time; measure smaller batches"));
+  const ComputeFit small = fitted({1, 2, 4, 7});
+  ASSERT_GT(small.overhead_s.value, 0);
+  EXPECT_TRUE(small.flat_seen && !small.slope_seen);
+  EXPECT_TRUE(mentions(small.warnings, "more than half of every time; measure larger batches"));
+}
+
 // One bad time changes neither.
 TEST(ComputeFit, AnOverheadIsFoundDespiteDisturbedTimes) {
   RandomStream random(4);

@@ -29,6 +29,7 @@ TEST(Points, AreThereAgainAfterAResume) {
     file.add(some_run(std::numeric_limits<std::uint64_t>::max()));
     file.add(TimeSample{64, 0.0123});
     file.add(CommunicationSample{4, 1e-300});
+    file.add(CommunicationSample{4, 0.5, 256});
     EXPECT_EQ(file.points().runs.size(), 1u);
   }
   PointsFile file(path, kHeader);
@@ -38,8 +39,10 @@ TEST(Points, AreThereAgainAfterAResume) {
   EXPECT_EQ(points.runs[0], some_run(std::numeric_limits<std::uint64_t>::max()));
   ASSERT_EQ(points.times.size(), 1u);
   EXPECT_EQ(points.times[0].seconds, 0.0123);
-  ASSERT_EQ(points.communication.size(), 1u);
+  ASSERT_EQ(points.communication.size(), 2u);
   EXPECT_EQ(points.communication[0].seconds, 1e-300);
+  EXPECT_EQ(points.communication[0].batch, 0);
+  EXPECT_EQ(points.communication[1].batch, 256);
   EXPECT_TRUE(points.has(64, 0.1 + 0.2, std::numeric_limits<std::uint64_t>::max()));
   EXPECT_FALSE(points.has(64, 0.1 + 0.2, 1));
   EXPECT_FALSE(points.has(64, 0.3, std::numeric_limits<std::uint64_t>::max()));
@@ -221,6 +224,8 @@ TEST(Points, BadLinesAreNamed) {
             "p.jsonl:2: samples is 0; it must be an integer of 1 or more");
   EXPECT_EQ(message(R"({"kind":"communication","workers":1,"seconds":1})"),
             "p.jsonl:2: workers is 1; it must be an integer of 2 or more");
+  EXPECT_EQ(message(R"({"kind":"communication","workers":2,"seconds":1,"batch":1.5})"),
+            "p.jsonl:2: batch must be an integer");
   EXPECT_EQ(message_of<UsageError>([] { (void)points_of_text("", "p"); }),
             "p: there is no whole line, so no plan, in it");
   EXPECT_EQ(message_of<UsageError>([&] { (void)points_of_text(run + "\n", "p"); }),

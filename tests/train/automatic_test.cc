@@ -21,8 +21,8 @@ class AutomaticTest : public HybridTest {
 };
 
 TEST_F(AutomaticTest, TrainsWhatItHasChosen) {
-  for (const Overrides& how : {Overrides{"strategy=auto"},
-                               Overrides{"strategy=hybrid", "placement=auto"}}) {
+  for (const Overrides& how :
+       {Overrides{"strategy=auto"}, Overrides{"strategy=hybrid", "placement=auto"}}) {
     const Recipe recipe = automatic("chosen_" + how.front().substr(9), how);
     const RunResult result = train(recipe);
     if (!first()) continue;

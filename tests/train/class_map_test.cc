@@ -84,6 +84,52 @@ TEST_F(ClassMapTest, NamesAndMoreScoresAreTheRecipes) {
   EXPECT_EQ(trained.task().outputs(), 3);
 }
 
+// Names of classes say nothing of which labels they are of.
+TEST_F(ClassMapTest, LabelsInAnotherOrderAreRefused) {
+  const std::string names = "task.options.class_names=[\"outer\", \"inner\"]";
+  const auto task_of = [&](const std::string& classes) {
+    return registry_.make_task(recipe("ordered", {"task.options.classes=" + classes, names}));
+  };
+  const testing_data::Stripes data(12);  // dark, gray, light
+  const testing_data::Stripes turned(12, {}, {"gray", "dark", "light"});
+  const testing_data::Stripes other(12, {}, {"black", "gray", "white"});
+  const auto task = task_of("[0, 1, 0]");
+  EXPECT_NE(test::message_of<UsageError>([&] {
+              task->look(data, &turned);
+            }).find("data.train and data.validation have different classes: number 0"),
+            std::string::npos);
+  task->look(data, nullptr);
+  EXPECT_EQ(test::message_of<UsageError>([&] { task->check(data, "it"); }), "");
+  const auto said = [&](const Task& asked, const data::Dataset& of) {
+    return test::message_of<UsageError>([&] { asked.check(of, "it"); });
+  };
+  EXPECT_EQ(said(*task, turned),
+            "what the network was trained on and it have different labels, of which "
+            "task.options.classes says the classes: number 0 is 'dark' in one, 'gray' in the "
+            "other");
+  EXPECT_NE(said(*task, other).find("number 0 is 'dark' in one, 'black' in the other"),
+            std::string::npos);
+  // A checkpoint has them, and whoever says the class of each label anew is believed, but for those
+  // that are known.
+  const auto again = [&](const std::string& classes) {
+    auto restored = task_of(classes);
+    restored->restore(task->facts());
+    return restored;
+  };
+  EXPECT_NE(said(*again("[0, 1, 0]"), turned), "");
+  EXPECT_EQ(said(*again("[1, 0, 0]"), turned), "");
+  EXPECT_EQ(
+      said(*again("[1, 0, 1]"), turned),
+      "task.options.classes makes 'inner' of the label 'light' of it; the network was trained "
+      "with 'outer' for it");
+  // One of before has none of it.
+  TaskFacts old = task->facts();
+  old.lists.erase("labels");
+  auto restored = task_of("[0, 1, 0]");
+  restored->restore(old);
+  EXPECT_EQ(said(*restored, turned), "");
+}
+
 TEST_F(ClassMapTest, MistakesAreNamed) {
   const auto said = [&](const Overrides& overrides, const std::string& part) {
     const std::string text = mistakes(overrides);

@@ -47,15 +47,17 @@ TEST_F(RecipeAutomaticTest, WhatIsChosenIsNotGiven) {
   EXPECT_NE(problems(with("strategy = \"auto\"", "[hybrid]\nscheme = \"c\"\n"))
                 .find("hybrid.scheme is chosen where strategy is \"auto\": leave it out"),
             std::string::npos);
-  EXPECT_NE(problems(with("strategy = \"hybrid\"\nplacement = \"auto\"", "[grid]\npartitions = 2\n"))
-                .find("grid.partitions is chosen where placement is \"auto\""),
-            std::string::npos);
+  EXPECT_NE(
+      problems(with("strategy = \"hybrid\"\nplacement = \"auto\"", "[grid]\npartitions = 2\n"))
+          .find("grid.partitions is chosen where placement is \"auto\""),
+      std::string::npos);
   EXPECT_NE(problems(with("placement = \"auto\""))
                 .find("which is for strategy = \"hybrid\", or \"auto\"; it is \"sync\""),
             std::string::npos);
   EXPECT_NE(problems(with("placement = \"here\"")).find("placement: can be \"auto\", or tables"),
             std::string::npos);
-  EXPECT_NE(problems(with("strategy = \"autp\"")).find("there are auto, hybrid, sync; did you mean auto?"),
+  EXPECT_NE(problems(with("strategy = \"autp\""))
+                .find("there are auto, hybrid, sync; did you mean auto?"),
             std::string::npos);
 }
 

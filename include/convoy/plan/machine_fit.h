@@ -25,15 +25,17 @@ struct ComputeDraw {
 };
 
 // Gamma(M) = gamma max(M, M_T) through times over a sweep of M. Where that does not describe the
-// times (lack_of_fit below 0.01) and a fixed time does so better, t + gamma M instead: then there
-// is an overhead_s, and M_T is 1.
+// times (lack_of_fit below 0.01) and a fixed time does so better, or the times are a hundred times
+// as likely with one (which may be seen without repetitions), t + gamma M instead: then there is an
+// overhead_s, and M_T is 1.
 struct ComputeFit {
   Estimate seconds_per_sample;  // gamma
   Estimate knee_samples;        // M_T
   Estimate overhead_s;          // t; 0 where M_T is what small batches wait for
   // Whether the sweep lies on both sides of the knee. Where it has no flat part, M_T is given as
   // the smallest M, and is that at most; where it has no slope, as the largest, and is that at
-  // least (and gamma at most what is given).
+  // least (and gamma at most what is given). With an overhead: whether it is more than half of the
+  // time of the smallest M, and less than half of that of the largest.
   bool flat_seen = false;
   bool slope_seen = false;
   // How many of the samples are on each side, each divided by the square of its batch's scatter in
@@ -62,6 +64,8 @@ std::vector<ComputePoint> compute_table(const std::vector<TimeSample>& samples);
 struct CommunicationSample {
   std::int64_t workers = 0;  // >= 2
   double seconds = 0;        // of communication that computation does not hide, per update
+  // Of all workers together: the larger it is, the more computation hides. 0: not known.
+  std::int64_t batch = 0;
 };
 
 struct CommunicationFit {

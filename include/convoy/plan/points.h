@@ -6,7 +6,7 @@
 //    "diverged": false, "reached": [[0.3, 410]], "stopped": "limit"}
 //   {"kind": "machine", "name": "AMD EPYC 7B13, 4 cores"}
 //   {"kind": "time", "samples": 64, "seconds": 0.0123}
-//   {"kind": "communication", "workers": 4, "seconds": 0.005}
+//   {"kind": "communication", "workers": 4, "seconds": 0.005, "batch": 256}
 //
 // The first line says what is measured, the others follow in any order, but that a run's last line
 // takes the place of those before it, and that times are of the machine that was last named. A line
@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "convoy/base/descriptor.h"
+#include "convoy/base/lines_file.h"
 #include "convoy/plan/machine_fit.h"
 #include "convoy/plan/update_fit.h"
 
@@ -110,10 +110,7 @@ class PointsFile {
   void add(const CommunicationSample& time);
 
  private:
-  void append(const std::string& line);
-
-  std::string path_;
-  Descriptor file_;
+  LinesFile file_;
   PlanPoints points_;
 };
 

@@ -169,13 +169,14 @@ int run(const Arguments& arguments) {
     std::fprintf(out, "stopped; to go on, add --resume to the same command\n");
     return kExitRequeue;
   }
-  const Answers answers = answered(folder.points(), sweep, planned);
+  const plan::PlanPoints points = points_of(sweep, folder.points());
+  const Answers answers = answered(points, sweep, planned);
   add_rows(answers, rows);
   if (answers.levels.empty())
     throw UsageError(text_of(answers.without) + how_far(folder, planned.goal) + out_of_time(sweep));
   print(answers, out);
-  write_report({planned.recipe.name, folder.points(), answers, planned.samples},
-               folder.file("report.html"), out);
+  write_report({planned.recipe.name, points, answers, planned.samples}, folder.file("report.html"),
+               out);
   write_file_atomically(folder.file("machine.toml"),
                         plan::to_toml(answers.machine.machine.machine));
   write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));

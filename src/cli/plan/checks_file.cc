@@ -1,18 +1,10 @@
 #include "cli/plan/checks_file.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/toml_text.h"
 #include "convoy/base/error.h"
-#include "convoy/base/files.h"
-#include "train/logging/append.h"
 
 namespace convoy::cli {
 namespace {
@@ -61,22 +53,11 @@ void check_header(const Json& line, const ChecksHeader& header, const std::strin
 }  // namespace
 
 ChecksFile::ChecksFile(const std::string& path, const ChecksHeader& header, bool resume)
-    : path_(path) {
-  file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file_.open()) throw Failure("cannot write " + path + ": " + std::strerror(errno));
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0)
-    throw UsageError(path + " is in use by another process; one check at a time can add to it");
-  std::string text = read_text_file(path);
-  const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  if (whole < text.size()) {
-    if (::ftruncate(file_.get(), static_cast<off_t>(whole)) != 0)
-      throw Failure("cannot write " + path + ": " + std::strerror(errno));
-    text.resize(whole);
-  }
+    : file_(path) {
+  const std::string text = file_.text();
   // Of a check that ended before its first training there is nothing to go on with.
   if (std::count(text.begin(), text.end(), '\n') <= 1) {
-    if (::ftruncate(file_.get(), 0) != 0)
-      throw Failure("cannot write " + path + ": " + std::strerror(errno));
+    file_.clear();
     append(line_of(header));
     return;
   }
@@ -92,7 +73,7 @@ void ChecksFile::read(const std::string& text, const ChecksHeader& header) {
   for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
     ++count;
-    const std::string where = path_ + ":" + std::to_string(count) + ": ";
+    const std::string where = file_.path() + ":" + std::to_string(count) + ": ";
     const Json line = Json::parse(text.substr(begin, end - begin), nullptr, false);
     try {
       if (line.at("kind") != (count == 1 ? "checks" : "training"))
@@ -100,7 +81,7 @@ void ChecksFile::read(const std::string& text, const ChecksHeader& header) {
       if (count == 1) {
         if (line.at("version") != kVersion)
           throw UsageError(where + "it is of another version of Convoy; move it away");
-        check_header(line, header, path_);
+        check_header(line, header, file_.path());
       } else {
         trainings_.push_back(training_of(line));
       }
@@ -125,10 +106,7 @@ void ChecksFile::add(const CheckedTraining& training) {
 }
 
 void ChecksFile::append(const nlohmann::json& line) {
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  train::append_whole(file_.get(), text, path_);
-  if (::fdatasync(file_.get()) != 0 && errno != EINVAL)
-    throw Failure("cannot write " + path_ + ": " + std::strerror(errno));
+  file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace convoy::cli

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/base/descriptor.h"
+#include "convoy/base/lines_file.h"
 
 namespace convoy::cli {
 
@@ -52,8 +52,7 @@ class ChecksFile {
   void read(const std::string& text, const ChecksHeader& header);
   void append(const nlohmann::json& line);
 
-  std::string path_;
-  Descriptor file_;
+  LinesFile file_;
   std::vector<CheckedTraining> trainings_;
 };
 

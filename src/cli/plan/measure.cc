@@ -79,7 +79,8 @@ bool measure_one_exchange(const Planned& planned, PlanFolder& folder, const Exch
   const int workers = exchange.place.workers;
   const auto times = time_updates(planned, folder, exchange.batch, exchange.place, deadline);
   if (!times) return false;
-  folder.add(plan::CommunicationSample{workers, std::max(times->exposed_communication, kLeast)});
+  folder.add(plan::CommunicationSample{workers, std::max(times->exposed_communication, kLeast),
+                                       exchange.batch});
   std::fprintf(out, "communication of %d workers: %s of an update's %s, of %s\n", workers,
                format_seconds(times->exposed_communication).c_str(),
                format_seconds(times->seconds).c_str(), samples_text(exchange.batch).c_str());
@@ -142,7 +143,7 @@ void measure_communication(const Planned& planned, PlanFolder& folder,
     for (const Exchange& exchange : exchanges) {
       const auto& times = folder.points().communication;
       const auto done = std::count_if(times.begin(), times.end(), [&](const auto& time) {
-        return time.workers == exchange.place.workers;
+        return time.workers == exchange.place.workers && time.batch == exchange.batch;
       });
       if (done >= repetition) continue;
       if (!measure_one_exchange(planned, folder, exchange, deadline, out)) return;

@@ -51,7 +51,7 @@ struct Exchange {
   Place place;
 };
 
-// The same of communication in each of them.
+// The same of communication in each of them, where times with other batches don't count.
 void measure_communication(const Planned& planned, PlanFolder& folder,
                            const std::vector<Exchange>& exchanges, int repetitions,
                            const Deadline& deadline, std::FILE* out);

@@ -35,8 +35,13 @@ double knee_of(const plan::PlanPoints& points) {
   }
 }
 
+// With the batch that communication between so many is known of already, if it still fits: M_T may
+// have come out a little different since.
 Exchange exchange_of(const Sweep& sweep, const plan::PlanPoints& points, std::int64_t workers) {
-  return {batch_of_exchange(sweep.batches, knee_of(points), workers),
+  const auto known = batches_of_exchanges(points, sweep.batches);
+  const auto found = known.find(workers);
+  return {found != known.end() ? found->second
+                               : batch_of_exchange(sweep.batches, knee_of(points), workers),
           sweep.workplace.place(static_cast<int>(workers))};
 }
 
@@ -191,12 +196,17 @@ class Times {
   // All of them; with a deadline, as many as the plan needs, and more in half of the time.
   void measure() {
     const Deadline& end = sweep_.limits.deadline;
-    if (!end) return repeat(sweep_.repetitions, sweep_.repetitions, end);
+    if (!end) return repeat(end);
     const auto now = Clock::now();
     const Deadline half = now + (*end - now) / 2;
-    repeat(fewest(timed_.size(), kTimes), fewest(workers_.size(), kExchanges), end);
+    // Where a batch is refused, the others have to be timed more often.
+    for (int times = 0; times < fewest(timed_.size(), kTimes);) {
+      times = fewest(timed_.size(), kTimes);
+      compute(times, end);
+    }
+    exchange(fewest(workers_.size(), kExchanges), end);
     check_enough();
-    repeat(sweep_.repetitions, sweep_.repetitions, half);
+    repeat(half);
   }
 
   // The batches that there is training with.
@@ -211,19 +221,25 @@ class Times {
     return sizes == 0 ? 0 : static_cast<int>((needed + sizes - 1) / sizes);
   }
 
-  void repeat(int times, int exchanges, const Deadline& deadline) {
+  void compute(int times, const Deadline& deadline) {
     measure_compute(planned_, folder_, timed_, times, sweep_.workplace.place(1), deadline, out_);
+  }
+  void exchange(int times, const Deadline& deadline) {
     std::vector<Exchange> together;
     for (const std::int64_t workers : workers_)
       together.push_back(exchange_of(sweep_, folder_.points(), workers));
-    measure_communication(planned_, folder_, together, exchanges, deadline, out_);
+    measure_communication(planned_, folder_, together, times, deadline, out_);
+  }
+  void repeat(const Deadline& deadline) {
+    compute(sweep_.repetitions, deadline);
+    exchange(sweep_.repetitions, deadline);
   }
 
   void check_enough() const {
     if (!is_late(sweep_.limits.deadline)) return;
     const int times = fewest(timed_.size(), kTimes);
     const int exchanges = fewest(workers_.size(), kExchanges);
-    const plan::PlanPoints& points = folder_.points();
+    const plan::PlanPoints points = points_of(sweep_, folder_.points());
     const std::int64_t done =
         measured(points.times, &plan::TimeSample::samples, timed_, times) +
         measured(points.communication, &plan::CommunicationSample::workers, workers_, exchanges);
@@ -269,6 +285,26 @@ std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double 
   return std::max(batch, workers);
 }
 
+std::map<std::int64_t, std::int64_t> batches_of_exchanges(
+    const plan::PlanPoints& points, const std::vector<std::int64_t>& batches) {
+  std::map<std::int64_t, std::int64_t> known;
+  for (const plan::CommunicationSample& time : points.communication) {
+    const bool trained = std::find(batches.begin(), batches.end(), time.batch) != batches.end();
+    if (trained || (time.batch == time.workers && batches.back() < time.workers))
+      known[time.workers] = time.batch;
+  }
+  return known;
+}
+
+plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points) {
+  const auto known = batches_of_exchanges(points, sweep.batches);
+  std::erase_if(points.communication, [&known](const plan::CommunicationSample& time) {
+    const auto found = known.find(time.workers);
+    return found == known.end() || found->second != time.batch;
+  });
+  return points;
+}
+
 std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
                             const std::vector<double>& rates, std::uint64_t seed) {
   std::vector<WantedRun> runs;
@@ -296,7 +332,7 @@ std::vector<Candidate> candidate_runs(const plan::PlanPoints& points, const Goal
 }
 
 PlannedMachine machine_of(const Sweep& sweep, const plan::PlanPoints& points) {
-  if (!sweep.machine) return fit_machine(points);
+  if (!sweep.machine) return fit_machine(points_of(sweep, points));
   return {{*sweep.machine, {}, {}}, std::nullopt, std::nullopt};
 }
 

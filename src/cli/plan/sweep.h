@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -32,6 +33,15 @@ struct Sweep {
 // for each.
 std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
                                std::int64_t workers);
+
+// Of numbers of workers whose communication was timed with one of `batches` (or a sample for each
+// worker, where that is more), the batch of the last such time.
+std::map<std::int64_t, std::int64_t> batches_of_exchanges(const plan::PlanPoints& points,
+                                                          const std::vector<std::int64_t>& batches);
+
+// The points that count for this sweep: times of communication with other batches, or batches that
+// are not known, do not.
+plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points);
 
 // The runs of a seed, in an order in which each further one says something new: the largest and the
 // smallest batch first, then those between, with the middle one of the rates; then with the others.

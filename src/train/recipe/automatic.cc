@@ -6,12 +6,12 @@ namespace {
 // What is chosen, and what would make the strategies different trainings.
 void check_automatic(const Recipe& recipe, const Given& given, std::vector<std::string>& problems) {
   if (recipe.strategy != kAutomatic && recipe.strategy != "hybrid") {
-    problems.push_back("placement is \"auto\", which is for strategy = \"hybrid\", or \"auto\"; it is \"" +
-                       recipe.strategy + "\"");
+    problems.push_back(
+        "placement is \"auto\", which is for strategy = \"hybrid\", or \"auto\"; it is \"" +
+        recipe.strategy + "\"");
     return;
   }
-  for (const char* key :
-       {"hybrid.scheme", "hybrid.senders", "grid.partitions", "grid.replicas"}) {
+  for (const char* key : {"hybrid.scheme", "hybrid.senders", "grid.partitions", "grid.replicas"}) {
     if (given(key)) {
       problems.push_back(std::string(key) + " is chosen where " +
                          (recipe.strategy == kAutomatic ? "strategy" : "placement") +

@@ -168,16 +168,18 @@ Recipe Planning::choose() {
   std::vector<StepForecast> forecasts;
   try {
     say("placement: measuring layers and links");
-    const bool variable = recipe_.strategy == "hybrid" && recipe_.strategy_options.flag("variable_batch");
+    const bool variable =
+        recipe_.strategy == "hybrid" && recipe_.strategy_options.flag("variable_batch");
     const PlacementPlan plan = plan_placement(*all, measure_placement(world_, *all, 2), variable);
     for (const StepForecast& one : plan.forecasts) {
       if (fits(one.placement)) forecasts.push_back(one);
     }
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
-    throw UsageError("the planner can't run the model '" + recipe_.model.name +
-                     "' on made-up numbers: choose strategy and placement yourself. LibTorch says: " +
-                     text.substr(0, text.find('\n')));
+    throw UsageError(
+        "the planner can't run the model '" + recipe_.model.name +
+        "' on made-up numbers: choose strategy and placement yourself. LibTorch says: " +
+        text.substr(0, text.find('\n')));
   }
   if (forecasts.empty()) return without_planning("no layer of the network can be divided so");
   std::vector<std::int64_t> best{static_cast<std::int64_t>(plan::best_placement(forecasts))};

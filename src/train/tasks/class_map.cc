@@ -91,6 +91,12 @@ std::vector<std::string> ClassMap::names(const std::vector<std::string>& labels,
   return names;
 }
 
+std::vector<std::string> ClassMap::each(const std::vector<std::string>& names) const {
+  std::vector<std::string> all;
+  for (const std::int64_t number : classes_) all.push_back(names[static_cast<std::size_t>(number)]);
+  return all;
+}
+
 std::int64_t ClassMap::operator()(std::int64_t label, std::size_t sample) const {
   if (empty()) return label;
   if (label < 0 || label >= static_cast<std::int64_t>(classes_.size())) {

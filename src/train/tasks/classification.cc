@@ -10,16 +10,43 @@ namespace convoy::train {
 namespace {
 
 constexpr const char* kClasses = "classes";
+// With a map: the labels of the data that was trained on, and the name of the class of each.
+constexpr const char* kLabels = "labels";
+constexpr const char* kLabelClasses = "label_classes";
 
 // Labels are numbers: different classes would be compared with each other.
 void check_same_classes(const std::string& both, const std::vector<std::string>& one,
-                        const std::vector<std::string>& other) {
+                        const std::vector<std::string>& other, const char* what = "classes") {
   for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
     const std::string a = i < one.size() ? "'" + one[i] + "'" : "missing";
     const std::string b = i < other.size() ? "'" + other[i] + "'" : "missing";
     if (a == b) continue;
-    throw UsageError(both + " have different classes: number " + std::to_string(i) + " is " + a +
-                     " in one, " + b + " in the other");
+    throw UsageError(both + " have different " + what + ": number " + std::to_string(i) + " is " +
+                     a + " in one, " + b + " in the other");
+  }
+}
+
+// A map goes by the numbers of labels: in another order each would be of another class. A map that
+// is another one by now is for other labels, of which those that were known have their class still.
+void check_same_labels(const std::string& what, const TaskFacts& trained,
+                       const std::vector<std::string>& labels,
+                       const std::vector<std::string>& classes) {
+  const auto known = trained.lists.find(kLabels), known_classes = trained.lists.find(kLabelClasses);
+  // The checkpoint is of a version that did not keep them.
+  if (known == trained.lists.end() || known_classes == trained.lists.end()) return;
+  if (classes == known_classes->second) {
+    check_same_classes("what the network was trained on and " + what, known->second, labels,
+                       "labels, of which task.options.classes says the classes");
+    return;
+  }
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto at = std::find(known->second.begin(), known->second.end(), labels[i]);
+    if (at == known->second.end()) continue;
+    const std::string& then =
+        known_classes->second.at(static_cast<std::size_t>(at - known->second.begin()));
+    if (then == classes[i]) continue;
+    throw UsageError("task.options.classes makes '" + classes[i] + "' of the label '" + labels[i] +
+                     "' of " + what + "; the network was trained with '" + then + "' for it");
   }
 }
 
@@ -57,6 +84,10 @@ void Classification::look(const data::Dataset& training, const data::Dataset* va
                     {"image.height", shape.height},
                     {"image.width", shape.width}};
   facts_.lists = {{kClasses, class_of_.names(training.classes(), "data.train")}};
+  if (!class_of_.empty()) {
+    facts_.lists[kLabels] = training.classes();
+    facts_.lists[kLabelClasses] = class_of_.each(facts_.lists.at(kClasses));
+  }
   const auto classes = static_cast<std::int64_t>(facts_.lists.at(kClasses).size());
   if (recipe_.model.classes > 0 && recipe_.model.classes < classes) {
     throw UsageError("model.classes is " + std::to_string(recipe_.model.classes) +
@@ -80,8 +111,10 @@ void Classification::restore(const TaskFacts& facts) {
 }
 
 void Classification::check(const data::Dataset& data, const std::string& what) const {
+  const std::vector<std::string> classes = class_of_.names(data.classes(), what);
   check_same_classes("what the network was trained on and " + what, facts_.lists.at(kClasses),
-                     class_of_.names(data.classes(), what));
+                     classes);
+  if (!class_of_.empty()) check_same_labels(what, facts_, data.classes(), class_of_.each(classes));
 }
 
 std::string Classification::summary() const {

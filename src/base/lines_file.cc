@@ -1,0 +1,56 @@
+#include "convoy/base/lines_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* what, int error) {
+  throw Failure("cannot write " + path + ": " + what + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+LinesFile::LinesFile(std::string path) : path_(std::move(path)) {
+  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file_.open()) fail(path_, "open", errno);
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0)
+    throw UsageError(path_ + " is in use by another process; one at a time can add to it");
+  const std::string all = text();
+  const std::size_t end = all.rfind('\n');
+  const std::size_t whole = end == std::string::npos ? 0 : end + 1;
+  if (whole < all.size() && ::ftruncate(file_.get(), static_cast<off_t>(whole)) != 0)
+    fail(path_, "ftruncate", errno);
+}
+
+std::string LinesFile::text() const { return read_text_file(path_); }
+
+void LinesFile::append(const std::string& line) {
+  struct stat before {};
+  const std::string text = line + "\n";
+  int error = ::fstat(file_.get(), &before) == 0 ? 0 : errno;
+  if (error == 0) error = write_all(file_.get(), std::as_bytes(std::span(text)));
+  if (error == 0 && ::fdatasync(file_.get()) != 0 && errno != EINVAL) error = errno;
+  if (error == 0) return;
+  // What a full disk took of it would make the next line unreadable.
+  std::string also;
+  if (::ftruncate(file_.get(), before.st_size) != 0) also = "; its end is incomplete now";
+  throw Failure("cannot write " + path_ + ": " + std::strerror(error) + also);
+}
+
+void LinesFile::clear() {
+  if (::ftruncate(file_.get(), 0) != 0) fail(path_, "ftruncate", errno);
+}
+
+}  // namespace convoy

@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/plan/machine_fit.h"
+#include "plan/repetitions.h"
+
+namespace convoy::plan {
+namespace {
+
+struct Kind {
+  CommunicationKind kind;
+  double scatter;
+  Location location;
+  std::vector<double> residuals;  // log seconds - log f(P) - center, sorted
+};
+
+double log_factor(CommunicationKind kind, std::int64_t workers) {
+  Communication unit;
+  unit.kind = kind;
+  unit.delta_s = 1;
+  return std::log(communication_seconds(unit, workers));
+}
+
+Kind located(const Sorted& sorted, CommunicationKind kind) {
+  std::vector<double> values;
+  for (std::size_t g = 0; g < sorted.sizes.size(); ++g) {
+    const double factor = log_factor(kind, sorted.sizes[g]);
+    for (std::size_t i = sorted.begin(g); i < sorted.ends[g]; ++i) {
+      values.push_back(sorted.logs[i] - factor);
+    }
+  }
+  Kind result{kind, 0, location_of(values), {}};
+  result.scatter = result.location.scatter;
+  for (const double value : values) result.residuals.push_back(value - result.location.center);
+  return result;
+}
+
+Sorted sorted_communication(const std::vector<CommunicationSample>& samples) {
+  if (samples.size() < 2) {
+    throw UsageError("a fit of communication needs at least 2 times; there are " +
+                     std::to_string(samples.size()));
+  }
+  return {samples, "the number of workers of a measured time", 2,
+          [](const CommunicationSample& sample) { return sample.workers; }};
+}
+
+CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions& options) {
+  CommunicationFit fit;
+  fit.kind = kind.kind;
+  fit.scatter = kind.scatter;
+  const double mean = mean_shift(kind.scatter);
+  fit.delta_s.value = std::exp(kind.location.center + mean);
+  std::vector<double> residuals(kind.residuals);
+  if (kind.scatter > 0) {
+    for (double& z : residuals) z /= kind.scatter;
+  }
+  const double count = static_cast<double>(residuals.size());
+  const ResidualPool pool(residuals, std::sqrt(count / (count - 1)));
+  std::vector<double> values(residuals.size()), misfits, scores(residuals.size());
+  for (int round = 0; round < options.rounds; ++round) {
+    if (kind.scatter == 0) {
+      fit.draws.push_back(fit.delta_s.value);
+      continue;
+    }
+    RandomStream random(options.seed, number_of("communication"),
+                        static_cast<std::uint64_t>(round));
+    for (double& value : values) value = pool.draw(random);
+    const Location again = improved_location(values, {0, 1}, 1, 1e-3);
+    const double t = again.scatter > 0 ? again.center / again.scatter : 0;
+    fit.draws.push_back(std::exp(kind.location.center + mean -
+                                 std::clamp(t * kind.scatter, -kFarthest, kFarthest)));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      scores[i] = huber(again.scatter > 0 ? (values[i] - again.center) / again.scatter : 0);
+    }
+    misfits.push_back(misfit(scores, sorted.ends));
+  }
+  fit.delta_s.interval = interval_of(fit.draws);
+  if (sorted.sizes.size() > 1 && sorted.repeated() && kind.scatter > 0) {
+    fit.lack_of_fit = probability_of(misfit(clipped(residuals), sorted.ends), misfits);
+  }
+  report(fit, sorted, residuals, std::string("the model '") + std::string(name(kind.kind)) + "'");
+  return fit;
+}
+
+}  // namespace
+
+CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
+                                   CommunicationKind kind, const FitOptions& options) {
+  check(options);
+  if (kind == CommunicationKind::none || kind == CommunicationKind::table) {
+    throw UsageError(
+        "a fit of communication is for the kinds constant, server, ring and tree, not '" +
+        std::string(name(kind)) + "'");
+  }
+  const Sorted sorted = sorted_communication(samples);
+  return fit_of(sorted, located(sorted, kind), options);
+}
+
+CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
+                                   const FitOptions& options) {
+  check(options);
+  const Sorted sorted = sorted_communication(samples);
+  Kind best = located(sorted, CommunicationKind::constant);
+  if (sorted.sizes.size() > 1) {
+    for (const auto kind :
+         {CommunicationKind::server, CommunicationKind::ring, CommunicationKind::tree}) {
+      Kind other = located(sorted, kind);
+      if (other.scatter < best.scatter) best = std::move(other);
+    }
+  }
+  return fit_of(sorted, best, options);
+}
+
+Communication communication_table(const std::vector<CommunicationSample>& samples) {
+  Communication communication;
+  communication.kind = CommunicationKind::table;
+  const Sorted sorted(samples, "the number of workers of a measured time", 2,
+                      [](const CommunicationSample& sample) { return sample.workers; });
+  communication.table = table_of<CommunicationPoint>(sorted);
+  return communication;
+}
+
+}  // namespace convoy::plan
