@@ -40,6 +40,7 @@ std::string to_toml(const Machine& machine) {
   };
   const auto number = [&](const char* key, double value) { line(key, toml_number(value)); };
   if (!machine.source.empty()) line("source", toml_string(machine.source));
+  if (!machine.name.empty()) line("name", toml_string(machine.name));
   text += "[compute]\n";
   if (machine.seconds_per_sample != 0 || machine.table.empty()) {
     number("seconds_per_sample", machine.seconds_per_sample);
@@ -79,6 +80,7 @@ Machine machine_of_toml(const std::string& text, const std::string& name) {
   Machine machine;
   TomlReader top(root, file, "");
   top.text("source", machine.source);
+  top.text("name", machine.name);
   const toml::table* compute = top.table("compute");
   if (compute == nullptr) throw UsageError(file + ": the table [compute] is missing");
   TomlReader reader(*compute, file, "compute.");

@@ -36,8 +36,9 @@ TEST(LinesFile, WhatDoesNotFitLeavesNothing) {
   file.append("one");
   {
     const test::FileSizeLimit limit(6);
-    EXPECT_NE(test::message_of<Failure>([&] { file.append("a long one"); })
-                  .find("cannot write " + scratch.path("lines")),
+    EXPECT_NE(test::message_of<Failure>([&] {
+                file.append("a long one");
+              }).find("cannot write " + scratch.path("lines")),
               std::string::npos);
   }
   file.append("2");

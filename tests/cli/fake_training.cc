@@ -95,11 +95,13 @@ class Training {
     const auto steps = recipe_["training"]["steps"].value_or(std::int64_t{0});
     const double level = recipe_["training"]["target"]["level"].value_or(0.0);
     const double start = script_.value("start", 10.0);
+    const bool stuck = batch_ <= script_.value("stuck", std::int64_t{0}) &&
+                       recipe_["optimizer"]["lr"].value_or(0.0) >= script_.value("rate", 0.0);
     for (std::int64_t step = 1; step <= steps; ++step) {
       while (told == 0 && step > most()) pause_a_little();
       if (told != 0) return;
       const double done = static_cast<double>(step) / needed();
-      const double loss = start + (level - start) * done;
+      const double loss = stuck ? start : start + (level - start) * done;
       metrics << Json{{"kind", "step"},     {"step", step},
                       {"loss", loss},       {"samples", batch_},
                       {"data_s", 0},        {"forward_s", 0.05},

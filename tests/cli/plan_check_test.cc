@@ -258,10 +258,20 @@ TEST_F(PlanCheck, TrainsOnHosts) {
   };
   EXPECT_TRUE(has(complaint(on("localhost,localhost", "3")),
                   "--workers 3: there is room for 2 on hosts localhost:1,localhost:1"));
+  // Whose the predictions are is said by machine.toml, or, if that was given, not at all.
+  plan::Machine timed = machine_of(0.02);
+  timed.name = "hosts localhost:1,other:1";
+  test::spill(plan_ + "/machine.toml", plan::to_toml(timed));
   const auto rows = rows_of(on("localhost:2", "2"));
-  ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0]["workers"], 2);
-  EXPECT_EQ(rows[0]["reached"], 1);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["kind"], "other_machine");
+  EXPECT_EQ(rows[0]["predicted_for"], "hosts localhost:1,other:1");
+  EXPECT_EQ(rows[0]["trained_on"], "hosts localhost:2");
+  EXPECT_EQ(rows[1]["workers"], 2);
+  EXPECT_EQ(rows[1]["reached"], 1);
+  timed.name = "hosts localhost:2,other:1";
+  test::spill(plan_ + "/machine.toml", plan::to_toml(timed));
+  EXPECT_EQ(rows_of(on("localhost:2", "2")).size(), 1u);  // the first of them
   EXPECT_TRUE(has(complaint(on("localhost:1", "1")),
                   "has trainings on hosts localhost:2, not on hosts localhost:1"));
 }

@@ -76,6 +76,18 @@ TEST_F(PlanNoiseTest, SaysWhereTheTargetWasNotReached) {
       has(complaint(words("noise", {"--rate", "1e6"})), "diverged; choose a smaller --rate"));
 }
 
+// Parts of one picture are none for batch normalization.
+TEST_F(PlanNoiseTest, SaysThatBatchesCantBeCut) {
+  std::string recipe = kRecipe;
+  recipe.replace(recipe.find("\"lenet\""), 7, "\"resnet20\"");
+  test::spill(recipe_, recipe);
+  const Planned plan = planned("0.001");
+  PlanFolder(plan_, plan, false)
+      .add({.batch = 3, .learning_rate = 0.04, .seed = 1, .updates = 9, .reached = {}}, {});
+  EXPECT_TRUE(has(complaint(words("noise", {"--batch", "2", "--longest", "0.1", "--rate", "1e-5"})),
+                  "the noise was measured in 0 of "));
+}
+
 TEST_F(PlanNoiseTest, MistakesAreNamed) {
   EXPECT_TRUE(has(complaint(words("noise", {})), "there are no points in " + plan_));
   measure();

@@ -9,6 +9,7 @@
 #include "cli/plan/measure.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/plan_file.h"
+#include "cli/plan/rates.h"
 #include "cli/plan/runs.h"
 #include "convoy/base/error.h"
 #include "tests/base/scratch.h"
@@ -139,6 +140,28 @@ TEST(PlanTimes, AreElapsedWithoutEvaluations) {
   EXPECT_EQ(metrics.curve(), (Curve{{1, 0.9}, {2, 0.8}}));
 }
 
+// Batches of 64 in cost, of whose samples 48 count; the rest of an epoch is smaller.
+TEST(PlanNoise, IsThatOfWhatBatchesCount) {
+  std::vector<MeasuredNoise> noise;
+  for (std::int64_t update = 1; update <= 6; ++update)
+    noise.push_back({{update, 2, 30}, update % 2 == 0 ? 10.0 : 48.0});
+  const auto by_cost = noise_by_cost(noise, 64);
+  ASSERT_EQ(by_cost.size(), 6u);
+  EXPECT_EQ(by_cost[3].update, 4);
+  EXPECT_EQ(by_cost[3].gradient_square, 2);
+  EXPECT_DOUBLE_EQ(by_cost[3].variance, 40);  // of one of 64 instead of one of 48
+  EXPECT_DOUBLE_EQ(noise_by_cost(noise, 48)[0].variance, 30);
+  EXPECT_TRUE(noise_by_cost({}, 48).empty());
+}
+
+TEST(PlanTrials, HaveFoldersOfTheirOwn) {
+  const test::Scratch scratch;
+  const std::string parent = scratch.path("runs"), one = fresh_folder(parent);
+  EXPECT_TRUE(std::filesystem::is_directory(one));
+  EXPECT_EQ(one.substr(0, parent.size() + 1), parent + "/");
+  EXPECT_NE(fresh_folder(parent), one);
+}
+
 TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {
   const Goal goal = parse_goal({.target = "loss=1", .targets = "", .metric = ""}, kKnown, true);
   plan::PlanPoints points;
@@ -160,6 +183,50 @@ TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {
   EXPECT_FALSE(is_hopeless(points, goal, 16, 0.03));
   EXPECT_TRUE(is_hopeless(points, goal, 16, 1.0));
   EXPECT_FALSE(is_hopeless(points, goal, 32, 0.01));  // another batch
+}
+
+TEST(PlanRuns, AreComparedWithTheBestRateAtItsWorstSeed) {
+  const Goal goal = parse_goal({.target = "loss=1", .targets = "", .metric = ""}, kKnown, true);
+  plan::PlanPoints points;
+  const auto add = [&points](std::int64_t batch, double rate, std::int64_t updates, bool reached,
+                             plan::Stop stopped = plan::Stop::none) {
+    plan::PointRun run;
+    run.batch = batch, run.learning_rate = rate, run.updates = updates, run.stopped = stopped;
+    run.seed = points.runs.size();
+    if (reached) run.reached = {{1.0, updates}};
+    points.runs.push_back(run);
+  };
+  EXPECT_FALSE(updates_of_best(points, goal, 16));
+  EXPECT_FALSE(first_rate(points, goal, 16));
+  EXPECT_FALSE(is_overdue(points, goal, 16, 1'000'000));
+  add(16, 0.1, 100, true);
+  add(16, 0.1, 140, true);
+  add(16, 0.1, 500, false, plan::Stop::budget);  // says nothing
+  add(16, 0.2, 90, true);
+  add(16, 0.2, 150, true);
+  EXPECT_EQ(updates_of_best(points, goal, 16), 140);
+  EXPECT_EQ(updates_of_best(points, goal, 16, 0.1), 150);
+  add(16, 0.05, 419, false, plan::Stop::limit);
+  EXPECT_FALSE(is_hopeless(points, goal, 16, 0.05));
+  add(16, 0.05, 420, false, plan::Stop::limit);
+  EXPECT_TRUE(is_hopeless(points, goal, 16, 0.05));
+  add(16, 0.1, 600, false, plan::Stop::limit);
+  EXPECT_EQ(updates_of_best(points, goal, 16), 150);
+  points.runs.pop_back();
+
+  EXPECT_EQ(first_rate(points, goal, 16), 0.1);
+  EXPECT_EQ(first_rate(points, goal, 20), 0.1);  // of the smaller one the best
+  add(16, 0.08, 300, true);
+  EXPECT_EQ(first_rate(points, goal, 12), 0.08);  // of the larger one the smallest
+  add(64, 0.4, 60, true);
+  EXPECT_EQ(first_rate(points, goal, 33), 0.4);
+  // Of the smaller batch as many updates, of the larger one as many samples, each three times.
+  EXPECT_TRUE(is_overdue(points, goal, 1000, 180));
+  EXPECT_FALSE(is_overdue(points, goal, 1000, 179));
+  EXPECT_TRUE(is_overdue(points, goal, 48, 240));
+  EXPECT_FALSE(is_overdue(points, goal, 48, 239));
+  EXPECT_TRUE(is_overdue(points, goal, 8, 840));
+  EXPECT_FALSE(is_overdue(points, goal, 8, 839));
 }
 
 TEST(PlanRuns, DivergeWhenLossesStayFarAboveTheFirst) {

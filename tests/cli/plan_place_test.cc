@@ -43,12 +43,19 @@ TEST(PlanPlaces, HaveACoreOrASlotForEachWorker) {
   const Workplace gpus{.cores = {4, 5}, .places = places_of({4, 5}, {"0", "1"}), .hosts = {}};
   EXPECT_EQ(text_of(gpus.place(1)), "1 0 4");
   EXPECT_EQ(text_of(gpus.place(2)), "2 ");
+  EXPECT_TRUE(gpus.name().ends_with(", 2 cores, 2 GPUs")) << gpus.name();
+  const Workplace one{.cores = {4}, .places = places_of({4}, {"1"}), .hosts = {}, .gpu = "X 1"};
+  EXPECT_TRUE(one.name().ends_with(", 1 core, 1 GPU X 1")) << one.name();
   const Workplace hosts = of_hosts("a,b:2,c");
   EXPECT_EQ(hosts.most(), 4);
   EXPECT_EQ(text_of(hosts.place(1)), "1 a:1");
   EXPECT_EQ(text_of(hosts.place(2)), "2 a:1,b:1");
   EXPECT_EQ(text_of(hosts.place(4)), "4 a:1,b:2,c:1");
   EXPECT_EQ(hosts.name(), "hosts a:1,b:2,c:1");
+  EXPECT_TRUE(hosts.is("") && hosts.is(hosts.name()) && hosts.is("hosts a:1,b:2,c:1,d:1"));
+  EXPECT_FALSE(hosts.is("hosts a:1,b:2") || hosts.is("hosts a:1,b:2,c:12") ||
+               hosts.is(here.name()));
+  EXPECT_FALSE(here.is(hosts.name()) || here.is(here.name() + ", 1 GPU"));
 }
 
 TEST(PlanPlaces, BatchesOfExchangesAreThoseThatWorkersMayHave) {

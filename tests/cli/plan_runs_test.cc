@@ -72,6 +72,51 @@ TEST_F(PlanTrainings, ThatDivergedOrAreHopelessDont) {
   EXPECT_FALSE(would_go_on(run, goal, 41));
 }
 
+// A rate that is too large for a small batch would run as long as it may, before one that isn't.
+TEST_F(PlanTrainings, AreNotHeldUpByARateThatIsTooLarge) {
+  script({{"stuck", 8}, {"rate", 0.4}});
+  PlanFolder folder = open();
+  const auto wanted = grid({8, 64}, {0.1, 0.4}, 1);
+  ASSERT_EQ(wanted[1].batch, 8);
+  ASSERT_EQ(wanted[1].learning_rate, 0.4);
+  EXPECT_EQ(train(folder, wanted, limits(1000), {{{0}, ""}}), 4);
+  const plan::PlanPoints& points = folder.points();
+  ASSERT_EQ(points.runs.size(), 4u);
+  EXPECT_TRUE(has(said, "batch 8, rate 0.4, seed 1: put off after ")) << said;
+  const plan::PointRun* stuck = points.find(8, 0.4, 1);
+  ASSERT_NE(stuck, nullptr);
+  EXPECT_EQ(stuck->stopped, Stop::hopeless);
+  EXPECT_GE(stuck->updates, 3 * 105 * 64 / 8);  // by what the larger batch took
+  EXPECT_LT(stuck->updates, 1000 * 1000 / 8);
+  EXPECT_EQ(points.find(8, 0.1, 1)->reached.back().second, 70);
+  EXPECT_EQ(train(folder, wanted, limits(1000), {{{0}, ""}}), 0);
+}
+
+// Where no rate gets there the one that was put off is made as long as it may be.
+TEST_F(PlanTrainings, ThatWerePutOffGoOnWhereNoOtherRateIsBetter) {
+  script({{"stuck", 8}, {"rate", 0.05}});
+  PlanFolder folder = open();
+  EXPECT_EQ(train(folder, grid({8, 64}, {0.1, 0.2}, 1), limits(40), {{{0}, ""}}), 4);
+  EXPECT_TRUE(has(said, "put off after ")) << said;
+  for (const double rate : {0.1, 0.2}) {
+    EXPECT_EQ(folder.points().find(8, rate, 1)->stopped, Stop::limit);
+    EXPECT_EQ(folder.points().find(8, rate, 1)->updates, 40 * 1000 / 8);
+  }
+}
+
+TEST_F(PlanTrainings, BeginWithTheRateOfABatchBeside) {
+  script({{"stuck", 8}, {"rate", 0.4}});
+  PlanFolder folder = open();
+  plan::PointRun known{.batch = 4, .learning_rate = 0.1, .seed = 1, .updates = 120, .reached = {}};
+  known.reached = {{5, 50}, {1, 120}};
+  folder.add(known, {});
+  EXPECT_EQ(train(folder, grid({8}, {0.05, 0.1, 0.2, 0.4}, 1), limits(1000), {{{0}, ""}}), 4);
+  std::vector<double> order;
+  for (const plan::PointRun& run : folder.points().runs) order.push_back(run.learning_rate);
+  EXPECT_EQ(order, (std::vector<double>{0.1, 0.1, 0.05, 0.2, 0.4}));
+  EXPECT_EQ(folder.points().find(8, 0.4, 1)->stopped, Stop::hopeless);
+}
+
 TEST_F(PlanTrainings, ThatABudgetStoppedAreMadeAgain) {
   script({{"hanging", 10}, {"most", 30}});
   PlanFolder folder = open();

@@ -166,6 +166,37 @@ TEST_F(GradientNoiseTest, ChangesNothingThatIsLearned) {
   EXPECT_NE(board.find("noise/gradient_variance"), std::string::npos);
 }
 
+// Batches of a sample for each rank can't be cut.
+TEST_F(GradientNoiseTest, SaysWhereThereIsNone) {
+  const auto said = [this](const Recipe& r) {
+    testing::internal::CaptureStderr();
+    train(r);
+    all().barrier();
+    std::string text;
+    for (const std::string& one : all().gather_text(testing::internal::GetCapturedStderr()))
+      text += one;
+    return text;
+  };
+  const std::string whole =
+      "training.noise_every: update 1 says nothing of the gradient's noise, since no rank's share "
+      "of its batch can be cut into two micro-batches that count, of 1 sample at least";
+  const std::string batch = std::to_string(test_world().size());
+  // A batch of one is refused a second micro-batch by the recipe.
+  if (test_world().size() > 1) {
+    const Recipe r = noisy("uncut", {"training.batch=" + batch, "training.steps=3",
+                                     "training.epochs=0", "training.noise_every=1"});
+    const std::string text = said(r);
+    if (first()) {
+      EXPECT_TRUE(rows(r, "noise").empty());
+      const std::size_t at = text.find(whole);
+      EXPECT_NE(at, std::string::npos) << text;
+      EXPECT_EQ(text.find(whole, at + 1), std::string::npos) << "once";
+    }
+  }
+  const std::string text = said(noisy("cut"));
+  if (first()) EXPECT_EQ(text.find("training.noise_every"), std::string::npos) << text;
+}
+
 // Of samples that are all the same nothing scatters; of independent ones the estimates are those of
 // the formula's own numbers.
 TEST(GradientNoise, HasTheEstimatesOfThePaper) {

@@ -10,9 +10,9 @@ namespace convoy {
 // Open for adding, by one process at a time. One thread at a time.
 class LinesFile {
  public:
-  // Makes it where there is none. A last line without a line feed was being written when its process
-  // died: it is cut off. Throws UsageError where another process has it open, Failure where it can't
-  // be written.
+  // Makes it where there is none. A last line without a line feed was being written when its
+  // process died: it is cut off. Throws UsageError where another process has it open, Failure where
+  // it can't be written.
   explicit LinesFile(std::string path);
 
   const std::string& path() const { return path_; }

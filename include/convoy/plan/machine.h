@@ -71,6 +71,7 @@ struct Machine {
   Communication communication;
   // "measured", "given", or what the user likes; kept, not looked at.
   std::string source;
+  std::string name;  // of what was measured, as "AMD EPYC 7B13, 4 cores"; kept, not looked at
   bool operator==(const Machine&) const = default;
 };
 
@@ -100,6 +101,7 @@ double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64
 // A machine as TOML, and back:
 //
 //   source = "measured"
+//   name = "AMD EPYC 7B13, 4 cores"             # optional, as source
 //   [compute]
 //   seconds_per_sample = 1.3e-4
 //   knee_samples = 12.5

@@ -1,6 +1,4 @@
 // convoy plan check: whether a plan's predictions are right.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -110,10 +108,8 @@ class Checker {
     if (what.updates)
       every = std::clamp<std::int64_t>(std::llround(*what.updates / kEvaluations), 1, every);
     // Trainings of a process that was killed may still be ending in theirs.
-    const std::string folder =
-        folder_ + "/" + std::to_string(getpid()) + "-" + std::to_string(++runs_);
-    Trial trial(planned.run(what.batch, what.learning_rate, training.seed, every, longest), folder,
-                workplace_.place(arguments_.workers), planned.goal.of_task);
+    Trial trial(planned.run(what.batch, what.learning_rate, training.seed, every, longest),
+                fresh_folder(folder_), workplace_.place(arguments_.workers), planned.goal.of_task);
     while (trial.poll()) {
       training.diverged = training.diverged || is_leaving(trial.metrics().updates());
       if (training.diverged) trial.stop();
@@ -152,7 +148,6 @@ class Checker {
   std::string folder_;
   const Workplace& workplace_;
   ChecksFile file_;
-  int runs_ = 0;
 };
 
 CheckList list(const Arguments& arguments, const Measured& measured) {
@@ -180,6 +175,18 @@ std::vector<CheckedRule> train_all(const std::vector<Checked>& checked, int seed
   return rules;
 }
 
+// Seconds are predicted for the machine that was timed.
+void warn_of_another_machine(const std::string& timed, const Workplace& here, Rows& rows,
+                             std::FILE* out) {
+  if (here.is(timed)) return;
+  std::fprintf(out,
+               "warning: predicted seconds are those of another machine, %s, and trainings are on "
+               "%s: only updates can be compared; give the --hosts of `convoy plan batch`, or time "
+               "this machine with `convoy plan batch --resume`\n",
+               timed.c_str(), here.name().c_str());
+  rows.add({{"kind", "other_machine"}, {"predicted_for", timed}, {"trained_on", here.name()}});
+}
+
 int run(const Arguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
@@ -197,6 +204,7 @@ int run(const Arguments& arguments) {
   }
   for (const std::string& warning : measured.updates.warnings)
     std::fprintf(out, "warning: %s\n", warning.c_str());
+  warn_of_another_machine(measured.machine.name, workplace, rows, out);
   catch_stop_signals();
   try {
     Checker checker(measured, arguments, workplace, out);

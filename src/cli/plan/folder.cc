@@ -1,7 +1,6 @@
 #include "cli/plan/folder.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/toml_text.h"
+#include "cli/plan/trial.h"
 #include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -100,10 +100,7 @@ PlanFolder::~PlanFolder() {
     fs::remove(path_ + kPoints, ignored);
 }
 
-// Trainings of a process that was killed may still be ending in theirs.
-std::string PlanFolder::new_run() {
-  return file("runs/" + std::to_string(getpid()) + "-" + std::to_string(++runs_));
-}
+std::string PlanFolder::new_run() { return fresh_folder(file("runs")); }
 
 void PlanFolder::add(const plan::PointRun& run, const Curve& curve) {
   Json evaluations = Json::array();

@@ -29,7 +29,7 @@ class PlanFolder {
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
-  // A new name for the folder of a training.
+  // A new folder for a training: those of a process that was killed may still be ending in theirs.
   std::string new_run();
 
   const plan::PlanPoints& points() const { return points_.points(); }
@@ -42,7 +42,6 @@ class PlanFolder {
  private:
   std::string path_;
   plan::PointsFile points_;
-  int runs_ = 0;
 };
 
 // The points of a plan that has been measured with this recipe. Throws UsageError where there is

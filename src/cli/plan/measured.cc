@@ -37,7 +37,11 @@ Measured open_measured(const MeasuredWords& words) {
                      " yet: `convoy plan batch --resume` finishes the plan, or give --machine");
   }
   const std::string& file = words.machine.empty() ? own : words.machine;
-  return {std::move(planned), updates, plan::machine_of_toml(read_text_file(file), file)};
+  plan::Machine machine = plan::machine_of_toml(read_text_file(file), file);
+  // Files of before do not say whose they are; the points do.
+  if (machine.name.empty() && words.machine.empty() && machine.source == "measured")
+    machine.name = points.machine;
+  return {std::move(planned), updates, std::move(machine)};
 }
 
 }  // namespace convoy::cli

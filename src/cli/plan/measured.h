@@ -24,7 +24,7 @@ void add_measured_options(CLI::App& command, MeasuredWords& words);
 struct Measured {
   Planned planned;  // its goal has one level
   plan::UpdateFit updates;
-  plan::Machine machine;
+  plan::Machine machine;  // its name: whose the times are, where anything says it
 
   double level() const { return planned.goal.hardest(); }
 };

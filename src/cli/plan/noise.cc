@@ -80,7 +80,8 @@ Wanted wanted_of(const Arguments& arguments, const Planned& planned,
   if (wanted.batch < 2 || wanted.batch > planned.samples) {
     throw UsageError("--batch " + std::to_string(wanted.batch) +
                      ": it takes from 2, whose parts can be compared with it, to all " +
-                     std::to_string(planned.samples) + " samples");
+                     std::to_string(planned.samples) +
+                     (planned.counts_samples ? " samples" : " that the data counts"));
   }
   wanted.parts = std::min<std::int64_t>(arguments.parts, wanted.batch);
   wanted.every = planned.usual_interval(wanted.batch);
@@ -111,25 +112,29 @@ struct Measured {
 class RunFolder {
  public:
   explicit RunFolder(const std::string& plan)
-      : all_(fs::absolute(plan + "/noise-runs").lexically_normal()) {
+      : all_(fs::absolute(plan + "/noise-runs").lexically_normal()), own_(fresh_folder(all_)) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(all_, ignored)) {
       const pid_t owner = std::atoi(entry.path().filename().c_str());
+      if (entry.path() == own_) continue;
+      // Others of this process's number were of one before it.
+      if (owner == getpid()) fs::remove_all(entry.path(), ignored);
       if (owner > 0 && ::kill(owner, 0) != 0 && errno == ESRCH)
         fs::remove_all(entry.path(), ignored);
     }
   }
   ~RunFolder() {
     std::error_code ignored;
-    fs::remove_all(path(), ignored);
+    fs::remove_all(own_, ignored);
     fs::remove(all_, ignored);  // if it is empty
   }
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
-  std::string path() const { return (all_ / std::to_string(getpid())).string(); }
+  const std::string& path() const { return own_; }
 
  private:
   fs::path all_;
+  std::string own_;
 };
 
 Measured measure(const Planned& planned, const Wanted& wanted, const Arguments& arguments) {
@@ -145,8 +150,10 @@ Measured measure(const Planned& planned, const Wanted& wanted, const Arguments& 
   const std::string what =
       "training with batch " + std::to_string(wanted.batch) + ", rate " + shortest(wanted.rate);
   if (trial.diverged()) throw UsageError(what + " diverged; choose a smaller --rate");
+  if (trial.refused()) throw UsageError(what + ": " + trial.complaint());
   if (!trial.good()) throw Failure(what + " failed: " + trial.complaint());
-  Measured measured{trial.metrics().noise(), trial.metrics().curve(), 0, trial.seconds()};
+  Measured measured{noise_by_cost(trial.metrics().noise(), static_cast<double>(wanted.batch)),
+                    trial.metrics().curve(), 0, trial.seconds()};
   if (!trial.metrics().updates().empty()) measured.updates = trial.metrics().updates().back().step;
   return measured;
 }
@@ -163,6 +170,15 @@ Stretch stretch_of(const Measured& measured, const Wanted& wanted, int windows,
   std::vector<plan::NoiseMeasurement> until;
   for (const plan::NoiseMeasurement& one : measured.noise) {
     if (one.update <= updates) until.push_back(one);
+  }
+  if (until.size() < plan::kFewestNoiseMeasurements &&
+      updates >= static_cast<std::int64_t>(plan::kFewestNoiseMeasurements)) {
+    throw UsageError("the noise was measured in " + std::to_string(until.size()) + " of " +
+                     std::to_string(updates) + " updates, and " +
+                     std::to_string(plan::kFewestNoiseMeasurements) + " are needed: batches of " +
+                     std::to_string(wanted.batch) +
+                     " can't be cut into parts that the model can be trained on (with batch "
+                     "normalization they need two samples at least): choose a larger --batch");
   }
   if (until.size() < plan::kFewestNoiseMeasurements) {
     throw UsageError("the training took " + std::to_string(updates) +

@@ -9,13 +9,13 @@
 
 #include "base/toml_text.h"
 #include "cli/plan/numbers.h"
+#include "cli/plan/rates.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
 namespace convoy::cli {
 namespace {
 
-constexpr double kHopeless = 3;  // times the updates of a better rate
 constexpr double kLeaving = 10;  // times the first loss
 // A first loss below it says nothing of how large losses are: of a batch of one, or of a network
 // that knows the data already.
@@ -23,26 +23,6 @@ constexpr double kOrdinaryLoss = 1;
 // A level that is reached within so many evaluations was reached too soon to say when; they come so
 // many times until then when the run is made again.
 constexpr std::int64_t kTooFew = 3, kEnough = 6;
-
-// Updates until the hardest level, where the run reached it.
-std::optional<std::int64_t> to_the_end(const plan::PointRun& run, const Goal& goal) {
-  for (const auto& [level, updates] : run.reached) {
-    if (level == goal.hardest()) return updates;
-  }
-  return std::nullopt;
-}
-
-// The fewest updates of any run of this batch with another rate.
-std::optional<std::int64_t> fewest(const plan::PlanPoints& points, const Goal& goal,
-                                   std::int64_t batch, double other_than) {
-  std::optional<std::int64_t> least;
-  for (const plan::PointRun& run : points.runs) {
-    if (run.batch != batch || run.learning_rate == other_than) continue;
-    const auto updates = to_the_end(run, goal);
-    if (updates && (!least || *updates < *least)) least = updates;
-  }
-  return least;
-}
 
 std::string name_of(const WantedRun& run) {
   return "batch " + std::to_string(run.batch) + ", rate " + shortest(run.learning_rate) +
@@ -52,7 +32,7 @@ std::string name_of(const WantedRun& run) {
 const char* why(plan::Stop stop) {
   switch (stop) {
     case plan::Stop::hopeless:
-      return "stopped: another rate took a third of that";
+      return "stopped: the best other rate took a third of that";
     case plan::Stop::budget:
       return "stopped at the end of the budget";
     default:
@@ -69,7 +49,7 @@ class Runs {
         limits_(limits),
         out_(out),
         free_(places.begin(), places.end()) {
-    for (const WantedRun& run : wanted) waiting_.push_back({run, std::nullopt});
+    for (const WantedRun& run : wanted) waiting_.push_back({run, std::nullopt, false});
   }
   // Where something has gone wrong all are told to end before any of them is waited for.
   ~Runs() {
@@ -87,7 +67,7 @@ class Runs {
     }
     // There was no time to make them again.
     for (const Waiting& waiting : waiting_) {
-      if (waiting.coarse) add(*waiting.coarse);
+      if (waiting.kept) add(*waiting.kept);
     }
     return added_;
   }
@@ -99,7 +79,8 @@ class Runs {
   };
   struct Waiting {
     WantedRun wanted;
-    std::optional<Finished> coarse;  // the same, evaluated too seldom
+    std::optional<Finished> kept;  // the same, evaluated too seldom or put off
+    bool put_off = false;
   };
   struct Active {
     Waiting waited;
@@ -108,6 +89,7 @@ class Runs {
     std::unique_ptr<Trial> trial;
     plan::Stop stop = plan::Stop::none;
     bool diverged = false;
+    bool put_off = false;
   };
 
   bool late() const { return is_late(limits_.deadline); }
@@ -133,7 +115,7 @@ class Runs {
     if (first > kTooFew * active.every) return false;
     std::int64_t& finer = finer_.try_emplace(run.batch, active.every).first->second;
     finer = std::max<std::int64_t>(1, std::min(finer, first / kEnough));
-    waiting_.push_front({active.waited.wanted, finished});
+    waiting_.push_front({active.waited.wanted, finished, false});
     std::fprintf(out_, "%s: once more, evaluated more often\n",
                  name_of(active.waited.wanted).c_str());
     std::fflush(out_);
@@ -153,11 +135,43 @@ class Runs {
     return limits_.longest(planned_.samples, batch);
   }
 
+  // The first that waits, or another rate of its batch and seed that comes before it.
+  Waiting take_next() {
+    auto next = waiting_.begin();
+    const auto rate = first_rate(folder_.points(), planned_.goal, next->wanted.batch);
+    if (rate && !next->kept) {
+      const auto before = [&rate](const WantedRun& a, const WantedRun& b) {
+        const auto far = [&rate](double one) { return std::fabs(std::log(one / *rate)); };
+        const double less = far(a.learning_rate) - far(b.learning_rate);
+        constexpr double kSame = 1e-9;
+        return less < -kSame || (less < kSame && a.learning_rate < b.learning_rate);
+      };
+      for (auto other = next; other != waiting_.end(); ++other) {
+        if (other->kept || other->wanted.batch != next->wanted.batch ||
+            other->wanted.seed != next->wanted.seed)
+          continue;
+        if (before(other->wanted, next->wanted)) next = other;
+      }
+    }
+    Waiting taken = std::move(*next);
+    waiting_.erase(next);
+    return taken;
+  }
+
+  // Whether what a run had come to when it was put off is enough by now.
+  bool is_settled(const Waiting& waiting) {
+    if (!waiting.put_off || !is_slow(waiting.wanted, waiting.kept->run.updates, 0)) return false;
+    Finished finished = *waiting.kept;
+    finished.run.stopped = plan::Stop::hopeless;
+    add(finished);
+    return true;
+  }
+
   void start() {
     while (!free_.empty() && !waiting_.empty() && !late()) {
-      Waiting next = std::move(waiting_.front());
-      waiting_.pop_front();
-      if (!next.coarse && !is_wanted(next)) continue;
+      Waiting next = take_next();
+      if (is_settled(next)) continue;
+      if ((!next.kept || next.put_off) && !is_wanted(next)) continue;
       const WantedRun wanted = next.wanted;
       const Place place = free_.front();
       const std::int64_t interval = every(wanted.batch);
@@ -188,17 +202,41 @@ class Runs {
       active.diverged = true;
     } else if (late()) {
       active.stop = plan::Stop::budget;
-    } else if (!updates.empty() && is_slow(active, updates.back().step)) {
-      active.stop = plan::Stop::hopeless;
+    } else if (!updates.empty()) {
+      const std::int64_t step = updates.back().step;
+      if (is_slow(active.waited.wanted, step, active.every)) {
+        active.stop = plan::Stop::hopeless;
+      } else if (!active.waited.put_off && others_wait(active.waited.wanted)) {
+        active.put_off =
+            is_overdue(folder_.points(), planned_.goal, active.waited.wanted.batch, step);
+      }
     }
-    if (active.diverged || active.stop != plan::Stop::none) active.trial->stop();
+    if (active.diverged || active.put_off || active.stop != plan::Stop::none) active.trial->stop();
   }
 
-  bool is_slow(const Active& active, std::int64_t updates) const {
-    const WantedRun& run = active.waited.wanted;
-    const auto best = fewest(folder_.points(), planned_.goal, run.batch, run.learning_rate);
+  // `every`: by how much later than the target is reached that is seen.
+  bool is_slow(const WantedRun& run, std::int64_t updates, std::int64_t every) const {
+    const auto best =
+        updates_of_best(folder_.points(), planned_.goal, run.batch, run.learning_rate);
     return best && static_cast<double>(updates) >=
-                       kHopeless * static_cast<double>(*best) + static_cast<double>(active.every);
+                       kHopeless * static_cast<double>(*best) + static_cast<double>(every);
+  }
+
+  // Whether another rate of this batch has yet to be tried.
+  bool others_wait(const WantedRun& run) const {
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
+      return !other.kept && other.wanted.batch == run.batch &&
+             other.wanted.learning_rate != run.learning_rate && is_wanted(other);
+    });
+  }
+
+  void put_off(const Active& active, Finished finished) {
+    finished.run.stopped = plan::Stop::budget;  // if there is no time to go on with it
+    waiting_.push_back({active.waited.wanted, finished, true});
+    std::fprintf(out_, "%s: put off after %lld updates, other rates come first\n",
+                 name_of(active.waited.wanted).c_str(),
+                 static_cast<long long>(finished.run.updates));
+    std::fflush(out_);
   }
 
   void finish(Active& active) {
@@ -217,8 +255,9 @@ class Runs {
                        .reached = reached_levels(planned_.goal, metrics.curve())},
                       metrics.curve()};
     plan::PointRun& run = finished.run;
-    if (!diverged && !to_the_end(run, planned_.goal))
+    if (!diverged && !to_the_hardest(run, planned_.goal))
       run.stopped = active.stop == plan::Stop::none ? plan::Stop::limit : active.stop;
+    if (active.put_off && run.stopped != plan::Stop::none) return put_off(active, finished);
     if (run.stopped == plan::Stop::budget && tells_less(active, run)) return;
     if (again(active, finished)) return;
     add(finished);
@@ -226,8 +265,9 @@ class Runs {
 
   // Whether a run that the budget's end has stopped says less than what there is of it already.
   bool tells_less(const Active& active, const plan::PointRun& run) {
-    if (active.waited.coarse) {
-      add(*active.waited.coarse);
+    const std::optional<Finished>& kept = active.waited.kept;
+    if (kept && (!active.waited.put_off || run.updates < kept->run.updates)) {
+      add(*kept);
       return true;
     }
     if (active.trial->metrics().updates().empty()) return true;
@@ -279,19 +319,8 @@ std::int64_t RunLimits::longest(std::int64_t samples, std::int64_t batch) const 
 }
 
 bool would_go_on(const plan::PointRun& run, const Goal& goal, std::int64_t longest) {
-  return !run.diverged && !to_the_end(run, goal) && run.stopped != plan::Stop::hopeless &&
+  return !run.diverged && !to_the_hardest(run, goal) && run.stopped != plan::Stop::hopeless &&
          run.updates < longest;
-}
-
-bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
-                 double learning_rate) {
-  const auto best = fewest(points, goal, batch, learning_rate);
-  return std::any_of(points.runs.begin(), points.runs.end(), [&](const plan::PointRun& run) {
-    if (run.batch != batch || run.learning_rate != learning_rate) return false;
-    if (run.diverged) return true;
-    return !to_the_end(run, goal) && best &&
-           static_cast<double>(run.updates) >= kHopeless * static_cast<double>(*best);
-  });
 }
 
 bool is_leaving(const std::vector<TrialMetrics::Update>& updates) {

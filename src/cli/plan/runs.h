@@ -34,20 +34,18 @@ struct RunLimits {
 // most so many updates: it was stopped by a smaller limit, or a budget.
 bool would_go_on(const plan::PointRun& run, const Goal& goal, std::int64_t longest);
 
-// Whether more runs at this rate would tell nothing of the best one: a run diverged, or was stopped
-// when another rate had reached the hardest level in a third of its updates.
-bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
-                 double learning_rate);
-
 // Whether losses have left where training began: the last three are above ten times the first, and
 // above ten.
 bool is_leaving(const std::vector<TrialMetrics::Update>& updates);
 
 // Trains what is wanted and not among the points yet, or would go on, one run at each of `places`
-// at a time, adds each to the points, and tells `out` of it. A run ends at the hardest level, at
-// the limit, when it diverges or becomes hopeless, or at the deadline, after which no other begins.
-// Returns how many were added. Throws Failure when a training fails otherwise, PlanStopped when
-// told to stop: runs that are not finished are not among the points then.
+// at a time, adds each to the points, and tells `out` of it. Of a batch and seed the rates come in
+// the order of their distance from first_rate(). A run ends at the hardest level, at the limit,
+// when it diverges, when it is as late as rates.h calls hopeless, or at the deadline, after which
+// no other begins. One that is overdue while other rates of its batch wait is put off until these
+// are known: then it either is hopeless with the updates that it made, or is made again. Returns
+// how many were added. Throws Failure when a training fails otherwise, PlanStopped when told to
+// stop: runs that are not finished are not among the points then.
 int measure_runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
                  const RunLimits& limits, const std::vector<Place>& places, std::FILE* out);
 

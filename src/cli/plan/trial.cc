@@ -5,10 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -83,6 +86,31 @@ void take_all(const Descriptor& from, std::string& to) {
 
 }  // namespace
 
+std::vector<plan::NoiseMeasurement> noise_by_cost(const std::vector<MeasuredNoise>& noise,
+                                                  double batch) {
+  if (noise.empty()) return {};
+  std::vector<double> counts;
+  for (const MeasuredNoise& one : noise) counts.push_back(one.batch);
+  // The larger of the middle ones: an epoch of two updates may have a rest for its second.
+  const auto middle = counts.begin() + static_cast<std::ptrdiff_t>(counts.size() / 2);
+  std::nth_element(counts.begin(), middle, counts.end());
+  const double cost = *middle > 0 ? batch / *middle : 1;
+  std::vector<plan::NoiseMeasurement> result;
+  for (const MeasuredNoise& one : noise) {
+    result.push_back(one.measurement);
+    result.back().variance *= cost;
+  }
+  return result;
+}
+
+std::string fresh_folder(const std::string& parent) {
+  make_folders(parent);
+  std::string name = parent + "/" + std::to_string(getpid()) + "-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr)
+    throw Failure("cannot make a folder in " + parent + ": " + std::strerror(errno));
+  return name;
+}
+
 void TrialMetrics::read() {
   std::ifstream file(path_, std::ios::binary);
   if (!file.seekg(done_)) return;
@@ -118,7 +146,8 @@ void TrialMetrics::take(const std::string& line) {
     update.elapsed = number(row, "elapsed_s") - evaluations_s_;
     updates_.push_back(update);
   } else if (kind == "noise") {
-    noise_.push_back({step, number(row, "gradient_square"), number(row, "gradient_variance")});
+    noise_.push_back({{step, number(row, "gradient_square"), number(row, "gradient_variance")},
+                      number(row, "batch")});
   }
 }
 

@@ -14,6 +14,18 @@
 
 namespace convoy::cli {
 
+// A row of kind `noise`.
+struct MeasuredNoise {
+  plan::NoiseMeasurement measurement;
+  double batch = 0;  // what the samples of the update count: those that are learned from
+};
+
+// The same with noise that is one of what training.batch counts, of which a whole batch has
+// `batch`. Where samples have a cost, what they count may be less: of a sequence what is predicted,
+// say.
+std::vector<plan::NoiseMeasurement> noise_by_cost(const std::vector<MeasuredNoise>& noise,
+                                                  double batch);
+
 // The part of metrics.jsonl that a plan needs, read while it grows.
 class TrialMetrics {
  public:
@@ -34,7 +46,7 @@ class TrialMetrics {
   const std::vector<Update>& updates() const { return updates_; }
   const Curve& curve() const { return curve_; }
   // With training.noise_every.
-  const std::vector<plan::NoiseMeasurement>& noise() const { return noise_; }
+  const std::vector<MeasuredNoise>& noise() const { return noise_; }
 
  private:
   void take(const std::string& line);
@@ -45,8 +57,13 @@ class TrialMetrics {
   double evaluations_s_ = 0;
   std::vector<Update> updates_;
   Curve curve_;
-  std::vector<plan::NoiseMeasurement> noise_;
+  std::vector<MeasuredNoise> noise_;
 };
+
+// A folder in `parent` (which is made where there is none) that was not there before and is this
+// process's alone: "PID-XXXXXX". Numbers of processes come again, so that one's folder may be
+// another's that was killed. Throws Failure where it can't be made.
+std::string fresh_folder(const std::string& parent);
 
 class Trial {
  public:

@@ -16,7 +16,10 @@ void add_host_options(CLI::App& command, HostWords& words) {
 
 Workplace Workplace::of(const HostWords& words, const std::vector<std::string>& gpus) {
   const std::vector<int> cores = usable_cores();
-  return {cores, places_of(cores, gpus), read_hosts(words.hosts, words.hostfile)};
+  return {.cores = cores,
+          .places = places_of(cores, gpus),
+          .hosts = read_hosts(words.hosts, words.hostfile),
+          .gpu = gpus.empty() ? "" : train::gpu_name()};
 }
 
 int Workplace::most() const {
@@ -39,8 +42,16 @@ const char* Workplace::unit() const {
 std::string Workplace::name() const {
   if (!hosts.empty()) return "hosts " + format_hosts(first_slots(hosts, most()));
   const std::string processor = train::processor_name();
-  return (processor.empty() ? "unknown processor" : processor) + ", " +
-         std::to_string(cores.size()) + (cores.size() == 1 ? " core" : " cores");
+  std::string text = (processor.empty() ? "unknown processor" : processor) + ", " +
+                     std::to_string(cores.size()) + (cores.size() == 1 ? " core" : " cores");
+  if (places.front().gpu.empty()) return text;
+  text += ", " + std::to_string(places.size()) + (places.size() == 1 ? " GPU" : " GPUs");
+  return text + (gpu.empty() ? "" : " " + gpu);
+}
+
+bool Workplace::is(const std::string& other) const {
+  const std::string own = name();
+  return other.empty() || other == own || (!hosts.empty() && other.starts_with(own + ","));
 }
 
 }  // namespace convoy::cli

@@ -21,8 +21,9 @@ struct Workplace {
   std::vector<int> cores;        // of this machine
   std::vector<Place> places;     // of one worker each (places_of)
   std::vector<HostSlots> hosts;  // not empty: the workers are there
+  std::string gpu = {};          // what the GPUs are, as gpu_name() says it
 
-  // This machine with so many GPUs, or the hosts. Throws UsageError as read_hosts() does.
+  // This machine with these GPUs, or the hosts. Throws UsageError as read_hosts() does.
   static Workplace of(const HostWords& words, const std::vector<std::string>& gpus);
 
   // How many workers there is room for: one on each core, or GPU, or for each slot of a host, which
@@ -32,8 +33,12 @@ struct Workplace {
   Place place(int workers) const;
   // "core", "GPU" or "host", whatever each worker has one of.
   const char* unit() const;
-  // By which times of different workplaces are kept apart: "AMD EPYC, 2 cores", "hosts h0:1,h1:2".
+  // By which times of different workplaces are kept apart: "AMD EPYC, 2 cores", "AMD EPYC, 8 cores,
+  // 2 GPUs NVIDIA H100", "hosts h0:1,h1:2".
   std::string name() const;
+  // Whether times of the workplace of this name are its own: of the same, or of more hosts of which
+  // these are the first. Of an empty name nothing is known, and it counts as its own.
+  bool is(const std::string& name) const;
 };
 
 }  // namespace convoy::cli

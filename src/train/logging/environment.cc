@@ -1,5 +1,7 @@
 #include "train/logging/environment.h"
 
+#include <dlfcn.h>
+
 #include <cstddef>
 #include <ctime>
 #include <exception>
@@ -55,6 +57,24 @@ std::string processor_name() {
     return at == std::string::npos ? "" : line.substr(at + 2);
   }
   return "";
+}
+
+// From the driver itself, which has a name for each GPU whatever LibTorch was built with.
+std::string gpu_name() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return "";
+  using Initialize = int (*)(unsigned);
+  using Device = int (*)(int*, int);
+  using Name = int (*)(char*, int, int);
+  const auto initialize = reinterpret_cast<Initialize>(::dlsym(driver, "cuInit"));
+  const auto device = reinterpret_cast<Device>(::dlsym(driver, "cuDeviceGet"));
+  const auto name = reinterpret_cast<Name>(::dlsym(driver, "cuDeviceGetName"));
+  if (initialize == nullptr || device == nullptr || name == nullptr) return "";
+  int first = 0;
+  char text[256] = "";
+  if (initialize(0) != 0 || device(&first, 0) != 0 || name(text, sizeof text, first) != 0)
+    return "";
+  return text;
 }
 
 }  // namespace convoy::train

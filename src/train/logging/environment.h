@@ -16,4 +16,8 @@ std::string utc_now();
 // "AMD EPYC 7B13"; empty where the system doesn't say.
 std::string processor_name();
 
+// "NVIDIA H100 80GB HBM3": the first GPU that this process sees, which it computes on; empty where
+// there is no driver, or no GPU.
+std::string gpu_name();
+
 }  // namespace convoy::train

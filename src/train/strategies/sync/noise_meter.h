@@ -25,6 +25,8 @@ class NoiseMeter {
 
   // An update begins, after so many.
   void begin(std::int64_t updates);
+  // Whether that update is to be measured.
+  bool due() const { return on_; }
   // .grad holds the gradient of this rank's first micro-batch and nothing else, multiplied by
   // weight / total. For a rank with several of them.
   void first_part(double weight, double total);

@@ -47,6 +47,7 @@ class Sync final : public Strategy {
   void forward_and_backward(const data::Batch& batch, const std::vector<Part>& parts,
                             StepReport& report);
   void start_tally(double loss, double weight, std::size_t samples);
+  void tell_of_noise(const StepReport& report);
 
   TrainerContext* context_ = nullptr;
   std::shared_ptr<model::Network> network_;
@@ -59,6 +60,7 @@ class Sync final : public Strategy {
   LeftOut left_out_;  // of shares with fewer
   Tally tally_;
   NoiseMeter noise_;
+  bool noise_told_ = false;
   Phases phases_;
   std::optional<ReducerRows> rows_;  // in their timeline
 };
@@ -220,7 +222,23 @@ StepReport Sync::step(const data::Batch& batch) {
   report.update_s = phases_.end_of("update", start);
   tally_.finish(report);
   report.noise = noise_.finish(report.weight);
+  tell_of_noise(report);
   return report;
+}
+
+// Where the first update that is to be measured can't be, others can't either, but for the rest of
+// an epoch: whoever asked for the noise would wait for it in vain.
+void Sync::tell_of_noise(const StepReport& report) {
+  if (noise_told_ || !noise_.due() || !(report.weight > 0)) return;
+  noise_told_ = true;
+  if (report.noise || communicator_.rank() != 0) return;
+  context_->world().log().warning(
+      "training.noise_every: update " + std::to_string(context_->moment().step + 1) +
+      " says nothing of the gradient's noise, since no rank's share of its batch can be cut into "
+      "two micro-batches that count, of " +
+      std::to_string(least_share_) +
+      (least_share_ == 1 ? " sample" : " samples, with which the model can be trained,") +
+      " at least; set a larger training.batch");
 }
 
 void Sync::run() {

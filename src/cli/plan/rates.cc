@@ -1,0 +1,107 @@
+#include "cli/plan/rates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace convoy::cli {
+namespace {
+
+// For each rate of the batch that reached the hardest level and never diverged, the most updates.
+std::map<double, std::int64_t> good_rates(const plan::PlanPoints& points, const Goal& goal,
+                                          std::int64_t batch) {
+  struct Sum {
+    bool reached = false, diverged = false;
+    std::int64_t most = 0;
+  };
+  std::map<double, Sum> sums;
+  for (const plan::PointRun& run : points.runs) {
+    if (run.batch != batch) continue;
+    Sum& sum = sums[run.learning_rate];
+    const auto updates = to_the_hardest(run, goal);
+    sum.reached = sum.reached || updates;
+    sum.diverged = sum.diverged || run.diverged;
+    if (updates || run.stopped != plan::Stop::budget)
+      sum.most = std::max(sum.most, updates.value_or(run.updates));
+  }
+  std::map<double, std::int64_t> good;
+  for (const auto& [rate, sum] : sums) {
+    if (sum.reached && !sum.diverged) good[rate] = sum.most;
+  }
+  return good;
+}
+
+const auto kFewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+
+// Batches with a good rate, and their good rates.
+std::map<std::int64_t, std::map<double, std::int64_t>> good_batches(const plan::PlanPoints& points,
+                                                                    const Goal& goal) {
+  std::map<std::int64_t, std::map<double, std::int64_t>> all;
+  for (const plan::PointRun& run : points.runs) all[run.batch];
+  for (auto& [batch, rates] : all) rates = good_rates(points, goal, batch);
+  std::erase_if(all, [](const auto& one) { return one.second.empty(); });
+  return all;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> to_the_hardest(const plan::PointRun& run, const Goal& goal) {
+  for (const auto& [level, updates] : run.reached) {
+    if (level == goal.hardest()) return updates;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> updates_of_best(const plan::PlanPoints& points, const Goal& goal,
+                                            std::int64_t batch, std::optional<double> other_than) {
+  auto good = good_rates(points, goal, batch);
+  if (other_than) good.erase(*other_than);
+  if (good.empty()) return std::nullopt;
+  return std::min_element(good.begin(), good.end(), kFewer)->second;
+}
+
+bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
+                 double learning_rate) {
+  const auto best = updates_of_best(points, goal, batch, learning_rate);
+  return std::any_of(points.runs.begin(), points.runs.end(), [&](const plan::PointRun& run) {
+    if (run.batch != batch || run.learning_rate != learning_rate) return false;
+    if (run.diverged) return true;
+    return !to_the_hardest(run, goal) && best &&
+           static_cast<double>(run.updates) >= kHopeless * static_cast<double>(*best);
+  });
+}
+
+std::optional<double> first_rate(const plan::PlanPoints& points, const Goal& goal,
+                                 std::int64_t batch) {
+  const auto all = good_batches(points, goal);
+  const auto distance = [batch](std::int64_t other) {
+    return std::fabs(std::log(static_cast<double>(other) / static_cast<double>(batch)));
+  };
+  const auto nearest = std::min_element(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+    return distance(a.first) < distance(b.first);
+  });
+  if (nearest == all.end()) return std::nullopt;
+  const auto& [there, rates] = *nearest;
+  if (there > batch) return rates.begin()->first;
+  return std::min_element(rates.begin(), rates.end(), kFewer)->first;
+}
+
+bool is_overdue(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
+                std::int64_t updates) {
+  const auto all = good_batches(points, goal);
+  const auto fewest = [](const std::map<double, std::int64_t>& rates) {
+    return static_cast<double>(std::min_element(rates.begin(), rates.end(), kFewer)->second);
+  };
+  const auto late = [updates](double needed) {
+    return static_cast<double>(updates) >= kHopeless * needed;
+  };
+  const auto larger = all.upper_bound(batch);
+  if (larger != all.end() &&
+      late(fewest(larger->second) * static_cast<double>(larger->first) / static_cast<double>(batch)))
+    return true;
+  auto smaller = all.lower_bound(batch);
+  if (smaller == all.begin()) return false;
+  return late(fewest((--smaller)->second));
+}
+
+}  // namespace convoy::cli

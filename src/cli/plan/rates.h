@@ -1,0 +1,44 @@
+// Which learning rates of a batch are worth their time, by what other runs have come to.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "cli/plan/goal.h"
+#include "convoy/plan/points.h"
+
+namespace convoy::cli {
+
+// So many times the updates of the best rate, a run tells nothing of which rate is the best one.
+inline constexpr double kHopeless = 3;
+
+// Updates until the hardest level, where the run reached it.
+std::optional<std::int64_t> to_the_hardest(const plan::PointRun& run, const Goal& goal);
+
+// The updates to the hardest level with the best rate of this batch, at the worst of its seeds: of
+// each rate that reached it and never diverged the most updates of any run (but those that a budget
+// has stopped), and of these the fewest. Nothing where no rate has, leaving out `other_than`.
+std::optional<std::int64_t> updates_of_best(const plan::PlanPoints& points, const Goal& goal,
+                                            std::int64_t batch,
+                                            std::optional<double> other_than = {});
+
+// Whether more runs at this rate would tell nothing of the best one: a run diverged, or did not
+// reach the hardest level in kHopeless times the updates that the best of the other rates has
+// needed.
+bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
+                 double learning_rate);
+
+// The rate to begin with: the best one of this batch, as above, or else one of the batch that is
+// nearest by its logarithm: of a smaller one the best, of a larger one the smallest that reached the
+// hardest level. What is too large for the smaller batch runs as long as it may, what is too small
+// is only a little late. Nothing where no run has reached it.
+std::optional<double> first_rate(const plan::PlanPoints& points, const Goal& goal,
+                                 std::int64_t batch);
+
+// Whether a run has made kHopeless times the updates that it needs by the batches beside it, with
+// which the hardest level was reached: no more than the next smaller one, and no more samples than
+// the next larger one, as equation 2 has it. Nothing is sure then, but another rate comes first.
+bool is_overdue(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
+                std::int64_t updates);
+
+}  // namespace convoy::cli
