@@ -198,7 +198,7 @@ TEST(PlanRuns, AreComparedWithTheBestRateAtItsWorstSeed) {
   };
   EXPECT_FALSE(updates_of_best(points, goal, 16));
   EXPECT_FALSE(first_rate(points, goal, 16));
-  EXPECT_FALSE(is_overdue(points, goal, 16, 1'000'000));
+  EXPECT_FALSE(updates_by_neighbors(points, goal, 16));
   add(16, 0.1, 100, true);
   add(16, 0.1, 140, true);
   add(16, 0.1, 500, false, plan::Stop::budget);  // says nothing
@@ -220,13 +220,11 @@ TEST(PlanRuns, AreComparedWithTheBestRateAtItsWorstSeed) {
   EXPECT_EQ(first_rate(points, goal, 12), 0.08);  // of the larger one the smallest
   add(64, 0.4, 60, true);
   EXPECT_EQ(first_rate(points, goal, 33), 0.4);
-  // Of the smaller batch as many updates, of the larger one as many samples, each three times.
-  EXPECT_TRUE(is_overdue(points, goal, 1000, 180));
-  EXPECT_FALSE(is_overdue(points, goal, 1000, 179));
-  EXPECT_TRUE(is_overdue(points, goal, 48, 240));
-  EXPECT_FALSE(is_overdue(points, goal, 48, 239));
-  EXPECT_TRUE(is_overdue(points, goal, 8, 840));
-  EXPECT_FALSE(is_overdue(points, goal, 8, 839));
+  // Of the smaller batch as many updates, of the larger one as many samples.
+  EXPECT_EQ(updates_by_neighbors(points, goal, 1000), 60);
+  EXPECT_EQ(updates_by_neighbors(points, goal, 48), 60.0 * 64 / 48);
+  EXPECT_EQ(updates_by_neighbors(points, goal, 17), 140);
+  EXPECT_EQ(updates_by_neighbors(points, goal, 8), 140.0 * 16 / 8);
 }
 
 TEST(PlanRuns, DivergeWhenLossesStayFarAboveTheFirst) {

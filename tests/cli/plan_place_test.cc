@@ -85,6 +85,37 @@ TEST_F(PlanWorkplace, HostsTimeAndThisMachineTrains) {
   EXPECT_EQ(folder.points().communication.size(), 2u);
 }
 
+// How much of it is hidden depends on the batch.
+TEST_F(PlanWorkplace, CommunicationCountsForTheBatchesItWasTimedWith) {
+  Sweep one = sweep();
+  one.workplace.hosts = parse_hosts("a,b");
+  one.workers = {1, 2};
+  one.repetitions = 2;
+  one.seeds = 1;
+  PlanFolder folder = open(false);
+  const auto batches = [&](const Sweep& sweep, const plan::PlanPoints& points) {
+    told([&](std::FILE* out) { measure(planned, sweep, folder, out); });
+    std::vector<std::int64_t> all;
+    for (const auto& time : points_of(sweep, points).communication) all.push_back(time.batch);
+    return all;
+  };
+  using Batches = std::vector<std::int64_t>;
+  EXPECT_EQ(batches(one, folder.points()), (Batches{64, 64}));
+  Sweep other = one;
+  other.batches = {128, 256};
+  EXPECT_EQ(batches(other, folder.points()), (Batches{128, 128}));
+  EXPECT_EQ(folder.points().communication.size(), 4u);
+  // What is there counts again, also where M_T would have it another one by now.
+  other.batches = {64, 128, 512};
+  EXPECT_EQ(batches(other, folder.points()), (Batches{128, 128}));
+  EXPECT_EQ(batches(one, folder.points()), (Batches{64, 64}));
+  EXPECT_EQ(folder.points().communication.size(), 4u);
+  // Times of before don't say their batch.
+  plan::PlanPoints old = folder.points();
+  for (auto& time : old.communication) time.batch = 0;
+  EXPECT_TRUE(points_of(one, old).communication.empty());
+}
+
 // One worker or several: `convoy run` binds each to a core where there are as many as workers.
 TEST_F(PlanWorkplace, WorkersHereHaveTheCoresOfTheirPlace) {
   std::string all;

@@ -75,6 +75,25 @@ TEST_F(PlanSweep, LeavesOutBatchesThatThereIsNoTrainingWith) {
   EXPECT_TRUE(has(error, "batches of 2 are refused; --time needs two batches")) << error;
 }
 
+// Three times are needed, and of three batches one is none.
+TEST_F(PlanSweep, ABudgetTimesOthersMoreOftenWhereABatchIsRefused) {
+  script({{"refused", {1}}});
+  Sweep sweep = this->sweep();
+  sweep.timed = {1, 4, 16};
+  sweep.repetitions = 1;
+  PlanFolder folder = open();
+  for (double seconds = 1; folder.points().runs.empty(); seconds *= 2) {
+    ASSERT_LT(seconds, 40);
+    sweep.limits = limits(100, in(seconds));
+    try {
+      sweep_over(folder, sweep);
+    } catch (const UsageError& error) {
+      ASSERT_TRUE(has(error.what(), "--budget: it was used up")) << error.what();
+    }
+  }
+  EXPECT_GE(folder.points().times.size(), 4u);
+}
+
 TEST_F(PlanSweep, RefusesTargetsThatAreMetBeforeTraining) {
   script({{"start", 4}});
   {

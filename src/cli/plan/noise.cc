@@ -172,7 +172,7 @@ Stretch stretch_of(const Measured& measured, const Wanted& wanted, int windows,
     if (one.update <= updates) until.push_back(one);
   }
   if (until.size() < plan::kFewestNoiseMeasurements &&
-      updates >= static_cast<std::int64_t>(plan::kFewestNoiseMeasurements)) {
+      updates >= static_cast<std::int64_t>(2 * plan::kFewestNoiseMeasurements)) {
     throw UsageError("the noise was measured in " + std::to_string(until.size()) + " of " +
                      std::to_string(updates) + " updates, and " +
                      std::to_string(plan::kFewestNoiseMeasurements) + " are needed: batches of " +

@@ -86,22 +86,22 @@ std::optional<double> first_rate(const plan::PlanPoints& points, const Goal& goa
   return std::min_element(rates.begin(), rates.end(), kFewer)->first;
 }
 
-bool is_overdue(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
-                std::int64_t updates) {
+std::optional<double> updates_by_neighbors(const plan::PlanPoints& points, const Goal& goal,
+                                           std::int64_t batch) {
   const auto all = good_batches(points, goal);
   const auto fewest = [](const std::map<double, std::int64_t>& rates) {
     return static_cast<double>(std::min_element(rates.begin(), rates.end(), kFewer)->second);
   };
-  const auto late = [updates](double needed) {
-    return static_cast<double>(updates) >= kHopeless * needed;
-  };
+  std::optional<double> bound;
   const auto larger = all.upper_bound(batch);
-  if (larger != all.end() &&
-      late(fewest(larger->second) * static_cast<double>(larger->first) / static_cast<double>(batch)))
-    return true;
+  if (larger != all.end()) {
+    bound =
+        fewest(larger->second) * static_cast<double>(larger->first) / static_cast<double>(batch);
+  }
   auto smaller = all.lower_bound(batch);
-  if (smaller == all.begin()) return false;
-  return late(fewest((--smaller)->second));
+  if (smaller == all.begin()) return bound;
+  const double most = fewest((--smaller)->second);
+  return bound ? std::min(*bound, most) : most;
 }
 
 }  // namespace convoy::cli

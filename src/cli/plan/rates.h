@@ -29,16 +29,16 @@ bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t 
                  double learning_rate);
 
 // The rate to begin with: the best one of this batch, as above, or else one of the batch that is
-// nearest by its logarithm: of a smaller one the best, of a larger one the smallest that reached the
-// hardest level. What is too large for the smaller batch runs as long as it may, what is too small
-// is only a little late. Nothing where no run has reached it.
+// nearest by its logarithm: of a smaller one the best, of a larger one the smallest that reached
+// the hardest level. What is too large for the smaller batch runs as long as it may, what is too
+// small is only a little late. Nothing where no run has reached it.
 std::optional<double> first_rate(const plan::PlanPoints& points, const Goal& goal,
                                  std::int64_t batch);
 
-// Whether a run has made kHopeless times the updates that it needs by the batches beside it, with
-// which the hardest level was reached: no more than the next smaller one, and no more samples than
-// the next larger one, as equation 2 has it. Nothing is sure then, but another rate comes first.
-bool is_overdue(const plan::PlanPoints& points, const Goal& goal, std::int64_t batch,
-                std::int64_t updates);
+// The updates to the hardest level with this batch, at most, by the batches beside it with which it
+// was reached: no more than with the next smaller one, and no more samples than with the next
+// larger one, as equation 2 has it. Nothing where there is none.
+std::optional<double> updates_by_neighbors(const plan::PlanPoints& points, const Goal& goal,
+                                           std::int64_t batch);
 
 }  // namespace convoy::cli

@@ -90,6 +90,10 @@ class Runs {
     plan::Stop stop = plan::Stop::none;
     bool diverged = false;
     bool put_off = false;
+    // Of this batch, as far as runs tell that were added until `added`.
+    int added = -1;
+    std::optional<std::int64_t> best;  // updates with the best other rate
+    std::optional<double> neighbors;   // updates_by_neighbors()
   };
 
   bool late() const { return is_late(limits_.deadline); }
@@ -160,8 +164,13 @@ class Runs {
 
   // Whether what a run had come to when it was put off is enough by now.
   bool is_settled(const Waiting& waiting) {
-    if (!waiting.put_off || !is_slow(waiting.wanted, waiting.kept->run.updates, 0)) return false;
+    if (!waiting.put_off) return false;
+    const WantedRun& run = waiting.wanted;
+    const auto best =
+        updates_of_best(folder_.points(), planned_.goal, run.batch, run.learning_rate);
     Finished finished = *waiting.kept;
+    if (!best || static_cast<double>(finished.run.updates) < kHopeless * static_cast<double>(*best))
+      return false;
     finished.run.stopped = plan::Stop::hopeless;
     add(finished);
     return true;
@@ -203,23 +212,25 @@ class Runs {
     } else if (late()) {
       active.stop = plan::Stop::budget;
     } else if (!updates.empty()) {
-      const std::int64_t step = updates.back().step;
-      if (is_slow(active.waited.wanted, step, active.every)) {
-        active.stop = plan::Stop::hopeless;
-      } else if (!active.waited.put_off && others_wait(active.waited.wanted)) {
-        active.put_off =
-            is_overdue(folder_.points(), planned_.goal, active.waited.wanted.batch, step);
-      }
+      judge(active, updates.back().step);
     }
     if (active.diverged || active.put_off || active.stop != plan::Stop::none) active.trial->stop();
   }
 
-  // `every`: by how much later than the target is reached that is seen.
-  bool is_slow(const WantedRun& run, std::int64_t updates, std::int64_t every) const {
-    const auto best =
-        updates_of_best(folder_.points(), planned_.goal, run.batch, run.learning_rate);
-    return best && static_cast<double>(updates) >=
-                       kHopeless * static_cast<double>(*best) + static_cast<double>(every);
+  void judge(Active& active, std::int64_t updates) {
+    const WantedRun& run = active.waited.wanted;
+    if (active.added != added_) {
+      active.added = added_;
+      active.best = updates_of_best(folder_.points(), planned_.goal, run.batch, run.learning_rate);
+      active.neighbors = updates_by_neighbors(folder_.points(), planned_.goal, run.batch);
+    }
+    // A target that is reached is seen at the next evaluation.
+    const auto done = static_cast<double>(updates - active.every);
+    if (active.best && done >= kHopeless * static_cast<double>(*active.best)) {
+      active.stop = plan::Stop::hopeless;
+    } else if (active.neighbors && done >= kHopeless * *active.neighbors) {
+      active.put_off = !active.waited.kept && others_wait(run);
+    }
   }
 
   // Whether another rate of this batch has yet to be tried.
@@ -257,7 +268,8 @@ class Runs {
     plan::PointRun& run = finished.run;
     if (!diverged && !to_the_hardest(run, planned_.goal))
       run.stopped = active.stop == plan::Stop::none ? plan::Stop::limit : active.stop;
-    if (active.put_off && run.stopped != plan::Stop::none) return put_off(active, finished);
+    if (active.put_off && run.stopped != plan::Stop::none && run.updates < longest(run.batch))
+      return put_off(active, finished);
     if (run.stopped == plan::Stop::budget && tells_less(active, run)) return;
     if (again(active, finished)) return;
     add(finished);

@@ -60,8 +60,8 @@ std::string processor_name() {
 }
 
 // From the driver itself, which has a name for each GPU whatever LibTorch was built with.
-std::string gpu_name() {
-  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+std::string gpu_name(const std::string& driver_file) {
+  void* driver = ::dlopen(driver_file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return "";
   using Initialize = int (*)(unsigned);
   using Device = int (*)(int*, int);

@@ -18,6 +18,6 @@ std::string processor_name();
 
 // "NVIDIA H100 80GB HBM3": the first GPU that this process sees, which it computes on; empty where
 // there is no driver, or no GPU.
-std::string gpu_name();
+std::string gpu_name(const std::string& driver_file = "libcuda.so.1");
 
 }  // namespace convoy::train
