@@ -15,10 +15,10 @@
 namespace convoy::plan {
 
 // A difference from a model that is less probable is no chance.
-constexpr double kUnlikely = 0.01;
+inline constexpr double kUnlikely = 0.01;
 // Below this number of residuals, they say less about how scatter is distributed than that it is
 // nearly normal.
-constexpr std::size_t kEnoughResiduals = 20;
+inline constexpr std::size_t kEnoughResiduals = 20;
 
 // Measurements in groups of equal size, in ascending order.
 struct Sorted {

@@ -90,7 +90,7 @@ TEST(ComputeFit, FindsAnOverheadWithoutRepetitions) {
   constexpr int kSeeds = 100;
   for (int seed = 1; seed <= kSeeds; ++seed) {
     RandomStream random(static_cast<std::uint64_t>(seed));
-    const std::vector<std::int64_t> sizes{1, 4, 16, 64, 256};
+    const std::vector<std::int64_t> sizes{1, 4, 16, 64, 256, 1024};
     const ComputeFit fit =
         fit_compute(times(with_overhead(), sizes, 1, log_normal(0.03), random), kQuick);
     found += fit.overhead_s.value > 0;
@@ -110,11 +110,11 @@ TEST(ComputeFit, ComparesModelsByTheSameScatter) {
   RandomStream random(8);
   for (const std::int64_t m : {1, 4, 16, 64, 256, 1024}) {
     const auto size = static_cast<double>(m);
-    const Noise noise = log_normal(0.15 / std::sqrt(size));
+    const Noise noise = log_normal(1 / std::sqrt(size));
     for (int i = 0; i < 8; ++i) samples.push_back({m, (8e-4 + 1e-4 * size) * noise(random)});
   }
   const ComputeFit fit = fit_compute(samples, kQuick);
-  EXPECT_NEAR(fit.overhead_s.value / 8e-4, 1, 0.15);
+  EXPECT_NEAR(fit.overhead_s.value / 8e-4, 1, 0.3);
 }
 
 TEST(ComputeFit, SaysWhichPartOfAnOverheadWasNotSeen) {

@@ -92,8 +92,8 @@ class Runs {
     bool put_off = false;
     // Of this batch, as far as runs tell that were added until `added`.
     int added = -1;
-    std::optional<std::int64_t> best;  // updates with the best other rate
-    std::optional<double> neighbors;   // updates_by_neighbors()
+    std::optional<std::int64_t> best = {};  // updates with the best other rate
+    std::optional<double> neighbors = {};   // updates_by_neighbors()
   };
 
   bool late() const { return is_late(limits_.deadline); }
