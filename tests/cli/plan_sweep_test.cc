@@ -1,6 +1,7 @@
 // What a plan measures, in which order, and what it makes of a budget.
 #include <cmath>
 
+#include "cli/plan/rates.h"
 #include "convoy/base/error.h"
 #include "tests/cli/fake_plan.h"
 

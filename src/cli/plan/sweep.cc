@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/plan/measure.h"
+#include "cli/plan/rates.h"
 #include "cli/plan/untrained.h"
 #include "convoy/base/error.h"
 
