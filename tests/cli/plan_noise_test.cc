@@ -79,13 +79,20 @@ TEST_F(PlanNoiseTest, SaysWhereTheTargetWasNotReached) {
 // Parts of one picture are none for batch normalization.
 TEST_F(PlanNoiseTest, SaysThatBatchesCantBeCut) {
   std::string recipe = kRecipe;
-  recipe.replace(recipe.find("\"lenet\""), 7, "\"resnet20\"");
+  const auto replace = [&recipe](const std::string& from, const std::string& to) {
+    recipe.replace(recipe.find(from), from.size(), to);
+  };
+  replace("\"lenet\"", "\"resnet18\"");
+  replace("mean = [0.1]", "channels = 3\nmean = [0.1, 0.1, 0.1]");
+  replace("deviation = [0.3]", "deviation = [0.3, 0.3, 0.3]");
   test::spill(recipe_, recipe);
   const Planned plan = planned("0.001");
   PlanFolder(plan_, plan, false)
       .add({.batch = 3, .learning_rate = 0.04, .seed = 1, .updates = 9, .reached = {}}, {});
-  EXPECT_TRUE(has(complaint(words("noise", {"--batch", "2", "--longest", "0.1", "--rate", "1e-5"})),
-                  "the noise was measured in 0 of "));
+  const std::string text =
+      complaint(words("noise", {"--batch", "2", "--longest", "0.1", "--rate", "1e-5"}));
+  EXPECT_TRUE(has(text, "the noise was measured in 0 of 20 updates")) << text;
+  EXPECT_TRUE(has(text, "batches of 2 can't be cut into parts")) << text;
 }
 
 TEST_F(PlanNoiseTest, MistakesAreNamed) {

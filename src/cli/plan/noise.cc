@@ -177,8 +177,8 @@ Stretch stretch_of(const Measured& measured, const Wanted& wanted, int windows,
                      std::to_string(updates) + " updates, and " +
                      std::to_string(plan::kFewestNoiseMeasurements) + " are needed: batches of " +
                      std::to_string(wanted.batch) +
-                     " can't be cut into parts that the model can be trained on (with batch "
-                     "normalization they need two samples at least): choose a larger --batch");
+                     " can't be cut into parts that the model can be trained on (batch "
+                     "normalization may need two samples at least): choose a larger --batch");
   }
   if (until.size() < plan::kFewestNoiseMeasurements) {
     throw UsageError("the training took " + std::to_string(updates) +
