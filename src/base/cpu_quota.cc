@@ -83,7 +83,7 @@ CpuLimit quota_in(const fs::path& folder, bool unified) {
   }
   const double quota_us = std::atof(quota.c_str());
   if (!(quota_us > 0 && period_us > 0)) return {};
-  return {quota_us / period_us, period_us * 1e-6};
+  return {quota_us / period_us, period_us / 1e6};
 }
 
 }  // namespace

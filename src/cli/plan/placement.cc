@@ -190,9 +190,10 @@ void print_machine(const train::PlacementProblem& problem, const plan::MeasuredP
 // A network that was given in words, as a machine has it.
 plan::Communication communication_of(const train::PlacementProblem& problem,
                                      const plan::Network& network) {
-  plan::Communication c{.kind = plan::CommunicationKind::ring,
-                        .bandwidth_bytes_per_s = network.bandwidth_bytes_per_s,
-                        .latency_s = network.latency_s};
+  plan::Communication c;
+  c.kind = plan::CommunicationKind::ring;
+  c.bandwidth_bytes_per_s = network.bandwidth_bytes_per_s;
+  c.latency_s = network.latency_s;
   for (const plan::LayerCost& layer : train::training_cost(problem).layers) {
     for (const plan::GradientSize& gradient : layer.gradients) c.gradient_bytes += gradient.bytes;
   }
