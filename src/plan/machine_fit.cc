@@ -178,9 +178,10 @@ void take_means(const Sorted& sorted, const std::string& model, ComputeFit& fit)
       means.begin(), means.end(),
       [&](const ComputePoint& a, const ComputePoint& b) { return miss(a) < miss(b); });
   if (miss(*worst) <= kCloseEnough) return;
-  fit.warnings.push_back(model + " misses the times of " + std::to_string(worst->samples) +
-                         " samples by " + std::to_string(std::lround(100 * miss(*worst))) +
-                         "%: the means of measured times are used, and straight lines between them");
+  fit.warnings.push_back(
+      model + " misses the times of " + std::to_string(worst->samples) + " samples by " +
+      std::to_string(std::lround(100 * miss(*worst))) +
+      "%: the means of measured times are used, and straight lines between them");
   fit.table = std::move(means);
 }
 

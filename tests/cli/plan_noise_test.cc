@@ -85,6 +85,7 @@ TEST_F(PlanNoiseTest, SaysThatBatchesCantBeCut) {
   replace("\"lenet\"", "\"resnet18\"");
   replace("mean = [0.1]", "channels = 3\nmean = [0.1, 0.1, 0.1]");
   replace("deviation = [0.3]", "deviation = [0.3, 0.3, 0.3]");
+  recipe += "[evaluation]\nfrom = \"training\"\nfraction = 0.005\n";
   test::spill(recipe_, recipe);
   const Planned plan = planned("0.001");
   PlanFolder(plan_, plan, false)

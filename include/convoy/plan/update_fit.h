@@ -71,8 +71,8 @@ struct UpdateFit {
 UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& options = {});
 
 // The learning rate that goes with a batch: the envelope's where runs reached the target,
-// interpolated between the two M beside it, rate and batch both as logarithms, to four digits. That of the nearest
-// M outside of these. UsageError for an envelope without such an M.
+// interpolated between the two M beside it, rate and batch both as logarithms, to four digits. That
+// of the nearest M outside of these. UsageError for an envelope without such an M.
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch);
 
 }  // namespace convoy::plan
