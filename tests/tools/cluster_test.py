@@ -152,6 +152,40 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(done.stderr, "")
         self.assertEqual(sorted(done.stdout.splitlines()), ["h0", "h2", "h2"])
 
+    def test_hybrid_parallelism_between_hosts_is_that_of_one_process(self):
+        if "convoy" not in PROGRAMS:
+            self.skipTest("no convoy program was given")
+        recipe = TOOL.parents[1] / "recipes" / "lenet-mnist.toml"
+
+        def losses(folder, *command):
+            done = self.once(*command) if command[0] == "--hosts" else subprocess.run(
+                command, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            with open(pathlib.Path(folder) / "metrics.jsonl", encoding="utf-8") as rows:
+                rows = [json.loads(line) for line in rows]
+            return [row["loss"] for row in rows if row["kind"] == "step"]
+
+        with tempfile.TemporaryDirectory() as folder:
+            def train(name, *overrides):
+                words = [PROGRAMS["convoy"], "train", str(recipe)]
+                for key in ("training.steps=12", "training.batch=61", "evaluation.every_epochs=0", "threads=1",
+                            "output.tensorboard=false", f"output.folder={folder}/{name}", *overrides):
+                    words += ["--set", key]
+                return words
+
+            one = losses(f"{folder}/one", *train("one"))
+            self.assertEqual(len(one), 12)
+            # Groups of two ranks on a host each, and of three on all hosts.
+            for scheme, partitions in (("a", 2), ("bc", 3)):
+                name = f"{scheme}{partitions}"
+                several = losses(f"{folder}/{name}", "--hosts", "3", "--rate", "1gbit", "--ranks-per-host", "2",
+                                 "--", *train(name, "strategy=hybrid", f"grid.partitions={partitions}",
+                                              f"hybrid.scheme={scheme}"))
+                self.assertEqual(len(several), 12)
+                for here, there in zip(one, several):
+                    # float32: sums of 61 samples in another order, twelve updates in a row.
+                    self.assertAlmostEqual(here, there, delta=2e-4 * abs(here))
+
     def test_every_host_has_its_ranks(self):
         done = self.once("--hosts", "3", "--rate", "1gbit", "--ranks-per-host", "2", "-x",
                          "CONVOY_TRIAL=here", "--", "sh", "-c", "echo $(hostname) $CONVOY_TRIAL")
