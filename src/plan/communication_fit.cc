@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 
 #include "convoy/plan/machine_fit.h"
 #include "plan/repetitions.h"
@@ -82,6 +84,33 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
   return fit;
 }
 
+// The larger a worker's share of the batch is, the more of communication is hidden.
+void warn_of_batches(const std::vector<CommunicationSample>& samples, CommunicationFit& fit) {
+  constexpr double kFar = 4;
+  std::map<std::int64_t, std::int64_t> batches;  // by workers
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const CommunicationSample& sample : samples) {
+    if (sample.batch == 0) continue;
+    const std::int64_t batch = batches.try_emplace(sample.workers, sample.batch).first->second;
+    if (batch != sample.batch) {
+      fit.warnings.push_back("communication between " + std::to_string(sample.workers) +
+                             " workers was timed with batches of " + std::to_string(batch) +
+                             " and of " + std::to_string(sample.batch) +
+                             ", which hide different parts of it; take the times of one");
+      return;
+    }
+    const double share = static_cast<double>(batch) / static_cast<double>(sample.workers);
+    least = std::min(least, share), most = std::max(most, share);
+  }
+  if (most > kFar * least) {
+    fit.warnings.push_back("communication was timed with " + shortest(std::round(least)) + " to " +
+                           shortest(std::round(most)) +
+                           " samples for each worker, which hide different parts of it: how it "
+                           "goes with the number of workers is uncertain; time it with batches "
+                           "that grow with the number of workers");
+  }
+}
+
 }  // namespace
 
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
@@ -93,7 +122,9 @@ CommunicationFit fit_communication(const std::vector<CommunicationSample>& sampl
         std::string(name(kind)) + "'");
   }
   const Sorted sorted = sorted_communication(samples);
-  return fit_of(sorted, located(sorted, kind), options);
+  CommunicationFit fit = fit_of(sorted, located(sorted, kind), options);
+  warn_of_batches(samples, fit);
+  return fit;
 }
 
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
@@ -108,7 +139,9 @@ CommunicationFit fit_communication(const std::vector<CommunicationSample>& sampl
       if (other.scatter < best.scatter) best = std::move(other);
     }
   }
-  return fit_of(sorted, best, options);
+  CommunicationFit fit = fit_of(sorted, best, options);
+  warn_of_batches(samples, fit);
+  return fit;
 }
 
 Communication communication_table(const std::vector<CommunicationSample>& samples) {

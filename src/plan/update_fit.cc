@@ -277,6 +277,7 @@ namespace {
 // Of a number above 0: more says nothing of a learning rate.
 double to_four_digits(double value) {
   const double scale = std::pow(10, 3 - std::floor(std::log10(value)));
+  if (!std::isfinite(scale)) return value;
   return std::round(value * scale) / scale;
 }
 
@@ -296,7 +297,8 @@ double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batc
         "no batch of the envelope has a run that reached the target; a learning rate needs one at "
         "least");
   }
-  if (low == nullptr) return high->learning_rate;
+  if (low == nullptr || (high != nullptr && static_cast<double>(high->batch) == batch))
+    return high->learning_rate;
   if (high == nullptr) return low->learning_rate;
   const double part = std::log(batch / static_cast<double>(low->batch)) /
                       std::log(static_cast<double>(high->batch) / static_cast<double>(low->batch));

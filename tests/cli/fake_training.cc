@@ -48,6 +48,10 @@ class Training {
       while (noted("begin") < 3) pause_a_little();
       return 1;
     }
+    if (diverges()) {
+      std::fprintf(stderr, "the loss of step 1 is nan\n");
+      return 1;
+    }
     train();
     if (told != 0) wait_for_others();
     note("end");
@@ -73,9 +77,17 @@ class Training {
     while (noted("told") < script_.value("told", 0)) pause_a_little();
   }
 
+  double rate() const { return recipe_["optimizer"]["lr"].value_or(0.0); }
+
+  bool diverges() const {
+    return batch_ == script_.value("diverging", std::int64_t{0}) &&
+           rate() == script_.value("rate", 0.0) &&
+           recipe_["seed"].value_or(std::int64_t{0}) >= script_.value("seed", std::int64_t{0});
+  }
+
   // Updates to the target.
   double needed() const {
-    const double rate = recipe_["optimizer"]["lr"].value_or(0.0);
+    const double rate = this->rate();
     const double least = script_.value("infinity", 20.0) +
                          script_.value("sensitivity", 400.0) / static_cast<double>(batch_);
     return least * std::max(0.1 / rate, rate / 0.1);
@@ -95,8 +107,8 @@ class Training {
     const auto steps = recipe_["training"]["steps"].value_or(std::int64_t{0});
     const double level = recipe_["training"]["target"]["level"].value_or(0.0);
     const double start = script_.value("start", 10.0);
-    const bool stuck = batch_ <= script_.value("stuck", std::int64_t{0}) &&
-                       recipe_["optimizer"]["lr"].value_or(0.0) >= script_.value("rate", 0.0);
+    const bool stuck =
+        batch_ <= script_.value("stuck", std::int64_t{0}) && rate() >= script_.value("rate", 0.0);
     for (std::int64_t step = 1; step <= steps; ++step) {
       while (told == 0 && step > most()) pause_a_little();
       if (told != 0) return;
@@ -111,7 +123,7 @@ class Training {
       if (every_ == 0) pause_a_little();
       if (every_ == 0 || step % every_ != 0) continue;
       // An update that changes nothing.
-      const double found = recipe_["optimizer"]["lr"].value_or(0.0) < 1e-5 ? start : loss;
+      const double found = rate() < 1e-5 ? start : loss;
       metrics << Json{{"kind", "evaluation"}, {"step", step}, {"loss", found}} << std::endl;
       if (found <= level + 1e-9 &&
           recipe_["training"]["target"]["metric"].value_or(std::string()) != "")

@@ -197,8 +197,36 @@ TEST_F(PlanCheck, FileKeepsWhatIsFinished) {
                   "has trainings to train_loss 0.5, not to train_loss 0.3"));
   EXPECT_TRUE(has(refusal(path, other([](ChecksHeader& h) { h.machine = "h0:1"; })),
                   "has trainings on a processor, 2 cores, not on h0:1"));
+  // Those of before are on the machine of the first line, and so it may have GPUs.
+  EXPECT_NE(ChecksFile(path, other([](ChecksHeader& h) { h.machine += ", 1 GPU X"; }), true)
+                .find(reached, 1000),
+            nullptr);
   std::ofstream(path, std::ios::app) << "{\"kind\": \"training\"}\n";
   EXPECT_TRUE(has(refusal(path, kHeader), "checks.jsonl:5: no line of `convoy plan check`"));
+}
+
+// First between two of them, then between four.
+TEST_F(PlanCheck, FileGoesOnWithMoreHosts) {
+  const std::string path = scratch_.path("checks.jsonl");
+  const auto of = [](const std::string& machine) {
+    return ChecksHeader{"9f", "train_loss", 0.5, machine};
+  };
+  CheckedTraining two = training(true, 100, 50), four = two;
+  two.workers = 2, two.machine = "hosts a:1,b:1";
+  four.workers = 4, four.machine = "hosts a:1,b:1,c:1,d:1";
+  ChecksFile(path, of(two.machine), true).add(two);
+  {
+    ChecksFile file(path, of(four.machine), true);
+    EXPECT_NE(file.find(two, 1000), nullptr);
+    file.add(four);
+  }
+  CheckedTraining others = four;
+  others.machine = "hosts a:1,b:1,e:1,f:1";
+  EXPECT_TRUE(has(refusal(path, of("hosts a:1,c:1")), "on hosts a:1,b:1, not on hosts a:1,c:1"));
+  const ChecksFile file(path, of(others.machine), true);
+  EXPECT_NE(file.find(two, 1000), nullptr);
+  EXPECT_NE(file.find(four, 1000), nullptr);
+  EXPECT_EQ(file.find(others, 1000), nullptr);
 }
 
 // Made-up points predict nothing of the trainings: what was predicted is the library's all the

@@ -1,4 +1,8 @@
 // convoy plan noise: trainings whose gradients' noise is measured.
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include "convoy/base/descriptor.h"
 #include "tests/cli/plan_fixture.h"
 
 namespace convoy::cli {
@@ -60,8 +64,14 @@ TEST_F(PlanNoiseTest, SaysWhereTheTargetWasNotReached) {
   const Planned plan = planned("0.5,0.001");
   PlanFolder(plan_, plan, false)
       .add({.batch = 40, .learning_rate = 0.04, .seed = 1, .updates = 9, .reached = {}}, {});
+  // Another process's, whose number is none here: it may be in a container of its own.
+  const std::string others = plan_ + "/noise-runs/4194305-abcdef";
+  make_folders(others);
+  const Descriptor lock(open((others + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  ASSERT_EQ(flock(lock.get(), LOCK_EX | LOCK_NB), 0);
   const JobResult result = Job(words("noise", {"--longest", "1.5", "--rate", "1e-5"})).finish();
   ASSERT_EQ(result.exit_status, 0) << result.out << result.err;
+  EXPECT_TRUE(std::filesystem::exists(others));
   EXPECT_TRUE(has(result.out, "batch 40 in 4 parts, rate 1e-05, seed 1\n")) << result.out;
   EXPECT_TRUE(has(result.out, "train_loss 0.001 was not reached in 15 updates; --longest"))
       << result.out;

@@ -1,9 +1,11 @@
 // What a plan makes of numbers, before and after its trainings.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "cli/plan/goal.h"
 #include "cli/plan/measure.h"
@@ -11,6 +13,7 @@
 #include "cli/plan/plan_file.h"
 #include "cli/plan/rates.h"
 #include "cli/plan/runs.h"
+#include "cli/plan/trial.h"
 #include "convoy/base/error.h"
 #include "tests/base/scratch.h"
 
@@ -160,6 +163,26 @@ TEST(PlanTrials, HaveFoldersOfTheirOwn) {
   EXPECT_TRUE(std::filesystem::is_directory(one));
   EXPECT_EQ(one.substr(0, parent.size() + 1), parent + "/");
   EXPECT_NE(fresh_folder(parent), one);
+}
+
+// A training that is still ending makes files while they are removed.
+TEST(PlanTrials, RemoveWhatIsStillWrittenTo) {
+  const test::Scratch scratch;
+  const std::string parent = scratch.path("runs"), one = fresh_folder(parent);
+  std::atomic<bool> writing = false;
+  std::thread training([&] {
+    std::error_code gone;
+    for (int i = 0; i < 2000; ++i) {
+      std::filesystem::create_directories(one, gone);
+      std::ofstream(one + "/" + std::to_string(i)) << "x";
+      writing = true;
+    }
+  });
+  while (!writing) std::this_thread::yield();
+  EXPECT_NO_THROW(remove_left_folders(parent));
+  training.join();
+  remove_left_folders(parent);
+  EXPECT_FALSE(std::filesystem::exists(parent));
 }
 
 TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {

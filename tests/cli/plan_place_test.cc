@@ -1,10 +1,12 @@
 // Where updates of a plan are timed, and with which batches.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <sstream>
 
 #include "cli/plan/measure.h"
 #include "cli/plan/trial.h"
+#include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "tests/cli/fake_plan.h"
 
@@ -56,6 +58,13 @@ TEST(PlanPlaces, HaveACoreOrASlotForEachWorker) {
   EXPECT_FALSE(hosts.is("hosts a:1,b:2") || hosts.is("hosts a:1,b:2,c:12") ||
                hosts.is(here.name()));
   EXPECT_FALSE(here.is(hosts.name()) || here.is(here.name() + ", 1 GPU"));
+  EXPECT_EQ(hosts.name(2), "hosts a:1,b:1");
+  // Names of before did not say what GPUs there are.
+  const std::string name = one.name();
+  EXPECT_TRUE(one.was(name.substr(0, name.size() - 4)) && one.is(name.substr(0, name.size() - 4)));
+  EXPECT_TRUE(one.was(name.substr(0, name.find(", 1 GPU"))));
+  EXPECT_FALSE(one.was(name) || one.was("") || one.was(name.substr(0, 2)) ||
+               hosts.was("hosts a:1") || here.was(here.name() + ", 1 GPU"));
 }
 
 TEST(PlanPlaces, BatchesOfExchangesAreThoseThatWorkersMayHave) {
@@ -65,6 +74,54 @@ TEST(PlanPlaces, BatchesOfExchangesAreThoseThatWorkersMayHave) {
   EXPECT_EQ(batch_of_exchange(batches, 12.5, 16), 256);  // of two
   EXPECT_EQ(batch_of_exchange(batches, 300, 4), 1024);   // none has so many
   EXPECT_EQ(batch_of_exchange(batches, 1, 2000), 2000);  // a sample for each
+  // Fewer workers have as many each.
+  EXPECT_EQ(batch_of_share(batches, 256 / 16.0, 16), 256);
+  EXPECT_EQ(batch_of_share(batches, 256 / 16.0, 4), 64);
+  EXPECT_EQ(batch_of_share(batches, 256 / 16.0, 3), 64);
+  EXPECT_EQ(batch_of_share(batches, 256 / 16.0, 1), 16);
+  EXPECT_EQ(batch_of_share(batches, 1, 2000), 2000);
+}
+
+TEST_F(PlanWorkplace, ExchangesOfFewerWorkersHaveTheShareOfThoseOfMost) {
+  Sweep one = sweep();
+  one.batches = {8, 16, 32, 64};
+  one.timed = {4, 8, 16, 32};
+  one.workplace.hosts = parse_hosts("a,b,c,d");
+  one.workers = {2, 4};
+  one.repetitions = 1;
+  one.seeds = 1;
+  PlanFolder folder = open(false);
+  const auto batches = [&] {
+    told([&](std::FILE* out) { measure(planned, one, folder, out); });
+    return batches_of_exchanges(folder.points(), one.batches);
+  };
+  using Batches = std::map<std::int64_t, std::int64_t>;
+  EXPECT_EQ(batches(), (Batches{{2, 32}, {4, 64}}));
+  // That of a number that comes later, too.
+  one.workers = {2, 3, 4};
+  one.batches = {8, 16, 32, 64, 512, 1000};
+  EXPECT_EQ(batches(), (Batches{{2, 32}, {3, 64}, {4, 64}}));
+}
+
+// As that of batch normalization with one sample for each worker.
+TEST_F(PlanWorkplace, ExchangesTakeALargerBatchWhereOneIsRefused) {
+  script({{"refused", {8}}});
+  PlanFolder folder = open(false);
+  const auto time = [&](const std::vector<std::int64_t>& batches) {
+    return told([&](std::FILE* out) {
+      measure_communication(planned, folder, {{8, {.workers = 2}}}, batches, 2, {}, out);
+    });
+  };
+  EXPECT_TRUE(has(test::message_of<UsageError>([&] {
+                    time({4, 8});
+                  }),
+                  "timing updates of 8 samples on 2 workers failed: batches of 8 are refused; add "
+                  "a larger one to --batches, or plan for fewer --workers"));
+  const std::string text = time({4, 8, 16, 32});
+  EXPECT_TRUE(has(text, "batches of 8 are refused; the next larger batch takes its place\n"))
+      << text;
+  ASSERT_EQ(folder.points().communication.size(), 2u);
+  for (const auto& measured : folder.points().communication) EXPECT_EQ(measured.batch, 16);
 }
 
 // Updates on the first host, exchanges on as many as there are workers; runs to the target here.

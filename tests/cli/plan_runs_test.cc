@@ -56,20 +56,31 @@ TEST_F(PlanTrainings, ThatALimitStoppedGoOnWithALargerOne) {
 TEST_F(PlanTrainings, ThatDivergedOrAreHopelessDont) {
   const Goal& goal = planned.goal;
   plan::PointRun run{8, 0.1, 1, 40, 1, false, {}};
-  EXPECT_TRUE(would_go_on(run, goal, 41));  // of a file that doesn't say why it was stopped
-  EXPECT_FALSE(would_go_on(run, goal, 40));
+  plan::PlanPoints points;
+  const auto goes_on = [&](std::int64_t longest) {
+    points.put(run);
+    return would_go_on(run, points, goal, longest);
+  };
+  EXPECT_TRUE(goes_on(41));  // of a file that doesn't say why it was stopped
+  EXPECT_FALSE(goes_on(40));
   run.stopped = Stop::budget;
-  EXPECT_TRUE(would_go_on(run, goal, 41));
+  EXPECT_TRUE(goes_on(41));
   run.stopped = Stop::hopeless;
-  EXPECT_FALSE(would_go_on(run, goal, 41));
+  points.put({8, 0.2, 1, 13, 1, false, {{5, 7}, {1, 13}}});
+  EXPECT_FALSE(goes_on(41));
+  points.put({8, 0.2, 2, 14, 1, false, {{5, 7}, {1, 14}}});  // with it, the other is slower
+  EXPECT_TRUE(goes_on(41));
+  points.put({8, 0.2, 2, 2, 1, true, {}});
+  EXPECT_TRUE(goes_on(41));
+  EXPECT_FALSE(goes_on(40));
   run.stopped = Stop::none;
   run.diverged = true;
-  EXPECT_FALSE(would_go_on(run, goal, 41));
+  EXPECT_FALSE(goes_on(41));
   run.diverged = false;
   run.reached = {{5, 30}};
-  EXPECT_TRUE(would_go_on(run, goal, 41));
+  EXPECT_TRUE(goes_on(41));
   run.reached = {{5, 30}, {1, 40}};
-  EXPECT_FALSE(would_go_on(run, goal, 41));
+  EXPECT_FALSE(goes_on(41));
 }
 
 // A rate that is too large for a small batch would run as long as it may, before one that isn't.
@@ -90,6 +101,18 @@ TEST_F(PlanTrainings, AreNotHeldUpByARateThatIsTooLarge) {
   EXPECT_LT(stuck->updates, 1000 * 1000 / 8);
   EXPECT_EQ(points.find(8, 0.1, 1)->reached.back().second, 70);
   EXPECT_EQ(train(folder, wanted, limits(1000), {{{0}, ""}}), 0);
+}
+
+// It was stopped later before, by a budget.
+TEST_F(PlanTrainings, ThatWerePutOffTakeNothingFromWhatIsKnown) {
+  script({{"stuck", 8}, {"rate", 0.4}});
+  PlanFolder folder = open();
+  const plan::PointRun known{8, 0.4, 1, 9000, 1, false, {{5, 8000}}, Stop::budget};
+  folder.add(known, {});
+  train(folder, grid({8, 64}, {0.1, 0.4}, 1), limits(1000), {{{0}, ""}});
+  ASSERT_TRUE(has(said, "batch 8, rate 0.4, seed 1: put off after ")) << said;
+  EXPECT_EQ(*folder.points().find(8, 0.4, 1), known);
+  EXPECT_EQ(read_points(scratch.path("plan")).runs.size(), 4u);
 }
 
 // Where no rate gets there the one that was put off is made as long as it may be.

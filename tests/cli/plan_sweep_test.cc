@@ -12,6 +12,15 @@ using plan::Stop;
 
 class PlanSweep : public FakePlan {
  protected:
+  // As sweep(), of a machine that is given: nothing is timed.
+  Sweep untimed(Deadline deadline = {}) const {
+    Sweep sweep = this->sweep(deadline);
+    sweep.machine.emplace();
+    sweep.machine->seconds_per_sample = 1e-3;
+    sweep.machine->knee_samples = 8;
+    return sweep;
+  }
+
   // What is said of it.
   std::string sweep_over(PlanFolder& folder, const Sweep& sweep) {
     return told([&](std::FILE* out) { measure(planned, sweep, folder, out); });
@@ -151,16 +160,42 @@ TEST_F(PlanSweep, ABudgetGoesOnWithRunsThatAnotherStopped) {
   // Of the third seed one was stopped, and the rest is not known.
   folder.add(plan::PointRun{8, 0.1, 3, 5, 1, false, {}, Stop::budget}, {});
   folder.add(plan::PointRun{64, 0.1, 3, 5, 1, false, {}, Stop::budget}, {});
-  Sweep more = sweep();
-  more.machine.emplace();
-  more.machine->seconds_per_sample = 1e-3;
-  more.machine->knee_samples = 8;
+  Sweep more = untimed();
   for (double seconds = 0.5; seconds < 20; seconds *= 2) {
     more.limits = limits(100, in(seconds));
     sweep_over(folder, more);
     if (folder.points().find(8, 0.1, 3)->stopped == Stop::none) break;
   }
   EXPECT_EQ(folder.points().find(8, 0.1, 3)->reached.size(), 2u);
+}
+
+// Then the law has one batch only.
+TEST_F(PlanSweep, ABudgetEndsWhereAFurtherRunDiverges) {
+  script({{"diverging", 8}, {"rate", 0.1}, {"seed", 3}});
+  PlanFolder folder = open();
+  sweep_over(folder, untimed());
+  ASSERT_EQ(folder.points().runs.size(), 4u);
+  sweep_over(folder, untimed(in(60)));
+  ASSERT_NE(folder.points().find(8, 0.1, 3), nullptr);
+  EXPECT_TRUE(folder.points().find(8, 0.1, 3)->diverged);
+}
+
+// Whichever of the two comes first.
+TEST_F(PlanSweep, ARateHasHopeAgainWhenTheBetterOneDiverges) {
+  script({{"diverging", 8}, {"rate", 0.1}, {"seed", 2}});
+  Sweep sweep = untimed();
+  sweep.rates = {0.4, 0.1};  // the second of two comes first
+  sweep.workplace.places.resize(1);
+  PlanFolder folder = open();
+  const std::string text = sweep_over(folder, sweep);
+  EXPECT_TRUE(has(text, "stopped: the best other rate took a third of that")) << text;
+  EXPECT_TRUE(folder.points().find(8, 0.1, 2)->diverged);
+  for (const std::uint64_t seed : {1, 2}) {
+    const plan::PointRun* run = folder.points().find(8, 0.4, seed);
+    ASSERT_NE(run, nullptr) << seed;
+    EXPECT_EQ(run->reached.back(), (std::pair<double, std::int64_t>{1, 280})) << seed;
+  }
+  EXPECT_EQ(sweep_over(folder, sweep), "");
 }
 
 // Such a run would not be made, and the same be suggested again and again.

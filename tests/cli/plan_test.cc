@@ -15,7 +15,9 @@ class PlanBatch : public PlanFixture {
   // With a machine that is given, and one worker: trainings alone.
   Words sweep(Options options, Words more = {}) const {
     const std::string given = scratch_.path("given.toml");
-    test::spill(given, plan::to_toml(machine_of(0)));
+    plan::Machine machine = machine_of(0);
+    machine.source = "measured";
+    test::spill(given, plan::to_toml(machine));
     options.insert({{"--batches", "20,80"},
                     {"--rates", "0.02"},
                     {"--seeds", "2"},
@@ -104,6 +106,8 @@ TEST_F(PlanBatch, BudgetAddsRunsThatSayMost) {
   const auto rows = rows_of(sweep({{"--targets", "1.5"}}));
   EXPECT_EQ(points().runs.size(), 4u);
   EXPECT_TRUE(std::filesystem::exists(plan_ + "/report.html"));
+  // Nothing says whose times they are: not those of the folder.
+  EXPECT_TRUE(has(read_text_file(plan_ + "/machine.toml"), "source = \"given\""));
   const auto more = rows_of(sweep({{"--targets", "1.5"}, {"--budget", "2s"}}, {"--resume"}));
   const plan::PlanPoints all = points();
   EXPECT_GT(all.runs.size(), 4u);

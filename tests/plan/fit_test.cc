@@ -145,6 +145,11 @@ TEST(UpdateFit, TakesTheBestRateOfEveryBatch) {
   EXPECT_TRUE(fit.updates_at_infinity.interval.contains(1000));
 
   EXPECT_NEAR(learning_rate_for(fit.envelope, 64), 0.08, 1e-12);
+  const std::vector<EnvelopePoint> tried{{.batch = 8, .learning_rate = 0.5, .reached = 1},
+                                         {.batch = 16, .learning_rate = 0.015625, .reached = 1},
+                                         {.batch = 64, .learning_rate = 4e-308, .reached = 1}};
+  EXPECT_EQ(learning_rate_for(tried, 16), 0.015625) << "as it was tried";
+  EXPECT_GT(learning_rate_for(tried, 63.999), 0) << "too small for four digits";
   EXPECT_EQ(learning_rate_for(fit.envelope, 32), 0.05657) << "between, to four digits";
   EXPECT_NEAR(learning_rate_for(fit.envelope, 1e6), 0.16, 1e-12) << "not extrapolated";
   EXPECT_THROW((void)learning_rate_for(fit.envelope, 0.5), UsageError);

@@ -278,6 +278,21 @@ TEST(CommunicationFit, OneNumberOfWorkersSaysNothingOfTheKind) {
   EXPECT_NEAR(table.table[1].seconds, 0.02, 1e-15);
 }
 
+TEST(CommunicationFit, WarnsWhereComputationHidesDifferentParts) {
+  const auto warning = [](const std::vector<CommunicationSample>& samples) {
+    const std::vector<std::string> one = fit_communication(samples, kQuick).warnings;
+    EXPECT_EQ(fit_communication(samples, CommunicationKind::constant, kQuick).warnings, one);
+    EXPECT_LE(one.size(), 1u);
+    return one.empty() ? "" : one.front();
+  };
+  EXPECT_EQ(warning({{2, 1, 64}, {2, 1, 64}, {8, 1, 64}}), "");
+  EXPECT_EQ(warning({{2, 1, 64}, {2, 1}, {16, 1}}), "") << "nothing says the batch";
+  EXPECT_NE(warning({{2, 1, 64}, {4, 1, 256}, {2, 1, 256}}).find("with batches of 64 and of 256"),
+            std::string::npos);
+  EXPECT_NE(warning({{2, 1, 64}, {16, 1, 64}}).find("with 4 to 32 samples for each worker"),
+            std::string::npos);
+}
+
 TEST(CommunicationFit, RefusesWhatIsNoneOrTooFew) {
   EXPECT_THROW((void)fit_communication({{2, 1}}), UsageError);
   EXPECT_THROW((void)fit_communication({{2, 1}, {1, 1}}), UsageError) << "one worker has none";

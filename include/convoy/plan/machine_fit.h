@@ -82,8 +82,9 @@ struct CommunicationFit {
   std::vector<double> draws;  // of delta_s
 };
 
-// delta of one kind: constant, server, ring or tree, without latency. UsageError for fewer than 2
-// samples.
+// delta of one kind: constant, server, ring or tree, without latency. Warns where times between as
+// many workers are of several batches, and where workers had more than four times as many samples
+// each as others: what computation hides differs then. UsageError for fewer than 2 samples.
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    CommunicationKind kind, const FitOptions& options = {});
 

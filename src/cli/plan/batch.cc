@@ -178,7 +178,11 @@ int run(const Arguments& arguments) {
   write_report({planned.recipe.name, points, answers, planned.samples}, folder.file("report.html"),
                out);
   plan::Machine machine = answers.machine.machine.machine;
-  if (!sweep.machine) machine.name = sweep.workplace.name();
+  if (sweep.machine) {
+    machine.source = "given";  // whoever measured it, the times in the folder are others
+  } else {
+    machine.name = sweep.workplace.name();
+  }
   write_file_atomically(folder.file("machine.toml"), plan::to_toml(machine));
   write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
   std::fprintf(out, "\nto train so: convoy train --plan %s %s\n", folder.file("plan.toml").c_str(),

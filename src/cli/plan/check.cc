@@ -70,7 +70,7 @@ class Checker {
         workplace_(workplace),
         file_(arguments.measured.folder + "/checks.jsonl", header(), arguments.resume) {
     // The file is this process's alone now, and so is what a killed one left.
-    std::filesystem::remove_all(folder_);
+    remove_left_folders(folder_);
   }
   ~Checker() {
     std::error_code ignored;
@@ -84,7 +84,8 @@ class Checker {
     CheckedTraining training{.workers = arguments_.workers,
                              .batch = what.batch,
                              .learning_rate = what.learning_rate,
-                             .seed = seed};
+                             .seed = seed,
+                             .machine = workplace_.name(arguments_.workers)};
     const Planned& planned = measured_.planned;
     const double epochs = arguments_.longest > 0 ? arguments_.longest : 4 * planned.epochs;
     const std::int64_t longest = updates_in(epochs, planned.samples, what.batch);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/toml_text.h"
+#include "cli/plan/workplace.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
@@ -23,16 +24,17 @@ Json line_of(const CheckedTraining& t) {
           {"batch", t.batch},       {"learning_rate", t.learning_rate},
           {"seed", t.seed},         {"reached", t.reached},
           {"diverged", t.diverged}, {"updates", t.updates},
-          {"seconds", t.seconds},   {"update_s", t.update_s}};
+          {"seconds", t.seconds},   {"update_s", t.update_s},
+          {"machine", t.machine}};
 }
 
 // Throws Json::exception for what is missing or of another type.
 CheckedTraining training_of(const Json& line) {
   return {line.at("workers").get<std::int64_t>(), line.at("batch").get<std::int64_t>(),
           line.at("learning_rate").get<double>(), line.at("seed").get<std::uint64_t>(),
-          line.at("reached").get<bool>(),         line.at("diverged").get<bool>(),
-          line.at("updates").get<std::int64_t>(), line.at("seconds").get<double>(),
-          line.at("update_s").get<double>()};
+          line.value("machine", std::string()),   line.at("reached").get<bool>(),
+          line.at("diverged").get<bool>(),        line.at("updates").get<std::int64_t>(),
+          line.at("seconds").get<double>(),       line.at("update_s").get<double>()};
 }
 
 void check_header(const Json& line, const ChecksHeader& header, const std::string& path) {
@@ -47,7 +49,8 @@ void check_header(const Json& line, const ChecksHeader& header, const std::strin
            shortest(header.target));
   }
   const auto machine = line.at("machine").get<std::string>();
-  if (machine != header.machine) refuse("on " + machine + ", not on " + header.machine);
+  if (!same_workplace(machine, header.machine))
+    refuse("on " + machine + ", not on " + header.machine);
 }
 
 }  // namespace
@@ -94,7 +97,8 @@ void ChecksFile::read(const std::string& text, const ChecksHeader& header) {
 const CheckedTraining* ChecksFile::find(const CheckedTraining& like, std::int64_t longest) const {
   for (const CheckedTraining& one : trainings_) {
     const bool same = one.workers == like.workers && one.batch == like.batch &&
-                      one.learning_rate == like.learning_rate && one.seed == like.seed;
+                      one.learning_rate == like.learning_rate && one.seed == like.seed &&
+                      (one.machine.empty() || one.machine == like.machine);
     if (same && (one.reached || one.diverged || one.updates >= longest)) return &one;
   }
   return nullptr;

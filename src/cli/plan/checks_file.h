@@ -3,8 +3,12 @@
 //   {"kind": "checks", "version": 1, "fingerprint": "9f0c", "metric": "train_loss", "target": 0.1,
 //    "machine": "AMD EPYC 7B13, 4 cores"}
 //   {"kind": "training", "workers": 2, "batch": 64, "learning_rate": 0.05, "seed": 1001,
-//    "reached": true, "diverged": false, "updates": 410, "seconds": 12.5, "update_s": 0.0304}
+//    "reached": true, "diverged": false, "updates": 410, "seconds": 12.5, "update_s": 0.0304,
+//    "machine": "AMD EPYC 7B13, 4 cores"}
 //
+// The first line's machine is that of the first check. Later ones may have more hosts, or fewer, of
+// which those of one are the first of the other; a training's machine is the hosts that it was on.
+// In files of before it is missing: all were on the first line's.
 // A line appears whole; a last one without a line feed was being written and is left out.
 #pragma once
 
@@ -22,6 +26,7 @@ struct CheckedTraining {
   std::int64_t batch = 0;
   double learning_rate = 0;
   std::uint64_t seed = 0;
+  std::string machine = {};  // the part of it that these workers were on; empty: the file's
   bool reached = false;
   bool diverged = false;     // it would not have reached the target
   std::int64_t updates = 0;  // until the target; or until it was stopped, or diverged

@@ -85,7 +85,7 @@ PlanFolder::PlanFolder(const std::string& path, const Planned& planned, bool res
     : path_(fs::absolute(path).lexically_normal().string()),
       points_(prepared(path_, planned, resume), header_of(planned)) {
   // The points are this process's alone now, and so is what a killed one left.
-  fs::remove_all(file("runs"));
+  remove_left_folders(file("runs"));
   if (fs::exists(path_ + kCurves)) {
     // A last line that is not whole would become one with the next.
     train::keep_lines(path_ + kCurves, [](const std::string&) { return true; });

@@ -88,6 +88,30 @@ bool measure_one_exchange(const Planned& planned, PlanFolder& folder, const Exch
   return true;
 }
 
+namespace {
+
+// With the next larger of `batches` where a worker's share is one that there is no training with.
+bool measure_fitting_exchange(const Planned& planned, PlanFolder& folder, Exchange& exchange,
+                              const std::vector<std::int64_t>& batches, const Deadline& deadline,
+                              std::FILE* out) {
+  for (;;) {
+    try {
+      return measure_one_exchange(planned, folder, exchange, deadline, out);
+    } catch (const UsageError& refusal) {
+      const auto larger = std::upper_bound(batches.begin(), batches.end(), exchange.batch);
+      if (larger == batches.end()) {
+        throw UsageError(std::string(refusal.what()) +
+                         "; add a larger one to --batches, or plan for fewer --workers");
+      }
+      exchange.batch = *larger;
+      std::fprintf(out, "%s; the next larger batch takes its place\n", refusal.what());
+      std::fflush(out);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<std::int64_t> disturbed_times(const plan::PlanPoints& points, int repetitions) {
   if (points.times.size() < kFewest) return {};
   std::map<std::int64_t, int> all, odd;
@@ -137,16 +161,17 @@ void measure_compute(const Planned& planned, PlanFolder& folder, std::vector<std
 }
 
 void measure_communication(const Planned& planned, PlanFolder& folder,
-                           const std::vector<Exchange>& exchanges, int repetitions,
+                           std::vector<Exchange> exchanges,
+                           const std::vector<std::int64_t>& batches, int repetitions,
                            const Deadline& deadline, std::FILE* out) {
   for (int repetition = 1; repetition <= repetitions; ++repetition) {
-    for (const Exchange& exchange : exchanges) {
+    for (Exchange& exchange : exchanges) {
       const auto& times = folder.points().communication;
       const auto done = std::count_if(times.begin(), times.end(), [&](const auto& time) {
         return time.workers == exchange.place.workers && time.batch == exchange.batch;
       });
       if (done >= repetition) continue;
-      if (!measure_one_exchange(planned, folder, exchange, deadline, out)) return;
+      if (!measure_fitting_exchange(planned, folder, exchange, batches, deadline, out)) return;
     }
   }
 }

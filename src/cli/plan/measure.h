@@ -51,9 +51,12 @@ struct Exchange {
   Place place;
 };
 
-// The same of communication in each of them, where times with other batches don't count.
+// The same of communication in each of them, where times with other batches don't count. Where
+// there is no training with a batch between so many, the next larger of `batches` (ascending) takes
+// its place; UsageError where there is none.
 void measure_communication(const Planned& planned, PlanFolder& folder,
-                           const std::vector<Exchange>& exchanges, int repetitions,
+                           std::vector<Exchange> exchanges,
+                           const std::vector<std::int64_t>& batches, int repetitions,
                            const Deadline& deadline, std::FILE* out);
 
 // One more measurement of either. Whether there was the time.

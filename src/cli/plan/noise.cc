@@ -1,14 +1,13 @@
 // convoy plan noise: which batch the noise of gradients names.
 #include "convoy/plan/noise.h"
 
-#include <unistd.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -25,6 +24,7 @@
 #include "cli/plan/trial.h"
 #include "cli/rows.h"
 #include "cli/training/signals.h"
+#include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
@@ -107,19 +107,34 @@ struct Measured {
   double seconds = 0;
 };
 
+// The lock of a training's folder, or none where another process has it, or the folder is gone.
+// Numbers of processes would not do: those of another container mean nothing here.
+Descriptor lock_folder(const fs::path& folder) {
+  Descriptor lock(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  struct stat status {};
+  const bool own = lock.open() && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 &&
+                   ::fstat(lock.get(), &status) == 0 && status.st_nlink > 0;
+  return own ? std::move(lock) : Descriptor();
+}
+
 // A folder of this process's own, in which no other one's training is; gone at the end. Those that
 // killed ones left are removed at the beginning.
 class RunFolder {
  public:
   explicit RunFolder(const std::string& plan)
-      : all_(fs::absolute(plan + "/noise-runs").lexically_normal()), own_(fresh_folder(all_)) {
+      : all_(fs::absolute(plan + "/noise-runs").lexically_normal()) {
     std::error_code ignored;
+    // Another process may remove it before it is locked. Where the file system has no locks, there
+    // is none, and nothing of others is removed.
+    constexpr int kTries = 3;
+    for (int i = 0; i < kTries && !lock_.open(); ++i) {
+      if (i > 0) fs::remove_all(own_, ignored);
+      own_ = fresh_folder(all_);
+      lock_ = lock_folder(own_);
+    }
     for (const auto& entry : fs::directory_iterator(all_, ignored)) {
-      const pid_t owner = std::atoi(entry.path().filename().c_str());
       if (entry.path() == own_) continue;
-      // Others of this process's number were of one before it.
-      if (owner == getpid()) fs::remove_all(entry.path(), ignored);
-      if (owner > 0 && ::kill(owner, 0) != 0 && errno == ESRCH)
+      if (const Descriptor left = lock_folder(entry.path()); left.open())
         fs::remove_all(entry.path(), ignored);
     }
   }
@@ -135,6 +150,7 @@ class RunFolder {
  private:
   fs::path all_;
   std::string own_;
+  Descriptor lock_;
 };
 
 Measured measure(const Planned& planned, const Wanted& wanted, const Arguments& arguments) {

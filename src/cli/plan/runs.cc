@@ -132,7 +132,7 @@ class Runs {
     const WantedRun& run = waiting.wanted;
     if (is_hopeless(points, planned_.goal, run.batch, run.learning_rate)) return false;
     const plan::PointRun* before = points.find(run.batch, run.learning_rate, run.seed);
-    return before == nullptr || would_go_on(*before, planned_.goal, longest(run.batch));
+    return before == nullptr || would_go_on(*before, points, planned_.goal, longest(run.batch));
   }
 
   std::int64_t longest(std::int64_t batch) const {
@@ -282,12 +282,18 @@ class Runs {
       add(*kept);
       return true;
     }
-    if (active.trial->metrics().updates().empty()) return true;
-    const plan::PointRun* before = folder_.points().find(run.batch, run.learning_rate, run.seed);
-    return before != nullptr && before->updates >= run.updates;
+    return active.trial->metrics().updates().empty();
   }
 
-  void add(const Finished& finished) {
+  // Unless more is known of the same run: it may have been stopped later before.
+  void add(Finished finished) {
+    plan::PointRun& run = finished.run;
+    const plan::PointRun* before = folder_.points().find(run.batch, run.learning_rate, run.seed);
+    if (before != nullptr && !run.diverged && !to_the_hardest(run, planned_.goal)) {
+      if (before->updates >= run.updates) return;
+      // Evaluated more seldom, it may have missed a level.
+      if (before->reached.size() > run.reached.size()) run.reached = before->reached;
+    }
     folder_.add(finished.run, finished.curve);
     ++added_;
     tell(finished.run, finished.curve);
@@ -330,9 +336,11 @@ std::int64_t RunLimits::longest(std::int64_t samples, std::int64_t batch) const 
   return updates_in(epochs, samples, batch);
 }
 
-bool would_go_on(const plan::PointRun& run, const Goal& goal, std::int64_t longest) {
-  return !run.diverged && !to_the_hardest(run, goal) && run.stopped != plan::Stop::hopeless &&
-         run.updates < longest;
+bool would_go_on(const plan::PointRun& run, const plan::PlanPoints& points, const Goal& goal,
+                 std::int64_t longest) {
+  if (run.diverged || to_the_hardest(run, goal) || run.updates >= longest) return false;
+  return run.stopped != plan::Stop::hopeless ||
+         !is_hopeless(points, goal, run.batch, run.learning_rate);
 }
 
 bool is_leaving(const std::vector<TrialMetrics::Update>& updates) {

@@ -31,8 +31,10 @@ struct RunLimits {
 };
 
 // Whether a run that is among the points would come further if it were made once more, with at
-// most so many updates: it was stopped by a smaller limit, or a budget.
-bool would_go_on(const plan::PointRun& run, const Goal& goal, std::int64_t longest);
+// most so many updates: it was stopped by a smaller limit, or a budget, or as hopeless beside a
+// rate that has diverged since, or has turned out slower.
+bool would_go_on(const plan::PointRun& run, const plan::PlanPoints& points, const Goal& goal,
+                 std::int64_t longest);
 
 // Whether losses have left where training began: the last three are above ten times the first, and
 // above ten.
@@ -43,9 +45,10 @@ bool is_leaving(const std::vector<TrialMetrics::Update>& updates);
 // the order of their distance from first_rate(). A run ends at the hardest level, at the limit,
 // when it diverges, when it is as late as rates.h calls hopeless, or at the deadline, after which
 // no other begins. One that is overdue while other rates of its batch wait is put off until these
-// are known: then it either is hopeless with the updates that it made, or is made again. Returns
-// how many were added. Throws Failure when a training fails otherwise, PlanStopped when told to
-// stop: runs that are not finished are not among the points then.
+// are known: then it either is hopeless with the updates that it made, or is made again. What is
+// known of a run is kept where it comes less far than before. Returns how many were added. Throws
+// Failure when a training fails otherwise, PlanStopped when told to stop: runs that are not
+// finished are not among the points then.
 int measure_runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
                  const RunLimits& limits, const std::vector<Place>& places, std::FILE* out);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "cli/plan/measure.h"
 #include "cli/plan/rates.h"
@@ -37,13 +38,16 @@ double knee_of(const plan::PlanPoints& points) {
 }
 
 // With the batch that communication between so many is known of already, if it still fits: M_T may
-// have come out a little different since.
+// have come out a little different since. Else with one that gives each worker what others have.
 Exchange exchange_of(const Sweep& sweep, const plan::PlanPoints& points, std::int64_t workers) {
+  const Place place = sweep.workplace.place(static_cast<int>(workers));
   const auto known = batches_of_exchanges(points, sweep.batches);
-  const auto found = known.find(workers);
-  return {found != known.end() ? found->second
-                               : batch_of_exchange(sweep.batches, knee_of(points), workers),
-          sweep.workplace.place(static_cast<int>(workers))};
+  if (const auto found = known.find(workers); found != known.end()) return {found->second, place};
+  std::int64_t most = measurable(sweep).back();
+  std::int64_t batch = batch_of_exchange(sweep.batches, knee_of(points), most);
+  if (!known.empty()) std::tie(most, batch) = *known.rbegin();
+  const double share = static_cast<double>(batch) / static_cast<double>(most);
+  return {batch_of_share(sweep.batches, share, workers), place};
 }
 
 // Seconds of a run to the target, by batch.
@@ -88,6 +92,7 @@ class Budgeted {
 
   // One round of measurements. False: there is none to make.
   bool measure_next() {
+    if (!ready()) return false;  // a rate has diverged since
     const PlannedMachine machine = machine_of(sweep_, folder_.points());
     const plan::UpdateFit updates = plan::fit_updates(hardest());
     const std::vector<Candidate> candidates = list(machine, updates);
@@ -97,18 +102,23 @@ class Budgeted {
         plan::next_measurements(updates, machine.compute ? *machine.compute : exact,
                                 machine.communication ? &*machine.communication : nullptr,
                                 machine.machine, sweep_.workers.back(), candidates);
-    if (suggestions.empty()) return false;
-    const Candidate& first = candidates[suggestions.front().candidate];
     const Deadline& deadline = sweep_.limits.deadline;
-    if (first.kind == Candidate::Kind::time) {
-      return measure_one_time(planned_, folder_, first.size, sweep_.workplace.place(1), deadline,
-                              out_);
+    bool ran = false;
+    for (const plan::Suggestion& suggestion : suggestions) {
+      const Candidate& best = candidates[suggestion.candidate];
+      if (best.kind == Candidate::Kind::time) {
+        return measure_one_time(planned_, folder_, best.size, sweep_.workplace.place(1), deadline,
+                                out_);
+      }
+      if (best.kind == Candidate::Kind::communication) {
+        return measure_one_exchange(
+            planned_, folder_, exchange_of(sweep_, folder_.points(), best.size), deadline, out_);
+      }
+      // Where no run is added, times can still be.
+      if (!ran && run(candidates, suggestions, updates) > 0) return true;
+      ran = true;
     }
-    if (first.kind == Candidate::Kind::communication) {
-      return measure_one_exchange(
-          planned_, folder_, exchange_of(sweep_, folder_.points(), first.size), deadline, out_);
-    }
-    return run(candidates, suggestions, updates) > 0;
+    return false;
   }
 
  private:
@@ -152,7 +162,7 @@ class Budgeted {
     const std::int64_t longest = sweep_.limits.longest(planned_.samples, batch);
     WantedRun wanted{batch, rate, 1};
     while (const plan::PointRun* run = folder_.points().find(batch, rate, wanted.seed)) {
-      if (would_go_on(*run, planned_.goal, longest)) break;
+      if (would_go_on(*run, folder_.points(), planned_.goal, longest)) break;
       ++wanted.seed;
     }
     return wanted;
@@ -165,10 +175,12 @@ class Budgeted {
   std::FILE* out_;
 };
 
-void measure_grid(const Planned& planned, const Sweep& sweep, int seed, PlanFolder& folder,
+// Whether any run was added.
+bool measure_grid(const Planned& planned, const Sweep& sweep, int seed, PlanFolder& folder,
                   std::FILE* out) {
-  measure_runs(planned, folder, grid(sweep.batches, sweep.rates, static_cast<std::uint64_t>(seed)),
-               sweep.limits, sweep.workplace.places, out);
+  return measure_runs(planned, folder,
+                      grid(sweep.batches, sweep.rates, static_cast<std::uint64_t>(seed)),
+                      sweep.limits, sweep.workplace.places, out) > 0;
 }
 
 // How many of `wanted` repetitions of the sizes there are.
@@ -229,7 +241,7 @@ class Times {
     std::vector<Exchange> together;
     for (const std::int64_t workers : workers_)
       together.push_back(exchange_of(sweep_, folder_.points(), workers));
-    measure_communication(planned_, folder_, together, times, deadline, out_);
+    measure_communication(planned_, folder_, together, sweep_.batches, times, deadline, out_);
   }
   void repeat(const Deadline& deadline) {
     compute(sweep_.repetitions, deadline);
@@ -259,10 +271,11 @@ class Times {
   std::vector<std::int64_t> timed_, workers_;
 };
 
-// Times of another machine are measured again.
+// Times of another machine are measured again. Those of this one may have a name of before.
 void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
   const std::string before = folder.points().machine;
   const std::string here = sweep.workplace.name();
+  if (sweep.workplace.was(before)) return;
   if (!before.empty() && before != here) {
     std::fprintf(out,
                  "the times in the folder are of another machine, %s; those of this one, %s, count "
@@ -284,6 +297,17 @@ std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double 
   const std::int64_t batch =
       first == batches.end() ? batches.back() : *(first + (batches.end() - first - 1) / 2);
   return std::max(batch, workers);
+}
+
+std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double share,
+                            std::int64_t workers) {
+  const auto distance = [&](std::int64_t batch) {
+    return std::fabs(std::log(static_cast<double>(batch) / (share * static_cast<double>(workers))));
+  };
+  const auto nearest =
+      std::min_element(batches.begin(), batches.end(),
+                       [&](std::int64_t a, std::int64_t b) { return distance(a) < distance(b); });
+  return std::max(*nearest, workers);
 }
 
 std::map<std::int64_t, std::int64_t> batches_of_exchanges(
@@ -348,15 +372,17 @@ void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std
     choose_machine(sweep, folder, out);
     times.measure();
   }
-  if (!deadline) {
-    for (int seed = 1; seed <= sweep.seeds; ++seed) measure_grid(planned, sweep, seed, folder, out);
-    return;
-  }
   Budgeted budgeted(planned, sweep, times.timed(), folder, out);
-  for (int seed = 1; seed == 1 || (seed <= sweep.seeds && !budgeted.ready()); ++seed)
-    measure_grid(planned, sweep, seed, folder, out);
-  bool more = budgeted.ready();
-  while (more && !is_late(deadline)) more = budgeted.measure_next();
+  const auto seeds = [&](int seed) {
+    return seed <= sweep.seeds && (!deadline || seed == 1 || !budgeted.ready());
+  };
+  // A rate without hope may be wanted again when more is known of the others.
+  for (bool more = true; more && !is_late(deadline);) {
+    more = false;
+    for (int seed = 1; seeds(seed); ++seed)
+      more = measure_grid(planned, sweep, seed, folder, out) || more;
+    while (deadline && !is_late(deadline) && budgeted.measure_next()) more = true;
+  }
 }
 
 }  // namespace convoy::cli

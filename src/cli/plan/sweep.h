@@ -27,12 +27,18 @@ struct Sweep {
   Workplace workplace;                   // of updates that are timed; runs are at its places, here
 };
 
-// The batch with which communication between so many workers is timed: the one in the middle (the
+// The batch with which communication between the most workers is timed: the one in the middle (the
 // smaller of two) of those that workers may be given, with M_T samples (`knee`) for each of them at
 // least, as the best batch has (equation 9); the largest where none has so many. At least a sample
 // for each.
 std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
                                std::int64_t workers);
+
+// The one with which that between fewer is timed: of those with a sample for each, that which gives
+// each worker the most nearly `share` samples. Communication that computation hides is no longer
+// seen, so that times with other shares would not tell how it goes with the number of workers.
+std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double share,
+                            std::int64_t workers);
 
 // Of numbers of workers whose communication was timed with one of `batches` (or a sample for each
 // worker, where that is more), the batch of the last such time.

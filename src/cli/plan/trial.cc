@@ -111,6 +111,16 @@ std::string fresh_folder(const std::string& parent) {
   return name;
 }
 
+void remove_left_folders(const std::string& parent) {
+  const auto began = Clock::now();
+  for (;;) {
+    std::error_code error;
+    fs::remove_all(parent, error);
+    if (!error || seconds_since(began) > kPatience) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 void TrialMetrics::read() {
   std::ifstream file(path_, std::ios::binary);
   if (!file.seekg(done_)) return;

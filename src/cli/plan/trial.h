@@ -65,6 +65,10 @@ class TrialMetrics {
 // another's that was killed. Throws Failure where it can't be made.
 std::string fresh_folder(const std::string& parent);
 
+// Removes a folder with those of a process that was killed. Its trainings may still be ending there
+// for some seconds; what is left by then does no harm to folders that are fresh.
+void remove_left_folders(const std::string& parent);
+
 class Trial {
  public:
   // Starts it in a folder that is made for it, and removed at the end; its hosts have to see it. To

@@ -39,8 +39,10 @@ const char* Workplace::unit() const {
   return places.front().gpu.empty() ? "core" : "GPU";
 }
 
-std::string Workplace::name() const {
-  if (!hosts.empty()) return "hosts " + format_hosts(first_slots(hosts, most()));
+std::string Workplace::name() const { return name(most()); }
+
+std::string Workplace::name(int workers) const {
+  if (!hosts.empty()) return "hosts " + format_hosts(first_slots(hosts, workers));
   const std::string processor = train::processor_name();
   std::string text = (processor.empty() ? "unknown processor" : processor) + ", " +
                      std::to_string(cores.size()) + (cores.size() == 1 ? " core" : " cores");
@@ -51,7 +53,19 @@ std::string Workplace::name() const {
 
 bool Workplace::is(const std::string& other) const {
   const std::string own = name();
-  return other.empty() || other == own || (!hosts.empty() && other.starts_with(own + ","));
+  return other.empty() || other == own || (!hosts.empty() && other.starts_with(own + ",")) ||
+         was(other);
+}
+
+bool Workplace::was(const std::string& other) const {
+  const std::string own = name();
+  return hosts.empty() && other.size() < own.size() && same_workplace(own, other);
+}
+
+bool same_workplace(const std::string& one, const std::string& other) {
+  if (one.size() < other.size()) return same_workplace(other, one);
+  if (other.empty() || !one.starts_with(other)) return false;
+  return one.size() == other.size() || one[other.size()] == ',' || one[other.size()] == ' ';
 }
 
 }  // namespace convoy::cli

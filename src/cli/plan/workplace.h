@@ -36,9 +36,16 @@ struct Workplace {
   // By which times of different workplaces are kept apart: "AMD EPYC, 2 cores", "AMD EPYC, 8 cores,
   // 2 GPUs NVIDIA H100", "hosts h0:1,h1:2".
   std::string name() const;
+  // The part of it that so many workers need: the first hosts, or all of this machine.
+  std::string name(int workers) const;
   // Whether times of the workplace of this name are its own: of the same, or of more hosts of which
   // these are the first. Of an empty name nothing is known, and it counts as its own.
   bool is(const std::string& name) const;
+  // Whether it is its own name of before, which said nothing of GPUs, or not what they are.
+  bool was(const std::string& name) const;
 };
+
+// Whether two names may be of one workplace, of which one says more: more hosts, or GPUs.
+bool same_workplace(const std::string& one, const std::string& other);
 
 }  // namespace convoy::cli
