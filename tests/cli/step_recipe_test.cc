@@ -40,8 +40,9 @@ TEST(StepRecipe, HasAPlacement) {
   add_made_up_images(registry);
   StepWords words;
   words.model = "lenet";
-  for (const std::vector<std::string>& overrides :
-       {std::vector<std::string>{"strategy=auto"}, {"strategy=hybrid", "placement=auto"}}) {
+  using Overrides = std::vector<std::string>;
+  for (const Overrides& overrides :
+       {Overrides{"strategy=auto"}, Overrides{"strategy=hybrid", "placement=auto"}}) {
     words.overrides = overrides;
     EXPECT_NE(test::message_of<UsageError>([&] {
                 step_recipe(words, 2, registry);

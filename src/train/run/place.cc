@@ -198,8 +198,9 @@ Recipe Planning::choose() {
   tell(forecasts, chosen);
   if (memory > 0 && chosen.memory_bytes > memory && world_.rank() == 0) {
     const auto text = [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
-    world_.log().warning("placement: no other takes less memory than this, which may need " +
-                         text(chosen.memory_bytes) + " of a rank, and there are " + text(memory));
+    world_.log().warning("placement: all may need more memory than the " + text(memory) +
+                         " that a rank can have here; this one needs least, " +
+                         text(chosen.memory_bytes));
   }
   return with_placement(recipe_, chosen.placement);
 }
