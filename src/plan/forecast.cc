@@ -123,14 +123,15 @@ void Forecaster::backward_in_buckets(std::size_t end) {
 }
 
 // Each step all ranks tell each other in a few numbers what they have.
-void Forecaster::agree() { steps_.wait(start_sum(sizeof(double), world_)); }
+std::size_t Forecaster::start_to_agree() { return start_sum(sizeof(double), world_); }
 
 void Forecaster::data_parallel() {
   const std::size_t layers = cost_.layers.size();
-  agree();
   for (std::size_t layer = 0; layer < layers; ++layer) forward(layer, samples_);
   loss(samples_);
+  const std::size_t agreed = start_to_agree();
   backward_in_buckets(layers);
+  steps_.wait(agreed);
   update(0, layers);
 }
 
@@ -144,7 +145,7 @@ void Forecaster::model_parallel() {
     exchange({{own * (world_ - 1)}, {own * (world_ - 1)}});
     copy(all * cost_.layers[layer].output_values * cost_.value_bytes);
   };
-  agree();
+  steps_.wait(start_to_agree());
   for (std::size_t layer = 0; layer < layers; ++layer) {
     forward(layer, all);
     gather(layer);

@@ -93,8 +93,9 @@ std::vector<std::size_t> Forecaster::start_sums_of_head() {
 
 void Forecaster::hybrid() {
   const std::size_t layers = cost_.layers.size();
-  agree();
+  const std::size_t agreed = start_to_agree();
   for (std::size_t layer = 0; layer < cost_.head; ++layer) forward(layer, samples_);
+  steps_.wait(agreed);
   const double others = placement_.partitions - 1, boundary = samples_ * cost_.boundary_values;
   if (cost_.numbers_sent) {
     const double bytes = samples_ * others * sizeof(std::int64_t);

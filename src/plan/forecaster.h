@@ -84,7 +84,7 @@ class Forecaster {
   void count(const Bytes& bytes);
 
   void backward_in_buckets(std::size_t end);
-  void agree();
+  std::size_t start_to_agree();
   void data_parallel();
   void model_parallel();
   void hybrid();

@@ -17,6 +17,7 @@
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
 #include "train/samples/random_part.h"
+#include "train/tasks/check_labels.h"
 
 namespace convoy::train {
 
@@ -31,6 +32,12 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
   data.validation = registry.open_data(recipe.reader, recipe.validation, peers);
   check_same_data(communicator, *data.validation, "data.validation");
   return data;
+}
+
+void look_at(const DataSets& data, const Recipe& recipe, Task& task) {
+  check_labels(task, recipe.task.name, *data.training, "data.train");
+  if (data.validation) check_labels(task, recipe.task.name, *data.validation, "data.validation");
+  task.look(*data.training, data.validation.get());
 }
 
 std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const Recipe& recipe) {

@@ -22,6 +22,9 @@ struct DataSets {
   std::shared_ptr<data::Dataset> validation;  // null: the recipe has none
 };
 
+// Tells the task what they look like. Throws UsageError for data that it has no use for.
+void look_at(const DataSets& data, const Recipe& recipe, Task& task);
+
 // What the recipe is evaluated on: a part of one of these, or null where it is not.
 std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const Recipe& recipe);
 

@@ -7,6 +7,7 @@
 #include "convoy/train/state.h"
 #include "convoy/train/threads.h"
 #include "train/facts.h"
+#include "train/recipe/automatic.h"
 #include "train/recipe/former.h"
 #include "train/run/arrange.h"
 #include "train/setup.h"
@@ -21,7 +22,9 @@ namespace fs = std::filesystem;
 Recipe parse(Registry& registry, const RecipeText& text, const std::vector<std::string>& overrides,
              Files files) {
   registry.load_plugins(plugins_of(text, overrides));
-  return parse_recipe(text, overrides, registry.vocabulary(), files);
+  const Recipe recipe = parse_recipe(text, overrides, registry.vocabulary(), files);
+  // What was trained is whole with sync, whatever the planner would choose to train it.
+  return recipe.strategy == kAutomatic ? candidate_of(recipe, "sync") : recipe;
 }
 
 }  // namespace

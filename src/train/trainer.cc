@@ -66,7 +66,7 @@ class Trainer::Impl final : public TrainerContext {
     on_owner([this] { lock_->confirm(); });
   }
   // To begin with, in this order: what can be wrong is found before anything is touched.
-  void take_folder();
+  void take_folder(int owner);
   void open_samples();
   void restore();
   void open_folder();
@@ -125,9 +125,12 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   set_threads(world_, static_cast<int>(recipe_.threads));
   keep_large_blocks({.processes = world_.local_size()});
   check_same_recipe(all(), print_recipe(recipe_, false));
+  const bool automatic = recipe_.automatic();
+  // Planning takes long. All that it may choose has the folder on rank 0.
+  if (automatic) take_folder(0);
   recipe_ = placed(world_, registry, recipe_, options_.resume);
   inputs_.emplace(world_, registry, recipe_);
-  take_folder();
+  if (!automatic) take_folder(inputs_->arrangement.owner);
   inputs_->open(registry, options_.resume);
   open_samples();
   restore();
@@ -153,10 +156,12 @@ void Trainer::Impl::on_owner(const std::function<void()>& work) {
 }
 
 // Only one run may be in a folder, from before it looks at what is there.
-void Trainer::Impl::take_folder() {
-  on_owner([this] {
+void Trainer::Impl::take_folder(int owner) {
+  if (owner < 0) return;
+  on_rank(all(), owner, [this]() -> std::string {
     lock_.emplace(folder_, &world_.log(), RunLock::Times());
     if (options_.resume.empty()) check_run_folder(folder_, options_.overwrite);
+    return "";
   });
 }
 

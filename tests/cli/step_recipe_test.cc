@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
+
+#include "convoy/base/error.h"
+#include "tests/base/scratch.h"
 
 namespace convoy::cli {
 namespace {
@@ -29,6 +33,22 @@ TEST(StepRecipe, CopiesTrainTheImagesThatTheyAreCountedWith) {
     EXPECT_EQ(copy.threads, 2);
   }
   EXPECT_EQ(images, (std::vector<std::int64_t>{4, 4, 3}));
+}
+
+TEST(StepRecipe, HasAPlacement) {
+  train::Registry registry;
+  add_made_up_images(registry);
+  StepWords words;
+  words.model = "lenet";
+  using Overrides = std::vector<std::string>;
+  for (const Overrides& overrides :
+       {Overrides{"strategy=auto"}, Overrides{"strategy=hybrid", "placement=auto"}}) {
+    words.overrides = overrides;
+    EXPECT_NE(test::message_of<UsageError>([&] {
+                step_recipe(words, 2, registry);
+              }).find("leaves its placement to the planner"),
+              std::string::npos);
+  }
 }
 
 }  // namespace

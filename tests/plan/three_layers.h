@@ -37,7 +37,7 @@ inline TrainingCost network() {
 }
 
 inline constexpr Network kLinks{.bandwidth_bytes_per_s = 1e6};
-// What ranks tell each other at the start of a step.
+// What ranks tell each other in a step.
 inline double agreed(int rounds) { return 8e-6 * rounds; }
 
 inline StepForecast step(const Placement& placement, int world,

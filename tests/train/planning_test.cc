@@ -9,10 +9,12 @@
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/model/factory.h"
+#include "convoy/model/modules.h"
 #include "convoy/train/registry.h"
 #include "convoy/train/threads.h"
 #include "tests/base/scratch.h"
 #include "tests/parallel/mpi_main.h"
+#include "tests/train/words.h"
 #include "train/planning/processors.h"
 #include "train/planning/stopwatch.h"
 #include "train/tasks/classification.h"
@@ -189,12 +191,13 @@ TEST(Stopwatch, LetsWhatWasBegunEndBeforeItLooks) {
   EXPECT_EQ(settled, 3);
 }
 
-// Made-up samples without pixels, whose loss is that of other scores for each number of samples.
-class MadeUpLoss final : public Classification {
+// Made-up samples whose loss is that of other scores for each number of samples.
+class MadeUpLoss : public Classification {
  public:
   using Classification::Classification;
   TaskBatch blank(std::int64_t samples, const Compute& compute) const override {
     TaskBatch batch;
+    batch.tensors["images"] = torch::zeros({samples, 1, 28, 28});
     batch.tensors["labels"] = blank_labels(samples, compute);
     return batch;
   }
@@ -224,6 +227,50 @@ TEST(MeasurePlacement, TimesTheLossOfTheTask) {
   EXPECT_EQ(measured.loss[1].samples, 4);
   EXPECT_GT(measured.loss[0].forward_s, 0);
   EXPECT_GT(measured.loss[0].backward_s, 0);
+}
+
+// Which the first rank finds to be none.
+class LossOfSomeRanks final : public MadeUpLoss {
+ public:
+  using MadeUpLoss::MadeUpLoss;
+  torch::Tensor loss(const TensorList& outputs, const TaskBatch& batch) const override {
+    if (test_world().rank() == 0) throw UsageError("the scores are none");
+    return MadeUpLoss::loss(outputs, batch);
+  }
+};
+
+TEST(MeasurePlacement, LeavesOutALossThatSomeRanksCantHave) {
+  set_threads(test_world());
+  PlacementProblem problem = problem_of("lenet", test_world().size(), 2);
+  const Registry registry;
+  problem.recipe.task.options = Options(registry.vocabulary().tasks.at("classification"));
+  problem.task = std::make_shared<LossOfSomeRanks>(problem.recipe);
+  const plan::MeasuredPlacement measured = measure_placement(test_world(), problem, 1);
+  EXPECT_TRUE(measured.loss.empty());
+  EXPECT_GT(measured.layers.back().times.front().backward_s, 0);
+}
+
+TEST(MeasurePlacement, GivesTheNetworkWhatTheTaskDoes) {
+  set_threads(test_world());
+  PlacementProblem problem;
+  problem.recipe.model.name = "letters";
+  constexpr std::int64_t kLetters = testing_data::kLetters;
+  problem.network = model::ModuleList("Letters", {1})
+                        .add("letters", torch::nn::Embedding(kLetters, 8),
+                             {.output =
+                                  [](const model::Shape&) {
+                                    return model::Shape{1, 8};
+                                  }})
+                        .add("flatten", torch::nn::Flatten())
+                        .add("out", torch::nn::Linear(8, kLetters))
+                        .blueprint();
+  problem.inputs = problem.network.inputs;
+  problem.ranks = 2;
+  problem.samples_per_rank = 3;
+  problem.task = std::make_shared<testing_data::NextLetter>();
+  const plan::MeasuredPlacement measured = measure_placement(test_world(), problem, 1);
+  EXPECT_EQ(measured.layers.front().name, "letters");
+  EXPECT_GT(measured.layers.front().times.front().forward_s, 0);
 }
 
 TEST(MeasurePlacement, MeasuresTheLargestPart) {

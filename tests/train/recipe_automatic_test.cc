@@ -61,5 +61,24 @@ TEST_F(RecipeAutomaticTest, WhatIsChosenIsNotGiven) {
             std::string::npos);
 }
 
+TEST_F(RecipeAutomaticTest, WhatBothStrategiesHaveIsTheSameInBoth) {
+  Vocabulary words = vocabulary();
+  words.strategies["hybrid"].push_back({"bucket", std::string("8MiB"), "doc"});
+  for (const char* strategy : {"hybrid", "sync"})
+    words.strategies[strategy].push_back({"exact", false, "doc"});
+  const auto said = [&](const std::string& strategy, const std::string& tables) {
+    return test::message_of<UsageError>([&] {
+      const std::string text = with("strategy = \"" + strategy + "\"", tables);
+      parse_recipe({text, "mine.toml", folder_.path()}, {}, words);
+    });
+  };
+  const std::string hybrid = "[hybrid]\nbucket = \"1MiB\"\n", sync = "[sync]\nexact = true\n";
+  EXPECT_NE(said("auto", hybrid).find("hybrid.bucket and sync.bucket differ"), std::string::npos);
+  EXPECT_NE(said("auto", sync).find("hybrid.exact and sync.exact differ"), std::string::npos);
+  EXPECT_EQ(said("auto", hybrid + "exact = true\n" + sync + "bucket = \"1MiB\"\n"), "");
+  EXPECT_EQ(said("auto", "[hybrid]\nrounds = 3\n"), "") << "sync has no such key";
+  EXPECT_EQ(said("sync", hybrid), "") << "other tables don't matter";
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -66,6 +66,12 @@ train::Recipe parse(StepWords words, std::int64_t batch, const std::vector<std::
                                registry.vocabulary());
   };
   train::Recipe recipe = parse_words();
+  if (recipe.automatic()) {
+    throw UsageError(
+        "the recipe leaves its placement to the planner, and there is none here to choose: leave "
+        "\"auto\" out (`convoy bench step` measures what --strategy says, `convoy plan placement` "
+        "compares all)");
+  }
   if (recipe.model.name == words.model) return recipe;
   // Images are those that the network takes which is trained.
   words.model = recipe.model.name;

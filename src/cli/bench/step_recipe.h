@@ -29,7 +29,7 @@ struct StepWords {
 void add_made_up_images(train::Registry& registry);
 
 // For so many ranks; what overrides say is the last word, of the network and the batch as well.
-// Throws UsageError for what makes no sense.
+// Throws UsageError for what makes no sense, and where the placement is left to the planner.
 train::Recipe step_recipe(const StepWords& words, int ranks, const train::Registry& registry);
 // What a rank has of its batch: the first ones have most.
 std::int64_t images_of_rank(const train::Recipe& recipe, int rank, int ranks);

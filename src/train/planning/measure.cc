@@ -67,7 +67,12 @@ class Measurement {
     const int threads = at::get_num_threads();
     if (problem.recipe.device == "cpu" && (threads == 1 || measured_.machine.processor_share < 1))
       watch_ = Stopwatch(threads);
-    if (compute_.device().is_cuda()) watch_ = Stopwatch(0, [] { torch::cuda::synchronize(); });
+    if (!compute_.device().is_cuda()) return;
+    // A GPU doesn't compute on the cores that ranks share, and the clock has seen what waits for
+    // those.
+    measured_.machine.processor_share = 1;
+    measured_.processor_period_s = 0;
+    watch_ = Stopwatch(0, [] { torch::cuda::synchronize(); });
   }
 
   MeasuredPlacement run();
@@ -83,6 +88,7 @@ class Measurement {
   void time_copies();
   void finish();
   torch::Tensor input(std::int64_t samples, const model::Shape& shape) const;
+  model::Tensors inputs(std::int64_t samples) const;
   void add(const std::string& layer, plan::PassTime time);
 
   const comm::World& world_;
@@ -92,6 +98,7 @@ class Measurement {
   int repetitions_;
   Stopwatch watch_;
   MeasuredPlacement measured_;
+  bool loss_known_ = true;  // on this rank
 };
 
 torch::Tensor Measurement::input(std::int64_t samples, const model::Shape& shape) const {
@@ -102,6 +109,23 @@ torch::Tensor Measurement::input(std::int64_t samples, const model::Shape& shape
       torch::rand(extents, wide ? torch::kDouble : torch::kFloat).to(compute_.device());
   const bool image = shape.size() == 3 && compute_.layout() == data::Layout::channels_last;
   return image ? values.contiguous(at::MemoryFormat::ChannelsLast) : values;
+}
+
+// Of the type and shape that the task gives the network, where it can make samples up: numbers of
+// words, for example, are none between 0 and 1.
+model::Tensors Measurement::inputs(std::int64_t samples) const {
+  model::Tensors made;
+  TaskBatch blank;
+  if (problem_.task != nullptr) blank = problem_.task->blank(samples, compute_);
+  if (blank.tensors.empty()) {
+    for (const model::Shape& shape : problem_.inputs) made.push_back(input(samples, shape));
+    return made;
+  }
+  for (const torch::Tensor& tensor : problem_.task->inputs(blank)) {
+    made.push_back(tensor.is_floating_point() ? input(tensor.size(0), tensor.sizes().slice(1).vec())
+                                              : tensor);
+  }
+  return made;
 }
 
 void Measurement::add(const std::string& layer, plan::PassTime time) {
@@ -141,12 +165,11 @@ void Measurement::whole() {
 }
 
 void Measurement::time_trunk(model::StagedNetwork& trunk, std::int64_t samples) {
-  model::Tensors inputs;
-  for (const model::Shape& shape : problem_.inputs) inputs.push_back(input(samples, shape));
+  const model::Tensors made = inputs(samples);
   NetworkTime time;
   {
     const Autocast autocast = compute_.autocast();
-    time = time_network(trunk, inputs, repetitions_, watch_);
+    time = time_network(trunk, made, repetitions_, watch_);
   }
   // Alone they take longer than within the network.
   LayerTime sum;
@@ -175,13 +198,14 @@ void Measurement::time_loss(std::int64_t samples) {
   for (const model::Shape& shape : shapes.back().outputs)
     scores.push_back(input(samples, shape).contiguous().set_requires_grad(true));
   const Autocast autocast = compute_.autocast();
+  LayerTime time;
   try {
-    const LayerTime time =
-        time_pass([&] { return problem_.task->loss(scores, batch); }, repetitions_, watch_);
-    measured_.loss.push_back({samples, 0, time.forward_s, time.backward_s});
+    time = time_pass([&] { return problem_.task->loss(scores, batch); }, repetitions_, watch_);
   } catch (const std::exception&) {
     // A task of the user's need not know the loss of scores that are chance: it takes no time then.
+    loss_known_ = false;
   }
+  measured_.loss.push_back({samples, 0, time.forward_s, time.backward_s});
 }
 
 // Several passes add their gradients up.
@@ -254,6 +278,10 @@ void Measurement::time_copies() {
 
 // What ranks have measured is not quite the same, and everybody has to plan with the same numbers.
 void Measurement::finish() {
+  // Chance may be what only some ranks could take the loss of.
+  std::vector<double> known{loss_known_ ? 1.0 : 0.0};
+  world_.communicator().allreduce(comm::buffer_of(known), comm::ReduceOp::min);
+  if (known[0] == 0) measured_.loss.clear();
   std::vector<double*> all{&measured_.update_s_per_byte, &measured_.copy_s_per_byte,
                            &measured_.process_bytes};
   const auto note = [&all](std::vector<plan::PassTime>& times) {

@@ -1,7 +1,23 @@
 #include "train/recipe/automatic.h"
 
+#include "convoy/base/error.h"
+
 namespace convoy::train {
 namespace {
+
+// Either may be chosen: what both have is one choice.
+void check_shared_keys(const Recipe& recipe, std::vector<std::string>& problems) {
+  const auto first = recipe.candidates.begin();
+  for (auto other = first; other != recipe.candidates.end(); ++other) {
+    for (const Option& option : other->second.specification()) {
+      const std::string& key = option.key;
+      if (!first->second.has(key) || first->second.value(key) == other->second.value(key)) continue;
+      problems.push_back(first->first + "." + key + " and " + other->first + "." + key +
+                         " differ, and with strategy = \"auto\" either may be used: give both the "
+                         "same value");
+    }
+  }
+}
 
 // What is chosen, and what would make the strategies different trainings.
 void check_automatic(const Recipe& recipe, const Given& given, std::vector<std::string>& problems) {
@@ -19,6 +35,7 @@ void check_automatic(const Recipe& recipe, const Given& given, std::vector<std::
     }
   }
   if (recipe.strategy != kAutomatic) return;
+  check_shared_keys(recipe, problems);
   for (const char* key : {"hybrid.variable_batch", "hybrid.rates"}) {
     if (given(key)) {
       problems.push_back(std::string(key) +
@@ -43,14 +60,26 @@ std::vector<Recipe> candidates_of(const Recipe& recipe) {
   return candidates;
 }
 
+Recipe candidate_of(const Recipe& recipe, const std::string& strategy) {
+  for (Recipe& candidate : candidates_of(recipe)) {
+    if (candidate.strategy != strategy) continue;
+    candidate.placement.automatic = false;
+    return candidate;
+  }
+  throw UsageError("the strategy " + strategy + " is not among those that the recipe may come to");
+}
+
+void check_strategy(const Recipe& recipe, const Vocabulary& vocabulary,
+                    std::vector<std::string>& problems) {
+  const auto check = vocabulary.strategy_checks.find(recipe.strategy);
+  if (check != vocabulary.strategy_checks.end() && check->second) check->second(recipe, problems);
+}
+
 void check_strategies(const Recipe& recipe, const Given& given, const Vocabulary& vocabulary,
                       std::vector<std::string>& problems) {
   if (recipe.automatic()) check_automatic(recipe, given, problems);
-  for (const Recipe& candidate : candidates_of(recipe)) {
-    const auto check = vocabulary.strategy_checks.find(candidate.strategy);
-    if (check != vocabulary.strategy_checks.end() && check->second)
-      check->second(candidate, problems);
-  }
+  for (const Recipe& candidate : candidates_of(recipe))
+    check_strategy(candidate, vocabulary, problems);
 }
 
 }  // namespace convoy::train

@@ -12,6 +12,13 @@ namespace convoy::train {
 // The recipe with each strategy that it may come to; itself where it names one.
 std::vector<Recipe> candidates_of(const Recipe& recipe);
 
+// The one with this strategy, as it is where that was chosen.
+Recipe candidate_of(const Recipe& recipe, const std::string& strategy);
+
+// Appends what the recipe's strategy says of it.
+void check_strategy(const Recipe& recipe, const Vocabulary& vocabulary,
+                    std::vector<std::string>& problems);
+
 // Appends what the strategies say that it may come to, and what can't be chosen together.
 void check_strategies(const Recipe& recipe, const Given& given, const Vocabulary& vocabulary,
                       std::vector<std::string>& problems);

@@ -9,7 +9,6 @@
 #include "train/optimizer/grouped_optimizer.h"
 #include "train/run/arrange.h"
 #include "train/samples/open.h"
-#include "train/tasks/check_labels.h"
 
 namespace convoy::train {
 namespace {
@@ -52,6 +51,11 @@ std::string which_samples(const EvaluationRecipe& evaluation) {
 
 }  // namespace
 
+void check_metrics(const Recipe& recipe, const Task& task) {
+  best_metric(recipe, task);
+  target_metric(recipe, task);
+}
+
 Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Recipe& the_recipe)
     : world(the_world),
       recipe(the_recipe),
@@ -65,9 +69,7 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Rec
 
 void Inputs::open(const Registry& registry, const std::string& resume) {
   data = open_data(all(), registry, recipe.data);
-  check_labels(*task, recipe.task.name, *data.training, "data.train");
-  if (data.validation) check_labels(*task, recipe.task.name, *data.validation, "data.validation");
-  task->look(*data.training, data.validation.get());
+  look_at(data, recipe, *task);
   evaluated = evaluated_part(data, recipe);
   if (!resume.empty()) {
     origin = find_origin(all(), resume, recipe.output.folder);

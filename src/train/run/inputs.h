@@ -15,6 +15,9 @@
 
 namespace convoy::train {
 
+// Throws UsageError for a metric that the recipe names and the task doesn't have.
+void check_metrics(const Recipe& recipe, const Task& task);
+
 // In the order in which they are made: each may be wrong in view of what was made before.
 struct Inputs {
   // The task and the arrangement, before any file is opened. Throws UsageError for a recipe that

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/base/system.h"
 #include "convoy/base/units.h"
 #include "convoy/train/compute.h"
+#include "convoy/train/memory.h"
 #include "convoy/train/planning.h"
 #include "train/checkpoint/resume.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/former.h"
+#include "train/run/inputs.h"
 #include "train/setup.h"
 
 namespace convoy::train {
@@ -22,19 +25,9 @@ namespace {
 using plan::Parallelism;
 using plan::StepForecast;
 
-// Of the recipe's candidates.
-Recipe with_strategy(const Recipe& recipe, const std::string& strategy) {
-  for (Recipe& candidate : candidates_of(recipe)) {
-    if (candidate.strategy != strategy) continue;
-    candidate.placement.automatic = false;
-    return candidate;
-  }
-  throw UsageError("the planner has chosen " + strategy + ", which is not among the recipe's");
-}
-
 Recipe with_grid(const Recipe& recipe, std::int64_t partitions, const std::string& scheme,
                  std::int64_t senders) {
-  Recipe chosen = with_strategy(recipe, "hybrid");
+  Recipe chosen = candidate_of(recipe, "hybrid");
   chosen.grid.partitions = partitions;
   chosen.strategy_options.set("scheme", scheme);
   chosen.strategy_options.set("senders", senders);
@@ -42,7 +35,7 @@ Recipe with_grid(const Recipe& recipe, std::int64_t partitions, const std::strin
 }
 
 Recipe with_placement(const Recipe& recipe, const plan::Placement& placement) {
-  if (placement.kind == Parallelism::data) return with_strategy(recipe, "sync");
+  if (placement.kind == Parallelism::data) return candidate_of(recipe, "sync");
   const std::string scheme = scheme_of(placement);
   return with_grid(recipe, placement.partitions, scheme, scheme == "bc" ? placement.senders : 0);
 }
@@ -55,7 +48,7 @@ std::optional<Recipe> of_checkpoint(const comm::World& world, const Registry& re
   const Recipe before = parse_recipe({of_today(origin.manifest.recipe), origin.path, "/"}, {},
                                      registry.vocabulary(), Files::may_be_missing);
   if (before.strategy == "sync" && recipe.strategy == kAutomatic)
-    return with_strategy(recipe, "sync");
+    return candidate_of(recipe, "sync");
   if (before.strategy != "hybrid") return std::nullopt;
   const Options& keys = before.strategy_options;
   return with_grid(recipe, before.grid.partitions, keys.text("scheme"), keys.integer("senders"));
@@ -69,6 +62,14 @@ std::string name_of(const Recipe& recipe, int world) {
   return "hybrid, scheme " + keys.text("scheme") + senders + ", " +
          std::to_string(world / recipe.grid.partitions) + " x " +
          std::to_string(recipe.grid.partitions);
+}
+
+// What its strategy says against a recipe that was chosen; "": nothing. It was read without the
+// scheme and the grid.
+std::string problem_of(const Recipe& chosen, const Registry& registry) {
+  std::vector<std::string> problems;
+  check_strategy(chosen, registry.vocabulary(), problems);
+  return problems.empty() ? "" : problems.front();
 }
 
 // What is planned of it, besides what the network is.
@@ -86,6 +87,7 @@ class Planning {
     if (placement.kind == Parallelism::model) return false;
     return recipe_.strategy == kAutomatic || placement.kind == Parallelism::hybrid;
   }
+  double memory_of_rank() const;
   void tell(const std::vector<StepForecast>& forecasts, const StepForecast& best) const;
   void say(const std::string& text) const {
     if (world_.rank() == 0) world_.log().info(text);
@@ -97,23 +99,11 @@ class Planning {
   const Recipe& recipe_;
 };
 
-// What a rank has of a batch, in samples.
-std::int64_t samples_per_rank(const Recipe& recipe, const Task& task, const data::Dataset& data,
-                              int ranks) {
-  double batch = static_cast<double>(recipe.training.batch);
-  if (const auto cost = task.cost(data)) {
-    const std::size_t some = std::min<std::size_t>(data.size(), 1000);
-    double sum = 0;
-    for (std::size_t i = 0; i < some; ++i) sum += static_cast<double>(cost(i));
-    batch *= static_cast<double>(some) / std::max(sum, 1.0);
-  }
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(batch / ranks + 0.5));
-}
-
 std::optional<PlacementProblem> Planning::problem(std::string& why) {
-  const DataSets data = open_data(world_.communicator(), registry_, recipe_.data);
   const std::shared_ptr<Task> task = registry_.make_task(recipe_);
-  task->look(*data.training, data.validation.get());
+  check_metrics(recipe_, *task);
+  const DataSets data = open_data(world_.communicator(), registry_, recipe_.data);
+  look_at(data, recipe_, *task);
   const Compute compute(recipe_);
   const auto network = RecipeNetwork(registry_, recipe_, *task, compute).blueprint();
   if (!network) {
@@ -127,8 +117,12 @@ std::optional<PlacementProblem> Planning::problem(std::string& why) {
   const TaskBatch blank = task->blank(1, compute);
   if (!blank.tensors.empty()) {
     problem.inputs.clear();
-    for (const torch::Tensor& input : task->inputs(blank))
+    for (const torch::Tensor& input : task->inputs(blank)) {
       problem.inputs.push_back(input.sizes().slice(1).vec());
+      if (input.size(0) == 1 || recipe_.strategy != kAutomatic) continue;
+      why = "samples of the task " + recipe_.task.name + " are not one row each, as hybrid needs";
+      return std::nullopt;
+    }
   }
   problem.ranks = world_.size();
   problem.samples_per_rank = samples_per_rank(recipe_, *task, *data.training, world_.size());
@@ -138,10 +132,9 @@ std::optional<PlacementProblem> Planning::problem(std::string& why) {
 }
 
 Recipe Planning::without_planning(const std::string& why) const {
-  // Where it can't be had, hybrid says so itself.
+  // Where it can't be had, hybrid says so itself. Groups of one are had with any number of ranks.
   const bool sync = recipe_.strategy == kAutomatic;
-  const Recipe chosen =
-      sync ? with_strategy(recipe_, "sync") : with_grid(recipe_, world_.size(), "c", 0);
+  const Recipe chosen = sync ? candidate_of(recipe_, "sync") : with_grid(recipe_, 1, "c", 0);
   say("placement: " + name_of(chosen, world_.size()) + ", since " + why);
   return chosen;
 }
@@ -161,11 +154,28 @@ void Planning::tell(const std::vector<StepForecast>& forecasts, const StepForeca
       (others.empty() ? "" : "; others: " + others));
 }
 
+// On its host, with what it has already; the least of all ranks'. 0: that of a GPU is not looked
+// at.
+double Planning::memory_of_rank() const {
+  std::vector<double> bytes{0};
+  if (recipe_.device == "cpu") {
+    bytes[0] = static_cast<double>(available_memory()) / world_.local_size() +
+               static_cast<double>(resident_memory());
+  }
+  world_.communicator().allreduce(comm::buffer_of(bytes), comm::ReduceOp::min);
+  return bytes[0];
+}
+
 Recipe Planning::choose() {
   if (world_.size() == 1) return without_planning("there is one rank");
   std::string why;
   const auto all = problem(why);
   if (!all) return without_planning(why);
+  if (group_sizes(training_cost(*all), world_.size()).empty()) {
+    return without_planning("the network has no layers that groups of these " +
+                            std::to_string(world_.size()) + " ranks can divide");
+  }
+  const double memory = memory_of_rank();
   std::vector<StepForecast> forecasts;
   try {
     say("placement: measuring layers and links");
@@ -182,27 +192,65 @@ Recipe Planning::choose() {
         "' on made-up numbers: choose strategy and placement yourself. LibTorch says: " +
         text.substr(0, text.find('\n')));
   }
-  if (forecasts.empty()) return without_planning("no layer of the network can be divided so");
-  std::vector<std::int64_t> best{static_cast<std::int64_t>(plan::best_placement(forecasts))};
+  std::vector<std::int64_t> best{static_cast<std::int64_t>(best_within(forecasts, memory))};
   world_.communicator().broadcast(comm::buffer_of(best), 0);
   const StepForecast& chosen = forecasts[static_cast<std::size_t>(best[0])];
   tell(forecasts, chosen);
+  if (memory > 0 && chosen.memory_bytes > memory && world_.rank() == 0) {
+    const auto text = [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
+    world_.log().warning("placement: all may need more memory than the " + text(memory) +
+                         " that a rank can have here; this one needs least, " +
+                         text(chosen.memory_bytes));
+  }
   return with_placement(recipe_, chosen.placement);
 }
 
 }  // namespace
+
+std::int64_t samples_per_rank(const Recipe& recipe, const Task& task, const data::Dataset& data,
+                              int ranks) {
+  const auto size = static_cast<double>(data.size());
+  auto batch = static_cast<double>(recipe.training.batch);
+  if (const auto cost = task.cost(data)) {
+    // Data may be in the order of their lengths.
+    const std::size_t some = std::min<std::size_t>(data.size(), 1000);
+    double sum = 0;
+    for (std::size_t i = 0; i < some; ++i) sum += static_cast<double>(cost(i * data.size() / some));
+    batch /= std::max(sum / static_cast<double>(some), 1.0);
+  }
+  batch = std::min(batch, size);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(batch / ranks + 0.5));
+}
+
+std::size_t best_within(const std::vector<StepForecast>& forecasts, double memory_bytes) {
+  const auto least = std::min_element(
+      forecasts.begin(), forecasts.end(),
+      [](const auto& a, const auto& b) { return a.memory_bytes < b.memory_bytes; });
+  if (memory_bytes > 0 && least->memory_bytes > memory_bytes)
+    return static_cast<std::size_t>(least - forecasts.begin());
+  return plan::best_placement(forecasts, memory_bytes);
+}
 
 Recipe placed(const comm::World& world, const Registry& registry, const Recipe& recipe,
               const std::string& resume) {
   if (!recipe.automatic()) return recipe;
   if (!resume.empty()) {
     if (const auto before = of_checkpoint(world, registry, recipe, resume)) {
-      if (world.rank() == 0)
-        world.log().info("placement: " + name_of(*before, world.size()) + ", as in the checkpoint");
-      return *before;
+      const std::string problem = problem_of(*before, registry);
+      const std::string name = name_of(*before, world.size()) + ", as in the checkpoint";
+      if (world.rank() == 0) {
+        world.log().info("placement: " +
+                         (problem.empty() ? name : "not " + name + ", since " + problem));
+      }
+      if (problem.empty()) return *before;
     }
   }
-  return Planning(world, registry, recipe).choose();
+  const Recipe chosen = Planning(world, registry, recipe).choose();
+  release_large_blocks();  // that measuring took: other memory goes by what is free
+  const std::string problem = problem_of(chosen, registry);
+  if (problem.empty()) return chosen;
+  throw UsageError("the planner has chosen " + name_of(chosen, world.size()) +
+                   ", which this recipe can't have: " + problem);
 }
 
 }  // namespace convoy::train
