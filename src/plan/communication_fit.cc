@@ -80,7 +80,8 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
   if (sorted.sizes.size() > 1 && sorted.repeated() && kind.scatter > 0) {
     fit.lack_of_fit = probability_of(misfit(clipped(residuals), sorted.ends), misfits);
   }
-  report(fit, sorted, residuals, std::string("the model '") + std::string(name(kind.kind)) + "'");
+  report(fit, sorted, residuals, std::string("the model '") + std::string(name(kind.kind)) + "'",
+         "; use the measured table");
   return fit;
 }
 

@@ -75,10 +75,11 @@ class ResidualPool {
   std::vector<double> pool_;
 };
 
-// Fills in residuals and outliers, and warns where there are any, or the model does not fit.
+// Fills in residuals and outliers, and warns where there are any, or the model does not fit, with
+// what to do then.
 template <typename Fit>
 void report(Fit& fit, const Sorted& sorted, const std::vector<double>& residuals,
-            const std::string& model) {
+            const std::string& model, const std::string& advice = "") {
   constexpr double kOutlier = 4;
   fit.residuals.resize(residuals.size());
   for (std::size_t i = 0; i < residuals.size(); ++i) {
@@ -90,7 +91,7 @@ void report(Fit& fit, const Sorted& sorted, const std::vector<double>& residuals
     fit.warnings.push_back(
         model +
         " does not describe the times: a difference as large as theirs has the probability " +
-        shortest(std::round(fit.lack_of_fit * 1e4) / 1e4) + "; use the measured table");
+        shortest(std::round(fit.lack_of_fit * 1e4) / 1e4) + advice);
   }
   if (!fit.outliers.empty()) {
     fit.warnings.push_back(std::to_string(fit.outliers.size()) + " of " +
