@@ -141,8 +141,9 @@ TEST_F(AutomaticTest, ResumedItIsPlannedAnewWhereItCantHaveWhatItHad) {
   if (first()) EXPECT_NE(written(passes).strategy_options.text("scheme"), "a");
   if (ranks() == 1) return;
   EXPECT_TRUE(train(automatic("parts", all_in_one), "", 2).stopped);
-  const Recipe parts =
-      automatic("parts", {"strategy=auto", R"(placement.layers=[{layers=["c.1"],parts=[1]}])"});
+  const Recipe parts = automatic(
+      "parts",
+      {"strategy=auto", R"(placement.layers=[{layers=["c.1"],how="partitioned",parts=[1]}])"});
   train(parts, "latest");
   if (first()) EXPECT_EQ(written(parts).strategy, "sync");
 }
