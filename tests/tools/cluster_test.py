@@ -176,11 +176,11 @@ class ClusterTest(unittest.TestCase):
             one = losses(f"{folder}/one", *train("one"))
             self.assertEqual(len(one), 12)
             # Groups of two ranks on a host each, and of three on all hosts.
-            for scheme, partitions in (("a", 2), ("bc", 3)):
+            for scheme, partitions, senders in (("a", 2, 0), ("bc", 3, 2)):
                 name = f"{scheme}{partitions}"
                 several = losses(f"{folder}/{name}", "--hosts", "3", "--rate", "1gbit", "--ranks-per-host", "2",
                                  "--", *train(name, "strategy=hybrid", f"grid.partitions={partitions}",
-                                              f"hybrid.scheme={scheme}"))
+                                              f"hybrid.scheme={scheme}", f"hybrid.senders={senders}"))
                 self.assertEqual(len(several), 12)
                 for here, there in zip(one, several):
                     # float32: sums of 61 samples in another order, twelve updates in a row.
