@@ -94,8 +94,9 @@ TEST_F(PlanNoiseTest, SaysThatBatchesCantBeCut) {
   const Planned plan = planned("0.001");
   PlanFolder(plan_, plan, false)
       .add({.batch = 3, .learning_rate = 0.04, .seed = 1, .updates = 9, .reached = {}}, {});
-  EXPECT_TRUE(has(complaint(words("noise", {"--batch", "2", "--longest", "0.1", "--rate", "1e-5"})),
-                  "the noise was measured in 0 of "));
+  const std::string text =
+      complaint(words("noise", {"--batch", "2", "--longest", "0.1", "--rate", "1e-5"}));
+  EXPECT_TRUE(has(text, "the noise was measured in 0 of ")) << text;
 }
 
 TEST_F(PlanNoiseTest, MistakesAreNamed) {
