@@ -2,14 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <span>
 #include <utility>
 
+#include "base/append.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
@@ -37,16 +36,7 @@ LinesFile::LinesFile(std::string path) : path_(std::move(path)) {
 std::string LinesFile::text() const { return read_text_file(path_); }
 
 void LinesFile::append(const std::string& line) {
-  struct stat before {};
-  const std::string text = line + "\n";
-  int error = ::fstat(file_.get(), &before) == 0 ? 0 : errno;
-  if (error == 0) error = write_all(file_.get(), std::as_bytes(std::span(text)));
-  if (error == 0 && ::fdatasync(file_.get()) != 0 && errno != EINVAL) error = errno;
-  if (error == 0) return;
-  // What a full disk took of it would make the next line unreadable.
-  std::string also;
-  if (::ftruncate(file_.get(), before.st_size) != 0) also = "; its end is incomplete now";
-  throw Failure("cannot write " + path_ + ": " + std::strerror(error) + also);
+  append_whole(file_.get(), line + "\n", path_, Durability::synced);
 }
 
 void LinesFile::clear() {

@@ -112,9 +112,7 @@ void add_trusted(BatchChoice& choice, const UpdateLaw& law, const Machine& machi
   const std::int64_t p = choice.workers;
   const BatchTime best = best_batch(law, machine, p, largest);
   choice.batch = best.batch;
-  std::int64_t end = largest / p;
-  if (!machine.table.empty() && machine.seconds_per_sample == 0)
-    end = std::min(end, machine.table.back().samples);
+  const std::int64_t end = std::min(largest / p, most_samples(machine));
   const std::int64_t m = std::clamp<std::int64_t>(best.batch / p, 1, end);
   const double most = kNearlyBest * best.seconds;
   choice.low_batch = choice.high_batch = best.batch;

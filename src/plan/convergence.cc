@@ -45,10 +45,8 @@ bool has_updates(const UpdateLaw& law, std::int64_t batch) {
 std::int64_t end_of_search(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
                            std::int64_t largest) {
   std::int64_t end = largest;
-  if (!machine.table.empty() && machine.seconds_per_sample == 0) {
-    const std::int64_t most = machine.table.back().samples;
-    if (most < largest / workers + (largest % workers != 0 ? 1 : 0)) end = most * workers;
-  }
+  const std::int64_t most = most_samples(machine);
+  if (most < largest / workers + (largest % workers != 0 ? 1 : 0)) end = most * workers;
   if (law.updates_at_infinity >= 0) return end;
   // Where a falling law comes down to 0, it says nothing any more.
   const double zero = law.noise_sensitivity / -law.updates_at_infinity;

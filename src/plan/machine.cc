@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "convoy/base/names.h"
 #include "plan/checks.h"
@@ -150,6 +151,11 @@ void validate(const Machine& machine) {
 Machine of_equation_4(Machine machine) {
   if (machine.seconds_per_sample > 0) machine.table.clear();
   return machine;
+}
+
+std::int64_t most_samples(const Machine& machine) {
+  const bool ends = !machine.table.empty() && machine.seconds_per_sample == 0;
+  return ends ? machine.table.back().samples : std::numeric_limits<std::int64_t>::max();
 }
 
 double compute_seconds(const Machine& machine, double samples) {

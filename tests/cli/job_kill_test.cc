@@ -201,6 +201,25 @@ TEST(JobKill, AnMpirunIsToldOnceWhenTheJobIsAskedTwice) {
   EXPECT_EQ(test::slurp(job.path("told")), "told\n");
 }
 
+// An mpirun that is killed before it has cleaned up.
+TEST(JobKill, WhatAnMpirunLeavesIsRemoved) {
+  const test::Scratch scratch;
+  const std::string mpirun = scratch.path("mpirun");
+  test::spill(mpirun, R"(#!/bin/sh
+if [ "$1" = --version ]; then echo 'mpirun (Open MPI) 4.1.4'; exit 0; fi
+trap '' TERM
+mkdir -p "${OMPI_MCA_orte_tmpdir_base:-$TMPDIR}/ompi.host.0/pid.1"
+echo ready
+while :; do sleep 0.05; done
+)");
+  std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+  JobOfRoles job(role("mpi", "exec '" + convoy_program() + "' run --mpirun " + mpirun + " -n 1 '" +
+                                 rank_program() + "' work"));
+  ASSERT_TRUE(job->wait_for("ready", 1));
+  ASSERT_TRUE(strike(job->pid()));
+  expect_nothing_left(job);
+}
+
 // A process in the way of everything: its supervisor dies, and it can't be killed. Nor can another
 // supervisor, which is told twice, and whose program goes on printing.
 TEST(JobKill, WhatCannotBeKilledIsNamed) {

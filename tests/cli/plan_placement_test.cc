@@ -42,17 +42,18 @@ const Json& row(const std::vector<Json>& rows, const std::string& placement) {
   return *found;
 }
 
-// LeNet, whose convolutions take a millisecond for each of 4 images and backward twice as long, its
-// fully connected layers no time.
-constexpr const char* kMachine = R"(source = "given"
-[compute]
+// A machine without times of layers.
+constexpr const char* kHosts = R"([compute]
 seconds_per_sample = 0.01
 processor_share = 0.5
 [communication]
 kind = "ring"
 gradient_bytes = 1724320.0
 bandwidth_bytes_per_s = 1e6
-[placement]
+)";
+// With those of LeNet, whose convolutions take a millisecond for each of 4 images and backward
+// twice as long, its fully connected layers no time.
+const std::string kMachine = "source = \"given\"\n" + std::string(kHosts) + R"([placement]
 model = "lenet"
 [[placement.layers]]
 name = "conv1"
@@ -159,15 +160,7 @@ TEST(PlanPlacement, MeasuresHere) {
 TEST(PlanPlacement, MeasuresWhatAMachineLacks) {
   const test::Scratch scratch;
   const std::string given = scratch.path("given.toml"), found = scratch.path("found.toml");
-  std::ofstream(given) << R"([compute]
-seconds_per_sample = 0.01
-processor_share = 0.5
-[communication]
-kind = "ring"
-gradient_bytes = 1724320.0
-bandwidth_bytes_per_s = 1e6
-latency_s = 1e-3
-)";
+  std::ofstream(given) << kHosts << "latency_s = 1e-3\n";
   const std::vector<std::string> words{"lenet",     "--world",
                                        "64",        "--batch-per-rank",
                                        "2",         "-n",

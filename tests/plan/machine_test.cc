@@ -79,10 +79,12 @@ TEST(Machine, TablesAreInterpolatedAndNotLeft) {
   // Beyond the table each sample takes gamma, where that is known.
   machine.seconds_per_sample = 0.25;
   EXPECT_DOUBLE_EQ(compute_seconds(machine, 8), 3);
+  EXPECT_EQ(most_samples(machine), std::numeric_limits<std::int64_t>::max());
   EXPECT_TRUE(of_equation_4(machine).table.empty());
   machine.seconds_per_sample = 0;
   EXPECT_THROW((void)compute_seconds(machine, 4.001), UsageError);
   EXPECT_EQ(of_equation_4(machine), machine) << "there is nothing else";
+  EXPECT_EQ(most_samples(machine), 4);
 }
 
 TEST(Machine, BadValuesAreNamed) {

@@ -56,8 +56,7 @@ class AutomaticTest : public HybridTest {
  protected:
   void SetUp() override {
     HybridTest::SetUp();
-    registry_.add_model("narrow", narrow_network,
-                        {{"dropout", 0.0, "its probability"}, {"norm", false, "batch norm"}});
+    add_network("narrow", narrow_network);
     std::vector<Option> options = registry_.vocabulary().tasks.at("classification");
     options.push_back({"rows", std::int64_t{1}, "that a made-up sample has"});
     options.push_back(

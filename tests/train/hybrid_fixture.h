@@ -50,7 +50,12 @@ class HybridTest : public TrainerTest {
  protected:
   void SetUp() override {
     TrainerTest::SetUp();
-    registry_.add_model("net", hybrid_network,
+    add_network("net", hybrid_network);
+  }
+
+  // One that is made as hybrid_network is.
+  void add_network(const std::string& name, model::Blueprint (*make)(const ModelRequest&)) {
+    registry_.add_model(name, make,
                         {{"dropout", 0.0, "its probability"}, {"norm", false, "batch norm"}});
   }
 

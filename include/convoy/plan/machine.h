@@ -82,6 +82,10 @@ void validate(const Machine& machine);
 // The machine without its table, if it has gamma as well: what equation 4 makes of it.
 Machine of_equation_4(Machine machine);
 
+// The most samples of a worker whose time is known: those of a table's last point where there is no
+// gamma to go on with, and without an end else.
+std::int64_t most_samples(const Machine& machine);
+
 // Equation 4: Gamma(M) = gamma max(M, M_T), and the overhead: the time in which one worker computes
 // an update from `samples`, > 0.
 double compute_seconds(const Machine& machine, double samples);

@@ -137,7 +137,11 @@ void Launcher::start() {
   const MpirunJob job{options_.ranks, options_.hosts, options_.mpirun_arguments,
                       supervised(options_, token_)};
   const std::vector<std::string> arguments = mpirun_arguments(options_.mpirun, job);
-  const std::vector<std::string> variables = mpirun_environment(options_.mpirun, geteuid() == 0);
+  // An mpirun that is killed, or told to end while it starts, leaves its files; the job's folder is
+  // removed whatever happens.
+  const std::vector<std::string> variables =
+      mpirun_environment(options_.mpirun, geteuid() == 0,
+                         options_.hosts.empty() ? environment("CONVOY_JOB_FOLDER", "") : "");
   if (options_.verbose) {
     std::string line = "convoy run:";
     for (const std::string& text : variables) line += " " + text;

@@ -153,10 +153,11 @@ std::vector<std::string> mpirun_arguments(const Mpirun& mpirun, const MpirunJob&
   return arguments;
 }
 
-std::vector<std::string> mpirun_environment(const Mpirun& mpirun, bool root) {
+std::vector<std::string> mpirun_environment(const Mpirun& mpirun, bool root,
+                                            const std::string& folder) {
   std::vector<std::string> variables;
-  const auto add = [&](const char* name) {
-    if (std::getenv(name) == nullptr) variables.push_back(std::string(name) + "=1");
+  const auto add = [&](const char* name, const std::string& value = "1") {
+    if (std::getenv(name) == nullptr) variables.push_back(name + ("=" + value));
   };
   if (mpirun.flavor == MpiFlavor::openmpi) {
     if (root) {
@@ -167,6 +168,10 @@ std::vector<std::string> mpirun_environment(const Mpirun& mpirun, bool root) {
     }
     // A rank that waits inside MPI leaves its core to a rank that computes.
     add("OMPI_MCA_mpi_yield_when_idle");
+    if (!folder.empty()) {
+      add("OMPI_MCA_orte_tmpdir_base", folder);
+      add("PRTE_MCA_prte_tmpdir_base", folder);
+    }
   }
   return variables;
 }

@@ -42,7 +42,10 @@ struct MpirunJob {
 
 std::vector<std::string> mpirun_arguments(const Mpirun& mpirun, const MpirunJob& job);
 
-// Variables mpirun needs, as NAME=value; those the user has set already are left out.
-std::vector<std::string> mpirun_environment(const Mpirun& mpirun, bool root);
+// Variables mpirun needs, as NAME=value; those the user has set already are left out. `folder`:
+// where Open MPI puts what it needs while it runs, on hosts that all see the folder; empty: where
+// it likes.
+std::vector<std::string> mpirun_environment(const Mpirun& mpirun, bool root,
+                                            const std::string& folder = "");
 
 }  // namespace convoy::cli

@@ -10,12 +10,12 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/append.h"
 #include "base/toml_text.h"
 #include "cli/plan/trial.h"
 #include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "train/logging/append.h"
 #include "train/logging/keep_lines.h"
 
 namespace convoy::cli {
@@ -115,7 +115,7 @@ void PlanFolder::add(const plan::PointRun& run, const Curve& curve) {
   const std::string name = path_ + kCurves;
   const Descriptor out(::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!out.open()) throw Failure("cannot write " + name + ": " + std::strerror(errno));
-  train::append_whole(out.get(), line, name);
+  append_whole(out.get(), line, name);
   points_.add(run);
 }
 

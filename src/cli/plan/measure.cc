@@ -21,6 +21,26 @@ std::string samples_text(std::int64_t samples) {
   return std::to_string(samples) + (samples == 1 ? " sample" : " samples");
 }
 
+// With the next larger of `batches` where a worker's share is one that there is no training with.
+bool measure_fitting_exchange(const Planned& planned, PlanFolder& folder, Exchange& exchange,
+                              const std::vector<std::int64_t>& batches, const Deadline& deadline,
+                              std::FILE* out) {
+  for (;;) {
+    try {
+      return measure_one_exchange(planned, folder, exchange, deadline, out);
+    } catch (const UsageError& refusal) {
+      const auto larger = std::upper_bound(batches.begin(), batches.end(), exchange.batch);
+      if (larger == batches.end()) {
+        throw UsageError(std::string(refusal.what()) +
+                         "; add a larger one to --batches, or plan for fewer --workers");
+      }
+      exchange.batch = *larger;
+      std::fprintf(out, "%s; the next larger batch takes its place\n", refusal.what());
+      std::fflush(out);
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& updates,
@@ -87,30 +107,6 @@ bool measure_one_exchange(const Planned& planned, PlanFolder& folder, const Exch
   std::fflush(out);
   return true;
 }
-
-namespace {
-
-// With the next larger of `batches` where a worker's share is one that there is no training with.
-bool measure_fitting_exchange(const Planned& planned, PlanFolder& folder, Exchange& exchange,
-                              const std::vector<std::int64_t>& batches, const Deadline& deadline,
-                              std::FILE* out) {
-  for (;;) {
-    try {
-      return measure_one_exchange(planned, folder, exchange, deadline, out);
-    } catch (const UsageError& refusal) {
-      const auto larger = std::upper_bound(batches.begin(), batches.end(), exchange.batch);
-      if (larger == batches.end()) {
-        throw UsageError(std::string(refusal.what()) +
-                         "; add a larger one to --batches, or plan for fewer --workers");
-      }
-      exchange.batch = *larger;
-      std::fprintf(out, "%s; the next larger batch takes its place\n", refusal.what());
-      std::fflush(out);
-    }
-  }
-}
-
-}  // namespace
 
 std::vector<std::int64_t> disturbed_times(const plan::PlanPoints& points, int repetitions) {
   if (points.times.size() < kFewest) return {};

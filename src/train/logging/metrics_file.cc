@@ -8,9 +8,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/append.h"
 #include "convoy/base/error.h"
 #include "convoy/train/metrics.h"
-#include "train/logging/append.h"
 #include "train/logging/keep_lines.h"
 
 namespace convoy::train {

@@ -11,12 +11,12 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/append.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
 #include "convoy/train/metrics.h"
-#include "train/logging/append.h"
 
 static_assert(std::endian::native == std::endian::little, "numbers are stored as they are");
 

@@ -9,6 +9,9 @@
 
 namespace convoy::train {
 
+// The strategies that the planner can forecast, one of which "auto" comes to.
+inline constexpr const char* kPlannedStrategies[] = {"hybrid", "sync"};
+
 // The recipe with each strategy that it may come to; itself where it names one.
 std::vector<Recipe> candidates_of(const Recipe& recipe);
 

@@ -1,4 +1,5 @@
 #include "convoy/train/optimizer_rule.h"
+#include "train/recipe/automatic.h"
 #include "train/recipe/fields.h"
 
 namespace convoy::train {
@@ -222,7 +223,7 @@ void describe(Recipe& r, Fields& f) {
   }
   if (r.strategy != kAutomatic)
     return f.options(r.strategy, r.strategy_options, r.strategy, "Keys of the strategy.");
-  for (const char* name : {"hybrid", "sync"})
+  for (const char* name : kPlannedStrategies)
     f.options(name, r.candidates[name], name, "Keys of this strategy, if it is chosen.");
 }
 
