@@ -16,18 +16,26 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// Who is asked about a weight: one of the two.
+struct Asked {
+  DirectGradient::Take take;
+  DeferredGradient::Keep keep;
+
+  explicit operator bool() const { return take || keep; }
+};
+
 // By the weight's implementation, which the owner of an entry keeps alive.
 class Table {
  public:
   bool empty() const { return size_.load(std::memory_order_relaxed) == 0; }
 
-  void add(const void* weight, const DirectGradient* owner, DirectGradient::Take take) {
+  void add(const void* weight, const void* owner, Asked asked) {
     const std::unique_lock lock(mutex_);
-    entries_.insert({weight, {owner, std::move(take)}});
+    entries_.insert({weight, {owner, std::move(asked)}});
     size_ = entries_.size();
   }
 
-  void remove(const void* weight, const DirectGradient* owner) {
+  void remove(const void* weight, const void* owner) {
     const std::unique_lock lock(mutex_);
     const auto [begin, end] = entries_.equal_range(weight);
     entries_.erase(
@@ -36,16 +44,15 @@ class Table {
   }
 
   // Empty if there is none, or more than one.
-  DirectGradient::Take find(const void* weight) const {
+  Asked find(const void* weight) const {
     const std::shared_lock lock(mutex_);
-    return entries_.count(weight) == 1 ? entries_.find(weight)->second.take
-                                       : DirectGradient::Take();
+    return entries_.count(weight) == 1 ? entries_.find(weight)->second.asked : Asked();
   }
 
  private:
   struct Entry {
-    const DirectGradient* owner;
-    DirectGradient::Take take;
+    const void* owner;
+    Asked asked;
   };
   mutable std::shared_mutex mutex_;
   std::unordered_multimap<const void*, Entry> entries_;
@@ -94,24 +101,27 @@ struct Function : torch::autograd::Function<Function> {
       shape.back() = context->saved_data["columns"].toInt();
       gradients[0] = dy.mm(weight).view(shape);
     }
-    if (context->needs_input_grad(1)) {
-      gradients[1] = gradient_memory(context->saved_data["weight"].toInt());
-      if (gradients[1].defined()) {
-        at::mm_out(gradients[1], dy.t(), as_rows(input));
-      } else {
-        gradients[1] = dy.t().mm(as_rows(input));
-      }
-    }
+    if (context->needs_input_grad(1))
+      gradients[1] = weight_gradient(context->saved_data["weight"].toInt(), as_rows(input), dy);
     // An input that is not there has no number.
     const bool bias = context->saved_data["bias"].toBool();
     if (bias && context->needs_input_grad(2)) gradients[2] = dy.sum(0);
     return gradients;
   }
 
-  static at::Tensor gradient_memory(std::int64_t weight) {
-    if (!goes_to_grad()) return {};
-    const auto take = table().find(reinterpret_cast<const void*>(weight));  // NOLINT
-    return take ? take() : at::Tensor();
+  // Undefined if somebody else sees to it.
+  static at::Tensor weight_gradient(std::int64_t weight, const at::Tensor& input,
+                                    const at::Tensor& dy) {
+    Asked asked;
+    if (goes_to_grad()) asked = table().find(reinterpret_cast<const void*>(weight));  // NOLINT
+    if (asked.keep) {
+      asked.keep(input.detach(), dy.detach());
+      return {};
+    }
+    at::Tensor memory = asked.take ? asked.take() : at::Tensor();
+    if (!memory.defined()) return dy.t().mm(input);
+    at::mm_out(memory, dy.t(), input);
+    return memory;
   }
 };
 
@@ -131,10 +141,17 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
 
 DirectGradient::DirectGradient(const at::Tensor& weight, Take take)
     : weight_(weight.unsafeGetTensorImpl()) {
-  table().add(weight_, this, std::move(take));
+  table().add(weight_, this, {.take = std::move(take), .keep = {}});
 }
 
 DirectGradient::~DirectGradient() { table().remove(weight_, this); }
+
+DeferredGradient::DeferredGradient(const at::Tensor& weight, Keep keep)
+    : weight_(weight.unsafeGetTensorImpl()) {
+  table().add(weight_, this, {.take = {}, .keep = std::move(keep)});
+}
+
+DeferredGradient::~DeferredGradient() { table().remove(weight_, this); }
 
 // As sync_batch_norm.cc: aten::linear is a composite, which leaves this key free. For weights that
 // nobody registered the kernel does what the composite does.

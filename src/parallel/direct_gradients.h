@@ -1,4 +1,4 @@
-// Gradients of fully connected layers, computed in the memory in which they are reduced.
+// Gradients of fully connected layers, computed in the memory in which they are reduced, or later.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,8 +12,8 @@ namespace convoy::parallel {
 // torch::linear as ever (model::Linear does, torch::nn::Linear does not), since aten::linear itself
 // is asked. The values are those of the usual backward.
 //
-// Not asked in passes whose gradients don't simply go to .grad: torch::autograd::grad,
-// create_graph, forward mode, autocast (its weights are casts).
+// Neither this nor a DeferredGradient is asked in passes whose gradients don't simply go to .grad:
+// torch::autograd::grad, create_graph, forward mode, autocast (its weights are casts).
 class DirectGradient {
  public:
   // Returns memory of the weight's shape and type, contiguous, or an undefined tensor: not now.
@@ -22,11 +22,29 @@ class DirectGradient {
   // that runs backward.
   using Take = std::function<at::Tensor()>;
 
-  // A weight that has two of them asks neither: both would work on its .grad.
+  // A weight that has two of them, or one and a DeferredGradient, asks neither: both would work on
+  // its .grad.
   DirectGradient(const at::Tensor& weight, Take take);
   ~DirectGradient();
   DirectGradient(const DirectGradient&) = delete;
   DirectGradient& operator=(const DirectGradient&) = delete;
+
+ private:
+  const void* weight_;
+};
+
+// The same for who wants to compute the gradient of `weight` when there is time for it, or for many
+// passes at once. .grad is the caller's matter then.
+class DeferredGradient {
+ public:
+  // What the gradient is the product of: output_gradientᵀ input, [rows, outputs] and [rows,
+  // inputs]. Nobody changes them later. Called in the thread that runs backward.
+  using Keep = std::function<void(const at::Tensor& input, const at::Tensor& output_gradient)>;
+
+  DeferredGradient(const at::Tensor& weight, Keep keep);
+  ~DeferredGradient();
+  DeferredGradient(const DeferredGradient&) = delete;
+  DeferredGradient& operator=(const DeferredGradient&) = delete;
 
  private:
   const void* weight_;

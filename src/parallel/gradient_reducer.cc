@@ -221,6 +221,9 @@ bool GradientReducer::join_with_zeros() { return impl_->step().join_with_zeros()
 void GradientReducer::set_observer(std::function<void(const ReductionSpan&)> observer) {
   impl_->step().set_observer(std::move(observer));
 }
+void GradientReducer::set_meanwhile(std::function<bool()> work) {
+  impl_->step().set_meanwhile(std::move(work));
+}
 const ReducerStatistics& GradientReducer::statistics() const { return impl_->step().statistics(); }
 const comm::Communicator& GradientReducer::communicator() const {
   return impl_->step().communicator();

@@ -306,20 +306,35 @@ void ReductionStep::finish() {
   reset();
 }
 
+void ReductionStep::work_while(comm::Operation& reduction) {
+  for (bool more = meanwhile_ != nullptr; more && !reduction.done();) {
+    report_reductions();
+    end_wait();
+    more = meanwhile_();
+    waiting_since_ = Clock::now();
+  }
+}
+
+void ReductionStep::end_wait() {
+  const auto now = Clock::now();
+  statistics_.exposed_seconds += std::chrono::duration<double>(now - waiting_since_).count();
+  if (observer_) observer_({ReductionSpan::Kind::wait, waiting_since_, now});
+}
+
 void ReductionStep::complete(const std::vector<bool>& used) {
-  const auto start = Clock::now();
+  waiting_since_ = Clock::now();
   control_sum_.wait();
   const double weight = control_[0];
   const bool rescale = options_.averaging != Averaging::sum && weight != communicator_.size();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    work_while(buckets_[b].reduction);
     buckets_[b].reduction.wait();
     report_reductions();
     if (rescale && weight > 0) buckets_[b].flat.mul_(communicator_.size() / weight);
     write_gradients(b, used);
   }
   ++statistics_.steps;
-  statistics_.exposed_seconds += seconds_since(start);
-  if (observer_) observer_({ReductionSpan::Kind::wait, start, Clock::now()});
+  end_wait();
 }
 
 void ReductionStep::write_gradients(std::size_t bucket, const std::vector<bool>& used) {

@@ -41,6 +41,7 @@ class ReductionStep {
   void set_observer(std::function<void(const ReductionSpan&)> observer) {
     observer_ = std::move(observer);
   }
+  void set_meanwhile(std::function<bool()> work) { meanwhile_ = std::move(work); }
 
   const ReducerStatistics& statistics() const { return statistics_; }
   const comm::Communicator& communicator() const { return communicator_; }
@@ -84,6 +85,8 @@ class ReductionStep {
   std::vector<std::size_t> missing_parameters();
   std::vector<bool> find_used(const std::vector<std::size_t>& missing);
   void complete(const std::vector<bool>& used);
+  void work_while(comm::Operation& reduction);
+  void end_wait();
   void write_gradients(std::size_t bucket, const std::vector<bool>& used);
   void reset();
   void adopt_measured_order();
@@ -113,6 +116,8 @@ class ReductionStep {
   comm::Operation control_sum_;
   ReducerStatistics statistics_;
   std::function<void(const ReductionSpan&)> observer_;
+  std::function<bool()> meanwhile_;
+  Clock::time_point waiting_since_;
 };
 
 }  // namespace convoy::parallel

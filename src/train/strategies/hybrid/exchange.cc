@@ -83,4 +83,12 @@ torch::Tensor Exchange::finish(Transfer& transfer) {
   return std::move(transfer.received_);
 }
 
+torch::Tensor sum_of_parts(const torch::Tensor& parts, int count, at::IntArrayRef shape,
+                           at::ScalarType type) {
+  const std::int64_t each = parts.numel() / count;
+  torch::Tensor sum = parts.narrow(0, 0, each).to(type, /*non_blocking=*/false, /*copy=*/true);
+  for (int i = 1; i < count; ++i) sum.add_(parts.narrow(0, i * each, each));
+  return sum.view(shape);
+}
+
 }  // namespace convoy::train

@@ -85,4 +85,8 @@ class Exchange {
   std::array<Clock::time_point, kKinds> free_{};  // of each row of the timeline
 };
 
+// What came from each of `count` ranks, equal parts one after the other, added up in their order.
+torch::Tensor sum_of_parts(const torch::Tensor& parts, int count, at::IntArrayRef shape,
+                           at::ScalarType type);
+
 }  // namespace convoy::train

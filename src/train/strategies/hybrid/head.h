@@ -9,19 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "convoy/train/compute.h"
-#include "train/strategies/hybrid/exchange.h"
-#include "train/strategies/hybrid/rounds.h"
-#include "train/strategies/hybrid/split.h"
+#include "train/strategies/hybrid/late_gradients.h"
+#include "train/strategies/hybrid/pass.h"
 
 namespace convoy::train {
-
-// What goes into the passes. All tensors have `views` rows for each sample.
-struct HeadInput {
-  torch::Tensor activations;  // of this rank's samples, [rows, inputs of the first layer]
-  std::vector<Round> rounds;  // the same on all ranks of the group
-  std::int64_t views = 1;
-};
 
 // In training.
 struct HeadStep {
@@ -33,12 +24,10 @@ struct HeadStep {
   // The gradient of what is to become smaller, with respect to the scores of this rank's piece of a
   // round, which has samples.
   std::function<torch::Tensor(std::size_t round, const torch::Tensor& scores)> gradient_of_scores;
-  // After a pass, with the parameters' gradients of all passes since they were cleared.
+  // After each round, also one without samples, with the parameters' gradients of all passes since
+  // they were cleared, and before the next one. Without it several passes are under way at a time,
+  // and gradients of weights may be left for finish_some().
   std::function<void(std::size_t round)> passed;
-};
-
-struct HeadSeconds {
-  double forward = 0, backward = 0;  // computing
 };
 
 class Head {
@@ -49,49 +38,28 @@ class Head {
        at::ScalarType wire);
 
   // Forward and backward. Gives the gradient of the activations of this rank's samples; undefined
-  // if it isn't needed. While a pass computes, what the next one needs is on its way, and so are
-  // the gradients of those before.
+  // if it isn't needed. While a pass computes, what others need is on its way.
   torch::Tensor train(const HeadInput& input, const HeadStep& step);
+  // Some milliseconds' worth of what train() has left of the parameters' gradients; false if
+  // nothing was.
+  bool finish_some();
   // The scores of this rank's samples. Without gradients.
   torch::Tensor scores(const HeadInput& input);
   // The same where every rank of the group has the same rows: the scores of all of them.
   torch::Tensor scores_of_all(const torch::Tensor& activations);
 
-  const HeadSeconds& seconds() const { return seconds_; }
-  void set_timeline(Timeline* timeline) { timeline_ = timeline; }
+  const HeadSeconds& seconds() const { return parts_.seconds; }
+  void set_timeline(Timeline* timeline) { parts_.timeline = timeline; }
 
  private:
-  struct Pass;
-  Exchange::Transfer start_activations(const HeadInput& input, std::size_t round);
-  torch::Tensor activations_of(const HeadInput& input, std::size_t round,
-                               Exchange::Transfer& transfer);
-  Exchange::Transfer start_gradients(const HeadInput& input, std::size_t round,
-                                     const torch::Tensor& gradient);
-  void add_gradients(const HeadInput& input, std::size_t round, double factor,
-                     Exchange::Transfer& transfer, torch::Tensor& sum);
-  std::vector<std::vector<std::size_t>> sample_numbers(const HeadInput& input,
-                                                       std::span<const std::size_t> own);
-  torch::Tensor run(std::size_t layer, const torch::Tensor& input);
-  void forward(Pass& pass);
-  torch::Tensor backward(Pass& pass, torch::Tensor gradient);
-  torch::Tensor all_units(std::size_t layer, const torch::Tensor& own);
-  torch::Tensor own_units(std::size_t layer, const torch::Tensor& of_all);
-  torch::Tensor to_owners(const HeadInput& input, std::size_t round, const torch::Tensor& scores);
-  torch::Tensor from_owners(const HeadInput& input, std::size_t round,
-                            const torch::Tensor& gradient);
-  double end_of(const char* phase, Clock::time_point start, double waited_before);
+  void run_passes(const HeadInput& input, std::size_t most,
+                  const std::function<Pass::Plan(std::size_t round)>& plan,
+                  const std::function<void(std::size_t round, Pass* pass)>& passed);
 
-  std::int64_t units(std::size_t layer, int partition) const {
-    return network_.head()[layer].units[static_cast<std::size_t>(partition)];
-  }
-
-  const SplitNetwork& network_;
-  Exchange& exchange_;
-  const Compute& compute_;
   at::ScalarType wire_;
   at::ScalarType sums_;  // in which what travelled is added up
-  HeadSeconds seconds_;
-  Timeline* timeline_ = nullptr;
+  HeadParts parts_;
+  LateGradients late_;
 };
 
 }  // namespace convoy::train

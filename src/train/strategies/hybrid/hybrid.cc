@@ -94,8 +94,11 @@ void Hybrid::prepare(TrainerContext& context, const State* saved) {
   const double k = static_cast<double>(context.recipe().training.batch) / options_.base_batch;
   const double passes = options_.variable_batch ? grid_->shape().partitions : 1;
   optimizers_.emplace(context, *network_, HybridOptimizers::Batches{options_.rates, k, k / passes});
-  if (optimizers_->trains_trunk())
+  if (optimizers_->trains_trunk()) {
     trunk_.emplace(all, network_->shared_trunk(), trunk_options(saved));
+    // What of the divided weights' gradients there was no time for yet.
+    trunk_->reducer().set_meanwhile([this] { return head_->finish_some(); });
+  }
   parallel::broadcast_tensors(replicas_, optimizers_->head_parameters());
   buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_), synchronized_);
   if (saved == nullptr) return;

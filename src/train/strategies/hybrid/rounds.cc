@@ -10,6 +10,14 @@ std::size_t Round::samples() const {
   return sum;
 }
 
+std::int64_t rows_of(const data::Range& piece, std::int64_t views) {
+  return static_cast<std::int64_t>(piece.size()) * views;
+}
+
+std::int64_t rows_of(const Round& round, std::int64_t views) {
+  return static_cast<std::int64_t>(round.samples()) * views;
+}
+
 std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders) {
   const int ranks = static_cast<int>(shares.size());
   if (senders == 0) {

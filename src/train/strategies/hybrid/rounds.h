@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,10 @@ struct Round {
 
   std::size_t samples() const;
 };
+
+// Rows of tensors that have `views` of them for each sample.
+std::int64_t rows_of(const data::Range& piece, std::int64_t views);
+std::int64_t rows_of(const Round& round, std::int64_t views);
 
 // The passes over what the ranks of a group have of a batch (Krizhevsky 2014, section 4).
 // 0 senders: one pass with all of it, scheme (a). Otherwise as many passes as ranks, each with

@@ -175,6 +175,14 @@ void Hybrid::update_head_alone(double weight, StepReport& report) {
   report.update_s += phases_.end_of("update", start);
 }
 
+// Gradients of the divided weights that nothing else had to wait for.
+void Hybrid::finish_head(StepReport& report) {
+  const double before = head_->seconds().backward;
+  while (head_->finish_some()) {
+  }
+  report.backward_s += head_->seconds().backward - before;
+}
+
 void Hybrid::trunk_backward(const torch::Tensor& boundary, const torch::Tensor& gradient,
                             StepReport& report) {
   if (!trunk_) return;
@@ -213,8 +221,10 @@ StepReport Hybrid::step(const data::Batch& batch) {
   tally_.start({loss, share.weight, batch.size() < least_share_ ? 0 : batch.size(),
                 context_->samples().statistics().skipped + left_out_.samples(),
                 context_->requests()});
+  if (replicas_.size() > 1) finish_head(report);
   if (update && !options_.variable_batch) start_sums_of_head();
   if (update) trunk_backward(boundary, gradient, report);
+  finish_head(report);
   finish_sums_of_head(report);
   const auto start = Clock::now();
   if (update) {

@@ -64,6 +64,7 @@ class Hybrid final : public Strategy {
                            StepReport& report);
   void trunk_backward(const torch::Tensor& boundary, const torch::Tensor& gradient,
                       StepReport& report);
+  void finish_head(StepReport& report);
   void update_head_alone(double weight, StepReport& report);
   void start_sums_of_head();
   void finish_sums_of_head(StepReport& report);

@@ -1,0 +1,43 @@
+// Gradients of the weights of partitioned layers, computed when there is time for it.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "parallel/direct_gradients.h"
+#include "train/strategies/hybrid/split.h"
+
+namespace convoy::train {
+
+// Nobody waits for these gradients before the update, so they can be computed while something
+// travels; and of several passes they are one product, which reads and writes each of them once.
+// Only of fully connected layers whose backward asks (parallel::DeferredGradient); others have
+// theirs in .grad at once.
+class LateGradients {
+ public:
+  explicit LateGradients(const std::vector<PartitionedLayer>& layers);
+
+  // What backward leaves from now on is gathered here, or is computed by it, as at first. Forgets
+  // what was not computed.
+  void gather(bool on);
+  // Some milliseconds' worth of what is left; false: nothing was. What is complete is in .grad.
+  bool compute_some();
+
+ private:
+  struct Weight {
+    torch::Tensor weight;
+    std::unique_ptr<parallel::DeferredGradient> deferred;
+    std::vector<torch::Tensor> inputs, gradients;  // of each pass; of outputs
+    torch::Tensor sum;      // kept from step to step: new memory has to be mapped
+    std::int64_t rows = 0;  // of it that are there
+  };
+  static void begin(Weight& weight);
+  static void end(Weight& weight);
+
+  std::vector<Weight> weights_;  // in the order of backward
+};
+
+}  // namespace convoy::train

@@ -1,0 +1,88 @@
+#include "train/strategies/hybrid/pass.h"
+
+#include <utility>
+
+namespace convoy::train {
+
+using torch::Tensor;
+
+Tensor HeadParts::run(std::size_t layer, const Tensor& input) const {
+  const Autocast autocast = compute.autocast();
+  return network.head()[layer].part->forward({input}).front();
+}
+
+double HeadParts::end_of(const char* phase, Clock::time_point start) const {
+  const auto now = Clock::now();
+  if (timeline != nullptr) timeline->add(Timeline::kTraining, phase, start, now);
+  return std::chrono::duration<double>(now - start).count();
+}
+
+Pass::Pass(HeadParts& parts, const HeadInput& input, Plan plan)
+    : parts_(parts), input_(input), plan_(std::move(plan)) {}
+
+// Forward through each layer, the losses, and backward through each.
+bool Pass::advance() {
+  const std::size_t layers = parts_.network.head().size();
+  const std::size_t step = steps_++;
+  if (step < layers) {
+    forward(step);
+    return true;
+  }
+  if (step == layers) {
+    turn();
+  } else {
+    backward(2 * layers - step);
+  }
+  parts_.exchange.group().advance();
+  return plan_.gradient_of_scores && steps_ <= 2 * layers;
+}
+
+void Pass::forward(std::size_t layer) {
+  Tensor input = layer == 0
+                     ? parts_.boundary.finish_activations(input_, plan_.round, plan_.activations)
+                     : parts_.between.finish_all_units(layer - 1, transfer_);
+  const auto start = Clock::now();
+  const bool training = plan_.gradient_of_scores != nullptr;
+  input = input.to(parts_.compute.device());
+  if (training) input.requires_grad_(layer > 0 || plan_.gradients);
+  std::optional<model::RandomScope> scope;
+  if (training) scope.emplace(plan_.seed, plan_.step, plan_.samples);
+  const Tensor output = parts_.run(layer, input);
+  if (training) {
+    inputs_.push_back(std::move(input));
+    outputs_.push_back(output);
+  }
+  const bool last = layer + 1 == parts_.network.head().size();
+  transfer_ = last ? parts_.between.start_scores(plan_.slot, pieces(), input_.views, output)
+                   : parts_.between.start_all_units(plan_.slot, layer, output);
+  parts_.exchange.group().advance();
+  parts_.seconds.forward += parts_.end_of("forward of partitioned layers", start);
+}
+
+void Pass::turn() {
+  scores_ = parts_.between.finish_scores(transfer_).to(parts_.compute.device());
+  if (!plan_.gradient_of_scores) return;
+  const auto start = Clock::now();
+  const bool own = scores_.size(0) > 0;
+  const Tensor gradient = own ? plan_.gradient_of_scores(scores_) : torch::zeros_like(scores_);
+  transfer_ = parts_.between.start_score_gradients(plan_.slot, pieces(), input_.views, gradient);
+  parts_.seconds.backward += parts_.end_of("backward of partitioned layers", start);
+}
+
+void Pass::backward(std::size_t layer) {
+  const bool last = layer + 1 == parts_.network.head().size();
+  const Tensor gradient = last ? parts_.between.finish_score_gradients(transfer_)
+                               : parts_.between.finish_own_units(layer, transfer_);
+  const auto start = Clock::now();
+  Tensor output = std::exchange(outputs_[layer], Tensor());
+  const Tensor input = std::exchange(inputs_[layer], Tensor());
+  output.backward(gradient.to(output.device(), output.scalar_type()));
+  if (layer > 0) {
+    transfer_ = parts_.between.start_own_units(plan_.slot, layer - 1, input.grad());
+  } else if (plan_.gradients) {
+    transfer_ = parts_.boundary.start_gradients(input_, plan_.round, input.grad());
+  }
+  parts_.seconds.backward += parts_.end_of("backward of partitioned layers", start);
+}
+
+}  // namespace convoy::train
