@@ -5,7 +5,7 @@
 
 --launch starts the ranks; without it, two on this machine. Each network, MODEL:BATCH_PER_RANK with --set words
 of the commands behind further colons, is planned once, and then measured in each placement: sync, and hybrid as
-SCHEME or SCHEME/PARTITIONS (bc2/4: two senders of four partitions). The last column is measured / forecast; --json
+SCHEME or SCHEME/PARTITIONS (bc2/4: two senders of four partitions; c2: two passes). The last column is measured / forecast; --json
 FILE has a row of each.
 """
 
@@ -40,19 +40,22 @@ def options_of(placement):
     """The words of bench step, and which rows of the plan they mean."""
     if placement == "sync":
         return ["--strategy", "sync"], lambda row: row["strategy"] == "sync"
-    found = re.fullmatch(r"(a|b|c|bc(\d+))(?:/(\d+))?", placement)
-    if not found:
-        raise SystemExit(f"placements.py: '{placement}' is no placement; write sync, a, b, c, bc2 or c/4")
-    scheme, senders, partitions = found[1][:2] if found[2] else found[1], found[2], found[3]
+    found = re.fullmatch(r"(a|b|bc(?=\d)|c)(\d*)(?:/(\d+))?", placement)
+    if not found or (found[2] and found[1] in ("a", "b")):
+        raise SystemExit(f"placements.py: '{placement}' is no placement; write sync, a, b, c, bc2, c2 or c/4")
+    scheme, number, partitions = found.groups()
+    senders, passes = (number, "") if scheme == "bc" else ("", number)
     words = ["--strategy", "hybrid", "--scheme", scheme]
     if senders:
         words += ["--senders", senders]
+    if passes:
+        words += ["--passes", passes]
     if partitions:
         words += ["--partitions", partitions]
 
     def means(row):
         return (row["strategy"] == "hybrid" and row["scheme"] == scheme
-                and row["senders"] == int(senders or 0)
+                and row["senders"] == int(senders or 0) and row["passes"] == int(passes or 0)
                 and (row["partitions"] == int(partitions) if partitions else row["replicas"] == 1))
     return words, means
 

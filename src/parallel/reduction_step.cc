@@ -323,6 +323,7 @@ void ReductionStep::end_wait() {
 
 void ReductionStep::complete(const std::vector<bool>& used) {
   waiting_since_ = Clock::now();
+  work_while(control_sum_);
   control_sum_.wait();
   const double weight = control_[0];
   const bool rescale = options_.averaging != Averaging::sum && weight != communicator_.size();

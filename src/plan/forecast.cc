@@ -115,7 +115,7 @@ void Forecaster::backward_in_buckets(std::size_t end) {
     }
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    steps_.wait(sums[i]);
+    wait_or_finish(sums[i]);
     if (cost_.sent_part == 1) continue;
     for (const std::size_t item : buckets[i])  // back into the type of the parameters
       copy(static_cast<double>(items[item].bytes) / cost_.sent_part);
@@ -161,7 +161,7 @@ void Forecaster::model_parallel() {
 // What is on its way between layers, once as it came and once put together, and at the boundary.
 double Forecaster::exchange_memory() const {
   if (placement_.kind != Parallelism::hybrid) return 0;
-  const double samples = pass(0).samples;
+  const double samples = pass(0).samples * at_a_time();
   double largest = 0;
   for (std::size_t layer = cost_.head; layer < cost_.layers.size(); ++layer)
     largest = std::max(largest, cost_.layers[layer].output_values);
@@ -169,6 +169,16 @@ double Forecaster::exchange_memory() const {
   const double held = samples * (passes() > 1 ? 3 : 2);
   return (2 * samples * largest + (2 * samples_ + held) * cost_.boundary_values) *
          cost_.value_bytes;
+}
+
+// What of the samples of all passes is kept for gradients that come later, beside what a pass has.
+double Forecaster::late_bytes(std::size_t layer) const {
+  const double inputs =
+      layer == cost_.head ? cost_.boundary_values : cost_.layers[layer - 1].output_values;
+  const double own = cost_.layers[layer].output_values * part(layer);
+  const double samples = samples_ * placement_.partitions;
+  // The gradients of outputs, and inputs beyond those of the passes under way.
+  return cost_.value_bytes * (samples * own + (samples - pass(0).samples * at_a_time()) * inputs);
 }
 
 double Forecaster::memory() const {
@@ -182,7 +192,10 @@ double Forecaster::memory() const {
     if (in_bucket && cost_.sent_part < 1) converted += cost_.sent_part * gradient_bytes(layer);
     double samples = samples_;
     if (placement_.kind == Parallelism::model) samples = all;
-    if (placement_.kind == Parallelism::hybrid && layer >= cost_.head) samples = pass(0).samples;
+    if (placement_.kind == Parallelism::hybrid && layer >= cost_.head) {
+      samples = pass(0).samples * at_a_time();
+      if (late() && !cost_.layers[layer].gradients.empty()) activations += late_bytes(layer);
+    }
     activations += samples * cost_.layers[layer].activation_bytes * part(layer);
     // What it is computed from came from all.
     if (placement_.kind != Parallelism::data && cost_.layers[layer].gathered && divides(layer))

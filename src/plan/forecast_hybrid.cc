@@ -6,6 +6,9 @@
 namespace convoy::plan {
 namespace {
 
+// Seconds of a processor, of gradients that are computed in place of waiting.
+constexpr double kSome = 0.005;
+
 Bytes reversed(Bytes bytes) {
   std::swap(bytes.out, bytes.in);
   return bytes;
@@ -18,7 +21,8 @@ Forecaster::Pass Forecaster::pass(int j) const {
   const int ranks = placement_.partitions, senders = placement_.senders;
   if (senders == 0) return {{samples_}, samples_ * ranks};
   if (senders == ranks) {
-    const double piece = static_cast<double>(all_samples_ / ranks + (j < all_samples_ % ranks));
+    const int count = passes();
+    const double piece = static_cast<double>(all_samples_ / count + (j < all_samples_ % count));
     return {{piece}, piece * ranks};
   }
   // A rank that has fewer samples than passes to send them in has none left for the last ones.
@@ -52,32 +56,65 @@ Bytes Forecaster::to_owners(const Pass& pass) const {
           pass.pieces.with([&](double piece) { return piece * own * others; })};
 }
 
-void Forecaster::train(const Pass& pass) {
-  const std::size_t layers = cost_.layers.size();
-  const auto values = [&](std::size_t layer) {
-    return pass.samples * cost_.layers[layer].output_values;
-  };
+// Of the two products of a fully connected layer's backward, those of weights may come later.
+void Forecaster::backward_of_pass(std::size_t layer, double samples) {
+  const bool later = late() && !cost_.layers[layer].gradients.empty();
+  compute(pass_seconds(cost_.layers[layer], samples, units(layer)).backward / (later ? 2 : 1));
+}
+
+// In place of waiting.
+void Forecaster::wait_or_finish(std::size_t transfer) {
+  while (late_s_ > 0 && !steps_.ended(transfer)) {
+    const double some = std::min(late_s_, kSome);
+    late_s_ -= some;
+    compute(some);
+  }
+  steps_.wait(transfer);
+}
+
+// Passes that are made together, a step of each in turn.
+void Forecaster::train(const std::vector<Pass>& together,
+                       const std::function<void(std::size_t)>& await_activations,
+                       std::vector<std::size_t>& gradients) {
+  const std::size_t layers = cost_.layers.size(), passes = together.size();
   // What comes from several is put together, and taken apart on the way back.
   const auto put_together = [&](double count) { copy(count * cost_.value_bytes); };
+  std::vector<std::size_t> coming(passes);
   for (std::size_t layer = cost_.head; layer < layers; ++layer) {
-    forward(layer, pass.samples);
-    if (layer + 1 == layers) continue;
-    exchange(between(pass, layer));
-    put_together(values(layer));
+    for (std::size_t i = 0; i < passes; ++i) {
+      if (layer == cost_.head) {
+        await_activations(i);
+      } else {
+        steps_.wait(coming[i]);
+        put_together(together[i].samples * cost_.layers[layer - 1].output_values);
+      }
+      forward(layer, together[i].samples);
+      coming[i] =
+          start_exchange(layer + 1 < layers ? between(together[i], layer) : to_owners(together[i]));
+    }
   }
-  exchange(to_owners(pass));
-  // All wait for the rank that has most of the samples.
-  const double most = std::max(pass.pieces.usual, pass.pieces.other);
-  put_together(most * cost_.layers[layers - 1].output_values);
-  loss(most);
-  put_together(most * cost_.layers[layers - 1].output_values);
-  exchange(reversed(to_owners(pass)));
+  for (std::size_t i = 0; i < passes; ++i) {
+    steps_.wait(coming[i]);
+    // All wait for the rank that has most of the samples.
+    const double most = std::max(together[i].pieces.usual, together[i].pieces.other);
+    put_together(most * cost_.layers[layers - 1].output_values);
+    loss(most);
+    put_together(most * cost_.layers[layers - 1].output_values);
+    coming[i] = start_exchange(reversed(to_owners(together[i])));
+  }
   for (std::size_t layer = layers; layer-- > cost_.head;) {
-    backward(layer, pass.samples);
-    if (layer == cost_.head) continue;
-    put_together(values(layer - 1));
-    exchange(between(pass, layer - 1));
-    add_up(values(layer - 1) * part(layer - 1));
+    for (std::size_t i = 0; i < passes; ++i) {
+      const double samples = together[i].samples;
+      steps_.wait(coming[i]);
+      if (layer + 1 < layers) add_up(samples * cost_.layers[layer].output_values * part(layer));
+      backward_of_pass(layer, samples);
+      if (layer == cost_.head) {
+        gradients.push_back(start_exchange(reversed(from_senders(together[i]))));
+        continue;
+      }
+      put_together(samples * cost_.layers[layer - 1].output_values);
+      coming[i] = start_exchange(between(together[i], layer - 1));
+    }
   }
 }
 
@@ -101,25 +138,48 @@ void Forecaster::hybrid() {
     const double bytes = samples_ * others * sizeof(std::int64_t);
     exchange({{bytes}, {bytes}});
   }
-  std::vector<std::size_t> gradients;
-  std::size_t next = start_exchange(from_senders(pass(0)));
+  std::vector<Pass> all;
   for (int j = 0; j < passes(); ++j) {
-    steps_.wait(next);
-    if (j + 1 < passes()) next = start_exchange(from_senders(pass(j + 1)));
-    const Pass now = pass(j);
-    if (now.samples == 0) continue;
-    train(now);
-    gradients.push_back(start_exchange(reversed(from_senders(now))));
+    all.push_back(pass(j));
+    if (all.back().samples == 0) all.pop_back();
+  }
+  const auto group = static_cast<std::size_t>(at_a_time());
+  std::vector<std::size_t> activations, gradients;
+  const auto ask_until = [&](std::size_t end) {
+    for (std::size_t j = activations.size(); j < std::min(end, all.size()); ++j)
+      activations.push_back(start_exchange(from_senders(all[j])));
+  };
+  ask_until(1);
+  for (std::size_t first = 0; first < all.size(); first += group) {
+    const std::size_t end = std::min(first + group, all.size());
+    train(
+        {all.begin() + static_cast<std::ptrdiff_t>(first),
+         all.begin() + static_cast<std::ptrdiff_t>(end)},
+        [&](std::size_t i) {
+          steps_.wait(activations[first + i]);
+          ask_until(first + i + 1 < end ? first + i + 2 : end + group);
+        },
+        gradients);
     if (!placement_.variable_batch) continue;
     for (const std::size_t sum : start_sums_of_head()) steps_.wait(sum);
     update(cost_.head, layers);
   }
-  for (const std::size_t gradient : gradients) steps_.wait(gradient);
+  if (late()) {
+    for (std::size_t layer = cost_.head; layer < layers; ++layer) {
+      if (cost_.layers[layer].gradients.empty()) continue;
+      late_s_ += pass_seconds(cost_.layers[layer], samples_ * placement_.partitions, units(layer))
+                     .backward /
+                 2;
+    }
+  }
+  for (const std::size_t gradient : gradients) wait_or_finish(gradient);
   add_up(boundary);
   copy(boundary * cost_.value_bytes);  // to where they belong
   std::vector<std::size_t> sums;
+  if (groups() > 1) finish_late();
   if (!placement_.variable_batch) sums = start_sums_of_head();
   backward_in_buckets(cost_.head);
+  finish_late();
   for (const std::size_t sum : sums) steps_.wait(sum);
   update(0, placement_.variable_batch ? cost_.head : layers);
 }

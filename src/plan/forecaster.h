@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "convoy/plan/placement.h"
@@ -93,16 +95,28 @@ class Forecaster {
     Spread pieces;       // samples of each rank of the group
     double samples = 0;  // of all
   };
-  int passes() const { return placement_.senders == 0 ? 1 : placement_.partitions; }
+  int passes() const {
+    if (placement_.senders == 0) return 1;
+    return placement_.passes > 0 ? placement_.passes : placement_.partitions;
+  }
+  // Of which a next one begins when they have ended.
+  int at_a_time() const { return placement_.variable_batch ? 1 : std::min(4, passes()); }
+  bool late() const { return cost_.late_gradients && !placement_.variable_batch; }
   Pass pass(int j) const;
   Bytes from_senders(const Pass& pass) const;
   Bytes between(const Pass& pass, std::size_t layer) const;
   Bytes to_owners(const Pass& pass) const;
-  void train(const Pass& pass);
+  void train(const std::vector<Pass>& together,
+             const std::function<void(std::size_t)>& await_activations,
+             std::vector<std::size_t>& gradients);
+  void backward_of_pass(std::size_t layer, double samples);
+  void wait_or_finish(std::size_t transfer);
+  void finish_late() { compute(std::exchange(late_s_, 0)); }
   std::vector<std::size_t> start_sums_of_head();
 
   double memory() const;
   double exchange_memory() const;
+  double late_bytes(std::size_t layer) const;
   double most_sent() const;
 
   const TrainingCost& cost_;
@@ -113,6 +127,7 @@ class Forecaster {
   double samples_;
   Placement placement_;
   StepSimulation steps_;
+  double late_s_ = 0;                 // of gradients of divided weights that are left to compute
   double sent_by_all_ = 0;            // by each rank of a group
   std::map<int, double> sent_since_;  // changes of what is sent beside it, from this rank on
 };

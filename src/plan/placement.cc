@@ -28,7 +28,8 @@ std::string name_of(const Placement& placement, int world) {
   if (placement.kind == Parallelism::model) return "model parallelism";
   const std::string scheme = scheme_of(placement);
   return "hybrid " + scheme + (scheme == "bc" ? " " + std::to_string(placement.senders) : "") +
-         ", " + std::to_string(world / placement.partitions) + " x " +
+         (placement.passes > 0 ? " in " + std::to_string(placement.passes) : "") + ", " +
+         std::to_string(world / placement.partitions) + " x " +
          std::to_string(placement.partitions);
 }
 
@@ -60,6 +61,9 @@ std::vector<Placement> placements(const TrainingCost& cost, int world, bool vari
     senders.push_back(partitions);
     if (variable_batch) senders.erase(senders.begin());
     for (const int m : senders) all.push_back({Parallelism::hybrid, partitions, m, variable_batch});
+    // Other numbers of passes with a variable batch would be another training.
+    for (int passes = 2; passes < partitions && !variable_batch; passes *= 2)
+      all.push_back({Parallelism::hybrid, partitions, partitions, false, passes});
   }
   return all;
 }

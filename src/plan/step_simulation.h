@@ -44,6 +44,7 @@ class StepSimulation {
   std::size_t start(Transfer transfer);
   // Until a transfer has ended.
   void wait(std::size_t transfer);
+  bool ended(std::size_t transfer) const { return !active(transfer); }
   // For as long as this takes on a whole processor, and longer where it is shared, or transfers
   // need it.
   void compute(double seconds);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "convoy/model/linear.h"
+#include "parallel/direct_gradients.h"
 #include "tests/parallel/mpi_main.h"
 
 namespace convoy::parallel {
@@ -308,6 +309,62 @@ TEST(DirectGradients, StayWhereTheParameterIsUnused) {
     }
     EXPECT_TRUE(unused->weight.grad().equal(alone->weight.grad())) << "step " << step;
   }
+}
+
+// What a DeferredGradient was left.
+struct Kept {
+  std::vector<at::Tensor> inputs, gradients;
+  at::Tensor product() const { return torch::cat(gradients).t().mm(torch::cat(inputs)); }
+};
+
+TEST(DeferredGradients, AreTheProductOfWhatIsKept) {
+  model::Linear layer = make_layer(), alone = make_layer();
+  Kept kept;
+  const DeferredGradient deferred(layer->weight, [&](const at::Tensor& x, const at::Tensor& dy) {
+    kept.inputs.push_back(x);
+    kept.gradients.push_back(dy);
+  });
+  for (int step = 0; step < 3; ++step) {
+    at::Tensor x = rows(step, 6).set_requires_grad(true), y = rows(step, 6).set_requires_grad(true);
+    layer(step == 1 ? x.view({2, 3, kIn}) : x).relu_().square().sum().backward();
+    alone(y).relu_().square().sum().backward();
+    EXPECT_TRUE(x.grad().equal(y.grad()));
+  }
+  EXPECT_FALSE(layer->weight.grad().defined());
+  EXPECT_TRUE(layer->bias.grad().equal(alone->bias.grad()));
+  ASSERT_EQ(kept.inputs.size(), 3u);
+  EXPECT_FALSE(kept.inputs[0].requires_grad());
+  EXPECT_TRUE(torch::allclose(kept.product(), alone->weight.grad(), 1e-5, 1e-4));
+}
+
+TEST(DeferredGradients, LeaveGradientsThatAreAskedForAlone) {
+  model::Linear layer = make_layer(), alone = make_layer();
+  int kept = 0;
+  const DeferredGradient deferred(layer->weight,
+                                  [&](const at::Tensor&, const at::Tensor&) { ++kept; });
+  const at::Tensor asked = torch::autograd::grad({squares(layer, 1)}, {layer->weight})[0];
+  EXPECT_TRUE(asked.equal(torch::autograd::grad({squares(alone, 1)}, {alone->weight})[0]));
+  EXPECT_EQ(kept, 0);
+}
+
+// Whoever is asked about the weight's .grad has it to itself.
+TEST(DeferredGradients, NotWithAnotherOfTheSameWeight) {
+  model::Linear layer = make_layer(), alone = make_layer();
+  int asked = 0;
+  {
+    const DeferredGradient deferred(layer->weight,
+                                    [&](const at::Tensor&, const at::Tensor&) { ++asked; });
+    const DirectGradient direct(layer->weight, [&] {
+      ++asked;
+      return at::Tensor();
+    });
+    squares(layer, 0).backward();
+  }
+  squares(layer, 1).backward();  // both are gone
+  squares(alone, 0).backward();
+  squares(alone, 1).backward();
+  EXPECT_EQ(asked, 0);
+  EXPECT_TRUE(layer->weight.grad().equal(alone->weight.grad()));
 }
 
 }  // namespace

@@ -233,6 +233,42 @@ TEST(GradientReducer, ASourceThatNeverRunsIsNamed) {
   EXPECT_NE(error.find("for that of source 1"), std::string::npos) << error;
 }
 
+// The first rank's backward begins when the others have begun to work instead of waiting for it.
+TEST(GradientReducer, WorksInsteadOfWaiting) {
+  const bool late = rank() == 0 && ranks() > 1;
+  const comm::Communicator apart = test_world().communicator().duplicate();
+  const at::Tensor a = parameter({1});
+  GradientReducer reducer(test_world().communicator(), {{{"a", a}}});
+  std::vector<ReductionSpan> spans;
+  reducer.set_observer([&](const ReductionSpan& span) { spans.push_back(span); });
+  int calls = 0;
+  Clock::time_point begin, end;
+  reducer.set_meanwhile([&] {
+    if (late || ++calls > 1) return false;
+    begin = Clock::now();
+    apart.barrier();
+    end = Clock::now();
+    return true;
+  });
+  const at::Tensor loss = a.sum() * (rank() + 1);
+  if (late) apart.barrier();
+  loss.backward();
+  EXPECT_FLOAT_EQ(a.grad()[0].item<float>(), static_cast<float>(mean_rank() + 1));
+  if (ranks() == 1) return;  // nothing is under way
+  EXPECT_GE(calls, late ? 0 : 1);
+  EXPECT_LE(calls, 2);
+  for (const ReductionSpan& span : spans) {
+    if (span.kind == ReductionSpan::Kind::wait) {
+      EXPECT_TRUE(span.end <= begin || span.begin >= end);
+    }
+  }
+  // What has nothing to do is asked once, and no more when there is none.
+  reducer.set_meanwhile({});
+  calls = 0;
+  (a.sum() * 2).backward();
+  EXPECT_EQ(calls, 0);
+}
+
 TEST(GradientReducer, HooksGoWithIt) {
   const at::Tensor a = parameter({1});
   { GradientReducer reducer(test_world().communicator(), {{{"a", a}}}); }

@@ -42,10 +42,10 @@ TEST(Placements, AreAllThatDivideTheWorld) {
   std::vector<std::string> names;
   for (const Placement& placement : placements(network(), 4))
     names.push_back(name_of(placement, 4));
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"sync", "model parallelism", "hybrid a, 1 x 4",
-                                      "hybrid b, 1 x 4", "hybrid bc 2, 1 x 4", "hybrid c, 1 x 4",
-                                      "hybrid a, 2 x 2", "hybrid b, 2 x 2", "hybrid c, 2 x 2"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "sync", "model parallelism", "hybrid a, 1 x 4", "hybrid b, 1 x 4",
+                       "hybrid bc 2, 1 x 4", "hybrid c, 1 x 4", "hybrid c in 2, 1 x 4",
+                       "hybrid a, 2 x 2", "hybrid b, 2 x 2", "hybrid c, 2 x 2"}));
   // Each rank needs a unit of each layer: fc2 has four.
   for (const Placement& placement : placements(network(), 8)) EXPECT_LE(placement.partitions, 4);
   for (const Placement& placement : placements(network(), 4, true)) {

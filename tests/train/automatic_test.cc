@@ -122,6 +122,7 @@ TEST_F(AutomaticTest, ResumedItKeepsWhatItHad) {
     EXPECT_EQ(kept.grid.partitions, ranks());
     EXPECT_EQ(kept.strategy_options.text("scheme"), "bc");
     EXPECT_EQ(kept.strategy_options.integer("senders"), 1);
+    EXPECT_EQ(kept.strategy_options.integer("passes"), 0);
     EXPECT_EQ(end.steps, 6);
   }
   EXPECT_TRUE(train(automatic("was_sync", {"strategy=sync"}), "", 2).stopped);

@@ -32,6 +32,25 @@ TEST(Rounds, HaveEverySampleOnce) {
   }
 }
 
+TEST(Rounds, AreAsManyAsIsSaid) {
+  const std::vector<std::size_t> shares{5, 0, 2};
+  for (const int passes : {1, 2, 3, 5, 9}) {
+    const auto rounds = plan_rounds(shares, 3, passes);
+    ASSERT_EQ(rounds.size(), static_cast<std::size_t>(passes));
+    for (std::size_t r = 0; r < shares.size(); ++r) {
+      std::size_t next = 0;
+      for (const Round& round : rounds) {
+        ASSERT_EQ(round.pieces.size(), shares.size());
+        EXPECT_EQ(round.pieces[r].begin, next);
+        next = round.pieces[r].end;
+      }
+      EXPECT_EQ(next, shares[r]);
+    }
+  }
+  EXPECT_EQ(plan_rounds(shares, 3, 3), plan_rounds(shares, 3));
+  EXPECT_EQ(plan_rounds(shares, 3, 1), plan_rounds(shares, 0));
+}
+
 TEST(Rounds, HaveAsManySenders) {
   const std::vector<std::size_t> shares(6, 60);
   for (int senders = 1; senders <= 6; ++senders) {

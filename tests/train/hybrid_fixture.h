@@ -135,14 +135,18 @@ class HybridTest : public TrainerTest {
 struct Scheme {
   std::string name;
   std::vector<std::string> overrides;
+  int senders = 0, passes = 0;  // see plan_rounds
 };
 // With so many partitions.
 inline std::vector<Scheme> schemes(int partitions) {
-  std::vector<Scheme> all{
-      {"a", {"hybrid.scheme=a"}}, {"b", {"hybrid.scheme=b"}}, {"c", {"hybrid.scheme=c"}}};
+  std::vector<Scheme> all{{"a", {"hybrid.scheme=a"}, 0},
+                          {"b", {"hybrid.scheme=b"}, 1},
+                          {"c", {"hybrid.scheme=c"}, partitions},
+                          // So many that some passes have none of a rank's samples.
+                          {"c7", {"hybrid.scheme=c", "hybrid.passes=7"}, partitions, 7}};
   for (int m = 1; m <= partitions; ++m) {
     const std::string senders = std::to_string(m);
-    all.push_back({"bc" + senders, {"hybrid.scheme=bc", "hybrid.senders=" + senders}});
+    all.push_back({"bc" + senders, {"hybrid.scheme=bc", "hybrid.senders=" + senders}, m});
   }
   return all;
 }

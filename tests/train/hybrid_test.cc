@@ -261,6 +261,10 @@ TEST_F(HybridTest, WrongKeysAreSaid) {
       {{"hybrid.scheme=bc"}, "hybrid.senders is 0; with scheme bc it can be from 1 to "},
       {{"hybrid.scheme=bc", "hybrid.senders=3"}, "grid.partitions, which is 2"},
       {{"hybrid.senders=2"}, "it is for scheme bc"},
+      {{"hybrid.scheme=a", "hybrid.passes=2"},
+       "hybrid.passes is 2, but hybrid.scheme is a: it is for scheme c"},
+      {{"hybrid.passes=-1"}, "hybrid.passes is -1; it can be from 1 to 1024, or 0"},
+      {{"hybrid.passes=1025"}, "hybrid.passes is 1025; it can be from 1 to 1024"},
       {{"hybrid.scheme=a", "hybrid.variable_batch=true"}, "scheme a has one: choose b, c or bc"},
       {{"training.accumulate=2"}, "training.accumulate is 2; hybrid cuts a batch into passes"},
       {{"hybrid.batch_norm=some"}, "hybrid.batch_norm is 'some'; it can be local or synchronized"},
@@ -281,6 +285,7 @@ TEST_F(HybridTest, WrongKeysAreSaid) {
     EXPECT_NE(said(how).find(expected), std::string::npos) << expected << "; " << said(how);
   EXPECT_NE(said({"hybrid.schem=a"}).find("did you mean"), std::string::npos);
   // Either side of what is allowed.
+  EXPECT_EQ(said({"hybrid.passes=1024"}), "");
   EXPECT_EQ(said({"hybrid.scheme=bc", "hybrid.senders=2"}), "");
   EXPECT_EQ(said({"hybrid.rates=sqrt", "optimizer.lr=2", "optimizer.weight_decay=0.499"}), "");
   EXPECT_EQ(said({"hybrid.scheme=bc", "hybrid.senders=1", "hybrid.variable_batch=true"}), "");

@@ -324,7 +324,7 @@ TEST(MeasurePlacement, HasTheTimesOfAllPlacements) {
   EXPECT_GT(measured.network.processor_s_per_byte, 0);
   const PlacementPlan plan = plan_placement(problem, measured);
   // sync, model parallelism; a, b, bc 2, c on 1 x 4; a, b, c on 2 x 2.
-  EXPECT_EQ(plan.forecasts.size(), 9u);
+  EXPECT_EQ(plan.forecasts.size(), 10u);
   for (const plan::StepForecast& forecast : plan.forecasts) EXPECT_GT(forecast.step_s, 0);
   EXPECT_NE(plan.forecasts[plan.best].placement.kind, plan::Parallelism::model);
 }

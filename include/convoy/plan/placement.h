@@ -57,7 +57,9 @@ struct TrainingCost {
   // Of the bytes of gradients, that travel. Below 1 (bfloat16: half) all are converted, and back.
   double sent_part = 1;
   bool sums_converted = false;  // gradients between layers travel in another type than sums have
-  bool numbers_sent = false;    // ranks of a group tell each other the numbers of their samples
+  // Gradients of divided weights are computed over all passes at once, when there is time.
+  bool late_gradients = false;
+  bool numbers_sent = false;        // ranks of a group tell each other the numbers of their samples
   std::vector<PassTime> loss = {};  // of scores
   double process_bytes = 0;         // that a rank has before there is a network
   double first_bucket_bytes = 1 << 20, bucket_bytes = 8 << 20;
@@ -91,12 +93,14 @@ struct Placement {
   int partitions = 1;           // hybrid: ranks of a group, which hold the divided layers together
   int senders = 0;              // hybrid: of a pass (bc); 0: one pass with all samples (a)
   bool variable_batch = false;  // hybrid: divided layers are updated after each pass
+  int passes = 0;               // hybrid c: of a step; 0: as many as partitions
   bool operator==(const Placement&) const = default;
 };
 
 // "a", "b", "c", or "bc".
 std::string scheme_of(const Placement& placement);
-// "sync", "model parallelism", "hybrid c, 2 x 4" (groups x ranks of one), "hybrid bc 2, 1 x 8".
+// "sync", "model parallelism", "hybrid c, 2 x 4" (groups x ranks of one), "hybrid bc 2, 1 x 8",
+// "hybrid c in 2, 1 x 8" (passes).
 std::string name_of(const Placement& placement, int world);
 
 // Of one training step.
@@ -124,7 +128,8 @@ StepForecast forecast(const TrainingCost& cost, const Network& network, const Pr
 std::vector<int> group_sizes(const TrainingCost& cost, int world);
 
 // All that there are: data and model parallelism, and hybrid in each scheme on each grid; bc with
-// 2, 4, 8, ... senders. With `variable_batch` those of hybrid that can be had with it.
+// 2, 4, 8, ... senders, and c with as many passes. With `variable_batch` those of hybrid that can
+// be had with it.
 std::vector<Placement> placements(const TrainingCost& cost, int world, bool variable_batch = false);
 
 // The soonest of those that can be trained (model parallelism can't) with so much memory of a rank;

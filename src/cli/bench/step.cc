@@ -59,6 +59,7 @@ Json row_of(const train::Recipe& recipe, const StepResult& r) {
   if (recipe.strategy == "hybrid") {
     row["scheme"] = recipe.strategy_options.text("scheme");
     row["senders"] = recipe.strategy_options.integer("senders");
+    row["passes"] = recipe.strategy_options.integer("passes");
     row["variable_batch"] = recipe.strategy_options.flag("variable_batch");
     row["partitions"] = recipe.grid.partitions;
     row["replicas"] = r.ranks / recipe.grid.partitions;
@@ -100,6 +101,7 @@ std::string name_of(const train::Recipe& recipe, int ranks) {
   const train::Options& keys = recipe.strategy_options;
   std::string text = "hybrid " + keys.text("scheme");
   if (keys.integer("senders") > 0) text += " " + std::to_string(keys.integer("senders"));
+  if (keys.integer("passes") > 0) text += " in " + std::to_string(keys.integer("passes"));
   text += ", " + std::to_string(ranks / recipe.grid.partitions) + " x " +
           std::to_string(recipe.grid.partitions);
   return text + (keys.flag("variable_batch") ? ", variable batch" : "");
@@ -182,6 +184,8 @@ void add_strategy_options(CLI::App& command, StepWords& s) {
   command.add_option("--scheme", s.scheme, "hybrid: a, b, c or bc (c)")
       ->check(CLI::IsMember({"a", "b", "c", "bc"}));
   command.add_option("--senders", s.senders, "hybrid, scheme bc: ranks that send at a time")
+      ->check(positive_integer(kMostRanks));
+  command.add_option("--passes", s.passes, "hybrid, scheme c: of a step (as many as partitions)")
       ->check(positive_integer(kMostRanks));
   command.add_option("--partitions", s.partitions, "hybrid: ranks of a group (all)")
       ->check(positive_integer(kMostRanks));

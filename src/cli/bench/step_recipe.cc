@@ -55,6 +55,7 @@ void check_words(const StepWords& words) {
   };
   refuse(!words.scheme.empty(), "--scheme");
   refuse(words.senders > 0, "--senders");
+  refuse(words.passes > 0, "--passes");
   refuse(words.partitions > 0, "--partitions");
   refuse(words.variable_batch, "--variable-batch");
 }
@@ -109,6 +110,7 @@ train::Recipe step_recipe(const StepWords& words, int ranks, const train::Regist
     set("grid.partitions", std::to_string(partitions));
     if (!words.scheme.empty()) set("hybrid.scheme", toml_string(words.scheme));
     if (words.senders > 0) set("hybrid.senders", std::to_string(words.senders));
+    if (words.passes > 0) set("hybrid.passes", std::to_string(words.passes));
     if (words.variable_batch) set("hybrid.variable_batch", "true");
   }
   if (!words.bucket_bytes.empty()) set(words.strategy + ".bucket", toml_string(words.bucket_bytes));

@@ -15,6 +15,7 @@ struct StepWords {
   std::string strategy = "sync";
   std::string scheme;  // hybrid's; empty: its usual one
   std::int64_t senders = 0;
+  std::int64_t passes = 0;
   std::int64_t partitions = 0;  // 0: with hybrid all ranks
   bool variable_batch = false;
   std::int64_t batch_per_rank = 8;

@@ -133,6 +133,7 @@ Json row_of(const plan::StepForecast& f, const train::PlacementProblem& problem,
   if (hybrid) {
     row["scheme"] = scheme_of(p);
     row["senders"] = scheme_of(p) == "bc" ? p.senders : 0;
+    row["passes"] = p.passes;
     row["partitions"] = p.partitions;
     row["replicas"] = problem.ranks / p.partitions;
     row["variable_batch"] = p.variable_batch;

@@ -163,6 +163,7 @@ plan::TrainingCost Sizes::cost() {
   cost_.optimizer_values = values_kept(problem_);
   if (recipe.precision == "bfloat16") cost_.value_bytes = 2;
   cost_.sums_converted = recipe.precision == "bfloat16";
+  cost_.late_gradients = recipe.precision != "bfloat16" && recipe.device == "cpu";
   if (recipe.precision == "float64") cost_.value_bytes = 8;
   const Options& keys = recipe.strategy_options;
   if (keys.has("bucket")) {

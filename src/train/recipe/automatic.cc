@@ -27,7 +27,8 @@ void check_automatic(const Recipe& recipe, const Given& given, std::vector<std::
         recipe.strategy + "\"");
     return;
   }
-  for (const char* key : {"hybrid.scheme", "hybrid.senders", "grid.partitions", "grid.replicas"}) {
+  for (const char* key :
+       {"hybrid.scheme", "hybrid.senders", "hybrid.passes", "grid.partitions", "grid.replicas"}) {
     if (given(key)) {
       problems.push_back(std::string(key) + " is chosen where " +
                          (recipe.strategy == kAutomatic ? "strategy" : "placement") +

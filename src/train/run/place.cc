@@ -25,19 +25,25 @@ namespace {
 using plan::Parallelism;
 using plan::StepForecast;
 
-Recipe with_grid(const Recipe& recipe, std::int64_t partitions, const std::string& scheme,
-                 std::int64_t senders) {
+struct Scheme {
+  std::string name;
+  std::int64_t senders = 0, passes = 0;
+};
+
+Recipe with_grid(const Recipe& recipe, std::int64_t partitions, const Scheme& scheme) {
   Recipe chosen = candidate_of(recipe, "hybrid");
   chosen.grid.partitions = partitions;
-  chosen.strategy_options.set("scheme", scheme);
-  chosen.strategy_options.set("senders", senders);
+  chosen.strategy_options.set("scheme", scheme.name);
+  chosen.strategy_options.set("senders", scheme.senders);
+  chosen.strategy_options.set("passes", scheme.passes);
   return chosen;
 }
 
 Recipe with_placement(const Recipe& recipe, const plan::Placement& placement) {
   if (placement.kind == Parallelism::data) return candidate_of(recipe, "sync");
   const std::string scheme = scheme_of(placement);
-  return with_grid(recipe, placement.partitions, scheme, scheme == "bc" ? placement.senders : 0);
+  return with_grid(recipe, placement.partitions,
+                   {scheme, scheme == "bc" ? placement.senders : 0, placement.passes});
 }
 
 // As the checkpoint's run had it.
@@ -51,15 +57,17 @@ std::optional<Recipe> of_checkpoint(const comm::World& world, const Registry& re
     return candidate_of(recipe, "sync");
   if (before.strategy != "hybrid") return std::nullopt;
   const Options& keys = before.strategy_options;
-  return with_grid(recipe, before.grid.partitions, keys.text("scheme"), keys.integer("senders"));
+  return with_grid(recipe, before.grid.partitions,
+                   {keys.text("scheme"), keys.integer("senders"), keys.integer("passes")});
 }
 
 std::string name_of(const Recipe& recipe, int world) {
   if (recipe.strategy != "hybrid") return recipe.strategy;
   const Options& keys = recipe.strategy_options;
-  const std::string senders =
-      keys.integer("senders") > 0 ? " " + std::to_string(keys.integer("senders")) : "";
-  return "hybrid, scheme " + keys.text("scheme") + senders + ", " +
+  std::string how;
+  if (keys.integer("senders") > 0) how = " " + std::to_string(keys.integer("senders"));
+  if (keys.integer("passes") > 0) how = " in " + std::to_string(keys.integer("passes")) + " passes";
+  return "hybrid, scheme " + keys.text("scheme") + how + ", " +
          std::to_string(world / recipe.grid.partitions) + " x " +
          std::to_string(recipe.grid.partitions);
 }
@@ -134,7 +142,7 @@ std::optional<PlacementProblem> Planning::problem(std::string& why) {
 Recipe Planning::without_planning(const std::string& why) const {
   // Where it can't be had, hybrid says so itself. Groups of one are had with any number of ranks.
   const bool sync = recipe_.strategy == kAutomatic;
-  const Recipe chosen = sync ? candidate_of(recipe_, "sync") : with_grid(recipe_, 1, "c", 0);
+  const Recipe chosen = sync ? candidate_of(recipe_, "sync") : with_grid(recipe_, 1, {"c"});
   say("placement: " + name_of(chosen, world_.size()) + ", since " + why);
   return chosen;
 }

@@ -1,6 +1,6 @@
 #include "train/strategies/hybrid/head.h"
 
-#include <deque>
+#include <algorithm>
 #include <utility>
 
 namespace convoy::train {
@@ -9,8 +9,8 @@ namespace {
 using torch::Tensor;
 
 // Passes at a time, where one need not have ended before the next begins. While what one needs
-// travels, the other computes; more of them would only need more memory.
-constexpr std::size_t kUnderWay = 2;
+// travels, others compute; with more of them ranks wait less for each other, and hold more.
+constexpr std::size_t kUnderWay = 4;
 
 }  // namespace
 
@@ -27,50 +27,67 @@ Head::Head(const SplitNetwork& network, Exchange& exchange, const Compute& compu
              nullptr},
       late_(network.head()) {}
 
-// `most` at a time, a step of each in turn: the same order on all ranks. While they compute, the
-// activations of those that are next travel. `passed` gets every round, without a pass where it has
-// no samples; in order where one pass is under way at a time.
+// Activations of the rounds that have samples, in their order. One at a time is under way while
+// those before wait for theirs: links would only be shared. A next group of passes has all that the
+// former one computes for.
+class Head::Activations {
+ public:
+  // `most`: passes of a group.
+  Activations(Boundary& boundary, const HeadInput& input, std::size_t most)
+      : boundary_(boundary), input_(input), most_(most) {
+    for (std::size_t j = 0; j < input.rounds.size(); ++j)
+      if (input.rounds[j].samples() > 0) rounds_.push_back(j);
+    start_until(1);
+  }
+
+  // Of the next round.
+  Tensor take() {
+    Tensor taken = boundary_.finish_activations(input_, rounds_[taken_], transfers_[taken_]);
+    ++taken_;
+    start_until(taken_ + (taken_ % most_ == 0 ? most_ : 1));
+    return taken;
+  }
+
+ private:
+  void start_until(std::size_t end) {
+    for (std::size_t i = transfers_.size(); i < std::min(end, rounds_.size()); ++i)
+      transfers_.push_back(boundary_.start_activations(input_, rounds_[i]));
+  }
+
+  Boundary& boundary_;
+  const HeadInput& input_;
+  std::size_t most_, taken_ = 0;
+  std::vector<std::size_t> rounds_;
+  std::vector<Exchange::Transfer> transfers_;
+};
+
+// In groups of `most`, a step of each in turn: the same order on all ranks. `passed` gets every
+// round, without a pass where it has no samples; in order where a group is one pass.
 void Head::run_passes(const HeadInput& input, std::size_t most,
                       const std::function<Pass::Plan(std::size_t round)>& plan,
                       const std::function<void(std::size_t round, Pass* pass)>& passed) {
-  const std::size_t rounds = input.rounds.size();
-  std::deque<Exchange::Transfer> coming;  // activations
-  std::size_t asked = 0, begun = 0;       // rounds
-  std::size_t passes = 0;
-  const auto ask = [&] {
-    for (; asked < rounds && coming.size() < most; ++asked)
-      coming.push_back(parts_.boundary.start_activations(input, asked));
-  };
-  std::deque<Pass> under_way;
-  const auto begin = [&] {
-    for (; begun < rounds && under_way.size() < most; ++begun) {
-      if (coming.empty()) ask();
-      Exchange::Transfer activations = std::move(coming.front());
-      coming.pop_front();
-      if (input.rounds[begun].samples() == 0) {
-        parts_.exchange.finish(activations);
-        passed(begun, nullptr);
-        continue;
-      }
-      Pass::Plan next = plan(begun);
-      next.round = begun;
-      next.slot = passes++ % most;
-      next.activations = std::move(activations);
-      under_way.emplace_back(parts_, input, std::move(next));
+  Activations activations(parts_.boundary, input, most);
+  std::vector<Pass> group;
+  const auto run = [&] {
+    for (bool more = !group.empty(); more;) {
+      for (Pass& pass : group) more = pass.advance();  // all have as many steps
     }
-    ask();
+    for (Pass& pass : group) passed(pass.round(), &pass);
+    group.clear();
   };
-  for (begin(); !under_way.empty(); begin()) {
-    std::deque<Pass> going_on;
-    for (Pass& pass : under_way) {
-      if (pass.advance()) {
-        going_on.push_back(std::move(pass));
-      } else {
-        passed(pass.round(), &pass);
-      }
+  for (std::size_t j = 0; j < input.rounds.size(); ++j) {
+    if (input.rounds[j].samples() == 0) {
+      passed(j, nullptr);
+      continue;
     }
-    under_way = std::move(going_on);
+    Pass::Plan next = plan(j);
+    next.round = j;
+    next.slot = group.size();
+    next.activations = [&activations] { return activations.take(); };
+    group.emplace_back(parts_, input, std::move(next));
+    if (group.size() == most) run();
   }
+  run();
 }
 
 Tensor Head::train(const HeadInput& input, const HeadStep& step) {

@@ -52,6 +52,7 @@ class Head {
   void set_timeline(Timeline* timeline) { parts_.timeline = timeline; }
 
  private:
+  class Activations;
   void run_passes(const HeadInput& input, std::size_t most,
                   const std::function<Pass::Plan(std::size_t round)>& plan,
                   const std::function<void(std::size_t round, Pass* pass)>& passed);

@@ -92,7 +92,9 @@ void Hybrid::prepare(TrainerContext& context, const State* saved) {
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   // Of the usual batch: the last one of an epoch is smaller, as it is for one process.
   const double k = static_cast<double>(context.recipe().training.batch) / options_.base_batch;
-  const double passes = options_.variable_batch ? grid_->shape().partitions : 1;
+  int passes = 1;  // with an update of the divided layers
+  if (options_.variable_batch)
+    passes = options_.passes > 0 ? options_.passes : grid_->shape().partitions;
   optimizers_.emplace(context, *network_, HybridOptimizers::Batches{options_.rates, k, k / passes});
   if (optimizers_->trains_trunk()) {
     trunk_.emplace(all, network_->shared_trunk(), trunk_options(saved));
@@ -160,7 +162,7 @@ bool Hybrid::score(const Task& task, const Compute& compute, const data::Batch& 
   exchange_->group().allreduce(comm::buffer_of(shares), comm::ReduceOp::sum, {40, 0});
   const std::vector<std::size_t> group(shares.begin(), shares.end());
   HeadInput input;
-  input.rounds = plan_rounds(group, options_.senders);
+  input.rounds = plan_rounds(group, options_.senders, options_.passes);
   input.views = batch.views;
   input.activations = torch::empty({0, network_->head().front().inputs}, wire_);
   std::optional<TaskBatch> rows;

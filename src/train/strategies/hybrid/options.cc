@@ -15,6 +15,8 @@ std::vector<Option> hybrid_keys() {
        "whose samples the partitioned layers take at a time: all (a), one rank's (b), some of each "
        "rank's (c), some of several ranks' (bc)"},
       {"senders", std::int64_t{0}, "bc: of how many ranks"},
+      {"passes", std::int64_t{0},
+       "c: that a step makes, each with as many of every rank's samples; 0: as many as partitions"},
       {"variable_batch", false,
        "update partitioned layers after each of the passes, with a batch of its samples"},
       {"rates", std::string("own"),
@@ -26,6 +28,8 @@ std::vector<Option> hybrid_keys() {
 }
 
 namespace {
+
+constexpr std::int64_t kMostPasses = 1024;
 
 // That an update of the recipe's own leaves something of a weight: of 1 - rate x decay below 0
 // there is no root.
@@ -64,6 +68,14 @@ void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems) {
     problems.push_back("hybrid.senders is " + std::to_string(senders) + ", but hybrid.scheme is " +
                        scheme + ": it is for scheme bc");
   }
+  const std::int64_t passes = options.integer("passes");
+  if (passes != 0 && scheme != "c") {
+    problems.push_back("hybrid.passes is " + std::to_string(passes) + ", but hybrid.scheme is " +
+                       scheme + ": it is for scheme c");
+  } else if (passes < 0 || passes > kMostPasses) {
+    problems.push_back("hybrid.passes is " + std::to_string(passes) + "; it can be from 1 to " +
+                       std::to_string(kMostPasses) + ", or 0 for as many as grid.partitions");
+  }
   if (scheme == "a" && options.flag("variable_batch")) {
     problems.push_back(
         "hybrid.variable_batch updates partitioned layers after each pass, and scheme a has one: "
@@ -96,6 +108,7 @@ HybridOptions hybrid_options(const Recipe& recipe) {
   if (scheme == "b") options.senders = 1;
   if (scheme == "c") options.senders = static_cast<int>(recipe.grid.partitions);
   if (scheme == "bc") options.senders = static_cast<int>(keys.integer("senders"));
+  options.passes = static_cast<int>(keys.integer("passes"));
   options.variable_batch = keys.flag("variable_batch");
   options.rates = rate_rule(keys.text("rates"));
   options.base_batch = static_cast<double>(keys.integer("base_batch"));

@@ -10,7 +10,7 @@
 namespace convoy::train {
 
 struct HybridOptions {
-  int senders = 0;  // of a round, see plan_rounds
+  int senders = 0, passes = 0;  // see plan_rounds
   bool variable_batch = false;
   RateRule rates = RateRule::own;
   double base_batch = 1;  // which the recipe's rates are for

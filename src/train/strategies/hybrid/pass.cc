@@ -38,9 +38,8 @@ bool Pass::advance() {
 }
 
 void Pass::forward(std::size_t layer) {
-  Tensor input = layer == 0
-                     ? parts_.boundary.finish_activations(input_, plan_.round, plan_.activations)
-                     : parts_.between.finish_all_units(layer - 1, transfer_);
+  Tensor input =
+      layer == 0 ? plan_.activations() : parts_.between.finish_all_units(layer - 1, transfer_);
   const auto start = Clock::now();
   const bool training = plan_.gradient_of_scores != nullptr;
   input = input.to(parts_.compute.device());

@@ -42,8 +42,8 @@ class Pass {
   // Of a round that has samples.
   struct Plan {
     std::size_t round = 0;
-    std::size_t slot = 0;  // no two passes that are under way have the same
-    Exchange::Transfer activations;
+    std::size_t slot = 0;                        // no two passes that are under way have the same
+    std::function<torch::Tensor()> activations;  // waits for them
     // In training: from the scores of this rank's piece, which has samples, to their gradient.
     // Else the pass ends with the scores.
     std::function<torch::Tensor(const torch::Tensor& scores)> gradient_of_scores;
@@ -56,7 +56,6 @@ class Pass {
   Pass(HeadParts& parts, const HeadInput& input, Plan plan);
 
   std::size_t round() const { return plan_.round; }
-  std::size_t slot() const { return plan_.slot; }
   // Waits for what the next step needs, computes it, and sends what comes of it on its way. False
   // after the last one.
   bool advance();

@@ -18,8 +18,17 @@ std::int64_t rows_of(const Round& round, std::int64_t views) {
   return static_cast<std::int64_t>(round.samples()) * views;
 }
 
-std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders) {
+std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders, int passes) {
   const int ranks = static_cast<int>(shares.size());
+  if (passes > 0) {
+    std::vector<Round> rounds(static_cast<std::size_t>(passes));
+    for (int j = 0; j < passes; ++j) {
+      for (const std::size_t share : shares)
+        rounds[static_cast<std::size_t>(j)].pieces.push_back(
+            data::even_share({0, share}, j, passes));
+    }
+    return rounds;
+  }
   if (senders == 0) {
     Round all;
     for (const std::size_t share : shares) all.pieces.push_back({0, share});

@@ -16,6 +16,7 @@ struct Round {
   std::vector<data::Range> pieces;
 
   std::size_t samples() const;
+  bool operator==(const Round&) const = default;
 };
 
 // Rows of tensors that have `views` of them for each sample.
@@ -27,7 +28,8 @@ std::int64_t rows_of(const Round& round, std::int64_t views);
 // samples of so many of them: 1 is scheme (b), in which pass j has all samples of rank j; as many
 // as there are ranks is scheme (c), in which pass j has the j-th piece of everyone's. Between them
 // rank r sends in the passes r, r + 1, ..., counted round, a piece in each, in the order of the
-// passes. Pieces of a share differ by one sample at most. REQUIRES: 0 <= senders <= ranks.
-std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders);
+// passes. Pieces of a share differ by one sample at most. `passes` above 0 is scheme (c) in so many
+// of them, whatever the senders. REQUIRES: 0 <= senders <= ranks, 0 <= passes.
+std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders, int passes = 0);
 
 }  // namespace convoy::train
