@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Draws one step of a timeline as SVG, for a page or a report.
 
-  tools/draw_timeline.py trace.json [--step N] > step.svg
+  tools/draw_timeline.py trace.json [--step N] [--ranks N] > step.svg
 
 trace.json comes from `convoy bench step --timeline` or `convoy train --timeline`; to look around in
-it, open it in ui.perfetto.dev instead. N counts from 0; without it the step in the middle is drawn.
+it, open it in ui.perfetto.dev instead. Steps count from 0; without one that in the middle is drawn, and without
+--ranks all ranks are.
 docs/performance.md explains the rows.
 """
 
@@ -15,13 +16,33 @@ import sys
 
 WIDTH, MARGIN_LEFT, MARGIN_RIGHT = 960, 150, 12
 ROW, GAP, TITLE = 18, 3, 26
-COLORS = [("forward", "#5b8ff9"), ("backward", "#5ad8a6"), ("update", "#9270ca"),
-          ("copy", "#1f7a54"), ("wait", "#e8684a"), ("reduce", "#6b7a99"), ("data", "#f6bd16"),
-          ("evaluation", "#c0c4cc"), ("checkpoint", "#a08060")]
+# What names begin with, their color, and what the legend says of them.
+COLORS = [("forward of partitioned", "#2f5fc4", "forward of divided layers"),
+          ("backward of partitioned", "#2aa876", "backward of divided layers"),
+          ("gradients of partitioned", "#8fce4a", "gradients of divided weights"),
+          ("forward", "#5b8ff9", "forward"), ("backward", "#5ad8a6", "backward"),
+          ("update", "#9270ca", "update"), ("copy", "#1f7a54", "copies"),
+          ("wait", "#e8684a", "waiting"), ("exposed", "#e8684a", "waiting"),
+          ("reduce", "#6b7a99", "sums of gradients"), ("data", "#f6bd16", "data"),
+          ("evaluation", "#c0c4cc", "evaluation"), ("checkpoint", "#a08060", "checkpoint"),
+          ("activations", "#d98c3f", "activations"), ("gradients", "#c25b8a", "their gradients"),
+          ("between layers", "#b3a13a", "between divided layers"), ("scores", "#7f8c5a", "scores"),
+          ("sample numbers", "#999999", "sample numbers")]
+OTHER = "#dddddd"
 
 
 def color_of(name):
-    return next((color for prefix, color in COLORS if name.startswith(prefix)), "#dddddd")
+    return next((color for prefix, color, _ in COLORS if name.startswith(prefix)), OTHER)
+
+
+def legend_of(names):
+    """[(color, text)] of what the names are, each color once."""
+    used = {color_of(name) for name in names}
+    entries = {}
+    for _, color, text in COLORS:
+        if color in used:
+            entries.setdefault(color, text)
+    return list(entries.items())
 
 
 class Rank:
@@ -50,9 +71,10 @@ class Rank:
                 self.rows.append((names[thread], spans[thread]))
                 continue
             self.steps = sorted((s for s in spans[thread] if s[0] == "step"), key=lambda s: s[1])
-            inner = [s for s in spans[thread] if s[0].startswith(("copy", "wait"))]
+            inner = [s for s in spans[thread] if s[0].startswith(
+                ("copy", "wait", "gradients of partitioned"))]
             outer = [s for s in spans[thread] if s[0] != "step" and s not in inner]
-            self.rows += [("training", outer), ("copies, waiting", inner)]
+            self.rows += [("training", outer), ("within", inner)]
 
 
 def nice_tick(length):
@@ -67,7 +89,7 @@ def draw(ranks, step):
     begin = min(rank.steps[step][1] for rank in ranks)
     end = max(rank.steps[step][2] for rank in ranks)
     scale = (WIDTH - MARGIN_LEFT - MARGIN_RIGHT) / (end - begin)
-    parts, y = [], 8
+    parts, y, drawn = [], 8, set()
 
     def text(x, y, content, anchor="start", size=11, fill="#333"):
         parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
@@ -83,6 +105,7 @@ def draw(ranks, step):
             for name, start, stop in spans:
                 if stop <= begin or start >= end:
                     continue
+                drawn.add(name)
                 left = MARGIN_LEFT + (max(start, begin) - begin) * scale
                 width = max((min(stop, end) - max(start, begin)) * scale, 0.4)
                 parts.append(f'<rect x="{left:.2f}" y="{y}" width="{width:.2f}" height="{ROW}" '
@@ -98,7 +121,15 @@ def draw(ranks, step):
         parts.append(f'<line x1="{x:.1f}" y1="8" x2="{x:.1f}" y2="{y}" stroke="#000" '
                      f'stroke-opacity="0.12"/>')
         text(x, y + 12, f"{i * tick / 1000:g} ms", "middle", 10)
-    height = y + 20
+    y += 32
+    x = MARGIN_LEFT
+    for color, content in legend_of(drawn):
+        if x + 24 + 6 * len(content) > WIDTH - MARGIN_RIGHT:
+            x, y = MARGIN_LEFT, y + ROW
+        parts.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{color}"/>')
+        text(x + 16, y, content)
+        x += 34 + 6 * len(content)
+    height = y + 14
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
             f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">\n'
             f'<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(parts) + "\n</svg>\n")
@@ -108,10 +139,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file")
     parser.add_argument("--step", type=int)
+    parser.add_argument("--ranks", type=int, help="the first so many alone")
     arguments = parser.parse_args()
     with open(arguments.file, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     ranks = [Rank(events, pid) for pid in sorted({event["pid"] for event in events})]
+    if arguments.ranks is not None:
+        if not 1 <= arguments.ranks <= len(ranks):
+            sys.exit(f"{arguments.file} has {len(ranks)} ranks; --ranks {arguments.ranks} can't be drawn")
+        ranks = ranks[:arguments.ranks]
     steps = min(len(rank.steps) for rank in ranks)
     step = steps // 2 if arguments.step is None else arguments.step
     if not 0 <= step < steps:

@@ -77,6 +77,7 @@ def compare(options, network):
         yield {"network": network, "placement": forecast["placement"],
                "forecast_s": forecast["step_s"], "measured_s": measured["step_s"],
                "ratio": measured["step_s"] / forecast["step_s"],
+               "forecast_compute_s": forecast["compute_s"],
                "forecast_exposed_s": forecast["exposed_communication_s"],
                "measured_exposed_s": measured["exposed_communication_s"],
                "forecast_hidden": forecast["hidden_communication"],

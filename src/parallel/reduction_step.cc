@@ -152,6 +152,7 @@ void ReductionStep::agree_on_nominal_samples() {
 }
 
 void ReductionStep::begin(Control mine) {
+  work_left_ = meanwhile_ != nullptr;
   in_step_ = true;
   statistics_.in_place_bytes = 0;
   control_ = {mine.weight, mine.working};
@@ -306,13 +307,14 @@ void ReductionStep::finish() {
   reset();
 }
 
-void ReductionStep::work_while(comm::Operation& reduction) {
-  for (bool more = meanwhile_ != nullptr; more && !reduction.done();) {
+void ReductionStep::wait_for(comm::Operation& reduction) {
+  while (work_left_ && !reduction.done()) {
     report_reductions();
     end_wait();
-    more = meanwhile_();
+    work_left_ = meanwhile_();
     waiting_since_ = Clock::now();
   }
+  reduction.wait();
 }
 
 void ReductionStep::end_wait() {
@@ -323,13 +325,11 @@ void ReductionStep::end_wait() {
 
 void ReductionStep::complete(const std::vector<bool>& used) {
   waiting_since_ = Clock::now();
-  work_while(control_sum_);
-  control_sum_.wait();
+  wait_for(control_sum_);
   const double weight = control_[0];
   const bool rescale = options_.averaging != Averaging::sum && weight != communicator_.size();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    work_while(buckets_[b].reduction);
-    buckets_[b].reduction.wait();
+    wait_for(buckets_[b].reduction);
     report_reductions();
     if (rescale && weight > 0) buckets_[b].flat.mul_(communicator_.size() / weight);
     write_gradients(b, used);
@@ -394,7 +394,9 @@ bool ReductionStep::join_with_zeros() {
   if (in_step_) throw UsageError("a rank can't pass during a backward pass");
   agree_on_nominal_samples();
   begin({0.0, 0.0});
-  control_sum_.wait();
+  waiting_since_ = Clock::now();
+  wait_for(control_sum_);
+  end_wait();
   const bool somebody = control_[1] > 0;
   if (somebody) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) keep_gradient_apart(i);

@@ -85,7 +85,7 @@ class ReductionStep {
   std::vector<std::size_t> missing_parameters();
   std::vector<bool> find_used(const std::vector<std::size_t>& missing);
   void complete(const std::vector<bool>& used);
-  void work_while(comm::Operation& reduction);
+  void wait_for(comm::Operation& reduction);
   void end_wait();
   void write_gradients(std::size_t bucket, const std::vector<bool>& used);
   void reset();
@@ -117,6 +117,7 @@ class ReductionStep {
   ReducerStatistics statistics_;
   std::function<void(const ReductionSpan&)> observer_;
   std::function<bool()> meanwhile_;
+  bool work_left_ = false;  // of it, in this step
   Clock::time_point waiting_since_;
 };
 

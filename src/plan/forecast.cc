@@ -173,12 +173,11 @@ double Forecaster::exchange_memory() const {
 
 // What of the samples of all passes is kept for gradients that come later, beside what a pass has.
 double Forecaster::late_bytes(std::size_t layer) const {
-  const double inputs =
-      layer == cost_.head ? cost_.boundary_values : cost_.layers[layer - 1].output_values;
   const double own = cost_.layers[layer].output_values * part(layer);
   const double samples = samples_ * placement_.partitions;
   // The gradients of outputs, and inputs beyond those of the passes under way.
-  return cost_.value_bytes * (samples * own + (samples - pass(0).samples * at_a_time()) * inputs);
+  const double others = std::max(0.0, samples - pass(0).samples * at_a_time());
+  return cost_.value_bytes * (samples * own + others * inputs(layer));
 }
 
 double Forecaster::memory() const {
@@ -194,7 +193,7 @@ double Forecaster::memory() const {
     if (placement_.kind == Parallelism::model) samples = all;
     if (placement_.kind == Parallelism::hybrid && layer >= cost_.head) {
       samples = pass(0).samples * at_a_time();
-      if (late() && !cost_.layers[layer].gradients.empty()) activations += late_bytes(layer);
+      if (late(layer)) activations += late_bytes(layer);
     }
     activations += samples * cost_.layers[layer].activation_bytes * part(layer);
     // What it is computed from came from all.
@@ -244,6 +243,10 @@ StepForecast forecast(const TrainingCost& cost, const Network& network, const Pr
   if (placement.senders < 0 || placement.senders > placement.partitions) {
     throw UsageError(std::to_string(placement.senders) + " senders in a group of " +
                      std::to_string(placement.partitions));
+  }
+  if (placement.passes < 0 || (placement.passes > 0 && scheme_of(placement) != "c")) {
+    throw UsageError(std::to_string(placement.passes) + " passes of scheme " +
+                     scheme_of(placement) + ": other numbers than it has are for c");
   }
   if (placement.kind == Parallelism::hybrid && cost.head >= cost.layers.size())
     throw UsageError("the network has no layers that hybrid divides");

@@ -58,8 +58,8 @@ Bytes Forecaster::to_owners(const Pass& pass) const {
 
 // Of the two products of a fully connected layer's backward, those of weights may come later.
 void Forecaster::backward_of_pass(std::size_t layer, double samples) {
-  const bool later = late() && !cost_.layers[layer].gradients.empty();
-  compute(pass_seconds(cost_.layers[layer], samples, units(layer)).backward / (later ? 2 : 1));
+  compute(pass_seconds(cost_.layers[layer], samples, units(layer)).backward /
+          (late(layer) ? 2 : 1));
 }
 
 // In place of waiting.
@@ -164,13 +164,10 @@ void Forecaster::hybrid() {
     for (const std::size_t sum : start_sums_of_head()) steps_.wait(sum);
     update(cost_.head, layers);
   }
-  if (late()) {
-    for (std::size_t layer = cost_.head; layer < layers; ++layer) {
-      if (cost_.layers[layer].gradients.empty()) continue;
-      late_s_ += pass_seconds(cost_.layers[layer], samples_ * placement_.partitions, units(layer))
-                     .backward /
-                 2;
-    }
+  for (std::size_t layer = cost_.head; layer < layers; ++layer) {
+    if (!late(layer)) continue;
+    const double samples = samples_ * placement_.partitions;
+    late_s_ += pass_seconds(cost_.layers[layer], samples, units(layer)).backward / 2;
   }
   for (const std::size_t gradient : gradients) wait_or_finish(gradient);
   add_up(boundary);

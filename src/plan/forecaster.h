@@ -100,8 +100,22 @@ class Forecaster {
     return placement_.passes > 0 ? placement_.passes : placement_.partitions;
   }
   // Of which a next one begins when they have ended.
-  int at_a_time() const { return placement_.variable_batch ? 1 : std::min(4, passes()); }
-  bool late() const { return cost_.late_gradients && !placement_.variable_batch; }
+  int at_a_time() const {
+    const bool pieces = placement_.senders > 1;  // of a rank's samples, some of which may be none
+    const std::int64_t most = pieces ? std::min<std::int64_t>(passes(), all_samples_) : passes();
+    return placement_.variable_batch ? 1 : static_cast<int>(std::min<std::int64_t>(4, most));
+  }
+  // Of a row of a layer's input.
+  double inputs(std::size_t layer) const {
+    return layer == cost_.head ? cost_.boundary_values : cost_.layers[layer - 1].output_values;
+  }
+  // Whether the gradients of its weights are computed late: what is kept is smaller than they are.
+  bool late(std::size_t layer) const {
+    if (!cost_.late_gradients || placement_.variable_batch || cost_.layers[layer].gradients.empty())
+      return false;
+    const double own = cost_.layers[layer].output_values * part(layer);
+    return samples_ * placement_.partitions * (inputs(layer) + own) <= inputs(layer) * own;
+  }
   Pass pass(int j) const;
   Bytes from_senders(const Pass& pass) const;
   Bytes between(const Pass& pass, std::size_t layer) const;

@@ -233,38 +233,48 @@ TEST(GradientReducer, ASourceThatNeverRunsIsNamed) {
   EXPECT_NE(error.find("for that of source 1"), std::string::npos) << error;
 }
 
-// The first rank's backward begins when the others have begun to work instead of waiting for it.
+// The first rank's backward begins when the others, which have a backward of their own or nothing
+// to add, have begun to work instead of waiting for it.
 TEST(GradientReducer, WorksInsteadOfWaiting) {
   const bool late = rank() == 0 && ranks() > 1;
   const comm::Communicator apart = test_world().communicator().duplicate();
   const at::Tensor a = parameter({1});
-  GradientReducer reducer(test_world().communicator(), {{{"a", a}}});
-  std::vector<ReductionSpan> spans;
-  reducer.set_observer([&](const ReductionSpan& span) { spans.push_back(span); });
-  int calls = 0;
-  Clock::time_point begin, end;
-  reducer.set_meanwhile([&] {
-    if (late || ++calls > 1) return false;
-    begin = Clock::now();
-    apart.barrier();
-    end = Clock::now();
-    return true;
-  });
-  const at::Tensor loss = a.sum() * (rank() + 1);
-  if (late) apart.barrier();
-  loss.backward();
-  EXPECT_FLOAT_EQ(a.grad()[0].item<float>(), static_cast<float>(mean_rank() + 1));
-  if (ranks() == 1) return;  // nothing is under way
-  EXPECT_GE(calls, late ? 0 : 1);
-  EXPECT_LE(calls, 2);
-  for (const ReductionSpan& span : spans) {
-    if (span.kind == ReductionSpan::Kind::wait) {
-      EXPECT_TRUE(span.end <= begin || span.begin >= end);
+  ReducerOptions options;
+  options.nominal_samples = 1;  // or ranks agree on it in the first step, and wait for each other
+  GradientReducer reducer(test_world().communicator(), {{{"a", a}}}, options);
+  for (const bool join : {false, true}) {
+    std::vector<ReductionSpan> spans;
+    reducer.set_observer([&](const ReductionSpan& span) { spans.push_back(span); });
+    int calls = 0;
+    Clock::time_point begin, end;
+    reducer.set_meanwhile([&] {
+      if (++calls > 1 || late) return false;
+      begin = Clock::now();
+      apart.barrier();
+      end = Clock::now();
+      return true;
+    });
+    a.mutable_grad() = at::Tensor();
+    const at::Tensor loss = a.sum() * (rank() + 1);
+    if (late) apart.barrier();
+    if (join && rank() > 0) {
+      EXPECT_TRUE(reducer.join_with_zeros());
+    } else {
+      loss.backward();
+    }
+    EXPECT_FLOAT_EQ(a.grad()[0].item<float>(), static_cast<float>(join ? 1 : mean_rank() + 1));
+    if (ranks() == 1) continue;  // nothing is under way
+    EXPECT_LE(calls, late ? 1 : 2) << "it has said that nothing is left";
+    EXPECT_TRUE(late || calls >= 1);
+    for (const ReductionSpan& span : spans) {
+      if (span.kind == ReductionSpan::Kind::wait && !late) {
+        EXPECT_TRUE(span.end <= begin || span.begin >= end);
+      }
     }
   }
-  // What has nothing to do is asked once, and no more when there is none.
+  int calls = 0;
+  reducer.set_meanwhile([&] { return ++calls > 0; });
   reducer.set_meanwhile({});
-  calls = 0;
   (a.sum() * 2).backward();
   EXPECT_EQ(calls, 0);
 }

@@ -113,6 +113,9 @@ TEST(Forecast, GradientsOfDividedWeightsAreComputedInPlaceOfWaiting) {
   const StepForecast more = step(a, 2, cost);
   EXPECT_NEAR(more.exposed_s, waited - 0.16 - 0.1, 1e-9);
   EXPECT_NEAR(more.step_s, step(a, 2).step_s + 0.64 - 0.16 - 0.1, 1e-9);
+  // Of many samples nothing is kept.
+  EXPECT_EQ(forecast(cost, kLinks, {}, 2, 4000, a).memory_bytes,
+            forecast(network(), kLinks, {}, 2, 4000, a).memory_bytes);
   // With a variable batch weights need them after each pass.
   const Placement variable{Parallelism::hybrid, 2, 2, true};
   const StepForecast late = step(variable, 2, cost);

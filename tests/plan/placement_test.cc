@@ -84,6 +84,11 @@ TEST(Placements, RefuseWhatCantBe) {
               step({Parallelism::hybrid, 2, 3}, 4);
             }).find("3 senders"),
             std::string::npos);
+  EXPECT_NE(message_of<UsageError>([] {
+              step({Parallelism::hybrid, 2, 1, false, 2}, 4);
+            }).find("2 passes of scheme b: other numbers than it has are for c"),
+            std::string::npos);
+  EXPECT_THROW(step({Parallelism::hybrid, 2, 2, false, -1}, 4), UsageError);
   EXPECT_THROW(forecast(network(), {}, {}, 2, 4, {}), UsageError) << "no bandwidth";
   EXPECT_DOUBLE_EQ(forecast(network(), {}, {}, 1, 4, {}).step_s, 1.69) << "which one needs none of";
   EXPECT_THROW(forecast(network(), kLinks, {1.5}, 2, 4, {}), UsageError);

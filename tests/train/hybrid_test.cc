@@ -266,6 +266,7 @@ TEST_F(HybridTest, WrongKeysAreSaid) {
       {{"hybrid.passes=-1"}, "hybrid.passes is -1; it can be from 1 to 1024, or 0"},
       {{"hybrid.passes=1025"}, "hybrid.passes is 1025; it can be from 1 to 1024"},
       {{"hybrid.scheme=a", "hybrid.variable_batch=true"}, "scheme a has one: choose b, c or bc"},
+      {{"hybrid.passes=1", "hybrid.variable_batch=true"}, "hybrid.passes is 1: choose more"},
       {{"training.accumulate=2"}, "training.accumulate is 2; hybrid cuts a batch into passes"},
       {{"hybrid.batch_norm=some"}, "hybrid.batch_norm is 'some'; it can be local or synchronized"},
       {{"hybrid.rates=square"}, "hybrid.rates is 'square'; it can be own, linear or sqrt"},

@@ -114,6 +114,26 @@ TEST(LateGradients, OfAStepThatWasGivenUpAreForgotten) {
   expect_equal(layers, alone);
 }
 
+// 33 samples have more values in and out than the smaller weight has; 700 more than the larger one.
+TEST(LateGradients, ManySamplesAreNotKept) {
+  const auto layers = make_layers(), alone = make_layers();
+  LateGradients late(layers);
+  for (const std::int64_t count : {33, 700}) {
+    zero_grad(layers);
+    zero_grad(alone);
+    late.gather(true);
+    for (std::uint64_t pass = 0; pass < 2; ++pass) {
+      backward(layers, rows(pass, count));
+      backward(alone, rows(pass, count));
+    }
+    EXPECT_TRUE(layers[1].part->parameters()[0].grad().defined());
+    EXPECT_EQ(layers[0].part->parameters()[0].grad().defined(), count > 33);
+    EXPECT_EQ(late.left(), count == 33);
+    compute_all(late);
+    expect_equal(layers, alone);
+  }
+}
+
 TEST(LateGradients, AreBackwardsWhereTheyAreNotGathered) {
   const auto layers = make_layers(), alone = make_layers();
   LateGradients late(layers);

@@ -321,7 +321,7 @@ TEST(MeasurePlacement, HasTheTimesOfAllPlacements) {
   if (test_world().size() == 1) return;
   EXPECT_GT(measured.network.exchange_bandwidth_bytes_per_s, 0);
   EXPECT_GT(measured.network.latency_s, 0);
-  EXPECT_GT(measured.network.processor_s_per_byte, 0);
+  EXPECT_GE(measured.network.processor_s_per_byte, 0);
   const PlacementPlan plan = plan_placement(problem, measured);
   // sync, model parallelism; a, b, bc 2, c on 1 x 4; a, b, c on 2 x 2.
   EXPECT_EQ(plan.forecasts.size(), 10u);

@@ -155,10 +155,11 @@ class GradientReducer {
   // waits: their ends are exact to the time between two gradients.
   void set_observer(std::function<void(const ReductionSpan&)> observer);
 
-  // Work of the caller's for the time in which backward has nothing left to do but to wait for
-  // reductions: called while one is under way, again and again until it returns false; a call
-  // should take milliseconds, since reductions go on between calls. Its time counts neither as
-  // exposed nor as waiting. It may be left undone. Empty (as at first): none.
+  // Work of the caller's for the time in which a step has nothing left to do but to wait for
+  // reductions: called while one is under way, again and again until it returns false, and then no
+  // more in this step; a call should take milliseconds, since reductions go on between calls. Its
+  // time counts neither as exposed nor as waiting. It may be left undone. Empty (as at first):
+  // none.
   void set_meanwhile(std::function<bool()> work);
 
   const ReducerStatistics& statistics() const;

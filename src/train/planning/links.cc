@@ -21,14 +21,19 @@ constexpr comm::Match kSum{50, 0}, kExchange{50, 1}, kAnswer{50, 2};
 // Peers of an exchange at a time.
 constexpr int kPeers = 8;
 
-struct Taken {
-  double seconds = 0, processor = 0;
-};
+// Of work beside a transfer, which takes some tenths of a millisecond, and how often it is made to
+// know what it takes alone.
+constexpr std::size_t kWorked = 4096;
+constexpr int kTimesWorked = 100, kAlone = 100;
 
-// Of what moves on a link, each way.
-struct Rate {
-  double bytes_per_s = 0, processor_s = 0;  // the processor's for a byte
-};
+// A rank that computes.
+void work(std::vector<float>& values) {
+  for (int i = 0; i < kTimesWorked; ++i) {
+    for (float& value : values) value = value * 0.999F + 0.001F;
+  }
+  volatile float seen = values.back();  // somebody wants to know
+  static_cast<void>(seen);
+}
 
 class Links {
  public:
@@ -38,24 +43,53 @@ class Links {
   plan::Network measure();
 
  private:
-  double largest(double value) {
+  double over_ranks(double value, comm::ReduceOp operation) {
     std::vector<double> values{value};
-    all_.allreduce(comm::buffer_of(values), comm::ReduceOp::max, kAnswer);
+    all_.allreduce(comm::buffer_of(values), operation, kAnswer);
     return values[0];
   }
+  double largest(double value) { return over_ranks(value, comm::ReduceOp::max); }
 
-  // On the slowest rank; medians.
-  Taken take(const std::function<void()>& use, int times) {
-    std::vector<double> seconds, processor;
+  // On the slowest rank; the median.
+  double take(const std::function<void()>& use, int times) {
+    std::vector<double> seconds;
     for (int i = 0; i < kRepetitions; ++i) {
       all_.barrier(kAnswer);
-      const Stopwatch wall, own(1);
+      const Stopwatch wall;
       for (int j = 0; j < times; ++j) use();
-      const Taken taken{wall.seconds() / times, own.seconds() / times};
-      seconds.push_back(largest(taken.seconds));
-      processor.push_back(largest(taken.processor));
+      seconds.push_back(largest(wall.seconds() / times));
     }
-    return {median(seconds), median(processor)};
+    return median(seconds);
+  }
+
+  // The processor's seconds for a byte that a rank sends or receives, of a sum that travels while
+  // the rank computes: who waits for one looks after it all the time, which takes more. What all
+  // takes together without what the work takes alone; the mean over ranks.
+  double processor_of_sum(std::size_t bytes, double moved) {
+    memory_ = all_.allocate(bytes);
+    std::vector<float> values(kWorked, 1);
+    const auto alone = [&values] {
+      const Stopwatch own(1);
+      for (int j = 0; j < kAlone; ++j) work(values);
+      return own.seconds() / kAlone;
+    };
+    std::vector<double> of_a_byte;
+    for (int i = 0; i < kRepetitions; ++i) {
+      all_.barrier(kAnswer);
+      const double before = alone();
+      int worked = 0;
+      const Stopwatch own(1);
+      comm::Operation sum =
+          all_.start_allreduce({memory_.bytes().data(), bytes / sizeof(float), comm::Type::f32},
+                               comm::ReduceOp::sum, kSum);
+      for (; !sum.done(); ++worked) work(values);
+      sum.wait();
+      const double together = own.seconds();
+      const double processor = together - worked * (before + alone()) / 2;
+      of_a_byte.push_back(over_ranks(processor, comm::ReduceOp::sum) / ranks_ /
+                          (2 * moved * static_cast<double>(bytes)));
+    }
+    return std::max(0.0, median(of_a_byte));
   }
 
   std::function<void()> sum(std::size_t bytes) {
@@ -78,9 +112,11 @@ class Links {
     };
   }
 
-  // What more bytes take, of an operation that moves `moved` of its bytes on each link.
-  Rate rate(const std::function<std::function<void()>(std::size_t)>& make, std::size_t bytes,
-            std::size_t most, double moved) {
+  // Bytes that move on a link in a second, each way, by what more of them take of an operation that
+  // moves `moved` of its bytes on each. `bytes` are the first ones that are tried, and then those
+  // that were enough.
+  double rate(const std::function<std::function<void()>(std::size_t)>& make, std::size_t& bytes,
+              std::size_t most, double moved) {
     // Larger and larger until they take long enough.
     for (;; bytes *= kLarger) {
       const auto use = make(bytes);
@@ -90,14 +126,10 @@ class Links {
       use();
       if (largest(wall.seconds()) >= kLongEnough || bytes * kLarger > most) break;
     }
-    const Taken large = take(make(bytes), 1), small = take(make(bytes / kLarger), 1);
+    const double large = take(make(bytes), 1), small = take(make(bytes / kLarger), 1);
     const double all = moved * static_cast<double>(bytes), more = all * (1 - 1.0 / kLarger);
-    const double seconds = large.seconds - small.seconds;
     // Something else has disturbed them, where the difference makes no sense.
-    const bool good = seconds > large.seconds / 4;
-    const double processor = large.processor - small.processor;
-    return {good ? more / seconds : all / large.seconds,
-            processor > 0 ? processor / more : large.processor / all};
+    return large - small > large / 4 ? more / (large - small) : all / large;
   }
 
   comm::Communicator all_;
@@ -112,19 +144,20 @@ plan::Network Links::measure() {
   plan::Network network;
   const auto small_sum = sum(sizeof(double));
   small_sum();
-  network.latency_s = take(small_sum, kSmall).seconds / std::ceil(std::log2(ranks_));
+  network.latency_s = take(small_sum, kSmall) / std::ceil(std::log2(ranks_));
   const auto small_exchange = exchange(sizeof(double));
   small_exchange();
-  network.exchange_latency_s = take(small_exchange, kSmall).seconds / std::ceil(others / kPeers);
+  network.exchange_latency_s = take(small_exchange, kSmall) / std::ceil(others / kPeers);
 
-  const Rate sums = rate([this](std::size_t n) { return sum(n); }, std::size_t{1} << 20, kLargest,
-                         2 * others / ranks_);
-  network.bandwidth_bytes_per_s = sums.bytes_per_s;
+  const double moved = 2 * others / ranks_;
+  std::size_t bytes = std::size_t{1} << 20;
+  network.bandwidth_bytes_per_s =
+      rate([this](std::size_t n) { return sum(n); }, bytes, kLargest, moved);
+  network.processor_s_per_byte = processor_of_sum(bytes, moved);
   const std::size_t ranks = counts_.size();
-  const Rate exchanges = rate([this](std::size_t n) { return exchange(n); },
-                              (std::size_t{256} << 10) / ranks, kLargest / ranks, others);
-  network.exchange_bandwidth_bytes_per_s = exchanges.bytes_per_s;
-  network.processor_s_per_byte = sums.processor_s / 2;  // of each that is sent, and received
+  bytes = (std::size_t{256} << 10) / ranks;
+  network.exchange_bandwidth_bytes_per_s =
+      rate([this](std::size_t n) { return exchange(n); }, bytes, kLargest / ranks, others);
   return network;
 }
 

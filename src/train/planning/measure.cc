@@ -208,7 +208,7 @@ void Measurement::time_loss(std::int64_t samples) {
   measured_.loss.push_back({samples, 0, time.forward_s, time.backward_s});
 }
 
-// Several passes add their gradients up.
+// `several`: passes add their gradients up.
 void Measurement::time_head(const SplitNetwork& network, std::int64_t samples, bool several) {
   std::vector<std::shared_ptr<model::Stage>> stages;
   std::vector<torch::Tensor> inputs;
@@ -238,7 +238,8 @@ void Measurement::parts(int partitions) {
   SplitNetwork split(problem_.network, problem_.inputs, problem_.recipe.placement,
                      static_cast<std::uint64_t>(problem_.recipe.seed), largest, partitions);
   split.move_head(compute_.device(), input(1, {1}).scalar_type());
-  time_head(split, problem_.samples_per_rank, /*several=*/true);
+  // Late gradients are those of one product over all passes.
+  time_head(split, problem_.samples_per_rank, /*several=*/!cost_.late_gradients);
   time_head(split, problem_.samples_per_rank * partitions, /*several=*/false);
 }
 

@@ -133,9 +133,9 @@ Tensor Head::train(const HeadInput& input, const HeadStep& step) {
 }
 
 bool Head::finish_some() {
-  const auto start = Clock::now();
-  if (!late_.compute_some()) return false;
-  parts_.seconds.backward += parts_.end_of("gradients of partitioned weights", start);
+  if (!late_.left()) return false;
+  const Computing computing(parts_, "gradients of partitioned weights", parts_.seconds.backward);
+  late_.compute_some();
   return true;
 }
 

@@ -76,6 +76,21 @@ parallel::DistributedOptions Hybrid::trunk_options(const State* saved) const {
   return distributed;
 }
 
+// Passes of the usual batch that have samples.
+double Hybrid::updates_of_head() const {
+  const auto batch = static_cast<std::size_t>(context_->recipe().training.batch);
+  const auto partitions = static_cast<std::size_t>(grid_->shape().partitions);
+  std::vector<std::size_t> shares;  // those of the first group
+  for (std::size_t p = 0; p < partitions; ++p) {
+    shares.push_back(
+        data::even_share({0, batch}, static_cast<int>(p), communicator_.size()).size());
+  }
+  const std::vector<Round> rounds = plan_rounds(shares, options_.senders, options_.passes);
+  const auto used = std::count_if(rounds.begin(), rounds.end(),
+                                  [](const Round& round) { return round.samples() > 0; });
+  return static_cast<double>(std::max<std::ptrdiff_t>(1, used));
+}
+
 void Hybrid::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
   if (synchronized_) check_synchronized_shares(context);
@@ -92,9 +107,7 @@ void Hybrid::prepare(TrainerContext& context, const State* saved) {
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   // Of the usual batch: the last one of an epoch is smaller, as it is for one process.
   const double k = static_cast<double>(context.recipe().training.batch) / options_.base_batch;
-  int passes = 1;  // with an update of the divided layers
-  if (options_.variable_batch)
-    passes = options_.passes > 0 ? options_.passes : grid_->shape().partitions;
+  const double passes = options_.variable_batch ? updates_of_head() : 1;
   optimizers_.emplace(context, *network_, HybridOptimizers::Batches{options_.rates, k, k / passes});
   if (optimizers_->trains_trunk()) {
     trunk_.emplace(all, network_->shared_trunk(), trunk_options(saved));

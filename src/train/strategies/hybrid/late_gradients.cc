@@ -6,8 +6,9 @@
 namespace convoy::train {
 namespace {
 
-// Elements of a gradient that are computed at a time.
+// Elements of a gradient that are computed at a time, at most, and multiplications.
 constexpr std::int64_t kSome = std::int64_t{1} << 20;
+constexpr std::int64_t kSomeWork = std::int64_t{1} << 27;
 
 void join(std::vector<torch::Tensor>& parts) {
   if (parts.size() > 1) parts = {torch::cat(parts)};
@@ -19,16 +20,14 @@ LateGradients::LateGradients(const std::vector<PartitionedLayer>& layers) {
   for (const PartitionedLayer& layer : layers) {
     for (const torch::Tensor& parameter : layer.part->parameters())
       if (parameter.dim() == 2 && parameter.requires_grad())
-        weights_.push_back({parameter, nullptr, {}, {}, {}, 0});
+        weights_.push_back({parameter, nullptr, {}, {}, 0, {}, 0});
   }
   std::reverse(weights_.begin(), weights_.end());
 }
 
 void LateGradients::gather(bool on) {
   for (Weight& w : weights_) {
-    w.inputs.clear();
-    w.gradients.clear();
-    w.rows = 0;
+    forget(w);
     if (on == (w.deferred != nullptr)) continue;
     w.deferred.reset();
     if (!on) continue;
@@ -36,24 +35,41 @@ void LateGradients::gather(bool on) {
         w.weight, [&w](const torch::Tensor& input, const torch::Tensor& gradient) {
           w.inputs.push_back(input);
           w.gradients.push_back(gradient);
+          w.kept += input.numel() + gradient.numel();
+          // Of so many samples there is enough for a product already.
+          if (w.kept <= w.weight.numel()) return;
+          while (compute_some_of(w)) {
+          }
         });
   }
 }
 
+bool LateGradients::left() const {
+  return std::any_of(weights_.begin(), weights_.end(),
+                     [](const Weight& w) { return !w.inputs.empty(); });
+}
+
 bool LateGradients::compute_some() {
-  const torch::NoGradGuard no_grad;
   const auto next = std::find_if(weights_.begin(), weights_.end(),
                                  [](const Weight& w) { return !w.inputs.empty(); });
   if (next == weights_.end()) return false;
-  Weight& w = *next;
+  compute_some_of(*next);
+  return true;
+}
+
+// False if that was the end.
+bool LateGradients::compute_some_of(Weight& w) {
+  const torch::NoGradGuard no_grad;
   if (w.rows == 0) begin(w);
+  const std::int64_t some = std::min(kSome, kSomeWork / w.inputs.front().size(0));
   const std::int64_t rows =
-      std::min(w.weight.size(0) - w.rows, std::max<std::int64_t>(1, kSome / w.weight.size(1)));
+      std::min(w.weight.size(0) - w.rows, std::max<std::int64_t>(1, some / w.weight.size(1)));
   torch::Tensor part = w.sum.narrow(0, w.rows, rows);
   torch::mm_out(part, w.gradients.front().narrow(1, w.rows, rows).t(), w.inputs.front());
   w.rows += rows;
-  if (w.rows == w.weight.size(0)) end(w);
-  return true;
+  if (w.rows < w.weight.size(0)) return true;
+  end(w);
+  return false;
 }
 
 void LateGradients::begin(Weight& w) {
@@ -71,9 +87,13 @@ void LateGradients::end(Weight& w) {
   } else {
     gradient = w.sum;
   }
+  forget(w);
+}
+
+void LateGradients::forget(Weight& w) {
   w.inputs.clear();
   w.gradients.clear();
-  w.rows = 0;
+  w.kept = w.rows = 0;
 }
 
 }  // namespace convoy::train

@@ -14,6 +14,8 @@ namespace convoy::train {
 
 // Nobody waits for these gradients before the update, so they can be computed while something
 // travels; and of several passes they are one product, which reads and writes each of them once.
+// What is kept for them of a layer takes no more memory than its weight; backward computes what
+// would be more.
 // Only of fully connected layers whose backward asks (parallel::DeferredGradient); others have
 // theirs in .grad at once.
 class LateGradients {
@@ -23,6 +25,7 @@ class LateGradients {
   // What backward leaves from now on is gathered here, or is computed by it, as at first. Forgets
   // what was not computed.
   void gather(bool on);
+  bool left() const;
   // Some milliseconds' worth of what is left; false: nothing was. What is complete is in .grad.
   bool compute_some();
 
@@ -31,11 +34,14 @@ class LateGradients {
     torch::Tensor weight;
     std::unique_ptr<parallel::DeferredGradient> deferred;
     std::vector<torch::Tensor> inputs, gradients;  // of each pass; of outputs
+    std::int64_t kept = 0;                         // elements of these
     torch::Tensor sum;      // kept from step to step: new memory has to be mapped
     std::int64_t rows = 0;  // of it that are there
   };
+  static bool compute_some_of(Weight& weight);
   static void begin(Weight& weight);
   static void end(Weight& weight);
+  static void forget(Weight& weight);
 
   std::vector<Weight> weights_;  // in the order of backward
 };

@@ -76,10 +76,10 @@ void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems) {
     problems.push_back("hybrid.passes is " + std::to_string(passes) + "; it can be from 1 to " +
                        std::to_string(kMostPasses) + ", or 0 for as many as grid.partitions");
   }
-  if (scheme == "a" && options.flag("variable_batch")) {
-    problems.push_back(
-        "hybrid.variable_batch updates partitioned layers after each pass, and scheme a has one: "
-        "choose b, c or bc");
+  if (options.flag("variable_batch") && (scheme == "a" || passes == 1)) {
+    problems.push_back("hybrid.variable_batch updates partitioned layers after each pass, and " +
+                       (scheme == "a" ? std::string("scheme a has one: choose b, c or bc")
+                                      : std::string("hybrid.passes is 1: choose more")));
   }
   const std::string& rates = options.text("rates");
   if (rates != "own" && rates != "linear" && rates != "sqrt")

@@ -1,8 +1,16 @@
 #include "train/strategies/hybrid/pass.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace convoy::train {
+
+namespace {
+
+constexpr const char* kForward = "forward of partitioned layers";
+constexpr const char* kBackward = "backward of partitioned layers";
+
+}  // namespace
 
 using torch::Tensor;
 
@@ -11,10 +19,18 @@ Tensor HeadParts::run(std::size_t layer, const Tensor& input) const {
   return network.head()[layer].part->forward({input}).front();
 }
 
-double HeadParts::end_of(const char* phase, Clock::time_point start) const {
+Computing::Computing(HeadParts& parts, const char* phase, double& seconds)
+    : parts_(parts),
+      phase_(phase),
+      seconds_(seconds),
+      start_(Clock::now()),
+      waited_(parts.exchange.waited_seconds()) {}
+
+Computing::~Computing() {
   const auto now = Clock::now();
-  if (timeline != nullptr) timeline->add(Timeline::kTraining, phase, start, now);
-  return std::chrono::duration<double>(now - start).count();
+  if (parts_.timeline != nullptr) parts_.timeline->add(Timeline::kTraining, phase_, start_, now);
+  const double waited = parts_.exchange.waited_seconds() - waited_;
+  seconds_ += std::max(0.0, std::chrono::duration<double>(now - start_).count() - waited);
 }
 
 Pass::Pass(HeadParts& parts, const HeadInput& input, Plan plan)
@@ -38,9 +54,9 @@ bool Pass::advance() {
 }
 
 void Pass::forward(std::size_t layer) {
+  const Computing computing(parts_, kForward, parts_.seconds.forward);
   Tensor input =
       layer == 0 ? plan_.activations() : parts_.between.finish_all_units(layer - 1, transfer_);
-  const auto start = Clock::now();
   const bool training = plan_.gradient_of_scores != nullptr;
   input = input.to(parts_.compute.device());
   if (training) input.requires_grad_(layer > 0 || plan_.gradients);
@@ -55,24 +71,24 @@ void Pass::forward(std::size_t layer) {
   transfer_ = last ? parts_.between.start_scores(plan_.slot, pieces(), input_.views, output)
                    : parts_.between.start_all_units(plan_.slot, layer, output);
   parts_.exchange.group().advance();
-  parts_.seconds.forward += parts_.end_of("forward of partitioned layers", start);
 }
 
 void Pass::turn() {
+  const bool training = plan_.gradient_of_scores != nullptr;
+  const Computing computing(parts_, training ? kBackward : kForward,
+                            training ? parts_.seconds.backward : parts_.seconds.forward);
   scores_ = parts_.between.finish_scores(transfer_).to(parts_.compute.device());
-  if (!plan_.gradient_of_scores) return;
-  const auto start = Clock::now();
+  if (!training) return;
   const bool own = scores_.size(0) > 0;
   const Tensor gradient = own ? plan_.gradient_of_scores(scores_) : torch::zeros_like(scores_);
   transfer_ = parts_.between.start_score_gradients(plan_.slot, pieces(), input_.views, gradient);
-  parts_.seconds.backward += parts_.end_of("backward of partitioned layers", start);
 }
 
 void Pass::backward(std::size_t layer) {
+  const Computing computing(parts_, kBackward, parts_.seconds.backward);
   const bool last = layer + 1 == parts_.network.head().size();
   const Tensor gradient = last ? parts_.between.finish_score_gradients(transfer_)
                                : parts_.between.finish_own_units(layer, transfer_);
-  const auto start = Clock::now();
   Tensor output = std::exchange(outputs_[layer], Tensor());
   const Tensor input = std::exchange(inputs_[layer], Tensor());
   output.backward(gradient.to(output.device(), output.scalar_type()));
@@ -81,7 +97,6 @@ void Pass::backward(std::size_t layer) {
   } else if (plan_.gradients) {
     transfer_ = parts_.boundary.start_gradients(input_, plan_.round, input.grad());
   }
-  parts_.seconds.backward += parts_.end_of("backward of partitioned layers", start);
 }
 
 }  // namespace convoy::train

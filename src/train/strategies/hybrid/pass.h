@@ -33,8 +33,23 @@ struct HeadParts {
   Timeline* timeline = nullptr;
 
   torch::Tensor run(std::size_t layer, const torch::Tensor& input) const;
-  // A phase that ends now, in the timeline; gives its seconds.
-  double end_of(const char* phase, Clock::time_point start) const;
+};
+
+// A phase, as long as it lives, in the timeline; what of it was no waiting for the exchange is
+// added to `seconds`.
+class Computing {
+ public:
+  Computing(HeadParts& parts, const char* phase, double& seconds);
+  ~Computing();
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+
+ private:
+  HeadParts& parts_;
+  const char* phase_;
+  double& seconds_;
+  Clock::time_point start_;
+  double waited_;
 };
 
 class Pass {

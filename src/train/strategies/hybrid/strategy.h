@@ -53,6 +53,7 @@ class Hybrid final : public Strategy {
 
  private:
   parallel::DistributedOptions trunk_options(const State* saved) const;
+  double updates_of_head() const;
   StepReport step(const data::Batch& batch);
   HybridShare share_of(const data::Batch& batch);
   HybridWhole whole_of_all(const std::function<void()>& meanwhile, const HybridShare& share,
