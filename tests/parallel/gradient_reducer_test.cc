@@ -272,6 +272,7 @@ TEST(GradientReducer, WorksInsteadOfWaiting) {
       }
     }
   }
+  reducer.set_observer({});
   int calls = 0;
   reducer.set_meanwhile([&] { return ++calls > 0; });
   reducer.set_meanwhile({});
