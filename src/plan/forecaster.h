@@ -103,7 +103,8 @@ class Forecaster {
   int at_a_time() const {
     const bool pieces = placement_.senders > 1;  // of a rank's samples, some of which may be none
     const std::int64_t most = pieces ? std::min<std::int64_t>(passes(), all_samples_) : passes();
-    return placement_.variable_batch ? 1 : static_cast<int>(std::min<std::int64_t>(4, most));
+    if (placement_.variable_batch) return 1;
+    return static_cast<int>(std::min<std::int64_t>(kPassesUnderWay, most));
   }
   // Of a row of a layer's input.
   double inputs(std::size_t layer) const {

@@ -62,6 +62,7 @@ TEST(BenchStep, MeasuresHybrid) {
   const Json row = row_of_step({"--model", "lenet", "--strategy", "hybrid", "--scheme", "c"});
   EXPECT_EQ(row.at("strategy"), "hybrid");
   EXPECT_EQ(row.at("scheme"), "c");
+  EXPECT_EQ(row.at("senders"), 0);
   EXPECT_EQ(row.at("partitions"), 2);
   EXPECT_EQ(row.at("replicas"), 1);
   EXPECT_FALSE(row.contains("independent_images_per_s"));

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/bench/placement_fields.h"
 #include "convoy/base/error.h"
 #include "tests/base/scratch.h"
 
@@ -49,6 +51,19 @@ TEST(StepRecipe, HasAPlacement) {
               }).find("leaves its placement to the planner"),
               std::string::npos);
   }
+}
+
+TEST(PlacementFields, AreThoseOfARecipe) {
+  using plan::Parallelism;
+  const auto fields = [](const plan::Placement& placement) {
+    return nlohmann::json(placement_fields(placement, 8));
+  };
+  nlohmann::json all{{"scheme", "bc"},         {"senders", 2},    {"passes", 0},
+                     {"variable_batch", true}, {"partitions", 4}, {"replicas", 2}};
+  EXPECT_EQ(fields({Parallelism::hybrid, 4, 2, true}), all);
+  all.update({{"scheme", "c"}, {"senders", 0}, {"passes", 3}, {"variable_batch", false}});
+  EXPECT_EQ(fields({Parallelism::hybrid, 4, 4, false, 3}), all);
+  EXPECT_EQ(fields({Parallelism::data}), nlohmann::json::object());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "convoy/base/files.h"
 #include "convoy/train/memory.h"
+#include "convoy/train/planning.h"
 #include "convoy/train/trained.h"
 #include "tests/train/hybrid_fixture.h"
 #include "train/run/place.h"
@@ -80,6 +81,21 @@ class AutomaticTest : public HybridTest {
 
   const std::shared_ptr<std::int64_t> tried_ = std::make_shared<std::int64_t>(0);
 };
+
+// Whatever the planner chooses of all that there is becomes the recipe's own words.
+TEST_F(AutomaticTest, ARecipeHasThePlacementThatWasChosen) {
+  const Recipe automatic = net("any", {"strategy=auto"});
+  plan::TrainingCost cost;
+  cost.layers = {{.name = "divided", .units = 64}};
+  std::set<std::string> texts;
+  for (const plan::Placement& placement : plan::placements(cost, 8)) {
+    if (placement.kind == plan::Parallelism::model) continue;
+    const Recipe chosen = with_placement(automatic, placement);
+    EXPECT_EQ(placement_of(chosen), placement) << plan::name_of(placement, 8);
+    texts.insert(print_recipe(chosen, false));
+  }
+  EXPECT_GT(texts.size(), 15u);  // c in 2 and 4 passes among them
+}
 
 TEST_F(AutomaticTest, TrainsWhatItHasChosen) {
   for (const Overrides& how :

@@ -60,89 +60,85 @@ int compute_all(LateGradients& late) {
   return calls;
 }
 
-TEST(LateGradients, AreThoseOfBackwardOverAllPasses) {
-  const auto layers = make_layers(), alone = make_layers();
-  LateGradients late(layers);
-  for (int step = 0; step < 3; ++step) {
-    zero_grad(layers);
-    zero_grad(alone);
-    late.gather(true);
-    for (std::uint64_t pass = 0; pass < 3; ++pass) {
-      for (const auto* each : {&layers, &alone})
-        backward(*each, rows(10 * static_cast<std::uint64_t>(step) + pass));
-    }
-    EXPECT_FALSE(layers[0].part->parameters()[0].grad().defined());
-    EXPECT_TRUE(layers[0].part->parameters()[1].grad().defined());  // the bias
-    EXPECT_EQ(compute_all(late),
-              3 + 1);  // in pieces: 1048, 1048 and 204 rows, and all of the other
+// The same layers twice, the second time with autograd's gradients alone.
+struct Twins {
+  std::vector<PartitionedLayer> layers = make_layers(), alone = make_layers();
+  LateGradients late{layers};
+
+  void pass(std::uint64_t seed, std::int64_t count = 4) {
+    for (const auto* each : {&layers, &alone}) backward(*each, rows(seed, count));
+  }
+  void clear() {
+    for (const auto* each : {&layers, &alone}) zero_grad(*each);
+  }
+  // What is left is computed, and how many calls that takes.
+  int finish() {
+    const int calls = compute_all(late);
     expect_equal(layers, alone);
+    return calls;
+  }
+};
+
+TEST(LateGradients, AreThoseOfBackwardOverAllPasses) {
+  Twins twins;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    twins.clear();
+    twins.late.gather(true);
+    for (std::uint64_t pass = 0; pass < 3; ++pass) twins.pass(10 * step + pass);
+    EXPECT_FALSE(twins.layers[0].part->parameters()[0].grad().defined());
+    EXPECT_TRUE(twins.layers[0].part->parameters()[1].grad().defined());  // the bias
+    // In pieces: 1048, 1048 and 204 rows, and all of the other.
+    EXPECT_EQ(twins.finish(), 3 + 1);
   }
 }
 
 TEST(LateGradients, AreAddedToWhatIsThere) {
-  const auto layers = make_layers(), alone = make_layers();
-  LateGradients late(layers);
+  Twins twins;
   for (int times = 0; times < 3; ++times) {  // the memory of the first one is in use by the second
-    late.gather(true);
-    backward(layers, rows(1));
-    backward(alone, rows(1));
-    compute_all(late);
-    expect_equal(layers, alone);
+    twins.late.gather(true);
+    twins.pass(1);
+    twins.finish();
   }
-  zero_grad(layers, /*set_to_none=*/false);
-  zero_grad(alone);
-  late.gather(true);
-  backward(layers, rows(2));
-  backward(alone, rows(2));
-  compute_all(late);
-  expect_equal(layers, alone);
+  zero_grad(twins.layers, /*set_to_none=*/false);
+  zero_grad(twins.alone);
+  twins.late.gather(true);
+  twins.pass(2);
+  twins.finish();
 }
 
 TEST(LateGradients, OfAStepThatWasGivenUpAreForgotten) {
-  const auto layers = make_layers(), alone = make_layers();
-  LateGradients late(layers);
-  late.gather(true);
-  backward(layers, rows(1));
-  EXPECT_TRUE(late.compute_some());
-  EXPECT_TRUE(late.compute_some());  // the first piece of the larger one
-  late.gather(true);
-  EXPECT_FALSE(late.compute_some());
-  zero_grad(layers);
-  backward(layers, rows(2));
-  backward(alone, rows(2));
-  compute_all(late);
-  expect_equal(layers, alone);
+  Twins twins;
+  twins.late.gather(true);
+  backward(twins.layers, rows(1));
+  EXPECT_TRUE(twins.late.compute_some());
+  EXPECT_TRUE(twins.late.compute_some());  // the first piece of the larger one
+  twins.late.gather(true);
+  EXPECT_FALSE(twins.late.compute_some());
+  twins.clear();
+  twins.pass(2);
+  twins.finish();
 }
 
 // 33 samples have more values in and out than the smaller weight has; 700 more than the larger one.
 TEST(LateGradients, ManySamplesAreNotKept) {
-  const auto layers = make_layers(), alone = make_layers();
-  LateGradients late(layers);
+  Twins twins;
   for (const std::int64_t count : {33, 700}) {
-    zero_grad(layers);
-    zero_grad(alone);
-    late.gather(true);
-    for (std::uint64_t pass = 0; pass < 2; ++pass) {
-      backward(layers, rows(pass, count));
-      backward(alone, rows(pass, count));
-    }
-    EXPECT_TRUE(layers[1].part->parameters()[0].grad().defined());
-    EXPECT_EQ(layers[0].part->parameters()[0].grad().defined(), count > 33);
-    EXPECT_EQ(late.left(), count == 33);
-    compute_all(late);
-    expect_equal(layers, alone);
+    twins.clear();
+    twins.late.gather(true);
+    for (std::uint64_t pass = 0; pass < 2; ++pass) twins.pass(pass, count);
+    EXPECT_TRUE(twins.layers[1].part->parameters()[0].grad().defined());
+    EXPECT_EQ(twins.layers[0].part->parameters()[0].grad().defined(), count > 33);
+    EXPECT_EQ(twins.late.left(), count == 33);
+    twins.finish();
   }
 }
 
 TEST(LateGradients, AreBackwardsWhereTheyAreNotGathered) {
-  const auto layers = make_layers(), alone = make_layers();
-  LateGradients late(layers);
-  late.gather(true);
-  late.gather(false);
-  backward(layers, rows(1));
-  backward(alone, rows(1));
-  EXPECT_FALSE(late.compute_some());
-  expect_equal(layers, alone);
+  Twins twins;
+  twins.late.gather(true);
+  twins.late.gather(false);
+  twins.pass(1);
+  EXPECT_EQ(twins.finish(), 0);
 }
 
 TEST(LateGradients, NotOfFrozenWeights) {

@@ -55,6 +55,36 @@ double all_bytes(const plan::TrainingCost& cost) {
   return bytes;
 }
 
+// "hybrid" with these keys, on four ranks.
+std::string name_of_hybrid(const std::string& scheme, std::int64_t senders, std::int64_t passes,
+                           std::int64_t partitions) {
+  Recipe recipe;
+  recipe.strategy = "hybrid";
+  recipe.grid.partitions = partitions;
+  recipe.strategy_options = Options(Registry().vocabulary().strategies.at("hybrid"));
+  recipe.strategy_options.set("scheme", scheme);
+  recipe.strategy_options.set("senders", senders);
+  recipe.strategy_options.set("passes", passes);
+  EXPECT_FALSE(placement_of(recipe).variable_batch);
+  recipe.strategy_options.set("variable_batch", true);
+  EXPECT_TRUE(placement_of(recipe).variable_batch);
+  return plan::name_of(placement_of(recipe), 4);
+}
+
+TEST(PlacementOf, IsThatOfTheKeys) {
+  EXPECT_EQ(plan::name_of(placement_of(problem_of("lenet", 4, 1).recipe), 4), "sync");
+  EXPECT_EQ(name_of_hybrid("a", 0, 0, 4), "hybrid a, 1 x 4");
+  EXPECT_EQ(name_of_hybrid("b", 0, 0, 2), "hybrid b, 2 x 2");
+  EXPECT_EQ(name_of_hybrid("c", 0, 0, 2), "hybrid c, 2 x 2");
+  EXPECT_EQ(name_of_hybrid("c", 0, 8, 4), "hybrid c in 8, 1 x 4");
+  EXPECT_EQ(name_of_hybrid("bc", 2, 0, 4), "hybrid bc 2, 1 x 4");
+  // What they come to.
+  EXPECT_EQ(name_of_hybrid("bc", 1, 0, 4), "hybrid b, 1 x 4");
+  EXPECT_EQ(name_of_hybrid("bc", 4, 0, 4), "hybrid c, 1 x 4");
+  EXPECT_EQ(name_of_hybrid("b", 0, 0, 1), "hybrid c, 4 x 1");
+  EXPECT_EQ(name_of_hybrid("a", 0, 0, 1), "hybrid a, 4 x 1");
+}
+
 TEST(TrainingCost, IsThatOfAlexNet) {
   const plan::TrainingCost cost = training_cost(problem_of("alexnet-one-tower", 8, 16));
   EXPECT_EQ(all_bytes(cost), 4.0 * 61838248);

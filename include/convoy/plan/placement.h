@@ -88,6 +88,10 @@ struct Processor {
 
 enum class Parallelism { data, model, hybrid };
 
+// Hybrid's passes at a time, where one need not have ended before the next begins. While what one
+// needs travels, others compute; with more of them ranks wait less for each other, and hold more.
+inline constexpr int kPassesUnderWay = 4;
+
 struct Placement {
   Parallelism kind = Parallelism::data;
   int partitions = 1;           // hybrid: ranks of a group, which hold the divided layers together

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/median.h"
+#include "cli/bench/placement_fields.h"
 #include "cli/bench/step_measure.h"
 #include "cli/checks.h"
 #include "cli/launch/again.h"
@@ -15,6 +16,7 @@
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
 #include "convoy/model/factory.h"
+#include "convoy/train/planning.h"
 
 namespace convoy::cli {
 namespace {
@@ -56,14 +58,8 @@ Json row_of(const train::Recipe& recipe, const StepResult& r) {
            {"threads_per_rank", r.threads},
            {"batch_per_rank", batch_per_rank(recipe, r.ranks)},
            {"precision", recipe.precision}};
-  if (recipe.strategy == "hybrid") {
-    row["scheme"] = recipe.strategy_options.text("scheme");
-    row["senders"] = recipe.strategy_options.integer("senders");
-    row["passes"] = recipe.strategy_options.integer("passes");
-    row["variable_batch"] = recipe.strategy_options.flag("variable_batch");
-    row["partitions"] = recipe.grid.partitions;
-    row["replicas"] = r.ranks / recipe.grid.partitions;
-  }
+  if (recipe.strategy == "hybrid")
+    row.update(placement_fields(train::placement_of(recipe), r.ranks));
   row.update({{"repetitions", r.together.size()},
               {"steps_per_repetition", r.steps_per_phase},
               {"images_per_s", median(r.together)}});
@@ -96,15 +92,10 @@ Json row_of(const train::Recipe& recipe, const StepResult& r) {
   return row;
 }
 
-std::string name_of(const train::Recipe& recipe, int ranks) {
+std::string strategy_text(const train::Recipe& recipe, int ranks) {
   if (recipe.strategy != "hybrid") return recipe.strategy;
-  const train::Options& keys = recipe.strategy_options;
-  std::string text = "hybrid " + keys.text("scheme");
-  if (keys.integer("senders") > 0) text += " " + std::to_string(keys.integer("senders"));
-  if (keys.integer("passes") > 0) text += " in " + std::to_string(keys.integer("passes"));
-  text += ", " + std::to_string(ranks / recipe.grid.partitions) + " x " +
-          std::to_string(recipe.grid.partitions);
-  return text + (keys.flag("variable_batch") ? ", variable batch" : "");
+  const plan::Placement placement = train::placement_of(recipe);
+  return plan::name_of(placement, ranks) + (placement.variable_batch ? ", variable batch" : "");
 }
 
 void print_bytes(const StepResult& r) {
@@ -127,10 +118,10 @@ void print(const StepSettings& settings, const train::Recipe& recipe, const Step
   std::printf(
       "%s, %s, %d rank%s x %d thread%s, batch %s per rank, %s; %zu%s repetitions of %d "
       "steps\n",
-      recipe.model.name.c_str(), name_of(recipe, r.ranks).c_str(), r.ranks, r.ranks == 1 ? "" : "s",
-      r.threads, r.threads == 1 ? "" : "s", batch_per_rank(recipe, r.ranks).dump().c_str(),
-      recipe.precision.c_str(), r.together.size(), r.independent.empty() ? "" : " alternating",
-      r.steps_per_phase);
+      recipe.model.name.c_str(), strategy_text(recipe, r.ranks).c_str(), r.ranks,
+      r.ranks == 1 ? "" : "s", r.threads, r.threads == 1 ? "" : "s",
+      batch_per_rank(recipe, r.ranks).dump().c_str(), recipe.precision.c_str(), r.together.size(),
+      r.independent.empty() ? "" : " alternating", r.steps_per_phase);
   std::printf("  together                 %10.2f images/s\n", median(r.together));
   if (!r.independent.empty()) {
     const Fractions fraction = fractions_of(r);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/bench/made_up_images.h"
+#include "cli/bench/placement_fields.h"
 #include "cli/bench/step_recipe.h"
 #include "cli/checks.h"
 #include "cli/launch/again.h"
@@ -124,20 +125,12 @@ std::string percent(double part) {
 
 Json row_of(const plan::StepForecast& f, const train::PlacementProblem& problem, bool chosen) {
   const plan::Placement& p = f.placement;
-  const bool hybrid = p.kind == plan::Parallelism::hybrid;
   Json row{{"kind", "placement"},
            {"placement", name_of(p, problem.ranks)},
-           {"strategy", p.kind == plan::Parallelism::data ? Json("sync")
-                        : hybrid                          ? Json("hybrid")
-                                                          : Json(nullptr)}};
-  if (hybrid) {
-    row["scheme"] = scheme_of(p);
-    row["senders"] = scheme_of(p) == "bc" ? p.senders : 0;
-    row["passes"] = p.passes;
-    row["partitions"] = p.partitions;
-    row["replicas"] = problem.ranks / p.partitions;
-    row["variable_batch"] = p.variable_batch;
-  }
+           {"strategy", p.kind == plan::Parallelism::data     ? Json("sync")
+                        : p.kind == plan::Parallelism::hybrid ? Json("hybrid")
+                                                              : Json(nullptr)}};
+  row.update(placement_fields(p, problem.ranks));
   const double images = static_cast<double>(problem.recipe.training.batch);
   row.update({{"step_s", f.step_s},
               {"images_per_s", images / f.step_s},

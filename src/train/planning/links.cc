@@ -112,20 +112,24 @@ class Links {
     };
   }
 
-  // Bytes that move on a link in a second, each way, by what more of them take of an operation that
-  // moves `moved` of its bytes on each. `bytes` are the first ones that are tried, and then those
-  // that were enough.
-  double rate(const std::function<std::function<void()>(std::size_t)>& make, std::size_t& bytes,
-              std::size_t most, double moved) {
-    // Larger and larger until they take long enough.
+  // Makes an operation of so many bytes ready to be repeated.
+  using Make = std::function<std::function<void()>(std::size_t bytes)>;
+
+  // How many bytes take long enough: kLarger times as many until they do, `most` at most.
+  std::size_t large_enough(const Make& make, std::size_t bytes, std::size_t most) {
     for (;; bytes *= kLarger) {
       const auto use = make(bytes);
       use();
       all_.barrier(kAnswer);
       const Stopwatch wall;
       use();
-      if (largest(wall.seconds()) >= kLongEnough || bytes * kLarger > most) break;
+      if (largest(wall.seconds()) >= kLongEnough || bytes * kLarger > most) return bytes;
     }
+  }
+
+  // Bytes that move on a link in a second, each way, by what more of them take of an operation that
+  // moves `moved` of its bytes on each: what `bytes` take, and a kLarger-th of them.
+  double rate(const Make& make, std::size_t bytes, double moved) {
     const double large = take(make(bytes), 1), small = take(make(bytes / kLarger), 1);
     const double all = moved * static_cast<double>(bytes), more = all * (1 - 1.0 / kLarger);
     // Something else has disturbed them, where the difference makes no sense.
@@ -150,14 +154,15 @@ plan::Network Links::measure() {
   network.exchange_latency_s = take(small_exchange, kSmall) / std::ceil(others / kPeers);
 
   const double moved = 2 * others / ranks_;
-  std::size_t bytes = std::size_t{1} << 20;
-  network.bandwidth_bytes_per_s =
-      rate([this](std::size_t n) { return sum(n); }, bytes, kLargest, moved);
-  network.processor_s_per_byte = processor_of_sum(bytes, moved);
+  const Make sums = [this](std::size_t bytes) { return sum(bytes); };
+  const std::size_t summed = large_enough(sums, std::size_t{1} << 20, kLargest);
+  network.bandwidth_bytes_per_s = rate(sums, summed, moved);
+  network.processor_s_per_byte = processor_of_sum(summed, moved);
   const std::size_t ranks = counts_.size();
-  bytes = (std::size_t{256} << 10) / ranks;
-  network.exchange_bandwidth_bytes_per_s =
-      rate([this](std::size_t n) { return exchange(n); }, bytes, kLargest / ranks, others);
+  const Make exchanges = [this](std::size_t bytes) { return exchange(bytes); };
+  const std::size_t exchanged =
+      large_enough(exchanges, (std::size_t{256} << 10) / ranks, kLargest / ranks);
+  network.exchange_bandwidth_bytes_per_s = rate(exchanges, exchanged, others);
   return network;
 }
 

@@ -183,18 +183,4 @@ plan::TrainingCost Sizes::cost() {
 
 plan::TrainingCost training_cost(const PlacementProblem& problem) { return Sizes(problem).cost(); }
 
-PlacementPlan plan_placement(const PlacementProblem& problem,
-                             const plan::MeasuredPlacement& measured, bool variable_batch,
-                             double memory_bytes) {
-  plan::TrainingCost cost = training_cost(problem);
-  add_times(cost, problem.recipe.model.name, measured);
-  PlacementPlan plan;
-  for (const plan::Placement& placement : placements(cost, problem.ranks, variable_batch)) {
-    plan.forecasts.push_back(forecast(cost, measured.network, measured.processor(), problem.ranks,
-                                      problem.samples_per_rank, placement));
-  }
-  plan.best = best_placement(plan.forecasts, memory_bytes);
-  return plan;
-}
-
 }  // namespace convoy::train

@@ -39,13 +39,6 @@ Recipe with_grid(const Recipe& recipe, std::int64_t partitions, const Scheme& sc
   return chosen;
 }
 
-Recipe with_placement(const Recipe& recipe, const plan::Placement& placement) {
-  if (placement.kind == Parallelism::data) return candidate_of(recipe, "sync");
-  const std::string scheme = scheme_of(placement);
-  return with_grid(recipe, placement.partitions,
-                   {scheme, scheme == "bc" ? placement.senders : 0, placement.passes});
-}
-
 // As the checkpoint's run had it.
 std::optional<Recipe> of_checkpoint(const comm::World& world, const Registry& registry,
                                     const Recipe& recipe, const std::string& resume) {
@@ -59,17 +52,6 @@ std::optional<Recipe> of_checkpoint(const comm::World& world, const Registry& re
   const Options& keys = before.strategy_options;
   return with_grid(recipe, before.grid.partitions,
                    {keys.text("scheme"), keys.integer("senders"), keys.integer("passes")});
-}
-
-std::string name_of(const Recipe& recipe, int world) {
-  if (recipe.strategy != "hybrid") return recipe.strategy;
-  const Options& keys = recipe.strategy_options;
-  std::string how;
-  if (keys.integer("senders") > 0) how = " " + std::to_string(keys.integer("senders"));
-  if (keys.integer("passes") > 0) how = " in " + std::to_string(keys.integer("passes")) + " passes";
-  return "hybrid, scheme " + keys.text("scheme") + how + ", " +
-         std::to_string(world / recipe.grid.partitions) + " x " +
-         std::to_string(recipe.grid.partitions);
 }
 
 // What its strategy says against a recipe that was chosen; "": nothing. It was read without the
@@ -143,7 +125,7 @@ Recipe Planning::without_planning(const std::string& why) const {
   // Where it can't be had, hybrid says so itself. Groups of one are had with any number of ranks.
   const bool sync = recipe_.strategy == kAutomatic;
   const Recipe chosen = sync ? candidate_of(recipe_, "sync") : with_grid(recipe_, 1, {"c"});
-  say("placement: " + name_of(chosen, world_.size()) + ", since " + why);
+  say("placement: " + plan::name_of(placement_of(chosen), world_.size()) + ", since " + why);
   return chosen;
 }
 
@@ -215,6 +197,13 @@ Recipe Planning::choose() {
 
 }  // namespace
 
+Recipe with_placement(const Recipe& recipe, const plan::Placement& placement) {
+  if (placement.kind == Parallelism::data) return candidate_of(recipe, "sync");
+  const std::string scheme = scheme_of(placement);
+  return with_grid(recipe, placement.partitions,
+                   {scheme, scheme == "bc" ? placement.senders : 0, placement.passes});
+}
+
 std::int64_t samples_per_rank(const Recipe& recipe, const Task& task, const data::Dataset& data,
                               int ranks) {
   const auto size = static_cast<double>(data.size());
@@ -245,7 +234,8 @@ Recipe placed(const comm::World& world, const Registry& registry, const Recipe& 
   if (!resume.empty()) {
     if (const auto before = of_checkpoint(world, registry, recipe, resume)) {
       const std::string problem = problem_of(*before, registry);
-      const std::string name = name_of(*before, world.size()) + ", as in the checkpoint";
+      const std::string name =
+          plan::name_of(placement_of(*before), world.size()) + ", as in the checkpoint";
       if (world.rank() == 0) {
         world.log().info("placement: " +
                          (problem.empty() ? name : "not " + name + ", since " + problem));
@@ -257,7 +247,7 @@ Recipe placed(const comm::World& world, const Registry& registry, const Recipe& 
   release_large_blocks();  // that measuring took: other memory goes by what is free
   const std::string problem = problem_of(chosen, registry);
   if (problem.empty()) return chosen;
-  throw UsageError("the planner has chosen " + name_of(chosen, world.size()) +
+  throw UsageError("the planner has chosen " + plan::name_of(placement_of(chosen), world.size()) +
                    ", which this recipe can't have: " + problem);
 }
 

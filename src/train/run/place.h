@@ -23,6 +23,9 @@ namespace convoy::train {
 Recipe placed(const comm::World& world, const Registry& registry, const Recipe& recipe,
               const std::string& resume);
 
+// The recipe as it is trained with a placement that it can have: data parallelism, or hybrid.
+Recipe with_placement(const Recipe& recipe, const plan::Placement& placement);
+
 // What a rank has of a batch of this data, which is none larger than the data: at least 1.
 std::int64_t samples_per_rank(const Recipe& recipe, const Task& task, const data::Dataset& data,
                               int ranks);

@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "convoy/plan/placement.h"
+
 namespace convoy::train {
-namespace {
 
 using torch::Tensor;
-
-// Passes at a time, where one need not have ended before the next begins. While what one needs
-// travels, others compute; with more of them ranks wait less for each other, and hold more.
-constexpr std::size_t kUnderWay = 4;
-
-}  // namespace
 
 Head::Head(const SplitNetwork& network, Exchange& exchange, const Compute& compute,
            at::ScalarType wire)
@@ -104,7 +99,7 @@ Tensor Head::train(const HeadInput& input, const HeadStep& step) {
     gradients[j] = {};
   };
   run_passes(
-      input, step.passed ? 1 : kUnderWay,
+      input, step.passed ? 1 : plan::kPassesUnderWay,
       [&](std::size_t j) {
         Pass::Plan plan;
         plan.gradient_of_scores = [&step, j](const Tensor& scores) {
@@ -146,7 +141,7 @@ Tensor Head::scores(const HeadInput& input) {
   Tensor all = torch::empty({input.activations.size(0), classes},
                             torch::TensorOptions().dtype(wire_).device(parts_.compute.device()));
   run_passes(
-      input, kUnderWay, [](std::size_t) { return Pass::Plan(); },
+      input, plan::kPassesUnderWay, [](std::size_t) { return Pass::Plan(); },
       [&](std::size_t j, Pass* pass) {
         if (pass == nullptr) return;
         const auto me = static_cast<std::size_t>(parts_.exchange.rank());

@@ -85,7 +85,7 @@ double Hybrid::updates_of_head() const {
     shares.push_back(
         data::even_share({0, batch}, static_cast<int>(p), communicator_.size()).size());
   }
-  const std::vector<Round> rounds = plan_rounds(shares, options_.senders, options_.passes);
+  const std::vector<Round> rounds = rounds_of(shares);
   const auto used = std::count_if(rounds.begin(), rounds.end(),
                                   [](const Round& round) { return round.samples() > 0; });
   return static_cast<double>(std::max<std::ptrdiff_t>(1, used));
@@ -175,7 +175,7 @@ bool Hybrid::score(const Task& task, const Compute& compute, const data::Batch& 
   exchange_->group().allreduce(comm::buffer_of(shares), comm::ReduceOp::sum, {40, 0});
   const std::vector<std::size_t> group(shares.begin(), shares.end());
   HeadInput input;
-  input.rounds = plan_rounds(group, options_.senders, options_.passes);
+  input.rounds = rounds_of(group);
   input.views = batch.views;
   input.activations = torch::empty({0, network_->head().front().inputs}, wire_);
   std::optional<TaskBatch> rows;

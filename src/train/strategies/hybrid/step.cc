@@ -13,13 +13,13 @@ HybridShare Hybrid::share_of(const data::Batch& batch) {
   HybridShare share;
   const auto me = static_cast<std::size_t>(grid_->partition());
   std::vector<std::size_t> shares(static_cast<std::size_t>(grid_->shape().partitions), 0);
-  share.weights.resize(plan_rounds(shares, options_.senders, options_.passes).size(), 0);
+  share.weights.resize(rounds_of(shares).size(), 0);
   if (batch.size() < least_share_) {
     left_out_.add(*context_, batch);
     return share;
   }
   shares[me] = batch.size();
-  const std::vector<Round> rounds = plan_rounds(shares, options_.senders, options_.passes);
+  const std::vector<Round> rounds = rounds_of(shares);
   for (std::size_t j = 0; j < rounds.size(); ++j) {
     const data::Range& piece = rounds[j].pieces[me];
     if (piece.empty()) continue;
@@ -97,7 +97,7 @@ torch::Tensor Hybrid::train_head(const data::Batch& batch, const torch::Tensor& 
                                  const HybridShare& share, const HybridWhole& whole,
                                  double& loss_sum, StepReport& report) {
   const Task& task = context_->task();
-  const std::vector<Round> rounds = plan_rounds(whole.group, options_.senders, options_.passes);
+  const std::vector<Round> rounds = rounds_of(whole.group);
   const std::size_t me = static_cast<std::size_t>(grid_->partition());
   HeadInput input;
   input.rounds = rounds;

@@ -13,6 +13,7 @@
 #include "train/strategies/hybrid/head.h"
 #include "train/strategies/hybrid/optimizers.h"
 #include "train/strategies/hybrid/options.h"
+#include "train/strategies/hybrid/rounds.h"
 #include "train/strategies/local_buffers.h"
 #include "train/strategies/shares.h"
 #include "train/strategies/tally.h"
@@ -53,6 +54,10 @@ class Hybrid final : public Strategy {
 
  private:
   parallel::DistributedOptions trunk_options(const State* saved) const;
+  // Of what the ranks of a group have of a batch.
+  std::vector<Round> rounds_of(std::span<const std::size_t> shares) const {
+    return plan_rounds(shares, options_.senders, options_.passes);
+  }
   double updates_of_head() const;
   StepReport step(const data::Batch& batch);
   HybridShare share_of(const data::Batch& batch);
