@@ -59,13 +59,14 @@ std::vector<StageShapes> shapes_of(const Blueprint& blueprint, const std::vector
 std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& shapes,
                                   const std::vector<Slice>& outputs);
 
-// Whether a layer writes its output over its first input: a ReLU or a sum that is the only reader
-// of what a convolution, fully connected layer, normalization or sum of its stage has computed
-// (which need their outputs for nothing else).
+// Whether a layer writes its output over its first input: a ReLU, sigmoid or sum that is the only
+// reader of what a convolution, locally or fully connected layer, batch normalization or sum of its
+// stage has computed (which need their outputs for nothing else).
 bool in_place(const StageSpec& stage, std::size_t node);
 
 // Bytes that a layer adds to what a training step keeps of one sample, of elements of `element`
-// bytes: its output, unless it lies in memory that is there already (in_place, Flatten).
+// bytes: its output, unless it lies in memory that is there already (in_place, Flatten). Outputs of
+// L2Pool and LocalContrastNorm are never narrower than float32.
 std::int64_t activation_bytes(const StageSpec& stage, std::size_t node, const LayerShapes& shapes,
                               std::size_t element = 4);
 

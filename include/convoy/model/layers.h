@@ -56,6 +56,7 @@ enum class Weights {
   fan_in_uniform,  // LibTorch's: weights and biases uniform in +-1 / sqrt(fan_in)
   fan_out_normal,  // Kaiming's for ReLU: deviation sqrt(2 / fan_out); biases as LibTorch's
   xavier,          // Caffe's: uniform in +-sqrt(3 / fan_in), biases 0
+  sigmoid,         // Glorot's for sigmoids: in +-4 sqrt(6 / (fan_in + fan_out)), biases 0
 };
 
 struct Convolution {  // of images
@@ -72,6 +73,17 @@ struct Linear {  // over the last dimension
   Weights first = Weights::fan_in_uniform;
 };
 
+// A convolution without shared weights: every position of the output has filters of its own.
+// Parameters: weight [height, width, out, in, kernel height, kernel width] and bias [height, width,
+// out], of height x width positions, so that a part of the output's rows is one run of either.
+struct LocallyConnected {  // of images
+  std::int64_t in = 0, out = 0;
+  Pair image{0, 0};  // height and width of its input, on which the number of weights depends
+  Pair kernel{1, 1}, stride{1, 1}, padding{0, 0};
+  bool bias = true;
+  Weights first = Weights::fan_in_uniform;
+};
+
 // Over the first dimension of a sample, the channels. In training its values depend on all samples
 // and positions of a channel, through their mean and variance.
 struct BatchNorm {
@@ -82,12 +94,44 @@ struct BatchNorm {
 
 struct Relu {};
 
+struct Sigmoid {};
+
 struct MaxPool {
   Pair kernel{2, 2}, stride{2, 2}, padding{0, 0};
 };
 
 struct AveragePool {  // positions of the padding count as zeros
   Pair kernel{2, 2}, stride{2, 2}, padding{0, 0};
+};
+
+// sqrt(epsilon + sum of the squares in the window), of each channel (Le et al. 2012; positions of
+// the padding count as zeros). With epsilon the gradient is 0 where all values are.
+// Computed in float32 at least.
+struct L2Pool {
+  Pair kernel{2, 2}, stride{2, 2}, padding{0, 0};
+  double epsilon = 1e-8;
+};
+
+// Local contrast normalization (Jarrett et al. 2009, Le et al. 2012): of x at channel i and
+// position (j, k)
+//
+//   v[i, j, k] = x[i, j, k] - mean(x)[j, k]
+//   y[i, j, k] = v[i, j, k] / max(c, sigma[j, k]),  sigma = sqrt(mean(v^2))
+//
+// where mean is over all C channels and the window around a position:
+//
+//   mean(u)[j, k] = sum over p, q of w[p, q] * (sum over i of u[i, j + p, k + q]) / (C W[j, k])
+//
+// with W[j, k] the sum of the weights w[p, q] that lie on the image: at borders the others count
+// for more. An output depends on positions up to two half windows away, and on all channels.
+// Computed in float32 at least.
+struct LocalContrastNorm {
+  Pair window{5, 5};     // odd
+  double deviation = 0;  // w[p, q] = exp(-(p^2 + q^2) / (2 deviation^2)); 0: all are 1
+  double least = 0.01;   // c
+  // c is the mean of sigma over the sample where that is more, as Jarrett et al. have it: every
+  // output then depends on the whole input.
+  bool mean_as_least = false;
 };
 
 struct AdaptiveAveragePool {
@@ -125,9 +169,9 @@ struct Opaque {
   std::function<std::int64_t(const Shape& input)> macs;
 };
 
-using Kind =
-    std::variant<Convolution, Linear, BatchNorm, Relu, MaxPool, AveragePool, AdaptiveAveragePool,
-                 Subsample, Flatten, Dropout, Add, Concatenate, Opaque>;
+using Kind = std::variant<Convolution, LocallyConnected, Linear, BatchNorm, Relu, Sigmoid, MaxPool,
+                          AveragePool, L2Pool, LocalContrastNorm, AdaptiveAveragePool, Subsample,
+                          Flatten, Dropout, Add, Concatenate, Opaque>;
 
 }  // namespace layer
 
@@ -152,8 +196,8 @@ std::vector<TensorInfo> tensors_of(const Node& node);
 
 Shape output_shape(const Node& node, std::span<const Shape> inputs);
 
-// Multiplications with additions of convolutions and fully connected layers, for one sample. Biases
-// don't count, nor do other kinds.
+// Multiplications with additions of convolutions, locally and fully connected layers, for one
+// sample. Biases don't count, nor do other kinds.
 std::int64_t macs(const Node& node, std::span<const Shape> inputs);
 
 // For each input the smallest box that holds all elements on which those of `output`, a slice of

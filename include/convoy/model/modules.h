@@ -32,11 +32,11 @@ struct Statement {
 //   list.add("mine", Mine());
 //   auto network = list.network();
 //
-// Conv2d, Linear, BatchNorm2d, ReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten and Dropout
-// are known; every other module is whole, which means that its insides are not looked into. Those
-// with weights keep them. ReLU, pools and Flatten become Convoy's own, and so does Dropout, whose
-// masks then depend on no rank. Known modules whose options Convoy has no use for (ceil_mode,
-// padding other than zeros, ...) are whole as well.
+// Conv2d, Linear, BatchNorm2d, ReLU, Sigmoid, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten and
+// Dropout are known; every other module is whole, which means that its insides are not looked into.
+// Those with weights keep them. ReLU, Sigmoid, pools and Flatten become Convoy's own, and so does
+// Dropout, whose masks then depend on no rank. Known modules whose options Convoy has no use for
+// (ceil_mode, padding other than zeros, ...) are whole as well.
 class ModuleList {
  public:
   // input: the shape of a sample. Scores come out at the end.

@@ -208,6 +208,7 @@ std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& sha
 bool in_place(const StageSpec& stage, std::size_t index) {
   const Node& node = stage.nodes[index];
   const bool may = std::holds_alternative<layer::Relu>(node.kind) ||
+                   std::holds_alternative<layer::Sigmoid>(node.kind) ||
                    std::holds_alternative<layer::Add>(node.kind);
   if (!may || node.inputs.empty()) return false;
   const std::string& input = node.inputs[0];
@@ -218,6 +219,7 @@ bool in_place(const StageSpec& stage, std::size_t index) {
   for (const Node& other : stage.nodes) {
     if (other.name != input) continue;
     return std::holds_alternative<layer::Convolution>(other.kind) ||
+           std::holds_alternative<layer::LocallyConnected>(other.kind) ||
            std::holds_alternative<layer::Linear>(other.kind) ||
            std::holds_alternative<layer::BatchNorm>(other.kind) ||
            std::holds_alternative<layer::Add>(other.kind);
@@ -229,6 +231,11 @@ std::int64_t activation_bytes(const StageSpec& stage, std::size_t node, const La
                               std::size_t element) {
   if (std::holds_alternative<layer::Flatten>(stage.nodes[node].kind) || in_place(stage, node))
     return 0;
+  // These compute in float32 at least.
+  const layer::Kind& kind = stage.nodes[node].kind;
+  if (std::holds_alternative<layer::L2Pool>(kind) ||
+      std::holds_alternative<layer::LocalContrastNorm>(kind))
+    element = std::max<std::size_t>(element, 4);
   return elements_of(shapes.output) * static_cast<std::int64_t>(element);
 }
 

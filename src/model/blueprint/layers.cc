@@ -1,6 +1,8 @@
 #include "convoy/model/layers.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "convoy/base/error.h"
 #include "model/blueprint/sizes.h"
@@ -45,11 +47,31 @@ bool both_at_least(const layer::Pair& pair, std::int64_t least) {
   return pair[0] >= least && pair[1] >= least;
 }
 
+[[noreturn]] void complain_kernel(const Node& node, const Shape& input) {
+  complain(node, "its kernel is larger than its input, " + text_of(input));
+}
+
 void check_window(const Node& node, const Window& w) {
   require(node, both_at_least(w.kernel, 1), "its kernel has to be at least 1 x 1");
   require(node, both_at_least(w.stride, 1), "its stride has to be at least 1");
   require(node, both_at_least(w.dilation, 1), "its dilation has to be at least 1");
   require(node, both_at_least(w.padding, 0), "its padding can't be negative");
+}
+
+void check_pool(const Node& node, const Window& w) {
+  check_window(node, w);
+  require(node, w.padding[0] * 2 <= w.kernel[0] && w.padding[1] * 2 <= w.kernel[1],
+          "its padding can be half of its kernel at most");
+}
+
+// What keeps a divisor from 0 has to do so in float32.
+bool is_positive_float(double number) { return number >= std::numeric_limits<float>::min(); }
+
+// That its bytes can be counted, even in float64.
+void check_countable(const Node& node, const Shape& shape) {
+  std::int64_t left = std::numeric_limits<std::int64_t>::max() / 8;
+  for (const std::int64_t extent : shape) left /= std::max<std::int64_t>(extent, 1);
+  if (left == 0) complain(node, "can't have so many weights: " + text_of(shape));
 }
 
 // Throws unless the kind's numbers make sense.
@@ -67,15 +89,27 @@ struct Check {
   void operator()(const layer::BatchNorm& b) const {
     require(node, b.channels > 0, "needs channels");
   }
-  void operator()(const layer::MaxPool& p) const {
-    check_window(node, window_of(p));
-    require(node, p.padding[0] * 2 <= p.kernel[0] && p.padding[1] * 2 <= p.kernel[1],
-            "its padding can be half of its kernel at most");
+  void operator()(const layer::LocallyConnected& l) const {
+    require(node, l.in > 0 && l.out > 0, "needs channels");
+    require(node, both_at_least(l.image, 1), "its image has to be at least 1 x 1");
+    check_window(node, window_of(l));
+    for (std::size_t d = 0; d < 2; ++d) {
+      if (window_of(l).positions(d, l.image[d]) == 0)
+        complain_kernel(node, {l.in, l.image[0], l.image[1]});
+    }
   }
-  void operator()(const layer::AveragePool& p) const {
-    check_window(node, window_of(p));
-    require(node, p.padding[0] * 2 <= p.kernel[0] && p.padding[1] * 2 <= p.kernel[1],
-            "its padding can be half of its kernel at most");
+  void operator()(const layer::MaxPool& p) const { check_pool(node, window_of(p)); }
+  void operator()(const layer::AveragePool& p) const { check_pool(node, window_of(p)); }
+  void operator()(const layer::L2Pool& p) const {
+    check_pool(node, window_of(p));
+    require(node, is_positive_float(p.epsilon), "its epsilon has to be positive, also in float32");
+  }
+  void operator()(const layer::LocalContrastNorm& n) const {
+    require(node, both_at_least(n.window, 1) && n.window[0] % 2 == 1 && n.window[1] % 2 == 1,
+            "its window has to be of odd numbers of rows and columns");
+    require(node, n.deviation >= 0, "its deviation can't be negative");
+    require(node, is_positive_float(n.least),
+            "its least divisor has to be positive, also in float32");
   }
   void operator()(const layer::AdaptiveAveragePool& p) const {
     require(node, both_at_least(p.size, 1), "its output has to be at least 1 x 1");
@@ -92,6 +126,7 @@ struct Check {
     require(node, o.output != nullptr, "doesn't say what its output is");
   }
   void operator()(const layer::Relu&) const {}
+  void operator()(const layer::Sigmoid&) const {}
   void operator()(const layer::Flatten&) const {}
   void operator()(const layer::Add&) const {}
   void operator()(const layer::Concatenate&) const {}
@@ -108,9 +143,8 @@ void check_image(const Node& node, const Shape& shape, std::int64_t channels) {
 Shape windows_output(const Node& node, const Shape& shape, std::int64_t channels, const Window& w) {
   Shape out{channels, 0, 0};
   for (std::size_t d = 0; d < 2; ++d) {
-    const std::int64_t room = shape[d + 1] + 2 * w.padding[d] - w.reach(d);
-    if (room < 0) complain(node, "its kernel is larger than its input, " + text_of(shape));
-    out[d + 1] = room / w.stride[d] + 1;
+    out[d + 1] = w.positions(d, shape[d + 1]);
+    if (out[d + 1] == 0) complain_kernel(node, shape);
   }
   return out;
 }
@@ -135,7 +169,24 @@ struct Output {
     check_image(node, inputs[0], b.channels);
     return inputs[0];
   }
+  Shape operator()(const layer::LocallyConnected& l) const {
+    check_image(node, inputs[0], l.in);
+    if (inputs[0][1] != l.image[0] || inputs[0][2] != l.image[1]) {
+      complain(node, "is made for images of " + std::to_string(l.image[0]) + " x " +
+                         std::to_string(l.image[1]) + ", gets " + text_of(inputs[0]));
+    }
+    return windows_output(node, inputs[0], l.out, window_of(l));
+  }
   Shape operator()(const layer::Relu&) const { return inputs[0]; }
+  Shape operator()(const layer::Sigmoid&) const { return inputs[0]; }
+  Shape operator()(const layer::LocalContrastNorm&) const {
+    check_image(node, inputs[0], 0);
+    return inputs[0];
+  }
+  Shape operator()(const layer::L2Pool& p) const {
+    check_image(node, inputs[0], 0);
+    return windows_output(node, inputs[0], inputs[0][0], window_of(p));
+  }
   Shape operator()(const layer::MaxPool& p) const {
     check_image(node, inputs[0], 0);
     return windows_output(node, inputs[0], inputs[0][0], window_of(p));
@@ -184,9 +235,11 @@ struct Output {
   Shape operator()(const layer::Opaque& o) const { return o.output(inputs[0]); }
 };
 
-std::pair<FirstValues, FirstValues> first_values(layer::Weights first, std::int64_t fan_in,
-                                                 std::int64_t fan_out) {
-  const auto in = static_cast<double>(fan_in), out = static_cast<double>(fan_out);
+// `inputs` and `outputs` of one position, each of which `area` weights connect with one another.
+std::pair<FirstValues, FirstValues> first_values(layer::Weights first, std::int64_t inputs,
+                                                 std::int64_t outputs, layer::Pair area = {1, 1}) {
+  const double each = static_cast<double>(area[0]) * static_cast<double>(area[1]);
+  const double in = static_cast<double>(inputs) * each, out = static_cast<double>(outputs) * each;
   const FirstValues usual{FirstRule::uniform, 1 / std::sqrt(in)};
   switch (first) {
     case layer::Weights::fan_in_uniform:
@@ -195,16 +248,27 @@ std::pair<FirstValues, FirstValues> first_values(layer::Weights first, std::int6
       return {{FirstRule::normal, std::sqrt(2 / out)}, usual};
     case layer::Weights::xavier:
       return {{FirstRule::uniform, std::sqrt(3 / in)}, {FirstRule::zeros, 0}};
+    case layer::Weights::sigmoid:
+      return {{FirstRule::uniform, 4 * std::sqrt(6 / (in + out))}, {FirstRule::zeros, 0}};
   }
   return {usual, usual};
 }
 
 struct TensorList {
   std::vector<TensorInfo> operator()(const layer::Convolution& c) const {
-    const std::int64_t in = c.in / c.groups, area = c.kernel[0] * c.kernel[1];
-    const auto [weight, bias] = first_values(c.first, in * area, c.out * area);
+    const std::int64_t in = c.in / c.groups;
+    const auto [weight, bias] = first_values(c.first, in, c.out, c.kernel);
     std::vector<TensorInfo> all{{"weight", {c.out, in, c.kernel[0], c.kernel[1]}, weight}};
     if (c.bias) all.push_back({"bias", {c.out}, bias});
+    return all;
+  }
+  std::vector<TensorInfo> operator()(const layer::LocallyConnected& l) const {
+    const auto [weight, bias] = first_values(l.first, l.in, l.out, l.kernel);
+    const std::int64_t height = window_of(l).positions(0, l.image[0]);
+    const std::int64_t width = window_of(l).positions(1, l.image[1]);
+    std::vector<TensorInfo> all{
+        {"weight", {height, width, l.out, l.in, l.kernel[0], l.kernel[1]}, weight}};
+    if (l.bias) all.push_back({"bias", {height, width, l.out}, bias});
     return all;
   }
   std::vector<TensorInfo> operator()(const layer::Linear& l) const {
@@ -230,9 +294,13 @@ struct TensorList {
 
 struct Name {
   const char* operator()(const layer::Convolution&) const { return "convolution"; }
+  const char* operator()(const layer::LocallyConnected&) const { return "locally_connected"; }
   const char* operator()(const layer::Linear&) const { return "linear"; }
   const char* operator()(const layer::BatchNorm&) const { return "batch_norm"; }
   const char* operator()(const layer::Relu&) const { return "relu"; }
+  const char* operator()(const layer::Sigmoid&) const { return "sigmoid"; }
+  const char* operator()(const layer::L2Pool&) const { return "l2_pool"; }
+  const char* operator()(const layer::LocalContrastNorm&) const { return "local_contrast_norm"; }
   const char* operator()(const layer::MaxPool&) const { return "max_pool"; }
   const char* operator()(const layer::AveragePool&) const { return "average_pool"; }
   const char* operator()(const layer::AdaptiveAveragePool&) const {
@@ -254,6 +322,7 @@ std::vector<TensorInfo> tensors_of(const Node& node) {
   std::visit(Check{node}, node.kind);
   std::vector<TensorInfo> all = std::visit(TensorList{}, node.kind);
   for (TensorInfo& tensor : all) {
+    check_countable(node, tensor.shape);
     tensor.name = node.name + "." + tensor.name;
     if (node.module != nullptr) tensor.first = {FirstRule::as_made, 0};
   }
@@ -270,6 +339,8 @@ std::int64_t macs(const Node& node, std::span<const Shape> inputs) {
   const Shape output = output_shape(node, inputs);
   if (const auto* c = std::get_if<layer::Convolution>(&node.kind))
     return elements_of(output) * (c->in / c->groups) * c->kernel[0] * c->kernel[1];
+  if (const auto* l = std::get_if<layer::LocallyConnected>(&node.kind))
+    return elements_of(output) * l->in * l->kernel[0] * l->kernel[1];
   if (const auto* l = std::get_if<layer::Linear>(&node.kind)) return elements_of(output) * l->in;
   if (const auto* o = std::get_if<layer::Opaque>(&node.kind))
     return o->macs ? o->macs(inputs[0]) : 0;

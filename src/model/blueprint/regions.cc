@@ -78,6 +78,16 @@ struct Required {
   void operator()(Slice& in, const layer::Linear&) const {
     for (std::size_t d = 0; d + 1 < in.shape.size(); ++d) set(in, d, range_of(output, d));
   }
+  void operator()(Slice& in, const layer::LocallyConnected& l) const {
+    set_under_windows(in, window_of(l), output);
+  }
+  void operator()(Slice& in, const layer::LocalContrastNorm& n) const {
+    if (!n.mean_as_least) set_under_windows(in, window_of(n), output);
+  }
+  void operator()(Slice& in, const layer::L2Pool& p) const {
+    set(in, 0, range_of(output, 0));
+    set_under_windows(in, window_of(p), output);
+  }
   void operator()(Slice& in, const layer::MaxPool& p) const {
     set(in, 0, range_of(output, 0));
     set_under_windows(in, window_of(p), output);
@@ -164,7 +174,12 @@ std::vector<Slice> required_parameters(const Node& node, std::span<const Shape> 
   std::vector<Slice> parts;
   for (const TensorInfo& tensor : tensors_of(node)) {
     Slice part = whole_of(tensor.name, tensor.shape);
-    if (!whole && !part.shape.empty()) set(part, 0, range_of(output, units));
+    if (std::holds_alternative<layer::LocallyConnected>(node.kind)) {
+      // Rows, columns and maps.
+      for (std::size_t d = 0; d < 3; ++d) set(part, d, range_of(output, (d + 1) % 3));
+    } else if (!whole && !part.shape.empty()) {
+      set(part, 0, range_of(output, units));
+    }
     if (output.elements() == 0 && !part.shape.empty()) part.size[0] = 0;
     parts.push_back(std::move(part));
   }

@@ -18,10 +18,23 @@ struct Window {
   layer::Pair kernel, stride, padding, dilation{1, 1};
   // Positions from the first to the last that a window covers.
   std::int64_t reach(std::size_t d) const { return (kernel[d] - 1) * dilation[d] + 1; }
+  // Of windows, along so many rows or columns; 0 where none fits.
+  std::int64_t positions(std::size_t d, std::int64_t extent) const {
+    const std::int64_t room = extent + 2 * padding[d] - reach(d);
+    return room < 0 ? 0 : room / stride[d] + 1;
+  }
 };
 
 inline Window window_of(const layer::Convolution& c) {
   return {c.kernel, c.stride, c.padding, c.dilation};
+}
+inline Window window_of(const layer::LocallyConnected& l) {
+  return {l.kernel, l.stride, l.padding};
+}
+inline Window window_of(const layer::L2Pool& p) { return {p.kernel, p.stride, p.padding}; }
+// From each output to all inputs: a window of windows.
+inline Window window_of(const layer::LocalContrastNorm& n) {
+  return {{2 * n.window[0] - 1, 2 * n.window[1] - 1}, {1, 1}, {n.window[0] - 1, n.window[1] - 1}};
 }
 inline Window window_of(const layer::MaxPool& p) { return {p.kernel, p.stride, p.padding}; }
 inline Window window_of(const layer::AveragePool& p) { return {p.kernel, p.stride, p.padding}; }

@@ -5,6 +5,9 @@
 #include "convoy/model/linear.h"
 #include "convoy/model/modules.h"
 #include "model/execution/convolution.h"
+#include "model/execution/l2_pool.h"
+#include "model/execution/local_contrast_norm.h"
+#include "model/execution/locally_connected.h"
 
 namespace convoy::model {
 namespace {
@@ -26,6 +29,9 @@ struct Build {
   LayerStep operator()(const layer::Convolution& c) const {
     return of(std::make_shared<ConvolutionImpl>(c));
   }
+  LayerStep operator()(const layer::LocallyConnected& l) const {
+    return of(std::make_shared<LocallyConnectedImpl>(l, tensors_of(node)));
+  }
   LayerStep operator()(const layer::Linear& l) const {
     return of(std::make_shared<LinearImpl>(torch::nn::LinearOptions(l.in, l.out).bias(l.bias),
                                            LinearImpl::Unset()));
@@ -39,6 +45,18 @@ struct Build {
       Tensor input = x[0];
       return in_place ? input.relu_() : input.relu();
     });
+  }
+  LayerStep operator()(const layer::Sigmoid&) const {
+    return plain([](const Tensors& x, bool in_place) {
+      Tensor input = x[0];
+      return in_place ? input.sigmoid_() : input.sigmoid();
+    });
+  }
+  LayerStep operator()(const layer::L2Pool& p) const {
+    return plain([p](const Tensors& x, bool) { return l2_pool(x[0], p); });
+  }
+  LayerStep operator()(const layer::LocalContrastNorm& n) const {
+    return plain([n](const Tensors& x, bool) { return local_contrast_norm(x[0], n); });
   }
   LayerStep operator()(const layer::MaxPool& p) const {
     return plain([p](const Tensors& x, bool) {

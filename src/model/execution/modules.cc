@@ -33,6 +33,7 @@ std::optional<layer::Kind> known_kind(const nn::Module& module) {
     return layer::BatchNorm{o.num_features(), 1, o.eps(), o.momentum().value_or(0.1)};
   }
   if (module.as<nn::ReLUImpl>() != nullptr) return layer::Relu{};
+  if (module.as<nn::SigmoidImpl>() != nullptr) return layer::Sigmoid{};
   if (const auto* pool = module.as<nn::MaxPool2dImpl>()) {
     const auto& o = pool->options;
     if (o.ceil_mode() || pair_of(o.dilation()) != layer::Pair{1, 1}) return std::nullopt;

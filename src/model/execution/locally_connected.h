@@ -1,0 +1,33 @@
+// layer::LocallyConnected, computed.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <vector>
+
+#include "convoy/model/layers.h"
+
+namespace convoy::model {
+
+// Weights are not set when it is made. For each position of the output a matrix product of what its
+// filters see in each sample, over some positions at a time, so that these copies of the image stay
+// within 32 MiB or what one position sees; they are made again for the gradient, which keeps the
+// image alone. In half precision the gradient of the image is summed in float32.
+class LocallyConnectedImpl : public torch::nn::Module {
+ public:
+  // `tensors`: the layer's, as tensors_of() has them.
+  LocallyConnectedImpl(const layer::LocallyConnected& numbers,
+                       const std::vector<TensorInfo>& tensors);
+
+  // [N, in, height, width] -> [N, out, height, width], contiguous
+  torch::Tensor forward(const torch::Tensor& input);
+  void pretty_print(std::ostream& stream) const override;
+
+  torch::Tensor weight;  // [height, width, out, in, kernel height, kernel width]
+  torch::Tensor bias;    // [height, width, out], or undefined
+
+ private:
+  layer::LocallyConnected numbers_;
+};
+
+}  // namespace convoy::model
