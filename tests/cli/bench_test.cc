@@ -292,10 +292,10 @@ TEST(BenchAllreduce, NamesTheNearestAlgorithm) {
   EXPECT_NE(result.err.find("did you mean 'multicolor'"), std::string::npos) << result.err;
 }
 
-TEST(BenchAblation, ReportsARowPerSwitch) {
-  const JobResult result = Job({"bench", "ablation", "--model", "lenet", "--batch", "4",
-                                "--repetitions", "1", "--steps", "1", "--json", "-"})
-                               .finish(std::chrono::seconds(90));
+void expect_ablation(std::vector<std::string> how) {
+  how.insert(how.begin(),
+             {"bench", "ablation", "--repetitions", "1", "--steps", "1", "--json", "-"});
+  const JobResult result = Job(how).finish(std::chrono::seconds(90));
   ASSERT_EQ(result.exit_status, 0) << result.err;
   std::istringstream lines(result.out);
   int rows = 0;
@@ -305,6 +305,13 @@ TEST(BenchAblation, ReportsARowPerSwitch) {
     EXPECT_GT(row.at("ratio_to_plain").get<double>(), 0);
   }
   EXPECT_EQ(rows, 4);
+}
+
+TEST(BenchAblation, ReportsARowPerSwitch) { expect_ablation({"--model", "lenet", "--batch", "4"}); }
+
+// A network that is made for one size of images.
+TEST(BenchAblation, MakesTheNetworkForTheSize) {
+  expect_ablation({"--model", "speech-dnn", "--batch", "1", "--image-size", "2"});
 }
 
 TEST(BenchLoader, ReportsARowPerNumberOfThreads) {

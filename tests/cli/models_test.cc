@@ -24,12 +24,16 @@ std::vector<json> rows_of(std::vector<std::string> arguments) {
 
 TEST(Models, ListsAllWithWhatIsPublished) {
   const auto rows = rows_of({});
-  ASSERT_EQ(rows.size(), 15u);
+  ASSERT_EQ(rows.size(), 17u);
   EXPECT_EQ(rows[0]["model"], "alexnet");
   EXPECT_EQ(rows[1]["model"], "alexnet-one-tower");
   EXPECT_EQ(rows[2]["model"], "alexnet32");
   EXPECT_EQ(rows[1]["parameters"], 61838248);
-  const json& resnet50 = rows[12];
+  EXPECT_EQ(rows[8]["model"], "local-image");
+  EXPECT_EQ(rows[8]["parameters"], 81000896);
+  EXPECT_EQ(rows[14]["model"], "speech-dnn");
+  EXPECT_EQ(rows[14]["input"], (json{1, 11, 40}));
+  const json& resnet50 = rows[13];
   EXPECT_EQ(resnet50["model"], "resnet50");
   EXPECT_EQ(resnet50["input"], (json{3, 224, 224}));
   EXPECT_EQ(resnet50["parameters"], 25557032);
@@ -64,6 +68,15 @@ TEST(Models, LayersAddUpToTheNetwork) {
   EXPECT_NE(table.out.find("convolution"), std::string::npos) << table.out;
 }
 
+// A network whose weights follow from the size of its images is another one for another size.
+TEST(Models, OfOneShapeAreMadeForTheSize) {
+  const auto rows = rows_of({"--model", "local-image", "--model", "speech-dnn", "--size", "101"});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["input"], (json{3, 101, 101}));
+  EXPECT_GT(rows[0]["parameters"], 81000896);
+  EXPECT_EQ(rows[1]["parameters"], 41777152 + (101 * 101 - 440) * 2560);
+}
+
 // Every layer is run; how long it takes is nobody's to say.
 TEST(Models, TimesEachLayer) {
   const auto rows =
@@ -83,6 +96,9 @@ TEST(Models, SaysWhatItCantDescribe) {
       {{"--model", "alexnet", "--size", "62"},
        "model 'alexnet' can't take images of --size 62: stage 'conv5', layer 'features.12': its "
        "kernel is larger than its input, [256, 2, 2]"},
+      {{"--model", "local-image", "--size", "30"},
+       "model 'local-image' can't take images of --size 30: stage 'local2', layer 'pool2': its "
+       "kernel is larger than its input, [8, 5, 5]"},
       {{"--size", "0"}, "--size: '0' is not a whole number"},
       {{"--json", "/nowhere/at/all"}, "--json: can't write '/nowhere/at/all'"}};
   for (auto [arguments, part] : cases) {

@@ -3,13 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "convoy/base/error.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/lenet.h"
+#include "convoy/model/local_image.h"
 #include "convoy/model/resnet.h"
 #include "convoy/model/small_images.h"
+#include "convoy/model/speech_dnn.h"
 #include "tests/base/scratch.h"
 #include "tests/model/branches.h"
 
@@ -113,6 +116,87 @@ TEST(Cost, OfAShortcutWithoutParameters) {
   EXPECT_EQ(sum.activation_bytes, 4 * 5 * 32 * 16 * 16);
 }
 
+// By hand; the paper (Dean et al. 2012) says about 42 million.
+TEST(Cost, OfTheSpeechNetwork) {
+  const Blueprint network = speech_dnn();
+  const Cost cost = cost_of(network, network.inputs);
+  EXPECT_EQ(cost.macs, 440 * 2560 + 3 * 2560 * 2560 + 2560 * 8192);
+  EXPECT_EQ(cost.parameters, cost.macs + 4 * 2560 + 8192);
+  EXPECT_EQ(cost.parameters, 41777152);
+  // Sigmoids write over what they read.
+  EXPECT_EQ(cost.activation_bytes, 4 * (4 * 2560 + 8192));
+  const Blueprint small = speech_dnn({.image = {1, 3, 5}, .classes = 7, .hidden = 4, .depth = 2});
+  EXPECT_EQ(small.stages.size(), 3u);
+  EXPECT_EQ(cost_of(small, {{1, 3, 5}}).parameters, 16 * 4 + 5 * 4 + 5 * 7);
+  EXPECT_THROW((void)speech_dnn({.depth = 0}), UsageError);
+  EXPECT_THROW((void)speech_dnn({.hidden = -1}), UsageError);
+  EXPECT_EQ(message_of<UsageError>([] { speech_dnn({.classes = 0}); }),
+            "speech-dnn can't tell 0 classes: there has to be one at least");
+  EXPECT_NE(message_of<UsageError>([] { speech_dnn({.image = {11, 40}}); }), "");
+}
+
+// Hidden layers are followed by sigmoids, scores by nothing.
+TEST(FirstWeights, OfTheSpeechNetwork) {
+  const Blueprint network = speech_dnn({.image = {1, 3, 5}, .classes = 7, .hidden = 9, .depth = 1});
+  const auto hidden = tensors_of(network.stages[0].nodes[1]);
+  EXPECT_EQ(hidden[0].first, (FirstValues{FirstValues::Rule::uniform, 2}));  // 4 sqrt(6 / 24)
+  EXPECT_EQ(hidden[1].first.rule, FirstValues::Rule::zeros);
+  for (const TensorInfo& tensor : tensors_of(network.stages[1].nodes[0]))
+    EXPECT_EQ(tensor.first, (FirstValues{FirstValues::Rule::uniform, 1.0 / 3})) << tensor.name;
+}
+
+// Of bfloat16, sums of squares and what is divided by them are float32.
+TEST(Cost, OfLayersThatKeepFloat32) {
+  const std::vector<std::pair<layer::Kind, std::size_t>> cases{
+      {layer::L2Pool{}, 4}, {layer::LocalContrastNorm{}, 4}, {layer::MaxPool{}, 2}};
+  for (const auto& [kind, least] : cases) {
+    const StageSpec stage{"s", {"x"}, {{"a", kind, {"x"}, {}}}, {"a"}};
+    const StageShapes shapes = shapes_of(stage, {{2, 4, 6}});
+    for (const std::size_t element : {std::size_t{2}, std::size_t{8}}) {
+      EXPECT_EQ(
+          activation_bytes(stage, 0, shapes.layers[0], element),
+          elements_of(shapes.outputs[0]) * static_cast<std::int64_t>(std::max(element, least)))
+          << kind_name(stage.nodes[0]);
+    }
+  }
+}
+
+// Nothing is allocated: of the largest, 7 GB.
+TEST(Cost, OfLocalNetworks) {
+  const std::vector<std::pair<std::string, std::int64_t>> presets{
+      {"80M", 81000896}, {"330M", 331178472}, {"1.7B", 1706721312}};
+  for (const auto& [name, parameters] : presets) {
+    const LocalImageOptions options = local_image_preset(name);
+    EXPECT_EQ(options.filter, 10);
+    const Blueprint network = local_image(options);
+    EXPECT_EQ(cost_of(network, {{3, 100, 100}}).parameters, parameters) << name;
+  }
+  // By hand: 91 positions each way, of which a pool of 8 leaves 84; 75, 68; 59, 4.
+  const Cost cost = cost_of(local_image(), {{3, 100, 100}});
+  const std::int64_t weights = 91 * 91 * 8 * 300 + (75 * 75 + 59 * 59) * 8 * 800;
+  EXPECT_EQ(cost.macs, weights + 16 * 8 * 21000);
+  EXPECT_EQ(cost.parameters, cost.macs + (91 * 91 + 75 * 75 + 59 * 59) * 8 + 21000);
+  EXPECT_EQ(cost.activation_bytes,
+            4 * (8 * (91 * 91 + 75 * 75 + 59 * 59 + 2 * (84 * 84 + 68 * 68 + 16)) + 21000));
+  EXPECT_EQ(message_of<UsageError>([] { local_image_preset("2B"); }),
+            "local-image has no preset '2B'; there are 80M, 330M and 1.7B");
+  EXPECT_EQ(message_of<UsageError>([] {
+              local_image({.image = {3, 30, 30}});
+            }),
+            "stage 'local2', layer 'pool2': its kernel is larger than its input, [8, 5, 5]");
+  EXPECT_THROW((void)local_image({.stages = {}}), UsageError);
+  EXPECT_EQ(message_of<UsageError>([] {
+              local_image({.image = {3, 100}});
+            }),
+            "local-image can't be made for images of [3, 100]: these have to be channels, height "
+            "and width");
+  EXPECT_THROW((void)local_image({.image = {3, 100, -100}}), UsageError);
+  EXPECT_THROW((void)local_image({.classes = -1}), UsageError);
+  EXPECT_THROW((void)local_image({.stages = {{8, 0, 2, 2}}}), UsageError);
+  EXPECT_NE(message_of<UsageError>([] { check(local_image({.norm = 4})); }).find("odd numbers"),
+            std::string::npos);
+}
+
 TEST(Shapes, FollowFromStageToStage) {
   const auto shapes = shapes_of(resnet(), {{3, 64, 48}});
   ASSERT_EQ(shapes.size(), 18u);  // the stem, 16 blocks, the head
@@ -130,6 +214,10 @@ TEST(Shapes, ThatDontFitNameStageAndLayer) {
               shapes_of(lenet(), {{3, 28, 28}});
             }),
             "stage 'conv1', layer 'conv1': takes images of 1 channels, gets [3, 28, 28]");
+  EXPECT_EQ(message_of<UsageError>([] {
+              shapes_of(local_image(), {{3, 100, 99}});
+            }),
+            "stage 'local1', layer 'filter1': is made for images of 100 x 100, gets [3, 100, 99]");
   EXPECT_NO_THROW(shapes_of(alexnet(), {{3, 63, 63}}));
   EXPECT_EQ(message_of<UsageError>([] {
               shapes_of(alexnet(), {{3, 62, 63}});
@@ -193,6 +281,29 @@ TEST(Check, FindsWhatCantBeBuilt) {
               std::get<layer::Convolution>(n.stages[0].nodes[0].kind).groups = 4;
             }),
             "stage 'split', layer 'a': its groups have to divide its channels");
+  const auto with = [&](const layer::Kind& kind) {
+    return broken([&](Blueprint& n) { n.stages[0].nodes[1].kind = kind; });
+  };
+  EXPECT_EQ(with(layer::LocallyConnected{.in = 4, .out = 2}),
+            "stage 'split', layer 'b': its image has to be at least 1 x 1");
+  EXPECT_EQ(with(layer::LocallyConnected{.in = 4, .out = 2, .image = {4, 3}, .kernel = {4, 4}}),
+            "stage 'split', layer 'b': its kernel is larger than its input, [4, 4, 3]");
+  EXPECT_EQ(with(layer::L2Pool{.epsilon = 0}),
+            "stage 'split', layer 'b': its epsilon has to be positive, also in float32");
+  EXPECT_NE(with(layer::L2Pool{.epsilon = 1e-60}), "");
+  EXPECT_EQ(with(layer::L2Pool{.kernel = {3, 3}, .padding = {2, 1}}),
+            "stage 'split', layer 'b': its padding can be half of its kernel at most");
+  EXPECT_EQ(with(layer::LocalContrastNorm{{3, 4}}),
+            "stage 'split', layer 'b': its window has to be of odd numbers of rows and columns");
+  EXPECT_EQ(with(layer::LocalContrastNorm{.least = 0}),
+            "stage 'split', layer 'b': its least divisor has to be positive, also in float32");
+  EXPECT_NE(with(layer::LocalContrastNorm{.least = 1e-60}), "");
+  const std::int64_t many = 400'000'000'000'000;
+  EXPECT_EQ(
+      with(layer::LocallyConnected{.in = 4, .out = many, .image = {90, 90}, .kernel = {9, 9}}),
+      "stage 'split', layer 'b': can't have so many weights: [82, 82, 400000000000000, 4, 9, "
+      "9]");
+  EXPECT_NE(with(layer::Linear{.in = many, .out = many}), "");
   for (const char* name : {"", ".a", "a.", "a..b"}) {
     EXPECT_NE(broken([&](Blueprint& n) { n.stages[1].nodes[1].name = name; }), "") << name;
   }
@@ -231,6 +342,16 @@ TEST(RequiredParameters, AreThoseOfTheUnits) {
   ASSERT_EQ(parts.size(), 5u);
   EXPECT_EQ(parts[2], (Slice{"bn.running_mean", {6}, {1}, {2}}));
   EXPECT_TRUE(parts[4].whole());  // a count
+  const Node local{"f",
+                   layer::LocallyConnected{.in = 2, .out = 5, .image = {7, 6}, .kernel = {3, 2}},
+                   {"x"},
+                   {}};
+  const std::vector<Shape> local_image{{2, 7, 6}};
+  parts = required_parameters(local, local_image, {"f", {5, 5, 5}, {1, 2, 0}, {3, 2, 4}});
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0],
+            (Slice{"f.weight", {5, 5, 5, 2, 3, 2}, {2, 0, 1, 0, 0, 0}, {2, 4, 3, 2, 3, 2}}));
+  EXPECT_EQ(parts[1], (Slice{"f.bias", {5, 5, 5}, {2, 0, 1}, {2, 4, 3}}));
 }
 
 // A whole stage needs what its layers need together: two 3 x 3 convolutions reach two rows further.

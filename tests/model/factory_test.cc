@@ -54,6 +54,17 @@ TEST(Factory, RefusesOptionsWithoutUse) {
             std::string::npos);
   EXPECT_EQ(error_of("alexnet-one-tower", {.hidden = 8, .widths = {1, 2, 3, 4, 5}}), "");
   EXPECT_NE(error_of("lenet", {.classes = -1}), "");
+  EXPECT_NE(error_of("alexnet", {.depth = 2}).find("for speech-dnn"), std::string::npos);
+  EXPECT_NE(error_of("speech-dnn", {.depth = -2}).find("have to be positive"), std::string::npos);
+  EXPECT_NE(error_of("speech-dnn", {.dropout = 0.5}), "");
+  EXPECT_NE(error_of("local-image", {.hidden = 8}), "");
+  EXPECT_NE(error_of("alexnet", {.local_image = convoy::model::LocalImageOptions()}), "");
+  EXPECT_NE(error_of("resnet18", {.image = {3, 64, 64}}).find("not made for images of one shape"),
+            std::string::npos);
+  EXPECT_NE(error_of("speech-dnn", {.image = {1, 11}}).find("channels, height and width"),
+            std::string::npos);
+  EXPECT_NE(error_of("local-image", {.image = {3, 0, 100}}).find("channels, height and width"),
+            std::string::npos);
   for (const double dropout : {-0.1, 1.0, std::nan("")}) {
     EXPECT_NE(error_of("alexnet", {.dropout = dropout}).find("dropout is"), std::string::npos);
   }

@@ -16,12 +16,23 @@ using test::message_of;
 
 class EachNetwork : public testing::TestWithParam<std::string> {
  protected:
-  Blueprint blueprint() const { return make_blueprint(GetParam(), {.classes = 5}); }
+  Blueprint blueprint() const {
+    ModelOptions options{.classes = 5};
+    if (GetParam() == "speech-dnn") options.hidden = 12;
+    if (GetParam() == "local-image") {
+      options.image = {3, 21, 19};
+      options.local_image = LocalImageOptions{
+          .filter = 3, .norm = 3, .stages = {{4, 1, 2, 1}, {5, 2, 3, 1}, {3, 1, 2, 2}}};
+    }
+    return make_blueprint(GetParam(), options);
+  }
   static torch::Tensor images(const Blueprint& network) {
     // Small ones, of an odd size where the network takes any.
-    const std::int64_t channels = network.inputs[0][0], size = channels == 1 ? 28 : 67;
+    Shape shape = network.inputs[0];
+    if (!made_for_one_shape(GetParam())) shape[1] = shape[2] = shape[0] == 1 ? 28 : 67;
+    shape.insert(shape.begin(), 3);
     torch::manual_seed(1);
-    return torch::randn({3, channels, size, size});
+    return torch::randn(shape);
   }
 };
 
@@ -75,8 +86,9 @@ TEST_P(EachNetwork, TellsTheTruthAboutItself) {
   EXPECT_TRUE(whole.modules(false).back()->is_training());
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, EachNetwork, testing::Values("alexnet", "lenet", "resnet18"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(
+    Zoo, EachNetwork, testing::Values("alexnet", "lenet", "local-image", "resnet18", "speech-dnn"),
+    [](const auto& info) { return info.param.substr(0, info.param.find('-')); });
 
 // As two ranks would have it, each of which builds its half alone.
 TEST(StagedNetwork, IsTheFoldOfItsHalves) {
@@ -189,6 +201,15 @@ TEST(ModuleList, IsTheModulesOneAfterTheOther) {
   Stage alone(data.stages[0], 1);
   EXPECT_TRUE(alone.named_parameters()["conv.weight"].equal(conv->weight));
   EXPECT_FALSE(alone.named_parameters()["conv.weight"].is_same(conv->weight));
+}
+
+TEST(ModuleList, KnowsSigmoids) {
+  ModuleList list("n", {4});
+  torch::nn::Linear fc(4, 3);
+  const auto net = list.add("fc", fc).add("s", torch::nn::Sigmoid()).network();
+  EXPECT_STREQ(kind_name(net->blueprint()->stages[1].nodes[0]), "sigmoid");
+  const auto x = torch::randn({2, 4});
+  EXPECT_TRUE(net->forward(x).equal(fc(x).sigmoid()));
 }
 
 TEST(ModuleList, TakesModulesThatNobodyKnows) {

@@ -37,10 +37,12 @@ void serve_ablation_row(const AblationRow& row) {
   torch::manual_seed(kSeed);
   // Residual blocks that start as the identity: from the usual start, a few steps of a residual
   // network amplify rounding to a percent of the loss, and curves could not be told apart.
-  const auto network =
-      model::make_model(row.model, {.zero_init_residual = row.model.starts_with("resnet")});
-  auto [channels, height, width] = network->image_shape();
-  if (row.image_size > 0) height = width = row.image_size;
+  const model::ModelOptions options{.zero_init_residual = row.model.starts_with("resnet")};
+  const model::Blueprint blueprint = row.image_size > 0
+                                         ? model::make_blueprint(row.model, options, row.image_size)
+                                         : model::make_blueprint(row.model, options);
+  const auto network = std::make_shared<model::StagedNetwork>(blueprint, model::drawn_seed());
+  const auto [channels, height, width] = network->image_shape();
   auto images = torch::randn({row.batch, channels, height, width});
   const auto labels = torch::randint(network->classes(), {row.batch}, torch::kLong);
   if (row.channels_last) {

@@ -45,12 +45,11 @@ struct Network {
 
 Network look_at(const std::string& name, const Arguments& arguments) {
   Network network{name, {}, {}, {}, 0, {}};
-  network.blueprint = model::make_blueprint(name, {.classes = arguments.classes});
-  if (arguments.size > 0) {
-    model::Shape& image = network.blueprint.inputs.front();
-    image[1] = image[2] = arguments.size;
-  }
+  const model::ModelOptions options{.classes = arguments.classes};
+  network.blueprint = model::make_blueprint(name, options);
   try {
+    if (arguments.size > 0)
+      network.blueprint = model::make_blueprint(name, options, arguments.size);
     network.shapes = model::shapes_of(network.blueprint, network.blueprint.inputs);
   } catch (const UsageError& error) {
     throw UsageError("model '" + name + "' can't take images of --size " +

@@ -11,6 +11,7 @@
 #include "convoy/model/lenet.h"
 #include "convoy/model/resnet.h"
 #include "convoy/model/small_images.h"
+#include "convoy/model/speech_dnn.h"
 
 namespace convoy::model {
 namespace {
@@ -19,16 +20,32 @@ using Maker = Blueprint (*)(const ModelOptions&);
 
 // Throws unless the network called `name` has a use for these options.
 void check_options(const std::string& name, const ModelOptions& options, bool residual,
-                   bool dropout) {
+                   bool dropout, bool hidden = false) {
   const std::string model = "model '" + name + "' has no ";
   if (options.zero_init_residual && !residual) {
     throw UsageError(model + "residual blocks: zero_init_residual is for resnet*");
   }
   if (options.dropout && !dropout) throw UsageError(model + "dropout: that is for alexnet");
-  if (options.hidden != 0 && !dropout)
-    throw UsageError(model + "width of hidden layers to choose: that is for alexnet");
+  if (options.hidden != 0 && !hidden) {
+    throw UsageError(model +
+                     "width of hidden layers to choose: that is for alexnet* and "
+                     "speech-dnn");
+  }
+  if (options.hidden < 0) {
+    throw UsageError("model '" + name + "': hidden is " + std::to_string(options.hidden) +
+                     "; it has to be positive, or 0 for the network's own number");
+  }
   if (!options.widths.empty() && name != "alexnet-one-tower")
     throw UsageError(model + "widths of convolutions to choose: that is for alexnet-one-tower");
+  if (options.depth != 0 && name != "speech-dnn")
+    throw UsageError(model + "number of hidden layers to choose: that is for speech-dnn");
+  if (options.local_image && name != "local-image")
+    throw UsageError(model + "local filters: that is for local-image");
+  if (!options.image.empty() && !made_for_one_shape(name)) {
+    throw UsageError("model '" + name +
+                     "' is not made for images of one shape: image is for local-image and "
+                     "speech-dnn");
+  }
 }
 
 // Of the five convolutions.
@@ -46,16 +63,12 @@ std::array<std::int64_t, 5> widths_of(const std::vector<std::int64_t>& widths) {
 // Into the options of an AlexNet, what all of them have.
 template <typename Own>
 void read_options(const std::string& name, const ModelOptions& options, Own& own) {
-  check_options(name, options, false, true);
+  check_options(name, options, false, true, true);
   if (options.classes > 0) own.classes = options.classes;
   if (options.dropout) own.dropout = *options.dropout;
   if (!(own.dropout >= 0 && own.dropout < 1)) {
     throw UsageError("model '" + name + "': dropout is " + std::to_string(own.dropout) +
                      "; it has to be from 0 to less than 1");
-  }
-  if (options.hidden < 0) {
-    throw UsageError("model '" + name + "': hidden is " + std::to_string(options.hidden) +
-                     "; it has to be positive, or 0 for the network's own number");
   }
   if (options.hidden > 0) own.hidden = options.hidden;
 }
@@ -117,6 +130,24 @@ Blueprint make_resnet20(const ModelOptions& options) {
   return small_resnet(20, options.classes > 0 ? options.classes : 10, options.zero_init_residual);
 }
 
+Blueprint make_local_image(const ModelOptions& options) {
+  check_options("local-image", options, false, false);
+  LocalImageOptions own = options.local_image.value_or(LocalImageOptions());
+  if (options.classes > 0) own.classes = options.classes;
+  if (!options.image.empty()) own.image = options.image;
+  return local_image(own);
+}
+
+Blueprint make_speech_dnn(const ModelOptions& options) {
+  check_options("speech-dnn", options, false, false, true);
+  SpeechDnnOptions own;
+  if (options.classes > 0) own.classes = options.classes;
+  if (options.hidden > 0) own.hidden = options.hidden;
+  if (options.depth != 0) own.depth = options.depth;
+  if (!options.image.empty()) own.image = options.image;
+  return speech_dnn(own);
+}
+
 const std::map<std::string, Maker, std::less<>>& makers() {
   static const std::map<std::string, Maker, std::less<>> all{
       {"alexnet", make_torchvision_alexnet},
@@ -127,11 +158,13 @@ const std::map<std::string, Maker, std::less<>>& makers() {
       {"lenet43k", make_lenet_of_width<1>},
       {"lenet487k", make_lenet_for_color},
       {"lenet672k", make_lenet_of_width<4>},
+      {"local-image", make_local_image},
       {"resnet18", make_resnet<ResNetDepth::k18>},
       {"resnet20", make_resnet20},
       {"resnet34", make_resnet<ResNetDepth::k34>},
       {"resnet50", make_resnet<ResNetDepth::k50>},
       {"resnet101", make_resnet<ResNetDepth::k101>},
+      {"speech-dnn", make_speech_dnn},
       {"vgg1125k", make_small_vgg<9>},
       {"vgg1863k", make_small_vgg<11>},
   };
@@ -160,6 +193,10 @@ void check_model_name(std::string_view name) {
   if (makers().find(name) == makers().end()) throw UsageError(unknown_model(name));
 }
 
+bool made_for_one_shape(std::string_view name) {
+  return name == "local-image" || name == "speech-dnn";
+}
+
 Blueprint make_blueprint(std::string_view name, const ModelOptions& options) {
   check_model_name(name);
   const auto found = makers().find(name);
@@ -169,6 +206,16 @@ Blueprint make_blueprint(std::string_view name, const ModelOptions& options) {
                      "; it has to be positive, or 0 for the network's own number");
   }
   return found->second(options);
+}
+
+Blueprint make_blueprint(std::string_view name, const ModelOptions& options, std::int64_t side) {
+  Blueprint network = make_blueprint(name, options);
+  Shape& image = network.inputs.front();
+  image = {image.at(0), side, side};
+  if (!made_for_one_shape(name)) return network;
+  ModelOptions own = options;
+  own.image = image;
+  return make_blueprint(name, own);
 }
 
 std::shared_ptr<StagedNetwork> make_model(std::string_view name, const ModelOptions& options,

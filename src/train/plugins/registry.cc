@@ -6,12 +6,11 @@
 
 #include "convoy/base/error.h"
 #include "convoy/data/packed.h"
-#include "convoy/model/alexnet.h"
 #include "convoy/model/factory.h"
-#include "convoy/model/small_images.h"
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/plugin.h"
 #include "train/optimizer/grouped_optimizer.h"
+#include "train/plugins/zoo.h"
 #include "train/strategies/strategies.h"
 #include "train/tasks/tasks.h"
 
@@ -19,55 +18,6 @@ namespace convoy::train {
 namespace {
 
 constexpr auto kPath = Option::Kind::path;
-
-std::vector<std::int64_t> whole_numbers(const std::vector<double>& numbers) {
-  std::vector<std::int64_t> whole;
-  for (const double number : numbers) {
-    whole.push_back(static_cast<std::int64_t>(number));
-    if (static_cast<double>(whole.back()) == number) continue;
-    throw UsageError("model.options.widths has to be five positive whole numbers");
-  }
-  return whole;
-}
-
-void add_zoo(Registry& registry) {
-  for (const std::string& name : model::model_names()) {
-    const bool residual = name.rfind("resnet", 0) == 0;
-    const bool dropout = name.rfind("alexnet", 0) == 0;
-    const bool widths = name == "alexnet-one-tower";
-    std::vector<Option> options;
-    if (residual) {
-      options.push_back(
-          {"zero_init_residual", false, "start each block as the identity: last batch norm at 0"});
-    }
-    if (dropout) {
-      options.push_back({"dropout", model::AlexNetOptions().dropout,
-                         "probability of dropping an input of a hidden fully connected layer"});
-      const std::int64_t hidden = name == "alexnet32" ? model::SmallOneTowerOptions().hidden
-                                                      : model::AlexNetOptions().hidden;
-      options.push_back({"hidden", hidden, "units of a hidden fully connected layer"});
-    }
-    if (widths) {
-      options.push_back({"widths",
-                         std::vector<double>(model::kOneTower.begin(), model::kOneTower.end()),
-                         "maps of the five convolutions"});
-    }
-    registry.add_model(
-        name,
-        [name, residual, dropout, widths](const ModelRequest& request) {
-          model::ModelOptions options;
-          options.classes = request.classes;
-          options.zero_init_residual = residual && request.options.flag("zero_init_residual");
-          if (dropout) {
-            options.dropout = request.options.number("dropout");
-            options.hidden = request.options.integer("hidden");
-          }
-          if (widths) options.widths = whole_numbers(request.options.numbers("widths"));
-          return model::make_blueprint(name, options);
-        },
-        options);
-  }
-}
 
 void add_readers(Registry& registry) {
   registry.add_reader(

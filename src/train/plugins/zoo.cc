@@ -1,0 +1,146 @@
+#include "train/plugins/zoo.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/model/alexnet.h"
+#include "convoy/model/factory.h"
+#include "convoy/model/small_images.h"
+#include "convoy/model/speech_dnn.h"
+
+namespace convoy::train {
+namespace {
+
+// Of a list that has to be `what`.
+std::vector<std::int64_t> whole_numbers(const Options& options, const std::string& key,
+                                        const std::string& what) {
+  std::vector<std::int64_t> whole;
+  for (const double number : options.numbers(key)) {
+    if (!(number >= 0 && number < 1e15 && std::trunc(number) == number))
+      throw UsageError("model.options." + key + " has to be " + what);
+    whole.push_back(static_cast<std::int64_t>(number));
+  }
+  return whole;
+}
+
+using OptionReader = void (*)(const Options& options, model::ModelOptions& own);
+
+void read_alexnet(const Options& options, model::ModelOptions& own) {
+  own.dropout = options.number("dropout");
+  own.hidden = options.integer("hidden");
+}
+
+void read_one_tower(const Options& options, model::ModelOptions& own) {
+  read_alexnet(options, own);
+  own.widths = whole_numbers(options, "widths", "five positive whole numbers");
+}
+
+void read_resnet(const Options& options, model::ModelOptions& own) {
+  own.zero_init_residual = options.flag("zero_init_residual");
+}
+
+void read_speech_dnn(const Options& options, model::ModelOptions& own) {
+  own.hidden = options.integer("hidden");
+  own.depth = options.integer("depth");
+}
+
+// A number for each stage: the list's, or the preset's where that is empty.
+void read_stages(const Options& options, const std::string& key, std::size_t in_preset,
+                 std::int64_t model::LocalStage::*number, std::vector<model::LocalStage>& stages) {
+  const std::string what =
+      std::to_string(stages.size()) + " positive whole numbers, one for each stage";
+  const std::vector<std::int64_t> values = whole_numbers(options, key, what);
+  if (values.empty() && stages.size() == in_preset) return;
+  if (values.size() != stages.size())
+    throw UsageError("model.options." + key + " has to be " + what);
+  for (std::size_t i = 0; i < stages.size(); ++i) stages[i].*number = values[i];
+}
+
+void read_local_image(const Options& options, model::ModelOptions& own) {
+  model::LocalImageOptions local = model::local_image_preset(options.text("preset"));
+  local.filter = options.integer("filter");
+  local.norm = options.integer("norm");
+  const std::size_t in_preset = local.stages.size(), maps = options.numbers("maps").size();
+  if (maps > 0) local.stages.resize(maps);
+  read_stages(options, "maps", in_preset, &model::LocalStage::maps, local.stages);
+  read_stages(options, "strides", in_preset, &model::LocalStage::stride, local.stages);
+  read_stages(options, "pools", in_preset, &model::LocalStage::pool, local.stages);
+  read_stages(options, "pool_strides", in_preset, &model::LocalStage::pool_stride, local.stages);
+  own.local_image = std::move(local);
+}
+
+// What a network can be told, and how that is read; nothing for most.
+struct NetworkOptions {
+  std::vector<Option> options;
+  OptionReader read = nullptr;
+};
+
+NetworkOptions options_of_alexnet(const std::string& name) {
+  const bool small = name == "alexnet32", one_tower = name == "alexnet-one-tower";
+  const std::int64_t hidden =
+      small ? model::SmallOneTowerOptions().hidden : model::AlexNetOptions().hidden;
+  NetworkOptions own{{{"dropout", model::AlexNetOptions().dropout,
+                       "probability of dropping an input of a hidden fully connected layer"},
+                      {"hidden", hidden, "units of a hidden fully connected layer"}},
+                     one_tower ? read_one_tower : read_alexnet};
+  if (one_tower) {
+    own.options.push_back({"widths",
+                           std::vector<double>(model::kOneTower.begin(), model::kOneTower.end()),
+                           "maps of the five convolutions"});
+  }
+  return own;
+}
+
+NetworkOptions options_of_local_image() {
+  const model::LocalImageOptions own;
+  const std::vector<double> none;
+  return {{{"preset", std::string("80M"), "80M, 330M or 1.7B: by parameters; see docs/models.md"},
+           {"maps", none, "filters of a position, for each stage; empty: the preset's"},
+           {"strides", none, "of filters, for each stage; empty: the preset's"},
+           {"pools", none, "side of the L2 pool's window, for each stage; empty: the preset's"},
+           {"pool_strides", none, "of L2 pools, for each stage; empty: the preset's"},
+           {"filter", own.filter, "side of a filter"},
+           {"norm", own.norm, "side of the normalization's window, odd"}},
+          read_local_image};
+}
+
+NetworkOptions options_of(const std::string& name) {
+  if (name.starts_with("alexnet")) return options_of_alexnet(name);
+  if (name.starts_with("resnet")) {
+    return {
+        {{"zero_init_residual", false, "start each block as the identity: last batch norm at 0"}},
+        read_resnet};
+  }
+  if (name == "speech-dnn") {
+    const model::SpeechDnnOptions own;
+    return {{{"hidden", own.hidden, "units of each hidden layer"},
+             {"depth", own.depth, "hidden layers"}},
+            read_speech_dnn};
+  }
+  if (name == "local-image") return options_of_local_image();
+  return {};
+}
+
+}  // namespace
+
+void add_zoo(Registry& registry) {
+  for (const std::string& name : model::model_names()) {
+    const NetworkOptions own = options_of(name);
+    registry.add_model(
+        name,
+        [name, read = own.read](const ModelRequest& request) {
+          model::ModelOptions options;
+          options.classes = request.classes;
+          const data::Shape& image = request.image;
+          if (model::made_for_one_shape(name) && image.channels > 0)
+            options.image = {image.channels, image.height, image.width};
+          if (read != nullptr) read(request.options, options);
+          return model::make_blueprint(name, options);
+        },
+        own.options);
+  }
+}
+
+}  // namespace convoy::train
