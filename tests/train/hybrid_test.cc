@@ -77,6 +77,21 @@ TEST_F(HybridTest, HoweverGradientsTravel) {
   }
 }
 
+// Networks of Dean et al.: all layers divided, and those behind the locally connected ones.
+TEST_F(HybridTest, DividesNetworksWithSigmoidsAndLocalFilters) {
+  const std::vector<Overrides> networks{
+      {"model.name=speech-dnn", "model.options.hidden=13", "model.options.depth=2"},
+      {"model.name=local-image", "model.options.maps=[3]", "model.options.strides=[1]",
+       "model.options.pools=[2]", "model.options.pool_strides=[1]", "model.options.filter=3"}};
+  for (const Overrides& how : networks) {
+    const RunResult serial = train_on(1, net("serial-" + how[0], how));
+    for (const GridOf& grid : grids()) {
+      const std::string name = grid.name() + "-" + how[0];
+      expect_equal(serial, train_on(grid.ranks(), hybrid(name, grid, how)), name);
+    }
+  }
+}
+
 // Its features have one value a sample, so that no batch normalization can be trained on one
 // sample.
 model::Blueprint thin_network(const ModelRequest& request) {

@@ -24,6 +24,8 @@ constexpr double kComputedInPlace = 1 << 20;
 
 bool reads_all_units(const Node& node) {
   return std::holds_alternative<layer::Convolution>(node.kind) ||
+         std::holds_alternative<layer::LocallyConnected>(node.kind) ||
+         std::holds_alternative<layer::LocalContrastNorm>(node.kind) ||
          std::holds_alternative<layer::Linear>(node.kind) ||
          std::holds_alternative<layer::Opaque>(node.kind);
 }

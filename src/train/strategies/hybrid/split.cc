@@ -29,6 +29,7 @@ bool is_linear(const Node& node) { return std::holds_alternative<layer::Linear>(
 // Computes each unit from that unit of its input.
 bool works_on_units(const Node& node) {
   return std::holds_alternative<layer::Relu>(node.kind) ||
+         std::holds_alternative<layer::Sigmoid>(node.kind) ||
          std::holds_alternative<layer::Dropout>(node.kind) ||
          std::holds_alternative<layer::Flatten>(node.kind);
 }
@@ -79,9 +80,11 @@ class Cut {
  private:
   // Where layers are that no rule says, and that rules ask only for what there is.
   void choose() {
-    std::size_t behind = 0;  // the last convolution
+    std::size_t behind = 0;  // the last convolution or locally connected layer
     for (std::size_t i = 0; i < places_.size(); ++i) {
-      if (std::holds_alternative<layer::Convolution>(node(i).kind)) behind = i + 1;
+      if (std::holds_alternative<layer::Convolution>(node(i).kind) ||
+          std::holds_alternative<layer::LocallyConnected>(node(i).kind))
+        behind = i + 1;
     }
     first_ = places_.size();
     for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -143,7 +146,7 @@ class Cut {
     if (works_on_units(node(i))) return;
     throw UsageError(
         "layer '" + node(i).name + "' (" + kind_name(node(i)) + ")" + behind +
-        " partitioned: there can be fully connected layers, relu, dropout and flatten. "
+        " partitioned: there can be fully connected layers, relu, sigmoid, dropout and flatten. "
         "Let '" +
         node(first_).name + "' be replicated");
   }
