@@ -24,12 +24,15 @@ struct ModelOptions {
   // Maps of the five convolutions of alexnet-one-tower; empty: 64, 192, 384, 384, 256. Other
   // networks refuse it.
   std::vector<std::int64_t> widths = {};
+  // Units of each hidden layer of mlp; without them, its own. Other networks refuse them.
+  std::optional<std::vector<std::int64_t>> layers = std::nullopt;
+  // Channels, height and width for mlp; empty: its own. Other networks refuse it.
+  Shape image = {};
 };
 
 // The names make_model knows, ascending: "alexnet", "alexnet-one-tower", "alexnet32", "lenet",
-// "resnet18", those of convoy/model/small_images.h by their parameters in thousands ("lenet43k") or
-// by their layers
-// ("resnet20"), and so on.
+// "mlp", "resnet18", those of convoy/model/small_images.h by their parameters in thousands
+// ("lenet43k") or by their layers ("resnet20"), and so on.
 std::vector<std::string> model_names();
 
 // Throws UsageError naming the nearest known name unless make_model knows this one.

@@ -9,6 +9,7 @@
 #include "convoy/base/names.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/lenet.h"
+#include "convoy/model/mlp.h"
 #include "convoy/model/resnet.h"
 #include "convoy/model/small_images.h"
 
@@ -29,6 +30,8 @@ void check_options(const std::string& name, const ModelOptions& options, bool re
     throw UsageError(model + "width of hidden layers to choose: that is for alexnet");
   if (!options.widths.empty() && name != "alexnet-one-tower")
     throw UsageError(model + "widths of convolutions to choose: that is for alexnet-one-tower");
+  if ((options.layers || !options.image.empty()) && name != "mlp")
+    throw UsageError(model + "layers or shape of samples to choose: that is for mlp");
 }
 
 // Of the five convolutions.
@@ -94,6 +97,15 @@ Blueprint make_lenet(const ModelOptions& options) {
   return lenet(options.classes > 0 ? options.classes : 10);
 }
 
+Blueprint make_mlp(const ModelOptions& options) {
+  check_options("mlp", options, false, false);
+  MlpOptions own;
+  if (options.classes > 0) own.classes = options.classes;
+  if (options.layers) own.hidden = *options.layers;
+  if (!options.image.empty()) own.image = options.image;
+  return mlp(own);
+}
+
 // Those of convoy/model/small_images.h.
 template <std::int64_t w>
 Blueprint make_lenet_of_width(const ModelOptions& options) {
@@ -127,6 +139,7 @@ const std::map<std::string, Maker, std::less<>>& makers() {
       {"lenet43k", make_lenet_of_width<1>},
       {"lenet487k", make_lenet_for_color},
       {"lenet672k", make_lenet_of_width<4>},
+      {"mlp", make_mlp},
       {"resnet18", make_resnet<ResNetDepth::k18>},
       {"resnet20", make_resnet20},
       {"resnet34", make_resnet<ResNetDepth::k34>},

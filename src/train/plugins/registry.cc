@@ -2,12 +2,14 @@
 
 #include <dlfcn.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "convoy/base/error.h"
 #include "convoy/data/packed.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/factory.h"
+#include "convoy/model/mlp.h"
 #include "convoy/model/small_images.h"
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/plugin.h"
@@ -20,12 +22,14 @@ namespace {
 
 constexpr auto kPath = Option::Kind::path;
 
-std::vector<std::int64_t> whole_numbers(const std::vector<double>& numbers) {
+// Of a list that has to be `what`.
+std::vector<std::int64_t> whole_numbers(const Options& options, const std::string& key,
+                                        const std::string& what) {
   std::vector<std::int64_t> whole;
-  for (const double number : numbers) {
+  for (const double number : options.numbers(key)) {
+    if (!(number >= 0 && number < 1e15 && std::trunc(number) == number))
+      throw UsageError("model.options." + key + " has to be " + what);
     whole.push_back(static_cast<std::int64_t>(number));
-    if (static_cast<double>(whole.back()) == number) continue;
-    throw UsageError("model.options.widths has to be five positive whole numbers");
   }
   return whole;
 }
@@ -35,6 +39,7 @@ void add_zoo(Registry& registry) {
     const bool residual = name.rfind("resnet", 0) == 0;
     const bool dropout = name.rfind("alexnet", 0) == 0;
     const bool widths = name == "alexnet-one-tower";
+    const bool layers = name == "mlp";
     std::vector<Option> options;
     if (residual) {
       options.push_back(
@@ -52,9 +57,14 @@ void add_zoo(Registry& registry) {
                          std::vector<double>(model::kOneTower.begin(), model::kOneTower.end()),
                          "maps of the five convolutions"});
     }
+    if (layers) {
+      const std::vector<std::int64_t> hidden = model::MlpOptions().hidden;
+      options.push_back({"hidden", std::vector<double>(hidden.begin(), hidden.end()),
+                         "units of each hidden layer"});
+    }
     registry.add_model(
         name,
-        [name, residual, dropout, widths](const ModelRequest& request) {
+        [name, residual, dropout, widths, layers](const ModelRequest& request) {
           model::ModelOptions options;
           options.classes = request.classes;
           options.zero_init_residual = residual && request.options.flag("zero_init_residual");
@@ -62,7 +72,15 @@ void add_zoo(Registry& registry) {
             options.dropout = request.options.number("dropout");
             options.hidden = request.options.integer("hidden");
           }
-          if (widths) options.widths = whole_numbers(request.options.numbers("widths"));
+          if (widths) {
+            options.widths =
+                whole_numbers(request.options, "widths", "five positive whole numbers");
+          }
+          if (layers) {
+            options.layers = whole_numbers(request.options, "hidden", "positive whole numbers");
+            const data::Shape& image = request.image;
+            if (image.elements() > 0) options.image = {image.channels, image.height, image.width};
+          }
           return model::make_blueprint(name, options);
         },
         options);
