@@ -10,6 +10,7 @@ namespace convoy::train {
 namespace {
 
 constexpr const char* kClasses = "classes";
+constexpr const char* kPictures = "image.pictures";  // 0 where the data is none
 // With a map: the labels of the data that was trained on, and the name of the class of each.
 constexpr const char* kLabels = "labels";
 constexpr const char* kLabelClasses = "label_classes";
@@ -83,6 +84,7 @@ void Classification::look(const data::Dataset& training, const data::Dataset* va
   facts_.numbers = {{"image.channels", shape.channels},
                     {"image.height", shape.height},
                     {"image.width", shape.width}};
+  if (!training.pictures()) facts_.numbers[kPictures] = 0;
   facts_.lists = {{kClasses, class_of_.names(training.classes(), "data.train")}};
   if (!class_of_.empty()) {
     facts_.lists[kLabels] = training.classes();
@@ -232,6 +234,11 @@ void Classification::answer(const torch::Tensor& probabilities, int most, Answer
 
 std::vector<Answer> Classification::predict(const std::vector<std::string>& files, int most,
                                             const Compute& compute, const Forward& forward) const {
+  if (facts_.numbers.contains(kPictures)) {
+    throw UsageError("convoy predict takes pictures, and this network samples of the reader '" +
+                     recipe_.data.reader +
+                     "', which are none; convoy eval says how good it is on such data");
+  }
   std::vector<Answer> answers(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) answers[i].input = files[i];
   const auto failed = [&](std::size_t file, const std::string& why) { answers[file].error = why; };
