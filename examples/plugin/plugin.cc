@@ -1,4 +1,4 @@
-// What this plugin teaches `convoy train`: what plugin.toml and digits.toml name.
+// What this plugin teaches `convoy train`: what plugin.toml, digits.toml and edges.toml name.
 #include <convoy/base/error.h>
 #include <convoy/model/network.h>
 #include <convoy/train/plugin.h>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "digits.h"
+#include "edges.h"
 #include "lion.h"
 #include "stripes.h"
 
@@ -80,4 +81,5 @@ CONVOY_PLUGIN(registry) {
                           {"beta2", 0.99, "share of the past in what is kept"}});
 
   add_digits(registry);
+  add_edges(registry);
 }

@@ -1,6 +1,7 @@
 #include "convoy/base/system.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/cpu_quota.h"
 
@@ -52,18 +55,55 @@ bool forget_peak_memory() {
   return static_cast<bool>(file << "5" << std::flush);  // proc(5): the peak becomes what is there
 }
 
-std::uint64_t available_memory() {
-  std::uint64_t available = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * kKib;
-  const auto limit = number_of("/sys/fs/cgroup/memory.max");
-  const auto used = number_of("/sys/fs/cgroup/memory.current");
-  if (limit && used) {
-    const std::uint64_t cached =
-        number_in("/sys/fs/cgroup/memory.stat", "inactive_file").value_or(0) +
-        number_in("/sys/fs/cgroup/memory.stat", "active_file").value_or(0);
-    const std::uint64_t held = *used > cached ? *used - cached : 0;
-    available = std::min(available, *limit > held ? *limit - held : 0);
+namespace {
+
+// Where the memory of this process's cgroup is told of; of version 1 the controller has a place of
+// its own. In a container that is often the root.
+std::vector<std::string> memory_folders() {
+  const std::string root = "/sys/fs/cgroup";
+  std::vector<std::string> folders{root, root + "/memory"};
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t path = line.rfind(':');
+    if (path == std::string::npos) continue;
+    if (line.starts_with("0::")) folders.push_back(root + line.substr(path + 1));
+    if (line.find(":memory:") != std::string::npos)
+      folders.push_back(root + "/memory" + line.substr(path + 1));
   }
+  return folders;
+}
+
+std::uint64_t cut_to_limit(std::uint64_t available, const std::string& folder) {
+  const bool old = !number_of((folder + "/memory.current").c_str());
+  const auto limit = number_of((folder + (old ? "/memory.limit_in_bytes" : "/memory.max")).c_str());
+  const auto used =
+      number_of((folder + (old ? "/memory.usage_in_bytes" : "/memory.current")).c_str());
+  if (!limit || !used) return available;
+  const std::string stat = folder + "/memory.stat", all = old ? "total_" : "";
+  const std::uint64_t cached = number_in(stat.c_str(), all + "inactive_file").value_or(0) +
+                               number_in(stat.c_str(), all + "active_file").value_or(0);
+  const std::uint64_t held = *used > cached ? *used - cached : 0;
+  return std::min(available, *limit > held ? *limit - held : 0);
+}
+
+}  // namespace
+
+std::uint64_t host_memory() {
+  return number_in("/proc/meminfo", "MemAvailable:").value_or(0) * kKib;
+}
+
+std::uint64_t available_memory() {
+  std::uint64_t available = host_memory();
+  for (const std::string& folder : memory_folders()) available = cut_to_limit(available, folder);
   return available;
+}
+
+std::uint64_t address_space_left() {
+  constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kAll;
+  const std::uint64_t mapped = number_in("/proc/self/status", "VmSize:").value_or(0) * kKib;
+  return limit.rlim_cur > mapped ? limit.rlim_cur - mapped : 0;
 }
 
 std::string host_name() {

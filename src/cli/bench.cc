@@ -2,6 +2,7 @@
 #include "cli/bench/allreduce.h"
 #include "cli/bench/checkpoint.h"
 #include "cli/bench/loader.h"
+#include "cli/bench/partition.h"
 #include "cli/bench/shuffle.h"
 #include "cli/bench/step.h"
 #include "cli/commands.h"
@@ -15,6 +16,7 @@ void add_bench_command(CLI::App& app) {
   add_allreduce_command(*bench);
   add_shuffle_command(*bench);
   add_step_command(*bench);
+  add_partition_command(*bench);
   add_loader_command(*bench);
   add_ablation_command(*bench);
   add_checkpoint_command(*bench);

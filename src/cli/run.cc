@@ -35,6 +35,7 @@ struct RunArguments {
   std::string hosts;
   std::string hostfile;
   std::string threads;
+  std::string partitions;
   std::string bind = "cores";
   std::string logs;
   bool label = false;
@@ -120,6 +121,8 @@ int run(const CLI::App& app, const RunArguments& arguments, const std::vector<st
   complete_slots(options.hosts, options.ranks);
   if (!arguments.threads.empty()) parse_count(arguments.threads, "--threads", "threads");
   options.threads = arguments.threads;
+  if (!arguments.partitions.empty())
+    options.partitions = parse_count(arguments.partitions, "--partitions", "partitions");
   if (arguments.bind != "cores" && arguments.bind != "none") {
     throw UsageError("--bind " + arguments.bind + ": it can be cores or none");
   }
@@ -171,6 +174,11 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcom
                    "Also write the output of each rank to DIR/rank-N.log")
       ->type_name("DIR");
   command->add_flag("--label", arguments->label, "Put [rank] before each line of output");
+  command
+      ->add_option("--partitions", arguments->partitions,
+                   "Consecutive ranks hold a model together: what is said of a rank that failed "
+                   "names its replica and partition")
+      ->type_name("N");
   command
       ->add_option("--timeout", arguments->timeout_s,
                    "How long an operation may wait for its peers (CONVOY_TIMEOUT; 300 if unset)")

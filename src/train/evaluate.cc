@@ -10,6 +10,7 @@
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/train/compute.h"
+#include "train/evaluation_mode.h"
 #include "train/same_everywhere.h"
 #include "train/samples/open.h"
 
@@ -48,21 +49,6 @@ data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& 
   t.deviation.resize(t.mean.size(), t.deviation.front());
   return t;
 }
-
-class EvaluationMode {
- public:
-  explicit EvaluationMode(torch::nn::Module& network)
-      : network_(network), training_(network.is_training()) {
-    network_.eval();
-  }
-  ~EvaluationMode() { network_.train(training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  torch::nn::Module& network_;
-  bool training_;
-};
 
 // A share without samples, as the source would give it.
 data::Batch empty_share(const Evaluated& what, const data::SampleSource& source) {

@@ -45,6 +45,14 @@ void compare(const Task& task, const Facts& now, const Facts& then, const Differ
 
 }  // namespace
 
+data::Shape image_of(const TaskFacts& facts) {
+  const auto number = [&facts](const char* key) {
+    const auto found = facts.numbers.find(key);
+    return found == facts.numbers.end() ? 0 : static_cast<int>(found->second);
+  };
+  return {number("image.channels"), number("image.height"), number("image.width")};
+}
+
 void note(const TaskFacts& facts, Manifest& manifest) {
   for (const auto& [name, number] : facts.numbers) manifest.numbers[key_of(name)] = number;
   for (const auto& [name, list] : facts.lists) manifest.lists[key_of(name)] = list;

@@ -8,6 +8,9 @@
 
 namespace convoy::train {
 
+// What samples look like where they are images; else nothing.
+data::Shape image_of(const TaskFacts& facts);
+
 void note(const TaskFacts& facts, Manifest& manifest);
 // Of a manifest of any format.
 TaskFacts facts_of(const Manifest& manifest);

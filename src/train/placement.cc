@@ -1,6 +1,7 @@
 #include "convoy/train/placement.h"
 
 #include "convoy/base/error.h"
+#include "convoy/base/parts.h"
 
 namespace convoy::train {
 

@@ -10,11 +10,53 @@
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/threads.h"
 #include "train/due.h"
+#include "train/evaluation_mode.h"
 #include "train/run/inputs.h"
 #include "train/run/place.h"
 #include "train/same_everywhere.h"
 
 namespace convoy::train {
+namespace {
+
+// A task whose figures nobody wants: they may take longer than the network does.
+class WithoutFigures final : public Task {
+ public:
+  explicit WithoutFigures(Task& task) : task_(task) {}
+
+  std::string unit() const override { return task_.unit(); }
+  void look(const data::Dataset& training, const data::Dataset* validation) override {
+    task_.look(training, validation);
+  }
+  void restore(const TaskFacts& facts) override { task_.restore(facts); }
+  const TaskFacts& facts() const override { return task_.facts(); }
+  std::int64_t outputs() const override { return task_.outputs(); }
+  bool raw() const override { return task_.raw(); }
+  double weight(const data::Batch& batch, data::Range rows) const override {
+    return task_.weight(batch, rows);
+  }
+  TaskBatch tensors(const data::Batch& batch, data::Range rows,
+                    const Compute& compute) const override {
+    return task_.tensors(batch, rows, compute);
+  }
+  TaskBatch targets(const data::Batch& batch, data::Range rows,
+                    const Compute& compute) const override {
+    return task_.targets(batch, rows, compute);
+  }
+  TensorList inputs(const TaskBatch& batch) const override { return task_.inputs(batch); }
+  torch::Tensor loss(const TensorList& outputs, const TaskBatch& batch) const override {
+    return task_.loss(outputs, batch);
+  }
+  std::vector<Metric> metrics() const override { return task_.metrics(); }
+  std::string usual_best() const override { return task_.usual_best(); }
+  std::size_t sums() const override { return 0; }
+  void measure(const TensorList&, const TaskBatch&, std::span<double>) const override {}
+  std::vector<double> figures(std::span<const double>) const override { return {}; }
+
+ private:
+  Task& task_;
+};
+
+}  // namespace
 
 class Rehearsal::Impl final : public TrainerContext {
  public:
@@ -41,6 +83,18 @@ class Rehearsal::Impl final : public TrainerContext {
     if (count > 0) strategy().run();
     timeline_ = nullptr;
     return std::exchange(reports_, {});
+  }
+
+  void infer(std::int64_t count) {
+    const EvaluationMode mode(strategy().module());
+    const torch::NoGradGuard no_grad;
+    const WithoutFigures task(*inputs_->task);
+    while (count > 0) {
+      const data::Batch* batch = source_->next();
+      if (batch == nullptr) continue;  // the next epoch begins
+      strategy().score(task, inputs_->compute, *batch, {});
+      --count;
+    }
   }
 
   Strategy& strategy() { return *inputs_->strategy; }
@@ -87,6 +141,7 @@ Rehearsal::~Rehearsal() = default;
 std::vector<StepReport> Rehearsal::make_updates(std::int64_t count, Timeline* timeline) {
   return impl_->make_updates(count, timeline);
 }
+void Rehearsal::infer(std::int64_t count) { impl_->infer(count); }
 Strategy& Rehearsal::strategy() { return impl_->strategy(); }
 
 }  // namespace convoy::train

@@ -79,12 +79,8 @@ std::string try_out(model::Network& network, const TaskBatch& blank, const Task&
 
 ModelRequest RecipeNetwork::request() const {
   const TaskFacts& facts = task_.facts();
-  const auto number = [&facts](const char* key) {
-    const auto found = facts.numbers.find(key);
-    return found == facts.numbers.end() ? 0 : static_cast<int>(found->second);
-  };
   return {.classes = task_.outputs(),
-          .image = {number("image.channels"), number("image.height"), number("image.width")},
+          .image = image_of(facts),
           .options = recipe_.model.options,
           .facts = facts,
           .seed = seed()};

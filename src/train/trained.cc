@@ -27,6 +27,11 @@ Recipe parse(Registry& registry, const RecipeText& text, const std::vector<std::
   return recipe.strategy == kAutomatic ? candidate_of(recipe, "sync") : recipe;
 }
 
+std::string text_of(const data::Shape& shape) {
+  return std::to_string(shape.channels) + " x " + std::to_string(shape.height) + " x " +
+         std::to_string(shape.width);
+}
+
 }  // namespace
 
 TrainedSource find_trained(Registry& registry, const std::string& path, Which which,
@@ -82,9 +87,30 @@ Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset
                              const EvaluationOptions& options) {
   check_labels(*task_, recipe().task.name, *dataset, "what it is evaluated on");
   task_->check(*dataset, "what it is evaluated on");
+  check_takes(*dataset);
   return train::evaluate(
       {world_.communicator(), recipe(), *task_, compute_, arrangement_, *strategy_}, dataset,
       options);
+}
+
+// Some networks take images of any size, others of that which they were trained on.
+void Trained::check_takes(const data::Dataset& dataset) {
+  const data::Shape trained = image_of(task_->facts());
+  if (task_->raw() || trained.elements() == 0) return;
+  const DataRecipe& data = recipe().data;
+  const data::Shape shape = data::output_shape(dataset, evaluation_transform(data), on_bad(data));
+  if (shape == trained) return;
+  const torch::NoGradGuard no_grad;
+  const Autocast autocast = compute_.autocast();
+  try {
+    strategy_->forward({compute_.blank(shape)});
+  } catch (const c10::Error& error) {
+    const std::string reason = error.what_without_backtrace();
+    throw UsageError(
+        "what it is evaluated on has " + task_->unit() + " of " + text_of(shape) +
+        "; the network was trained on " + text_of(trained) +
+        ", and can't take others. LibTorch says: " + reason.substr(0, reason.find('\n')));
+  }
 }
 
 std::vector<Answer> Trained::predict(const std::vector<std::string>& inputs, int most) {

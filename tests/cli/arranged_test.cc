@@ -119,6 +119,45 @@ TEST_F(Arranged, PartitionedLayersInAnyPass) {
   expect_kills_to_change_nothing(train, 3, 45, 3);
 }
 
+// A network of which each rank computes some rows: whoever dies is named with its place in the
+// grid, and another grid goes on.
+TEST_F(Arranged, ANetworkOverRanksAndOnAnotherGrid) {
+  const auto train = [this](const std::string& run, int ranks, int partitions) {
+    return lenet(run, ranks,
+                 {"strategy=partitioned", "grid.partitions=" + std::to_string(partitions)});
+  };
+  expect_kills_to_change_nothing([&](const std::string& run) { return train(run, 3, 3); }, 3, 45,
+                                 1);
+  Job job(train("other", 4, 2));
+  ASSERT_TRUE(wait_for_a_checkpoint("other"));
+  const pid_t victim = rank_process(job, 3);
+  ASSERT_GT(victim, 0);
+  kill(victim, SIGKILL);
+  ASSERT_GE(job.wait_until_gone(10), 0);
+  const JobResult result = job.finish();
+  EXPECT_NE(result.err.find("(replica 1, partition 1) was killed by signal 9"), std::string::npos)
+      << result.err;
+  auto on_two = train("other", 2, 2);
+  on_two.push_back("--resume");
+  const JobResult resumed = Job(on_two).finish(std::chrono::seconds(180));
+  ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
+  EXPECT_EQ(steps("other"), 45);
+  // Whole, and on four ranks, what it says is the same.
+  const std::string run = folder_ + "/other";
+  const std::string picture = source_ + "/tests/data/fixtures/gray.png";
+  const auto one =
+      rows_of({"predict", run, picture, "--set", "strategy=sync", "--set", "grid.partitions=1"});
+  const auto four = rows_of({"predict", run, picture, "-n", "4", "--set", "grid.partitions=4"});
+  ASSERT_EQ(one.size(), 1u);
+  ASSERT_EQ(four.size(), 1u);
+  ASSERT_EQ(one[0]["classes"].size(), four[0]["classes"].size());
+  for (std::size_t i = 0; i < one[0]["classes"].size(); ++i) {
+    EXPECT_EQ(one[0]["classes"][i]["index"], four[0]["classes"][i]["index"]);
+    EXPECT_NEAR(one[0]["classes"][i]["probability"].get<double>(),
+                four[0]["classes"][i]["probability"].get<double>(), 1e-5);
+  }
+}
+
 constexpr const char* kWords = R"(
 name = "words"
 [task]

@@ -82,6 +82,27 @@ TEST(BenchStep, MeasuresHybrid) {
   EXPECT_LT(row.at("hidden_communication").get<double>(), 1);
 }
 
+TEST(BenchStep, MeasuresPartitioned) {
+  // Convolutions are on both ranks, which have half of the rows each, and of the head half of the
+  // units.
+  const Json row = row_of_step({"--model", "lenet", "--strategy", "partitioned"});
+  EXPECT_EQ(row.at("strategy"), "partitioned");
+  EXPECT_EQ(row.at("images"), "rows");
+  EXPECT_EQ(row.at("partitions"), 2);
+  EXPECT_EQ(row.at("replicas"), 1);
+  EXPECT_FALSE(row.contains("independent_images_per_s"));
+  constexpr int kTrunk = 20 * 26 + 50 * (20 * 25 + 1), kHead = 500 * 801 + 10 * 501;
+  EXPECT_EQ(row.at("gradient_bytes"), 4 * kTrunk);
+  EXPECT_EQ(row.at("parameters_per_rank"), kTrunk + kHead / 2);
+  // Two rows of 12 positions of 20 maps across the middle, two rows of 4 of 50, and 250 units, of
+  // each of 8 images.
+  EXPECT_EQ(row.at("exchange").at("activations").at("sent_bytes"),
+            4 * 8 * (2 * 12 * 20 + 2 * 4 * 50 + 250));
+  EXPECT_EQ(row_of_step({"--model", "lenet", "--strategy", "partitioned", "--partitions", "1"})
+                .at("replicas"),
+            2);
+}
+
 TEST(BenchStep, TakesKeysOfARecipe) {
   const Json row = row_of_step({"--model", "lenet", "--strategy", "hybrid", "--partitions", "1",
                                 "--set", "optimizer.name=adam", "--set", "hybrid.wire=bfloat16",
@@ -94,6 +115,7 @@ TEST(BenchStep, TakesKeysOfARecipe) {
   using Case = std::pair<std::vector<std::string>, std::string>;
   for (const auto& [words, complaint] : std::vector<Case>{
            {{"--scheme", "c"}, "--scheme is for --strategy hybrid"},
+           {{"--partitions", "2"}, "--partitions is for --strategy hybrid and partitioned"},
            {{"--strategy", "hybrid", "--scheme", "bc", "-n", "4", "--senders", "5"},
             "hybrid.senders is 5; with scheme bc it can be from 1 to grid.partitions, which is 4"},
            {{"--set", "sync.bukket=1MiB"}, "did you mean sync.bucket?"}}) {

@@ -119,11 +119,12 @@ TEST_F(PlanTrainings, ThatWerePutOffTakeNothingFromWhatIsKnown) {
 TEST_F(PlanTrainings, ThatWerePutOffGoOnWhereNoOtherRateIsBetter) {
   script({{"stuck", 8}, {"rate", 0.05}});
   PlanFolder folder = open();
-  EXPECT_EQ(train(folder, grid({8, 64}, {0.1, 0.2}, 1), limits(40), {{{0}, ""}}), 4);
+  // Long enough that somebody has looked at them before they end.
+  EXPECT_EQ(train(folder, grid({8, 64}, {0.1, 0.2}, 1), limits(400), {{{0}, ""}}), 4);
   EXPECT_TRUE(has(said, "put off after ")) << said;
   for (const double rate : {0.1, 0.2}) {
     EXPECT_EQ(folder.points().find(8, rate, 1)->stopped, Stop::limit);
-    EXPECT_EQ(folder.points().find(8, rate, 1)->updates, 40 * 1000 / 8);
+    EXPECT_EQ(folder.points().find(8, rate, 1)->updates, 400 * 1000 / 8);
   }
 }
 

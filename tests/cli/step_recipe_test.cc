@@ -37,6 +37,21 @@ TEST(StepRecipe, CopiesTrainTheImagesThatTheyAreCountedWith) {
   EXPECT_EQ(images, (std::vector<std::int64_t>{4, 4, 3}));
 }
 
+TEST(StepRecipe, DividesTheNetworkOverAllRanks) {
+  train::Registry registry;
+  add_made_up_images(registry);
+  StepWords words;
+  words.model = "lenet";
+  words.strategy = "partitioned";
+  words.batch = 10;
+  const train::Recipe recipe = step_recipe(words, 4, registry);
+  EXPECT_EQ(recipe.strategy, "partitioned");
+  EXPECT_EQ(recipe.grid.partitions, 4);
+  EXPECT_EQ(recipe.training.batch, 10);
+  words.partitions = 2;
+  EXPECT_EQ(step_recipe(words, 4, registry).grid.partitions, 2);
+}
+
 TEST(StepRecipe, HasAPlacement) {
   train::Registry registry;
   add_made_up_images(registry);

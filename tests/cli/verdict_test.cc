@@ -56,6 +56,12 @@ TEST(Verdict, SuccessIsSilent) {
 TEST(Verdict, FirstDeathWins) {
   EXPECT_EQ(judge(job(4, {ended(1, true, 9), ended(0, true, 15, Asked::another_process)})).line,
             "rank 1 on host n1 was killed by signal 9 (Killed); the other 3 ranks were ended");
+  JobEnd grid = job(4, {ended(3, true, 9)});
+  grid.partitions = 2;
+  EXPECT_EQ(
+      judge(grid).line,
+      "rank 3 on host n3 (replica 1, partition 1) was killed by signal 9 (Killed); the other 3 "
+      "ranks were ended");
   // Ranks that were told to end are not at fault, even if theirs is the first report.
   EXPECT_EQ(judge(job(2, {ended(0, true, 15, Asked::mpirun), ended(1, false, 3)})).line,
             "rank 1 on host n1 exited with status 3; the other rank was ended");

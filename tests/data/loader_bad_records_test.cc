@@ -56,6 +56,33 @@ TEST(Loader, BadRecordsAreSkippedCountedAndNamedOnce) {
   EXPECT_EQ(messages[1].find("record 17: JPEG: "), 0u) << messages[1];
 }
 
+// Floats, of which the first are of another size.
+class Growing final : public TestDataset {
+ public:
+  Growing() : TestDataset(std::vector<Bytes>(6, Bytes(36)), Encoding::planar_f32, {1, 3, 3}) {}
+  Record read(std::size_t i, Bytes& scratch) const override {
+    Record record = TestDataset::read(i, scratch);
+    if (i < 2) record = {record.bytes.first(16), record.encoding, {1, 2, 2}, record.label};
+    return record;
+  }
+};
+
+// Nothing is made of a batch to find that out.
+TEST(Loader, WhatTheTransformCannotTakeIsSaidAtOnce) {
+  TransformOptions transform;
+  transform.crop = Crop::center;
+  transform.height = transform.width = transform.resize = 3;
+  LoaderOptions options = batches_of(6);
+  const auto data = std::make_shared<Growing>();
+  expect_error<UsageError>([&] { Loader(data, transform, options); },
+                           {"record 0: ", "floats", "2 x 2", "3 x 3"});
+  options.on_bad = OnBad::skip;
+  Loader loader(data, transform, options);
+  EXPECT_EQ(loader.shape(), (Shape{1, 3, 3}));
+  EXPECT_EQ(loader.next()->size(), 4u);
+  EXPECT_EQ(loader.statistics().skipped, 2u);
+}
+
 // Whose records can't be read, as of a disk that fails.
 class Unreadable : public TestDataset {
  public:

@@ -94,6 +94,23 @@ TEST(Transform, FloatsAreNormalizedWithoutThe255) {
                            {"floats", "resized"});
 }
 
+// Of what can't be transformed, whatever is in it, it is said without trying.
+TEST(Transform, ChecksRecordsBeforehand) {
+  const auto refused = [](const TransformOptions& options, const Record& record,
+                          const std::vector<std::string>& parts) {
+    expect_error<UsageError>([&] { Transformer(options, record.shape).check(record); }, parts);
+  };
+  const Bytes values(24);
+  const Record floats{values, Encoding::planar_f32, {1, 2, 3}, 0};
+  const Record bytes{std::span(values).first(6), Encoding::planar_u8, {1, 2, 3}, 0};
+  TransformOptions larger = sized(Crop::center, 4, 4);
+  larger.resize = 4;
+  refused(larger, floats, {"floats", "resized (here from 3 x 2 to 6 x 4)"});
+  Transformer(larger, bytes.shape).check(bytes);
+  refused(sized(Crop::none, 4, 4), bytes, {"3 x 2 pixels", "4 x 4 pixels", "need a crop"});
+  Transformer(sized(Crop::none, 2, 3), floats.shape).check(floats);
+}
+
 TEST(Transform, FlipMirrorsHalfOfThem) {
   const Counted image({3, 2, 4});
   TransformOptions options;

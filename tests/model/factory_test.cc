@@ -65,6 +65,12 @@ TEST(Factory, RefusesOptionsWithoutUse) {
             std::string::npos);
   EXPECT_NE(error_of("local-image", {.image = {3, 0, 100}}).find("channels, height and width"),
             std::string::npos);
+  EXPECT_NE(error_of("lenet", {.layers = std::vector<std::int64_t>{5}}).find("that is for mlp"),
+            std::string::npos);
+  EXPECT_NE(error_of("mlp", {.hidden = 8}), "");
+  EXPECT_NE(error_of("mlp", {.layers = std::vector<std::int64_t>{5, 0}}).find("fc2 has 0 units"),
+            std::string::npos);
+  EXPECT_NE(error_of("mlp", {.image = {1, 0, 9}}).find("no elements"), std::string::npos);
   for (const double dropout : {-0.1, 1.0, std::nan("")}) {
     EXPECT_NE(error_of("alexnet", {.dropout = dropout}).find("dropout is"), std::string::npos);
   }
@@ -105,6 +111,23 @@ TEST(LeNet, HasCaffesParameters) {
   EXPECT_EQ(convoy::model::parameter_count(*model), 431080);
   EXPECT_EQ(model->forward(torch::zeros({2, 1, 28, 28})).sizes(),
             (std::vector<std::int64_t>{2, 10}));
+}
+
+TEST(Mlp, TakesSamplesOfAnyShape) {
+  torch::manual_seed(2);
+  const auto model = make_model(
+      "mlp", {.classes = 7, .layers = std::vector<std::int64_t>{8, 6}, .image = {1, 11, 40}});
+  EXPECT_EQ(convoy::model::parameter_count(*model), 440 * 8 + 8 + 8 * 6 + 6 + 6 * 7 + 7);
+  const auto x = torch::randn({2, 1, 11, 40});
+  auto want = x.flatten(1);
+  const auto parameters = model->named_parameters();
+  for (const std::string layer : {"fc1", "fc2", "fc3"}) {
+    want = torch::linear(layer == "fc1" ? want : want.relu(), parameters[layer + ".weight"],
+                         parameters[layer + ".bias"]);
+  }
+  EXPECT_TRUE(torch::allclose(model->forward(x), want, 1e-5, 1e-6));
+  const auto linear = make_model("mlp", {.layers = std::vector<std::int64_t>()});
+  EXPECT_EQ(convoy::model::parameter_count(*linear), 784 * 10 + 10);
 }
 
 // The counts are the paper's.

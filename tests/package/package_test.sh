@@ -67,6 +67,14 @@ mnist_ddp() {
   grep -q 'LIBTORCH_ROOT is' "$work/log" || { cat "$work/log"; fail "unclear message"; }
 }
 
+# The run in this folder.
+expect_learned() {
+  local top1
+  top1=$(sed -n '/"kind": "evaluation"/s/.*"top1": \([0-9.e-]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1)
+  awk -v top1="${top1:-0}" 'BEGIN { exit !(top1 >= 0.98) }' ||
+    fail "$1: the plugin's network reached '$top1' where at least 0.98 was expected"
+}
+
 plugin() {
   # Outside of the source tree: the recipe looks for the plugin in build/ beside it.
   cp -r "$source/examples/plugin" "$work/mine"
@@ -75,9 +83,11 @@ plugin() {
   "$cmake" --build "$work/mine/build" -j1
   (cd "$work" && "$package/bin/convoy" train mine/plugin.toml -n 2)
   local run=$work/runs/stripes top1
-  top1=$(sed -n '/"kind": "evaluation"/s/.*"top1": \([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | tail -n 1)
-  awk -v top1="${top1:-0}" 'BEGIN { exit !(top1 >= 0.98) }' ||
-    fail "the plugin's network reached '$top1' where at least 0.98 was expected"
+  expect_learned "$run"
+  # A layer of its own, divided over two processes: its statement is right.
+  (cd "$work" && "$package/bin/convoy" train mine/edges.toml -n 2 2>&1 | tee "$work/log")
+  expect_learned "$work/runs/edges"
+  if grep -q 'states more of its input' "$work/log"; then fail "the layer 'edges' states too much"; fi
   # A task of its own.
   (cd "$work" && "$package/bin/convoy" train mine/digits.toml -n 2)
   local sum

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "convoy/train/placement.h"
+#include "convoy/base/parts.h"
 #include "tests/train/hybrid_fixture.h"
 #include "train/strategies/hybrid/head.h"
 #include "train/strategies/hybrid/rounds.h"

@@ -1,8 +1,9 @@
-// The recipes of the repository train: two updates each, on a little data in CIFAR's formats and on
-// MNIST.
+// The recipes of the repository train: some updates each, on a little data in CIFAR's formats, on
+// MNIST, and on tones in the place of spoken digits.
 #include <cstdlib>
 
 #include "convoy/train/trained.h"
+#include "tests/data/wav_support.h"
 #include "tests/train/trainer_fixture.h"
 
 namespace convoy::train {
@@ -85,6 +86,128 @@ TEST_F(RecipesTrain, OfMiniBatchesAndOfHybridParallelism) {
     ++trained;
   }
   EXPECT_EQ(trained, 13);
+}
+
+class SpeechRecipe : public RecipesTrain {
+ protected:
+  static constexpr int kFrames = 9;
+
+  // Each digit has a pitch, and each of two speakers a recording of every number.
+  void SetUp() override {
+    RecipesTrain::SetUp();
+    const std::string recordings = folder_ + "/fsdd/recordings/";
+    if (first()) {
+      make_folders(recordings);
+      for (const std::string speaker : {"ann", "bob"}) {
+        for (const int number : {0, 4, 5, 49}) {
+          for (int digit = 0; digit < 10; ++digit) {
+            const double hz = 250 * (1 + digit) + number + (speaker == "ann" ? 5 : 0);
+            const std::string name =
+                std::to_string(digit) + "_" + speaker + "_" + std::to_string(number) + ".wav";
+            data::write_bytes(recordings + name,
+                              data::wav(data::tone(hz, 200 + kFrames * 80 - 80)));
+          }
+        }
+      }
+    }
+    all().barrier();
+  }
+  Recipe speech(Overrides more = {}) {
+    more.insert(more.begin(), {"output.folder=\"" + folder_ + "/speech\"", "training.batch=36",
+                               "model.options.hidden=[32]", "output.tensorboard=false"});
+    return parse_recipe(read_recipe_file(test::source_folder() + "/recipes/speech/fsdd-mlp.toml"),
+                        more, registry_.vocabulary());
+  }
+  std::string problems(const Overrides& changes) {
+    return test::message_of<UsageError>([&] { speech(changes); });
+  }
+};
+
+TEST_F(SpeechRecipe, LearnsWhichFrameIsWhich) {
+  const Recipe r = speech();
+  const RunResult result = train(r);
+  EXPECT_EQ(result.steps, 6 * 2 * 2 * 10 * kFrames / 36);
+  EXPECT_EQ(result.evaluation->samples, 2u * 2 * 10 * kFrames);
+  EXPECT_GT(result.evaluation->at("top1"), 0.1);  // of 50 classes
+  const TrainedSource source = find_trained(registry_, r.output.folder, Which::newest, {});
+  Trained network(test_world(), registry_, source);
+  const std::vector<std::string>& classes = network.task().facts().lists.at("classes");
+  ASSERT_EQ(classes.size(), 50u);
+  EXPECT_EQ(classes[17], "3.2");
+  EXPECT_EQ(network.task().facts().numbers.at("image.height"), 11);
+  EXPECT_EQ(network.task().facts().numbers.at("image.width"), 40);
+  Options other = r.data.validation;
+  other.set("context", std::int64_t{4});
+  const std::shared_ptr<data::Dataset> less = registry_.open_data("speech", other);
+  const std::string shape = test::message_of<UsageError>([&] { network.evaluate(less); });
+  EXPECT_NE(shape.find("has images of 1 x 9 x 40; the network was trained on 1 x 11 x 40"),
+            std::string::npos)
+      << shape;
+  const std::string refused =
+      test::message_of<UsageError>([&] { network.predict(pictures(r), 5); });
+  EXPECT_NE(refused.find("samples of the reader 'speech', which are none"), std::string::npos)
+      << refused;
+}
+
+TEST_F(SpeechRecipe, TrainingAndValidationSeeTheSame) {
+  const auto problem = [&](const std::string& change) { return problems({change}); };
+  EXPECT_NE(problem("data.validation.states=4")
+                .find("data.validation.states has to be the same as data.train.states"),
+            std::string::npos);
+  EXPECT_NE(problem("data.train.preemphasis=0").find("data.validation.preemphasis"),
+            std::string::npos);
+  EXPECT_NE(problem("data.validation.reference_numbers=[0, 4]").find("reference_numbers"),
+            std::string::npos);
+}
+
+// Normalizing by what a network is evaluated on tells it something.
+TEST_F(SpeechRecipe, WhatIsEvaluatedIsNoPartOfTheReference) {
+  const auto with = [&](const std::string& trained, const std::string& reference,
+                        const std::string& evaluated) {
+    return problems({"data.train.numbers=" + trained, "data.validation.numbers=" + evaluated,
+                     "data.train.reference_numbers=" + reference,
+                     "data.validation.reference_numbers=" + reference});
+  };
+  const std::string said = "part of the reference, but not trained on";
+  EXPECT_NE(with("[5, 49]", "[]", "[0, 4]").find(said), std::string::npos);
+  EXPECT_NE(with("[5, 49]", "[4, 49]", "[0, 4]").find(said), std::string::npos);
+  EXPECT_NE(with("[5, 49]", "[]", "[]").find(said), std::string::npos);
+  EXPECT_EQ(with("[5, 9]", "[5, 49]", "[0, 4]"), "");
+  EXPECT_EQ(with("[5, 49]", "[5, 49]", "[5, 6]"), "");  // how well it has learned these
+  EXPECT_EQ(with("[]", "[]", "[]"), "");
+}
+
+TEST_F(SpeechRecipe, MistakesAreSaid) {
+  int runs = 0;
+  const auto expect_refused = [&](const Overrides& changes, const std::string& part) {
+    Overrides all = changes;
+    // Some are found once the folder is made.
+    all.push_back("output.folder=\"" + folder_ + "/" + std::to_string(runs++) + "\"");
+    const std::string message = refusal(speech(all));
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+  };
+  const auto expect_problem = [&](const Overrides& changes, const std::string& part) {
+    const std::string message = problems(changes);
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+  };
+  expect_problem({"data.train.numbers=[5]"},
+                 "data.train: speech: numbers has to be two whole numbers");
+  expect_problem({"data.train.numbers=[5, 4.5]"}, "numbers has to be two whole numbers");
+  expect_problem({"data.validation.numbers=[5, nan]"}, "data.validation: speech: numbers has to");
+  expect_problem({"data.train.window=rect"}, "window is 'rect'; it can be hamming or hann");
+  expect_problem({"data.train.states=8193"}, "states is 8193; it has to be from 1 to 8192");
+  expect_problem({"data.train.context=-9000000000"}, "context is -2147483647; it has to be");
+  expect_problem({"data.train.floor=nan"}, "a floor of nan");
+  expect_problem({"data.size=32"}, "data.size is for pictures, and the reader speech has none");
+  expect_problem({"data.channels=3"}, "data.channels is for pictures");
+  expect_problem({"data.augment.flip=true"}, "data.augment.flip is for pictures");
+  expect_problem({"data.evaluate.flip=true"}, "data.evaluate.flip is for pictures");
+  expect_refused({"data.augment.brightness=0.5"}, "colors can be changed with 3 channels");
+  expect_refused({"data.store=memory"}, "not for speech");
+  for (const std::string units : {"1.5", "-1", "1e300", "nan"}) {
+    expect_refused({"model.options.hidden=[" + units + "]"},
+                   "hidden has to be positive whole numbers");
+  }
 }
 
 }  // namespace

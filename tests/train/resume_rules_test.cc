@@ -29,6 +29,7 @@ std::string complete(const std::string& strategy) {
                                    {"class_names", std::vector<std::string>(), ""}};
   words.strategies["sync"] = {{"bucket", std::string(), ""}};
   words.strategies["hybrid"] = {{"scheme", std::string(), ""}};
+  words.strategies["partitioned"] = {{"images", std::string(), ""}};
   const Recipe recipe = parse_recipe(
       {"[model]\nname = \"m\"\n[data]\nreader = \"r\"\n[data.train]\n[data.validation]\n"
        "[[optimizer.groups]]\nmax_dims = 1\n[[placement.layers]]\nhow = "
@@ -42,7 +43,7 @@ std::string complete(const std::string& strategy) {
 // TrainerKeysTest tries it.
 TEST(ResumeRules, EveryKeyHasOne) {
   std::set<const ResumeKey*> used;
-  for (const char* strategy : {"sync", "hybrid"}) {
+  for (const char* strategy : {"sync", "hybrid", "partitioned"}) {
     for (const RecipeChange& change : recipe_changes(complete(strategy), "")) {
       const ResumeKey* key = find_resume_key(change.key);
       EXPECT_NE(key, nullptr) << change.key << " is new: may it change when a run is resumed?";
@@ -66,6 +67,7 @@ TEST(ResumeRules, NumberedTablesAndUnknownKeys) {
 TEST(ResumeRules, SomeStrategiesGoOnFromEachOther) {
   EXPECT_TRUE(save_alike("sync", "hybrid"));
   EXPECT_TRUE(save_alike("hybrid", "sync"));
+  EXPECT_TRUE(save_alike("hybrid", "partitioned"));
   EXPECT_FALSE(save_alike("sync", "mine"));
   EXPECT_FALSE(save_alike("mine", "hybrid"));
 }

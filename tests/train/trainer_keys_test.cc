@@ -49,7 +49,7 @@ std::vector<Change> changes(const std::string& folder) {
       {"model.options.pooled", {"model.options.pooled=true"}, "of 1 sample"},
       {"data.reader", {"data.reader=stripes2"}},
       {"data.size", {"data.size=6"}},
-      {"data.size", {"data.size=5"}, "can't take images of"},
+      {"data.size", {"data.size=5"}, "examples of several sizes need a crop"},
       {"data.channels", {"data.channels=1"}},
       {"data.channels", {"data.channels=3"}, "channels"},
       {"data.mean", {"data.mean=[0.5]"}},

@@ -1,5 +1,6 @@
 // Evaluations between epochs, of a part of the data, and trainings that end at a target.
 #include "convoy/base/error.h"
+#include "tests/train/many_labels.h"
 #include "tests/train/trainer_fixture.h"
 #include "train/samples/random_part.h"
 
@@ -57,6 +58,15 @@ TEST_F(TrainerTest, TrainingDataCanBeEvaluatedWithoutOthers) {
   if (first()) EXPECT_EQ(rows(r, "run").at(0)["evaluated"], "data.train");
 }
 
+TEST_F(TrainerTest, WhatCannotBeEvaluatedIsSaidBeforeTraining) {
+  const Recipe r = recipe("unfit", {"data.size=6", "data.evaluate.resize=7"});
+  const std::string message = refusal(r);
+  EXPECT_NE(message.find("stripes[0]: examples of floats"), std::string::npos) << message;
+  EXPECT_NE(message.find("resized (here from 6 x 6 to 7 x 7)"), std::string::npos) << message;
+  all().barrier();
+  EXPECT_FALSE(std::filesystem::exists(r.output.folder + "/metrics.jsonl"));
+}
+
 TEST(RandomPart, DependsOnTheSeedAndKeepsTheOrder) {
   const auto whole = std::make_shared<testing_data::Stripes>(50);
   const RandomPart part(whole, 0.2, 1), same(whole, 0.2, 1), other(whole, 0.2, 2);
@@ -74,6 +84,18 @@ TEST(RandomPart, DependsOnTheSeedAndKeepsTheOrder) {
   EXPECT_NE(part.fingerprint(), whole->fingerprint());
   EXPECT_EQ(RandomPart(whole, 1e-6, 1).size(), 1u);
   EXPECT_EQ(RandomPart(whole, 1, 1).size(), 50u);
+}
+
+TEST(RandomPart, HasTheLabelsOfTheWhole) {
+  const auto whole = std::make_shared<testing_data::ManyLabels>(50);
+  const RandomPart part(whole, 0.2, 1);
+  EXPECT_TRUE(part.label_lists());
+  bool several = false;
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    EXPECT_EQ(part.labels(i), whole->labels(part.in_whole(i)));
+    several = several || part.labels(i).size() > 1;
+  }
+  EXPECT_TRUE(several);
 }
 
 std::vector<std::string> with_target(const std::string& metric, const std::string& level) {

@@ -19,6 +19,13 @@ std::vector<int> bound_cores();
 // Bytes of memory that can still be had without swapping: what the kernel estimates, cut to what is
 // left of the cgroup's limit; files that it caches count as free.
 std::uint64_t available_memory();
+// The same, whatever the cgroup's limit is: of all processes of the host together.
+std::uint64_t host_memory();
+
+// Bytes that this process alone can still map before it reaches its own limit (RLIMIT_AS, as
+// `ulimit -v` sets it), which counts what it shares with others, too; the largest number there is
+// without one.
+std::uint64_t address_space_left();
 
 // Bytes of memory that this process has now, and the most that it has had since it began, or since
 // forget_peak_memory() returned true: as the kernel counts, which looks now and then and may be

@@ -67,6 +67,10 @@ class Dataset {
   // The label alone, without reading the record.
   virtual std::int64_t label(std::size_t i) const = 0;
 
+  // Whether records are pictures, so that a picture in a file may be asked about in the place of
+  // one.
+  virtual bool pictures() const { return true; }
+
   // Whether records have lists of labels: any number each, or none. label() is then the first of
   // them, -1 where there is none.
   virtual bool label_lists() const { return false; }

@@ -20,7 +20,8 @@ enum class OnBad : std::uint8_t {
 };
 
 // What `transform` makes of the examples of this dataset: of the first record or, with
-// OnBad::skip, of the first that can be decoded. Throws UsageError naming the record.
+// OnBad::skip, of the first that can be transformed, as far as its header says. Throws UsageError
+// naming the record.
 Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad);
 
 // The random choices about one sample in one epoch: nothing else decides them.

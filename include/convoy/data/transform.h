@@ -99,6 +99,9 @@ class Transformer {
   // Images that a record becomes: 10 with Crop::ten, else 1.
   int views() const;
 
+  // Throws what apply() would throw of a record of this encoding and shape, whatever is in it.
+  void check(const Record& record);
+
   // Writes views() * shape().elements() numbers of type options.pixel, for which `out` must be
   // aligned. The result depends on the record, the options and the stream alone, bit for bit on
   // every machine with the same libjpeg. Throws UsageError saying what is wrong with the record

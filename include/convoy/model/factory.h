@@ -25,6 +25,8 @@ struct ModelOptions {
   // Maps of the five convolutions of alexnet-one-tower; empty: 64, 192, 384, 384, 256. Other
   // networks refuse it.
   std::vector<std::int64_t> widths = {};
+  // Units of each hidden layer of mlp; without them, its own. Other networks refuse them.
+  std::optional<std::vector<std::int64_t>> layers = std::nullopt;
   // Hidden layers of speech-dnn; 0 takes its own number. Other networks refuse it.
   std::int64_t depth = 0;
   // Channels, height and width for a network that is made for images of one shape
@@ -35,7 +37,8 @@ struct ModelOptions {
 };
 
 // The names make_model knows, ascending: "alexnet", "alexnet-one-tower", "alexnet32", "lenet",
-// "local-image", "resnet18", "speech-dnn", those of convoy/model/small_images.h by their parameters
+// "local-image", "mlp", "resnet18", "speech-dnn", those of convoy/model/small_images.h by their
+// parameters
 // in thousands ("lenet43k") or by their layers ("resnet20"), and so on.
 std::vector<std::string> model_names();
 

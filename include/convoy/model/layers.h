@@ -167,6 +167,12 @@ struct Opaque {
   std::function<Slice(const Shape& input, const Slice& output)> required;
   // Multiplications with additions for one sample; empty: not known, which counts as none.
   std::function<std::int64_t(const Shape& input)> macs;
+  // Whether its module computes parts of its output (PartModule in model/modules.h), so that it can
+  // be divided over machines.
+  bool in_parts = false;
+  // The part of one of its tensors, given whole, that a part of the output depends on; empty: on
+  // all of each.
+  std::function<Slice(const Slice& tensor, const Slice& output)> required_tensor = nullptr;
 };
 
 using Kind = std::variant<Convolution, LocallyConnected, Linear, BatchNorm, Relu, Sigmoid, MaxPool,

@@ -4,9 +4,12 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "convoy/model/partition.h"
 #include "convoy/model/stage.h"
 
 namespace convoy::model {
@@ -23,6 +26,30 @@ struct Statement {
   std::function<Shape(const Shape& input)> output = nullptr;
   std::function<Slice(const Shape& input, const Slice& output)> required = nullptr;
   std::function<std::int64_t(const Shape& input)> macs = nullptr;
+  // Of a PartModule: the part of a parameter or buffer, given whole under its name in the module,
+  // that a part of the output depends on. Machines that divide the layer hold these alone: what one
+  // of them holds no other may, unless all hold the whole. Left out: all hold all of them.
+  std::function<Slice(const Slice& tensor, const Slice& output)> required_tensor = nullptr;
+};
+
+// A part of a layer, to be computed.
+struct ModulePart {
+  Slice input;   // of each sample's input: what Statement::required says of `output`
+  Slice output;  // of each sample's output
+  // Parameters and buffers by their names in the module, of each what Statement::required_tensor
+  // says of `output`. Where machines divide them, members of the module hold more or less.
+  std::map<std::string, torch::Tensor> tensors;
+};
+
+// What a module's class is derived from, too, if it can compute any box of its output from a box of
+// its input. Its layer can then be divided over machines (docs/partitioned.md); each has a copy of
+// the module.
+class PartModule {
+ public:
+  virtual ~PartModule();
+  // x [N, part.input.size...] -> [N, part.output.size...], what forward gives there. Differentiated
+  // by autograd, or by a torch::autograd::Function of its own. Doesn't change x.
+  virtual torch::Tensor forward_part(const torch::Tensor& x, const ModulePart& part) = 0;
 };
 
 // Modules, each of one tensor, that are called one after the other:
@@ -61,5 +88,25 @@ class ModuleList {
   Blueprint blueprint_;
   bool own_stages_ = false;
 };
+
+// A layer that states more of its input than it reads.
+struct Overstatement {
+  std::string layer;
+  std::string value;  // what it reads
+  // Of the first partition of which it is so: what it computes, what it states to need for that,
+  // and the smallest box of it that changes the output.
+  int partition = 0;
+  Slice output, stated, read;
+  // Of that input, for one sample: values that partitions send each other, and those of them that
+  // nobody reads.
+  double sent = 0, unread = 0;
+};
+
+// Computes each PartModule that the plan divides in the plan's parts, on an input drawn at random,
+// and compares with the whole: values, and gradients of input and parameters. Throws UsageError
+// naming layer and region where they differ, as they do where too small a region is stated. Returns
+// where too large a one is. Copies of the modules are what computes. REQUIRES: a plan of this
+// blueprint.
+std::vector<Overstatement> check_parts(const Blueprint& blueprint, const PartitionPlan& plan);
 
 }  // namespace convoy::model

@@ -24,7 +24,7 @@ class Compute {
   data::Layout layout() const { return layout_; }
 
   // Moves the network to the device, type and layout; tensors keep their identity on the CPU.
-  void place(model::Network& network) const;
+  void place(torch::nn::Module& network) const;
   // A batch as tensors, [size * views, ...]: without a copy on the CPU where batch and network are
   // in float32, so valid as long as the batch.
   torch::Tensor images(const data::Batch& batch) const;

@@ -42,17 +42,6 @@ std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
 void check_patterns(const Recipe& recipe, const Vocabulary& vocabulary,
                     std::vector<std::string>& problems);
 
-// Units that are divided: begin to begin + size.
-struct Units {
-  std::int64_t begin = 0, size = 0;
-  bool operator==(const Units&) const = default;
-};
-// What partition `index` of `partitions` has of `units`. Even without `parts`: the first ones have
-// one more where they don't divide. With them part i ends at units * (parts[0] + ... + parts[i]) /
-// sum, rounded. Some may have none; together they have all, in order. REQUIRES: as many parts as
-// partitions, or none; none is negative, and one is positive.
-Units units_of(std::int64_t units, std::span<const double> parts, int index, int partitions);
-
 // What a partition has of a layer that is split by output units: channels of images, otherwise the
 // last dimension of the output.
 struct LayerPart {

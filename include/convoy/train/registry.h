@@ -51,8 +51,10 @@ class Registry {
   // Each throws UsageError for a name that is taken already.
   void add_model(const std::string& name, ModelFactory make, std::vector<Option> options = {});
   void add_model(const std::string& name, BlueprintFactory make, std::vector<Option> options = {});
-  void add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options);
-  void add_reader(const std::string& name, SharedReaderFactory open, std::vector<Option> options);
+  void add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options,
+                  Vocabulary::Check check = {});
+  void add_reader(const std::string& name, SharedReaderFactory open, std::vector<Option> options,
+                  Vocabulary::Check check = {});
   void add_strategy(const std::string& name, StrategyFactory make, std::vector<Option> options,
                     Vocabulary::Check check = {});
   void add_task(const std::string& name, TaskFactory make, std::vector<Option> options = {},

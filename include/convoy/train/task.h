@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/comm/types.h"
 #include "convoy/data/dataset.h"
 #include "convoy/data/sample_source.h"
 #include "convoy/train/compute.h"
@@ -45,6 +46,19 @@ struct TaskFacts {
   std::map<std::string, double> numbers;                  // "classes"
   std::map<std::string, std::vector<std::string>> lists;  // names of classes
   bool operator==(const TaskFacts&) const = default;
+};
+
+// Some of the outputs of a network that several ranks share, of all rows of theirs together.
+struct OutputPart {
+  std::int64_t begin = 0, size = 0, all = 0;  // units of the last dimension
+  // Over these ranks, element by element, of a tensor that has the same shape on each; without a
+  // gradient. Collective.
+  std::function<torch::Tensor(const torch::Tensor& own, comm::ReduceOp operation)> reduce;
+};
+// What one of these ranks contributes: those of all add up.
+struct PartLoss {
+  double value = 0;
+  torch::Tensor gradient;  // with respect to its outputs
 };
 
 // What a trained network makes of one input of `convoy predict`.
@@ -125,6 +139,17 @@ class Task {
 
   // The mean over the batch, as a scalar.
   virtual torch::Tensor loss(const TensorList& outputs, const TaskBatch& batch) const = 0;
+
+  // For losses that can be computed from outputs of which each rank has some units for all rows, so
+  // that no rank has to have all units of a row. What is to be known of rows: [rows], or [rows,
+  // outputs()] of which each rank needs the columns that it has outputs for. Undefined (the same on
+  // all ranks): the loss needs whole rows.
+  virtual torch::Tensor divided_targets(const TaskBatch&) const { return {}; }
+  // Of the sum over rows r of factors[r] times the loss of row r; `outputs` [rows, part.size],
+  // `targets` as above, `factors` [rows] in float64. Collective among the ranks that have the other
+  // parts.
+  virtual PartLoss divided_loss(const torch::Tensor& outputs, const torch::Tensor& targets,
+                                const torch::Tensor& factors, const OutputPart& part) const;
 
   // At least one; the same for every evaluation. `usual_best` is the one that the best checkpoint
   // goes by unless the recipe says.

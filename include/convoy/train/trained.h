@@ -39,13 +39,16 @@ class Trained {
   const std::string& path() const { return source_.path; }
   const Task& task() const { return *task_; }
 
-  // How good it is on this data, as evaluate() says. Collective.
+  // How good it is on this data, as evaluate() says. Throws UsageError for data that the network
+  // can't take. Collective.
   Evaluation evaluate(const std::shared_ptr<const data::Dataset>& dataset,
                       const EvaluationOptions& options = {});
   // What it makes of these inputs, as Task::predict says. Collective.
   std::vector<Answer> predict(const std::vector<std::string>& inputs, int most);
 
  private:
+  void check_takes(const data::Dataset& dataset);
+
   const comm::World& world_;
   TrainedSource source_;
   Compute compute_;

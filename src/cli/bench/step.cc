@@ -60,6 +60,12 @@ Json row_of(const train::Recipe& recipe, const StepResult& r) {
            {"precision", recipe.precision}};
   if (recipe.strategy == "hybrid")
     row.update(placement_fields(train::placement_of(recipe), r.ranks));
+  if (recipe.strategy == "partitioned") {
+    row.update({{"images", recipe.strategy_options.text("images")},
+                {"overlap", recipe.strategy_options.flag("overlap")},
+                {"partitions", recipe.grid.partitions},
+                {"replicas", r.ranks / recipe.grid.partitions}});
+  }
   row.update({{"repetitions", r.together.size()},
               {"steps_per_repetition", r.steps_per_phase},
               {"images_per_s", median(r.together)}});
@@ -74,7 +80,7 @@ Json row_of(const train::Recipe& recipe, const StepResult& r) {
               {"processor_s", r.processor_s},
               {"forward_s", r.forward_s},
               {"backward_s", r.backward_s},
-              {"exposed_communication_s", r.exposed_communication_s},
+              {"exposed_communication_s", r.waiting_s.least},
               {"communication_s", r.communication_s},
               {"hidden_communication", r.hidden},
               {"update_s", r.update_s},
@@ -87,12 +93,18 @@ Json row_of(const train::Recipe& recipe, const StepResult& r) {
   for (const ExchangedBytes& one : r.exchanged)
     exchange[one.kind] = {{"sent_bytes", one.sent}, {"received_bytes", one.received}};
   row["exchange"] = exchange;
-  row["parameters_per_rank"] = r.parameters;
-  row["peak_memory_bytes"] = r.memory > 0 ? Json(r.memory) : Json(nullptr);
+  row["parameters_per_rank"] = static_cast<std::int64_t>(r.parameters.most);
+  row["peak_memory_bytes"] =
+      r.memory.most > 0 ? Json(static_cast<std::uint64_t>(r.memory.most)) : Json(nullptr);
   return row;
 }
 
 std::string strategy_text(const train::Recipe& recipe, int ranks) {
+  if (recipe.strategy == "partitioned") {
+    return "partitioned by " + recipe.strategy_options.text("images") + ", " +
+           std::to_string(ranks / recipe.grid.partitions) + " x " +
+           std::to_string(recipe.grid.partitions);
+  }
   if (recipe.strategy != "hybrid") return recipe.strategy;
   const plan::Placement placement = train::placement_of(recipe);
   return plan::name_of(placement, ranks) + (placement.variable_batch ? ", variable batch" : "");
@@ -134,14 +146,14 @@ void print(const StepSettings& settings, const train::Recipe& recipe, const Step
       "update %s\n",
       format_seconds(r.step_s).c_str(), format_seconds(r.forward_s).c_str(),
       format_seconds(r.backward_s).c_str(), format_seconds(r.copy_s).c_str(),
-      format_seconds(r.exposed_communication_s).c_str(), format_seconds(r.update_s).c_str());
+      format_seconds(r.waiting_s.least).c_str(), format_seconds(r.update_s).c_str());
   if (r.ranks > 1) {
     std::printf("  communication under way %s, %.1f %% of it hidden\n",
                 format_seconds(r.communication_s).c_str(), 100 * r.hidden);
   }
   print_bytes(r);
-  std::printf("  parameters of a rank %lld, memory %s\n", static_cast<long long>(r.parameters),
-              r.memory > 0 ? format_bytes(r.memory).c_str() : "not known");
+  std::printf("  parameters of a rank %lld, memory %s\n", static_cast<long long>(r.parameters.most),
+              r.memory.most > 0 ? bytes_text(r.memory.most).c_str() : "not known");
   if (!settings.timeline.empty()) {
     std::printf("  timeline of %d steps in %s\n", kTimelineSteps, settings.timeline.c_str());
   }
@@ -169,8 +181,10 @@ void run(const Options& options) {
 }
 
 void add_strategy_options(CLI::App& command, StepWords& s) {
-  command.add_option("--strategy", s.strategy, "sync, or hybrid (docs/hybrid.md)")
-      ->check(CLI::IsMember({"sync", "hybrid"}))
+  command
+      .add_option("--strategy", s.strategy,
+                  "sync, hybrid (docs/hybrid.md) or partitioned (docs/partitioned.md)")
+      ->check(CLI::IsMember({"sync", "hybrid", "partitioned"}))
       ->capture_default_str();
   command.add_option("--scheme", s.scheme, "hybrid: a, b, c or bc (c)")
       ->check(CLI::IsMember({"a", "b", "c", "bc"}));
@@ -178,7 +192,7 @@ void add_strategy_options(CLI::App& command, StepWords& s) {
       ->check(positive_integer(kMostRanks));
   command.add_option("--passes", s.passes, "hybrid, scheme c: of a step (as many as partitions)")
       ->check(positive_integer(kMostRanks));
-  command.add_option("--partitions", s.partitions, "hybrid: ranks of a group (all)")
+  command.add_option("--partitions", s.partitions, "hybrid, partitioned: ranks of a group (all)")
       ->check(positive_integer(kMostRanks));
   command.add_flag("--variable-batch", s.variable_batch,
                    "hybrid: update divided layers after each pass");

@@ -32,6 +32,39 @@ double total(const comm::World& world, double value) {
   return values[0];
 }
 
+Spread spread_of(const comm::World& world, double value) {
+  return {-largest(world, -value), total(world, value) / world.size(), largest(world, value)};
+}
+
+// What the ranks have exchanged by kind since `before`, in so many rounds that are alike.
+std::vector<ExchangedBytes> exchanged_since(const comm::World& world,
+                                            const train::Communicated& before,
+                                            const train::Communicated& after, int rounds) {
+  std::vector<ExchangedBytes> kinds;
+  const auto of_a_round = [&](std::uint64_t then, std::uint64_t now) {
+    return largest(world, static_cast<double>(now - then) / rounds);
+  };
+  for (std::size_t i = 0; i < after.exchanged.size(); ++i) {
+    const auto &was = before.exchanged[i], &is = after.exchanged[i];
+    const double sent = of_a_round(was.sent, is.sent);
+    kinds.push_back({is.name, sent, of_a_round(was.received, is.received)});
+  }
+  return kinds;
+}
+
+Spread sent_since(const comm::World& world, const train::Communicated& before,
+                  const train::Communicated& after, int rounds) {
+  double sent = 0;
+  for (std::size_t i = 0; i < after.exchanged.size(); ++i)
+    sent += static_cast<double>(after.exchanged[i].sent - before.exchanged[i].sent);
+  return spread_of(world, sent / rounds);
+}
+
+// Of about so many seconds, if one takes `seconds`.
+int rounds_of(double phase, double seconds) {
+  return std::clamp(static_cast<int>(std::ceil(phase / seconds)), 2, 5000);
+}
+
 // Trains alone, in a world of its own.
 class Copy {
  public:
@@ -82,9 +115,10 @@ class Together {
     note("forward", largest(world_, sum.forward_s / steps));
     note("backward", largest(world_, sum.backward_s / steps));
     note("update", largest(world_, sum.update_s / steps));
+    note_spread("compute", (sum.forward_s + sum.backward_s + sum.update_s) / steps);
     // Some rank is always last and waits for nobody: the least wait is what communication itself
     // costs.
-    note("exposed", -largest(world_, -sum.communication_s / steps));
+    note_spread("waiting", sum.communication_s / steps);
     note("copy", largest(world_, (after.sums.copy_seconds - before.sums.copy_seconds) / steps));
     const double all = total(world_, communicated), waited = total(world_, sum.communication_s);
     note("communication", all / steps / world_.size());
@@ -98,7 +132,8 @@ class Together {
     result_.forward_s = middle("forward");
     result_.backward_s = middle("backward");
     result_.update_s = middle("update");
-    result_.exposed_communication_s = middle("exposed");
+    result_.compute_s = middle_spread("compute");
+    result_.waiting_s = middle_spread("waiting");
     result_.copy_s = middle("copy");
     result_.communication_s = middle("communication");
     result_.hidden = middle("hidden");
@@ -107,28 +142,35 @@ class Together {
  private:
   void note(const char* what, double value) { found_[what].push_back(value); }
   double middle(const char* what) const { return median(found_.at(what)); }
+  void note_spread(const char* what, double value) {
+    spreads_[what].push_back(spread_of(world_, value));
+  }
+  Spread middle_spread(const char* what) const {
+    std::vector<double> least, mean, most;
+    for (const Spread& one : spreads_.at(what)) {
+      least.push_back(one.least);
+      mean.push_back(one.mean);
+      most.push_back(one.most);
+    }
+    return {median(least), median(mean), median(most)};
+  }
 
   // Every step has the same.
   void count_bytes(const train::Communicated& before, const train::Communicated& after, int steps) {
     result_.buckets = after.sums.buckets;
     result_.bytes = after.sums.bytes;
     result_.in_place_bytes = after.sums.in_place_bytes;
-    result_.exchanged.clear();
-    const auto of_a_step = [&](std::uint64_t then, std::uint64_t now) {
-      return largest(world_, static_cast<double>(now - then) / steps);
-    };
-    for (std::size_t i = 0; i < after.exchanged.size(); ++i) {
-      const auto &was = before.exchanged[i], &is = after.exchanged[i];
-      const double sent = of_a_step(was.sent, is.sent);
-      result_.exchanged.push_back({is.name, sent, of_a_step(was.received, is.received)});
-    }
-    result_.group_sum_bytes = of_a_step(before.group_sum_bytes, after.group_sum_bytes);
+    result_.exchanged = exchanged_since(world_, before, after, steps);
+    result_.sent_bytes = sent_since(world_, before, after, steps);
+    result_.group_sum_bytes = largest(
+        world_, static_cast<double>(after.group_sum_bytes - before.group_sum_bytes) / steps);
   }
 
   const comm::World& world_;
   train::Rehearsal& training_;
   StepResult& result_;
   std::map<std::string, std::vector<double>> found_;  // by repetition
+  std::map<std::string, std::vector<Spread>> spreads_;
 };
 
 // The first steps allocate, and choose kernels; the last says how long one takes.
@@ -140,6 +182,44 @@ double warm_up(train::Rehearsal& training) {
   return seconds_since(start);
 }
 
+// Of the networks that were trained, whose ranks all go forward together.
+class Inference {
+ public:
+  Inference(const comm::World& world, train::Rehearsal& training, InferenceResult& result)
+      : world_(world), training_(training), result_(result) {}
+
+  void warm_up(double phase) {
+    training_.infer(kWarmUp);
+    world_.communicator().barrier();
+    const auto start = Clock::now();
+    training_.infer(1);
+    result_.batches_per_phase = rounds_of(phase, largest(world_, seconds_since(start)));
+  }
+
+  void run() {
+    const int batches = result_.batches_per_phase;
+    const train::Communicated before = training_.strategy().communicated();
+    world_.communicator().barrier();
+    const double under_way = world_.communication_seconds();
+    const auto start = Clock::now();
+    training_.infer(batches);
+    const double elapsed = seconds_since(start) / batches;
+    const double communicated = (world_.communication_seconds() - under_way) / batches;
+    result_.seconds.push_back(largest(world_, elapsed));
+    communicated_.push_back(total(world_, communicated) / world_.size());
+    result_.communication_s = median(communicated_);
+    const train::Communicated after = training_.strategy().communicated();
+    result_.exchanged = exchanged_since(world_, before, after, batches);
+    result_.sent_bytes = sent_since(world_, before, after, batches);
+  }
+
+ private:
+  const comm::World& world_;
+  train::Rehearsal& training_;
+  InferenceResult& result_;
+  std::vector<double> communicated_;  // by repetition
+};
+
 }  // namespace
 
 StepResult measure_step(const comm::World& world, const StepSettings& settings,
@@ -150,13 +230,12 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings,
   train::Rehearsal training(world, registry, recipe);
   result.threads = at::get_num_threads();
   const double seconds = largest(world, warm_up(training));
-  result.memory = static_cast<std::uint64_t>(largest(world, static_cast<double>(peak_memory())));
+  result.memory = spread_of(world, static_cast<double>(peak_memory()));
   std::int64_t parameters = 0;
   for (const torch::Tensor& parameter : training.strategy().module().parameters())
     parameters += parameter.numel();
-  result.parameters = static_cast<std::int64_t>(largest(world, static_cast<double>(parameters)));
-  const int steps =
-      std::clamp(static_cast<int>(std::ceil(settings.seconds_per_phase / seconds)), 2, 5000);
+  result.parameters = spread_of(world, static_cast<double>(parameters));
+  const int steps = rounds_of(settings.seconds_per_phase, seconds);
   result.steps_per_phase = steps;
 
   std::optional<Copy> copy;
@@ -168,6 +247,8 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings,
     copy->make_updates(kWarmUp + 1);
   }
   Together together(world, training, result);
+  Inference inference(world, training, result.inference);
+  if (settings.inference) inference.warm_up(settings.seconds_per_phase);
   const auto run_alone = [&] {
     world.communicator().barrier();
     const auto start = Clock::now();
@@ -180,6 +261,7 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings,
     if (copy && i % 2 == 1) run_alone();
     together.run(steps);
     if (copy && i % 2 == 0) run_alone();
+    if (settings.inference) inference.run();
   }
   together.finish();
   if (!settings.timeline.empty()) {

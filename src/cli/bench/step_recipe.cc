@@ -48,15 +48,17 @@ std::string text_of(const StepWords& words, std::int64_t batch) {
 
 void check_words(const StepWords& words) {
   if (words.strategy == "hybrid") return;
-  const auto refuse = [&](bool given, const char* option) {
-    if (given)
-      throw UsageError(std::string(option) + " is for --strategy hybrid, not for " +
+  const bool partitioned = words.strategy == "partitioned";
+  const auto refuse = [&](bool given, const char* option, const char* strategies = "hybrid") {
+    if (given) {
+      throw UsageError(std::string(option) + " is for --strategy " + strategies + ", not for " +
                        words.strategy);
+    }
   };
   refuse(!words.scheme.empty(), "--scheme");
   refuse(words.senders > 0, "--senders");
   refuse(words.passes > 0, "--passes");
-  refuse(words.partitions > 0, "--partitions");
+  refuse(words.partitions > 0 && !partitioned, "--partitions", "hybrid and partitioned");
   refuse(words.variable_batch, "--variable-batch");
 }
 
@@ -105,9 +107,12 @@ train::Recipe step_recipe(const StepWords& words, int ranks, const train::Regist
   const auto set = [&](const std::string& key, const std::string& value) {
     overrides.push_back(key + "=" + value);
   };
-  if (words.strategy == "hybrid") {
+  const bool hybrid = words.strategy == "hybrid";
+  if (hybrid || words.strategy == "partitioned") {
     const std::int64_t partitions = words.partitions > 0 ? words.partitions : ranks;
     set("grid.partitions", std::to_string(partitions));
+  }
+  if (hybrid) {
     if (!words.scheme.empty()) set("hybrid.scheme", toml_string(words.scheme));
     if (words.senders > 0) set("hybrid.senders", std::to_string(words.senders));
     if (words.passes > 0) set("hybrid.passes", std::to_string(words.passes));
@@ -116,7 +121,8 @@ train::Recipe step_recipe(const StepWords& words, int ranks, const train::Regist
   if (!words.bucket_bytes.empty()) set(words.strategy + ".bucket", toml_string(words.bucket_bytes));
   if (!words.compute_in_buckets) set(words.strategy + ".compute_in_buckets", "false");
   overrides.insert(overrides.end(), words.overrides.begin(), words.overrides.end());
-  return parse(words, words.batch_per_rank * ranks, overrides, registry);
+  const std::int64_t batch = words.batch > 0 ? words.batch : words.batch_per_rank * ranks;
+  return parse(words, batch, overrides, registry);
 }
 
 std::int64_t images_of_rank(const train::Recipe& recipe, int rank, int ranks) {

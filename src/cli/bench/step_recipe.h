@@ -1,4 +1,4 @@
-// What `convoy bench step` trains: a recipe, and images for it.
+// What `convoy bench step` and its kind train: a recipe, and images for it.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ struct StepWords {
   std::string scheme;  // hybrid's; empty: its usual one
   std::int64_t senders = 0;
   std::int64_t passes = 0;
-  std::int64_t partitions = 0;  // 0: with hybrid all ranks
+  std::int64_t partitions = 0;  // 0: with hybrid and partitioned all ranks
   bool variable_batch = false;
   std::int64_t batch_per_rank = 8;
+  std::int64_t batch = 0;  // of all ranks; 0: batch_per_rank for each
   std::string precision = "float32";
   bool channels_last = true;
   std::string bucket_bytes;  // empty: the usual size

@@ -108,6 +108,7 @@ class Launcher {
 
 Verdict Launcher::run() {
   job_end_.ranks = options_.ranks;
+  job_end_.partitions = options_.partitions;
   adopt_orphans();
   start();
   while (true) {

@@ -13,6 +13,9 @@ namespace convoy::cli {
 struct LaunchOptions {
   Mpirun mpirun;
   int ranks = 1;
+  // Consecutive ranks that hold a model together: what is said of a rank names its replica and
+  // partition where there are several.
+  int partitions = 1;
   std::vector<HostSlots> hosts;
   std::vector<std::string> mpirun_arguments;
   std::string threads;  // OMP_NUM_THREADS of each rank; empty: the supervisors decide

@@ -10,8 +10,13 @@ namespace {
 
 constexpr int kSignalBase = 128;  // of a shell's exit status
 
-std::string who(int rank, const std::string& host) {
-  return "rank " + std::to_string(rank) + (host.empty() ? "" : " on host " + host);
+std::string who(const JobEnd& end, int rank, const std::string& host) {
+  std::string text = "rank " + std::to_string(rank) + (host.empty() ? "" : " on host " + host);
+  if (end.partitions > 1) {
+    text += " (replica " + std::to_string(rank / end.partitions) + ", partition " +
+            std::to_string(rank % end.partitions) + ")";
+  }
+  return text;
 }
 
 const Report* report_of(const JobEnd& end, int rank, Report::Kind kind) {
@@ -60,10 +65,10 @@ int status_of(bool signaled, int code) {
 // What a rank's fate sounds like when its own supervisor told it.
 Verdict from_report(const JobEnd& end, const Report& report) {
   if (report.kind == Report::Kind::cannot_start) {
-    return {report.code, who(report.rank, report.host) + ": " + report.text, true};
+    return {report.code, who(end, report.rank, report.host) + ": " + report.text, true};
   }
   return {status_of(report.signaled, report.code),
-          who(report.rank, report.host) + " " + how(report.signaled, report.code) +
+          who(end, report.rank, report.host) + " " + how(report.signaled, report.code) +
               others(end, report.rank),
           true};
 }
@@ -81,13 +86,13 @@ Verdict from_notice(const JobEnd& end, Notice notice) {
     // Its program's end would have been reported: what mpirun saw dying is the supervisor.
     const std::string fate = notice.signaled ? ", which " + how(true, notice.code) : "";
     return {kExitFailure,
-            who(notice.rank, host) + " lost its supervisor" + fate + others(end, notice.rank),
+            who(end, notice.rank, host) + " lost its supervisor" + fate + others(end, notice.rank),
             true};
   }
   const Report* finish = report_of(end, notice.rank, Report::Kind::ended);
   const bool by_status = finish != nullptr && !finish->signaled && finish->code == notice.code;
   return {status_of(false, notice.code),
-          who(notice.rank, host) +
+          who(end, notice.rank, host) +
               (by_status ? " exited with status " + std::to_string(notice.code)
                          : " called MPI_Abort with code " + std::to_string(notice.code)) +
               others(end, notice.rank),

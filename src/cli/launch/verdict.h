@@ -13,6 +13,7 @@ namespace convoy::cli {
 // Everything the launcher has learned by the time no process is left that it can end.
 struct JobEnd {
   int ranks = 0;
+  int partitions = 1;                // consecutive ranks that hold a model together
   std::vector<Report> reports;       // in the order they arrived
   std::optional<Notice> notice;      // of mpirun
   std::optional<Notice> last_words;  // of a rank

@@ -6,6 +6,7 @@
 
 #include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/counts.h"
 #include "cli/rows.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -68,14 +69,6 @@ void measure(Network& network, const Arguments& arguments) {
     inputs.push_back(torch::rand(shape));
   }
   network.time = train::time_network(built, inputs, arguments.repetitions);
-}
-
-// "25,557,032"
-std::string with_commas(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
 }
 
 std::string bytes_text(std::int64_t bytes) {

@@ -11,6 +11,7 @@
 #include "cli/checks.h"
 #include "cli/launch/again.h"
 #include "cli/output_file.h"
+#include "cli/plan/network.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/subcommands.h"
 #include "cli/rows.h"
@@ -79,26 +80,6 @@ Known known_of(const Arguments& arguments) {
   return known;
 }
 
-// The network of a recipe of made-up images.
-model::Blueprint network_of(const train::Recipe& recipe, const train::Registry& registry) {
-  const train::TaskFacts facts;
-  const auto side = [&recipe](const char* key) {
-    return static_cast<int>(recipe.data.train.integer(key));
-  };
-  const std::int64_t classes =
-      recipe.model.classes > 0 ? recipe.model.classes : recipe.data.train.integer("classes");
-  auto network = registry.blueprint(recipe.model.name,
-                                    {.classes = classes,
-                                     .image = {side("channels"), side("height"), side("width")},
-                                     .options = recipe.model.options,
-                                     .facts = facts,
-                                     .seed = static_cast<std::uint64_t>(recipe.seed)});
-  if (!network)
-    throw UsageError("the model '" + recipe.model.name +
-                     "' is code: nothing is known of its layers");
-  return *network;
-}
-
 std::shared_ptr<const train::Task> task_of(const train::Recipe& recipe,
                                            const train::Registry& registry) {
   const train::Options& data = recipe.data.train;
@@ -108,11 +89,6 @@ std::shared_ptr<const train::Task> task_of(const train::Recipe& recipe,
   std::shared_ptr<train::Task> task = registry.make_task(recipe);
   task->look(images, nullptr);
   return task;
-}
-
-std::vector<model::Shape> inputs_of(const train::Recipe& recipe) {
-  const train::Options& data = recipe.data.train;
-  return {{data.integer("channels"), data.integer("height"), data.integer("width")}};
 }
 
 std::string bytes_text(double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
@@ -300,10 +276,7 @@ void add_plan_placement_command(CLI::App& plan) {
   a.words.batch_per_rank = 16;
   CLI::App* command = plan.add_subcommand(
       "placement", "Where the layers of a network should be: data, model or hybrid parallelism");
-  std::string models;
-  for (const std::string& name : model::model_names())
-    models += (models.empty() ? "" : ", ") + name;
-  command->add_option("model", a.words.model, "The network: " + models)
+  command->add_option("model", a.words.model, "The network: " + names_of_networks())
       ->type_name("MODEL")
       ->required();
   command->add_option("--world", a.world, "Ranks to plan for; under mpirun as many as there are")

@@ -13,6 +13,7 @@ void add_plan_command(CLI::App& app, Outcome& outcome) {
   add_plan_check_command(*plan, outcome);
   add_plan_noise_command(*plan, outcome);
   add_plan_placement_command(*plan);
+  add_plan_partition_command(*plan);
 }
 
 }  // namespace convoy::cli

@@ -57,7 +57,7 @@ int run(const Arguments& arguments) {
         "the recipe has no [data.validation]; name it, for example with --set "
         "data.validation.path=FOLDER");
   }
-  become_ranks(arguments.ranks, static_cast<int>(recipe.threads));
+  become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
     train::keep_large_blocks({.processes = world.local_size()});
     train::Trained trained(world, registry, source);

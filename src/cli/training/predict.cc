@@ -49,7 +49,8 @@ int print(const Arguments& arguments, const std::vector<train::Answer>& answers)
 int run(const Arguments& arguments) {
   train::Registry registry;
   const train::TrainedSource source = find_trained(registry, arguments.trained);
-  become_ranks(arguments.ranks, static_cast<int>(source.recipe.threads));
+  become_ranks(arguments.ranks, static_cast<int>(source.recipe.threads),
+               source.recipe.grid.partitions);
   return in_world(arguments.ranks, "predict", [&](comm::World& world) {
     train::keep_large_blocks({.processes = world.local_size()});
     train::Trained trained(world, registry, source);

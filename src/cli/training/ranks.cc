@@ -30,7 +30,7 @@ void add_rank_options(CLI::App& command, RankOptions& o) {
       ->type_name("SECONDS");
 }
 
-void become_ranks(const RankOptions& o, int threads) {
+void become_ranks(const RankOptions& o, int threads, std::int64_t partitions) {
   if (is_a_rank()) return;
   const bool elsewhere = !o.hosts.empty() || !o.hostfile.empty();
   if (o.ranks <= 1 && !elsewhere && o.logs.empty()) return;
@@ -45,6 +45,7 @@ void become_ranks(const RankOptions& o, int threads) {
   add("--logs", o.logs);
   add("--timeout", o.timeout);
   if (threads > 0) add("--threads", std::to_string(threads));
+  if (partitions > 1) add("--partitions", std::to_string(partitions));
   if (o.grace_s > 0) add("--grace", std::to_string(o.grace_s));
   run_again(options);
 }

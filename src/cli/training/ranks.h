@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -19,8 +20,8 @@ struct RankOptions {
 void add_rank_options(CLI::App& command, RankOptions& options);
 
 // In a process that was started alone and wants ranks: replaces it by `convoy run`. Call it after
-// what can be found wrong in one process.
-void become_ranks(const RankOptions& options, int threads);
+// what can be found wrong in one process. `partitions`: ranks that hold a model together.
+void become_ranks(const RankOptions& options, int threads, std::int64_t partitions = 1);
 
 // Joins the job (checking -n against it), calls `body`, leaves, and returns what it returned. A
 // mistake that every rank finds is said once.

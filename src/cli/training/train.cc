@@ -142,7 +142,7 @@ int run(const Arguments& arguments) {
     return 0;
   }
   check_output_file("--timeline", arguments.timeline);
-  become_ranks(arguments.ranks, static_cast<int>(recipe.threads));
+  become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
   catch_stop_signals();
   return in_world(arguments.ranks, "train", [&](comm::World& world) {
     train::TrainerOptions options;

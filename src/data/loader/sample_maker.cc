@@ -24,14 +24,20 @@ namespace {
 Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad) {
   std::vector<std::byte> scratch;
   for (std::size_t i = 0; i < dataset.size(); ++i) {
+    const auto good = [&](const auto& look) {
+      try {
+        look();
+        return true;
+      } catch (const UsageError&) {
+        if (on_bad == OnBad::skip && i + 1 < dataset.size()) return false;
+        rethrow_naming(dataset.key(i));
+      }
+    };
+    Record record;
     Shape stored;
-    try {
-      stored = shape_of(dataset.read(i, scratch));
-    } catch (const UsageError&) {
-      if (on_bad == OnBad::skip && i + 1 < dataset.size()) continue;
-      rethrow_naming(dataset.key(i));
-    }
-    return Transformer(transform, stored).shape();
+    if (!good([&] { stored = shape_of(record = dataset.read(i, scratch)); })) continue;
+    Transformer transformer(transform, stored);
+    if (good([&] { transformer.check(record); })) return transformer.shape();
   }
   throw UsageError("the dataset is empty");
 }

@@ -41,6 +41,10 @@ SampleName split_sample_name(std::string_view member) {
   return {member.substr(0, dot), lower(member.substr(dot + 1))};
 }
 
+bool has_extension(std::string_view member, std::string_view extension) {
+  return !hidden(member) && last_extension(member) == extension;
+}
+
 bool is_image_name(std::string_view member) {
   const std::string extension = last_extension(member);
   return !hidden(member) && (extension == "jpg" || extension == "jpeg" || extension == "png");

@@ -20,6 +20,9 @@ struct SampleName {
 };
 SampleName split_sample_name(std::string_view member);
 
+// Whether the last extension is this one, which is in small letters: "wav". Names that begin with a
+// dot have none.
+bool has_extension(std::string_view member, std::string_view extension);
 // By the last extension: .jpg, .jpeg, .png. Names that begin with a dot are not meant.
 bool is_image_name(std::string_view member);
 // By all extensions of pictures, whether they can be read or not.

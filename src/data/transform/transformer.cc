@@ -20,6 +20,10 @@ bool compressed(const Record& record) {
   return record.encoding == Encoding::jpeg || record.encoding == Encoding::png;
 }
 
+std::string text_of(int width, int height) {
+  return std::to_string(width) + " x " + std::to_string(height);
+}
+
 void check_bytes(const Record& record) {
   const Shape& s = record.shape;
   if (s.channels < 1 || s.height < 1 || s.width < 1) {
@@ -84,6 +88,8 @@ Shape checked(const TransformOptions& options, const Shape& first) {
 struct Transformer::Impl {
   Impl(const TransformOptions& transform, const Shape& first);
 
+  // What becomes of a record that shows a picture of this shape. Throws UsageError where it can't.
+  CropPlan plan(const Record& record, const Shape& picture, RandomStream& random);
   void apply(const Record& record, RandomStream& random, Layout layout, std::byte* out);
   void apply_floats(const Record& record, const CropPlan& crop, Layout layout, std::byte* out);
   // Puts `source` of the record's picture into `image`, interleaved, in the output's channels; or
@@ -209,12 +215,6 @@ void Transformer::Impl::resize_all(const CropPlan& crop) {
 void Transformer::Impl::apply_floats(const Record& record, const CropPlan& crop, Layout layout,
                                      std::byte* out) {
   const View view = view_of(record);
-  if (crop.resize || view.channels != shape.channels || color || options.crop == Crop::ten ||
-      options.pixel == Pixel::u8) {
-    throw UsageError(
-        "examples of floats can be cropped, mirrored and normalized, but neither resized, "
-        "colored, cropped in ten nor converted to bytes or other channels");
-  }
   emitter.begin(layout, nullptr, out);
   std::vector<float> values(static_cast<std::size_t>(shape.width) *
                             static_cast<std::size_t>(shape.channels));
@@ -224,19 +224,35 @@ void Transformer::Impl::apply_floats(const Record& record, const CropPlan& crop,
   }
 }
 
-void Transformer::Impl::apply(const Record& record, RandomStream& random, Layout layout,
-                              std::byte* out) {
-  if (!compressed(record)) check_bytes(record);
-  const Shape picture =
-      compressed(record) && is_jpeg(record.bytes) ? jpeg.open(record.bytes) : shape_of(record);
+CropPlan Transformer::Impl::plan(const Record& record, const Shape& picture, RandomStream& random) {
   if (picture.channels != shape.channels && (std::max(picture.channels, shape.channels) != 3 ||
                                              std::min(picture.channels, shape.channels) != 1)) {
     throw UsageError("the example has " + std::to_string(picture.channels) +
                      " channels, the batch " + std::to_string(shape.channels));
   }
-  CropPlan crop = plan_crop(options, picture.height, picture.width, shape, random);
+  const CropPlan crop = plan_crop(options, picture.height, picture.width, shape, random);
   color.reset();
   if (ColorChange::wanted(options)) color.emplace(options, random);
+  if (record.encoding == Encoding::planar_f32 &&
+      (crop.resize || picture.channels != shape.channels || color || options.crop == Crop::ten ||
+       options.pixel == Pixel::u8)) {
+    const std::string sizes = crop.resize
+                                  ? " (here from " + text_of(picture.width, picture.height) +
+                                        " to " + text_of(crop.out_width, crop.out_height) + ")"
+                                  : "";
+    throw UsageError(
+        "examples of floats can be cropped, mirrored and normalized, but neither resized" + sizes +
+        ", colored, cropped in ten nor converted to bytes or other channels");
+  }
+  return crop;
+}
+
+void Transformer::Impl::apply(const Record& record, RandomStream& random, Layout layout,
+                              std::byte* out) {
+  if (!compressed(record)) check_bytes(record);
+  const Shape picture =
+      compressed(record) && is_jpeg(record.bytes) ? jpeg.open(record.bytes) : shape_of(record);
+  CropPlan crop = plan(record, picture, random);
   if (record.encoding == Encoding::planar_f32) return apply_floats(record, crop, layout, out);
   if (!compressed(record) && !crop.resize && picture.channels == shape.channels) {
     return emit_windows(view_of(record), crop, layout, out);
@@ -270,6 +286,12 @@ Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 Shape Transformer::shape() const { return impl_->shape; }
 
 int Transformer::views() const { return impl_->options.crop == Crop::ten ? 10 : 1; }
+
+void Transformer::check(const Record& record) {
+  if (!compressed(record)) check_bytes(record);
+  RandomStream random(0);
+  impl_->plan(record, shape_of(record), random);
+}
 
 void Transformer::apply(const Record& record, RandomStream& random, Layout layout, void* out) {
   impl_->apply(record, random, layout, static_cast<std::byte*>(out));

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "convoy/base/error.h"
+#include "model/blueprint/sizes.h"
 
 namespace convoy::model {
 namespace {
@@ -157,17 +158,10 @@ std::vector<StageShapes> shapes_of(const Blueprint& blueprint, const std::vector
 
 namespace {
 
-// The smallest box that holds both.
-void extend(std::map<std::string, Slice>& needed, const Slice& part) {
+void add_need(std::map<std::string, Slice>& needed, const Slice& part) {
   if (part.elements() == 0) return;
   const auto [place, added] = needed.emplace(part.tensor, part);
-  if (added) return;
-  Slice& box = place->second;
-  for (std::size_t d = 0; d < box.shape.size(); ++d) {
-    const std::int64_t end = std::max(box.begin[d] + box.size[d], part.begin[d] + part.size[d]);
-    box.begin[d] = std::min(box.begin[d], part.begin[d]);
-    box.size[d] = end - box.begin[d];
-  }
+  if (!added) extend(place->second, part);
 }
 
 }  // namespace
@@ -182,7 +176,7 @@ std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& sha
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Slice part = outputs[i];
     part.tensor = stage.outputs[i];
-    extend(needed, part);
+    add_need(needed, part);
   }
   for (std::size_t i = stage.nodes.size(); i-- > 0;) {
     const Node& node = stage.nodes[i];
@@ -190,7 +184,7 @@ std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& sha
     if (own == needed.end()) continue;
     for (const Slice& part : in_stage(
              stage, [&] { return required_input(node, shapes.layers[i].inputs, own->second); }))
-      extend(needed, part);
+      add_need(needed, part);
   }
   std::vector<Slice> parts;
   for (std::size_t i = 0; i < stage.inputs.size(); ++i) {

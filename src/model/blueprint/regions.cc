@@ -131,6 +131,20 @@ struct Required {
   }
 };
 
+// Of a module of the user's; `part` comes in as the whole, under its name in the network.
+void require_tensor(Slice& part, const Node& node, const layer::Opaque& o, const TensorInfo& info,
+                    const Slice& output) {
+  if (!o.required_tensor || part.shape.empty() || output.elements() == 0) return;
+  Slice own = o.required_tensor(whole_of(info.name, info.shape), output);
+  own.tensor = part.tensor;
+  own.check();
+  if (own.shape != part.shape) {
+    complain(node, "states a part of " + text_of(own.shape) + " of its '" + info.name +
+                       "', which is " + text_of(part.shape));
+  }
+  part = own;
+}
+
 void check_output(const Node& node, std::span<const Shape> inputs, const Slice& output) {
   output.check();
   const Shape shape = output_shape(node, inputs);
@@ -139,6 +153,28 @@ void check_output(const Node& node, std::span<const Shape> inputs, const Slice& 
 }
 
 }  // namespace
+
+void extend(Slice& box, const Slice& part) {
+  if (part.elements() == 0) return;
+  if (box.elements() == 0) {
+    box = part;
+    return;
+  }
+  for (std::size_t d = 0; d < box.shape.size(); ++d) {
+    const std::int64_t end = std::max(box.begin[d] + box.size[d], part.begin[d] + part.size[d]);
+    box.begin[d] = std::min(box.begin[d], part.begin[d]);
+    box.size[d] = end - box.begin[d];
+  }
+}
+
+bool lies_in(const Slice& part, const Slice& box) {
+  if (part.elements() == 0) return true;
+  for (std::size_t d = 0; d < part.size.size(); ++d) {
+    if (part.begin[d] < box.begin[d] || part.begin[d] + part.size[d] > box.begin[d] + box.size[d])
+      return false;
+  }
+  return true;
+}
 
 std::vector<Slice> required_input(const Node& node, std::span<const Shape> inputs,
                                   const Slice& output) {
@@ -170,14 +206,16 @@ std::vector<Slice> required_parameters(const Node& node, std::span<const Shape> 
   // Units of the first dimension of each, where there are such.
   std::size_t units = 0;
   if (std::holds_alternative<layer::Linear>(node.kind)) units = output.shape.size() - 1;
-  const bool whole = std::holds_alternative<layer::Opaque>(node.kind);
+  const auto* opaque = std::get_if<layer::Opaque>(&node.kind);
   std::vector<Slice> parts;
   for (const TensorInfo& tensor : tensors_of(node)) {
     Slice part = whole_of(tensor.name, tensor.shape);
     if (std::holds_alternative<layer::LocallyConnected>(node.kind)) {
       // Rows, columns and maps.
       for (std::size_t d = 0; d < 3; ++d) set(part, d, range_of(output, (d + 1) % 3));
-    } else if (!whole && !part.shape.empty()) {
+    } else if (opaque != nullptr) {
+      require_tensor(part, node, *opaque, opaque->tensors[parts.size()], output);
+    } else if (!part.shape.empty()) {
       set(part, 0, range_of(output, units));
     }
     if (output.elements() == 0 && !part.shape.empty()) part.size[0] = 0;

@@ -13,6 +13,11 @@ namespace convoy::model {
 // Throws unless the node takes so many inputs.
 void check_inputs(const Node& node, std::span<const Shape> inputs);
 
+// Makes `box` the smallest one that holds both; what is empty holds nothing.
+void extend(Slice& box, const Slice& part);
+// Whether `box` holds all of `part`.
+bool lies_in(const Slice& part, const Slice& box);
+
 // What slides over an image.
 struct Window {
   layer::Pair kernel, stride, padding, dilation{1, 1};

@@ -8,6 +8,7 @@
 #include "model/execution/l2_pool.h"
 #include "model/execution/local_contrast_norm.h"
 #include "model/execution/locally_connected.h"
+#include "model/execution/torch_error.h"
 
 namespace convoy::model {
 namespace {
@@ -108,19 +109,18 @@ struct Build {
   }
 };
 
+}  // namespace
+
 torch::nn::AnyModule copy_of(const Node& node) {
   try {
     return node.module->module.clone();
   } catch (const c10::Error& error) {
-    const std::string reason = error.what_without_backtrace();
     throw UsageError("layer '" + node.name +
                      "': its module can't be copied; derive its class from "
-                     "torch::nn::Cloneable. LibTorch says: " +
-                     reason.substr(0, reason.find('\n')));
+                     "torch::nn::Cloneable. " +
+                     text_of(error));
   }
 }
-
-}  // namespace
 
 LayerStep make_layer_step(const Node& node, bool copy_user_module) {
   if (node.module == nullptr) return std::visit(Build{node}, node.kind);

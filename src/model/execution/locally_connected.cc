@@ -132,6 +132,15 @@ Tensor as_in_autocast(const Tensor& tensor, c10::DeviceType device) {
 
 }  // namespace
 
+Tensor locally_connected(const Tensor& image, const Tensor& weight, const Tensor& bias,
+                         layer::Pair stride) {
+  const auto device = image.device().type();
+  Tensor output = Products::apply(as_in_autocast(image, device).contiguous(),
+                                  as_in_autocast(weight, device).contiguous(), stride);
+  if (bias.defined()) output += as_in_autocast(bias, device).permute({2, 0, 1});
+  return output;
+}
+
 LocallyConnectedImpl::LocallyConnectedImpl(const layer::LocallyConnected& numbers,
                                            const std::vector<TensorInfo>& tensors)
     : torch::nn::Module("LocallyConnected"), numbers_(numbers) {
@@ -146,16 +155,12 @@ Tensor LocallyConnectedImpl::forward(const Tensor& input) {
                   input.size(3) == width,
               "a locally connected layer of images of ", numbers_.in, " x ", height, " x ", width,
               " can't take ", input.sizes());
-  const auto device = input.device().type();
-  Tensor image = as_in_autocast(input, device).contiguous();
   const auto& [rows, columns] = numbers_.padding;
+  Tensor image = input;
   if (rows > 0 || columns > 0) {
     image = torch::constant_pad_nd(image, {columns, columns, rows, rows});
   }
-  Tensor output =
-      Products::apply(image, as_in_autocast(weight, device).contiguous(), numbers_.stride);
-  if (bias.defined()) output += as_in_autocast(bias, device).permute({2, 0, 1});
-  return output;
+  return locally_connected(image, weight, bias, numbers_.stride);
 }
 
 void LocallyConnectedImpl::pretty_print(std::ostream& stream) const {

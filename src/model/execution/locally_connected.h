@@ -9,6 +9,11 @@
 
 namespace convoy::model {
 
+// Of an image that is padded already, and of the positions that these parameters are of: some rows
+// and columns of a layer's, and some maps, with what they see of the image.
+torch::Tensor locally_connected(const torch::Tensor& image, const torch::Tensor& weight,
+                                const torch::Tensor& bias, layer::Pair stride);
+
 // Weights are not set when it is made. For each position of the output a matrix product of what its
 // filters see in each sample, over some positions at a time, so that these copies of the image stay
 // within 32 MiB or what one position sees; they are made again for the gradient, which keeps the

@@ -2,8 +2,10 @@
 
 namespace convoy::model {
 
-void register_under(torch::nn::Module& root, const std::string& path,
-                    const std::shared_ptr<torch::nn::Module>& module) {
+namespace {
+
+// The module above the last name of the path, which comes out as that name alone.
+torch::nn::Module& parent_of(torch::nn::Module& root, std::string& path) {
   torch::nn::Module* parent = &root;
   std::size_t begin = 0;
   for (std::size_t dot; (dot = path.find('.', begin)) != std::string::npos; begin = dot + 1) {
@@ -14,7 +16,21 @@ void register_under(torch::nn::Module& root, const std::string& path,
                  ? known->get()
                  : parent->register_module(name, std::make_shared<torch::nn::Module>(name)).get();
   }
-  parent->register_module(path.substr(begin), module);
+  path.erase(0, begin);
+  return *parent;
+}
+
+}  // namespace
+
+void register_under(torch::nn::Module& root, std::string path,
+                    const std::shared_ptr<torch::nn::Module>& module) {
+  torch::nn::Module& parent = parent_of(root, path);
+  parent.register_module(path, module);
+}
+
+void register_under(torch::nn::Module& root, std::string path, const torch::Tensor& parameter) {
+  torch::nn::Module& parent = parent_of(root, path);
+  parent.register_parameter(path, parameter, parameter.requires_grad());
 }
 
 }  // namespace convoy::model

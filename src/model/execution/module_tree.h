@@ -7,8 +7,9 @@
 
 namespace convoy::model {
 
-// Puts a module where its path says ("features.0"), with plain modules above it.
-void register_under(torch::nn::Module& root, const std::string& path,
+// Puts a module or a parameter where its path says ("features.0"), with plain modules above it.
+void register_under(torch::nn::Module& root, std::string path,
                     const std::shared_ptr<torch::nn::Module>& module);
+void register_under(torch::nn::Module& root, std::string path, const torch::Tensor& parameter);
 
 }  // namespace convoy::model

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "model/execution/torch_error.h"
 
 namespace convoy::model {
 namespace {
@@ -92,15 +93,24 @@ Shape output_when_run(const std::string& name, nn::AnyModule module, const Shape
     return output.sizes().slice(1).vec();
   } catch (const c10::Error& error) {
     layer.train(training);
-    const std::string reason = error.what_without_backtrace();
-    throw UsageError("layer '" + name + "': can't take " + text_of(input) +
-                     ". LibTorch says: " + reason.substr(0, reason.find('\n')));
+    throw UsageError("layer '" + name + "': can't take " + text_of(input) + ". " + text_of(error));
   }
 }
 
 layer::Opaque opaque_of(const std::string& name, const nn::AnyModule& module, Statement statement) {
-  layer::Opaque opaque{module.ptr()->name(), tensors_in(*module.ptr()), std::move(statement.output),
-                       std::move(statement.required), std::move(statement.macs)};
+  layer::Opaque opaque{module.ptr()->name(),
+                       tensors_in(*module.ptr()),
+                       std::move(statement.output),
+                       std::move(statement.required),
+                       std::move(statement.macs),
+                       dynamic_cast<const PartModule*>(module.ptr().get()) != nullptr,
+                       std::move(statement.required_tensor)};
+  if (opaque.required_tensor && !opaque.in_parts) {
+    throw UsageError("layer '" + name +
+                     "' states which parts of its tensors it requires, but its " +
+                     "module can't compute parts: derive " + opaque.type +
+                     " from convoy::model::PartModule as well");
+  }
   if (!opaque.output) {
     opaque.output = [name, module](const Shape& input) {
       return output_when_run(name, module, input);
@@ -110,6 +120,8 @@ layer::Opaque opaque_of(const std::string& name, const nn::AnyModule& module, St
 }
 
 }  // namespace
+
+PartModule::~PartModule() = default;
 
 ModuleList::ModuleList(std::string name, Shape input)
     : blueprint_{std::move(name), {std::move(input)}, {}} {}

@@ -9,6 +9,7 @@
 #include "convoy/base/names.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/lenet.h"
+#include "convoy/model/mlp.h"
 #include "convoy/model/resnet.h"
 #include "convoy/model/small_images.h"
 #include "convoy/model/speech_dnn.h"
@@ -39,12 +40,14 @@ void check_options(const std::string& name, const ModelOptions& options, bool re
     throw UsageError(model + "widths of convolutions to choose: that is for alexnet-one-tower");
   if (options.depth != 0 && name != "speech-dnn")
     throw UsageError(model + "number of hidden layers to choose: that is for speech-dnn");
+  if (options.layers && name != "mlp")
+    throw UsageError(model + "layers to choose: that is for mlp");
   if (options.local_image && name != "local-image")
     throw UsageError(model + "local filters: that is for local-image");
   if (!options.image.empty() && !made_for_one_shape(name)) {
     throw UsageError("model '" + name +
-                     "' is not made for images of one shape: image is for local-image and "
-                     "speech-dnn");
+                     "' is not made for images of one shape: image is for local-image, mlp "
+                     "and speech-dnn");
   }
 }
 
@@ -107,6 +110,15 @@ Blueprint make_lenet(const ModelOptions& options) {
   return lenet(options.classes > 0 ? options.classes : 10);
 }
 
+Blueprint make_mlp(const ModelOptions& options) {
+  check_options("mlp", options, false, false);
+  MlpOptions own;
+  if (options.classes > 0) own.classes = options.classes;
+  if (options.layers) own.hidden = *options.layers;
+  if (!options.image.empty()) own.image = options.image;
+  return mlp(own);
+}
+
 // Those of convoy/model/small_images.h.
 template <std::int64_t w>
 Blueprint make_lenet_of_width(const ModelOptions& options) {
@@ -159,6 +171,7 @@ const std::map<std::string, Maker, std::less<>>& makers() {
       {"lenet487k", make_lenet_for_color},
       {"lenet672k", make_lenet_of_width<4>},
       {"local-image", make_local_image},
+      {"mlp", make_mlp},
       {"resnet18", make_resnet<ResNetDepth::k18>},
       {"resnet20", make_resnet20},
       {"resnet34", make_resnet<ResNetDepth::k34>},
@@ -194,7 +207,7 @@ void check_model_name(std::string_view name) {
 }
 
 bool made_for_one_shape(std::string_view name) {
-  return name == "local-image" || name == "speech-dnn";
+  return name == "local-image" || name == "mlp" || name == "speech-dnn";
 }
 
 Blueprint make_blueprint(std::string_view name, const ModelOptions& options) {

@@ -78,6 +78,7 @@ constexpr ResumeKey kKeys[] = {
     {"placement.*", kFree, ""},
     {"sync.*", kFree, ""},
     {"hybrid.*", kFree, ""},
+    {"partitioned.*", kFree, ""},
 };
 
 bool fits(std::string_view pattern, std::string_view key) {
@@ -94,7 +95,9 @@ bool fits(std::string_view pattern, std::string_view key) {
 std::span<const ResumeKey> resume_keys() { return kKeys; }
 
 bool save_alike(std::string_view a, std::string_view b) {
-  const auto known = [](std::string_view name) { return name == "sync" || name == "hybrid"; };
+  const auto known = [](std::string_view name) {
+    return name == "sync" || name == "hybrid" || name == "partitioned";
+  };
   return known(a) && known(b);
 }
 

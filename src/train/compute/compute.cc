@@ -15,7 +15,7 @@ Compute::Compute(const Recipe& recipe)
   }
 }
 
-void Compute::place(model::Network& network) const {
+void Compute::place(torch::nn::Module& network) const {
   network.to(device_, type_);
   if (layout_ == data::Layout::channels_last) to_channels_last(network);
 }

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "convoy/base/error.h"
+#include "convoy/base/parts.h"
 #include "convoy/base/units.h"
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/placement.h"

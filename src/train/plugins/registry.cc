@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "convoy/base/error.h"
@@ -10,6 +11,7 @@
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/plugin.h"
 #include "train/optimizer/grouped_optimizer.h"
+#include "train/plugins/speech_reader.h"
 #include "train/plugins/zoo.h"
 #include "train/strategies/strategies.h"
 #include "train/tasks/tasks.h"
@@ -54,6 +56,7 @@ void add_readers(Registry& registry) {
       [](const Options& o) { return std::make_shared<data::PackedFiles>(o.texts("files")); },
       {{"files", std::vector<std::string>(), "tars with their indexes, or folders of them", kPath,
         true}});
+  add_speech_reader(registry);
 }
 
 // Whether a plugin's rules can be made, for each group; the first mistake.
@@ -129,8 +132,8 @@ void Registry::add_model(const std::string& name, BlueprintFactory make,
       std::move(options));
 }
 
-void Registry::add_reader(const std::string& name, ReaderFactory open,
-                          std::vector<Option> options) {
+void Registry::add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options,
+                          Vocabulary::Check check) {
   add_reader(
       name,
       [open = std::move(open)](const Options& o, data::Peers& peers) {
@@ -138,13 +141,14 @@ void Registry::add_reader(const std::string& name, ReaderFactory open,
         data::together(peers, [&] { dataset = open(o); });
         return dataset;
       },
-      std::move(options));
+      std::move(options), std::move(check));
 }
 
 void Registry::add_reader(const std::string& name, SharedReaderFactory open,
-                          std::vector<Option> options) {
+                          std::vector<Option> options, Vocabulary::Check check) {
   add(readers_, "a reader", name, std::move(open));
   vocabulary_.readers[name] = std::move(options);
+  vocabulary_.reader_checks[name] = std::move(check);
 }
 
 void Registry::add_strategy(const std::string& name, StrategyFactory make,

@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/factory.h"
+#include "convoy/model/mlp.h"
 #include "convoy/model/small_images.h"
 #include "convoy/model/speech_dnn.h"
 
@@ -44,6 +45,10 @@ void read_resnet(const Options& options, model::ModelOptions& own) {
 void read_speech_dnn(const Options& options, model::ModelOptions& own) {
   own.hidden = options.integer("hidden");
   own.depth = options.integer("depth");
+}
+
+void read_mlp(const Options& options, model::ModelOptions& own) {
+  own.layers = whole_numbers(options, "hidden", "positive whole numbers");
 }
 
 // A number for each stage: the list's, or the preset's where that is empty.
@@ -118,6 +123,12 @@ NetworkOptions options_of(const std::string& name) {
     return {{{"hidden", own.hidden, "units of each hidden layer"},
              {"depth", own.depth, "hidden layers"}},
             read_speech_dnn};
+  }
+  if (name == "mlp") {
+    const std::vector<std::int64_t> hidden = model::MlpOptions().hidden;
+    return {{{"hidden", std::vector<double>(hidden.begin(), hidden.end()),
+              "units of each hidden layer"}},
+            read_mlp};
   }
   if (name == "local-image") return options_of_local_image();
   return {};

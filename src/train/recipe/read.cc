@@ -377,6 +377,7 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   };
   if (reader.readable()) {
     check_patterns(recipe, vocabulary, reader.problems());
+    ask(vocabulary.reader_checks, recipe.data.reader);
     ask(vocabulary.task_checks, recipe.task.name);
     // Where it is only used, or was once, nobody makes the optimizer.
     if (files != Files::may_be_missing) ask(vocabulary.optimizer_checks, recipe.optimizer.name);

@@ -3,6 +3,7 @@
 #include "base/toml_text.h"
 #include "convoy/base/error.h"
 #include "convoy/base/names.h"
+#include "convoy/data/loader.h"
 #include "convoy/train/evaluate.h"
 #include "train/due.h"
 #include "train/facts.h"
@@ -71,6 +72,9 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   data = open_data(all(), registry, recipe.data);
   look_at(data, recipe, *task);
   evaluated = evaluated_part(data, recipe);
+  // The first evaluation may come after hours of training.
+  if (evaluated && !task->raw())
+    data::output_shape(*evaluated, evaluation_transform(recipe.data), on_bad(recipe.data));
   if (!resume.empty()) {
     origin = find_origin(all(), resume, recipe.output.folder);
     const Recipe before = check_origin(*origin, recipe, registry.vocabulary(), *data.training,

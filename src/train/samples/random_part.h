@@ -23,6 +23,11 @@ class RandomPart final : public data::Dataset {
   }
   std::string key(std::size_t i) const override { return whole_->key(records_[i]); }
   std::int64_t label(std::size_t i) const override { return whole_->label(records_[i]); }
+  bool pictures() const override { return whole_->pictures(); }
+  bool label_lists() const override { return whole_->label_lists(); }
+  std::vector<std::int64_t> labels(std::size_t i) const override {
+    return whole_->labels(records_[i]);
+  }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
   // The record of the whole that is record i here.

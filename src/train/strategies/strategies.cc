@@ -1,6 +1,7 @@
 #include "train/strategies/strategies.h"
 
 #include "train/strategies/hybrid/hybrid.h"
+#include "train/strategies/partitioned/partitioned.h"
 #include "train/strategies/sync/sync.h"
 
 namespace convoy::train {
@@ -9,6 +10,7 @@ namespace convoy::train {
 void add_strategies(Registry& registry) {
   add_sync(registry);
   add_hybrid(registry);
+  add_partitioned(registry);
 }
 
 }  // namespace convoy::train

@@ -10,6 +10,7 @@ namespace convoy::train {
 namespace {
 
 constexpr const char* kClasses = "classes";
+constexpr const char* kPictures = "image.pictures";  // 0 where the data is none
 // With a map: the labels of the data that was trained on, and the name of the class of each.
 constexpr const char* kLabels = "labels";
 constexpr const char* kLabelClasses = "label_classes";
@@ -60,6 +61,40 @@ class Softmax final : public Classification {
     return F::cross_entropy(scores, labels,
                             F::CrossEntropyFuncOptions().label_smoothing(smoothing()));
   }
+  torch::Tensor divided_targets(const TaskBatch& batch) const override {
+    return batch.tensors.at("labels");
+  }
+  PartLoss divided_loss(const torch::Tensor& outputs, const torch::Tensor& labels,
+                        const torch::Tensor& factors, const OutputPart& part) const override {
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor scores = wide(outputs.detach());
+    const std::int64_t rows = scores.size(0);
+    const auto least = torch::full({rows}, -std::numeric_limits<double>::infinity(),
+                                   scores.options().device(torch::kCPU));
+    if (labels.lt(0).logical_or(labels.ge(part.all)).any().item<bool>())
+      throw UsageError("a label is not among the network's " + std::to_string(part.all) +
+                       " scores");
+    const torch::Tensor largest =
+        part.reduce(part.size > 0 ? scores.amax(1) : least, comm::ReduceOp::max)
+            .to(scores.device());
+    const torch::Tensor powers = (scores - largest.unsqueeze(1)).exp();
+    const torch::Tensor sum = part.reduce(powers.sum(1), comm::ReduceOp::sum);
+    // What is wanted: 1 for the label, and as much for each class with smoothing.
+    torch::Tensor wanted = torch::full_like(scores, smoothing() / static_cast<double>(part.all));
+    const torch::Tensor own = labels - part.begin;
+    const torch::Tensor here = own.ge(0).logical_and(own.lt(part.size));
+    const torch::Tensor found = here.nonzero().flatten();
+    wanted.index_put_({found, own.index({found})},
+                      torch::full({}, 1 - smoothing(), wanted.options()),
+                      /*accumulate=*/true);
+    const torch::Tensor weights = factors.to(scores.options()).unsqueeze(1);
+    PartLoss loss;
+    loss.gradient = ((powers / sum.unsqueeze(1) - wanted) * weights).to(outputs.scalar_type());
+    // The logarithm of the sum counts once for each row, as the wanted ones together do.
+    const torch::Tensor relative = largest.unsqueeze(1) + sum.log().unsqueeze(1) - scores;
+    loss.value = (relative.masked_fill(wanted == 0, 0) * wanted * weights).sum().item<double>();
+    return loss;
+  }
   torch::Tensor probabilities(const torch::Tensor& scores) const override {
     return scores.softmax(1);
   }
@@ -83,6 +118,7 @@ void Classification::look(const data::Dataset& training, const data::Dataset* va
   facts_.numbers = {{"image.channels", shape.channels},
                     {"image.height", shape.height},
                     {"image.width", shape.width}};
+  if (!training.pictures()) facts_.numbers[kPictures] = 0;
   facts_.lists = {{kClasses, class_of_.names(training.classes(), "data.train")}};
   if (!class_of_.empty()) {
     facts_.lists[kLabels] = training.classes();
@@ -173,9 +209,7 @@ TaskBatch Classification::blank(std::int64_t samples, const Compute& compute) co
 }
 
 torch::Tensor Classification::scores_of(const TensorList& outputs, std::int64_t samples) const {
-  const torch::Tensor& logits = outputs.at(0);
-  const torch::Tensor scores =
-      logits.scalar_type() == torch::kDouble ? logits : logits.to(torch::kFloat);
+  const torch::Tensor scores = wide(outputs.at(0));
   if (scores.size(0) == samples) return scores;
   return mean_of_views(scores.reshape({samples, -1, scores.size(1)}));
 }
@@ -232,6 +266,11 @@ void Classification::answer(const torch::Tensor& probabilities, int most, Answer
 
 std::vector<Answer> Classification::predict(const std::vector<std::string>& files, int most,
                                             const Compute& compute, const Forward& forward) const {
+  if (facts_.numbers.contains(kPictures)) {
+    throw UsageError("convoy predict takes pictures, and this network samples of the reader '" +
+                     recipe_.data.reader +
+                     "', which are none; convoy eval says how good it is on such data");
+  }
   std::vector<Answer> answers(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) answers[i].input = files[i];
   const auto failed = [&](std::size_t file, const std::string& why) { answers[file].error = why; };

@@ -59,6 +59,10 @@ class Classification : public Task {
   // What is said of a picture whose classes have these probabilities, [classes] in float64.
   virtual void answer(const torch::Tensor& probabilities, int most, Answer& to) const;
 
+  // In float32 or better.
+  static torch::Tensor wide(const torch::Tensor& scores) {
+    return scores.scalar_type() == torch::kDouble ? scores : scores.to(torch::kFloat);
+  }
   double smoothing() const { return smoothing_; }
   const ClassMap& class_of() const { return class_of_; }
   // [samples, classes], whatever the views.

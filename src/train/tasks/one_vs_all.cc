@@ -86,12 +86,33 @@ torch::Tensor OneVsAll::blank_labels(std::int64_t samples, const Compute& comput
   return torch::zeros({samples, outputs()}, torch::TensorOptions().device(compute.device()));
 }
 
+torch::Tensor OneVsAll::wanted_of(const torch::Tensor& targets, at::ScalarType type) const {
+  const torch::Tensor wanted = targets.to(type);
+  return smoothing() > 0 ? wanted * (1 - smoothing()) + smoothing() / 2 : wanted;
+}
+
+// Classes have nothing to do with each other.
+PartLoss OneVsAll::divided_loss(const torch::Tensor& outputs, const torch::Tensor& targets,
+                                const torch::Tensor& factors, const OutputPart&) const {
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor scores = wide(outputs.detach());
+  const torch::Tensor wanted = wanted_of(targets, scores.scalar_type());
+  const torch::Tensor weights = factors.to(scores.options()).unsqueeze(1);
+  PartLoss loss;
+  loss.gradient = ((scores.sigmoid() - wanted) * weights).to(outputs.scalar_type());
+  loss.value =
+      (torch::binary_cross_entropy_with_logits(scores, wanted, {}, {}, at::Reduction::None) *
+       weights)
+          .sum()
+          .item<double>();
+  return loss;
+}
+
 torch::Tensor OneVsAll::loss_of(const torch::Tensor& scores, const torch::Tensor& targets) const {
   namespace F = torch::nn::functional;
-  torch::Tensor wanted = targets.to(scores.scalar_type());
-  if (smoothing() > 0) wanted = wanted * (1 - smoothing()) + smoothing() / 2;
   return F::binary_cross_entropy_with_logits(
-             scores, wanted, F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum)) /
+             scores, wanted_of(targets, scores.scalar_type()),
+             F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum)) /
          scores.size(0);
 }
 

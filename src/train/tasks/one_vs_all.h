@@ -22,6 +22,11 @@ class OneVsAll final : public Classification {
 
   std::vector<Metric> metrics() const override;
   std::string usual_best() const override { return "map"; }
+  torch::Tensor divided_targets(const TaskBatch& batch) const override {
+    return batch.tensors.at("labels");
+  }
+  PartLoss divided_loss(const torch::Tensor& outputs, const torch::Tensor& targets,
+                        const torch::Tensor& factors, const OutputPart& part) const override;
   std::size_t sums() const override;
   void measure(const TensorList& outputs, const TaskBatch& batch,
                std::span<double> sums) const override;
@@ -44,6 +49,7 @@ class OneVsAll final : public Classification {
   torch::Tensor labels_of(const data::Batch& batch, data::Range rows,
                           const Compute& compute) const override;
   torch::Tensor blank_labels(std::int64_t samples, const Compute& compute) const override;
+  torch::Tensor wanted_of(const torch::Tensor& targets, at::ScalarType type) const;
   // Summed over classes, averaged over samples.
   torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& targets) const override;
   torch::Tensor probabilities(const torch::Tensor& scores) const override;

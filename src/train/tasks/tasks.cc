@@ -27,6 +27,11 @@ void check_one_vs_all(const Recipe& recipe, std::vector<std::string>& problems) 
 
 }  // namespace
 
+PartLoss Task::divided_loss(const torch::Tensor&, const torch::Tensor&, const torch::Tensor&,
+                            const OutputPart&) const {
+  throw Failure("the task has targets for divided outputs, but no loss (Task::divided_loss)");
+}
+
 std::vector<Answer> Task::predict(const std::vector<std::string>&, int, const Compute&,
                                   const Forward&) const {
   throw UsageError("the task of this recipe predicts nothing (Task::predict)");

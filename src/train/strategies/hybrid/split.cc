@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/parts.h"
 #include "convoy/model/dropout.h"
-#include "convoy/model/modules.h"
-#include "convoy/model/randomness.h"
 #include "convoy/train/placement.h"
 #include "model/execution/module_tree.h"
+#include "train/strategies/part_values.h"
 
 namespace convoy::train {
 namespace {
@@ -155,20 +155,6 @@ class Cut {
   std::vector<Place> places_;
   std::size_t first_ = 0;
 };
-
-// The first values of a part, as in the whole.
-void fill_part(const Node& whole, const model::TensorInfo& info, const Slice& part,
-               std::uint64_t seed, torch::Tensor to) {
-  const torch::NoGradGuard no_grad;
-  if (whole.module == nullptr) {
-    auto* const values = static_cast<float*>(to.mutable_data_ptr());
-    fill(part, info.first, seed, std::span(values, values + to.numel()));
-    return;
-  }
-  const std::string own = info.name.substr(whole.name.size() + 1);
-  to.copy_(
-      whole.module->module.ptr()->named_parameters()[own].narrow(0, part.begin[0], part.size[0]));
-}
 
 }  // namespace
 

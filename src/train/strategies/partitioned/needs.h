@@ -1,0 +1,36 @@
+// How much memory a part of a network takes, known before any of it is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convoy/comm/world.h"
+#include "convoy/model/partition.h"
+#include "convoy/train/recipe.h"
+
+namespace convoy::train {
+
+// Bytes of one partition.
+struct PartitionNeeds {
+  double parameters = 0;  // and buffers
+  double gradients = 0;
+  double optimizer = 0;    // what it gathers; of a plugin's optimizer that is not known: 0
+  double activations = 0;  // of one sample, in training
+  double training() const { return gradients + optimizer; }
+};
+PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
+                        const model::PartitionPlan& plan, int partition);
+
+// "partitioned over 4 ranks: a rank holds up to 20.3 M of 81.0 M parameters (77.4 MiB; training
+// takes 155 MiB more, and 1.2 MiB for each sample of a replica's batch)"
+std::string describe_needs(const Recipe& recipe, const model::Blueprint& blueprint,
+                           const model::PartitionPlan& plan);
+
+// Throws UsageError on every rank where one of them can't have what it needs, with the numbers, and
+// how many partitions would do. What a rank can have is what its cgroup and its own limit
+// (RLIMIT_AS) leave, and its host beside what other ranks there need. `wanted`: bytes of this rank.
+// Collective over the world.
+void check_needs(const comm::World& world, const Recipe& recipe, const model::Blueprint& blueprint,
+                 const model::PartitionPlan& plan, double wanted, const std::string& what);
+
+}  // namespace convoy::train

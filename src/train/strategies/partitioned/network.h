@@ -1,0 +1,98 @@
+// A network of which this rank has a part (Dean et al. 2012, section 3).
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/base/slice.h"
+#include "convoy/model/partition.h"
+#include "parallel/sync_batch_norm.h"
+#include "train/strategies/partitioned/fetch.h"
+#include "train/strategies/partitioned/links.h"
+#include "train/strategies/partitioned/part_layer.h"
+
+namespace convoy::train {
+
+// Whose statistics batch normalization takes in training; null: this rank's own.
+struct PartitionedStatistics {
+  parallel::SynchronizedBatchNorm* images = nullptr;  // of layers that are divided by position
+  parallel::SynchronizedBatchNorm* units = nullptr;   // of others
+};
+
+// How ranks go through the network together. Lives until backward is over.
+struct PartitionedPass {
+  Links& links;
+  Rows rows;                          // of each rank's samples
+  at::ScalarType wire;                // in which values travel
+  std::vector<at::ScalarType> input;  // of the network's inputs
+  PartitionedStatistics statistics = {};
+  bool overlap = true;  // what needs nothing from others is computed while that is on its way
+
+  std::vector<std::unique_ptr<Fetch>> fetches = {};
+  // What this rank's loss has to depend on, see end_of_pass().
+  std::vector<torch::Tensor> tokens() const;
+};
+
+// Parameters and buffers under the names that they have in the whole.
+class PartitionedNetwork final : public torch::nn::Module {
+ public:
+  // First values depend on seed, name and element alone. Throws UsageError naming layers where it
+  // can't be done.
+  PartitionedNetwork(model::Blueprint blueprint, model::PartitionPlan plan, std::uint64_t seed,
+                     int partition);
+
+  const model::PartitionPlan& plan() const { return plan_; }
+  const model::Blueprint& blueprint() const { return blueprint_; }
+  // What this rank has of tensors that are divided; of some nothing.
+  const std::map<std::string, Slice>& parts() const { return parts_; }
+  // Parameters of layers of which this rank computes nothing, and which it has since others do.
+  const std::vector<torch::Tensor>& idle() const { return idle_; }
+  bool drops_units() const { return drops_units_; }
+
+  // `inputs` are those of this rank's samples, the outputs too. Collective.
+  model::Tensors run(PartitionedPass& pass, const model::Tensors& inputs);
+  // The same, but the outputs are what this rank has of them for all samples.
+  model::Tensors run_parts(PartitionedPass& pass, const model::Tensors& inputs);
+  // Every rank has all inputs, and gets all outputs. Collective; without gradients.
+  model::Tensors run_alike(PartitionedPass& pass, const model::Tensors& inputs);
+
+ private:
+  // Where a value is while the network runs.
+  struct Here {
+    torch::Tensor tile;  // what this rank holds, or of an input what it needs
+    Slice held;          // which part that is
+    Fetch* fetch = nullptr;
+    torch::Tensor all;  // what it needs, once that was fetched
+  };
+  void note_last_readers();
+  Fetch& add_fetch(PartitionedPass& pass, Route route, Fetch::Way way) const;
+  std::vector<Here> start_inputs(PartitionedPass& pass, const model::Tensors& inputs) const;
+  void compute_all(PartitionedPass& pass, std::vector<Here>& values) const;
+  torch::Tensor compute(PartitionedPass& pass, std::size_t node, std::vector<Here>& values) const;
+  torch::Tensor compute_around(std::size_t node, Here& input) const;
+  void pass_on(PartitionedPass& pass, std::size_t value, torch::Tensor tile,
+               std::vector<Here>& values) const;
+  bool is_read_whole(std::size_t node, std::size_t input) const;
+  model::Tensors outputs(PartitionedPass& pass, std::vector<Here>& values, bool home) const;
+  static void finish_all(PartitionedPass& pass);
+
+  model::Blueprint blueprint_;
+  model::PartitionPlan plan_;
+  std::size_t partition_ = 0;
+  std::vector<PartLayer> layers_;
+  std::vector<bool> in_place_;                       // by layer
+  std::vector<Slice> interiors_;                     // by layer; empty: all at once
+  std::vector<std::size_t> fetchers_;                // by value, layers that read what others hold
+  std::vector<std::vector<std::size_t>> last_read_;  // by layer, values that it reads as the last
+  std::map<std::string, Slice> parts_;
+  std::vector<torch::Tensor> idle_;
+  bool drops_units_ = false;
+};
+
+}  // namespace convoy::train

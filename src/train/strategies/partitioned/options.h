@@ -1,0 +1,18 @@
+// What a recipe's [partitioned] and [[placement.layers]] mean.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/model/partition.h"
+#include "convoy/train/recipe.h"
+
+namespace convoy::train {
+
+std::vector<Option> partitioned_keys();
+// Appends what is wrong with the recipe.
+void check_partitioned(const Recipe& recipe, std::vector<std::string>& problems);
+// Of a recipe that was checked. Throws UsageError for rules that don't fit the network.
+model::PartitionRules partition_rules(const Recipe& recipe, const model::Blueprint& blueprint);
+
+}  // namespace convoy::train

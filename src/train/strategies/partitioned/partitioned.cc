@@ -1,0 +1,309 @@
+#include "train/strategies/partitioned/partitioned.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/units.h"
+#include "convoy/train/registry.h"
+#include "train/setup.h"
+#include "train/strategies/partitioned/check_layers.h"
+#include "train/strategies/partitioned/needs.h"
+#include "train/strategies/partitioned/options.h"
+#include "train/strategies/partitioned/strategy.h"
+#include "train/strategies/reducer_keys.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr const char* kPartitions = "partitioned.partitions";
+
+// Whether ranks have different units of the only output there is.
+bool divides_output(const model::PartitionPlan& plan) {
+  if (plan.partitions == 1 || plan.outputs.size() != 1) return false;
+  const model::PartitionedValue& output = plan.values[plan.outputs.front()];
+  return output.shape.size() == 1 && !output.whole && !output.input;
+}
+
+// Of a batch normalization over one position of each sample there has to be another sample.
+std::int64_t least_rows_of(const model::Blueprint& blueprint, const model::PartitionPlan& plan) {
+  for (const model::PartitionedNode& node : plan.nodes) {
+    const bool norm =
+        std::holds_alternative<model::layer::BatchNorm>(plan.node_of(blueprint, node).kind);
+    const model::Shape& shape = plan.values[node.output].shape;
+    if (norm && model::elements_of(shape) == shape[0]) return 2;
+  }
+  return 1;
+}
+
+}  // namespace
+
+// -- Before training
+
+Arrangement Partitioned::arrange(const comm::World& world, const Recipe& recipe) {
+  world_ = &world;
+  overlap_ = recipe.strategy_options.flag("overlap");
+  synchronized_ = synchronized_statistics(recipe);
+  grid_.emplace(
+      world.communicator(),
+      parallel::GridShape::of(recipe.grid.replicas, recipe.grid.partitions, world.size()));
+  // Replicas have as many samples, as nearly as can be; then the partitions of each.
+  const int share = grid_->partition() * grid_->shape().replicas + grid_->replica();
+  return {.share = share, .shares = world.size(), .group = {}};
+}
+
+void Partitioned::build(const NetworkSource& source) {
+  torch::manual_seed(source.seed());  // for modules of the user's
+  const auto blueprint = source.blueprint();
+  if (!blueprint) {
+    throw UsageError("the model '" + source.recipe().model.name +
+                     "' is code, which can't be divided: partitioned needs a network that is data "
+                     "(a blueprint, or a list of modules)");
+  }
+  const Compute& compute = compute_.emplace(source.compute());
+  const torch::Tensor like = compute.blank({1, 1, 1});
+  std::vector<model::Shape> inputs = blueprint->inputs;
+  const TaskBatch blank = source.task().blank(1, compute);
+  blanks_.clear();
+  if (!blank.tensors.empty()) {
+    inputs.clear();
+    for (const torch::Tensor& input : source.task().inputs(blank)) {
+      inputs.push_back(input.sizes().slice(1).vec());
+      blanks_.push_back(input.narrow(0, 0, 0));
+    }
+  } else {
+    for (const model::Shape& shape : inputs) {
+      std::vector<std::int64_t> sizes{0};
+      sizes.insert(sizes.end(), shape.begin(), shape.end());
+      blanks_.push_back(torch::empty(sizes, like.options()));
+    }
+  }
+  const model::PartitionRules rules = partition_rules(source.recipe(), *blueprint);
+  model::PartitionPlan plan = plan_partition(*blueprint, inputs, rules);
+  if (world_->rank() == 0) world_->log().info(describe_needs(source.recipe(), *blueprint, plan));
+  const PartitionNeeds needs = needs_of(source.recipe(), *blueprint, plan, grid_->partition());
+  check_needs(*world_, source.recipe(), *blueprint, plan, needs.parameters, "the parameters");
+  whole_parameters_ = cost_of(*blueprint, inputs).parameters;
+  least_rows_ = least_rows_of(*blueprint, plan);
+  blank_targets_ = torch::Tensor();
+  if (!blank.tensors.empty() && divides_output(plan)) {
+    const torch::Tensor targets = source.task().divided_targets(blank);
+    if (targets.defined()) blank_targets_ = targets.narrow(0, 0, 0);
+  }
+  wire_ = source.recipe().precision == "bfloat16" ? torch::kBFloat16 : like.scalar_type();
+  if (source.recipe().strategy_options.flag("check"))
+    check_user_layers(*world_, *blueprint, plan, wire_);
+  network_ = std::make_shared<PartitionedNetwork>(*blueprint, std::move(plan), source.seed(),
+                                                  grid_->partition());
+  compute.place(*network_);
+  links_.emplace(grid_->partitions());
+  sort_parameters();
+}
+
+// In the order of the layers, whatever the modules are registered by.
+void Partitioned::sort_parameters() {
+  std::map<std::string, at::Tensor> parameters;
+  std::set<std::string> held;
+  absent_.clear();
+  for (const auto& parameter : parallel::unique_parameters(*network_))
+    parameters[parameter.name] = parameter.tensor;
+  for (const auto& [name, tensor] : parameters) held.insert(name);
+  for (const auto& buffer : parallel::unique_buffers(*network_)) held.insert(buffer.name);
+  shared_.clear();
+  divided_.clear();
+  const model::PartitionPlan& plan = network_->plan();
+  for (const model::PartitionedNode& node : plan.nodes) {
+    for (const model::TensorInfo& info : tensors_of(plan.node_of(network_->blueprint(), node))) {
+      if (!held.contains(info.name)) absent_.insert(info.name);
+      const auto found = parameters.find(info.name);
+      if (found == parameters.end() || !found->second.requires_grad()) continue;
+      auto& list = network_->parts().contains(info.name) ? divided_ : shared_;
+      list.push_back({info.name, found->second});
+      parameters.erase(found);
+    }
+  }
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.requires_grad())
+      throw Failure("parameter '" + name + "' is of no layer of the partition plan");
+  }
+}
+
+// Backward produces gradients in the opposite order of the layers: one that is not measured is the
+// same in every run, and on ranks of which one computes nothing of a layer.
+std::unique_ptr<parallel::GradientReducer> Partitioned::make_reducer(
+    const comm::Communicator& ranks, const std::vector<parallel::NamedTensor>& parameters) const {
+  if (parameters.empty() || ranks.size() == 1) return nullptr;
+  check_same_on_all_ranks(ranks, parameters);
+  parallel::broadcast_tensors(ranks, parameters);
+  parallel::ReducerOptions options = distributed_options(context_->recipe());
+  // Each rank's loss is its part of the mean over all.
+  options.averaging = parallel::Averaging::sum;
+  options.nominal_samples = 1;
+  for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) options.order.push_back(p->name);
+  return std::make_unique<parallel::GradientReducer>(
+      ranks, std::vector<std::vector<parallel::NamedTensor>>{parameters}, options);
+}
+
+void Partitioned::prepare(TrainerContext& context, const State* saved) {
+  context_ = &context;
+  const PartitionNeeds needs =
+      needs_of(context.recipe(), network_->blueprint(), network_->plan(), grid_->partition());
+  check_needs(context.world(), context.recipe(), network_->blueprint(), network_->plan(),
+              needs.training(), "gradients and the optimizer's state");
+  const comm::Communicator& all = context.world().communicator();
+  const auto own = [reproducible = context.recipe().strategy_options.flag("reproducible")](
+                       const comm::Communicator& ranks) {
+    return reproducible ? ranks.with_reproducible(true) : ranks.duplicate();
+  };
+  if (synchronized_ && grid_->shape().replicas > 1) check_synchronized_shares(context);
+  communicator_ = own(all);
+  norms_ = grid_->partitions().with_reproducible(true);
+  image_statistics_ = own(synchronized_ ? all : grid_->partitions());
+  unit_statistics_ = own(grid_->replicas());
+  tally_ = Tally(communicator_);
+  if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
+  std::vector<parallel::NamedTensor> parameters = shared_;
+  parameters.insert(parameters.end(), divided_.begin(), divided_.end());
+  shared_sums_ = make_reducer(all, shared_);
+  divided_sums_ = make_reducer(grid_->replicas(), divided_);
+  optimizer_.emplace(context.make_optimizer(std::move(parameters)));
+  // Those of a partition's replicas have the same shapes.
+  buffers_ =
+      LocalBuffers(own(grid_->replicas()), parallel::unique_buffers(*network_), synchronized_);
+  if (saved == nullptr) return;
+  optimizer_->load(*saved);
+  buffers_.load(own_buffers(*saved));
+}
+
+// Buffers of each replica. Those of a layer that is divided are a rank's part of them, which a run
+// with as many partitions knows.
+std::string Partitioned::part_suffix() const {
+  return "#" + std::to_string(grid_->partition()) + "/" + std::to_string(grid_->shape().partitions);
+}
+
+// Of a rank of another arrangement they are of other samples: what the ranks had together counts.
+Tensors Partitioned::own_buffers(const State& saved) const {
+  const auto partitions = saved.numbers.find(kPartitions);
+  const double then = partitions == saved.numbers.end() ? 1 : partitions->second;
+  if (then != grid_->shape().partitions) return {};
+  Tensors own;
+  const std::string suffix = part_suffix();
+  for (const auto& [name, tensor] : saved.rank) {
+    const bool part = name.ends_with(suffix);
+    const std::string mine = part ? name.substr(0, name.size() - suffix.size()) : name;
+    const auto slice = network_->parts().find(mine);
+    if (part != (slice != network_->parts().end())) continue;
+    if (!part || at::IntArrayRef(slice->second.size) == tensor.sizes()) own[mine] = tensor;
+  }
+  return own;
+}
+
+// -- What is saved and used
+
+State Partitioned::state() {
+  State state;
+  describe_module(*network_, state);
+  for (const auto& [name, slice] : network_->parts()) {
+    if (!slice.whole() && slice.elements() > 0) state.parts[name] = slice;
+  }
+  optimizer_->save(state);
+  for (auto& [name, tensor] : buffers_.own())
+    state.rank[network_->parts().contains(name) ? name + part_suffix() : name] = tensor;
+  state.numbers[kPartitions] = grid_->shape().partitions;
+  return state;
+}
+
+void Partitioned::with_whole_model(const std::function<void()>& use) { buffers_.with_united(use); }
+
+std::optional<Slice> Partitioned::wanted(const Slice& whole) {
+  if (absent_.contains(whole.tensor)) return std::nullopt;
+  const auto part = network_->parts().find(whole.tensor);
+  if (part == network_->parts().end()) return whole;
+  if (part->second.shape == whole.shape) {
+    if (part->second.elements() == 0) return std::nullopt;
+    return part->second;
+  }
+  // Of another network: nothing of it fits, even if it has the shape of the part.
+  Slice none = whole;
+  if (whole.shape == part->second.size) std::fill(none.size.begin(), none.size.end(), 0);
+  return none;
+}
+
+Communicated Partitioned::communicated() {
+  Communicated all;
+  for (std::size_t kind = 0; kind < Links::kKinds; ++kind) {
+    const auto& payload = links_->payload(static_cast<Links::Kind>(kind));
+    all.exchanged.push_back({Links::kNames[kind], payload.sent, payload.received});
+  }
+  if (shared_sums_) all.sums = shared_sums_->statistics();
+  if (divided_sums_) {
+    const auto& sums = divided_sums_->statistics();
+    all.group_sum_bytes = sums.bytes * sums.steps;
+    all.sums.exposed_seconds += sums.exposed_seconds;
+    all.sums.copy_seconds += sums.copy_seconds;
+  }
+  return all;
+}
+
+std::unique_ptr<PartitionedPass> Partitioned::new_pass(const Rows& rows) {
+  std::vector<at::ScalarType> types;
+  for (const torch::Tensor& blank : blanks_) types.push_back(blank.scalar_type());
+  return std::make_unique<PartitionedPass>(PartitionedPass{
+      .links = *links_, .rows = rows, .wire = wire_, .input = types, .overlap = overlap_});
+}
+
+TensorList Partitioned::inputs_of(const Task& task, const std::optional<TaskBatch>& rows) const {
+  if (!rows) return blanks_;
+  TensorList inputs = task.inputs(*rows);
+  for (const torch::Tensor& input : inputs) {
+    if (input.size(0) != inputs.front().size(0)) {
+      throw UsageError(
+          "partitioned needs as many rows in each input of the network; the task has " +
+          std::to_string(input.size(0)) + " and " + std::to_string(inputs.front().size(0)));
+    }
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (i < blanks_.size() && inputs[i].scalar_type() == blanks_[i].scalar_type()) continue;
+    throw UsageError(
+        "partitioned has to know the types of the network's inputs before there are samples: the "
+        "task can't make blank ones (Task::blank), or others than its inputs are");
+  }
+  return inputs;
+}
+
+// Every rank has the inputs, and computes its part.
+TensorList Partitioned::forward(const TensorList& inputs) {
+  const torch::NoGradGuard no_grad;
+  const Autocast autocast = compute_->autocast();
+  Rows rows{std::vector<std::int64_t>(static_cast<std::size_t>(links_->size()), 0)};
+  rows.of[0] = inputs.at(0).size(0);
+  const auto pass = new_pass(rows);
+  return network_->run_alike(*pass, inputs);
+}
+
+bool Partitioned::score(const Task& task, const Compute& compute, const data::Batch& batch,
+                        std::span<double> sums) {
+  const torch::NoGradGuard no_grad;
+  std::optional<TaskBatch> own;
+  if (batch.size() > 0) own = task.tensors(batch, {0, batch.size()}, compute);
+  const TensorList inputs = inputs_of(task, own);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(links_->size()), 0);
+  counts[static_cast<std::size_t>(links_->rank())] = inputs.front().size(0);
+  links_->group().allreduce(comm::buffer_of(counts), comm::ReduceOp::sum, {40, 0});
+  const Rows rows{counts};
+  if (rows.all() == 0) return true;
+  const Autocast autocast = compute.autocast();
+  const auto pass = new_pass(rows);
+  const TensorList outputs = network_->run(*pass, inputs);
+  if (own) task.measure(outputs, *own, sums);
+  return true;
+}
+
+void add_partitioned(Registry& registry) {
+  registry.add_strategy(
+      "partitioned", [] { return std::make_unique<Partitioned>(); }, partitioned_keys(),
+      check_partitioned);
+}
+
+}  // namespace convoy::train

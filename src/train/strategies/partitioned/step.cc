@@ -1,0 +1,247 @@
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+#include "convoy/model/randomness.h"
+#include "convoy/parallel/clip.h"
+#include "parallel/tensors.h"
+#include "train/strategies/partitioned/strategy.h"
+
+namespace convoy::train {
+namespace {
+
+std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+}  // namespace
+
+// What each rank has is told to all.
+Partitioned::Shares Partitioned::shares_of(const std::optional<TaskBatch>& rows,
+                                           StepReport& report) {
+  const auto ranks = static_cast<std::size_t>(communicator_.size());
+  std::vector<double> told(ranks * 2, 0);
+  const auto me = static_cast<std::size_t>(communicator_.rank());
+  Shares shares;
+  if (rows) {
+    told[me] = static_cast<double>(inputs_of(context_->task(), rows).front().size(0));
+    told[ranks + me] = shares.own_weight = rows->weight;
+  }
+  const auto start = Clock::now();
+  communicator_.allreduce(comm::buffer_of(told), comm::ReduceOp::sum, {2, 0});
+  report.communication_s += phases_.end_of("exposed communication", start);
+  const auto partitions = static_cast<std::size_t>(grid_->shape().partitions);
+  const auto rows_of = [&](std::size_t replica) {
+    double sum = 0;
+    for (std::size_t p = 0; p < partitions; ++p) sum += told[replica * partitions + p];
+    return static_cast<std::int64_t>(sum);
+  };
+  // Replicas with too few rows take no part.
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (rows_of(r / partitions) >= least_rows_) shares.weight += told[ranks + r];
+  }
+  const std::size_t first = static_cast<std::size_t>(grid_->replica()) * partitions;
+  const bool enough = rows_of(first / partitions) >= least_rows_;
+  for (std::size_t p = 0; p < partitions; ++p) {
+    shares.rows.of.push_back(enough ? static_cast<std::int64_t>(told[first + p]) : 0);
+    shares.weights.push_back(told[ranks + first + p]);
+  }
+  if (!enough) shares.own_weight = 0;
+  return shares;
+}
+
+// Of all samples of this replica.
+std::vector<std::size_t> Partitioned::sample_numbers(const std::optional<TaskBatch>& own) {
+  if (!network_->drops_units()) return {};
+  // Rows of a sample lie one after the other; as many of each.
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(links_->size()), 0);
+  counts[static_cast<std::size_t>(links_->rank())] =
+      own ? static_cast<std::int64_t>(own->samples.size()) : 0;
+  links_->group().allreduce(comm::buffer_of(counts), comm::ReduceOp::sum, {40, 1});
+  std::int64_t all = 0, before = 0;
+  for (int q = 0; q < links_->size(); ++q) {
+    if (q < links_->rank()) before += counts[static_cast<std::size_t>(q)];
+    all += counts[static_cast<std::size_t>(q)];
+  }
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(all), 0);
+  if (own) std::copy(own->samples.begin(), own->samples.end(), numbers.begin() + before);
+  links_->group().allreduce(comm::buffer_of(numbers), comm::ReduceOp::sum, {40, 2});
+  const auto bytes = [](std::int64_t n) { return static_cast<std::uint64_t>(n) * 8; };
+  const std::int64_t mine = counts[static_cast<std::size_t>(links_->rank())];
+  links_->count(Links::Kind::numbers, bytes(mine * (links_->size() - 1)), bytes(all - mine));
+  return {numbers.begin(), numbers.end()};
+}
+
+Partitioned::Loss Partitioned::loss_of_samples(PartitionedPass& pass,
+                                               const std::optional<TaskBatch>& rows,
+                                               const Shares& shares) {
+  const Task& task = context_->task();
+  const TensorList outputs = network_->run(pass, inputs_of(task, rows));
+  if (!(shares.own_weight > 0)) return {torch::zeros({}, outputs.front().options()), 0};
+  const torch::Tensor loss = task.loss(outputs, *rows);
+  return {loss * (shares.own_weight / shares.weight), loss.item<double>() * shares.own_weight};
+}
+
+OutputPart Partitioned::output_part() {
+  const model::PartitionPlan& plan = network_->plan();
+  const Slice& tile =
+      plan.values[plan.outputs.front()].tiles[static_cast<std::size_t>(grid_->partition())];
+  const auto reduce = [this](const torch::Tensor& own, comm::ReduceOp operation) {
+    torch::Tensor host = own.detach().to(torch::kCPU).contiguous().clone();
+    const auto start = Clock::now();
+    comm::Operation sum =
+        links_->group().start_allreduce(parallel::buffer_of(host), operation, {40, 3});
+    links_->count(Links::Kind::loss, host.nbytes() * 2, host.nbytes() * 2);
+    links_->wait(sum, Links::Kind::loss, "loss", start);
+    return host.to(own.device());
+  };
+  return {tile.begin.front(), tile.size.front(), tile.shape.front(), reduce};
+}
+
+// No rank ever has all scores of a sample.
+Partitioned::Loss Partitioned::loss_of_part(PartitionedPass& pass,
+                                            const std::optional<TaskBatch>& rows,
+                                            const Shares& shares) {
+  const Task& task = context_->task();
+  const torch::Tensor own = rows ? task.divided_targets(*rows) : blank_targets_;
+  // Targets go to those who have outputs for them.
+  const model::PartitionPlan& plan = network_->plan();
+  const model::PartitionedValue& output = plan.values[plan.outputs.front()];
+  model::PartitionedValue value;
+  value.name = "targets";
+  value.shape = own.sizes().slice(1).vec();
+  for (const Slice& tile : output.tiles) {
+    value.needed.push_back(whole_of(value.name, value.shape));
+    if (value.shape != output.shape) continue;
+    value.needed.back().begin = tile.begin;
+    value.needed.back().size = tile.size;
+  }
+  constexpr std::uint16_t kKey = 65535;  // beyond those of layers
+  Fetch fetch(
+      *links_, route_of_input(value, shares.rows, links_->rank()),
+      {.forward = Links::Kind::inputs, .key = kKey, .name = value.name, .wire = own.scalar_type()});
+  fetch.start(own);
+  const torch::Tensor scores = network_->run_parts(pass, inputs_of(task, rows)).front();
+  const torch::Tensor targets = fetch.finish_all();
+  std::vector<double> factors;
+  for (std::size_t q = 0; q < shares.rows.of.size(); ++q) {
+    const std::int64_t count = shares.rows.of[q];
+    const double factor =
+        count > 0 ? shares.weights[q] / static_cast<double>(count) / shares.weight : 0;
+    factors.insert(factors.end(), static_cast<std::size_t>(count), factor);
+  }
+  const PartLoss loss =
+      task.divided_loss(scores, targets, torch::tensor(factors, torch::kDouble), output_part());
+  return {(scores * loss.gradient).sum(), loss.value * shares.weight};
+}
+
+// Gives this rank's part of the loss of all samples, times their weight.
+double Partitioned::forward_and_backward(const std::optional<TaskBatch>& rows, const Shares& shares,
+                                         bool divided_loss, StepReport& report) {
+  auto start = Clock::now();
+  const std::vector<std::size_t> numbers = sample_numbers(rows);
+  if (!numbers.empty()) report.communication_s += phases_.end_of("exposed communication", start);
+  start = Clock::now();
+  const auto pass = new_pass(shares.rows);
+  const bool images_shared = image_statistics_.size() > 1;
+  const bool units_shared = synchronized_ && unit_statistics_.size() > 1;
+  image_norm_.next_key = unit_norm_.next_key = 0;
+  image_norm_.communicator = &image_statistics_;
+  unit_norm_.communicator = &unit_statistics_;
+  // Each rank's loss is its part of the mean over all.
+  image_norm_.weight_by_samples = unit_norm_.weight_by_samples = false;
+  pass->statistics = {images_shared ? &image_norm_ : nullptr, units_shared ? &unit_norm_ : nullptr};
+  const double norm_before = image_norm_.seconds.forward + unit_norm_.seconds.forward;
+  const double norm_back = image_norm_.seconds.backward + unit_norm_.seconds.backward;
+  const double waited = links_->waited_forward(), waited_back = links_->waited_backward();
+  Loss loss;
+  {
+    const model::RandomScope scope(static_cast<std::uint64_t>(context_->recipe().seed),
+                                   static_cast<std::uint64_t>(context_->moment().step), numbers);
+    const Autocast autocast = compute_->autocast();
+    loss = divided_loss ? loss_of_part(*pass, rows, shares) : loss_of_samples(*pass, rows, shares);
+    loss.root = end_of_pass(loss.root, pass->tokens(), network_->idle());
+  }
+  const double hidden_forward = links_->waited_forward() - waited + image_norm_.seconds.forward +
+                                unit_norm_.seconds.forward - norm_before;
+  report.communication_s += hidden_forward;
+  report.forward_s += std::max(0.0, phases_.end_of("forward", start) - hidden_forward);
+  start = Clock::now();
+  const auto exposed = [this] {
+    return (shared_sums_ ? shared_sums_->statistics().exposed_seconds : 0) +
+           (divided_sums_ ? divided_sums_->statistics().exposed_seconds : 0);
+  };
+  const double exposed_before = exposed();
+  if (loss.root.requires_grad()) loss.root.backward();
+  const double back = links_->waited_backward() - waited_back + image_norm_.seconds.backward +
+                      unit_norm_.seconds.backward - norm_back + exposed() - exposed_before;
+  report.communication_s += back;
+  report.backward_s += std::max(0.0, phases_.end_of("backward", start) - back);
+  return loss.weighted;
+}
+
+void Partitioned::join_with_zeros() {
+  if (shared_sums_) shared_sums_->join_with_zeros();
+  if (divided_sums_) divided_sums_->join_with_zeros();
+}
+
+void Partitioned::clip() {
+  const double norm = context_->recipe().training.clip_norm;
+  if (norm > 0) parallel::clip_grad_norm(norms_, tensors_of(divided_), tensors_of(shared_), norm);
+}
+
+StepReport Partitioned::step(const data::Batch& batch) {
+  StepReport report;
+  report.learning_rate = context_->schedule().at(context_->moment());
+  optimizer_->set_learning_rate(report.learning_rate);
+  // For what draws from LibTorch's generator: alike on the partitions of a replica, which may all
+  // compute the same.
+  torch::manual_seed(RandomStream(static_cast<std::uint64_t>(context_->recipe().seed),
+                                  static_cast<std::uint64_t>(context_->moment().step),
+                                  static_cast<std::uint64_t>(grid_->replica()))());
+  optimizer_->zero_grad();
+  std::optional<TaskBatch> rows;
+  // Rows that count nothing reach no network.
+  if (batch.size() > 0 && weight_of(*context_, batch, {0, batch.size()}) > 0)
+    rows = context_->task().tensors(batch, {0, batch.size()}, *compute_);
+  const Shares shares = shares_of(rows, report);
+  const bool takes_part = shares.rows.all() > 0;
+  if (!takes_part && batch.size() > 0) left_out_.add(*context_, batch);
+  const bool update = shares.weight > 0;
+  double loss = 0;
+  if (update && takes_part) {
+    const bool divided_loss = blank_targets_.defined() && batch.views == 1;
+    loss = forward_and_backward(rows, shares, divided_loss, report);
+  } else if (update) {
+    const auto joined = Clock::now();
+    join_with_zeros();
+    report.communication_s += phases_.end_of("exposed communication", joined);
+  }
+  tally_.start({loss, shares.own_weight, takes_part ? batch.size() : 0,
+                context_->samples().statistics().skipped + left_out_.samples(),
+                context_->requests()});
+  const auto start = Clock::now();
+  if (update) {
+    clip();
+    optimizer_->step();
+  }
+  report.update_s += phases_.end_of("update", start);
+  tally_.finish(report);
+  return report;
+}
+
+void Partitioned::run() {
+  make_updates(
+      *context_, tally_, phases_, [this](Timeline* timeline) { follow(timeline); },
+      [this](const data::Batch& batch) { return step(batch); });
+}
+
+void Partitioned::follow(Timeline* timeline) {
+  links_->set_timeline(timeline);
+  rows_.reset();
+  if (timeline != nullptr && shared_sums_) rows_.emplace(*timeline, *shared_sums_);
+}
+
+}  // namespace convoy::train

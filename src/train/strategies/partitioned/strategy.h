@@ -1,0 +1,104 @@
+// The strategy itself, whose steps are in step.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/parallel/grid.h"
+#include "convoy/train/named_optimizer.h"
+#include "convoy/train/strategy.h"
+#include "train/strategies/local_buffers.h"
+#include "train/strategies/partitioned/network.h"
+#include "train/strategies/shares.h"
+#include "train/strategies/tally.h"
+#include "train/strategies/updates.h"
+
+namespace convoy::train {
+
+class Partitioned final : public Strategy {
+ public:
+  Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
+  void build(const NetworkSource& source) override;
+  torch::nn::Module& module() override { return *network_; }
+  std::int64_t parameters() override { return whole_parameters_; }
+  void prepare(TrainerContext& context, const State* saved) override;
+  void run() override;
+  Communicated communicated() override;
+  State state() override;
+  void with_whole_model(const std::function<void()>& use) override;
+  std::optional<Slice> wanted(const Slice& whole) override;
+  TensorList forward(const TensorList& inputs) override;
+  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
+             std::span<double> sums) override;
+
+ private:
+  // What the ranks of this one's replica have of a batch, and what all ranks' samples count.
+  struct Shares {
+    Rows rows;
+    std::vector<double> weights;  // of these ranks
+    double own_weight = 0, weight = 0;
+  };
+  void sort_parameters();
+  std::unique_ptr<parallel::GradientReducer> make_reducer(
+      const comm::Communicator& ranks, const std::vector<parallel::NamedTensor>& parameters) const;
+  std::string part_suffix() const;
+  Tensors own_buffers(const State& saved) const;
+  std::unique_ptr<PartitionedPass> new_pass(const Rows& rows);
+  TensorList inputs_of(const Task& task, const std::optional<TaskBatch>& rows) const;
+  Shares shares_of(const std::optional<TaskBatch>& rows, StepReport& report);
+  std::vector<std::size_t> sample_numbers(const std::optional<TaskBatch>& own);
+  StepReport step(const data::Batch& batch);
+  double forward_and_backward(const std::optional<TaskBatch>& rows, const Shares& shares,
+                              bool divided_loss, StepReport& report);
+  // Loss of this rank's samples, or of its outputs for those of all: what is to be differentiated,
+  // and its value times its weight.
+  struct Loss {
+    torch::Tensor root;
+    double weighted = 0;
+  };
+  Loss loss_of_samples(PartitionedPass& pass, const std::optional<TaskBatch>& rows,
+                       const Shares& shares);
+  Loss loss_of_part(PartitionedPass& pass, const std::optional<TaskBatch>& rows,
+                    const Shares& shares);
+  OutputPart output_part();
+  void join_with_zeros();
+  void clip();
+  void follow(Timeline* timeline);
+
+  const comm::World* world_ = nullptr;
+  bool overlap_ = true;
+  bool synchronized_ = false;  // batch norm over all replicas
+  std::optional<parallel::Grid> grid_;
+  std::shared_ptr<PartitionedNetwork> network_;
+  std::int64_t whole_parameters_ = 0;
+  std::int64_t least_rows_ = 1;  // of a replica, that can be trained on
+  std::optional<Compute> compute_;
+  at::ScalarType wire_ = torch::kFloat;
+  std::vector<torch::Tensor> blanks_;  // the network's inputs, without rows
+  torch::Tensor blank_targets_;        // for a loss of divided outputs; undefined: there is none
+  std::optional<Links> links_;
+  TrainerContext* context_ = nullptr;
+  std::set<std::string> absent_;  // tensors of layers of which this rank has nothing
+  std::vector<parallel::NamedTensor> shared_, divided_;  // parameters
+  // Of parameters that all partitions have, over all ranks; of those that are divided over the
+  // replicas of a partition.
+  std::unique_ptr<parallel::GradientReducer> shared_sums_, divided_sums_;
+  std::optional<NamedOptimizer> optimizer_;
+  comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
+  comm::Communicator norms_;
+  comm::Communicator image_statistics_, unit_statistics_;  // of batch normalization
+  parallel::SynchronizedBatchNorm image_norm_, unit_norm_;
+  Tally tally_;
+  LocalBuffers buffers_;
+  LeftOut left_out_;
+  Phases phases_;
+  std::optional<ReducerRows> rows_;  // in their timeline
+};
+
+}  // namespace convoy::train

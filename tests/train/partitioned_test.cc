@@ -1,0 +1,232 @@
+// Ranks that share a network train what one process does.
+#include "convoy/model/local_image.h"
+#include "convoy/model/partition.h"
+#include "convoy/train/rehearsal.h"
+#include "tests/train/partitioned_fixture.h"
+
+namespace convoy::train {
+namespace {
+
+struct Network {
+  std::string name;
+  std::vector<std::string> overrides;
+};
+const std::vector<Network> kNetworks{
+    {"plain", {"model.options.dropout=0.4"}},
+    {"branched", {"model.name=branched"}},
+    {"local",
+     {"model.name=local-image", "model.options.maps=[3,2]", "model.options.strides=[1,1]",
+      "model.options.pools=[2,1]", "model.options.pool_strides=[1,1]", "model.options.filter=3",
+      "model.options.norm=3"}},
+    {"speech", {"model.name=speech-dnn", "model.options.hidden=13", "model.options.depth=2"}}};
+
+// How layers are divided.
+const std::vector<Network> kDivisions{{"rows", {}},
+                                      {"waiting", {"partitioned.overlap=false"}},
+                                      {"tiles", {"partitioned.images=tiles"}}};
+
+TEST_F(PartitionedTest, EveryNetworkTrainsAsInOneProcess) {
+  for (const Network& network : kNetworks) {
+    const RunResult serial = train_on(1, net("serial-" + network.name, network.overrides));
+    for (const GridOf& grid : grids()) {
+      for (const Network& division : kDivisions) {
+        const std::string name = network.name + "-" + grid.name() + "-" + division.name;
+        const RunResult result =
+            train_on(grid.ranks(), partitioned(name, grid, network.overrides + division.overrides));
+        expect_equal(serial, result, name);
+      }
+    }
+  }
+}
+
+// Statistics are those of all samples of a batch, of which each rank has positions.
+TEST_F(PartitionedTest, BatchNormIsOverTheWholeBatch) {
+  const Overrides how{"model.name=branched", "model.options.norm=true", "data.drop_last=true"};
+  const RunResult serial = train_on(1, net("serial", how));
+  for (const GridOf& grid : grids()) {
+    const Overrides all =
+        grid.replicas > 1 ? Overrides{"partitioned.batch_norm=synchronized"} : Overrides{};
+    for (const Network& division : kDivisions) {
+      const std::string name = grid.name() + "-" + division.name;
+      expect_equal(serial,
+                   train_on(grid.ranks(), partitioned(name, grid, how + all + division.overrides)),
+                   name);
+    }
+  }
+}
+
+TEST_F(PartitionedTest, FiftyUpdatesAreThoseOfOneProcess) {
+  const Overrides how{"training.epochs=0", "training.steps=50"};
+  for (const Network& network : kNetworks) {
+    const RunResult serial = train_on(1, net("serial-" + network.name, network.overrides + how));
+    for (const GridOf& grid : grids()) {
+      const std::string name = network.name + "-" + grid.name();
+      // Where sigma and c of a contrast normalization are close, which one is larger decides: a
+      // rounding error is then amplified, also by ranks that share nothing but gradients.
+      expect_equal(serial, train_on(grid.ranks(), partitioned(name, grid, network.overrides + how)),
+                   name, network.name == "local" ? 1e-7 : 1e-9);
+    }
+  }
+}
+
+TEST_F(PartitionedTest, HoweverLayersAreDivided) {
+  const Overrides drop{"model.options.dropout=0.4"};
+  const RunResult serial = train_on(1, net("serial", drop));
+  for (const GridOf& grid : grids()) {
+    std::string parts = "1";
+    for (int p = 1; p < grid.partitions; ++p) parts += p % 2 == 1 ? ",0" : ",3";
+    int number = 0;
+    for (const std::string& rules : std::vector<std::string>{
+             R"([{layers=["a.*"], how="units"}])", R"([{layers=["b.conv"], how="whole"}])",
+             R"([{layers=["a.conv", "b.conv", "a.pool"], how="rows", parts=[)" + parts + "]}]",
+             R"([{layers=["c.fc"], how="units", parts=[)" + parts + "]}]",
+             R"([{layers=["c.fc", "d.fc"], how="whole"}])",
+             R"([{layers=["a.conv"], how="units", parts=[)" + parts + "]}]"}) {
+      const std::string name = grid.name() + "-" + std::to_string(number++);
+      expect_equal(serial,
+                   train_on(grid.ranks(),
+                            partitioned(name, grid, drop + Overrides{"placement.layers=" + rules})),
+                   name + " " + rules);
+    }
+  }
+}
+
+// Of concatenations, shortcuts and batch norm by units some ranks need nothing, and of parts with
+// nothing in them some ranks have no batch norm.
+TEST_F(PartitionedTest, HoweverBranchesAreDivided) {
+  const Overrides how{"model.name=branched", "model.options.norm=true", "data.drop_last=true"};
+  const RunResult serial = train_on(1, net("serial", how));
+  for (const GridOf& grid : grids()) {
+    if (grid.replicas > 1) continue;
+    std::string parts = "1";
+    for (int p = 1; p < grid.partitions; ++p) parts += ",0";
+    int number = 0;
+    for (
+        const std::string& rules : std::vector<std::string>{
+            R"([{layers=["block.cat", "block.sub"], how="units"}])",
+            R"([{layers=["stem.conv"], how="units", parts=[)" + parts + "]}]",
+            R"([{layers=["block.*"], how="units"}])",
+            R"([{layers=["stem.conv"], how="units"}, {layers=["stem.conv_bn"], how="rows"}])",
+            R"([{layers=["block.conv1"], how="units"}, {layers=["block.conv1_bn"], how="rows"}])"}) {
+      const std::string name = grid.name() + "-" + std::to_string(number++);
+      expect_equal(serial,
+                   train_on(grid.ranks(),
+                            partitioned(name, grid, how + Overrides{"placement.layers=" + rules})),
+                   name + " " + rules);
+    }
+  }
+}
+
+TEST_F(PartitionedTest, HoweverGradientsTravel) {
+  const RunResult serial = train_on(1, net("serial"));
+  for (const GridOf& grid : grids()) {
+    for (const char* how :
+         {"partitioned.reproducible=true", "partitioned.allreduce=ring", "partitioned.bucket=256B",
+          "partitioned.wire=bfloat16", "precision=float32", "precision=bfloat16"}) {
+      const std::string name = grid.name() + how;
+      const RunResult result = train_on(grid.ranks(), partitioned(name, grid, {how}));
+      const bool rounded = std::string(how).ends_with("bfloat16");
+      const bool narrow = std::string(how).starts_with("precision");
+      if (!rounded && !narrow) expect_equal(serial, result, name);
+      if (!first()) continue;
+      if (narrow) {
+        // Six updates of momentum from the same weights: what is left of float32's 1e-7, and of
+        // bfloat16's 0.004 of each activation.
+        EXPECT_NEAR(result.loss, serial.loss, (rounded ? 0.05 : 1e-4) * serial.loss) << name;
+      } else if (rounded) {
+        EXPECT_LT(relative_difference(serial.checkpoint, result.checkpoint), 0.05) << name;
+      }
+    }
+  }
+}
+
+// What ranks count of their messages is what the plan derives, to the byte.
+TEST_F(PartitionedTest, SendsWhatThePlanSays) {
+  const model::Blueprint network = model::local_image(
+      {.image = {1, 6, 6}, .classes = 8, .filter = 3, .norm = 3, .stages = {{3, 1, 2, 1}}});
+  const std::int64_t batch = 12 * ranks();
+  const Recipe r = partitioned(
+      "bytes", {1, ranks()},
+      {"model.name=local-image", "model.options.maps=[3]", "model.options.strides=[1]",
+       "model.options.pools=[2]", "model.options.pool_strides=[1]", "model.options.filter=3",
+       "model.options.norm=3", "training.batch=" + std::to_string(batch), "data.drop_last=true"});
+  Rehearsal rehearsal(test_world(), registry_, r);
+  const auto sent = [&] {
+    std::map<std::string, double> bytes;
+    for (const auto& kind : rehearsal.strategy().communicated().exchanged)
+      bytes[kind.name] = static_cast<double>(kind.sent);
+    return bytes;
+  };
+  const auto before = sent();
+  rehearsal.make_updates(1);
+  auto after = sent();
+  for (auto& [name, bytes] : after) bytes -= before.at(name);
+  const model::PartitionPlan plan =
+      plan_partition(network, network.inputs, {.partitions = ranks()});
+  std::map<std::string, double> expected{{"inputs", 0}, {"activations", 0}, {"gradients", 0}};
+  for (const model::PartitionTraffic& part : traffic_of(plan)) {
+    const double bytes = part.values * static_cast<double>(batch) * 8;
+    if (part.output) continue;  // the loss is divided
+    const bool input = plan.values[part.value].input;
+    if (part.from == test_world().rank()) expected[input ? "inputs" : "activations"] += bytes;
+    if (part.to == test_world().rank() && plan.values[part.value].trained)
+      expected["gradients"] += bytes;
+  }
+  // Labels go with the inputs, to all.
+  expected["inputs"] += 12.0 * (ranks() - 1) * 8;
+  for (const auto& [name, bytes] : expected) EXPECT_EQ(after.at(name), bytes) << name;
+  EXPECT_EQ(after.at("scores"), 0);
+  EXPECT_EQ(expected["gradients"] > 0, ranks() > 1);
+}
+
+TEST_F(PartitionedTest, WhatIsWrongIsSaid) {
+  const auto said = [this](const Overrides& how) {
+    Overrides all{"strategy=partitioned", "grid.partitions=" + std::to_string(ranks())};
+    return test::message_of<UsageError>([&] { train(net("wrong", all + how)); });
+  };
+  const auto expect = [&](const Overrides& how, const std::string& text) {
+    const std::string message = said(how);
+    EXPECT_NE(message.find(text), std::string::npos) << message;
+  };
+  expect({"partitioned.images=columns"},
+         "partitioned.images is 'columns'; it can be rows or tiles");
+  expect({"partitioned.tile_rows=1"}, "it is for tiles");
+  expect({"training.accumulate=2"}, "with partitioned it can be 1");
+  expect({R"(placement.layers=[{layers=["a.conv"], how="row"}])"}, "did you mean rows?");
+  expect({R"(placement.layers=[{layers=["c.fc"], how="rows"}])"}, "layer 'c.fc'");
+  std::string parts = "1";
+  for (int p = 1; p < ranks(); ++p) parts += ",1";
+  expect({R"(placement.layers=[{layers=["c.fc"], parts=[)" + parts + "]}]"},
+         "are for how = \"rows\" or \"units\"");
+  if (ranks() > 1) {
+    const Overrides two{"grid.partitions=1", "partitioned.batch_norm=synchronized",
+                        "model.name=branched", "model.options.norm=true"};
+    expect(two, "every rank needs a sample in every micro-batch");
+  }
+}
+
+TEST_F(PartitionedTest, HoweverItIsTrained) {
+  int number = 0;
+  for (const Overrides& how :
+       {Overrides{"training.clip_norm=0.05"},
+        Overrides{"optimizer.name=adam", "optimizer.momentum=0"},
+        Overrides{"data.on_bad=skip", "data.train.bad_every=7"}, Overrides{"training.batch=11"},
+        Overrides{"task.name=one_vs_all"}, Overrides{"task.options.label_smoothing=0.1"},
+        Overrides{R"(optimizer.groups=[{parameters=["d.*"], lr_scale=0.5, weight_decay=0.01}])"},
+        Overrides{"evaluation.batch=7"}, Overrides{"model.channels_last=true"},
+        // Replicas without a sample, from the first update on.
+        Overrides{"training.batch=1", "training.epochs=0", "training.steps=5"},
+        Overrides{"training.batch=2", "training.epochs=0", "training.steps=5"},
+        Overrides{"optimizer.name=sgd_velocity"}}) {
+    const std::string tag = std::to_string(number++);
+    const RunResult serial = train_on(1, net("serial" + tag, how));
+    for (const GridOf& grid : grids()) {
+      const std::string name = grid.name() + "-" + tag;
+      expect_equal(serial, train_on(grid.ranks(), partitioned(name, grid, how)),
+                   name + how.front());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convoy::train

@@ -1,0 +1,179 @@
+// Layers of the user's of which each rank computes a part.
+#include "tests/model/user_layers.h"
+#include "tests/train/partitioned_fixture.h"
+#include "train/strategies/partitioned/network.h"
+#include "train/strategies/partitioned/part_layer.h"
+
+namespace convoy::train {
+namespace {
+
+model::ModuleList own_list(std::int64_t reach = 1, bool wrong = false) {
+  model::ModuleList list("Own", {1, 6, 6});
+  model::Window second(4, 3, 3);
+  if (wrong) second->fault = model::WindowImpl::Fault::shape;
+  list.add("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1)))
+      .add("first", model::Window(4, 6, 6), model::window_statement(reach))
+      .add("relu", torch::nn::ReLU())
+      .add("pool", torch::nn::MaxPool2d(2))
+      .add("second", second, model::window_statement())
+      .add("flatten", torch::nn::Flatten())
+      .add("square", model::Square(36), model::square_statement())
+      .add("fc", torch::nn::Linear(36, 8));
+  return list;
+}
+
+class PartitionedUserTest : public PartitionedTest {
+ protected:
+  void SetUp() override {
+    PartitionedTest::SetUp();
+    registry_.add_model("own",
+                        [](const ModelRequest& request) {
+                          return own_list(request.options.integer("reach"),
+                                          request.options.flag("wrong"))
+                              .blueprint();
+                        },
+                        {{"reach", std::int64_t{1}, "of windows, as it is stated"},
+                         {"wrong", false, "parts of another shape"}});
+  }
+  const Overrides own_{"model.name=own"};
+};
+
+TEST_F(PartitionedUserTest, TrainAsInOneProcess) {
+  const RunResult serial = train_on(1, net("serial", own_));
+  for (const GridOf& grid : grids()) {
+    int number = 0;
+    for (const Overrides& how :
+         {Overrides{"partitioned.check=true"}, Overrides{"partitioned.overlap=false"},
+          Overrides{"partitioned.images=tiles"},
+          Overrides{R"(placement.layers=[{layers=["first", "second"], how="units"}])"},
+          Overrides{R"(placement.layers=[{layers=["square", "second"], how="whole"}])"}}) {
+      const std::string name = grid.name() + "-" + std::to_string(number++);
+      expect_equal(serial, train_on(grid.ranks(), partitioned(name, grid, own_ + how)),
+                   name + " " + how.front());
+    }
+  }
+}
+
+TEST_F(PartitionedUserTest, CheckpointsOfPartsGoOnOnEveryGrid) {
+  std::vector<std::pair<int, Overrides>> ways{{1, {"strategy=sync"}}, {ranks(), {"strategy=sync"}}};
+  for (const GridOf& grid :
+       {GridOf{1, 1}, GridOf{1, 2}, GridOf{1, 3}, GridOf{1, 4}, GridOf{2, 2}}) {
+    if (grid.ranks() > ranks()) continue;
+    ways.push_back(
+        {grid.ranks(),
+         {"strategy=partitioned", "grid.partitions=" + std::to_string(grid.partitions)}});
+  }
+  const Overrides common = own_ + Overrides{"optimizer.name=adam", "optimizer.momentum=0"};
+  const RunResult serial = train_on(1, net("serial", common));
+  for (std::size_t from = 0; from < ways.size(); ++from) {
+    for (std::size_t to = 0; to < ways.size(); ++to) {
+      // Others are tried by jobs of other sizes.
+      if (from == to || std::max(ways[from].first, ways[to].first) < ranks()) continue;
+      const std::string name = std::to_string(from) + "-" + std::to_string(to);
+      train_on(ways[from].first, net(name, common + ways[from].second), 3);
+      const RunResult end =
+          train_on(ways[to].first, net(name, common + ways[to].second), 0, "latest");
+      expect_equal(serial, end, name);
+    }
+  }
+}
+
+TEST_F(PartitionedUserTest, TheCheckNamesWhatIsStatedTooSmall) {
+  for (const GridOf& grid : grids()) {
+    const std::string said = refusal(partitioned(
+        grid.name(), grid, own_ + Overrides{"model.options.reach=0", "partitioned.check=true"}));
+    EXPECT_EQ(said.find("layer 'first': states that first["), 0U) << said;
+    EXPECT_NE(said.find("but other elements change it"), std::string::npos) << said;
+  }
+}
+
+TEST_F(PartitionedUserTest, TheCheckReportsWhatIsStatedTooLarge) {
+  const RunResult serial = train_on(1, net("serial", own_));
+  const Overrides more = own_ + Overrides{"model.options.reach=2"};
+  for (const GridOf& grid : grids()) {
+    for (const bool check : {false, true}) {
+      const std::string name = grid.name() + (check ? "-checked" : "");
+      testing::internal::CaptureStderr();
+      const RunResult result = train(partitioned(
+          name, grid,
+          more + Overrides{check ? "partitioned.check=true" : "partitioned.check=false"}));
+      const std::string said = testing::internal::GetCapturedStderr();
+      expect_equal(serial, result, name);
+      const std::string expected =
+          "warning: layer 'first' states more of its input than it reads: for first[:, 0:" +
+          std::to_string(6 / grid.partitions) + ", :] of [4, 6, 6] partition 0 needs conv";
+      const bool found = said.find(expected) != std::string::npos;
+      EXPECT_EQ(found, check && first() && grid.partitions > 1 && grid.partitions < 4) << said;
+    }
+  }
+}
+
+TEST_F(PartitionedUserTest, TheCheckNamesPartsOfAnotherShape) {
+  for (const GridOf& grid : grids()) {
+    const std::string said = refusal(partitioned(
+        grid.name(), grid, own_ + Overrides{"model.options.wrong=true", "partitioned.check=true"}));
+    EXPECT_EQ(said.find("layer 'second', partition 0: forward_part gives [2, 4, "), 0U) << said;
+  }
+}
+
+struct Planned {
+  explicit Planned(const model::ModuleList& list, int partitions)
+      : net(list.blueprint()), plan(plan_partition(net, net.inputs, {.partitions = partitions})) {}
+  PartLayer layer(std::size_t index, int partition) const {
+    const model::PartitionedNode& place = plan.nodes[index];
+    const Slice& tile = plan.values[place.output].tiles[static_cast<std::size_t>(partition)];
+    return {
+        plan.node_of(net, place), place, {plan.values[place.inputs[0]].shape}, tile, partition, 1};
+  }
+  model::Blueprint net;
+  model::PartitionPlan plan;
+};
+
+TEST(PartLayer, OfTheUsersHoldsItsPartAlone) {
+  const Planned planned(own_list(), 4);
+  const PartLayer first = planned.layer(1, 1), second = planned.layer(4, 3);
+  const auto whole = planned.net.stages[1].nodes[0].module->module.ptr()->named_parameters();
+  const auto held = first.module()->named_parameters();
+  EXPECT_TRUE(held["gain"].equal(whole["gain"].slice(0, 2, 4)));
+  EXPECT_TRUE(held["bias"].equal(whole["bias"]));
+  EXPECT_EQ(first.parts(),
+            (std::map<std::string, Slice>{{"first.gain", {"first.gain", {6, 6}, {2, 0}, {2, 6}}}}));
+  // Three rows for four partitions: the last one has what all have, to sum their gradients.
+  EXPECT_TRUE(second.empty());
+  ASSERT_NE(second.module(), nullptr);
+  EXPECT_EQ(second.module()->named_parameters().keys(), (std::vector<std::string>{"bias"}));
+  EXPECT_EQ(second.parts().at("second.gain").elements(), 0);
+  EXPECT_TRUE(planned.layer(1, 0).interior({"conv", {4, 6, 6}, {0, 0, 0}, {4, 2, 6}}).elements() >
+              0);
+}
+
+TEST(PartLayer, OfTheUsersNamesPartitionAndShapes) {
+  const Planned planned(own_list(1, true), 3);
+  const PartLayer second = planned.layer(4, 1);
+  const Slice box = second.required(second.output())[0];
+  const torch::Tensor x = torch::zeros({5, 4, 3, 3});
+  EXPECT_EQ(
+      test::message_of<UsageError>([&] { second.compute({x}, {box}, second.output(), false); }),
+      "layer 'second', partition 1: forward_part gives [5, 4, 0, 3] for second[:, 1:2, :] of "
+      "[4, 3, 3] of 5 samples from input [4, 3, 3], and has to give [5, 4, 1, 3]");
+}
+
+// The whole would not fit where a network is divided for its size.
+TEST(PartitionedNetwork, KeepsNoWholeModuleOfTheUsers) {
+  std::vector<std::weak_ptr<torch::nn::Module>> wholes;
+  std::optional<PartitionedNetwork> network;
+  {
+    const Planned planned(own_list(), 2);
+    for (const model::StageSpec& stage : planned.net.stages) {
+      const auto& module = stage.nodes[0].module;
+      if (module != nullptr) wholes.push_back(module->module.ptr());
+    }
+    network.emplace(planned.net, planned.plan, 1, 0);
+  }
+  EXPECT_EQ(wholes.size(), 5U);
+  for (const auto& whole : wholes) EXPECT_TRUE(whole.expired());
+  EXPECT_EQ(network->named_parameters()["square.weight"].numel(), 18);
+}
+
+}  // namespace
+}  // namespace convoy::train
