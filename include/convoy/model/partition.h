@@ -59,12 +59,12 @@ struct PartitionedValue {
   Shape shape;  // of one sample
   // By partition, what it holds: disjoint, and together all of it; or each has the whole. Of inputs
   // it is the whole, of some of the samples. Some can be empty.
-  std::vector<Slice> tiles;
+  std::vector<Slice> tiles = {};
   bool whole = false;  // each partition has all of it, of all samples
   bool input = false;  // of the network: each partition has some of the samples
   // By partition: the smallest box that holds what its layers read of it. Empty where none of them
   // reads any.
-  std::vector<Slice> needed;
+  std::vector<Slice> needed = {};
   // Whether a partition needs something that it doesn't hold; of an input: whether there are
   // several partitions, and one of them reads it.
   bool exchanged = false;
@@ -77,14 +77,14 @@ struct PartitionedValue {
 };
 
 struct PartitionedNode {
-  std::size_t stage = 0, node = 0;  // in the blueprint
-  Division how = Division::whole;   // never `follows`
-  std::vector<std::size_t> inputs;  // values
-  std::size_t output = 0;           // a value
+  std::size_t stage = 0, node = 0;       // in the blueprint
+  Division how = Division::whole;        // never `follows`
+  std::vector<std::size_t> inputs = {};  // values
+  std::size_t output = 0;                // a value
   // By input and partition, what it reads of that input.
-  std::vector<std::vector<Slice>> required;
+  std::vector<std::vector<Slice>> required = {};
   // By partition and parameter or buffer (tensors_of), what it holds.
-  std::vector<std::vector<Slice>> tensors;
+  std::vector<std::vector<Slice>> tensors = {};
   // Of a layer whose parameters, by unit or by position, are divided as its output is: those of
   // the partitions are disjoint, and together all of it (but for tensors of which everybody has the
   // whole, see divides()); who computes nothing has none. Of other layers everybody has the whole,
