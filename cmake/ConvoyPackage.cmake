@@ -57,7 +57,8 @@ if(CONVOY_TORCH)
 endif()
 
 # Finders of what has no package file of its own.
-install(FILES ${PROJECT_SOURCE_DIR}/cmake/Findxxhash.cmake DESTINATION ${_package_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/Findxxhash.cmake ${PROJECT_SOURCE_DIR}/cmake/FindgRPCpp.cmake
+        DESTINATION ${_package_dir})
 
 # The program finds its libraries beside it, wherever the folder is moved.
 if(TARGET convoy)

@@ -66,9 +66,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 find_program(CONVOY_CCACHE ccache)
 if(CONVOY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # pch_defines,time_macros: what ccache wants before it caches units that use a precompiled header.
+  # pch_defines,time_macros: what ccache wants before it caches units that use a precompiled header. BASEDIR: what one
+  # clone has compiled another one need not.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CONVOY_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CONVOY_CCACHE})
 endif()
 
 function(convoy_warnings target)

@@ -16,22 +16,35 @@ CGROUPS = "/sys/fs/cgroup"  # under which every hierarchy is mounted
 REMOVAL_S = 5  # how long a group may stay busy after its last process was killed
 
 
-def share_text(share):
-    return f"{share * 100:g}% of a CPU"
+def percentages(shares):
+    return ",".join(f"{share * 100:g}%" for share in shares)
 
 
-def check_sum(hosts, share, taken):
-    """That these hosts find their shares of CPUs on this machine, where others have `taken` some."""
+def alike(shares):
+    return len(set(shares)) == 1
+
+
+def shares_text(shares):
+    """Of the hosts, in their order."""
+    return f"{percentages(shares[:1])} of a CPU each" if alike(shares) else \
+        f"{percentages(shares)} of a CPU"
+
+
+def check_sum(shares, taken):
+    """That hosts find these shares of CPUs on this machine, where others have `taken` some."""
     cpus = len(os.sched_getaffinity(0))
-    wanted = hosts * share
+    hosts, wanted = len(shares), sum(shares)
     if wanted + taken <= cpus * (1 + 1e-9):
         return
-    text = f"--cpu {share * 100:g}% for {hosts} host{'s' if hosts > 1 else ''} is {wanted:g} CPUs"
+    text = f"--cpu {percentages(shares[:1] if alike(shares) else shares)}"
+    text += f" for {hosts} host{'s' if hosts > 1 else ''} is {wanted:g} CPUs"
     if taken:
         text += f", and other clusters have {taken:g}"
     text += f"; this machine has {cpus}"
     most = int((cpus - taken) / hosts * 100 + 1e-6)
-    raise UsageError(text + (f": at most {most}% each" if most >= LEAST_SHARE * 100 else ""))
+    if alike(shares) and most >= LEAST_SHARE * 100:
+        text += f": at most {most}% each"
+    raise UsageError(text)
 
 
 class Hierarchy:
@@ -82,7 +95,7 @@ class CpuShares:
         self.hierarchy = hierarchy or find_hierarchy()
         self.folder = self.hierarchy.folder / f"convoy-{name}" if self.hierarchy else None
 
-    def make(self, hosts, share):
+    def make(self, hosts, shares):
         """Gives each host its share of one CPU; raises NotPossible if groups can't be made here."""
         if not self.hierarchy:
             raise NotPossible("--cpu needs cgroups with the cpu controller; there are none here")
@@ -90,7 +103,7 @@ class CpuShares:
             self.enable(self.hierarchy.folder)
             self.folder.mkdir()
             self.enable(self.folder)
-            for host in hosts:
+            for host, share in zip(hosts, shares):
                 (self.folder / host).mkdir()
                 for file, text in self.hierarchy.settings(share).items():
                     (self.folder / host / file).write_text(text)

@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from cluster_errors import Interrupted, NotPossible, UsageError
-from cpu_shares import CpuShares, share_text
+from cpu_shares import CpuShares, shares_text
 
 NETNS = pathlib.Path("/run/netns")  # where `ip netns` keeps its names
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -41,7 +41,7 @@ class Shape:
     interfaces: int = 1
     tree: int = 0  # hosts at a leaf switch; 0: there is one switch
     taper: float = 1
-    cpu: float = 0  # share of one CPU that each host has; 0: hosts are not limited
+    cpu: list = ()  # shares of one CPU that the hosts have; empty: hosts are not limited
 
     def text(self):
         text = f"{self.hosts} host{'s' if self.hosts > 1 else ''}, "
@@ -49,7 +49,7 @@ class Shape:
         if self.tree:
             text += f", {self.tree} at a leaf with {mbit(self.uplink_rate())} up"
         if self.cpu:
-            text += f", {share_text(self.cpu)} each"
+            text += f", {shares_text(self.cpu)}"
         return text
 
     def host_names(self):
@@ -358,7 +358,7 @@ def cpus_taken():
     taken = 0
     for cluster in all_clusters():
         try:
-            taken += cluster.shape().hosts * cluster.shape().cpu
+            taken += sum(cluster.shape().cpu)
         except (UsageError, OSError):  # it is being made, or removed
             pass
     return taken

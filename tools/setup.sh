@@ -20,12 +20,20 @@ readonly PACKAGES=(
   libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
   libgoogle-perftools-dev libhwloc-dev libtomlplusplus-dev libxxhash-dev libhwy-dev libjpeg-dev libpng-dev
   zlib1g-dev
+  libgrpc++-dev libssl-dev libcurl4-openssl-dev libcpp-httplib-dev  # the parameter server
   gnuplot-nox  # draws the pictures of reports
   libvips-tools)  # for libvips.so.42, loaded at run time; the library's own name differs by release
-readonly TEST_PACKAGES=(libclang-rt-19-dev llvm-19 gfortran mpich libmpich-dev clang-format-14 iproute2 libsimgrid-dev)
-# With these, tests read what Convoy writes: tensorboard alone would bring its server.
+readonly TEST_PACKAGES=(libclang-rt-19-dev llvm-19 gfortran mpich libmpich-dev clang-format-14 iproute2 libsimgrid-dev
+  etcd-server prometheus)
+# Of these, what tests start is the programs: their services are not wanted.
+readonly SERVICES=(etcd-server:etcd prometheus:prometheus)  # package:service
+# With these, tests read what Convoy writes (tensorboard alone would bring its server), and check what it brings for
+# Kubernetes.
 readonly TEST_WHEELS=(tensorboard==2.20.0 protobuf==6.33.0 absl-py==2.3.1 numpy==2.2.6 safetensors==0.8.0
-  pillow==12.0.0)
+  pillow==12.0.0
+  kubernetes-validate==1.37.0 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 referencing==0.37.0
+  rpds-py==2026.9.1 attrs==26.1.0 pyyaml==6.0.4 importlib-resources==7.1.0 packaging==26.3
+  typing-extensions==4.16.0)
 
 say() { echo "setup: $*"; }
 
@@ -48,6 +56,16 @@ missing_packages() {
               sed -n 's/^installed //p') || true
   for package in "${wanted[@]}"; do
     grep -qx -F -- "$package" <<<"$installed" || echo "$package"
+  done
+}
+
+# Says which of these services (package:service) the machine has, be it without a package. `is-enabled` answers where
+# systemd does not run, too, as in a container; `cat` does not.
+present_services() {
+  local service state
+  for service in "$@"; do
+    state=$(systemctl is-enabled "${service#*:}" 2>/dev/null) || true
+    if [[ -n $state && $state != not-found ]]; then echo "$service"; fi
   done
 }
 
@@ -96,8 +114,25 @@ install_packages() {
     fi
   done
   if [[ ${#available[@]} == 0 ]]; then return; fi
-  $as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends "${available[@]}" >/dev/null
+  local present
+  present=$(present_services "${SERVICES[@]}")
+  # In a shell of its own, which does the last step also when this fails half-way, or is interrupted.
+  (
+    trap 'disable_services' EXIT
+    $as_root "$(dirname "${BASH_SOURCE[0]}")/without_services.sh" env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -qq --no-install-recommends "${available[@]}" >/dev/null
+  )
+}
+
+# For install_packages. The next start of the machine doesn't bring services that came with these packages; what it had
+# before is its own.
+disable_services() {
+  local service
+  for service in "${SERVICES[@]}"; do
+    if [[ " ${available[*]} " != *" ${service%:*} "* ]] || grep -qxF "$service" <<<"$present"; then continue; fi
+    $as_root systemctl disable --quiet "${service#*:}" >/dev/null 2>&1 || true
+    $as_root update-rc.d "${service#*:}" disable >/dev/null 2>&1 || true
+  done
 }
 
 has_libtorch() {
@@ -174,13 +209,13 @@ fetch_libtorch() {
 fetch_test_wheels() {
   local deps=${CONVOY_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy} version home partial
   version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || version=3
-  home=$deps/python$version-checks-2
+  home=$deps/python$version-checks-3
   if [[ -d $home ]]; then
     say "Python packages for tests: $home"
     return
   fi
   if $list; then
-    say "would fetch Python packages for tests (40 MB to download, 90 MB unpacked) into $home"
+    say "would fetch Python packages for tests (50 MB to download, 110 MB unpacked) into $home"
     return
   fi
   say "Python packages for tests: fetching ${TEST_WHEELS[*]} into $home"
@@ -189,6 +224,9 @@ fetch_test_wheels() {
   if python3 -m pip install --quiet --no-deps --no-compile --no-cache-dir \
       --disable-pip-version-check --root-user-action ignore --only-binary :all: \
       --target "$partial" "${TEST_WHEELS[@]}"; then
+    # Of what Kubernetes takes, the oldest and the newest release that tests ask about: all are 100 MB.
+    find "$partial" -path '*/kubernetes-json-schema/v*' -prune ! -name 'v1.31.0-local-strict' \
+      ! -name 'v1.37.0-local-strict' -exec rm -rf {} +
     chmod 755 "$partial"
     mv -T "$partial" "$home" 2>/dev/null || [[ -d $home ]]  # another set-up was faster
   else

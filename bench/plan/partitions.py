@@ -6,14 +6,16 @@
 Rows are of one network; of P for which there are several the last one counts. A mini-batch of training takes
 
     compute(P) + exposed(P)
-    compute(P) = what the first row has computed x (largest share of MACs at P / that of the first row) x (1 + overhead)
+    compute(P) = unit x (largest share of MACs at P) + fixed
     exposed(P) = communication(P) x part that is not hidden
 
 where shares and what is sent are counted (`convoy plan partition`), and communication(P) is the sum over exchanges,
 forward and backward, of latency + the longest that a partition takes for its bytes and messages at the given
---bandwidth and --message; gradients that all partitions sum come on top, as in a ring. Overhead and the exposed part
-are medians over the rows of --fit; rows that are not among them test the forecast. A single row has nothing to fit:
-no overhead, nothing hidden. Waiting for what is slower than others of its kind (stragglers) is in neither.
+--bandwidth and --message; gradients that all partitions sum come on top, as in a ring. `fixed` is what does not become
+less with more partitions: starting operations, small products that use a core badly, messages' copies. It and `unit`
+are fitted to the rows of --fit by least squares of relative errors, the exposed part is the median over them; rows that
+are not among them test the forecast. A single row has nothing to fit: nothing fixed, nothing hidden. Waiting for what is
+slower than others of its kind (stragglers) is in neither.
 """
 
 import argparse
@@ -107,6 +109,21 @@ def exposed_of(row):
     return max(0.0, row["training_s"] - row["compute_s"]["most"])
 
 
+def fitted_line(points):
+    """Slope and intercept, none of them negative, with the least sum of squared relative errors."""
+    if len(points) > 1:
+        # Each equation a x / y + b / y = 1.
+        xx = sum((x / y) ** 2 for x, y in points)
+        xo = sum(x / y / y for x, y in points)
+        oo = sum(1 / y / y for _, y in points)
+        x1, o1 = sum(x / y for x, y in points), sum(1 / y for _, y in points)
+        determinant = xx * oo - xo * xo
+        slope, intercept = (x1 * oo - o1 * xo) / determinant, (o1 * xx - x1 * xo) / determinant
+        if intercept > 0:
+            return slope, intercept
+    return sum(x / y for x, y in points) / sum((x / y) ** 2 for x, y in points), 0.0
+
+
 def forecasts(options, rows):
     first = min(rows)
     for p, row in sorted(rows.items()):
@@ -115,16 +132,15 @@ def forecasts(options, rows):
                   file=sys.stderr)
     sends = [row["exchange"].get("scores", {}).get("sent_bytes", 0) for row in rows.values()]
     plans = Plans(options.convoy, rows[first], options, scores=len(rows) == 1 or max(sends) > 0)
-    unit = rows[first]["compute_s"]["most"] / plans.share(first)
     fit = [p for p in sorted(options.fit or sorted(rows)[:2]) if p in rows]
-    overheads = [rows[p]["compute_s"]["most"] / (unit * plans.share(p)) - 1 for p in fit if p != first]
+    unit, fixed = fitted_line([(plans.share(p), rows[p]["compute_s"]["most"]) for p in fit or [first]])
     parts = [exposed_of(rows[p]) / plans.communication(p) for p in fit if p > 1 and plans.communication(p) > 0]
-    overhead = statistics.median(overheads) if overheads else 0.0
     part = statistics.median(parts) if parts else 1.0
-    print(f"{rows[first]['model']}, mini-batches of {rows[first]['batch']}: compute overhead {100 * overhead:.1f} %, "
-          f"{100 * part:.0f} % of the communication exposed (from P = {', '.join(map(str, fit))})", file=sys.stderr)
+    print(f"{rows[first]['model']}, mini-batches of {rows[first]['batch']}: {fixed:.3g} s of computing stay however many "
+          f"partitions there are, {100 * part:.0f} % of the communication exposed (from P = {', '.join(map(str, fit))})",
+          file=sys.stderr)
     for p in sorted({*rows, *options.to}):
-        compute = unit * plans.share(p) * (1 + (overhead if p != first else 0))
+        compute = unit * plans.share(p) + fixed
         exposed = plans.communication(p) * part
         row = {"partitions": p, "compute_s": compute, "exposed_communication_s": exposed,
                "training_s": compute + exposed, "fitted": p in fit}

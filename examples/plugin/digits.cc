@@ -115,15 +115,28 @@ class RunningSum final : public convoy::train::Task {
       std::vector<std::int64_t> digits;
       for (const char c : input) digits.push_back(c - '0');
       const torch::Tensor row = torch::tensor(digits).unsqueeze(0).to(compute.device());
-      char sum[32];
-      std::snprintf(sum, sizeof sum, "%.2f", forward({row}).at(0)[0][-1].item<double>());
-      answer.lines.emplace_back(sum);
-      answer.json = "{\"sum\": " + answer.lines.front() + "}";
+      say(forward({row}).at(0)[0][-1].item<double>(), answer);
     }
+    return answers;
+  }
+  // `convoy predict RUN --data`
+  std::vector<convoy::train::Answer> answers(const TensorList& outputs, const TaskBatch& batch,
+                                             int) const override {
+    // Behind the last digit the sum stays what it is.
+    const torch::Tensor sums = outputs.at(0).select(1, -1);
+    std::vector<convoy::train::Answer> answers(batch.samples.size());
+    for (std::size_t i = 0; i < answers.size(); ++i)
+      say(sums[static_cast<std::int64_t>(i)].item<double>(), answers[i]);
     return answers;
   }
 
  private:
+  static void say(double sum, convoy::train::Answer& answer) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", sum);
+    answer.lines.emplace_back(text);
+    answer.json = "{\"sum\": " + answer.lines.front() + "}";
+  }
   static torch::Tensor squared_errors(const TensorList& outputs, const TaskBatch& batch) {
     const torch::Tensor& digits = batch.tensors.at("digits");
     const torch::Tensor sums = outputs.at(0), there = digits.ge(0);

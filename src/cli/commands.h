@@ -23,6 +23,12 @@ void add_eval_command(CLI::App& app, Outcome& outcome);
 void add_predict_command(CLI::App& app, Outcome& outcome);
 void add_export_command(CLI::App& app);
 void add_report_command(CLI::App& app);
+void add_replica_command(CLI::App& app, Outcome& outcome);
+void add_evaluator_command(CLI::App& app, Outcome& outcome);
+void add_coordinator_command(CLI::App& app, Outcome& outcome);
+void add_serve_command(CLI::App& app, Outcome& outcome);
+void add_certs_command(CLI::App& app, Outcome& outcome);
+void add_status_command(CLI::App& app, Outcome& outcome);
 void add_doctor_command(CLI::App& app, Outcome& outcome);
 void add_models_command(CLI::App& app);
 void add_pack_command(CLI::App& app);
@@ -30,7 +36,7 @@ void add_index_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_verify_command(CLI::App& app, Outcome& outcome);
 // The parent of the benchmarks.
-void add_bench_command(CLI::App& app);
+void add_bench_command(CLI::App& app, Outcome& outcome);
 
 // "convoy 0.1.0 (LibTorch 2.11.0, Open MPI ...)".
 std::string version_line();

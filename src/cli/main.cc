@@ -40,13 +40,19 @@ int main(int argc, char** argv) {
   add_report_command(app);
   add_run_command(app, rest, outcome);
   add_job_command(app, outcome);
+  add_replica_command(app, outcome);
+  add_evaluator_command(app, outcome);
+  add_coordinator_command(app, outcome);
+  add_serve_command(app, outcome);
+  add_certs_command(app, outcome);
+  add_status_command(app, outcome);
   add_models_command(app);
   add_pack_command(app);
   add_index_command(app);
   add_inspect_command(app);
   add_verify_command(app, outcome);
   add_plan_command(app, outcome);
-  add_bench_command(app);
+  add_bench_command(app, outcome);
   add_doctor_command(app, outcome);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
@@ -43,6 +44,47 @@ Range even_share(Range range, int rank, int world, std::size_t least) {
 EpochOrder::EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle)
     : count_(count) {
   if (shuffle) order_ = permutation(count, seed, epoch);
+}
+
+EpochOrder::EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle,
+                       const std::vector<Range>& consumed)
+    : EpochOrder(count, seed, epoch, shuffle) {
+  std::vector<std::size_t> order, rest;
+  order.reserve(count);
+  std::size_t at = 0;
+  for (const Range& range : consumed) {
+    for (; at < range.begin; ++at) rest.push_back((*this)[at]);
+    for (; at < range.end; ++at) order.push_back((*this)[at]);
+  }
+  for (; at < count; ++at) rest.push_back((*this)[at]);
+  order.insert(order.end(), rest.begin(), rest.end());
+  order_ = std::move(order);
+}
+
+std::vector<Range> consumed_further(const std::vector<Range>& consumed, std::size_t more,
+                                    std::size_t count) {
+  std::vector<Range> result;
+  const auto append = [&result](Range range) {
+    if (range.empty()) return;
+    if (!result.empty() && result.back().end == range.begin) {
+      result.back().end = range.end;
+    } else {
+      result.push_back(range);
+    }
+  };
+  std::size_t at = 0;
+  const auto fill = [&](std::size_t end) {
+    const std::size_t taken = std::min(more, end - at);
+    append({at, at + taken});
+    more -= taken;
+  };
+  for (const Range& range : consumed) {
+    fill(range.begin);
+    append(range);
+    at = range.end;
+  }
+  fill(count);
+  return result;
 }
 
 std::vector<std::size_t> EpochOrder::samples(Range range) const {

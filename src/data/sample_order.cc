@@ -26,10 +26,20 @@ std::size_t StaticOrder::largest_share(std::size_t batch) const {
   return std::max(even_share({0, whole}, 0, world_, least_share_).size(), undivided);
 }
 
+void StaticOrder::go_on(std::uint64_t epoch, const std::vector<Range>& consumed) {
+  order_.reset();
+  begun_epoch_ = epoch;
+  begun_ = consumed;
+}
+
 void StaticOrder::append_share(std::uint64_t epoch, Range batch,
                                std::vector<std::size_t>& samples) {
   if (!order_ || order_epoch_ != epoch) {
-    order_.emplace(count_, seed_, epoch, shuffle_);
+    if (epoch == begun_epoch_ && !begun_.empty()) {
+      order_.emplace(count_, seed_, epoch, shuffle_, begun_);
+    } else {
+      order_.emplace(count_, seed_, epoch, shuffle_);
+    }
     order_epoch_ = epoch;
   }
   const Range share = even_share(batch, rank_, world_, least_share_);

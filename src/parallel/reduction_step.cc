@@ -1,11 +1,8 @@
 #include "parallel/reduction_step.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <string_view>
 
-#include "base/buckets.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "parallel/tensors.h"
@@ -13,11 +10,11 @@
 namespace convoy::parallel {
 namespace {
 
-// Keys on the reducer's own communicator: buckets count from 0.
+// Keys on the reducer's own communicator: buckets count from 0, and the order of gradients is told
+// with {1, 3} (reduction_buckets.cc).
 constexpr comm::Match kControl{1, 0};
 constexpr comm::Match kNominal{1, 1};
 constexpr comm::Match kUsed{1, 2};
-constexpr comm::Match kOrder{1, 3};
 
 // The same memory, but no view in autograd's eyes: zero_grad() detaches gradients, which views
 // refuse.
@@ -52,87 +49,6 @@ ReductionStep::ReductionStep(comm::Communicator communicator,
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // backward meets the last layers first
   if (!options_.order.empty()) order = given_order();
   make_buckets(order);
-}
-
-std::vector<std::size_t> ReductionStep::given_order() {
-  std::map<std::string_view, std::size_t> index;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) index[parameters_[i].name] = i;
-  std::vector<std::size_t> order;
-  for (const std::string& name : options_.order) {
-    const auto found = index.find(name);
-    if (found == index.end()) {
-      throw UsageError("the order of gradients names '" + name +
-                       "' twice, or it is no parameter that requires a gradient");
-    }
-    order.push_back(found->second);
-    index.erase(found);
-  }
-  if (!index.empty()) {
-    throw UsageError("the order of gradients lacks '" + std::string(index.begin()->first) + "'");
-  }
-  order_is_measured_ = true;
-  return order;
-}
-
-at::ScalarType ReductionStep::wire_type(std::size_t i) const {
-  const at::ScalarType own = parameters_[i].tensors[0].scalar_type();
-  return options_.wire_type && own == at::kFloat ? *options_.wire_type : own;
-}
-
-void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
-  std::vector<BucketItem> items;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const at::ScalarType type = wire_type(i);
-    type_of(type);  // refuses what can't travel, before training starts
-    items.push_back(
-        {static_cast<std::size_t>(parameters_[i].tensors[0].numel()) * c10::elementSize(type),
-         static_cast<int>(type)});
-  }
-  const auto plan = plan_buckets(items, order, options_.first_bucket_bytes, options_.bucket_bytes);
-  buckets_.clear();
-  statistics_.bytes = 0;
-  statistics_.buckets = plan.size();
-  // In memory that the other ranks of this host reach: they reduce it in place. Buckets begin at
-  // cache lines.
-  std::vector<std::size_t> begins{0};
-  for (const auto& members : plan) {
-    std::size_t bytes = 0;
-    for (std::size_t i : members) bytes += items[i].bytes;
-    begins.push_back(begins.back() + (bytes + 63) / 64 * 64);
-  }
-  const comm::RegisteredMemory memory = communicator_.allocate(begins.back());
-  for (const auto& members : plan) {
-    Bucket& bucket = buckets_.emplace_back();
-    bucket.members = members;
-    bucket.missing = members.size();
-    std::int64_t elements = 0;
-    for (std::size_t i : members) elements += parameters_[i].tensors[0].numel();
-    // Host memory: for a parameter on a GPU this is the staging buffer. Gradients that alias it
-    // keep it alive.
-    bucket.flat = at::from_blob(
-        memory.bytes().data() + begins[buckets_.size() - 1], {elements}, [memory](void*) {},
-        torch::TensorOptions().dtype(wire_type(members.front())));
-    // Sums of float16 could overflow before they are divided.
-    if (options_.averaging != Averaging::sum && bucket.flat.scalar_type() != at::kHalf) {
-      bucket.operation = comm::ReduceOp::average;
-    }
-    std::int64_t offset = 0;
-    for (std::size_t i : members) {
-      parameters_[i].bucket = buckets_.size() - 1;
-      parameters_[i].slot = view_like(bucket.flat, offset, parameters_[i].tensors[0]);
-      offset += parameters_[i].tensors[0].numel();
-    }
-    statistics_.bytes += bucket.flat.nbytes();
-  }
-}
-
-std::vector<std::vector<std::string>> ReductionStep::bucket_names() const {
-  std::vector<std::vector<std::string>> names;
-  for (const Bucket& bucket : buckets_) {
-    auto& list = names.emplace_back();
-    for (std::size_t i : bucket.members) list.push_back(parameters_[i].name);
-  }
-  return names;
 }
 
 void ReductionStep::count_samples(std::size_t source, double samples) {
@@ -369,25 +285,6 @@ void ReductionStep::reset() {
   std::fill(samples_.begin(), samples_.end(), Samples{});
   arrival_.clear();
   in_step_ = false;
-}
-
-// After the first step: buckets in the order in which gradients came on rank 0. The .grad of this
-// step keep the old buckets alive until they are replaced.
-void ReductionStep::adopt_measured_order() {
-  if (order_is_measured_) return;
-  order_is_measured_ = true;
-  std::vector<std::int64_t> order(parameters_.size(), -1);
-  std::vector<bool> seen(parameters_.size(), false);
-  std::size_t next = 0;
-  for (std::size_t i : arrival_) {
-    order[next++] = static_cast<std::int64_t>(i);
-    seen[i] = true;
-  }
-  for (std::size_t i = parameters_.size(); i-- > 0;) {
-    if (!seen[i]) order[next++] = static_cast<std::int64_t>(i);
-  }
-  communicator_.broadcast(comm::buffer_of(order), 0, kOrder);
-  make_buckets({order.begin(), order.end()});
 }
 
 bool ReductionStep::join_with_zeros() {

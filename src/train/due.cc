@@ -51,6 +51,33 @@ Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests) {
   return due;
 }
 
+Due due_since(const Recipe& recipe, const Moment& before, const Moment& now,
+              std::uint32_t requests) {
+  const bool done = is_done(recipe.training, now);
+  const bool stop = (requests & kStop) != 0;
+  const auto passed = [](std::int64_t every, std::uint64_t from, std::uint64_t to) {
+    const auto n = static_cast<std::uint64_t>(every);
+    return every > 0 && to / n > from / n;
+  };
+  const auto epochs_passed = [&](std::int64_t every) {
+    return passed(every, before.whole_epochs(), now.whole_epochs());
+  };
+  const auto steps_passed = [&](std::int64_t every) {
+    return passed(every, static_cast<std::uint64_t>(before.step),
+                  static_cast<std::uint64_t>(now.step));
+  };
+  Due due;
+  due.evaluate = recipe.evaluates() && !stop &&
+                 (done || epochs_passed(recipe.evaluation.every_epochs) ||
+                  steps_passed(recipe.evaluation.every_steps));
+  due.end_epoch = epochs_passed(1);
+  due.checkpoint = done || stop || (requests & kCheckpoint) != 0 ||
+                   steps_passed(recipe.checkpoint.every_steps) ||
+                   epochs_passed(recipe.checkpoint.every_epochs);
+  due.end = done || stop;
+  return due;
+}
+
 Due due_at_start(const Recipe& recipe, const Moment& now, bool epoch_was_over) {
   Due due = train::due(recipe, now, 0);
   due.end_epoch = due.end_epoch && !epoch_was_over;

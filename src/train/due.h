@@ -28,6 +28,11 @@ bool is_done(const TrainingRecipe& training, const Moment& now);
 // that is due is left out then, at the end of training as well.
 Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests);
 
+// The same where any number of updates have led from one moment to the other: due is what would
+// have been due in between.
+Due due_since(const Recipe& recipe, const Moment& before, const Moment& now,
+              std::uint32_t requests);
+
 // Before the first update of a run, or of a part that goes on from a checkpoint: what was left out
 // there, or is due now that no batch is left of the epoch. `epoch_was_over`: when the checkpoint
 // was written. It may have been evaluated then.

@@ -10,6 +10,7 @@
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/train/compute.h"
+#include "train/check_inference.h"
 #include "train/evaluation_mode.h"
 #include "train/same_everywhere.h"
 #include "train/samples/open.h"
@@ -48,38 +49,6 @@ data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& 
   t.mean.resize(std::max(t.mean.size(), t.deviation.size()), t.mean.front());
   t.deviation.resize(t.mean.size(), t.deviation.front());
   return t;
-}
-
-// A share without samples, as the source would give it.
-data::Batch empty_share(const Evaluated& what, const data::SampleSource& source) {
-  data::TransformOptions transform = evaluation_transform(what.recipe.data);
-  data::Batch batch;
-  batch.shape = source.shape();
-  transform.height = batch.shape.height;
-  transform.width = batch.shape.width;
-  batch.layout = what.compute.layout();
-  batch.pixel = transform.pixel;
-  if (!what.task.raw()) batch.views = data::Transformer(transform, batch.shape).views();
-  return batch;
-}
-
-// Whether one rank scores for each share. An empty batch shows it, with which nobody is waited for:
-// strategies whose ranks work together on a share may have the score() of those that don't.
-void check_scoring(const Evaluated& what, const data::SampleSource& source) {
-  std::vector<double> sums(what.task.sums());
-  const bool mine = what.strategy.score(what.task, what.compute, empty_share(what, source), sums);
-  const int shares = what.arrangement.shares;
-  std::vector<std::int64_t> ranks(static_cast<std::size_t>(shares));  // that score each
-  ranks[static_cast<std::size_t>(what.arrangement.share)] = mine ? 1 : 0;
-  what.all.allreduce(comm::buffer_of(ranks), comm::ReduceOp::sum);
-  const auto wrong = std::find_if(ranks.begin(), ranks.end(), [](auto n) { return n != 1; });
-  if (wrong == ranks.end()) return;
-  throw UsageError("the strategy " + what.recipe.strategy + " cuts a batch into " +
-                   std::to_string(shares) + (shares == 1 ? " share" : " shares") + ", and " +
-                   std::to_string(*wrong) + " ranks score share " +
-                   std::to_string(wrong - ranks.begin()) +
-                   ": Strategy::score has to be true on one rank of each share, and the one that "
-                   "is there is for ranks with shares of their own");
 }
 
 // Whether ranks break off. They have the same number of batches, and tell each other before each;
@@ -171,11 +140,11 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
 
   const EvaluationMode mode(what.strategy.module());
   const torch::NoGradGuard no_grad;
-  check_scoring(what, *source);
+  check_inference(what, *source);
   std::vector<double> sums(what.task.sums());
   std::vector<std::int64_t> counts(2);  // samples, skipped
   StopVote vote(all, how.should_stop);
-  // Every rank scores every batch, whatever its share: the network may be on several.
+  // Every rank takes part in every batch, whatever its share: the network may be on several.
   while (true) {
     vote.finish();  // so that what throws leaves nothing under way
     if (how.between_batches) how.between_batches();
@@ -183,7 +152,11 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
         vote.goes_on(source->batches_left()) ? source->next() : nullptr;
     if (batch == nullptr) break;
     std::vector<double> own(sums.size());
-    if (!what.strategy.score(what.task, what.compute, *batch, own)) continue;
+    const bool counts_here = what.strategy.infer(
+        what.task, what.compute, *batch, [&](const TensorList& outputs, const TaskBatch& rows) {
+          what.task.measure(outputs, rows, own);
+        });
+    if (!counts_here) continue;
     counts[0] += static_cast<std::int64_t>(batch->size());
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += own[i];
   }

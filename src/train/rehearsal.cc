@@ -16,47 +16,6 @@
 #include "train/same_everywhere.h"
 
 namespace convoy::train {
-namespace {
-
-// A task whose figures nobody wants: they may take longer than the network does.
-class WithoutFigures final : public Task {
- public:
-  explicit WithoutFigures(Task& task) : task_(task) {}
-
-  std::string unit() const override { return task_.unit(); }
-  void look(const data::Dataset& training, const data::Dataset* validation) override {
-    task_.look(training, validation);
-  }
-  void restore(const TaskFacts& facts) override { task_.restore(facts); }
-  const TaskFacts& facts() const override { return task_.facts(); }
-  std::int64_t outputs() const override { return task_.outputs(); }
-  bool raw() const override { return task_.raw(); }
-  double weight(const data::Batch& batch, data::Range rows) const override {
-    return task_.weight(batch, rows);
-  }
-  TaskBatch tensors(const data::Batch& batch, data::Range rows,
-                    const Compute& compute) const override {
-    return task_.tensors(batch, rows, compute);
-  }
-  TaskBatch targets(const data::Batch& batch, data::Range rows,
-                    const Compute& compute) const override {
-    return task_.targets(batch, rows, compute);
-  }
-  TensorList inputs(const TaskBatch& batch) const override { return task_.inputs(batch); }
-  torch::Tensor loss(const TensorList& outputs, const TaskBatch& batch) const override {
-    return task_.loss(outputs, batch);
-  }
-  std::vector<Metric> metrics() const override { return task_.metrics(); }
-  std::string usual_best() const override { return task_.usual_best(); }
-  std::size_t sums() const override { return 0; }
-  void measure(const TensorList&, const TaskBatch&, std::span<double>) const override {}
-  std::vector<double> figures(std::span<const double>) const override { return {}; }
-
- private:
-  Task& task_;
-};
-
-}  // namespace
 
 class Rehearsal::Impl final : public TrainerContext {
  public:
@@ -88,11 +47,10 @@ class Rehearsal::Impl final : public TrainerContext {
   void infer(std::int64_t count) {
     const EvaluationMode mode(strategy().module());
     const torch::NoGradGuard no_grad;
-    const WithoutFigures task(*inputs_->task);
     while (count > 0) {
       const data::Batch* batch = source_->next();
       if (batch == nullptr) continue;  // the next epoch begins
-      strategy().score(task, inputs_->compute, *batch, {});
+      strategy().infer(task(), inputs_->compute, *batch, [](const auto&, const auto&) {});
       --count;
     }
   }
@@ -107,6 +65,7 @@ class Rehearsal::Impl final : public TrainerContext {
     return {recipe_.optimizer, std::move(parameters), optimizer_};
   }
   data::SampleSource& samples() override { return *source_; }
+  const data::Dataset& training_data() const override { return *inputs_->data.training; }
   const Schedule& schedule() const override { return *schedule_; }
   const Moment& moment() const override { return moment_; }
   Timeline* timeline() override { return timeline_; }

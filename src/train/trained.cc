@@ -7,6 +7,7 @@
 #include "convoy/train/state.h"
 #include "convoy/train/threads.h"
 #include "train/facts.h"
+#include "train/predict.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/former.h"
 #include "train/run/arrange.h"
@@ -73,9 +74,8 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
   strategy_->build(RecipeNetwork(registry, r, *task_, compute_));
   if (source_.manifest) {
     const auto wanted = [this](const Slice& whole) { return strategy_->wanted(whole); };
-    strategy_->load(world.size() == 1 ? read_model(source_.path, *source_.manifest)
-                                      : read_checkpoint(world.communicator(), source_.path,
-                                                        *source_.manifest, wanted),
+    strategy_->load(read_model(world.communicator(), source_.path, *source_.manifest, wanted,
+                               strategy_->module()),
                     source_.path);
   } else {
     load_weights(world.communicator(), *strategy_, r.model);
@@ -87,14 +87,16 @@ Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset
                              const EvaluationOptions& options) {
   check_labels(*task_, recipe().task.name, *dataset, "what it is evaluated on");
   task_->check(*dataset, "what it is evaluated on");
-  check_takes(*dataset);
-  return train::evaluate(
-      {world_.communicator(), recipe(), *task_, compute_, arrangement_, *strategy_}, dataset,
-      options);
+  check_takes(*dataset, "what it is evaluated on");
+  return train::evaluate(evaluated(), dataset, options);
+}
+
+Evaluated Trained::evaluated() {
+  return {world_.communicator(), recipe(), *task_, compute_, arrangement_, *strategy_};
 }
 
 // Some networks take images of any size, others of that which they were trained on.
-void Trained::check_takes(const data::Dataset& dataset) {
+void Trained::check_takes(const data::Dataset& dataset, const std::string& what) {
   const data::Shape trained = image_of(task_->facts());
   if (task_->raw() || trained.elements() == 0) return;
   const DataRecipe& data = recipe().data;
@@ -107,8 +109,8 @@ void Trained::check_takes(const data::Dataset& dataset) {
   } catch (const c10::Error& error) {
     const std::string reason = error.what_without_backtrace();
     throw UsageError(
-        "what it is evaluated on has " + task_->unit() + " of " + text_of(shape) +
-        "; the network was trained on " + text_of(trained) +
+        what + " has " + task_->unit() + " of " + text_of(shape) + "; the network was trained on " +
+        text_of(trained) +
         ", and can't take others. LibTorch says: " + reason.substr(0, reason.find('\n')));
   }
 }
@@ -119,6 +121,12 @@ std::vector<Answer> Trained::predict(const std::vector<std::string>& inputs, int
     const Autocast autocast = compute_.autocast();
     return strategy_->forward(tensors);
   });
+}
+
+void Trained::predict(const std::shared_ptr<const data::Dataset>& dataset, int most,
+                      const UseAnswers& use, const PredictionOptions& options) {
+  check_takes(*dataset, "what it is to answer");
+  train::predict(evaluated(), dataset, most, use, options);
 }
 
 }  // namespace convoy::train

@@ -46,6 +46,7 @@ class Trainer::Impl final : public TrainerContext {
     return {recipe_.optimizer, std::move(parameters), optimizer_};
   }
   data::SampleSource& samples() override { return *source_; }
+  const data::Dataset& training_data() const override { return *inputs_->data.training; }
   const Schedule& schedule() const override { return *schedule_; }
   const Moment& moment() const override { return moment_; }
   Timeline* timeline() override { return timeline_.timeline(); }
@@ -73,7 +74,7 @@ class Trainer::Impl final : public TrainerContext {
   void greet();
   // While it runs.
   void note_position();
-  void count(const StepReport& report);
+  void count(const StepReport& report);  // changes moment_
   void note_rank_times(const std::optional<GatheredTimes>& times) {
     if (times && outputs_) outputs_->ranks(*times, world_);
   }
@@ -129,7 +130,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   // Planning takes long. All that it may choose has the folder on rank 0.
   if (automatic) take_folder(0);
   recipe_ = placed(world_, registry, recipe_, options_.resume);
-  inputs_.emplace(world_, registry, recipe_);
+  inputs_.emplace(world_, registry, recipe_, options_.strategy);
   if (!automatic) take_folder(inputs_->arrangement.owner);
   inputs_->open(registry, options_.resume);
   open_samples();
@@ -184,8 +185,8 @@ void Trainer::Impl::restore() {
     score_ = score.score;
     result_.target_reached = score.target_reached;
     seconds_before_ = origin->manifest.seconds;
-    saved = read_checkpoint(all(), origin->path, origin->manifest,
-                            [this](const Slice& whole) { return strategy().wanted(whole); });
+    const auto wanted = [this](const Slice& whole) { return strategy().wanted(whole); };
+    saved = read_checkpoint(all(), origin->path, origin->manifest, wanted, &strategy().module());
   }
   note_position();
   schedule_.emplace(recipe_.schedule, recipe_.optimizer.lr, recipe_.training,
@@ -250,13 +251,14 @@ void Trainer::Impl::note_position() {
 
 bool Trainer::Impl::updated(const StepReport& report) {
   if ((report.requests & kStop) != 0) confirm_folder();
+  const Moment before = moment_;
   count(report);
   if (writer_) {
     note_checkpoint(writer_->poll());
     if (!writer_->writing() && !std::exchange(reserved_, true))
       writer_->reserve(strategy().state());
   }
-  return act(due(recipe_, moment_, report.requests));
+  return act(due_since(recipe_, before, moment_, report.requests));
 }
 
 void Trainer::Impl::stopped() {
@@ -265,7 +267,7 @@ void Trainer::Impl::stopped() {
 }
 
 void Trainer::Impl::count(const StepReport& report) {
-  ++moment_.step;
+  moment_.step += report.updates;
   note_position();
   result_.loss = report.loss;
   if (sample_log_ != nullptr) sample_log_->commit(moment_.step);

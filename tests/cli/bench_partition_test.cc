@@ -213,8 +213,8 @@ TEST(BenchPartition, SaysWhatIsWrong) {
   }
 }
 
-// Rows with times that are easily added up: of a second's work each of two has a half and a fifth
-// more, and waits for a quarter of what it sends.
+// Rows with times that are easily added up: of a second's work a fifth stays with each of the
+// partitions and the rest is divided; each waits for a quarter of what it sends.
 TEST(BenchPartition, RowsAreProjected) {
   const test::Scratch scratch;
   const auto row = [](int partitions, double compute, double exposed) {
@@ -256,12 +256,12 @@ TEST(BenchPartition, RowsAreProjected) {
   close(0, "training_s", 1);
   close(1, "training_s", 0.6 + communication / 4);
   close(1, "error", 0);
-  close(2, "compute_s", 0.25 * 1.2);
+  close(2, "compute_s", 0.2 + 0.8 / 4);
   // Three others to send to and receive from; a quarter of the samples, and of the units.
   const double four = 5 * 0.001 + 4 * (1.5 * 440 * 3 + 4 * 4 * 6 * 3) / 125e6 + 5 * 6 * 0.0005;
   close(2, "exposed_communication_s", four / 4);
-  close(2, "error", (0.3 + four / 4) / 0.6 - 1);
-  close(3, "compute_s", 0.125 * 1.2);
+  close(2, "error", (0.4 + four / 4) / 0.6 - 1);
+  close(3, "compute_s", 0.2 + 0.8 / 8);
   EXPECT_FALSE(rows[3].contains("measured_s"));
   EXPECT_NE(test::slurp(scratch.path("table")).find("fastest: 8 partitions"), std::string::npos);
 }

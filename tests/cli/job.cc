@@ -54,6 +54,8 @@ std::string rank_program() { return build_dir() + "/tests/cli_rank_program"; }
 
 std::string job_program() { return build_dir() + "/tests/cli_job_program"; }
 
+std::string server_program() { return build_dir() + "/tests/cli_server_program"; }
+
 std::string last_line(const std::string& text) {
   if (text.empty()) return "";
   const std::size_t end = text.back() == '\n' ? text.size() - 1 : text.size();

@@ -70,6 +70,9 @@ std::string rank_program();
 // as fast.
 std::string job_program();
 
+// build/tests/cli_server_program: the commands around the parameter server, likewise.
+std::string server_program();
+
 // The last line of a text, without its newline.
 std::string last_line(const std::string& text);
 

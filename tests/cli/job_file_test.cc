@@ -46,6 +46,7 @@ hosts = ["node1", "localhost"]
 until_done = false
 essential = false
 restart = "on_failure"
+fatal = [2, 75]
 restarts = 7
 delay_s = 40
 longest_delay_s = 50.5
@@ -60,7 +61,8 @@ order = -3
   EXPECT_EQ(last.host, "node1");
   EXPECT_EQ(job.roles[1].host, "");
   EXPECT_EQ(last.env, (std::vector<std::string>{"A=x=y z", "B=2"}));
-  EXPECT_FALSE(last.until_done || last.essential);
+  EXPECT_FALSE(last.until_done || last.essential || last.last_essential);
+  EXPECT_EQ(last.fatal, (std::vector<int>{2, 75}));
   EXPECT_EQ(last.restart.when, Restart::When::on_failure);
   EXPECT_EQ(last.restart.times, 7);
   EXPECT_EQ(last.restart.delay_s, 40);
@@ -93,7 +95,8 @@ TEST(JobFile, NamesWhatIsWrongWhere) {
       {role("hosts = ['a:2']"), "a.hosts: 'a:2' is no host"},
       {role("hosts = ['-x']"), "a.hosts: '-x' is no host"},
       {role("hosts = ['elsewhere']"), "mine.toml: job.folder is missing"},
-      {role("essential = 'yes'"), "a.essential: has to be true or false"},
+      {role("essential = 'yes'"), "a.essential: has to be true, false or \"last\""},
+      {role("fatal = [2, 256]"), "a.fatal: has to be a list of whole numbers from 1 to 255"},
       {role("restart = 'on-failure'"), "did you mean on_failure?"},
       {role("restart = 'always'"), "add until_done = false"},
       {role("restarts = 3"), "a.restarts: is for restart = \"on_failure\", not never"},

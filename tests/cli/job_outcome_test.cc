@@ -82,7 +82,8 @@ TEST(RoleProcess, EndsOnce) {
   role.argv = {"none"};
   RoleStart start;
   start.agent = "/bin/true";
-  LineOutput out(STDOUT_FILENO), err(STDERR_FILENO);
+  TerminalLine line;
+  LineOutput out(STDOUT_FILENO, line), err(STDERR_FILENO, line);
   RoleProcess process(role, "a", start, {}, out, err);
   const pid_t pid = process.pid();
   int status = -1;
@@ -120,6 +121,25 @@ TEST(JobOutcome, AsksToBeStartedAgainWhenARoleDoes) {
   EXPECT_EQ(judge_job(end).exit_status, 75);
 }
 
+TEST(JobOutcome, IsDoneThoughASignalCameWhenAllWas) {
+  JobFates end;
+  end.interrupted_by = SIGINT;
+  end.roles = {fate("worker", {}), fate("server", {kSignaled, SIGTERM, ""}, true)};
+  end.roles[1].until_done = false;
+  EXPECT_EQ(judge_job(end).exit_status, 0);
+  // What was told to stop and did so in order has not come to its end, unless it says so.
+  end.roles[0].told = true;
+  EXPECT_EQ(judge_job(end).exit_status, 128 + SIGINT);
+  end.roles[0].zero_is_done = true;
+  EXPECT_EQ(judge_job(end).exit_status, 0);
+  end.roles.push_back(fate("another", {kExited, 1, ""}));
+  EXPECT_EQ(judge_job(end).exit_status, 128 + SIGINT);
+  end.roles.back() = fate("another", {});
+  EXPECT_EQ(judge_job(end).exit_status, 0);
+  end.roles.back().waited = true;  // its last end is none
+  EXPECT_EQ(judge_job(end).exit_status, 128 + SIGINT);
+}
+
 TEST(JobOutcome, LooksAtServicesAfterTheEnd) {
   JobFates end;
   end.roles = {fate("worker", {}), fate("server", {kExited, 143, ""}, true)};
@@ -130,6 +150,15 @@ TEST(JobOutcome, LooksAtServicesAfterTheEnd) {
   EXPECT_EQ(judge_job(end).exit_status, 1);
   EXPECT_EQ(judge_job(end).lines,
             std::vector<std::string>{"server exited with status 4 when it was told to stop"});
+  // One of which nothing is needed any more.
+  end.roles[1].stops_anyhow = true;
+  EXPECT_EQ(judge_job(end).exit_status, 0);
+  EXPECT_EQ(judge_job(end).lines,
+            std::vector<std::string>{
+                "server exited with status 4 when it was told to stop, behind the end of the job"});
+  // But not before that.
+  end.roles[1].told = false;
+  EXPECT_EQ(judge_job(end).exit_status, 1);
 }
 
 TEST(JobOutcome, NeedsOneThatHasDoneItsWork) {

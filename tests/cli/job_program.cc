@@ -1,5 +1,7 @@
 // cli_job_program FILE: what `convoy job FILE` does, see job.h. With CONVOY_TEST_NO_SIGKILL in the
 // environment nothing of the job can kill: as if all its processes hung in the kernel.
+// With CONVOY_TEST_SUPERVISED roles run as those of `convoy train` do, and the one called evaluator
+// is its evaluator.
 // cli_job_program PROGRAM ARGUMENT...: becomes that program, with the same about the variable.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -35,6 +37,13 @@ bool do_without_sigkill() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
+void supervise(convoy::cli::JobFile& job) {
+  job.options.speaker = "convoy train";
+  job.options.announces = true;
+  job.options.stopped_by_usr1 = true;
+  for (convoy::cli::Role& role : job.roles) role.plain = role.draws = role.name == "evaluator";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,7 +59,8 @@ int main(int argc, char** argv) {
   }
   try {
     const std::string path = argc > 1 ? argv[1] : "";
-    const JobFile job = parse_job_file(convoy::read_text_file(path), path);
+    JobFile job = parse_job_file(convoy::read_text_file(path), path);
+    if (std::getenv("CONVOY_TEST_SUPERVISED") != nullptr) supervise(job);
     const JobOutcome outcome = run_job(job.roles, job.options);
     for (const std::string& line : outcome.lines)
       std::fprintf(stderr, "convoy job: %s\n", line.c_str());

@@ -301,7 +301,7 @@ TEST(Loader, ErrorsSayWhatIsWrong) {
 
   Loader loader(data, {}, batches_of(4));
   expect_error<UsageError>([&] { loader.seek({0, 0, {{0, 11}}}); }, {"11 samples of 10"});
-  expect_error<UsageError>([&] { loader.seek({0, 0, {{2, 4}}}); }, {"gaps"});
+  expect_error<UsageError>([&] { loader.seek({0, 0, {{2, 4}, {1, 2}}}); }, {"ascend"});
   expect_error<UsageError>([&] { loader.seek({0, 3, {}}); }, {"generation 3"});
 }
 

@@ -12,7 +12,7 @@ def add():
     """Ends the program, as not run, where set-up has fetched nothing for this Python."""
     cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     deps = pathlib.Path(os.environ.get("CONVOY_DEPS") or pathlib.Path(cache) / "convoy")
-    folder = deps / "python{}.{}-checks-2".format(*sys.version_info)
+    folder = deps / "python{}.{}-checks-3".format(*sys.version_info)
     if not folder.is_dir():
         print(f"there is no {folder}; tools/setup.sh --tests makes it", file=sys.stderr)
         sys.exit(SKIPPED)

@@ -1,38 +1,16 @@
 // Layers of local networks: memory, half precision, no samples.
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "tests/model/allocations.h"
 #include "tests/model/one_layer.h"
 
 namespace convoy::model {
 namespace {
 
 using torch::Tensor;
-
-// What this thread allocates.
-class Allocations : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
-                         c10::Device) override {
-    held += bytes;
-    largest = std::max(largest, bytes);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-
-  std::int64_t held = 0, largest = 0;
-};
-
-template <class Work>
-Allocations allocations_of(Work&& work) {
-  const auto seen = std::make_shared<Allocations>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, seen);
-  work();
-  return *seen;
-}
 
 // Of 50 MB that the filters of one row of positions see.
 TEST(LocallyConnected, CopiesOfImagesStaySmall) {

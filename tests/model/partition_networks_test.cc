@@ -43,6 +43,8 @@ TEST(PartitionedNetworks, SpeechDnn) {
   EXPECT_EQ(load.returned_values, 4 * 1920 + 3 * 512);
   // Sigmoids are computed in place.
   EXPECT_EQ(load.activation_values, 440 + 4 * 640 + 4 * 2560 + 2048);
+  // All get all of its units, which need no copy; the others' are under way one layer at a time.
+  EXPECT_EQ(load.message_values, 1920);
 }
 
 TEST(PartitionedNetworks, ResNet18ByRows) {
@@ -160,7 +162,7 @@ TEST(PartitionedNetworks, OnePartitionExchangesNothing) {
     EXPECT_EQ(load.summed_parameters, 0);
     EXPECT_EQ(load.macs, static_cast<double>(cost.macs));
     EXPECT_EQ(4 * load.activation_values, static_cast<double>(cost.activation_bytes));
-    EXPECT_EQ(load.sent_values + load.returned_values, 0);
+    EXPECT_EQ(load.sent_values + load.returned_values + load.message_values, 0);
   }
 }
 

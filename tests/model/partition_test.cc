@@ -128,6 +128,8 @@ TEST(Partition, LocalFiltersAreDividedWithTheirPositions) {
   EXPECT_DOUBLE_EQ(loads[1].collected_values, borders + scores);
   EXPECT_DOUBLE_EQ(loads[1].received_values, 2 * 7 * 26 / 3.0 + 2 * 3 * 26 + (80 + 60) / 3.0);
   EXPECT_DOUBLE_EQ(loads[1].returned_values, 2 * 3 * 26 + (80 + 60) / 3.0);
+  // Copies of what it sends, and of what it receives the borders, which are more than the image.
+  EXPECT_DOUBLE_EQ(loads[1].message_values, (7 + 6) * 26 / 3.0 + borders + 2 * 3 * 26);
 }
 
 TEST(Partition, PoolsNeedTheirWindows) {

@@ -243,6 +243,55 @@ TEST(ModuleList, TakesModulesThatNobodyKnows) {
             "");
 }
 
+// A known module's class, but another forward.
+class ScaledConvImpl : public torch::nn::Conv2dImpl {
+ public:
+  explicit ScaledConvImpl(const torch::nn::Conv2dOptions& all) : torch::nn::Conv2dImpl(all) {}
+  torch::Tensor forward(const torch::Tensor& x) { return 2 * torch::nn::Conv2dImpl::forward(x); }
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<torch::Device>& /*device*/) const override {
+    const auto copy = std::make_shared<ScaledConvImpl>(torch::nn::Conv2dOptions(3, 4, 3));
+    const torch::NoGradGuard no_grad;
+    copy->weight.copy_(weight);
+    copy->bias.copy_(bias);
+    return copy;
+  }
+};
+TORCH_MODULE(ScaledConv);
+class LoudReluImpl : public torch::nn::ReLUImpl {
+ public:
+  torch::Tensor forward(const torch::Tensor& x) { return 3 * x.relu(); }
+};
+TORCH_MODULE(LoudRelu);
+
+TEST(ModuleList, TakesDerivedModulesForOnesOfTheirOwn) {
+  ScaledConv conv(torch::nn::Conv2dOptions(3, 4, 3));
+  ModuleList list("Derived", {3, 6, 6});
+  const auto net = list.add("conv", conv).add("relu", LoudRelu()).network();
+  for (const StageSpec& stage : net->blueprint()->stages)
+    EXPECT_STREQ(kind_name(stage.nodes[0]), "opaque");
+  const auto x = torch::randn({2, 3, 6, 6});
+  const auto expected = 3 * conv->forward(x).relu();
+  EXPECT_TRUE(net->forward(x).equal(expected));
+  // Copies are of the same class, or refused: those of its base class would compute something else.
+  const Blueprint data = list.blueprint();
+  EXPECT_TRUE(Stage(data.stages[0], 1).forward({x}).front().equal(conv->forward(x)));
+  EXPECT_EQ(message_of<UsageError>([&] { Stage(data.stages[1], 1); }),
+            "layer 'relu': its module can't be copied: a copy of it is of another class, which "
+            "it is derived from. Let its class override clone(), or derive it from "
+            "torch::nn::Cloneable");
+}
+
+// Means over all batches so far are no layer::BatchNorm, which has a momentum.
+TEST(ModuleList, KnowsNormalizationsWithAMomentum) {
+  ModuleList list("Norms", {3, 6, 6});
+  list.add("usual", torch::nn::BatchNorm2d(3));
+  list.add("means", torch::nn::BatchNorm2d(torch::nn::BatchNormOptions(3).momentum(std::nullopt)));
+  const Blueprint net = list.blueprint();
+  EXPECT_STREQ(kind_name(net.stages[0].nodes[0]), "batch_norm");
+  EXPECT_STREQ(kind_name(net.stages[1].nodes[0]), "opaque");
+}
+
 TEST(ModuleList, AWrongShapeIsFound) {
   ModuleList list("Liar", {3, 4, 4});
   list.add("rows", Rows(), {.output = [](const Shape& in) {

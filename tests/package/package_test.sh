@@ -95,6 +95,11 @@ plugin() {
     sed -n 's/.*"sum":\([0-9.-]*\).*/\1/p')
   awk -v sum="${sum:-0}" 'BEGIN { exit !(sum > 44 && sum < 46) }' ||
     fail "the sum of 123456789's digits is said to be '$sum'"
+  # Of a sequence of its data, on two processes, as when it is typed.
+  local answers=$work/answers.jsonl
+  (cd / && "$package/bin/convoy" predict "$work/runs/digits" --data -n 2 --json "$answers")
+  grep -c '"key":"digits\[[0-9]*\]","sum":[0-9.e-]*}' "$answers" | grep -qx 200 ||
+    fail "the 200 sequences are answered with $(head -n 2 "$answers")"
   # A checkpoint knows its plugins, wherever it is used from.
   top1=$(cd / && "$package/bin/convoy" eval "$run" --json - | sed -n 's/.*"top1":\([0-9.e-]*\).*/\1/p')
   awk -v top1="${top1:-0}" 'BEGIN { exit !(top1 >= 0.98) }' ||

@@ -16,7 +16,7 @@ from unittest import mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 sys.dont_write_bytecode = True
 from cluster_errors import NotPossible, UsageError  # noqa: E402
-from cpu_shares import CpuShares, Hierarchy, check_sum, find_hierarchy  # noqa: E402
+from cpu_shares import CpuShares, Hierarchy, check_sum, find_hierarchy, shares_text  # noqa: E402
 
 
 class CpuSharesTest(unittest.TestCase):
@@ -81,7 +81,7 @@ class CpuSharesTest(unittest.TestCase):
 
         shares = CpuShares("one", Hierarchy(version, self.top))
         with mock.patch("pathlib.Path.mkdir", mkdir), mock.patch("pathlib.Path.rmdir", rmdir):
-            shares.make(["h0", "h1"], 0.25)
+            shares.make(["h0", "h1"], [0.5, 0.25])
             self.assertEqual(shares.processes(), [7, 8, 7, 8])
             files = {str(path.relative_to(self.top)): path.read_text()
                      for path in self.top.rglob("c*") if path.is_file()}
@@ -96,7 +96,8 @@ class CpuSharesTest(unittest.TestCase):
         self.assertEqual(files["cgroup.subtree_control"], "+cpu")
         self.assertEqual(files["convoy-one/cgroup.subtree_control"], "+cpu")
         for host in ("h0", "h1"):
-            self.assertEqual(files[f"convoy-one/{host}/cpu.max"], "2500 10000")
+            quota = {"h0": 5000, "h1": 2500}[host]
+            self.assertEqual(files[f"convoy-one/{host}/cpu.max"], f"{quota} 10000")
             self.assertEqual(files[f"convoy-one/{host}/cgroup.subtree_control"], "")
         # Where it is on already nothing is written: a container may not.
         (self.top / "cgroup.subtree_control").write_text("cpu memory pids\n")
@@ -104,6 +105,7 @@ class CpuSharesTest(unittest.TestCase):
 
     def test_version_1_has_quotas_of_its_own(self):
         files = self.make(1)
+        self.assertEqual(files["convoy-one/h0/cpu.cfs_quota_us"], "5000")
         self.assertEqual(files["convoy-one/h1/cpu.cfs_quota_us"], "2500")
         self.assertEqual(files["convoy-one/h1/cpu.cfs_period_us"], "10000")
         self.assertEqual(files["convoy-one/cgroup.subtree_control"], "")
@@ -111,29 +113,35 @@ class CpuSharesTest(unittest.TestCase):
     def test_reasons(self):
         (self.top / "cgroup.subtree_control").mkdir()  # opens for nobody, root included
         with self.assertRaisesRegex(NotPossible, "can be written: .*/cgroup.subtree_control: "):
-            CpuShares("one", Hierarchy(2, self.top)).make(["h0"], 0.25)
+            CpuShares("one", Hierarchy(2, self.top)).make(["h0"], [0.25])
         self.assertEqual([path.name for path in self.top.iterdir()], ["cgroup.subtree_control"])
         with mock.patch("cpu_shares.find_hierarchy", lambda: None):
             shares = CpuShares("one")
         shares.remove()
         self.assertEqual(shares.processes(), [])
         with self.assertRaisesRegex(NotPossible, "there are none here"):
-            shares.make(["h0"], 0.25)
+            shares.make(["h0"], [0.25])
+
+    def test_they_are_told_as_given(self):
+        self.assertEqual(shares_text([0.2, 0.2]), "20% of a CPU each")
+        self.assertEqual(shares_text([0.4, 0.2]), "40%,20% of a CPU")
 
     def test_the_sum_is_what_the_machine_has(self):
         with mock.patch("os.sched_getaffinity", lambda pid: {0, 1, 2, 3}):
-            check_sum(4, 1.0, 0)
-            check_sum(40, 0.1, 0)
-            check_sum(3, 0.7, 1.9)
-            for hosts, share, taken, expected in [
-                    (5, 0.81, 0, "--cpu 81% for 5 hosts is 4.05 CPUs; this machine has 4: at most "
-                                 "80% each"),
-                    (1, 0.7, 3.5, "--cpu 70% for 1 host is 0.7 CPUs, and other clusters have 3.5; "
-                                  "this machine has 4: at most 50% each"),
-                    (1, 0.7, 4, "--cpu 70% for 1 host is 0.7 CPUs, and other clusters have 4; this "
-                                "machine has 4")]:
+            check_sum([1.0] * 4, 0)
+            check_sum([0.1] * 40, 0)
+            check_sum([0.7] * 3, 1.9)
+            check_sum([2.5, 1.0, 0.5], 0)
+            for shares, taken, expected in [
+                    ([0.81] * 5, 0, "--cpu 81% for 5 hosts is 4.05 CPUs; this machine has 4: at most "
+                                    "80% each"),
+                    ([0.7], 3.5, "--cpu 70% for 1 host is 0.7 CPUs, and other clusters have 3.5; "
+                                 "this machine has 4: at most 50% each"),
+                    ([0.7], 4, "--cpu 70% for 1 host is 0.7 CPUs, and other clusters have 4; this "
+                               "machine has 4"),
+                    ([2.5, 1.6], 0, "--cpu 250%,160% for 2 hosts is 4.1 CPUs; this machine has 4")]:
                 with self.assertRaises(UsageError) as raised:
-                    check_sum(hosts, share, taken)
+                    check_sum(shares, taken)
                 self.assertEqual(str(raised.exception), expected)
 
 

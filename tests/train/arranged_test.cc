@@ -161,15 +161,15 @@ TEST_F(ArrangedTest, AShareIsScoredByOneRank) {
   const std::string said = refusal(chain("forgetful", {"strategy=forgetful", "grid.partitions=2"}));
   const int ranks = test_world().size();
   EXPECT_NE(said.find((ranks == 2 ? " 1 share" : " 2 shares") +
-                      std::string(", and 2 ranks score share 0: Strategy::score")),
+                      std::string(", and 2 ranks answer for share 0: Strategy::infer")),
             std::string::npos)
       << said;
 }
 
-// As many ranks score as there are shares, but not one for each.
+// As many ranks answer as there are shares, but not one for each.
 class FirstShareTwice final : public testing_data::Halves {
  public:
-  bool score(const Task&, const Compute&, const data::Batch&, std::span<double>) override {
+  bool infer(const Task&, const Compute&, const data::Batch&, const UseOutputs&) override {
     return test_world().rank() < 2;
   }
 };
@@ -178,18 +178,19 @@ TEST_F(ArrangedTest, EachShareIsScoredOnce) {
   if (test_world().size() != 4) GTEST_SKIP() << "needs four ranks";
   registry_.add_strategy("twice", [] { return std::make_unique<FirstShareTwice>(); }, {});
   const std::string said = refusal(chain("twice", {"strategy=twice", "grid.partitions=2"}));
-  EXPECT_NE(said.find("2 shares, and 2 ranks score share 0: Strategy::score"), std::string::npos)
+  EXPECT_NE(said.find("2 shares, and 2 ranks answer for share 0: Strategy::infer"),
+            std::string::npos)
       << said;
 }
 
-// Notes the first batch that it is to score.
+// Notes the first batch that it is to work on.
 class Curious final : public testing_data::Halves {
  public:
   explicit Curious(std::optional<data::Batch>& seen) : seen_(seen) {}
-  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
-             std::span<double> sums) override {
+  bool infer(const Task& task, const Compute& compute, const data::Batch& batch,
+             const UseOutputs& use) override {
     if (!seen_) seen_ = batch;
-    return Halves::score(task, compute, batch, sums);
+    return Halves::infer(task, compute, batch, use);
   }
 
  private:

@@ -241,6 +241,16 @@ TEST_F(CheckpointMemory, ReadingCostsWhatIsReadAndExportingOnePiece) {
     State state;
     EXPECT_LT(growth([&] { state = read_model(checkpoint, open_checkpoint(checkpoint)); }),
               kState + kBound);
+    // Straight into a network that is there.
+    state = {};
+    torch::nn::Module network("network");
+    const torch::Tensor w = network.register_buffer("w", torch::zeros({96, 1 << 18}));
+    EXPECT_LT(growth([&] {
+                read_model(world.communicator(), checkpoint, open_checkpoint(checkpoint),
+                           everything, network);
+              }),
+              kBound);
+    EXPECT_TRUE(w.eq(1).all().item<bool>());
     EXPECT_LT(growth([&] {
                 read_checkpoint(world.communicator(), checkpoint, open_checkpoint(checkpoint),
                                 [](const Slice& whole) {

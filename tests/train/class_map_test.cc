@@ -51,7 +51,9 @@ TEST_F(ClassMapTest, IsTheSameAsOtherLabelsInTheData) {
     const Overrides name{"task.name=" + task};
     Overrides mapped = name, relabeled = name;
     mapped.push_back("task.options.classes=[0, 1, 0]");
-    relabeled.push_back("data.reader=relabeled");
+    // The keys of another reader are its own.
+    relabeled.insert(relabeled.end(),
+                     {"data.reader=relabeled", "data.train.size=61", "data.validation.size=40"});
     const Recipe r = recipe("mapped-" + task, mapped);
     const RunResult mine = train(r);
     const RunResult other = train(recipe("relabeled-" + task, relabeled));

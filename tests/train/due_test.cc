@@ -189,5 +189,27 @@ TEST(Due, WhenToldToStopNothingIsEvaluated) {
             (Due{.end_epoch = true, .checkpoint = true, .end = true}));
 }
 
+TEST(Due, SinceAnEarlierMomentIsWhatWouldHaveBeen) {
+  Recipe recipe = three_epochs();
+  recipe.evaluation.every_steps = 5;
+  recipe.checkpoint.every_epochs = 2;
+  // Step by step as after each.
+  EXPECT_EQ(due_since(recipe, within(0, 30, 1), within(0, 60, 2), 0),
+            due(recipe, within(0, 60, 2), 0));
+  EXPECT_EQ(due_since(recipe, within(0, 90, 3), end_of(0, 4), 0), due(recipe, end_of(0, 4), 0));
+  EXPECT_EQ(due_since(recipe, end_of(0, 4), within(1, 30, 5), 0), due(recipe, within(1, 30, 5), 0));
+  EXPECT_EQ(due_since(recipe, within(2, 90, 11), end_of(2, 12), 0), due(recipe, end_of(2, 12), 0));
+  // Several at once.
+  EXPECT_EQ(due_since(recipe, within(0, 90, 3), within(0, 90, 4), 0), Due());
+  EXPECT_EQ(due_since(recipe, within(0, 90, 3), within(1, 60, 6), 0),
+            (Due{.evaluate = true, .end_epoch = true}));
+  EXPECT_EQ(due_since(recipe, within(0, 90, 3), within(2, 30, 9), 0),
+            (Due{.evaluate = true, .end_epoch = true, .checkpoint = true}));
+  EXPECT_EQ(due_since(recipe, within(1, 30, 6), within(1, 60, 6), kCheckpoint),
+            (Due{.checkpoint = true}));
+  EXPECT_EQ(due_since(recipe, within(1, 30, 6), within(1, 60, 6), kStop),
+            (Due{.checkpoint = true, .end = true}));
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -98,13 +98,13 @@ class Halves : public Strategy {
     broadcast(scores, last_partition());
     return {scores};
   }
-  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
-             std::span<double> sums) override {
+  bool infer(const Task& task, const Compute& compute, const data::Batch& batch,
+             const UseOutputs& use) override {
     if (batch.size() == 0) return last();
     const TaskBatch rows = task.tensors(batch, {0, batch.size()}, compute);
     const torch::Tensor scores = pass(task.inputs(rows));
     if (!last()) return false;
-    task.measure({scores}, rows, sums);
+    use({scores}, rows);
     return true;
   }
 
@@ -214,12 +214,12 @@ class Halves : public Strategy {
   std::optional<NamedOptimizer> optimizer_;
 };
 
-// Whose author has forgotten that its ranks score together.
+// Whose author has forgotten that its ranks infer together.
 class ForgetfulHalves final : public Halves {
  public:
-  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
-             std::span<double> sums) override {
-    return Strategy::score(task, compute, batch, sums);
+  bool infer(const Task& task, const Compute& compute, const data::Batch& batch,
+             const UseOutputs& use) override {
+    return Strategy::infer(task, compute, batch, use);
   }
 };
 

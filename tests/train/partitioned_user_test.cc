@@ -1,8 +1,8 @@
 // Layers of the user's of which each rank computes a part.
 #include "tests/model/user_layers.h"
 #include "tests/train/partitioned_fixture.h"
+#include "tests/train/planned_layer.h"
 #include "train/strategies/partitioned/network.h"
-#include "train/strategies/partitioned/part_layer.h"
 
 namespace convoy::train {
 namespace {
@@ -116,21 +116,12 @@ TEST_F(PartitionedUserTest, TheCheckNamesPartsOfAnotherShape) {
   }
 }
 
-struct Planned {
-  explicit Planned(const model::ModuleList& list, int partitions)
-      : net(list.blueprint()), plan(plan_partition(net, net.inputs, {.partitions = partitions})) {}
-  PartLayer layer(std::size_t index, int partition) const {
-    const model::PartitionedNode& place = plan.nodes[index];
-    const Slice& tile = plan.values[place.output].tiles[static_cast<std::size_t>(partition)];
-    return {
-        plan.node_of(net, place), place, {plan.values[place.inputs[0]].shape}, tile, partition, 1};
-  }
-  model::Blueprint net;
-  model::PartitionPlan plan;
-};
+PlannedNetwork planned_over(const model::ModuleList& list, int partitions) {
+  return {list.blueprint(), {.partitions = partitions}};
+}
 
 TEST(PartLayer, OfTheUsersHoldsItsPartAlone) {
-  const Planned planned(own_list(), 4);
+  const PlannedNetwork planned = planned_over(own_list(), 4);
   const PartLayer first = planned.layer(1, 1), second = planned.layer(4, 3);
   const auto whole = planned.net.stages[1].nodes[0].module->module.ptr()->named_parameters();
   const auto held = first.module()->named_parameters();
@@ -148,7 +139,7 @@ TEST(PartLayer, OfTheUsersHoldsItsPartAlone) {
 }
 
 TEST(PartLayer, OfTheUsersNamesPartitionAndShapes) {
-  const Planned planned(own_list(1, true), 3);
+  const PlannedNetwork planned = planned_over(own_list(1, true), 3);
   const PartLayer second = planned.layer(4, 1);
   const Slice box = second.required(second.output())[0];
   const torch::Tensor x = torch::zeros({5, 4, 3, 3});
@@ -163,7 +154,7 @@ TEST(PartitionedNetwork, KeepsNoWholeModuleOfTheUsers) {
   std::vector<std::weak_ptr<torch::nn::Module>> wholes;
   std::optional<PartitionedNetwork> network;
   {
-    const Planned planned(own_list(), 2);
+    const PlannedNetwork planned = planned_over(own_list(), 2);
     for (const model::StageSpec& stage : planned.net.stages) {
       const auto& module = stage.nodes[0].module;
       if (module != nullptr) wholes.push_back(module->module.ptr());

@@ -117,6 +117,92 @@ TEST_F(RecipeTest, OverridesOfTextsAreTakenAsTyped) {
   EXPECT_NE(problems(in_the_file).find("name: has to be a text"), std::string::npos);
 }
 
+TEST_F(RecipeTest, KeysOfAReaderThatIsReplacedAreLeftOut) {
+  // "path" and "scale" are those of the other reader.
+  const std::string files = "data.train.files=[\"" + folder_.path("data") + "\"]";
+  const Recipe r = parse(kGood, {"data.reader=lists", files});
+  EXPECT_EQ(r.data.reader, "lists");
+  EXPECT_EQ(r.data.train.texts("files").size(), 1u);
+  EXPECT_NE(problems(kGood, {"data.reader=lists"}).find("data.train.files: is missing"),
+            std::string::npos);
+  EXPECT_NE(problems(kGood, {"data.reader=lists", files, "data.train.fiels=[\"data\"]"})
+                .find("data.train.fiels: there is no such key; did you mean data.train.files?"),
+            std::string::npos);
+  // Without being replaced, it has its keys.
+  EXPECT_NE(problems(kGood, {files}).find("there is no such key"), std::string::npos);
+  // What a checkpoint was trained on is not needed to use it.
+  const Recipe used =
+      parse_recipe({kGood, "r", "/"}, {"data.reader=lists", "data.validation.files=[\"other\"]"},
+                   vocabulary(), Files::may_be_missing);
+  EXPECT_EQ(used.data.validation.texts("files").front(), fs::absolute("other").string());
+  EXPECT_NE(test::message_of<UsageError>([] {
+              parse_recipe({kGood, "r", "/"}, {"data.reader=lists", "data.validation.path=x"},
+                           vocabulary(), Files::may_be_missing);
+            }).find("--set data.validation.path: there is no such key"),
+            std::string::npos);
+  // Nor is what it was evaluated on: whoever opens either of them finds that it is not named.
+  const std::string both = std::string(kGood) + "[data.validation]\npath = \"data\"\n";
+  const Recipe trained = parse_recipe({both, "r", "/"}, {"data.reader=lists", files}, vocabulary(),
+                                      Files::may_be_missing);
+  EXPECT_TRUE(trained.data.has_validation);
+  EXPECT_TRUE(trained.data.validation.texts("files").empty());
+  EXPECT_NE(problems(both, {"data.reader=lists", files}).find("data.validation.files: is missing"),
+            std::string::npos);
+}
+
+// A key that both readers have was meant for the one that is replaced.
+TEST_F(RecipeTest, KeysThatBothReadersHaveAreLeftOutToo) {
+  Vocabulary words = vocabulary();
+  words.readers["tables"] = {{"path", std::string(), "where", Option::Kind::path, true},
+                             {"scale", std::int64_t{3}, "a whole number"}};
+  const auto read = [&](const std::string& text, const std::vector<std::string>& overrides,
+                        Files files = Files::must_exist) {
+    return parse_recipe({text, "dir/mine.toml", folder_.path()}, overrides, words, files);
+  };
+  const std::string text = std::string(kGood) + "[data.validation]\npath = \"data\"\n";
+  const std::string path = folder_.path("data");
+  const Recipe replaced =
+      read(text, {"data.reader=tables", "data.train.path=" + path}, Files::may_be_missing);
+  EXPECT_EQ(replaced.data.train.text("path"), path);
+  EXPECT_EQ(replaced.data.train.integer("scale"), 3);
+  EXPECT_EQ(replaced.data.validation.text("path"), "");
+  EXPECT_NE(test::message_of<UsageError>([&] {
+              read(kGood, {"data.reader=tables"});
+            }).find("data.train.path: is missing"),
+            std::string::npos);
+  // A table that is set as a whole is not the file's.
+  EXPECT_EQ(read(kGood, {"data.reader=tables", "data.train={path=\"" + path + "\", scale=4}"})
+                .data.train.integer("scale"),
+            4);
+}
+
+TEST_F(RecipeTest, KeysOfTheSameReaderStay) {
+  const Recipe same = parse(kGood, {"data.reader=files"});
+  EXPECT_EQ(same.data.train.text("path"), folder_.path("data"));
+  EXPECT_EQ(same.data.train.number("scale"), 2);
+  EXPECT_NE(
+      problems(std::string(kGood) + "[data.validation]\npaht = \"data\"\n", {"data.reader=files"})
+          .find("data.validation.paht: there is no such key"),
+      std::string::npos);
+  // A recipe that leaves its reader to others has keys for it.
+  std::string open(kGood);
+  const std::string reader = "reader = \"files\"\n";
+  open.erase(open.find(reader), reader.size());
+  EXPECT_EQ(parse(open, {"data.reader=files"}).data.train.number("scale"), 2);
+}
+
+// Other tables of data are no reader's.
+TEST_F(RecipeTest, TyposBesideAReaderThatIsReplacedAreSaid) {
+  const std::string files = "data.train.files=[\"" + folder_.path("data") + "\"]";
+  for (const std::string table : {"augment", "evaluate"}) {
+    const std::string text = std::string(kGood) + "[data." + table + "]\ncorp = \"center\"\n";
+    EXPECT_NE(problems(text, {"data.reader=lists", files})
+                  .find("data." + table + ".corp: there is no such key; did you mean data." +
+                        table + ".crop?"),
+              std::string::npos);
+  }
+}
+
 TEST_F(RecipeTest, FilesOfACheckpointMayBeGone) {
   const std::string set = "data.train.path=\"/nowhere\"";
   EXPECT_NE(problems(kGood, {set}), "");

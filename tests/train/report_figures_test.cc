@@ -28,6 +28,16 @@ TEST_F(ReportTest, Scaling) {
   EXPECT_TRUE(has(page, "<td>3.48</td><td>4.00</td><td>87%</td>"));
 }
 
+// A row around a parameter server may have no loss.
+TEST_F(ReportTest, TheLastLossIsTheLastOneThatIsKnown) {
+  const std::string folder = usual("downpour", 0.1), file = folder + "/metrics.jsonl";
+  spill(file, replaced(test::slurp(file), step_row(100, 0.02, 0.1),
+                       replaced(step_row(100, 0.02, 0.1), std::to_string(0.02), "null")));
+  const Report report({folder});
+  EXPECT_NEAR(report.figures().runs[0].loss, 2.0 / 99, 1e-6);
+  EXPECT_TRUE(has(make_report({folder}), "0.0202"));
+}
+
 TEST_F(ReportTest, FiguresAreThoseOfThePage) {
   const Report report({usual("slow", 0.2, 0.95), usual("fast", 0.1)});
   const ReportFigures figures = report.figures();

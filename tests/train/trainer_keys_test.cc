@@ -47,7 +47,7 @@ std::vector<Change> changes(const std::string& folder) {
       {"model.options.norm", {"model.options.norm=true"}, "missing in the file: bn.bias"},
       {"model.options.dropout", {"model.options.dropout=0.5"}},
       {"model.options.pooled", {"model.options.pooled=true"}, "of 1 sample"},
-      {"data.reader", {"data.reader=stripes2"}},
+      {"data.reader", {"data.reader=stripes2", "data.train.size=61", "data.validation.size=40"}},
       {"data.size", {"data.size=6"}},
       {"data.size", {"data.size=5"}, "examples of several sizes need a crop"},
       {"data.channels", {"data.channels=1"}},

@@ -197,6 +197,7 @@ class ContextOf final : public TrainerContext {
     throw std::logic_error("");
   }
   data::SampleSource& samples() override { throw std::logic_error(""); }
+  const data::Dataset& training_data() const override { throw std::logic_error(""); }
   const Schedule& schedule() const override { throw std::logic_error(""); }
   Timeline* timeline() override { return nullptr; }
   std::uint32_t requests() override { return 0; }

@@ -39,6 +39,10 @@ class EpochOrder {
  public:
   // All of 0 .. count-1: shuffled as (seed, epoch) say, or ascending.
   EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle = true);
+  // The same epoch for whoever goes on when these positions are consumed (ascending, disjoint, none
+  // beyond count): their samples first, then the others, each in the epoch's order.
+  EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle,
+             const std::vector<Range>& consumed);
 
   std::size_t size() const { return count_; }
   // The sample at a position. position < size().
@@ -52,6 +56,11 @@ class EpochOrder {
   std::size_t count_;
   std::vector<std::size_t> order_;  // empty when not shuffled
 };
+
+// Where consuming `more` of the other positions, from the front, leads from these (ascending,
+// disjoint, of `count`). Neighbors become one range.
+std::vector<Range> consumed_further(const std::vector<Range>& consumed, std::size_t more,
+                                    std::size_t count);
 
 // The global batch of which each rank of a world gets local_batch. Saturates: "everything at once"
 // is a legal batch size. Throws UsageError when local_batch is 0.

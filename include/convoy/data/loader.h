@@ -8,6 +8,7 @@
 #include <string>
 
 #include "convoy/base/random.h"
+#include "convoy/data/portions.h"
 #include "convoy/data/sample_order.h"
 #include "convoy/data/sample_source.h"
 #include "convoy/data/transform.h"
@@ -44,6 +45,10 @@ struct LoaderOptions {
   bool nothing = false;
   // Which samples this rank gets; null: a StaticOrder of the above.
   std::shared_ptr<SampleOrder> order;
+  // Batches of these parts of epochs, in the place of whole ones: next() waits while there is none,
+  // returns no null, and position() and what is left of an epoch mean nothing. Without `order`,
+  // `cost` and drop_last. After seek() nothing is prepared of what was.
+  std::shared_ptr<Portions> portions;
   bool drop_last = false;  // leave out a last global batch that is not full
   Layout layout = Layout::planar;
   int threads = 1;        // workers that decode; at least 1

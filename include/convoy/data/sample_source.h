@@ -17,8 +17,9 @@ struct Position {
   std::uint64_t epoch = 0;       // counted from 0; with the seed it fixes the order
   std::uint64_t generation = 0;  // of the shuffle that decides who holds what; 0 without one
   // What of the epoch's order has been consumed; ascending, disjoint. A source with a fixed order
-  // has one range that begins at 0, or none at the start; a store begins another range, where the
-  // last one ends, with each shuffle in the middle of the epoch.
+  // has one range that begins at 0, or none at the start, unless replicas that don't wait for each
+  // other have left gaps; a store begins another range, where the last one ends, with each shuffle
+  // in the middle of the epoch.
   std::vector<Range> consumed;
   // Of a store whose parts this epoch visits once more, in another order: how many parts there are.
   // 0: the order is the generation's own.

@@ -79,6 +79,8 @@ struct PartitionedValue {
 struct PartitionedNode {
   std::size_t stage = 0, node = 0;       // in the blueprint
   Division how = Division::whole;        // never `follows`
+  bool follows = false;                  // it is divided as its first input is
+  bool divided_evenly = false;           // by rows or units, by no parts of a rule
   std::vector<std::size_t> inputs = {};  // values
   std::size_t output = 0;                // a value
   // By input and partition, what it reads of that input.
@@ -161,6 +163,10 @@ struct PartitionLoad {
   // That a training step keeps: its tiles, as activation_bytes counts them, and the boxes that it
   // puts together of what it has and what others sent.
   double activation_values = 0;
+  // That messages of forward take beside, at the most: copies of what it sends, until others have
+  // it, which can be as late as in backward, and of what it receives the most that is under way at
+  // a time. Who gets the same gets it of one copy; all of a tile is sent as it lies there.
+  double message_values = 0;
   double sent_values = 0, received_values = 0;       // in forward
   double returned_values = 0, collected_values = 0;  // gradients in backward: sent, and received
 };

@@ -73,7 +73,7 @@ struct Evaluated {
 
 // Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation;
 // its samples are shared out as those of training are. Throws UsageError on every rank when their
-// data sets differ, or not exactly one rank scores each share (Strategy::score). Collective.
+// data sets differ, or not exactly one rank answers for each share (Strategy::infer). Collective.
 Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset,
                     const EvaluationOptions& options = {});
 

@@ -23,6 +23,10 @@ class NamedOptimizer {
   // does it.
   NamedOptimizer(const OptimizerRecipe& recipe, std::vector<parallel::NamedTensor> parameters,
                  const OptimizerFactory& plugin = {});
+  // What a strategy does in the place of an update: `scales` are those of the groups that it has,
+  // `parameters` all of theirs.
+  NamedOptimizer(std::string name, std::vector<parallel::NamedTensor> parameters,
+                 std::vector<double> scales, std::unique_ptr<GroupedOptimizer> optimizer);
   ~NamedOptimizer();
   NamedOptimizer(NamedOptimizer&&) noexcept;
   NamedOptimizer& operator=(NamedOptimizer&&) noexcept;

@@ -192,8 +192,10 @@ struct Recipe {
   OutputRecipe output;
   GridRecipe grid;
   PlacementRecipe placement;
-  Options strategy_options;                   // the table named after the strategy
-  std::map<std::string, Options> candidates;  // with strategy "auto": their tables, by their names
+  Options strategy_options;  // the table named after the strategy
+  // With strategy "auto" the tables of those that it may come to, by their names; with "downpour"
+  // that of the strategy of a replica.
+  std::map<std::string, Options> candidates;
 };
 
 // A recipe's text, and where it comes from: paths in it are relative to `folder`, `name` stands in

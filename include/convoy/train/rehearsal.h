@@ -27,7 +27,7 @@ class Rehearsal {
   std::vector<StepReport> make_updates(std::int64_t count, Timeline* timeline = nullptr);
 
   // Gives so many more batches of the training's samples to the network as an evaluation does
-  // (Strategy::score), and looks at nothing of what comes out. Collective.
+  // (Strategy::infer), and looks at nothing of what comes out. Collective.
   void infer(std::int64_t count);
 
   Strategy& strategy();

@@ -67,6 +67,9 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of offsets
   const TensorView* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Of bytes of a view that have been used and can be read from the file again: doesn't count them
+  // as memory of this process any longer. From any thread.
+  void let_go(std::span<const std::byte> bytes) const;
   // Where in the file one of its tensors begins.
   std::uint64_t offset_of(const TensorView& tensor) const {
     return static_cast<std::uint64_t>(tensor.bytes.data() - bytes_.data());

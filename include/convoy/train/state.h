@@ -18,7 +18,8 @@ namespace convoy::train {
 using Tensors = std::map<std::string, torch::Tensor>;
 
 // Everything that decides how a training goes on. Tensors refer to the live ones when a strategy
-// hands its state out, and are contiguous CPU tensors of their own when they come from a file.
+// hands its state out, and where a file was read into a network; otherwise they are contiguous CPU
+// tensors of their own when they come from a file.
 //
 // A rank may hold parts of tensors: `parts` says which. What the ranks hold together has to be
 // every element of every tensor; ranks that hold the same slice of one hold replicas of it.
@@ -49,15 +50,25 @@ std::optional<Slice> everything(const Slice& whole);
 // ranks wrote it. Ranks that see its files read what they need; to the others rank 0 hands it on,
 // however long that takes. What is read is compared with its checksums. Collective. Throws on every
 // rank what the first one found: UsageError as open_checkpoint does, naming file and slice.
+//
+// With a network, which holds what is wanted, the model is read straight into it: State::model then
+// has its tensors themselves, without a second copy (but of one tensor at a time where type, device
+// or layout differ from the file's). What it doesn't have, or in another size, is read into memory
+// of its own, for load_module to say so. It may be left with some of it when this throws.
 State read_checkpoint(const comm::Communicator& communicator, const std::string& path,
-                      const Manifest& manifest, const Wanted& wanted = everything);
-// The same, whole, read by one process for itself, as rank `rank` of `world`.
+                      const Manifest& manifest, const Wanted& wanted = everything,
+                      torch::nn::Module* network = nullptr);
+// The model alone, into a network; nothing else is read.
+State read_model(const comm::Communicator& communicator, const std::string& path,
+                 const Manifest& manifest, const Wanted& wanted, torch::nn::Module& network);
+// All of a checkpoint, whole, read by one process for itself, as rank `rank` of `world`.
 State read_checkpoint(const std::string& path, const Manifest& manifest, int rank, int world);
-// The model alone.
+// The same, the model alone.
 State read_model(const std::string& path, const Manifest& manifest);
 
-// Copies tensors of the same names into a module's. Throws UsageError that lists names and shapes
-// which differ (of the file, of the model), up to a dozen of each.
+// Copies tensors of the same names into a module's, unless they are these themselves. Throws
+// UsageError that lists names and shapes which differ (of the file, of the model), up to a dozen of
+// each.
 void load_module(torch::nn::Module& module, const State& state, const std::string& from);
 
 // What load_weights did and did not use.

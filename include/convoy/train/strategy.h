@@ -9,13 +9,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "convoy/base/slice.h"
 #include "convoy/comm/communicator.h"
 #include "convoy/comm/world.h"
+#include "convoy/data/dataset.h"
+#include "convoy/data/portions.h"
 #include "convoy/data/sample_source.h"
 #include "convoy/model/blueprint.h"
 #include "convoy/model/network.h"
@@ -50,6 +51,12 @@ struct Arrangement {
   // 0: rank 0 has the run folder, and writes metrics and checkpoints. -1: none of this job, and
   // nothing is written. The same on all ranks.
   int owner = 0;
+  // False: others train, and of what there is to train on this job needs no samples, only how far
+  // they have come in it (SampleSource::seek, by the strategy). The same on all ranks.
+  bool trains = true;
+  // Samples that a coordinator assigns: those of what is put in here, by whom the strategy asks,
+  // cut into batches that end with each portion. Null: whole epochs.
+  std::shared_ptr<data::Portions> portions = nullptr;
 
   bool reads() const { return samples == Samples::read; }
 };
@@ -74,7 +81,14 @@ struct GradientNoise {
   double variance() const { return (part_square - batch_square) / (1 / part - 1 / batch); }
 };
 
-// One update, as a strategy reports it. The same on every rank but for the seconds.
+// What a strategy has to say of an update beside what all of them do: keys of metrics.jsonl.
+struct MoreNumbers {
+  std::vector<std::pair<std::string, double>> numbers;  // TensorBoard shows them, too
+  std::vector<std::pair<std::string, std::vector<double>>> lists;
+};
+
+// One update, as a strategy reports it, or several, where others make them. The same on every rank
+// but for the seconds.
 struct StepReport {
   double loss = 0;            // mean over the update
   std::uint64_t samples = 0;  // of all ranks
@@ -89,6 +103,12 @@ struct StepReport {
   std::optional<GradientNoise> noise = std::nullopt;  // where it was measured
   // What all ranks together want, see TrainerContext::requests.
   std::uint32_t requests = 0;
+  // How many updates this is of: `loss` is then the mean over all, `samples` and `weight` their
+  // sums, and the seconds above are those of a single one.
+  std::int64_t updates = 1;
+  // That have passed for them; negative: as long as the phases above take.
+  double elapsed_s = -1;
+  MoreNumbers more = {};
 };
 
 // What a rank and others have told each other since the beginning, in bytes.
@@ -131,6 +151,8 @@ class TrainerContext {
   // The recipe's optimizer (convoy/train/named_optimizer.h) for parameters that this rank has.
   virtual NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const = 0;
   virtual data::SampleSource& samples() = 0;
+  // What they are of: data.train.
+  virtual const data::Dataset& training_data() const = 0;
   virtual const Schedule& schedule() const = 0;
   // After the last update that was counted.
   virtual const Moment& moment() const = 0;
@@ -151,9 +173,13 @@ class TrainerContext {
   virtual void stopped() = 0;
 };
 
+// Gets the outputs of the network for these rows of a batch.
+using UseOutputs = std::function<void(const TensorList& outputs, const TaskBatch& rows)>;
+
 // One run, or one use of what was trained, is one object. Calls come in this order, on every rank:
-// arrange, build, load unless the weights are new or come with prepare's state, and then either
-// least_share, prepare, run, or score and forward. All are collective unless they say otherwise.
+// arrange, settle, build, load unless the weights are new or come with prepare's state, and then
+// either least_share, prepare, run, or infer and forward. All are collective unless they say
+// otherwise.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -161,6 +187,15 @@ class Strategy {
   // Before any file is opened. Throws UsageError for a recipe that can't be had in a world of this
   // size. (What is wrong whatever the world is found earlier: Registry::add_strategy's check.)
   virtual Arrangement arrange(const comm::World& world, const Recipe& recipe) = 0;
+
+  // What the recipe leaves to the strategy, chosen: the keys of its table, as the recipe of the run
+  // has them from then on, so that a run which goes on is as it was. `before` is the recipe that
+  // the run had until then, or null; it may be of another strategy. Not called where nothing is
+  // trained.
+  virtual Options settle(const NetworkSource& source, const Recipe* before) {
+    static_cast<void>(before);
+    return source.recipe().strategy_options;
+  }
 
   // Makes what this rank has of the network.
   virtual void build(const NetworkSource& source) = 0;
@@ -171,7 +206,7 @@ class Strategy {
 
   // How many samples a rank has to get for an update, if it gets any; the same on every rank.
   virtual std::size_t least_share(TrainerContext&) { return 1; }
-  // Once, before run(); `saved` is the state to go on from, or null.
+  // Once, before run(); `saved` is the state to go on from, as for load(), or null.
   virtual void prepare(TrainerContext& context, const State* saved) = 0;
   // Makes updates until TrainerContext::updated says no. Called again, it goes on.
   virtual void run() = 0;
@@ -188,18 +223,20 @@ class Strategy {
   // from any thread.
   virtual std::optional<Slice> wanted(const Slice& whole) { return whole; }
   // Takes weights: of a network that was trained, to use it, or those to start from. `saved` has of
-  // the model what was wanted, and `from` names it in messages.
+  // the model what was wanted, mostly as tensors of module() that have been filled; `from` names it
+  // in messages.
   virtual void load(const State& saved, const std::string& from);
   // The network's outputs, in the mode in which it is, on every rank, for inputs that every rank
   // has.
   virtual TensorList forward(const TensorList& inputs) = 0;
-  // Adds what the network does on this rank's share of a batch (which may be empty, and without
-  // samples where this rank has none) to Task::measure's sums. True on exactly one of the ranks
-  // that work on the share, whatever is in it: its sums are counted. Called with an empty batch on
-  // all ranks first, which shows that. As it is here, it is for strategies whose ranks hold the
-  // whole network and have shares of their own: no forward() for an empty share.
-  virtual bool score(const Task& task, const Compute& compute, const data::Batch& batch,
-                     std::span<double> sums);
+  // Runs the network on this rank's share of a batch (which may be empty, and without samples where
+  // this rank has none), in the mode in which it is and without gradients, and calls `use` with
+  // what comes out for it, unless the share is empty. True on exactly one of the ranks that work on
+  // the share, whatever is in it: what its `use` makes of the outputs counts. Called with an empty
+  // batch on all ranks first, which shows that. As it is here, it is for strategies whose ranks
+  // hold the whole network and have shares of their own: no forward() for an empty share.
+  virtual bool infer(const Task& task, const Compute& compute, const data::Batch& batch,
+                     const UseOutputs& use);
 };
 
 }  // namespace convoy::train

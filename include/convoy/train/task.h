@@ -61,9 +61,9 @@ struct PartLoss {
   torch::Tensor gradient;  // with respect to its outputs
 };
 
-// What a trained network makes of one input of `convoy predict`.
+// What a trained network makes of one input of `convoy predict`, or of one sample.
 struct Answer {
-  std::string input;
+  std::string input;               // as the user named it; of a sample, data::Dataset::key
   std::string error;               // why there is none; empty: there is
   std::vector<std::string> lines;  // for people
   std::string json;                // an object: further keys of the row; may be empty
@@ -170,6 +170,18 @@ class Task {
   // others from being. Throws UsageError where the task predicts nothing.
   virtual std::vector<Answer> predict(const std::vector<std::string>& inputs, int most,
                                       const Compute& compute, const Forward& forward) const;
+  // Answers to samples of a data set, from what the network gives for a batch of them: one for each
+  // of batch.samples, in their order, without `input`; `most` as above. They are what predict()
+  // says of the same inputs, and what measure() counts goes by the same outputs. The batch's labels
+  // may be made up, where the data has none that this task knows. Throws UsageError where the task
+  // can't answer so.
+  virtual std::vector<Answer> answers(const TensorList& outputs, const TaskBatch& batch,
+                                      int most) const;
+  // What the data says of one of its samples, to be compared with the answer: further keys of its
+  // row, as an object; empty: nothing. As it is here: "label" or, where samples have any number of
+  // them, "labels", each with "index" and "name" as the data has them; nothing of data without
+  // classes, and of samples without a label (-1).
+  virtual std::string labels(const data::Dataset& data, std::size_t sample) const;
 };
 
 }  // namespace convoy::train

@@ -1,6 +1,8 @@
 // A trained network and what it was trained with, from a checkpoint or a file of weights.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +30,22 @@ struct TrainedSource {
 TrainedSource find_trained(Registry& registry, const std::string& path, Which which,
                            const std::vector<std::string>& overrides);
 
+// What a network makes of one sample of a data set.
+struct SampleAnswer {
+  std::size_t sample = 0;  // its number in the data
+  std::string labels;      // as Task::labels says
+  Answer answer;           // input: its key; error: it was left out, see data.on_bad
+};
+// Gets the answers of a batch, in the data's order: each sample once, over all calls.
+using UseAnswers = std::function<void(const std::vector<SampleAnswer>& answers)>;
+
+struct PredictionOptions {
+  // As EvaluationOptions::on_skip.
+  std::function<void(const std::string& message)> on_skip = {};
+  // Is told on rank 0 what a user should know of the data.
+  std::function<void(const std::string& message)> on_note = {};
+};
+
 // A network ready to be used by the ranks of a world, as its recipe's strategy arranges them.
 class Trained {
  public:
@@ -45,9 +63,20 @@ class Trained {
                       const EvaluationOptions& options = {});
   // What it makes of these inputs, as Task::predict says. Collective.
   std::vector<Answer> predict(const std::vector<std::string>& inputs, int most);
+  // What it makes of each sample of this data, prepared as for evaluate() and as Task::answers
+  // says. Labels are not needed, nor need their classes be the network's. Calls `use` on rank 0,
+  // batch by batch, one call at a time and from any thread; it may take long, and what it throws
+  // ends this on every rank, a UsageError as such, anything else as Failure. No more than a batch
+  // is held. Throws UsageError for data that the network can't take, that differs between ranks, or
+  // that has bad records, unless data.on_bad is "skip": a bad record throws on the rank that finds
+  // it alone. Collective.
+  void predict(const std::shared_ptr<const data::Dataset>& dataset, int most, const UseAnswers& use,
+               const PredictionOptions& options = {});
 
  private:
-  void check_takes(const data::Dataset& dataset);
+  Evaluated evaluated();
+  // `what` names the data.
+  void check_takes(const data::Dataset& dataset, const std::string& what);
 
   const comm::World& world_;
   TrainedSource source_;

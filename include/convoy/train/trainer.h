@@ -32,6 +32,9 @@ struct TrainerOptions {
   std::string timeline;
   // What trains, for the records of the run ("convoy 0.1.0 (LibTorch ...)").
   std::string version;
+  // Makes the strategy, instead of the registry by its name in the recipe: one that has connections
+  // of its own, say.
+  StrategyFactory strategy;
   // Ask to stop, on any rank; the trainer polls it in each update, before updates that take long,
   // and between the batches of an evaluation, which is broken off, and made up by the run that goes
   // on. Empty: nobody does. `convoy train` passes the signals SIGTERM, SIGINT and SIGUSR1 here.

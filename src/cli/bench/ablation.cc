@@ -204,7 +204,7 @@ void add_ablation_command(CLI::App& bench) {
       ->capture_default_str();
   command
       ->add_option("--image-size", row.image_size, "Height and width in pixels; 0: the network's")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   command->add_option("--threads", row.threads, "Threads of each row")
       ->check(positive_integer())

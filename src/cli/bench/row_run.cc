@@ -15,17 +15,6 @@
 namespace convoy::cli {
 namespace {
 
-// What is there to read, until the end.
-void take(Descriptor& from, std::string& to, int copy) {
-  char buffer[4096];
-  const ssize_t count = ::read(from.get(), buffer, sizeof buffer);
-  if (count < 0 && errno == EINTR) return;
-  if (count <= 0) return from.reset();
-  const std::string bytes(buffer, static_cast<std::size_t>(count));
-  if (copy >= 0) write_all(copy, bytes);
-  to += bytes;
-}
-
 // Programs say what is wrong before their launcher says how they ended.
 std::string complaint_of(const std::string& errors, int status) {
   std::istringstream lines(errors);
@@ -54,8 +43,10 @@ RowRun run_for_rows(const std::vector<std::string>& words) {
     std::array<pollfd, 2> wait{
         {{child.standard_output.get(), POLLIN, 0}, {child.standard_error.get(), POLLIN, 0}}};
     if (poll(wait.data(), wait.size(), -1) < 0) continue;
-    if (wait[0].revents != 0) take(child.standard_output, output, -1);
-    if (wait[1].revents != 0) take(child.standard_error, errors, STDERR_FILENO);
+    if (wait[0].revents != 0) read_some(child.standard_output, output);
+    const std::size_t before = errors.size();
+    if (wait[1].revents != 0 && read_some(child.standard_error, errors))
+      write_all(STDERR_FILENO, errors.substr(before));
   }
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) continue;

@@ -29,12 +29,18 @@ std::string in_seconds(double seconds) {
 std::string rule_of(const Role& role) {
   const Restart& rule = role.restart;
   std::string text = role.until_done ? "until done" : "service";
-  if (!role.essential) text += ", not essential";
+  if (!role.essential)
+    text += role.last_essential ? ", essential when it is the last" : ", not essential";
   const std::string pauses =
       " after " + in_seconds(rule.delay_s) + " to " + in_seconds(rule.longest_delay_s);
   if (rule.when == Restart::When::on_failure)
-    text += ", restarted up to " + std::to_string(rule.times) + " times" + pauses;
+    text += (rule.times == Restart::kNoLimit
+                 ? ", restarted after a failure"
+                 : ", restarted up to " + std::to_string(rule.times) + " times") +
+            pauses;
   if (rule.when == Restart::When::always) text += ", always restarted" + pauses;
+  for (std::size_t i = 0; i < role.fatal.size(); ++i)
+    text += (i == 0 ? ", not after status " : ", ") + std::to_string(role.fatal[i]);
   return text + ", stop order " + std::to_string(role.stop_order);
 }
 

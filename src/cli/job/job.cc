@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -56,6 +55,8 @@ struct Member {
   Clock::time_point due{};  // waiting: when it starts; running and told: when more is done about it
   Clock::time_point started_at{};
   int in_a_row = 0;
+  std::optional<Clock::time_point>
+      last_until;                        // it was its role's last: the job may end until then
   std::unique_ptr<RoleProcess> process;  // running
   RoleFate fate;
 };
@@ -79,27 +80,32 @@ class Job {
   void kill_all();
   // Whether any process is here that belongs to no role any more; ends such.
   bool end_orphans();
-  void say(const std::string& text) { err_.add("convoy job: " + text + "\n"); }
-  bool all_over() const;
+  void say(const std::string& text) { err_.add(options_.speaker + ": " + text + "\n"); }
+  // Whether this role's failure, which is final, is the job's.
+  bool fails_the_job(const Member& member, const RoleEnd& end) const;
+  bool others_are_over(const Member& member, bool in_failure) const;
+  void fail(const Member& member);
   JobOutcome finish();
-  void print_the_rest();
 
   SignalMask mask_;
+  const JobOptions& options_;
   RoleStart start_;
   milliseconds grace_;
   Descriptor signals_;
-  LineOutput out_{STDOUT_FILENO};
-  LineOutput err_{STDERR_FILENO};
+  TerminalLine line_;
+  LineOutput out_{STDOUT_FILENO, line_};
+  LineOutput err_{STDERR_FILENO, line_};
   std::unique_ptr<JobFolder> folder_;
   std::vector<Member> members_;
   bool stopping_ = false;
+  bool done_ = false;  // all work is, and the rest is being stopped
   Orphans orphans_;
   bool look_for_orphans_ = false;  // there may be some
   JobFates end_;
 };
 
 Job::Job(std::span<const Role> roles, const JobOptions& options)
-    : grace_(duration(options.grace_s)) {
+    : options_(options), grace_(duration(options.grace_s)) {
   signals_ = signals_to_a_job();
   signal(SIGPIPE, SIG_IGN);
   start_.agent = supervisor_path();
@@ -113,6 +119,8 @@ Job::Job(std::span<const Role> roles, const JobOptions& options)
     member.fate.host = role.host;
     member.fate.until_done = role.until_done;
     member.fate.essential = role.essential;
+    member.fate.stops_anyhow = role.stops_anyhow;
+    member.fate.zero_is_done = role.zero_is_done;
     member.fate.started = false;
     if (!role.host.empty() && !start_.mpirun) start_.mpirun = find_mpirun("");
   }
@@ -131,7 +139,8 @@ Job::Job(std::span<const Role> roles, const JobOptions& options)
 JobOutcome Job::run() {
   while (true) {
     start_due();
-    if (all_over()) break;
+    const auto over = std::ranges::count(members_, Member::State::over, &Member::state);
+    if (over == std::ssize(members_)) break;
     wait();
     read_signals();
     reap();
@@ -155,8 +164,8 @@ void Job::start_due() {
 
 void Job::start(Member& member) {
   const Role& role = *member.role;
-  const auto same = std::count_if(members_.begin(), members_.end(),
-                                  [&](const Member& m) { return m.role->name == role.name; });
+  const auto same =
+      std::ranges::count_if(members_, [&](const Member& m) { return m.role->name == role.name; });
   member.fate.started = true;
   member.started_at = Clock::now();
   try {
@@ -168,6 +177,8 @@ void Job::start(Member& member) {
                                  "CONVOY_ROLE_RESTARTS=" + std::to_string(member.fate.restarts)},
         out_, err_);
     member.state = Member::State::running;
+    if (options_.announces)
+      say(member.fate.label + (member.fate.restarts > 0 ? " started again" : " started"));
   } catch (const Failure& error) {
     ended(member, {RoleEnd::Kind::lost, kExitFailure, error.what()});
   }
@@ -198,11 +209,14 @@ void Job::read_signals() {
 }
 
 void Job::on_signal(int signal) {
-  if (signal == SIGUSR1 || signal == SIGUSR2) {
+  if (signal == SIGUSR1 && options_.stopped_by_usr1) {
+    if (end_.interrupted_by == 0) end_.interrupted_by = signal;
+    stopping_ = true;
+  } else if (signal == SIGUSR1 || signal == SIGUSR2) {
     for (Member& member : members_) {
       if (member.state == Member::State::running) member.process->pass_on(signal);
     }
-  } else if (end_.interrupted_by == 0) {
+  } else if (end_.interrupted_by == 0 || end_.interrupted_by == SIGUSR1) {
     end_.interrupted_by = signal;
     stopping_ = true;
   } else {
@@ -252,7 +266,7 @@ void Job::ended(Member& member, const RoleEnd& end) {
   if (Clock::now() - member.started_at > duration(role.restart.longest_delay_s))
     member.in_a_row = 0;
   const auto pause =
-      stopping_ || !can_start
+      stopping_ || !can_start || is_fatal(role, end)
           ? std::nullopt
           : pause_before_restart(role.restart, end.failed(), member.fate.restarts, member.in_a_row);
   if (pause) {
@@ -260,7 +274,8 @@ void Job::ended(Member& member, const RoleEnd& end) {
     ++member.fate.restarts;
     member.state = Member::State::waiting;
     member.due = Clock::now() + duration(*pause);
-    const bool limited = role.restart.when == Restart::When::on_failure;
+    const bool limited =
+        role.restart.when == Restart::When::on_failure && role.restart.times != Restart::kNoLimit;
     char delay[32];
     std::snprintf(delay, sizeof delay, "%.3g s", *pause);
     say(member.fate.label + " " + how(end) + "; starting it again in " + delay + " (restart " +
@@ -269,23 +284,48 @@ void Job::ended(Member& member, const RoleEnd& end) {
     return;
   }
   member.state = Member::State::over;
-  if (member.fate.told || !end.failed()) return;
-  if (!role.essential) {
-    say(member.fate.label + " " + how(end) + "; the job goes on without it");
-  } else if (end_.fault < 0 && end_.interrupted_by == 0) {
-    end_.fault = static_cast<int>(&member - members_.data());
-    stopping_ = true;
+  if (role.last_essential && others_are_over(member, false)) {
+    for (Member& one : members_) {
+      if (one.role->name == role.name && one.fate.end.failed())
+        one.last_until = Clock::now() + duration(role.last_patience_s);
+    }
   }
+  if (member.fate.told || !end.failed()) return;
+  member.fate.behind_the_end = done_;
+  if (done_ && role.stops_anyhow) return;
+  if (fails_the_job(member, end)) return fail(member);
+  say(member.fate.label + " " + how(end) + "; the job goes on without it");
+}
+
+void Job::fail(const Member& member) {
+  if (end_.fault >= 0 || end_.interrupted_by != 0) return;
+  end_.fault = static_cast<int>(&member - members_.data());
+  stopping_ = true;
+}
+
+bool Job::fails_the_job(const Member& member, const RoleEnd& end) const {
+  return member.role->essential || is_fatal(*member.role, end) ||
+         (member.role->last_essential && others_are_over(member, true));
+}
+
+bool Job::others_are_over(const Member& member, bool in_failure) const {
+  return std::ranges::all_of(members_, [&](const Member& other) {
+    return &other == &member || other.role->name != member.role->name ||
+           (other.state == Member::State::over && (!in_failure || other.fate.end.failed()));
+  });
 }
 
 void Job::decide() {
+  for (const Member& member : members_) {
+    if (!stopping_ && member.last_until && Clock::now() >= *member.last_until) fail(member);
+  }
   if (!stopping_) {
     const auto is_over = [](const Member& m) {
       return !m.role->until_done || m.state == Member::State::over;
     };
-    const bool any = std::any_of(members_.begin(), members_.end(),
-                                 [](const Member& m) { return m.role->until_done; });
-    stopping_ = any && std::all_of(members_.begin(), members_.end(), is_over);
+    const bool any =
+        std::ranges::any_of(members_, [](const Member& m) { return m.role->until_done; });
+    stopping_ = done_ = any && std::ranges::all_of(members_, is_over);
   }
   if (stopping_) stop_next();
 }
@@ -296,8 +336,8 @@ void Job::stop_next() {
   for (Member& member : members_) {
     if (member.state == Member::State::waiting) {
       member.state = Member::State::over;
-      member.fate.told = true;
-      member.fate.end = {};  // it was about to be started again
+      member.fate.told = member.fate.waited = true;
+      member.fate.end = {};
     } else if (member.state == Member::State::running) {
       order = std::min(order.value_or(member.role->stop_order), member.role->stop_order);
     }
@@ -335,11 +375,6 @@ bool Job::end_orphans() {
   return left;
 }
 
-bool Job::all_over() const {
-  return std::all_of(members_.begin(), members_.end(),
-                     [](const Member& m) { return m.state == Member::State::over; });
-}
-
 JobOutcome Job::finish() {
   const auto until = Clock::now() + kLastOrphans;
   while (end_orphans() && Clock::now() < until) {
@@ -353,44 +388,15 @@ JobOutcome Job::finish() {
   }
   for (pid_t pid : kill_descendants(kKillPatience, hopeless))
     end_.left.push_back(describe_process(pid));
-  print_the_rest();
+  print_the_rest(out_, err_, signals_.get());
   for (Member& member : members_) end_.roles.push_back(std::move(member.fate));
   return judge_job(end_);
-}
-
-// However long it takes; a signal ends it.
-void Job::print_the_rest() {
-  bool told = false;
-  while (!told) {
-    out_.advance();
-    err_.advance();
-    std::array<pollfd, 3> ready{{{signals_.get(), POLLIN, 0},
-                                 {out_.writable_fd(), POLLOUT, 0},
-                                 {err_.writable_fd(), POLLOUT, 0}}};
-    const bool done = ready[1].fd < 0 && ready[2].fd < 0;
-    poll(ready.data(), ready.size(), done ? 0 : -1);
-    signalfd_siginfo info{};
-    while (read(signals_.get(), &info, sizeof info) == sizeof info)
-      told = told || info.ssi_signo != SIGCHLD;
-    if (done) return;
-  }
-}
-
-void check(std::span<const Role> roles) {
-  if (roles.empty()) throw UsageError("a job needs at least one role");
-  std::set<std::string> labels;
-  for (const Role& role : roles) {
-    const std::string label = label_of(role, roles);
-    if (!labels.insert(label).second) throw UsageError("two roles of the job are called " + label);
-    if (role.argv.empty() || role.argv.front().empty())
-      throw UsageError("role " + label + " has no command");
-  }
 }
 
 }  // namespace
 
 JobOutcome run_job(std::span<const Role> roles, const JobOptions& options) {
-  check(roles);
+  check_roles(roles);
   adopt_orphans();
   return Job(roles, options).run();
 }

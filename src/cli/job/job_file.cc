@@ -31,12 +31,6 @@ bool is_role_name(const std::string& name) {
          std::all_of(name.begin(), name.end(), good);
 }
 
-bool is_here(const std::string& host) {
-  const std::string own = host_name();
-  return host == "localhost" || host == "127.0.0.1" || host == own ||
-         host == own.substr(0, own.find('.'));
-}
-
 // Reads one table, key by key, and notes what is wrong.
 class Table {
  public:
@@ -95,6 +89,19 @@ class Table {
                          std::to_string(most));
       }
     }
+  }
+
+  void wholes(const char* key, std::vector<int>& values, int least, int most) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return;
+    const toml::array* array = node->as_array();
+    for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
+      const auto found = (*array)[i].value_exact<std::int64_t>();
+      if (found && *found >= least && *found <= most) values.push_back(static_cast<int>(*found));
+    }
+    if (array == nullptr || values.size() != array->size())
+      problem(key, "has to be a list of whole numbers from " + std::to_string(least) + " to " +
+                       std::to_string(most));
   }
 
   void seconds(const char* key, double& value) {
@@ -203,6 +210,16 @@ void read_restart(Table& table, Role& role) {
     table.problem("restart", "always, and the job would never be done: add until_done = false");
 }
 
+void read_essential(Table& table, Role& role) {
+  const toml::node* node = table.take("essential");
+  if (node == nullptr) return;
+  const auto flag = node->value_exact<bool>();
+  role.last_essential = node->value_exact<std::string>() == "last";
+  role.essential = flag.value_or(!role.last_essential);
+  if (!flag && !role.last_essential)
+    table.problem("essential", R"(has to be true, false or "last")");
+}
+
 void check_command(const Table& table, const Role& role, bool elsewhere) {
   if (!table.has("command")) {
     table.problem("",
@@ -239,7 +256,8 @@ void read_role(Table& table, std::vector<Role>& roles) {
   table.environment("env", role.env);
   table.texts("hosts", hosts);
   table.flag("until_done", role.until_done);
-  table.flag("essential", role.essential);
+  read_essential(table, role);
+  table.wholes("fatal", role.fatal, 1, 255);
   role.stop_order = role.until_done ? 0 : 1;
   table.whole("order", role.stop_order, -1000, 1000);
   read_restart(table, role);
@@ -251,13 +269,13 @@ void read_role(Table& table, std::vector<Role>& roles) {
     }
   }
   check_command(table, role, std::any_of(hosts.begin(), hosts.end(), [](const std::string& host) {
-                  return !is_here(host);
+                  return !is_this_host(host);
                 }));
   table.report_unknown();
   for (int i = 0; i < count; ++i) {
     role.index = i;
     role.host = hosts.empty() ? "" : hosts[static_cast<std::size_t>(i) % hosts.size()];
-    if (is_here(role.host)) role.host.clear();
+    if (is_this_host(role.host)) role.host.clear();
     roles.push_back(role);
   }
   for (std::size_t i = 0; i < before; ++i) {

@@ -71,8 +71,10 @@ JobOutcome of_fault(const JobFates& end) {
 JobOutcome of_interruption(const JobFates& end) {
   const auto any = [&](auto&& is) { return std::any_of(end.roles.begin(), end.roles.end(), is); };
   const bool requeue = any([](const RoleFate& r) { return r.started && requeues(r.end); });
-  const bool bad =
-      any([](const RoleFate& r) { return r.started && r.essential && !r.end.well_stopped(); });
+  // Of these what was saved by those who ask makes up for the end.
+  const bool bad = any([](const RoleFate& r) {
+    return r.started && r.essential && !r.stops_anyhow && !r.end.well_stopped();
+  });
   if (requeue && !bad) return {kExitRequeue, {"roles ask to be started again (status 75)"}};
   const std::string all = end.roles.size() == 1
                               ? "; its role was ended"
@@ -81,9 +83,21 @@ JobOutcome of_interruption(const JobFates& end) {
           {"ended by " + describe_signal(end.interrupted_by) + all}};
 }
 
+// Whether all work had come to its end, before a signal or in spite of it.
+bool is_done(const JobFates& end) {
+  bool any = false;
+  for (const RoleFate& role : end.roles) {
+    if (!role.until_done) continue;
+    any = true;
+    if (!role.started || role.waited || role.end.failed()) return false;
+    if (role.told && !role.zero_is_done) return false;
+  }
+  return any;
+}
+
 JobOutcome of_roles(const JobFates& end) {
   if (end.fault >= 0) return of_fault(end);
-  if (end.interrupted_by != 0) return of_interruption(end);
+  if (end.interrupted_by != 0 && !is_done(end)) return of_interruption(end);
   JobOutcome result;
   bool any_done = false;
   bool any_until_done = false;
@@ -92,10 +106,14 @@ JobOutcome of_roles(const JobFates& end) {
     any_done = any_done || (role.until_done && !role.end.failed());
     const bool well = !role.started || (role.told ? role.end.well_stopped() : !role.end.failed());
     if (well) continue;
-    if (role.essential) result.exit_status = kExitFailure;
+    const bool matters =
+        role.essential && !((role.told || role.behind_the_end) && role.stops_anyhow);
+    if (matters) result.exit_status = kExitFailure;
     result.lines.push_back(who(role) + " " + how(role.end) + after_restarts(role) +
                            (role.told ? " when it was told to stop" : "") +
-                           (role.essential ? "" : "; the job went on without it"));
+                           (!role.essential ? "; the job went on without it"
+                            : matters       ? ""
+                                            : ", behind the end of the job"));
     add_last_errors(role, result.lines);
   }
   if (any_until_done && !any_done) {
@@ -111,6 +129,11 @@ bool RoleEnd::well_stopped() const {
   if (kind == Kind::signaled) return code == SIGTERM;
   return kind == Kind::exited &&
          (code == 0 || code == kExitRequeue || code == kSignalBase + SIGTERM);
+}
+
+bool is_fatal(const Role& role, const RoleEnd& end) {
+  return end.kind == RoleEnd::Kind::exited &&
+         std::find(role.fatal.begin(), role.fatal.end(), end.code) != role.fatal.end();
 }
 
 std::string how(const RoleEnd& end) {

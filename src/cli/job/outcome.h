@@ -27,6 +27,9 @@ struct RoleEnd {
   bool well_stopped() const;
 };
 
+// Whether the role's next start would end in the same way.
+bool is_fatal(const Role& role, const RoleEnd& end);
+
 // "exited with status 3".
 std::string how(const RoleEnd& end);
 
@@ -36,8 +39,12 @@ struct RoleFate {
   std::string host;  // empty: this one
   bool until_done = true;
   bool essential = true;
-  bool started = true;  // false: the job was over before
-  bool told = false;    // it was told to stop before it ended
+  bool stops_anyhow = false;
+  bool zero_is_done = false;
+  bool started = true;          // false: the job was over before
+  bool told = false;            // it was told to stop before it ended
+  bool waited = false;          // then it was about to be started again
+  bool behind_the_end = false;  // it failed when the work was done, before it was told to stop
   int restarts = 0;
   RoleEnd end;                           // the last one
   std::vector<std::string> last_errors;  // its last lines on standard error
@@ -46,7 +53,7 @@ struct RoleFate {
 struct JobFates {
   std::vector<RoleFate> roles;
   int fault = -1;                 // the role that failed first and ended the job
-  int interrupted_by = 0;         // the signal that ended the job
+  int interrupted_by = 0;         // the signal that told the job to end
   std::vector<std::string> left;  // processes that could not be killed, "process 123 (sh)"
 };
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+
+#include "convoy/base/error.h"
 
 namespace convoy::cli {
 
@@ -19,6 +22,17 @@ std::string label_of(const Role& role, std::span<const Role> roles) {
   const auto same =
       std::count_if(roles.begin(), roles.end(), [&](const Role& r) { return r.name == role.name; });
   return same > 1 ? role.name + "-" + std::to_string(role.index) : role.name;
+}
+
+void check_roles(std::span<const Role> roles) {
+  if (roles.empty()) throw UsageError("a job needs at least one role");
+  std::set<std::string> labels;
+  for (const Role& role : roles) {
+    const std::string label = label_of(role, roles);
+    if (!labels.insert(label).second) throw UsageError("two roles of the job are called " + label);
+    if (role.argv.empty() || role.argv.front().empty())
+      throw UsageError("role " + label + " has no command");
+  }
 }
 
 }  // namespace convoy::cli

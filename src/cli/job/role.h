@@ -1,6 +1,7 @@
 // A job of several programs.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,8 @@ struct Restart {
     on_failure,  // after an exit status other than 0, a signal, or the loss of its supervisor
     always       // after any end, without a limit
   };
+  static constexpr int kNoLimit = std::numeric_limits<int>::max();
+
   When when = When::never;
   int times = 3;                // with on_failure: in all
   double delay_s = 1;           // before the first restart; doubles with each one
@@ -39,15 +42,41 @@ struct Role {
   bool until_done = true;
   // When it ends in failure and is not started again, the job has failed and all others are ended.
   bool essential = true;
+  // With essential = false: when every other role of its name has failed as well, the job has.
+  bool last_essential = false;
+  // And when each of the others is over, but not all of them in failure, so that all work may be
+  // done: the job has so many seconds to come to its end, or it has failed.
+  double last_patience_s = std::numeric_limits<double>::infinity();
+  // When the work is done, or others ask to be started again (75) for it, how this one stops is
+  // said, and nothing has failed: what it would have written isn't needed any more, or is saved.
+  bool stops_anyhow = false;
+  // Its exit status 0 says that all work is done, also when it had been told to stop. Else what is
+  // told to stop and ends in order has stopped.
+  bool zero_is_done = false;
+  // Exit statuses after which it is never started again, and the job has failed: 2, say, where the
+  // next start would find the same mistake.
+  std::vector<int> fatal = {};
   // Roles are stopped in ascending order; a next number waits for the end of the one before.
   int stop_order = 0;
+  // Its lines appear without "[label] " in front.
+  bool plain = false;
+  // What it prints on standard output reaches the terminal as it comes, so that it may draw a bar;
+  // lines of others take the bar's place until it is drawn again.
+  bool draws = false;
 };
 
 // "worker-2"; just the name for the only role that has it.
 std::string label_of(const Role& role, std::span<const Role> roles);
 
+// Throws UsageError for roles that make no sense.
+void check_roles(std::span<const Role> roles);
+
 struct JobOptions {
   std::string name = "job";
+  std::string speaker = "convoy job";  // begins lines of the job's own
+  bool announces = false;              // also says when roles start
+  // SIGUSR1 stops the job, as SIGTERM does, and is not passed on.
+  bool stopped_by_usr1 = false;
   double grace_s = 10;  // from SIGTERM to SIGKILL, when roles are stopped
   // Where the private folder of the job is made; empty: $TMPDIR, or /tmp. Roles on other hosts have
   // to see it, too.
@@ -67,7 +96,8 @@ struct JobOutcome {
 // it. Whole lines of the roles' output appear on this process's standard output and error, behind
 // "[label] "; lines of "convoy job: ..." tell of restarts. Meanwhile SIGTERM, SIGINT and SIGHUP
 // (these two unless this process ignores them) stop the job, the second one kills it, and SIGUSR1
-// and SIGUSR2 are passed to all roles. A role on another host is started by mpirun.
+// (unless the options say otherwise) and SIGUSR2 are passed to all roles. A role on another host is
+// started by mpirun.
 //
 // Nothing of the job stays when this process or any other of it is killed (kill -9). A process that
 // can't be killed is not waited for; one that is there at the end is named, and makes it a failure.

@@ -43,7 +43,7 @@ std::vector<std::string> supervised(const Role& role, const RoleStart& start) {
 
 RoleProcess::RoleProcess(const Role& role, std::string label, const RoleStart& start,
                          std::vector<std::string> variables, LineOutput& out, LineOutput& err)
-    : prefix_("[" + std::move(label) + "] ") {
+    : prefix_(role.plain ? "" : "[" + std::move(label) + "] "), draws_(role.draws) {
   variables.insert(variables.end(), start.variables.begin(), start.variables.end());
   variables.insert(variables.end(), role.env.begin(), role.env.end());
   std::vector<std::string> command = supervised(role, start);
@@ -117,6 +117,7 @@ void RoleProcess::close(Stream& stream) {
 }
 
 void RoleProcess::print(Stream& stream, std::string_view bytes) {
+  if (draws_ && &stream == &streams_[0]) return stream.target->draw(bytes);
   stream.cutter.feed(bytes, [&](std::string_view line) { print_line(stream, line); });
 }
 

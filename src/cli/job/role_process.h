@@ -92,6 +92,7 @@ class RoleProcess {
   void print_line(const Stream& stream, std::string_view line);
 
   const std::string prefix_;
+  const bool draws_;
   std::optional<MpiFlavor> mpirun_;
   pid_t pid_ = 0;
   bool told_ = false;

@@ -54,6 +54,10 @@ void take_streams(const ChildOptions& options, bool no_input, int output, int er
 }  // namespace
 
 Child start_child(const std::vector<std::string>& arguments, const ChildOptions& options) {
+  // Whoever has started this process may have ignored it.
+  struct sigaction ended {};
+  if (sigaction(SIGCHLD, nullptr, &ended) == 0 && ended.sa_handler == SIG_IGN)
+    signal(SIGCHLD, SIG_DFL);
   Child child;
   Pipe output;
   if (options.capture_output) output = make_pipe();
@@ -102,6 +106,29 @@ Child start_child(const std::vector<std::string>& arguments, const ChildOptions&
   child.standard_output = std::move(output.reading);
   child.standard_error = std::move(errors.reading);
   return child;
+}
+
+bool read_some(Descriptor& from, std::string& to) {
+  if (!from.open()) return false;
+  char buffer[4096];
+  const ssize_t count = ::read(from.get(), buffer, sizeof buffer);
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+  if (count <= 0) {
+    from.reset();
+    return false;
+  }
+  to.append(buffer, static_cast<std::size_t>(count));
+  return true;
+}
+
+void keep_end(std::string& text) {
+  constexpr std::size_t kMost = std::size_t{1} << 16;
+  if (text.size() > 2 * kMost) text.erase(0, text.size() - kMost);
+}
+
+bool tells_of_divergence(const std::string& errors) {
+  return errors.find("the loss of step ") != std::string::npos ||
+         errors.find("the loss of this replica's mini-batch ") != std::string::npos;
 }
 
 bool write_all(int fd, const std::string& bytes) {

@@ -52,8 +52,17 @@ struct ChildOptions {
 
 // Starts arguments[0] (a path) in a process group of its own with no signal blocked. Unless it
 // outlives the caller, it receives SIGTERM when the calling thread ends, however that happens.
-// Throws Failure if it can't be started.
+// SIGCHLD is not ignored from then on, so that its status can be had. Throws Failure if it can't be
+// started.
 Child start_child(const std::vector<std::string>& arguments, const ChildOptions& options);
+
+// Reads once what a child has written, to the end of `to`. False where there was nothing now, or
+// there is no more: then the descriptor is closed.
+bool read_some(Descriptor& from, std::string& to);
+// Leaves the last 64 KiB at least.
+void keep_end(std::string& text);
+// Whether a training said on standard error that its loss became NaN or infinite.
+bool tells_of_divergence(const std::string& errors);
 
 // Writes everything to a descriptor. False if nobody reads any more.
 bool write_all(int fd, const std::string& bytes);

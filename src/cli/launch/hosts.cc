@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "convoy/base/error.h"
+#include "convoy/base/system.h"
 
 namespace convoy::cli {
 namespace {
@@ -121,6 +122,12 @@ std::string format_hosts(const std::vector<HostSlots>& hosts) {
     text += (text.empty() ? "" : ",") + host.name + ":" + std::to_string(host.slots);
   }
   return text;
+}
+
+bool is_this_host(const std::string& host) {
+  const std::string own = host_name();
+  return host.empty() || host == "localhost" || host == "127.0.0.1" || host == own ||
+         host == own.substr(0, own.find('.'));
 }
 
 }  // namespace convoy::cli

@@ -34,4 +34,7 @@ std::vector<HostSlots> first_slots(const std::vector<HostSlots>& hosts, int rank
 // "node1:2,node2:2", which both Open MPI and MPICH read.
 std::string format_hosts(const std::vector<HostSlots>& hosts);
 
+// Whether a role or rank for this host needs nobody to start it there. Also for an empty name.
+bool is_this_host(const std::string& host);
+
 }  // namespace convoy::cli

@@ -47,7 +47,7 @@ void add_times_pictures(Page& page, const PlanReport& report) {
   for (const std::int64_t count : workers)
     most = std::fmax(most, update_seconds(machine, high, count));
   const TimeUnit unit = time_unit(most);
-  Plot plot = blank("seconds of an update against the batch", "batch");
+  Plot plot = blank_in_halves("seconds of an update against the batch", "batch");
   plot.log_x = plot.log_y = true;
   std::vector<Legend> legend;
   for (std::size_t i = 0; i < workers.size(); ++i) {
@@ -88,7 +88,8 @@ void add_times_pictures(Page& page, const PlanReport& report) {
   }
   for (const std::int64_t count : workers) last = std::max(last, count);
   const TimeUnit small = time_unit(longest);
-  Plot network = blank("seconds of communication in an update against workers", "workers");
+  Plot network =
+      blank_in_halves("seconds of communication in an update against workers", "workers");
   network.x_least = 1, network.y_least = 0;
   network.x_most = static_cast<double>(last) + 0.5;
   network.whole_x = last <= 16;
@@ -144,8 +145,9 @@ void add_scaling_pictures(Page& page, const PlanReport& report) {
     }
   }
   const TimeUnit unit = time_unit(most);
-  Plot times = blank("time to the target against workers, for three ways to scale", "workers");
-  Plot batches = blank("batch against workers, for three ways to scale", "workers");
+  Plot times =
+      blank_in_halves("time to the target against workers, for three ways to scale", "workers");
+  Plot batches = blank_in_halves("batch against workers, for three ways to scale", "workers");
   times.log_x = times.log_y = batches.log_x = batches.log_y = true;
   std::vector<Legend> legend;
   for (Way& way : ways) {
@@ -177,8 +179,8 @@ void add_hardware_pictures(Page& page, const PlanReport& report) {
       }
     }
     const TimeUnit unit = time_unit(most);
-    Plot plot = blank("time to the target at its best batch against how much better a part is",
-                      "times as good");
+    Plot plot = blank_in_halves(
+        "time to the target at its best batch against how much better a part is", "times as good");
     plot.log_x = true;
     plot.y_least = 0;
     std::vector<Legend> legend;

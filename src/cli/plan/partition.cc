@@ -8,18 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "cli/bench/step_recipe.h"
+#include "base/toml_text.h"
 #include "cli/checks.h"
 #include "cli/counts.h"
 #include "cli/plan/network.h"
+#include "cli/plan/partition_plan.h"
 #include "cli/plan/subcommands.h"
 #include "cli/rows.h"
 #include "cli/training/set_option.h"
 #include "convoy/base/units.h"
-#include "convoy/model/factory.h"
 #include "convoy/model/partition.h"
-#include "convoy/optim/rule.h"
-#include "convoy/train/optimizer_rule.h"
 
 namespace convoy::cli {
 namespace {
@@ -29,56 +27,6 @@ using model::Division;
 
 // What is planned takes time and rows with the square of it.
 constexpr int kMostPartitions = 1024;
-
-struct Arguments {
-  StepWords words;
-  int partitions = 1;
-  std::string by = "rows";
-  std::string json;
-};
-
-// A plan with what its numbers mean in bytes.
-struct Planned {
-  train::Recipe recipe;
-  model::Blueprint network;
-  model::PartitionPlan plan;
-  std::vector<model::PartitionLoad> loads;
-  double macs = 0;  // of the network
-  double parameter_bytes = 4, value_bytes = 4;
-  double optimizer_values = 0;  // for each parameter
-
-  double samples() const { return static_cast<double>(recipe.training.batch); }
-  // Of values of a sample, in a mini-batch.
-  double bytes(double values) const { return values * samples() * value_bytes; }
-  // Parameters, their gradients, the optimizer's state, buffers, and what is kept for backward.
-  double memory(const model::PartitionLoad& load) const {
-    return (static_cast<double>(load.parameters) * (2 + optimizer_values) +
-            static_cast<double>(load.buffers)) *
-               parameter_bytes +
-           bytes(load.activation_values);
-  }
-};
-
-Planned planned_of(const Arguments& arguments) {
-  model::check_model_name(arguments.words.model);
-  train::Registry registry;
-  add_made_up_images(registry);
-  Planned p;
-  p.recipe = step_recipe(arguments.words, 1, registry);
-  p.network = network_of(p.recipe, registry);
-  const auto inputs = inputs_of(p.recipe);
-  p.plan = plan_partition(p.network, inputs,
-                          {.partitions = arguments.partitions,
-                           .images = {arguments.by == "tiles" ? Division::tiles : Division::rows}});
-  p.loads = loads_of(p.network, p.plan);
-  p.macs = static_cast<double>(cost_of(p.network, inputs).macs);
-  const std::string& precision = p.recipe.precision;
-  p.parameter_bytes = precision == "float64" ? 8 : 4;
-  p.value_bytes = precision == "bfloat16" ? 2 : p.parameter_bytes;
-  p.optimizer_values =
-      static_cast<double>(optim::slots(train::optimizer_rule(p.recipe.optimizer)).size());
-  return p;
-}
 
 // What partitions send each other of a value.
 struct Exchange {
@@ -104,7 +52,7 @@ std::vector<Exchange> exchanges_of(const model::PartitionPlan& plan) {
 
 // Of a value that layers read: borders if partitions need all channels of some positions, gather if
 // they need everything.
-const char* kind_of(const Planned& p, const Exchange& exchange) {
+const char* kind_of(const PlannedPartition& p, const Exchange& exchange) {
   const model::PartitionedValue& value = p.plan.values[exchange.value];
   if (exchange.output) return "outputs";
   if (value.input) return "inputs";
@@ -150,26 +98,15 @@ std::string pairs_text(const Exchange& exchange, int partitions) {
   return text;
 }
 
-double most_macs(const Planned& p) {
-  double most = 0;
-  for (const model::PartitionLoad& load : p.loads) most = std::max(most, load.macs);
-  return most;
-}
-
-double sum_of_macs(const Planned& p) {
-  double sum = 0;
-  for (const model::PartitionLoad& load : p.loads) sum += load.macs;
-  return sum;
-}
-
 // 1 where nothing is computed that counts.
 double ratio(double a, double b) { return b > 0 ? a / b : 1; }
 
-double imbalance(const Planned& p) {
-  return ratio(most_macs(p) * p.plan.partitions, sum_of_macs(p));
+double macs_of(const model::PartitionLoad& load) { return load.macs; }
+double parameters_of(const model::PartitionLoad& load) {
+  return static_cast<double>(load.parameters);
 }
 
-void add_rows(Rows& rows, const Planned& p) {
+void add_rows(Rows& rows, const PlannedPartition& p) {
   for (std::size_t i = 0; i < p.loads.size(); ++i) {
     const model::PartitionLoad& load = p.loads[i];
     rows.add({{"kind", "partition"},
@@ -178,7 +115,9 @@ void add_rows(Rows& rows, const Planned& p) {
               {"summed_parameters", load.summed_parameters},
               {"macs", load.macs},
               {"macs_share", ratio(load.macs, p.macs)},
+              {"speed", p.speeds[i]},
               {"activation_bytes", p.bytes(load.activation_values)},
+              {"message_bytes", p.bytes(load.message_values)},
               {"memory_bytes", p.memory(load)},
               {"sent_bytes", p.bytes(load.sent_values + load.returned_values)},
               {"received_bytes", p.bytes(load.received_values + load.collected_values)}});
@@ -195,16 +134,21 @@ void add_rows(Rows& rows, const Planned& p) {
               {"backward_bytes", value.trained ? p.bytes(exchange.values) : 0},
               {"pairs", std::move(pairs)}});
   }
+  for (const auto& [layer, parts] : p.parts)
+    rows.add({{"kind", "layer"}, {"layer", layer}, {"parts", parts}});
   rows.add({{"kind", "balance"},
-            {"macs_max_over_mean", imbalance(p)},
-            {"speedup_at_most", ratio(p.macs, most_macs(p))}});
+            {"by", p.balance()},
+            {"speeds", p.speeds},
+            {"macs_max_over_mean", p.most_over_mean(macs_of)},
+            {"parameters_max_over_mean", p.most_over_mean(parameters_of)},
+            {"speedup_at_most", ratio(p.macs, p.longest())}});
 }
 
 std::string bytes_text(double bytes) {
   return bytes == 0 ? "-" : format_bytes(static_cast<std::uint64_t>(bytes));
 }
 
-void print_partitions(const Planned& p) {
+void print_partitions(const PlannedPartition& p) {
   std::printf("%-9s %15s %16s %7s %11s %11s %11s %11s\n", "partition", "parameters", "MACs", "",
               "activations", "memory", "sent", "received");
   for (std::size_t i = 0; i < p.loads.size(); ++i) {
@@ -218,7 +162,7 @@ void print_partitions(const Planned& p) {
   }
 }
 
-void print_exchanges(const Planned& p) {
+void print_exchanges(const PlannedPartition& p) {
   const std::vector<Exchange> exchanges = exchanges_of(p.plan);
   if (exchanges.empty()) return;
   std::printf("\n%-26s %-10s %11s %11s  %s\n", "exchanged", "how", "forward", "backward",
@@ -232,12 +176,60 @@ void print_exchanges(const Planned& p) {
   }
 }
 
-void print(const Planned& p, const std::string& by) {
-  const int partitions = p.plan.partitions;
-  std::printf("%s on %d partition%s, images by %s; mini-batches of %lld\n",
-              p.recipe.model.name.c_str(), partitions, partitions == 1 ? "" : "s", by.c_str(),
+void print_parts(const PlannedPartition& p) {
+  if (p.parts.empty()) return;
+  std::printf("\n%-26s %-10s  %s\n", "divided", "by", "parts");
+  for (const model::PartitionedNode& place : p.plan.nodes) {
+    const std::string& name = p.plan.node_of(p.network, place).name;
+    const auto parts = p.parts.find(name);
+    if (parts == p.parts.end()) continue;
+    std::printf("%-26s %-10s ", name.c_str(), model::text_of(place.how));
+    for (const std::int64_t part : parts->second)
+      std::printf(" %lld", static_cast<long long>(part));
+    std::printf("\n");
+  }
+}
+
+const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
+
+void print_balance(const PlannedPartition& p) {
+  const std::size_t partitions = p.loads.size();
+  const double macs = p.most_over_mean(macs_of);
+  if (p.alike()) {
+    std::printf(
+        "Balance: the most MACs of a partition are %.3f times the mean; %zu partition%s can be "
+        "%.2f times as fast as one at most.\n",
+        macs, partitions, plural(partitions), ratio(p.macs, p.longest()));
+  } else {
+    std::string speeds;
+    for (const double speed : p.speeds) speeds += (speeds.empty() ? "" : ", ") + shortest(speed);
+    std::printf(
+        "Balance: with speeds of %s the MACs take the partition that ends last %.3f times as long "
+        "as "
+        "if they were\neven; %zu partitions can be %.2f times as fast as one of speed 1 at most.\n",
+        speeds.c_str(), macs, partitions, ratio(p.macs, p.longest()));
+  }
+  if (p.balance() == "parameters") {
+    std::printf(
+        "The partition with most parameters%s has %.3f times what it would have if they "
+        "were even.\n",
+        p.alike() ? "" : " for its speed", p.most_over_mean(parameters_of));
+  }
+  if (p.waits_for_times()) {
+    std::printf(
+        "A run measures how long layers take, and divides them by that: here they are "
+        "divided evenly.\n");
+  }
+}
+
+void print(const PlannedPartition& p) {
+  const std::size_t partitions = p.loads.size();
+  std::printf("%s on %zu partition%s, images by %s; mini-batches of %lld\n",
+              p.recipe.model.name.c_str(), partitions, plural(partitions),
+              p.recipe.strategy_options.text("images").c_str(),
               static_cast<long long>(p.recipe.training.batch));
   print_partitions(p);
+  print_parts(p);
   print_exchanges(p);
   std::printf(
       "\nMACs (multiplications with additions) are those of one sample, bytes those of a "
@@ -252,50 +244,64 @@ void print(const Planned& p, const std::string& by) {
         with_commas(summed).c_str(),
         bytes_text(static_cast<double>(summed) * p.parameter_bytes).c_str());
   }
-  std::printf(
-      "Balance: the most MACs of a partition are %.3f times the mean; %d partition%s can "
-      "be %.2f times as fast as one at most.\n",
-      imbalance(p), partitions, partitions == 1 ? "" : "s", ratio(p.macs, most_macs(p)));
+  print_balance(p);
 }
 
-void run(const Arguments& arguments) {
-  const Planned p = planned_of(arguments);
-  Rows rows(arguments.json);
+void run(const PartitionWords& words, const std::string& json) {
+  const PlannedPartition p = plan_of(words);
+  Rows rows(json);
   add_rows(rows, p);
-  if (!rows.on_standard_output()) print(p, arguments.by);
+  if (!rows.on_standard_output()) print(p);
 }
 
 }  // namespace
 
 void add_plan_partition_command(CLI::App& plan) {
+  struct Arguments {
+    PartitionWords words;
+    std::string json;
+  };
   auto arguments = std::make_shared<Arguments>();
-  Arguments& a = *arguments;
-  a.words.batch_per_rank = 32;
+  PartitionWords& words = arguments->words;
   CLI::App* command = plan.add_subcommand(
       "partition",
       "What each of several machines has of a network divided over them, and what they send each "
       "other");
-  command->add_option("model", a.words.model, "The network: " + names_of_networks())
-      ->type_name("MODEL")
+  command
+      ->add_option("network", words.what, "A recipe's file, or a network: " + names_of_networks())
+      ->type_name("RECIPE.toml|MODEL")
       ->required();
-  command->add_option("-P,--partitions", a.partitions, "Over how many it is divided")
+  command
+      ->add_option("-P,--partitions", words.partitions,
+                   "Over how many it is divided; with a recipe, its grid.partitions without")
       ->type_name("N")
-      ->required()
       ->check(positive_integer(kMostPartitions));
   command
       ->add_option(
-          "--by", a.by,
-          "How images are divided: rows, or tiles (rows x columns). Fully connected layers "
-          "are by units")
-      ->check(CLI::IsMember({"rows", "tiles"}))
-      ->capture_default_str();
-  command->add_option("--batch", a.words.batch_per_rank, "Samples of a mini-batch, of all")
-      ->check(positive_integer())
-      ->capture_default_str();
-  add_set_option(*command, a.words.overrides);
-  command->add_option("--json", a.json, "The tables as JSON ('-': standard output)")
+          "--by", words.by,
+          "How images are divided: rows (usually), or tiles (rows x columns). Fully connected "
+          "layers are by units")
+      ->check(CLI::IsMember({"rows", "tiles"}));
+  command
+      ->add_option("--balance", words.balance,
+                   "What is to be alike on all partitions: even (rows and units), parameters, or "
+                   "macs (multiply-adds). Times are measured by runs alone")
+      ->check(CLI::IsMember({"even", "parameters", "macs"}));
+  command
+      ->add_option("--speeds", words.speeds,
+                   "Of the partitions, relative to each other: 1,1,0.5; what is balanced is "
+                   "divided by them")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST");
+  command
+      ->add_option("--batch", words.batch,
+                   "Samples of a mini-batch, of all; without it the recipe's, or 32")
+      ->check(positive_integer());
+  add_set_option(*command, words.overrides);
+  command->add_option("--json", arguments->json, "The tables as JSON ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run(arguments->words, arguments->json); });
 }
 
 }  // namespace convoy::cli

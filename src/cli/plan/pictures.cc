@@ -68,9 +68,10 @@ Plot convergence_plot(const PlanReport& report, const plan::BatchChoice& choice)
   const double high = std::max(
       std::min(static_cast<double>(report.samples), std::max(largest_measured(report), beyond)),
       2 * low);
-  Plot plot = blank("time to the target against the batch, " + std::to_string(choice.workers) +
-                        " workers, with the best batch and its interval",
-                    "batch");
+  Plot plot =
+      blank_in_halves("time to the target against the batch, " + std::to_string(choice.workers) +
+                          " workers, with the best batch and its interval",
+                      "batch");
   plot.log_x = true;
   plot.x_least = low, plot.x_most = high;
   plot.y_least = 0;
@@ -108,7 +109,8 @@ void add_updates_pictures(Page& page, const PlanReport& report) {
   for (std::size_t i = 0; i < levels.size(); ++i)
     legend.push_back({Color::series(i), name_of(report.answers, levels[i].level)});
   for (const bool logarithmic : {true, false}) {
-    Plot plot = blank("updates to each target against the batch, measured and fitted", "batch");
+    Plot plot =
+        blank_in_halves("updates to each target against the batch, measured and fitted", "batch");
     plot.log_x = plot.log_y = logarithmic;
     if (!logarithmic) plot.x_least = plot.y_least = 0;
     for (std::size_t i = 0; i < levels.size(); ++i) add_level(report, levels[i], i, plot);
@@ -127,7 +129,8 @@ void add_rates_picture(Page& page, const PlanReport& report) {
     ++count;
   }
   if (rates.size() < 2) return;
-  Plot plot = blank("updates to the target against the batch, for each learning rate", "batch");
+  Plot plot =
+      blank_in_halves("updates to the target against the batch, for each learning rate", "batch");
   plot.log_x = plot.log_y = true;
   std::vector<Legend> legend;
   std::size_t number = 0;

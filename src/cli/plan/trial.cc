@@ -31,7 +31,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr double kPatience = 10;  // seconds for a training that was told to end
-constexpr const char* kNotFinite = "the loss of step ";
 
 // NaN is null in JSON.
 double number(const Json& row, const std::string& key) {
@@ -73,15 +72,6 @@ Child start(const std::string& recipe, const Place& place) {
   if (place.cores.empty()) return start_child(words, options);
   const Bound bound(place.cores);
   return start_child(words, options);
-}
-
-void take_all(const Descriptor& from, std::string& to) {
-  constexpr std::size_t kMost = std::size_t{1} << 16;
-  char buffer[4096];
-  for (ssize_t count; (count = ::read(from.get(), buffer, sizeof buffer)) > 0;) {
-    to.append(buffer, static_cast<std::size_t>(count));
-    if (to.size() > 2 * kMost) to.erase(0, to.size() - kMost);
-  }
 }
 
 }  // namespace
@@ -182,8 +172,8 @@ Trial::~Trial() {
 }
 
 void Trial::drain() {
-  take_all(child_.standard_output, output_);
-  take_all(child_.standard_error, errors_);
+  while (read_some(child_.standard_output, output_)) keep_end(output_);
+  while (read_some(child_.standard_error, errors_)) keep_end(errors_);
 }
 
 bool Trial::poll() {
@@ -218,7 +208,7 @@ bool Trial::refused() const {
   return !stopping_ && WIFEXITED(status_) && WEXITSTATUS(status_) == kUsage;
 }
 
-bool Trial::diverged() const { return errors_.find(kNotFinite) != std::string::npos; }
+bool Trial::diverged() const { return tells_of_divergence(errors_); }
 
 std::string Trial::complaint() const {
   if (WIFSIGNALED(status_)) return "ended by " + describe_signal(WTERMSIG(status_));

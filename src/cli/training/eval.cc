@@ -57,6 +57,7 @@ int run(const Arguments& arguments) {
         "the recipe has no [data.validation]; name it, for example with --set "
         "data.validation.path=FOLDER");
   }
+  check_is_named(recipe.data, "data.validation", recipe.data.validation);
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
     train::keep_large_blocks({.processes = world.local_size()});

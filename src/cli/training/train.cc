@@ -12,11 +12,14 @@
 #include "cli/launch/report.h"
 #include "cli/output_file.h"
 #include "cli/plan/plan_file.h"
+#include "cli/training/downpour.h"
 #include "cli/training/ranks.h"
+#include "cli/training/result.h"
 #include "cli/training/signals.h"
 #include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/train/downpour.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::cli {
@@ -33,6 +36,7 @@ struct Arguments {
   std::vector<std::string> overrides;
   std::string resume;
   bool overwrite = false;
+  DownpourArguments downpour;
   bool print_recipe = false;
   std::string timeline;
   std::string plan;
@@ -57,23 +61,6 @@ train::Recipe plain_recipe(const train::Registry& registry) {
   recipe.training.batch = 128;
   recipe.training.epochs = 10;
   return recipe;
-}
-
-void print_result(const train::RunResult& result) {
-  if (result.evaluation) {
-    std::string figures;
-    for (const auto& figure : result.evaluation->figures)
-      figures += (figures.empty() ? "" : ", ") + train::text_of(figure);
-    std::printf("validation: %s of %llu samples\n", figures.c_str(),
-                static_cast<unsigned long long>(result.evaluation->samples));
-  }
-  std::printf("%s after %lld steps, %s of training\n", result.stopped ? "stopped" : "done",
-              static_cast<long long>(result.steps), format_seconds(result.seconds).c_str());
-  std::printf("metrics     %s/metrics.jsonl\n", result.folder.c_str());
-  std::printf("report      convoy report %s\n", result.folder.c_str());
-  if (!result.checkpoint.empty()) std::printf("checkpoint  %s\n", result.checkpoint.c_str());
-  if (result.stopped) std::printf("to go on, add --resume to the same command\n");
-  std::fflush(stdout);
 }
 
 std::optional<PlanFile> read_plan(const Arguments& arguments) {
@@ -116,6 +103,13 @@ int ranks_of(const RankOptions& options) {
   return std::max(1, total_slots(read_hosts(options.hosts, options.hostfile)));
 }
 
+int run_downpour(const train::Recipe& recipe, const Arguments& arguments) {
+  if (!arguments.plan.empty() || !arguments.timeline.empty())
+    throw UsageError("--plan and --timeline are not for strategy \"downpour\"");
+  return train_downpour(recipe, {arguments.resume, arguments.overwrite, arguments.ranks},
+                        arguments.downpour);
+}
+
 int run(const Arguments& arguments) {
   train::Registry registry;
   if (arguments.recipe.empty()) {
@@ -141,6 +135,10 @@ int run(const Arguments& arguments) {
     std::fputs(train::print_recipe(mine, true).c_str(), stdout);
     return 0;
   }
+  if (recipe.strategy == train::kDownpour) return run_downpour(recipe, arguments);
+  if (arguments.downpour.dry_run || !arguments.downpour.certificates.empty() ||
+      !arguments.downpour.data.empty())
+    throw UsageError("--dry-run, --certs and --server-data are for strategy \"downpour\"");
   check_output_file("--timeline", arguments.timeline);
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
   catch_stop_signals();
@@ -189,6 +187,7 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
                    "Take batch and learning rate for so many ranks from `convoy plan batch`")
       ->type_name("plan.toml");
   add_rank_options(*command, arguments->ranks);
+  add_downpour_options(*command, arguments->downpour);
   command
       ->add_option(
           "--grace", arguments->ranks.grace_s,

@@ -23,4 +23,10 @@ void add_trained_options(CLI::App& command, TrainedOptions& options, const std::
 // Throws UsageError as train::find_trained does.
 train::TrainedSource find_trained(train::Registry& registry, const TrainedOptions& options);
 
+// To be called before data of what was trained is opened. Throws UsageError where `data`, the
+// recipe's table of that name ("data.validation"), lacks what the reader requires: a recipe whose
+// reader is replaced has to name anew only the data that is used.
+void check_is_named(const train::DataRecipe& recipe, const std::string& table,
+                    const train::Options& data);
+
 }  // namespace convoy::cli

@@ -27,17 +27,22 @@ class BatchPlanner {
 
   // The next batch begins after so many samples of this epoch.
   void start(std::uint64_t epoch, std::size_t consumed);
+  // After these positions, which need not be the beginning of the order. False, and nothing
+  // happened, where they are not and the order knows no such thing.
+  bool start(std::uint64_t epoch, const std::vector<Range>& consumed);
   std::size_t batches_left() const {
     return cutter_ ? cutter_->batches_left() : cursor_.steps_left(batch_);
   }
   // Whether nothing of the epoch is left.
-  bool at_end() const { return batches_left() == 0; }
+  bool at_end() const { return !portions_ && batches_left() == 0; }
 
   // Plans the next batch, or the end of the epoch: says in `slot` what it will hold, of which
   // nothing is made yet. False, and the slot as it was, when the order is not ready for it.
   bool plan(Slot& slot);
 
  private:
+  // The next batch of a portion; false where there is none.
+  bool plan_portion(Slot& slot);
   // Of the next batch, on which the cursor moves.
   void append_share(std::vector<std::size_t>& samples);
   EpochCursor cursor_at(std::size_t consumed) const {
@@ -51,6 +56,8 @@ class BatchPlanner {
   int rank_;
   int world_;
   std::shared_ptr<SampleOrder> order_;
+  StaticOrder* static_order_ = nullptr;  // the same, if it is one
+  std::shared_ptr<Portions> portions_;   // null: whole epochs
   std::uint64_t epoch_ = 0;
   EpochCursor cursor_;                // in global batches
   std::optional<CostCutter> cutter_;  // instead of order and cursor, where samples have costs

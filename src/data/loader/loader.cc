@@ -21,6 +21,8 @@ void check_options(const Dataset* dataset, const LoaderOptions& options) {
       !options.cost ||
           (options.raw && !options.order && !options.drop_last && options.least_share == 1),
       "costs of samples are for raw records in a static order, without drop_last and least_share");
+  check(!options.portions || (!options.order && !options.cost && !options.drop_last),
+        "portions are for samples that count alike, in a static order, without drop_last");
   check(options.threads >= 1 && options.threads <= 1024,
         "threads is " + std::to_string(options.threads) + "; it must be from 1 to 1024");
   check(options.ahead >= 1 && options.ahead <= 1024,
@@ -47,6 +49,8 @@ struct Loader::Impl {
   Batch batch;  // what next() returns
   std::uint64_t epoch = 0;
   std::size_t consumed = 0;
+  std::vector<Range> begun;  // where the epoch was gone on with, if not at a beginning of its order
+  std::uint64_t begun_epoch = 0;
   std::size_t batches_left = 0;  // in the epoch
   bool at_end = false;           // of the epoch
 };
@@ -89,13 +93,20 @@ void Loader::seek(const Position& position) {
       (position.generation == 0 || position.generation == position.epoch) && position.members == 0;
   check(begins || same, "a position of shuffle generation " + std::to_string(position.generation) +
                             "; a static order has generation 0");
-  check(position.consumed.size() <= 1 &&
-            (position.consumed.empty() || position.consumed[0].begin == 0),
-        "a position with gaps; a static order is consumed from its begin");
-  check(position.count() <= size(), "a position after " + std::to_string(position.count()) +
-                                        " samples of " + std::to_string(size()) +
-                                        ": was it saved with another data set?");
-  impl_->batches_left = impl_->workers.seek(position.epoch, position.count());
+  std::size_t end = 0;
+  for (const Range& range : position.consumed) {
+    check(range.begin >= end && range.end >= range.begin, "ranges of a position don't ascend");
+    end = range.end;
+  }
+  check(position.count() <= size() && end <= size(),
+        "a position after " + std::to_string(position.count()) + " samples of " +
+            std::to_string(size()) + ": was it saved with another data set?");
+  const auto left = impl_->workers.seek(position.epoch, position.consumed);
+  check(left.has_value(), "a position with gaps; this order is consumed from its begin");
+  impl_->batches_left = *left;
+  const bool gaps = position.consumed.size() > 1 || (end > 0 && position.consumed[0].begin > 0);
+  impl_->begun = gaps ? position.consumed : std::vector<Range>();
+  impl_->begun_epoch = position.epoch;
   impl_->at_end = impl_->batches_left == 0;
   impl_->epoch = position.epoch;
   impl_->consumed = position.count();
@@ -112,8 +123,15 @@ const Batch* Loader::next() {
 }
 
 Position Loader::position() const {
-  Position position{impl_->epoch, 0, {}};
-  if (impl_->consumed > 0) position.consumed.push_back({0, impl_->consumed});
+  const Impl& my = *impl_;
+  Position position{my.epoch, 0, {}};
+  if (my.begun.empty() || my.begun_epoch != my.epoch) {
+    if (my.consumed > 0) position.consumed.push_back({0, my.consumed});
+    return position;
+  }
+  Position before;
+  before.consumed = my.begun;
+  position.consumed = consumed_further(my.begun, my.consumed - before.count(), size());
   return position;
 }
 

@@ -114,7 +114,8 @@ void WorkerPool::finish(Slot& slot, std::size_t count) {
   batch_ready_.notify_all();
 }
 
-std::size_t WorkerPool::seek(std::uint64_t epoch, std::size_t consumed) {
+std::optional<std::size_t> WorkerPool::seek(std::uint64_t epoch,
+                                            const std::vector<Range>& consumed) {
   std::unique_lock lock(mutex_);
   running_ = false;
   all_idle_.wait(lock, [this] { return busy_ == 0; });
@@ -122,7 +123,7 @@ std::size_t WorkerPool::seek(std::uint64_t epoch, std::size_t consumed) {
   held_ = nullptr;
   free_.insert(free_.end(), planned_.begin(), planned_.end());
   planned_.clear();
-  planner_.start(epoch, consumed);
+  if (!planner_.start(epoch, consumed)) return std::nullopt;
   return planner_.batches_left();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -31,7 +32,8 @@ class WorkerPool {
 
   // Drops what is prepared; the next batch begins there. Afterwards no worker reads anything until
   // next(). Returns how many batches are left in the epoch.
-  std::size_t seek(std::uint64_t epoch, std::size_t consumed);
+  // Nothing where the order can't go on from there.
+  std::optional<std::size_t> seek(std::uint64_t epoch, const std::vector<Range>& consumed);
   // The next batch, or end of an epoch, once it is made; the caller's until the next call. Throws
   // the error of its first sample that has one, and again at each call until a seek().
   Slot& next();

@@ -112,14 +112,23 @@ struct Build {
 }  // namespace
 
 torch::nn::AnyModule copy_of(const Node& node) {
+  const torch::nn::AnyModule& module = node.module->module;
+  const auto refuse = [&node](const std::string& why) {
+    throw UsageError("layer '" + node.name + "': its module can't be copied" + why);
+  };
+  torch::nn::AnyModule copy;
   try {
-    return node.module->module.clone();
+    copy = module.clone();
   } catch (const c10::Error& error) {
-    throw UsageError("layer '" + node.name +
-                     "': its module can't be copied; derive its class from "
-                     "torch::nn::Cloneable. " +
-                     text_of(error));
+    refuse("; derive its class from torch::nn::Cloneable. " + text_of(error));
   }
+  // Of a class that leaves copying to the one that it is derived from there is no copy.
+  if (copy.ptr() == nullptr) {
+    refuse(
+        ": a copy of it is of another class, which it is derived from. Let its class override "
+        "clone(), or derive it from torch::nn::Cloneable");
+  }
+  return copy;
 }
 
 LayerStep make_layer_step(const Node& node, bool copy_user_module) {

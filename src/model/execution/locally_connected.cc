@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "model/execution/cut.h"
 #include "model/execution/full_precision.h"
 
 namespace convoy::model {
@@ -82,7 +83,7 @@ class Products : public torch::autograd::Function<Products> {
  public:
   // REQUIRES: both contiguous
   static Tensor forward(AutogradContext* context, const Tensor& image, const Tensor& weight,
-                        layer::Pair stride) {
+                        layer::Pair stride, GradientInPieces* gradients) {
     const std::int64_t samples = image.size(0), out = weight.size(2);
     const Tensor output =
         torch::empty({samples, out, weight.size(0), weight.size(1)}, image.options());
@@ -92,6 +93,7 @@ class Products : public torch::autograd::Function<Products> {
       block.of_output(output).copy_(
           values.view({block.rows, block.columns, samples, out}).permute({2, 3, 0, 1}));
     });
+    context->saved_data["gradients"] = reinterpret_cast<std::int64_t>(gradients);
     context->saved_data["stride"] = std::vector<std::int64_t>{stride[0], stride[1]};
     context->save_for_backward({image, weight});
     return output;
@@ -107,7 +109,7 @@ class Products : public torch::autograd::Function<Products> {
     const bool wants_weight = context->needs_input_grad(1);
     Tensor of_image, of_weight;
     if (wants_image) of_image = torch::zeros(image.sizes(), full.options(image));
-    if (wants_weight) of_weight = torch::empty(weight.sizes(), weight.options());
+    if (wants_weight) of_weight = place_of_gradient(context, weight);
     for_blocks(weight, image, {strides[0], strides[1]}, [&](const Block& block) {
       const Tensor own = block.of_output(gradient)
                              .permute({2, 3, 0, 1})
@@ -120,7 +122,16 @@ class Products : public torch::autograd::Function<Products> {
       if (wants_image) block.add_patches(full(torch::bmm(own, block.of_weight(weight))), of_image);
     });
     if (wants_image) of_image = of_image.to(image.scalar_type());
-    return {of_image, of_weight, Tensor()};
+    return {of_image, of_weight, Tensor(), Tensor()};
+  }
+
+ private:
+  static Tensor place_of_gradient(AutogradContext* context, const Tensor& weight) {
+    auto* const gradients = reinterpret_cast<GradientInPieces*>(  // NOLINT: as autograd has it
+        context->saved_data["gradients"].toInt());
+    Tensor place = gradients == nullptr ? Tensor() : gradients->place_of(weight);
+    if (place.defined() && place.is_contiguous()) return place;
+    return torch::empty(weight.sizes(), weight.options());
   }
 };
 
@@ -130,14 +141,40 @@ Tensor as_in_autocast(const Tensor& tensor, c10::DeviceType device) {
   return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
 }
 
+// Of maps, rows and columns those of a parameter, whose dimensions are rows, columns and maps, then
+// what each filter has.
+Slice of_parameter(const Slice& output, const Tensor& parameter) {
+  Slice part = whole_of(output.tensor, parameter.sizes().vec());
+  for (std::size_t d = 0; d < 3; ++d) {
+    const std::size_t o = (d + 1) % 3;
+    part.shape[d] = output.shape[o];
+    part.begin[d] = output.begin[o];
+    part.size[d] = output.size[o];
+  }
+  return part;
+}
+
+Tensor cut_parameter(const Tensor& parameter, const LocalPiece& piece) {
+  const Slice held = of_parameter(piece.held, parameter),
+              part = of_parameter(piece.part, parameter);
+  return piece.gradients != nullptr ? piece.gradients->cut(parameter, held, part)
+                                    : cut(parameter, held, part);
+}
+
 }  // namespace
 
 Tensor locally_connected(const Tensor& image, const Tensor& weight, const Tensor& bias,
-                         layer::Pair stride) {
+                         layer::Pair stride, const LocalPiece* piece) {
   const auto device = image.device().type();
-  Tensor output = Products::apply(as_in_autocast(image, device).contiguous(),
-                                  as_in_autocast(weight, device).contiguous(), stride);
-  if (bias.defined()) output += as_in_autocast(bias, device).permute({2, 0, 1});
+  // Pieces are cut from what autocast makes of the whole, which it makes once.
+  const auto own = [&](const Tensor& parameter) {
+    const Tensor cast = as_in_autocast(parameter, device);
+    return piece == nullptr ? cast : cut_parameter(cast, *piece);
+  };
+  Tensor output =
+      Products::apply(as_in_autocast(image, device).contiguous(), own(weight).contiguous(), stride,
+                      piece == nullptr ? nullptr : piece->gradients);
+  if (bias.defined()) output += own(bias).permute({2, 0, 1});
   return output;
 }
 

@@ -6,13 +6,23 @@
 #include <vector>
 
 #include "convoy/model/layers.h"
+#include "model/execution/gradient_in_pieces.h"
 
 namespace convoy::model {
 
+// Positions of the output that are computed by themselves, others being computed before or after.
+struct LocalPiece {
+  Slice held;                             // what the parameters are of, of the layer's output
+  Slice part;                             // of that, to be computed
+  GradientInPieces* gradients = nullptr;  // null: of this piece alone
+};
+
 // Of an image that is padded already, and of the positions that these parameters are of: some rows
-// and columns of a layer's, and some maps, with what they see of the image.
+// and columns of a layer's, and some maps, with what they see of the image. With `piece`, whose
+// dimensions are maps, rows and columns, of those alone.
 torch::Tensor locally_connected(const torch::Tensor& image, const torch::Tensor& weight,
-                                const torch::Tensor& bias, layer::Pair stride);
+                                const torch::Tensor& bias, layer::Pair stride,
+                                const LocalPiece* piece = nullptr);
 
 // Weights are not set when it is made. For each position of the output a matrix product of what its
 // filters see in each sample, over some positions at a time, so that these copies of the image stay

@@ -1,6 +1,7 @@
 #include "convoy/model/modules.h"
 
 #include <optional>
+#include <typeinfo>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -13,9 +14,16 @@ namespace nn = torch::nn;
 
 layer::Pair pair_of(const torch::ExpandingArray<2>& array) { return {(*array)[0], (*array)[1]}; }
 
+// The module if it is of this class. Of a class that is derived from it nobody knows what its
+// forward does.
+template <class Module>
+const Module* exactly(const nn::Module& module) {
+  return typeid(module) == typeid(Module) ? module.as<Module>() : nullptr;
+}
+
 // What a module is, if it is known; nothing also where its options are others than a kind has.
 std::optional<layer::Kind> known_kind(const nn::Module& module) {
-  if (const auto* conv = module.as<nn::Conv2dImpl>()) {
+  if (const auto* conv = exactly<nn::Conv2dImpl>(module)) {
     const auto& o = conv->options;
     const auto* padding = std::get_if<torch::ExpandingArray<2>>(&o.padding());
     if (padding == nullptr || !std::holds_alternative<torch::enumtype::kZeros>(o.padding_mode()))
@@ -24,38 +32,38 @@ std::optional<layer::Kind> known_kind(const nn::Module& module) {
                               pair_of(o.stride()), pair_of(*padding), pair_of(o.dilation()),
                               o.groups(),          o.bias()};
   }
-  if (const auto* linear = module.as<nn::LinearImpl>()) {
+  if (const auto* linear = exactly<nn::LinearImpl>(module)) {
     const auto& o = linear->options;
     return layer::Linear{o.in_features(), o.out_features(), o.bias()};
   }
-  if (const auto* norm = module.as<nn::BatchNorm2dImpl>()) {
+  if (const auto* norm = exactly<nn::BatchNorm2dImpl>(module)) {
     const auto& o = norm->options;
-    if (!o.affine() || !o.track_running_stats()) return std::nullopt;
-    return layer::BatchNorm{o.num_features(), 1, o.eps(), o.momentum().value_or(0.1)};
+    if (!o.affine() || !o.track_running_stats() || !o.momentum()) return std::nullopt;
+    return layer::BatchNorm{o.num_features(), 1, o.eps(), *o.momentum()};
   }
-  if (module.as<nn::ReLUImpl>() != nullptr) return layer::Relu{};
-  if (module.as<nn::SigmoidImpl>() != nullptr) return layer::Sigmoid{};
-  if (const auto* pool = module.as<nn::MaxPool2dImpl>()) {
+  if (exactly<nn::ReLUImpl>(module) != nullptr) return layer::Relu{};
+  if (exactly<nn::SigmoidImpl>(module) != nullptr) return layer::Sigmoid{};
+  if (const auto* pool = exactly<nn::MaxPool2dImpl>(module)) {
     const auto& o = pool->options;
     if (o.ceil_mode() || pair_of(o.dilation()) != layer::Pair{1, 1}) return std::nullopt;
     return layer::MaxPool{pair_of(o.kernel_size()), pair_of(o.stride()), pair_of(o.padding())};
   }
-  if (const auto* pool = module.as<nn::AvgPool2dImpl>()) {
+  if (const auto* pool = exactly<nn::AvgPool2dImpl>(module)) {
     const auto& o = pool->options;
     if (o.ceil_mode() || !o.count_include_pad() || o.divisor_override()) return std::nullopt;
     return layer::AveragePool{pair_of(o.kernel_size()), pair_of(o.stride()), pair_of(o.padding())};
   }
-  if (const auto* pool = module.as<nn::AdaptiveAvgPool2dImpl>()) {
+  if (const auto* pool = exactly<nn::AdaptiveAvgPool2dImpl>(module)) {
     const auto& size = *pool->options.output_size();
     if (!size[0] || !size[1]) return std::nullopt;
     return layer::AdaptiveAveragePool{{*size[0], *size[1]}};
   }
-  if (const auto* flatten = module.as<nn::FlattenImpl>()) {
+  if (const auto* flatten = exactly<nn::FlattenImpl>(module)) {
     const auto& o = flatten->options;
     if (o.start_dim() != 1 || o.end_dim() != -1) return std::nullopt;
     return layer::Flatten{};
   }
-  if (const auto* dropout = module.as<nn::DropoutImpl>()) {
+  if (const auto* dropout = exactly<nn::DropoutImpl>(module)) {
     if (!(dropout->options.p() < 1)) return std::nullopt;
     return layer::Dropout{dropout->options.p()};
   }

@@ -47,13 +47,15 @@ UserPart::UserPart(const Node& node, const Shape& input, const Shape& output,
   }
 }
 
-torch::Tensor UserPart::operator()(const torch::Tensor& x, const Slice& box,
-                                   const Slice& out) const {
+torch::Tensor UserPart::operator()(const torch::Tensor& x, const Slice& box, const Slice& out,
+                                   GradientInPieces* pieces) const {
   ModulePart part{box, out, {}};
   const std::vector<Slice> needed = required_parameters(node_, inputs_, out);
   for (std::size_t i = 0; i < needed.size(); ++i) {
     check_requires_no_more(who_, out, needed[i], held_[i]);
-    part.tensors.emplace(names_[i], cut(tensors_[i], held_[i], needed[i]));
+    part.tensors.emplace(names_[i], pieces != nullptr
+                                        ? pieces->cut(tensors_[i], held_[i], needed[i])
+                                        : cut(tensors_[i], held_[i], needed[i]));
   }
   torch::Tensor result;
   try {

@@ -9,6 +9,7 @@
 
 #include "convoy/model/layers.h"
 #include "convoy/model/modules.h"
+#include "model/execution/gradient_in_pieces.h"
 
 namespace convoy::model {
 
@@ -30,7 +31,9 @@ class UserPart {
 
   // x [N, box.size...] -> [N, out.size...]; `box` is what the layer states to require for `out`.
   // Throws UsageError naming both where that can't be computed, or has another shape.
-  torch::Tensor operator()(const torch::Tensor& x, const Slice& box, const Slice& out) const;
+  // Where `out` is computed in pieces, gradients of parameters go into `pieces`.
+  torch::Tensor operator()(const torch::Tensor& x, const Slice& box, const Slice& out,
+                           GradientInPieces* pieces = nullptr) const;
 
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
   // As tensors_of(node), cut to what is held.

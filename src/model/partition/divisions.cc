@@ -135,6 +135,12 @@ std::optional<Division> division_of(std::string_view text) {
   return std::nullopt;
 }
 
+std::size_t divided_dimension(const Node& node, const Shape& output, Division how) {
+  if (how == Division::rows) return 1;
+  // A fully connected layer works over the last dimension of any shape.
+  return is_image(output) && !is_any<layer::Linear>(node) ? 0 : output.size() - 1;
+}
+
 Divisions::Divisions(const PartitionRules& rules, const Blueprint& blueprint) : rules_(rules) {
   if (rules.partitions < 1) {
     throw UsageError("a network has one partition or more, not " +
@@ -194,9 +200,6 @@ LayerDivision Divisions::usual(const ShapedLayer& layer) const {
 
 std::vector<Slice> Divisions::tiles(const ShapedLayer& layer, const LayerDivision& division) const {
   const Shape& shape = layer.output;
-  // Of units. A fully connected layer works over the last dimension of any shape.
-  const std::size_t dimension =
-      is_image(shape) && !is_any<layer::Linear>(layer.node) ? 0 : shape.size() - 1;
   const int partitions = rules_.partitions;
   std::vector<Slice> tiles;
   for (int p = 0; p < partitions; ++p) {
@@ -204,8 +207,8 @@ std::vector<Slice> Divisions::tiles(const ShapedLayer& layer, const LayerDivisio
     const auto divide = [&](std::size_t d, int index, int parts) {
       set_part(tile, d, units_of(shape[d], division.parts, index, parts));
     };
-    if (division.how == Division::units) divide(dimension, p, partitions);
-    if (division.how == Division::rows) divide(1, p, partitions);
+    if (division.how == Division::units || division.how == Division::rows)
+      divide(divided_dimension(layer.node, shape, division.how), p, partitions);
     if (division.how == Division::tiles) {
       divide(1, p / grid_[1], grid_[0]);
       divide(2, p % grid_[1], grid_[1]);

@@ -18,6 +18,9 @@ struct ShapedLayer {
   bool reads_input = false;  // its first input is one of the network
 };
 
+// The dimension of a layer's output that is divided. REQUIRES: rows, or units.
+std::size_t divided_dimension(const Node& node, const Shape& output, Division how);
+
 class Divisions {
  public:
   // Throws UsageError for rules that make no sense for this network.

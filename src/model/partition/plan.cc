@@ -107,8 +107,11 @@ class Planner {
     if (division.how == Division::follows) {
       place.how = following(layer, how_[place.inputs.front()]);
       output.tiles = following(layer, first.tiles);
+      place.follows = true;
     } else {
       place.how = division.how;
+      place.divided_evenly =
+          division.parts.empty() && (place.how == Division::rows || place.how == Division::units);
       output.tiles = divisions_.tiles(layer, division);
     }
     output.whole = place.how == Division::whole;

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "convoy/base/error.h"
-#include "model/zoo/chain.h"
+#include "model/zoo/fully_connected.h"
 
 namespace convoy::model {
 
@@ -12,24 +12,15 @@ Blueprint mlp(const MlpOptions& options) {
     if (extent < 1)
       throw UsageError("model 'mlp': samples of " + text_of(options.image) + " have no elements");
   }
-  Blueprint net{"MLP", {options.image}, {}};
-  std::vector<std::int64_t> widths = options.hidden;
-  widths.push_back(options.classes);
-  std::int64_t in = elements_of(options.image);
-  for (std::size_t i = 0; i < widths.size(); ++i) {
-    const std::string number = std::to_string(i + 1);
-    if (widths[i] < 1) {
-      throw UsageError("model 'mlp': layer fc" + number + " has " + std::to_string(widths[i]) +
-                       " units; it has to have at least 1");
+  std::vector<std::int64_t> units = options.hidden;
+  units.push_back(options.classes);
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (units[i] < 1) {
+      throw UsageError("model 'mlp': layer fc" + std::to_string(i + 1) + " has " +
+                       std::to_string(units[i]) + " units; it has to have at least 1");
     }
-    Chain chain("fc" + number);
-    if (i == 0) chain.add("flatten", layer::Flatten());
-    chain.add("fc" + number, layer::Linear{.in = in, .out = widths[i]});
-    if (i + 1 < widths.size()) chain.add("relu" + number, layer::Relu());
-    net.stages.push_back(chain.done());
-    in = widths[i];
   }
-  return net;
+  return fully_connected("MLP", options.image, units, {"relu", layer::Relu()});
 }
 
 }  // namespace convoy::model

@@ -13,7 +13,7 @@
 #include "convoy/train/safetensors.h"
 #include "convoy/train/state.h"
 #include "train/checkpoint/checkpoint_names.h"
-#include "train/checkpoint/scalar_types.h"
+#include "train/checkpoint/destination.h"
 #include "train/checkpoint/slice_reader.h"
 #include "train/rank_work.h"
 
@@ -22,30 +22,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Memory for a slice of a tensor.
-struct Target {
-  Slice slice;  // under the name of the stored tensor
-  torch::Tensor value;
-  std::size_t element = 1;
-
-  void take(const Slice& piece, std::span<const std::byte> bytes) const {
-    const std::span<std::byte> mine(static_cast<std::byte*>(value.mutable_data_ptr()),
-                                    value.nbytes());
-    copy_overlap(piece, bytes, slice, mine, element);
-  }
-};
-
 // What a process wants of a checkpoint.
 struct Request {
   Wanted wanted = everything;
   int rank = 0;
   int world = 1;
   bool model_only = false;
+  torch::nn::Module* network = nullptr;  // whose tensors are to be filled
 };
 
 struct Room {
   State state;
-  std::map<std::size_t, Target> targets;  // by place in Manifest::tensors
+  // By place in Manifest::tensors; slices are of tensors under their stored names.
+  std::map<std::size_t, Destination> targets;
 };
 
 // The name of the parameter that a tensor belongs to.
@@ -57,6 +46,7 @@ std::string parameter_of(const StoredTensor& tensor) {
 Room make_room(const Manifest& manifest, const Request& request) {
   Room room;
   const std::string own = std::to_string(request.rank) + "/";
+  const Tensors live = request.network != nullptr ? all_tensors(*request.network) : Tensors();
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     const StoredTensor& tensor = manifest.tensors[i];
     if (request.model_only && tensor.group != TensorGroup::model) continue;
@@ -74,12 +64,16 @@ Room make_room(const Manifest& manifest, const Request& request) {
       if (!slice->whole()) room.state.parts[parameter] = *slice;
       slice->tensor = tensor.name;
     }
-    const torch::Tensor value = torch::empty(slice->size, scalar_type_of(tensor.type, tensor.name));
+    const auto filled = tensor.group == TensorGroup::model ? live.find(name) : live.end();
+    const bool fits =
+        filled != live.end() && filled->second.sizes() == at::IntArrayRef(slice->size);
+    const auto& [at, fresh] =
+        room.targets.emplace(i, fits ? Destination(*slice, tensor.type, filled->second)
+                                     : Destination(*slice, tensor.type));
     Tensors& tensors = tensor.group == TensorGroup::model       ? room.state.model
                        : tensor.group == TensorGroup::optimizer ? room.state.optimizer
                                                                 : room.state.rank;
-    tensors[name] = value;
-    room.targets[i] = {*slice, value, size_of_type(tensor.type)};
+    tensors[name] = at->second.tensor();
   }
   room.state.aliases = manifest.aliases;
   room.state.numbers = manifest.numbers;
@@ -93,23 +87,47 @@ std::set<std::pair<std::size_t, std::size_t>> needs(const Manifest& manifest, co
   for (const auto& [t, target] : room.targets) {
     const StoredTensor& tensor = manifest.tensors[t];
     for (std::size_t s = 0; s < tensor.slices.size(); ++s) {
-      if (overlap(tensor.slice(tensor.slices[s]), target.slice)) all.insert({t, s});
+      if (overlap(tensor.slice(tensor.slices[s]), target.slice())) all.insert({t, s});
     }
   }
   return all;
 }
 
-void fill(const std::string& path, const Manifest& manifest, const Room& room) {
+// Puts what is read into its place. Tensors come one after the other.
+class Filling {
+ public:
+  explicit Filling(Room& room) : room_(room), now_(room.targets.end()) {}
+
+  void take(std::size_t tensor, const Slice& piece, std::span<const std::byte> bytes) {
+    if (now_ == room_.targets.end() || now_->first != tensor) {
+      finish();
+      now_ = room_.targets.find(tensor);
+    }
+    if (now_ != room_.targets.end()) now_->second.take(piece, bytes);
+  }
+  // After the last.
+  void finish() {
+    if (now_ != room_.targets.end()) now_->second.finish();
+  }
+
+ private:
+  Room& room_;
+  std::map<std::size_t, Destination>::iterator now_;
+};
+
+void fill(const std::string& path, const Manifest& manifest, Room& room) {
   try {
     SliceReader reader(path);
+    Filling filling(room);
     for (const auto& [t, s] : needs(manifest, room)) {
       const StoredTensor& tensor = manifest.tensors[t];
-      const Target& target = room.targets.at(t);
+      const std::size_t place = t;
       reader.read(tensor, tensor.slices[s],
-                  [&target](const Slice& piece, std::span<const std::byte> bytes) {
-                    target.take(piece, bytes);
+                  [&, place](const Slice& piece, std::span<const std::byte> bytes) {
+                    filling.take(place, piece, bytes);
                   });
     }
+    filling.finish();
   } catch (const UsageError& error) {
     throw damaged_checkpoint(path, error.what());
   }
@@ -142,9 +160,12 @@ bool sees(const std::string& path, const Manifest& manifest, const std::string& 
 // Rank 0 reads stored slices and sends them to all, piece by piece.
 class HandingOn {
  public:
+  // `room`: null on a rank that has what it needs.
   HandingOn(const comm::Communicator& communicator, const std::string& path,
-            const Manifest& manifest, const Room& room)
-      : communicator_(communicator), path_(path), manifest_(manifest), room_(room) {}
+            const Manifest& manifest, Room* room)
+      : communicator_(communicator), path_(path), manifest_(manifest) {
+    if (room != nullptr) filling_.emplace(*room);
+  }
 
   void run(const std::set<std::pair<std::size_t, std::size_t>>& slices) {
     if (communicator_.rank() == 0) {
@@ -152,6 +173,7 @@ class HandingOn {
     } else {
       receive(slices);
     }
+    if (filling_) filling_->finish();
   }
 
  private:
@@ -163,12 +185,11 @@ class HandingOn {
     return word[0];
   }
 
-  void take(std::size_t tensor, const Slice& piece, std::span<const std::byte> bytes) const {
-    const auto target = room_.targets.find(tensor);
-    if (target != room_.targets.end()) target->second.take(piece, bytes);
+  void take(std::size_t tensor, const Slice& piece, std::span<const std::byte> bytes) {
+    if (filling_) filling_->take(tensor, piece, bytes);
   }
 
-  void send(const std::set<std::pair<std::size_t, std::size_t>>& slices) const {
+  void send(const std::set<std::pair<std::size_t, std::size_t>>& slices) {
     std::string problem;
     try {
       SliceReader reader(path_);
@@ -193,7 +214,7 @@ class HandingOn {
     on_rank_0(communicator_, [&]() -> std::string { throw damaged_checkpoint(path_, problem); });
   }
 
-  void receive(const std::set<std::pair<std::size_t, std::size_t>>& slices) const {
+  void receive(const std::set<std::pair<std::size_t, std::size_t>>& slices) {
     struct Broken {};
     std::vector<std::byte> buffer;
     try {
@@ -218,7 +239,7 @@ class HandingOn {
   const comm::Communicator& communicator_;
   const std::string& path_;
   const Manifest& manifest_;
-  const Room& room_;
+  std::optional<Filling> filling_;
 };
 
 std::string to_text(const std::set<std::pair<std::size_t, std::size_t>>& slices) {
@@ -231,9 +252,10 @@ std::string to_text(const std::set<std::pair<std::size_t, std::size_t>>& slices)
 
 std::optional<Slice> everything(const Slice& whole) { return whole; }
 
-State read_checkpoint(const comm::Communicator& communicator, const std::string& path,
-                      const Manifest& manifest, const Wanted& wanted) {
-  const Request request{wanted, communicator.rank(), communicator.size(), false};
+namespace {
+
+State read_by_all(const comm::Communicator& communicator, const std::string& path,
+                  const Manifest& manifest, const Request& request) {
   if (communicator.size() == 1) return read(path, manifest, request);
   const std::string hash = on_rank_0(communicator, [&path] { return manifest_hash(path); });
   Room room;
@@ -264,12 +286,27 @@ State read_checkpoint(const comm::Communicator& communicator, const std::string&
   std::size_t t = 0, s = 0;
   handed_on.clear();
   while (numbers >> t >> s) handed_on.insert({t, s});
-  HandingOn(communicator, path, manifest, room).run(handed_on);
+  const bool has_all = mine && communicator.rank() != 0;
+  HandingOn(communicator, path, manifest, has_all ? nullptr : &room).run(handed_on);
   return std::move(room.state);
+}
+
+}  // namespace
+
+State read_checkpoint(const comm::Communicator& communicator, const std::string& path,
+                      const Manifest& manifest, const Wanted& wanted, torch::nn::Module* network) {
+  return read_by_all(communicator, path, manifest,
+                     {wanted, communicator.rank(), communicator.size(), false, network});
 }
 
 State read_checkpoint(const std::string& path, const Manifest& manifest, int rank, int world) {
   return read(path, manifest, {everything, rank, world, false});
+}
+
+State read_model(const comm::Communicator& communicator, const std::string& path,
+                 const Manifest& manifest, const Wanted& wanted, torch::nn::Module& network) {
+  return read_by_all(communicator, path, manifest,
+                     {wanted, communicator.rank(), communicator.size(), true, &network});
 }
 
 State read_model(const std::string& path, const Manifest& manifest) {

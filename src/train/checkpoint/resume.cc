@@ -76,6 +76,12 @@ Origin open_origin(const std::string& which, const std::string& folder) {
   return origin;
 }
 
+// Where its files were then doesn't matter.
+Recipe recipe_of(const Origin& origin, const Vocabulary& vocabulary) {
+  return parse_recipe({of_today(origin.manifest.recipe), "the checkpoint's recipe", "/"}, {},
+                      vocabulary, Files::may_be_missing);
+}
+
 Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& vocabulary,
                     const data::Dataset& training_data, const Log* log) {
   const Manifest& saved = origin.manifest;
@@ -87,9 +93,7 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
     refuse("data.train is another data set (" + std::to_string(saved.samples) + " samples then, " +
            std::to_string(training_data.size()) + " now, or other files)");
   }
-  // Where its files were then doesn't matter.
-  const Recipe before = parse_recipe({of_today(saved.recipe), "the checkpoint's recipe", "/"}, {},
-                                     vocabulary, Files::may_be_missing);
+  const Recipe before = recipe_of(origin, vocabulary);
   const std::string now = print_recipe(recipe, false), then = print_recipe(before, false);
   for (const RecipeChange& change : recipe_changes(now, then)) {
     const ResumeKey* key = find_resume_key(change.key);

@@ -25,6 +25,9 @@ void check_run_folder(const std::string& folder, bool overwrite);
 // none, it is damaged, or it is not of the run that `folder` holds: another's, or set aside there.
 Origin open_origin(const std::string& which, const std::string& folder);
 
+// That of its run.
+Recipe recipe_of(const Origin& origin, const Vocabulary& vocabulary);
+
 // Throws UsageError when this recipe with this training data can't go on from there. Values of the
 // recipe that have changed are told to `log`, if there is one. Returns the recipe of then.
 Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& vocabulary,

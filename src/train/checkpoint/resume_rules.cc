@@ -79,6 +79,7 @@ constexpr ResumeKey kKeys[] = {
     {"sync.*", kFree, ""},
     {"hybrid.*", kFree, ""},
     {"partitioned.*", kFree, ""},
+    {"downpour.*", kFree, ""},
 };
 
 bool fits(std::string_view pattern, std::string_view key) {
@@ -96,7 +97,7 @@ std::span<const ResumeKey> resume_keys() { return kKeys; }
 
 bool save_alike(std::string_view a, std::string_view b) {
   const auto known = [](std::string_view name) {
-    return name == "sync" || name == "hybrid" || name == "partitioned";
+    return name == "sync" || name == "hybrid" || name == "partitioned" || name == "downpour";
   };
   return known(a) && known(b);
 }

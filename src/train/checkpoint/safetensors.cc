@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -193,6 +194,14 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : name_(path) {
 
 SafetensorsFile::~SafetensorsFile() {
   if (mapping_ != nullptr) ::munmap(mapping_, bytes_.size());
+}
+
+void SafetensorsFile::let_go(std::span<const std::byte> bytes) const {
+  if (mapping_ == nullptr) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = static_cast<std::size_t>(bytes.data() - bytes_.data()) / page * page;
+  const auto end = static_cast<std::size_t>(bytes.data() + bytes.size() - bytes_.data());
+  ::madvise(static_cast<std::byte*>(mapping_) + begin, end - begin, MADV_DONTNEED);
 }
 
 void SafetensorsFile::parse() {

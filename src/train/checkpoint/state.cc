@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "train/checkpoint/destination.h"
 
 namespace convoy::train {
 namespace {
@@ -25,16 +26,6 @@ std::string list(const std::vector<std::string>& names) {
   return text;
 }
 
-// Every tensor of a module by every name.
-Tensors all_tensors(const torch::nn::Module& module) {
-  Tensors tensors;
-  for (const auto& item : module.named_parameters()) tensors[item.key()] = item.value();
-  for (const auto& item : module.named_buffers()) {
-    if (item.value().defined()) tensors[item.key()] = item.value();
-  }
-  return tensors;
-}
-
 WeightsReport copy_matching(torch::nn::Module& module, const Tensors& source,
                             const std::map<std::string, std::string>& aliases) {
   const torch::NoGradGuard no_grad;
@@ -49,7 +40,7 @@ WeightsReport copy_matching(torch::nn::Module& module, const Tensors& source,
       report.mismatched.push_back(name + " is " + shape_text(found->second.sizes()) +
                                   " in the file, " + shape_text(target.sizes()) + " in the model");
     } else {
-      target.copy_(found->second);
+      if (!target.is_same(found->second)) target.copy_(found->second);
       report.loaded.push_back(name);
     }
   }
@@ -60,6 +51,15 @@ WeightsReport copy_matching(torch::nn::Module& module, const Tensors& source,
 }
 
 }  // namespace
+
+Tensors all_tensors(const torch::nn::Module& module) {
+  Tensors tensors;
+  for (const auto& item : module.named_parameters()) tensors[item.key()] = item.value();
+  for (const auto& item : module.named_buffers()) {
+    if (item.value().defined()) tensors[item.key()] = item.value();
+  }
+  return tensors;
+}
 
 void describe_module(const torch::nn::Module& module, State& state) {
   std::map<const void*, std::string> seen;

@@ -9,7 +9,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/safetensors.h"
-#include "train/checkpoint/scalar_types.h"
+#include "train/checkpoint/destination.h"
+#include "train/checkpoint/slice_reader.h"
 #include "train/rank_work.h"
 
 namespace convoy::train {
@@ -25,13 +26,21 @@ std::string shape_text(at::IntArrayRef shape) {
   return text + "]";
 }
 
-torch::Tensor read_slice(const TensorView& view, const Slice& slice) {
-  torch::Tensor value = torch::empty(slice.size, scalar_type_of(view.type, view.name));
-  const std::span<std::byte> bytes(static_cast<std::byte*>(value.mutable_data_ptr()),
-                                   value.nbytes());
-  copy_overlap(whole_of(slice.tensor, view.shape), view.bytes, slice, bytes,
-               size_of_type(view.type));
-  return value;
+// Into a tensor of the network. The pages of the file are let go of on the way.
+void read_slice(const SafetensorsFile& file, const TensorView& view, const Slice& slice,
+                const torch::Tensor& to) {
+  Destination destination(slice, view.type, to);
+  const std::size_t element = size_of_type(view.type);
+  std::size_t done = 0;
+  for_each_piece(whole_of(slice.tensor, view.shape), element, kPieceBytes, [&](const Slice& piece) {
+    const auto bytes =
+        view.bytes.subspan(done, static_cast<std::size_t>(piece.elements()) * element);
+    done += bytes.size();
+    if (!overlap(piece, slice)) return;
+    destination.take(piece, bytes);
+    file.let_go(bytes);
+  });
+  destination.finish();
 }
 
 // The names of each tensor of a module, by the first, which comes first.
@@ -97,7 +106,7 @@ Finding look(const State& own, const SafetensorsFile& file, const Wanted& wanted
   return found;
 }
 
-// What is wanted, but for what all ranks leave; that is as it is in the module.
+// What is wanted, in the module; what all ranks leave is as it was there.
 State take(const State& own, const SafetensorsFile& file, const Finding& found,
            const std::set<std::string>& left) {
   State state;
@@ -108,12 +117,10 @@ State take(const State& own, const SafetensorsFile& file, const Finding& found,
     const TensorView* const view = find_named(file, names);
     const bool fits = slice != found.fits.end();
     if (fits && !left.contains(name)) {
-      state.model[name] = read_slice(*view, slice->second);
+      read_slice(file, *view, slice->second, held);
       if (!slice->second.whole()) state.parts[name] = slice->second;
-    } else if (fits || view == nullptr || found.others.contains(name)) {
-      state.model[name] = held.detach().to(held.options().device(torch::kCPU), false, true,
-                                           torch::MemoryFormat::Contiguous);
     }
+    if (fits || view == nullptr || found.others.contains(name)) state.model[name] = held;
   }
   return state;
 }

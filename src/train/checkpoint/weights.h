@@ -9,8 +9,8 @@
 namespace convoy::train {
 
 struct Weights {
-  // All that is wanted of the module's tensors, for Strategy::load: what the file doesn't have, or
-  // has in another shape, is as it is in the module.
+  // All that is wanted of the module, for Strategy::load: its own tensors, into which the file was
+  // read. What that doesn't have, or has in another shape, is as it was.
   State state;
   WeightsReport report;
 };

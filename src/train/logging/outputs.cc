@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include "convoy/base/units.h"
@@ -27,6 +28,12 @@ std::string count_text(const char* one, int n) {
 // Rows of times have a number for each rank and phase: those of large worlds cover more steps.
 constexpr std::size_t kRanksPerRow = 64;
 
+constexpr double kNoMean = std::numeric_limits<double>::quiet_NaN();
+
+std::string loss_text(double loss) {
+  return "loss " + (std::isfinite(loss) ? format("%.4f", loss) : "not known");
+}
+
 // To the microsecond, which is shorter to write.
 double rounded(double seconds) { return std::round(seconds * 1e6) / 1e6; }
 
@@ -44,6 +51,7 @@ Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t r
       every_(recipe.output.every_steps),
       evaluated_(recipe.evaluation.from == "training" ? "on data.train" : "validation"),
       board_table_(recipe.evaluation.from == "training" ? "evaluation/" : "validation/"),
+      more_table_(recipe.strategy + "/"),
       metrics_(folder + "/metrics.jsonl", resumed_at, evaluated) {
   if (recipe.output.tensorboard) {
     board_ = std::make_unique<TensorBoardFile>(folder + "/tensorboard", resumed_at);
@@ -65,6 +73,7 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
   std::vector<std::string> hosts;
   for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host(rank));
   seconds_before_ = facts.seconds_before;
+  row_at_ = now.step;
   begun_ = epoch_.begun = Clock::now();
   std::error_code ignored;
   std::vector<std::string> metrics, titles;
@@ -126,16 +135,19 @@ std::string Outputs::epoch_label(const Moment& moment) const {
 }
 
 void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStatistics& source) {
-  seconds_ += sum(phases_of(r));
+  seconds_ += r.elapsed_s >= 0 ? r.elapsed_s : sum(phases_of(r));
   weight_ += r.weight;
   epoch_.loss += r.loss * r.weight;
   epoch_.weight += r.weight;
   epoch_.samples += r.samples;
+  // Of nothing that counts there is no mean: no replica has told of its mini-batches yet, say.
+  const double loss = weight_ > 0 ? r.loss : kNoMean;
   if (progress_) {
     progress_->update(epoch_label(m), static_cast<double>(m.consumed),
-                      static_cast<double>(m.samples), "loss " + format("%.4f", r.loss));
+                      static_cast<double>(m.samples), loss_text(loss));
   }
-  if (m.step % every_ != 0 && m.step != m.steps) return;
+  if (m.step / every_ == row_at_ / every_ && m.step != m.steps) return;
+  row_at_ = m.step;
   const double rate = seconds_ > 0 ? weight_ / seconds_ : 0;
   seconds_ = 0;
   weight_ = 0;
@@ -145,7 +157,7 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
                  .step = m.step,
                  .numbers = {{"epoch", epoch},
                              {"elapsed_s", rounded(elapsed())},
-                             {"loss", r.loss},
+                             {"loss", loss},
                              {"learning_rate", r.learning_rate},
                              {"samples", static_cast<double>(r.samples)},
                              {rate_key, rate},
@@ -159,17 +171,22 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
                              {"skipped", static_cast<double>(r.skipped)}},
                  .strings = {}};
   if (!counts_samples_) row.numbers.push_back({unit_, r.weight});
+  row.numbers.insert(row.numbers.end(), r.more.numbers.begin(), r.more.numbers.end());
+  row.lists = r.more.lists;
   metrics_.add(row);
   if (!board_) return;
-  board_->add(m.step, {{"train/loss", r.loss},
-                       {"train/learning_rate", r.learning_rate},
-                       {"train/epoch", epoch},
-                       {"speed/" + rate_key, rate},
-                       {"seconds/data", r.data_s},
-                       {"seconds/forward", r.forward_s},
-                       {"seconds/backward", r.backward_s},
-                       {"seconds/exposed_communication", r.communication_s},
-                       {"seconds/update", r.update_s}});
+  std::vector<std::pair<std::string, double>> scalars{
+      {"train/learning_rate", r.learning_rate},
+      {"train/epoch", epoch},
+      {"speed/" + rate_key, rate},
+      {"seconds/data", r.data_s},
+      {"seconds/forward", r.forward_s},
+      {"seconds/backward", r.backward_s},
+      {"seconds/exposed_communication", r.communication_s},
+      {"seconds/update", r.update_s}};
+  if (std::isfinite(loss)) scalars.emplace_back("train/loss", loss);
+  for (const auto& [name, value] : r.more.numbers) scalars.emplace_back(more_table_ + name, value);
+  board_->add(m.step, scalars);
 }
 
 void Outputs::noise(const Moment& m, const GradientNoise& noise) {
@@ -222,18 +239,20 @@ void Outputs::reached_target(const Moment& m, const std::string& metric) {
 
 void Outputs::epoch(const Moment& m) {
   const double seconds = seconds_since(epoch_.begun);
-  const double loss = epoch_.weight > 0 ? epoch_.loss / epoch_.weight : 0;
+  const double loss = epoch_.weight > 0 ? epoch_.loss / epoch_.weight : kNoMean;
   const double rate = seconds > 0 ? epoch_.weight / seconds : 0;
   metrics_.add({.kind = "epoch",
                 .step = m.step,
-                .numbers = {{"epoch", static_cast<double>(m.epoch + 1)},
+                .numbers = {{"epoch", static_cast<double>(m.whole_epochs())},
                             {"elapsed_s", rounded(elapsed())},
                             {"loss", loss},
                             {"samples", static_cast<double>(epoch_.samples)},
                             {"time_s", seconds},
                             {unit_ + "_per_s", rate}},
                 .strings = {}});
-  say(epoch_label(m) + ": loss " + format("%.4f", loss) +
+  Moment ended = m;  // others may have begun the next one
+  ended.epoch = m.whole_epochs() - 1;
+  say(epoch_label(ended) + ": " + loss_text(loss) +
       (last_evaluation_.empty() ? "" : "; " + last_evaluation_) + "; " +
       format(rate < 100 ? "%.1f" : "%.0f", rate) + " " + unit_ + "/s, " + format_seconds(seconds));
   last_evaluation_.clear();

@@ -87,6 +87,7 @@ class Outputs {
   Clock::time_point begun_ = Clock::now();
   std::string evaluated_;    // what evaluations are on, for people
   std::string board_table_;  // and in TensorBoard
+  std::string more_table_;   // there, of what the strategy has to say
   MetricsFile metrics_;
   std::unique_ptr<TensorBoardFile> board_;
   std::unique_ptr<Progress> progress_;
@@ -95,7 +96,8 @@ class Outputs {
   // Rate over the steps since the last row.
   double seconds_ = 0;
   double weight_ = 0;
-  GatheredTimes times_;  // since the last row
+  std::int64_t row_at_ = 0;  // step of the last row
+  GatheredTimes times_;      // since the last row
   SlowRankWatch watch_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <mutex>
 #include <string>
 
 #include "train/memory/block_cache.h"
@@ -93,6 +94,9 @@ bool keep_large_blocks(const LargeBlockOptions& options) {
 #ifdef CONVOY_SANITIZED
   return false;
 #else
+  // Ranks may be threads of one process.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   c10::Allocator* previous = c10::GetCPUAllocator();
   if (installed.load() != nullptr || previous == nullptr || previous->raw_deleter() == nullptr) {
     return false;

@@ -53,7 +53,4 @@ std::unique_ptr<UpdateRule> make_update_rule(const OptimizerRecipe& values,
 void check_groups(const comm::Communicator& communicator, const OptimizerRecipe& recipe,
                   const std::vector<parallel::NamedTensor>& parameters);
 
-// The values of a group of the recipe.
-OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group);
-
 }  // namespace convoy::train

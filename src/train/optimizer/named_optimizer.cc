@@ -1,7 +1,5 @@
 #include "convoy/train/named_optimizer.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <set>
 #include <stdexcept>
@@ -13,21 +11,8 @@
 namespace convoy::train {
 namespace {
 
-bool fits(const ParameterGroupRecipe& group, const parallel::NamedTensor& parameter) {
-  if (group.max_dims > 0 && parameter.tensor.dim() > group.max_dims) return false;
-  if (group.parameters.empty()) return true;
-  return std::any_of(group.parameters.begin(), group.parameters.end(),
-                     [&](const std::string& pattern) {
-                       return fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
-                     });
-}
-
-// 0: none of the recipe's fits.
 std::size_t group_of(const OptimizerRecipe& recipe, const parallel::NamedTensor& parameter) {
-  for (std::size_t g = 0; g < recipe.groups.size(); ++g) {
-    if (fits(recipe.groups[g], parameter)) return g + 1;
-  }
-  return 0;
+  return train::group_of(recipe, parameter.name, parameter.tensor.dim());
 }
 
 std::unique_ptr<GroupedOptimizer> make(const ParameterGroups& groups,
@@ -40,12 +25,6 @@ std::unique_ptr<GroupedOptimizer> make(const ParameterGroups& groups,
 }
 
 }  // namespace
-
-OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group) {
-  OptimizerRecipe values = recipe;
-  if (group.weight_decay >= 0) values.weight_decay = group.weight_decay;
-  return values;
-}
 
 void check_groups(const comm::Communicator& communicator, const OptimizerRecipe& recipe,
                   const std::vector<parallel::NamedTensor>& parameters) {
@@ -83,6 +62,14 @@ NamedOptimizer::NamedOptimizer(const OptimizerRecipe& recipe,
   }
   optimizer_ = make(groups, plugin);
 }
+
+NamedOptimizer::NamedOptimizer(std::string name, std::vector<parallel::NamedTensor> parameters,
+                               std::vector<double> scales,
+                               std::unique_ptr<GroupedOptimizer> optimizer)
+    : name_(std::move(name)),
+      parameters_(std::move(parameters)),
+      scales_(std::move(scales)),
+      optimizer_(std::move(optimizer)) {}
 
 NamedOptimizer::~NamedOptimizer() = default;
 NamedOptimizer::NamedOptimizer(NamedOptimizer&&) noexcept = default;

@@ -1,3 +1,4 @@
+#include "convoy/train/downpour.h"
 #include "convoy/train/optimizer_rule.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/fields.h"
@@ -222,7 +223,12 @@ void describe(Recipe& r, Fields& f) {
     f.end();
   }
   if (r.strategy != kAutomatic)
-    return f.options(r.strategy, r.strategy_options, r.strategy, "Keys of the strategy.");
+    f.options(r.strategy, r.strategy_options, r.strategy, "Keys of the strategy.");
+  if (r.strategy == kDownpour) {
+    const char* const own = r.grid.partitions > 1 ? "partitioned" : "sync";
+    f.options(own, r.candidates[own], own, "Keys of what the ranks of a replica do together.");
+  }
+  if (r.strategy != kAutomatic) return;
   for (const char* name : kPlannedStrategies)
     f.options(name, r.candidates[name], name, "Keys of this strategy, if it is chosen.");
 }

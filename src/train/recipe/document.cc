@@ -34,6 +34,7 @@ std::vector<std::string> split(const std::string& key) {
 Document::Document(const RecipeText& text, const std::vector<std::string>& overrides)
     : name_(file_in_messages(text.name)), folder_(text.folder) {
   table_ = parse_toml(text.text, name_);
+  in_file_ = table_;
   for (const std::string& override : overrides) apply(override);
 }
 
@@ -60,6 +61,19 @@ void Document::apply(const std::string& override) {
   toml::table parsed = parse_value(override.substr(equals + 1));
   table->insert_or_assign(parts.back(), std::move(*parsed.get("value")));
   overridden_[key] = override.substr(equals + 1);
+}
+
+bool Document::overridden(const std::string& key) const {
+  for (std::size_t end = key.size(); end != std::string::npos && end > 0;
+       end = key.rfind('.', end - 1)) {
+    if (overridden_.count(key.substr(0, end)) > 0) return true;
+  }
+  return false;
+}
+
+bool Document::replaced(const std::string& key) const {
+  const auto before = in_file_.at_path(key).value<std::string>();
+  return before && overridden(key) && table_.at_path(key).value<std::string>() != before;
 }
 
 std::optional<std::string> Document::typed(const std::string& key) const {

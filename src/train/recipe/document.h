@@ -20,7 +20,10 @@ class Document {
 
   const toml::table& table() const { return table_; }
   const std::string& folder() const { return folder_; }
-  bool overridden(const std::string& key) const { return overridden_.count(key) > 0; }
+  // Whether an override gave this key, or a table that it is in.
+  bool overridden(const std::string& key) const;
+  // Whether an override gave this text another value than the file's, which has one.
+  bool replaced(const std::string& key) const;
   // The value of an override as it was typed; nothing for another key.
   std::optional<std::string> typed(const std::string& key) const;
   // "lenet.toml:12: " or "--set: ".
@@ -32,6 +35,7 @@ class Document {
   std::string name_;
   std::string folder_;
   toml::table table_;
+  toml::table in_file_;                            // without overrides
   std::map<std::string, std::string> overridden_;  // key -> value as typed
 };
 

@@ -1,6 +1,10 @@
 #include "convoy/train/optimizer_rule.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
+
+#include "convoy/train/downpour.h"
 
 namespace convoy::train {
 namespace {
@@ -15,6 +19,14 @@ Rule adam(const OptimizerRecipe& r) {
   rule.weight_decay = r.weight_decay;
   rule.amsgrad = r.amsgrad;
   return rule;
+}
+
+bool fits(const ParameterGroupRecipe& group, const std::string& name, std::int64_t dimensions) {
+  if (group.max_dims > 0 && dimensions > group.max_dims) return false;
+  if (group.parameters.empty()) return true;
+  return std::any_of(
+      group.parameters.begin(), group.parameters.end(),
+      [&](const std::string& pattern) { return fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
 }
 
 }  // namespace
@@ -49,6 +61,30 @@ optim::Rule optimizer_rule(const OptimizerRecipe& r) {
                     .dampening = r.dampening,
                     .weight_decay = r.weight_decay,
                     .nesterov = r.nesterov};
+}
+
+std::size_t group_of(const OptimizerRecipe& recipe, const std::string& name,
+                     std::int64_t dimensions) {
+  for (std::size_t g = 0; g < recipe.groups.size(); ++g) {
+    if (fits(recipe.groups[g], name, dimensions)) return g + 1;
+  }
+  return 0;
+}
+
+OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group) {
+  OptimizerRecipe values = recipe;
+  if (group.weight_decay >= 0) values.weight_decay = group.weight_decay;
+  return values;
+}
+
+optim::Rule parameter_rule(const OptimizerRecipe& recipe, const std::string& name,
+                           std::int64_t dimensions) {
+  const std::size_t index = group_of(recipe, name, dimensions);
+  if (index == 0) return optimizer_rule(recipe);
+  const ParameterGroupRecipe& group = recipe.groups[index - 1];
+  optim::Rule rule = optimizer_rule(values_of_group(recipe, group));
+  optim::set_learning_rate(rule, recipe.lr * group.lr_scale);
+  return rule;
 }
 
 }  // namespace convoy::train

@@ -185,8 +185,9 @@ class Reader : public Fields, public Given {
     return text + key;
   }
 
-  const toml::node* child(std::string_view key) const {
-    return tables_.back() == nullptr ? nullptr : tables_.back()->get(key);
+  const toml::node* child(const std::string& key) const {
+    if (tables_.back() == nullptr || of_another_reader(key)) return nullptr;
+    return tables_.back()->get(key);
   }
 
   void problem(const std::string& key, const std::string& text) {
@@ -239,6 +240,7 @@ class Reader : public Fields, public Given {
       const std::string name(key.str());
       const auto& known = known_.back();
       if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      if (of_another_reader(name)) continue;
       std::string text = "there is no such key";
       const std::string near = nearest_name(name, known);
       if (!near.empty()) {
@@ -251,11 +253,25 @@ class Reader : public Fields, public Given {
     }
   }
 
+  // Whether the keys of this table are a reader's, and an override has replaced the reader that the
+  // file's were written for.
+  bool reader_is_replaced() const {
+    return path_.size() == 2 && path_[0] == "data" &&
+           (path_[1] == "train" || path_[1] == "validation") && document_.replaced("data.reader");
+  }
+  // Keys of the same name as well: they meant what that reader takes them for.
+  bool of_another_reader(const std::string& key) const {
+    return reader_is_replaced() && !document_.overridden(full(key));
+  }
+  // Whether this is data that a checkpoint was trained or evaluated on, which who uses it may have
+  // no use for. Whoever opens it looks whether it is named.
+  bool may_be_unnamed() const { return files_ == Files::may_be_missing && reader_is_replaced(); }
+
   void read_options(Options& options) {
     for (const Option& option : options.specification()) {
       Value value = option.initial;
       const bool present = std::visit([&](auto& v) { return read(option.key, v); }, value);
-      if (!present && option.required) {
+      if (!present && option.required && !may_be_unnamed()) {
         problem(option.key, "is missing: " + option.doc);
       } else if (present && option.kind == Option::Kind::path) {
         resolve_option(option.key, value);

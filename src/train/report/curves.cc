@@ -196,6 +196,22 @@ void add_metrics(Page& page, const Runs& runs) {
   }
 }
 
+// Of runs that have such a number.
+void add_if_there(Page& page, const std::string& caption, const Runs& runs, const Values& values) {
+  const bool there = std::any_of(runs.begin(), runs.end(), [&values](const RunRecord& run) {
+    const std::vector<double>& column = values(run);
+    return std::any_of(column.begin(), column.end(), [](double y) { return std::isfinite(y); });
+  });
+  if (!there) return;
+  over_all(
+      page, caption, legend_of(runs), runs,
+      [&](Plot& plot, const Axis& axis) {
+        plot.y_least = 0;
+        add_steps(plot, axis, runs, values);
+      },
+      false);
+}
+
 }  // namespace
 
 void add_curves(Page& page, const Runs& runs) {
@@ -219,6 +235,12 @@ void add_curves(Page& page, const Runs& runs) {
             plot, axis, runs, [](const RunRecord& r) -> const auto& { return r.steps.rate; });
       },
       false);
+  add_if_there(
+      page, "Replicas at work", runs,
+      [](const RunRecord& r) -> const auto& { return r.steps.replicas; });
+  add_if_there(
+      page, "Updates between fetch and push, mean so far", runs,
+      [](const RunRecord& r) -> const auto& { return r.steps.staleness; });
   page.end_row();
 }
 

@@ -177,7 +177,7 @@ void add_summary(Page& page, const RunRecord& run) {
   }
   const StepColumns& s = run.steps;
   if (!s.step.empty()) {
-    rows.emplace_back("last training loss", number_text(s.loss.back()));
+    rows.emplace_back("last training loss", number_text(last_loss(run)));
     rows.emplace_back("epochs", number_text(s.epoch.back()));
     rows.emplace_back("time", run.elapsed_s() > 0 ? time_text(run.elapsed_s()) : "");
     const double rate = usual_rate(run);

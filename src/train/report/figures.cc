@@ -26,10 +26,6 @@ bool is_of_same_size(const RunPart& a, const RunPart& b) {
   return true;
 }
 
-bool reaches(const MetricInfo& metric, double value, double level) {
-  return metric.higher_is_better ? value >= level : value <= level;
-}
-
 // The first evaluation that is as good; null if none is.
 const EvaluationRecord* first_at(const RunRecord& run, const MetricInfo& metric, double level) {
   for (const EvaluationRecord& e : run.evaluations) {
@@ -106,6 +102,10 @@ double rate_at(const std::vector<SpeedUp>& group, double ranks) {
 
 }  // namespace
 
+bool reaches(const MetricInfo& metric, double value, double level) {
+  return metric.higher_is_better ? value >= level : value <= level;
+}
+
 double value_of(const EvaluationRecord& evaluation, const std::string& metric) {
   const auto found = evaluation.metrics.find(metric);
   return found == evaluation.metrics.end() ? kNothing : found->second;
@@ -152,6 +152,13 @@ std::string ending_of(const RunRecord& run) {
   return run.target_at >= 0 && run.target_at >= run.last_step() ? "target" : "unknown";
 }
 
+double last_loss(const RunRecord& run) {
+  const std::vector<double>& all = run.steps.loss;
+  const auto last =
+      std::find_if(all.rbegin(), all.rend(), [](double loss) { return std::isfinite(loss); });
+  return last == all.rend() ? kNothing : *last;
+}
+
 RunFigures figures_of(const RunRecord& run) {
   RunFigures f;
   f.name = run.label;
@@ -171,7 +178,7 @@ RunFigures figures_of(const RunRecord& run) {
   f.training_samples = run.number("training_samples");
   f.validation_samples = run.number("validation_samples");
   f.rate = usual_rate(run);
-  f.loss = run.steps.loss.empty() ? kNothing : run.steps.loss.back();
+  f.loss = last_loss(run);
   if (!run.evaluations.empty()) {
     f.evaluated_at = run.evaluations.back().step;
     f.final = run.evaluations.back().metrics;

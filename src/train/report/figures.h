@@ -20,6 +20,13 @@ const EvaluationRecord* best_evaluation(const RunRecord& run);
 // Not a number where it doesn't have it.
 double value_of(const EvaluationRecord& evaluation, const std::string& metric);
 
+// Whether a value is as good as a level; not a number is not.
+bool reaches(const MetricInfo& metric, double value, double level);
+
+// Of training: that of the last row which has one. Around a parameter server rows may come before
+// replicas have told of theirs.
+double last_loss(const RunRecord& run);
+
 RunFigures figures_of(const RunRecord& run);
 
 // Of the metric that matters to the first run that has one: up to 6 levels, the hardest last, and

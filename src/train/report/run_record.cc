@@ -128,7 +128,8 @@ class Builder {
     std::size_t keep = s.step.size();
     while (keep > 0 && s.step[keep - 1] > step) --keep;
     if (keep == s.step.size()) return;
-    for (auto* column : {&s.step, &s.epoch, &s.elapsed_s, &s.loss, &s.learning_rate, &s.rate})
+    for (auto* column : {&s.step, &s.epoch, &s.elapsed_s, &s.loss, &s.learning_rate, &s.rate,
+                         &s.replicas, &s.staleness})
       column->resize(keep);
     for (auto& column : s.phases) column.resize(keep);
   }
@@ -142,6 +143,8 @@ class Builder {
     s.elapsed_s.push_back(number_in(row, "elapsed_s"));
     s.loss.push_back(number_in(row, "loss"));
     s.learning_rate.push_back(number_in(row, "learning_rate"));
+    s.replicas.push_back(number_in(row, "replicas"));
+    s.staleness.push_back(number_in(row, "staleness_mean"));
     s.rate.push_back(rate);
     for (std::size_t i = 0; i < kPhases; ++i) s.phases[i].push_back(number_in(row, kPhaseKeys[i]));
   }

@@ -24,6 +24,7 @@ struct RunPart {
 // A column a member; not a number where a row hasn't it.
 struct StepColumns {
   std::vector<double> step, epoch, elapsed_s, loss, learning_rate, rate;
+  std::vector<double> replicas, staleness;          // of runs around a parameter server
   std::array<std::vector<double>, kPhases> phases;  // of rank 0
 };
 

@@ -57,7 +57,8 @@ void check_metrics(const Recipe& recipe, const Task& task) {
   target_metric(recipe, task);
 }
 
-Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Recipe& the_recipe)
+Inputs::Inputs(const comm::World& the_world, const Registry& registry, Recipe& the_recipe,
+               const StrategyFactory& make)
     : world(the_world),
       recipe(the_recipe),
       compute(recipe),
@@ -65,7 +66,7 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, const Rec
       best(best_metric(recipe, *task)),
       figure(best + which_samples(recipe.evaluation)),
       target(target_metric(recipe, *task)),
-      strategy(registry.make_strategy(recipe.strategy)),
+      strategy(make ? make() : registry.make_strategy(recipe.strategy)),
       arrangement(arrange(world, recipe, *strategy)) {}
 
 void Inputs::open(const Registry& registry, const std::string& resume) {
@@ -75,14 +76,20 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   // The first evaluation may come after hours of training.
   if (evaluated && !task->raw())
     data::output_shape(*evaluated, evaluation_transform(recipe.data), on_bad(recipe.data));
+  std::optional<Recipe> former;
   if (!resume.empty()) {
     origin = find_origin(all(), resume, recipe.output.folder);
+    former = recipe_of(*origin, registry.vocabulary());
+  }
+  const RecipeNetwork network(registry, recipe, *task, compute);
+  recipe.strategy_options = strategy->settle(network, former ? &*former : nullptr);
+  if (origin) {
     const Recipe before = check_origin(*origin, recipe, registry.vocabulary(), *data.training,
                                        world.rank() == 0 ? &world.log() : nullptr);
     check_facts(*task, origin->manifest, origin->path);
     epoch_was_over = is_over(origin->manifest.position, data.training->size(), before);
   }
-  strategy->build(RecipeNetwork(registry, recipe, *task, compute));
+  strategy->build(network);
   check_groups(all(), recipe.optimizer, parallel::unique_parameters(strategy->module()));
   // A run that goes on has its weights, and may have lost this file.
   if (recipe.model.weights.empty() || origin) return;

@@ -21,18 +21,21 @@ void check_metrics(const Recipe& recipe, const Task& task);
 // In the order in which they are made: each may be wrong in view of what was made before.
 struct Inputs {
   // The task and the arrangement, before any file is opened. Throws UsageError for a recipe that
-  // the world is not made for, and for a metric that the task doesn't have. Collective.
-  Inputs(const comm::World& world, const Registry& registry, const Recipe& recipe);
+  // the world is not made for, and for a metric that the task doesn't have. `strategy` makes the
+  // strategy; empty: the registry does. Collective.
+  Inputs(const comm::World& world, const Registry& registry, Recipe& recipe,
+         const StrategyFactory& strategy = {});
 
   // The data, the checkpoint to go on from if there is one to be ("" for none), and the network.
-  // Throws UsageError naming what is wrong. Collective.
+  // The recipe then has what its strategy has chosen. Throws UsageError naming what is wrong.
+  // Collective.
   void open(const Registry& registry, const std::string& resume);
 
   // Whether this score (Evaluation::score) of the target's metric is as good as training.target.
   bool reached(double score) const;
 
   const comm::World& world;
-  const Recipe& recipe;
+  Recipe& recipe;
   Compute compute;
   std::unique_ptr<Task> task;
   std::string best;              // the metric that the best checkpoint goes by

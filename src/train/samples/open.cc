@@ -63,12 +63,10 @@ std::unique_ptr<data::SampleSource> handed_on(std::unique_ptr<data::SampleSource
   return std::make_unique<HandedSource>(std::move(source), arrangement.group);
 }
 
-// From a store over the ranks that read.
-std::unique_ptr<data::SampleSource> open_store(const comm::World& world,
-                                               const std::shared_ptr<data::Dataset>& dataset,
-                                               const SampleOptions& o,
-                                               const data::LoaderOptions& options) {
-  const DataRecipe& recipe = o.recipe.data;
+// `groups` of ranks that hold everything, where each has a part.
+std::shared_ptr<data::Store> load_store(const comm::World& world,
+                                        const std::shared_ptr<data::Dataset>& dataset,
+                                        const DataRecipe& recipe, int threads, int groups) {
   const auto loadable = std::dynamic_pointer_cast<const data::LoadableDataset>(dataset);
   if (loadable == nullptr) {
     throw UsageError("data.store = \"" + recipe.store +
@@ -78,11 +76,28 @@ std::unique_ptr<data::SampleSource> open_store(const comm::World& world,
   if (recipe.store == "host") store_options.placement = data::Placement::host;
   if (recipe.store == "auto") store_options.placement = data::Placement::best;
   if (!recipe.store_memory.empty()) store_options.host_memory = parse_bytes(recipe.store_memory);
-  store_options.groups = static_cast<int>(recipe.groups);
-  store_options.threads = options.threads;
+  store_options.groups = groups;
+  store_options.threads = threads;
   tell_of_loading(world, store_options);
   data::CommPeers peers(world.communicator());
-  const auto store = std::make_shared<data::Store>(loadable, peers, store_options);
+  return std::make_shared<data::Store>(loadable, peers, store_options);
+}
+
+// For ranks any of which may need any record.
+std::shared_ptr<data::Store> in_memory(const comm::World& world,
+                                       const std::shared_ptr<data::Dataset>& dataset,
+                                       const DataRecipe& recipe, int threads) {
+  return load_store(world, dataset, recipe, threads, world.size());
+}
+
+// From a store over the ranks that read.
+std::unique_ptr<data::SampleSource> open_store(const comm::World& world,
+                                               const std::shared_ptr<data::Dataset>& dataset,
+                                               const SampleOptions& o,
+                                               const data::LoaderOptions& options) {
+  const DataRecipe& recipe = o.recipe.data;
+  const auto store =
+      load_store(world, dataset, recipe, options.threads, static_cast<int>(recipe.groups));
   data::ShuffleOptions shuffle;
   shuffle.every_epochs = static_cast<std::uint64_t>(recipe.shuffle_every_epochs);
   shuffle.every_steps = static_cast<std::uint64_t>(recipe.shuffle_every_steps);
@@ -99,9 +114,29 @@ std::unique_ptr<data::SampleSource> open_samples(const comm::World& world,
   data::LoaderOptions options = loader_options(*dataset, o);
   options.batch = static_cast<std::size_t>(recipe.training.batch);
   options.drop_last = recipe.data.drop_last;
+  options.portions = o.arrangement.portions;
+  if (options.portions) {
+    // The coordinator leaves out what is to be left out.
+    options.drop_last = false;
+    if (options.cost) {
+      throw UsageError("batches of the task '" + recipe.task.name + "' are counted in " +
+                       o.task.unit() +
+                       ", and a coordinator assigns samples: choose another strategy");
+    }
+  }
   options.least_share = o.least_share;
   options.ahead = static_cast<std::size_t>(recipe.data.ahead);
   options.on_skip = [log = world.log()](const std::string& text) { log.warning(text); };
+  if (!o.arrangement.trains) {
+    options.nothing = true;
+    return std::make_unique<data::Loader>(dataset, training_transform(recipe.data), options);
+  }
+  if (options.portions && recipe.data.store != "files") {
+    return handed_on(
+        std::make_unique<data::Loader>(in_memory(world, dataset, recipe.data, options.threads),
+                                       training_transform(recipe.data), options),
+        o.arrangement);
+  }
   if (recipe.data.store == "files") {
     return handed_on(
         std::make_unique<data::Loader>(dataset, training_transform(recipe.data), options),

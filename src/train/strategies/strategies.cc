@@ -1,5 +1,6 @@
 #include "train/strategies/strategies.h"
 
+#include "train/strategies/downpour/downpour.h"
 #include "train/strategies/hybrid/hybrid.h"
 #include "train/strategies/partitioned/partitioned.h"
 #include "train/strategies/sync/sync.h"
@@ -11,6 +12,7 @@ void add_strategies(Registry& registry) {
   add_sync(registry);
   add_hybrid(registry);
   add_partitioned(registry);
+  add_downpour(registry);
 }
 
 }  // namespace convoy::train

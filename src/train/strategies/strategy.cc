@@ -8,8 +8,8 @@ void Strategy::load(const State& saved, const std::string& from) {
   load_module(module(), saved, from);
 }
 
-bool Strategy::score(const Task& task, const Compute& compute, const data::Batch& batch,
-                     std::span<double> sums) {
+bool Strategy::infer(const Task& task, const Compute& compute, const data::Batch& batch,
+                     const UseOutputs& use) {
   if (batch.size() == 0) return true;
   const TaskBatch rows = task.tensors(batch, {0, batch.size()}, compute);
   TensorList outputs;
@@ -17,7 +17,7 @@ bool Strategy::score(const Task& task, const Compute& compute, const data::Batch
     const Autocast autocast = compute.autocast();
     outputs = forward(task.inputs(rows));
   }
-  task.measure(outputs, rows, sums);
+  use(outputs, rows);
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/evaluate.h"
+#include "train/tasks/label_rows.h"
 
 namespace convoy::train {
 namespace {
@@ -248,20 +249,29 @@ std::string Classification::name_of(std::int64_t index) const {
   return i < names.size() ? names[i] : std::to_string(index);
 }
 
-std::vector<ClassProbability> Classification::most_likely(const torch::Tensor& probabilities,
+std::vector<ClassProbability> Classification::most_likely(const Scored& sample,
                                                           std::int64_t most) const {
-  const auto [values, indices] =
-      probabilities.topk(std::min<std::int64_t>(most, probabilities.size(0)));
+  const torch::Tensor indices =
+      std::get<1>(sample.scores.topk(std::min<std::int64_t>(most, sample.scores.size(0))));
+  const auto index = indices.accessor<std::int64_t, 1>();
+  const auto probability = sample.probabilities.accessor<double, 1>();
   std::vector<ClassProbability> best;
-  for (std::int64_t i = 0; i < values.size(0); ++i) {
-    const auto index = indices[i].item<std::int64_t>();
-    best.push_back({index, name_of(index), values[i].item<double>()});
-  }
+  for (std::int64_t i = 0; i < index.size(0); ++i)
+    best.push_back({index[i], name_of(index[i]), probability[index[i]]});
   return best;
 }
 
-void Classification::answer(const torch::Tensor& probabilities, int most, Answer& to) const {
-  describe(most_likely(probabilities, most), to);
+void Classification::answer(const Scored& sample, int most, Answer& to) const {
+  describe(most_likely(sample, most), to);
+}
+
+void Classification::each(
+    const torch::Tensor& scores,
+    const std::function<void(std::size_t row, const Scored& sample)>& use) const {
+  const torch::Tensor here = scores.to(torch::kCPU);
+  const torch::Tensor likely = probabilities(here.to(torch::kDouble));
+  for (std::int64_t row = 0; row < here.size(0); ++row)
+    use(static_cast<std::size_t>(row), {here[row], likely[row]});
 }
 
 std::vector<Answer> Classification::predict(const std::vector<std::string>& files, int most,
@@ -269,19 +279,42 @@ std::vector<Answer> Classification::predict(const std::vector<std::string>& file
   if (facts_.numbers.contains(kPictures)) {
     throw UsageError("convoy predict takes pictures, and this network samples of the reader '" +
                      recipe_.data.reader +
-                     "', which are none; convoy eval says how good it is on such data");
+                     "', which are none; `convoy predict --data` answers those of a data set");
   }
   std::vector<Answer> answers(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) answers[i].input = files[i];
   const auto failed = [&](std::size_t file, const std::string& why) { answers[file].error = why; };
   read_images(files, recipe_.data, image(), compute, failed, [&](const ImageBatch& images) {
     const auto rows = static_cast<std::int64_t>(images.files.size());
-    const torch::Tensor all =
-        probabilities(scores_of(forward({images.pixels}), rows)).to(torch::kDouble);
-    for (std::int64_t row = 0; row < rows; ++row)
-      answer(all[row], most, answers[images.files[static_cast<std::size_t>(row)]]);
+    each(scores_of(forward({images.pixels}), rows), [&](std::size_t row, const Scored& sample) {
+      answer(sample, most, answers[images.files[row]]);
+    });
   });
   return answers;
+}
+
+std::vector<Answer> Classification::answers(const TensorList& outputs, const TaskBatch& batch,
+                                            int most) const {
+  std::vector<Answer> all(batch.samples.size());
+  each(scores_of(outputs, static_cast<std::int64_t>(all.size())),
+       [&](std::size_t row, const Scored& sample) { answer(sample, most, all[row]); });
+  return all;
+}
+
+std::string Classification::labels(const data::Dataset& data, std::size_t sample) const {
+  const auto known = facts_.lists.find(kLabels), names = facts_.lists.find(kLabelClasses);
+  // Without a map, or trained by a version that did not keep it.
+  if (known == facts_.lists.end() || names == facts_.lists.end())
+    return describe_labels(data, sample);
+  const auto place = [](const std::vector<std::string>& in, const std::string& name) {
+    return std::find(in.begin(), in.end(), name) - in.begin();
+  };
+  return describe_labels(data, sample, [&](const std::string& label) -> std::optional<LabelClass> {
+    const auto at = static_cast<std::size_t>(place(known->second, label));
+    if (at == known->second.size()) return std::nullopt;
+    const std::string& name = names->second.at(at);
+    return LabelClass{place(facts_.lists.at(kClasses), name), name};
+  });
 }
 
 std::unique_ptr<Task> softmax_classification(const Recipe& recipe) {

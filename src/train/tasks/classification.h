@@ -43,6 +43,10 @@ class Classification : public Task {
 
   std::vector<Answer> predict(const std::vector<std::string>& files, int most,
                               const Compute& compute, const Forward& forward) const override;
+  std::vector<Answer> answers(const TensorList& outputs, const TaskBatch& batch,
+                              int most) const override;
+  // With a map, also the classes of the labels.
+  std::string labels(const data::Dataset& data, std::size_t sample) const override;
 
  protected:
   // The tensor "labels": whatever loss_of() takes, [n, ...], on the device.
@@ -56,8 +60,12 @@ class Classification : public Task {
   // those whose probabilities are the means of the views' (AlexNet's ten crops).
   virtual torch::Tensor mean_of_views(const torch::Tensor& scores) const = 0;
 
-  // What is said of a picture whose classes have these probabilities, [classes] in float64.
-  virtual void answer(const torch::Tensor& probabilities, int most, Answer& to) const;
+  // What is said of a sample whose classes have these scores, [classes], and probabilities, the
+  // same in float64.
+  struct Scored {
+    torch::Tensor scores, probabilities;
+  };
+  virtual void answer(const Scored& sample, int most, Answer& to) const;
 
   // In float32 or better.
   static torch::Tensor wide(const torch::Tensor& scores) {
@@ -67,13 +75,16 @@ class Classification : public Task {
   const ClassMap& class_of() const { return class_of_; }
   // [samples, classes], whatever the views.
   torch::Tensor scores_of(const TensorList& outputs, std::int64_t samples) const;
-  std::vector<ClassProbability> most_likely(const torch::Tensor& probabilities,
-                                            std::int64_t most) const;
+  // By scores: probabilities may be 0 or 1 in all their digits, and then say nothing of the order.
+  std::vector<ClassProbability> most_likely(const Scored& sample, std::int64_t most) const;
 
  private:
   enum Sum : std::size_t { kSamples, kTop1, kTop5, kLoss, kSums };
 
   std::string name_of(std::int64_t index) const;
+  // Calls `use` with each row of scores, [samples, classes].
+  void each(const torch::Tensor& scores,
+            const std::function<void(std::size_t row, const Scored& sample)>& use) const;
   data::Shape image() const;
 
   const Recipe recipe_;

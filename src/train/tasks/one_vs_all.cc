@@ -176,9 +176,11 @@ std::vector<double> OneVsAll::figures(std::span<const double> sums) const {
           sums[kTop5] / labeled, sums[kLoss] / std::max(sums[kSamples], 1.0)};
 }
 
-void OneVsAll::answer(const torch::Tensor& probabilities, int, Answer& to) const {
-  const auto above = (probabilities > threshold_).sum().item<std::int64_t>();
-  describe(most_likely(probabilities, std::max<std::int64_t>(above, 1)), to);
+void OneVsAll::answer(const Scored& sample, int, Answer& to) const {
+  // In the precision in which measure() counts.
+  const torch::Tensor likely = probabilities(sample.scores.unsqueeze(0));
+  const auto above = (likely > threshold_).sum().item<std::int64_t>();
+  describe(most_likely(sample, std::max<std::int64_t>(above, 1)), to);
   if (above > 0) return;
   to.lines.back() += " (not above the threshold)";
   to.json.insert(to.json.rfind('}'), ", \"above_threshold\": false");

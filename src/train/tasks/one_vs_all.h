@@ -55,7 +55,7 @@ class OneVsAll final : public Classification {
   torch::Tensor probabilities(const torch::Tensor& scores) const override;
   torch::Tensor mean_of_views(const torch::Tensor& scores) const override;
   // All classes above the threshold; where there is none, the most likely one.
-  void answer(const torch::Tensor& probabilities, int most, Answer& to) const override;
+  void answer(const Scored& sample, int most, Answer& to) const override;
 
   double threshold_;
 };

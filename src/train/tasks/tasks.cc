@@ -3,6 +3,7 @@
 #include "convoy/base/error.h"
 #include "train/tasks/class_map.h"
 #include "train/tasks/classification.h"
+#include "train/tasks/label_rows.h"
 #include "train/tasks/one_vs_all.h"
 
 namespace convoy::train {
@@ -35,6 +36,16 @@ PartLoss Task::divided_loss(const torch::Tensor&, const torch::Tensor&, const to
 std::vector<Answer> Task::predict(const std::vector<std::string>&, int, const Compute&,
                                   const Forward&) const {
   throw UsageError("the task of this recipe predicts nothing (Task::predict)");
+}
+
+std::vector<Answer> Task::answers(const TensorList&, const TaskBatch&, int) const {
+  throw UsageError(
+      "the task of this recipe can't answer samples of a data set (Task::answers); `convoy eval` "
+      "says how good the network is on one");
+}
+
+std::string Task::labels(const data::Dataset& data, std::size_t sample) const {
+  return describe_labels(data, sample);
 }
 
 void add_tasks(Registry& registry) {

@@ -168,8 +168,8 @@ TensorList Hybrid::forward(const TensorList& inputs) {
   return {head_->scores_of_all(network_->trunk().run(inputs).front().detach())};
 }
 
-bool Hybrid::score(const Task& task, const Compute& compute, const data::Batch& batch,
-                   std::span<double> sums) {
+bool Hybrid::infer(const Task& task, const Compute& compute, const data::Batch& batch,
+                   const UseOutputs& use) {
   std::vector<std::int64_t> shares(static_cast<std::size_t>(exchange_->size()), 0);
   shares[static_cast<std::size_t>(exchange_->rank())] = static_cast<std::int64_t>(batch.size());
   exchange_->group().allreduce(comm::buffer_of(shares), comm::ReduceOp::sum, {40, 0});
@@ -185,7 +185,7 @@ bool Hybrid::score(const Task& task, const Compute& compute, const data::Batch& 
         boundary_of(task, *rows, batch.size(), batch.views, rows->weight).to(wire_).contiguous();
   }
   const torch::Tensor scores = head_->scores(input);
-  if (rows) task.measure({scores}, *rows, sums);
+  if (rows) use({scores}, *rows);
   return true;
 }
 

@@ -49,8 +49,8 @@ class Hybrid final : public Strategy {
   void with_whole_model(const std::function<void()>& use) override;
   std::optional<Slice> wanted(const Slice& whole) override;
   TensorList forward(const TensorList& inputs) override;
-  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
-             std::span<double> sums) override;
+  bool infer(const Task& task, const Compute& compute, const data::Batch& batch,
+             const UseOutputs& use) override;
 
  private:
   parallel::DistributedOptions trunk_options(const State* saved) const;

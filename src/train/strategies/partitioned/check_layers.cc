@@ -3,11 +3,87 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/model/modules.h"
 
 namespace convoy::train {
+namespace {
+
+bool normalizes_over_batch(const torch::nn::Module& module) {
+  return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
+         module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
+         module.as<torch::nn::BatchNorm3dImpl>() != nullptr ||
+         module.named_buffers(/*recurse=*/false).contains("running_mean");
+}
+
+// Whether it takes so many rows in training. What trying it changed is as before.
+bool takes(torch::nn::AnyModule module, const model::Shape& input, std::int64_t rows,
+           at::ScalarType type) {
+  const torch::NoGradGuard no_grad;
+  torch::nn::Module& own = *module.ptr();
+  const bool training = own.is_training();
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> before;
+  for (const torch::Tensor& buffer : own.buffers()) {
+    type = buffer.is_floating_point() ? buffer.scalar_type() : type;
+    before.emplace_back(buffer, buffer.clone());
+  }
+  for (const torch::Tensor& parameter : own.parameters()) type = parameter.scalar_type();
+  auto random = at::detail::getDefaultCPUGenerator();
+  const torch::Tensor random_state = random.get_state();
+  model::Shape shape = input;
+  shape.insert(shape.begin(), rows);
+  bool taken = true;
+  own.train();
+  try {
+    module.forward(torch::zeros(shape, type));
+  } catch (const c10::Error&) {
+    taken = false;
+  }
+  own.train(training);
+  random.set_state(random_state);
+  for (auto& [buffer, values] : before) buffer.copy_(values);
+  return taken;
+}
+
+}  // namespace
+
+void check_own_statistics(const model::Blueprint& blueprint, const model::PartitionPlan& plan) {
+  if (plan.partitions == 1) return;
+  for (const model::PartitionedNode& place : plan.nodes) {
+    const model::Node& node = plan.node_of(blueprint, place);
+    if (!std::holds_alternative<model::layer::Opaque>(node.kind) ||
+        place.how == model::Division::whole)
+      continue;
+    for (const auto& part : node.module->module.ptr()->named_modules(node.name)) {
+      if (!normalizes_over_batch(*part.value())) continue;
+      throw UsageError("layer '" + node.name + "' is divided by '" + text_of(place.how) +
+                       "', and normalizes over the batch ('" + part.key() +
+                       "'), which takes statistics of the whole: let it be \"whole\" in "
+                       "[[placement.layers]], or make the normalization a layer of its own");
+    }
+  }
+}
+
+std::int64_t least_rows(const model::Blueprint& blueprint, const model::PartitionPlan& plan,
+                        at::ScalarType type) {
+  for (const model::PartitionedNode& place : plan.nodes) {
+    const model::Node& node = plan.node_of(blueprint, place);
+    const model::Shape& shape = plan.values[place.output].shape;
+    if (std::holds_alternative<model::layer::BatchNorm>(node.kind) &&
+        model::elements_of(shape) == shape[0])
+      return 2;
+    const bool whole = place.how == model::Division::whole || plan.partitions == 1;
+    if (!whole || !std::holds_alternative<model::layer::Opaque>(node.kind)) continue;
+    const torch::nn::AnyModule& module = node.module->module;
+    const model::Shape& input = plan.values[place.inputs.front()].shape;
+    if (!takes(module, input, 1, type) && takes(module, input, 2, type)) return 2;
+  }
+  return 1;
+}
 
 void check_user_layers(const comm::World& world, const model::Blueprint& blueprint,
                        const model::PartitionPlan& plan, at::ScalarType wire) {

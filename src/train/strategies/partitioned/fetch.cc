@@ -93,11 +93,25 @@ void Fetch::send_parts(const Tensor& held) {
   }
   for (std::size_t q = 0; q < route_.out.size(); ++q) {
     if (route_.out[q].empty()) continue;
-    sends_[q].memory = on_wire(part_of(held, route_.out[q]), way_.wire);
+    sends_[q].memory = part_to_send(held, q);
     sends_[q].operation = links_.group().start_send(parallel::buffer_of(sends_[q].memory),
                                                     static_cast<int>(q), match);
   }
   links_.count(way_.forward, bytes(route_.sent()), bytes(route_.received()));
+}
+
+// Those who get the same get it from the same memory.
+Tensor Fetch::part_to_send(const Tensor& held, std::size_t to) const {
+  for (std::size_t q = 0; q < to; ++q) {
+    if (route_.out[q] == route_.out[to]) return sends_[q].memory;
+  }
+  return on_wire(part_of(held, route_.out[to]), way_.wire);
+}
+
+void Fetch::free_what_was_sent() {
+  for (Message& message : sends_) {
+    if (message.operation.valid() && message.operation.done()) message.memory = Tensor();
+  }
 }
 
 std::vector<Tensor> Fetch::finish(const std::vector<Box>& boxes) {
@@ -106,9 +120,7 @@ std::vector<Tensor> Fetch::finish(const std::vector<Box>& boxes) {
   for (Message& message : receives_) {
     if (message.operation.valid()) links_.wait(message.operation, way_.forward, way_.name, begin_);
   }
-  for (Message& message : sends_) {
-    if (message.operation.valid() && message.operation.done()) message.memory = Tensor();
-  }
+  free_what_was_sent();
   if (tokens_.empty()) {
     const torch::NoGradGuard no_grad;
     std::vector<Tensor> all = assemble(held_, boxes_);
@@ -209,6 +221,7 @@ Tensor Fetch::add_gradients(const Tensor& own) {
     part_of(sum, route_.out[q]).add_(receives_[q].memory.to(sum.device(), sum.scalar_type()));
     receives_[q].memory = Tensor();
   }
+  free_what_was_sent();
   return sum;
 }
 

@@ -57,6 +57,8 @@ class Fetch {
     comm::Operation operation;  // ends before its memory does
   };
   void send_parts(const torch::Tensor& held);
+  torch::Tensor part_to_send(const torch::Tensor& held, std::size_t to) const;
+  void free_what_was_sent();
   std::vector<torch::Tensor> assemble(const torch::Tensor& held, const std::vector<Box>& boxes);
   void send_gradients(const std::vector<torch::Tensor>& gradients);
   torch::Tensor add_gradients(const torch::Tensor& own);

@@ -12,7 +12,8 @@
 
 namespace convoy::train {
 
-// Counts what is sent, once for each rank that it is for. One thread at a time.
+// Counts what is sent, once for each rank that it is for, and the time spent waiting, both since it
+// was made: what an update or an epoch took is the difference. One thread at a time.
 class Links {
  public:
   enum class Kind : std::uint8_t {
@@ -48,7 +49,10 @@ class Links {
   double waited_forward() const { return waited_forward_; }
   double waited_backward() const { return waited_backward_; }
 
-  void set_timeline(Timeline* timeline) { timeline_ = timeline; }
+  void set_timeline(Timeline* timeline) {
+    if (timeline != timeline_) free_.fill({});
+    timeline_ = timeline;
+  }
 
  private:
   comm::Communicator group_;

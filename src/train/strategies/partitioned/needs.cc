@@ -37,7 +37,7 @@ PartitionNeeds needs_of(const Recipe& recipe, const model::PartitionLoad& load) 
     const auto slots = static_cast<double>(optim::slots(optimizer_rule(recipe.optimizer)).size());
     needs.optimizer = element * parameters * slots;
   }
-  needs.activations = element * load.activation_values;
+  needs.activations = element * (load.activation_values + load.message_values);
   return needs;
 }
 
@@ -62,7 +62,7 @@ int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
     Recipe larger = recipe;
     larger.grid.partitions = partitions;
     larger.placement.layers.clear();  // whose parts may be for fewer
-    const model::PartitionRules rules = partition_rules(larger, blueprint);
+    const model::PartitionRules rules = rules_by_hand(larger, blueprint);
     const auto loads = loads_of(blueprint, plan_partition(blueprint, inputs, rules));
     if (most(recipe, loads, all_of) <= memory) return partitions;
   }

@@ -15,7 +15,7 @@ struct PartitionNeeds {
   double parameters = 0;  // and buffers
   double gradients = 0;
   double optimizer = 0;    // what it gathers; of a plugin's optimizer that is not known: 0
-  double activations = 0;  // of one sample, in training
+  double activations = 0;  // of one sample, in training, with messages under way
   double training() const { return gradients + optimizer; }
 };
 PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,

@@ -148,13 +148,15 @@ void PartitionedNetwork::pass_on(PartitionedPass& pass, std::size_t value, Tenso
 }
 
 // The rows that need only what is here are computed while what others need is on its way.
-Tensor PartitionedNetwork::compute_around(std::size_t node, Here& input) const {
+Tensor PartitionedNetwork::compute_around(PartitionedPass& pass, std::size_t node,
+                                          Here& input) const {
   const PartLayer& layer = layers_[node];
   const Slice& out = layer.output();
   const Slice& inside = interiors_[node];
   const PartitionedValue& value = plan_.values[plan_.nodes[node].inputs.front()];
   const Slice& needed = value.needed[partition_];
-  const Tensor middle = layer.compute({input.tile}, {input.held}, inside, false);
+  auto* const pieces = pass.pieces.emplace_back(std::make_unique<model::GradientInPieces>()).get();
+  const Tensor middle = layer.compute({input.tile}, {input.held}, inside, false, pieces);
   std::vector<Slice> outs;  // above and below
   for (const auto& [begin, end] :
        {std::pair{out.begin[1], inside.begin[1]},
@@ -176,7 +178,7 @@ Tensor PartitionedNetwork::compute_around(std::size_t node, Here& input) const {
   std::size_t next = 0;
   for (std::size_t i = 0; i < outs.size(); ++i) {
     if (outs[i].size[1] > 0) {
-      rows.push_back(layer.compute({fetched[next]}, {reads[next]}, outs[i], false));
+      rows.push_back(layer.compute({fetched[next]}, {reads[next]}, outs[i], false, pieces));
       ++next;
     }
     if (i == 0) rows.push_back(middle);
@@ -190,7 +192,7 @@ Tensor PartitionedNetwork::compute(PartitionedPass& pass, std::size_t node,
   const PartLayer& layer = layers_[node];
   const Slice& inside = interiors_[node];
   if (pass.overlap && !inside.size.empty() && inside.elements() > 0)
-    return compute_around(node, values[place.inputs.front()]);
+    return compute_around(pass, node, values[place.inputs.front()]);
   Tensors inputs;
   std::vector<Slice> boxes;
   for (std::size_t i = 0; i < place.inputs.size(); ++i) {
@@ -203,7 +205,7 @@ Tensor PartitionedNetwork::compute(PartitionedPass& pass, std::size_t node,
   }
   const bool normalizes = std::holds_alternative<model::layer::BatchNorm>(layer.node().kind);
   if (std::holds_alternative<model::layer::Opaque>(plan_.node_of(blueprint_, place).kind) &&
-      place.how == Division::whole) {
+      (place.how == Division::whole || plan_.partitions == 1)) {
     const StatisticsScope scope(pass.statistics.units);  // of what it may have inside
     return layer.compute(inputs, boxes, layer.output(), false);
   }
@@ -223,12 +225,16 @@ void PartitionedNetwork::compute_all(PartitionedPass& pass, std::vector<Here>& v
   }
 }
 
-Tensors PartitionedNetwork::outputs(PartitionedPass& pass, std::vector<Here>& values,
-                                    bool home) const {
+Tensors PartitionedNetwork::outputs(PartitionedPass& pass, const Tensors& inputs,
+                                    std::vector<Here>& values, bool home) const {
   const int me = pass.links.rank();
-  std::vector<Fetch*> started;
+  std::vector<Fetch*> started;  // null: an input, which is where its samples are
   for (const std::size_t output : plan_.outputs) {
     const PartitionedValue& value = plan_.values[output];
+    if (value.input) {
+      started.push_back(nullptr);
+      continue;
+    }
     Fetch& fetch = add_fetch(
         pass, home ? route_home(value, pass.rows, me) : route_to_all(value, pass.rows.all(), me),
         {.forward = Links::Kind::scores,
@@ -240,7 +246,10 @@ Tensors PartitionedNetwork::outputs(PartitionedPass& pass, std::vector<Here>& va
     started.push_back(&fetch);
   }
   Tensors all;
-  for (Fetch* fetch : started) all.push_back(fetch->finish_all());
+  for (std::size_t i = 0; i < started.size(); ++i) {
+    // Inputs are the first values.
+    all.push_back(started[i] == nullptr ? inputs[plan_.outputs[i]] : started[i]->finish_all());
+  }
   finish_all(pass);
   return all;
 }
@@ -264,7 +273,7 @@ Tensors PartitionedNetwork::run_parts(PartitionedPass& pass, const Tensors& inpu
 Tensors PartitionedNetwork::run(PartitionedPass& pass, const Tensors& inputs) {
   std::vector<Here> values = start_inputs(pass, inputs);
   compute_all(pass, values);
-  return outputs(pass, values, /*home=*/true);
+  return outputs(pass, inputs, values, /*home=*/true);
 }
 
 Tensors PartitionedNetwork::run_alike(PartitionedPass& pass, const Tensors& inputs) {
@@ -274,7 +283,7 @@ Tensors PartitionedNetwork::run_alike(PartitionedPass& pass, const Tensors& inpu
     values[i].held = whole_of(plan_.values[i].name, plan_.values[i].shape);
   }
   compute_all(pass, values);
-  return outputs(pass, values, /*home=*/false);
+  return outputs(pass, inputs, values, /*home=*/false);
 }
 
 }  // namespace convoy::train

@@ -35,6 +35,8 @@ struct PartitionedPass {
   bool overlap = true;  // what needs nothing from others is computed while that is on its way
 
   std::vector<std::unique_ptr<Fetch>> fetches = {};
+  // Of layers whose output is computed in pieces.
+  std::vector<std::unique_ptr<model::GradientInPieces>> pieces = {};
   // What this rank's loss has to depend on, see end_of_pass().
   std::vector<torch::Tensor> tokens() const;
 };
@@ -49,6 +51,8 @@ class PartitionedNetwork final : public torch::nn::Module {
 
   const model::PartitionPlan& plan() const { return plan_; }
   const model::Blueprint& blueprint() const { return blueprint_; }
+  // What this rank computes, by node of the plan.
+  const std::vector<PartLayer>& layers() const { return layers_; }
   // What this rank has of tensors that are divided; of some nothing.
   const std::map<std::string, Slice>& parts() const { return parts_; }
   // Parameters of layers of which this rank computes nothing, and which it has since others do.
@@ -57,7 +61,8 @@ class PartitionedNetwork final : public torch::nn::Module {
 
   // `inputs` are those of this rank's samples, the outputs too. Collective.
   model::Tensors run(PartitionedPass& pass, const model::Tensors& inputs);
-  // The same, but the outputs are what this rank has of them for all samples.
+  // The same, but the outputs are what this rank has of them for all samples. REQUIRES: none of
+  // them is an input.
   model::Tensors run_parts(PartitionedPass& pass, const model::Tensors& inputs);
   // Every rank has all inputs, and gets all outputs. Collective; without gradients.
   model::Tensors run_alike(PartitionedPass& pass, const model::Tensors& inputs);
@@ -75,11 +80,12 @@ class PartitionedNetwork final : public torch::nn::Module {
   std::vector<Here> start_inputs(PartitionedPass& pass, const model::Tensors& inputs) const;
   void compute_all(PartitionedPass& pass, std::vector<Here>& values) const;
   torch::Tensor compute(PartitionedPass& pass, std::size_t node, std::vector<Here>& values) const;
-  torch::Tensor compute_around(std::size_t node, Here& input) const;
+  torch::Tensor compute_around(PartitionedPass& pass, std::size_t node, Here& input) const;
   void pass_on(PartitionedPass& pass, std::size_t value, torch::Tensor tile,
                std::vector<Here>& values) const;
   bool is_read_whole(std::size_t node, std::size_t input) const;
-  model::Tensors outputs(PartitionedPass& pass, std::vector<Here>& values, bool home) const;
+  model::Tensors outputs(PartitionedPass& pass, const model::Tensors& inputs,
+                         std::vector<Here>& values, bool home) const;
   static void finish_all(PartitionedPass& pass);
 
   model::Blueprint blueprint_;

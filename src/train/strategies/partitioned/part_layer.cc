@@ -93,9 +93,9 @@ struct PartLayer::Build {
     node.kind = std::move(kind);
     const model::LayerStep step = make_layer_step(node, /*copy_user_module=*/true);
     own.module_ = step.module;
-    own.compute_ = [compute = step.compute](const Tensors& x, const std::vector<Slice>&,
-                                            const Slice&,
-                                            bool in_place) { return compute(x, in_place); };
+    own.compute_ = [compute = step.compute](const Tensors& x, const Request& r) {
+      return compute(x, r.in_place);
+    };
   }
 
   void operator()(const layer::Convolution& c) const {
@@ -108,9 +108,9 @@ struct PartLayer::Build {
     part.padding = {0, 0};
     const auto module = std::make_shared<model::ConvolutionImpl>(part);
     own.module_ = module;
-    own.compute_ = [module, part, window = model::window_of(c)](
-                       const Tensors& x, const std::vector<Slice>& boxes, const Slice& out, bool) {
-      return torch::conv2d(padded(x[0], boxes[0], out, window), module->weight, module->bias,
+    own.compute_ = [module, part, window = model::window_of(c)](const Tensors& x,
+                                                                const Request& r) {
+      return torch::conv2d(padded(x[0], r.boxes[0], r.out, window), module->weight, module->bias,
                            part.stride, part.padding, part.dilation, part.groups);
     };
   }
@@ -121,20 +121,10 @@ struct PartLayer::Build {
     const auto module = std::make_shared<model::LocallyConnectedImpl>(l, infos);
     own.module_ = module;
     own.compute_ = [module, held = own.output_, window = model::window_of(l), stride = l.stride](
-                       const Tensors& x, const std::vector<Slice>& boxes, const Slice& out, bool) {
-      // Rows, columns and maps of the parameters.
-      const auto of = [&](Tensor parameter) {
-        if (!parameter.defined()) return parameter;
-        for (std::size_t d = 0; d < 3; ++d) {
-          const std::size_t o = (d + 1) % 3;
-          if (out.size[o] == held.size[o]) continue;
-          parameter = parameter.narrow(static_cast<std::int64_t>(d), out.begin[o] - held.begin[o],
-                                       out.size[o]);
-        }
-        return parameter;
-      };
-      return model::locally_connected(padded(x[0], boxes[0], out, window), of(module->weight),
-                                      of(module->bias), stride);
+                       const Tensors& x, const Request& r) {
+      const model::LocalPiece piece{held, r.out, r.pieces};
+      return model::locally_connected(padded(x[0], r.boxes[0], r.out, window), module->weight,
+                                      module->bias, stride, &piece);
     };
   }
   void operator()(const layer::Linear& l) const {
@@ -152,9 +142,9 @@ struct PartLayer::Build {
     own.windows_ = true;
     Pool part = p;
     part.padding = {0, 0};
-    own.compute_ = [part, around, window = model::window_of(p), use](
-                       const Tensors& x, const std::vector<Slice>& boxes, const Slice& out, bool) {
-      return use(padded(x[0], boxes[0], out, window, around), part);
+    own.compute_ = [part, around, window = model::window_of(p), use](const Tensors& x,
+                                                                     const Request& r) {
+      return use(padded(x[0], r.boxes[0], r.out, window, around), part);
     };
   }
   void operator()(const layer::MaxPool& p) const {
@@ -174,15 +164,13 @@ struct PartLayer::Build {
     own.windows_ = !n.mean_as_least;
     // At the borders of what it gets others count for more, which is right at those of the image
     // alone: elsewhere there are positions around `out` that make up for it.
-    own.compute_ = [n](const Tensors& x, const std::vector<Slice>& boxes, const Slice& out, bool) {
-      return model::cut_samples(model::local_contrast_norm(x[0], n), boxes[0], out);
+    own.compute_ = [n](const Tensors& x, const Request& r) {
+      return model::cut_samples(model::local_contrast_norm(x[0], n), r.boxes[0], r.out);
     };
   }
   void operator()(const layer::AdaptiveAveragePool& p) const {
     if (own.shapes_[0] == own.output_.shape) {
-      own.compute_ = [](const Tensors& x, const std::vector<Slice>&, const Slice&, bool) {
-        return x[0];
-      };
+      own.compute_ = [](const Tensors& x, const Request&) { return x[0]; };
       return;
     }
     as(p);
@@ -207,8 +195,9 @@ struct PartLayer::Build {
         "layer '" + whole.name + "', partition " + std::to_string(partition));
     own.windows_ = own.output_.shape.size() == 3;
     own.module_ = part->module();
-    own.compute_ = [part](const Tensors& x, const std::vector<Slice>& boxes, const Slice& out,
-                          bool) { return (*part)(x[0], boxes[0], out); };
+    own.compute_ = [part](const Tensors& x, const Request& r) {
+      return (*part)(x[0], r.boxes[0], r.out, r.pieces);
+    };
   }
   // Flatten, activations, sums, concatenations.
   template <class Other>
@@ -245,7 +234,7 @@ PartLayer::PartLayer(const model::Node& node, const model::PartitionedNode& plac
 }
 
 Tensor PartLayer::compute(const Tensors& inputs, const std::vector<Slice>& boxes, const Slice& out,
-                          bool in_place) const {
+                          bool in_place, model::GradientInPieces* pieces) const {
   if (out.elements() == 0) return nothing_of(inputs, out.size);
   std::vector<Slice> needed = required(out);
   Tensors exact;
@@ -258,15 +247,16 @@ Tensor PartLayer::compute(const Tensors& inputs, const std::vector<Slice>& boxes
     model::check_requires_no_more("layer '" + node_.name + "'", out, needed[i], boxes[i]);
     exact.push_back(model::cut_samples(inputs[i], boxes[i], needed[i]));
   }
-  return compute_(exact, needed, out, in_place);
+  return compute_(exact, {needed, out, in_place, pieces});
 }
 
 Tensor PartLayer::normalize(const Tensor& input, const Slice& box) const {
   auto& own = *module_->as<torch::nn::BatchNorm2d>();
   // Without the module's check that there are several values: others may have them.
   if (own.is_training()) own.num_batches_tracked += 1;
-  const Tensor part = empty() ? nothing_of({input}, {output_.shape[0], 0, output_.shape[2]})
-                              : model::cut_samples(input, box, output_);
+  // Of images that are divided by rows or tiles a part without elements has all channels, too.
+  const Tensor part =
+      empty() ? nothing_of({input}, output_.size) : model::cut_samples(input, box, output_);
   return torch::batch_norm(part, own.weight, own.bias, own.running_mean, own.running_var,
                            own.is_training(), own.options.momentum().value_or(0.1),
                            own.options.eps(), /*cudnn_enabled=*/false);

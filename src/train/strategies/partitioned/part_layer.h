@@ -13,6 +13,7 @@
 
 #include "convoy/model/partition.h"
 #include "convoy/model/stage.h"
+#include "model/execution/gradient_in_pieces.h"
 
 namespace convoy::train {
 
@@ -35,9 +36,11 @@ class PartLayer {
   bool empty() const { return output_.elements() == 0; }
 
   // Output `out`, a part of output(), of a sample. `boxes` say what the inputs hold, which is what
-  // `out` needs or more.
+  // `out` needs or more. Of an output that is computed in pieces, which together are all of
+  // output(), `pieces` puts the parameters' gradients together.
   torch::Tensor compute(const model::Tensors& inputs, const std::vector<Slice>& boxes,
-                        const Slice& out, bool in_place) const;
+                        const Slice& out, bool in_place,
+                        model::GradientInPieces* pieces = nullptr) const;
   // The same for all of output() of a batch normalization, whose statistics are of other ranks,
   // too: also where this rank has none of it.
   torch::Tensor normalize(const torch::Tensor& input, const Slice& box) const;
@@ -49,10 +52,14 @@ class PartLayer {
 
  private:
   struct Build;
-  // With the inputs cut to exactly what `out` needs.
-  using Compute =
-      std::function<torch::Tensor(const model::Tensors& inputs, const std::vector<Slice>& boxes,
-                                  const Slice& out, bool in_place)>;
+  struct Request {
+    const std::vector<Slice>& boxes;  // exactly what `out` needs of the inputs
+    const Slice& out;
+    bool in_place = false;
+    model::GradientInPieces* pieces = nullptr;
+  };
+  // With the inputs cut to these boxes.
+  using Compute = std::function<torch::Tensor(const model::Tensors& inputs, const Request&)>;
 
   model::Node node_;
   std::vector<model::Shape> shapes_;

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/train/partition_rules.h"
 #include "convoy/train/registry.h"
 #include "train/setup.h"
 #include "train/strategies/partitioned/check_layers.h"
@@ -26,17 +27,6 @@ bool divides_output(const model::PartitionPlan& plan) {
   return output.shape.size() == 1 && !output.whole && !output.input;
 }
 
-// Of a batch normalization over one position of each sample there has to be another sample.
-std::int64_t least_rows_of(const model::Blueprint& blueprint, const model::PartitionPlan& plan) {
-  for (const model::PartitionedNode& node : plan.nodes) {
-    const bool norm =
-        std::holds_alternative<model::layer::BatchNorm>(plan.node_of(blueprint, node).kind);
-    const model::Shape& shape = plan.values[node.output].shape;
-    if (norm && model::elements_of(shape) == shape[0]) return 2;
-  }
-  return 1;
-}
-
 }  // namespace
 
 // -- Before training
@@ -53,7 +43,8 @@ Arrangement Partitioned::arrange(const comm::World& world, const Recipe& recipe)
   return {.share = share, .shares = world.size(), .group = {}};
 }
 
-void Partitioned::build(const NetworkSource& source) {
+// Also notes what the network takes.
+model::Blueprint Partitioned::blueprint_of(const NetworkSource& source) {
   torch::manual_seed(source.seed());  // for modules of the user's
   const auto blueprint = source.blueprint();
   if (!blueprint) {
@@ -62,30 +53,42 @@ void Partitioned::build(const NetworkSource& source) {
                      "(a blueprint, or a list of modules)");
   }
   const Compute& compute = compute_.emplace(source.compute());
-  const torch::Tensor like = compute.blank({1, 1, 1});
-  std::vector<model::Shape> inputs = blueprint->inputs;
   const TaskBatch blank = source.task().blank(1, compute);
   blanks_.clear();
   if (!blank.tensors.empty()) {
-    inputs.clear();
-    for (const torch::Tensor& input : source.task().inputs(blank)) {
-      inputs.push_back(input.sizes().slice(1).vec());
+    for (const torch::Tensor& input : source.task().inputs(blank))
       blanks_.push_back(input.narrow(0, 0, 0));
-    }
-  } else {
-    for (const model::Shape& shape : inputs) {
-      std::vector<std::int64_t> sizes{0};
-      sizes.insert(sizes.end(), shape.begin(), shape.end());
-      blanks_.push_back(torch::empty(sizes, like.options()));
-    }
+    return *blueprint;
   }
-  const model::PartitionRules rules = partition_rules(source.recipe(), *blueprint);
-  model::PartitionPlan plan = plan_partition(*blueprint, inputs, rules);
-  if (world_->rank() == 0) world_->log().info(describe_needs(source.recipe(), *blueprint, plan));
-  const PartitionNeeds needs = needs_of(source.recipe(), *blueprint, plan, grid_->partition());
-  check_needs(*world_, source.recipe(), *blueprint, plan, needs.parameters, "the parameters");
-  whole_parameters_ = cost_of(*blueprint, inputs).parameters;
-  least_rows_ = least_rows_of(*blueprint, plan);
+  const torch::Tensor like = compute.blank({1, 1, 1});
+  for (const model::Shape& shape : blueprint->inputs) {
+    std::vector<std::int64_t> sizes{0};
+    sizes.insert(sizes.end(), shape.begin(), shape.end());
+    blanks_.push_back(torch::empty(sizes, like.options()));
+  }
+  return *blueprint;
+}
+
+std::vector<model::Shape> Partitioned::input_shapes() const {
+  std::vector<model::Shape> shapes;
+  for (const torch::Tensor& blank : blanks_) shapes.push_back(blank.sizes().slice(1).vec());
+  return shapes;
+}
+
+void Partitioned::build(const NetworkSource& source) {
+  const model::Blueprint blueprint = blueprint_of(source);
+  const Compute& compute = *compute_;
+  const torch::Tensor like = compute.blank({1, 1, 1});
+  const std::vector<model::Shape> inputs = input_shapes();
+  const model::PartitionRules rules = partition_rules(source.recipe(), blueprint, inputs);
+  model::PartitionPlan plan = plan_partition(blueprint, inputs, rules);
+  if (world_->rank() == 0) world_->log().info(describe_needs(source.recipe(), blueprint, plan));
+  const PartitionNeeds needs = needs_of(source.recipe(), blueprint, plan, grid_->partition());
+  check_needs(*world_, source.recipe(), blueprint, plan, needs.parameters, "the parameters");
+  whole_parameters_ = cost_of(blueprint, inputs).parameters;
+  check_own_statistics(blueprint, plan);
+  least_rows_ = least_rows(blueprint, plan, like.scalar_type());
+  const TaskBatch blank = source.task().blank(1, compute);
   blank_targets_ = torch::Tensor();
   if (!blank.tensors.empty() && divides_output(plan)) {
     const torch::Tensor targets = source.task().divided_targets(blank);
@@ -93,8 +96,8 @@ void Partitioned::build(const NetworkSource& source) {
   }
   wire_ = source.recipe().precision == "bfloat16" ? torch::kBFloat16 : like.scalar_type();
   if (source.recipe().strategy_options.flag("check"))
-    check_user_layers(*world_, *blueprint, plan, wire_);
-  network_ = std::make_shared<PartitionedNetwork>(*blueprint, std::move(plan), source.seed(),
+    check_user_layers(*world_, blueprint, plan, wire_);
+  network_ = std::make_shared<PartitionedNetwork>(blueprint, std::move(plan), source.seed(),
                                                   grid_->partition());
   compute.place(*network_);
   links_.emplace(grid_->partitions());
@@ -177,9 +180,12 @@ void Partitioned::prepare(TrainerContext& context, const State* saved) {
 }
 
 // Buffers of each replica. Those of a layer that is divided are a rank's part of them, which a run
-// with as many partitions knows.
-std::string Partitioned::part_suffix() const {
-  return "#" + std::to_string(grid_->partition()) + "/" + std::to_string(grid_->shape().partitions);
+// knows that divides the layer alike.
+std::string Partitioned::part_suffix(const Slice& part) const {
+  std::string suffix =
+      "#" + std::to_string(grid_->partition()) + "/" + std::to_string(grid_->shape().partitions);
+  for (const std::int64_t begin : part.begin) suffix += "@" + std::to_string(begin);
+  return suffix;
 }
 
 // Of a rank of another arrangement they are of other samples: what the ranks had together counts.
@@ -188,13 +194,15 @@ Tensors Partitioned::own_buffers(const State& saved) const {
   const double then = partitions == saved.numbers.end() ? 1 : partitions->second;
   if (then != grid_->shape().partitions) return {};
   Tensors own;
-  const std::string suffix = part_suffix();
   for (const auto& [name, tensor] : saved.rank) {
-    const bool part = name.ends_with(suffix);
-    const std::string mine = part ? name.substr(0, name.size() - suffix.size()) : name;
+    const std::string mine = name.substr(0, name.rfind('#'));
     const auto slice = network_->parts().find(mine);
-    if (part != (slice != network_->parts().end())) continue;
-    if (!part || at::IntArrayRef(slice->second.size) == tensor.sizes()) own[mine] = tensor;
+    if (slice == network_->parts().end()) {
+      if (mine == name) own[mine] = tensor;
+    } else if (name == mine + part_suffix(slice->second) &&
+               at::IntArrayRef(slice->second.size) == tensor.sizes()) {
+      own[mine] = tensor;
+    }
   }
   return own;
 }
@@ -208,8 +216,10 @@ State Partitioned::state() {
     if (!slice.whole() && slice.elements() > 0) state.parts[name] = slice;
   }
   optimizer_->save(state);
-  for (auto& [name, tensor] : buffers_.own())
-    state.rank[network_->parts().contains(name) ? name + part_suffix() : name] = tensor;
+  for (auto& [name, tensor] : buffers_.own()) {
+    const auto part = network_->parts().find(name);
+    state.rank[part == network_->parts().end() ? name : name + part_suffix(part->second)] = tensor;
+  }
   state.numbers[kPartitions] = grid_->shape().partitions;
   return state;
 }
@@ -253,6 +263,17 @@ std::unique_ptr<PartitionedPass> Partitioned::new_pass(const Rows& rows) {
       .links = *links_, .rows = rows, .wire = wire_, .input = types, .overlap = overlap_});
 }
 
+// Regions of all layers follow from the inputs' shapes.
+void Partitioned::check_inputs(const TensorList& inputs) const {
+  for (std::size_t i = 0; i < inputs.size() && i < blanks_.size(); ++i) {
+    const auto planned = blanks_[i].sizes().slice(1), given = inputs[i].sizes().slice(1);
+    if (given == planned) continue;
+    throw UsageError("the network is divided for inputs of " + model::text_of(planned.vec()) +
+                     ", and can't take " + model::text_of(given.vec()) +
+                     ": make them as large (data.size), or use it whole, with --set strategy=sync");
+  }
+}
+
 TensorList Partitioned::inputs_of(const Task& task, const std::optional<TaskBatch>& rows) const {
   if (!rows) return blanks_;
   TensorList inputs = task.inputs(*rows);
@@ -269,12 +290,14 @@ TensorList Partitioned::inputs_of(const Task& task, const std::optional<TaskBatc
         "partitioned has to know the types of the network's inputs before there are samples: the "
         "task can't make blank ones (Task::blank), or others than its inputs are");
   }
+  check_inputs(inputs);
   return inputs;
 }
 
 // Every rank has the inputs, and computes its part.
 TensorList Partitioned::forward(const TensorList& inputs) {
   const torch::NoGradGuard no_grad;
+  check_inputs(inputs);
   const Autocast autocast = compute_->autocast();
   Rows rows{std::vector<std::int64_t>(static_cast<std::size_t>(links_->size()), 0)};
   rows.of[0] = inputs.at(0).size(0);
@@ -282,8 +305,8 @@ TensorList Partitioned::forward(const TensorList& inputs) {
   return network_->run_alike(*pass, inputs);
 }
 
-bool Partitioned::score(const Task& task, const Compute& compute, const data::Batch& batch,
-                        std::span<double> sums) {
+bool Partitioned::infer(const Task& task, const Compute& compute, const data::Batch& batch,
+                        const UseOutputs& use) {
   const torch::NoGradGuard no_grad;
   std::optional<TaskBatch> own;
   if (batch.size() > 0) own = task.tensors(batch, {0, batch.size()}, compute);
@@ -296,7 +319,7 @@ bool Partitioned::score(const Task& task, const Compute& compute, const data::Ba
   const Autocast autocast = compute.autocast();
   const auto pass = new_pass(rows);
   const TensorList outputs = network_->run(*pass, inputs);
-  if (own) task.measure(outputs, *own, sums);
+  if (own) use(outputs, *own);
   return true;
 }
 
@@ -305,5 +328,7 @@ void add_partitioned(Registry& registry) {
       "partitioned", [] { return std::make_unique<Partitioned>(); }, partitioned_keys(),
       check_partitioned);
 }
+
+std::unique_ptr<Strategy> make_partitioned() { return std::make_unique<Partitioned>(); }
 
 }  // namespace convoy::train

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/model/balance.h"
 #include "convoy/parallel/grid.h"
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/strategy.h"
@@ -24,6 +25,7 @@ namespace convoy::train {
 class Partitioned final : public Strategy {
  public:
   Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
+  Options settle(const NetworkSource& source, const Recipe* before) override;
   void build(const NetworkSource& source) override;
   torch::nn::Module& module() override { return *network_; }
   std::int64_t parameters() override { return whole_parameters_; }
@@ -34,8 +36,8 @@ class Partitioned final : public Strategy {
   void with_whole_model(const std::function<void()>& use) override;
   std::optional<Slice> wanted(const Slice& whole) override;
   TensorList forward(const TensorList& inputs) override;
-  bool score(const Task& task, const Compute& compute, const data::Batch& batch,
-             std::span<double> sums) override;
+  bool infer(const Task& task, const Compute& compute, const data::Batch& batch,
+             const UseOutputs& use) override;
 
  private:
   // What the ranks of this one's replica have of a batch, and what all ranks' samples count.
@@ -44,12 +46,18 @@ class Partitioned final : public Strategy {
     std::vector<double> weights;  // of these ranks
     double own_weight = 0, weight = 0;
   };
+  model::Blueprint blueprint_of(const NetworkSource& source);
+  std::vector<model::Shape> input_shapes() const;
+  model::LayerParts timed_parts(const Recipe& recipe, std::uint64_t seed,
+                                const model::Blueprint& blueprint,
+                                const model::PartitionPlan& plan) const;
   void sort_parameters();
   std::unique_ptr<parallel::GradientReducer> make_reducer(
       const comm::Communicator& ranks, const std::vector<parallel::NamedTensor>& parameters) const;
-  std::string part_suffix() const;
+  std::string part_suffix(const Slice& part) const;
   Tensors own_buffers(const State& saved) const;
   std::unique_ptr<PartitionedPass> new_pass(const Rows& rows);
+  void check_inputs(const TensorList& inputs) const;
   TensorList inputs_of(const Task& task, const std::optional<TaskBatch>& rows) const;
   Shares shares_of(const std::optional<TaskBatch>& rows, StepReport& report);
   std::vector<std::size_t> sample_numbers(const std::optional<TaskBatch>& own);

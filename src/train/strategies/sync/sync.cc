@@ -287,4 +287,6 @@ void add_sync(Registry& registry) {
       "sync", [] { return std::make_unique<Sync>(); }, keys(), check_recipe);
 }
 
+std::unique_ptr<Strategy> make_sync() { return std::make_unique<Sync>(); }
+
 }  // namespace convoy::train

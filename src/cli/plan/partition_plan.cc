@@ -1,0 +1,184 @@
+#include "cli/plan/partition_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "base/toml_text.h"
+#include "cli/bench/step_recipe.h"
+#include "cli/plan/network.h"
+#include "convoy/base/error.h"
+#include "convoy/model/factory.h"
+#include "convoy/optim/rule.h"
+#include "convoy/train/compute.h"
+#include "convoy/train/optimizer_rule.h"
+#include "convoy/train/partition_rules.h"
+#include "convoy/train/registry.h"
+#include "train/setup.h"
+
+namespace convoy::cli {
+namespace {
+
+constexpr std::int64_t kUsualBatch = 32;
+
+struct Network {
+  train::Recipe recipe;
+  model::Blueprint blueprint;
+  std::vector<model::Shape> inputs;
+};
+
+// What the words say of a recipe. Those of speeds come last, if the balance goes by any.
+std::vector<std::string> overrides_of(const PartitionWords& words) {
+  std::vector<std::string> all;
+  if (!words.by.empty()) all.push_back("partitioned.images=" + toml_string(words.by));
+  if (!words.balance.empty()) all.push_back("partitioned.balance=" + toml_string(words.balance));
+  all.insert(all.end(), words.overrides.begin(), words.overrides.end());
+  return all;
+}
+
+std::string override_of(const std::vector<double>& speeds) {
+  std::string list;
+  for (const double speed : speeds) list += (list.empty() ? "" : ", ") + shortest(speed);
+  return "partitioned.speeds=[" + list + "]";
+}
+
+// The speeds are those of the recipe, or of the plan alone where nothing is divided by them.
+template <class Parse>
+train::Recipe with_speeds(const PartitionWords& words, const Parse& parse) {
+  std::vector<std::string> overrides = overrides_of(words);
+  if (words.speeds.empty()) return parse(overrides);
+  overrides.push_back(override_of({}));
+  train::Recipe recipe = parse(overrides);
+  if (recipe.strategy_options.text("balance") == "even") return recipe;
+  overrides.back() = override_of(words.speeds);
+  return parse(overrides);
+}
+
+Network named(const PartitionWords& words, train::Registry& registry) {
+  model::check_model_name(words.what);
+  if (words.partitions == 0) throw UsageError("over how many partitions? Write for example -P 4");
+  add_made_up_images(registry);
+  Network network;
+  network.recipe = with_speeds(words, [&](const std::vector<std::string>& overrides) {
+    StepWords step;
+    step.model = words.what;
+    step.strategy = "partitioned";
+    step.partitions = words.partitions;
+    step.batch = words.batch > 0 ? words.batch : kUsualBatch;
+    step.overrides = overrides;
+    return step_recipe(step, words.partitions, registry);
+  });
+  network.blueprint = network_of(network.recipe, registry);
+  network.inputs = inputs_of(network.recipe);
+  return network;
+}
+
+// What the task makes of the data, as the strategy sees it.
+Network of_recipe(const PartitionWords& words, train::Registry& registry) {
+  const train::RecipeText text = train::read_recipe_file(words.what);
+  registry.load_plugins(train::plugins_of(text, words.overrides));
+  Network network;
+  network.recipe = with_speeds(words, [&](std::vector<std::string> overrides) {
+    std::vector<std::string> first{"strategy=partitioned"};
+    if (words.partitions > 0)
+      first.push_back("grid.partitions=" + std::to_string(words.partitions));
+    if (words.batch > 0) first.push_back("training.batch=" + std::to_string(words.batch));
+    overrides.insert(overrides.begin(), first.begin(), first.end());
+    return parse_recipe(text, overrides, registry.vocabulary());
+  });
+  const train::Recipe& recipe = network.recipe;
+  if (recipe.strategy != "partitioned") {
+    throw UsageError("the plan is of strategy = \"partitioned\", not of \"" + recipe.strategy +
+                     "\": leave strategy out of --set");
+  }
+  const auto task = registry.make_task(recipe);
+  train::DataSets data;
+  data.training = registry.open_data(recipe.data.reader, recipe.data.train);
+  if (recipe.data.has_validation)
+    data.validation = registry.open_data(recipe.data.reader, recipe.data.validation);
+  look_at(data, recipe, *task);
+  const train::Compute compute(recipe);
+  const auto blueprint = train::RecipeNetwork(registry, recipe, *task, compute).blueprint();
+  if (!blueprint) {
+    throw UsageError("the model '" + recipe.model.name +
+                     "' is code: nothing is known of its layers");
+  }
+  network.blueprint = *blueprint;
+  network.inputs = blueprint->inputs;
+  const train::TaskBatch blank = task->blank(1, compute);
+  if (blank.tensors.empty()) return network;
+  network.inputs.clear();
+  for (const torch::Tensor& input : task->inputs(blank))
+    network.inputs.push_back(input.sizes().slice(1).vec());
+  return network;
+}
+
+void check_speeds(const std::vector<double>& speeds, std::int64_t partitions) {
+  if (static_cast<std::int64_t>(speeds.size()) != partitions) {
+    throw UsageError("--speeds has " + std::to_string(speeds.size()) +
+                     (speeds.size() == 1 ? " number" : " numbers") + " for " +
+                     std::to_string(partitions) + (partitions == 1 ? " partition" : " partitions") +
+                     ": give one for each");
+  }
+  for (const double speed : speeds) {
+    if (!(speed > 0) || !std::isfinite(speed))
+      throw UsageError("--speeds have to be above 0, and finite; one is " + shortest(speed));
+  }
+}
+
+}  // namespace
+
+double PlannedPartition::memory(const model::PartitionLoad& load) const {
+  return (static_cast<double>(load.parameters) * (2 + optimizer_values) +
+          static_cast<double>(load.buffers)) *
+             parameter_bytes +
+         bytes(load.activation_values + load.message_values);
+}
+
+bool PlannedPartition::alike() const {
+  return std::all_of(speeds.begin(), speeds.end(),
+                     [this](double speed) { return speed == speeds.front(); });
+}
+
+double PlannedPartition::most_over_mean(double (*of)(const model::PartitionLoad&)) const {
+  double most = 0, sum = 0, speed = 0;
+  for (std::size_t p = 0; p < loads.size(); ++p) {
+    most = std::max(most, of(loads[p]) / speeds[p]);
+    sum += of(loads[p]);
+    speed += speeds[p];
+  }
+  return sum > 0 ? most * speed / sum : 1;
+}
+
+double PlannedPartition::longest() const {
+  double most = 0;
+  for (std::size_t p = 0; p < loads.size(); ++p) most = std::max(most, loads[p].macs / speeds[p]);
+  return most;
+}
+
+PlannedPartition plan_of(const PartitionWords& words) {
+  if (!words.speeds.empty() && words.partitions > 0) check_speeds(words.speeds, words.partitions);
+  train::Registry registry;
+  Network network =
+      words.what.ends_with(".toml") ? of_recipe(words, registry) : named(words, registry);
+  PlannedPartition p;
+  p.recipe = std::move(network.recipe);
+  p.network = std::move(network.blueprint);
+  p.speeds = words.speeds.empty() ? partition_speeds(p.recipe) : words.speeds;
+  check_speeds(p.speeds, p.recipe.grid.partitions);
+  const auto rules = partition_rules(p.recipe, p.network, network.inputs);
+  p.plan = plan_partition(p.network, network.inputs, rules);
+  p.parts = balanced_layers(p.recipe, p.network, network.inputs);
+  p.loads = loads_of(p.network, p.plan);
+  p.macs = static_cast<double>(cost_of(p.network, network.inputs).macs);
+  const std::string& precision = p.recipe.precision;
+  p.parameter_bytes = precision == "float64" ? 8 : 4;
+  p.value_bytes = precision == "bfloat16" ? 2 : p.parameter_bytes;
+  if (train::is_built_in_optimizer(p.recipe.optimizer.name)) {
+    p.optimizer_values =
+        static_cast<double>(optim::slots(train::optimizer_rule(p.recipe.optimizer)).size());
+  }
+  return p;
+}
+
+}  // namespace convoy::cli

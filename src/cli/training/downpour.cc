@@ -1,0 +1,151 @@
+#include "cli/training/downpour.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "cli/launch/again.h"
+#include "cli/launch/hosts.h"
+#include "cli/server/downpour_job.h"
+#include "cli/training/new_checkpoints.h"
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "convoy/train/checkpoint_folder.h"
+#include "convoy/train/downpour.h"
+#include "train/checkpoint/resume.h"
+#include "train/checkpoint/run_files.h"
+#include "train/checkpoint/run_lock.h"
+
+namespace convoy::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the terminal on standard output; 0 if there is none.
+int columns() {
+  winsize size{};
+  const bool terminal =
+      isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return terminal && environment("TERM") != "dumb" ? size.ws_col : 0;
+}
+
+std::vector<std::string> hosts_of(const RankOptions& options, const train::DownpourRecipe& recipe) {
+  std::vector<std::string> hosts;
+  for (const HostSlots& host : read_hosts(options.hosts, options.hostfile)) {
+    if (host.slots != 0)
+      throw UsageError("--hosts " + host.name + ":" + std::to_string(host.slots) +
+                       ": with strategy \"downpour\" the recipe says how many replicas there are; "
+                       "name hosts alone");
+    hosts.push_back(host.name);
+  }
+  return hosts.empty() ? recipe.hosts : hosts;
+}
+
+// Each process has its share of the cores; other hosts are taken for ones like this.
+int threads_of(const train::Recipe& recipe, const DownpourSetup& setup) {
+  if (recipe.threads > 0) return static_cast<int>(recipe.threads);
+  const int hosts = std::max<int>(1, static_cast<int>(setup.hosts.size()));
+  const int processes = (setup.replicas + hosts - 1) / hosts * setup.partitions;
+  return std::max(1, static_cast<int>(usable_cores().size()) / processes);
+}
+
+DownpourSetup setup_of(const train::Recipe& recipe, const TrainArguments& arguments,
+                       const DownpourArguments& own) {
+  const train::DownpourRecipe downpour = train::downpour_of(recipe);
+  const server::JobPlan plan = train::job_plan(recipe);
+  DownpourSetup setup;
+  setup.program = fs::read_symlink("/proc/self/exe").string();
+  setup.servers = static_cast<int>(plan.servers);
+  setup.replicas = static_cast<int>(downpour.replicas);
+  setup.partitions = static_cast<int>(std::max<std::int64_t>(1, recipe.grid.partitions));
+  setup.restarts = static_cast<int>(downpour.restarts);
+  setup.hosts = hosts_of(arguments.ranks, downpour);
+  setup.etcd = downpour.etcd;
+  if (!own.certificates.empty()) setup.certificates = fs::absolute(own.certificates).string();
+  setup.columns = columns();
+  setup.threads = threads_of(recipe, setup);
+  return setup;
+}
+
+std::vector<std::string> changed_keys(const std::string& mine, const std::string& theirs) {
+  std::vector<std::string> keys;
+  for (const train::RecipeChange& change : train::recipe_changes(mine, theirs))
+    keys.push_back(change.key);
+  return keys;
+}
+
+// The last one first, whose loss ends the run.
+std::vector<std::string> files_of(const train::RunFiles& found, const std::string& folder) {
+  std::vector<std::string> paths(found.files.rbegin(), found.files.rend());
+  paths.insert(paths.end(), found.checkpoints.begin(), found.checkpoints.end());
+  paths.insert(paths.end(), found.leftovers.begin(), found.leftovers.end());
+  paths.push_back(folder + "/recipe.toml");
+  return paths;
+}
+
+void check_options(const TrainArguments& arguments) {
+  if (is_a_rank())
+    throw UsageError(
+        "strategy \"downpour\" is no MPI job: start convoy train once, without mpirun or srun "
+        "(docs/downpour-operations.md)");
+  if (arguments.ranks.ranks > 0)
+    throw UsageError("-n: with strategy \"downpour\" say --set downpour.replicas=" +
+                     std::to_string(arguments.ranks.ranks));
+  if (!arguments.ranks.logs.empty() || !arguments.ranks.bind.empty() ||
+      !arguments.ranks.timeout.empty())
+    throw UsageError("--logs, --bind and --timeout are not for strategy \"downpour\"");
+}
+
+}  // namespace
+
+void add_downpour_options(CLI::App& command, DownpourArguments& own) {
+  command
+      .add_option("--certs", own.certificates,
+                  "With strategy \"downpour\" on several hosts: certificates of `convoy certs`")
+      ->type_name("DIR");
+  command
+      .add_option("--server-data", own.data,
+                  "With strategy \"downpour\": where coordinator and servers keep their data "
+                  "(server/ in the run folder)")
+      ->type_name("DIR");
+  command.add_flag("--dry-run", own.dry_run,
+                   "With strategy \"downpour\": print the commands of all processes, and do "
+                   "nothing else");
+}
+
+int train_downpour(const train::Recipe& recipe, const TrainArguments& arguments,
+                   const DownpourArguments& own) {
+  check_options(arguments);
+  const std::string folder = fs::absolute(recipe.output.folder).string();
+  if (const std::string who = train::run_at_work(folder); !who.empty() && !own.dry_run)
+    throw UsageError(folder + " is in use by another run: " + who);
+  DownpourOrder order;
+  order.name = recipe.name;
+  order.data = own.data.empty() ? folder + "/server" : fs::absolute(own.data).string();
+  order.recipe = train::print_recipe(recipe, false);
+  order.resume = arguments.resume;
+  order.overwrite = arguments.overwrite;
+  order.dry_run = own.dry_run;
+  order.grace_s = arguments.ranks.grace_s;
+  order.setup = setup_of(recipe, arguments, own);
+  order.changes = changed_keys;
+  order.run_folder = folder;
+  if (order.resume.empty()) {
+    train::check_run_folder(folder, order.overwrite);
+    if (order.overwrite) {
+      order.run_files = [folder] { return files_of(train::find_run_files(folder), folder); };
+    }
+  } else if (order.resume == "latest") {
+    order.newest_checkpoint = train::CheckpointFolder(train::checkpoints_in(folder)).newest();
+  } else {
+    order.resume = train::open_origin(order.resume, folder).path;
+  }
+  // With --overwrite there are none when the job begins.
+  order.has_checkpoint = [added = NewCheckpoints(folder, order.overwrite)] { return added.any(); };
+  return run_downpour_job(std::move(order));
+}
+
+}  // namespace convoy::cli

@@ -1,0 +1,59 @@
+// What a coordinator says of its job, for people and programs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/server/client.h"
+#include "convoy/server/job.h"
+#include "server/replication/types.h"
+#include "server/service/shard_calls.h"
+
+namespace convoy::server::coordinator {
+
+struct ShardFacts {
+  replication::Configuration configuration;
+  std::optional<calls::ShardReport> report;  // the last one
+  double age_s = 0;                          // of it
+};
+struct ServerFacts {
+  std::uint64_t server = 0;
+  std::string address;
+  std::optional<double> heard_s;  // ago; nothing: not since this coordinator began
+};
+struct ClientFacts {
+  std::uint64_t client = 0;
+  std::string name;
+  ClientRole role = ClientRole::replica;
+  std::uint64_t replica = 0;
+  std::uint32_t member = 0;
+  bool leaving = false;
+  double heard_s = 0;                    // ago
+  double samples_per_s = 0;              // over the last 10 s
+  std::uint64_t samples = 0, steps = 0;  // reported to this coordinator
+  std::vector<Portion> leases;           // of the replica, at its first member
+};
+struct Facts {
+  std::string job;    // id
+  std::string model;  // of the description
+  const JobPlan* plan = nullptr;
+  std::uint64_t samples = 0;  // of the whole training, if the plan says how many
+  std::uint64_t term = 0;
+  double up_s = 0;
+  bool described = false, initialized = false, warm = false;
+  std::uint64_t epoch_samples = 0;  // as the ledger counts them
+  std::vector<ShardFacts> shards;
+  std::vector<ServerFacts> servers;
+  std::vector<ClientFacts> clients;
+  std::size_t cuts = 0;
+  std::uint64_t handed_portions = 0, left_to_redo = 0;  // held now; samples
+  JobProgress progress;
+};
+
+std::string status_json(const Facts& facts);
+// Prometheus' text format, version 0.0.4.
+std::string metrics_text(const Facts& facts);
+
+}  // namespace convoy::server::coordinator

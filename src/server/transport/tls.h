@@ -1,0 +1,33 @@
+// Certificates: what a side shows, and what it thinks of the other's.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace convoy::server::transport {
+
+// PEM files. Both sides show a certificate signed by the authority and take no other.
+struct TlsFiles {
+  std::filesystem::path authority;  // the job's own CA
+  std::filesystem::path
+      certificate;            // of this process's host, with the chain up to the CA if there is one
+  std::filesystem::path key;  // the certificate's, readable by its owner only
+};
+
+struct TlsTexts {
+  std::string authority, certificate, key;
+};
+
+// Throws UsageError that names the file: unreadable, no certificate, or a key of another
+// certificate.
+TlsTexts read_tls(const TlsFiles& files);
+
+// What is wrong with a peer's certificate (a PEM chain, its own first; empty: it showed none), said
+// of the peer: "shows no certificate", "shows a certificate that expired on ...". Nothing if it is
+// signed by the authority, valid now and good for the purpose.
+enum class Purpose { client, server };
+std::optional<std::string> problem_of(const std::string& chain, const std::string& authority,
+                                      Purpose purpose);
+
+}  // namespace convoy::server::transport

@@ -1,0 +1,113 @@
+// What Downpour is around: the strategy with which the ranks of a replica work together.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convoy/server/job.h"
+#include "convoy/train/downpour.h"
+#include "convoy/train/named_optimizer.h"
+#include "convoy/train/parameter_service.h"
+#include "convoy/train/strategy.h"
+#include "train/strategies/downpour/optimizer.h"
+#include "train/strategies/downpour/vectors.h"
+
+namespace convoy::train {
+
+// The network of the outer recipe, for the inner strategy.
+class InnerSource final : public NetworkSource {
+ public:
+  InnerSource(const NetworkSource& outer, const Recipe& recipe) : outer_(outer), recipe_(recipe) {}
+  std::shared_ptr<model::Network> whole() const override { return outer_.whole(); }
+  std::optional<model::Blueprint> blueprint() const override { return outer_.blueprint(); }
+  std::uint64_t seed() const override { return outer_.seed(); }
+  const Recipe& recipe() const override { return recipe_; }
+  const Task& task() const override { return outer_.task(); }
+  const Compute& compute() const override { return outer_.compute(); }
+
+ private:
+  const NetworkSource& outer_;
+  const Recipe& recipe_;
+};
+
+// What the trainer does for the inner strategy; whoever is around it does some of that otherwise.
+class InnerContext : public TrainerContext {
+ public:
+  InnerContext(TrainerContext& outer, const Recipe& recipe) : outer_(outer), recipe_(recipe) {}
+  const Recipe& recipe() const override { return recipe_; }
+  const comm::World& world() const override { return outer_.world(); }
+  const Task& task() const override { return outer_.task(); }
+  const Compute& compute() const override { return outer_.compute(); }
+  NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const override {
+    return outer_.make_optimizer(std::move(parameters));
+  }
+  data::SampleSource& samples() override { return outer_.samples(); }
+  const data::Dataset& training_data() const override { return outer_.training_data(); }
+  const Schedule& schedule() const override { return outer_.schedule(); }
+  const Moment& moment() const override { return outer_.moment(); }
+  Timeline* timeline() override { return outer_.timeline(); }
+  std::uint32_t requests() override { return outer_.requests(); }
+  bool updated(const StepReport& report) override { return outer_.updated(report); }
+  void stopped() override { outer_.stopped(); }
+
+ protected:
+  TrainerContext& outer() { return outer_; }
+
+ private:
+  TrainerContext& outer_;
+  const Recipe& recipe_;
+};
+
+// As it is: for networks that were trained, and nothing to train them with.
+class Around : public Strategy {
+ public:
+  Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
+  Options settle(const NetworkSource& source, const Recipe* before) override;
+  void build(const NetworkSource& source) override;
+  torch::nn::Module& module() override { return inner_->module(); }
+  std::int64_t parameters() override { return inner_->parameters(); }
+  std::size_t least_share(TrainerContext& context) override;
+  // Throws UsageError: there is no parameter server.
+  void prepare(TrainerContext& context, const State* saved) override;
+  void run() override {}
+  Communicated communicated() override { return inner_->communicated(); }
+  State state() override { return inner_->state(); }
+  void with_whole_model(const std::function<void()>& use) override {
+    inner_->with_whole_model(use);
+  }
+  std::optional<Slice> wanted(const Slice& whole) override { return inner_->wanted(whole); }
+  void load(const State& saved, const std::string& from) override { inner_->load(saved, from); }
+  TensorList forward(const TensorList& inputs) override { return inner_->forward(inputs); }
+  bool infer(const Task& task, const Compute& compute, const data::Batch& batch,
+             const UseOutputs& use) override {
+    return inner_->infer(task, compute, batch, use);
+  }
+
+ protected:
+  Strategy& inner() { return *inner_; }
+  const Recipe& inner_recipe() const { return recipe_; }
+  const DownpourRecipe& downpour() const { return downpour_; }
+  // Of a job that trains: throws UsageError unless its ranks are one replica.
+  void check_world(const comm::World& world) const;
+  // What all ranks together have, when the inner strategy is prepared.
+  void describe(TrainerContext& context, const std::vector<parallel::NamedTensor>& parameters);
+  const Vectors& vectors() const { return *vectors_; }
+  const server::JobDescription& description() const { return description_; }
+
+ private:
+  std::unique_ptr<Strategy> inner_;
+  Recipe recipe_;
+  DownpourRecipe downpour_;
+  std::optional<Vectors> vectors_;
+  server::JobDescription description_;
+};
+
+// The rank's own connection: the first rank's before the others'. Collective.
+std::unique_ptr<ParameterService> connect_rank(const comm::Communicator& ranks,
+                                               const ParameterServiceFactory& connect,
+                                               const std::function<void(ParameterService&)>& begin);
+
+}  // namespace convoy::train

@@ -1,0 +1,62 @@
+// The last moments of a job with strategy "downpour": all is trained, and not all has ended.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "tests/cli/downpour_words.h"
+#include "tests/cli/job.h"
+
+namespace convoy::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+pid_t role(const Job& job, const std::string& name, const std::string& its_name = "") {
+  for (const JobProcess& process : job.processes("convoy")) {
+    const Words& words = process.arguments;
+    const bool has = std::find(words.begin(), words.end(), name) != words.end();
+    const bool is =
+        its_name.empty() || std::find(words.begin(), words.end(), its_name) != words.end();
+    if (has && is) return process.pid;
+  }
+  return 0;
+}
+
+template <typename Condition>
+void wait_until(const Condition& condition) {
+  for (int i = 0; i < 6000 && !condition(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(condition());
+}
+
+// The evaluator has ended the job; then `convoy train` is killed, while it waits for a replica.
+// What is trained is trained: the job that goes on with the servers' own data says so, and is done.
+TEST(DownpourEnd, IsFoundByTheNextJob) {
+  const test::Scratch scratch;
+  Words words = small_downpour(scratch.path("run"), {"training.steps=20", "downpour.replicas=2"});
+  {
+    Job job(words);
+    wait_until([&] { return role(job, "replica", "replica-1") != 0; });
+    kill(role(job, "replica", "replica-1"), SIGSTOP);  // which is given up, and ends at last
+    wait_until([&] { return role(job, "evaluator") != 0; });
+    wait_until([&] { return role(job, "evaluator") == 0; });
+    kill(job.pid(), SIGKILL);
+    ASSERT_GE(job.wait_until_gone(30), 0);
+    job.finish();
+  }
+  ASSERT_TRUE(std::filesystem::exists(scratch.path("run/server/job.json")));
+  words.push_back("--resume");
+  const JobResult next = Job(words).finish(std::chrono::seconds(120));
+  EXPECT_EQ(next.exit_status, 0) << next.err;
+  EXPECT_NE(next.out.find("the job is over: all is trained\n"), std::string::npos) << next.out;
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("run/server/job.json")));
+  const JobResult eval = Job({"eval", scratch.path("run")}).finish(std::chrono::seconds(60));
+  EXPECT_EQ(eval.exit_status, 0) << eval.err;
+}
+
+}  // namespace
+}  // namespace convoy::cli

@@ -1,0 +1,272 @@
+// A job with its real coordinator, servers and clients in one process, while servers and the
+// coordinator are killed: every update is in the parameters once.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "convoy/server/client.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/log_store.h"
+#include "server/host/server.h"
+#include "server/service/shard_calls.h"
+#include "server/transport/grpc_connector.h"
+#include "tests/base/scratch.h"
+
+namespace convoy::server {
+namespace {
+
+using namespace std::chrono_literals;
+using convoy::test::Scratch;
+
+constexpr std::uint64_t kSamples = 600, kPortion = 20, kBatch = 5;
+constexpr std::uint64_t kUpdates = kSamples / kBatch;
+
+// Of update `id`: small whole numbers, so that sums are exact in any order.
+float gradient_of(std::uint64_t id, std::uint32_t vector) {
+  return static_cast<float>(id % 7 + vector);
+}
+
+class Job {
+ public:
+  Job() {
+    start_coordinator();
+    for (std::uint64_t number : {1, 2}) start(number);
+  }
+
+  void start_coordinator() {
+    coordinator::CoordinatorSettings settings;
+    settings.plan = plan();
+    if (!address_.empty()) settings.listen = address_;
+    settings.log = log("coordinator");
+    coordinator_ = std::make_unique<coordinator::Coordinator>(
+        std::make_shared<coordinator::LogStore>(scratch_.path("coordinator"), settings.log),
+        settings);
+    address_ = coordinator_->address();
+  }
+  void kill_coordinator() { coordinator_.reset(); }
+  void start(std::uint64_t number) {
+    host::ServerSettings settings;
+    settings.coordinator = address_;
+    settings.number = number;
+    settings.data = scratch_.path("server-" + std::to_string(number));
+    settings.fatal = [](const std::string& why) { ADD_FAILURE() << why; };
+    settings.log = log("server " + std::to_string(number));
+    servers_[number] = std::make_unique<host::Server>(settings);
+  }
+  void kill(std::uint64_t number) { servers_.erase(number); }
+
+  ClientOptions options(const std::string& name, ClientRole role = ClientRole::replica) const {
+    ClientOptions options;
+    options.coordinator = address_;
+    options.name = name;
+    options.role = role;
+    options.log = log(name);
+    return options;
+  }
+  void await_backups() {
+    for (std::uint32_t shard : {0, 1}) {
+      while (report(shard).backup == 0) std::this_thread::sleep_for(20ms);
+    }
+  }
+  // What the shard's primary says of itself.
+  calls::ShardReport report(std::uint32_t shard) {
+    const auto until = Clock::now() + 60s;
+    while (Clock::now() < until) {
+      for (auto& [number, server] : servers_) {
+        transport::ChannelSettings settings;
+        settings.identity = {coordinator_->job(), ""};
+        transport::Channel channel(settings, transport::grpc_connector(server->address()));
+        const transport::Answer answer =
+            channel
+                .call(std::string(calls::kReport), calls::report_request(shard), Clock::now() + 10s)
+                .get();
+        if (answer.status != transport::Answer::Status::done) continue;
+        const calls::Answered answered = calls::decode_answered(answer.message);
+        if (answered.outcome != calls::Outcome::done) continue;
+        const calls::ShardReport report = calls::decode_report(answered.content);
+        if (report.role == static_cast<std::uint8_t>(replication::Role::primary)) return report;
+      }
+    }
+    throw Failure("shard " + std::to_string(shard) + " has no primary");
+  }
+
+ private:
+  static JobPlan plan() {
+    JobPlan plan;
+    plan.name = "end to end";
+    plan.shards = 2;
+    plan.servers = 2;
+    plan.replicas = 3;
+    plan.client_lease_ms = 30000;  // nobody is to be taken for dead
+    plan.server_lease_ms = 1000;
+    plan.batch = kBatch;
+    plan.portion = kPortion;
+    plan.epochs = 1;
+    return plan;
+  }
+  static convoy::Log log(const std::string& name) {
+    const bool lines = !environment("CONVOY_TEST_LINES").empty();
+    using Level = convoy::Log::Level;
+    return convoy::Log(name, lines ? Level::info : Level::error);
+  }
+
+  Scratch scratch_;
+  std::string address_;
+  std::unique_ptr<coordinator::Coordinator> coordinator_;
+  std::map<std::uint64_t, std::unique_ptr<host::Server>> servers_;
+};
+
+JobDescription description() {
+  JobDescription description;
+  description.model = "linear";
+  for (const std::uint64_t size : {300, 70000, 5}) {
+    description.vectors.push_back(
+        {"w" + std::to_string(description.vectors.size()), size, optim::Sgd{.lr = 1}});
+  }
+  description.epoch_samples = kSamples;
+  description.data = "counted";
+  return description;
+}
+
+using Values = std::vector<std::vector<float>>;
+
+Values filled(float value) {
+  Values values;
+  for (const VectorSpec& vector : description().vectors)
+    values.emplace_back(vector.elements, value);
+  return values;
+}
+
+// Of all replicas.
+struct Updates {
+  std::atomic<std::uint64_t> begun = 0, done = 0;
+  std::atomic<std::uint64_t> allowed = 0;  // the test goes on when so many are done
+};
+
+// All portions that it gets.
+void train(const ClientOptions& options, Updates& updates) {
+  Client client(options);
+  client.join(description());
+  Values weights = filled(0), gradient = filled(0);
+  std::vector<WriteView> to;
+  std::vector<ReadView> from;
+  for (std::uint32_t v = 0; v < weights.size(); ++v) {
+    to.push_back({v, weights[v]});
+    from.push_back({v, gradient[v]});
+  }
+  std::vector<std::uint64_t> finished;
+  while (true) {
+    const Lease lease = client.lease(finished);
+    finished.clear();
+    if (lease.kind == Lease::Kind::finished) break;
+    if (lease.kind == Lease::Kind::wait) {
+      std::this_thread::sleep_for(lease.wait);
+      continue;
+    }
+    const Portion& portion = lease.portion;
+    for (std::uint64_t begin = portion.begin; begin < portion.end; begin += kBatch) {
+      const std::uint64_t number = ++updates.begun;
+      while (number > updates.allowed) std::this_thread::sleep_for(2ms);
+      client.fetch(to);
+      const std::uint64_t id = begin / kBatch + 1;
+      for (std::uint32_t v = 0; v < gradient.size(); ++v) {
+        gradient[v].assign(gradient[v].size(), gradient_of(id, v));
+      }
+      const PushResult result =
+          client.push(from, kBatch, {portion.number, begin + kBatch - portion.begin},
+                      client.fetches(), std::vector{id});
+      ASSERT_EQ(result.kind, PushResult::Kind::applied) << result.why;
+      ++updates.done;
+      client.report({1, kBatch, 0.5 * kBatch, kBatch});
+    }
+    finished.push_back(portion.number);
+  }
+  client.leave();
+}
+
+TEST(EndToEnd, EveryUpdateIsAppliedOnceWhoeverIsKilled) {
+  Job job;
+  Client evaluator(job.options("evaluator", ClientRole::evaluator));
+  ASSERT_FALSE(evaluator.describe(description()));
+  const Values first = filled(3);
+  std::vector<ReadView> values;
+  for (std::uint32_t v = 0; v < first.size(); ++v) values.push_back({v, first[v]});
+  evaluator.initialize(values, {}, 0);
+  ASSERT_TRUE(evaluator.describe(description()));
+
+  Updates updates;
+  std::atomic<int> ended = 0;
+  std::vector<std::thread> replicas;
+  for (int i = 1; i <= 3; ++i) {
+    replicas.emplace_back([&, i] {
+      try {
+        train(job.options("replica-" + std::to_string(i)), updates);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "replica " << i << ": " << error.what();
+      }
+      ++ended;
+    });
+  }
+  // Updates go on until so many are done.
+  const auto reach = [&](std::uint64_t count) {
+    updates.allowed = count;
+    while (updates.done < count && ended < 3) std::this_thread::sleep_for(2ms);
+  };
+  reach(10);
+  job.await_backups();
+  updates.allowed = 40;  // while
+  job.kill(1);
+  reach(40);
+  const Cut early = evaluator.cut();
+  EXPECT_EQ(early.progress.samples, 40 * kBatch);
+  evaluator.drop_cut(early);
+  job.start(1);
+  reach(50);
+  job.await_backups();
+  updates.allowed = 70;
+  job.kill(2);  // now the other one has all
+  reach(70);
+  job.start(2);
+  updates.allowed = 80;
+  job.kill_coordinator();
+  std::this_thread::sleep_for(300ms);  // fetches and pushes need none, leases wait for it
+  job.start_coordinator();
+  updates.allowed = kUpdates;
+  for (std::thread& replica : replicas) replica.join();
+  EXPECT_EQ(updates.done, kUpdates);
+
+  Values there = filled(0);
+  std::vector<WriteView> to;
+  for (std::uint32_t v = 0; v < there.size(); ++v) to.push_back({v, there[v]});
+  const Cut cut = evaluator.cut();
+  EXPECT_EQ(cut.progress.samples, kSamples);
+  EXPECT_EQ(cut.progress.twice, 0u);
+  EXPECT_TRUE(cut.progress.all_done);
+  EXPECT_EQ(cut.progress.reported.steps, kUpdates);
+  evaluator.fetch_cut(cut, to);
+  Values expected = filled(3);
+  Ledger ledger;
+  for (std::uint64_t id = 1; id <= kUpdates; ++id) {
+    ledger.add(id);
+    for (std::uint32_t v = 0; v < expected.size(); ++v) {
+      for (float& w : expected[v]) w -= gradient_of(id, v);
+    }
+  }
+  EXPECT_EQ(there, expected);
+  evaluator.drop_cut(cut);
+  for (std::uint32_t shard : {0, 1}) {
+    const calls::ShardReport report = job.report(shard);
+    EXPECT_EQ(report.ledger, ledger) << report.ledger.count << " " << report.ledger.sum;
+    EXPECT_EQ(report.versions, std::vector<std::uint64_t>(report.versions.size(), kUpdates));
+  }
+  evaluator.end_job("all samples are done");
+  EXPECT_EQ(evaluator.progress().ended, "all samples are done");
+}
+
+}  // namespace
+}  // namespace convoy::server

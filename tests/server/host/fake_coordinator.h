@@ -1,0 +1,106 @@
+// What servers need of a coordinator, and no more.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/service/coordinator_calls.h"
+#include "server/transport/listener.h"
+#include "tests/server/host/authority_runner.h"
+
+namespace convoy::server::host::test {
+
+class FakeCoordinator {
+ public:
+  explicit FakeCoordinator(JobPlan plan, std::string id = std::string(32, 'a')) {
+    state_.id = std::move(id);
+    state_.plan = std::move(plan);
+    authority_.emplace(std::chrono::milliseconds(state_.plan.server_lease_ms),
+                       [this](replication::Message message) {
+                         const std::lock_guard lock(mutex_);
+                         outbox_[message.to.node].push_back(std::move(message));
+                       });
+    listen("127.0.0.1:0");
+  }
+  ~FakeCoordinator() {
+    stop();
+    authority_.reset();
+  }
+
+  const std::string& address() const { return address_; }
+  AuthorityRunner& authority() { return *authority_; }
+  std::size_t registrations() const { return registrations_; }
+  void change(const std::function<void(calls::JobState&)>& how) {
+    const std::lock_guard lock(mutex_);
+    how(state_);
+  }
+
+  // Away; then another one at the same address that knows nothing but the job and what the store
+  // has.
+  void stop() { listener_.reset(); }
+  void start() {
+    {
+      const std::lock_guard lock(mutex_);
+      state_.servers.clear();
+      outbox_.clear();
+    }
+    authority_->restart();
+    listen(address_);
+  }
+
+ private:
+  void listen(const std::string& address) {
+    transport::ListenerSettings settings;
+    settings.address = address;
+    settings.log = convoy::Log("", convoy::Log::Level::error);
+    settings.server.identity = {std::string(calls::kCoordinator), ""};
+    settings.server.handler = [this](transport::Request request, transport::Reply reply) {
+      reply.send(answer(request));
+    };
+    // The port may take a moment to be free again.
+    for (int attempt = 0;; ++attempt) {
+      try {
+        listener_ = std::make_unique<transport::Listener>(settings);
+        break;
+      } catch (const UsageError&) {
+        if (attempt == 100) throw;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+    }
+    address_ = listener_->address();
+  }
+
+  transport::Message answer(const transport::Request& request) {
+    if (request.method == calls::kAuthority) {
+      const auto messages = calls::decode_replication(request.message);
+      for (const auto& message : messages) authority_->receive(message);
+      const std::lock_guard lock(mutex_);
+      return calls::encode(std::exchange(outbox_[messages.at(0).from.node], {}));
+    }
+    const std::lock_guard lock(mutex_);
+    if (request.method == calls::kServer) {
+      const calls::ServerHello hello = calls::decode_server_hello(request.message);
+      std::erase_if(state_.servers, [&](const auto& one) { return one.server == hello.server; });
+      state_.servers.push_back({hello.server, hello.address});
+      ++registrations_;
+    } else if (request.method != calls::kJob) {
+      throw UsageError("no method " + request.method);
+    }
+    return calls::encode(state_);
+  }
+
+  std::mutex mutex_;
+  calls::JobState state_;
+  std::map<std::uint64_t, std::vector<replication::Message>> outbox_;
+  std::atomic<std::size_t> registrations_ = 0;
+  std::optional<AuthorityRunner> authority_;
+  std::unique_ptr<transport::Listener> listener_;
+  std::string address_;
+};
+
+}  // namespace convoy::server::host::test

@@ -1,0 +1,155 @@
+// Downpour jobs of a small network in this process: an evaluator and replicas on threads.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "convoy/train/downpour.h"
+#include "convoy/train/downpour_roles.h"
+#include "convoy/train/state.h"
+#include "convoy/train/trainer.h"
+#include "tests/base/scratch.h"
+#include "tests/train/downpour_fake.h"
+#include "tests/train/small_world.h"
+
+namespace convoy::train {
+
+// 60 samples in batches of 12.
+inline constexpr const char* kDownpourRecipe = R"(
+name = "job"
+strategy = "downpour"
+threads = 1
+[model]
+name = "mlp"  # whose first weights need no generator, which threads would share
+[model.options]
+hidden = [16]
+[data]
+reader = "stripes"
+[data.train]
+size = 60
+[data.validation]
+size = 30
+[optimizer]
+lr = 0.05
+[training]
+batch = 12
+epochs = 2
+[output]
+tensorboard = false
+rank_times_every_steps = 0
+[downpour]
+replicas = 2
+shards = 2
+)";
+
+class DownpourTest : public testing::Test {
+ protected:
+  using Overrides = std::vector<std::string>;
+
+  void SetUp() override { testing_data::add_small_world(registry_, calls_); }
+
+  Recipe recipe(Overrides more = {}) {
+    more.insert(more.begin(), "output.folder=\"" + scratch_.path() + "/run\"");
+    return parse_recipe({kDownpourRecipe, "job", "/"}, more, registry_.vocabulary());
+  }
+  std::string problems(const Overrides& more) {
+    try {
+      recipe(more);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  // What a thread throws fails the test.
+  void on_thread(const std::function<void(comm::World&)>& body, int ranks = 1) {
+    threads_.emplace_back([this, body, ranks] {
+      try {
+        comm::World::run_threads(ranks, body);
+      } catch (const std::exception& error) {
+        failed_ = true;
+        ADD_FAILURE() << error.what();
+        if (job_) testing_data::FakeService(*job_).end_job("a process failed");
+      }
+    });
+  }
+  void join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  // A whole job. Results of replicas are in replicas_.
+  RunResult run(const Recipe& recipe, TrainerOptions options = {}, const Manifest* from = nullptr) {
+    job_ = std::make_unique<testing_data::FakeJob>(job_plan(recipe, from));
+    if (on_job) on_job(*job_);
+    options.progress = false;
+    RunResult result;
+    const int partitions = static_cast<int>(recipe.grid.partitions);
+    on_thread(
+        [&, options](comm::World& world) {
+          const RunResult own =
+              run_evaluator(world, registry_, recipe, testing_data::connect_to(*job_), options);
+          if (world.rank() > 0) return;
+          result = own;
+          // Whoever starts the processes stops the others.
+          testing_data::FakeService(*job_).end_job("its evaluator was told to stop");
+        },
+        partitions);
+    const auto replicas = static_cast<std::size_t>(downpour_of(recipe).replicas);
+    replicas_.assign(replicas, {});
+    for (std::size_t r = 0; r < replicas; ++r) {
+      on_thread(
+          [&, r](comm::World& world) {
+            const ReplicaResult own =
+                run_replica(world, registry_, recipe, testing_data::connect_to(*job_));
+            if (world.rank() == 0) replicas_[r] = own;
+          },
+          partitions);
+    }
+    join();
+    return result;
+  }
+
+  // The same by one process, without servers.
+  RunResult run_sync(const Recipe& recipe, TrainerOptions options = {}) {
+    RunResult result;
+    options.progress = false;
+    on_thread([&, options](comm::World& world) {
+      result = Trainer(world, registry_, recipe, options).run();
+    });
+    join();
+    return result;
+  }
+  Recipe sync_recipe(Overrides more = {}) {
+    more.insert(more.begin(), {"strategy=sync", "output.folder=\"" + scratch_.path() + "/sync\""});
+    return recipe(more);
+  }
+
+  static State saved(const std::string& checkpoint) {
+    return read_checkpoint(checkpoint, open_checkpoint(checkpoint), 0, 1);
+  }
+  static void expect_same(const Tensors& a, const Tensors& b, double tolerance) {
+    ASSERT_EQ(a.size(), b.size());
+    for (const auto& [name, tensor] : a) {
+      ASSERT_TRUE(b.contains(name)) << name;
+      const auto difference = (tensor.to(torch::kDouble) - b.at(name).to(torch::kDouble)).abs();
+      EXPECT_LE(difference.max().item<double>(), tolerance) << name;
+    }
+  }
+
+  std::function<void(testing_data::FakeJob&)> on_job;
+  std::shared_ptr<testing_data::Calls> calls_;  // none: replicas would share them
+  Registry registry_;
+  test::Scratch scratch_;
+  std::unique_ptr<testing_data::FakeJob> job_;
+  std::vector<ReplicaResult> replicas_;
+  std::vector<std::thread> threads_;
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace convoy::train
