@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and tests; does only what is left to do.
 #
-#   ./test.sh                 builds what users build, in build/, and runs its tests
-#   ./test.sh --all           also with sanitizers, on MPICH and with GCC:
+#   ./test.sh                 the gate: builds what users build, in build/, and runs the tests that are exact and short
+#   ./test.sh --all           also all ranks, long trainings, random kills, measured times, packages, and what is built
+#                             with sanitizers, on MPICH and with GCC:
 #                               build/asan/   the Torch-free layers, address and undefined-behavior sanitizers
 #                               build/tsan/   tests of what has threads, thread sanitizer; ranks are threads
 #                               build/mpich/  the Torch-free layers with GCC, on MPICH; tests of comm and preload
 #                               gcc           GCC reads the units that need LibTorch, for errors and warnings
+#   ./test.sh --soak [N]      after a build: the tests that kill at random moments, and those that read the clock, N times
+#                             each (default: 5), with tests/soak/kills.py
 #   ./test.sh --changed [REV] after a build: the tests of the layers that differ from REV (default: from what last passed,
 #                             or else from HEAD), and an end-to-end test of each layer above them
 #
@@ -16,15 +19,16 @@ set -euo pipefail
 cd "$(dirname "$0")"
 . tools/build_functions.sh
 
-tier=usual revision=
+tier=usual revision= times_each=5
 case ${1:-} in
   "") ;;
   --all) tier=all ;;
+  --soak) tier=soak times_each=${2:-5} ;;
   --changed) tier=changed revision=${2:-} ;;
   -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-  *) echo "test.sh: unknown option '$1'; there are --all, --changed [REV] and --help" >&2; exit 2 ;;
+  *) echo "test.sh: unknown option '$1'; there are --all, --soak [N], --changed [REV] and --help" >&2; exit 2 ;;
 esac
-[[ $# -le 1 || ($tier == changed && $# == 2) ]] || { echo "test.sh: too many arguments; see --help" >&2; exit 2; }
+[[ $# -le 1 || ($tier =~ ^(changed|soak)$ && $# == 2) ]] || { echo "test.sh: too many arguments; see --help" >&2; exit 2; }
 
 # What passes is what was there before it was built, whatever is edited meanwhile.
 state=$(tools/changed_tests.py --state 2>/dev/null) || state=
@@ -74,17 +78,26 @@ if [[ -z ${CONVOY_DATA:-} && -d ../shared/data ]]; then
   export CONVOY_DATA
 fi
 
-selection=()
-if [[ $tier == changed ]]; then
+# Labels (cmake/ConvoyTargets.cmake): what only --all runs, and what reads the clock.
+selection=(-LE '^all$')
+if [[ $tier == all ]]; then
+  selection=()
+  export CONVOY_TEST_ALL=1 CONVOY_TEST_KILLS=50
+elif [[ $tier == soak ]]; then
+  step "soak: random kills, and tests that read the clock"
+  ctest --test-dir build -j 1 --output-on-failure --no-tests=error --repeat "until-fail:$times_each" \
+    -R '^cli_(kill|job_kill|arranged|checkpoint)_test|^soak\.' -LE '^layer\.checks$'
+  ctest --test-dir build -j 1 --output-on-failure --no-tests=error --repeat "until-fail:$times_each" -L '^clock$'
+  tests/soak/kills.py build/bin/convoy --kills "$((times_each * 10))"
+  exit 0
+elif [[ $tier == changed ]]; then
   labels=$(tools/changed_tests.py --passed build/passed ${revision:+--since "$revision"})
   if [[ -z $labels ]]; then
     echo "nothing that tests look at has changed"
     exit 0
   fi
-  selection=(-L "$labels")
+  selection+=(-L "$labels")
 fi
-times=()
-if [[ $tier != changed ]]; then times=(--output-junit test-times.xml); fi  # for tools/times.py
 step "tests${suites:+; ${suites//;/, } are suites among them}"
-ctest --test-dir build -j "$jobs" --output-on-failure --no-tests=error "${times[@]}" "${selection[@]}"
+tools/gate.py build -j "$jobs" "${selection[@]}"
 if [[ -n $state ]] && ! $partial; then tools/changed_tests.py --passed build/passed --remember "$state"; fi

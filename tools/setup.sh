@@ -230,7 +230,10 @@ fetch_test_wheels() {
     chmod 755 "$partial"
     mv -T "$partial" "$home" 2>/dev/null || [[ -d $home ]]  # another set-up was faster
   else
-    say "these could not be fetched; the tests that need them say so and are left out"
+    rm -rf "$partial"
+    echo "setup: the Python packages for tests could not be fetched; pip says above why. Try again, or go without" \
+      "--tests" >&2
+    exit 1
   fi
   rm -rf "$partial"
 }
@@ -242,6 +245,10 @@ fetch_vips_headers() {
   home=$deps/vips-headers
   if [[ -d $home || -e /usr/include/vips/vips.h ]]; then
     say "headers of libvips for a test: there"
+    return
+  fi
+  if ! command -v apt-get >/dev/null; then
+    say "headers of libvips are fetched from Debian's packages alone; the test that needs them says so and is left out"
     return
   fi
   if $list; then
@@ -258,7 +265,10 @@ fetch_vips_headers() {
     mv -T "$partial/headers" "$home" 2>/dev/null || [[ -d $home ]]  # another set-up was faster
     say "headers of libvips for a test: $home"
   else
-    say "headers of libvips could not be fetched; the test that needs them says so and is left out"
+    rm -rf "$partial"
+    echo "setup: libvips-dev and libglib2.0-dev, of which a test needs the headers, could not be downloaded: see" \
+      "'apt-get download libvips-dev'" >&2
+    exit 1
   fi
   rm -rf "$partial"
 }

@@ -25,9 +25,11 @@ namespace convoy {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// Memory is asked for in steps: a signal that comes more often than a step takes would make the
-// kernel start over for ever.
+// Memory is asked for in steps: when a signal comes, the kernel gives back what it has found for
+// one. Steps that signals interrupt become shorter down to the least one, or signals that come more
+// often than a step takes would make it start over for ever.
 constexpr std::size_t kCommitStep = 4 << 20;
+constexpr std::size_t kLeastCommitStep = 64 << 10;
 
 std::size_t up_to_page(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -189,16 +191,21 @@ Mapping::~Mapping() {
 
 // An error number, or 0.
 int Mapping::populate(std::size_t begin, std::size_t end) noexcept {
+  std::size_t most = kCommitStep;
   while (begin < end) {
-    const std::size_t step = std::min(kCommitStep, end - begin);
+    const std::size_t step = std::min(most, end - begin);
     int error = 0;
     if (descriptor_ >= 0)
       error = posix_fallocate(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(step));
     else if (madvise(base_ + begin, step, MADV_POPULATE_WRITE) != 0)
       error = errno == EFAULT ? ENOSPC : errno;
-    if (error == EINTR || error == EAGAIN) continue;
+    if (error == EINTR || error == EAGAIN) {
+      most = std::max(most / 2, kLeastCommitStep);
+      continue;
+    }
     if (error != 0) return error;
     begin += step;
+    most = std::min(2 * most, kCommitStep);
   }
   return 0;
 }

@@ -11,17 +11,17 @@
 namespace convoy::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kJobDescription =
     "Start the programs that a file names, and watch over them (docs/jobs.md)\n"
     "Restarts those that may fail, and stops services when the others are done.";
 
-struct Arguments {
+struct JobArguments {
   std::string file;
   double grace_s = -1;
   bool dry_run = false;
 };
 
-int run(const Arguments& arguments) {
+int run_job_file(const JobArguments& arguments) {
   constexpr std::size_t kLongestFile = 1 << 24;
   JobFile job = parse_job_file(read_text_file(arguments.file, kLongestFile), arguments.file);
   if (arguments.grace_s >= 0) job.options.grace_s = arguments.grace_s;
@@ -38,8 +38,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_job_command(CLI::App& app, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("job", kDescription);
+  auto arguments = std::make_shared<JobArguments>();
+  CLI::App* command = app.add_subcommand("job", kJobDescription);
   command->add_option("file", arguments->file, "The job file, in TOML")
       ->type_name("FILE")
       ->required();
@@ -50,7 +50,7 @@ void add_job_command(CLI::App& app, Outcome& outcome) {
                    "How long roles may go on after SIGTERM, instead of what the file says (10)")
       ->type_name("SECONDS")
       ->check(positive_number());
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_job_file(*arguments); });
 }
 
 }  // namespace convoy::cli

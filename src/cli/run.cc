@@ -18,7 +18,7 @@
 namespace convoy::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kRunDescription =
     "Start a program on N ranks and watch over it.\n"
     "If a rank dies, the others are ended and one line says which rank it was and how it ended.";
 
@@ -109,7 +109,8 @@ void tell_terminal() {
   setenv("CONVOY_COLUMNS", std::to_string(terminal ? size.ws_col : 0).c_str(), 0);
 }
 
-int run(const CLI::App& app, const RunArguments& arguments, const std::vector<std::string>& rest) {
+int run_command(const CLI::App& app, const RunArguments& arguments,
+                const std::vector<std::string>& rest) {
   LaunchOptions options;
   options.hosts = read_hosts(arguments.hosts, arguments.hostfile);
   options.command = command_of(app, rest, options.hosts.empty());
@@ -150,7 +151,7 @@ int run(const CLI::App& app, const RunArguments& arguments, const std::vector<st
 
 void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcome& outcome) {
   auto arguments = std::make_shared<RunArguments>();
-  CLI::App* command = app.add_subcommand("run", kDescription);
+  CLI::App* command = app.add_subcommand("run", kRunDescription);
   command->formatter(std::make_shared<RunFormatter>());
   command->prefix_command();
   command
@@ -200,7 +201,7 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcom
   command->add_flag("--verbose", arguments->verbose,
                     "Show the mpirun command and everything mpirun says");
   command->callback([command, arguments, &rest, &outcome] {
-    outcome.exit_status = run(*command, *arguments, rest);
+    outcome.exit_status = run_command(*command, *arguments, rest);
   });
 }
 

@@ -75,7 +75,7 @@ bool goes_to_grad() {
 at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 // y = x wᵀ + b; dx = dy w, dw = dyᵀ x, db = the sum of dy's rows.
-struct Function : torch::autograd::Function<Function> {
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
     // No more than backward will use: what is kept must not be changed until then.
@@ -134,7 +134,8 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
                       input.layout() == at::kStrided &&
                       input.scalar_type() == weight.scalar_type() && !has_tangent(input) &&
                       !has_tangent(weight) && !(bias && bias->defined() && has_tangent(*bias));
-  return direct ? Function::apply(input, weight, bias) : at::native::linear(input, weight, bias);
+  return direct ? LinearFunction::apply(input, weight, bias)
+                : at::native::linear(input, weight, bias);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tens
 // of the samples later on (of what they count, in all micro-batches of the update); so the other
 // ranks' sums are brought to this rank's unit by n_q / n_r. Ranks that hold parts of the same
 // samples have the same n_r, and their parts count by their elements.
-struct Function : torch::autograd::Function<Function> {
+struct NormFunction : torch::autograd::Function<NormFunction> {
   // Optional tensors, since autograd refuses undefined ones as inputs.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             const std::optional<at::Tensor>& weight_or_none,
@@ -141,8 +141,8 @@ at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& 
     return at::native::batch_norm(input, weight, bias, running_mean, running_var, training,
                                   momentum, eps, cudnn_enabled);
   }
-  return Function::apply(input, weight, bias, running_mean, running_var, momentum, eps,
-                         reinterpret_cast<std::int64_t>(current));
+  return NormFunction::apply(input, weight, bias, running_mean, running_var, momentum, eps,
+                             reinterpret_cast<std::int64_t>(current));
 }
 
 }  // namespace

@@ -58,12 +58,12 @@ LawFit first_fit(const Envelope& envelope) {
 }
 
 // Scores of the runs of batches where all reached the target, in groups of a batch.
-struct Scores {
+struct FitScores {
   std::vector<double> values;
   std::vector<std::size_t> ends;
   bool repeated = false;
 
-  Scores(const LawSolver& solver, const LawFit& fit, const std::vector<LawGroup>& groups) {
+  FitScores(const LawSolver& solver, const LawFit& fit, const std::vector<LawGroup>& groups) {
     for (const LawGroup& group : groups) {
       if (!group.runs->stopped.empty()) continue;
       const double center = solver.center(fit, group);
@@ -261,12 +261,12 @@ UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& opti
     fit.draws.push_back(law_of(solver, reflected(best, round)));
     zeros.push_back(fit.draws.back().updates_at_infinity);
     slopes.push_back(fit.draws.back().noise_sensitivity);
-    const Scores scores(solver, round, bootstrap.groups());
+    const FitScores scores(solver, round, bootstrap.groups());
     if (scores.testable()) misfits.push_back(scores.misfit());
   }
   fit.updates_at_infinity = {fit.law.updates_at_infinity, interval_of(zeros)};
   fit.noise_sensitivity = {fit.law.noise_sensitivity, interval_of(slopes)};
-  const Scores scores(solver, best, groups);
+  const FitScores scores(solver, best, groups);
   if (scores.testable()) fit.lack_of_fit = probability_of(scores.misfit(), misfits);
   judge(fit);
   return fit;

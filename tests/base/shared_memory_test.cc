@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "tests/base/effort.h"
 #include "tests/base/mounts.h"
 
 namespace convoy {
@@ -131,7 +132,7 @@ TEST(SharedMemory, NeverHasANameNorKeepsADescriptor) {
 
 TEST(SharedMemory, LeavesNothingWhenProcessesAreKilled) {
   std::mt19937 random(1);
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < test::kills(); ++i) {
     std::array<int, 2> sockets{};
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()), 0);
     std::array<pid_t, 2> children{};
@@ -175,12 +176,13 @@ TEST(SharedMemory, AnAddressThatLeadsToSomethingElseIsRefused) {
   close(ends[1]);
 }
 
+// They come more often than the kernel needs for many megabytes, but not for a few pages.
 TEST(SharedMemory, SignalsDontKeepItFromMemory) {
   struct sigaction handler {};
   handler.sa_handler = [](int) {};
   struct sigaction before {};
   sigaction(SIGALRM, &handler, &before);
-  const itimerval often{{0, 300}, {0, 300}}, never{};
+  const itimerval often{{0, 100}, {0, 100}}, never{};
   const auto mapping = Mapping::create(32 << 20, Mapping::Kind::unnamed);
   setitimer(ITIMER_REAL, &often, nullptr);
   EXPECT_NO_THROW(mapping->commit(0, 16 << 20));

@@ -28,10 +28,11 @@ class BenchDownpour : public testing::Test {
           "data.train.labels=" + mnist + "labels-idx1-ubyte.gz", std::string("training.steps=20"),
           std::string("evaluation.every_steps=10"), std::string("evaluation.fraction=0.02"),
           std::string("output.tensorboard=false"), std::string("downpour.backups=false"),
-          std::string("downpour.shards=1"), std::string("threads=1")})
+          std::string("downpour.shards=1"), std::string("downpour.lease_s=30"),
+          std::string("threads=1")})
       words.insert(words.end(), {"--set", set});
     words.insert(words.end(), more.begin(), more.end());
-    return Job(words).finish(std::chrono::seconds(120));
+    return Job(words).finish();
   }
   static std::vector<Json> rows_of(const std::string& text) {
     std::vector<Json> rows;

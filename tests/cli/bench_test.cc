@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 Json row_of_step(std::vector<std::string> words) {
   words.insert(words.begin(), {"bench", "step", "-n", "2", "--batch-per-rank", "4", "--repetitions",
                                "2", "--seconds", "0.1", "--json", "-"});
-  const JobResult result = Job(words).finish(std::chrono::seconds(90));
+  const JobResult result = Job(words).finish();
   EXPECT_EQ(result.exit_status, 0) << result.err;
   const Json row = Json::parse(result.out, nullptr, false);
   return row.is_discarded() ? Json::object() : row;
@@ -201,7 +201,7 @@ TEST(BenchAllreduce, ReportsARowPerAlgorithm) {
   const JobResult result =
       Job({"bench", "allreduce", "-n", "3", "--sizes", "64KiB", "--algorithms",
            "ring-rsag,multicolor k=2,mpi", "--seconds", "0.05", "--measure-limit", "--json", "-"})
-          .finish(std::chrono::seconds(90));
+          .finish();
   ASSERT_EQ(result.exit_status, 0) << result.err;
   std::istringstream lines(result.out);
   std::vector<std::string> algorithms;
@@ -224,7 +224,7 @@ TEST(BenchAllreduce, SaysWhichSumsAreReproducible) {
   const JobResult result =
       Job({"bench", "allreduce", "-n", "2", "--sizes", "4KiB", "--algorithms", "shared,ring,mpi",
            "--seconds", "0.001", "--repetitions", "5", "--reproducible", "--json", "-"})
-          .finish(std::chrono::seconds(90));
+          .finish();
   ASSERT_EQ(result.exit_status, 0) << result.err;
   std::istringstream lines(result.out);
   int rows = 0;
@@ -239,7 +239,7 @@ TEST(BenchShuffle, ReportsARowPerNumberOfGroups) {
   const JobResult result =
       Job({"bench", "shuffle", "-n", "4", "--groups", "1,2,4", "--bytes-per-rank", "8MiB",
            "--record", "10KiB", "--segment", "256KiB", "--repetitions", "1", "--json", "-"})
-          .finish(std::chrono::seconds(90));
+          .finish();
   ASSERT_EQ(result.exit_status, 0) << result.err;
   std::istringstream lines(result.out);
   std::vector<int> groups;
@@ -277,7 +277,7 @@ TEST(BenchAllreduce, TunesAndUsesWhatItWrote) {
   const std::string file = scratch.path("rules");
   const JobResult tuned = Job({"bench", "allreduce", "-n", "2", "--tune", file, "--sizes",
                                "4,64KiB,1MiB", "--repetitions", "5", "--seconds", "0.001"})
-                              .finish(std::chrono::seconds(90));
+                              .finish();
   ASSERT_EQ(tuned.exit_status, 0) << tuned.err;
   const std::string rules = test::slurp(file);
   EXPECT_NE(rules.find("ranks=2 nodes=1 "), std::string::npos) << rules;
@@ -317,7 +317,7 @@ TEST(BenchAllreduce, NamesTheNearestAlgorithm) {
 void expect_ablation(std::vector<std::string> how) {
   how.insert(how.begin(),
              {"bench", "ablation", "--repetitions", "1", "--steps", "1", "--json", "-"});
-  const JobResult result = Job(how).finish(std::chrono::seconds(90));
+  const JobResult result = Job(how).finish();
   ASSERT_EQ(result.exit_status, 0) << result.err;
   std::istringstream lines(result.out);
   int rows = 0;
@@ -353,7 +353,7 @@ TEST(BenchLoader, ReportsARowPerNumberOfThreads) {
   const JobResult result =
       Job({"bench", "loader", tar, "--threads", "1,2", "--size", "32", "--batch", "2",
            "--repetitions", "2", "--seconds", "0.05", "--json", "-"})
-          .finish(std::chrono::seconds(60));
+          .finish();
   ASSERT_EQ(result.exit_status, 0) << result.err;
   std::istringstream lines(result.out);
   std::vector<int> threads;
@@ -378,7 +378,7 @@ TEST(BenchCheckpoint, ReportsOneRow) {
   const test::Scratch scratch;
   const JobResult result = Job({"bench", "checkpoint", "--bytes", "4MB", "-n", "2", "--repetitions",
                                 "2", "--step", "0.001", "--folder", scratch.path(), "--json", "-"})
-                               .finish(std::chrono::seconds(90));
+                               .finish();
   ASSERT_EQ(result.exit_status, 0) << result.err;
   const auto row = nlohmann::json::parse(result.out);
   EXPECT_EQ(row.at("ranks"), 2);

@@ -11,36 +11,38 @@ namespace convoy::cli {
 namespace {
 
 TEST_F(Train, KilledAndResumedToTheSameBits) {
-  const auto whole = Job(command(3, "whole", kOften)).finish(seconds(360));
-  ASSERT_EQ(whole.exit_status, 0) << whole.err;
-  const auto expected = exported_model(folder_ + "/whole");
+  auto often = kOften;
+  often.insert(often.end(), kRisingRates.begin(), kRisingRates.end());
   const int at = random_between(10, 70);
   {
-    Job job(command(3, "killed", kOften));
+    Job job(of_steps(command(3, "killed", often), kEndless));
     ASSERT_TRUE(wait_for_step("killed", at));
+    ASSERT_TRUE(wait_for_a_checkpoint("killed"));
     const pid_t victim = rank_process(job, random_between(0, 2));
     ASSERT_GT(victim, 0);
     kill(victim, SIGKILL);
-    const JobResult result = job.finish(seconds(90));
+    const JobResult result = job.finish();
     EXPECT_EQ(result.exit_status, 1);
     EXPECT_NE(result.err.find("killed by signal 9"), std::string::npos) << result.err;
   }
-  auto again = kOften;
+  // However far it came before it died: another goes as far at once.
+  const int enough = steps("killed") + 20;
+  auto again = often;
   again.push_back("--resume");
-  const auto resumed = Job(command(3, "killed", again)).finish(seconds(360));
+  const auto resumed = Job(of_steps(command(3, "killed", again), enough)).finish();
   ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
   EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.out;
-  EXPECT_TRUE(exported_model(folder_ + "/killed") == expected) << "killed at step " << at;
+  const auto whole = Job(of_steps(command(3, "whole", often), enough)).finish();
+  ASSERT_EQ(whole.exit_status, 0) << whole.err;
+  EXPECT_TRUE(exported_model(folder_ + "/killed") == exported_model(folder_ + "/whole"))
+      << "killed at step " << at;
 }
 
 // Each time while a checkpoint is being written: the one before opens, and training goes on from
 // it.
 TEST_F(Train, KilledWhileACheckpointIsWritten) {
-  const std::vector<std::string> often{"--set", "checkpoint.every_steps=1",
-                                       "--set", "training.epochs=0",
-                                       "--set", "training.steps=40"};
-  const auto whole = Job(command(2, "whole", often)).finish(seconds(360));
-  ASSERT_EQ(whole.exit_status, 0) << whole.err;
+  std::vector<std::string> often{"--set", "checkpoint.every_steps=1"};
+  often.insert(often.end(), kRisingRates.begin(), kRisingRates.end());
   const std::string checkpoints = folder_ + "/killed/checkpoints";
   const auto partial = [&checkpoints] {
     std::error_code error;
@@ -53,20 +55,24 @@ TEST_F(Train, KilledWhileACheckpointIsWritten) {
     auto words = often;
     if (kills > 0) words.push_back("--resume");
     const int before = steps("killed");
-    Job job(command(2, "killed", words));
+    Job job(of_steps(command(2, "killed", words), kEndless));
     ASSERT_TRUE(wait_for_step("killed", before + 5));
+    ASSERT_TRUE(wait_for_a_checkpoint("killed"));
     for (int i = 0; i < 30000 && !partial(); ++i)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     const pid_t victim = rank_process(job, kills % 2);
     ASSERT_GT(victim, 0);
     kill(victim, SIGKILL);
-    EXPECT_EQ(job.finish(seconds(90)).exit_status, 1);
+    EXPECT_EQ(job.finish().exit_status, 1);
     EXPECT_FALSE(exported_model(folder_ + "/killed").empty());
   }
+  const int enough = steps("killed") + 20;
   auto again = often;
   again.push_back("--resume");
-  const auto resumed = Job(command(2, "killed", again)).finish(seconds(360));
+  const auto resumed = Job(of_steps(command(2, "killed", again), enough)).finish();
   ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
+  const auto whole = Job(of_steps(command(2, "whole", often), enough)).finish();
+  ASSERT_EQ(whole.exit_status, 0) << whole.err;
   EXPECT_TRUE(exported_model(folder_ + "/killed") == exported_model(folder_ + "/whole"));
   EXPECT_FALSE(partial());
 }
@@ -74,14 +80,14 @@ TEST_F(Train, KilledWhileACheckpointIsWritten) {
 TEST_F(Train, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
   std::vector<std::string> more = kOften;
   more.insert(more.end(), {"--set", "training.epochs=0", "--set", "training.steps=20"});
-  ASSERT_EQ(Job(command(1, "run", more)).finish(seconds(240)).exit_status, 0);
+  ASSERT_EQ(Job(command(1, "run", more)).finish().exit_status, 0);
   const std::string damaged = newest("run");
   std::fstream file(damaged + "/part-0.safetensors", std::ios::in | std::ios::out);
   file.seekp(100000);
   file.put('x');
   file.close();
   more.push_back("--resume");
-  const JobResult result = Job(command(1, "run", more)).finish(seconds(240));
+  const JobResult result = Job(command(1, "run", more)).finish();
   EXPECT_EQ(result.exit_status, 2);
   EXPECT_NE(result.err.find("part-0.safetensors is damaged: the checksum of "), std::string::npos)
       << result.err;
@@ -94,7 +100,7 @@ TEST_F(Train, DiskFull) {
   const test::SmallDisk small(disk, 6 << 20);
   if (!small.why_not().empty()) GTEST_SKIP() << "mounting a small disk: " << small.why_not();
   std::vector<std::string> more = kOften;
-  const JobResult result = Job(command(2, "disk/run", more)).finish(seconds(240));
+  const JobResult result = Job(command(2, "disk/run", more)).finish();
   EXPECT_EQ(result.exit_status, 1) << result.out;
   EXPECT_NE(result.err.find("No space left on device"), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("step-000000000009"), std::string::npos) << result.err;
@@ -104,12 +110,12 @@ TEST_F(Train, DiskFull) {
     ++left;
   }
   EXPECT_EQ(left, 1u);
-  EXPECT_EQ(Job({"eval", disk + "/run"}).finish(seconds(240)).exit_status, 0);
+  EXPECT_EQ(Job({"eval", disk + "/run"}).finish().exit_status, 0);
 }
 
 TEST_F(Train, ExportSaysWhatIsWrong) {
   const auto refusal = [](const std::vector<std::string>& words) {
-    const JobResult result = Job(words).finish(seconds(240));
+    const JobResult result = Job(words).finish();
     EXPECT_EQ(result.exit_status, 2) << result.out;
     return result.err;
   };
@@ -121,19 +127,18 @@ TEST_F(Train, ExportSaysWhatIsWrong) {
       refusal({"export", folder_ + "/empty", folder_ + "/w"}).find("there is no checkpoint in"),
       std::string::npos);
   const std::vector<std::string> few{"--set", "training.epochs=0", "--set", "training.steps=2"};
-  ASSERT_EQ(Job(command(2, "run", few)).finish(seconds(240)).exit_status, 0);
+  ASSERT_EQ(Job(command(2, "run", few)).finish().exit_status, 0);
   const auto exported = exported_model(folder_ + "/run");
   EXPECT_NE(refusal({"export", folder_ + "/run", folder_ + "/run.safetensors"}).find("--overwrite"),
             std::string::npos);
-  const JobResult row =
-      Job({"export", folder_ + "/run", folder_ + "/w", "--json", "-"}).finish(seconds(240));
+  const JobResult row = Job({"export", folder_ + "/run", folder_ + "/w", "--json", "-"}).finish();
   const auto json = nlohmann::json::parse(row.out);
   EXPECT_EQ(json["bytes"], exported.size());
   EXPECT_EQ(json["tensors"], 8);
   // As the start of another training.
   auto words = command(1, "next", few);
   words.insert(words.end(), {"--set", "model.weights=" + folder_ + "/w"});
-  EXPECT_EQ(Job(words).finish(seconds(240)).exit_status, 0);
+  EXPECT_EQ(Job(words).finish().exit_status, 0);
 }
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include <string_view>
 #include <thread>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/files.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/exported.h"
 #include "tests/cli/job.h"
@@ -19,7 +21,6 @@ namespace convoy::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using std::chrono::seconds;
 
 constexpr int kRequeue = 75, kImages = 1000;
 
@@ -29,7 +30,7 @@ class Data : public testing::Test {
     const std::string mnist = test::source_folder() + "/data/mnist/t10k-";
     const auto packed = Job({"pack", mnist + "images-idx3-ubyte.gz", tar_, "--labels",
                              mnist + "labels-idx1-ubyte.gz", "--limit", std::to_string(kImages)})
-                            .finish(seconds(60));
+                            .finish();
     ASSERT_EQ(packed.exit_status, 0) << packed.err;
     std::ofstream(folder_ + "/recipe.toml") << R"(name = "lenet-packed"
 [model]
@@ -76,7 +77,7 @@ TEST_F(Data, IsInspectedAndVerified) {
   const auto inspected = Job({"inspect", tar_}).finish();
   EXPECT_EQ(inspected.exit_status, 0) << inspected.err;
   EXPECT_NE(inspected.out.find("1000"), std::string::npos) << inspected.out;
-  const auto good = Job({"verify", tar_, "--decode"}).finish(seconds(60));
+  const auto good = Job({"verify", tar_, "--decode"}).finish();
   EXPECT_EQ(good.exit_status, 0) << good.out << good.err;
 
   auto bytes = read_file(tar_);
@@ -84,12 +85,11 @@ TEST_F(Data, IsInspectedAndVerified) {
   bytes[text.find("IDAT", text.size() / 2) + 10] ^= std::byte{4};
   std::ofstream(tar_, std::ios::binary)
       .write(text.data(), static_cast<std::streamsize>(text.size()));
-  const auto bad = Job({"verify", tar_}).finish(seconds(60));
+  const auto bad = Job({"verify", tar_}).finish();
   EXPECT_EQ(bad.exit_status, 1) << bad.out << bad.err;
   // Nothing is trained on it: the record is named as soon as it is read.
   for (const std::string store : {"memory", "host"}) {
-    const auto trained =
-        Job(train(2, "damaged-" + store, {"data.store=" + store})).finish(seconds(120));
+    const auto trained = Job(train(2, "damaged-" + store, {"data.store=" + store})).finish();
     EXPECT_EQ(trained.exit_status, 2) << trained.out;
     EXPECT_NE(trained.err.find("digits.tar"), std::string::npos) << trained.err;
   }
@@ -99,7 +99,7 @@ TEST_F(Data, IsInspectedAndVerified) {
 // another way, and sums are rounded otherwise.)
 TEST_F(Data, EveryStoreTrainsOnTheSameBatches) {
   for (const std::string store : {"memory", "host", "auto", "files"}) {
-    const auto result = Job(train(3, store, {"data.store=" + store})).finish(seconds(120));
+    const auto result = Job(train(3, store, {"data.store=" + store})).finish();
     ASSERT_EQ(result.exit_status, 0) << store << result.err;
     EXPECT_EQ(log_of(store).batches.size(), 60u);
     EXPECT_EQ(log_of(store).batches, log_of("memory").batches) << store;
@@ -107,10 +107,9 @@ TEST_F(Data, EveryStoreTrainsOnTheSameBatches) {
       EXPECT_TRUE(model(store) == model("memory")) << store;
     }
   }
-  const auto groups =
-      Job(train(2, "groups", {"data.store=memory", "data.groups=2"})).finish(seconds(120));
+  const auto groups = Job(train(2, "groups", {"data.store=memory", "data.groups=2"})).finish();
   ASSERT_EQ(groups.exit_status, 0) << groups.err;
-  const auto two = Job(train(2, "two", {"data.store=memory"})).finish(seconds(120));
+  const auto two = Job(train(2, "two", {"data.store=memory"})).finish();
   ASSERT_EQ(two.exit_status, 0) << two.err;
   EXPECT_TRUE(model("groups") == model("two"));
 }
@@ -123,24 +122,27 @@ TEST_F(Data, InMemoryStoppedOnFourResumedOnTwoAndThree) {
     Job job(words);
     const auto done = [&] { return log_of("run").times.size(); };
     const std::size_t before = resume ? done() : 0;
-    for (int i = 0; i < 12000; ++i) {
-      if (fs::exists(folder_ + "/run/samples") && done() >= before + 500) break;
+    const auto begin = Clock::now();
+    while (!fs::exists(folder_ + "/run/samples") || done() < before + 500) {
+      ASSERT_LT(seconds_since(begin), test::patience_s());
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     kill(job.pid(), SIGTERM);
-    const auto result = job.finish(seconds(60));
+    const auto result = job.finish();
     EXPECT_EQ(result.exit_status, kRequeue) << result.out << result.err;
   };
   const std::string memory = "data.store=memory", steps = "data.shuffle_every_steps=7",
-                    epochs = "training.epochs=20";
-  stop(4, {memory, steps, epochs, "data.groups=2"}, false);
-  stop(2, {memory, steps, epochs}, true);
-  auto words = train(3, "run", {memory, steps, epochs});
+                    endless = "training.epochs=100000";
+  stop(4, {memory, steps, endless, "data.groups=2"}, false);
+  stop(2, {memory, steps, endless}, true);
+  // The one that goes on decides where all ends: at the end of an epoch.
+  const std::size_t epochs = std::max<std::size_t>(20, log_of("run").times.size() / kImages + 1);
+  auto words = train(3, "run", {memory, steps, "training.epochs=" + std::to_string(epochs)});
   words.push_back("--resume");
-  const auto last = Job(words).finish(seconds(120));
+  const auto last = Job(words).finish();
   ASSERT_EQ(last.exit_status, 0) << last.err;
   const auto seen = log_of("run").times;
-  EXPECT_EQ(seen.size(), 20u * kImages);
+  EXPECT_EQ(seen.size(), epochs * kImages);
   for (const auto& [sample, times] : seen)
     ASSERT_EQ(times, 1) << "epoch " << sample.first << ", sample " << sample.second;
 }

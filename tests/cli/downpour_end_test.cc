@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/base/patience.h"
 #include "tests/cli/downpour_words.h"
 #include "tests/cli/job.h"
 
@@ -28,7 +29,8 @@ pid_t role(const Job& job, const std::string& name, const std::string& its_name 
 
 template <typename Condition>
 void wait_until(const Condition& condition) {
-  for (int i = 0; i < 6000 && !condition(); ++i)
+  const auto begin = Clock::now();
+  while (!condition() && seconds_since(begin) < test::patience_s())
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   ASSERT_TRUE(condition());
 }
@@ -45,16 +47,16 @@ TEST(DownpourEnd, IsFoundByTheNextJob) {
     wait_until([&] { return role(job, "evaluator") != 0; });
     wait_until([&] { return role(job, "evaluator") == 0; });
     kill(job.pid(), SIGKILL);
-    ASSERT_GE(job.wait_until_gone(30), 0);
+    ASSERT_GE(job.wait_until_gone(test::patience_s()), 0);
     job.finish();
   }
   ASSERT_TRUE(std::filesystem::exists(scratch.path("run/server/job.json")));
   words.push_back("--resume");
-  const JobResult next = Job(words).finish(std::chrono::seconds(120));
+  const JobResult next = Job(words).finish();
   EXPECT_EQ(next.exit_status, 0) << next.err;
   EXPECT_NE(next.out.find("the job is over: all is trained\n"), std::string::npos) << next.out;
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run/server/job.json")));
-  const JobResult eval = Job({"eval", scratch.path("run")}).finish(std::chrono::seconds(60));
+  const JobResult eval = Job({"eval", scratch.path("run")}).finish();
   EXPECT_EQ(eval.exit_status, 0) << eval.err;
 }
 

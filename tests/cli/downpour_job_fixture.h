@@ -16,17 +16,18 @@ namespace convoy::cli {
 
 namespace fs = std::filesystem;
 
-// Notes how it was started. Each role does what $HERE/ROLE says ("exit 3"), a line for each start,
-// and when there is none it waits to be stopped: an evaluator asks to be started again then.
+// Notes how it was started, once it hears signals. Each role does what $HERE/ROLE says ("exit 3"),
+// a line for each start, and when there is none it waits to be stopped: an evaluator asks to be
+// started again then.
 inline constexpr const char* kProgram = R"(#!/bin/bash
 name=$CONVOY_ROLE-$CONVOY_ROLE_INDEX
+trap 'echo "$name" >> "$HERE/stopped"; if [[ $1 == evaluator ]]; then exit 75; else exit 0; fi' TERM
+trap 'echo "$name got USR1"' USR1
 echo "$*" >> "$HERE/started"
 echo x >> "$HERE/starts-$name"
 for ((i = 1; i <= $#; ++i)); do
   if [[ ${!i} == --data ]]; then next=$((i + 1)); mkdir -p "${!next}"; echo x > "${!next}/log"; fi
 done
-trap 'echo "$name" >> "$HERE/stopped"; if [[ $1 == evaluator ]]; then exit 75; else exit 0; fi' TERM
-trap 'echo "$name got USR1"' USR1
 echo "$1 is here"
 line=$(sed -n "$(grep -c . "$HERE/starts-$name")p" "$HERE/plan-$name" 2>/dev/null)
 if [[ -n $line ]]; then eval "$line"; fi
@@ -72,12 +73,21 @@ class DownpourJob : public testing::Test {
                                  server_program());
   }
   JobResult end_of(Job& job) const {
-    JobResult result = job.finish(std::chrono::seconds(60));
-    EXPECT_GE(job.wait_until_gone(2), 0) << "a process is left";
+    JobResult result = job.finish();
+    EXPECT_GE(job.wait_until_gone(20), 0) << "a process is left";
     EXPECT_EQ(test::entries(path("tmp")), 0u);
     return result;
   }
   JobResult run(Lines more = {}) const { return end_of(*start(std::move(more))); }
+  // Whether a process of this role, as "replica-0" or "evaluator", lives.
+  static bool lives(const Job& job, const std::string& role) {
+    for (const JobProcess& process : job.processes("bash")) {
+      for (const std::string& word : process.arguments) {
+        if (word == role) return true;
+      }
+    }
+    return false;
+  }
   // Starts one and tells it to stop when a role has made the mark "late".
   std::unique_ptr<Job> start_and_stop() const {
     fs::remove(path("late"));

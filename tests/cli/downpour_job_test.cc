@@ -14,7 +14,8 @@ TEST_F(DownpourJob, StartsWhatDiesAgainAtTheSameAddress) {
   plan("replica-0", "exit 1\n");
   auto job = start();
   wait_until([&] {
-    return starts("coordinator-0") == 3 && starts("server-1") == 4 && starts("replica-0") == 2;
+    return starts("coordinator-0") == 3 && starts("server-1") == 4 && starts("replica-0") == 2 &&
+           starts("evaluator-0") == 1;
   });
   for (const JobProcess& process : job->processes("bash")) {
     if (process.arguments.size() > 2 && process.arguments[2] == "evaluator")

@@ -10,12 +10,17 @@
 #include <vector>
 
 #include "cli/plan/sweep.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 
 namespace convoy::cli {
 
 class FakePlan : public testing::Test {
  protected:
+  // A budget that doubles until it has been enough is no longer than this: all together are as long
+  // as a wait may be.
+  static constexpr double kLongest_s = test::patience_s() / 2;
+
   FakePlan() {
     planned.recipe.name = scratch.path("script.json");
     planned.recipe.optimizer.lr = 0.1;

@@ -43,7 +43,9 @@ class Training {
     std::ofstream(name_ + ".cores", std::ios::app)
         << batch_ << options_ << " on " << usable_cores().size() << std::endl;
     const char* gpu = std::getenv("CUDA_VISIBLE_DEVICES");
-    note("begin " + std::to_string(batch_) + " " + (gpu == nullptr ? "-" : gpu) + options_);
+    const std::string begin = "begin " + std::to_string(batch_) + " ";
+    note(begin + (gpu == nullptr ? "-" : gpu) + options_);
+    again_ = noted(begin) > 1;
     if (script_.value("failing", std::int64_t{0}) == batch_) {
       while (noted("begin") < 3) pause_a_little();
       return 1;
@@ -93,8 +95,9 @@ class Training {
     return least * std::max(0.1 / rate, rate / 0.1);
   }
 
-  // How many it makes before it waits to be told to end.
+  // How many it makes before it waits to be told to end; "once": only the first with its batch.
   std::int64_t most() const {
+    if (again_ && script_.value("once", false)) return INT64_MAX;
     const bool hanging = batch_ <= script_.value("hanging", std::int64_t{0}) ||
                          (every_ > 0 && every_ < script_.value("finest", std::int64_t{0}));
     return hanging ? script_.value("most", std::int64_t{0}) : INT64_MAX;
@@ -136,6 +139,7 @@ class Training {
   std::string name_;
   Json script_;
   std::int64_t batch_, every_;
+  bool again_ = false;  // another one with this batch has begun before
 };
 
 }  // namespace

@@ -118,10 +118,12 @@ bool Job::collect(int timeout_ms) {
   return true;
 }
 
-bool Job::wait_for(const std::string& text, int times) {
+bool Job::wait_for(const std::string& text, int times, Stream stream) {
   const auto begin = Clock::now();
-  while (count(result_.out, text) < times) {
-    if (seconds_since(begin) > 30 || !out_.open()) return false;
+  const std::string& said = stream == Stream::out ? result_.out : result_.err;
+  const Descriptor& source = stream == Stream::out ? out_ : err_;
+  while (count(said, text) < times) {
+    if (seconds_since(begin) > test::patience_s() || !source.open()) return false;
     collect(50);
   }
   return true;

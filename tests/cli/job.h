@@ -9,6 +9,7 @@
 
 #include "convoy/base/clock.h"
 #include "convoy/base/descriptor.h"
+#include "tests/base/patience.h"
 
 namespace convoy::cli {
 
@@ -40,16 +41,17 @@ class Job {
   Job(const Job&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Collects output until `text` has appeared `times` times on standard output. False after 30 s.
-  bool wait_for(const std::string& text, int times);
+  enum class Stream { out, err };
+  // Collects output until `text` has appeared `times` times in it. False where it doesn't come.
+  bool wait_for(const std::string& text, int times, Stream stream = Stream::out);
   // Waits for the program's end, not for that of what it leaves running.
-  JobResult finish(std::chrono::seconds limit = std::chrono::seconds(30));
+  JobResult finish(std::chrono::seconds limit = test::patience());
   // Living processes with the mark.
   std::vector<JobProcess> processes() const;
   // Those of one program, ordered by rank.
   std::vector<JobProcess> processes(const std::string& name) const;
   // Waits until no process is left; the seconds it took, or -1.
-  double wait_until_gone(double limit_s) const;
+  double wait_until_gone(double limit_s = test::patience_s()) const;
 
  private:
   // False if nothing has come.

@@ -47,7 +47,7 @@ TEST(Roles, AreNoRanksThemselves) {
                   role("env", "env | grep -E '^(OMPI|PMI|PMIX|HYDRA)' | grep -v ROOT; echo end",
                        "env = { OMPI_MCA_own = '1' }"));
   Job job({"run", "-n", "1", convoy_program(), "job", scratch.path("mine.toml")});
-  const JobResult result = job.finish(std::chrono::seconds(60));
+  const JobResult result = job.finish();
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_EQ(count(result.out, "[mpi] rank "), 2) << result.out;
   EXPECT_EQ(count(result.out, "[env] "), 2) << result.out;

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "convoy/base/clock.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
@@ -75,8 +77,8 @@ class JobOfRoles {
 
 // The end of a job, which leaves nothing.
 inline JobResult end_of(JobOfRoles& job) {
-  JobResult result = job->finish(std::chrono::seconds(60));
-  EXPECT_GE(job->wait_until_gone(2), 0) << "a process is left";
+  JobResult result = job->finish();
+  EXPECT_GE(job->wait_until_gone(), 0) << "a process is left";
   EXPECT_EQ(test::entries(job.temporary()), 0u);
   return result;
 }
@@ -86,11 +88,16 @@ inline JobResult run(const std::string& text, const Lines& variables = {}) {
   return end_of(job);
 }
 
+// What holds now may not hold any more when it is asked for again: processes come and go.
 template <class Condition>
 void wait_until(const Condition& holds) {
-  for (int i = 0; i < 3000 && !holds(); ++i)
+  const auto begin = Clock::now();
+  bool held = holds();
+  while (!held && seconds_since(begin) < test::patience_s()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_TRUE(holds());
+    held = holds();
+  }
+  EXPECT_TRUE(held);
 }
 
 inline Lines lines_of(const std::string& text) {

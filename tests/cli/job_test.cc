@@ -13,6 +13,9 @@
 namespace convoy::cli {
 namespace {
 
+// The script of a role that goes on when the test lets it.
+const std::string kUntilGo = "until [ -e $HERE/go ]; do sleep 0.01; done";
+
 TEST(Roles, EndWhenAllAreDone) {
   const JobResult result =
       run(role("a", "echo one; echo two") + role("b", "echo $CONVOY_ROLE_INDEX", "count = 2"));
@@ -40,7 +43,7 @@ TEST(Roles, FindEachOtherInTheFolder) {
   const JobResult result =
       run(role("server",
                "echo 4711 > $CONVOY_JOB_FOLDER/p; mv $CONVOY_JOB_FOLDER/p "
-               "$CONVOY_JOB_FOLDER/port; sleep 100",
+               "$CONVOY_JOB_FOLDER/port; sleep 1000",
                "until_done = false") +
           role("worker", "until cat $CONVOY_JOB_FOLDER/port 2>/dev/null; do sleep 0.01; done"));
   EXPECT_EQ(result.out, "[worker] 4711\n");
@@ -48,7 +51,7 @@ TEST(Roles, FindEachOtherInTheFolder) {
 }
 
 TEST(Roles, AreNamedWhenTheyFail) {
-  const std::string waits = "echo ready; sleep 100";
+  const std::string waits = "echo ready; sleep 1000";
   JobOfRoles job(role("a", waits, "count = 2") +
                  role("b",
                       "until [ -e $HERE/go ]; do sleep 0.01; done; for i in 1 2 3 4 5 6; do "
@@ -103,10 +106,12 @@ TEST(Roles, AreAlwaysStartedAgainIfTheyAreToBe) {
 
 TEST(Roles, AreNotStartedAgainAfterTheEnd) {
   // The server is in its pause when the worker ends.
-  const JobResult result =
-      run(role("server", "touch $HERE/ran; exit 1",
-               "until_done = false\nrestart = 'on_failure'\ndelay_s = 1000") +
-          role("worker", "until [ -e $HERE/ran ]; do sleep 0.01; done; sleep 0.2"));
+  JobOfRoles job(
+      role("server", "exit 1", "until_done = false\nrestart = 'on_failure'\ndelay_s = 1000") +
+      role("worker", kUntilGo));
+  ASSERT_TRUE(job->wait_for("starting it again", 1, Job::Stream::err));
+  test::spill(job.path("go"), "");
+  const JobResult result = end_of(job);
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_EQ(count(result.err, "\n"), 1) << result.err;
 }
@@ -174,9 +179,12 @@ TEST(Roles, AreKilledAfterTheGrace) {
   kill(job->pid(), SIGTERM);
   EXPECT_EQ(end_of(job).exit_status, 128 + SIGTERM);
 
+  // The server ignores it by the time that the worker ends.
   const JobResult result =
-      run("[job]\ngrace_s = 0.2\n" + role("server", kStubborn, "until_done = false") +
-          role("worker", "sleep 0.3"));
+      run("[job]\ngrace_s = 0.2\n" +
+          role("server", "trap '' TERM; touch $HERE/go; while :; do sleep 0.02; done",
+               "until_done = false") +
+          role("worker", kUntilGo));
   EXPECT_EQ(result.exit_status, 1);
   EXPECT_EQ(result.err,
             "convoy job: server was killed by signal 9 (Killed) when it was told to stop\n");
@@ -208,7 +216,10 @@ TEST(Roles, GetUserSignals) {
 
 TEST(Roles, MayBeDispensable) {
   const std::string dispensable = "essential = false";
-  JobResult result = run(role("a", "exit 3", dispensable) + role("b", "sleep 0.2; echo done"));
+  JobOfRoles job(role("a", "exit 3", dispensable) + role("b", kUntilGo + "; echo done"));
+  ASSERT_TRUE(job->wait_for("a exited with status 3", 1, Job::Stream::err));
+  test::spill(job.path("go"), "");
+  JobResult result = end_of(job);
   EXPECT_EQ(result.exit_status, 0);
   EXPECT_EQ(result.out, "[b] done\n");
   EXPECT_EQ(count(result.err, "convoy job: a exited with status 3; the job goes on without it\n"),
@@ -220,7 +231,7 @@ TEST(Roles, MayBeDispensable) {
 
 TEST(Roles, LeaveNoDaemons) {
   JobOfRoles job(role("a",
-                      "setsid sh -c 'trap \"\" TERM; echo ready; sleep 100' & "
+                      "setsid sh -c 'trap \"\" TERM; echo ready; sleep 1000' & "
                       "until [ -e $HERE/go ]; do sleep 0.01; done"));
   ASSERT_TRUE(job->wait_for("ready", 1));
   test::spill(job.path("go"), "");
@@ -299,7 +310,7 @@ TEST(Roles, NeedNobodyToRead) {
   test::spill(job.path("go"), "");
   wait_until([&] { return test::entries(job.temporary()) == 0; });
   kill(job->pid(), SIGTERM);
-  EXPECT_GE(job->wait_until_gone(5), 0);
+  EXPECT_GE(job->wait_until_gone(), 0);
   EXPECT_EQ(end_of(job).exit_status, 0);
 }
 

@@ -83,7 +83,7 @@ log_samples = true
   JobResult pack() const {
     return Job({"pack", folder_ + "/pictures", folder_ + "/pictures.tar", "--keep", "--label-table",
                 folder_ + "/labels.tsv", "--classes", folder_ + "/classes.txt"})
-        .finish(seconds(60));
+        .finish();
   }
   std::vector<std::string> train(const std::string& recipe, int ranks, const std::string& run,
                                  int steps, const std::vector<std::string>& settings = {}) const {
@@ -111,7 +111,7 @@ log_samples = true
   }
   nlohmann::json evaluated(const std::string& run, const std::string& ranks) const {
     const JobResult result =
-        Job({"eval", folder_ + "/" + run, "-n", ranks, "--json", "-"}).finish(seconds(60));
+        Job({"eval", folder_ + "/" + run, "-n", ranks, "--json", "-"}).finish();
     EXPECT_EQ(result.exit_status, 0) << result.err;
     return nlohmann::json::parse(result.out);
   }
@@ -124,23 +124,20 @@ TEST_F(LabelLists, APackedFolderTrainsAsTheFolderDoes) {
   ASSERT_EQ(packed.exit_status, 0) << packed.err;
   EXPECT_NE(packed.out.find("labels   68, any number for each image"), std::string::npos)
       << packed.out;
-  const JobResult inspected =
-      Job({"inspect", folder_ + "/pictures.tar", "--records"}).finish(seconds(60));
+  const JobResult inspected = Job({"inspect", folder_ + "/pictures.tar", "--records"}).finish();
   EXPECT_NE(inspected.out.find("labels   68 labels, any number for each image, 3 at most; 8"),
             std::string::npos)
       << inspected.out;
   EXPECT_EQ(count(inspected.out, "  0,1,3  "), kCopies) << inspected.out;
-  EXPECT_EQ(Job({"verify", folder_ + "/pictures.tar", "--decode"}).finish(seconds(60)).exit_status,
-            0);
+  EXPECT_EQ(Job({"verify", folder_ + "/pictures.tar", "--decode"}).finish().exit_status, 0);
   const auto index = read_file(folder_ + "/pictures.tar.index");
-  const JobResult indexed =
-      Job({"index", folder_ + "/pictures.tar", "--json", "-"}).finish(seconds(60));
+  const JobResult indexed = Job({"index", folder_ + "/pictures.tar", "--json", "-"}).finish();
   EXPECT_EQ(nlohmann::json::parse(indexed.out)["labels"], 68) << indexed.out << indexed.err;
   EXPECT_EQ(read_file(folder_ + "/pictures.tar.index"), index);
 
   constexpr int kSteps = 10;
   for (const std::string recipe : {"folder", "packed"}) {
-    const JobResult result = Job(train(recipe, 2, recipe, kSteps)).finish(seconds(120));
+    const JobResult result = Job(train(recipe, 2, recipe, kSteps)).finish();
     ASSERT_EQ(result.exit_status, 0) << result.err;
   }
   // To the last bit.
@@ -150,7 +147,7 @@ TEST_F(LabelLists, APackedFolderTrainsAsTheFolderDoes) {
   EXPECT_TRUE(model("packed") == model("folder"));
   // Ranks share a batch in another way.
   const JobResult memory =
-      Job(train("packed", 2, "memory", kSteps, {"data.store=memory"})).finish(seconds(120));
+      Job(train("packed", 2, "memory", kSteps, {"data.store=memory"})).finish();
   ASSERT_EQ(memory.exit_status, 0) << memory.err;
   EXPECT_EQ(read_sample_log(folder_ + "/memory").batches,
             read_sample_log(folder_ + "/folder").batches);
@@ -168,20 +165,21 @@ TEST_F(LabelLists, KilledResumedEvaluatedAndAsked) {
   ASSERT_EQ(pack().exit_status, 0);
   const std::vector<std::string> settings{"data.store=memory"};
   {
-    Job job(train("packed", 2, "run", 100000, settings));
+    Job job(train("packed", 2, "run", kEndless, settings));
     ASSERT_TRUE(wait_for_step("run", 13));
+    ASSERT_TRUE(wait_for_a_checkpoint("run"));
     const pid_t victim = rank_process(job, 1);
     ASSERT_GT(victim, 0);
     kill(victim, SIGKILL);
-    EXPECT_EQ(job.finish(seconds(30)).exit_status, 1);
+    EXPECT_EQ(job.finish().exit_status, 1);
   }
   const int enough = steps("run") + 7;
   auto words = train("packed", 2, "run", enough, settings);
   words.push_back("--resume");
-  const JobResult resumed = Job(words).finish(seconds(120));
+  const JobResult resumed = Job(words).finish();
   ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
   EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.out;
-  const JobResult whole = Job(train("packed", 2, "whole", enough, settings)).finish(seconds(120));
+  const JobResult whole = Job(train("packed", 2, "whole", enough, settings)).finish();
   ASSERT_EQ(whole.exit_status, 0) << whole.err;
   EXPECT_TRUE(model("run") == model("whole"));
   EXPECT_EQ(evaluated("run", "2")["map"], evaluated("whole", "2")["map"]);
@@ -189,7 +187,7 @@ TEST_F(LabelLists, KilledResumedEvaluatedAndAsked) {
   const JobResult asked =
       Job({"predict", folder_ + "/run", fixture("large420.jpg"), fixture("gray.png"), "--json", "-",
            "--set", "task.options.threshold=0.3"})
-          .finish(seconds(60));
+          .finish();
   ASSERT_EQ(asked.exit_status, 0) << asked.err;
   std::istringstream lines(asked.out);
   for (std::string line; std::getline(lines, line);) {
@@ -204,28 +202,27 @@ TEST_F(LabelLists, KilledResumedEvaluatedAndAsked) {
 TEST_F(LabelLists, MistakesAreSaid) {
   ASSERT_EQ(pack().exit_status, 0);
   // Labels that have changed since are other data.
-  ASSERT_EQ(Job(train("packed", 1, "run", 3)).finish(seconds(60)).exit_status, 0);
+  ASSERT_EQ(Job(train("packed", 1, "run", 3)).finish().exit_status, 0);
   std::string table = read_text_file(folder_ + "/labels.tsv");
   table.replace(table.find("\tjpeg\n"), 6, "\tlarge\n");
   std::ofstream(folder_ + "/labels.tsv") << table;
   ASSERT_EQ(Job({"pack", folder_ + "/pictures", folder_ + "/pictures.tar", "--keep", "--overwrite",
                  "--label-table", folder_ + "/labels.tsv", "--classes", folder_ + "/classes.txt"})
-                .finish(seconds(60))
+                .finish()
                 .exit_status,
             0);
   auto words = train("packed", 1, "run", 6);
   words.push_back("--resume");
-  const JobResult other = Job(words).finish(seconds(60));
+  const JobResult other = Job(words).finish();
   EXPECT_EQ(other.exit_status, 2) << other.out;
   EXPECT_NE(other.err.find("data.train is another data set"), std::string::npos) << other.err;
 
   const JobResult softmax =
-      Job(train("packed", 1, "softmax", 3, {"task.name=classification"})).finish(seconds(60));
+      Job(train("packed", 1, "softmax", 3, {"task.name=classification"})).finish();
   EXPECT_EQ(softmax.exit_status, 2);
   EXPECT_NE(softmax.err.find("set task.name = \"one_vs_all\""), std::string::npos) << softmax.err;
 
-  const JobResult memory =
-      Job(train("folder", 1, "memory", 3, {"data.store=memory"})).finish(seconds(60));
+  const JobResult memory = Job(train("folder", 1, "memory", 3, {"data.store=memory"})).finish();
   EXPECT_EQ(memory.exit_status, 2);
   EXPECT_NE(memory.err.find("is for packed data (convoy pack makes it), not for image_folder"),
             std::string::npos)
@@ -234,7 +231,7 @@ TEST_F(LabelLists, MistakesAreSaid) {
   std::ofstream(folder_ + "/labels.tsv", std::ios::app) << "set 9/no.jpg\tjpeg\n";
   const JobResult missing = Job({"pack", folder_ + "/pictures", folder_ + "/other.tar", "--keep",
                                  "--label-table", folder_ + "/labels.tsv"})
-                                .finish(seconds(60));
+                                .finish();
   EXPECT_EQ(missing.exit_status, 2);
   EXPECT_NE(missing.err.find("labels.tsv: line 49: 'set 9/no.jpg' is no picture in"),
             std::string::npos)

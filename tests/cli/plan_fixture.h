@@ -21,7 +21,6 @@ namespace convoy::cli {
 
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
-using std::chrono::seconds;
 
 inline constexpr int kSamples = 400, kSide = 28, kClasses = 10;
 
@@ -122,7 +121,7 @@ class PlanFixture : public testing::Test {
   }
   // Rows of JSON that the command wrote.
   std::vector<Json> rows_of(const Words& words) const {
-    const JobResult result = Job(words).finish(seconds(120));
+    const JobResult result = Job(words).finish();
     EXPECT_EQ(result.exit_status, 0) << result.out << result.err;
     return written();
   }
@@ -134,7 +133,7 @@ class PlanFixture : public testing::Test {
     return rows;
   }
   std::string complaint(const Words& words) const {
-    const JobResult result = Job(words).finish(seconds(120));
+    const JobResult result = Job(words).finish();
     EXPECT_EQ(result.exit_status, 2) << result.out << result.err;
     return result.err;
   }

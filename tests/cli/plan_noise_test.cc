@@ -14,7 +14,7 @@ TEST_F(PlanNoiseTest, SaysWhichBatchTheNoiseNames) {
   measure();
   // With the plan's rate pictures as these are learned at once.
   const Words quick = words("noise", {"--windows", "6", "--batch", "32", "--parts", "2"});
-  const JobResult soon = Job(quick).finish(seconds(120));
+  const JobResult soon = Job(quick).finish();
   EXPECT_EQ(soon.exit_status, 2);
   EXPECT_TRUE(has(soon.out, "batch 32 in 2 parts, rate 0.02, seed 1\n")) << soon.out;
   EXPECT_TRUE(has(soon.err, "too few to tell anything of their noise")) << soon.err;
@@ -22,7 +22,7 @@ TEST_F(PlanNoiseTest, SaysWhichBatchTheNoiseNames) {
   make_folders(plan_ + "/noise-runs/4194305");
   std::string slow = "cd " + scratch_.path() + " && exec " + convoy_program();
   for (const std::string& word : quick) slow += " " + (word == plan_ ? "plan" : word);
-  const JobResult result = Job({"-c", slow + " --rate 0.0005"}, {}, "/bin/sh").finish(seconds(120));
+  const JobResult result = Job({"-c", slow + " --rate 0.0005"}, {}, "/bin/sh").finish();
   ASSERT_EQ(result.exit_status, 0) << result.out << result.err;
   EXPECT_TRUE(has(result.out, "train_loss 0.5: ")) << result.out;
   EXPECT_TRUE(has(result.out, "/M, whose alpha/N_inf is 4")) << result.out;

@@ -16,7 +16,7 @@ namespace {
 
 JobResult plan(std::vector<std::string> words) {
   words.insert(words.begin(), {"plan", "partition"});
-  return Job(words).finish(std::chrono::seconds(60));
+  return Job(words).finish();
 }
 
 // By kind.

@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 
 JobResult plan(std::vector<std::string> words) {
   words.insert(words.begin(), {"plan", "placement"});
-  return Job(words).finish(std::chrono::seconds(90));
+  return Job(words).finish();
 }
 
 std::vector<Json> rows_of(std::vector<std::string> words) {
@@ -183,7 +183,8 @@ TEST(PlanPlacement, MeasuresWhatAMachineLacks) {
   EXPECT_EQ(measured.network.bandwidth_bytes_per_s, 1e6);
   EXPECT_EQ(measured.network.latency_s, 1e-3);
   EXPECT_EQ(measured.network.exchange_bandwidth_bytes_per_s, 0);
-  EXPECT_GT(measured.network.processor_s_per_byte, 0);
+  // A difference of times that were measured, and 0 where they scatter more than that.
+  EXPECT_GE(measured.network.processor_s_per_byte, 0);
   EXPECT_EQ(measured.loss.size(), 2u);
 
   // The same with a network in words, by a rank alone: nobody has sent anything.

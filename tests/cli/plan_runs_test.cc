@@ -25,10 +25,16 @@ class PlanTrainings : public FakePlan {
   void train_briefly(PlanFolder& folder, const std::vector<WantedRun>& wanted, RunLimits limits,
                      const Done& done) {
     for (double seconds = 0.2; !done(folder.points()); seconds *= 2) {
-      ASSERT_LT(seconds, 20);
+      ASSERT_LT(seconds, kLongest_s);
       limits.deadline = in(seconds);
       train(folder, wanted, limits);
     }
+  }
+
+  // The script of trainings that get nowhere with a batch of 8 and this rate, or a larger one. They
+  // wait for somebody to look at them, instead of ending by themselves before that.
+  static Json stuck(double rate, bool once = false) {
+    return {{"stuck", 8}, {"rate", rate}, {"hanging", 8}, {"most", 10000}, {"once", once}};
   }
 
   std::string said;
@@ -85,7 +91,7 @@ TEST_F(PlanTrainings, ThatDivergedOrAreHopelessDont) {
 
 // A rate that is too large for a small batch would run as long as it may, before one that isn't.
 TEST_F(PlanTrainings, AreNotHeldUpByARateThatIsTooLarge) {
-  script({{"stuck", 8}, {"rate", 0.4}});
+  script(stuck(0.4));
   PlanFolder folder = open();
   const auto wanted = grid({8, 64}, {0.1, 0.4}, 1);
   ASSERT_EQ(wanted[1].batch, 8);
@@ -94,19 +100,17 @@ TEST_F(PlanTrainings, AreNotHeldUpByARateThatIsTooLarge) {
   const plan::PlanPoints& points = folder.points();
   ASSERT_EQ(points.runs.size(), 4u);
   EXPECT_TRUE(has(said, "batch 8, rate 0.4, seed 1: put off after ")) << said;
-  const plan::PointRun* stuck = points.find(8, 0.4, 1);
-  ASSERT_NE(stuck, nullptr);
-  EXPECT_EQ(stuck->stopped, Stop::hopeless);
-  EXPECT_GE(stuck->updates, 3 * 105 * 64 / 8);  // by what the larger batch took
-  EXPECT_LT(stuck->updates, 1000 * 1000 / 8);
+  const plan::PointRun* hopeless = points.find(8, 0.4, 1);
+  ASSERT_NE(hopeless, nullptr);
+  EXPECT_EQ(hopeless->stopped, Stop::hopeless);
+  EXPECT_GE(hopeless->updates, 3 * 105 * 64 / 8);  // by what the larger batch took
   EXPECT_EQ(points.find(8, 0.1, 1)->reached.back().second, 70);
   EXPECT_EQ(train(folder, wanted, limits(1000), {{{0}, ""}}), 0);
 }
 
-// It was stopped later before, by a budget: as late as can be, since the run that is put off may go
-// far until somebody looks at it.
+// It was stopped later before, by a budget.
 TEST_F(PlanTrainings, ThatWerePutOffTakeNothingFromWhatIsKnown) {
-  script({{"stuck", 8}, {"rate", 0.4}});
+  script(stuck(0.4));
   PlanFolder folder = open();
   const plan::PointRun known{8, 0.4, 1, 1000 * 1000 / 8 - 1, 1, false, {{5, 8000}}, Stop::budget};
   folder.add(known, {});
@@ -118,9 +122,8 @@ TEST_F(PlanTrainings, ThatWerePutOffTakeNothingFromWhatIsKnown) {
 
 // Where no rate gets there the one that was put off is made as long as it may be.
 TEST_F(PlanTrainings, ThatWerePutOffGoOnWhereNoOtherRateIsBetter) {
-  script({{"stuck", 8}, {"rate", 0.05}});
+  script(stuck(0.05, true));
   PlanFolder folder = open();
-  // Long enough that somebody has looked at them before they end.
   EXPECT_EQ(train(folder, grid({8, 64}, {0.1, 0.2}, 1), limits(400), {{{0}, ""}}), 4);
   EXPECT_TRUE(has(said, "put off after ")) << said;
   for (const double rate : {0.1, 0.2}) {
@@ -130,7 +133,7 @@ TEST_F(PlanTrainings, ThatWerePutOffGoOnWhereNoOtherRateIsBetter) {
 }
 
 TEST_F(PlanTrainings, BeginWithTheRateOfABatchBeside) {
-  script({{"stuck", 8}, {"rate", 0.4}});
+  script(stuck(0.4));
   PlanFolder folder = open();
   plan::PointRun known{.batch = 4, .learning_rate = 0.1, .seed = 1, .updates = 120, .reached = {}};
   known.reached = {{5, 50}, {1, 120}};

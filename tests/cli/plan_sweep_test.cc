@@ -93,7 +93,7 @@ TEST_F(PlanSweep, ABudgetTimesOthersMoreOftenWhereABatchIsRefused) {
   sweep.repetitions = 1;
   PlanFolder folder = open();
   for (double seconds = 1; folder.points().runs.empty(); seconds *= 2) {
-    ASSERT_LT(seconds, 40);
+    ASSERT_LT(seconds, kLongest_s);
     sweep.limits = limits(100, in(seconds));
     try {
       sweep_over(folder, sweep);
@@ -161,7 +161,7 @@ TEST_F(PlanSweep, ABudgetGoesOnWithRunsThatAnotherStopped) {
   folder.add(plan::PointRun{8, 0.1, 3, 5, 1, false, {}, Stop::budget}, {});
   folder.add(plan::PointRun{64, 0.1, 3, 5, 1, false, {}, Stop::budget}, {});
   Sweep more = untimed();
-  for (double seconds = 0.5; seconds < 20; seconds *= 2) {
+  for (double seconds = 0.5; seconds < kLongest_s; seconds *= 2) {
     more.limits = limits(100, in(seconds));
     sweep_over(folder, more);
     if (folder.points().find(8, 0.1, 3)->stopped == Stop::none) break;
@@ -175,7 +175,7 @@ TEST_F(PlanSweep, ABudgetEndsWhereAFurtherRunDiverges) {
   PlanFolder folder = open();
   sweep_over(folder, untimed());
   ASSERT_EQ(folder.points().runs.size(), 4u);
-  sweep_over(folder, untimed(in(60)));
+  sweep_over(folder, untimed(in(test::patience_s())));
   ASSERT_NE(folder.points().find(8, 0.1, 3), nullptr);
   EXPECT_TRUE(folder.points().find(8, 0.1, 3)->diverged);
 }

@@ -46,8 +46,9 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   };
   {
     Job job(whole());
+    // What is timed comes before it, in six trainings: it may take as long as two waits.
     bool seen = false;
-    for (int i = 0; i < 15 && !seen; ++i) seen = job.wait_for("seed 1: ", 1);
+    for (int times = 0; times < 2 && !seen; ++times) seen = job.wait_for("seed 1: ", 1);
     ASSERT_TRUE(seen);
     kill(job.pid(), SIGKILL);
     job.finish();
@@ -60,7 +61,7 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   EXPECT_TRUE(has(complaint(whole({"--resume", "--set", "optimizer.momentum=0.5"})),
                   "of another recipe: optimizer.momentum is 0.5, there it is 0.9"));
 
-  const JobResult result = Job(whole({"--resume"})).finish(seconds(250));
+  const JobResult result = Job(whole({"--resume"})).finish();
   ASSERT_EQ(result.exit_status, 0) << result.out << result.err;
   const plan::PlanPoints after = points();
   EXPECT_EQ(after.times.size(), before.times.size());
@@ -93,7 +94,7 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   for (const char* workers : {"1", "2"}) {
     const std::string folder = scratch_.path(std::string("run") + workers);
     const JobResult run =
-        Job(trained({"-n", workers, "--set", "output.folder=" + folder})).finish(seconds(120));
+        Job(trained({"-n", workers, "--set", "output.folder=" + folder})).finish();
     EXPECT_EQ(run.exit_status, 0) << run.err;
     EXPECT_TRUE(has(run.out, std::string("for ") + workers + " worker")) << run.out;
     EXPECT_TRUE(has(run.out, ", from " + file)) << run.out;
@@ -108,9 +109,13 @@ TEST_F(PlanBatch, BudgetAddsRunsThatSayMost) {
   EXPECT_TRUE(std::filesystem::exists(plan_ + "/report.html"));
   // Nothing says whose times they are: not those of the folder.
   EXPECT_TRUE(has(read_text_file(plan_ + "/machine.toml"), "source = \"given\""));
-  const auto more = rows_of(sweep({{"--targets", "1.5"}, {"--budget", "2s"}}, {"--resume"}));
+  // Until the budget, which is of real time, has been enough for a run on a machine however slow.
+  for (int budget_s = 2; points().runs.size() <= 4; budget_s *= 2) {
+    ASSERT_LE(budget_s, 64) << "no run was added";
+    rows_of(
+        sweep({{"--targets", "1.5"}, {"--budget", std::to_string(budget_s) + "s"}}, {"--resume"}));
+  }
   const plan::PlanPoints all = points();
-  EXPECT_GT(all.runs.size(), 4u);
   std::set<std::pair<std::int64_t, std::uint64_t>> different;
   for (const plan::PointRun& run : all.runs) {
     EXPECT_TRUE(run.batch == 20 || run.batch == 80);

@@ -30,13 +30,13 @@ std::vector<Json> parse_rows(const std::string& text) {
 class Predict : public Train {
  protected:
   void train(const std::vector<std::string>& words) const {
-    const JobResult result = Job(words).finish(seconds(120));
+    const JobResult result = Job(words).finish();
     ASSERT_EQ(result.exit_status, 0) << result.err;
   }
   JobResult predict(const std::vector<std::string>& more, const std::string& run = "run") const {
     std::vector<std::string> words{"predict", folder_ + "/" + run};
     words.insert(words.end(), more.begin(), more.end());
-    return Job(words).finish(seconds(120));
+    return Job(words).finish();
   }
   std::vector<Json> rows_of(std::vector<std::string> more, const std::string& run = "run") const {
     more.insert(more.end(), {"--json", "-"});
@@ -46,7 +46,7 @@ class Predict : public Train {
   }
   Json evaluated(std::vector<std::string> more, const std::string& run = "run") const {
     more.insert(more.begin(), {"eval", folder_ + "/" + run, "--json", "-"});
-    const JobResult result = Job(more).finish(seconds(120));
+    const JobResult result = Job(more).finish();
     EXPECT_EQ(result.exit_status, 0) << result.err;
     return Json::parse(result.out);
   }
@@ -144,7 +144,7 @@ TEST_F(Predict, TheSameRowsOnEveryGridAndWhatEvalCounts) {
   const std::string tar = folder_ + "/some.tar", mnist = source_ + "/data/mnist/t10k-";
   ASSERT_EQ(Job({"pack", mnist + "images-idx3-ubyte.gz", tar, "--labels",
                  mnist + "labels-idx1-ubyte.gz", "--limit", "1001"})
-                .finish(seconds(60))
+                .finish()
                 .exit_status,
             0);
   // Of another reader than that which the checkpoint names.
@@ -189,7 +189,7 @@ TEST_F(Predict, AFolderAndAPackOfItAreAnsweredAlike) {
   make_pictures("pictures");
   train(on_pictures("run"));
   ASSERT_EQ(Job({"pack", folder_ + "/pictures", folder_ + "/pictures.tar", "--keep"})
-                .finish(seconds(60))
+                .finish()
                 .exit_status,
             0);
   for (const std::string crop : {"center", "ten"}) {
@@ -266,7 +266,7 @@ TEST_F(Predict, MistakesAreSaid) {
     const std::string line = convoy_program() + " predict " + folder_ + "/run --data training -n " +
                              ranks + " --json - | head -n 1 > " + folder_ +
                              "/first; echo ${PIPESTATUS[0]}";
-    const JobResult broken = Job({"-c", line}, {}, "/bin/bash").finish(seconds(60));
+    const JobResult broken = Job({"-c", line}, {}, "/bin/bash").finish();
     EXPECT_EQ(parse_rows(read_text_file(folder_ + "/first")).size(), 1u) << broken.err;
     EXPECT_NE(broken.out, "0\n") << broken.err;
   }
@@ -328,7 +328,7 @@ TEST_F(Predict, ANetworkIsLoadedOnce) {
   const std::string mnist = source_ + "/data/mnist/t10k-";
   ASSERT_EQ(Job({"pack", mnist + "images-idx3-ubyte.gz", folder_ + "/few.tar", "--labels",
                  mnist + "labels-idx1-ubyte.gz", "--limit", "16"})
-                .finish(seconds(60))
+                .finish()
                 .exit_status,
             0);
   const auto recipe = [this](const std::string& name, std::int64_t hidden,
@@ -373,10 +373,8 @@ tensorboard = false
   EXPECT_LT(evaluating, kBytes * 3 / 2);
   EXPECT_LT(use("predict", "large", {"--data"}) - base, kBytes * 3 / 2);
   // From a file of weights.
-  ASSERT_EQ(Job({"export", folder_ + "/large", folder_ + "/large.safetensors"})
-                .finish(seconds(60))
-                .exit_status,
-            0);
+  ASSERT_EQ(
+      Job({"export", folder_ + "/large", folder_ + "/large.safetensors"}).finish().exit_status, 0);
   recipe("weights", kHidden, "weights = \"large.safetensors\"\n");
   EXPECT_LT(use("eval", "weights.toml") - base, kBytes * 3 / 2);
 }

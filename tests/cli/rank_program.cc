@@ -1,4 +1,5 @@
 // One rank of the launcher tests. Plain MPI, so that nothing but the launcher is tested.
+#include <fcntl.h>
 #include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
@@ -58,13 +59,33 @@ void obey(int exit_status) {
   std::exit(exit_status);
 }
 
+// Ends with this status and leaves a process that nothing but SIGKILL ends. It starts no others,
+// and ignores signals since before it is there: whoever looks finds one process, the same at any
+// moment. It writes on and on, to the rank's output or to nowhere. MPI would not let a rank go so.
+[[noreturn]] void leave(int exit_status, bool silent) {
+  for (const int signal_number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) signal(signal_number, SIG_IGN);
+  if (fork() != 0) _exit(exit_status);
+  if (silent) {
+    const int nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    dup2(nowhere, STDERR_FILENO);
+  }
+  while (true) {
+    // An error is none: who has read it may be gone.
+    [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, "x\n", 2);
+    usleep(50000);
+  }
+}
+
 }  // namespace
 
 // rank_program MODE [VALUE [RANK]]: RANK is the one that does it, the others work on.
+// rank_program leave STATUS [silent]
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   const int value = argc > 2 ? std::atoi(argv[2]) : 0;
   const int actor = argc > 3 ? std::atoi(argv[3]) : 0;
+  if (mode == "leave") leave(value, argc > 3);
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (mode == "stubborn") {
@@ -79,6 +100,7 @@ int main(int argc, char** argv) {
     while (true) pause();
   }
   if (mode == "exit" || mode == "signal" || mode == "abort") {
+    MPI_Barrier(MPI_COMM_WORLD);  // the others are past what MPI_Init() would say of such an end
     if (rank != actor) work();
     usleep(200000);
     if (mode == "exit") _exit(value);

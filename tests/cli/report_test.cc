@@ -31,8 +31,8 @@ class ReportCommand : public Train {
 };
 
 TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
-  ASSERT_EQ(Job(some_steps(2, "two", 30)).finish(seconds(60)).exit_status, 0);
-  const JobResult one = Job({"report", folder_ + "/two"}).finish(seconds(30));
+  ASSERT_EQ(Job(some_steps(2, "two", 30)).finish().exit_status, 0);
+  const JobResult one = Job({"report", folder_ + "/two"}).finish();
   ASSERT_EQ(one.exit_status, 0) << one.err;
   EXPECT_TRUE(has(one.out, folder_ + "/two/report.html")) << one.out;
   const std::string page = slurp(folder_ + "/two/report.html");
@@ -43,11 +43,11 @@ TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
   EXPECT_TRUE(has(page, "convoy 0."));
   EXPECT_TRUE(has(page, "LibTorch"));
 
-  Job running(some_steps(1, "on", 100'000));
+  Job running(some_steps(1, "on", kEndless, {"--set", "checkpoint.every_epochs=0"}));
   ASSERT_TRUE(wait_for_step("on", 12));
   const JobResult both = Job({"report", folder_ + "/two", folder_ + "/on", "-o",
                               folder_ + "/both.html", "--json", "-"})
-                             .finish(seconds(30));
+                             .finish();
   ASSERT_EQ(both.exit_status, 0) << both.err;
   EXPECT_TRUE(has(both.err, folder_ + "/both.html"));
   std::map<std::string, std::vector<nlohmann::json>> figures;
@@ -71,8 +71,8 @@ TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
   EXPECT_TRUE(has(slurp(folder_ + "/both.html"), "going on, "));
   EXPECT_TRUE(has(slurp(folder_ + "/both.html"), "Scaling of lenet"));
   kill(running.pid(), SIGKILL);
-  running.wait_until_gone(30);
-  ASSERT_EQ(Job({"report", folder_ + "/on"}).finish(seconds(30)).exit_status, 0);
+  ASSERT_GE(running.wait_until_gone(), 0);
+  ASSERT_EQ(Job({"report", folder_ + "/on"}).finish().exit_status, 0);
   const std::string killed = slurp(folder_ + "/on/report.html");
   EXPECT_TRUE(has(killed, "stopped, failed or killed"));
   EXPECT_TRUE(has(killed, "no checkpoint was written"));
@@ -81,7 +81,7 @@ TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
 TEST_F(ReportCommand, Refusals) {
   const auto refused = [](const std::vector<std::string>& words, int status,
                           const std::string& text, const std::vector<std::string>& variables = {}) {
-    const JobResult result = Job(words, variables).finish(seconds(30));
+    const JobResult result = Job(words, variables).finish();
     EXPECT_EQ(result.exit_status, status) << result.err;
     EXPECT_TRUE(has(result.err, text)) << result.err;
   };
@@ -113,29 +113,29 @@ TEST_F(ReportCommand, Refusals) {
   EXPECT_FALSE(fs::exists(run + "/report.html"));
   // Nothing is put anywhere on the way; a report replaces one.
   for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(Job({"report", run}, {"TMPDIR=/nowhere"}).finish(seconds(30)).exit_status, 0);
+    EXPECT_EQ(Job({"report", run}, {"TMPDIR=/nowhere"}).finish().exit_status, 0);
 }
 
-// A rank that is stopped for most of the time, a moment at a time.
-TEST_F(ReportCommand, ASlowedRankIsNamedWithItsPhaseWithinFiftySteps) {
-  Job job(some_steps(3, "slow", 400, {"--set", "threads=1"}));
+// A rank that is stopped for most of the time, a moment at a time. After how many steps it is named
+// depends on what else the machine does, and is a matter of slow_rank_test, which needs no clock.
+TEST_F(ReportCommand, ASlowedRankIsNamedWithItsPhase) {
+  Job job(some_steps(3, "slow", kEndless, {"--set", "threads=1"}));
   ASSERT_TRUE(wait_for_step("slow", 25));
-  pid_t rank = 0;  // and not the agent that watches over it
-  for (const JobProcess& process : job.processes("convoy"))
-    if (process.rank == 2 && process.name == "convoy") rank = process.pid;
-  ASSERT_GT(rank, 0);
-  const int from = steps("slow");
-  // The row that names it; the machine may be busy enough for others to be named.
-  const auto named = [&] {
+  // The row that names a rank; the machine may be busy enough for others to be named.
+  const auto named = [&](int rank) {
     std::istringstream lines(slurp(folder_ + "/slow/metrics.jsonl"));
     for (std::string line; std::getline(lines, line);) {
       const auto row = nlohmann::json::parse(line, nullptr, false);
-      if (!row.is_discarded() && row["kind"] == "slow_rank" && row["rank"] == 2 &&
-          row["step"] > from)
-        return row;
+      if (!row.is_discarded() && row["kind"] == "slow_rank" && row["rank"] == rank) return row;
     }
     return nlohmann::json();
   };
+  // Not one that was named by itself: as long as it is slow it would not be named again.
+  const int slowed = named(2).is_null() ? 2 : 1;
+  pid_t rank = 0;  // and not the agent that watches over it
+  for (const JobProcess& process : job.processes("convoy"))
+    if (process.rank == slowed && process.name == "convoy") rank = process.pid;
+  ASSERT_GT(rank, 0);
   std::atomic<bool> done{false};
   std::thread slowing([&] {
     while (!done) {
@@ -145,17 +145,16 @@ TEST_F(ReportCommand, ASlowedRankIsNamedWithItsPhaseWithinFiftySteps) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   });
-  for (int step = from; step < from + 60 && named().is_null(); ++step)
-    wait_for_step("slow", step + 1);
+  const auto begin = Clock::now();
+  while (named(slowed).is_null() && seconds_since(begin) < test::patience_s())
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   done = true;
   slowing.join();
   kill(job.pid(), SIGTERM);
-  const JobResult result = job.finish(seconds(60));
-  const nlohmann::json row = named();
-  ASSERT_FALSE(row.is_null()) << "slowed after step " << from << "\n"
-                              << result.err << slurp(folder_ + "/slow/metrics.jsonl");
-  EXPECT_LE(row["step"], from + 50);
-  EXPECT_TRUE(has(result.err, "rank 2 on host ")) << result.err;
+  const JobResult result = job.finish();
+  const nlohmann::json row = named(slowed);
+  ASSERT_FALSE(row.is_null()) << result.err << slurp(folder_ + "/slow/metrics.jsonl");
+  EXPECT_TRUE(has(result.err, "rank " + std::to_string(slowed) + " on host ")) << result.err;
   EXPECT_TRUE(has(result.err, "most of it in " + row["phase"].get<std::string>())) << result.err;
 }
 

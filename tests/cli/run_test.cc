@@ -3,12 +3,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/system.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
@@ -27,8 +32,8 @@ Lines lines_of(const std::string& text) {
 JobResult run(Lines arguments, const Lines& variables = {}) {
   arguments.insert(arguments.begin(), "run");
   Job job(arguments, variables);
-  JobResult result = job.finish(std::chrono::seconds(60));
-  EXPECT_GE(job.wait_until_gone(2), 0) << "a process is left";
+  JobResult result = job.finish();
+  EXPECT_GE(job.wait_until_gone(), 0) << "a process is left";
   return result;
 }
 
@@ -83,9 +88,26 @@ TEST(Run, NamesTheRankThatAborts) {
 }
 
 TEST(Run, CountsRanksThatHadFinished) {
-  const JobResult result =
-      run({"-n", "3", "sh", "-c",
-           "r=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ $r = 0 ] || exit 0; sleep 0.5; exit 4"});
+  const test::Scratch scratch;
+  Job job({"run", "-n", "3", "sh", "-c",
+           "cd " + scratch.path() +
+               "; r=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; touch began-$r; [ $r = 0 ] || exit 0; "
+               "until [ -e go ]; do sleep 0.01; done; exit 4"});
+  // With the others their supervisors have ended, which say before that how they did.
+  const auto finished = [&] {
+    const std::vector<JobProcess> agents = job.processes("convoy-agent");
+    return test::entries(scratch.path()) == 3 &&
+           std::all_of(agents.begin(), agents.end(),
+                       [](const JobProcess& agent) { return agent.rank == 0; });
+  };
+  const auto begin = Clock::now();
+  bool all = false;
+  while (!(all = finished()) && seconds_since(begin) < test::patience_s())
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(all);
+  test::spill(scratch.path("go"), "");
+  const JobResult result = job.finish();
+  EXPECT_GE(job.wait_until_gone(), 0) << "a process is left";
   EXPECT_EQ(last_line(result.err), "convoy run: rank 0 on host " + host_name() +
                                        " exited with status 4; the other 2 ranks had finished");
 }

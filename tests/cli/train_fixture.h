@@ -13,13 +13,14 @@
 #include <thread>
 #include <vector>
 
+#include "convoy/base/clock.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
 namespace convoy::cli {
 
 namespace fs = std::filesystem;
-using std::chrono::seconds;
 
 class Train : public testing::Test {
  protected:
@@ -56,10 +57,25 @@ class Train : public testing::Test {
   }
 
   bool wait_for_step(const std::string& run, int step) const {
-    for (int i = 0; i < 12000 && steps(run) < step; ++i) {
+    const auto begin = Clock::now();
+    while (steps(run) < step) {
+      if (seconds_since(begin) > test::patience_s()) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    return steps(run) >= step;
+    return true;
+  }
+
+  // A checkpoint has its name a while after the update that it is of: some updates later on a quick
+  // machine, many on one with a slow disk. Without one there is nothing to resume.
+  bool wait_for_a_checkpoint(const std::string& run) const {
+    const auto begin = Clock::now();
+    while (seconds_since(begin) < test::patience_s()) {
+      std::error_code error;
+      for (const auto& entry : fs::directory_iterator(folder_ + "/" + run + "/checkpoints", error))
+        if (entry.path().filename().string().starts_with("step-")) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
   }
 
   static pid_t rank_process(const Job& job, int rank) {
@@ -88,5 +104,21 @@ inline int random_between(int least, int most) {
 }
 
 inline const std::vector<std::string> kOften{"--set", "checkpoint.every_steps=9"};
+
+// For runs that are killed or stopped, which may not end by themselves before that on any machine.
+inline constexpr int kEndless = 1'000'000;
+
+// A training of so many updates, whatever was said before of its length.
+inline std::vector<std::string> of_steps(std::vector<std::string> words, int steps) {
+  words.insert(words.end(),
+               {"--set", "training.epochs=0", "--set", "training.steps=" + std::to_string(steps)});
+  return words;
+}
+
+// Rates that differ from update to update, but not with the length of the training: one that was to
+// go on for longer comes to the same weights.
+inline const std::vector<std::string> kRisingRates{
+    "--set", "schedule.name=constant", "--set", "schedule.unit=steps",
+    "--set", "schedule.warmup=40",     "--set", "schedule.warmup_from=0.2"};
 
 }  // namespace convoy::cli

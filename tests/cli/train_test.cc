@@ -35,7 +35,7 @@ TEST_F(Train, RanksThatMpirunStartsShareTheCores) {
     for (const std::string& word :
          command(3, run, {"--set", "training.epochs=0", "--set", "training.steps=1"}))
       job.push_back(word);
-    const JobResult result = Job(job).finish(seconds(60));
+    const JobResult result = Job(job).finish();
     EXPECT_EQ(result.exit_status, 0) << result.err;
     std::ifstream file(folder_ + "/" + run + "/metrics.jsonl");
     std::string line;
@@ -55,7 +55,7 @@ TEST_F(Train, ReproducibleSumsDoNotDependOnTheAlgorithm) {
                                     {"--set", "training.epochs=0", "--set", "training.steps=20",
                                      "--set", "sync.reproducible=" + value}),
                             {"CONVOY_ALLREDUCE=" + algorithm})
-                            .finish(seconds(60));
+                            .finish();
     EXPECT_EQ(result.exit_status, 0) << result.err;
     return exported_model(folder_ + "/" + run);
   };
@@ -64,26 +64,31 @@ TEST_F(Train, ReproducibleSumsDoNotDependOnTheAlgorithm) {
 }
 
 TEST_F(Train, StoppedOnFourResumedOnTwoAndThree) {
-  const std::vector<std::string> more{"--set", "output.log_samples=true", "--set",
-                                      "training.epochs=2"};
-  auto resume = more;
-  resume.push_back("--resume");
+  const auto with_epochs = [](int epochs, bool resume) {
+    std::vector<std::string> more{"--set", "output.log_samples=true", "--set",
+                                  "training.epochs=" + std::to_string(epochs)};
+    if (resume) more.push_back("--resume");
+    return more;
+  };
   const auto stop_at = [&](int ranks, int step, const std::vector<std::string>& with) {
     Job job(command(ranks, "run", with));
     ASSERT_TRUE(wait_for_step("run", step));
     kill(job.pid(), SIGTERM);
-    const JobResult result = job.finish(seconds(60));
+    const JobResult result = job.finish();
     EXPECT_EQ(result.exit_status, kRequeue) << result.err;
     EXPECT_NE(result.out.find("stopped after"), std::string::npos) << result.out;
     EXPECT_NE(result.out.find("--resume"), std::string::npos) << result.out;
   };
-  stop_at(4, random_between(5, 40), more);
-  stop_at(2, steps("run") + random_between(5, 90), resume);
-  const auto last = Job(command(3, "run", resume)).finish(seconds(120));
+  stop_at(4, random_between(5, 40), with_epochs(kEndless, false));
+  stop_at(2, steps("run") + random_between(5, 90), with_epochs(kEndless, true));
+  // The one that goes on decides where all ends: at the end of an epoch.
+  constexpr int kStepsOfAnEpoch = 100, kSamples = 10000;
+  const int epochs = std::max(2, steps("run") / kStepsOfAnEpoch + 1);
+  const auto last = Job(command(3, "run", with_epochs(epochs, true))).finish();
   ASSERT_EQ(last.exit_status, 0) << last.err;
 
   const auto seen = read_sample_log(folder_ + "/run").times;
-  EXPECT_EQ(seen.size(), 20000u);
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(epochs) * kSamples);
   for (const auto& [sample, times] : seen)
     ASSERT_EQ(times, 1) << sample.first << " " << sample.second;
 }
@@ -91,12 +96,12 @@ TEST_F(Train, StoppedOnFourResumedOnTwoAndThree) {
 TEST_F(Train, EvaluationIsTheSameOnAnyNumberOfRanks) {
   std::vector<std::string> more = kOften;
   more.insert(more.end(), {"--set", "training.epochs=0", "--set", "training.steps=20"});
-  ASSERT_EQ(Job(command(2, "run", more)).finish(seconds(60)).exit_status, 0);
+  ASSERT_EQ(Job(command(2, "run", more)).finish().exit_status, 0);
   std::vector<double> right;  // of as many, so exactly the same part
   for (const char* ranks : {"1", "2", "3"}) {
     const JobResult result =
         Job({"eval", folder_ + "/run", "-n", ranks, "--json", "-", "--set", "evaluation.batch=999"})
-            .finish(seconds(60));
+            .finish();
     ASSERT_EQ(result.exit_status, 0) << result.err;
     const auto row = nlohmann::json::parse(result.out);
     EXPECT_EQ(row["samples"], 10000);
@@ -116,7 +121,7 @@ TEST_F(Train, RanksWithDifferentRecipes) {
               std::find(words.begin(), words.end(), "-n") + 2);
   for (const std::string& word : words) line += " " + word;
   line += " --set seed=1$OMPI_COMM_WORLD_RANK$PMI_RANK";
-  const JobResult result = Job({"run", "-n", "2", "--", "sh", "-c", line}).finish(seconds(60));
+  const JobResult result = Job({"run", "-n", "2", "--", "sh", "-c", line}).finish();
   EXPECT_EQ(result.exit_status, 2) << result.err;
   EXPECT_NE(result.err.find("seed is 11, on rank 0 it is 10"), std::string::npos) << result.err;
 }
@@ -154,17 +159,16 @@ epochs = 2
                                        "--overwrite",
                                        "--set",
                                        "output.folder=" + folder_ + "/run"};
-  const JobResult failed = Job(words).finish(seconds(60));
+  const JobResult failed = Job(words).finish();
   EXPECT_EQ(failed.exit_status, 2) << failed.err;
   EXPECT_NE(failed.err.find(bad), std::string::npos) << failed.err;
   auto skipping = words;
   skipping.insert(skipping.end(), {"--set", "data.on_bad=skip"});
-  const JobResult skipped = Job(skipping).finish(seconds(60));
+  const JobResult skipped = Job(skipping).finish();
   EXPECT_EQ(skipped.exit_status, 0) << skipped.err;
   EXPECT_NE(skipped.err.find(bad), std::string::npos) << skipped.err;
 
-  const JobResult predicted =
-      Job({"predict", folder_ + "/run", good, bad, "--json", "-"}).finish(seconds(60));
+  const JobResult predicted = Job({"predict", folder_ + "/run", good, bad, "--json", "-"}).finish();
   EXPECT_EQ(predicted.exit_status, 2);
   EXPECT_NE(predicted.err.find(bad), std::string::npos) << predicted.err;
   std::istringstream lines(predicted.out);
@@ -175,21 +179,20 @@ epochs = 2
   EXPECT_EQ(row["classes"][0]["name"].get<std::string>().size(), 3u);
 
   fs::create_directories(folder_ + "/pictures/empty");
-  const JobResult empty = Job(words).finish(seconds(60));
+  const JobResult empty = Job(words).finish();
   EXPECT_EQ(empty.exit_status, 2);
   EXPECT_NE(empty.err.find("empty"), std::string::npos) << empty.err;
 }
 
 TEST_F(Train, MistakesThatRanksFindAreSaidOnce) {
   const std::vector<std::string> few{"--set", "training.epochs=0", "--set", "training.steps=5"};
-  ASSERT_EQ(Job(command(2, "run", few)).finish(seconds(60)).exit_status, 0);
-  const JobResult again = Job(command(3, "run", few)).finish(seconds(60));
+  ASSERT_EQ(Job(command(2, "run", few)).finish().exit_status, 0);
+  const JobResult again = Job(command(3, "run", few)).finish();
   EXPECT_EQ(again.exit_status, 2);
   EXPECT_EQ(count(again.err, "holds a run already"), 1) << again.err;
   EXPECT_EQ(count(again.err, "\n"), 2) << again.err;  // and the launcher's line
 
-  const JobResult size =
-      Job({"eval", folder_ + "/run", "--set", "data.size=32"}).finish(seconds(60));
+  const JobResult size = Job({"eval", folder_ + "/run", "--set", "data.size=32"}).finish();
   EXPECT_EQ(size.exit_status, 2);
   EXPECT_NE(size.err.find("the model 'lenet' can't take images of 1 x 32 x 32; it is made for 1 x "
                           "28 x 28"),
@@ -197,14 +200,13 @@ TEST_F(Train, MistakesThatRanksFindAreSaidOnce) {
       << size.err;
   // A colored picture of another size is made to fit.
   const std::string picture = source_ + "/tests/data/fixtures/color420.jpg";
-  const JobResult predicted = Job({"predict", folder_ + "/run", picture}).finish(seconds(60));
+  const JobResult predicted = Job({"predict", folder_ + "/run", picture}).finish();
   EXPECT_EQ(predicted.exit_status, 0) << predicted.err;
 }
 
 // The run at work is not disturbed; killed, it is no obstacle.
 TEST_F(Train, OneRunAtATimeInAFolder) {
-  std::vector<std::string> more = kOften;
-  more.insert(more.end(), {"--set", "training.epochs=50"});
+  const std::vector<std::string> more = of_steps(kOften, kEndless);
   {
     Job job(command(2, "run", more));
     ASSERT_TRUE(wait_for_step("run", 12));
@@ -212,7 +214,7 @@ TEST_F(Train, OneRunAtATimeInAFolder) {
     for (const char* way : {"", "--resume", "--overwrite"}) {
       auto words = command(*way == '-' ? 1 : 2, "run", more);
       if (*way != '\0') words.push_back(way);
-      const JobResult second = Job(words).finish(seconds(60));
+      const JobResult second = Job(words).finish();
       EXPECT_EQ(second.exit_status, 2) << way << second.err;
       EXPECT_NE(second.err.find(folder_ + "/run is in use by '"), std::string::npos) << second.err;
       EXPECT_NE(second.err.find("(process " + owner.dump() + " on host "), std::string::npos)
@@ -220,12 +222,13 @@ TEST_F(Train, OneRunAtATimeInAFolder) {
     }
     const int before = steps("run");
     EXPECT_TRUE(wait_for_step("run", before + 5));
+    ASSERT_TRUE(wait_for_a_checkpoint("run"));
     kill(owner.get<pid_t>(), SIGKILL);
-    EXPECT_EQ(job.finish(seconds(30)).exit_status, 1);
+    EXPECT_EQ(job.finish().exit_status, 1);
   }
   const std::string enough = "training.steps=" + std::to_string(steps("run") + 2);
   auto words = command(1, "run", {"--set", "training.epochs=0", "--set", enough, "--resume"});
-  const JobResult result = Job(words).finish(seconds(60));
+  const JobResult result = Job(words).finish();
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_FALSE(fs::exists(folder_ + "/run/lock"));
 }
@@ -235,7 +238,7 @@ TEST_F(Train, FoldersOfRuns) {
   const auto train_in = [&](const std::string& folder) {
     auto words = command(1, "run", few);
     words.insert(words.end(), {"--set", "output.folder=" + folder});
-    return Job(words).finish(seconds(60));
+    return Job(words).finish();
   };
   const JobResult impossible = train_in("/proc/none");
   EXPECT_EQ(impossible.exit_status, 2);
@@ -250,7 +253,7 @@ TEST_F(Train, FoldersOfRuns) {
 
 TEST_F(Train, MistakesInARecipeAreSaidOnce) {
   auto words = command(3, "run", {"--set", "training.btach=1", "--set", "optimizer.lr=fast"});
-  const JobResult result = Job(words).finish(seconds(60));
+  const JobResult result = Job(words).finish();
   EXPECT_EQ(result.exit_status, 2);
   EXPECT_EQ(count(result.err, "did you mean training.batch?"), 1) << result.err;
   EXPECT_EQ(count(result.err, "optimizer.lr: has to be a number"), 1) << result.err;

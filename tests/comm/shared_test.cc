@@ -6,6 +6,7 @@
 #include "convoy/base/shared_memory.h"
 #include "convoy/comm/world.h"
 #include "tests/base/mounts.h"
+#include "tests/base/patience.h"
 #include "tests/comm/allreduce_reference.h"
 #include "tests/comm/in_flight_reference.h"
 #include "tests/comm/shared_reference.h"
@@ -162,7 +163,7 @@ TEST(SharedMistakes, WithNoRoomOperationsBetweenHostsTakeTurns) {
   for (const bool reproducible : {false, true}) {
     for (const bool check_calls : {false, true}) {
       WorldOptions options;
-      options.timeout = std::chrono::seconds(10);
+      options.timeout = test::patience();  // for hangs alone
       options.reproducible = reproducible;
       options.check_calls = check_calls;
       with_little_shared_memory("2m", [&] {

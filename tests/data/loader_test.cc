@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 
+#include "convoy/base/clock.h"
+#include "tests/base/patience.h"
 #include "tests/data/loader_support.h"
 
 namespace convoy::data {
@@ -271,7 +273,8 @@ TEST(Loader, WaitingAndDecodingAreMeasured) {
   EXPECT_GT(loader.statistics().wait_s, 0.015);
   EXPECT_GT(loader.statistics().decode_s, 0.015);
   // Another batch becomes ready on its own.
-  for (int i = 0; i < 1000 && loader.statistics().ready == 0; ++i) {
+  const auto start = Clock::now();
+  while (loader.statistics().ready == 0 && seconds_since(start) < convoy::test::patience_s()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   EXPECT_GE(loader.statistics().ready, 1u);

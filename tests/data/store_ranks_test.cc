@@ -5,8 +5,10 @@
 #include <chrono>
 #include <thread>
 
+#include "convoy/base/clock.h"
 #include "convoy/data/comm_peers.h"
 #include "convoy/data/store_source.h"
+#include "tests/base/patience.h"
 #include "tests/comm/ranks_main.h"
 #include "tests/data/thread_peers.h"
 
@@ -103,7 +105,9 @@ class Slow final : public NumberedRecords {
       : NumberedRecords(std::vector<std::uint64_t>(30, 100)), told_(told) {}
   void load(Range records, std::span<std::byte> to) const override {
     const int before = told_ != nullptr ? told_->load() : 0;
-    for (int i = 0; told_ != nullptr && i < 1000 && told_->load() < before + 2; ++i) {
+    const auto start = convoy::Clock::now();
+    while (told_ != nullptr && told_->load() < before + 2 &&
+           convoy::seconds_since(start) < convoy::test::patience_s()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     EXPECT_TRUE(told_ == nullptr || told_->load() >= before + 2) << "the others only wait";

@@ -93,7 +93,7 @@ TEST(PreloadErrors, AreMpis) {
 TEST(PreloadErrors, OfConvoyEndTheJob) {
   const Result result = preloaded(2, kProgram + "mismatch");
   EXPECT_NE(result.exit_status, 0) << result.output;
-  EXPECT_NE(result.exit_status, 124) << "stopped by the clock: " << result.output;
+  EXPECT_NE(result.exit_status, 124) << "a rank hangs: " << result.output;
   EXPECT_NE(result.output.find("convoy: rank "), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("[in allreduce(sum, "), std::string::npos) << result.output;
 }
@@ -144,7 +144,7 @@ Result with_slow_launcher(const std::vector<bool>& ranks, int questions) {
   std::string command = CONVOY_MPIRUN;
   for (const bool with : ranks) {
     command += command == CONVOY_MPIRUN ? "" : " :";
-    command += " -n 1 timeout 20 env " SANITIZER_OPTIONS " ";
+    command += " -n 1" + kUntilItHangs + "env " SANITIZER_OPTIONS " ";
     if (with) {
       command += "CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 SLOW_RANK=1 SLOW_QUESTIONS=" +
                  std::to_string(questions) + " LD_PRELOAD=" LIBRARY ":" SLOW_LAUNCHER " ";
@@ -168,7 +168,7 @@ TEST(PreloadPresence, ALauncherMayBeSlowToAnswer) {
 TEST(PreloadPresence, WithoutAnAnswerNoRankDecidesAlone) {
   const Result result = with_slow_launcher({true, true, true}, 1'000'000);
   EXPECT_NE(result.exit_status, 0) << result.output;
-  EXPECT_NE(result.exit_status, 124) << "stopped by the clock: " << result.output;
+  EXPECT_NE(result.exit_status, 124) << "a rank hangs: " << result.output;
   EXPECT_NE(result.output.find("whether rank 0 has libconvoy_mpi.so"), std::string::npos)
       << result.output;
   EXPECT_EQ(result.output.find("on rank 0: of"), std::string::npos) << result.output;
@@ -180,7 +180,8 @@ TEST(PreloadPresence, KeysMayEndWithTheRank) {
     std::string command = CONVOY_MPIRUN;
     for (const bool with : ranks) {
       command += command == CONVOY_MPIRUN ? "" : " :";
-      command += " -n 1 timeout 20 env " SANITIZER_OPTIONS
+      command += " -n 1" + kUntilItHangs +
+                 "env " SANITIZER_OPTIONS
                  " CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 LD_PRELOAD=" RANK_KEYS +
                  std::string(with ? ":" LIBRARY " " : " ") + kProgram + "plain";
     }

@@ -8,6 +8,8 @@
 #include <ostream>
 #include <string>
 
+#include "tests/base/patience.h"
+
 namespace convoy::test {
 
 struct Result {
@@ -26,16 +28,19 @@ inline Result run(const std::string& command) {
   return result;
 }
 
+// In front of a rank's program: one that hangs is ended, with status 124.
+inline const std::string kUntilItHangs = " timeout " + std::to_string(patience().count()) + " ";
+
 // `variables` come after LD_PRELOAD; each rank gets the same.
 inline Result preloaded(int ranks, const std::string& program, const std::string& variables = "") {
-  return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) +
-             " timeout 90 env " SANITIZER_OPTIONS " CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 " +
-             variables + " LD_PRELOAD=" LIBRARY " " + program);
+  return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) + kUntilItHangs +
+             "env " SANITIZER_OPTIONS " CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 " + variables +
+             " LD_PRELOAD=" LIBRARY " " + program);
 }
 
 // Parts of a job, each with its own ranks, with or without the library.
 inline std::string part(int ranks, bool with, const std::string& program) {
-  return " -n " + std::to_string(ranks) + " timeout 90 env " SANITIZER_OPTIONS +
+  return " -n " + std::to_string(ranks) + kUntilItHangs + "env " SANITIZER_OPTIONS +
          (with ? " CONVOY_MPI_VERBOSE=1 CONVOY_MPI_AFTER=0 LD_PRELOAD=" LIBRARY " " : " ") +
          program;
 }
@@ -47,7 +52,7 @@ inline int times(const std::string& output, const std::string& text) {
 }
 
 inline Result alone(int ranks, const std::string& program) {
-  return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) + " timeout 90 " + program);
+  return run(CONVOY_MPIRUN " -n " + std::to_string(ranks) + kUntilItHangs + program);
 }
 
 inline const std::string kProgram = PROGRAM " ";

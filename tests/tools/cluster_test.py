@@ -25,6 +25,7 @@ sys.path.insert(0, str(TOOL.parent))
 sys.dont_write_bytecode = True
 import cpu_shares  # noqa: E402
 PROGRAMS = {}
+PATIENCE_S = 600  # of every wait: they are there for hangs alone
 # Clusters of this test, so that `down --all` meets no others.
 RECORDS = tempfile.mkdtemp(prefix="convoy-cluster-test-")
 os.environ["CONVOY_CLUSTERS"] = RECORDS
@@ -42,8 +43,8 @@ print("ready", flush=True)
 s, _ = listener.accept()
 while s.recv(1 << 20): pass
 """
-# Two processes that compute for a second: what they used by the kernel's count, and how often their
-# group was made to wait.
+# Two processes that compute for a second, and for as long as it takes until their group is made to
+# wait: what they used by the kernel's count, and how often it was.
 BUSY = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -52,22 +53,27 @@ hierarchy = cpu_shares.find_hierarchy()
 group = hierarchy.folder  # in version 1 that of this process
 if hierarchy.version == 2:
     group /= open("/proc/self/cgroup").read().split("0::/")[1].strip()
+def throttled():
+    counts = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    return int(counts["nr_throttled"])
+def compute(until):
+    while time.monotonic() < until: pass
 start = time.monotonic()
 for _ in range(2):
     if os.fork() == 0:
-        while time.monotonic() < start + 1: pass
+        compute(start + 1)
+        while throttled() == 0 and time.monotonic() < start + 240: compute(time.monotonic() + 0.1)
         os._exit(0)
 for _ in range(2): os.wait()
 wall, used = time.monotonic() - start, os.times()
-counts = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
 print(json.dumps({"host": os.uname().nodename, "group": group.name,
                   "share": (used.children_user + used.children_system) / wall,
-                  "throttled": int(counts["nr_throttled"])}))
+                  "throttled": throttled()}))
 """
 
 
 def tool(*arguments, **options):
-    return subprocess.run([TOOL, *arguments], text=True, capture_output=True, timeout=100, **options)
+    return subprocess.run([TOOL, *arguments], text=True, capture_output=True, timeout=PATIENCE_S, **options)
 
 
 def namespaces():
@@ -86,11 +92,11 @@ def groups():
 seen = set()  # ids of clusters
 
 
-def wait_for(condition, what, seconds=60):
-    deadline = time.monotonic() + seconds
+def wait_for(condition, what):
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"no {what} in {seconds} s")
+            raise AssertionError(f"no {what} in {PATIENCE_S} s")
         time.sleep(0.05)
 
 
@@ -206,12 +212,14 @@ class ClusterTest(unittest.TestCase):
                                     f"echo $$ > {mark}/$(hostname); exec sleep 1000"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                    start_new_session=True)
-        wait_for(lambda: len(os.listdir(mark)) == 2, "ranks")
+        # Each has written its number, and not only made the file.
+        wait_for(lambda: sum(path.read_text().endswith("\n") for path in pathlib.Path(mark).iterdir()) == 2,
+                 "ranks")
         seen.update(os.listdir(RECORDS))
         self.assertEqual(len(groups()), len(self.cpu) // 2)
         ranks = [int((pathlib.Path(mark) / host).read_text()) for host in ("h0", "h1")]
         process.send_signal(number)
-        status = process.wait(60)
+        status = process.wait(PATIENCE_S)
         # After SIGKILL the cluster goes when the tool is gone already.
         wait_for(lambda: not os.listdir(RECORDS), "end of the cluster")
         self.assert_all_gone()
@@ -238,7 +246,7 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(receiver.stdout.readline(), "ready\n")
         sender = tool("exec", cluster, "h0", "--", sys.executable, "-c", SENDER, "h1", str(size))
         self.assertEqual(sender.returncode, 0, sender.stderr)
-        self.assertEqual(receiver.wait(30), 0)
+        self.assertEqual(receiver.wait(PATIENCE_S), 0)
         receiver.stdout.close()
         # It went through the limits on its way, had to wait there, and nothing was lost.
         for queue in (queues(cluster, "h0")["eth0"], queues(cluster, "switch")["h1.0"]):
@@ -273,7 +281,7 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(os.listdir(RECORDS), [used])
         self.assertEqual(tool("down", used).returncode, 0)
-        self.assertNotEqual(busy.wait(30), 0)
+        self.assertNotEqual(busy.wait(PATIENCE_S), 0)
         busy.stdout.close()
         self.assert_all_gone()
 

@@ -11,11 +11,12 @@ import sys
 import tempfile
 import unittest
 
+PATIENCE_S = 600  # for hangs alone
 ALGORITHMS = ["recursive-doubling", "ring", "ring-rsag", "multicolor k=2", "multicolor k=ranks", "naive"]
 
 
 def simulate(*arguments):
-    return subprocess.run([PROGRAM, *arguments], text=True, capture_output=True, timeout=100)
+    return subprocess.run([PROGRAM, *arguments], text=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def rows(*arguments):

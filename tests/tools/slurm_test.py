@@ -15,6 +15,7 @@ import time
 import unittest
 
 SCRIPT = pathlib.Path(sys.argv.pop(1)).resolve()
+PATIENCE_S = 240  # is there for hangs alone, as that of tests/base/patience.h
 
 SRUN = r"""#!/usr/bin/env bash
 # Starts the tasks, one after the other on the nodes.
@@ -35,7 +36,7 @@ exit 1
 SCONTROL = r"""#!/usr/bin/env bash
 if [[ $1 == show ]]; then printf 'node1\nnode2\n'; else echo "$@" >>"$HERE/scontrol"; fi
 """
-# Notes each start; ends as $HERE/plan-COMMAND says: a status for each start, then it waits.
+# Notes each start; ends as $HERE/plan-COMMAND says, a status for each start, when all six are there; then it waits.
 CONVOY = r"""#!/usr/bin/env bash
 command=$1
 echo "$*" >>"$HERE/started"
@@ -55,8 +56,11 @@ echo $$ >>"$HERE/pids"
 count=$(grep -c . "$HERE/count-$name" 2>/dev/null || true)
 echo x >>"$HERE/count-$name"
 status=$(sed -n "$((${count:-0} + 1))p" "$HERE/plan-$name" 2>/dev/null)
-if [[ -n $status ]]; then sleep 0.2; exit "$status"; fi
-for ((i = 0; i < 600; ++i)); do sleep 0.1; done
+if [[ -n $status ]]; then
+  until (($(grep -c . "$HERE/pids") >= 6)); do sleep 0.05; done
+  exit "$status"
+fi
+for ((i = 0; i < 6000; ++i)); do sleep 0.1; done
 """
 
 
@@ -84,7 +88,7 @@ class Downpour(unittest.TestCase):
                                 stderr=subprocess.STDOUT, text=True)
 
     def finish(self, job):
-        text, _ = job.communicate(timeout=120)
+        text, _ = job.communicate(timeout=PATIENCE_S)
         return job.returncode, text
 
     def lines(self, name):
@@ -92,11 +96,19 @@ class Downpour(unittest.TestCase):
         return path.read_text().splitlines() if path.exists() else []
 
     def wait_for(self, what):
-        for _ in range(1200):
-            if what():
-                return
+        until = time.monotonic() + PATIENCE_S
+        while not what():
+            if time.monotonic() > until:
+                self.fail("waited for too long")
             time.sleep(0.05)
-        self.fail("waited for too long")
+
+    def wait_until_it_hears(self, job):
+        """Until SIGUSR1 would not end the job's script."""
+        def hears():
+            status = pathlib.Path(f"/proc/{job.pid}/status").read_text()
+            caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+            return int(caught.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1
+        self.wait_for(hears)
 
     def test_roles_by_rank_until_the_evaluator_is_done(self):
         self.plan("evaluator", 0)
@@ -130,6 +142,7 @@ class Downpour(unittest.TestCase):
         self.wait_for(lambda: [len(self.lines(f"count-{n}")) for n in ("serve-1", "replica-1", "evaluator")]
                       == [2, 2, 2])
         # The second start of the evaluator waits until it is told.
+        self.wait_until_it_hears(job)
         job.send_signal(signal.SIGUSR1)
         status, text = self.finish(job)
         self.assertEqual(status, 0, text)
@@ -153,6 +166,7 @@ class Downpour(unittest.TestCase):
     def test_a_signal_to_all_leaves_what_serves_alive(self):
         job = self.start()
         self.wait_for(lambda: len(self.lines("pids")) == 6)
+        self.wait_until_it_hears(job)
         job.send_signal(signal.SIGUSR1)
         status, text = self.finish(job)
         self.assertEqual(status, 0, text)
@@ -166,7 +180,8 @@ class Downpour(unittest.TestCase):
         for arguments, wanted in ((("--resume", "mine.toml"), "--resume latest"),
                                   (("mine.toml", "--resume", "step 7"), "--resume step 7"),
                                   (("--overwrite", "mine.toml"), "--overwrite")):
-            (self.here / "started").write_text("")
+            for name in ("started", "pids"):
+                (self.here / name).write_text("")
             status, text = self.finish(self.start(*arguments))
             self.assertEqual(status, 0, text)
             started = self.lines("started")

@@ -11,7 +11,8 @@ without=("$tools/without_services.sh" --folder "$folder/sbin")
 
 fail() { echo "without_services_test: $*" >&2; exit 1; }
 nothing_left() { [[ -z $(ls -A "$folder/sbin") ]] || fail "$1 left $(ls -A "$folder/sbin")"; }
-until_there() { for ((i = 0; i < 500; ++i)); do [[ -e $1 ]] && return; sleep 0.02; done; fail "no $1"; }
+tries=12000  # with pauses of 0.02 s: for hangs alone
+until_there() { for ((i = 0; i < tries; ++i)); do [[ -e $1 ]] && return; sleep 0.02; done; fail "no $1"; }
 
 # Services are forbidden while the command runs, whatever becomes of it.
 status=0
@@ -32,9 +33,9 @@ rm "$policy"
 
 # So is it when it is told to stop. (Jobs in the background begin with INT and QUIT ignored.)
 begin() {
-  env --default-signal=INT,QUIT "$@" bash -c "echo \$\$ > $folder/begun; exec sleep 60" >/dev/null &
+  env --default-signal=INT,QUIT "$@" bash -c "echo \$\$ > $folder/begun; exec sleep 1000" >/dev/null &
   # Only then: bash itself does not hear QUIT.
-  for ((i = 0; i < 500; ++i)); do
+  for ((i = 0; i < tries; ++i)); do
     if grep -qsx sleep "/proc/$(cat "$folder/begun" 2>/dev/null)/comm"; then return; fi
     sleep 0.02
   done
@@ -43,7 +44,7 @@ begin() {
 ends() {
   local status=0
   kill -s "$1" -- "$2"
-  for ((i = 0; i < 500; ++i)); do kill -0 "$3" 2>/dev/null || break; sleep 0.02; done
+  for ((i = 0; i < tries; ++i)); do kill -0 "$3" 2>/dev/null || break; sleep 0.02; done
   if kill -0 "$3" 2>/dev/null; then
     kill -s KILL "$3" "$(cat "$folder/begun")"
     fail "$1 does not end it"
@@ -81,7 +82,7 @@ status=0
 nothing_left "one that was killed"
 
 # So it is where another process has its PID later: another start, and after a reboot maybe the same.
-sleep 60 >/dev/null 2>&1 &
+sleep 1000 >/dev/null 2>&1 &
 sed "s/\b$killed\b/$!/" "$folder/left" > "$policy"
 chmod 755 "$policy"
 "$policy" etcd start || fail "what was killed forbids once another process has its PID"

@@ -82,10 +82,11 @@ TEST(CheckpointFaults, ARankThatWritesForLongIsNoFailure) {
   const Scratch scratch;
   const Truth truth;
   constexpr std::int64_t kSlow = 777;
-  // An operation that is overdue is given three seconds more.
-  const BeforeCopies slow(kSlow, [] { std::this_thread::sleep_for(std::chrono::seconds(5)); });
+  // An operation that is overdue is given three seconds more. No other one comes near to that, on a
+  // busy machine either.
+  const BeforeCopies slow(kSlow, [] { std::this_thread::sleep_for(std::chrono::seconds(6)); });
   comm::WorldOptions options;
-  options.timeout = std::chrono::milliseconds(500);
+  options.timeout = std::chrono::seconds(2);
   World::run_threads(
       3,
       [&](World& world) {

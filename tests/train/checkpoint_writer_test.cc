@@ -10,9 +10,12 @@
 #include <random>
 #include <thread>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/train/export.h"
+#include "tests/base/effort.h"
+#include "tests/base/patience.h"
 #include "tests/train/grid_state.h"
 
 namespace convoy::train::testing_data {
@@ -163,9 +166,8 @@ TEST(CheckpointWriting, KilledAtAnyMomentTheOneBeforeOpens) {
   const std::string folder = scratch.path("checkpoints");
   const CheckpointFolder checkpoints(folder);
   std::mt19937 random(std::random_device{}());
-  int in_the_middle = 0;
   std::int64_t last = 0;
-  for (int kills = 0; kills < 50; ++kills) {
+  for (int kill = 0; kill < test::kills(); ++kill) {
     const pid_t child = ::fork();
     if (child == 0) write_until_killed(folder);
     // One that is being written, or already the next.
@@ -176,13 +178,25 @@ TEST(CheckpointWriting, KilledAtAnyMomentTheOneBeforeOpens) {
       }
       return false;
     };
+    const auto start = Clock::now();
+    const auto patient = [&start] { return seconds_since(start) < test::patience_s(); };
     const std::string before = checkpoints.newest();
-    while (checkpoints.newest() == before || !partial())
+    while ((checkpoints.newest() == before || !partial()) && patient())
       std::this_thread::sleep_for(std::chrono::microseconds(100));
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 10000));
+    // Each second kill has to come while one is being written: what a process that stands still has
+    // left there is what it leaves when it is killed.
+    bool in_the_middle = false;
+    do {
+      ::kill(child, SIGCONT);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 10000));
+      ::kill(child, SIGSTOP);
+      ::waitpid(child, nullptr, WUNTRACED);
+      in_the_middle = partial();
+    } while (kill % 2 == 1 && !in_the_middle && patient());
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
-    in_the_middle += partial() ? 1 : 0;
+    EXPECT_EQ(partial(), in_the_middle);
+    EXPECT_TRUE(in_the_middle || kill % 2 == 0);
     const std::string newest = checkpoints.newest();
     const Manifest manifest = verify_checkpoint(newest);
     EXPECT_GT(manifest.step, last);
@@ -190,7 +204,6 @@ TEST(CheckpointWriting, KilledAtAnyMomentTheOneBeforeOpens) {
     const State state = read_model(newest, manifest);
     EXPECT_TRUE(state.model.at("w").eq(static_cast<double>(last)).all().item<bool>());
   }
-  EXPECT_GT(in_the_middle, 10);
 }
 
 // As the kernel counts, which may be some pages behind.

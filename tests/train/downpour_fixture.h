@@ -4,15 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "convoy/base/clock.h"
 #include "convoy/train/downpour.h"
 #include "convoy/train/downpour_roles.h"
 #include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/train/downpour_fake.h"
 #include "tests/train/small_world.h"
@@ -81,6 +87,31 @@ class DownpourTest : public testing::Test {
   void join() {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
+  }
+
+  // Waits until this is so, or the test has failed, or the time is over.
+  template <typename Condition>
+  void wait_until(const Condition& condition, double limit_s = test::patience_s()) const {
+    const auto begin = Clock::now();
+    while (!condition() && !failed_ && seconds_since(begin) < limit_s)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // No replica pushes before all of them have joined: one that gets no core for a while would find
+  // that the others have done everything.
+  void begin_together(testing_data::FakeJob& job, std::uint64_t replicas) const {
+    job.before_push = [this, &job, replicas](std::uint64_t, std::uint64_t) {
+      wait_until([&] { return job.clients() >= replicas || !job.ended().empty(); });
+    };
+  }
+  // So many pushes, and then as many for each of the evaluator's cuts; others wait for a second:
+  // however little of the machine the evaluator gets, it sees more of the training than its end.
+  // No longer, since a cut may need what the replica pushes that waits.
+  void wait_for_cuts(testing_data::FakeJob& job, std::uint64_t pushes) const {
+    job.after_push = [this, &job, pushes,
+                      count = std::make_shared<std::atomic<std::uint64_t>>(0)](std::uint64_t) {
+      const std::uint64_t mine = ++*count;
+      wait_until([&] { return mine <= pushes * (job.cuts() + 1) || !job.ended().empty(); }, 1);
+    };
   }
 
   // A whole job. Results of replicas are in replicas_.

@@ -72,6 +72,7 @@ TEST_F(DownpourTest, GoesOnInSyncAndFromSync) {
 TEST_F(DownpourTest, ReplicasUseEverySampleOnce) {
   for (const std::string& pushes : {"1", "3"}) {
     SCOPED_TRACE(pushes);
+    on_job = [this](testing_data::FakeJob& job) { begin_together(job, 3); };
     const Recipe r =
         recipe({"downpour.replicas=3", "downpour.n_push=" + pushes, "downpour.n_fetch=" + pushes,
                 "downpour.portion=24", "training.batch=4", "training.epochs=3"});
@@ -102,8 +103,7 @@ TEST_F(DownpourTest, AReplicaThatIsGivenUpLosesNoPortion) {
     job.before_push = [&](std::uint64_t client, std::uint64_t pushes) {
       if (client == 1 && pushes == 2 && !dropped.exchange(true)) job.drop(client);
       // The other one doesn't do all of it meanwhile.
-      for (int i = 0; client == 2 && dropped && job.clients() < 3 && i < 500; ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (client == 2) wait_until([&] { return job.clients() >= 3 || !job.ended().empty(); });
     };
   };
   const RunResult result = run(recipe(
@@ -200,7 +200,10 @@ TEST_F(DownpourTest, StopsWithACheckpointAndGoesOn) {
   std::atomic<int> pushes{0};
   on_job = [&](testing_data::FakeJob& job) {
     job.after_push = [&](std::uint64_t) {
-      if (++pushes == 6) stop = true;
+      if (++pushes < 6) return;
+      stop = true;
+      wait_until(
+          [&] { return !job.ended().empty(); });  // else all might be done before it is heard
     };
   };
   const Recipe r = recipe({"training.batch=4", "training.epochs=20", "downpour.portion=8"});
@@ -221,11 +224,7 @@ TEST_F(DownpourTest, StopsWithACheckpointAndGoesOn) {
 // checkpoint all the same, with the states of the rule.
 TEST_F(DownpourTest, StopsWithACheckpointOfACutThatIsGone) {
   std::atomic<bool> stop{false};
-  on_job = [](testing_data::FakeJob& job) {
-    job.after_push = [](std::uint64_t) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    };
-  };
+  on_job = [this](testing_data::FakeJob& job) { wait_for_cuts(job, 25); };
   const Recipe r = recipe({"training.epochs=2000", "optimizer.momentum=0.9",
                            "checkpoint.every_epochs=0", "data.validation.size=3000"});
   const RunResult result = run(r, {.should_stop = [&] {
@@ -280,6 +279,9 @@ TEST_F(DownpourTest, TheRecipeOfMnistTrains) {
                     "training.steps=60", "downpour.warm_steps=20", "downpour.portion=64",
                     "evaluation.fraction=0.02", "output.tensorboard=false", "threads=1"},
                    registry_.vocabulary());
+  on_job = [this, &r](testing_data::FakeJob& job) {
+    begin_together(job, static_cast<std::uint64_t>(downpour_of(r).replicas));
+  };
   const RunResult result = run(r);
   ASSERT_FALSE(failed_);
   EXPECT_GE(result.steps, 60);
@@ -289,6 +291,7 @@ TEST_F(DownpourTest, TheRecipeOfMnistTrains) {
 }
 
 TEST_F(DownpourTest, EndsAtItsTarget) {
+  on_job = [this](testing_data::FakeJob& job) { wait_for_cuts(job, 25); };
   const RunResult result = run(recipe(
       {"training.epochs=400", "training.target={metric=\"top1\", level=0.5}", "optimizer.lr=0.1"}));
   ASSERT_FALSE(failed_);

@@ -178,8 +178,10 @@ TEST_F(HybridVariableTest, ATimelineHasTheUpdatesOfEachPass) {
       EXPECT_EQ(test::count_spans(training, "update"), 3 * (grid.partitions + 1)) << grid.name();
       // What all ranks have is asked once, and replicas add up in each pass.
       const int sums = grid.replicas > 1 ? grid.partitions : 0;
-      EXPECT_EQ(test::count_spans(training, "exposed communication"), 3 * (1 + sums))
-          << grid.name();
+      const int exposed = test::count_spans(training, "exposed communication");
+      EXPECT_GE(exposed, 3 * (1 + sums)) << grid.name();
+      // Where an update has taken long, ranks ask each other before the next one whether to stop.
+      EXPECT_LE(exposed, 3 * (1 + sums) + 2) << grid.name();
     }
     all().barrier();
   }

@@ -1,6 +1,9 @@
 // Checkpoints that are written while a run goes on with other things.
+#include <algorithm>
+#include <chrono>
 #include <thread>
 
+#include "tests/base/patience.h"
 #include "tests/train/trainer_fixture.h"
 
 namespace convoy::train {
@@ -44,11 +47,13 @@ TEST_F(TrainerTest, ACheckpointGetsItsNameDuringALongEvaluation) {
   options.progress = false;
   bool there = false;
   if (first()) {
-    // Before each batch; the thread that writes gets the time that it needs.
-    options.should_stop = [&] {
+    // Before each of a thousand batches; the thread that writes gets the time that it needs.
+    options.should_stop = [&, pause = std::chrono::milliseconds(0)]() mutable {
       if (calls_->evaluation == 0 || there) return false;
       there = fs::exists(checkpoint);
-      if (!there) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      pause = std::min(pause + std::chrono::milliseconds(10),
+                       std::chrono::milliseconds(test::patience()) / 1000);
+      if (!there) std::this_thread::sleep_for(pause);
       return false;
     };
   }

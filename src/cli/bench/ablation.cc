@@ -18,7 +18,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Options {
+struct AblationBenchOptions {
   AblationRow row;
   int repetitions = 5;
   int steps = 4;
@@ -61,7 +61,7 @@ std::vector<std::string> shared_arguments(const AblationRow& row) {
           "--image-size", std::to_string(row.image_size)};
 }
 
-Row own_row(const Options& options, std::string name, const std::string& switches) {
+Row own_row(const AblationBenchOptions& options, std::string name, const std::string& switches) {
   Row row;
   row.name = std::move(name);
   row.command = {own_program().string(), "bench", "ablation"};
@@ -72,7 +72,7 @@ Row own_row(const Options& options, std::string name, const std::string& switche
   return row;
 }
 
-Row python_row(const Options& options, std::string name, bool channels_last) {
+Row python_row(const AblationBenchOptions& options, std::string name, bool channels_last) {
   Row row;
   row.name = std::move(name);
   row.command = {options.python, find_peer(options.peer)};
@@ -84,7 +84,7 @@ Row python_row(const Options& options, std::string name, bool channels_last) {
 }
 
 // The switches of a row as letters: c(hannels-last), a(llocator), f(used).
-std::vector<Row> make_rows(const Options& options) {
+std::vector<Row> make_rows(const AblationBenchOptions& options) {
   std::vector<Row> rows;
   rows.push_back(own_row(options, "plain", "-"));
   rows.push_back(own_row(options, "channels_last", "c"));
@@ -105,7 +105,7 @@ std::vector<Row> make_rows(const Options& options) {
   return rows;
 }
 
-void measure(const Options& options, std::vector<Row>& rows) {
+void measure(const AblationBenchOptions& options, std::vector<Row>& rows) {
   const auto ask = [](Row& row, int steps) {
     const RowAnswer answer = row.process->run(steps);
     row.losses.insert(row.losses.end(), answer.losses.begin(), answer.losses.end());
@@ -141,7 +141,7 @@ double largest_loss_difference(const Row& plain, const Row& row) {
   return largest;
 }
 
-void report(const Options& options, const std::vector<Row>& rows, Rows& out) {
+void report(const AblationBenchOptions& options, const std::vector<Row>& rows, Rows& out) {
   if (!out.on_standard_output()) {
     std::printf("%s, batch %lld, %d threads, float32, %d repetitions of %d steps\n",
                 options.row.model.c_str(), static_cast<long long>(options.row.batch),
@@ -174,7 +174,7 @@ void report(const Options& options, const std::vector<Row>& rows, Rows& out) {
   }
 }
 
-void run(const Options& options) {
+void run_ablation(const AblationBenchOptions& options) {
   const auto names = model::model_names();
   if (std::find(names.begin(), names.end(), options.row.model) == names.end()) {
     model::make_model(options.row.model);  // throws, naming the nearest
@@ -193,7 +193,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_ablation_command(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AblationBenchOptions>();
   auto switches = std::make_shared<std::string>();
   CLI::App* command = bench.add_subcommand(
       "ablation", "What channels-last, the allocator and the fused update bring on one rank");
@@ -231,7 +231,7 @@ void add_ablation_command(CLI::App& bench) {
   // How the command starts each of its rows; empty name of a group hides it from the help.
   command->add_option("--serve-row", *switches)->group("");
   command->callback([options, switches] {
-    if (switches->empty()) return run(*options);
+    if (switches->empty()) return run_ablation(*options);
     const auto has = [&](char letter) { return switches->find(letter) != std::string::npos; };
     options->row.channels_last = has('c');
     options->row.allocator = has('a');

@@ -26,7 +26,7 @@ constexpr comm::Type kTypes[] = {comm::Type::f32,  comm::Type::f64, comm::Type::
                                  comm::Type::bf16, comm::Type::i32, comm::Type::i64,
                                  comm::Type::u8};
 
-struct Options {
+struct AllreduceBenchOptions {
   int ranks = 0;
   std::string sizes = "4,1KiB,32KiB,256KiB,1MiB,4MiB,16MiB,64MiB";
   std::string type = "f32";
@@ -52,7 +52,7 @@ comm::Type parse_type(const std::string& text) {
   throw UsageError("--type: '" + text + "' is none of f32, f64, f16, bf16, i32, i64, u8");
 }
 
-std::vector<Candidate> parse_candidates(const Options& options, comm::Type type) {
+std::vector<Candidate> parse_candidates(const AllreduceBenchOptions& options, comm::Type type) {
   std::vector<Candidate> candidates;
   std::set<std::string> seen;
   for (const std::string& name : split_list(options.algorithms, "--algorithms")) {
@@ -125,7 +125,7 @@ void show_selection(const comm::World& world, const std::vector<std::size_t>& si
 
 // What every row of one run shares.
 struct Report {
-  const Options& options;
+  const AllreduceBenchOptions& options;
   const AllreduceMeasure& measure;
   int ranks = 1;
   int hosts = 1;
@@ -219,7 +219,7 @@ struct Report {
   }
 };
 
-void run(const Options& options) {
+void run_allreduce(const AllreduceBenchOptions& options) {
   // Mistakes are found here once, not by each rank.
   const std::vector<std::size_t> sizes = parse_sizes(options.sizes);
   AllreduceSettings settings;
@@ -285,7 +285,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_allreduce_command(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AllreduceBenchOptions>();
   CLI::App* command =
       bench.add_subcommand("allreduce", "Algorithms of allreduce, against MPI's own in turn");
   command
@@ -345,7 +345,7 @@ void add_allreduce_command(CLI::App& bench) {
                     "Print the rules that choose algorithms, and what they choose for --sizes");
   command->add_option("--json", options->json,
                       "One JSON object per row to this file, '-' for standard output");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_allreduce(*options); });
 }
 
 }  // namespace convoy::cli

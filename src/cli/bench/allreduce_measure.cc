@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/median.h"
+#include "cli/bench/largest.h"
 #include "comm/internals.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -14,12 +15,6 @@ namespace convoy::cli {
 namespace {
 
 using comm::CommunicatorInternals;
-
-double largest(const comm::World& world, double value) {
-  std::array<double, 1> values{value};
-  world.communicator().allreduce(comm::buffer_of(values), comm::ReduceOp::max);
-  return values[0];
-}
 
 }  // namespace
 

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct CheckpointBenchOptions {
   CheckpointSettings checkpoint;
   int ranks = 0;
   std::string json;
@@ -53,7 +53,7 @@ std::string text_of(const Spread& s) {
          format_seconds(s.most) + ")";
 }
 
-void print(const Options& options, const CheckpointResult& r) {
+void print(const CheckpointBenchOptions& options, const CheckpointResult& r) {
   const auto held = [](const CheckpointCost& cost) { return cost.held_s(); };
   const auto begin = [](const CheckpointCost& cost) { return cost.begin_s; };
   const auto poll = [](const CheckpointCost& cost) { return cost.poll_s; };
@@ -146,7 +146,7 @@ class Folder {
   std::string path_;
 };
 
-void run(const Options& options) {
+void run_checkpoint(const CheckpointBenchOptions& options) {
   if (!is_a_rank() && !fs::is_directory(options.checkpoint.folder))
     throw UsageError("--folder: '" + options.checkpoint.folder + "' is no folder");
   if (!is_a_rank() && options.ranks > 1) run_again_as_ranks(options.ranks);
@@ -166,7 +166,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_checkpoint_command(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckpointBenchOptions>();
   CLI::App* command = bench.add_subcommand(
       "checkpoint",
       "How long a checkpoint holds training up: written while it goes on, against written by it");
@@ -196,7 +196,7 @@ void add_checkpoint_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--json", options->json,
                       "One JSON object to this file, '-' for standard output");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_checkpoint(*options); });
 }
 
 }  // namespace convoy::cli

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/median.h"
+#include "cli/bench/largest.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
@@ -18,13 +19,6 @@ namespace {
 
 using train::CheckpointFolder;
 using train::CheckpointWriter;
-
-// The largest of all ranks.
-double largest(const comm::World& world, double value) {
-  std::vector<double> values{value};
-  world.communicator().allreduce(comm::buffer_of(values), comm::ReduceOp::max);
-  return values[0];
-}
 
 // What training does on its thread: matrix products and a pass over memory, for about as long as
 // asked, and at the end of a step ranks wait for each other.

@@ -13,7 +13,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Options {
+struct LoaderBenchOptions {
   std::vector<std::string> files;
   std::vector<int> threads{1};
   std::string pixel = "float32", layout = "channels_last";
@@ -32,7 +32,7 @@ double spread(const std::vector<double>& values) {
   return *most - *least;
 }
 
-void report(const Options& options, int threads, const LoaderTimes& t, Rows& rows) {
+void report(const LoaderBenchOptions& options, int threads, const LoaderTimes& t, Rows& rows) {
   // Of each repetition by itself: what slows the machine down for a while slows both.
   std::vector<double> fractions;
   for (std::size_t i = 0; i < t.images_per_s.size(); ++i) {
@@ -66,7 +66,7 @@ void report(const Options& options, int threads, const LoaderTimes& t, Rows& row
   std::fflush(stdout);
 }
 
-void run(Options& options) {
+void run_loader(LoaderBenchOptions& options) {
   Rows rows(options.json);
   data::TransformOptions& transform = options.loader.transform;
   transform.crop = data::Crop::random_resized;
@@ -97,7 +97,7 @@ void run(Options& options) {
 }  // namespace
 
 void add_loader_command(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LoaderBenchOptions>();
   CLI::App* command = bench.add_subcommand(
       "loader", "Decoding and augmenting images, against libjpeg decoding the same crops in turn");
   command
@@ -136,7 +136,7 @@ void add_loader_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--json", options->json,
                       "One JSON object per row to this file, '-' for standard output");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_loader(*options); });
 }
 
 }  // namespace convoy::cli

@@ -56,7 +56,7 @@ const std::vector<PaperModel>& paper_models() {
 
 constexpr std::int64_t kUsualBatch = 32;
 
-struct Options {
+struct PartitionBenchOptions {
   StepSettings step;
   std::string model = "speech";
   std::string partitions;  // a list; empty: as many as there are ranks
@@ -83,7 +83,7 @@ std::vector<int> numbers_of(const std::string& list) {
 }
 
 // Fills in what follows from the options.
-void resolve(Options& o) {
+void resolve(PartitionBenchOptions& o) {
   StepWords& words = o.step.words;
   words.strategy = "partitioned";
   words.model = o.model;
@@ -155,7 +155,7 @@ void add_times(Json& row, const std::string& name, const std::vector<double>& se
   row[name + "_most_s"] = *most;
 }
 
-Json row_of(const Options& o, const comm::World& world, std::int64_t cores,
+Json row_of(const PartitionBenchOptions& o, const comm::World& world, std::int64_t cores,
             const train::Recipe& recipe, const StepResult& r) {
   Json row{{"kind", "partition"},
            {"model", o.model},
@@ -196,7 +196,7 @@ Json row_of(const Options& o, const comm::World& world, std::int64_t cores,
   return row;
 }
 
-void measure_here(Options& o, const train::Registry& registry) {
+void measure_here(PartitionBenchOptions& o, const train::Registry& registry) {
   in_world({}, "bench partition", [&](comm::World& world) {
     // What ranks find wrong is said once.
     if (is_a_rank()) resolve(o);
@@ -219,7 +219,7 @@ void measure_here(Options& o, const train::Registry& registry) {
 
 // -- Several numbers of partitions
 
-std::vector<std::string> words_of(const Options& o, int partitions) {
+std::vector<std::string> words_of(const PartitionBenchOptions& o, int partitions) {
   std::vector<std::string> words{"bench", "partition", "--json", "-"};
   const auto add = [&words](const char* option, const std::string& value) {
     words.insert(words.end(), {option, value});
@@ -237,7 +237,7 @@ std::vector<std::string> words_of(const Options& o, int partitions) {
   return words;
 }
 
-void measure_each(const Options& o) {
+void measure_each(const PartitionBenchOptions& o) {
   Rows rows(o.json);
   std::vector<Json> measured;
   for (const int partitions : o.numbers) {
@@ -272,7 +272,7 @@ void measure_each(const Options& o) {
   }
 }
 
-void run(Options& o) {
+void run_partition(PartitionBenchOptions& o) {
   train::Registry registry;
   add_made_up_images(registry);
   if (is_a_rank()) return measure_here(o, registry);
@@ -288,8 +288,8 @@ void run(Options& o) {
 }  // namespace
 
 void add_partition_command(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
-  Options& o = *options;
+  const auto options = std::make_shared<PartitionBenchOptions>();
+  PartitionBenchOptions& o = *options;
   o.step.words.precision = "float32";
   CLI::App* command = bench.add_subcommand(
       "partition",
@@ -344,7 +344,7 @@ void add_partition_command(CLI::App& bench) {
   command->add_option("--json", o.json,
                       "One JSON object for each number of partitions to this file, '-' for "
                       "standard output");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_partition(*options); });
 }
 
 }  // namespace convoy::cli

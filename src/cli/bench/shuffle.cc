@@ -26,7 +26,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Options {
+struct ShuffleBenchOptions {
   std::vector<std::string> files;
   int ranks = 0;
   std::uint64_t bytes_per_rank = std::uint64_t{64} << 20;
@@ -39,7 +39,8 @@ struct Options {
 };
 
 // The records to shuffle. Throws UsageError: a file is none, or ranks can't form the groups.
-std::shared_ptr<const data::LoadableDataset> open_records(const Options& options, int ranks) {
+std::shared_ptr<const data::LoadableDataset> open_records(const ShuffleBenchOptions& options,
+                                                          int ranks) {
   std::shared_ptr<const data::LoadableDataset> source;
   if (options.files.empty()) {
     source = std::make_shared<MadeUpRecords>(
@@ -86,7 +87,7 @@ Measured shuffle(const comm::World& world, data::Store& store, std::uint64_t gen
 
 class Benchmark {
  public:
-  Benchmark(const comm::World& world, const Options& options)
+  Benchmark(const comm::World& world, const ShuffleBenchOptions& options)
       : world_(world), options_(options), rows_(world.rank() == 0 ? options.json : "") {}
 
   void run() {
@@ -169,12 +170,12 @@ class Benchmark {
   }
 
   const comm::World& world_;
-  const Options& options_;
+  const ShuffleBenchOptions& options_;
   Rows rows_;
   double limit_ = 0;  // bytes per second
 };
 
-void run(const Options& options) {
+void run_shuffle(const ShuffleBenchOptions& options) {
   const auto nothing_to_shuffle = [] {
     throw UsageError("one rank has nothing to shuffle: add -n 2, or start this under mpirun");
   };
@@ -205,7 +206,7 @@ void add_bytes(CLI::App& command, const char* name, std::uint64_t& value, const 
 }  // namespace
 
 void add_shuffle_command(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShuffleBenchOptions>();
   CLI::App* command = bench.add_subcommand(
       "shuffle",
       "Shuffles of data in memory among the ranks, against what links carry both ways at once");
@@ -235,7 +236,7 @@ void add_shuffle_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--json", options->json,
                       "One JSON object per row to this file, '-' for standard output");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_shuffle(*options); });
 }
 
 }  // namespace convoy::cli

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct StepBenchOptions {
   StepSettings step;
   RankOptions ranks;
   std::string json;
@@ -159,7 +159,7 @@ void print(const StepSettings& settings, const train::Recipe& recipe, const Step
   }
 }
 
-void run(const Options& options) {
+void run_step(const StepBenchOptions& options) {
   // One line here, not one from each rank.
   const StepSettings& settings = options.step;
   model::check_model_name(settings.words.model);
@@ -212,7 +212,7 @@ void add_strategy_options(CLI::App& command, StepWords& s) {
 }  // namespace
 
 void add_step_command(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<StepBenchOptions>();
   CLI::App* command = bench.add_subcommand(
       "step",
       "One training step of a strategy, on made-up images; with sync N ranks together against N "
@@ -245,7 +245,7 @@ void add_step_command(CLI::App& bench) {
       ->type_name("FILE");
   command->add_option("--json", options->json,
                       "One JSON object to this file, '-' for standard output");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_step(*options); });
 }
 
 }  // namespace convoy::cli

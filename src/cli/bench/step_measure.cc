@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/median.h"
+#include "cli/bench/largest.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/system.h"
 #include "convoy/comm/threads.h"
@@ -19,12 +20,6 @@ namespace convoy::cli {
 namespace {
 
 constexpr int kWarmUp = 2;
-
-double largest(const comm::World& world, double value) {
-  std::vector<double> values{value};
-  world.communicator().allreduce(comm::buffer_of(values), comm::ReduceOp::max);
-  return values[0];
-}
 
 double total(const comm::World& world, double value) {
   std::vector<double> values{value};

@@ -11,13 +11,13 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct IndexArguments {
   std::string tar;
   std::string classes;
   std::string json;
 };
 
-void run(const Arguments& arguments) {
+void run_index(const IndexArguments& arguments) {
   Rows rows(arguments.json);
   Bar bar("index", "MB", rows.on_standard_output());
   data::IndexTarOptions options;
@@ -48,7 +48,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_index_command(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<IndexArguments>();
   CLI::App* command = app.add_subcommand(
       "index",
       "Make the index of a tar with images, so that it can be trained on as it is\n"
@@ -64,7 +64,7 @@ void add_index_command(CLI::App& app) {
       ->type_name("FILE");
   command->add_option("--json", arguments->json, "The result as one object ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_index(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -16,14 +16,12 @@ namespace {
 // So many classes fit a screen.
 constexpr std::size_t kFewClasses = 20;
 
-struct Arguments {
+struct InspectArguments {
   std::vector<std::string> files;
   bool classes = false;
   bool records = false;
   std::string json;
 };
-
-unsigned long long number(std::uint64_t value) { return value; }
 
 void print(const data::PackedSummary& s, bool all_classes) {
   std::printf("%s: %s of %s, %s\n", s.file.c_str(), counted(s.records, "image").c_str(),
@@ -101,7 +99,7 @@ void list_records(Rows& rows, const std::string& file) {
   });
 }
 
-void run(const Arguments& arguments) {
+void run_inspect(const InspectArguments& arguments) {
   Rows rows(arguments.json);
   for (const std::string& file : arguments.files) {
     const data::PackedSummary summary = data::inspect_packed(file);
@@ -114,7 +112,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_inspect_command(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<InspectArguments>();
   CLI::App* command =
       app.add_subcommand("inspect", "Say what packed files hold, without reading the images");
   command->add_option("files", arguments->files, "Packed files, each with its index beside it")
@@ -126,7 +124,7 @@ void add_inspect_command(CLI::App& app) {
       ->add_option("--json", arguments->json,
                    "One object per file, class and record ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_inspect(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -16,7 +16,7 @@
 namespace convoy::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kPackDescription =
     "Pack images into one tar with an index, resized for training (docs/packing.md)\n"
     "SOURCE is a folder with a subfolder per class, a tar (also .tar.gz, also of tars), an IDX "
     "file "
@@ -24,15 +24,13 @@ constexpr const char* kDescription =
     "images, or CIFAR's .bin files. With --label-table images have any number of labels each. A\n"
     "pack that was interrupted goes on when it is started again.";
 
-struct Arguments {
+struct PackArguments {
   std::vector<std::string> paths;
   data::PackOptions options;
   std::string chroma = "420";
   int threads = 0;
   std::string json;
 };
-
-unsigned long long number(std::uint64_t value) { return value; }
 
 void print(const data::PackOptions& options, const data::PackResult& r, double seconds) {
   std::printf("%s: %s of %s, %s, in %s\n", options.out.c_str(), counted(r.records, "image").c_str(),
@@ -48,7 +46,7 @@ void print(const data::PackOptions& options, const data::PackResult& r, double s
   std::fflush(stdout);
 }
 
-void run(Arguments& arguments) {
+void run_pack(PackArguments& arguments) {
   data::PackOptions& options = arguments.options;
   if (arguments.paths.size() < 2) {
     throw UsageError("it takes a source and the tar to write: convoy pack photos/ photos.tar");
@@ -95,9 +93,9 @@ void run(Arguments& arguments) {
 }  // namespace
 
 void add_pack_command(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PackArguments>();
   data::PackOptions& options = arguments->options;
-  CLI::App* command = app.add_subcommand("pack", kDescription);
+  CLI::App* command = app.add_subcommand("pack", kPackDescription);
   command->add_option("paths", arguments->paths, "What to pack, and the tar to write last")
       ->type_name("SOURCE OUT")
       ->required();
@@ -138,7 +136,7 @@ void add_pack_command(CLI::App& app) {
   command->add_flag("--overwrite", options.overwrite, "Replace OUT if it exists");
   command->add_option("--json", arguments->json, "The result as one object ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_pack(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -15,7 +15,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct VerifyArguments {
   std::vector<std::string> files;
   bool decode = false;
   int threads = 0;
@@ -31,7 +31,7 @@ std::string text_of(const data::PackedProblem& p) {
 }
 
 // Whether all was well.
-bool verify(const std::string& file, const Arguments& arguments, Rows& rows) {
+bool verify(const std::string& file, const VerifyArguments& arguments, Rows& rows) {
   data::VerifyOptions options;
   options.decode = arguments.decode;
   options.threads =
@@ -66,7 +66,7 @@ bool verify(const std::string& file, const Arguments& arguments, Rows& rows) {
   return result.problems.empty();
 }
 
-int run(const Arguments& arguments) {
+int run_verify(const VerifyArguments& arguments) {
   Rows rows(arguments.json);
   bool good = true;
   for (const std::string& file : arguments.files) good = verify(file, arguments, rows) && good;
@@ -76,7 +76,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_verify_command(CLI::App& app, Outcome& outcome) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<VerifyArguments>();
   CLI::App* command =
       app.add_subcommand("verify",
                          "Compare every byte of packed files and their indexes with the checksums\n"
@@ -92,7 +92,7 @@ void add_verify_command(CLI::App& app, Outcome& outcome) {
       ->add_option("--json", arguments->json,
                    "One object per problem and file ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_verify(*arguments); });
 }
 
 }  // namespace convoy::cli

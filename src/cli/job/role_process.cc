@@ -17,7 +17,7 @@
 namespace convoy::cli {
 namespace {
 
-constexpr int kSignalBase = 128;  // of a supervisor's exit status
+constexpr int kSupervisorSignalBase = 128;  // of a supervisor's exit status
 constexpr std::size_t kLastLines = 5;
 constexpr std::size_t kLongestLastLine = 300;
 // For mpirun to tell another host, from SIGTERM to SIGKILL.
@@ -218,9 +218,9 @@ RoleEnd RoleProcess::finish() {
   } else if (told_ && supervised_ && !remote() && WIFEXITED(*status_)) {
     // Its report has not come through, for nobody takes its output.
     const int code = WEXITSTATUS(*status_);
-    const bool signaled = code > kSignalBase;
+    const bool signaled = code > kSupervisorSignalBase;
     end = {signaled ? RoleEnd::Kind::signaled : RoleEnd::Kind::exited,
-           signaled ? code - kSignalBase : code, ""};
+           signaled ? code - kSupervisorSignalBase : code, ""};
   } else if (told_ && !supervised_) {
     end = {RoleEnd::Kind::signaled, SIGTERM, ""};  // it was told before it had begun
   } else {

@@ -17,7 +17,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct ModelsArguments {
   std::vector<std::string> models;
   std::int64_t size = 0;
   std::int64_t classes = 0;
@@ -44,7 +44,7 @@ struct Network {
   }
 };
 
-Network look_at(const std::string& name, const Arguments& arguments) {
+Network look_at(const std::string& name, const ModelsArguments& arguments) {
   Network network{name, {}, {}, {}, 0, {}};
   const model::ModelOptions options{.classes = arguments.classes};
   network.blueprint = model::make_blueprint(name, options);
@@ -60,7 +60,7 @@ Network look_at(const std::string& name, const Arguments& arguments) {
   return network;
 }
 
-void measure(Network& network, const Arguments& arguments) {
+void measure(Network& network, const ModelsArguments& arguments) {
   network.threads = train::set_threads();
   model::StagedNetwork built(network.blueprint, 1);
   model::Tensors inputs;
@@ -84,7 +84,7 @@ void add_time(nlohmann::ordered_json& row, const train::LayerTime& time) {
   row["backward_s"] = time.backward_s;
 }
 
-nlohmann::ordered_json row_of(const Network& n, const Arguments& arguments) {
+nlohmann::ordered_json row_of(const Network& n, const ModelsArguments& arguments) {
   nlohmann::ordered_json row{{"kind", "model"},
                              {"model", n.name},
                              {"input", n.blueprint.inputs.front()},
@@ -111,7 +111,7 @@ void for_each_layer(const Network& n, Use&& use) {
     for (std::size_t i = 0; i < n.blueprint.stages[s].nodes.size(); ++i) use(s, i, layer++);
 }
 
-void add_layer_rows(Rows& rows, const Network& n, const Arguments& arguments) {
+void add_layer_rows(Rows& rows, const Network& n, const ModelsArguments& arguments) {
   for_each_layer(n, [&](std::size_t s, std::size_t i, std::size_t layer) {
     const model::StageSpec& stage = n.blueprint.stages[s];
     const model::LayerShapes& shapes = n.shapes[s].layers[i];
@@ -131,7 +131,7 @@ void add_layer_rows(Rows& rows, const Network& n, const Arguments& arguments) {
   });
 }
 
-void print_layers(const Network& n, const Arguments& arguments) {
+void print_layers(const Network& n, const ModelsArguments& arguments) {
   std::printf("  %-12s %-26s %-21s %-16s %12s %14s %11s", "stage", "layer", "type", "output",
               "parameters", "MACs", "activations");
   if (arguments.time) std::printf(" %9s %9s", "forward", "backward");
@@ -153,14 +153,14 @@ void print_layers(const Network& n, const Arguments& arguments) {
   });
 }
 
-void print_header(const Arguments& arguments) {
+void print_header(const ModelsArguments& arguments) {
   std::printf("%-12s %-14s %8s %7s %13s %15s %12s", "model", "input", "classes", "layers",
               "parameters", "MACs", "activations");
   if (arguments.time) std::printf(" %10s %10s", "forward", "backward");
   std::printf("\n");
 }
 
-void print(const Network& n, const Arguments& arguments) {
+void print(const Network& n, const ModelsArguments& arguments) {
   std::printf("%-12s %-14s %8lld %7zu %13s %15s %12s", n.name.c_str(),
               model::text_of(n.blueprint.inputs.front()).c_str(),
               static_cast<long long>(n.shapes.back().outputs.front().back()), n.layers(),
@@ -174,7 +174,7 @@ void print(const Network& n, const Arguments& arguments) {
   std::fflush(stdout);
 }
 
-void run(const Arguments& arguments) {
+void run_models(const ModelsArguments& arguments) {
   const auto names = arguments.models.empty() ? model::model_names() : arguments.models;
   std::vector<Network> networks;
   for (const std::string& name : names) networks.push_back(look_at(name, arguments));
@@ -205,7 +205,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_models_command(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ModelsArguments>();
   CLI::App* command = app.add_subcommand(
       "models", "The networks that Convoy brings: parameters, arithmetic, memory, layer by layer");
   std::string names;
@@ -230,7 +230,7 @@ void add_models_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--json", arguments->json,
                       "One JSON object per row to this file, '-' for standard output");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_models(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -20,13 +20,13 @@
 namespace convoy::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kBatchDescription =
     "Find the mini-batch with which training reaches a target soonest (docs/planning.md)\n"
     "Measures updates and trainings of the recipe, each in a process of its own, and says what is\n"
     "best for each number of workers. Killed or stopped anywhere, --resume repeats no finished "
     "run.";
 
-struct Arguments {
+struct BatchArguments {
   RecipeWords recipe;
   GoalWords goal;
   HostWords hosts;
@@ -60,7 +60,7 @@ std::vector<std::int64_t> powers(std::int64_t factor, std::int64_t most) {
   return values;
 }
 
-Sweep sweep_of(const Arguments& arguments, const Planned& planned) {
+Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
   Sweep sweep;
   sweep.workplace = Workplace::of(arguments.hosts, planned.gpus);
   const std::int64_t most = sweep.workplace.most();
@@ -114,7 +114,7 @@ PlanFile plan_file_of(const Answers& answers, const Planned& planned) {
   return file;
 }
 
-std::string text_of(const std::vector<std::string>& lines) {
+std::string lines_text(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
   return text;
@@ -155,7 +155,7 @@ Answers answered(const plan::PlanPoints& points, const Sweep& sweep, const Plann
   }
 }
 
-int run(const Arguments& arguments) {
+int run_batch(const BatchArguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const Planned planned = open_planned(arguments.recipe, arguments.goal);
@@ -173,7 +173,8 @@ int run(const Arguments& arguments) {
   const Answers answers = answered(points, sweep, planned);
   add_rows(answers, rows);
   if (answers.levels.empty())
-    throw UsageError(text_of(answers.without) + how_far(folder, planned.goal) + out_of_time(sweep));
+    throw UsageError(lines_text(answers.without) + how_far(folder, planned.goal) +
+                     out_of_time(sweep));
   print(answers, out);
   write_report({planned.recipe.name, points, answers, planned.samples}, folder.file("report.html"),
                out);
@@ -190,7 +191,7 @@ int run(const Arguments& arguments) {
   return 0;
 }
 
-void add_options(CLI::App& command, Arguments& a) {
+void add_options(CLI::App& command, BatchArguments& a) {
   add_recipe_options(command, a.recipe);
   command.add_option("--target", a.goal.target, "What is to be reached: loss=0.1, top1=0.99")
       ->type_name("METRIC=LEVEL");
@@ -256,10 +257,10 @@ void add_options(CLI::App& command, Arguments& a) {
 }  // namespace
 
 void add_plan_batch_command(CLI::App& plan, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = plan.add_subcommand("batch", kDescription);
+  auto arguments = std::make_shared<BatchArguments>();
+  CLI::App* command = plan.add_subcommand("batch", kBatchDescription);
   add_options(*command, *arguments);
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_batch(*arguments); });
 }
 
 }  // namespace convoy::cli

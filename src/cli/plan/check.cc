@@ -25,7 +25,7 @@
 namespace convoy::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kCheckDescription =
     "Train as a measured plan says, and as other rules do, and compare (docs/planning.md)\n"
     "Says how many updates and how long each took to the target, and what was predicted. Killed or "
     "stopped\n"
@@ -38,7 +38,7 @@ constexpr const char* kRulesHelp =
 
 constexpr std::uint64_t kSeeds = 1000;  // seeds above it are new to a plan
 
-struct Arguments {
+struct CheckArguments {
   MeasuredWords measured;
   HostWords hosts;
   std::string rules = "quarter,optimal,four";
@@ -61,7 +61,7 @@ double mean_update_s(const std::vector<TrialMetrics::Update>& updates) {
 
 class Checker {
  public:
-  Checker(const Measured& measured, const Arguments& arguments, const Workplace& workplace,
+  Checker(const Measured& measured, const CheckArguments& arguments, const Workplace& workplace,
           std::FILE* out)
       : measured_(measured),
         arguments_(arguments),
@@ -90,7 +90,7 @@ class Checker {
     const double epochs = arguments_.longest > 0 ? arguments_.longest : 4 * planned.epochs;
     const std::int64_t longest = updates_in(epochs, planned.samples, what.batch);
     if (const CheckedTraining* known = file_.find(training, longest)) return *known;
-    run(what, longest, training);
+    run_check(what, longest, training);
     file_.add(training);
     tell(what.rule, training);
     return training;
@@ -102,7 +102,7 @@ class Checker {
     return {planned.fingerprint, planned.goal.metric, measured_.level(), workplace_.name()};
   }
 
-  void run(const Checked& what, std::int64_t longest, CheckedTraining& training) {
+  void run_check(const Checked& what, std::int64_t longest, CheckedTraining& training) {
     const Planned& planned = measured_.planned;
     std::int64_t every = planned.usual_interval(what.batch);
     constexpr double kEvaluations = 10;  // at least, until the target
@@ -144,14 +144,14 @@ class Checker {
   }
 
   const Measured& measured_;
-  const Arguments& arguments_;
+  const CheckArguments& arguments_;
   std::FILE* out_;
   std::string folder_;
   const Workplace& workplace_;
   ChecksFile file_;
 };
 
-CheckList list(const Arguments& arguments, const Measured& measured) {
+CheckList list(const CheckArguments& arguments, const Measured& measured) {
   const std::vector<std::string> rules = parse_rules(arguments.rules);
   const bool noise = std::find(rules.begin(), rules.end(), "noise") != rules.end();
   if (noise != (arguments.noise_batch > 0)) {
@@ -188,7 +188,7 @@ void warn_of_another_machine(const std::string& timed, const Workplace& here, Ro
   rows.add({{"kind", "other_machine"}, {"predicted_for", timed}, {"trained_on", here.name()}});
 }
 
-int run(const Arguments& arguments) {
+int run_check(const CheckArguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const Measured measured = open_measured(arguments.measured);
@@ -222,8 +222,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_plan_check_command(CLI::App& plan, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = plan.add_subcommand("check", kDescription);
+  auto arguments = std::make_shared<CheckArguments>();
+  CLI::App* command = plan.add_subcommand("check", kCheckDescription);
   add_measured_options(*command, arguments->measured);
   command->add_option("--rules", arguments->rules, kRulesHelp)->type_name("LIST");
   command->add_option("--noise-batch", arguments->noise_batch, "The batch of the rule noise")
@@ -246,7 +246,7 @@ void add_plan_check_command(CLI::App& plan, Outcome& outcome) {
                     "Go on with the trainings of earlier checks in the folder");
   command->add_option("--json", arguments->json, "The table as JSON ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_check(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -15,7 +15,7 @@ namespace {
 const std::vector<std::string> kRules{"quarter", "optimal", "four", "strong",
                                       "weak",    "linear",  "noise"};
 
-struct Wanted {
+struct WantedRow {
   std::int64_t batch = 0;
   double learning_rate = 0;
   std::string note;
@@ -29,15 +29,15 @@ class Rules {
         best_(batch_for(machine, question.workers)),
         alone_(batch_for(machine, 1)) {}
 
-  Wanted wanted(const std::string& rule) const {
+  WantedRow wanted(const std::string& rule) const {
     if (rule == "quarter") return with_its_rate(std::llround(static_cast<double>(best_) / 4));
     if (rule == "optimal") return with_its_rate(best_);
     if (rule == "four") return with_its_rate(4 * best_);
     if (rule == "strong") return with_its_rate(alone_);
     if (rule == "noise") return with_its_rate(question_.noise_batch);
-    Wanted weak = with_its_rate(question_.workers * alone_);
+    WantedRow weak = with_its_rate(question_.workers * alone_);
     if (rule == "weak") return weak;
-    Wanted linear = weak;
+    WantedRow linear = weak;
     linear.learning_rate = static_cast<double>(question_.workers) * rate_for(alone_);
     if (linear.learning_rate != weak.learning_rate) {
       linear.note = "the rate is " + std::to_string(question_.workers) + " times that of batch " +
@@ -54,7 +54,7 @@ class Rules {
   double rate_for(std::int64_t batch) const {
     return plan::learning_rate_for(updates_.envelope, static_cast<double>(batch));
   }
-  Wanted with_its_rate(std::int64_t batch) const {
+  WantedRow with_its_rate(std::int64_t batch) const {
     return {batch, batch > 0 ? rate_for(batch) : 0, ""};
   }
 
@@ -102,7 +102,7 @@ CheckList list_checks(const std::vector<std::string>& rules, const plan::UpdateF
   const Rules known(updates, machine, question);
   CheckList list;
   for (const std::string& rule : rules) {
-    const Wanted wanted = known.wanted(rule);
+    const WantedRow wanted = known.wanted(rule);
     if (const std::string why = why_not(wanted.batch, question); !why.empty()) {
       list.left_out.push_back({rule, why});
       continue;

@@ -10,16 +10,16 @@
 namespace convoy::cli {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 constexpr std::int64_t kVersion = 1;
 
-Json line_of(const ChecksHeader& header) {
+SortedJson line_of(const ChecksHeader& header) {
   return {{"kind", "checks"},        {"version", kVersion},     {"fingerprint", header.fingerprint},
           {"metric", header.metric}, {"target", header.target}, {"machine", header.machine}};
 }
 
-Json line_of(const CheckedTraining& t) {
+SortedJson line_of(const CheckedTraining& t) {
   return {{"kind", "training"},     {"workers", t.workers},
           {"batch", t.batch},       {"learning_rate", t.learning_rate},
           {"seed", t.seed},         {"reached", t.reached},
@@ -29,7 +29,7 @@ Json line_of(const CheckedTraining& t) {
 }
 
 // Throws Json::exception for what is missing or of another type.
-CheckedTraining training_of(const Json& line) {
+CheckedTraining training_of(const SortedJson& line) {
   return {line.at("workers").get<std::int64_t>(), line.at("batch").get<std::int64_t>(),
           line.at("learning_rate").get<double>(), line.at("seed").get<std::uint64_t>(),
           line.value("machine", std::string()),   line.at("reached").get<bool>(),
@@ -37,7 +37,7 @@ CheckedTraining training_of(const Json& line) {
           line.at("seconds").get<double>(),       line.at("update_s").get<double>()};
 }
 
-void check_header(const Json& line, const ChecksHeader& header, const std::string& path) {
+void check_header(const SortedJson& line, const ChecksHeader& header, const std::string& path) {
   const auto refuse = [&path](const std::string& what) {
     throw UsageError(path + " has trainings " + what + "; move it away to check anew");
   };
@@ -77,7 +77,7 @@ void ChecksFile::read(const std::string& text, const ChecksHeader& header) {
        begin = end + 1) {
     ++count;
     const std::string where = file_.path() + ":" + std::to_string(count) + ": ";
-    const Json line = Json::parse(text.substr(begin, end - begin), nullptr, false);
+    const SortedJson line = SortedJson::parse(text.substr(begin, end - begin), nullptr, false);
     try {
       if (line.at("kind") != (count == 1 ? "checks" : "training"))
         throw UsageError(where + "a line of this kind does not belong here");
@@ -88,7 +88,7 @@ void ChecksFile::read(const std::string& text, const ChecksHeader& header) {
       } else {
         trainings_.push_back(training_of(line));
       }
-    } catch (const Json::exception& error) {
+    } catch (const SortedJson::exception& error) {
       throw UsageError(where + "no line of `convoy plan check`: " + error.what());
     }
   }
@@ -110,7 +110,7 @@ void ChecksFile::add(const CheckedTraining& training) {
 }
 
 void ChecksFile::append(const nlohmann::json& line) {
-  file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  file_.append(line.dump(-1, ' ', false, SortedJson::error_handler_t::replace));
 }
 
 }  // namespace convoy::cli

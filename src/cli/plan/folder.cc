@@ -22,7 +22,7 @@ namespace convoy::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 constexpr const char* kPoints = "/points.jsonl";
 constexpr const char* kCurves = "/curves.jsonl";
@@ -32,7 +32,7 @@ plan::PlanHeader header_of(const Planned& planned) {
   return {planned.fingerprint, planned.goal.metric, planned.goal.levels};
 }
 
-std::string text_of(const plan::PlanHeader& header) {
+std::string goal_text(const plan::PlanHeader& header) {
   std::string text;
   for (const double target : header.targets) text += (text.empty() ? "" : ",") + shortest(target);
   return header.metric + " " + text;
@@ -77,8 +77,8 @@ void check_same_plan(const std::string& folder, const plan::PlanHeader& there,
                      "; name another --folder");
   }
   if (there == header_of(planned)) return;
-  throw UsageError("the points in " + folder + " are of runs to " + text_of(there) + ", not to " +
-                   text_of(header_of(planned)) + "; name another --folder");
+  throw UsageError("the points in " + folder + " are of runs to " + goal_text(there) + ", not to " +
+                   goal_text(header_of(planned)) + "; name another --folder");
 }
 
 PlanFolder::PlanFolder(const std::string& path, const Planned& planned, bool resume)
@@ -103,12 +103,12 @@ PlanFolder::~PlanFolder() {
 std::string PlanFolder::new_run() { return fresh_folder(file("runs")); }
 
 void PlanFolder::add(const plan::PointRun& run, const Curve& curve) {
-  Json evaluations = Json::array();
-  for (const auto& [step, value] : curve) evaluations.push_back(Json::array({step, value}));
-  const std::string line = Json{{"batch", run.batch},
-                                {"learning_rate", run.learning_rate},
-                                {"seed", run.seed},
-                                {"evaluations", evaluations}}
+  SortedJson evaluations = SortedJson::array();
+  for (const auto& [step, value] : curve) evaluations.push_back(SortedJson::array({step, value}));
+  const std::string line = SortedJson{{"batch", run.batch},
+                                      {"learning_rate", run.learning_rate},
+                                      {"seed", run.seed},
+                                      {"evaluations", evaluations}}
                                .dump() +
                            "\n";
   // First, so that every run among the points has one.
@@ -132,9 +132,9 @@ Closest closest_run(const std::string& folder, const Goal& goal) {
   std::ifstream file(folder + kCurves);
   std::string line;
   while (std::getline(file, line)) {
-    const Json row = Json::parse(line, nullptr, false);
+    const SortedJson row = SortedJson::parse(line, nullptr, false);
     if (!row.is_object() || !row.contains("evaluations")) continue;
-    for (const Json& one : row["evaluations"]) {
+    for (const SortedJson& one : row["evaluations"]) {
       if (!one.is_array() || one.size() != 2 || !one[1].is_number()) continue;
       const double value = one[1].get<double>();
       if (closest.found && goal.reached(closest.value, value)) continue;

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct MachineArguments {
   MeasuredWords measured;
   int batch = 0;
   int workers = 2;
@@ -103,7 +103,7 @@ void print_design(const Case& c, const PriceList& list, Rows& rows, std::FILE* o
   rows.add(row);
 }
 
-void run(const Arguments& arguments) {
+void run_machine(const MachineArguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   std::optional<PriceList> prices;
@@ -135,7 +135,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_plan_machine_command(CLI::App& plan) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<MachineArguments>();
   CLI::App* command = plan.add_subcommand(
       "machine", "Which change of the machine would bring a measured plan to its target soonest");
   add_measured_options(*command, arguments->measured);
@@ -156,7 +156,7 @@ void add_plan_machine_command(CLI::App& plan) {
       ->type_name("FILE");
   command->add_option("--json", arguments->json, "The table as JSON ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_machine(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -36,10 +36,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kDescription =
+constexpr const char* kNoiseDescription =
     "Train once, and say which mini-batch the noise of the gradient names (docs/planning.md)";
 
-struct Arguments {
+struct NoiseArguments {
   RecipeWords recipe;
   std::string folder = "plan", json;
   int batch = 0;
@@ -60,22 +60,22 @@ std::optional<plan::UpdateFit> law_of(const plan::PlanPoints& points, double lev
 }
 
 // The training whose noise is measured.
-struct Wanted {
+struct NoiseTraining {
   std::int64_t batch = 0, parts = 0;
   double rate = 0;
   std::int64_t every = 1;    // updates between evaluations
   std::int64_t longest = 0;  // in updates
 };
 
-Wanted wanted_of(const Arguments& arguments, const Planned& planned,
-                 const plan::PlanPoints& points) {
+NoiseTraining wanted_of(const NoiseArguments& arguments, const Planned& planned,
+                        const plan::PlanPoints& points) {
   const train::Recipe& recipe = planned.recipe;
   if (recipe.strategy != "sync") {
     throw UsageError(
         "the noise of gradients is measured with the strategy sync, and the plan is for " +
         recipe.strategy + ": plan for --set strategy=sync");
   }
-  Wanted wanted;
+  NoiseTraining wanted;
   wanted.batch = arguments.batch > 0 ? arguments.batch : recipe.training.batch;
   if (wanted.batch < 2 || wanted.batch > planned.samples) {
     throw UsageError("--batch " + std::to_string(wanted.batch) +
@@ -153,7 +153,8 @@ class RunFolder {
   Descriptor lock_;
 };
 
-Measured measure(const Planned& planned, const Wanted& wanted, const Arguments& arguments) {
+Measured measure(const Planned& planned, const NoiseTraining& wanted,
+                 const NoiseArguments& arguments) {
   train::Recipe recipe =
       planned.run(wanted.batch, wanted.rate, static_cast<std::uint64_t>(arguments.seed),
                   wanted.every, wanted.longest);
@@ -181,7 +182,7 @@ struct Stretch {
   plan::NoiseFit noise;
 };
 
-Stretch stretch_of(const Measured& measured, const Wanted& wanted, int windows,
+Stretch stretch_of(const Measured& measured, const NoiseTraining& wanted, int windows,
                    std::int64_t updates) {
   std::vector<plan::NoiseMeasurement> until;
   for (const plan::NoiseMeasurement& one : measured.noise) {
@@ -211,7 +212,7 @@ Stretch stretch_of(const Measured& measured, const Wanted& wanted, int windows,
 
 // By levels, the hardest at last; at least one.
 std::vector<Stretch> stretches_of(const Measured& measured, const Planned& planned,
-                                  const Wanted& wanted, int windows) {
+                                  const NoiseTraining& wanted, int windows) {
   std::vector<Stretch> stretches;
   const auto reached = reached_levels(planned.goal, measured.curve);
   for (const auto& [level, updates] : reached) {
@@ -266,7 +267,7 @@ std::string law_text(const plan::UpdateLaw& law) {
   return value_text(law.updates_at_infinity) + " + " + value_text(law.noise_sensitivity) + "/M";
 }
 
-void report(const Stretch& stretch, const std::string& metric, const Wanted& wanted,
+void report(const Stretch& stretch, const std::string& metric, const NoiseTraining& wanted,
             const std::optional<plan::UpdateFit>& fit, Rows& rows, std::FILE* out) {
   Json row{{"kind", "noise"},
            {"metric", metric},
@@ -311,13 +312,13 @@ Json row_of(const plan::NoiseWindow& window) {
           {"noise_scale", number(window.scale())}};
 }
 
-int run(const Arguments& arguments) {
+int run_noise(const NoiseArguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const plan::PlanPoints points = read_points(arguments.folder);
   const Planned planned = open_planned(arguments.recipe, points.header);
   check_same_plan(arguments.folder, points.header, planned);
-  const Wanted wanted = wanted_of(arguments, planned, points);
+  const NoiseTraining wanted = wanted_of(arguments, planned, points);
   catch_stop_signals();
   try {
     std::fprintf(out, "batch %lld in %lld parts, rate %s, seed %d\n",
@@ -349,8 +350,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_plan_noise_command(CLI::App& plan, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = plan.add_subcommand("noise", kDescription);
+  auto arguments = std::make_shared<NoiseArguments>();
+  CLI::App* command = plan.add_subcommand("noise", kNoiseDescription);
   add_recipe_options(*command, arguments->recipe);
   command
       ->add_option("--folder", arguments->folder, "Where `convoy plan batch` has kept its points")
@@ -382,7 +383,7 @@ void add_plan_noise_command(CLI::App& plan, Outcome& outcome) {
       ->check(positive_number());
   command->add_option("--json", arguments->json, "The table as JSON ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_noise(*arguments); });
 }
 
 }  // namespace convoy::cli

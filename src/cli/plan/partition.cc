@@ -144,7 +144,7 @@ void add_rows(Rows& rows, const PlannedPartition& p) {
             {"speedup_at_most", ratio(p.macs, p.longest())}});
 }
 
-std::string bytes_text(double bytes) {
+std::string bytes_or_dash(double bytes) {
   return bytes == 0 ? "-" : format_bytes(static_cast<std::uint64_t>(bytes));
 }
 
@@ -156,9 +156,10 @@ void print_partitions(const PlannedPartition& p) {
     std::printf(
         "%9zu %15s %16s %5.1f %% %11s %11s %11s %11s\n", i, with_commas(load.parameters).c_str(),
         with_commas(static_cast<std::int64_t>(load.macs)).c_str(), 100 * ratio(load.macs, p.macs),
-        bytes_text(p.bytes(load.activation_values)).c_str(), bytes_text(p.memory(load)).c_str(),
-        bytes_text(p.bytes(load.sent_values + load.returned_values)).c_str(),
-        bytes_text(p.bytes(load.received_values + load.collected_values)).c_str());
+        bytes_or_dash(p.bytes(load.activation_values)).c_str(),
+        bytes_or_dash(p.memory(load)).c_str(),
+        bytes_or_dash(p.bytes(load.sent_values + load.returned_values)).c_str(),
+        bytes_or_dash(p.bytes(load.received_values + load.collected_values)).c_str());
   }
 }
 
@@ -169,7 +170,7 @@ void print_exchanges(const PlannedPartition& p) {
               "from > to");
   for (const Exchange& exchange : exchanges) {
     const model::PartitionedValue& value = p.plan.values[exchange.value];
-    const std::string bytes = bytes_text(p.bytes(exchange.values));
+    const std::string bytes = bytes_or_dash(p.bytes(exchange.values));
     std::printf("%-26s %-10s %11s %11s  %s\n", value.name.c_str(), kind_of(p, exchange),
                 bytes.c_str(), value.trained ? bytes.c_str() : "-",
                 pairs_text(exchange, p.plan.partitions).c_str());
@@ -242,12 +243,12 @@ void print(const PlannedPartition& p) {
         "Not in what is sent: gradients of %s parameters that all partitions hold (%s), which are "
         "summed over them.\n",
         with_commas(summed).c_str(),
-        bytes_text(static_cast<double>(summed) * p.parameter_bytes).c_str());
+        bytes_or_dash(static_cast<double>(summed) * p.parameter_bytes).c_str());
   }
   print_balance(p);
 }
 
-void run(const PartitionWords& words, const std::string& json) {
+void run_partition(const PartitionWords& words, const std::string& json) {
   const PlannedPartition p = plan_of(words);
   Rows rows(json);
   add_rows(rows, p);
@@ -301,7 +302,7 @@ void add_plan_partition_command(CLI::App& plan) {
   add_set_option(*command, words.overrides);
   command->add_option("--json", arguments->json, "The tables as JSON ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run(arguments->words, arguments->json); });
+  command->callback([arguments] { run_partition(arguments->words, arguments->json); });
 }
 
 }  // namespace convoy::cli

@@ -31,7 +31,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct PlacementArguments {
   StepWords words;
   int world = 0;
   RankOptions ranks;  // that measure
@@ -52,7 +52,7 @@ struct Known {
   bool network = false;
 };
 
-Known known_of(const Arguments& arguments) {
+Known known_of(const PlacementArguments& arguments) {
   Known known;
   plan::MeasuredPlacement& m = known.measured;
   if (!arguments.machine.empty()) {
@@ -170,7 +170,7 @@ plan::Communication communication_of(const train::PlacementProblem& problem,
   return c;
 }
 
-void answer(const Arguments& arguments, const train::PlacementProblem& problem,
+void answer(const PlacementArguments& arguments, const train::PlacementProblem& problem,
             plan::MeasuredPlacement measured, const std::string& measured_on) {
   if (arguments.processor_share > 0) measured.machine.processor_share = arguments.processor_share;
   if (!arguments.bandwidth.empty() || !arguments.latency.empty())
@@ -211,7 +211,8 @@ plan::MeasuredPlacement complete(const comm::World& world, const train::Placemen
 
 // As many as share this machine, since a rank alone would have more of its cores and memory. A
 // network is among two at least.
-int ranks_to_measure(const Arguments& arguments, const Known& known, std::int64_t threads) {
+int ranks_to_measure(const PlacementArguments& arguments, const Known& known,
+                     std::int64_t threads) {
   if (arguments.ranks.ranks > 0 || arguments.world <= 1) return std::max(arguments.ranks.ranks, 1);
   const auto cores = static_cast<std::int64_t>(usable_cores().size());
   const std::int64_t ranks = cores / std::max<std::int64_t>(threads, 1);
@@ -229,7 +230,7 @@ std::string measured_on(int ranks, int threads, int planned, bool network_given)
   return text;
 }
 
-void run(Arguments arguments) {
+void run_placement(PlacementArguments arguments) {
   model::check_model_name(arguments.words.model);
   const Known known = known_of(arguments);
   check_output_file("--write-machine", arguments.write_machine);
@@ -271,8 +272,8 @@ void run(Arguments arguments) {
 }  // namespace
 
 void add_plan_placement_command(CLI::App& plan) {
-  auto arguments = std::make_shared<Arguments>();
-  Arguments& a = *arguments;
+  auto arguments = std::make_shared<PlacementArguments>();
+  PlacementArguments& a = *arguments;
   a.words.batch_per_rank = 16;
   CLI::App* command = plan.add_subcommand(
       "placement", "Where the layers of a network should be: data, model or hybrid parallelism");
@@ -311,7 +312,7 @@ void add_plan_placement_command(CLI::App& plan) {
       ->capture_default_str();
   command->add_option("--json", a.json, "The table as JSON ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_placement(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -28,12 +28,12 @@ namespace convoy::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 constexpr double kPatience = 10;  // seconds for a training that was told to end
 
 // NaN is null in JSON.
-double number(const Json& row, const std::string& key) {
+double number(const SortedJson& row, const std::string& key) {
   const auto found = row.find(key);
   return found != row.end() && found->is_number() ? found->get<double>()
                                                   : std::numeric_limits<double>::quiet_NaN();
@@ -127,7 +127,7 @@ void TrialMetrics::read() {
 }
 
 void TrialMetrics::take(const std::string& line) {
-  const Json row = Json::parse(line, nullptr, false);
+  const SortedJson row = SortedJson::parse(line, nullptr, false);
   if (!row.is_object()) return;
   const std::string kind = row.value("kind", "");
   const auto step = row.value("step", std::int64_t{0});

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Row = nlohmann::ordered_json;
 
-struct Arguments {
+struct ReportArguments {
   std::vector<std::string> runs;
   std::string output;
   std::string json;
@@ -40,7 +40,7 @@ void check_is_report(const std::string& path) {
 }
 
 // What runs are made of is not to be written over by their figures.
-void check_is_no_run(const Arguments& arguments) {
+void check_is_no_run(const ReportArguments& arguments) {
   for (const std::string& run : arguments.runs) {
     for (const char* name : {"metrics.jsonl", "recipe.toml"}) {
       std::error_code error;
@@ -110,7 +110,7 @@ void write_figures(const train::ReportFigures& figures, Rows& rows) {
   }
 }
 
-void run(Arguments arguments) {
+void run_report(ReportArguments arguments) {
   if (arguments.output.empty()) {
     arguments.output = arguments.runs.size() == 1
                            ? (fs::path(arguments.runs.front()) / "report.html").string()
@@ -134,7 +134,7 @@ void run(Arguments arguments) {
 }  // namespace
 
 void add_report_command(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReportArguments>();
   CLI::App* command = app.add_subcommand(
       "report",
       "Make a page about runs: curves, where the time went, recipe, environment\n"
@@ -151,7 +151,7 @@ void add_report_command(CLI::App& app) {
                    "Write its figures, too: one JSON object per run, level and speed-up; '-' for "
                    "standard output")
       ->type_name("FILE");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_report(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -12,12 +12,12 @@
 namespace convoy::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kCertsDescription =
     "Make the certificates of a job's hosts, signed by a CA of its own, or check them\n"
     "What is there stays: hosts are added to the CA that the folder has.";
 constexpr int kMostDays = 36500;
 
-struct Arguments {
+struct CertsArguments {
   std::string folder;
   std::string hosts;
   std::string json;
@@ -45,7 +45,7 @@ long days_left(const CertificateState& state) {
   return std::chrono::round<std::chrono::days>(left).count();
 }
 
-int check(const Arguments& arguments) {
+int check(const CertsArguments& arguments) {
   Rows rows(arguments.json);
   const bool table = !rows.on_standard_output();
   bool good = true;
@@ -72,7 +72,7 @@ int check(const Arguments& arguments) {
   return good ? 0 : kExitFailure;
 }
 
-int make(Arguments arguments) {
+int make(CertsArguments arguments) {
   if (arguments.hosts.empty())
     throw UsageError("for which hosts? Write for example: convoy certs " + arguments.folder +
                      " --hosts node1,node2");
@@ -95,9 +95,9 @@ int make(Arguments arguments) {
 }  // namespace
 
 void add_certs_command(CLI::App& app, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CertsArguments>();
   CertificateOrder& order = arguments->order;
-  CLI::App* command = app.add_subcommand("certs", kDescription);
+  CLI::App* command = app.add_subcommand("certs", kCertsDescription);
   command->add_option("folder", arguments->folder, "Where they are, or will be")
       ->type_name("DIR")
       ->required();

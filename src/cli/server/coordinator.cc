@@ -23,7 +23,7 @@ namespace {
 
 namespace coordinator = server::coordinator;
 
-struct Arguments {
+struct CoordinatorArguments {
   std::string recipe, data, resume;
   std::vector<std::string> overrides, etcd;
   std::string etcd_prefix;
@@ -31,7 +31,7 @@ struct Arguments {
   coordinator::CoordinatorSettings settings;
 };
 
-constexpr const char* kDescription =
+constexpr const char* kCoordinatorDescription =
     "Coordinate a job of strategy \"downpour\": who serves which shard, who has which samples\n"
     "Started again with the same folder (or etcd) it goes on with what is there; the recipe has to "
     "be the\nsame. It ends when the job does.";
@@ -42,7 +42,7 @@ std::optional<server::transport::TlsFiles> files_of(const TlsOptions& options) {
   return server::transport::TlsFiles{tls->authority, tls->certificate, tls->key};
 }
 
-std::shared_ptr<coordinator::StateStore> open_store(const Arguments& arguments,
+std::shared_ptr<coordinator::StateStore> open_store(const CoordinatorArguments& arguments,
                                                     const std::string& job) {
   if (arguments.etcd.empty()) {
     return std::make_shared<coordinator::LogStore>(arguments.data, arguments.settings.log);
@@ -56,7 +56,7 @@ std::shared_ptr<coordinator::StateStore> open_store(const Arguments& arguments,
 }
 
 // A job that has begun doesn't need the checkpoint any more that it went on from.
-train::DownpourJob read_job(const Arguments& arguments) {
+train::DownpourJob read_job(const CoordinatorArguments& arguments) {
   try {
     return train::read_downpour_job(arguments.recipe, arguments.overrides, arguments.resume);
   } catch (const UsageError&) {
@@ -69,7 +69,7 @@ train::DownpourJob read_job(const Arguments& arguments) {
   }
 }
 
-void require_same(const Arguments& arguments, const server::JobPlan& plan,
+void require_same(const CoordinatorArguments& arguments, const server::JobPlan& plan,
                   const server::JobPlan& stored, const std::string& where) {
   const auto changes = train::recipe_changes(plan.recipe, stored.recipe);
   const bool same = std::all_of(changes.begin(), changes.end(),
@@ -87,7 +87,7 @@ void require_same(const Arguments& arguments, const server::JobPlan& plan,
                    (arguments.etcd.empty() ? "folder" : "prefix"));
 }
 
-int run(Arguments arguments) {
+int run_coordinator(CoordinatorArguments arguments) {
   StopSignals signals;  // before there are threads
   if (arguments.data.empty() && arguments.etcd.empty()) {
     throw UsageError("say where the job is kept: --data DIR, or --etcd URL");
@@ -125,9 +125,9 @@ int run(Arguments arguments) {
 }  // namespace
 
 void add_coordinator_command(CLI::App& app, Outcome& outcome) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<CoordinatorArguments>();
   auto& settings = arguments->settings;
-  CLI::App* command = app.add_subcommand("coordinator", kDescription);
+  CLI::App* command = app.add_subcommand("coordinator", kCoordinatorDescription);
   command->add_option("recipe", arguments->recipe, "The job's recipe")
       ->type_name("RECIPE")
       ->required();
@@ -170,7 +170,7 @@ void add_coordinator_command(CLI::App& app, Outcome& outcome) {
       ->type_name("SHARD");
   add_set_option(*command, arguments->overrides);
   add_tls_options(*command, arguments->tls);
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_coordinator(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -36,12 +36,6 @@ bool is_of_the_job(const fs::path& path) {
   return name != "lock" && name != SetAside::kName && !name.starts_with(SetAside::kDropped);
 }
 
-void wipe(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) throw Failure("can't remove " + path.string() + ": " + error.message());
-}
-
 std::string list(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;

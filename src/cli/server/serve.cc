@@ -14,17 +14,17 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct ServeArguments {
   server::host::ServerSettings settings;
   TlsOptions tls;
 };
 
-constexpr const char* kDescription =
+constexpr const char* kServeDescription =
     "Hold shards of a job's parameters and serve them\n"
     "Which shards, the job's plan says, which the coordinator has. Started again with the same "
     "folder it\ngoes on with what is in it; SIGTERM ends it in order.";
 
-int run(Arguments arguments) {
+int run_serve(ServeArguments arguments) {
   StopSignals signals;  // before there are threads
   server::host::keep_freed_memory();
   server::host::ServerSettings& settings = arguments.settings;
@@ -52,9 +52,9 @@ int run(Arguments arguments) {
 }  // namespace
 
 void add_serve_command(CLI::App& app, Outcome& outcome) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ServeArguments>();
   auto& settings = arguments->settings;
-  CLI::App* command = app.add_subcommand("serve", kDescription);
+  CLI::App* command = app.add_subcommand("serve", kServeDescription);
   command->add_option("coordinator", settings.coordinator, "Where the job's coordinator listens")
       ->type_name("HOST:PORT")
       ->required();
@@ -78,7 +78,7 @@ void add_serve_command(CLI::App& app, Outcome& outcome) {
   command->add_flag("!--no-shared-memory", settings.shared_memory,
                     "Use TCP also with processes on this host");
   add_tls_options(*command, arguments->tls);
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_serve(*arguments); });
 }
 
 }  // namespace convoy::cli

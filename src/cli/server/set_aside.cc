@@ -9,12 +9,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void wipe(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) throw Failure("can't remove " + path.string() + ": " + error.message());
-}
-
 void make(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -37,6 +31,12 @@ void merge(const fs::path& from, const fs::path& to) {
 }
 
 }  // namespace
+
+void wipe(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) throw Failure("can't remove " + path.string() + ": " + error.message());
+}
 
 bool SetAside::any() const {
   std::error_code error;

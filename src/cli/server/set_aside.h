@@ -1,11 +1,15 @@
 // What an earlier job has left, out of the way of a new one that may not come to begin.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace convoy::cli {
+
+// Removes a file, or a folder with all that is in it; nothing there is fine. Throws Failure.
+void wipe(const std::filesystem::path& path);
 
 // Of one folder, whose subfolder "before" has what is set aside. What was there when a process was
 // killed is still there for the next one.

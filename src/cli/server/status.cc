@@ -22,13 +22,13 @@
 namespace convoy::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kStatusDescription =
     "Show the shards, servers and replicas of a job on a parameter server\n"
     "Asks its coordinator; of a run on this machine the run folder is enough.";
 constexpr int kColumns = 80;
 constexpr std::chrono::seconds kPatience{5};
 
-struct Arguments {
+struct StatusArguments {
   std::string coordinator;
   TlsOptions tls;
   std::string json;
@@ -48,7 +48,7 @@ std::string address_of(const std::string& text) {
 
 class Source {
  public:
-  explicit Source(const Arguments& arguments) {
+  explicit Source(const StatusArguments& arguments) {
     options_.coordinator = address_of(arguments.coordinator);
     options_.tls = tls_of(arguments.tls);
     options_.name = "convoy status";
@@ -115,7 +115,7 @@ int check_ready(Source& source, const std::string& what) {
   return why.empty() ? 0 : kExitFailure;
 }
 
-int run(const Arguments& arguments) {
+int run_status(const StatusArguments& arguments) {
   Source source(arguments);
   if (!arguments.ready.empty()) return check_ready(source, arguments.ready);
   Rows rows(arguments.json);
@@ -132,8 +132,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_status_command(CLI::App& app, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("status", kDescription);
+  auto arguments = std::make_shared<StatusArguments>();
+  CLI::App* command = app.add_subcommand("status", kStatusDescription);
   command->add_option("coordinator", arguments->coordinator, "Its address, or the run folder")
       ->type_name("HOST:PORT")
       ->required();
@@ -153,7 +153,7 @@ void add_status_command(CLI::App& app, Outcome& outcome) {
       ->type_name("WHAT")
       ->excludes(watch);
   add_tls_options(*command, arguments->tls);
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_status(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -15,12 +15,12 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   TrainedOptions trained;
   RankOptions ranks;
 };
 
-void print(const Arguments& arguments, const train::Trained& trained, int ranks,
+void print(const EvalArguments& arguments, const train::Trained& trained, int ranks,
            const train::Evaluation& e) {
   Rows rows(arguments.trained.json);
   nlohmann::ordered_json row{{"source", trained.path()},
@@ -46,7 +46,7 @@ void print(const Arguments& arguments, const train::Trained& trained, int ranks,
               format_seconds(e.seconds).c_str(), ranks, ranks == 1 ? "" : "s");
 }
 
-int run(const Arguments& arguments) {
+int run_eval(const EvalArguments& arguments) {
   Rows::check(arguments.trained.json);
   train::Registry registry;
   // Before ranks are started: what is wrong is said once.
@@ -75,12 +75,12 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_eval_command(CLI::App& app, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EvalArguments>();
   CLI::App* command =
       app.add_subcommand("eval", "Evaluate a run, a checkpoint, or a recipe with model.weights");
   add_trained_options(*command, arguments->trained, "The figures as JSON");
   add_rank_options(*command, arguments->ranks);
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_eval(*arguments); });
 }
 
 }  // namespace convoy::cli

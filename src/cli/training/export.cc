@@ -11,12 +11,12 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct ExportArguments {
   std::string run, file, json;
   bool best = false, overwrite = false;
 };
 
-void run(const Arguments& arguments) {
+void run_export(const ExportArguments& arguments) {
   const auto which = arguments.best ? train::Which::best : train::Which::newest;
   const std::string checkpoint = train::checkpoint_in(arguments.run, which);
   const train::Exported exported =
@@ -34,7 +34,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_export_command(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExportArguments>();
   CLI::App* command = app.add_subcommand(
       "export", "Write the weights of a run or checkpoint into one safetensors file");
   command->add_option("run", arguments->run, "Run folder (its newest checkpoint), or checkpoint")
@@ -45,7 +45,7 @@ void add_export_command(CLI::App& app) {
   command->add_flag("--overwrite", arguments->overwrite, "Replace the file if it is there");
   command->add_option("--json", arguments->json, "What was written as JSON ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_export(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -25,7 +25,7 @@ using Row = nlohmann::ordered_json;
 constexpr const char* kTraining = "training";
 constexpr const char* kValidation = "validation";
 
-struct Arguments {
+struct PredictArguments {
   TrainedOptions trained;
   RankOptions ranks;
   std::vector<std::string> files;
@@ -55,7 +55,7 @@ void print(const train::Answer& answer, const std::string& after) {
 
 // -- Files, or what else a task takes
 
-int print_all(const Arguments& arguments, const std::vector<train::Answer>& answers) {
+int print_all(const PredictArguments& arguments, const std::vector<train::Answer>& answers) {
   Rows rows(arguments.trained.json);
   int status = 0;
   for (const train::Answer& answer : answers) {
@@ -129,7 +129,7 @@ const train::Options& find_split(const train::DataRecipe& data, const std::strin
   return data.validation;
 }
 
-int answer_data(const Arguments& arguments, const comm::World& world,
+int answer_data(const PredictArguments& arguments, const comm::World& world,
                 const train::Registry& registry, train::Trained& trained) {
   const train::DataRecipe& recipe = trained.recipe().data;
   data::CommPeers peers(world.communicator());
@@ -145,7 +145,7 @@ int answer_data(const Arguments& arguments, const comm::World& world,
   return 0;
 }
 
-int run(const Arguments& arguments) {
+int run_predict(const PredictArguments& arguments) {
   const bool of_data = arguments.data->count() > 0;
   if (of_data && !arguments.files.empty()) {
     throw UsageError("--data answers the samples of a data set, and '" + arguments.files.front() +
@@ -175,7 +175,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_predict_command(CLI::App& app, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PredictArguments>();
   CLI::App* command = app.add_subcommand(
       "predict",
       "What a trained network makes of inputs (the classes of JPEG or PNG pictures, or what "
@@ -199,7 +199,7 @@ void add_predict_command(CLI::App& app, Outcome& outcome) {
       ->type_name("K")
       ->check(positive_integer());
   add_rank_options(*command, arguments->ranks);
-  command->callback([arguments, &outcome] { outcome.exit_status = run(*arguments); });
+  command->callback([arguments, &outcome] { outcome.exit_status = run_predict(*arguments); });
 }
 
 }  // namespace convoy::cli

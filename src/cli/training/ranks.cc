@@ -52,14 +52,17 @@ void become_ranks(const RankOptions& o, int threads, std::int64_t partitions) {
 
 namespace {
 
-// Rank 0 speaks first. `convoy run` ends the others half a second later; one that is still there
-// after twice that has a mistake of its own.
+// Rank 0 speaks first, and its end brings the launcher to end the others, which takes half a second
+// on an idle host and several on a busy one. A rank that nobody has ended after this time has a
+// mistake of its own, which it then has to say itself.
+constexpr std::chrono::seconds kUntilEnded{10};
+
 [[noreturn]] void leave(const comm::World& world, const std::string& command,
                         const UsageError& error) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) std::signal(signal, SIG_DFL);
   std::string who;
   if (world.rank() > 0) {
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    std::this_thread::sleep_for(kUntilEnded);
     who = "rank " + std::to_string(world.rank()) + " on host " + world.host(world.rank()) + ": ";
   }
   std::fprintf(stderr, "convoy %s: %s%s\n", command.c_str(), who.c_str(),

@@ -24,7 +24,7 @@
 namespace convoy::cli {
 namespace {
 
-struct Arguments {
+struct RolesArguments {
   std::string coordinator;
   std::string name;
   TlsOptions tls;
@@ -43,7 +43,7 @@ server::Wire wire_of(const std::string& name) {
 // of all brings.
 class Connections {
  public:
-  Connections(const Arguments& arguments, server::ClientRole role, const comm::World& world)
+  Connections(const RolesArguments& arguments, server::ClientRole role, const comm::World& world)
       : arguments_(arguments), role_(role), world_(world) {}
 
   // The recipe of the coordinator's job. Collective.
@@ -89,7 +89,7 @@ class Connections {
     return std::make_unique<server::Client>(std::move(options));
   }
 
-  const Arguments& arguments_;
+  const RolesArguments& arguments_;
   server::ClientRole role_;
   const comm::World& world_;
   server::JobPlan plan_;
@@ -97,7 +97,7 @@ class Connections {
   train::DownpourRecipe downpour_;
 };
 
-int run_replica(const Arguments& arguments) {
+int run_replica(const RolesArguments& arguments) {
   become_ranks(arguments.ranks, 0, arguments.ranks.ranks);
   catch_stop_signals();
   const auto replica = [&](comm::World& world) {
@@ -144,7 +144,7 @@ void go_on(const Connections& connections, const train::Recipe& recipe,
   options.resume = options.overwrite ? "" : "latest";
 }
 
-int run_evaluator(const Arguments& arguments) {
+int run_evaluator(const RolesArguments& arguments) {
   become_ranks(arguments.ranks, 0, arguments.ranks.ranks);
   catch_stop_signals();
   return in_world(arguments.ranks, "evaluator", [&](comm::World& world) {
@@ -177,7 +177,7 @@ int run_evaluator(const Arguments& arguments) {
   });
 }
 
-void add_common(CLI::App& command, Arguments& arguments, const char* name) {
+void add_common(CLI::App& command, RolesArguments& arguments, const char* name) {
   arguments.name = name;
   command.add_option("coordinator", arguments.coordinator, "Where the job's coordinator listens")
       ->type_name("HOST:PORT")
@@ -191,7 +191,7 @@ void add_common(CLI::App& command, Arguments& arguments, const char* name) {
 }  // namespace
 
 void add_replica_command(CLI::App& app, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RolesArguments>();
   CLI::App* command = app.add_subcommand(
       "replica",
       "Train with others on a parameter server, as the coordinator's recipe says\n"
@@ -205,7 +205,7 @@ void add_replica_command(CLI::App& app, Outcome& outcome) {
 }
 
 void add_evaluator_command(CLI::App& app, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RolesArguments>();
   CLI::App* command = app.add_subcommand(
       "evaluator",
       "Evaluate what replicas train on a parameter server, and write its checkpoints\n"

@@ -25,13 +25,13 @@
 namespace convoy::cli {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char* kTrainDescription =
     "Train a network as a recipe says (docs/recipes.md)\n"
     "Metrics and checkpoints go to runs/<recipe's name>. When told to stop (SIGTERM, SIGINT, "
     "SIGUSR1)\n"
     "it writes a checkpoint and exits with status 75; --resume goes on from there.";
 
-struct Arguments {
+struct TrainCommandArguments {
   std::string recipe;
   std::vector<std::string> overrides;
   std::string resume;
@@ -63,7 +63,7 @@ train::Recipe plain_recipe(const train::Registry& registry) {
   return recipe;
 }
 
-std::optional<PlanFile> read_plan(const Arguments& arguments) {
+std::optional<PlanFile> read_plan(const TrainCommandArguments& arguments) {
   if (arguments.plan.empty()) return std::nullopt;
   for (const std::string& override : arguments.overrides) {
     for (const char* key : {"training.batch=", "optimizer.lr=", "training=", "optimizer="}) {
@@ -76,7 +76,7 @@ std::optional<PlanFile> read_plan(const Arguments& arguments) {
 }
 
 // The recipe with the batch and the rate that the plan has for a job of this size.
-train::Recipe planned(const Arguments& arguments, const PlanFile& plan,
+train::Recipe planned(const TrainCommandArguments& arguments, const PlanFile& plan,
                       const train::RecipeText& text, const train::Registry& registry, int ranks) {
   const train::Recipe own = train::parse_recipe(text, arguments.overrides, registry.vocabulary(),
                                                 train::Files::may_be_missing);
@@ -103,14 +103,14 @@ int ranks_of(const RankOptions& options) {
   return std::max(1, total_slots(read_hosts(options.hosts, options.hostfile)));
 }
 
-int run_downpour(const train::Recipe& recipe, const Arguments& arguments) {
+int run_downpour(const train::Recipe& recipe, const TrainCommandArguments& arguments) {
   if (!arguments.plan.empty() || !arguments.timeline.empty())
     throw UsageError("--plan and --timeline are not for strategy \"downpour\"");
   return train_downpour(recipe, {arguments.resume, arguments.overwrite, arguments.ranks},
                         arguments.downpour);
 }
 
-int run(const Arguments& arguments) {
+int run_train(const TrainCommandArguments& arguments) {
   train::Registry registry;
   if (arguments.recipe.empty()) {
     if (!arguments.print_recipe) {
@@ -161,8 +161,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_train_command(CLI::App& app, Outcome& outcome) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("train", kDescription);
+  auto arguments = std::make_shared<TrainCommandArguments>();
+  CLI::App* command = app.add_subcommand("train", kTrainDescription);
   command->add_option("recipe", arguments->recipe, "The recipe, a TOML file")->type_name("RECIPE");
   add_set_option(*command, arguments->overrides);
   command
@@ -200,7 +200,7 @@ void add_train_command(CLI::App& app, Outcome& outcome) {
     if (arguments->recipe.empty() && arguments->resume.ends_with(".toml")) {
       arguments->recipe = std::exchange(arguments->resume, "latest");
     }
-    outcome.exit_status = run(*arguments);
+    outcome.exit_status = run_train(*arguments);
   });
 }
 

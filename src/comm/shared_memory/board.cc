@@ -13,8 +13,10 @@ struct alignas(64) Board::Header {
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t up_to_page(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+constexpr std::size_t kBoardPage = 4096;
+constexpr std::size_t up_to_page(std::size_t bytes) {
+  return (bytes + kBoardPage - 1) / kBoardPage * kBoardPage;
+}
 
 // A rank's part: the header and the ring, a short staging block, the ring's payloads, the staging
 // blocks, slots beyond the ring, and their payloads.
@@ -53,7 +55,7 @@ Board::Board(SharedParts parts, std::size_t index)
       indices_(parts_.parts.size()) {
   static_assert(sizeof(Header) == kHeader);
   // The memory is zeroed: free slots, nothing published.
-  pages_[0] = kPayload / kPage;
+  pages_[0] = kPayload / kBoardPage;
   stages_.push_back(part(index_).subspan(kShortStageBegin, kShortStage));
   for (std::size_t i = 0; i < kStages; ++i)
     new_stages_.push_back(part(index_).subspan(kStageBegin + i * kStage, kStage));
@@ -88,9 +90,9 @@ bool Board::commit(std::span<std::byte> part) {
 }
 
 bool Board::commit_payload(std::size_t number, std::size_t bytes) {
-  const std::size_t pages = (bytes + kPage - 1) / kPage;
+  const std::size_t pages = (bytes + kBoardPage - 1) / kBoardPage;
   if (pages_[number] >= pages) return true;
-  if (!commit(part(index_).subspan(payload_begin(number), pages * kPage))) return false;
+  if (!commit(part(index_).subspan(payload_begin(number), pages * kBoardPage))) return false;
   pages_[number] = static_cast<std::uint8_t>(pages);
   return true;
 }

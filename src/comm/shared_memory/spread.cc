@@ -7,7 +7,7 @@
 namespace convoy::comm {
 namespace {
 
-constexpr std::size_t kBlock = 128 << 10;  // copied at a time
+constexpr std::size_t kCopiedBlock = 128 << 10;  // copied at a time
 
 // A staging block of a spread holds one slice, the owner's.
 std::byte* element_of(std::byte* base, const Location& location, const Chunk& slice, std::size_t at,
@@ -53,7 +53,7 @@ bool SharedSpread::exchange() {
   if (copied_ == length_) return false;
   const std::size_t size = size_of(data_.type);
   const std::size_t available = std::min<std::uint64_t>(collective_.least_ready(), length_);
-  const std::size_t end = std::min(available, copied_ + kBlock / size);
+  const std::size_t end = std::min(available, copied_ + kCopiedBlock / size);
   if (end == copied_) return false;
   for (std::size_t s = 0; s < slices_.size(); ++s) {
     if (s == collective_.node().index()) continue;

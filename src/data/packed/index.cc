@@ -12,7 +12,7 @@ namespace convoy::data {
 namespace {
 
 // Not text, and damaged by whatever translates ends of lines.
-constexpr std::array<unsigned char, 8> kMagic = {0x89, 'C', 'V', 'I', 'X', '\r', '\n', 0x1a};
+constexpr std::array<unsigned char, 8> kIndexMagic = {0x89, 'C', 'V', 'I', 'X', '\r', '\n', 0x1a};
 constexpr std::uint32_t kOneLabel = 1, kLabelLists = 2;  // versions
 constexpr std::size_t kHeaderBytes = 128;
 constexpr std::size_t kEntryBytes = 48;
@@ -34,8 +34,8 @@ constexpr std::size_t kAtOffset = 0, kAtLength = 8, kAtChecksum = 16, kAtGap = 2
 // Magic, checksum and version, which it gives, in an order that tells damage from another version.
 std::uint32_t check_header(std::span<const std::byte> bytes, const std::string& name) {
   const auto same = [](std::byte a, unsigned char b) { return a == std::byte{b}; };
-  if (bytes.size() < kMagic.size() ||
-      !std::equal(kMagic.begin(), kMagic.end(), bytes.begin(),
+  if (bytes.size() < kIndexMagic.size() ||
+      !std::equal(kIndexMagic.begin(), kIndexMagic.end(), bytes.begin(),
                   [&](unsigned char b, std::byte a) { return same(a, b); })) {
     fail(name, "not an index of Convoy, or its first bytes are damaged");
   }
@@ -262,7 +262,7 @@ std::vector<std::byte> IndexBuilder::finish(const IndexHeader& header) const {
   }
   std::vector<std::byte> bytes;
   bytes.reserve(total);
-  for (const unsigned char c : kMagic) put(bytes, c);
+  for (const unsigned char c : kIndexMagic) put(bytes, c);
   put(bytes, label_lists_ ? kLabelLists : kOneLabel);
   put(bytes, std::uint32_t{kHeaderBytes});
   for (const std::uint64_t number :

@@ -13,7 +13,7 @@ namespace convoy::data {
 namespace {
 
 constexpr int kGzipWindow = 15 + 16;  // largest window; gzip's header instead of zlib's
-constexpr std::size_t kMostInflation = 1032;
+constexpr std::size_t kMostDeflateGains = 1032;
 constexpr std::size_t kHeld =
     16;  // zlib may have taken a few bytes more than it has turned into output
 constexpr std::size_t kPiece = std::size_t{1} << 20;
@@ -85,7 +85,7 @@ std::size_t ByteSource::stored_left() const {
 }
 
 std::size_t ByteSource::most_left() const {
-  return inflater_ ? (stored_left() + kHeld) * kMostInflation : stored_left();
+  return inflater_ ? (stored_left() + kHeld) * kMostDeflateGains : stored_left();
 }
 
 std::uint64_t ByteSource::skip(std::uint64_t count) {

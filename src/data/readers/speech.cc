@@ -16,7 +16,7 @@
 namespace convoy::data {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // of a file
+constexpr std::size_t kMostSoundBytes = std::size_t{1} << 30;  // of a file
 constexpr int kMostStates = 8192;
 constexpr std::size_t kMostClasses = 1'000'000;
 constexpr int kMostContext = 1000;
@@ -40,7 +40,7 @@ class Analyzer {
   explicit Analyzer(const FilterBankOptions& options) : options_(options) {}
 
   Analyzed operator()(const std::string& file) {
-    const Sound sound = parse_wav(read_file(file, kMostBytes), file);
+    const Sound sound = parse_wav(read_file(file, kMostSoundBytes), file);
     if (!bank_) {
       bank_.emplace(options_, sound.rate);
       rate_ = sound.rate;

@@ -58,7 +58,7 @@ void check_nodes(const StageSpec& stage) {
 }
 
 // Whether `inner` would be a child of the module `outer`.
-bool lies_in(const std::string& inner, const std::string& outer) {
+bool lies_in_module(const std::string& inner, const std::string& outer) {
   return inner.size() > outer.size() && inner.starts_with(outer) && inner[outer.size()] == '.';
 }
 
@@ -75,7 +75,7 @@ void check_names(const std::vector<const StageSpec*>& stages) {
   for (auto outer = names.begin(); outer != names.end(); ++outer) {
     // Names that begin with this one and a dot follow it, if with others between.
     const auto inner = names.lower_bound(outer->first + ".");
-    if (inner != names.end() && lies_in(inner->first, outer->first)) {
+    if (inner != names.end() && lies_in_module(inner->first, outer->first)) {
       complain(*inner->second, "layer '" + inner->first + "' lies in another one, '" +
                                    outer->first + "'; name one of them otherwise");
     }

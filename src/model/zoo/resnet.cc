@@ -24,8 +24,8 @@ std::array<std::int64_t, 4> blocks_per_group(ResNetDepth depth) {
   throw UsageError("not a depth of ResNet: " + std::to_string(static_cast<int>(depth)));
 }
 
-layer::Convolution conv(std::int64_t in, std::int64_t out, std::int64_t size,
-                        std::int64_t stride = 1, bool bias = false) {
+layer::Convolution same_size_conv(std::int64_t in, std::int64_t out, std::int64_t size,
+                                  std::int64_t stride = 1, bool bias = false) {
   const std::int64_t padding = size / 2;
   return {.in = in,
           .out = out,
@@ -55,7 +55,9 @@ StageSpec with_shortcut(Chain chain, const Block& block) {
               {"input"});
     shortcut = chain.last();
   } else if (differs) {
-    chain.add(block.name + ".downsample.0", conv(block.in, block.out, 1, block.stride), {"input"})
+    chain
+        .add(block.name + ".downsample.0", same_size_conv(block.in, block.out, 1, block.stride),
+             {"input"})
         .add(block.name + ".downsample.1", layer::BatchNorm{block.out});
     shortcut = chain.last();
   }
@@ -66,10 +68,10 @@ StageSpec with_shortcut(Chain chain, const Block& block) {
 
 StageSpec basic_block(const Block& b) {
   Chain chain(b.name);
-  chain.add(b.name + ".conv1", conv(b.in, b.width, 3, b.stride, b.small))
+  chain.add(b.name + ".conv1", same_size_conv(b.in, b.width, 3, b.stride, b.small))
       .add(b.name + ".bn1", layer::BatchNorm{b.width})
       .add(b.name + ".relu1", layer::Relu())
-      .add(b.name + ".conv2", conv(b.width, b.out, 3, 1, b.small))
+      .add(b.name + ".conv2", same_size_conv(b.width, b.out, 3, 1, b.small))
       .add(b.name + ".bn2", layer::BatchNorm{b.out, b.last_weight});
   return with_shortcut(std::move(chain), b);
 }
@@ -77,13 +79,13 @@ StageSpec basic_block(const Block& b) {
 // With the stride in the 3 x 3 convolution.
 StageSpec bottleneck(const Block& b) {
   Chain chain(b.name);
-  chain.add(b.name + ".conv1", conv(b.in, b.width, 1))
+  chain.add(b.name + ".conv1", same_size_conv(b.in, b.width, 1))
       .add(b.name + ".bn1", layer::BatchNorm{b.width})
       .add(b.name + ".relu1", layer::Relu())
-      .add(b.name + ".conv2", conv(b.width, b.width, 3, b.stride))
+      .add(b.name + ".conv2", same_size_conv(b.width, b.width, 3, b.stride))
       .add(b.name + ".bn2", layer::BatchNorm{b.width})
       .add(b.name + ".relu2", layer::Relu())
-      .add(b.name + ".conv3", conv(b.width, b.out, 1))
+      .add(b.name + ".conv3", same_size_conv(b.width, b.out, 1))
       .add(b.name + ".bn3", layer::BatchNorm{b.out, b.last_weight});
   return with_shortcut(std::move(chain), b);
 }
@@ -109,7 +111,7 @@ Blueprint resnet(const ResNetOptions& options) {
   Blueprint net{"ResNet", {{3, 224, 224}}, {}};
   net.stages.push_back(
       Chain("stem")
-          .add("conv1", conv(3, 64, 7, 2))
+          .add("conv1", same_size_conv(3, 64, 7, 2))
           .add("bn1", layer::BatchNorm{64})
           .add("relu", layer::Relu())
           .add("maxpool", layer::MaxPool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}})
@@ -143,7 +145,7 @@ Blueprint small_resnet(int layers, std::int64_t classes, bool zero_init_residual
   std::int64_t channels = kSmallWidths.front();
   Blueprint net{"ResNet", {{3, 32, 32}}, {}};
   net.stages.push_back(Chain("stem")
-                           .add("conv1", conv(3, channels, 3, 1, true))
+                           .add("conv1", same_size_conv(3, channels, 3, 1, true))
                            .add("bn1", layer::BatchNorm{channels})
                            .add("relu", layer::Relu())
                            .done());

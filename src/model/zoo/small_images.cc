@@ -9,8 +9,8 @@
 namespace convoy::model {
 namespace {
 
-layer::Convolution conv(std::int64_t in, std::int64_t out, std::int64_t size,
-                        std::int64_t padding = 0) {
+layer::Convolution padded_conv(std::int64_t in, std::int64_t out, std::int64_t size,
+                               std::int64_t padding = 0) {
   return {.in = in,
           .out = out,
           .kernel = {size, size},
@@ -59,8 +59,8 @@ Blueprint lenet_of_width(std::int64_t w, std::int64_t classes) {
   if (w < 1) throw UsageError("LeNet's width is " + std::to_string(w) + "; it has to be from 1");
   constexpr layer::MaxPool kPool{.kernel = {3, 3}, .stride = {2, 2}};
   Blueprint net{"LeNet", {{1, 28, 28}}, {}};
-  net.stages.push_back(pooled("1", conv(1, 16 * w, 5), kPool));
-  net.stages.push_back(pooled("2", conv(16 * w, 32 * w, 5), kPool));
+  net.stages.push_back(pooled("1", padded_conv(1, 16 * w, 5), kPool));
+  net.stages.push_back(pooled("2", padded_conv(16 * w, 32 * w, 5), kPool));
   add_two_linear(net, 32 * w * 3 * 3, 100 * w, classes);
   return net;
 }
@@ -68,8 +68,8 @@ Blueprint lenet_of_width(std::int64_t w, std::int64_t classes) {
 Blueprint lenet_for_color(std::int64_t classes) {
   Blueprint net{"LeNet", {{3, 32, 32}}, {}};
   net.stages.push_back(
-      pooled("1", conv(3, 64, 3), layer::MaxPool{.kernel = {3, 3}, .stride = {3, 3}}));
-  net.stages.push_back(pooled("2", conv(64, 128, 3), layer::MaxPool()));
+      pooled("1", padded_conv(3, 64, 3), layer::MaxPool{.kernel = {3, 3}, .stride = {3, 3}}));
+  net.stages.push_back(pooled("2", padded_conv(64, 128, 3), layer::MaxPool()));
   add_two_linear(net, 128 * 4 * 4, 200, classes);
   return net;
 }
@@ -82,7 +82,8 @@ Blueprint small_vgg(int layers, std::int64_t classes) {
     Chain chain("group" + std::to_string(++group));
     for (const std::int64_t width : widths) {
       const std::string suffix = std::to_string(++number);
-      chain.add("conv" + suffix, conv(channels, width, 3, 1)).add("relu" + suffix, layer::Relu());
+      chain.add("conv" + suffix, padded_conv(channels, width, 3, 1))
+          .add("relu" + suffix, layer::Relu());
       channels = width;
     }
     net.stages.push_back(chain.add("pool" + std::to_string(group), layer::MaxPool()).done());
@@ -94,16 +95,16 @@ Blueprint small_vgg(int layers, std::int64_t classes) {
 Blueprint small_one_tower(const SmallOneTowerOptions& options) {
   constexpr layer::MaxPool kPool{.kernel = {3, 3}, .stride = {2, 2}};
   Blueprint net{"AlexNet", {{3, 32, 32}}, {}};
-  layer::Convolution first = conv(3, 32, 5, 2);
+  layer::Convolution first = padded_conv(3, 32, 5, 2);
   first.stride = {2, 2};
   net.stages.push_back(pooled("1", first, kPool));
-  net.stages.push_back(pooled("2", conv(32, 64, 3, 1), kPool));
+  net.stages.push_back(pooled("2", padded_conv(32, 64, 3, 1), kPool));
   std::int64_t channels = 64;
   int number = 2;
   for (const std::int64_t width : {96, 96, 64}) {
     const std::string suffix = std::to_string(++number);
     net.stages.push_back(Chain("conv" + suffix)
-                             .add("conv" + suffix, conv(channels, width, 3, 1))
+                             .add("conv" + suffix, padded_conv(channels, width, 3, 1))
                              .add("relu" + suffix, layer::Relu())
                              .done());
     channels = width;

@@ -12,10 +12,10 @@ namespace convoy::server::client {
 namespace {
 
 using namespace std::chrono_literals;
-using Status = transport::Answer::Status;
+using AnswerStatus = transport::Answer::Status;
 
-constexpr auto kLook = 100ms;   // between looks at whether the parameters have values
-constexpr auto kFindOut = 10s;  // whether this client was taken for dead
+constexpr auto kValuesLook = 100ms;  // between looks at whether the parameters have values
+constexpr auto kFindOut = 10s;       // whether this client was taken for dead
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Core::Core(ClientOptions options, Connectors connectors)
 
 transport::Message Core::ask(std::string_view method, const transport::Message& request) {
   transport::Answer answer = directory_.ask(method, request, deadline());
-  if (answer.status == Status::failed) throw_failed(method, answer.problem);
+  if (answer.status == AnswerStatus::failed) throw_failed(method, answer.problem);
   return std::move(answer.message);
 }
 
@@ -42,7 +42,7 @@ transport::Message Core::ask_as_somebody(
   while (true) {
     const auto now = any_membership();
     transport::Answer answer = directory_.ask(method, request(now->id), last);
-    if (answer.status != Status::failed) return std::move(answer.message);
+    if (answer.status != AnswerStatus::failed) return std::move(answer.message);
     // A process that stood still hears from this answer what the next sign of life would have told.
     if (Clock::now() >= last || !now->heartbeat->find_out_lost(kFindOut)) {
       throw_failed(method, answer.problem);
@@ -75,7 +75,7 @@ std::shared_ptr<Core::Parameters> Core::parameters() {
 bool Core::describe(const JobDescription& description) {
   const transport::Answer answer =
       directory_.ask(calls::kDescribe, calls::encode(description), deadline());
-  if (answer.status == Status::failed) throw UsageError(answer.problem);
+  if (answer.status == AnswerStatus::failed) throw UsageError(answer.problem);
   const auto state = directory_.fetch_state(deadline());
   use(description);
   return state->initialized;
@@ -101,7 +101,7 @@ std::shared_ptr<Core::Membership> Core::begin_membership(const JobDescription* d
   const transport::Answer answer = directory_.ask(
       calls::kJoin, calls::encode(hello), deadline(),
       options_.role == ClientRole::replica && description != nullptr ? options_.give_up : nullptr);
-  if (answer.status == Status::failed) throw UsageError(answer.problem);
+  if (answer.status == AnswerStatus::failed) throw UsageError(answer.problem);
   const calls::ClientWelcome welcome = calls::decode_client_welcome(answer.message);
   auto membership = std::make_shared<Membership>();
   membership->id = welcome.client;
@@ -135,7 +135,7 @@ void Core::join(const JobDescription& description,
     if (options_.give_up && options_.give_up()) {
       throw GaveUp("told to stop while it waited for the parameters to have values");
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kValuesLook);
   }
   const auto parameters = use(description);
   const auto membership = begin_membership(&description);

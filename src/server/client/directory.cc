@@ -12,9 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kAttempt = 10s;  // of a call to the coordinator
-constexpr auto kPause = 50ms;   // between two of them
-constexpr auto kLook = 100ms;   // between looks at whether to give up
+constexpr auto kCoordinatorAttempt = 10s;  // of a call to the coordinator
+constexpr auto kPause = 50ms;              // between two of them
+constexpr auto kGiveUpLook = 100ms;        // between looks at whether to give up
 constexpr auto kRefreshPause = 100ms;
 constexpr auto kRefreshAttempt = 2s;
 
@@ -56,9 +56,10 @@ transport::Answer Directory::ask(std::string_view method, const transport::Messa
   // A cut takes its time, and is begun anew when it is asked for again.
   const bool patient = method == calls::kMakeCut;
   while (true) {
-    const auto attempt = patient ? deadline : std::min(deadline, Clock::now() + kAttempt);
+    const auto attempt =
+        patient ? deadline : std::min(deadline, Clock::now() + kCoordinatorAttempt);
     auto pending = coordinator_->call(std::string(method), request, attempt);
-    while (give_up && pending.wait_for(kLook) != std::future_status::ready) check();
+    while (give_up && pending.wait_for(kGiveUpLook) != std::future_status::ready) check();
     transport::Answer answer = pending.get();
     using Status = transport::Answer::Status;
     if (answer.status == Status::done || answer.status == Status::failed) return answer;

@@ -9,9 +9,9 @@ namespace convoy::server::client {
 namespace {
 
 using namespace std::chrono_literals;
-using Status = transport::Answer::Status;
+using AnswerStatus = transport::Answer::Status;
 
-constexpr auto kAttempt = 10s;  // of a small request
+constexpr auto kRequestAttempt = 10s;  // of a small request
 // So much longer for each byte: no network that anybody trains over is slower.
 constexpr std::uint64_t kBytesPerSecond = 1 << 20;
 constexpr auto kFirstPause = 10ms;
@@ -19,7 +19,7 @@ constexpr auto kLongestPause = 500ms;
 // A server that doesn't answer for so long may have been replaced.
 constexpr auto kDoubt = 1s;
 constexpr auto kSilence = 3s;  // and at the end of a job it may be gone
-constexpr auto kLook = 100ms;
+constexpr auto kRequestLook = 100ms;
 // A server that refuses for so long won't think better of it.
 constexpr auto kRefusal = 5s;
 
@@ -60,7 +60,7 @@ void Exchange::send(std::uint64_t number, Ask& ask) {
   ask.under_way = true;
   ask.sent = Clock::now();
   const auto left = std::max<Clock::duration>(0s, ask.began + settings_.patience - ask.sent);
-  const auto deadline = ask.sent + std::min<Clock::duration>(left, kAttempt) +
+  const auto deadline = ask.sent + std::min<Clock::duration>(left, kRequestAttempt) +
                         std::chrono::microseconds(ask.request.size() * 1000000 / kBytesPerSecond);
   ask.call =
       way.channel->call(ask.method, ask.request, deadline,
@@ -120,13 +120,13 @@ bool Exchange::take_answered(Ask& ask, const Event& event, Result& result) {
 }
 
 bool Exchange::take(Ask& ask, Event& event, Result& result) {
-  if (event.answer.status == Status::done) {
+  if (event.answer.status == AnswerStatus::done) {
     ask.is_refused = false;
     return take_answered(ask, event, result);
   }
-  ask.repeated |= event.answer.status != Status::refused;
+  ask.repeated |= event.answer.status != AnswerStatus::refused;
   if (!ask.under_way || event.attempt != ask.attempt) return false;
-  if (event.answer.status == Status::refused || event.answer.status == Status::failed) {
+  if (event.answer.status == AnswerStatus::refused || event.answer.status == AnswerStatus::failed) {
     // Perhaps it is just ending, or one that ended and began again.
     if (!std::exchange(ask.is_refused, true)) ask.refused_since = Clock::now();
     if (Clock::now() >= ask.refused_since + kRefusal) {
@@ -169,7 +169,7 @@ void Exchange::move_on() {
 
 Clock::time_point Exchange::next_event() const {
   const auto now = Clock::now();
-  auto next = now + kLook;
+  auto next = now + kRequestLook;
   for (const auto& [number, ask] : asks_) {
     if (!ask.under_way) next = std::min(next, ask.next_try);
   }

@@ -10,7 +10,7 @@ namespace convoy::server::coordinator {
 using replication::Configuration;
 
 namespace {
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kConfigurationVersion = 1;
 }
 
 std::string ConfigurationKeeper::key_of(std::uint32_t shard) {
@@ -19,7 +19,7 @@ std::string ConfigurationKeeper::key_of(std::uint32_t shard) {
 
 Bytes ConfigurationKeeper::encode(const Configuration& configuration) {
   Writer writer;
-  writer.u16(kVersion);
+  writer.u16(kConfigurationVersion);
   replication::write(writer, configuration);
   return writer.take();
 }
@@ -27,7 +27,7 @@ Bytes ConfigurationKeeper::encode(const Configuration& configuration) {
 Configuration ConfigurationKeeper::decode(const Value& value) {
   try {
     Reader reader(value.bytes, "configuration of a shard in the coordinator's store");
-    reader.version(kVersion);
+    reader.version(kConfigurationVersion);
     const Configuration configuration = replication::read_configuration(reader);
     reader.end();
     return configuration;

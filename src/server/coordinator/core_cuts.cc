@@ -19,7 +19,7 @@ using replication::milliseconds;
 namespace {
 
 constexpr std::size_t kMostCuts = 2;  // of a client at a time; a shard has room for 4
-constexpr Time kPatience = milliseconds(3000);
+constexpr Time kCutPatience = milliseconds(3000);
 
 std::string about(std::uint32_t shard, const std::string& what) {
   return "shard " + std::to_string(shard) + ": " + what;
@@ -104,7 +104,7 @@ void Core::begin_attempt() {
                                                            const std::string& problem) {
       cut_report(attempt, shard, answer, problem);
     };
-    if (!ask(shard, calls::kReport, calls::report_request(shard), kPatience, said)) {
+    if (!ask(shard, calls::kReport, calls::report_request(shard), kCutPatience, said)) {
       return again(about(shard, "nobody serves it now"));
     }
   }
@@ -197,7 +197,8 @@ void Core::ask_cuts() {
       const auto said = [this, shard, attempt](const Answered* answer, const std::string& problem) {
         cut_answer(attempt, shard, answer, problem);
       };
-      if (!ask(shard, calls::kCut, calls::encode(request), options_.cut_wait + kPatience, said)) {
+      if (!ask(shard, calls::kCut, calls::encode(request), options_.cut_wait + kCutPatience,
+               said)) {
         --cut_->missing;
         cut_->why = about(shard, "nobody serves it now");
       }
@@ -309,7 +310,7 @@ void Core::drop(std::uint64_t id, const std::set<std::uint32_t>& later) {
   auto run = std::make_unique<DropRun>();
   for (std::uint32_t shard = 0; shard < plan().shards; ++shard) {
     if (shards_[shard].configuration.epoch == 0) continue;
-    run->open[shard].due = later.contains(shard) ? now_ + options_.cut_wait + kPatience : now_;
+    run->open[shard].due = later.contains(shard) ? now_ + options_.cut_wait + kCutPatience : now_;
   }
   dropping_.emplace(id, std::move(run));
   when_stored([this, id] {
@@ -348,7 +349,7 @@ void Core::go_on_dropping() {
       };
       one.asked = ask(shard, calls::kCommand,
                       calls::command_request(shard, transport::Message::of(drop_cut_command(id))),
-                      kPatience, said);
+                      kCutPatience, said);
       if (!one.asked) one.due = now_ + options_.retry;
     }
     ++run;

@@ -15,8 +15,9 @@ using replication::milliseconds;
 
 namespace {
 
-constexpr std::size_t kMostAtOnce = 20;  // that are found lost in one event: each is some writes
-constexpr Time kPatience = milliseconds(5000);
+constexpr std::size_t kMostLostAtOnce =
+    20;  // that are found lost in one event: each is some writes
+constexpr Time kLeavePatience = milliseconds(5000);
 
 transport::Message command(std::uint32_t shard, Bytes bytes) {
   return calls::command_request(shard, transport::Message::of(std::move(bytes)));
@@ -32,7 +33,7 @@ void Core::find_lost() {
     if (client.entry.departed || now_ <= client.heard + lease) continue;
     if (leaving_.contains(client.entry.group)) continue;
     lost.push_back(id);
-    if (lost.size() == kMostAtOnce) break;
+    if (lost.size() == kMostLostAtOnce) break;
   }
   for (const std::uint64_t id : lost) {
     const auto found = clients_.find(id);
@@ -92,7 +93,7 @@ void Core::go_on_leaving(std::uint64_t id) {
   for (auto& [whom, one] : found->second.leaving->open) {
     if (one.asked || now_ < one.due) continue;
     const auto [shard, client] = whom;
-    one.asked = ask(shard, calls::kCommand, command(shard, leave_command(client)), kPatience,
+    one.asked = ask(shard, calls::kCommand, command(shard, leave_command(client)), kLeavePatience,
                     [this, id, shard = shard, client = client](const calls::Answered* answer,
                                                                const std::string&) {
                       left(id, shard, client, answer);

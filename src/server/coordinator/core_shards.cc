@@ -15,7 +15,7 @@ using replication::milliseconds;
 namespace {
 constexpr std::size_t kMostRemoved = 50;  // of unknown clients, at once on a shard
 constexpr std::size_t kMostUnknownCuts = 100;
-constexpr Time kPatience = milliseconds(3000);
+constexpr Time kShardPatience = milliseconds(3000);
 constexpr Time kStuck = milliseconds(5000);  // until it is said: servers start one after the other
 }  // namespace
 
@@ -94,7 +94,7 @@ void Core::poll() {
     if (shard.polling || now_ < shard.next_poll) continue;
     shard.next_poll = now_ + options_.poll;
     shard.polling =
-        ask(number, calls::kReport, calls::report_request(number), kPatience,
+        ask(number, calls::kReport, calls::report_request(number), kShardPatience,
             [this, number](const calls::Answered* answer, const std::string&) {
               shards_[number].polling = false;
               if (answer == nullptr || answer->outcome != calls::Outcome::done) return;
@@ -145,7 +145,7 @@ void Core::remove_unknown(std::uint32_t number) {
     for (const auto& [id, bytes] : commands) {
       const bool asked = ask(
           number, calls::kCommand, calls::command_request(number, transport::Message::of(bytes)),
-          kPatience, [this, number, id = id](const calls::Answered*, const std::string&) {
+          kShardPatience, [this, number, id = id](const calls::Answered*, const std::string&) {
             shards_[number].removing.erase(id);  // the next report tells
           });
       if (!asked) shards_[number].removing.erase(id);

@@ -8,7 +8,7 @@
 namespace convoy::server::coordinator {
 namespace {
 
-constexpr std::uint16_t kVersion = 1;  // of records and of the state
+constexpr std::uint16_t kKeyStateVersion = 1;  // of records and of the state
 constexpr std::uint64_t kMaxState = std::uint64_t{1} << 32;
 
 class KeyImage final : public StateImage {
@@ -33,7 +33,7 @@ Bytes copied(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.en
 
 Bytes encode(std::uint64_t term, std::span<const Write> writes) {
   Writer writer;
-  writer.u16(kVersion);
+  writer.u16(kKeyStateVersion);
   writer.u64(term);
   writer.u32(static_cast<std::uint32_t>(writes.size()));
   for (const Write& write : writes) {
@@ -46,7 +46,7 @@ Bytes encode(std::uint64_t term, std::span<const Write> writes) {
 
 StoreRecord decode_store_record(std::span<const std::byte> bytes) {
   Reader reader(bytes, "record of the coordinator's store");
-  reader.version(kVersion);
+  reader.version(kKeyStateVersion);
   StoreRecord record;
   record.term = reader.u64();
   record.writes.resize(reader.count(4 + 1));
@@ -78,7 +78,7 @@ Bytes KeyState::apply(std::uint64_t index, std::span<const std::byte> bytes) {
 
 std::shared_ptr<const StateImage> KeyState::image() const {
   Writer writer;
-  writer.u16(kVersion);
+  writer.u16(kKeyStateVersion);
   writer.u64(applied_);
   writer.u64(term_);
   writer.u32(static_cast<std::uint32_t>(keys_.size()));
@@ -104,7 +104,7 @@ void KeyState::load(SnapshotSource& source) {
     source.read(std::span(bytes).subspan(begin));
   }
   Reader reader(bytes, "snapshot of the coordinator's store");
-  reader.version(kVersion);
+  reader.version(kKeyStateVersion);
   KeyState loaded;
   loaded.applied_ = reader.u64();
   loaded.term_ = reader.u64();

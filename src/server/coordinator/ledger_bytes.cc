@@ -6,14 +6,15 @@
 namespace convoy::server::coordinator {
 namespace {
 
-constexpr std::uint16_t kVersion = 2;  // 1: without the epoch of the round, and that of shards
+constexpr std::uint16_t kLedgerVersion =
+    2;  // 1: without the epoch of the round, and that of shards
 constexpr std::uint16_t kPortionsVersion = 1;
 
 }  // namespace
 
 Bytes Ledger::encode() const {
   Writer writer;
-  writer.u16(kVersion);
+  writer.u16(kLedgerVersion);
   writer.u64(length_);
   for (const std::uint64_t number :
        {first_open_, closed_, epoch_, position_, handed_, next_number_, round_, twice_, redone_}) {
@@ -44,7 +45,7 @@ Bytes Ledger::encode() const {
 
 void Ledger::decode(std::span<const std::byte> bytes) {
   Reader reader(bytes, "ledger of the coordinator");
-  const std::uint16_t version = reader.version(kVersion);
+  const std::uint16_t version = reader.version(kLedgerVersion);
   if (const std::uint64_t length = reader.u64(); length != length_) {
     reader.refuse("an epoch had " + std::to_string(length) + " samples, it has " +
                   std::to_string(length_));

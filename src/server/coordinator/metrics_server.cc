@@ -13,7 +13,7 @@ namespace convoy::server::coordinator {
 namespace {
 
 constexpr std::size_t kThreads = 16;
-constexpr time_t kPatience = 2;  // seconds, for each step of a client
+constexpr time_t kClientPatience = 2;  // seconds, for each step of a client
 
 std::unique_ptr<httplib::Server> make_server(const std::optional<transport::TlsFiles>& tls) {
   if (!tls) return std::make_unique<httplib::Server>();
@@ -48,9 +48,9 @@ MetricsServer::MetricsServer(const std::string& address,
   impl_->server = make_server(loopback ? std::nullopt : tls);
   httplib::Server& server = *impl_->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server.set_read_timeout(kPatience);
-  server.set_write_timeout(kPatience);
-  server.set_keep_alive_timeout(kPatience);
+  server.set_read_timeout(kClientPatience);
+  server.set_write_timeout(kClientPatience);
+  server.set_keep_alive_timeout(kClientPatience);
   server.set_keep_alive_max_count(1);
   server.set_payload_max_length(1024);
   // Not shared with another process, as the library would have it.

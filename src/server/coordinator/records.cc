@@ -7,11 +7,11 @@
 namespace convoy::server::coordinator {
 namespace {
 
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kRecordsVersion = 1;
 
 Writer begin() {
   Writer writer;
-  writer.u16(kVersion);
+  writer.u16(kRecordsVersion);
   return writer;
 }
 
@@ -19,7 +19,7 @@ Writer begin() {
 template <typename Read>
 auto whole(std::span<const std::byte> bytes, std::string_view what, Read read) {
   Reader reader(bytes, what);
-  reader.version(kVersion);
+  reader.version(kRecordsVersion);
   auto value = read(reader);
   reader.end();
   return value;

@@ -13,7 +13,7 @@ constexpr auto kSettle = 100ms;
 constexpr auto kRetry = 200ms;
 // etcd takes 1.5 MiB in a request; what belongs together and can't be larger goes in one.
 constexpr std::size_t kMostJoined = std::size_t{512} << 10;
-constexpr std::size_t kMostAtOnce = std::size_t{1280} << 10;
+constexpr std::size_t kMostBytesAtOnce = std::size_t{1280} << 10;
 
 std::size_t size_of(const Write& write) {
   return write.key.size() + (write.value ? write.value->size() : 0);
@@ -147,7 +147,7 @@ bool StoreThread::store_writes(const StoreWrites& writes) {
     for (std::size_t bytes = 0;
          size < StateStore::kMaxWrites && begin + size < writes.writes.size(); ++size) {
       bytes += size_of(writes.writes[begin + size]);
-      if (size > 0 && bytes > kMostAtOnce) break;
+      if (size > 0 && bytes > kMostBytesAtOnce) break;
     }
     const Changed changed =
         store_.change(term_, std::span(writes.writes).subspan(begin, size), writes.survives);

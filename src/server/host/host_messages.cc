@@ -10,7 +10,7 @@ namespace {
 
 using replication::JoinAnswer;
 
-constexpr std::uint64_t kReadBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kFeedReadBytes = std::uint64_t{4} << 20;
 
 // What has to arrive in the order in which it was sent; all else is a sign of life, or an answer,
 // and would only wait behind large commands.
@@ -80,7 +80,7 @@ void ShardHost::pump_from_disk(PeerFeed::Batch batch) {
             append.entries.empty() ? item.last + 1 : append.entries.front().index;
         std::vector<replication::Entry> entries;
         while (item.first + entries.size() < behind) {
-          auto some = logged(item.first + entries.size(), behind - 1, kReadBytes);
+          auto some = logged(item.first + entries.size(), behind - 1, kFeedReadBytes);
           std::move(some.begin(), some.end(), std::back_inserter(entries));
         }
         append.entries.insert(append.entries.begin(), entries.begin(), entries.end());

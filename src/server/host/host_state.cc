@@ -19,7 +19,7 @@ using replication::Role;
 // What costs little more than to wake another thread is done by the one that is there.
 constexpr std::uint64_t kSmallCommand = std::uint64_t{2} << 20;
 constexpr std::uint64_t kSmallState = std::uint64_t{8} << 20;
-constexpr std::uint64_t kReadBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kReplayReadBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kLongestCutWait = 60'000;  // milliseconds
 constexpr std::size_t kMostParts = 4;
 constexpr auto kSameLine = std::chrono::seconds(10);
@@ -150,7 +150,7 @@ void ShardHost::run(const Job& job) {
   };
   const replication::Index behind = job.entries.empty() ? job.last + 1 : job.entries.front().index;
   for (replication::Index at = job.first; at < behind;) {
-    for (const replication::Entry& entry : logged(at, behind - 1, kReadBytes)) {
+    for (const replication::Entry& entry : logged(at, behind - 1, kReplayReadBytes)) {
       one(entry);
       at = entry.index + 1;
     }

@@ -12,12 +12,12 @@ namespace convoy::server {
 namespace {
 
 constexpr const char* kName = "identity";
-constexpr const char* kPartial = "partial-identity";
-constexpr std::uint64_t kMagic = 0x3144494459564e43;  // "CNVYDID1"
-constexpr std::uint16_t kVersion = 1;
+constexpr const char* kPartialIdentity = "partial-identity";
+constexpr std::uint64_t kIdentityMagic = 0x3144494459564e43;  // "CNVYDID1"
+constexpr std::uint16_t kIdentityVersion = 1;
 constexpr std::size_t kMaxBytes = 65536;
 
-bool there(const Disk& disk, const std::string& name) {
+bool is_there(const Disk& disk, const std::string& name) {
   const auto names = disk.list();
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -40,8 +40,8 @@ std::string boot_id() {
 FolderIdentity::FolderIdentity(Disk& disk, const FolderOwner& owner, const std::string& boot,
                                Durability durability, std::uint64_t random)
     : disk_(disk), owner_(owner), boot_(boot), durability_(durability), salt_(random) {
-  if (there(disk, kPartial)) disk.remove(kPartial);
-  if (!there(disk, kName)) {
+  if (is_there(disk, kPartialIdentity)) disk.remove(kPartialIdentity);
+  if (!is_there(disk, kName)) {
     fresh_ = true;
     save(false, 0);
     return;
@@ -59,8 +59,8 @@ FolderIdentity::FolderIdentity(Disk& disk, const FolderOwner& owner, const std::
     Reader sum(std::span<const std::byte>(bytes).subspan(body.size()), "checksum");
     if (sum.u64() != xxh3(body)) throw UsageError("its checksum is another");
     Reader reader(body, "identity");
-    if (reader.u64() != kMagic) reader.refuse("it is no identity of a folder");
-    reader.version(kVersion);
+    if (reader.u64() != kIdentityMagic) reader.refuse("it is no identity of a folder");
+    reader.version(kIdentityVersion);
     found.job = reader.text();
     found.shard = reader.u32();
     found.node = reader.text();
@@ -100,8 +100,8 @@ void FolderIdentity::close(const Log& log) {
 
 void FolderIdentity::save(bool closed, std::uint64_t last_index) {
   Writer writer;
-  writer.u64(kMagic);
-  writer.u16(kVersion);
+  writer.u64(kIdentityMagic);
+  writer.u16(kIdentityVersion);
   writer.text(owner_.job);
   writer.u32(owner_.shard);
   writer.text(owner_.node);
@@ -112,11 +112,11 @@ void FolderIdentity::save(bool closed, std::uint64_t last_index) {
   writer.boolean(closed);
   writer.u64(last_index);
   writer.u64(xxh3(writer.view()));
-  if (there(disk_, kPartial)) disk_.remove(kPartial);
-  const auto file = disk_.create(kPartial);
+  if (is_there(disk_, kPartialIdentity)) disk_.remove(kPartialIdentity);
+  const auto file = disk_.create(kPartialIdentity);
   file->append(writer.view());
   file->sync();
-  disk_.rename(kPartial, kName);
+  disk_.rename(kPartialIdentity, kName);
   disk_.sync_names();
 }
 

@@ -10,10 +10,10 @@ namespace convoy::server {
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{256} << 10;
-constexpr std::uint64_t kMagic = 0x31474f4c59564e43;  // "CNVYLOG1"
-constexpr std::uint32_t kVersion = 1;
-constexpr std::string_view kPrefix = "log-";
-constexpr std::size_t kDigits = 20;
+constexpr std::uint64_t kSegmentMagic = 0x31474f4c59564e43;  // "CNVYLOG1"
+constexpr std::uint32_t kSegmentVersion = 1;
+constexpr std::string_view kSegmentPrefix = "log-";
+constexpr std::size_t kSegmentDigits = 20;
 
 std::uint64_t keyed_checksum(std::span<const std::byte> bytes, const SegmentKey& key) {
   Writer with_key;
@@ -27,13 +27,14 @@ std::uint64_t keyed_checksum(std::span<const std::byte> bytes, const SegmentKey&
 
 std::string segment_name(std::uint64_t first) {
   const std::string number = std::to_string(first);
-  return std::string(kPrefix) + std::string(kDigits - number.size(), '0') + number;
+  return std::string(kSegmentPrefix) + std::string(kSegmentDigits - number.size(), '0') + number;
 }
 
 std::optional<std::uint64_t> first_of_segment(const std::string& name) {
-  if (!name.starts_with(kPrefix) || name.size() != kPrefix.size() + kDigits) return std::nullopt;
+  if (!name.starts_with(kSegmentPrefix) || name.size() != kSegmentPrefix.size() + kSegmentDigits)
+    return std::nullopt;
   std::uint64_t first = 0;
-  for (const char digit : name.substr(kPrefix.size())) {
+  for (const char digit : name.substr(kSegmentPrefix.size())) {
     if (digit < '0' || digit > '9') return std::nullopt;
     first = first * 10 + static_cast<std::uint64_t>(digit - '0');
   }
@@ -44,8 +45,8 @@ std::optional<std::uint64_t> first_of_segment(const std::string& name) {
 
 Bytes segment_header(const SegmentKey& key, std::uint64_t epoch_before) {
   Writer writer;
-  writer.u64(kMagic);
-  writer.u32(kVersion);
+  writer.u64(kSegmentMagic);
+  writer.u32(kSegmentVersion);
   writer.u32(kSegmentHeader);
   writer.u64(key.first);
   writer.u64(epoch_before);
@@ -64,8 +65,8 @@ std::optional<std::uint64_t> read_segment_header(std::span<const std::byte> byte
   const std::uint64_t first = reader.u64();
   const std::uint64_t epoch = reader.u64();
   reader.raw(24);
-  const bool good = magic == kMagic && version == kVersion && size == kSegmentHeader &&
-                    first == key.first &&
+  const bool good = magic == kSegmentMagic && version == kSegmentVersion &&
+                    size == kSegmentHeader && first == key.first &&
                     reader.u64() == keyed_checksum(bytes.first(kSegmentHeader - 8), key);
   if (!good) return std::nullopt;
   return epoch;

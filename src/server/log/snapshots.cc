@@ -9,39 +9,41 @@
 namespace convoy::server {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31504e5359564e43;  // "CNVYSNP1"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kSnapshotMagic = 0x31504e5359564e43;  // "CNVYSNP1"
+constexpr std::uint32_t kSnapshotVersion = 1;
 constexpr std::size_t kHeader = 64;
 constexpr std::size_t kPieceHeader = 16;
 constexpr std::size_t kPiece = std::size_t{1} << 20;  // bytes of the state in each but the last
-constexpr std::string_view kPrefix = "snapshot-";
-constexpr std::string_view kPartial = "partial-snapshot";
+constexpr std::string_view kSnapshotPrefix = "snapshot-";
+constexpr std::string_view kPartialSnapshot = "partial-snapshot";
 constexpr std::string_view kReceived = "partial-received";
-constexpr std::size_t kDigits = 20;
+constexpr std::size_t kSnapshotDigits = 20;
 
 std::string padded(std::uint64_t number) {
   const std::string digits = std::to_string(number);
-  return std::string(kDigits - digits.size(), '0') + digits;
+  return std::string(kSnapshotDigits - digits.size(), '0') + digits;
 }
 
 std::string name_of(const SnapshotId& id) {
-  return std::string(kPrefix) + padded(id.index) + "-" + padded(id.epoch);
+  return std::string(kSnapshotPrefix) + padded(id.index) + "-" + padded(id.epoch);
 }
 
 std::optional<SnapshotId> id_of(const std::string& name) {
-  if (!name.starts_with(kPrefix) || name.size() != kPrefix.size() + 2 * kDigits + 1) return {};
+  if (!name.starts_with(kSnapshotPrefix) ||
+      name.size() != kSnapshotPrefix.size() + 2 * kSnapshotDigits + 1)
+    return {};
   SnapshotId id;
-  const char* begin = name.data() + kPrefix.size();
-  std::from_chars(begin, begin + kDigits, id.index);
-  std::from_chars(begin + kDigits + 1, begin + 2 * kDigits + 1, id.epoch);
+  const char* begin = name.data() + kSnapshotPrefix.size();
+  std::from_chars(begin, begin + kSnapshotDigits, id.index);
+  std::from_chars(begin + kSnapshotDigits + 1, begin + 2 * kSnapshotDigits + 1, id.epoch);
   if (name_of(id) != name) return {};
   return id;
 }
 
 Bytes header_of(const SnapshotId& id) {
   Writer writer;
-  writer.u64(kMagic);
-  writer.u32(kVersion);
+  writer.u64(kSnapshotMagic);
+  writer.u32(kSnapshotVersion);
   writer.u32(kHeader);
   writer.u64(id.index);
   writer.u64(id.epoch);
@@ -178,7 +180,7 @@ void remove_if_there(Disk& disk, std::string_view name) {
 }  // namespace
 
 Snapshots::Snapshots(Disk& disk) : disk_(disk) {
-  remove_if_there(disk, kPartial);
+  remove_if_there(disk, kPartialSnapshot);
   remove_if_there(disk, kReceived);
 }
 
@@ -194,16 +196,16 @@ std::vector<SnapshotId> Snapshots::list() const {
 void Snapshots::write(const SnapshotId& id, const std::function<void(SnapshotSink&)>& save) {
   const auto there = list();
   if (std::find(there.begin(), there.end(), id) != there.end()) return;
-  const auto file = disk_.create(std::string(kPartial));
+  const auto file = disk_.create(std::string(kPartialSnapshot));
   try {
     FileSink sink(*file, id);
     save(sink);
     sink.end();
     file->sync();
-    disk_.rename(std::string(kPartial), name_of(id));
+    disk_.rename(std::string(kPartialSnapshot), name_of(id));
     disk_.sync_names();
   } catch (...) {
-    remove_if_there(disk_, kPartial);
+    remove_if_there(disk_, kPartialSnapshot);
     throw;
   }
 }

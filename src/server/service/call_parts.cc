@@ -7,7 +7,7 @@
 namespace convoy::server::calls {
 namespace {
 
-constexpr std::size_t kMaxText = 4096;  // bytes
+constexpr std::size_t kMaxPartText = 4096;  // bytes
 
 void write(Writer& to, const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges) {
   to.u32(static_cast<std::uint32_t>(ranges.size()));
@@ -79,7 +79,7 @@ ReplicaReport read_report(Reader& reader) {
 }
 
 void write(Writer& writer, const JobProgress& progress) {
-  writer.text(std::string_view(progress.ended).substr(0, kMaxText));
+  writer.text(std::string_view(progress.ended).substr(0, kMaxPartText));
   writer.u64(progress.epoch);
   write(writer, progress.consumed);
   writer.u64(progress.samples);
@@ -92,7 +92,7 @@ void write(Writer& writer, const JobProgress& progress) {
 
 JobProgress read_progress(Reader& reader) {
   JobProgress progress;
-  progress.ended = reader.text(kMaxText);
+  progress.ended = reader.text(kMaxPartText);
   progress.epoch = reader.u64();
   progress.consumed = read_ranges(reader);
   progress.samples = reader.u64();

@@ -7,7 +7,7 @@
 namespace convoy::server::calls {
 namespace {
 
-constexpr std::size_t kMaxText = 4096;  // bytes of a reason, an address
+constexpr std::size_t kMaxCallText = 4096;  // bytes of a reason, an address
 constexpr std::size_t kMaxName = 255;
 constexpr std::uint32_t kMaxMembers = 65536;
 
@@ -73,7 +73,7 @@ transport::Message encode(const JobState& state) {
   writer.boolean(state.description.has_value());
   if (state.description) server::write(writer, *state.description);
   writer.boolean(state.initialized);
-  writer.text(cut_to(state.ended, kMaxText));
+  writer.text(cut_to(state.ended, kMaxCallText));
   writer.u32(static_cast<std::uint32_t>(state.servers.size()));
   for (const ServerAddress& server : state.servers) {
     writer.u64(server.server);
@@ -94,11 +94,11 @@ JobState decode_job_state(const transport::Message& message) {
   state.plan = read_job_plan(*from);
   if (from->boolean()) state.description = read_job_description(*from);
   state.initialized = from->boolean();
-  state.ended = from->text(kMaxText);
+  state.ended = from->text(kMaxCallText);
   state.servers.resize(from->count(12));
   for (ServerAddress& server : state.servers) {
     server.server = from->u64();
-    server.address = from->text(kMaxText);
+    server.address = from->text(kMaxCallText);
   }
   state.configurations.resize(from->count(44));
   for (auto& configuration : state.configurations) {
@@ -122,7 +122,7 @@ transport::Message encode(const ServerHello& hello) {
   Writer writer = begin();
   writer.u64(hello.server);
   writer.u64(hello.incarnation);
-  writer.text(cut_to(hello.address, kMaxText));
+  writer.text(cut_to(hello.address, kMaxCallText));
   return done(writer);
 }
 
@@ -131,7 +131,7 @@ ServerHello decode_server_hello(const transport::Message& message) {
   ServerHello hello;
   hello.server = from->u64();
   hello.incarnation = from->u64();
-  hello.address = from->text(kMaxText);
+  hello.address = from->text(kMaxCallText);
   if (hello.server == 0) from->refuse("servers are numbered from 1");
   return ended(std::move(hello), from);
 }
@@ -201,14 +201,14 @@ Beat decode_beat(const transport::Message& message) {
 transport::Message encode(const BeatAnswer& answer) {
   Writer writer = begin();
   writer.boolean(answer.known);
-  writer.text(cut_to(answer.ended, kMaxText));
+  writer.text(cut_to(answer.ended, kMaxCallText));
   return done(writer);
 }
 
 BeatAnswer decode_beat_answer(const transport::Message& message) {
   Opened from(message, "answer to a beat");
   const bool known = from->boolean();
-  return ended(BeatAnswer{known, from->text(kMaxText)}, from);
+  return ended(BeatAnswer{known, from->text(kMaxCallText)}, from);
 }
 
 transport::Message encode(const LeaseRequest& request) {
@@ -237,7 +237,7 @@ transport::Message encode(const LeaseAnswer& answer) {
   writer.u8(static_cast<std::uint8_t>(answer.kind));
   write(writer, answer.portion);
   writer.u64(answer.wait_ms);
-  writer.text(cut_to(answer.why, kMaxText));
+  writer.text(cut_to(answer.why, kMaxCallText));
   return done(writer);
 }
 
@@ -247,7 +247,7 @@ LeaseAnswer decode_lease_answer(const transport::Message& message) {
   answer.kind = read_kind(*from, LeaseAnswer::Kind::unknown_client);
   answer.portion = read_portion(*from);
   answer.wait_ms = from->u64();
-  answer.why = from->text(kMaxText);
+  answer.why = from->text(kMaxCallText);
   const bool portion = answer.kind == LeaseAnswer::Kind::portion;
   if (portion != (answer.portion.number != 0)) from->refuse("a lease without a portion, or both");
   return ended(std::move(answer), from);
@@ -280,14 +280,14 @@ DropCutRequest decode_drop_cut(const transport::Message& message) {
 transport::Message encode(const EndRequest& request) {
   Writer writer = begin();
   writer.u64(request.client);
-  writer.text(cut_to(request.why, kMaxText));
+  writer.text(cut_to(request.why, kMaxCallText));
   return done(writer);
 }
 
 EndRequest decode_end(const transport::Message& message) {
   Opened from(message, "request to end the job");
   const std::uint64_t client = from->u64();
-  return ended(EndRequest{client, from->text(kMaxText)}, from);
+  return ended(EndRequest{client, from->text(kMaxCallText)}, from);
 }
 
 transport::Message encode(const JobProgress& progress) {

@@ -20,7 +20,7 @@ std::chrono::system_clock::time_point time_of(const ASN1_TIME* time) {
   return std::chrono::system_clock::from_time_t(timegm(&parts));
 }
 
-std::string text_of(const ASN1_STRING* text) {
+std::string asn1_text(const ASN1_STRING* text) {
   return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
           static_cast<std::size_t>(ASN1_STRING_length(text))};
 }
@@ -29,7 +29,7 @@ std::string common_name(X509* certificate) {
   const X509_NAME* subject = X509_get_subject_name(certificate);
   const int at = X509_NAME_get_index_by_NID(const_cast<X509_NAME*>(subject), NID_commonName, -1);
   if (at < 0) return "";
-  return text_of(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+  return asn1_text(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
 }
 
 std::string address_text(const std::string& bytes) {
@@ -45,8 +45,8 @@ std::vector<std::string> hosts_of(X509* certificate) {
       X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
   for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names); ++i) {
     const GENERAL_NAME* name = sk_GENERAL_NAME_value(names, i);
-    if (name->type == GEN_DNS) hosts.push_back(text_of(name->d.dNSName));
-    if (name->type == GEN_IPADD) hosts.push_back(address_text(text_of(name->d.iPAddress)));
+    if (name->type == GEN_DNS) hosts.push_back(asn1_text(name->d.dNSName));
+    if (name->type == GEN_IPADD) hosts.push_back(address_text(asn1_text(name->d.iPAddress)));
   }
   GENERAL_NAMES_free(names);
   return hosts;

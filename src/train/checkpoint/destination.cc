@@ -7,6 +7,14 @@
 
 namespace convoy::train {
 
+std::string shape_text(at::IntArrayRef shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) {
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  }
+  return text + "]";
+}
+
 Destination::Destination(Slice slice, const std::string& type)
     : slice_(std::move(slice)),
       type_(scalar_type_of(type, slice_.tensor)),

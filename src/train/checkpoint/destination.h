@@ -12,6 +12,9 @@
 
 namespace convoy::train {
 
+// "[2, 3]", for messages.
+std::string shape_text(at::IntArrayRef shape);
+
 // Takes a slice of a tensor piece by piece, and puts it straight into a tensor of the network where
 // that lies in memory as it does in files: on the CPU, contiguous, of the same type. For others
 // there is a copy from the first piece until finish(). One thread at a time.

@@ -8,14 +8,6 @@
 namespace convoy::train {
 namespace {
 
-std::string shape_text(at::IntArrayRef shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  }
-  return text + "]";
-}
-
 std::string list(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 12;
   std::string text;

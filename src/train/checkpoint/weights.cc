@@ -18,14 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string shape_text(at::IntArrayRef shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  }
-  return text + "]";
-}
-
 // Into a tensor of the network. The pages of the file are let go of on the way.
 void read_slice(const SafetensorsFile& file, const TensorView& view, const Slice& slice,
                 const torch::Tensor& to) {

@@ -13,7 +13,7 @@ namespace convoy::train {
 namespace {
 
 // Of a file that an unusual system may not have.
-std::string text_of(const char* path) {
+std::string file_text(const char* path) {
   try {
     return read_text_file(path);
   } catch (const std::exception&) {
@@ -33,7 +33,7 @@ std::string shell_word(const std::string& word) {
 }
 
 std::string command_line() {
-  std::istringstream words(text_of("/proc/self/cmdline"));
+  std::istringstream words(file_text("/proc/self/cmdline"));
   std::string line, word;
   while (std::getline(words, word, '\0')) line += (line.empty() ? "" : " ") + shell_word(word);
   return line;
@@ -49,7 +49,7 @@ std::string utc_now() {
 }
 
 std::string processor_name() {
-  std::istringstream lines(text_of("/proc/cpuinfo"));
+  std::istringstream lines(file_text("/proc/cpuinfo"));
   std::string line;
   while (std::getline(lines, line)) {
     if (!line.starts_with("model name")) continue;

@@ -6,7 +6,7 @@
 namespace convoy::train {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Viewers take the numbers of threads for unique among all processes.
 int thread_of(int rank, int row) {
@@ -36,11 +36,11 @@ Clock::time_point Timeline::begin() const {
 
 std::string Timeline::events(int rank, const std::string& host, Clock::time_point zero) const {
   std::string text;
-  const auto put = [&text](const Json& event) {
-    text +=
-        (text.empty() ? "" : ",\n") + event.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto put = [&text](const OrderedJson& event) {
+    text += (text.empty() ? "" : ",\n") +
+            event.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   };
-  const auto describe = [&](const char* what, int thread, const Json& arguments) {
+  const auto describe = [&](const char* what, int thread, const OrderedJson& arguments) {
     put({{"ph", "M"}, {"name", what}, {"pid", rank + 1}, {"tid", thread}, {"args", arguments}});
   };
   const std::string name = "rank " + std::to_string(rank) + " on " + host;
@@ -51,12 +51,12 @@ std::string Timeline::events(int rank, const std::string& host, Clock::time_poin
     describe("thread_sort_index", thread_of(rank, row), {{"sort_index", row}});
   }
   for (const Span& span : spans_) {
-    Json event{{"ph", "X"},
-               {"name", span.name},
-               {"pid", rank + 1},
-               {"tid", thread_of(rank, span.row)},
-               {"ts", microseconds(span.begin - zero)},
-               {"dur", microseconds(span.end - span.begin)}};
+    OrderedJson event{{"ph", "X"},
+                      {"name", span.name},
+                      {"pid", rank + 1},
+                      {"tid", thread_of(rank, span.row)},
+                      {"ts", microseconds(span.begin - zero)},
+                      {"dur", microseconds(span.end - span.begin)}};
     for (const auto& [key, number] : span.numbers) event["args"][key] = number;
     put(event);
   }

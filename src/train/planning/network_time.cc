@@ -8,8 +8,6 @@
 namespace convoy::train {
 namespace {
 
-using model::Tensors;
-
 struct Samples {
   std::vector<double> forward, backward;
 
@@ -41,19 +39,19 @@ void forget_gradients(torch::nn::Module& network) {
   for (torch::Tensor& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
 }
 
-Tensors pass_stage(Stopwatch& watch, model::Stage& stage, bool first, const Tensors& inputs,
-                   Samples* samples) {
+model::Tensors pass_stage(Stopwatch& watch, model::Stage& stage, bool first,
+                          const model::Tensors& inputs, Samples* samples) {
   const model::StageSpec& spec = stage.spec();
   std::map<std::string, torch::Tensor> values;
   for (std::size_t i = 0; i < inputs.size(); ++i) values[spec.inputs[i]] = inputs[i];
   for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
     const model::Node& node = spec.nodes[i];
-    Tensors arguments;
+    model::Tensors arguments;
     for (const std::string& input : node.inputs)
       arguments.push_back(as_input(values.at(input), first && input == spec.inputs[0]));
     values[node.name] = pass(watch, samples[i], [&] { return stage.run(i, arguments); });
   }
-  Tensors outputs;
+  model::Tensors outputs;
   for (const std::string& output : spec.outputs) outputs.push_back(values.at(output));
   return outputs;
 }
@@ -66,8 +64,8 @@ std::vector<LayerTime> middles(const std::vector<Samples>& all) {
 
 }  // namespace
 
-NetworkTime time_network(model::StagedNetwork& network, const Tensors& inputs, int repetitions,
-                         Stopwatch watch) {
+NetworkTime time_network(model::StagedNetwork& network, const model::Tensors& inputs,
+                         int repetitions, Stopwatch watch) {
   std::size_t count = 0;
   for (const auto& stage : network.stages()) count += stage->spec().nodes.size();
   Samples whole;
@@ -80,7 +78,7 @@ NetworkTime time_network(model::StagedNetwork& network, const Tensors& inputs, i
     forget_gradients(network);
     pass(watch, whole, [&] { return network.run(inputs).front(); });
     forget_gradients(network);
-    Tensors passed = inputs;
+    model::Tensors passed = inputs;
     std::size_t done = 0;
     for (const auto& stage : network.stages()) {
       passed = pass_stage(watch, *stage, done == 0, passed, layers.data() + done);

@@ -20,7 +20,7 @@ bool fits(const PlacementRule& rule, const std::string& layer) {
                      [&layer](const std::string& pattern) { return fits(pattern, layer); });
 }
 
-std::string list(const std::vector<std::string>& names) {
+std::string names_text(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
@@ -40,7 +40,7 @@ void check_placement(const Recipe& recipe, const std::vector<std::string>& offer
     if (!known && !rule.how.empty()) {
       const std::string near = nearest_name(rule.how, offered);
       problems.push_back(name_of_rule(i) + ".how is '" + rule.how + "'; with " + recipe.strategy +
-                         " it can be " + list(offered) +
+                         " it can be " + names_text(offered) +
                          (near.empty() ? "" : "; did you mean " + near + "?"));
     }
     if (rule.parts.empty()) continue;
@@ -69,7 +69,7 @@ std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
       problems.push_back(name_of_rule(i) + ".layers: " + model + " has no layer that fits '" +
                          pattern + "'" +
                          (!near.empty()           ? "; did you mean " + near + "?"
-                          : layers.size() <= kFew ? "; it has " + list(layers)
+                          : layers.size() <= kFew ? "; it has " + names_text(layers)
                                                   : ": `convoy models NAME --layers` lists them"));
     }
   }

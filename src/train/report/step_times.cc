@@ -13,7 +13,7 @@
 namespace convoy::train {
 namespace {
 
-constexpr std::size_t kPieces = 100;
+constexpr std::size_t kStepPieces = 100;
 constexpr std::size_t kMostLines = 16;  // ranks that have a line each
 constexpr double kMillisecond = 1e-3;
 constexpr double kStandsOut = 0.05;  // above the median
@@ -59,7 +59,7 @@ PhaseCurves phases_over_steps(const RunRecord& run, const Axis& axis) {
 }
 
 Curve few(const std::vector<double>& x, const std::vector<double>& y) {
-  Curve curve = means(x, y, kPieces);
+  Curve curve = means(x, y, kStepPieces);
   return curve.x.empty() ? Curve{x, y} : curve;
 }
 
@@ -184,14 +184,14 @@ void own_times(Plot& plot, const RunRecord& run, const Axis& axis, std::size_t s
   }
   for (std::size_t r = 0; r < count; ++r) {
     if (r == slowest || count > kMostLines) continue;
-    Curve line = thin(x, y[r], kPieces / 2);
+    Curve line = thin(x, y[r], kStepPieces / 2);
     plot.series.push_back({.color = Color::pale(0),
                            .x = std::move(line.x),
                            .y = std::move(line.y),
                            .y2 = {},
                            .width = 1.2});
   }
-  Curve line = thin(x, y[slowest], kPieces);
+  Curve line = thin(x, y[slowest], kStepPieces);
   plot.series.push_back({.color = Color::mark(),
                          .x = std::move(line.x),
                          .y = std::move(line.y),

@@ -10,7 +10,7 @@
 namespace convoy::train {
 namespace {
 
-constexpr const char* kClasses = "classes";
+constexpr const char* kClassesKey = "classes";
 constexpr const char* kNames = "class_names";
 constexpr double kMost = 1e6;
 
@@ -43,14 +43,14 @@ void check_names(const std::vector<std::string>& names, std::size_t classes,
 }  // namespace
 
 std::vector<Option> ClassMap::keys() {
-  return {{kClasses, std::vector<double>(),
+  return {{kClassesKey, std::vector<double>(),
            "the class of each label of the data, in its order; empty: the labels are the classes"},
           {kNames, std::vector<std::string>(),
            "names of these classes; empty: those of their labels together"}};
 }
 
 void ClassMap::check(const Recipe& recipe, std::vector<std::string>& problems) {
-  const std::vector<double>& classes = recipe.task.options.numbers(kClasses);
+  const std::vector<double>& classes = recipe.task.options.numbers(kClassesKey);
   if (!check_numbers(classes, problems)) return;
   const std::set<double> used(classes.begin(), classes.end());
   double next = 0;
@@ -67,9 +67,9 @@ void ClassMap::check(const Recipe& recipe, std::vector<std::string>& problems) {
 }
 
 ClassMap::ClassMap(const Recipe& recipe) {
-  if (!recipe.task.options.has(kClasses)) return;  // a task of somebody else's
+  if (!recipe.task.options.has(kClassesKey)) return;  // a task of somebody else's
   names_ = recipe.task.options.texts(kNames);
-  for (const double number : recipe.task.options.numbers(kClasses))
+  for (const double number : recipe.task.options.numbers(kClassesKey))
     classes_.push_back(static_cast<std::int64_t>(number));
 }
 

@@ -5,7 +5,7 @@
 
 namespace convoy::train {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string describe_labels(
     const data::Dataset& data, std::size_t sample,
@@ -13,7 +13,7 @@ std::string describe_labels(
   const std::vector<std::string>& names = data.classes();
   if (names.empty()) return "";
   const bool lists = data.label_lists();
-  Json labels = Json::array(), classes = Json::array();
+  OrderedJson labels = OrderedJson::array(), classes = OrderedJson::array();
   for (const std::int64_t label : lists ? data.labels(sample) : std::vector{data.label(sample)}) {
     if (label < 0 || label >= static_cast<std::int64_t>(names.size())) continue;
     const std::string& name = names[static_cast<std::size_t>(label)];
@@ -23,11 +23,11 @@ std::string describe_labels(
       classes.push_back({{"index", one->index}, {"name", one->name}});
   }
   if (!lists && labels.empty()) return "";
-  Json row;
+  OrderedJson row;
   row[lists ? "labels" : "label"] = lists ? labels : labels[0];
   if (class_of && classes.size() == labels.size())
     row[lists ? "label_classes" : "label_class"] = lists ? classes : classes[0];
-  return row.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return row.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace convoy::train

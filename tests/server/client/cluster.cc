@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/replication/messages.h"
+#include "tests/base/patience.h"
 
 namespace convoy::server::client::test {
 namespace {
@@ -70,7 +71,7 @@ ClientOptions Cluster::options(const std::string& name) {
   options.coordinator = "coordinator";
   options.name = name;
   options.shared_memory = false;
-  options.patience = 20s;
+  options.patience = convoy::test::patience();
   options.log = Log("", Log::Level::error);
   return options;
 }

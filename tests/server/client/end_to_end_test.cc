@@ -15,6 +15,7 @@
 #include "server/host/server.h"
 #include "server/service/shard_calls.h"
 #include "server/transport/grpc_connector.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 
 namespace convoy::server {
@@ -43,9 +44,18 @@ class Job {
     settings.plan = plan();
     if (!address_.empty()) settings.listen = address_;
     settings.log = log("coordinator");
-    coordinator_ = std::make_unique<coordinator::Coordinator>(
-        std::make_shared<coordinator::LogStore>(scratch_.path("coordinator"), settings.log),
-        settings);
+    const auto until = Clock::now() + convoy::test::patience();
+    while (true) {
+      try {
+        coordinator_ = std::make_unique<coordinator::Coordinator>(
+            std::make_shared<coordinator::LogStore>(scratch_.path("coordinator"), settings.log),
+            settings);
+        break;
+      } catch (const UsageError&) {  // the port of the one before may take a moment to be free
+        if (address_.empty() || Clock::now() > until) throw;
+        std::this_thread::sleep_for(50ms);
+      }
+    }
     address_ = coordinator_->address();
   }
   void kill_coordinator() { coordinator_.reset(); }
@@ -75,7 +85,7 @@ class Job {
   }
   // What the shard's primary says of itself.
   calls::ShardReport report(std::uint32_t shard) {
-    const auto until = Clock::now() + 60s;
+    const auto until = Clock::now() + convoy::test::patience();
     while (Clock::now() < until) {
       for (auto& [number, server] : servers_) {
         transport::ChannelSettings settings;
@@ -91,6 +101,7 @@ class Job {
         const calls::ShardReport report = calls::decode_report(answered.content);
         if (report.role == static_cast<std::uint8_t>(replication::Role::primary)) return report;
       }
+      std::this_thread::sleep_for(20ms);
     }
     throw Failure("shard " + std::to_string(shard) + " has no primary");
   }
@@ -102,8 +113,10 @@ class Job {
     plan.shards = 2;
     plan.servers = 2;
     plan.replicas = 3;
-    plan.client_lease_ms = 30000;  // nobody is to be taken for dead
-    plan.server_lease_ms = 1000;
+    plan.client_lease_ms = 120000;  // nobody is to be taken for dead
+    // Nor a server that lives, and waits for a core: with the other one killed, its shards would
+    // have nobody.
+    plan.server_lease_ms = 3000;
     plan.batch = kBatch;
     plan.portion = kPortion;
     plan.epochs = 1;

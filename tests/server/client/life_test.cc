@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/server/client/cluster.h"
 
@@ -14,7 +15,7 @@ using namespace test;
 using convoy::test::message_of;
 
 bool soon(const std::function<bool()>& is_so) {
-  const auto end = Clock::now() + 20s;
+  const auto end = Clock::now() + convoy::test::patience();
   while (!is_so()) {
     if (Clock::now() > end) return false;
     std::this_thread::sleep_for(5ms);

@@ -3,6 +3,7 @@
 
 #include "server/transport/certificates.h"
 #include "server/transport/listener.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/server/client/cluster.h"
 
@@ -35,7 +36,7 @@ class Net {
     options.coordinator = coordinator_;
     options.name = name;
     options.shared_memory = shared;
-    options.patience = std::chrono::seconds(20);
+    options.patience = convoy::test::patience();
     options.log = Log("", Log::Level::error);
     return options;
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/server/client/cluster.h"
 
@@ -113,21 +114,33 @@ TEST_F(PushTest, FindsThePrimaryThatTookOver) {
 // A server that neither answers nor breaks its connection.
 TEST_F(PushTest, DoesNotWaitForAServerThatWasReplaced) {
   const auto client = replica("replica-1");
-  std::atomic<bool> silent = true;
+  std::atomic<std::uint64_t> unanswered = 0;
   cluster.fault = [&](std::uint64_t server, std::uint32_t, const std::string& method) {
-    if (server != 1 || method != calls::kCommand || !silent) return Fault::none;
+    if (server != 1 || method != calls::kCommand) return Fault::none;
+    ++unanswered;
     return Fault::silence;
   };
   const Values g = gradient();
-  std::thread takes_over([&] {
-    std::this_thread::sleep_for(300ms);
-    cluster.move(0, 2);
-  });
-  const auto began = Clock::now();
-  EXPECT_EQ(client->push(read(g), 1, {1, 1}, 1, {}).kind, PushResult::Kind::applied);
-  EXPECT_LT(Clock::now() - began, 9s);  // a call's own deadline is later
-  takes_over.join();
-  expect_moved(0.25F);
+  // A call's own deadline is after 10 s. A machine may stand still for so long once, but not again
+  // and again.
+  bool in_time = false;
+  std::uint64_t pushes = 0;
+  while (!in_time && pushes < 5) {
+    cluster.move(0, 1);
+    const std::uint64_t before = unanswered;
+    std::thread takes_over([&] {
+      const auto until = Clock::now() + convoy::test::patience();
+      while (unanswered == before && Clock::now() < until) std::this_thread::sleep_for(1ms);
+      cluster.move(0, 2);
+    });
+    const auto began = Clock::now();
+    EXPECT_EQ(client->push(read(g), 1, {1, ++pushes}, 1, {}).kind, PushResult::Kind::applied);
+    in_time = Clock::now() - began < 9s;
+    takes_over.join();
+    EXPECT_GT(unanswered, before);
+  }
+  EXPECT_TRUE(in_time);
+  expect_moved(0.25F * static_cast<float>(pushes));
 }
 
 TEST_F(PushTest, GoesOnAfterSecondsWithoutServers) {

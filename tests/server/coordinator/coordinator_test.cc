@@ -21,6 +21,7 @@
 #include "server/transport/certificates.h"
 #include "server/transport/grpc_connector.h"
 #include "tests/base/leave_out.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 
 namespace convoy::server::coordinator {
@@ -37,7 +38,7 @@ CoordinatorSettings settings() {
   settings.plan.backups = false;
   settings.plan.batch = settings.plan.portion = 4;
   settings.plan.epochs = 1;
-  settings.plan.client_lease_ms = 60'000;
+  settings.plan.client_lease_ms = 600'000;  // whose clients say nothing
   settings.log = quiet();
   return settings;
 }
@@ -52,7 +53,8 @@ class Way {
     channel_ = std::make_unique<transport::Channel>(with, transport::grpc_connector(address));
   }
   Message call(std::string_view method, const Message& request) {
-    const auto answer = channel_->call(std::string(method), request, Clock::now() + 60s).get();
+    const auto until = Clock::now() + convoy::test::patience();
+    const auto answer = channel_->call(std::string(method), request, until).get();
     if (answer.status == transport::Answer::Status::failed) throw UsageError(answer.problem);
     if (answer.status != transport::Answer::Status::done) throw Failure(answer.problem);
     return answer.message;
@@ -78,7 +80,7 @@ transport::Address parsed(const std::string& address) { return transport::Addres
 
 std::string metrics_of(const std::string& address) {
   httplib::Client client("127.0.0.1", parsed(address).port);
-  client.set_read_timeout(60);
+  client.set_read_timeout(convoy::test::patience());
   const auto answer = client.Get("/metrics");
   if (!answer) return "no answer";
   EXPECT_EQ(answer->status, 200);
@@ -156,6 +158,8 @@ TEST(Coordinator, ALaterOneEndsIt) {
   }
   Coordinator two(store, settings());
   EXPECT_THROW(to_one.lease(client, 1), std::exception) << "it answers nothing that isn't stored";
+  const auto until = Clock::now() + convoy::test::patience();
+  while (ended == 0 && Clock::now() < until) std::this_thread::sleep_for(1ms);
   EXPECT_EQ(ended, 1);
   Way to_two(two.address());
   EXPECT_EQ(to_two.lease(client).portion.begin, 0u);
@@ -195,7 +199,10 @@ TEST(Metrics, ArePrometheus) {
   EXPECT_NE(text.find("name=\"r? \\\"x\\\"\"} 8\n"), std::string::npos) << text;
   check_metrics(text);
   httplib::Client http("127.0.0.1", parsed(process.metrics_address()).port);
-  EXPECT_EQ(http.Get("/other")->status, 404);
+  http.set_read_timeout(convoy::test::patience());
+  const auto other = http.Get("/other");
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->status, 404);
 }
 
 TEST(Metrics, OfShardsArePrometheusToo) {
@@ -282,6 +289,7 @@ TEST(Metrics, BeyondThisHostOnlyWithCertificates) {
     httplib::SSLClient client("127.0.0.1", port, own.certificate.string(), own.key.string());
     client.set_ca_cert_path(ours.authority.c_str());
     client.enable_server_certificate_verification(true);
+    client.set_read_timeout(convoy::test::patience());
     return client.Get("/metrics");
   };
   const auto good = get(ours);

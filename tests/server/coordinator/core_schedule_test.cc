@@ -7,6 +7,7 @@
 #include <random>
 
 #include "server/coordinator/core.h"
+#include "tests/base/effort.h"
 #include "tests/server/coordinator/world.h"
 
 namespace convoy::server::coordinator {
@@ -196,7 +197,8 @@ class Schedule {
 };
 
 TEST(CoreSchedule, EverySampleIsUsedOnceOrCountedTwice) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  const std::uint64_t schedules = convoy::test::all_cases() ? 300 : 75;
+  for (std::uint64_t seed = 1; seed <= schedules; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Schedule(seed).run();
     if (HasFailure()) return;

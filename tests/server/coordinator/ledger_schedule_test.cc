@@ -8,6 +8,7 @@
 #include <set>
 
 #include "server/coordinator/ledger.h"
+#include "tests/base/effort.h"
 
 namespace convoy::server::coordinator {
 namespace {
@@ -201,7 +202,8 @@ class Schedule {
 };
 
 TEST(LedgerSchedule, DoesEverySampleOnceWhateverDies) {
-  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+  const std::uint64_t schedules = convoy::test::all_cases() ? 2000 : 500;
+  for (std::uint64_t seed = 1; seed <= schedules; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Schedule(seed).run();
     if (HasFailure()) return;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/patience.h"
+
 namespace convoy::server::coordinator {
 namespace {
 
@@ -42,7 +44,7 @@ TEST(StoreThread, LearnsThatItsTermIsOverWithNothingToWrite) {
       convoy::Log("test"));
   store.fenced = true;
   auto end = ended.get_future();
-  ASSERT_EQ(end.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  ASSERT_EQ(end.wait_for(convoy::test::patience()), std::future_status::ready);
   EXPECT_EQ(end.get().kind, Changed::Kind::fenced);
 }
 

@@ -17,6 +17,7 @@
 #include "server/host/replicate.h"
 #include "server/host/shard_host.h"
 #include "server/log/simulated_disk.h"
+#include "tests/base/patience.h"
 #include "tests/server/host/authority_runner.h"
 #include "tests/server/state/shard.h"
 
@@ -26,7 +27,7 @@ using namespace server::test;
 using namespace std::chrono_literals;
 
 // Long enough for any machine; nothing waits so long where all is well.
-inline constexpr auto kPatience = 60s;
+inline constexpr auto kPatience = convoy::test::patience();
 
 // A disk that somebody else owns.
 class BorrowedDisk final : public Disk {
@@ -52,7 +53,9 @@ class Cluster {
     std::uint64_t snapshot_bytes = std::uint64_t{64} << 20;
     std::uint64_t segment_bytes = std::uint64_t{64} << 20;
     std::uint64_t recent_bytes = std::uint64_t{64} << 20;
-    std::chrono::milliseconds lease = 1000ms;
+    // So long that no node loses its role because it waits for a core; tests wait for it when they
+    // kill one.
+    std::chrono::milliseconds lease = 2000ms;
   };
 
   explicit Cluster(Options options)

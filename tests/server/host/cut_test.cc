@@ -44,7 +44,8 @@ class Cuts : public testing::Test {
     return result;
   }
 
-  Cluster cluster{Cluster::Options{.files = false}};
+  // A node that is alone is replaced by nobody, however short its lease is.
+  Cluster cluster{Cluster::Options{.files = false, .lease = 1000ms}};
 };
 
 TEST_F(Cuts, AreMadeAtOnceWhenAllIsThere) {

@@ -7,10 +7,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/service/coordinator_calls.h"
 #include "server/transport/listener.h"
+#include "tests/base/patience.h"
 #include "tests/server/host/authority_runner.h"
 
 namespace convoy::server::host::test {
@@ -63,12 +65,13 @@ class FakeCoordinator {
       reply.send(answer(request));
     };
     // The port may take a moment to be free again.
-    for (int attempt = 0;; ++attempt) {
+    const auto until = Clock::now() + convoy::test::patience();
+    while (true) {
       try {
         listener_ = std::make_unique<transport::Listener>(settings);
         break;
       } catch (const UsageError&) {
-        if (attempt == 100) throw;
+        if (Clock::now() > until) throw;
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
     }

@@ -30,7 +30,7 @@ TEST(ServerLimits, ACommandThatNoBackupCouldTakeIsRefused) {
   ASSERT_TRUE(servers.wait_backup());
   const std::uint64_t primary = servers.coordinator.authority().configuration().primary.node;
   const auto ask = [&](std::uint64_t bytes) {
-    return servers.ask(primary, calls::kCommand, request_of(bytes), 10s);
+    return servers.ask(primary, calls::kCommand, request_of(bytes));
   };
   // Nobody has said what the shard holds: it may take larger ones soon.
   const auto busy = ask(kLargest);
@@ -51,7 +51,7 @@ TEST(ServerLimits, ACommandThatNoBackupCouldTakeIsRefused) {
   });
   calls::Answered refused;
   EXPECT_TRUE(Servers::wait([&] {
-    refused = servers.ask(primary, calls::kCommand, request_of(larger), 10s);
+    refused = servers.ask(primary, calls::kCommand, request_of(larger));
     return refused.outcome == Outcome::refused;
   })) << refused.reason;
   EXPECT_NE(refused.reason.find(" bytes; the largest "), std::string::npos) << refused.reason;

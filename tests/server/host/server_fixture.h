@@ -16,6 +16,7 @@
 #include "server/service/shard_calls.h"
 #include "server/transport/channel.h"
 #include "server/transport/grpc_connector.h"
+#include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/server/host/fake_coordinator.h"
 #include "tests/server/state/shard.h"
@@ -29,7 +30,7 @@ using transport::Channel;
 using transport::ChannelSettings;
 using transport::Message;
 
-inline constexpr auto kPatience = 60s;  // never reached where all is well
+inline constexpr auto kPatience = convoy::test::patience();
 
 inline JobPlan plan_of(std::uint32_t servers, bool files = true) {
   JobPlan plan;
@@ -37,7 +38,9 @@ inline JobPlan plan_of(std::uint32_t servers, bool files = true) {
   plan.servers = servers;
   plan.backups = servers > 1;
   plan.log = files;
-  plan.server_lease_ms = 1000;
+  // So long that none of two loses its role because it waits for a core; tests wait for it when
+  // they kill one. One that is alone is replaced by nobody.
+  plan.server_lease_ms = servers > 1 ? 3000 : 1000;
   return plan;
 }
 

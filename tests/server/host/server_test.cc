@@ -141,8 +141,8 @@ TEST(Server, HearsThatTheJobHasEndedAndServesOn) {
   servers.define(10);
   servers.coordinator.change([](calls::JobState& state) { state.ended = "all done"; });
   servers.coordinator.stop();
-  servers.coordinator.start();
   const std::size_t before = servers.coordinator.registrations();
+  servers.coordinator.start();
   EXPECT_TRUE(Servers::wait([&] { return servers.coordinator.registrations() > before; }));
   EXPECT_EQ(servers.push(1, 10).status, Status::done);
 }
@@ -205,7 +205,7 @@ TEST(Server, PushesThatWaitForACutGoOnWithoutTheirClients) {
   EXPECT_EQ(servers.give(join_command(2, "another")).status, Status::done);
   calls::CutRequest cut;
   cut.cut = 1;
-  cut.milliseconds = 500;
+  cut.milliseconds = 3000;  // in which the push has to come, and its client to go
   cut.until = {{1, 0, 0}, {2, 1, 0}};
   auto refused = servers.channel(1).call(std::string(calls::kCut), calls::encode(cut),
                                          Clock::now() + kPatience);

@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "convoy/base/error.h"
@@ -81,11 +84,19 @@ TEST_F(SideBySide, NoPartsErrorIsAUsers) {
 }
 
 TEST_F(SideBySide, OnlyTheFirstOfSeveralIsThrown) {
-  EXPECT_THROW(run([](std::size_t i) {
-                 if (i > 0) std::this_thread::sleep_for(20ms);
-                 if (i == 0) throw std::bad_alloc();
-                 throw Failure("later");
-               }),
+  // All but part 0 are in one lane: each of them begins when what the one before it has thrown is
+  // noted.
+  std::promise<void> first_is_noted;
+  const auto part = [&](std::size_t i) {
+    if (i == 0) first_is_noted.get_future().wait();
+    if (i == 1) throw std::bad_alloc();
+    if (i == 2) first_is_noted.set_value();
+    throw Failure("later");
+  };
+  EXPECT_THROW(run_side_by_side(kCount, part,
+                                [this](std::size_t, std::function<void()> task) {
+                                  lanes_.front()->add(std::move(task));
+                                }),
                std::bad_alloc);
 }
 

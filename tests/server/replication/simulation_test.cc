@@ -1,5 +1,6 @@
 // The replication protocol under faults, in virtual time. One schedule takes some milliseconds.
-//   CONVOY_SCHEDULES=20000  runs so many instead of a few hundred
+//   CONVOY_SCHEDULES=20000  runs so many instead of some dozen
+//   CONVOY_TEST_ALL=1       runs a few hundred
 //   CONVOY_SCHEDULE=17      runs this one and prints what happens
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <ostream>
 #include <string>
 
+#include "tests/base/effort.h"
 #include "tests/server/replication/world.h"
 
 namespace convoy::server::replication::sim {
@@ -20,7 +22,7 @@ std::uint64_t number(const char* name, std::uint64_t otherwise) {
 
 TEST(ReplicationSimulation, HoldsInEverySchedule) {
   const std::uint64_t only = number("CONVOY_SCHEDULE", 0);
-  const std::uint64_t schedules = number("CONVOY_SCHEDULES", 200);
+  const std::uint64_t schedules = number("CONVOY_SCHEDULES", convoy::test::all_cases() ? 200 : 60);
   std::size_t acknowledged = 0, excused = 0, faults = 0, transfers = 0, failed = 0;
   Epoch epochs = 0;
   for (std::uint64_t seed = only != 0 ? only : 1; seed <= (only != 0 ? only : schedules); ++seed) {
@@ -41,6 +43,7 @@ TEST(ReplicationSimulation, HoldsInEverySchedule) {
   EXPECT_GT(acknowledged, 50 * schedules);
   EXPECT_GT(epochs, 5 * schedules);
   EXPECT_GT(transfers, schedules / 4);
+  if (schedules < 200) return;  // few of them cut the power of both members
   EXPECT_GT(excused, 0u);
   EXPECT_LT(excused, acknowledged / 100);
 }

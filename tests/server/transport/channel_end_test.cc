@@ -70,7 +70,8 @@ TEST_P(ChannelEndTest, ACallbackDestroysTheChannel) {
       waiting_.wait_for(6);  // all are under way
       server().cut();
     }
-    ASSERT_EQ(destroyed.get_future().wait_for(20s), std::future_status::ready) << how;
+    ASSERT_EQ(destroyed.get_future().wait_for(convoy::test::patience()), std::future_status::ready)
+        << how;
     // When the channel's destructor was through, all had been answered.
     EXPECT_EQ(others, 5) << how;
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "tests/base/patience.h"
 #include "tests/server/transport/local_link.h"
 
 namespace convoy::server::transport::test {
@@ -20,7 +21,7 @@ namespace convoy::server::transport::test {
 using namespace std::chrono_literals;  // NOLINT
 using Status = Answer::Status;
 
-inline Clock::time_point soon() { return Clock::now() + 20s; }  // never reached
+inline Clock::time_point soon() { return Clock::now() + convoy::test::patience(); }
 
 inline std::string text_of(const Message& message) {
   const auto bytes = message.gather();
@@ -36,9 +37,16 @@ class Waiting {
     bytes_ += held_.back().first.message.size();
     changed_.notify_all();
   }
+  std::optional<std::pair<Request, Reply>> take_if_there() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (held_.empty()) return std::nullopt;
+    }
+    return take();
+  }
   std::pair<Request, Reply> take() {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, 20s, [&] { return !held_.empty(); }))
+    if (!changed_.wait_for(lock, convoy::test::patience(), [&] { return !held_.empty(); }))
       throw Failure("no request came");
     auto first = std::move(held_.front());
     held_.pop_front();
@@ -47,7 +55,7 @@ class Waiting {
   }
   void wait_for(std::size_t count) {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, 20s, [&] { return held_.size() >= count; }))
+    if (!changed_.wait_for(lock, convoy::test::patience(), [&] { return held_.size() >= count; }))
       throw Failure("too few requests came");
   }
   // Lets go of all, unanswered.

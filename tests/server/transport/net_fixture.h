@@ -5,12 +5,11 @@
 
 #include "server/transport/grpc_connector.h"
 #include "server/transport/listener.h"
+#include "tests/base/patience.h"
 
 namespace convoy::server::transport::test {
 
-inline Clock::time_point soon() {
-  return Clock::now() + std::chrono::seconds(20);
-}  // never reached
+inline Clock::time_point soon() { return Clock::now() + convoy::test::patience(); }
 
 inline ListenerSettings listener_settings() {
   ListenerSettings settings;

@@ -100,18 +100,25 @@ TEST_F(Processes, BytesComeBackThroughBothWays) {
 
 TEST_F(Processes, APausedServerIsNoticedAndUsedAgain) {
   Channel channel(channel_settings(true), grpc_connector(stopped->address(), std::nullopt, 1s));
-  ASSERT_EQ(echo(channel).status, Status::done);
-  stopped->signal(SIGSTOP);
-  const auto start = Clock::now();
-  const Answer answer = echo(channel);
+  // It may take the server a while to see which of its connections are still there; and a busy one
+  // may be taken for paused.
+  const auto is_used = [&] {
+    const auto until = soon();
+    Status status = Status::lost;
+    while (status == Status::lost && Clock::now() < until) status = echo(channel).status;
+    return status == Status::done;
+  };
+  // It is noticed after two seconds or so. A machine may stand still for longer once, but not again
+  // and again.
+  Answer answer;
+  for (int times = 0; answer.status != Status::lost && times < 5; ++times) {
+    ASSERT_TRUE(is_used());
+    stopped->signal(SIGSTOP);
+    answer = channel.call("echo", Message::of(some_bytes(10)), Clock::now() + 10s).get();
+    stopped->signal(SIGCONT);
+  }
   EXPECT_EQ(answer.status, Status::lost) << answer.problem;
-  EXPECT_LT(seconds_since(start), 10);
-  stopped->signal(SIGCONT);
-  // It may take the server a while to see which of its connections are still there.
-  const auto until = soon();
-  Status status = Status::lost;
-  while (status == Status::lost && Clock::now() < until) status = echo(channel).status;
-  EXPECT_EQ(status, Status::done);
+  EXPECT_TRUE(is_used());
 }
 
 TEST_F(Processes, AKilledServerIsNoticed) {
@@ -131,10 +138,16 @@ TEST_F(Processes, AKilledServerIsNoticed) {
       channel.call("echo", {}, Clock::now());
       if (status == Status::lost) break;
     }
-    const Answer answer = channel.call("echo", {}, Clock::now() + 300ms).get();
-    EXPECT_EQ(answer.status, Status::timed_out);
-    EXPECT_NE(answer.problem.find("nobody listens there (connection refused)"), std::string::npos)
-        << answer.problem;
+    // Once it has been tried to connect again.
+    const auto until = soon();
+    Answer answer;
+    do {
+      answer = channel.call("echo", {}, Clock::now() + 300ms).get();
+      EXPECT_EQ(answer.status, Status::timed_out);
+    } while (answer.problem.find("nobody listens there (connection refused)") ==
+                 std::string::npos &&
+             Clock::now() < until);
+    EXPECT_LT(Clock::now(), until) << answer.problem;
   }
 }
 
@@ -146,7 +159,14 @@ TEST(Net, AServerComesBackAtItsAddress) {
   EXPECT_EQ(echo(channel).status, Status::done);
   listener.reset();
   auto waiting = channel.call("echo", {}, soon());
-  listener.emplace(again);
+  for (const auto until = soon(); !listener;) {
+    try {
+      listener.emplace(again);
+    } catch (const UsageError&) {  // the port may take a moment to be free again
+      if (Clock::now() > until) throw;
+      std::this_thread::sleep_for(50ms);
+    }
+  }
   const Status status = waiting.get().status;
   EXPECT_TRUE(status == Status::done || status == Status::lost);
   EXPECT_EQ(echo(channel).status, Status::done);
@@ -203,10 +223,10 @@ TEST(Net, CallbacksMayDestroyTheChannelAndHandlersTheListener) {
       channel.reset();
       destroyed.set_value();
     });
-    ASSERT_EQ(destroyed.get_future().wait_for(20s), std::future_status::ready);
+    ASSERT_EQ(destroyed.get_future().wait_for(convoy::test::patience()), std::future_status::ready);
     Channel second(channel_settings(shared), grpc_connector((*listener)->address()));
     auto call = second.call("end", {}, soon());
-    ASSERT_EQ(ended.get_future().wait_for(20s), std::future_status::ready);
+    ASSERT_EQ(ended.get_future().wait_for(convoy::test::patience()), std::future_status::ready);
     const Status status =
         call.get().status;  // the reply ends with the handler, or with the connection
     EXPECT_TRUE(status == Status::lost || status == Status::failed);
@@ -216,6 +236,8 @@ TEST(Net, CallbacksMayDestroyTheChannelAndHandlersTheListener) {
 TEST(Net, GarbageAndHalfOpenConnectionsDoNoHarm) {
   ListenerSettings settings = listener_settings();
   settings.hello_timeout = 100ms;
+  Listener hasty(settings);
+  settings.hello_timeout = convoy::test::patience();  // for who comes with a hello, if late
   Listener listener(settings);
   std::vector<Descriptor> open;
   std::mt19937 random(3);
@@ -230,9 +252,10 @@ TEST(Net, GarbageAndHalfOpenConnectionsDoNoHarm) {
   EXPECT_EQ(echo(channel).status, Status::done);
 
   // Streams that say nothing, or not what they should.
-  const auto raw = grpc::CreateChannel(listener.address(), grpc::InsecureChannelCredentials());
-  grpc::GenericStub stub(raw);
   const auto refusal = [&](const std::string& method, const std::vector<std::string>& messages) {
+    const bool silent = method == kStreamMethod && messages.empty();
+    const std::string address = silent ? hasty.address() : listener.address();
+    grpc::GenericStub stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
     grpc::CompletionQueue queue;
     grpc::ClientContext context;
     const auto next = [&] {

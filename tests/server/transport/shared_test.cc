@@ -10,6 +10,7 @@
 
 #include "convoy/base/error.h"
 #include "server/transport/shared_link.h"
+#include "tests/base/patience.h"
 
 namespace convoy::server::transport {
 namespace {
@@ -45,14 +46,15 @@ class Plain : public Session {
   }
   Frame receive() {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, 20s, [&] { return !in_.empty(); })) throw Failure("no frame came");
+    if (!changed_.wait_for(lock, convoy::test::patience(), [&] { return !in_.empty(); }))
+      throw Failure("no frame came");
     Frame frame = std::move(in_.front());
     in_.pop_front();
     return frame;
   }
   std::string why_broken() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, 20s, [&] { return !broken_.empty(); });
+    changed_.wait_for(lock, convoy::test::patience(), [&] { return !broken_.empty(); });
     return broken_;
   }
 

@@ -17,6 +17,7 @@
 #include "convoy/base/clock.h"
 #include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
+#include "tests/base/patience.h"
 
 namespace convoy::soak {
 
@@ -80,7 +81,7 @@ class Process {
   }
   bool ended() const { return ended_; }
   std::string line() {  // the next one, of one that says one
-    const auto until = Clock::now() + std::chrono::seconds(60);
+    const auto until = Clock::now() + test::patience();
     while (!ended_ && Clock::now() < until) {
       const auto some = lines(std::chrono::milliseconds(1000));
       if (!some.empty()) return some.front();

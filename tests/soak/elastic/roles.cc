@@ -16,6 +16,7 @@
 #include "server/service/shard_calls.h"
 #include "server/transport/channel.h"
 #include "server/transport/grpc_connector.h"
+#include "tests/base/patience.h"
 
 namespace convoy::soak {
 
@@ -176,16 +177,17 @@ void be_evaluator(const Options& options, const std::string& coordinator,
   transport::Channel at_coordinator({{std::string(calls::kCoordinator), ""}, "elastic"},
                                     transport::grpc_connector(coordinator));
   const auto job =
-      at_coordinator.call(std::string(calls::kJob), calls::encode_nothing(), Clock::now() + 10s)
+      at_coordinator
+          .call(std::string(calls::kJob), calls::encode_nothing(), Clock::now() + test::patience())
           .get();
   const calls::JobState state = calls::decode_job_state(job.message);
   for (const std::string& server : servers) {
     transport::Channel channel({{state.id, ""}, "elastic"}, transport::grpc_connector(server));
     for (std::uint32_t shard = 0; shard < options.servers; ++shard) {
-      const auto answer =
-          channel
-              .call(std::string(calls::kReport), calls::report_request(shard), Clock::now() + 10s)
-              .get();
+      const auto answer = channel
+                              .call(std::string(calls::kReport), calls::report_request(shard),
+                                    Clock::now() + test::patience())
+                              .get();
       if (answer.status != transport::Answer::Status::done) continue;  // it has not this one
       const auto report = calls::decode_report(calls::decode_answered(answer.message).content);
       if (report.primary != report.server) continue;

@@ -51,7 +51,7 @@ std::string state_cell(const std::string& state) {
   return "<span class=\"bad\">" + escaped(state) + "</span>";
 }
 
-std::string level_cell(const ComparedRuns& runs, const Json& row) {
+std::string marked_level_cell(const ComparedRuns& runs, const Json& row) {
   const double mine = number_in(row, "level_s");
   if (!std::isfinite(mine)) return "<span class=\"soft\">never</span>";
   double fastest = mine;
@@ -88,7 +88,7 @@ void add_table(Page& page, const ComparedRuns& runs) {
       if (metric != nullptr)
         cells.push_back(std::isfinite(at(key)) ? train::metric_text(*metric, at(key)) : "");
     }
-    if (runs.level) cells.push_back(level_cell(runs, row));
+    if (runs.level) cells.push_back(marked_level_cell(runs, row));
     cells.insert(cells.end(),
                  {seconds_text(at("training_s")), number_cell(at("samples_per_s")),
                   formatted("%.2f", at("staleness_mean")),

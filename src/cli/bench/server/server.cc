@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-struct Options {
+struct ServerBenchOptions {
   std::string sizes = "4KiB,1MiB,64MiB,256MiB";
   std::string clients = "1,4";
   std::string transport = "both";
@@ -163,7 +163,7 @@ void print(const ordered_json& row, bool& headed) {
   std::fflush(stdout);
 }
 
-void run(const Options& options) {
+void run_server(const ServerBenchOptions& options) {
   ServerBench bench;
   bench.clients = clients_of(options.clients);
   bench.ways = ways_of(options.transport);
@@ -205,7 +205,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_server_command(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ServerBenchOptions>();
   CLI::App* command = bench.add_subcommand(
       "server",
       "Pushes to a parameter server and fetches from it, against gRPC's echo of the same bytes");
@@ -231,7 +231,7 @@ void add_server_command(CLI::App& bench) {
                       "counts; the system's for temporary files when left out");
   command->add_option("--json", options->json,
                       "One JSON object per row to this file, '-' for standard output");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_server(*options); });
 }
 
 }  // namespace convoy::cli

@@ -12,7 +12,6 @@ namespace convoy::train {
 using model::Division;
 using model::PartitionedNode;
 using model::PartitionedValue;
-using model::Tensors;
 using torch::Tensor;
 
 namespace {
@@ -121,7 +120,7 @@ Fetch& PartitionedNetwork::add_fetch(PartitionedPass& pass, Route route, Fetch::
 }
 
 std::vector<PartitionedNetwork::Here> PartitionedNetwork::start_inputs(
-    PartitionedPass& pass, const Tensors& inputs) const {
+    PartitionedPass& pass, const model::Tensors& inputs) const {
   std::vector<Here> values(plan_.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const PartitionedValue& value = plan_.values[i];
@@ -173,8 +172,8 @@ Tensor PartitionedNetwork::compute_around(PartitionedPass& pass, std::size_t nod
     reads.push_back(layer.required(part)[0]);
     boxes.push_back(box_of(0, input.tile.size(0), reads.back(), needed));
   }
-  const Tensors fetched = input.fetch->finish(boxes);
-  Tensors rows;
+  const model::Tensors fetched = input.fetch->finish(boxes);
+  model::Tensors rows;
   std::size_t next = 0;
   for (std::size_t i = 0; i < outs.size(); ++i) {
     if (outs[i].size[1] > 0) {
@@ -193,7 +192,7 @@ Tensor PartitionedNetwork::compute(PartitionedPass& pass, std::size_t node,
   const Slice& inside = interiors_[node];
   if (pass.overlap && !inside.size.empty() && inside.elements() > 0)
     return compute_around(pass, node, values[place.inputs.front()]);
-  Tensors inputs;
+  model::Tensors inputs;
   std::vector<Slice> boxes;
   for (std::size_t i = 0; i < place.inputs.size(); ++i) {
     const PartitionedValue& value = plan_.values[place.inputs[i]];
@@ -225,8 +224,8 @@ void PartitionedNetwork::compute_all(PartitionedPass& pass, std::vector<Here>& v
   }
 }
 
-Tensors PartitionedNetwork::outputs(PartitionedPass& pass, const Tensors& inputs,
-                                    std::vector<Here>& values, bool home) const {
+model::Tensors PartitionedNetwork::outputs(PartitionedPass& pass, const model::Tensors& inputs,
+                                           std::vector<Here>& values, bool home) const {
   const int me = pass.links.rank();
   std::vector<Fetch*> started;  // null: an input, which is where its samples are
   for (const std::size_t output : plan_.outputs) {
@@ -245,7 +244,7 @@ Tensors PartitionedNetwork::outputs(PartitionedPass& pass, const Tensors& inputs
     fetch.start(values[output].tile);
     started.push_back(&fetch);
   }
-  Tensors all;
+  model::Tensors all;
   for (std::size_t i = 0; i < started.size(); ++i) {
     // Inputs are the first values.
     all.push_back(started[i] == nullptr ? inputs[plan_.outputs[i]] : started[i]->finish_all());
@@ -261,22 +260,22 @@ void PartitionedNetwork::finish_all(PartitionedPass& pass) {
   }
 }
 
-Tensors PartitionedNetwork::run_parts(PartitionedPass& pass, const Tensors& inputs) {
+model::Tensors PartitionedNetwork::run_parts(PartitionedPass& pass, const model::Tensors& inputs) {
   std::vector<Here> values = start_inputs(pass, inputs);
   compute_all(pass, values);
-  Tensors all;
+  model::Tensors all;
   for (const std::size_t output : plan_.outputs) all.push_back(values[output].tile);
   finish_all(pass);
   return all;
 }
 
-Tensors PartitionedNetwork::run(PartitionedPass& pass, const Tensors& inputs) {
+model::Tensors PartitionedNetwork::run(PartitionedPass& pass, const model::Tensors& inputs) {
   std::vector<Here> values = start_inputs(pass, inputs);
   compute_all(pass, values);
   return outputs(pass, inputs, values, /*home=*/true);
 }
 
-Tensors PartitionedNetwork::run_alike(PartitionedPass& pass, const Tensors& inputs) {
+model::Tensors PartitionedNetwork::run_alike(PartitionedPass& pass, const model::Tensors& inputs) {
   std::vector<Here> values(plan_.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     values[i].tile = inputs[i];

@@ -21,7 +21,6 @@
 namespace convoy::train {
 namespace {
 
-using model::Tensors;
 using model::Window;
 using torch::Tensor;
 namespace layer = model::layer;
@@ -43,7 +42,7 @@ Tensor padded(const Tensor& image, const Slice& box, const Slice& out, const Win
 
 // Without elements, of so many rows. Backward goes through it all the same: what is before it may
 // be other ranks' matter as well.
-Tensor nothing_of(const Tensors& inputs, const std::vector<std::int64_t>& size) {
+Tensor nothing_of(const model::Tensors& inputs, const std::vector<std::int64_t>& size) {
   std::vector<std::int64_t> shape{inputs.at(0).size(0)};
   shape.insert(shape.end(), size.begin(), size.end());
   Tensor none = torch::empty(shape, inputs[0].options());
@@ -93,7 +92,7 @@ struct PartLayer::Build {
     node.kind = std::move(kind);
     const model::LayerStep step = make_layer_step(node, /*copy_user_module=*/true);
     own.module_ = step.module;
-    own.compute_ = [compute = step.compute](const Tensors& x, const Request& r) {
+    own.compute_ = [compute = step.compute](const model::Tensors& x, const Request& r) {
       return compute(x, r.in_place);
     };
   }
@@ -108,7 +107,7 @@ struct PartLayer::Build {
     part.padding = {0, 0};
     const auto module = std::make_shared<model::ConvolutionImpl>(part);
     own.module_ = module;
-    own.compute_ = [module, part, window = model::window_of(c)](const Tensors& x,
+    own.compute_ = [module, part, window = model::window_of(c)](const model::Tensors& x,
                                                                 const Request& r) {
       return torch::conv2d(padded(x[0], r.boxes[0], r.out, window), module->weight, module->bias,
                            part.stride, part.padding, part.dilation, part.groups);
@@ -121,7 +120,7 @@ struct PartLayer::Build {
     const auto module = std::make_shared<model::LocallyConnectedImpl>(l, infos);
     own.module_ = module;
     own.compute_ = [module, held = own.output_, window = model::window_of(l), stride = l.stride](
-                       const Tensors& x, const Request& r) {
+                       const model::Tensors& x, const Request& r) {
       const model::LocalPiece piece{held, r.out, r.pieces};
       return model::locally_connected(padded(x[0], r.boxes[0], r.out, window), module->weight,
                                       module->bias, stride, &piece);
@@ -142,7 +141,7 @@ struct PartLayer::Build {
     own.windows_ = true;
     Pool part = p;
     part.padding = {0, 0};
-    own.compute_ = [part, around, window = model::window_of(p), use](const Tensors& x,
+    own.compute_ = [part, around, window = model::window_of(p), use](const model::Tensors& x,
                                                                      const Request& r) {
       return use(padded(x[0], r.boxes[0], r.out, window, around), part);
     };
@@ -164,13 +163,13 @@ struct PartLayer::Build {
     own.windows_ = !n.mean_as_least;
     // At the borders of what it gets others count for more, which is right at those of the image
     // alone: elsewhere there are positions around `out` that make up for it.
-    own.compute_ = [n](const Tensors& x, const Request& r) {
+    own.compute_ = [n](const model::Tensors& x, const Request& r) {
       return model::cut_samples(model::local_contrast_norm(x[0], n), r.boxes[0], r.out);
     };
   }
   void operator()(const layer::AdaptiveAveragePool& p) const {
     if (own.shapes_[0] == own.output_.shape) {
-      own.compute_ = [](const Tensors& x, const Request&) { return x[0]; };
+      own.compute_ = [](const model::Tensors& x, const Request&) { return x[0]; };
       return;
     }
     as(p);
@@ -195,7 +194,7 @@ struct PartLayer::Build {
         "layer '" + whole.name + "', partition " + std::to_string(partition));
     own.windows_ = own.output_.shape.size() == 3;
     own.module_ = part->module();
-    own.compute_ = [part](const Tensors& x, const Request& r) {
+    own.compute_ = [part](const model::Tensors& x, const Request& r) {
       return (*part)(x[0], r.boxes[0], r.out, r.pieces);
     };
   }
@@ -233,11 +232,11 @@ PartLayer::PartLayer(const model::Node& node, const model::PartitionedNode& plac
   }
 }
 
-Tensor PartLayer::compute(const Tensors& inputs, const std::vector<Slice>& boxes, const Slice& out,
-                          bool in_place, model::GradientInPieces* pieces) const {
+Tensor PartLayer::compute(const model::Tensors& inputs, const std::vector<Slice>& boxes,
+                          const Slice& out, bool in_place, model::GradientInPieces* pieces) const {
   if (out.elements() == 0) return nothing_of(inputs, out.size);
   std::vector<Slice> needed = required(out);
-  Tensors exact;
+  model::Tensors exact;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (needed[i].elements() == 0) {
       exact.push_back(nothing_of({inputs[i]}, needed[i].size));
