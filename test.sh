@@ -51,7 +51,7 @@ fi
 # Debug: assertions stay on. Optimized all the same, since sanitized code is slow; at -O1, which
 # compiles in two thirds of the time.
 torch_free=(-DCONVOY_TORCH=OFF -DCONVOY_TESTS=ON -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1"
-  -DCONVOY_QUICK_BUILD=ON)
+  -DCONVOY_QUICK_BUILD=ON -DCONVOY_UNITY_BUILD=0)
 
 step "building build/"
 configure build -DCONVOY_TESTS=ON -DCONVOY_TORCH=ON -DCONVOY_EXAMPLES=ON "-DCONVOY_SUITES=$suites"
