@@ -5,9 +5,9 @@
 
 namespace convoy::test {
 
-// A wait this long is there for hangs alone: no verdict hangs on it, on a machine that is busy with other things, too.
-// It is far under the time that ctest gives a test (TIMEOUT in cmake/ConvoyTargets.cmake), so that a test that waits in
-// vain can say for what.
+// A wait this long is there for hangs alone: no verdict hangs on it, on a machine that is busy with
+// other things, too. It is far under the time that ctest gives a test (TIMEOUT in
+// cmake/ConvoyTargets.cmake), so that a test that waits in vain can say for what.
 inline constexpr std::chrono::seconds patience() { return std::chrono::seconds(240); }
 
 // The same in seconds, for measured times.
