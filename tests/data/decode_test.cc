@@ -6,17 +6,12 @@
 #include "convoy/base/random.h"
 #include "convoy/data/transform.h"
 #include "data/decode/decode.h"
+#include "tests/data/decoded.h"
 #include "tests/data/golden_images.h"
 #include "tests/data/support.h"
 
 namespace convoy::data {
 namespace {
-
-Image decoded(const Bytes& bytes, int channels = 0) {
-  Image image;
-  decode_image(bytes, channels, image);
-  return image;
-}
 
 bool is_jpeg_name(const std::string& file) { return file.ends_with(".jpg"); }
 

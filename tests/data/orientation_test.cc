@@ -10,16 +10,11 @@
 #include "convoy/data/transform.h"
 #include "data/decode/decode.h"
 #include "data/decode/orientation.h"
+#include "tests/data/decoded.h"
 #include "tests/data/support.h"
 
 namespace convoy::data {
 namespace {
-
-Image decoded(const Bytes& bytes, int channels = 0) {
-  Image image;
-  decode_image(bytes, channels, image);
-  return image;
-}
 
 // The table of the Exif standard: where stored row 0 and column 0 are to be seen.
 constexpr std::string_view kRowSide[] = {"",     "top",   "top",   "bottom", "bottom",

@@ -18,7 +18,6 @@ using convoy::RandomStream;
 using convoy::UsageError;
 using convoy::test::message_of;
 
-const FitOptions kQuick{199, 1};
 const std::vector<std::int64_t> kBatches = {1, 4, 16, 64, 256, 1024};
 
 struct Plan {

@@ -17,16 +17,7 @@ using convoy::RandomStream;
 using convoy::UsageError;
 using convoy::test::message_of;
 
-const FitOptions kQuick{199, 1};
-const Noise kExact = [](RandomStream&) { return 1.0; };
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-bool mentions(const std::vector<std::string>& warnings, const std::string& text) {
-  for (const std::string& warning : warnings) {
-    if (warning.find(text) != std::string::npos) return true;
-  }
-  return false;
-}
 
 // A training whose updates divide evenly.
 Training training() { return {{1000, 64000}, {1, 4, 16, 64, 256}, 4, log_normal(0.1)}; }

@@ -17,17 +17,6 @@ using namespace convoy::plan::test;
 using convoy::RandomStream;
 using convoy::UsageError;
 
-const FitOptions kQuick{199, 1};
-const Noise kExact = [](RandomStream&) { return 1.0; };
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-bool mentions(const std::vector<std::string>& warnings, const std::string& text) {
-  for (const std::string& warning : warnings) {
-    if (warning.find(text) != std::string::npos) return true;
-  }
-  return false;
-}
-
 Machine machine() {
   Machine machine;
   machine.seconds_per_sample = 2e-4;
@@ -171,7 +160,7 @@ TEST(ComputeFit, SaysWhichSideOfTheKneeWasNotSeen) {
   const ComputeFit flat = fit_compute(times(machine(), {1, 2, 8}, 4, kExact, exact), kQuick);
   EXPECT_FALSE(flat.slope_seen);
   EXPECT_EQ(flat.knee_samples.value, 8);
-  EXPECT_EQ(flat.knee_samples.interval.high, kInfinity);
+  EXPECT_EQ(flat.knee_samples.interval.high, std::numeric_limits<double>::infinity());
   EXPECT_EQ(flat.seconds_per_sample.interval.low, 0);
   EXPECT_TRUE(mentions(flat.warnings, "M_T is at least 8; measure larger batches"));
   const ComputeFit steep = fit_compute(times(machine(), {16, 32, 64}, 4, kExact, exact), kQuick);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
+#include <string>
 #include <vector>
 
 #include "convoy/base/random.h"
@@ -22,6 +23,18 @@ inline Noise log_normal(double scatter) {
     const double z = radius * std::cos(2 * std::numbers::pi * random.uniform());
     return std::exp(scatter * z - scatter * scatter / 2);
   };
+}
+
+// Few rounds, where only the way they go matters.
+inline const FitOptions kQuick{199, 1};
+
+inline const Noise kExact = [](RandomStream&) { return 1.0; };
+
+inline bool mentions(const std::vector<std::string>& warnings, const std::string& text) {
+  for (const std::string& warning : warnings) {
+    if (warning.find(text) != std::string::npos) return true;
+  }
+  return false;
 }
 
 // The waiting time for the last of so many events, as steps to a target are; scatter

@@ -42,7 +42,7 @@ Json members() {
   return json;
 }
 
-std::string refusal(const std::string& text) {
+std::string manifest_refusal(const std::string& text) {
   return message_of<UsageError>([&] { manifest_from_json(text, "M"); });
 }
 
@@ -72,7 +72,7 @@ TEST(Manifest, SlicesHoldEveryElementOnce) {
   const auto message = [](const char* pointer, const Json& value) {
     Json json = members();
     json["tensors"][0][Json::json_pointer(pointer)] = value;
-    return refusal(sealed(json));
+    return manifest_refusal(sealed(json));
   };
   const std::string where = "M: tensors[0] (fc.weight)";
   EXPECT_EQ(message("/slices/1/begin", {0, 0}),
@@ -97,12 +97,12 @@ TEST(Manifest, SlicesHoldEveryElementOnce) {
   Json twice = members();
   twice["tensors"].push_back(twice["tensors"][2]);
   EXPECT_EQ(
-      refusal(sealed(twice)),
+      manifest_refusal(sealed(twice)),
       "M: tensors[3] (3/steps) must be behind the one before it, by group and name, and there "
       "once");
   Json beyond = members();
   beyond["files"]["part-0.safetensors"]["hashed"] = 101;
-  EXPECT_EQ(refusal(sealed(beyond)),
+  EXPECT_EQ(manifest_refusal(sealed(beyond)),
             "M: files.part-0.safetensors.hashed must be at most its bytes");
 }
 
@@ -110,7 +110,7 @@ TEST(Manifest, BytesBelongToOneSlice) {
   const auto message = [](const char* pointer, const Json& value) {
     Json json = members();
     json["tensors"][Json::json_pointer(pointer)] = value;
-    return refusal(sealed(json));
+    return manifest_refusal(sealed(json));
   };
   const std::string fc = "tensors[0] (fc.weight)", steps = "tensors[2] (3/steps)",
                     end = " of part-0.safetensors; slices must be apart";
@@ -131,7 +131,7 @@ TEST(Manifest, DimensionsAreBounded) {
     tensor["shape"] = std::vector<int>(dimensions, 1);
     tensor["slices"][0]["begin"] = std::vector<int>(dimensions, 0);
     tensor["slices"][0]["size"] = std::vector<int>(dimensions, 1);
-    return refusal(sealed(json));
+    return manifest_refusal(sealed(json));
   };
   EXPECT_EQ(message(64), "");
   EXPECT_EQ(message(65), "M: tensors[2] (3/steps).shape must be of at most 64 dimensions");
@@ -140,7 +140,8 @@ TEST(Manifest, DimensionsAreBounded) {
 // What fuzzing starts from gets as far as it is meant to.
 TEST(Manifest, SeedsOfThisFormatAreReadAsFarAsTheyAreRight) {
   const auto said = [](const char* name) {
-    return refusal(test::slurp(test::source_folder() + "/tests/fuzz/corpus/manifest/" + name));
+    return manifest_refusal(
+        test::slurp(test::source_folder() + "/tests/fuzz/corpus/manifest/" + name));
   };
   EXPECT_EQ(said("slices"), "");
   EXPECT_NE(said("overlapping").find(" both have byte 230 of part-0"), std::string::npos);
@@ -165,9 +166,9 @@ TEST(Manifest, ATensorMayBeInVeryManySlices) {
     }
   }
   tensor["slices"] = slices;
-  EXPECT_EQ(refusal(sealed(json)), "");
+  EXPECT_EQ(manifest_refusal(sealed(json)), "");
   tensor["slices"][7777]["begin"][1] = 3;
-  EXPECT_EQ(refusal(sealed(json)),
+  EXPECT_EQ(manifest_refusal(sealed(json)),
             "M: tensors[0] (fc.weight): its 20000 slices don't hold every element of fc.weight "
             "[200, 100] once");
 }
@@ -177,26 +178,27 @@ TEST(Manifest, EveryFlippedBitAndEveryTruncationIsRefused) {
   for (std::size_t bit = 0; bit < text.size() * 8; ++bit) {
     std::string changed = text;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
-    ASSERT_NE(refusal(changed), "") << bit;
+    ASSERT_NE(manifest_refusal(changed), "") << bit;
   }
   for (std::size_t size = 0; size < text.size(); ++size) {
-    ASSERT_NE(refusal(text.substr(0, size)), "") << size;
+    ASSERT_NE(manifest_refusal(text.substr(0, size)), "") << size;
   }
-  EXPECT_NE(refusal(text + "\n"), "");
-  EXPECT_NE(refusal("\n" + text), "");
+  EXPECT_NE(manifest_refusal(text + "\n"), "");
+  EXPECT_NE(manifest_refusal("\n" + text), "");
 }
 
 TEST(Manifest, UnknownKeysAreIgnoredAndNewerFormatsRefused) {
   Json json = members();
   json["later"] = {{"a", 1}};
-  EXPECT_EQ(refusal(sealed(json)), "");
+  EXPECT_EQ(manifest_refusal(sealed(json)), "");
   json["format"] = 3;
-  EXPECT_EQ(refusal(sealed(json)),
+  EXPECT_EQ(manifest_refusal(sealed(json)),
             "M has the format 3, this Convoy reads up to 2: use a newer one");
   // Whatever checksum the newer format has.
-  EXPECT_EQ(refusal(json.dump()), "M has the format 3, this Convoy reads up to 2: use a newer one");
+  EXPECT_EQ(manifest_refusal(json.dump()),
+            "M has the format 3, this Convoy reads up to 2: use a newer one");
   json["format"] = 0;
-  EXPECT_NE(refusal(sealed(json)).find("format must be"), std::string::npos);
+  EXPECT_NE(manifest_refusal(sealed(json)).find("format must be"), std::string::npos);
 }
 
 TEST(Manifest, SaysWhichKeyIsMissing) {
@@ -206,7 +208,8 @@ TEST(Manifest, SaysWhichKeyIsMissing) {
     json.erase(item.key());
     // Which earlier versions don't have.
     const bool needed = item.key() != "metric";
-    EXPECT_EQ(refusal(sealed(json)), needed ? "M: the key " + item.key() + " is missing" : "");
+    EXPECT_EQ(manifest_refusal(sealed(json)),
+              needed ? "M: the key " + item.key() + " is missing" : "");
   }
 }
 
@@ -214,7 +217,7 @@ TEST(Manifest, SaysWhichKeyIsWrong) {
   const auto message = [](const char* pointer, const Json& value) {
     Json json = members();
     json[Json::json_pointer(pointer)] = value;
-    return refusal(sealed(json));
+    return manifest_refusal(sealed(json));
   };
   const Json all = members();
   for (const auto& item : all.items()) {
@@ -246,15 +249,15 @@ TEST(Manifest, FilesStayInTheirFolder) {
   for (const char* name : {"", ".", "..", "../x", "/etc/passwd", "a/b", "manifest.json"}) {
     Json json = members();
     json["files"][name] = {{"bytes", 1}, {"hashed", 1}, {"xxh3", to_hex(1)}};
-    EXPECT_EQ(refusal(sealed(json)),
+    EXPECT_EQ(manifest_refusal(sealed(json)),
               "M: files must be names of files in the checkpoint's own folder")
         << name;
   }
 }
 
 TEST(Manifest, DeepNestingIsHarmless) {
-  EXPECT_NE(refusal(std::string(500'000, '[')), "");
-  EXPECT_NE(refusal(std::string(100'000, '[') + std::string(100'000, ']')), "");
+  EXPECT_NE(manifest_refusal(std::string(500'000, '[')), "");
+  EXPECT_NE(manifest_refusal(std::string(100'000, '[') + std::string(100'000, ']')), "");
 }
 
 }  // namespace

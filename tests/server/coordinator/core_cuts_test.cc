@@ -4,18 +4,16 @@
 #include <random>
 
 #include "server/coordinator/core.h"
+#include "tests/server/coordinator/progress.h"
 #include "tests/server/coordinator/world.h"
 
 namespace convoy::server::coordinator {
 namespace {
 
 using test::small_plan;
+using test::so_far;
 using test::World;
-using Kind = calls::LeaseAnswer::Kind;
-
-Progress so_far(const Portion& portion, std::uint64_t samples) {
-  return portion.number << 32 | samples;
-}
+using LeaseKind = calls::LeaseAnswer::Kind;
 
 CallId ask_cut(World& world, std::uint64_t client) {
   return world.send(calls::kMakeCut, calls::encode(calls::ClientRequest{client}));
@@ -246,7 +244,7 @@ TEST(Cuts, AreMadeWhileReplicasPushAllTheTime) {
       std::vector<std::uint64_t> finished;
       if (each.last != 0) finished.push_back(each.last);
       const auto lease = world.lease(each.id, finished, each.last);
-      ASSERT_EQ(lease.kind, Kind::portion);
+      ASSERT_EQ(lease.kind, LeaseKind::portion);
       each.portion = lease.portion;
       each.last = lease.portion.number;
       each.at = 0;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "server/coordinator/core.h"
+#include "tests/server/coordinator/progress.h"
 #include "tests/server/coordinator/world.h"
 
 namespace convoy::server::coordinator {
@@ -14,13 +15,10 @@ namespace {
 using calls::LeaseAnswer;
 using test::small_description;
 using test::small_plan;
+using test::so_far;
 using test::World;
 using transport::Message;
-using Kind = LeaseAnswer::Kind;
-
-Progress so_far(const Portion& portion, std::uint64_t samples) {
-  return portion.number << 32 | samples;
-}
+using LeaseKind = LeaseAnswer::Kind;
 
 TEST(CoreFaults, ClocksMayJump) {
   World world;
@@ -212,7 +210,7 @@ TEST(CoreFaults, TakesManyClients) {
   EXPECT_EQ(ids.size(), 65536u);
   EXPECT_THROW(world.call(calls::kJoin, hello), UsageError) << "one too many";
   for (int i = 0; i < 20; ++i) world.tick();
-  EXPECT_EQ(world.lease(*ids.rbegin()).kind, Kind::portion);
+  EXPECT_EQ(world.lease(*ids.rbegin()).kind, LeaseKind::portion);
   EXPECT_EQ(world.progress().replicas, 65536u);
   EXPECT_GT(metrics_text(world.core->facts()).size(), 1'000'000u);
   world.start();

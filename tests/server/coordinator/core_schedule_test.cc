@@ -14,11 +14,11 @@ namespace convoy::server::coordinator {
 namespace {
 
 using test::World;
-using Kind = calls::LeaseAnswer::Kind;
+using LeaseKind = calls::LeaseAnswer::Kind;
 
-class Schedule {
+class JobSchedule {
  public:
-  explicit Schedule(std::uint64_t seed) : random_(seed), world_(plan()) {
+  explicit JobSchedule(std::uint64_t seed) : random_(seed), world_(plan()) {
     world_.lost = [this] { return faults_ && chance(5); };
     world_.ready(samples_);
     evaluator_ = world_.join(ClientRole::evaluator);
@@ -140,8 +140,8 @@ class Schedule {
     if (!answer) return;
     replica.finished.clear();
     const auto lease = calls::decode_lease_answer(*answer);
-    if (lease.kind == Kind::unknown_client) replica.dead = true;
-    if (lease.kind != Kind::portion) return;
+    if (lease.kind == LeaseKind::unknown_client) replica.dead = true;
+    if (lease.kind != LeaseKind::portion) return;
     ASSERT_GT(lease.portion.number, replica.last);
     replica.last = lease.portion.number;
     replica.portions.push_back(lease.portion);
@@ -200,7 +200,7 @@ TEST(CoreSchedule, EverySampleIsUsedOnceOrCountedTwice) {
   const std::uint64_t schedules = convoy::test::all_cases() ? 300 : 75;
   for (std::uint64_t seed = 1; seed <= schedules; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Schedule(seed).run();
+    JobSchedule(seed).run();
     if (HasFailure()) return;
   }
 }

@@ -4,18 +4,16 @@
 #include <vector>
 
 #include "server/coordinator/core.h"
+#include "tests/server/coordinator/progress.h"
 #include "tests/server/coordinator/world.h"
 
 namespace convoy::server::coordinator {
 namespace {
 
 using test::small_plan;
+using test::so_far;
 using test::World;
-using Kind = calls::LeaseAnswer::Kind;
-
-Progress so_far(const Portion& portion, std::uint64_t samples) {
-  return portion.number << 32 | samples;
-}
+using LeaseKind = calls::LeaseAnswer::Kind;
 
 transport::Message client_request(std::uint64_t client) {
   return calls::encode(calls::ClientRequest{client});
@@ -79,11 +77,11 @@ TEST(CoreStores, APowerCutTakesNothingThatReplicasTellOnce) {
   EXPECT_EQ(world.progress().samples, 8u);
   std::uint64_t last = third.number;
   calls::LeaseAnswer answer = world.lease(one, {second.number, third.number}, last);
-  while (answer.kind == Kind::portion) {
+  while (answer.kind == LeaseKind::portion) {
     last = answer.portion.number;
     answer = world.lease(one, {last}, last);
   }
-  EXPECT_EQ(answer.kind, Kind::finished) << answer.why;
+  EXPECT_EQ(answer.kind, LeaseKind::finished) << answer.why;
   EXPECT_EQ(world.progress().samples, 64u);
 }
 
@@ -94,17 +92,17 @@ TEST(CoreStores, NobodyGoesWhileSamplesMayComeBack) {
   World world(plan);
   world.ready(8);
   const std::uint64_t one = world.join_shards(world.join()), two = world.join_shards(world.join());
-  EXPECT_EQ(world.lease(one).kind, Kind::wait) << "in rounds all begin together";
+  EXPECT_EQ(world.lease(one).kind, LeaseKind::wait) << "in rounds all begin together";
   const Portion second = world.lease(two).portion, first = world.lease(one).portion;
   world.shards[1].away = true;
   world.call(calls::kLeave, client_request(one));
-  EXPECT_EQ(world.lease(two, {second.number}, second.number).kind, Kind::wait);
+  EXPECT_EQ(world.lease(two, {second.number}, second.number).kind, LeaseKind::wait);
   world.shards[1].away = false;
   world.pass(500);
   const calls::LeaseAnswer back = world.lease(two, {}, second.number);
-  ASSERT_EQ(back.kind, Kind::portion);
+  ASSERT_EQ(back.kind, LeaseKind::portion);
   EXPECT_EQ(back.portion.begin, first.begin);
-  EXPECT_EQ(world.lease(two, {back.portion.number}, back.portion.number).kind, Kind::finished);
+  EXPECT_EQ(world.lease(two, {back.portion.number}, back.portion.number).kind, LeaseKind::finished);
 }
 
 // A later coordinator's clients and cuts are none that this one knows of.
@@ -229,12 +227,12 @@ TEST(CoreStores, RoundsDoNotWaitForAReplicaThatIsNotWhole) {
   for (int i = 0; i < 2; ++i) {
     const Portion first = world.lease(one).portion;
     const calls::LeaseAnswer second = world.lease(one, {first.number}, first.number);
-    ASSERT_EQ(second.kind, Kind::portion) << second.why;
+    ASSERT_EQ(second.kind, LeaseKind::portion) << second.why;
     world.start();
   }
   EXPECT_TRUE(world.beat(half));
   EXPECT_NE(world.join(ClientRole::replica, half, 1, 2), 0u);
-  EXPECT_EQ(world.lease(half).kind, Kind::portion);
+  EXPECT_EQ(world.lease(half).kind, LeaseKind::portion);
 }
 
 TEST(CoreStores, TheRecipeThatItIsStartedWithIsServedFromThenOn) {

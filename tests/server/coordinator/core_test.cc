@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/server/coordinator/progress.h"
 #include "tests/server/coordinator/world.h"
 
 namespace convoy::server::coordinator {
@@ -12,13 +13,10 @@ namespace {
 using calls::LeaseAnswer;
 using test::small_description;
 using test::small_plan;
+using test::so_far;
 using test::World;
 using transport::Message;
-using Kind = LeaseAnswer::Kind;
-
-Progress so_far(const Portion& portion, std::uint64_t samples) {
-  return portion.number << 32 | samples;
-}
+using LeaseKind = LeaseAnswer::Kind;
 
 TEST(Core, AJobFromItsBeginningToItsEnd) {
   World world;
@@ -40,14 +38,14 @@ TEST(Core, AJobFromItsBeginningToItsEnd) {
   EXPECT_NE(one, two);
   EXPECT_EQ(world.progress().replicas, 2u);
   const LeaseAnswer first = world.lease(one);
-  ASSERT_EQ(first.kind, Kind::portion);
+  ASSERT_EQ(first.kind, LeaseKind::portion);
   EXPECT_EQ(first.portion, (Portion{first.portion.number, 0, 0, 8}));
   EXPECT_EQ(world.lease(one).portion, first.portion) << "the answer had got lost";
   EXPECT_EQ(world.lease(two).portion.begin, 8u);
   EXPECT_EQ(world.lease(one, {}, first.portion.number).portion.begin, 16u) << "one ahead";
-  EXPECT_EQ(world.lease(one, {}, 1u << 30).kind, Kind::wait) << "but not more";
+  EXPECT_EQ(world.lease(one, {}, 1u << 30).kind, LeaseKind::wait) << "but not more";
   EXPECT_THROW(world.lease(evaluator), UsageError);
-  EXPECT_EQ(world.lease(12345).kind, Kind::unknown_client);
+  EXPECT_EQ(world.lease(12345).kind, LeaseKind::unknown_client);
   // To the end.
   std::uint64_t done = 0;
   for (const std::uint64_t client : {one, two}) {
@@ -56,7 +54,7 @@ TEST(Core, AJobFromItsBeginningToItsEnd) {
     for (int i = 0; i < 100; ++i) {
       world.beat(evaluator);
       const LeaseAnswer answer = world.lease(client, std::exchange(finished, {}), last);
-      if (answer.kind != Kind::portion) break;
+      if (answer.kind != LeaseKind::portion) break;
       done += answer.portion.end - answer.portion.begin;
       finished.push_back(last = answer.portion.number);
     }
@@ -64,7 +62,7 @@ TEST(Core, AJobFromItsBeginningToItsEnd) {
   EXPECT_EQ(done, 64u);
   EXPECT_TRUE(world.progress().all_done);
   EXPECT_EQ(world.progress().samples, 64u);
-  EXPECT_EQ(world.lease(one).kind, Kind::finished);
+  EXPECT_EQ(world.lease(one).kind, LeaseKind::finished);
   EXPECT_THROW(world.call(calls::kEnd, calls::encode(calls::EndRequest{one, "no"})), UsageError);
   world.call(calls::kEnd, calls::encode(calls::EndRequest{evaluator, "done"}));
   world.call(calls::kEnd, calls::encode(calls::EndRequest{evaluator, "again"}));
@@ -126,7 +124,7 @@ TEST(Core, NobodyWaitsForThoseWhoHaveHeardOfTheEnd) {
   const std::uint64_t second = world.join_shards(world.join(ClientRole::replica, pair, 1, 2));
   world.call(calls::kEnd, calls::encode(calls::EndRequest{evaluator, "done"}));
   EXPECT_TRUE(world.beat(other));
-  EXPECT_EQ(world.lease(asks).kind, Kind::finished);
+  EXPECT_EQ(world.lease(asks).kind, LeaseKind::finished);
   EXPECT_TRUE(world.beat(pair));
   EXPECT_TRUE(world.beat(second));
   world.pass(10'000);
@@ -167,7 +165,7 @@ TEST(Core, NothingIsAnsweredBeforeItIsStored) {
   world.store_now();
   EXPECT_FALSE(world.answer(first));
   const LeaseAnswer now = world.lease(one);
-  EXPECT_EQ(now.kind, Kind::portion);
+  EXPECT_EQ(now.kind, LeaseKind::portion);
   EXPECT_EQ(now.portion.begin, 0u);
   EXPECT_TRUE(world.beat(one));
 }
@@ -220,7 +218,7 @@ TEST(Core, WhatALostReplicaHasNotDoneIsHandedOutAgain) {
     world.pass(100);
   }
   EXPECT_FALSE(world.beat(one));
-  EXPECT_EQ(world.lease(one).kind, Kind::unknown_client);
+  EXPECT_EQ(world.lease(one).kind, LeaseKind::unknown_client);
   EXPECT_EQ(world.progress().samples, 4u);
   EXPECT_EQ(world.progress().twice, 2u);
   const Portion again = world.lease(two).portion;
@@ -269,7 +267,7 @@ TEST(Core, AGroupOfProcessesIsOneReplica) {
   World world;
   world.ready();
   const std::uint64_t one = world.join(ClientRole::replica, 0, 0, 2);
-  EXPECT_EQ(world.lease(one).kind, Kind::wait) << "the other one is missing";
+  EXPECT_EQ(world.lease(one).kind, LeaseKind::wait) << "the other one is missing";
   EXPECT_EQ(world.progress().replicas, 0u);
   EXPECT_THROW(world.join(ClientRole::replica, one, 1, 3), UsageError) << "of 3 processes";
   EXPECT_THROW(world.join(ClientRole::replica, 999, 1, 2), UsageError);
@@ -305,9 +303,9 @@ TEST(Core, TheFirstReplicaWarmsUpAlone) {
   const std::uint64_t one = world.join(), two = world.join();
   const Portion first = world.lease(one).portion;
   EXPECT_EQ(first.end, 8u);
-  EXPECT_EQ(world.lease(two).kind, Kind::wait);
+  EXPECT_EQ(world.lease(two).kind, LeaseKind::wait);
   EXPECT_NE(world.lease(two).why.find("warm"), std::string::npos);
-  EXPECT_EQ(world.lease(one, {}, first.number).kind, Kind::wait) << "nothing ahead";
+  EXPECT_EQ(world.lease(one, {}, first.number).kind, LeaseKind::wait) << "nothing ahead";
   const Portion second = world.lease(one, {first.number}, first.number).portion;
   EXPECT_EQ(second.end - second.begin, 4u) << "2 are left, a batch is 4";
   // The one that warms up dies: the next one goes on.
@@ -320,9 +318,9 @@ TEST(Core, TheFirstReplicaWarmsUpAlone) {
   const std::uint64_t three = world.join();
   const Portion third = world.lease(two).portion;
   EXPECT_EQ(third.begin, second.begin);
-  EXPECT_EQ(world.lease(three).kind, Kind::wait);
-  EXPECT_EQ(world.lease(two, {third.number}, third.number).kind, Kind::portion);
-  EXPECT_EQ(world.lease(three).kind, Kind::portion) << "it is over";
+  EXPECT_EQ(world.lease(three).kind, LeaseKind::wait);
+  EXPECT_EQ(world.lease(two, {third.number}, third.number).kind, LeaseKind::portion);
+  EXPECT_EQ(world.lease(three).kind, LeaseKind::portion) << "it is over";
 }
 
 // Who has its samples goes on, whoever asks first behind a restart, and though it has not heard of
@@ -335,10 +333,10 @@ TEST(Core, TheFirstReplicaWarmsUpAloneBehindARestart) {
   const std::uint64_t one = world.join(), two = world.join();
   const Portion first = world.lease(one).portion;
   world.start();
-  EXPECT_EQ(world.lease(two).kind, Kind::wait);
+  EXPECT_EQ(world.lease(two).kind, LeaseKind::wait);
   EXPECT_EQ(world.lease(one).portion, first);
-  EXPECT_EQ(world.lease(one, {first.number}, first.number).kind, Kind::portion);
-  EXPECT_EQ(world.lease(two).kind, Kind::wait);
+  EXPECT_EQ(world.lease(one, {first.number}, first.number).kind, LeaseKind::portion);
+  EXPECT_EQ(world.lease(two).kind, LeaseKind::wait);
 }
 
 TEST(Core, WarmingUpEndsAfterATimeAndThatStays) {
@@ -347,13 +345,13 @@ TEST(Core, WarmingUpEndsAfterATimeAndThatStays) {
   World world(plan);
   world.ready();
   const std::uint64_t one = world.join(), two = world.join();
-  EXPECT_EQ(world.lease(one).kind, Kind::portion);
+  EXPECT_EQ(world.lease(one).kind, LeaseKind::portion);
   world.pass(300);
-  EXPECT_EQ(world.lease(two).kind, Kind::wait);
+  EXPECT_EQ(world.lease(two).kind, LeaseKind::wait);
   world.pass(300);
-  EXPECT_EQ(world.lease(two).kind, Kind::portion);
+  EXPECT_EQ(world.lease(two).kind, LeaseKind::portion);
   world.start();
-  EXPECT_EQ(world.lease(two, {}, 1u << 20).kind, Kind::portion);
+  EXPECT_EQ(world.lease(two, {}, 1u << 20).kind, LeaseKind::portion);
 }
 
 TEST(Core, InRoundsAllBeginTogether) {
@@ -363,13 +361,13 @@ TEST(Core, InRoundsAllBeginTogether) {
   World world(plan);
   world.ready();
   const std::uint64_t one = world.join();
-  EXPECT_EQ(world.lease(one).kind, Kind::wait);
+  EXPECT_EQ(world.lease(one).kind, LeaseKind::wait);
   EXPECT_NE(world.lease(one).why.find("1 of 2"), std::string::npos);
   const std::uint64_t two = world.join();
-  EXPECT_EQ(world.lease(one).kind, Kind::wait) << "shards may not know the other one yet";
+  EXPECT_EQ(world.lease(one).kind, LeaseKind::wait) << "shards may not know the other one yet";
   const Portion first = world.lease(two).portion;
   EXPECT_EQ(first.end, 4u);
-  EXPECT_EQ(world.lease(two, {first.number}, first.number).kind, Kind::wait);
+  EXPECT_EQ(world.lease(two, {first.number}, first.number).kind, LeaseKind::wait);
   world.start();
   EXPECT_EQ(world.lease(one).portion.begin, 4u);
   const Portion next = world.lease(two, {}, first.number).portion;

@@ -22,7 +22,7 @@ namespace convoy::server::coordinator {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = Changed::Kind;
+using WriteKind = Changed::Kind;
 using test::bytes;
 using test::text;
 
@@ -130,7 +130,7 @@ Changed surely(StateStore& store, std::uint64_t term, const Write& write) {
   const auto give_up = std::chrono::steady_clock::now() + kLong;
   while (true) {
     const Changed changed = store.change(term, std::span(&write, 1), Survives::power);
-    if (changed.kind != Kind::unreached || std::chrono::steady_clock::now() > give_up) {
+    if (changed.kind != WriteKind::unreached || std::chrono::steady_clock::now() > give_up) {
       return changed;
     }
     std::this_thread::sleep_for(50ms);
@@ -153,14 +153,14 @@ TEST(Etcd, KeepsWhatAStoreKeepsAlsoWhenItsLeaderIsKilled) {
     std::vector<Write> writes;
     for (int k = i; k < i + 70; ++k) writes.push_back({"key/" + std::to_string(k), 0, bytes("v")});
     const Changed changed = store->change(term, writes, Survives::process);
-    ASSERT_EQ(changed.kind, Kind::done) << changed.problem;
+    ASSERT_EQ(changed.kind, WriteKind::done) << changed.problem;
   }
   EXPECT_EQ(store->list("key/").size(), 2100u);
   EXPECT_EQ(store->list("key/10").size(), 111u);
 
   // A change sets the term's key, so that those that were given up before can't be applied later.
   const Changed last = surely(*store, term, {"b", {}, bytes("1")});
-  ASSERT_EQ(last.kind, Kind::done) << last.problem;
+  ASSERT_EQ(last.kind, WriteKind::done) << last.problem;
   EtcdClient client(etcd.options("test/three/"));
   const nlohmann::json key = {{"key", to_base64("test/three/term")}};
   const auto found = client.post("/v3/kv/range", key);
@@ -169,23 +169,23 @@ TEST(Etcd, KeepsWhatAStoreKeepsAlsoWhenItsLeaderIsKilled) {
   nlohmann::json late = key;
   late["value"] = found.at("kvs").at(0).at("value");
   client.post("/v3/kv/put", late);
-  EXPECT_EQ(surely(*store, term, {"b", last.revision, bytes("2")}).kind, Kind::done);
-  EXPECT_EQ(surely(*store, term, {"b", last.revision, bytes("3")}).kind, Kind::conflict);
+  EXPECT_EQ(surely(*store, term, {"b", last.revision, bytes("2")}).kind, WriteKind::done);
+  EXPECT_EQ(surely(*store, term, {"b", last.revision, bytes("3")}).kind, WriteKind::conflict);
   // Whoever has nothing to write learns that its term is over.
   const auto idle = open_etcd_store(etcd.options("test/four/"));
   idle->begin();
-  EXPECT_EQ(idle->settle().kind, Kind::done);
+  EXPECT_EQ(idle->settle().kind, WriteKind::done);
   open_etcd_store(etcd.options("test/four/"))->begin();
   Changed settled;
   const auto give_up = std::chrono::steady_clock::now() + kLong;
-  while (settled.kind != Kind::fenced && std::chrono::steady_clock::now() < give_up) {
+  while (settled.kind != WriteKind::fenced && std::chrono::steady_clock::now() < give_up) {
     settled = idle->settle();
     std::this_thread::sleep_for(50ms);
   }
-  EXPECT_EQ(settled.kind, Kind::fenced);
+  EXPECT_EQ(settled.kind, WriteKind::fenced);
 
   // All keys of a job that is over, and nobody else's.
-  ASSERT_EQ(surely(*other, other->begin(), {"a", {}, bytes("b")}).kind, Kind::done);
+  ASSERT_EQ(surely(*other, other->begin(), {"a", {}, bytes("b")}).kind, WriteKind::done);
   for (const std::string prefix : {"test/two/", "test/twofold/"}) {
     nlohmann::json put = {{"key", to_base64(prefix + "term")}, {"value", to_base64("1")}};
     client.post("/v3/kv/put", put);
@@ -204,7 +204,7 @@ TEST(Etcd, KeepsWhatAStoreKeepsAlsoWhenItsLeaderIsKilled) {
   EXPECT_EQ(count("test/twofold/"), "1");
   EXPECT_EQ(count("test/three/"), others);
   const Write late_write{"a", {}, bytes("c")};
-  EXPECT_NE(other->change(1, std::span(&late_write, 1), Survives::power).kind, Kind::done);
+  EXPECT_NE(other->change(1, std::span(&late_write, 1), Survives::power).kind, WriteKind::done);
   EXPECT_EQ(count("test/two/"), "0");
   remove_etcd_keys(etcd.options("test/two/"));  // nothing is there
   EXPECT_THROW(remove_etcd_keys(etcd.options("")), UsageError);
@@ -213,16 +213,16 @@ TEST(Etcd, KeepsWhatAStoreKeepsAlsoWhenItsLeaderIsKilled) {
   const std::size_t first = etcd.leader();
   etcd.kill(first);
   const Changed after = surely(*store, term, {"a", {}, bytes("after")});
-  EXPECT_EQ(after.kind, Kind::done) << after.problem << etcd.output();
+  EXPECT_EQ(after.kind, WriteKind::done) << after.problem << etcd.output();
   EXPECT_EQ(text(store->read("a")), "after");
   const Changed next =
       store->compare_and_set(term, "a", after.revision, bytes("next"), Survives::power);
-  EXPECT_EQ(next.kind, Kind::done) << next.problem;
+  EXPECT_EQ(next.kind, WriteKind::done) << next.problem;
   EXPECT_EQ(store->compare_and_set(term, "a", after.revision, bytes("no"), Survives::power).kind,
-            Kind::conflict);
+            WriteKind::conflict);
   const std::uint64_t second = store->begin();
   EXPECT_EQ(second, term + 1);
-  EXPECT_EQ(surely(*store, term, {"a", {}, bytes("late")}).kind, Kind::fenced);
+  EXPECT_EQ(surely(*store, term, {"a", {}, bytes("late")}).kind, WriteKind::fenced);
 
   // One of three decides nothing.
   etcd.kill((first + 1) % 3);
@@ -231,7 +231,7 @@ TEST(Etcd, KeepsWhatAStoreKeepsAlsoWhenItsLeaderIsKilled) {
   const auto minority = open_etcd_store(hasty);
   const Write write{"a", {}, bytes("alone")};
   const Changed alone = minority->change(second, std::span(&write, 1), Survives::power);
-  EXPECT_EQ(alone.kind, Kind::unreached);
+  EXPECT_EQ(alone.kind, WriteKind::unreached);
   EXPECT_NE(alone.problem.find("127.0.0.1"), std::string::npos) << alone.problem;
   EXPECT_THROW(minority->read("a"), Failure);
 }
@@ -267,7 +267,8 @@ TEST(Etcd, SpeaksTlsAndRefusesStrangers) {
     }
   }
   ASSERT_EQ(term, 1u) << problem << etcd.output();
-  EXPECT_EQ(store->compare_and_set(term, "a", 0, bytes("b"), Survives::power).kind, Kind::done);
+  EXPECT_EQ(store->compare_and_set(term, "a", 0, bytes("b"), Survives::power).kind,
+            WriteKind::done);
   options.tls = theirs;
   EXPECT_THROW(open_etcd_store(options)->read("a"), Failure);
 }

@@ -6,10 +6,11 @@
 #include <cstdint>
 
 #include "server/coordinator/ledger.h"
+#include "tests/server/coordinator/progress.h"
 
 namespace convoy::server::coordinator::test {
 
-using Kind = Ledger::Handed::Kind;
+using HandedKind = Ledger::Handed::Kind;
 
 inline JobPlan plan(std::uint64_t batch, std::uint64_t portion, std::uint64_t epochs) {
   JobPlan plan;
@@ -31,13 +32,9 @@ inline void enter(Ledger& ledger, std::uint64_t groups) {
   for (std::uint64_t group = 1; group <= groups; ++group) ledger.enter(group);
 }
 
-inline Progress so_far(const Portion& portion, std::uint64_t samples) {
-  return portion.number << 32 | samples;
-}
-
 inline Portion next(Ledger& ledger, std::uint64_t group, std::size_t ahead = 100) {
   const auto handed = ledger.hand_out(group, UINT64_MAX, ahead);
-  EXPECT_EQ(handed.kind, Kind::portion);
+  EXPECT_EQ(handed.kind, HandedKind::portion);
   return handed.portion;
 }
 

@@ -17,9 +17,9 @@ TEST(Ledger, InRoundsEachReplicaHasOneShareOfEach) {
   Ledger ledger(rounds, 31);
   enter(ledger, 3);
   EXPECT_EQ(range(next(ledger, 1)), (Range{0, 4}));
-  EXPECT_EQ(ledger.hand_out(1, 1, 2).kind, Kind::wait) << "nothing is leased ahead";
+  EXPECT_EQ(ledger.hand_out(1, 1, 2).kind, HandedKind::wait) << "nothing is leased ahead";
   EXPECT_TRUE(ledger.finished(1, 1));
-  EXPECT_EQ(ledger.hand_out(1, 1, 2).kind, Kind::wait) << "the others come first";
+  EXPECT_EQ(ledger.hand_out(1, 1, 2).kind, HandedKind::wait) << "the others come first";
   EXPECT_EQ(range(next(ledger, 2)), (Range{4, 8}));
   EXPECT_EQ(range(next(ledger, 3)), (Range{8, 12}));
   EXPECT_EQ(range(next(ledger, 1)), (Range{12, 16}));
@@ -37,7 +37,7 @@ TEST(Ledger, InRoundsEachReplicaHasOneShareOfEach) {
   EXPECT_EQ(range(next(ledger, 1)), (Range{24, 28}));
   EXPECT_EQ(range(next(ledger, 2)), (Range{28, 31}));
   EXPECT_TRUE(ledger.finished(2, ledger.held(2).front().number));
-  EXPECT_EQ(ledger.hand_out(2, UINT64_MAX, 2).kind, Kind::finished) << "it blocks no round";
+  EXPECT_EQ(ledger.hand_out(2, UINT64_MAX, 2).kind, HandedKind::finished) << "it blocks no round";
   EXPECT_FALSE(ledger.all_done());
 
   rounds.drop_last = true;
@@ -61,11 +61,11 @@ TEST(Ledger, InRoundsAnEpochsLastBatchHasNoneOfTheNext) {
     auto& round = had.emplace_back();
     for (const std::uint64_t group : {3, 1, 4, 2}) {
       const auto handed = ledger.hand_out(group, last[group], 1);
-      if (handed.kind == Kind::finished) {
+      if (handed.kind == HandedKind::finished) {
         ledger.leave(group, 0, 0);
         continue;
       }
-      ASSERT_EQ(handed.kind, Kind::portion);
+      ASSERT_EQ(handed.kind, HandedKind::portion);
       EXPECT_TRUE(handed.changed);
       last[group] = handed.portion.number;
       round.emplace_back(handed.portion.epoch, range(handed.portion));
@@ -218,7 +218,7 @@ TEST(Ledger, RoundsAreThoseOfTheShards) {
   ledger.enter(1);
   EXPECT_EQ(range(in_round(ledger, 1, 0).portion), (Range{0, 4}));
   ledger.enter(2);
-  EXPECT_EQ(in_round(ledger, 1, 0).kind, Kind::wait) << "it has one";
+  EXPECT_EQ(in_round(ledger, 1, 0).kind, HandedKind::wait) << "it has one";
   EXPECT_TRUE(ledger.finished(1, ledger.held(1).front().number));
   // The first has completed its round alone.
   const Portion rest = in_round(ledger, 1, 1).portion;
@@ -248,7 +248,7 @@ TEST(Ledger, RoundsThatShardsHaveLostAreMadeAgain) {
     std::uint64_t samples = 0;
     for (const std::uint64_t group : {3, 4}) {
       const auto handed = in_round(ledger, group, round);
-      if (handed.kind != Kind::portion) continue;
+      if (handed.kind != HandedKind::portion) continue;
       samples += handed.portion.end - handed.portion.begin;
       epochs = std::max(epochs, handed.portion.epoch);
     }
@@ -267,7 +267,7 @@ TEST(Ledger, WhoComesBetweenRoundsIsOfTheNext) {
   Ledger ledger(in_rounds(4, 2, 2), 20);
   enter(ledger, 2);
   for (const std::uint64_t group : {1, 2})
-    EXPECT_EQ(in_round(ledger, group, 7).kind, Kind::portion);
+    EXPECT_EQ(in_round(ledger, group, 7).kind, HandedKind::portion);
   for (const std::uint64_t group : {1, 2})
     EXPECT_TRUE(ledger.finished(group, ledger.held(group).front().number));
   ledger.enter(3);
@@ -284,10 +284,10 @@ TEST(Ledger, WhoComesBetweenRoundsIsOfTheNext) {
   EXPECT_TRUE(ledger.finished(2, ledger.held(2).front().number));
   EXPECT_EQ(in_round(ledger, 2, 9).portion.epoch, 1u);
   // So has one that doesn't know rounds, of which the others have had theirs.
-  EXPECT_EQ(in_round(ledger, 1, 9).kind, Kind::portion);
-  EXPECT_EQ(in_round(ledger, 3, Ledger::kAnyRound).kind, Kind::portion);
+  EXPECT_EQ(in_round(ledger, 1, 9).kind, HandedKind::portion);
+  EXPECT_EQ(in_round(ledger, 3, Ledger::kAnyRound).kind, HandedKind::portion);
   EXPECT_TRUE(ledger.finished(3, ledger.held(3).front().number));
-  EXPECT_EQ(in_round(ledger, 3, Ledger::kAnyRound).kind, Kind::portion);
+  EXPECT_EQ(in_round(ledger, 3, Ledger::kAnyRound).kind, HandedKind::portion);
 }
 
 // `training.steps` are batches, of which those that end an epoch have fewer samples.

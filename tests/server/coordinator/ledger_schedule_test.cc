@@ -9,15 +9,13 @@
 
 #include "server/coordinator/ledger.h"
 #include "tests/base/effort.h"
+#include "tests/server/coordinator/progress.h"
 
 namespace convoy::server::coordinator {
 namespace {
 
-using Kind = Ledger::Handed::Kind;
-
-Progress so_far(const Portion& portion, std::uint64_t samples) {
-  return portion.number << 32 | samples;
-}
+using test::so_far;
+using HandedKind = Ledger::Handed::Kind;
 
 // Replicas that come, work, push to two shards and die at any moment; now and then the ledger is
 // another one, made of the bytes.
@@ -130,7 +128,7 @@ class Schedule {
     if (replica.portions.empty() || random_() % 4 == 0) {
       const auto handed = ledger_->hand_out(id, replica.last, 2);
       // An answer may get lost.
-      if (handed.kind == Kind::portion && (to_the_end || random_() % 5 != 0)) {
+      if (handed.kind == HandedKind::portion && (to_the_end || random_() % 5 != 0)) {
         ASSERT_LE(handed.portion.begin, handed.portion.end);
         if (plan_.staleness_bound != 0) ASSERT_LT(handed.portion.begin, handed.portion.end);
         ASSERT_LE(handed.portion.end, length_);

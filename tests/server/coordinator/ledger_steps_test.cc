@@ -11,7 +11,7 @@
 namespace convoy::server::coordinator {
 namespace {
 
-using Kind = Ledger::Handed::Kind;
+using HandedKind = Ledger::Handed::Kind;
 
 // A job that goes on behind `before` samples of an epoch, and is to make so many steps yet.
 struct Case {
@@ -61,7 +61,7 @@ void run(const Case& job) {
     if (!gaps) ASSERT_LT(steps_of(job, ledger), job.steps) << "a round more than is needed";
     for (std::uint64_t group = 1; group <= job.replicas; ++group) {
       const auto handed = ledger.hand_out(group, last[group], 1);
-      if (handed.kind == Kind::portion) last[group] = handed.portion.number;
+      if (handed.kind == HandedKind::portion) last[group] = handed.portion.number;
     }
     for (std::uint64_t group = 1; group <= job.replicas; ++group) {
       if (!ledger.held(group).empty()) ASSERT_TRUE(ledger.finished(group, last[group]));

@@ -42,7 +42,7 @@ TEST(Ledger, HandsOutAscendingAndTheNextEpochWhenThisOneIs) {
   EXPECT_EQ(handed, expected);
   EXPECT_TRUE(ledger.all_handed());
   EXPECT_FALSE(ledger.all_done());
-  EXPECT_EQ(ledger.hand_out(1, 6, 100).kind, Kind::wait);
+  EXPECT_EQ(ledger.hand_out(1, 6, 100).kind, HandedKind::wait);
   for (std::uint64_t number = 1; number <= 6; ++number) {
     EXPECT_FALSE(ledger.finished(number % 2 == 1 ? 2 : 1, number)) << "another's";
     EXPECT_TRUE(ledger.finished(number % 2 == 1 ? 1 : 2, number));
@@ -51,7 +51,7 @@ TEST(Ledger, HandsOutAscendingAndTheNextEpochWhenThisOneIs) {
   EXPECT_FALSE(ledger.finished(9, 1));
   EXPECT_TRUE(ledger.all_done());
   EXPECT_EQ(ledger.samples(), 40u);
-  EXPECT_EQ(ledger.hand_out(1, 6, 100).kind, Kind::finished);
+  EXPECT_EQ(ledger.hand_out(1, 6, 100).kind, HandedKind::finished);
 }
 
 TEST(Ledger, GivesAgainWhatWasLeasedWithALostAnswer) {
@@ -65,7 +65,7 @@ TEST(Ledger, GivesAgainWhatWasLeasedWithALostAnswer) {
   const auto second = ledger.hand_out(1, 1, 2);
   EXPECT_EQ(second.portion.number, 2u);
   EXPECT_EQ(ledger.hand_out(1, 1, 2).portion.number, 2u);
-  EXPECT_EQ(ledger.hand_out(1, 2, 2).kind, Kind::wait) << "two at most";
+  EXPECT_EQ(ledger.hand_out(1, 2, 2).kind, HandedKind::wait) << "two at most";
   EXPECT_TRUE(ledger.finished(1, 1));
   EXPECT_EQ(ledger.hand_out(1, 2, 2).portion.number, 3u);
 }
@@ -138,7 +138,7 @@ TEST(Ledger, CountsEpochsSamplesAndLastBatches) {
 
   Ledger nothing(whole, 7);  // not one batch
   nothing.enter(1);
-  EXPECT_EQ(nothing.hand_out(1, 0, 2).kind, Kind::finished);
+  EXPECT_EQ(nothing.hand_out(1, 0, 2).kind, HandedKind::finished);
 }
 
 TEST(Ledger, GoesOnFromACheckpoint) {

@@ -14,7 +14,7 @@
 namespace convoy::server::coordinator {
 namespace {
 
-using Kind = Changed::Kind;
+using WriteKind = Changed::Kind;
 using test::bytes;
 using test::text;
 
@@ -38,7 +38,8 @@ TEST(LogStore, LocksItsFolderAndRefusesAnothers) {
     LogStore store(folder, quiet());
     EXPECT_THROW(LogStore(folder, quiet()), Failure);
     const std::uint64_t term = store.begin();
-    EXPECT_EQ(store.compare_and_set(term, "a", 0, bytes("1"), Survives::process).kind, Kind::done);
+    EXPECT_EQ(store.compare_and_set(term, "a", 0, bytes("1"), Survives::process).kind,
+              WriteKind::done);
   }
   LogStore again(folder, quiet());
   EXPECT_EQ(text(again.read("a")), "1");
@@ -100,11 +101,11 @@ TEST(LogStore, NothingIsLostThatWasSaidToSurvive) {
         }
       }
       const auto survives = random() % 3 == 0 ? Survives::power : Survives::process;
-      ASSERT_EQ(store->change(term, writes, survives).kind, Kind::done);
+      ASSERT_EQ(store->change(term, writes, survives).kind, WriteKind::done);
       states.push_back(next);
       if (survives == Survives::power) synced = states.size() - 1;
       if (random() % 10 == 0) {
-        ASSERT_EQ(store->settle().kind, Kind::done);
+        ASSERT_EQ(store->settle().kind, WriteKind::done);
         synced = states.size() - 1;
       }
     }
@@ -117,7 +118,7 @@ TEST(LogStore, SurvivesAKillAtAnyByte) {
     LogStore store(std::shared_ptr<Disk>(&disk, [](Disk*) {}), quiet());
     const std::uint64_t term = store.begin();
     EXPECT_EQ(store.compare_and_set(term, "a", 0, bytes("first"), Survives::power).kind,
-              Kind::done);
+              WriteKind::done);
     const std::string name = [&] {
       for (const std::string& each : disk.list()) {
         if (each.starts_with("log-")) return each;
@@ -126,7 +127,7 @@ TEST(LogStore, SurvivesAKillAtAnyByte) {
     }();
     const std::size_t before = disk.get(name).size();
     EXPECT_EQ(store.compare_and_set(term, "a", 2, bytes("second"), Survives::process).kind,
-              Kind::done);
+              WriteKind::done);
     return std::pair(name, before);
   };
   SimulatedDisk whole;
@@ -159,7 +160,7 @@ TEST(LogStore, ItsFolderStaysSmall) {
     const std::uint64_t term = store.begin();
     for (int i = 0; i < 20'000; ++i) {
       const Write write{"key " + std::to_string(i % 50), {}, bytes(std::string(100, 'x'))};
-      ASSERT_EQ(store.change(term, std::span(&write, 1), Survives::process).kind, Kind::done);
+      ASSERT_EQ(store.change(term, std::span(&write, 1), Survives::process).kind, WriteKind::done);
       most = std::max(most, disk->used());
     }
   }
@@ -175,15 +176,15 @@ TEST(LogStore, AFullDiskIsWaitedForAndABrokenOneIsNot) {
   const Write write{"a", {}, bytes("value")};
   disk->set_capacity(disk->used());
   const Changed full = store.change(term, std::span(&write, 1), Survives::power);
-  EXPECT_EQ(full.kind, Kind::unreached);
+  EXPECT_EQ(full.kind, WriteKind::unreached);
   EXPECT_NE(full.problem, "");
   EXPECT_FALSE(store.read("a"));
   disk->set_capacity(UINT64_MAX);
-  EXPECT_EQ(store.change(term, std::span(&write, 1), Survives::power).kind, Kind::done);
+  EXPECT_EQ(store.change(term, std::span(&write, 1), Survives::power).kind, WriteKind::done);
   disk->fail_syncs();
-  EXPECT_EQ(store.change(term, std::span(&write, 1), Survives::power).kind, Kind::broken);
-  EXPECT_EQ(store.change(term, std::span(&write, 1), Survives::process).kind, Kind::broken);
-  EXPECT_EQ(store.settle().kind, Kind::broken);
+  EXPECT_EQ(store.change(term, std::span(&write, 1), Survives::power).kind, WriteKind::broken);
+  EXPECT_EQ(store.change(term, std::span(&write, 1), Survives::process).kind, WriteKind::broken);
+  EXPECT_EQ(store.settle().kind, WriteKind::broken);
   EXPECT_THROW(store.begin(), Failure);
 }
 
@@ -194,7 +195,7 @@ TEST(LogStore, DamageInTheMiddleIsRefused) {
     const std::uint64_t term = store.begin();
     for (int i = 0; i < 20; ++i) {
       const Write write{"a", {}, bytes(std::string(100, 'x'))};
-      ASSERT_EQ(store.change(term, std::span(&write, 1), Survives::power).kind, Kind::done);
+      ASSERT_EQ(store.change(term, std::span(&write, 1), Survives::power).kind, WriteKind::done);
     }
   }
   for (const std::string& name : disk->list()) {

@@ -28,7 +28,7 @@ inline std::string text(const std::optional<Value>& value) {
 
 // `open` opens the same store again and again, empty at first.
 inline void check_store(const std::function<std::unique_ptr<StateStore>()>& open) {
-  using Kind = Changed::Kind;
+  using WriteKind = Changed::Kind;
   constexpr auto kProcess = Survives::process;
   std::uint64_t first = 0;
   {
@@ -37,48 +37,49 @@ inline void check_store(const std::function<std::unique_ptr<StateStore>()>& open
     first = store->begin();
     EXPECT_FALSE(store->read("a"));
     const Changed set = store->compare_and_set(first, "a", 0, bytes("one"), Survives::power);
-    ASSERT_EQ(set.kind, Kind::done) << set.problem;
+    ASSERT_EQ(set.kind, WriteKind::done) << set.problem;
     EXPECT_GE(set.revision, 1u);
     EXPECT_EQ(text(store->read("a")), "one");
     EXPECT_EQ(store->read("a")->revision, set.revision);
-    EXPECT_EQ(store->compare_and_set(first, "a", 0, bytes("two"), kProcess).kind, Kind::conflict);
+    EXPECT_EQ(store->compare_and_set(first, "a", 0, bytes("two"), kProcess).kind,
+              WriteKind::conflict);
     EXPECT_EQ(text(store->read("a")), "one");
     EXPECT_EQ(store->compare_and_set(first, "a", set.revision, bytes("two"), kProcess).kind,
-              Kind::done);
+              WriteKind::done);
     EXPECT_EQ(store->compare_and_set(first, "a", set.revision, bytes("three"), kProcess).kind,
-              Kind::conflict);
+              WriteKind::conflict);
     // All or nothing.
     const Write both[] = {{"b", 0, bytes(std::string("\0\xff binary", 9))}, {"c", 5, bytes("x")}};
-    EXPECT_EQ(store->change(first, both, kProcess).kind, Kind::conflict);
+    EXPECT_EQ(store->change(first, both, kProcess).kind, WriteKind::conflict);
     EXPECT_FALSE(store->read("b"));
     const Write fine[] = {{"b", 0, bytes(std::string("\0\xff binary", 9))},
                           {"dir/1", {}, bytes("")},
                           {"dir/2", {}, bytes("2")},
                           {"dir0", {}, bytes("behind")},
                           {"a", {}, std::nullopt}};
-    EXPECT_EQ(store->change(first, fine, kProcess).kind, Kind::done);
+    EXPECT_EQ(store->change(first, fine, kProcess).kind, WriteKind::done);
     EXPECT_FALSE(store->read("a"));
     EXPECT_EQ(store->list("dir/").size(), 2u);
     EXPECT_EQ(text(store->list("dir/").at("dir/2")), "2");
     EXPECT_EQ(store->list("").size(), 4u);
-    EXPECT_EQ(store->settle().kind, Kind::done);
+    EXPECT_EQ(store->settle().kind, WriteKind::done);
     // Another one begins.
     const std::uint64_t second = store->begin();
     EXPECT_GT(second, first);
     const Changed late = store->compare_and_set(first, "b", 0, bytes("late"), kProcess);
-    EXPECT_EQ(late.kind, Kind::fenced);
+    EXPECT_EQ(late.kind, WriteKind::fenced);
     EXPECT_NE(late.problem, "");
     const Write deletion{"b", {}, std::nullopt};
-    EXPECT_EQ(store->change(first, std::span(&deletion, 1), kProcess).kind, Kind::fenced);
+    EXPECT_EQ(store->change(first, std::span(&deletion, 1), kProcess).kind, WriteKind::fenced);
     EXPECT_EQ(text(store->read("b")), std::string("\0\xff binary", 9));
-    EXPECT_EQ(store->compare_and_set(second, "d", 0, bytes("new"), kProcess).kind, Kind::done);
+    EXPECT_EQ(store->compare_and_set(second, "d", 0, bytes("new"), kProcess).kind, WriteKind::done);
     first = second;
   }
   const auto again = open();
   EXPECT_EQ(text(again->read("d")), "new");
   EXPECT_EQ(again->list("").size(), 5u);
   EXPECT_GT(again->begin(), first);
-  EXPECT_EQ(again->compare_and_set(first, "d", 0, bytes("late"), kProcess).kind, Kind::fenced);
+  EXPECT_EQ(again->compare_and_set(first, "d", 0, bytes("late"), kProcess).kind, WriteKind::fenced);
 }
 
 inline void check_configurations(StateStore& store) {
