@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Has GCC look at the units that need LibTorch, which are built with clang.
+"""Has GCC look at the layers that need LibTorch, which are built with clang.
 
   tools/check_gcc.py BUILD [-j N] [--compiler NAME]    for errors and warnings, without making anything
   tools/check_gcc.py --self-test
@@ -83,16 +83,23 @@ def flags_of(command):
     return flags
 
 
+def sources_of(path):
+    """The units that are compiled as one in a unit of CMake's, or else the one."""
+    if re.fullmatch(r"unity_\d+_cxx\.cxx", path.name) and path.exists():
+        return [pathlib.Path(name) for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)]
+    return [path]
+
+
 def units_of(build):
-    """{path: (layer, text)} of the units that are compiled with LibTorch's headers, and flags for all of them."""
+    """{path: (layer, text)} of the units of these layers, and flags for all of them."""
     units, flags = {}, []
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        path = pathlib.Path(entry["file"])
-        layer = next((name for name in LAYERS if f"/src/{name}/" in entry["file"]), None)
-        if layer is None or build.resolve() in path.resolve().parents or "/torch/" not in entry["command"]:
-            continue
-        units[str(path)] = (layer, path.read_text())
-        flags.append(flags_of(entry["command"]))
+        for path in sources_of(pathlib.Path(entry["file"])):
+            layer = next((name for name in LAYERS if f"/src/{name}/" in str(path)), None)
+            if layer is None or build.resolve() in path.resolve().parents:
+                continue
+            units[str(path)] = (layer, path.read_text())
+            flags.append(flags_of(entry["command"]))
     return units, merged(flags)
 
 
@@ -127,7 +134,7 @@ def check_build(build, compiler, jobs):
         return 77
     units, flags = units_of(build)
     if not units:
-        print(f"check_gcc: {build} has no units that need LibTorch", file=sys.stderr)
+        print(f"check_gcc: {build} has no units of {", ".join(LAYERS)}", file=sys.stderr)
         return 1
     groups = groups_of(units)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -153,16 +160,21 @@ def self_test():
             "four": "static int twice(int x) { return x; }\nint four() { return twice(4); }\n",
         }
 
-        def outcome(**more):
+        def outcome(arranged=list, **more):
             entries = []
             for name, text in {**sources, **more}.items():
                 path = root / f"src/model/{name}.cc"
                 path.write_text(text)
                 entries.append({"file": str(path), "command": f"clang++ -Xclang -x -Dx_EXPORTS -isystem {root}/torch/include "
                                                               f"-Wall -std=c++20 -c {path}"})
-            (root / "build/compile_commands.json").write_text(json.dumps(entries))
+            (root / "build/compile_commands.json").write_text(json.dumps(arranged(entries)))
             command = [sys.executable, __file__, str(root / "build")]
             return subprocess.run(command, capture_output=True, text=True)
+
+        def as_one(entries):
+            unit = root / "build/unity_0_cxx.cxx"
+            unit.write_text("".join(f'#include "{entry["file"]}"\n' for entry in entries))
+            return [{**entries[0], "file": str(unit)}]
 
         clean = outcome()
         assert clean.returncode == 0, clean
@@ -171,6 +183,7 @@ def self_test():
         assert groups_of({**units, "two": ("cli", sources["two"])}) == [["one", "two", "three"]]
         wrong = outcome(five="int five() { return nothing; }\n")
         assert wrong.returncode == 1 and "five.cc:1:" in wrong.stderr and "nothing" in wrong.stderr, wrong
+        assert "five.cc:1:" in outcome(as_one, five="int five() { return nothing; }\n").stderr
         warned = outcome(five="int five() { int unused = 5; return 1; }\n")
         assert warned.returncode == 1 and "five.cc:1:" in warned.stderr and "[-Werror=unused" in warned.stderr, warned
         # Errors that only come from reading units together are none.
