@@ -134,7 +134,7 @@ def check_build(build, compiler, jobs):
         return 77
     units, flags = units_of(build)
     if not units:
-        print(f"check_gcc: {build} has no units of {", ".join(LAYERS)}", file=sys.stderr)
+        print(f"check_gcc: {build} has no units of {' '.join(LAYERS)}", file=sys.stderr)
         return 1
     groups = groups_of(units)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
