@@ -8,8 +8,8 @@
 #                               build/asan/   the Torch-free layers, address and undefined-behavior sanitizers
 #                               build/tsan/   tests of what has threads, thread sanitizer; ranks are threads
 #                               build/mpich/  the Torch-free layers with GCC, on MPICH; tests of comm and preload
-#                               build/single/ each unit compiled by itself: whether it includes what it needs
 #                               gcc           GCC reads the units that need LibTorch, for errors and warnings
+#                               single        each unit is read by itself: whether it includes what it needs
 #   ./test.sh --soak [N]      after a build: the tests that kill at random moments, and those that read the clock, N times
 #                             each (default: 5), with tests/soak/kills.py
 #   ./test.sh --changed [REV] after a build: the tests of the layers that differ from REV (default: from what last passed,
@@ -60,15 +60,11 @@ fi
 # compiles in two thirds of the time.
 torch_free=(-DCONVOY_TORCH=OFF -DCONVOY_TESTS=ON -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1"
   -DCONVOY_QUICK_BUILD=ON)
-# Each unit with what it includes itself, and not what the others do that it is compiled with in build/. Programs are
-# not made of them.
-alone=(-DCONVOY_TESTS=ON -DCONVOY_TORCH=ON -DCONVOY_EXAMPLES=ON -DCONVOY_UNITY_BUILD=0 -DCMAKE_BUILD_TYPE=Debug
-  -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCONVOY_QUICK_BUILD=ON)
-gcc=
-if [[ $tier == all ]]; then gcc=gcc; fi
+readings=
+if [[ $tier == all ]]; then readings="gcc;single"; fi
 
 step "building build/"
-configure build -DCONVOY_TESTS=ON -DCONVOY_TORCH=ON -DCONVOY_EXAMPLES=ON "-DCONVOY_SUITES=$gcc"
+configure build -DCONVOY_TESTS=ON -DCONVOY_TORCH=ON -DCONVOY_EXAMPLES=ON "-DCONVOY_SUITES=$readings"
 build build
 
 for suite in "${suites[@]}"; do
@@ -96,11 +92,6 @@ for suite in "${suites[@]}"; do
   esac
 done
 tools/flatten_tests.py build "${suites[@]}"
-if [[ $tier == all ]]; then
-  step "compiling every unit of build/single by itself"
-  configure build/single "${alone[@]}"
-  ninja -C build/single -t targets all | sed -n 's/: CXX_COMPILER__.*//p' | xargs ninja -C build/single -j "$jobs"
-fi
 
 # The tests of data sets that are too large to be kept here.
 if [[ -z ${CONVOY_DATA:-} && -d ../shared/data ]]; then

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-TREES = ("asan", "asan-fuzz", "tsan", "mpich", "single")
+TREES = ("asan", "asan-fuzz", "tsan", "mpich")
 
 
 def layer_of(output):
