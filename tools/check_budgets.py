@@ -108,7 +108,8 @@ def self_test():
 
     tests = [entry("a", ["/b/tests/a"], "threads"), entry("a.2", ["/usr/bin/mpirun", "-n", "2", "/b/tests/a"], "mpi"),
              entry("a.8", ["/usr/bin/mpirun", "-n", "8", "/b/tests/a"], "mpi", "all"),
-             entry("c", ["env", "/usr/bin/mpirun.mpich", "/b/tests/c"]), entry("fuzz", ["/b/fuzz/x", "/s/tests/fuzz/x"]),
+             entry("c", ["env", "/usr/bin/mpirun.mpich", "/b/tests/c"]),
+             entry("fuzz", ["/b/fuzz/x", "/s/tests/fuzz/x"]),
              entry("check", ["python3", "/s/tests/x/check.py"]), entry("d", ["/b/tests/d"])]
     commands = [{"command": "c++ -isystem /t/torch/include -c a.cc"}, {"command": "c++ -I/x/torch/include/csrc -c b.cc"},
                 {"command": "c++ -include-pch x/convoy_torch_pch.dir/y.pch -c c.cc"}, {"command": "c++ -c torch.cc"}]

@@ -5,9 +5,9 @@
   tools/flatten_tests.py --self-test        tests itself
 
 Each test x of BUILD/asan, BUILD/tsan and BUILD/mpich that a suite takes becomes asan.x, tsan.x or mpich.x (those of
-BUILD/asan-fuzz, too, asan.x), as it is in its tree but for the labels `suite` and `all`. (ctest reads files of other trees, too, but takes the folders that they
-name for folders of the tree that includes them.) What a suite takes must have been built. Without suites there are no
-such tests.
+BUILD/asan-fuzz, too, asan.x), as it is in its tree but for the labels `suite` and `all`. (ctest reads files of other
+trees, too, but takes the folders that they name for folders of the tree that includes them.) What a suite takes must
+have been built. Without suites there are no such tests.
 """
 
 import json
