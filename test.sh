@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and tests; does only what is left to do.
 #
-#   ./test.sh                 the gate: builds what users build, in build/, and runs the tests that are exact and short
+#   ./test.sh                 the gate: builds what users build, in build/, and runs the tests that are exact and short;
+#                             parsers of bytes from outside also with sanitizers, in build/asan-fuzz/
 #   ./test.sh --all           also all ranks, long trainings, random kills, measured times, packages, and what is built
 #                             with sanitizers, on MPICH and with GCC:
 #                               build/asan/   the Torch-free layers, address and undefined-behavior sanitizers
 #                               build/tsan/   tests of what has threads, thread sanitizer; ranks are threads
 #                               build/mpich/  the Torch-free layers with GCC, on MPICH; tests of comm and preload
 #                               gcc           GCC reads the units that need LibTorch, for errors and warnings
+#                               single        each unit is read by itself: whether it includes what it needs
 #   ./test.sh --soak [N]      after a build: the tests that kill at random moments, and those that read the clock, N times
 #                             each (default: 5), with tests/soak/kills.py
 #   ./test.sh --changed [REV] after a build: the tests of the layers that differ from REV (default: from what last passed,
@@ -39,38 +41,57 @@ if [[ $tier == changed && (-n $revision || ! -e build/passed) ]]; then partial=t
 step "set-up"
 tools/setup.sh --tests
 
-suites=
+# Of tools/flatten_tests.py.
+suites=()
 if [[ $tier == all ]]; then
-  suites="asan;tsan;gcc"
+  suites=(asan tsan)
   if command -v mpicxx.mpich >/dev/null; then
-    suites+=";mpich"
+    suites+=(mpich)
   else
     echo "no MPICH here: its suite is left out"
   fi
+elif [[ $tier == usual ]]; then
+  suites=(fuzz)
+elif [[ $tier == changed ]]; then
+  labels=$(tools/changed_tests.py --passed build/passed ${revision:+--since "$revision"})
+  if [[ layer.fuzz =~ ${labels:-^$} ]]; then suites=(fuzz); fi
 fi
 # Debug: assertions stay on. Optimized all the same, since sanitized code is slow; at -O1, which
 # compiles in two thirds of the time.
 torch_free=(-DCONVOY_TORCH=OFF -DCONVOY_TESTS=ON -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1"
-  -DCONVOY_QUICK_BUILD=ON -DCONVOY_UNITY_BUILD=0)
+  -DCONVOY_QUICK_BUILD=ON)
+readings=
+if [[ $tier == all ]]; then readings="gcc;single"; fi
 
 step "building build/"
-configure build -DCONVOY_TESTS=ON -DCONVOY_TORCH=ON -DCONVOY_EXAMPLES=ON "-DCONVOY_SUITES=$suites"
+configure build -DCONVOY_TESTS=ON -DCONVOY_TORCH=ON -DCONVOY_EXAMPLES=ON "-DCONVOY_SUITES=$readings"
 build build
 
-if [[ $suites == *asan* ]]; then
-  step "building build/asan: address and undefined-behavior sanitizers"
-  configure build/asan "${torch_free[@]}" -DCONVOY_SANITIZE=address
-  build build/asan
-
-  step "building build/tsan: thread sanitizer"
-  configure build/tsan "${torch_free[@]}" -DCONVOY_SANITIZE=thread
-  build build/tsan tests.threads
-fi
-if [[ $suites == *mpich* ]]; then
-  step "building build/mpich: GCC, MPICH"
-  configure build/mpich "${torch_free[@]}" -DCMAKE_CXX_COMPILER=g++ -DCONVOY_MPI=mpich
-  build build/mpich tests.comm tests.preload
-fi
+for suite in "${suites[@]}"; do
+  case $suite in
+    asan)
+      step "building build/asan: address and undefined-behavior sanitizers"
+      configure build/asan "${torch_free[@]}" -DCONVOY_UNITY_BUILD=0 -DCONVOY_SANITIZE=address
+      build build/asan
+      ;;
+    fuzz)
+      step "building build/asan-fuzz: parsers with the same sanitizers"
+      configure build/asan-fuzz "${torch_free[@]}" "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -g1" -DCONVOY_SANITIZE=address
+      build build/asan-fuzz tests.fuzz
+      ;;
+    tsan)
+      step "building build/tsan: thread sanitizer"
+      configure build/tsan "${torch_free[@]}" -DCONVOY_UNITY_BUILD=0 -DCONVOY_SANITIZE=thread
+      build build/tsan tests.threads
+      ;;
+    mpich)
+      step "building build/mpich: GCC, MPICH"
+      configure build/mpich "${torch_free[@]}" -DCONVOY_UNITY_BUILD=0 -DCMAKE_CXX_COMPILER=g++ -DCONVOY_MPI=mpich
+      build build/mpich tests.comm tests.preload
+      ;;
+  esac
+done
+tools/flatten_tests.py build "${suites[@]}"
 
 # The tests of data sets that are too large to be kept here.
 if [[ -z ${CONVOY_DATA:-} && -d ../shared/data ]]; then
@@ -79,9 +100,9 @@ if [[ -z ${CONVOY_DATA:-} && -d ../shared/data ]]; then
 fi
 
 # Labels (cmake/ConvoyTargets.cmake): what only --all runs, and what reads the clock.
-selection=(-LE '^all$')
+selection=(--tier gate -LE '^all$')
 if [[ $tier == all ]]; then
-  selection=()
+  selection=(--tier all)
   export CONVOY_TEST_ALL=1 CONVOY_TEST_KILLS=50
 elif [[ $tier == soak ]]; then
   step "soak: random kills, and tests that read the clock"
@@ -91,13 +112,12 @@ elif [[ $tier == soak ]]; then
   tests/soak/kills.py build/bin/convoy --kills "$((times_each * 10))"
   exit 0
 elif [[ $tier == changed ]]; then
-  labels=$(tools/changed_tests.py --passed build/passed ${revision:+--since "$revision"})
   if [[ -z $labels ]]; then
     echo "nothing that tests look at has changed"
     exit 0
   fi
-  selection+=(-L "$labels")
+  selection=(--tier part -LE '^all$' -L "$labels")
 fi
-step "tests${suites:+; ${suites//;/, } are suites among them}"
+step "tests${suites:+; among them those of ${suites[*]}}"
 tools/gate.py build -j "$jobs" "${selection[@]}"
 if [[ -n $state ]] && ! $partial; then tools/changed_tests.py --passed build/passed --remember "$state"; fi

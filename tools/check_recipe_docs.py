@@ -17,7 +17,7 @@ import sys
 import tempfile
 import tomllib
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "recipes.md"
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/recipes.md"
 TABLE = re.compile(r"`\[+([a-z_.]+)\]+`")
 CODE = re.compile(r"`([^`]+)`")
 ROW = re.compile(r"^\|(.*)\|$")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests of a build tree, and those whose verdict hangs on the clock once more when they fail.
 
-    tools/gate.py BUILD [-j 2] [arguments of ctest]
+    tools/gate.py BUILD [--tier gate|all|part] [-j 2] [arguments of ctest]
 
 What has the label `clock` (tests/clock_cases.txt) and fails by an assertion is run once more, alone. If it passes then,
 a line `FLAKE name, load` stands at the end of the output and in BUILD/flakes.jsonl. Everything else that fails, and
@@ -10,11 +10,15 @@ every crash, time limit and sanitizer's report, fails at once. With --self-test 
 import argparse
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+
+import check_budgets
 
 MOST_CLOCK_CASES = 30
 REPORT = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:")
@@ -60,13 +64,28 @@ def load():
         return file.read().split()[0]
 
 
-def run(build, jobs, arguments):
+def run(build, jobs, tier, arguments):
+    """Runs the tests and judges them, then what they started."""
+    starts = pathlib.Path(build).absolute() / "starts.txt"
+    os.environ.pop("CONVOY_TEST_COUNT", None)
+    if tier == "gate":
+        starts.unlink(missing_ok=True)
+        os.environ["CONVOY_TEST_COUNT"] = str(starts)
+    status = run_tests(build, jobs, tier, arguments)
+    complaints = check_budgets.judge_starts(starts) if tier == "gate" else []
+    for line in complaints:
+        print(line)
+    return status or (1 if complaints else 0)
+
+
+def run_tests(build, jobs, tier, arguments):
     labels = labels_of(build)
-    clock = sum("clock" in of for of in labels.values())
+    # Those of other trees are cases of this one, too.
+    clock = sum("clock" in of and "suite" not in of for of in labels.values())
     if clock > MOST_CLOCK_CASES:
         print(f"gate: {clock} tests have the label clock; at most {MOST_CLOCK_CASES} may (tests/clock_cases.txt)")
         return 1
-    results = os.path.join(os.path.abspath(build), "test-times.xml")
+    results = os.path.join(os.path.abspath(build), "test-times-part.xml" if tier == "part" else "test-times.xml")
     if os.path.exists(results):
         os.remove(results)
     ctest = ["ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error"]
@@ -83,6 +102,7 @@ def run(build, jobs, arguments):
 
     def again(name):
         print(f"gate: once more, alone: {name}", flush=True)
+        os.environ.pop("CONVOY_TEST_COUNT", None)
         return subprocess.run(ctest + ["-j", "1", "-R", f"^{re.escape(name)}$"]).returncode == 0
 
     bad, flaked = judge(failed, labels, again)
@@ -117,6 +137,12 @@ def self_test():
 
     assert judge(failed, labels, again) == (["gone", "hung", "raced", "wrong"], ["late"]) and asked == ["late"]
     assert judge(failed, labels, lambda name: False)[1] == []
+    with tempfile.TemporaryDirectory() as folder:
+        starts = pathlib.Path(folder) / "starts.txt"
+        assert check_budgets.judge_starts(starts) == []
+        budgets = check_budgets.read_budgets((check_budgets.ROOT / check_budgets.BUDGETS).read_text())
+        starts.write_text("convoy train\n" * (budgets["trainings"][0] + 1))
+        assert any("trainings" in line for line in check_budgets.judge_starts(starts))
     print("gate: passed")
     return 0
 
@@ -127,8 +153,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
     parser.add_argument("-j", "--jobs", type=int, default=2)
+    parser.add_argument("--tier", choices=("gate", "all", "part"), default="part")
     options, arguments = parser.parse_known_args()
-    return run(options.build, options.jobs, arguments)
+    return run(options.build, options.jobs, options.tier, arguments)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-TREES = ("asan", "tsan", "mpich")
+TREES = ("asan", "asan-fuzz", "tsan", "mpich")
 
 
 def layer_of(output):
@@ -86,7 +86,8 @@ def main():
                 rows[f"tree {tree}"].build += seconds
     tests = read_tests(arguments.build / "test-times.xml")
     for name, (layer, seconds) in tests.items():
-        row = rows[f"tree {name[6:].split('_')[0]}" if name.startswith("suite.") else layer]
+        tree = name.split(".")[0]
+        row = rows[f"tree {tree}" if tree in TREES else name if tree == "suite" else layer]
         row.tests += 1
         row.test += seconds
     total = Row()

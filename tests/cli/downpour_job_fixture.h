@@ -74,7 +74,7 @@ class DownpourJob : public testing::Test {
   }
   JobResult end_of(Job& job) const {
     JobResult result = job.finish();
-    EXPECT_GE(job.wait_until_gone(20), 0) << "a process is left";
+    EXPECT_GE(job.wait_until_gone(), 0) << "a process is left";
     EXPECT_EQ(test::entries(path("tmp")), 0u);
     return result;
   }
