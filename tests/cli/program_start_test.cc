@@ -16,11 +16,21 @@ std::string loaded_by(const std::vector<std::string>& arguments) {
 }
 
 TEST(ProgramStart, LoadsLibTorchForTrainingAlone) {
-  const std::vector<std::vector<std::string>> without = {
-      {"--help"},          {"--version"},       {"run", "--help"},    {"job", "--help"},
-      {"report", "--help"}, {"status", "--help"}, {"serve", "--help"}, {"certs", "--help"},
-      {"pack", "--help"},  {"index", "--help"}, {"inspect", "--help"}, {"verify", "--help"},
-      {"doctor", "--help"}, {"trian"},           {"run", "-n", "1", "true"}};
+  const std::vector<std::vector<std::string>> without = {{"--help"},
+                                                         {"--version"},
+                                                         {"run", "--help"},
+                                                         {"job", "--help"},
+                                                         {"report", "--help"},
+                                                         {"status", "--help"},
+                                                         {"serve", "--help"},
+                                                         {"certs", "--help"},
+                                                         {"pack", "--help"},
+                                                         {"index", "--help"},
+                                                         {"inspect", "--help"},
+                                                         {"verify", "--help"},
+                                                         {"doctor", "--help"},
+                                                         {"trian"},
+                                                         {"run", "-n", "1", "true"}};
   for (const auto& arguments : without) {
     const std::string loaded = loaded_by(arguments);
     EXPECT_NE(loaded.find("libconvoy_base.so"), std::string::npos) << arguments.front();
