@@ -65,6 +65,10 @@ if(TARGET convoy)
   file(RELATIVE_PATH _bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(convoy PROPERTIES INSTALL_RPATH "$ORIGIN/${_bin_to_lib}")
   install(TARGETS convoy RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(BUILD_SHARED_LIBS)  # opened by the program alone, so that it is no component
+    set_target_properties(convoy_commands PROPERTIES INSTALL_RPATH "$ORIGIN")
+    install(TARGETS convoy_commands LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
+  endif()
 endif()
 
 install(EXPORT ConvoyTargets NAMESPACE convoy:: DESTINATION ${_package_dir})

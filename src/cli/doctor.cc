@@ -7,17 +7,31 @@
 
 #include "cli/commands.h"
 #include "cli/doctor/rows.h"
-#include "cli/launch/build_config.h"
 #include "cli/rows.h"
+#include "cli/torch_commands.h"
+#include "cli/version.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
 namespace {
 
+DoctorRows loaded_torch_rows() {
+  try {
+    return torch_commands().doctor_rows();
+  } catch (const Failure& failure) {
+    return {{"LibTorch", RowStatus::missing, failure.what(),
+             "leave Convoy's libraries where they were installed, and LibTorch " + torch_version() +
+                 " where it was when Convoy was built",
+             true}};
+  }
+}
+
 int examine(const std::string& json_file) {
   Rows json(json_file);
   DoctorRows rows = machine_rows();
-  for (DoctorRows more : {torch_rows(), mpi_rows(), data_rows()})
+  // LibTorch is loaded last: the others have to do without it.
+  const DoctorRows mpi = mpi_rows(), data = data_rows(), torch = loaded_torch_rows();
+  for (const DoctorRows& more : {torch, DoctorRows{allocator_row()}, mpi, data})
     rows.insert(rows.end(), more.begin(), more.end());
   if (!json.on_standard_output())
     std::fputs(format_table(rows, isatty(STDOUT_FILENO) != 0).c_str(), stdout);
@@ -34,11 +48,6 @@ int examine(const std::string& json_file) {
 }
 
 }  // namespace
-
-std::string version_line() {
-  return std::string("convoy ") + kVersion + " (LibTorch " + torch_version() + ", " +
-         mpi_version() + ")";
-}
 
 void add_doctor_command(CLI::App& app, Outcome& outcome) {
   auto json_file = std::make_shared<std::string>();

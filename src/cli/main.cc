@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/suggest.h"
+#include "cli/version.h"
 #include "convoy/base/error.h"
 
 namespace {
@@ -36,7 +37,7 @@ int main(int argc, char** argv) {
   add_train_command(app, outcome);
   add_eval_command(app, outcome);
   add_predict_command(app, outcome);
-  add_export_command(app);
+  add_export_command(app, outcome);
   add_report_command(app);
   add_run_command(app, rest, outcome);
   add_job_command(app, outcome);
@@ -46,7 +47,7 @@ int main(int argc, char** argv) {
   add_serve_command(app, outcome);
   add_certs_command(app, outcome);
   add_status_command(app, outcome);
-  add_models_command(app);
+  add_models_command(app, outcome);
   add_pack_command(app);
   add_index_command(app);
   add_inspect_command(app);

@@ -34,7 +34,27 @@ if grep -rlF -e "$source/" -e "$build/" "$package/include" "$package"/lib*/cmake
   fail "these installed files name the source or build tree"
 fi
 
+# The program opens the part of it that needs LibTorch by itself, wherever the folder lies.
+program() {
+  [[ -x $package/bin/convoy ]] || return 0
+  "$package/bin/convoy" train --help >"$work/log" 2>&1 || { cat "$work/log"; fail "convoy train --help"; }
+  local library status=0
+  for library in "$package"/lib*/libconvoy_commands.so.*; do
+    [[ -e $library ]] || continue  # layers are static libraries
+    mv "$library" "$library.away"
+  done
+  "$package/bin/convoy" run --help >"$work/log" 2>&1 || { cat "$work/log"; fail "convoy run --help"; }
+  if compgen -G "$package/lib*/libconvoy_commands.so.*.away" >/dev/null; then
+    "$package/bin/convoy" train --help >"$work/log" 2>&1 || status=$?
+    [[ $status == 1 && $(wc -l <"$work/log") == 1 ]] &&
+      grep -q "^convoy train: .* can't be opened: libconvoy_commands.so" "$work/log" ||
+      { cat "$work/log"; fail "the message about a missing library is not clear (status $status)"; }
+    for library in "$package"/lib*/libconvoy_commands.so.*.away; do mv "$library" "${library%.away}"; done
+  fi
+}
+
 consumer() {
+  program
   local here=$source/tests/package/consumer
   configure "$here" "$work/build" >"$work/log" 2>&1 || { cat "$work/log"; fail "configure"; }
   "$cmake" --build "$work/build"

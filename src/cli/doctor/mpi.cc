@@ -10,6 +10,7 @@
 #include "cli/doctor/rows.h"
 #include "cli/launch/build_config.h"
 #include "cli/launch/launcher.h"
+#include "cli/version.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -18,13 +19,6 @@ namespace convoy::cli {
 namespace {
 
 constexpr int kProbeTimeoutMs = 20000;
-
-std::string library_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  return {text.data(), static_cast<std::size_t>(length)};
-}
 
 // The level MPI grants when MPI_THREAD_MULTIPLE is asked for, or -1. In a process of its own: MPI
 // ends the process when it can't start, and can be started only once.
@@ -94,19 +88,6 @@ Row start_two_ranks(const Mpirun& mpirun) {
 }
 
 }  // namespace
-
-std::string mpi_version() {
-  const std::string text = library_version();
-  // Open MPI: "Open MPI v4.1.4, package: ..."; MPICH: "MPICH Version:\t4.0.2\nMPICH Release
-  // date...".
-  if (text.rfind("Open MPI v", 0) == 0) return "Open MPI " + text.substr(10, text.find(',') - 10);
-  std::string line = text.substr(0, text.find('\n'));
-  const std::size_t label = line.find("Version:");
-  if (label != std::string::npos) {
-    line = line.substr(0, label) + line.substr(line.find_first_not_of(" \t", label + 8));
-  }
-  return line;
-}
 
 DoctorRows mpi_rows() {
   DoctorRows rows{{"MPI library", RowStatus::ok, mpi_version(), ""}, thread_level()};

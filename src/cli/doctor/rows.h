@@ -27,13 +27,12 @@ DoctorRows machine_rows();
 // The MPI library and its mpirun, tried out with two ranks. Starts processes; to be called from the
 // main thread.
 DoctorRows mpi_rows();
+// Loads LibTorch.
 DoctorRows torch_rows();
+// By which memory comes.
+Row allocator_row();
 // What packing images needs.
 DoctorRows data_rows();
-
-// LibTorch's version, and MPI's in a few words.
-std::string torch_version();
-std::string mpi_version();
 
 const char* status_name(RowStatus status);
 // For people: aligned columns, hints on lines of their own, colors on a terminal.

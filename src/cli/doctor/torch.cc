@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/doctor/rows.h"
+#include "cli/version.h"
 
 namespace convoy::cli {
 namespace {
@@ -49,20 +50,7 @@ Row cuda() {
           "no device is usable with this LibTorch: training runs on the processor", ""};
 }
 
-Row allocator() {
-#ifdef CONVOY_WITH_TCMALLOC
-  return {"allocator", RowStatus::ok, "tcmalloc, linked into this program", ""};
-#else
-  // tcmalloc may have been preloaded.
-  if (dlsym(RTLD_DEFAULT, "tc_version") != nullptr)
-    return {"allocator", RowStatus::ok, "tcmalloc, preloaded", ""};
-  return {"allocator", RowStatus::ok, "the C library's", ""};
-#endif
-}
-
 }  // namespace
-
-std::string torch_version() { return TORCH_VERSION; }
 
 DoctorRows torch_rows() {
   return {{"LibTorch", RowStatus::ok, torch_version() + " (" + library_path() + ")", ""},
@@ -72,8 +60,7 @@ DoctorRows torch_rows() {
                " in this process; 'convoy run' gives each rank its share of the cores",
            ""},
           math_libraries(),
-          cuda(),
-          allocator()};
+          cuda()};
 }
 
 }  // namespace convoy::cli

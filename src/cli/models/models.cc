@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli/checks.h"
-#include "cli/commands.h"
 #include "cli/counts.h"
 #include "cli/rows.h"
+#include "cli/torch_commands.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/model/factory.h"
@@ -204,33 +204,31 @@ void run_models(const ModelsArguments& arguments) {
 
 }  // namespace
 
-void add_models_command(CLI::App& app) {
+void fill_models_command(CLI::App& command, Outcome&) {
   const auto arguments = std::make_shared<ModelsArguments>();
-  CLI::App* command = app.add_subcommand(
-      "models", "The networks that Convoy brings: parameters, arithmetic, memory, layer by layer");
   std::string names;
   for (const std::string& name : model::model_names()) names += (names.empty() ? "" : ", ") + name;
-  command->add_option("--model", arguments->models, "These alone, of: " + names);
-  command->add_flag("--layers", arguments->layers, "Each layer, too");
+  command.add_option("--model", arguments->models, "These alone, of: " + names);
+  command.add_flag("--layers", arguments->layers, "Each layer, too");
   command
-      ->add_option("--size", arguments->size,
-                   "Height and width of the images, instead of the network's own")
+      .add_option("--size", arguments->size,
+                  "Height and width of the images, instead of the network's own")
       ->check(positive_integer());
   command
-      ->add_option("--classes", arguments->classes, "Scores, instead of the network's own number")
+      .add_option("--classes", arguments->classes, "Scores, instead of the network's own number")
       ->check(positive_integer());
-  command->add_flag("--time", arguments->time,
-                    "Measure forward and backward passes on this machine, of the network and of "
-                    "each of its layers");
-  command->add_option("--batch", arguments->batch, "Images of a measured pass")
+  command.add_flag("--time", arguments->time,
+                   "Measure forward and backward passes on this machine, of the network and of "
+                   "each of its layers");
+  command.add_option("--batch", arguments->batch, "Images of a measured pass")
       ->check(positive_integer())
       ->capture_default_str();
-  command->add_option("--repetitions", arguments->repetitions, "Measured passes")
+  command.add_option("--repetitions", arguments->repetitions, "Measured passes")
       ->check(positive_integer())
       ->capture_default_str();
-  command->add_option("--json", arguments->json,
-                      "One JSON object per row to this file, '-' for standard output");
-  command->callback([arguments] { run_models(*arguments); });
+  command.add_option("--json", arguments->json,
+                     "One JSON object per row to this file, '-' for standard output");
+  command.callback([arguments] { run_models(*arguments); });
 }
 
 }  // namespace convoy::cli

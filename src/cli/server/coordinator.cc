@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
-#include "cli/commands.h"
 #include "cli/server/job_data.h"
 #include "cli/server/stop_signals.h"
 #include "cli/server/tls_options.h"
+#include "cli/torch_commands.h"
 #include "cli/training/set_option.h"
 #include "convoy/base/error.h"
 #include "convoy/train/downpour.h"
@@ -30,11 +30,6 @@ struct CoordinatorArguments {
   TlsOptions tls, etcd_tls;
   coordinator::CoordinatorSettings settings;
 };
-
-constexpr const char* kCoordinatorDescription =
-    "Coordinate a job of strategy \"downpour\": who serves which shard, who has which samples\n"
-    "Started again with the same folder (or etcd) it goes on with what is there; the recipe has to "
-    "be the\nsame. It ends when the job does.";
 
 std::optional<server::transport::TlsFiles> files_of(const TlsOptions& options) {
   const auto tls = tls_of(options);
@@ -124,53 +119,52 @@ int run_coordinator(CoordinatorArguments arguments) {
 
 }  // namespace
 
-void add_coordinator_command(CLI::App& app, Outcome& outcome) {
+void fill_coordinator_command(CLI::App& command, Outcome& outcome) {
   const auto arguments = std::make_shared<CoordinatorArguments>();
   auto& settings = arguments->settings;
-  CLI::App* command = app.add_subcommand("coordinator", kCoordinatorDescription);
-  command->add_option("recipe", arguments->recipe, "The job's recipe")
+  command.add_option("recipe", arguments->recipe, "The job's recipe")
       ->type_name("RECIPE")
       ->required();
   command
-      ->add_option("--data", arguments->data,
-                   "Where it keeps what must survive it; not needed with --etcd")
+      .add_option("--data", arguments->data,
+                  "Where it keeps what must survive it; not needed with --etcd")
       ->type_name("DIR");
   command
-      ->add_option("--listen", settings.listen,
-                   "Where everybody finds it; port 0: any. Beyond this host only with certificates")
+      .add_option("--listen", settings.listen,
+                  "Where everybody finds it; port 0: any. Beyond this host only with certificates")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   command
-      ->add_option("--metrics", settings.metrics,
-                   "Serve metrics for Prometheus there, under /metrics. Beyond this host only to "
-                   "clients with certificates")
+      .add_option("--metrics", settings.metrics,
+                  "Serve metrics for Prometheus there, under /metrics. Beyond this host only to "
+                  "clients with certificates")
       ->type_name("HOST:PORT");
   command
-      ->add_option("--etcd", arguments->etcd,
-                   "Keep it in etcd instead, through any of these members")
+      .add_option("--etcd", arguments->etcd,
+                  "Keep it in etcd instead, through any of these members")
       ->type_name("URL,URL,...")
       ->delimiter(',');
   command
-      ->add_option("--etcd-prefix", arguments->etcd_prefix,
-                   "What the job's keys begin with (convoy/NAME/ with the recipe's name)")
+      .add_option("--etcd-prefix", arguments->etcd_prefix,
+                  "What the job's keys begin with (convoy/NAME/ with the recipe's name)")
       ->type_name("TEXT");
-  command->add_option("--etcd-ca", arguments->etcd_tls.authority,
-                      "etcd's authority, if it isn't the job's (PEM)");
-  command->add_option("--etcd-certificate", arguments->etcd_tls.certificate,
-                      "What it shows to etcd (PEM)");
-  command->add_option("--etcd-key", arguments->etcd_tls.key, "The key of that (PEM)");
+  command.add_option("--etcd-ca", arguments->etcd_tls.authority,
+                     "etcd's authority, if it isn't the job's (PEM)");
+  command.add_option("--etcd-certificate", arguments->etcd_tls.certificate,
+                     "What it shows to etcd (PEM)");
+  command.add_option("--etcd-key", arguments->etcd_tls.key, "The key of that (PEM)");
   command
-      ->add_option("--resume", arguments->resume,
-                   "A job that begins goes on from this checkpoint (\"latest\": the newest of its "
-                   "run folder)")
+      .add_option("--resume", arguments->resume,
+                  "A job that begins goes on from this checkpoint (\"latest\": the newest of its "
+                  "run folder)")
       ->type_name("CHECKPOINT");
   command
-      ->add_option("--accept-loss", settings.accept_loss,
-                   "Go on with this shard though a power cut may have taken its last updates")
+      .add_option("--accept-loss", settings.accept_loss,
+                  "Go on with this shard though a power cut may have taken its last updates")
       ->type_name("SHARD");
-  add_set_option(*command, arguments->overrides);
-  add_tls_options(*command, arguments->tls);
-  command->callback([arguments, &outcome] { outcome.exit_status = run_coordinator(*arguments); });
+  add_set_option(command, arguments->overrides);
+  add_tls_options(command, arguments->tls);
+  command.callback([arguments, &outcome] { outcome.exit_status = run_coordinator(*arguments); });
 }
 
 }  // namespace convoy::cli

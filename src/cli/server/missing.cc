@@ -24,6 +24,8 @@ std::string remove_keys(const EtcdKeys&) {
 
 void add_coordinator_command(CLI::App& app, Outcome&) { add_missing(app, "coordinator"); }
 void add_serve_command(CLI::App& app, Outcome&) { add_missing(app, "serve"); }
+void add_replica_command(CLI::App& app, Outcome&) { add_missing(app, "replica"); }
+void add_evaluator_command(CLI::App& app, Outcome&) { add_missing(app, "evaluator"); }
 void add_certs_command(CLI::App& app, Outcome&) { add_missing(app, "certs"); }
 void add_status_command(CLI::App& app, Outcome&) { add_missing(app, "status"); }
 

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/commands.h"
 #include "cli/rows.h"
+#include "cli/torch_commands.h"
 #include "cli/training/ranks.h"
 #include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
@@ -74,13 +74,11 @@ int run_eval(const EvalArguments& arguments) {
 
 }  // namespace
 
-void add_eval_command(CLI::App& app, Outcome& outcome) {
+void fill_eval_command(CLI::App& command, Outcome& outcome) {
   auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* command =
-      app.add_subcommand("eval", "Evaluate a run, a checkpoint, or a recipe with model.weights");
-  add_trained_options(*command, arguments->trained, "The figures as JSON");
-  add_rank_options(*command, arguments->ranks);
-  command->callback([arguments, &outcome] { outcome.exit_status = run_eval(*arguments); });
+  add_trained_options(command, arguments->trained, "The figures as JSON");
+  add_rank_options(command, arguments->ranks);
+  command.callback([arguments, &outcome] { outcome.exit_status = run_eval(*arguments); });
 }
 
 }  // namespace convoy::cli

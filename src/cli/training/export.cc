@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/commands.h"
 #include "cli/rows.h"
+#include "cli/torch_commands.h"
 #include "convoy/base/units.h"
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/export.h"
@@ -33,19 +33,17 @@ void run_export(const ExportArguments& arguments) {
 
 }  // namespace
 
-void add_export_command(CLI::App& app) {
+void fill_export_command(CLI::App& command, Outcome&) {
   auto arguments = std::make_shared<ExportArguments>();
-  CLI::App* command = app.add_subcommand(
-      "export", "Write the weights of a run or checkpoint into one safetensors file");
-  command->add_option("run", arguments->run, "Run folder (its newest checkpoint), or checkpoint")
+  command.add_option("run", arguments->run, "Run folder (its newest checkpoint), or checkpoint")
       ->type_name("RUN")
       ->required();
-  command->add_option("file", arguments->file, "The file to write")->type_name("FILE")->required();
-  command->add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
-  command->add_flag("--overwrite", arguments->overwrite, "Replace the file if it is there");
-  command->add_option("--json", arguments->json, "What was written as JSON ('-': standard output)")
+  command.add_option("file", arguments->file, "The file to write")->type_name("FILE")->required();
+  command.add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
+  command.add_flag("--overwrite", arguments->overwrite, "Replace the file if it is there");
+  command.add_option("--json", arguments->json, "What was written as JSON ('-': standard output)")
       ->type_name("FILE");
-  command->callback([arguments] { run_export(*arguments); });
+  command.callback([arguments] { run_export(*arguments); });
 }
 
 }  // namespace convoy::cli

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "cli/checks.h"
-#include "cli/commands.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
+#include "cli/torch_commands.h"
 #include "cli/training/ranks.h"
 #include "cli/training/trained_options.h"
 #include "convoy/base/error.h"
@@ -174,32 +174,28 @@ int run_predict(const PredictArguments& arguments) {
 
 }  // namespace
 
-void add_predict_command(CLI::App& app, Outcome& outcome) {
+void fill_predict_command(CLI::App& command, Outcome& outcome) {
   auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* command = app.add_subcommand(
-      "predict",
-      "What a trained network makes of inputs (the classes of JPEG or PNG pictures, or what "
-      "else its task predicts), or of the samples of a data set");
-  add_trained_options(*command, arguments->trained, "One object per input or sample");
-  command->add_option("files", arguments->files, "Pictures, or what else the task takes")
+  add_trained_options(command, arguments->trained, "One object per input or sample");
+  command.add_option("files", arguments->files, "Pictures, or what else the task takes")
       ->type_name("INPUTS");
   arguments->data =
       command
-          ->add_option("--data", arguments->split,
-                       "Instead of inputs: the samples of the recipe's data, in their order and "
-                       "prepared as for `convoy eval`; validation unless it says training. --set "
-                       "data.validation.path=... names other data")
+          .add_option("--data", arguments->split,
+                      "Instead of inputs: the samples of the recipe's data, in their order and "
+                      "prepared as for `convoy eval`; validation unless it says training. --set "
+                      "data.validation.path=... names other data")
           ->type_name("validation|training")
           ->expected(0, 1)
           ->default_str(kValidation);
   command
-      ->add_option("--top", arguments->top,
-                   "How many possibilities to name (5); the task one_vs_all names all classes "
-                   "above its threshold")
+      .add_option("--top", arguments->top,
+                  "How many possibilities to name (5); the task one_vs_all names all classes "
+                  "above its threshold")
       ->type_name("K")
       ->check(positive_integer());
-  add_rank_options(*command, arguments->ranks);
-  command->callback([arguments, &outcome] { outcome.exit_status = run_predict(*arguments); });
+  add_rank_options(command, arguments->ranks);
+  command.callback([arguments, &outcome] { outcome.exit_status = run_predict(*arguments); });
 }
 
 }  // namespace convoy::cli

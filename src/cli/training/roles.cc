@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "cli/checks.h"
-#include "cli/commands.h"
 #include "cli/launch/report.h"
 #include "cli/server/tls_options.h"
+#include "cli/torch_commands.h"
 #include "cli/training/client_service.h"
 #include "cli/training/ranks.h"
 #include "cli/training/result.h"
 #include "cli/training/signals.h"
+#include "cli/version.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/train/checkpoint_folder.h"
@@ -190,40 +191,30 @@ void add_common(CLI::App& command, RolesArguments& arguments, const char* name) 
 
 }  // namespace
 
-void add_replica_command(CLI::App& app, Outcome& outcome) {
+void fill_replica_command(CLI::App& command, Outcome& outcome) {
   auto arguments = std::make_shared<RolesArguments>();
-  CLI::App* command = app.add_subcommand(
-      "replica",
-      "Train with others on a parameter server, as the coordinator's recipe says\n"
-      "(docs/downpour.md). -n: as many ranks as grid.partitions. Told to stop, it leaves in "
-      "order.");
-  add_common(*command, *arguments, "replica");
+  add_common(command, *arguments, "replica");
   command
-      ->add_option("--metrics", arguments->metrics, "Write losses and times of mini-batches there")
+      .add_option("--metrics", arguments->metrics, "Write losses and times of mini-batches there")
       ->type_name("FILE");
-  command->callback([arguments, &outcome] { outcome.exit_status = run_replica(*arguments); });
+  command.callback([arguments, &outcome] { outcome.exit_status = run_replica(*arguments); });
 }
 
-void add_evaluator_command(CLI::App& app, Outcome& outcome) {
+void fill_evaluator_command(CLI::App& command, Outcome& outcome) {
   auto arguments = std::make_shared<RolesArguments>();
-  CLI::App* command = app.add_subcommand(
-      "evaluator",
-      "Evaluate what replicas train on a parameter server, and write its checkpoints\n"
-      "(docs/downpour.md). Told to stop, it writes one and exits with status 75; another evaluator "
-      "goes\non.");
-  add_common(*command, *arguments, "evaluator");
+  add_common(command, *arguments, "evaluator");
   command
-      ->add_option("--resume", arguments->resume,
-                   "Begin with the newest checkpoint of the run, or with this one")
+      .add_option("--resume", arguments->resume,
+                  "Begin with the newest checkpoint of the run, or with this one")
       ->type_name("[CHECKPOINT]")
       ->expected(0, 1)
       ->default_str("latest");
   command
-      ->add_flag("--overwrite", arguments->overwrite,
-                 "Remove the files that an earlier run left in the run folder, and no others")
+      .add_flag("--overwrite", arguments->overwrite,
+                "Remove the files that an earlier run left in the run folder, and no others")
       ->excludes("--resume");
-  command->callback([arguments, command, &outcome] {
-    if (command->count("--resume") > 0 && arguments->resume.empty()) arguments->resume = "latest";
+  command.callback([arguments, &command, &outcome] {
+    if (command.count("--resume") > 0 && arguments->resume.empty()) arguments->resume = "latest";
     outcome.exit_status = run_evaluator(*arguments);
   });
 }

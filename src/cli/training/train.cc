@@ -7,16 +7,17 @@
 
 #include "base/toml_text.h"
 #include "cli/checks.h"
-#include "cli/commands.h"
 #include "cli/launch/hosts.h"
 #include "cli/launch/report.h"
 #include "cli/output_file.h"
 #include "cli/plan/plan_file.h"
+#include "cli/torch_commands.h"
 #include "cli/training/downpour.h"
 #include "cli/training/ranks.h"
 #include "cli/training/result.h"
 #include "cli/training/signals.h"
 #include "cli/training/trained_options.h"
+#include "cli/version.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/train/downpour.h"
@@ -24,12 +25,6 @@
 
 namespace convoy::cli {
 namespace {
-
-constexpr const char* kTrainDescription =
-    "Train a network as a recipe says (docs/recipes.md)\n"
-    "Metrics and checkpoints go to runs/<recipe's name>. When told to stop (SIGTERM, SIGINT, "
-    "SIGUSR1)\n"
-    "it writes a checkpoint and exits with status 75; --resume goes on from there.";
 
 struct TrainCommandArguments {
   std::string recipe;
@@ -160,42 +155,40 @@ int run_train(const TrainCommandArguments& arguments) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, Outcome& outcome) {
+void fill_train_command(CLI::App& command, Outcome& outcome) {
   auto arguments = std::make_shared<TrainCommandArguments>();
-  CLI::App* command = app.add_subcommand("train", kTrainDescription);
-  command->add_option("recipe", arguments->recipe, "The recipe, a TOML file")->type_name("RECIPE");
-  add_set_option(*command, arguments->overrides);
+  command.add_option("recipe", arguments->recipe, "The recipe, a TOML file")->type_name("RECIPE");
+  add_set_option(command, arguments->overrides);
   command
-      ->add_option("--resume", arguments->resume,
-                   "Go on from the newest checkpoint of the run, or from this one; later ones are "
-                   "kept in checkpoints/superseded-<n>")
+      .add_option("--resume", arguments->resume,
+                  "Go on from the newest checkpoint of the run, or from this one; later ones are "
+                  "kept in checkpoints/superseded-<n>")
       ->type_name("[CHECKPOINT]")
       ->expected(0, 1)
       ->default_str("latest");
   command
-      ->add_flag("--overwrite", arguments->overwrite,
-                 "Remove the files that an earlier run left in the run folder, and no others")
+      .add_flag("--overwrite", arguments->overwrite,
+                "Remove the files that an earlier run left in the run folder, and no others")
       ->excludes("--resume");
-  command->add_flag("--print-recipe", arguments->print_recipe,
-                    "Print the complete recipe with its defaults, and do nothing else");
+  command.add_flag("--print-recipe", arguments->print_recipe,
+                   "Print the complete recipe with its defaults, and do nothing else");
   command
-      ->add_option("--timeline", arguments->timeline,
-                   "Write what each rank did when in updates 11 to 20, for ui.perfetto.dev")
+      .add_option("--timeline", arguments->timeline,
+                  "Write what each rank did when in updates 11 to 20, for ui.perfetto.dev")
       ->type_name("FILE");
   command
-      ->add_option("--plan", arguments->plan,
-                   "Take batch and learning rate for so many ranks from `convoy plan batch`")
+      .add_option("--plan", arguments->plan,
+                  "Take batch and learning rate for so many ranks from `convoy plan batch`")
       ->type_name("plan.toml");
-  add_rank_options(*command, arguments->ranks);
-  add_downpour_options(*command, arguments->downpour);
+  add_rank_options(command, arguments->ranks);
+  add_downpour_options(command, arguments->downpour);
   command
-      ->add_option(
-          "--grace", arguments->ranks.grace_s,
-          "How long the update under way and a checkpoint may take when told to stop (120)")
+      .add_option("--grace", arguments->ranks.grace_s,
+                  "How long the update under way and a checkpoint may take when told to stop (120)")
       ->type_name("SECONDS")
       ->check(positive_number());
-  command->callback([arguments, command, &outcome] {
-    if (command->count("--resume") > 0 && arguments->resume.empty()) arguments->resume = "latest";
+  command.callback([arguments, &command, &outcome] {
+    if (command.count("--resume") > 0 && arguments->resume.empty()) arguments->resume = "latest";
     // `--resume mine.toml`: the recipe, and not a checkpoint.
     if (arguments->recipe.empty() && arguments->resume.ends_with(".toml")) {
       arguments->recipe = std::exchange(arguments->resume, "latest");
