@@ -2,6 +2,7 @@
 // coordinator.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,6 +40,8 @@ struct ServerSettings {
   std::function<bool()> give_up = [] { return false; };
   // What leases and waits of shards are measured by; tests have another one.
   std::function<Clock::time_point()> time = Clock::now;
+  // How often it asks the coordinator for what is new.
+  std::chrono::milliseconds ask_again = std::chrono::seconds(5);
   convoy::Log log;
 };
 
