@@ -1,68 +1,34 @@
-// The convoy program: one file per subcommand, and here only what they share.
-#include <algorithm>
-#include <cstdio>
-#include <exception>
-#include <string>
-#include <vector>
-
+// The convoy program: one file per subcommand, and here only which there are.
 #include "cli/commands.h"
-#include "cli/suggest.h"
-#include "convoy/base/error.h"
-
-namespace {
-
-int complain(const std::string& line, int status) {
-  std::fprintf(stderr, "%s\n", line.c_str());
-  return status;
-}
-
-}  // namespace
+#include "cli/program.h"
 
 int main(int argc, char** argv) {
   using namespace convoy::cli;
   CLI::App app("Distributed training of deep networks on LibTorch", "convoy");
-  Outcome outcome;
-  // What follows "--" is another program's business.
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  std::vector<std::string> rest;
-  if (!arguments.empty() && arguments.front() == "run") {
-    const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
-    rest.assign(dashes, arguments.end());
-    arguments.erase(dashes, arguments.end());
-  }
-  app.require_subcommand(1);
   app.set_version_flag(
       "--version", [] { return version_line(); }, "Print the version and what it was built on");
-  add_train_command(app, outcome);
-  add_eval_command(app, outcome);
-  add_predict_command(app, outcome);
-  add_export_command(app);
-  add_report_command(app);
-  add_run_command(app, rest, outcome);
-  add_job_command(app, outcome);
-  add_replica_command(app, outcome);
-  add_evaluator_command(app, outcome);
-  add_coordinator_command(app, outcome);
-  add_serve_command(app, outcome);
-  add_certs_command(app, outcome);
-  add_status_command(app, outcome);
-  add_models_command(app);
-  add_pack_command(app);
-  add_index_command(app);
-  add_inspect_command(app);
-  add_verify_command(app, outcome);
-  add_plan_command(app, outcome);
-  add_bench_command(app, outcome);
-  add_doctor_command(app, outcome);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::Success& asked_for_text) {
-    return app.exit(asked_for_text);  // --help, --version
-  } catch (const CLI::ParseError& error) {
-    return complain(explain(app, error, arguments), convoy::kExitUsage);
-  } catch (const std::exception& error) {
-    return complain(full_name(chosen(app)) + ": " + convoy::message_of(error),
-                    convoy::exit_status(error));
-  }
-  return outcome.exit_status;
+  return run_command_line(
+      app, argc, argv, [](CLI::App& all, const std::vector<std::string>& rest, Outcome& outcome) {
+        add_train_command(all, outcome);
+        add_eval_command(all, outcome);
+        add_predict_command(all, outcome);
+        add_export_command(all);
+        add_report_command(all);
+        add_run_command(all, rest, outcome);
+        add_job_command(all, outcome);
+        add_replica_command(all, outcome);
+        add_evaluator_command(all, outcome);
+        add_coordinator_command(all, outcome);
+        add_serve_command(all, outcome);
+        add_certs_command(all, outcome);
+        add_status_command(all, outcome);
+        add_models_command(all);
+        add_pack_command(all);
+        add_index_command(all);
+        add_inspect_command(all);
+        add_verify_command(all, outcome);
+        add_plan_command(all, outcome);
+        add_bench_command(all, outcome);
+        add_doctor_command(all, outcome);
+      });
 }

@@ -52,6 +52,8 @@ std::string convoy_program() { return build_dir() + "/bin/convoy"; }
 
 std::string rank_program() { return build_dir() + "/tests/cli_rank_program"; }
 
+std::string run_program() { return build_dir() + "/tests/cli_run_program"; }
+
 std::string job_program() { return build_dir() + "/tests/cli_job_program"; }
 
 std::string server_program() { return build_dir() + "/tests/cli_server_program"; }

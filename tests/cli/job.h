@@ -68,8 +68,11 @@ class Job {
 // build/tests/cli_rank_program.
 std::string rank_program();
 
-// build/tests/cli_job_program: `convoy job FILE` without the rest of convoy, which starts 20 times
-// as fast.
+// build/tests/cli_run_program: `convoy run` without the rest of convoy, which starts 20 times as
+// fast.
+std::string run_program();
+
+// build/tests/cli_job_program: `convoy job FILE`, likewise.
 std::string job_program();
 
 // build/tests/cli_server_program: the commands around the parameter server, likewise.

@@ -29,9 +29,10 @@ Lines lines_of(const std::string& text) {
   return lines;
 }
 
-JobResult run(Lines arguments, const Lines& variables = {}) {
+JobResult run(Lines arguments, const Lines& variables = {},
+              const std::string& program = run_program()) {
   arguments.insert(arguments.begin(), "run");
-  Job job(arguments, variables);
+  Job job(arguments, variables, program);
   JobResult result = job.finish();
   EXPECT_GE(job.wait_until_gone(), 0) << "a process is left";
   return result;
@@ -45,7 +46,8 @@ Lines ranks(int count, Lines more) {
 
 TEST(Run, SucceedsSilentlyAtAnyWorldSize) {
   for (int n : {1, 2, 3, 5, 8}) {
-    const JobResult result = run(ranks(n, {"place"}));
+    const JobResult result =
+        run(ranks(n, {"place"}), {}, n == 2 ? convoy_program() : run_program());
     EXPECT_EQ(result.exit_status, 0) << n;
     EXPECT_EQ(result.err, "") << n;
     EXPECT_EQ(lines_of(result.out).size(), static_cast<std::size_t>(n));
@@ -92,7 +94,8 @@ TEST(Run, CountsRanksThatHadFinished) {
   Job job({"run", "-n", "3", "sh", "-c",
            "cd " + scratch.path() +
                "; r=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; touch began-$r; [ $r = 0 ] || exit 0; "
-               "until [ -e go ]; do sleep 0.01; done; exit 4"});
+               "until [ -e go ]; do sleep 0.01; done; exit 4"},
+          {}, run_program());
   // With the others their supervisors have ended, which say before that how they did.
   const auto finished = [&] {
     const std::vector<JobProcess> agents = job.processes("convoy-agent");
