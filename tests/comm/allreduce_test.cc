@@ -6,10 +6,12 @@
 #include <thread>
 
 #include "comm/topology/tree.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/comm/world.h"
 #include "tests/base/patience.h"
 #include "tests/comm/allreduce_reference.h"
+#include "tests/comm/ranks_in_time.h"
 
 namespace convoy::comm {
 namespace {
@@ -89,9 +91,9 @@ TEST_P(Allreduce, SeveralAtOnceInAnyOrder) {
   });
 }
 
-std::string failure_of(const std::function<void(World&)>& body, WorldOptions options = {}) {
+std::string failure_of(const std::function<void()>& run) {
   try {
-    World::run_threads(3, body, options);
+    run();
   } catch (const Failure& e) {
     return e.what();
   }
@@ -104,11 +106,13 @@ TEST(AllreduceMistakes, SizesThatDifferAreNamedByEveryAlgorithm) {
     if (world.rank() == 0) choices = every_allreduce(world.communicator());
   });
   for (const AllreduceChoice& choice : choices) {
-    const std::string message = failure_of([&](World& world) {
-      std::vector<float> data(world.rank() == 1 ? 310 : 300);
-      CommunicatorInternals::start_allreduce(world.communicator(), Buffer(std::span(data)),
-                                             ReduceOp::sum, choice)
-          .wait();
+    const std::string message = failure_of([&] {
+      World::run_threads(3, [&](World& world) {
+        std::vector<float> data(world.rank() == 1 ? 310 : 300);
+        CommunicatorInternals::start_allreduce(world.communicator(), Buffer(std::span(data)),
+                                               ReduceOp::sum, choice)
+            .wait();
+      });
     });
     for (const char* part : {"rank 1 called allreduce(sum, 310 x f32)",
                              " called allreduce(sum, 300 x f32)", "ranks disagree"}) {
@@ -122,25 +126,29 @@ TEST(AllreduceMistakes, TheRankThatColorsWaitForIsNamed) {
   WorldOptions options;
   options.timeout = 1s;
   options.progress = Progress::caller;
+  RanksInTime all(3);
   std::atomic<int> failed = 0;
-  const std::string message = failure_of(
-      [&failed](World& world) {
-        std::vector<float> data(3000);
-        // It hangs until the two others have found that out.
-        const auto start = std::chrono::steady_clock::now();
-        while (world.rank() == 1 && failed < 2 &&
-               std::chrono::steady_clock::now() - start < test::patience())
-          std::this_thread::sleep_for(10ms);
-        try {
-          CommunicatorInternals::start_allreduce(world.communicator(), Buffer(std::span(data)),
-                                                 ReduceOp::sum, {AllreduceAlgorithm::multicolor, 3})
-              .wait();
-        } catch (const Failure&) {
-          ++failed;
-          throw;
-        }
-      },
-      options);
+  const std::string message = failure_of([&] {
+    all.run(
+        [&](World& world) {
+          all.begin();
+          std::vector<float> data(3000);
+          // It hangs until the two others have found that out.
+          const auto start = Clock::now();
+          while (world.rank() == 1 && failed < 2 && Clock::now() - start < test::patience())
+            std::this_thread::sleep_for(1ms);
+          try {
+            CommunicatorInternals::start_allreduce(world.communicator(), Buffer(std::span(data)),
+                                                   ReduceOp::sum,
+                                                   {AllreduceAlgorithm::multicolor, 3})
+                .wait();
+          } catch (const Failure&) {
+            ++failed;
+            throw;
+          }
+        },
+        options);
+  });
   EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
   EXPECT_NE(message.find("allreduce(sum, 3000 x f32)"), std::string::npos) << message;
 }

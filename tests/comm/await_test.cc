@@ -83,7 +83,7 @@ TEST(Await, WaitsThatAskAtTheSameTimeKeepTheirAnswers) {
   StallDetector asking(*transports[0]), answering(*transports[1]);
   const StallDetector::Wait wait{
       .call = "allreduce", .missing = {1}, .timeout = std::chrono::seconds(0)};
-  StallTimer first(wait.timeout), second(wait.timeout);
+  StallTimer first(asking.now(), wait.timeout), second(asking.now(), wait.timeout);
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(asking.examine(first, wait), std::nullopt);
   ASSERT_TRUE(first.overdue);

@@ -9,6 +9,7 @@
 #include "tests/base/patience.h"
 #include "tests/comm/allreduce_reference.h"
 #include "tests/comm/in_flight_reference.h"
+#include "tests/comm/ranks_in_time.h"
 #include "tests/comm/shared_reference.h"
 
 namespace convoy::comm {
@@ -198,13 +199,14 @@ TEST(SharedMistakes, SlotsThatRunOut) {
   }
   WorldOptions options;
   options.timeout = std::chrono::seconds(1);
+  RanksInTime all(2);
   std::string message = "no failure";
   try {
-    World::run_threads(
-        2,
+    all.run(
         [&](World& world) {
           const Communicator comm = apart(world.communicator());
           CommunicatorInternals::locality(comm).node->board().limit_slots(kSlots);
+          all.begin();
           check_burst(comm, 2 * kSlots, 1, Order::opposite);
         },
         options);

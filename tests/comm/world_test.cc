@@ -6,54 +6,65 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <future>
+#include <functional>
 #include <limits>
 #include <string>
 #include <thread>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "tests/base/patience.h"
+#include "tests/comm/ranks_in_time.h"
 
 namespace convoy::comm {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Runs the body on thread ranks that must fail, and returns the message.
+constexpr auto kForEver = 24h * 365;  // made-up time needs hours of the machine's for as much
+
+// What makes the ranks fail; they must.
+std::string failure_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Failure& e) {
+    return e.what();
+  }
+  return "no failure";
+}
+
 std::string failure_of(int ranks, const std::function<void(World&)>& body,
                        WorldOptions options = {}) {
-  const auto start = std::chrono::steady_clock::now();
-  std::string message = "no failure";
-  try {
-    World::run_threads(ranks, body, options);
-  } catch (const Failure& e) {
-    message = e.what();
-  }
+  const auto start = Clock::now();
+  std::string message = failure_of([&] { World::run_threads(ranks, body, options); });
   // The usual timeout is longer: nobody has waited for that, where it is not made shorter.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, test::patience());
+  EXPECT_LT(Clock::now() - start, test::patience());
   return message;
 }
 
-// Calls body(world) on ranks as threads and returns the message. Rank 1 hangs in its own code until
-// all others have failed, however long they take to find that out.
+// Calls body(world) on ranks whose time is made up, and returns the message. Rank 1 hangs in its
+// own code until all others have failed, however long they take to find that out.
 std::string failure_without_rank_1(int ranks, const std::function<void(World&)>& body,
                                    WorldOptions options) {
+  const bool answers = options.progress == Progress::thread;
+  RanksInTime all(static_cast<std::size_t>(ranks), answers ? std::optional(1) : std::nullopt);
   std::atomic<int> failed = 0;
-  return failure_of(
-      ranks,
-      [&](World& world) {
-        const auto start = std::chrono::steady_clock::now();
-        while (world.rank() == 1 && failed < ranks - 1 &&
-               std::chrono::steady_clock::now() - start < test::patience())
-          std::this_thread::sleep_for(10ms);
-        try {
-          body(world);
-        } catch (const Failure&) {
-          ++failed;
-          throw;
-        }
-      },
-      options);
+  return failure_of([&] {
+    all.run(
+        [&](World& world) {
+          all.begin();
+          const auto start = Clock::now();
+          while (world.rank() == 1 && failed < ranks - 1 && Clock::now() - start < test::patience())
+            std::this_thread::sleep_for(1ms);
+          try {
+            body(world);
+          } catch (const Failure&) {
+            ++failed;
+            throw;
+          }
+        },
+        options);
+  });
 }
 
 void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
@@ -191,20 +202,16 @@ TEST(World, ARankThatIsMissingFromSetUpIsNamed) {
       {"split()", [](const Communicator& all) { all.split(all.rank() % 2); }},
       {"split()", [](const Communicator& all) { all.with_allreduce("ring"); }},
       {"allocate()", [](const Communicator& all) { all.allocate(1000); }}};
-  std::vector<std::future<std::string>> messages;  // three worlds at once: each waits for long
-  for (const auto& named : calls) {
-    messages.push_back(std::async(std::launch::async, [&options, call = named.second] {
-      return failure_without_rank_1(
-          3,
-          [&call](World& world) {
-            if (world.rank() == 1) world.communicator().barrier();  // throws
-            call(world.communicator());
-          },
-          options);
-    }));
+  for (const auto& [name, call] : calls) {
+    const std::string message = failure_without_rank_1(
+        3,
+        [&call = call](World& world) {
+          if (world.rank() == 1) world.communicator().barrier();  // throws
+          call(world.communicator());
+        },
+        options);
+    expect_contains(message, {name, "rank 1", "is in no operation"});
   }
-  for (std::size_t i = 0; i < calls.size(); ++i)
-    expect_contains(messages[i].get(), {calls[i].first, "rank 1", "is in no operation"});
 }
 
 // Convoy's own calls are none of the caller's business, whatever the match of his.
@@ -289,11 +296,20 @@ TEST(World, ARankThatHangsButAnswersIsNamedAsInNoOperation) {
 }
 
 TEST(World, DifferentNumbersOfStepsEndWithNames) {
-  const std::string message = failure_of(3, [](World& world) {
-    std::vector<float> data(10);
-    for (int step = 0; step < (world.rank() == 2 ? 3 : 4); ++step) {
-      world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
-    }
+  WorldOptions options;
+  options.timeout = kForEver;
+  options.progress = Progress::thread;
+  RanksInTime all(3, 2);
+  const std::string message = failure_of([&] {
+    all.run(
+        [&](World& world) {
+          all.begin();
+          std::vector<float> data(10);
+          for (int step = 0; step < (world.rank() == 2 ? 3 : 4); ++step) {
+            world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
+          }
+        },
+        options);
   });
   // Whoever finds out first, a waiting rank or the leaving one, names the one that left.
   expect_contains(message, {"rank 2 on host", "has ended its steps", "different numbers of steps"});
@@ -322,14 +338,46 @@ TEST(World, AnExceptionOnOneRankEndsAll) {
     expect_contains(heard[rank], {"rank 1 on host", "was ended by an exception"});
 }
 
+// The same on the machine's own clock.
+TEST(World, ARankThatHangsIsNamedInTime) {
+  WorldOptions options;
+  options.timeout = 1s;
+  options.progress = Progress::caller;
+  std::atomic<bool> failed = false;
+  const std::string message = failure_of(
+      2,
+      [&](World& world) {
+        const auto start = Clock::now();
+        while (world.rank() == 1 && !failed && Clock::now() - start < test::patience())
+          std::this_thread::sleep_for(10ms);
+        try {
+          world.communicator().barrier();
+        } catch (const Failure&) {
+          failed = true;
+          throw;
+        }
+      },
+      options);
+  expect_contains(message, {"is not done after", "rank 1"});
+}
+
 TEST(World, ASlowRankIsNoFailure) {
-  World::run_threads(2, [](World& world) {
-    if (world.rank() == 1) std::this_thread::sleep_for(4s);
-    std::vector<float> data(10, 1);
-    world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
-    EXPECT_EQ(data[0], 2);
-    if (world.rank() == 0) std::this_thread::sleep_for(4s);  // a slow exit, too
-  });
+  for (const Progress progress : {Progress::caller, Progress::thread}) {
+    WorldOptions options;
+    options.timeout = kForEver;
+    options.progress = progress;
+    RanksInTime all(2);
+    all.run(
+        [&](World& world) {
+          all.begin();
+          if (world.rank() == 1) EXPECT_TRUE(all.wait_asked(1, 5));  // each time after two seconds
+          std::vector<float> data(10, 1);
+          world.communicator().allreduce(buffer_of(data), ReduceOp::sum);
+          EXPECT_EQ(data[0], 2);
+          if (world.rank() == 0) EXPECT_TRUE(all.wait_asked(0, 5));  // a slow exit, too
+        },
+        options);
+  }
 }
 
 TEST(World, FinishesWhatNobodyWaitedFor) {

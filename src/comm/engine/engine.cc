@@ -212,7 +212,7 @@ StallDetector::Doing Engine::doing() const {
 }
 
 void Engine::detect_stall(OperationState& op, StallTimer& timer) {
-  if (Clock::now() < timer.next_question) return;
+  if (stalls_.now() < timer.next_question) return;
   const std::vector<int> missing = missing_peers(op);
   if (missing.empty()) return;  // about to go on
   const auto reason = stalls_.examine(timer, {op.call.text(), missing, closing_, options_.timeout});
@@ -223,7 +223,7 @@ void Engine::wait(OperationState& op) {
   if (!op.done.load(std::memory_order_acquire)) {
     ++waiters_;
     Backoff backoff(200us);
-    StallTimer timer(options_.timeout);
+    StallTimer timer(stalls_.now(), options_.timeout);
     while (!op.done.load(std::memory_order_acquire)) {
       bool moved = false;
       if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {

@@ -8,8 +8,7 @@
 namespace convoy::comm {
 namespace {
 
-// A note is one of these bytes, then flags (answers), then text.
-enum class NoteKind : std::uint8_t { question = 1, answer = 2, failure = 3 };
+// A note is its kind, then flags (answers), then text.
 enum Flags : std::uint8_t { kIdle = 1, kLeaving = 2, kWaitsForAsker = 4 };
 
 std::vector<std::byte> make_note(NoteKind kind, std::uint8_t flags, const std::string& text) {
@@ -35,8 +34,8 @@ std::string list_ranks(const std::vector<int>& ranks) {
   return s;
 }
 
-StallTimer::StallTimer(std::chrono::duration<double> timeout)
-    : next_question(since + std::min<Clock::duration>(2s, ticks(timeout))) {}
+StallTimer::StallTimer(Clock::time_point now, std::chrono::duration<double> timeout)
+    : since(now), next_question(now + std::min<Clock::duration>(2s, ticks(timeout))) {}
 
 bool StallDetector::read(int from, const std::vector<std::byte>& note,
                          std::optional<std::string>& failure) {
@@ -47,7 +46,7 @@ bool StallDetector::read(int from, const std::vector<std::byte>& note,
     case NoteKind::question:
       return true;
     case NoteKind::answer:
-      answers_[from] = {Clock::now(), (flags & kIdle) != 0, (flags & kLeaving) != 0,
+      answers_[from] = {now(), (flags & kIdle) != 0, (flags & kLeaving) != 0,
                         (flags & kWaitsForAsker) != 0, text};
       return false;
     case NoteKind::failure:
@@ -66,7 +65,7 @@ void StallDetector::answer(int to, const Doing& doing) {
 }
 
 void StallDetector::ask(StallTimer& timer, const std::vector<int>& peers) {
-  timer.asked_at = Clock::now();
+  timer.asked_at = now();
   next_poll_ = {};
   const auto put = [&](int peer) {
     if (peer != root_.rank()) root_.post_note(peer, make_note(NoteKind::question, 0, ""));
@@ -151,25 +150,26 @@ std::optional<std::string> StallDetector::examine(StallTimer& timer, const Wait&
   // Of as many answers in a row, a second apart, that say the same, no message that was on its way
   // can change the last.
   constexpr int kConvincing = 2;
-  const auto now = Clock::now();
+  const auto time = now();
   if (timer.overdue) {
+    const std::chrono::duration<double> waited = time - timer.since;
     return name(root_.rank()) + ": " + wait.call + " is not done after " +
-           format_seconds(seconds_since(timer.since)) + ", waiting for " +
-           list_ranks(wait.missing) + ": " + findings(timer.asked_at);
+           format_seconds(waited.count()) + ", waiting for " + list_ranks(wait.missing) + ": " +
+           findings(timer.asked_at);
   }
   if (timer.asked) {
     const auto difference = difference_in_steps(wait, timer.asked_at);
     timer.bad_answers = difference ? timer.bad_answers + 1 : 0;
     if (timer.bad_answers >= kConvincing) return difference;
   }
-  if (now - timer.since > wait.timeout) {
+  if (time - timer.since > wait.timeout) {
     timer.overdue = true;
-    timer.next_question = now + 3s;
+    timer.next_question = time + 3s;
     ask(timer);
     return std::nullopt;
   }
   timer.asked = true;
-  timer.next_question = std::min<Clock::time_point>(now + (timer.bad_answers > 0 ? 1s : 2s),
+  timer.next_question = std::min<Clock::time_point>(time + (timer.bad_answers > 0 ? 1s : 2s),
                                                     timer.since + ticks(wait.timeout) + 1ms);
   ask(timer, wait.leaving ? std::vector<int>{} : wait.missing);
   return std::nullopt;

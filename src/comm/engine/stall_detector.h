@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/engine/own_time.h"
 #include "convoy/base/clock.h"
 #include "convoy/comm/transport.h"
 
@@ -16,11 +17,14 @@ namespace convoy::comm {
 // "rank 3", "ranks 0, 2"
 std::string list_ranks(const std::vector<int>& ranks);
 
+// The first byte of a note.
+enum class NoteKind : std::uint8_t { question = 1, answer = 2, failure = 3 };
+
 // How long somebody has waited for an operation, and what has been asked about it.
 struct StallTimer {
-  explicit StallTimer(std::chrono::duration<double> timeout);
+  StallTimer(Clock::time_point now, std::chrono::duration<double> timeout);
 
-  Clock::time_point since = Clock::now();
+  Clock::time_point since;
   Clock::time_point next_question;
   Clock::time_point asked_at;
   bool asked = false;
@@ -34,7 +38,10 @@ struct StallTimer {
 // engine's lock.
 class StallDetector {
  public:
-  explicit StallDetector(Transport& root) : root_(root) {}
+  explicit StallDetector(Transport& root) : root_(root), time_(dynamic_cast<OwnTime*>(&root)) {}
+
+  // The time that waits are measured in.
+  Clock::time_point now() const { return time_ != nullptr ? time_->now() : Clock::now(); }
 
   // What this rank is doing, as others are told.
   struct Doing {
@@ -48,9 +55,9 @@ class StallDetector {
   // reason when a peer has announced that the world has failed.
   template <class F>
   std::optional<std::string> poll(F&& doing) {
-    const auto now = Clock::now();
-    if (now < next_poll_) return std::nullopt;
-    next_poll_ = now + std::chrono::milliseconds(20);
+    const auto time = now();
+    if (time < next_poll_) return std::nullopt;
+    next_poll_ = time + std::chrono::milliseconds(20);
     return poll_now(doing);
   }
   // The same whenever the last time was. Of several reasons the first one that came.
@@ -106,6 +113,7 @@ class StallDetector {
   const Answer* heard(int peer, Clock::time_point since) const;
 
   Transport& root_;
+  OwnTime* const time_;  // null: the machine's
   Clock::time_point next_poll_{};
   std::map<int, Answer> answers_;
   std::vector<std::string> hosts_;

@@ -83,7 +83,7 @@ void ShardHost::no_room(const std::string& why, std::uint64_t bytes) {
     log_lane_.clear();
     probing_ = false;
     room_wanted_ = bytes + kProbeBytes;
-    probe_after_ = Clock::now() + kProbeInterval;
+    probe_after_ = time_now() + kProbeInterval;
     const replication::Index last = folder_->log().last_index();
     Effects effects = node_->log_failed(now(), last);
     recent_.truncate_after(node_->log().last());
@@ -99,7 +99,7 @@ void ShardHost::probe() {
     if (room) tell("there is room for the log again");
     event([&] {
       probing_ = false;
-      probe_after_ = Clock::now() + kProbeInterval;
+      probe_after_ = time_now() + kProbeInterval;
       return room ? node_->log_usable(now()) : Effects{};
     });
   });

@@ -44,7 +44,7 @@ void ShardHost::feed(PeerFeed::Item item) {
   for (replication::Index i = item.first; item.last > 0 && i <= item.last; ++i) {
     bytes += node_->log().bytes_of(i);
   }
-  feed_.add(std::move(item), bytes, Clock::now());
+  feed_.add(std::move(item), bytes, time_now());
   pump();
 }
 
@@ -100,7 +100,7 @@ void ShardHost::pump_from_disk(PeerFeed::Batch batch) {
   } catch (const std::exception&) {
     // Truncated or cut meanwhile: the node that this was for is at another place by now.
     event([&] {
-      feed_.ended(batch.session, false, Clock::now());
+      feed_.ended(batch.session, false, time_now());
       return Effects{};
     });
     return;
@@ -117,7 +117,7 @@ void ShardHost::deliver(PeerFeed::Batch batch) {
   const std::uint64_t node = messages.front().to.node;
   links_.to_node(node, std::move(messages), [this, session = batch.session](bool arrived) {
     event([&] {
-      feed_.ended(session, arrived, Clock::now());
+      feed_.ended(session, arrived, time_now());
       pump();
       return Effects{};
     });

@@ -81,7 +81,7 @@ void ShardHost::save_snapshot() {
     event([&] {
       saving_ = false;
       save_failed_ = !problem.empty();
-      if (save_failed_) save_after_ = Clock::now() + kSaveAgain;
+      if (save_failed_) save_after_ = time_now() + kSaveAgain;
       return loads == loads_ ? node_->snapshot_saved(now(), older) : Effects{};
     });
   });

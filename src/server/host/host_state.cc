@@ -86,7 +86,7 @@ void ShardHost::on(replication::RoleChanged& effect) {
   }
   line += ": " + effect.why;
   // What is asked again and again is said now and then.
-  const auto time = Clock::now();
+  const auto time = time_now();
   if (line != last_line_ || time > last_line_at_ + kSameLine) {
     tell(line);
     last_line_ = line;
@@ -261,7 +261,7 @@ void ShardHost::cut(calls::CutRequest request, Answer answer) {
       return Effects{};
     }
     const auto until =
-        Clock::now() + std::chrono::milliseconds(std::min(request.milliseconds, kLongestCutWait));
+        time_now() + std::chrono::milliseconds(std::min(request.milliseconds, kLongestCutWait));
     cuts_.add({std::move(request), std::move(answer), until});
     look_at_cuts();
     return Effects{};
@@ -274,7 +274,7 @@ void ShardHost::look_at_cuts() {
   for (const ClientStatus& each : state_.status().clients) {
     sequences[each.id] = each.client.sequence;
   }
-  carry_out(cuts_.decide(Clock::now(), sequences));
+  carry_out(cuts_.decide(time_now(), sequences));
 }
 
 void ShardHost::carry_out(CutHolds::Decided decided) {

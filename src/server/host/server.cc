@@ -99,6 +99,7 @@ void ServerCore::open_hosts(const JobPlan& plan) {
     host.snapshot_bytes = settings_.snapshot_bytes;
     host.segment_bytes = settings_.segment_bytes;
     if (servers.size() < 2) host.recent_bytes = 0;  // nobody to give them to
+    host.time = settings_.time;
     host.log = settings_.log;
     HostLinks links;
     links.to_node = [this](std::uint64_t node, std::vector<replication::Message> messages,

@@ -2,6 +2,7 @@
 // coordinator.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/log.h"
 #include "server/log/disk.h"
 #include "server/transport/tls.h"
@@ -36,6 +38,10 @@ struct ServerSettings {
   std::function<void(const std::string& why)> fatal;
   // Asked now and then while the coordinator is waited for: whether to give up.
   std::function<bool()> give_up = [] { return false; };
+  // What leases and waits of shards are measured by; tests have another one.
+  std::function<Clock::time_point()> time = Clock::now;
+  // How often it asks the coordinator for what is new.
+  std::chrono::milliseconds ask_again = std::chrono::seconds(5);
   convoy::Log log;
 };
 

@@ -16,7 +16,6 @@ using Status = transport::Answer::Status;
 
 constexpr auto kAsk = 2s;              // how long one question to the coordinator may take
 constexpr auto kAskAuthority = 1s;     // what it says later is of no use
-constexpr auto kRegisterAgain = 5s;    // to hear what is new
 constexpr auto kRegisterSoon = 300ms;  // when something is missing
 constexpr auto kSayAgain = 10s;
 constexpr auto kSmallCall = 2s;                              // between servers
@@ -114,7 +113,7 @@ void ServerCore::registered(const transport::Answer& answer) {
   }
   const std::lock_guard lock(mutex_);
   registering_ = false;
-  register_at_ = Clock::now() + (problem.empty() ? Clock::duration(kRegisterAgain) : kRegisterSoon);
+  register_at_ = Clock::now() + (problem.empty() ? settings_.ask_again : kRegisterSoon);
   // Once for each time that it is away; the shard is served meanwhile.
   if (!problem.empty() && !failing_ && answer.status != Status::closed) {
     settings_.log.warning("the coordinator at " + settings_.coordinator + ": " + problem);

@@ -61,8 +61,7 @@ ShardHost::~ShardHost() { stop(); }
 
 replication::Time ShardHost::now() const {
   return static_cast<replication::Time>(
-      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
-          .count());
+      std::chrono::duration_cast<std::chrono::microseconds>(time_now().time_since_epoch()).count());
 }
 
 void ShardHost::tell(const std::string& line) const {
@@ -137,7 +136,7 @@ void ShardHost::execute(Effects effects) {
 
 void ShardHost::tick() {
   event([this] {
-    const auto time = Clock::now();
+    const auto time = time_now();
     if (!cuts_.empty()) {
       next_.push_back([this] {
         look_at_cuts();

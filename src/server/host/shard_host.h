@@ -43,6 +43,7 @@ struct ShardHostSettings {
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;
   // Without a disk: commands kept for a node that comes back soon.
   std::uint64_t recent_bytes = std::uint64_t{64} << 20;
+  std::function<Clock::time_point()> time = Clock::now;  // tests have another one
   convoy::Log log;
 };
 
@@ -97,6 +98,7 @@ class ShardHost {
   struct Job;
   struct Incoming;
 
+  Clock::time_point time_now() const { return settings_.time(); }
   replication::Time now() const;
   // Gives the node an event and carries out what follows.
   template <typename Event>

@@ -25,6 +25,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::size_t kLimit = std::size_t{1} << 16;
+// At an owner's file within the patience that there is with it.
+constexpr int kLooks = 30;
 
 std::string text_of(const char* path) {
   try {
@@ -194,7 +196,7 @@ std::vector<std::string> make_run_folder(const std::string& folder) {
 }  // namespace
 
 RunLock::RunLock(std::string folder, const Log* log, Times times)
-    : folder_(std::move(folder)), path_(folder_ + "/lock"), times_(times) {
+    : folder_(std::move(folder)), path_(folder_ + "/lock"), times_(std::move(times)) {
   made_ = make_run_folder(folder_);
   Opened opened = open_locked(path_);
   file_ = std::move(opened.file);
@@ -219,12 +221,18 @@ bool RunLock::watch(const std::string& path) const {
     return std::pair<std::int64_t, std::int64_t>{status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
   };
   const auto first = time_of();
-  const auto began = Clock::now();
-  while (seconds_since(began) < times_.patience_s) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(times_.patience_s / 30));
+  // Looks are counted, not seconds: whoever stood still meanwhile has not watched.
+  for (int i = 0; i < kLooks; ++i) {
+    pause_between_looks();
     if (time_of() != first) return true;
   }
   return false;
+}
+
+void RunLock::pause_between_looks() const {
+  const double pause_s = times_.patience_s / kLooks;
+  if (times_.wait) return times_.wait(pause_s);
+  std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
 }
 
 // From an owner that shows no sign of life.
@@ -251,7 +259,7 @@ void RunLock::take_over(const std::string& before, bool locked, const Log* log) 
 
 // Several that took over at once, or that no lock keeps apart: the last that wrote has it.
 void RunLock::settle() const {
-  std::this_thread::sleep_for(std::chrono::duration<double>(times_.patience_s / 30));
+  pause_between_looks();
   const std::optional<std::string> now = owner_now();
   if (now && *now != owner_) throw in_use(folder_, path_, *now);
 }
@@ -296,10 +304,15 @@ void RunLock::beat() {
   std::unique_lock lock(mutex_);
   while (!ending_.wait_for(lock, pause, [this] { return ended_; })) {
     lock.unlock();
-    if (!look()) return;
-    ::futimens(file_.get(), nullptr);
+    if (!renew()) return;
     lock.lock();
   }
+}
+
+bool RunLock::renew() {
+  if (!look()) return false;
+  ::futimens(file_.get(), nullptr);
+  return true;
 }
 
 bool RunLock::lost() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -29,6 +30,8 @@ class RunLock {
   struct Times {
     double beat_s = 5;
     double patience_s = 30;
+    // Between two looks at somebody else's file, for so many seconds; none: this thread sleeps.
+    std::function<void(double)> wait = nullptr;
   };
 
   // Makes the folder if there is none. Throws UsageError that names the owner when another run has
@@ -47,9 +50,13 @@ class RunLock {
   void check() const;
   // The same, and looks at the file now: for before something is removed.
   void confirm();
+  // One beat, as come by themselves every `beat_s`: looks at the file, and renews it unless it is
+  // another run's. Whether it was renewed.
+  bool renew();
 
  private:
   bool watch(const std::string& path) const;
+  void pause_between_looks() const;
   void take_over(const std::string& before, bool locked, const Log* log);
   void settle() const;
   void write_owner();

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include "convoy/base/clock.h"
 #include "server/replication/authority.h"
+#include "tests/server/host/paced_time.h"
 
 namespace convoy::server::host::test {
 
@@ -18,8 +18,8 @@ class AuthorityRunner {
   using Deliver = std::function<void(replication::Message)>;
 
   // `deliver` is called with a lock held, and must not call back.
-  AuthorityRunner(std::chrono::milliseconds lease, Deliver deliver)
-      : deliver_(std::move(deliver)), lease_(lease) {
+  AuthorityRunner(std::chrono::milliseconds lease, Deliver deliver, const PacedTime& time)
+      : deliver_(std::move(deliver)), lease_(lease), time_(time) {
     restart();
     thread_ = std::thread([this] { run(); });
   }
@@ -56,9 +56,9 @@ class AuthorityRunner {
   }
 
  private:
-  static replication::Time now() {
+  replication::Time now() const {
     return static_cast<replication::Time>(
-        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
+        std::chrono::duration_cast<std::chrono::microseconds>(time_.now().time_since_epoch())
             .count());
   }
 
@@ -66,7 +66,7 @@ class AuthorityRunner {
     std::unique_lock lock(mutex_);
     while (!ends_) {
       execute(authority_->tick(now()));
-      changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return ends_; });
+      changed_.wait_for(lock, std::chrono::milliseconds(5), [&] { return ends_; });
     }
   }
 
@@ -94,6 +94,7 @@ class AuthorityRunner {
 
   const Deliver deliver_;
   const std::chrono::milliseconds lease_;
+  const PacedTime& time_;
   const replication::Rules rules_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

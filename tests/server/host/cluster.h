@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,15 +54,14 @@ class Cluster {
     std::uint64_t snapshot_bytes = std::uint64_t{64} << 20;
     std::uint64_t segment_bytes = std::uint64_t{64} << 20;
     std::uint64_t recent_bytes = std::uint64_t{64} << 20;
-    // So long that no node loses its role because it waits for a core; tests wait for it when they
-    // kill one.
     std::chrono::milliseconds lease = 2000ms;
   };
 
   explicit Cluster(Options options)
       : options_(options),
         net_([](const std::string& why) { ADD_FAILURE() << why; }),
-        authority_(options.lease, [this](replication::Message message) { carry(message); }) {}
+        authority_(
+            options.lease, [this](replication::Message message) { carry(message); }, time) {}
   Cluster() : Cluster(Options()) {}
   ~Cluster() {
     for (const std::uint64_t node : {1, 2, 3}) kill(node);
@@ -72,7 +72,10 @@ class Cluster {
     ShardHostSettings settings;
     settings.job = "job";
     settings.self = {node, ++life_};
-    lives_[node] = life_;
+    {
+      const std::lock_guard lock(mutex_);
+      lives_[node] = life_;
+    }
     settings.boot = boot_;
     settings.node.durability =
         options_.synced ? replication::Durability::synced : replication::Durability::replicated;
@@ -81,23 +84,30 @@ class Cluster {
     settings.snapshot_bytes = options_.snapshot_bytes;
     settings.segment_bytes = options_.segment_bytes;
     settings.recent_bytes = options_.recent_bytes;
+    settings.time = [this] { return time.now(); };
     settings.log = convoy::Log("node " + std::to_string(node), level_);
     const auto self = std::make_shared<std::weak_ptr<ShardHost>>();
     HostLinks links;
-    links.to_node = [this, self](std::uint64_t to, std::vector<replication::Message> messages,
-                                 std::function<void(bool)> arrived) {
+    links.to_node = [this, self, self_node = node](std::uint64_t to,
+                                                   std::vector<replication::Message> messages,
+                                                   std::function<void(bool)> arrived) {
       auto request = replicate_request(messages);
-      net_.add([this, self, to, request, arrived] {
+      net_.add([this, self, self_node, to, request, arrived] {
         const auto target = find(to);
         if (target) {
           for (const auto& message : decode_replicate(request)) target->receive(message);
+          time.hear(way(self_node, to));
         }
         const auto from = self->lock();
         if (from && arrived) arrived(target != nullptr);
       });
     };
     links.to_authority = [this](replication::Message message) {
-      net_.add([this, message] { authority_.receive(message); });
+      net_.add([this, message] {
+        authority_.receive(message);
+        time.hear(std::to_string(message.from.node));
+        expect_signs();
+      });
     };
     links.fatal = [this](const std::string& why) {
       const std::lock_guard lock(mutex_);
@@ -111,6 +121,7 @@ class Cluster {
       const std::lock_guard lock(mutex_);
       hosts_[node] = host;
     }
+    expect_signs();
     host->start();
   }
   void kill(std::uint64_t node) {
@@ -148,9 +159,8 @@ class Cluster {
     return wait([&] {
       const auto configuration = authority_.configuration();
       const auto host = find(primary);
-      return configuration.primary == replication::Member{primary, lives_[primary]} &&
-             configuration.backup.node == backup &&
-             (backup == 0 || configuration.backup.incarnation == lives_[backup]) && host &&
+      return configuration.primary == member(primary) && configuration.backup.node == backup &&
+             (backup == 0 || configuration.backup == member(backup)) && host &&
              host->role() == replication::Role::primary;
     });
   }
@@ -218,16 +228,47 @@ class Cluster {
     return result;
   }
 
+  PacedTime time;
+
  private:
+  // In its newest life.
+  replication::Member member(std::uint64_t node) const {
+    const std::lock_guard lock(mutex_);
+    const auto life = lives_.find(node);
+    return {node, life == lives_.end() ? 0 : life->second};
+  }
   std::shared_ptr<ShardHost> find(std::uint64_t node) const {
     const std::lock_guard lock(mutex_);
     const auto found = hosts_.find(node);
     return found == hosts_.end() ? nullptr : found->second;
   }
   std::shared_ptr<ShardHost> take(std::uint64_t node) {
-    const std::lock_guard lock(mutex_);
-    auto found = hosts_.extract(node);
-    return found ? found.mapped() : nullptr;
+    std::shared_ptr<ShardHost> taken;
+    {
+      const std::lock_guard lock(mutex_);
+      auto found = hosts_.extract(node);
+      if (found) taken = found.mapped();
+    }
+    expect_signs();
+    return taken;
+  }
+  // Those that live say so to the authority, and primary and backup to each other.
+  void expect_signs() {
+    const auto configuration = authority_.configuration();
+    for (const std::uint64_t node : {1, 2, 3}) {
+      time.expect(std::to_string(node), find(node) != nullptr);
+      for (const std::uint64_t other : {1, 2, 3}) {
+        const auto is_pair = [&](const auto& a, const auto& b) {
+          return a == member(node) && b == member(other);
+        };
+        const auto& [primary, backup] = std::tie(configuration.primary, configuration.backup);
+        time.expect(way(node, other), (is_pair(primary, backup) || is_pair(backup, primary)) &&
+                                          find(node) && find(other));
+      }
+    }
+  }
+  static std::string way(std::uint64_t from, std::uint64_t to) {
+    return std::to_string(from) + " to " + std::to_string(to);
   }
   void carry(const replication::Message& message) {
     net_.add([this, message] {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,14 +20,19 @@ namespace convoy::server::host::test {
 
 class FakeCoordinator {
  public:
-  explicit FakeCoordinator(JobPlan plan, std::string id = std::string(32, 'a')) {
+  // Leases are measured in this time, which outlives it.
+  FakeCoordinator(PacedTime& time, JobPlan plan, std::string id = std::string(32, 'a'))
+      : time_(time) {
+    time_.hurry(false);
     state_.id = std::move(id);
     state_.plan = std::move(plan);
-    authority_.emplace(std::chrono::milliseconds(state_.plan.server_lease_ms),
-                       [this](replication::Message message) {
-                         const std::lock_guard lock(mutex_);
-                         outbox_[message.to.node].push_back(std::move(message));
-                       });
+    authority_.emplace(
+        std::chrono::milliseconds(state_.plan.server_lease_ms),
+        [this](replication::Message message) {
+          const std::lock_guard lock(mutex_);
+          outbox_[message.to.node].push_back(std::move(message));
+        },
+        time_);
     listen("127.0.0.1:0");
   }
   ~FakeCoordinator() {
@@ -40,6 +46,21 @@ class FakeCoordinator {
   void change(const std::function<void(calls::JobState&)>& how) {
     const std::lock_guard lock(mutex_);
     how(state_);
+  }
+
+  // These servers live in that time, too, and say so until they don't live any more.
+  void expect(std::uint64_t server, const std::vector<std::uint32_t>& shards, bool lives) {
+    for (const std::uint32_t shard : shards) time_.expect(name_of(server, shard), lives);
+    {
+      const std::lock_guard lock(mutex_);
+      if (lives) {
+        living_.insert(server);
+      } else {
+        living_.erase(server);
+        newest_.erase(server);
+      }
+    }
+    pace();
   }
 
   // Away; then another one at the same address that knows nothing but the job and what the store
@@ -56,6 +77,23 @@ class FakeCoordinator {
   }
 
  private:
+  static std::string name_of(std::uint64_t server, std::uint32_t shard) {
+    return "server " + std::to_string(server) + " shard " + std::to_string(shard);
+  }
+  // Nobody hears what a primary and others say to each other: they have the machine's own time, as
+  // have servers that are processes of their own.
+  void pace() {
+    std::uint32_t served = 0;
+    for (std::uint32_t shard = 0; shard < state_.plan.shards; ++shard) {
+      const replication::Member primary = authority_->configuration(shard).primary;
+      const std::lock_guard lock(mutex_);
+      const auto known = newest_.find(primary.node);
+      if (known != newest_.end() && known->second == primary) ++served;
+    }
+    const std::lock_guard lock(mutex_);
+    time_.hurry(living_.size() == 1 || (living_.size() > 1 && served == 0));
+  }
+
   void listen(const std::string& address) {
     transport::ListenerSettings settings;
     settings.address = address;
@@ -81,7 +119,13 @@ class FakeCoordinator {
   transport::Message answer(const transport::Request& request) {
     if (request.method == calls::kAuthority) {
       const auto messages = calls::decode_replication(request.message);
-      for (const auto& message : messages) authority_->receive(message);
+      for (const auto& message : messages) {
+        authority_->receive(message);
+        time_.hear(name_of(message.from.node, message.shard));
+        const std::lock_guard lock(mutex_);
+        newest_[message.from.node] = message.from;
+      }
+      pace();
       const std::lock_guard lock(mutex_);
       return calls::encode(std::exchange(outbox_[messages.at(0).from.node], {}));
     }
@@ -97,9 +141,12 @@ class FakeCoordinator {
     return calls::encode(state_);
   }
 
+  PacedTime& time_;
   std::mutex mutex_;
   calls::JobState state_;
   std::map<std::uint64_t, std::vector<replication::Message>> outbox_;
+  std::set<std::uint64_t> living_;
+  std::map<std::uint64_t, replication::Member> newest_;  // the last that was heard of each server
   std::atomic<std::size_t> registrations_ = 0;
   std::optional<AuthorityRunner> authority_;
   std::unique_ptr<transport::Listener> listener_;

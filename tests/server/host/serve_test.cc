@@ -81,7 +81,8 @@ class Serve : public testing::Test {
     return all;
   }
   convoy::test::Scratch scratch;
-  FakeCoordinator coordinator{plan_of(1)};
+  PacedTime time;
+  FakeCoordinator coordinator{time, plan_of(1)};
 };
 
 TEST_F(Serve, SaysWhatItDoesAndEndsInOrder) {

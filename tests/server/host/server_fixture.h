@@ -38,15 +38,14 @@ inline JobPlan plan_of(std::uint32_t servers, bool files = true) {
   plan.servers = servers;
   plan.backups = servers > 1;
   plan.log = files;
-  // So long that none of two loses its role because it waits for a core; tests wait for it when
-  // they kill one. One that is alone is replaced by nobody.
-  plan.server_lease_ms = servers > 1 ? 3000 : 1000;
+  // So long that none of two loses its role because it waits for a core.
+  plan.server_lease_ms = 3000;
   return plan;
 }
 
 class Servers {
  public:
-  explicit Servers(const JobPlan& plan) : coordinator(plan) {}
+  explicit Servers(const JobPlan& plan) : coordinator(time, plan) {}
 
   ServerSettings settings(std::uint64_t number) {
     ServerSettings settings;
@@ -57,6 +56,8 @@ class Servers {
     settings.largest_message = largest_message;
     settings.snapshot_bytes = snapshot_bytes;
     settings.segment_bytes = segment_bytes;
+    settings.time = [this] { return time.now(); };
+    settings.ask_again = 10ms;  // each knows at once where another one is that was started
     settings.fatal = [this](const std::string& why) {
       if (!expect_fatal) ADD_FAILURE() << why;
       ++fatal;
@@ -69,10 +70,15 @@ class Servers {
   void start(std::uint64_t number) {
     channels_.erase(number);
     servers[number] = std::make_unique<Server>(settings(number));
+    coordinator.expect(number, servers[number]->shards(), true);
   }
   void kill(std::uint64_t number) {
     channels_.erase(number);
-    servers.erase(number);
+    auto server = servers.extract(number);
+    if (!server) return;
+    const auto shards = server.mapped()->shards();
+    server.mapped().reset();
+    coordinator.expect(number, shards, false);
   }
   void close(std::uint64_t number) {
     servers.at(number)->close();
@@ -185,6 +191,7 @@ class Servers {
   std::atomic<bool> expect_fatal = false;
   std::atomic<int> fatal = 0;
   convoy::test::Scratch scratch;
+  PacedTime time;
   FakeCoordinator coordinator;
   std::map<std::uint64_t, std::unique_ptr<Server>> servers;
 

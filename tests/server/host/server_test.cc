@@ -203,9 +203,10 @@ TEST(Server, PushesThatWaitForACutGoOnWithoutTheirClients) {
   servers.start(1);
   servers.define(100'000);
   EXPECT_EQ(servers.give(join_command(2, "another")).status, Status::done);
+  servers.time.stand(true);  // the cut waits until the push has come, and its client is gone
   calls::CutRequest cut;
   cut.cut = 1;
-  cut.milliseconds = 3000;  // in which the push has to come, and its client to go
+  cut.milliseconds = 3000;
   cut.until = {{1, 0, 0}, {2, 1, 0}};
   auto refused = servers.channel(1).call(std::string(calls::kCut), calls::encode(cut),
                                          Clock::now() + kPatience);
@@ -219,6 +220,7 @@ TEST(Server, PushesThatWaitForACutGoOnWithoutTheirClients) {
         client.call(std::string(calls::kCommand), request, Clock::now() + 200ms).get();
     EXPECT_EQ(answer.status, Answer::Status::timed_out);
   }  // and gone
+  servers.time.stand(false);
   EXPECT_EQ(calls::decode_answered(refused.get().message).outcome, Outcome::refused);
   // Its push has been applied or not; the same number again is that one.
   EXPECT_EQ(servers.push(1, 100'000).status, Status::done);
@@ -259,7 +261,7 @@ TEST(Server, SaysWhatIsWrongWhenItStarts) {
   EXPECT_NE(problem_of([&] { Server{settings}; }).find("nobody listens there"), std::string::npos);
   settings = servers.settings(1);
   servers.close(1);
-  FakeCoordinator another(plan_of(1), std::string(32, 'c'));
+  FakeCoordinator another(servers.time, plan_of(1), std::string(32, 'c'));
   settings.coordinator = another.address();
   EXPECT_NE(problem_of([&] { Server{settings}; }).find("belongs to job"), std::string::npos);
 }
