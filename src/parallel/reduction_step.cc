@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/hold.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "parallel/tensors.h"
@@ -170,6 +171,7 @@ void ReductionStep::start(std::size_t bucket) {
     b.started = Clock::now();
     b.reported = false;
   }
+  hold_at("allreduce");
   b.reduction = communicator_.start_allreduce(buffer_of(b.flat), b.operation,
                                               {0, static_cast<std::uint16_t>(bucket)});
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/hold.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -253,6 +254,7 @@ bool Trainer::Impl::updated(const StepReport& report) {
   if ((report.requests & kStop) != 0) confirm_folder();
   const Moment before = moment_;
   count(report);
+  hold_at("step");
   if (writer_) {
     note_checkpoint(writer_->poll());
     if (!writer_->writing() && !std::exchange(reserved_, true))
@@ -367,6 +369,7 @@ RunResult Trainer::Impl::run() {
   if (act(left)) {
     if (left.evaluate && outputs_) outputs_->made_up(moment_);
     timeline_.begin(moment_);
+    hold_at("start");
     strategy().run();
     while (const auto rest = rank_times_ ? rank_times_->finish() : std::nullopt)
       note_rank_times(rest);

@@ -22,6 +22,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/hold.h"
 #include "cli/agent/placement.h"
 #include "cli/agent/pump.h"
 #include "cli/launch/again.h"
@@ -127,6 +128,7 @@ int Supervisor::run() {
   } else {
     take_place();
   }
+  hold_at("supervise");
   report(Report::Kind::supervised);
   if (!enter_job_folder() || !open_log() || !start_program()) return leave();
   loop();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 
+#include "base/hold.h"
 #include "cli/job/folder.h"
 #include "cli/job/orphans.h"
 #include "cli/job/outcome.h"
@@ -158,6 +159,7 @@ void Job::start_due() {
     if (member.state != Member::State::waiting || Clock::now() < member.due) continue;
     if (stopping_) return;
     start(member);
+    hold_at("job.start");
     read_signals();  // starting many takes a while
   }
 }

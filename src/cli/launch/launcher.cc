@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/hold.h"
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
 #include "cli/launch/processes.h"
@@ -162,6 +163,7 @@ void Launcher::start() {
   };
   relay(std::move(child.standard_error), STDERR_FILENO);
   relay(std::move(child.standard_output), STDOUT_FILENO);
+  hold_at("launch");
 }
 
 void Launcher::learn_from(Relay& relay) {

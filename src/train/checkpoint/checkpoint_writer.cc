@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/hold.h"
 #include "comm/calling_threads.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/clock.h"
@@ -356,7 +357,11 @@ void CheckpointWriter::Impl::begin_commit(const std::vector<std::string>& outcom
     }
   }
   flight_->commit.start([flight = flight_.get(), this] {
-    return flight->draft->commit(flight->manifest, options_.retention, options_.confirm);
+    hold_at("checkpoint.write");
+    std::string path =
+        flight->draft->commit(flight->manifest, options_.retention, options_.confirm);
+    hold_at("checkpoint.name");
+    return path;
   });
 }
 

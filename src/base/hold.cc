@@ -1,0 +1,70 @@
+#include "base/hold.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <regex>
+#include <thread>
+
+#include "convoy/base/descriptor.h"
+#include "convoy/base/error.h"
+
+namespace convoy {
+namespace {
+
+int rank_of_this_process() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    if (const char* rank = std::getenv(name)) return std::atoi(rank);
+  return -1;
+}
+
+std::optional<Hold> hold_of_this_process() {
+  const char* text = std::getenv("CONVOY_TEST_HOLD");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  Hold hold = parse_hold(text);
+  if (hold.rank >= 0 && hold.rank != rank_of_this_process()) return std::nullopt;
+  return hold;
+}
+
+void wait_while_it_is_there(const std::string& path) {
+  const std::string said = std::to_string(getpid()) + "\n";
+  // Whoever waits for the file finds what it says.
+  const std::string early = path + ".early";
+  {
+    const Descriptor file(::open(early.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file.open() ||
+        ::write(file.get(), said.data(), said.size()) != static_cast<ssize_t>(said.size()) ||
+        ::rename(early.c_str(), path.c_str()) != 0)
+      throw Failure("CONVOY_TEST_HOLD: cannot write " + path);
+  }
+  while (::access(path.c_str(), F_OK) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+}  // namespace
+
+Hold parse_hold(const std::string& text) {
+  static const std::regex form("([a-z.]+)(?::([1-9][0-9]{0,8})(?:@([0-9]{1,6}))?)?=(.+)");
+  std::smatch parts;
+  if (!std::regex_match(text, parts, form))
+    throw UsageError("CONVOY_TEST_HOLD is '" + text + "', not POINT:COUNT@RANK=FILE");
+  Hold hold;
+  hold.point = parts[1];
+  if (parts[2].matched) hold.count = std::atol(parts[2].str().c_str());
+  if (parts[3].matched) hold.rank = std::atoi(parts[3].str().c_str());
+  hold.file = parts[4];
+  return hold;
+}
+
+void hold_at(std::string_view point) {
+  static const std::optional<Hold> hold = hold_of_this_process();
+  if (!hold || hold->point != point) return;
+  static std::atomic<long> times{0};
+  if (++times == hold->count) wait_while_it_is_there(hold->file);
+}
+
+}  // namespace convoy

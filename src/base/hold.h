@@ -1,0 +1,35 @@
+// For tests alone: a process waits at a named point of its work, so that it can be killed at exactly
+// that point.
+//
+// CONVOY_TEST_HOLD is "POINT=FILE", "POINT:COUNT=FILE" or "POINT:COUNT@RANK=FILE". The process that
+// comes to the point for the COUNT-th time (1 if nothing is said; only as rank RANK, if one is said)
+// makes FILE, which then holds its process id, and goes on when FILE is gone. Without the variable a
+// call costs a branch. Points:
+//   start             of a rank, before its first update
+//   step              after an update, which counts those of this process
+//   allreduce         before a rank takes part in the reduction of a bucket of gradients
+//   checkpoint.write  all parts of a checkpoint are written, and it has no name yet
+//   checkpoint.name   it has got its name
+//   launch            mpirun was started, and has told nothing
+//   supervise         a supervisor has started, and has told nothing
+//   job.start         of a job, after each role that it has started
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace convoy {
+
+// Any thread. Throws UsageError if the variable is not of that form.
+void hold_at(std::string_view point);
+
+// What the variable says; for the tests of it.
+struct Hold {
+  std::string point;
+  long count = 1;
+  int rank = -1;  // any
+  std::string file;
+};
+Hold parse_hold(const std::string& text);
+
+}  // namespace convoy

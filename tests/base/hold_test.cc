@@ -1,0 +1,32 @@
+#include "base/hold.h"
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+
+namespace {
+
+using convoy::Hold;
+using convoy::parse_hold;
+using convoy::UsageError;
+
+TEST(Holds, ArePointsWithCountsAndRanks) {
+  const Hold plain = parse_hold("start=/tmp/a=b");
+  EXPECT_EQ(plain.point, "start");
+  EXPECT_EQ(plain.count, 1);
+  EXPECT_EQ(plain.rank, -1);
+  EXPECT_EQ(plain.file, "/tmp/a=b");
+  const Hold whole = parse_hold("checkpoint.write:12@0=x");
+  EXPECT_EQ(whole.point, "checkpoint.write");
+  EXPECT_EQ(whole.count, 12);
+  EXPECT_EQ(whole.rank, 0);
+  EXPECT_EQ(whole.file, "x");
+}
+
+TEST(Holds, OfAnotherFormAreRefused) {
+  for (const char* text : {"", "start", "=x", "start=", "start:=x", "start:0=x", "start:-1=x",
+                           "start@1=x", "start:1@=x", "start:1@x=y", "Start=x", "start:99999999999=x"})
+    EXPECT_THROW(parse_hold(text), UsageError) << text;
+}
+
+}  // namespace
