@@ -9,17 +9,17 @@
 namespace convoy::cli {
 namespace {
 
-std::string read(const std::string& text, int ranks) {
+std::string read_list(const std::string& text, int ranks) {
   auto hosts = parse_hosts(text);
   complete_slots(hosts, ranks);
   return format_hosts(hosts);
 }
 
 TEST(Hosts, FillsInSlots) {
-  EXPECT_EQ(read("a:2,b:3", 5), "a:2,b:3");
-  EXPECT_EQ(read("a,b", 5), "a:3,b:2");
-  EXPECT_EQ(read("a,b", 1), "a:1,b:1");
-  EXPECT_EQ(read("a:4,b", 5), "a:4,b:1");
+  EXPECT_EQ(read_list("a:2,b:3", 5), "a:2,b:3");
+  EXPECT_EQ(read_list("a,b", 5), "a:3,b:2");
+  EXPECT_EQ(read_list("a,b", 1), "a:1,b:1");
+  EXPECT_EQ(read_list("a:4,b", 5), "a:4,b:1");
   EXPECT_EQ(total_slots(parse_hosts("a:4,b")), 5);
 }
 

@@ -1,5 +1,6 @@
 // How a plan's trainings begin and end, and what of them is kept.
 #include <algorithm>
+#include <fstream>
 
 #include "convoy/base/error.h"
 #include "tests/cli/fake_plan.h"
@@ -223,6 +224,14 @@ TEST(PlanPlaces, AreCoresOrGpus) {
   EXPECT_EQ(gpu_names(2, "4,GPU-5a"), (std::vector<std::string>{"4", "GPU-5a"}));
   EXPECT_EQ(gpu_names(1, "4,99"), std::vector<std::string>{"4"});  // the second is not there
   EXPECT_TRUE(gpu_names(0, "").empty());
+}
+
+// Or each of these tests would take ten times as long.
+TEST_F(PlanTrainings, BeginWithoutLibTorch) {
+  std::ifstream maps("/proc/self/maps");
+  const std::string loaded{std::istreambuf_iterator<char>(maps), {}};
+  EXPECT_TRUE(has(loaded, "libconvoy_base"));
+  EXPECT_FALSE(has(loaded, "libtorch"));
 }
 
 TEST_F(PlanTrainings, HalfALineOfCurvesIsCutOff) {

@@ -118,38 +118,28 @@ TEST(Orphans, AnotherProcessWithTheNumberOfOneThatWasGivenUpIsEnded) {
   waitpid(another, nullptr, 0);
 }
 
-// Also where the supervisor that had delayed that is gone by then.
-TEST(Leftovers, HaveASecondAfterTheyWereTold) {
+// A supervisor is known by its name; ending_test.cc has the times.
+TEST(Leftovers, BesideASupervisorAreNotTold) {
   const test::Scratch scratch;
   const std::string agent = scratch.path("convoy-agent");
   std::filesystem::copy_file("/bin/sh", agent);
-  constexpr double kTold_s = 4, kKilled_s = 5;
-  bool in_its_second = false;
-  // A machine that is busy may be too late for that second, and then says nothing of it.
-  const auto begin = Clock::now();
-  while (!in_its_second && seconds_since(begin) < test::patience_s()) {
-    Script other("trap 'sleep 0.3; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
-    Leftovers leftovers;
-    const auto known = Clock::now();
-    {
-      Script supervisor("echo ready; while :; do sleep 0.05; done", agent);
-      // Both are told after 4 s, and only the first of them is there afterwards.
-      EXPECT_TRUE(comes([&] {
-        leftovers.end({other.pid(), supervisor.pid()});
-        return !find_process(supervisor.pid());
-      }));
-    }
-    EXPECT_GE(seconds_since(known), kTold_s);
-    leftovers.end({other.pid()});
-    in_its_second = seconds_since(known) < kKilled_s;
-    if (!in_its_second) continue;
-    // Nobody does anything about it any more: it ends as it likes unless it was killed already.
-    int status = 0;
-    ASSERT_TRUE(comes([&] { return waitpid(other.pid(), &status, WNOHANG) == other.pid(); }));
-    ASSERT_TRUE(WIFEXITED(status)) << "was killed at once";
-    EXPECT_EQ(WEXITSTATUS(status), 3);
+  Script other("cd " + scratch.path() +
+               "; trap 'touch told' TERM; trap 'touch asked' USR1; echo ready; "
+               "while :; do sleep 0.01; done");
+  const auto is_there = [&](const char* name) {
+    return std::filesystem::exists(scratch.path(name));
+  };
+  Leftovers leftovers;
+  {
+    const Script supervisor("echo ready; while :; do sleep 0.05; done", agent);
+    leftovers.end({other.pid(), supervisor.pid()});
+    // What came before this signal has been looked at with it.
+    kill(other.pid(), SIGUSR1);
+    ASSERT_TRUE(comes([&] { return is_there("asked"); }));
+    EXPECT_FALSE(is_there("told"));
   }
-  EXPECT_TRUE(in_its_second);
+  leftovers.end({other.pid()});
+  EXPECT_TRUE(comes([&] { return is_there("told"); }));
 }
 
 TEST(Leftovers, AreKilledASecondAfterTheyWereTold) {

@@ -24,6 +24,7 @@
 
 #include "base/hold.h"
 #include "cli/agent/placement.h"
+#include "cli/agent/program_end.h"
 #include "cli/agent/pump.h"
 #include "cli/launch/again.h"
 #include "cli/launch/child.h"
@@ -39,14 +40,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGrace{3000};      // of a rank, from SIGTERM to SIGKILL
-constexpr milliseconds kHoldPlace{2000};  // after a failure, see supervise()
-constexpr milliseconds kDrain{1000};      // for a report to get through
-constexpr milliseconds kParentCheck{500};
-constexpr milliseconds kKillLeftovers{1000};
-// From SIGTERM to SIGKILL for a role whose job is gone: long enough for `convoy run` to end its
-// ranks. What it leaves running then takes up to 5 s.
-constexpr milliseconds kOrphanedRole{4500};
+constexpr milliseconds kDrain{1000};  // for a report to get through
 constexpr int kExitCannotStart = 127;
 constexpr int kSignalBase = 128;
 
@@ -75,7 +69,7 @@ class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options)
       : options_(options),
-        grace_(options.role ? options.role->grace : kGrace),
+        end_(options.role ? options.role->grace : kGrace, options.role.has_value()),
         rank_(number_from({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0)),
         parent_(getppid()),
         under_mpirun_(is_a_rank()) {}
@@ -99,7 +93,7 @@ class Supervisor {
   void report(Report::Kind kind, const std::string& text = "");
 
   const SupervisorOptions& options_;
-  const milliseconds grace_;  // from SIGTERM to SIGKILL
+  ProgramEnd end_;
   const int rank_;
   const pid_t parent_;  // mpirun, or its daemon on this host
   const bool under_mpirun_;
@@ -110,7 +104,6 @@ class Supervisor {
   pid_t program_ = 0;
   std::optional<int> status_;  // of the program, as wait() gives it
   Asked asked_ = Asked::nobody;
-  std::optional<Clock::time_point> asked_at_;
   std::uint64_t ended_ns_ = 0;
   bool killed_ = false;
   bool log_failed_ = false;
@@ -244,7 +237,7 @@ void Supervisor::loop() {
       ready[2 + 2 * i] = {pumps_[i].writable_fd(), POLLOUT, 0};
     }
     const auto wait =
-        asked_at_ && !killed_ ? std::min(kParentCheck, milliseconds(100)) : kParentCheck;
+        end_.is_asked() && !killed_ ? std::min(kParentCheck, milliseconds(100)) : kParentCheck;
     poll(ready.data(), ready.size(), static_cast<int>(wait.count()));
     for (std::size_t i = 0; i < 2; ++i) {
       if (ready[1 + 2 * i].revents != 0 || ready[2 + 2 * i].revents != 0) pumps_[i].advance();
@@ -257,7 +250,7 @@ void Supervisor::loop() {
     }
     read_signals();
     if (orphaned()) return;
-    if (asked_at_ && Clock::now() - *asked_at_ >= grace_) {
+    if (end_.is_over(Clock::now())) {
       if (status_) return;  // the program is gone and nobody takes its output
       kill(-program_, SIGKILL);
       killed_ = true;
@@ -281,12 +274,10 @@ void Supervisor::on_signal(const signalfd_siginfo& info) {
   }
   if (status_) {
     told_to_leave_ = true;
-    if (!asked_at_) asked_at_ = Clock::now();
+    end_.ask(Clock::now());
     return;
   }
-  // Both the launcher and mpirun may ask; programs tend to take a second SIGTERM for "now".
-  if (asked_at_) return;
-  asked_at_ = Clock::now();
+  if (!end_.ask(Clock::now())) return;
   asked_ = static_cast<pid_t>(info.ssi_pid) == parent_ ? Asked::mpirun : Asked::another_process;
   kill(-program_, signal == SIGINT ? SIGINT : SIGTERM);
 }
@@ -328,7 +319,7 @@ int Supervisor::leave() {
   // A rank that asks to be started again is no reason to end the others: they are writing their
   // part. A role is no reason for mpirun to do anything: the job goes by the report.
   if (options_.role) return under_mpirun_ ? 0 : code;
-  if (code == 0 || code == kExitRequeue || asked_at_) return 0;
+  if (code == 0 || code == kExitRequeue || end_.is_asked()) return 0;
   hold_place();
   return told_to_leave_ ? 0 : code;
 }
@@ -336,7 +327,7 @@ int Supervisor::leave() {
 // Nobody is left to tell.
 void Supervisor::end_everything() {
   if (options_.role && !status_ && program_ > 0) {
-    const auto until = Clock::now() + std::min(grace_, kOrphanedRole);
+    const auto until = end_.orphaned(Clock::now());
     kill(-program_, SIGTERM);
     while (!status_ && Clock::now() < until) {
       pollfd ready{signals_.get(), POLLIN, 0};
@@ -377,7 +368,7 @@ void Supervisor::report(Report::Kind kind, const std::string& text) {
   const auto until = Clock::now() + kDrain;
   // A role that ends by itself has time, and a job that takes its output when it can.
   const auto patient = [&] {
-    return !orphaned() && (Clock::now() < until || (options_.role && status_ && !asked_at_));
+    return !orphaned() && (Clock::now() < until || (options_.role && status_ && !end_.is_asked()));
   };
   int unread = 0;
   while (patient() && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0) {

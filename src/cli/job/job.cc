@@ -16,6 +16,7 @@
 #include "cli/job/outcome.h"
 #include "cli/job/output.h"
 #include "cli/job/role.h"
+#include "cli/job/role_patience.h"
 #include "cli/job/role_process.h"
 #include "cli/launch/again.h"
 #include "cli/launch/child.h"
@@ -33,13 +34,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What a supervisor takes after the grace, with end_descendants(). One that takes longer is killed.
-constexpr milliseconds kSupervisorsShare{8000};
-// Between one step against a process that doesn't end and the next.
-constexpr milliseconds kInsist{2500};
 constexpr milliseconds kLastOrphans{6000};
-constexpr milliseconds kLookAround{500};
-constexpr milliseconds kLookForOrphans{20};
+constexpr milliseconds kLookAround{500}, kLookForOrphans{20};
 
 milliseconds duration(double seconds) {
   constexpr double kYears = 1e8;  // whatever is more would not fit a clock
@@ -53,12 +49,12 @@ struct Member {
 
   const Role* role = nullptr;
   State state = State::waiting;
-  Clock::time_point due{};  // waiting: when it starts; running and told: when more is done about it
+  Clock::time_point due{};  // waiting: when it starts
   Clock::time_point started_at{};
   int in_a_row = 0;
-  std::optional<Clock::time_point>
-      last_until;                        // it was its role's last: the job may end until then
-  std::unique_ptr<RoleProcess> process;  // running
+  std::optional<Clock::time_point> last_until;  // its role's last: the job may end until then
+  std::unique_ptr<RoleProcess> process;         // running
+  RolePatience patience;
   RoleFate fate;
 };
 
@@ -196,7 +192,7 @@ void Job::wait() {
     if (member.state != Member::State::running) continue;
     for (int source : member.process->sources()) ready.push_back({source, POLLIN, 0});
     if (member.process->holds()) until = std::min(until, Clock::now() + Relay::kHold / 2);
-    if (member.fate.told) until = std::min(until, member.due);
+    if (const auto& due = member.patience.due()) until = std::min(until, *due);
   }
   const auto pause = std::chrono::ceil<milliseconds>(until - Clock::now());
   poll(ready.data(), ready.size(), static_cast<int>(std::max(pause, milliseconds(0)).count()));
@@ -255,9 +251,8 @@ void Job::look_after(Member& member) {
     orphans_.give_up(process.pid());
     process.give_up();
     look_for_orphans_ = true;  // what runs under it
-  } else if (member.fate.told && Clock::now() >= member.due) {
+  } else if (member.patience.next(Clock::now())) {
     process.kill_process();
-    member.due = Clock::now() + kInsist;
   }
 }
 
@@ -348,7 +343,7 @@ void Job::stop_next() {
     const bool now = member.state == Member::State::running && order == member.role->stop_order;
     if (!now || member.fate.told) continue;
     member.fate.told = true;
-    member.due = Clock::now() + grace_ + kSupervisorsShare;
+    member.patience.told(Clock::now(), grace_);
     member.process->stop();
   }
 }
@@ -357,7 +352,7 @@ void Job::kill_all() {
   for (Member& member : members_) {
     if (member.state != Member::State::running) continue;
     member.fate.told = true;
-    member.due = Clock::now() + kInsist;
+    member.patience.told_again(Clock::now());
     member.process->kill_process();
   }
   // An mpirun has been told.

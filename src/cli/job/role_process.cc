@@ -20,8 +20,6 @@ namespace {
 constexpr int kSupervisorSignalBase = 128;  // of a supervisor's exit status
 constexpr std::size_t kLastLines = 5;
 constexpr std::size_t kLongestLastLine = 300;
-// For mpirun to tell another host, from SIGTERM to SIGKILL.
-constexpr std::chrono::milliseconds kMpirunsShare{5000};
 
 std::vector<std::string> supervised(const Role& role, const RoleStart& start) {
   std::vector<std::string> command{start.agent,
@@ -158,26 +156,22 @@ void RoleProcess::stop() {
   // give it the time it needs.
   const bool relayed = remote() && *mpirun_ == MpiFlavor::openmpi && supervised_.has_value();
   kill(pid_, relayed ? SIGALRM : SIGTERM);
-  if (remote() && !relayed) mpirun_told_at_ = Clock::now();
+  if (remote() && !relayed) patience_.tell_mpirun(Clock::now());
 }
 
 void RoleProcess::kill_process() {
   if (status_) return;
   const AtOnce below = remote() ? AtOnce{} : at_once(pid_);
-  if (remote() || !below.mpiruns.empty()) {
-    tell_mpirun(below);
-    if (Clock::now() - *mpirun_told_at_ < kMpirunsShare) return;
-  }
-  if (!killed_at_) killed_at_ = Clock::now();
-  kill(pid_, SIGKILL);
+  const bool mpirun = remote() || !below.mpiruns.empty();
+  if (mpirun) tell_mpirun(below);
+  if (patience_.kill(Clock::now(), mpirun)) kill(pid_, SIGKILL);
 }
 
 // It has to tell another host, or to remove its files. A second SIGTERM means "leave at once" to
 // it.
 void RoleProcess::tell_mpirun(const AtOnce& below) {
   const bool told = std::exchange(told_, true);
-  const bool first = !mpirun_told_at_;
-  if (first) mpirun_told_at_ = Clock::now();
+  const bool first = patience_.tell_mpirun(Clock::now());
   if (remote()) {
     if (first) kill(pid_, SIGTERM);
   } else if (!told) {
@@ -190,9 +184,7 @@ void RoleProcess::tell_mpirun(const AtOnce& below) {
   }
 }
 
-bool RoleProcess::survives() const {
-  return !status_ && killed_at_ && Clock::now() - *killed_at_ >= kKillPatience;
-}
+bool RoleProcess::survives() const { return !status_ && patience_.is_over(Clock::now()); }
 
 void RoleProcess::give_up() {
   given_up_ = true;

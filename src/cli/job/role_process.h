@@ -13,6 +13,7 @@
 #include "cli/job/outcome.h"
 #include "cli/job/output.h"
 #include "cli/job/role.h"
+#include "cli/job/role_patience.h"
 #include "cli/launch/filter.h"
 #include "cli/launch/lines.h"
 #include "cli/launch/mpirun.h"
@@ -97,8 +98,7 @@ class RoleProcess {
   pid_t pid_ = 0;
   bool told_ = false;
   bool given_up_ = false;
-  std::optional<Clock::time_point> mpirun_told_at_;  // by SIGTERM
-  std::optional<Clock::time_point> killed_at_;
+  KillPatience patience_;
   std::optional<int> status_;
   Clock::time_point last_bytes_ = Clock::now();
   std::vector<Stream> streams_;  // standard output, standard error

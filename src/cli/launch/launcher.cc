@@ -17,6 +17,7 @@
 #include "base/hold.h"
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
+#include "cli/launch/ending.h"
 #include "cli/launch/processes.h"
 #include "cli/launch/relay.h"
 #include "cli/launch/supervisors.h"
@@ -29,18 +30,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How a job is brought to its end, step by step; each waits so long for the one before it to be
-// enough. Ranks that fail for the same reason at nearly the same time get to say so before the rest
-// is ended; from then on the supervisors give their programs 3 s.
-constexpr milliseconds kLastWords{500};
-constexpr milliseconds kBeforeTerminatingMpirun{4000};
-constexpr milliseconds kBeforeKillingMpirun{2500};
-// From the end of a supervisor that has not reported to the conclusion that it never will.
-constexpr milliseconds kReportDelay{1000};
-// What is left of the 10 s once mpirun is gone.
-constexpr milliseconds kAwaitOrphans{1000};
-constexpr milliseconds kKillOrphans{1500};
-
 std::vector<std::string> supervised(const LaunchOptions& options, const std::string& token) {
   std::vector<std::string> command{supervisor_path(), "--token", token};
   if (!options.threads.empty()) command.insert(command.end(), {"--threads", options.threads});
@@ -51,15 +40,6 @@ std::vector<std::string> supervised(const LaunchOptions& options, const std::str
   command.insert(command.end(), options.command.begin(), options.command.end());
   return command;
 }
-
-enum class Phase {
-  running,       // also while ranks that were told to stop finish by themselves
-  last_words,    // the end is decided on; ranks that have failed as well still report it
-  ranks_asked,   // the ranks have been asked to end
-  mpirun_asked,  // and mpirun, by SIGTERM
-  mpirun_killed,
-  given_up,  // it hangs in the kernel, say
-};
 
 class Launcher {
  public:
@@ -76,16 +56,13 @@ class Launcher {
   void watch();
   bool job_has_failed();
   bool supervisor_is_lost();
-  bool waits_for_leftovers();
-  // Moves from `running` to `last_words`, which are given so long.
-  void decide_to_end(milliseconds last_words);
-  void advance_phase();
+  bool has_leftovers() const;
+  void take(Ending::Step step);
   // Whether there were any.
   bool end_orphans() const;
   void pass_on(int signal);
   void end_ranks();
   void end_at_once();
-  void ask_mpirun();
   void terminate_mpirun();
   void finish();
   int poll_timeout() const;
@@ -97,14 +74,10 @@ class Launcher {
   pid_t mpirun_ = 0;
   bool mpirun_told_ = false;  // by SIGTERM
   bool mpirun_ended_ = false;
-  bool ranks_ended_ = false;  // before mpirun was told to end for what they had left behind
   JobEnd job_end_;
-  Phase phase_ = Phase::running;
-  Clock::time_point next_phase_at_{};  // unless `running`, or at the last one
-  std::optional<Clock::time_point> grace_until_;
-  Clock::time_point lost_at_{};
+  Ending ending_{kKillPatience};
+  MissingReport missing_;
   Supervisors supervisors_;
-  std::optional<Clock::time_point> left_since_;  // see waits_for_leftovers()
 };
 
 Verdict Launcher::run() {
@@ -122,7 +95,7 @@ Verdict Launcher::run() {
       relay.advance();
       learn_from(relay);
     }
-    if (mpirun_ended_ || phase_ == Phase::given_up) break;
+    if (mpirun_ended_ || ending_.phase() == Ending::Phase::given_up) break;
     watch();
   }
   finish();
@@ -186,29 +159,19 @@ void Launcher::read_signals() {
       end_at_once();
       continue;
     }
-    if (phase_ != Phase::running) continue;
+    if (!ending_.running()) continue;
     job_end_.interrupted_by = signal;
-    if (options_.grace_s > 0) {
-      grace_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                        std::chrono::duration<double>(options_.grace_s));
-      pass_on(SIGUSR1);
-    } else {
-      decide_to_end(milliseconds(0));
-    }
+    const std::chrono::duration<double> grace(std::max(options_.grace_s, 0.0));
+    ending_.told(Clock::now(), std::chrono::duration_cast<Clock::duration>(grace));
+    if (grace.count() > 0) pass_on(SIGUSR1);
   }
 }
 
 // Asked twice: no more patience with the ranks. But a killed mpirun would leave its files here, and
 // the ranks of other hosts to themselves.
 void Launcher::end_at_once() {
-  if (phase_ < Phase::mpirun_asked) ask_mpirun();
+  take(ending_.told_again(Clock::now()));
   for (pid_t pid : at_once(getpid(), mpirun_).to_kill) kill(pid, SIGKILL);
-}
-
-void Launcher::ask_mpirun() {
-  phase_ = Phase::mpirun_asked;
-  next_phase_at_ = Clock::now() + kBeforeKillingMpirun;
-  terminate_mpirun();
 }
 
 void Launcher::terminate_mpirun() {
@@ -228,59 +191,44 @@ void Launcher::reap() {
 }
 
 void Launcher::watch() {
-  if (phase_ != Phase::running) {
-    advance_phase();
-  } else if (job_has_failed()) {
-    decide_to_end(kLastWords);
-  } else if (grace_until_ && Clock::now() >= *grace_until_) {
-    decide_to_end(milliseconds(0));
-  } else if (waits_for_leftovers()) {
-    ranks_ended_ = true;
-    ask_mpirun();
+  const bool running = ending_.running();
+  Ending::Seen seen;
+  if (running) {
+    seen.failed = job_has_failed();
+    seen.leftovers = !seen.failed && has_leftovers();
+  }
+  take(ending_.next(Clock::now(), seen));
+  if (!running && ending_.phase() != Ending::Phase::last_words) end_orphans();
+}
+
+void Launcher::take(Ending::Step step) {
+  switch (step) {
+    case Ending::Step::none:
+      break;
+    case Ending::Step::end_ranks:
+      end_ranks();
+      break;
+    case Ending::Step::ask_mpirun:
+      terminate_mpirun();
+      break;
+    case Ending::Step::kill_mpirun:
+      kill(mpirun_, SIGKILL);
+      break;
   }
 }
 
 // mpirun waits for the end of the ranks' output. What a rank has left behind may hold that, and
 // outlive its supervisor and SIGKILL.
-bool Launcher::waits_for_leftovers() {
+bool Launcher::has_leftovers() const {
   const auto ended =
       std::count_if(job_end_.reports.begin(), job_end_.reports.end(),
                     [](const Report& report) { return report.kind == Report::Kind::ended; });
-  if (ended < options_.ranks || !end_orphans()) {
-    left_since_.reset();
-    return false;
-  }
-  if (!left_since_) left_since_ = Clock::now();
-  return Clock::now() - *left_since_ >= kKillPatience;
+  return ended >= options_.ranks && end_orphans();
 }
 
 bool Launcher::job_has_failed() {
   const bool lost = supervisor_is_lost();
   return lost || first_fault(job_end_) != nullptr || job_end_.notice;
-}
-
-void Launcher::decide_to_end(milliseconds last_words) {
-  phase_ = Phase::last_words;
-  next_phase_at_ = Clock::now() + last_words;
-}
-
-void Launcher::advance_phase() {
-  if (Clock::now() >= next_phase_at_) {
-    if (phase_ == Phase::last_words) {
-      phase_ = Phase::ranks_asked;
-      next_phase_at_ += kBeforeTerminatingMpirun;
-      end_ranks();
-    } else if (phase_ == Phase::ranks_asked) {
-      ask_mpirun();
-    } else if (phase_ == Phase::mpirun_asked) {
-      phase_ = Phase::mpirun_killed;
-      next_phase_at_ += kKillPatience;
-      kill(mpirun_, SIGKILL);
-    } else {
-      phase_ = Phase::given_up;
-    }
-  }
-  if (phase_ != Phase::last_words) end_orphans();
 }
 
 // What a dead supervisor would have ended has become a child of this process. It may hold mpirun's
@@ -304,15 +252,12 @@ bool Launcher::supervisor_is_lost() {
   const std::map<int, const Report*> missing = supervisors_.missing(job_end_.reports);
   if (missing.empty()) {
     job_end_.lost.reset();
-    return false;
-  }
-  // Its last report, or mpirun's word, may still be on the way.
-  if (!job_end_.lost) {
+  } else if (!job_end_.lost) {
+    // Its last report, or mpirun's word, may still be on the way.
     const Report& first = *missing.begin()->second;
     job_end_.lost = Notice{.rank = first.rank, .host = first.host};
-    lost_at_ = Clock::now();
   }
-  return Clock::now() - lost_at_ >= kReportDelay;
+  return missing_.next(Clock::now(), !missing.empty());
 }
 
 void Launcher::pass_on(int signal) {
@@ -343,11 +288,10 @@ void Launcher::end_ranks() {
 }
 
 void Launcher::finish() {
-  const bool orderly =
-      phase_ == Phase::running && !job_end_.mpirun_signaled && job_end_.mpirun_code == 0;
+  const bool orderly = ending_.running() && !job_end_.mpirun_signaled && job_end_.mpirun_code == 0;
   if (!await_descendants(kAwaitOrphans)) {
     // Or they have had the time already.
-    const bool tried = ranks_ended_ || phase_ == Phase::given_up;
+    const bool tried = ending_.ranks_ended() || ending_.phase() == Ending::Phase::given_up;
     for (pid_t pid : kill_descendants(tried ? kKillOrphans : kKillPatience))
       job_end_.left.push_back(describe_process(pid));
   }
@@ -362,7 +306,7 @@ void Launcher::finish() {
     relay.close();
     learn_from(relay);
   }
-  if (ranks_ended_) {  // and they say how
+  if (ending_.ranks_ended()) {  // and they say how
     job_end_.notice.reset();
     job_end_.mpirun_signaled = false;
     job_end_.mpirun_code = 0;
@@ -373,7 +317,8 @@ int Launcher::poll_timeout() const {
   const bool holds =
       std::any_of(relays_.begin(), relays_.end(), [](const Relay& relay) { return relay.holds(); });
   if (holds) return static_cast<int>(Relay::kHold.count() / 2);
-  return phase_ != Phase::running || job_end_.lost ? 100 : 500;
+  const bool often = !ending_.running() || missing_.waits();
+  return static_cast<int>((often ? kLookOften : kLook).count());
 }
 
 }  // namespace

@@ -14,16 +14,10 @@
 #include <thread>
 #include <utility>
 
-#include "convoy/base/clock.h"
-
 namespace convoy::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{5};
-// See Leftovers.
-constexpr std::chrono::milliseconds kNothing{0};
-constexpr std::chrono::milliseconds kAlone{4000};
-constexpr std::chrono::milliseconds kTold{1000};
 
 struct Status {
   Process process;
@@ -207,31 +201,41 @@ bool await_descendants(std::chrono::milliseconds limit) {
 }
 
 std::vector<pid_t> Leftovers::end(const std::vector<pid_t>& left) {
-  const auto now = Clock::now();
-  const bool ranks =
+  const bool of_mpi_job =
       std::any_of(left.begin(), left.end(), [](pid_t pid) { return kind_of(pid) != Kind::other; });
-  const auto alone = ranks ? kAlone : kNothing;
-  std::map<Process, State> before = std::exchange(known_, {});
-  std::vector<pid_t> lasting;
+  std::vector<Process> processes;
   for (pid_t pid : left) {
-    const auto process = find_process(pid);
-    if (!process) continue;
-    const auto found = before.find(*process);
+    if (const auto process = find_process(pid)) processes.push_back(*process);
+  }
+  const Due due = next(Clock::now(), processes, of_mpi_job);
+  for (pid_t pid : due.terminated) kill(pid, SIGTERM);
+  for (pid_t pid : due.killed) kill(pid, SIGKILL);
+  return due.lasting;
+}
+
+Leftovers::Due Leftovers::next(Clock::time_point now, const std::vector<Process>& left,
+                               bool of_mpi_job) {
+  const std::chrono::milliseconds alone = of_mpi_job ? kAlone : std::chrono::milliseconds(0);
+  std::map<Process, State> before = std::exchange(known_, {});
+  Due due;
+  for (const Process& process : left) {
+    const auto found = before.find(process);
     State& state =
-        known_.emplace(*process, found == before.end() ? State{now} : found->second).first->second;
+        known_.emplace(process, found == before.end() ? State{now} : found->second).first->second;
     if (!state.told_at) {
       if (now - state.since < alone) continue;
       state.told_at = now;
-      kill(pid, SIGTERM);
+      due.terminated.push_back(process.pid);
     }
-    if (now - *state.told_at >= kTold) kill(pid, SIGKILL);
-    if (now - *state.told_at >= kTold + kKillPatience) lasting.push_back(pid);
+    if (now - *state.told_at >= kTold) due.killed.push_back(process.pid);
+    if (now - *state.told_at >= kTold + kKillPatience) due.lasting.push_back(process.pid);
   }
-  return lasting;
+  return due;
 }
 
 bool end_descendants() {
-  const auto deadline = Clock::now() + kAlone + kTold + std::chrono::seconds(2);
+  const auto deadline =
+      Clock::now() + Leftovers::kAlone + Leftovers::kTold + std::chrono::seconds(2);
   Leftovers leftovers;
   while (true) {
     reap();

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/clock.h"
+
 namespace convoy::cli {
 
 // A process as no other: its number alone may come again.
@@ -93,15 +95,26 @@ inline constexpr std::chrono::milliseconds kKillPatience{4000};
 // files behind.
 class Leftovers {
  public:
+  static constexpr std::chrono::milliseconds kAlone{4000};
+  static constexpr std::chrono::milliseconds kTold{1000};
+
+  // What is due to processes.
+  struct Due {
+    std::vector<pid_t> terminated;
+    std::vector<pid_t> killed;
+    std::vector<pid_t> lasting;  // there although they were killed kKillPatience ago, or earlier
+  };
+
   // Does what is due to these, which are all there are now. To be called again and again. Returns
-  // those that are there although they were killed 4 s ago, or earlier.
+  // those that last.
   std::vector<pid_t> end(const std::vector<pid_t>& left);
+  // What that is for processes of which some are of an MPI job or none, at this time.
+  Due next(Clock::time_point now, const std::vector<Process>& left, bool of_mpi_job);
 
  private:
-  using Time = std::chrono::steady_clock::time_point;
   struct State {
-    Time since;
-    std::optional<Time> told_at = std::nullopt;
+    Clock::time_point since;
+    std::optional<Clock::time_point> told_at = std::nullopt;
   };
   std::map<Process, State> known_;
 };
