@@ -200,14 +200,14 @@ set(CONVOY_CLOCK_CASES ${PROJECT_SOURCE_DIR}/tests/clock_cases.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CONVOY_CLOCK_CASES})
 file(STRINGS ${CONVOY_CLOCK_CASES} _convoy_clock_lines REGEX "^[a-z]")
 
-# convoy_test(<name> SOURCES ... DEPENDS ... [TORCH] [SEPARATE] [RANKS 1 3] [TIMEOUT s] [LABELS ...]
+# convoy_test(<name> SOURCES ... DEPENDS ... [TORCH] [RANKS 1 3] [TIMEOUT s] [LABELS ...]
 #             [ALL] [ALL_RANKS 2 4] [ALL_CASES Suite.Case ... | GATE_CASES Suite.Case ...])
-# A GoogleTest program. With RANKS it is run once for each number of ranks, through mpirun. SEPARATE: its units have
-# names in common, so that each is compiled by itself. What only `./test.sh --all` runs has the label `all`: the whole
-# program with ALL, these numbers of ranks, or these cases (all but GATE_CASES), which are then a test <name>.all of
-# their own. Cases of tests/clock_cases.txt are tests of their own, too, with the label `clock`: <name>.clock.<Suite.Case>.
+# A GoogleTest program. With RANKS it is run once for each number of ranks, through mpirun. What only `./test.sh --all`
+# runs has the label `all`: the whole program with ALL, these numbers of ranks, or these cases (all but GATE_CASES), which
+# are then a test <name>.all of their own. Cases of tests/clock_cases.txt are tests of their own, too, with the label
+# `clock`: <name>.clock.<Suite.Case>.
 function(convoy_test name)
-  cmake_parse_arguments(ARG "TORCH;ALL;SEPARATE" "TIMEOUT" "SOURCES;DEPENDS;RANKS;ALL_RANKS;ALL_CASES;GATE_CASES;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;ALL" "TIMEOUT" "SOURCES;DEPENDS;RANKS;ALL_RANKS;ALL_CASES;GATE_CASES;LABELS;ENVIRONMENT" ${ARGN})
   # Limits are there for what hangs. They are far above tests/base/patience.h, by which tests end with a message.
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 900)
@@ -239,9 +239,6 @@ function(convoy_test name)
       add_custom_target(tests.threads)
     endif()
     add_dependencies(tests.threads ${name})
-  endif()
-  if(ARG_SEPARATE)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   endif()
   set(_environment "OMP_NUM_THREADS=1;CONVOY_SOURCE_DIR=${PROJECT_SOURCE_DIR};CONVOY_BINARY_DIR=${CMAKE_BINARY_DIR};${CONVOY_MPI_ENVIRONMENT};${ARG_ENVIRONMENT}")
   set(_clock)
