@@ -1,10 +1,10 @@
-// For tests alone: a process waits at a named point of its work, so that it can be killed at exactly
-// that point.
+// For tests alone: a process waits at a named point of its work, so that it can be killed at
+// exactly that point.
 //
 // CONVOY_TEST_HOLD is "POINT=FILE", "POINT:COUNT=FILE" or "POINT:COUNT@RANK=FILE". The process that
-// comes to the point for the COUNT-th time (1 if nothing is said; only as rank RANK, if one is said)
-// makes FILE, which then holds its process id, and goes on when FILE is gone. Without the variable a
-// call costs a branch. Points:
+// comes to the point for the COUNT-th time (1 if nothing is said; only as rank RANK, if one is
+// said) makes FILE, which then holds its process id, and goes on when FILE is gone. Without the
+// variable a call costs a branch. Points:
 //   start             of a rank, before its first update
 //   step              after an update, which counts those of this process
 //   allreduce         before a rank takes part in the reduction of a bucket of gradients

@@ -24,8 +24,9 @@ TEST(Holds, ArePointsWithCountsAndRanks) {
 }
 
 TEST(Holds, OfAnotherFormAreRefused) {
-  for (const char* text : {"", "start", "=x", "start=", "start:=x", "start:0=x", "start:-1=x",
-                           "start@1=x", "start:1@=x", "start:1@x=y", "Start=x", "start:99999999999=x"})
+  for (const char* text :
+       {"", "start", "=x", "start=", "start:=x", "start:0=x", "start:-1=x", "start@1=x",
+        "start:1@=x", "start:1@x=y", "Start=x", "start:99999999999=x"})
     EXPECT_THROW(parse_hold(text), UsageError) << text;
 }
 

@@ -1,5 +1,5 @@
-// Deaths at exact points (src/base/hold.h): one of each kind of process. What was trained goes on to
-// the same bits. Random moments are in kill_test.cc, job_kill_test.cc and tests/soak.
+// Deaths at exact points (src/base/hold.h): one of each kind of process. What was trained goes on
+// to the same bits. Random moments are in kill_test.cc, job_kill_test.cc and tests/soak.
 #include <unistd.h>
 
 #include <csignal>
@@ -54,8 +54,8 @@ class ExactKill : public Train {
  protected:
   // Each checkpoint has its name before the next update.
   std::vector<std::string> words(const std::string& run, std::vector<std::string> more = {}) const {
-    more.insert(more.end(), {"--set", "checkpoint.every_steps=4", "--set",
-                             "checkpoint.asynchronous=false"});
+    more.insert(more.end(),
+                {"--set", "checkpoint.every_steps=4", "--set", "checkpoint.asynchronous=false"});
     more.insert(more.end(), kRisingRates.begin(), kRisingRates.end());
     return of_steps(command(2, run, more), kSteps);
   }
@@ -103,8 +103,9 @@ class ExactKill : public Train {
 
   static void expect_named(const JobResult& result, int rank) {
     EXPECT_EQ(result.exit_status, 1);
-    EXPECT_NE(last_line(result.err).find("rank " + std::to_string(rank) + " on host " + host_name()),
-              std::string::npos)
+    EXPECT_NE(
+        last_line(result.err).find("rank " + std::to_string(rank) + " on host " + host_name()),
+        std::string::npos)
         << result.err;
   }
 };
@@ -135,8 +136,7 @@ TEST_F(ExactKill, ARankWhoseCheckpointHasJustGotItsName) {
 }
 
 TEST_F(ExactKill, TheLauncherOfRanksThatTrain) {
-  const JobResult result =
-      killed_at("step:6@0", [](const Job& job, pid_t) { return job.pid(); });
+  const JobResult result = killed_at("step:6@0", [](const Job& job, pid_t) { return job.pid(); });
   EXPECT_EQ(result.exit_status, 128 + SIGKILL);
   expect_same_bits("--resume", "resumed after step 4");
 }
