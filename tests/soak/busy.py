@@ -4,9 +4,9 @@
   tests/soak/busy.py BUILD [--runs 2] [--clock 30] [--loops 4] [--jobs 2]
 
 BUILD is a tree of ./test.sh. Beside the tests so many processes compute without end, and one writes 64 MiB to the disk
-and syncs it, again and again. The tests of the gate run `--runs` times, then those with the label `clock` `--clock` times.
-Each run gets a line: how long it took, what failed, what passed only on its second try. The exit status is 1 if anything
-failed for good.
+and syncs it, again and again. The tests of the gate run `--runs` times, then those with the label `clock` `--clock`
+times. Each run gets a line: how long it took, what failed, what passed only on its second try. The exit status is 1 if
+anything failed for good.
 """
 
 import argparse
@@ -62,7 +62,8 @@ def main():
             for number, (what, selection) in enumerate(rounds, 1):
                 status, seconds, said = run(arguments.build, arguments.jobs, selection)
                 failed += status != 0
-                print(f"{number}/{len(rounds)} {what}: {'failed' if status else 'passed'} in {seconds:.0f} s", flush=True)
+                verdict = "failed" if status else "passed"
+                print(f"{number}/{len(rounds)} {what}: {verdict} in {seconds:.0f} s", flush=True)
                 for line in said:
                     print(f"  {line}", flush=True)
         finally:

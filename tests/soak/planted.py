@@ -4,11 +4,11 @@
   tests/soak/planted.py [--only NAME ...] [--keep]   builds a clone of HEAD and runs the tests that are to find each
   tests/soak/planted.py --check                      whether every patch still applies and names tests that there are
 
-tests/soak/planted/ has a patch for each fault. Its head says of which layer the fault is, what it is, which of the gate's
-tests find it (a pattern of ctest -R), and what has to be built for these. The clone is built through tools/at_one_place,
-so that the compiler cache helps. First all of those tests run without a fault and have to pass. Then, for each fault, it
-is planted, its tests are built and run, and at least one assertion has to fail. A table comes last. The exit status is 1
-if a fault was not found, or could not be planted.
+tests/soak/planted/ has a patch for each fault. Its head says of which layer the fault is, what it is, which tests of the
+gate find it (a pattern of ctest -R), and what has to be built for these. The clone is built through
+tools/at_one_place, so that the compiler cache helps. First all of those tests run without a fault and have to pass.
+Then, for each fault, it is planted, its tests are built and run, and at least one assertion has to fail. A table comes
+last. The exit status is 1 if a fault was not found, or could not be planted.
 """
 
 import argparse
@@ -50,7 +50,8 @@ def faults():
 def check():
     """Problems of the patches, as lines."""
     problems = []
-    programs = set(re.findall(r"convoy_test\((\w+)", "\n".join(path.read_text() for path in (SOURCE / "tests").rglob("CMakeLists.txt"))))
+    lists = "\n".join(path.read_text() for path in (SOURCE / "tests").rglob("CMakeLists.txt"))
+    programs = set(re.findall(r"convoy_test\((\w+)", lists))
     programs.update(f"cli_{name}_test" for name in ("run", "train", "checkpoint"))  # of a loop
     layers = set()
     for path in sorted(PATCHES.glob("*.patch")):
@@ -93,10 +94,11 @@ class Clone:
         return done.returncode, done.stdout
 
     def build(self, targets):
-        return self.run(f"{CONFIGURE} && ninja -C build -j {os.environ.get('JOBS', '2')} {' '.join(sorted(targets))}")[0] == 0
+        jobs = os.environ.get("JOBS", "2")
+        return self.run(f"{CONFIGURE} && ninja -C build -j {jobs} {' '.join(sorted(targets))}")[0] == 0
 
     def test(self, pattern):
-        return self.run(f"ctest --test-dir build -j 1 --output-on-failure --no-tests=error -LE '^all$' -R '{pattern}'")
+        return self.run(f"ctest --test-dir build --output-on-failure --no-tests=error -LE '^all$' -R '{pattern}'")
 
 
 def found(output):
@@ -116,7 +118,8 @@ def try_one(clone, fault):
         status, output = clone.test(fault.found_by)
         tests, cases = found(output)
         if status != 0 and tests and cases:
-            return "found", f"{', '.join(tests)}: {cases[0]}" + (f" and {len(cases) - 1} more" if len(cases) > 1 else "")
+            more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+            return "found", f"{', '.join(tests)}: {cases[0]}{more}"
         return ("NOT FOUND" if status == 0 else "failed otherwise"), ""
     finally:
         clone.run(f"git apply -R tests/soak/planted/{fault.name}.patch")
