@@ -4,8 +4,8 @@
   tests/soak/planted.py [--only NAME ...] [--keep]   builds a clone of HEAD and runs the tests that are to find each
   tests/soak/planted.py --check                      whether every patch still applies and names tests that there are
 
-tests/soak/planted/ has a patch for each fault. Its head says of which layer the fault is, what it is, which tests of the
-gate find it (a pattern of ctest -R), and what has to be built for these. The clone is built through
+tests/soak/planted/ has a patch for each fault. Its head says of which layer the fault is, what it is, which tests of
+the gate find it (a pattern of ctest -R), and what has to be built for these. The clone is built through
 tools/at_one_place, so that the compiler cache helps. First all of those tests run without a fault and have to pass.
 Then, for each fault, it is planted, its tests are built and run, and at least one assertion has to fail. A table comes
 last. The exit status is 1 if a fault was not found, or could not be planted.
@@ -24,6 +24,7 @@ import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PATCHES = SOURCE / "tests/soak/planted"
+LAYERS = ("base", "comm", "data", "optim", "server", "plan", "model", "parallel", "train", "cli", "preload")
 CONFIGURE = (". tools/build_functions.sh; configure build -DCONVOY_TESTS=ON -DCONVOY_TORCH=ON -DCONVOY_EXAMPLES=ON "
              "-DCONVOY_SUITES=")
 
@@ -69,8 +70,7 @@ def check():
         applied = subprocess.run(["git", "apply", "--check", path], cwd=SOURCE, capture_output=True, text=True)
         if applied.returncode != 0:
             problems.append(f"{path.name} does not apply: {applied.stderr.strip()}")
-    missing = {"base", "comm", "data", "optim", "server", "plan", "model", "parallel", "train", "cli", "preload"} - layers
-    problems += [f"no fault of the layer {layer}" for layer in sorted(missing)]
+    problems += [f"no fault of the layer {layer}" for layer in LAYERS if layer not in layers]
     return problems
 
 
