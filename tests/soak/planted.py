@@ -103,6 +103,7 @@ class Clone:
 
 def found(output):
     """The tests that failed by an assertion, and the first case of each."""
+    output = re.sub(r"\x1b\[[0-9;]*[mK]", "", output)  # mpirun's ranks write in colors
     tests = re.findall(r"Test +#\d+: (\S+) \.+\*\*\*Failed", output)
     cases = list(dict.fromkeys(re.findall(r"\[  FAILED  \] ([\w/.]+\.[\w/]+)", output)))
     return tests, cases
