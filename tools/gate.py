@@ -21,6 +21,7 @@ import xml.etree.ElementTree as ElementTree
 import check_budgets
 
 MOST_CLOCK_CASES = 30
+ASSERTED = re.compile(r"^\s*\d+ FAILED TESTS?\s*$", re.MULTILINE)
 REPORT = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:")
 
 
@@ -42,9 +43,10 @@ def failures_of(text):
         if failure is None and case.get("status") != "fail":
             continue
         output = case.findtext("system-out") or ""
-        # An assertion that fails ends a test program by itself; crashes and time limits have other words.
-        asserted = failure is not None and failure.get("message") in ("Failed", "")
-        failed[case.get("name")] = asserted and "[  FAILED  ]" in output and not REPORT.search(output)
+        # Not every version of ctest writes here how a program ended. One whose assertions failed counts them at its
+        # end, and a crash or a time limit comes before that.
+        asserted = failure is not None and ASSERTED.search(output)
+        failed[case.get("name")] = bool(asserted and not REPORT.search(output))
     return failed
 
 
@@ -117,14 +119,15 @@ def run_tests(build, jobs, tier, arguments):
 
 
 def self_test():
-    text = """<testsuite>
+    end = "\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] A.B\n\n 1 FAILED TEST\n"
+    text = f"""<testsuite>
       <testcase name="good" status="run"/>
-      <testcase name="late" status="fail"><failure message="Failed"/><system-out>[  FAILED  ] A.B</system-out></testcase>
-      <testcase name="wrong" status="fail"><failure message="Failed"/><system-out>[  FAILED  ] C.D</system-out></testcase>
-      <testcase name="hung" status="fail"><failure message="Timeout"/><system-out>[  FAILED  ] E</system-out></testcase>
-      <testcase name="gone" status="fail"><failure message="SEGFAULT"/><system-out>[ RUN ]</system-out></testcase>
-      <testcase name="raced" status="fail"><failure message="Failed"/>
-        <system-out>WARNING: ThreadSanitizer [  FAILED  ] F</system-out></testcase>
+      <testcase name="late" status="fail"><failure message=""/><system-out>[  FAILED  ] A.B{end}</system-out></testcase>
+      <testcase name="wrong" status="fail"><failure message=""/><system-out>[  FAILED  ] A.B{end}</system-out></testcase>
+      <testcase name="hung" status="fail"><failure message=""/><system-out>[  FAILED  ] A.B</system-out></testcase>
+      <testcase name="gone" status="fail"><failure message=""/><system-out>[ RUN ]</system-out></testcase>
+      <testcase name="raced" status="fail"><failure message=""/>
+        <system-out>WARNING: ThreadSanitizer [  FAILED  ] A.B{end}</system-out></testcase>
     </testsuite>"""
     failed = failures_of(text)
     assert failed == {"late": True, "wrong": True, "hung": False, "gone": False, "raced": False}, failed
