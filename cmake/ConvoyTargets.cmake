@@ -226,8 +226,8 @@ function(convoy_test name)
     convoy_precompiled(${name} test)
   endif()
   convoy_unoptimized_if_sanitized(${name})
-  # tests.comm: the tests of that folder.
   _convoy_label_at_the_end()
+  # tests.comm: the tests of that folder, and of those in it.
   _convoy_test_layer(_layer)
   if(NOT TARGET tests.${_layer})
     add_custom_target(tests.${_layer})

@@ -26,6 +26,12 @@ configure() {
   fi
   cmake -S . -B "$folder" -G Ninja "${first[@]}" "$@" >"$folder/configure.log" 2>&1 || {
     cat "$folder/configure.log" >&2
+    local place
+    place=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$folder/CMakeCache.txt" 2>/dev/null) || true
+    # With tools/at_one_place and without, the same tree has two paths, which CMake takes for two projects.
+    if [[ -n $place && $place != "$PWD" ]]; then
+      echo "${0##*/}: $folder was made at $place, and this is $PWD: remove it, or go on as it was made" >&2
+    fi
     echo "${0##*/}: cmake could not configure $folder" >&2
     exit 1
   }

@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 
+from unity_units import sources_of
+
 LAYERS = ("model", "optim", "parallel", "train", "cli")
 # Classes of a unit are taken for those of a header when the unit is included.
 OPTIONS = ["-fsyntax-only", "-Werror", "-Wno-subobject-linkage"]
@@ -83,18 +85,11 @@ def flags_of(command):
     return flags
 
 
-def sources_of(path):
-    """The units that are compiled as one in a unit of CMake's, or else the one."""
-    if re.fullmatch(r"unity_\d+_cxx\.cxx", path.name) and path.exists():
-        return [pathlib.Path(name) for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)]
-    return [path]
-
-
 def units_of(build):
     """{path: (layer, text)} of the units of these layers, and flags for all of them."""
     units, flags = {}, []
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        for path in sources_of(pathlib.Path(entry["file"])):
+        for path in sources_of(entry["file"]):
             layer = next((name for name in LAYERS if f"/src/{name}/" in str(path)), None)
             if layer is None or build.resolve() in path.resolve().parents:
                 continue
@@ -172,7 +167,8 @@ def self_test():
             return subprocess.run(command, capture_output=True, text=True)
 
         def as_one(entries):
-            unit = root / "build/unity_0_cxx.cxx"
+            unit = root / "build/Unity/unity_group_cxx.cxx"
+            unit.parent.mkdir(exist_ok=True)
             unit.write_text("".join(f'#include "{entry["file"]}"\n' for entry in entries))
             return [{**entries[0], "file": str(unit)}]
 

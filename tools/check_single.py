@@ -18,20 +18,20 @@ import subprocess
 import sys
 import tempfile
 
-INCLUDED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+from unity_units import sources_of
 
 
 def units_of(commands):
     """[(source, words of the command that reads it, folder)] of units that are compiled together."""
     units = []
     for command in commands:
-        if "/Unity/unity_" not in command["file"]:
+        sources = sources_of(command["file"])
+        if len(sources) < 2:
             continue
-        sources = INCLUDED.findall(pathlib.Path(command["file"]).read_text(encoding="utf-8"))
         words = shlex.split(command["command"])
         output = words.index("-o")
         words = words[:output] + words[output + 2:]
-        for source in sources if len(sources) > 1 else []:
+        for source in map(str, sources):
             alone = [source if word == command["file"] else word for word in words]
             units.append((source, alone + ["-fsyntax-only"], command["directory"]))
     return units

@@ -1,6 +1,5 @@
 #include "base/hold.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,14 +9,14 @@
 #include <regex>
 #include <thread>
 
-#include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 
 namespace convoy {
 namespace {
 
 int rank_of_this_process() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
     if (const char* rank = std::getenv(name)) return std::atoi(rank);
   return -1;
 }
@@ -31,16 +30,7 @@ std::optional<Hold> hold_of_this_process() {
 }
 
 void wait_while_it_is_there(const std::string& path) {
-  const std::string said = std::to_string(getpid()) + "\n";
-  // Whoever waits for the file finds what it says.
-  const std::string early = path + ".early";
-  {
-    const Descriptor file(::open(early.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.open() ||
-        ::write(file.get(), said.data(), said.size()) != static_cast<ssize_t>(said.size()) ||
-        ::rename(early.c_str(), path.c_str()) != 0)
-      throw Failure("CONVOY_TEST_HOLD: cannot write " + path);
-  }
+  write_file_atomically(path, std::to_string(getpid()) + "\n");
   while (::access(path.c_str(), F_OK) == 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }

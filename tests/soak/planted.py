@@ -53,7 +53,6 @@ def check():
     problems = []
     lists = "\n".join(path.read_text() for path in (SOURCE / "tests").rglob("CMakeLists.txt"))
     programs = set(re.findall(r"convoy_test\((\w+)", lists))
-    programs.update(f"cli_{name}_test" for name in ("run", "train", "checkpoint"))  # of a loop
     layers = set()
     for path in sorted(PATCHES.glob("*.patch")):
         try:
