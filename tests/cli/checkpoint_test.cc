@@ -78,16 +78,15 @@ TEST_F(Train, KilledWhileACheckpointIsWritten) {
 }
 
 TEST_F(Train, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
-  std::vector<std::string> more = kOften;
-  more.insert(more.end(), {"--set", "training.epochs=0", "--set", "training.steps=20"});
-  ASSERT_EQ(Job(command(1, "run", more)).finish().exit_status, 0);
+  take_trained_run("run");
   const std::string damaged = newest("run");
   std::fstream file(damaged + "/part-0.safetensors", std::ios::in | std::ios::out);
   file.seekp(100000);
   file.put('x');
   file.close();
-  more.push_back("--resume");
-  const JobResult result = Job(command(1, "run", more)).finish();
+  auto words = of_steps(command(1, "run", kOften), kTrainedSteps);
+  words.push_back("--resume");
+  const JobResult result = Job(words).finish();
   EXPECT_EQ(result.exit_status, 2);
   EXPECT_NE(result.err.find("part-0.safetensors is damaged: the checksum of "), std::string::npos)
       << result.err;
@@ -126,8 +125,7 @@ TEST_F(Train, ExportSaysWhatIsWrong) {
   EXPECT_NE(
       refusal({"export", folder_ + "/empty", folder_ + "/w"}).find("there is no checkpoint in"),
       std::string::npos);
-  const std::vector<std::string> few{"--set", "training.epochs=0", "--set", "training.steps=2"};
-  ASSERT_EQ(Job(command(2, "run", few)).finish().exit_status, 0);
+  take_trained_run("run");
   const auto exported = exported_model(folder_ + "/run");
   EXPECT_NE(refusal({"export", folder_ + "/run", folder_ + "/run.safetensors"}).find("--overwrite"),
             std::string::npos);
@@ -136,7 +134,7 @@ TEST_F(Train, ExportSaysWhatIsWrong) {
   EXPECT_EQ(json["bytes"], exported.size());
   EXPECT_EQ(json["tensors"], 8);
   // As the start of another training.
-  auto words = command(1, "next", few);
+  auto words = of_steps(command(1, "next"), 2);
   words.insert(words.end(), {"--set", "model.weights=" + folder_ + "/w"});
   EXPECT_EQ(Job(words).finish().exit_status, 0);
 }

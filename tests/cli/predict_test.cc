@@ -140,7 +140,7 @@ std::vector<std::string> together(std::vector<std::string> words,
 
 // 1001 samples in batches of 37, the last of which has two: none for the third of three ranks.
 TEST_F(Predict, TheSameRowsOnEveryGridAndWhatEvalCounts) {
-  train(command(1, "run", {"--set", "training.epochs=0", "--set", "training.steps=20"}));
+  take_trained_run("run");
   const std::string tar = folder_ + "/some.tar", mnist = source_ + "/data/mnist/t10k-";
   ASSERT_EQ(Job({"pack", mnist + "images-idx3-ubyte.gz", tar, "--labels",
                  mnist + "labels-idx1-ubyte.gz", "--limit", "1001"})
@@ -247,7 +247,7 @@ TEST_F(Predict, BadRecordsAndDataWithoutLabels) {
 }
 
 TEST_F(Predict, MistakesAreSaid) {
-  train(command(1, "run", {"--set", "training.epochs=0", "--set", "training.steps=1"}));
+  take_trained_run("run");
   const std::string picture = source_ + "/tests/data/fixtures/gray.png";
   expect_refused({picture, "--data", "validation"}, "name one or the other");
   expect_refused({}, "name inputs behind RUN, or a data set with --data");

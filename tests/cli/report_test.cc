@@ -31,12 +31,12 @@ class ReportCommand : public Train {
 };
 
 TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
-  ASSERT_EQ(Job(some_steps(2, "two", 30)).finish().exit_status, 0);
+  take_trained_run("two");
   const JobResult one = Job({"report", folder_ + "/two"}).finish();
   ASSERT_EQ(one.exit_status, 0) << one.err;
   EXPECT_TRUE(has(one.out, folder_ + "/two/report.html")) << one.out;
   const std::string page = slurp(folder_ + "/two/report.html");
-  EXPECT_TRUE(has(page, "done, 30 steps"));
+  EXPECT_TRUE(has(page, "done, 20 steps"));
   EXPECT_TRUE(has(slurp(folder_ + "/two/metrics.jsonl"), "\"how\": \"done\""));
   EXPECT_TRUE(has(page, "recipes/lenet-mnist.toml -n 2 --set"));  // the exact command
   EXPECT_TRUE(has(page, "Phases by rank"));
@@ -59,7 +59,7 @@ TEST_F(ReportCommand, OfRunsThatEndedAndOneThatGoesOn) {
   ASSERT_EQ(figures["run"].size(), 2u);
   EXPECT_EQ(figures["run"][0]["run"], "two");
   EXPECT_EQ(figures["run"][0]["state"], "done");
-  EXPECT_EQ(figures["run"][0]["steps"], 30);
+  EXPECT_EQ(figures["run"][0]["steps"], kTrainedSteps);
   EXPECT_EQ(figures["run"][0]["ranks"], 2);
   EXPECT_TRUE(figures["run"][0]["final"].contains("top1"));
   EXPECT_EQ(figures["run"][1]["state"], "going_on");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "convoy/base/clock.h"
+#include "convoy/base/system.h"
 #include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
@@ -42,6 +43,17 @@ class Train : public testing::Test {
     set("output.tensorboard=false");
     for (std::string& word : more) words.push_back(std::move(word));
     return words;
+  }
+
+  // Puts a copy of a run there: kTrainedSteps updates on two ranks, with a checkpoint after 9 and 18
+  // of them and at the end, trained by the recipe and the settings of `command`.
+  void take_trained_run(const std::string& run) const {
+    fs::copy(trained_run(), folder_ + "/" + run, fs::copy_options::recursive);
+  }
+  static constexpr int kTrainedSteps = 20;
+  // One for all programs of tests, which the test cli_trained_run_test makes before them.
+  static std::string trained_run() {
+    return environment("CONVOY_BINARY_DIR") + "/tests/trained-run";
   }
 
   // The last step in metrics.jsonl.

@@ -94,9 +94,7 @@ TEST_F(Train, StoppedOnFourResumedOnTwoAndThree) {
 }
 
 TEST_F(Train, EvaluationIsTheSameOnAnyNumberOfRanks) {
-  std::vector<std::string> more = kOften;
-  more.insert(more.end(), {"--set", "training.epochs=0", "--set", "training.steps=20"});
-  ASSERT_EQ(Job(command(2, "run", more)).finish().exit_status, 0);
+  take_trained_run("run");
   std::vector<double> right;  // of as many, so exactly the same part
   for (const char* ranks : {"1", "2", "3"}) {
     const JobResult result =
@@ -185,9 +183,8 @@ epochs = 2
 }
 
 TEST_F(Train, MistakesThatRanksFindAreSaidOnce) {
-  const std::vector<std::string> few{"--set", "training.epochs=0", "--set", "training.steps=5"};
-  ASSERT_EQ(Job(command(2, "run", few)).finish().exit_status, 0);
-  const JobResult again = Job(command(3, "run", few)).finish();
+  take_trained_run("run");
+  const JobResult again = Job(of_steps(command(3, "run"), kTrainedSteps)).finish();
   EXPECT_EQ(again.exit_status, 2);
   EXPECT_EQ(count(again.err, "holds a run already"), 1) << again.err;
   EXPECT_EQ(count(again.err, "\n"), 2) << again.err;  // and the launcher's line
