@@ -45,8 +45,8 @@ class Train : public testing::Test {
     return words;
   }
 
-  // Puts a copy of a run there: kTrainedSteps updates on two ranks, with a checkpoint after 9 and 18
-  // of them and at the end, trained by the recipe and the settings of `command`.
+  // Puts a copy of a run there: kTrainedSteps updates on two ranks, with a checkpoint after 9 and
+  // 18 of them and at the end, trained by the recipe and the settings of `command`.
   void take_trained_run(const std::string& run) const {
     fs::copy(trained_run(), folder_ + "/" + run, fs::copy_options::recursive);
   }
