@@ -15,6 +15,7 @@
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_lock.h"
 #include "train/due.h"
+#include "train/finite.h"
 #include "train/logging/outputs.h"
 #include "train/logging/rank_times.h"
 #include "train/logging/sample_log.h"
@@ -81,6 +82,10 @@ class Trainer::Impl final : public TrainerContext {
   }
   bool act(Due due);
   bool evaluate_now();
+  void confirm_finite();
+  void save_before_failing();
+  // Ends the training, whose numbers are none any more. The same on every rank.
+  [[noreturn]] void give_up(const std::string& why);
   void write_checkpoint_now();
   void note_checkpoint(std::optional<WrittenCheckpoint> written);
 
@@ -240,7 +245,10 @@ std::uint32_t Trainer::Impl::requests() {
   // All ranks have to end then: stopped() and updated() say why.
   if (lock_ && lock_->lost()) requests |= kStop;
   const double pause = 60 * recipe_.checkpoint.every_minutes;  // seconds
-  if (owner() && pause > 0 && seconds_since(last_checkpoint_) >= pause) requests |= kCheckpoint;
+  // One at a time: training would have to wait for the one that is being written.
+  if (owner() && pause > 0 && !(writer_ && writer_->writing()) &&
+      seconds_since(last_checkpoint_) >= pause)
+    requests |= kCheckpoint;
   return requests;
 }
 
@@ -273,23 +281,53 @@ void Trainer::Impl::count(const StepReport& report) {
   note_position();
   result_.loss = report.loss;
   if (sample_log_ != nullptr) sample_log_->commit(moment_.step);
-  if (!std::isfinite(report.loss)) {
-    if (writer_) note_checkpoint(writer_->finish());
-    throw Failure("the loss of step " + std::to_string(moment_.step) + " is " +
-                  std::to_string(report.loss) +
-                  (checkpoints_.newest().empty()
-                       ? "; there is no checkpoint yet"
-                       : "; the last checkpoint before it is " + checkpoints_.newest()) +
-                  ". A smaller learning rate, a warm-up or clip_norm may help");
-  }
+  if (!std::isfinite(report.loss))
+    give_up("the loss of step " + std::to_string(moment_.step) + " is " +
+            std::to_string(report.loss));
   if (outputs_) outputs_->step(moment_, report, source_->statistics());
   if (outputs_ && report.noise) outputs_->noise(moment_, *report.noise);
   if (rank_times_) note_rank_times(rank_times_->add(moment_.step, phases_of(report)));
 }
 
+// The loss of an update is of the weights before it. What it has made of them is looked at before
+// they are evaluated, since a network of NaN has a class for each sample, too, and before they are
+// saved, since a checkpoint of them would take the place of one from which training can go on.
+void Trainer::Impl::confirm_finite() {
+  const std::string name = first_not_finite(all(), module());
+  if (!name.empty())
+    give_up("after step " + std::to_string(moment_.step) + " '" + name +
+            "' has values that are not finite");
+}
+
+void Trainer::Impl::give_up(const std::string& why) {
+  if (writer_) note_checkpoint(writer_->finish());
+  throw Failure(why +
+                (checkpoints_.newest().empty()
+                     ? "; there is no checkpoint yet"
+                     : "; the last checkpoint before it is " + checkpoints_.newest()) +
+                ". A smaller learning rate, a warm-up or clip_norm may help");
+}
+
+// An evaluation that fails, by a bad record or a file that is gone, doesn't take the updates since
+// the last checkpoint with it. Where one rank alone has failed, the world has, and nothing can be
+// saved; what is reported is the failure itself.
+void Trainer::Impl::save_before_failing() {
+  try {
+    write_checkpoint_now();
+    if (writer_) note_checkpoint(writer_->finish());
+  } catch (const std::exception&) {
+  }
+}
+
 // Whether training goes on.
 bool Trainer::Impl::act(Due due) {
-  if (due.evaluate && !evaluate_now()) due.checkpoint = due.end = true;  // told to stop meanwhile
+  if (due.evaluate || due.checkpoint) confirm_finite();
+  try {
+    if (due.evaluate && !evaluate_now()) due.checkpoint = due.end = true;  // told to stop meanwhile
+  } catch (...) {
+    if (due.checkpoint) save_before_failing();
+    throw;
+  }
   if (result_.target_reached) {
     due.checkpoint = due.end = true;
     if (outputs_) outputs_->reached_target(moment_, inputs_->target->name);

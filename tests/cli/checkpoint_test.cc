@@ -93,6 +93,18 @@ TEST_F(Train, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
   EXPECT_NE(result.err.find("step-000000000018"), std::string::npos) << result.err;
 }
 
+// One by time, which is due after every update, is written for as long as the others take.
+TEST_F(Train, ACheckpointThatTakesLongNeverMakesTrainingWait) {
+  const std::string held = folder_ + "/held";
+  auto words = of_steps(command(1, "run", {"--set", "checkpoint.every_minutes=0.0000001"}), 30);
+  Job job(words, {"CONVOY_TEST_HOLD=checkpoint.write=" + held});
+  EXPECT_TRUE(wait_for_step("run", 30));
+  EXPECT_TRUE(fs::exists(held));
+  fs::remove(held);
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+}
+
 // A file system that is full: what was written before stays usable.
 TEST_F(Train, DiskFull) {
   const std::string disk = folder_ + "/disk";

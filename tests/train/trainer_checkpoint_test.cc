@@ -1,10 +1,12 @@
 // Checkpoints that are written while a run goes on with other things.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "tests/base/patience.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/tasks/classification.h"
 
 namespace convoy::train {
 namespace {
@@ -117,6 +119,58 @@ TEST_F(TrainerTest, BuffersOfANetworksOwnAreNotMixedAmongRanks) {
     EXPECT_TRUE(same_tensors(expected.checkpoint, resumed.checkpoint)) << how;
     all().barrier();
   }
+}
+
+// Rates that make of the sixth update what no float32 can hold, though its loss is a number.
+const std::vector<std::string> kDiverging{
+    "precision=float32",          "checkpoint.every_steps=1",    "checkpoint.keep=1",
+    "checkpoint.keep_best=false", "evaluation.every_epochs=0",   "schedule.name=step",
+    "schedule.unit=steps",        "schedule.milestones=[5]",     "schedule.gamma=1e45",
+    "training.target.level=0",    "training.target.metric=top1", "evaluation.every_steps=6"};
+
+TEST_F(TrainerTest, WeightsThatAreNoNumbersAreNeitherSavedNorEvaluated) {
+  for (const char* steps : {"6", "9"}) {  // it is the last, and it is not
+    auto overrides = kDiverging;
+    overrides.push_back(std::string("training.steps=") + steps);
+    const Recipe r = recipe(std::string("diverging") + steps, overrides);
+    const std::string said = refusal<Failure>(r);
+    EXPECT_NE(said.find("after step 6 '"), std::string::npos) << said;
+    EXPECT_NE(said.find("' has values that are not finite; the last checkpoint before it is "),
+              std::string::npos)
+        << said;
+    EXPECT_NE(said.find("step-000000000005"), std::string::npos) << said;
+    all().barrier();
+    const std::string kept = CheckpointFolder(checkpoints_in(r.output.folder)).newest();
+    EXPECT_EQ(fs::path(kept).filename(), "step-000000000005");
+    for (const auto& [name, tensor] : state_of(kept).model)
+      EXPECT_TRUE(torch::isfinite(tensor).all().item<bool>()) << name;
+    EXPECT_TRUE(rows(r, "evaluation").empty());
+    all().barrier();
+  }
+}
+
+// The largest of scores that are no numbers is in some place, too.
+TEST_F(TrainerTest, NoScoresMakeNoAccuracy) {
+  const auto task = softmax_classification(recipe("scores"));
+  TaskBatch batch;
+  batch.tensors["labels"] = torch::zeros({2}, torch::kLong);
+  std::vector<double> sums(task->sums());
+  task->measure({torch::full({2, 3}, std::nan(""))}, batch, sums);
+  for (const double figure : task->figures(sums)) EXPECT_TRUE(std::isnan(figure));
+}
+
+// On several ranks the one that meets it ends the others, and with them what could save.
+TEST_F(TrainerTest, AnEvaluationThatFailsTakesNoUpdatesWithIt) {
+  Overrides bad{"data.validation.bad_first=7", "data.validation.bad_every=9", "training.epochs=1"};
+  const Recipe r = recipe("failing", bad);
+  if (all().size() > 1) GTEST_SKIP() << "one rank alone meets the bad record";
+  EXPECT_NE(refusal(r).find("stripes[7]"), std::string::npos);
+  EXPECT_EQ(fs::path(CheckpointFolder(checkpoints_in(r.output.folder)).newest()).filename(),
+            "step-000000000006");
+  bad.push_back("data.on_bad=skip");
+  const RunResult result = train(recipe("failing", bad), 0, "latest");
+  EXPECT_EQ(result.steps, 6);
+  EXPECT_TRUE(result.evaluation);
 }
 
 }  // namespace

@@ -240,6 +240,8 @@ void Classification::measure(const TensorList& outputs, const TaskBatch& batch,
 
 std::vector<double> Classification::figures(std::span<const double> sums) const {
   const double n = std::max(sums[kSamples], 1.0);
+  // Scores that are no numbers have some order, too, and with it a class.
+  if (std::isnan(sums[kLoss])) return {sums[kLoss], sums[kLoss], sums[kLoss]};
   return {sums[kTop1] / n, sums[kTop5] / n, sums[kLoss] / n};
 }
 

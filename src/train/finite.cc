@@ -1,0 +1,43 @@
+#include "train/finite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace convoy::train {
+namespace {
+
+// A sum is finite only if all of it is, and takes no memory. Of finite values that are close to the
+// largest it may not be finite either, so that each is then looked at, a piece at a time.
+bool all_finite(const torch::Tensor& values) {
+  if (!values.is_floating_point() || values.numel() == 0) return true;
+  if (std::isfinite(values.sum().item<double>())) return true;
+  constexpr std::int64_t kPiece = 1 << 20;
+  const torch::Tensor flat = values.reshape({-1});
+  for (std::int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
+    const torch::Tensor piece = flat.slice(0, begin, std::min(begin + kPiece, flat.numel()));
+    if (!torch::isfinite(piece).all().item<bool>()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string first_not_finite(const torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& parameter : module.named_parameters())
+    if (!all_finite(parameter.value())) return parameter.key();
+  for (const auto& buffer : module.named_buffers())
+    if (buffer.value().defined() && !all_finite(buffer.value())) return buffer.key();
+  return "";
+}
+
+std::string first_not_finite(const comm::Communicator& communicator,
+                             const torch::nn::Module& module) {
+  for (const std::string& name : communicator.gather_text(first_not_finite(module)))
+    if (!name.empty()) return name;
+  return "";
+}
+
+}  // namespace convoy::train
