@@ -1,4 +1,7 @@
 // The convoy program: one file per subcommand, and here only what they share.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -17,10 +20,20 @@ int complain(const std::string& line, int status) {
   return status;
 }
 
+// Files and sockets that are opened later would get the numbers of standard streams that are
+// closed, and with them what is printed.
+void open_standard_streams() {
+  int opened = 0;
+  do opened = open("/dev/null", O_RDWR);
+  while (opened >= 0 && opened <= STDERR_FILENO);
+  if (opened >= 0) close(opened);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace convoy::cli;
+  open_standard_streams();
   CLI::App app("Distributed training of deep networks on LibTorch", "convoy");
   Outcome outcome;
   // What follows "--" is another program's business.

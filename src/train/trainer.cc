@@ -165,11 +165,16 @@ void Trainer::Impl::on_owner(const std::function<void()>& work) {
 // Only one run may be in a folder, from before it looks at what is there.
 void Trainer::Impl::take_folder(int owner) {
   if (owner < 0) return;
-  on_rank(all(), owner, [this]() -> std::string {
+  const std::string start = on_rank(all(), owner, [this]() -> std::string {
     lock_.emplace(folder_, &world_.log(), RunLock::Times());
     if (options_.resume.empty()) check_run_folder(folder_, options_.overwrite);
-    return "";
+    if (options_.resume != kResumeAuto) return "";
+    return std::to_string(static_cast<int>(choose_start(folder_)));
   });
+  if (start.empty()) return;
+  const auto chosen = static_cast<Start>(std::stoi(start));
+  options_.resume = chosen == Start::go_on ? "latest" : "";
+  options_.overwrite = chosen == Start::begin_again;
 }
 
 void Trainer::Impl::open_samples() {

@@ -248,6 +248,25 @@ TEST_F(Train, FoldersOfRuns) {
   fs::current_path("/");
 }
 
+// As some daemons start programs: nothing of what is printed gets into files of the run.
+TEST_F(Train, StandardStreamsMayBeClosed) {
+  std::string line = "exec " + convoy_program();
+  for (const std::string& word : of_steps(command(1, "run"), 4)) line += " '" + word + "'";
+  const JobResult result = Job({"-c", line + " <&- >&- 2>&-"}, {}, "/bin/bash").finish();
+  EXPECT_EQ(result.exit_status, 0);
+  EXPECT_EQ(steps("run"), 4);
+  EXPECT_EQ(Job({"eval", folder_ + "/run"}).finish().exit_status, 0);
+}
+
+// A terminal that is closed; and what reads the output may end.
+TEST_F(Train, AHangUpIsARequestToStop) {
+  Job job(of_steps(command(1, "run", kOften), kEndless));
+  ASSERT_TRUE(wait_for_step("run", 3));
+  kill(job.pid(), SIGPIPE);
+  kill(job.pid(), SIGHUP);
+  EXPECT_EQ(job.finish().exit_status, 75);
+}
+
 TEST_F(Train, MistakesInARecipeAreSaidOnce) {
   auto words = command(3, "run", {"--set", "training.btach=1", "--set", "optimizer.lr=fast"});
   const JobResult result = Job(words).finish();

@@ -287,6 +287,41 @@ TEST_F(TrainerResumeTest, ARunThatHasLostItsFolderOverwritesNothing) {
   EXPECT_EQ(contents(before.output.folder + "/checkpoints"), kept);
 }
 
+// The same command, however far the run came before.
+TEST_F(TrainerResumeTest, GoesOnWhereItCanAndBeginsWhereItCannot) {
+  const Recipe whole = recipe("auto-whole"), r = recipe("auto");
+  const RunResult expected = train(whole);
+  // Its process was lost before its first checkpoint.
+  if (first()) {
+    fs::create_directories(r.output.folder + "/checkpoints");
+    test::spill(r.output.folder + "/recipe.toml", "seed = 3\n");
+    test::spill(r.output.folder + "/metrics.jsonl", "{\"kind\": \"step\", \"step\": 99}\n");
+  }
+  all().barrier();
+  EXPECT_NE(refusal(r, "latest").find("--resume=auto begins where there is none"),
+            std::string::npos);
+  EXPECT_TRUE(train(r, 7, kResumeAuto).stopped);
+  EXPECT_EQ(rows(r, "step").size(), 7u);
+  all().barrier();
+  const RunResult result = train(r, 0, kResumeAuto);
+  EXPECT_EQ(result.steps, expected.steps);
+  EXPECT_TRUE(same_tensors(result.checkpoint, expected.checkpoint));
+  all().barrier();
+  EXPECT_EQ(rows(r, "step").size(), 18u);
+  all().barrier();
+  // What was set aside is nothing to be removed.
+  if (first()) {
+    const std::string folder = r.output.folder + "/checkpoints";
+    fs::create_directories(folder + "/superseded-1");
+    for (const std::string& path : CheckpointFolder(folder).list())
+      fs::rename(path, folder + "/superseded-1/" + fs::path(path).filename().string());
+  }
+  all().barrier();
+  EXPECT_NE(refusal(r, kResumeAuto).find("were set aside"), std::string::npos);
+  // And it can be the first start.
+  EXPECT_EQ(train(recipe("auto-first"), 0, kResumeAuto).steps, expected.steps);
+}
+
 // A run that has lost its folder doesn't write there any more: it finds that out where it would
 // write a checkpoint, or within seconds, and ends on all ranks for the same reason.
 TEST_F(TrainerResumeTest, ARunWhoseFolderWasTakenOverEnds) {

@@ -19,8 +19,12 @@
 
 namespace convoy::train {
 
+inline constexpr const char* kResumeAuto = "auto";
+
 struct TrainerOptions {
-  // Go on from this checkpoint; "latest" for the newest in the run folder. Rank 0's counts.
+  // Go on from this checkpoint; "latest" for the newest in the run folder; kResumeAuto for the
+  // newest if there is one, else begin, also in the folder of a run that ended before its first
+  // checkpoint, whose metrics are replaced. Rank 0's counts.
   std::string resume;
   // A run folder that holds a run already, or something under a name that runs use: remove what has
   // the names of a run's files, instead of refusing.

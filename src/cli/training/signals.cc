@@ -21,11 +21,13 @@ void catch_stop_signals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  struct sigaction before {};
-  sigaction(SIGINT, nullptr, &before);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
-    if (signal != SIGINT || before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    const bool may_be_ignored = signal == SIGINT || signal == SIGHUP;
+    if (!may_be_ignored || before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 bool stop_signal_came() { return came != 0; }

@@ -3,8 +3,9 @@
 
 namespace convoy::cli {
 
-// From now on SIGTERM, SIGINT and SIGUSR1 only set a flag; a second SIGINT ends the process. SIGINT
-// stays ignored if it is.
+// From now on SIGTERM, SIGINT, SIGUSR1 and SIGHUP only set a flag; a second SIGINT ends the
+// process. SIGINT stays ignored if it is, as in the background of a script, and SIGHUP, as with
+// nohup. Nobody who reads what is printed is no reason to end: SIGPIPE is ignored.
 void catch_stop_signals();
 
 // Whether one has come.

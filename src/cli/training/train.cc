@@ -27,6 +27,12 @@ namespace convoy::cli {
 namespace {
 
 struct TrainCommandArguments {
+  // Of a run that may have to begin, all files have to be there.
+  train::Files files() const {
+    return resume.empty() || resume == train::kResumeAuto ? train::Files::must_exist
+                                                          : train::Files::of_a_resumed_run;
+  }
+
   std::string recipe;
   std::vector<std::string> overrides;
   std::string resume;
@@ -81,9 +87,7 @@ train::Recipe planned(const TrainCommandArguments& arguments, const PlanFile& pl
   }
   std::vector<std::string> overrides = overrides_of(workers_of(plan, ranks));
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  return train::parse_recipe(
-      text, overrides, registry.vocabulary(),
-      arguments.resume.empty() ? train::Files::must_exist : train::Files::of_a_resumed_run);
+  return train::parse_recipe(text, overrides, registry.vocabulary(), arguments.files());
 }
 
 void say_planned(const train::Recipe& recipe, int ranks, const std::string& plan) {
@@ -101,6 +105,10 @@ int ranks_of(const RankOptions& options) {
 int run_downpour(const train::Recipe& recipe, const TrainCommandArguments& arguments) {
   if (!arguments.plan.empty() || !arguments.timeline.empty())
     throw UsageError("--plan and --timeline are not for strategy \"downpour\"");
+  if (arguments.resume == train::kResumeAuto)
+    throw UsageError(
+        "--resume=auto is not for strategy \"downpour\", whose servers keep data of their own: "
+        "--resume goes on with it");
   return train_downpour(recipe, {arguments.resume, arguments.overwrite, arguments.ranks},
                         arguments.downpour);
 }
@@ -118,9 +126,8 @@ int run_train(const TrainCommandArguments& arguments) {
   // Read before ranks are started: what is wrong is said once.
   const train::RecipeText text = train::read_recipe_file(arguments.recipe);
   registry.load_plugins(train::plugins_of(text, arguments.overrides));
-  const train::Recipe recipe = train::parse_recipe(
-      text, arguments.overrides, registry.vocabulary(),
-      arguments.resume.empty() ? train::Files::must_exist : train::Files::of_a_resumed_run);
+  const train::Recipe recipe =
+      train::parse_recipe(text, arguments.overrides, registry.vocabulary(), arguments.files());
   const std::optional<PlanFile> plan = read_plan(arguments);
   const auto for_ranks = [&](int ranks) {
     return plan ? planned(arguments, *plan, text, registry, ranks) : recipe;
@@ -162,7 +169,8 @@ void fill_train_command(CLI::App& command, Outcome& outcome) {
   command
       .add_option("--resume", arguments->resume,
                   "Go on from the newest checkpoint of the run, or from this one; later ones are "
-                  "kept in checkpoints/superseded-<n>")
+                  "kept in checkpoints/superseded-<n>. auto: go on if there is a checkpoint, else "
+                  "begin")
       ->type_name("[CHECKPOINT]")
       ->expected(0, 1)
       ->default_str("latest");

@@ -48,10 +48,28 @@ void check_run_folder(const std::string& folder, bool overwrite) {
     find_run_files(folder);
     return;
   }
-  check_is_free(folder,
-                "already: --resume goes on with it, --overwrite removes it, --set "
-                "output.folder=... names another folder",
-                "; --overwrite removes what has the names of a run's files, and leaves the rest");
+  check_is_free(
+      folder,
+      "already: --resume goes on from its newest checkpoint, --resume=auto also begins again "
+      "where there is none, --overwrite removes it, --set output.folder=... names another "
+      "folder",
+      "; --overwrite removes what has the names of a run's files, and leaves the rest");
+}
+
+Start choose_start(const std::string& folder) {
+  const CheckpointFolder checkpoints(checkpoints_in(folder));
+  if (!checkpoints.newest().empty()) return Start::go_on;
+  const RunFiles found = find_run_files(folder);
+  if (!found.run) {
+    check_run_folder(folder, false);
+    return Start::begin;
+  }
+  if (!found.checkpoints.empty())
+    throw UsageError("--resume=auto: all checkpoints of the run in " + folder +
+                     " were set aside (" + checkpoints.folder() +
+                     "/superseded-<n>): name one of them, or another folder with --set "
+                     "output.folder=...");
+  return Start::begin_again;
 }
 
 Origin open_origin(const std::string& which, const std::string& folder) {
@@ -59,7 +77,8 @@ Origin open_origin(const std::string& which, const std::string& folder) {
   Origin origin;
   origin.path = which == "latest" ? checkpoints.newest() : which;
   if (origin.path.empty()) {
-    throw UsageError("--resume: there is no checkpoint in " + checkpoints.folder());
+    throw UsageError("--resume: there is no checkpoint in " + checkpoints.folder() +
+                     "; --resume=auto begins where there is none");
   }
   constexpr const char* kElsewhere =
       ": to go on from it, name a folder of its own with --set output.folder=...";

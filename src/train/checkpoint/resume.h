@@ -21,6 +21,12 @@ struct Origin {
 // something does. Changes nothing, as the next two.
 void check_run_folder(const std::string& folder, bool overwrite);
 
+// What a run does that goes on if it can (kResumeAuto): from its newest checkpoint, or it begins;
+// or it begins again where one has ended before its first checkpoint, whose files are to be
+// overwritten. Throws UsageError where neither is right. Changes nothing.
+enum class Start { go_on, begin, begin_again };
+Start choose_start(const std::string& folder);
+
 // `which` is a checkpoint, or "latest" for the newest in `folder`. Throws UsageError when there is
 // none, it is damaged, or it is not of the run that `folder` holds: another's, or set aside there.
 Origin open_origin(const std::string& which, const std::string& folder);
