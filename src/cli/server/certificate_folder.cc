@@ -166,6 +166,12 @@ CertificatesMade make_certificates(const std::string& folder, const CertificateO
   for (const HostNames& host : order.hosts) {
     const CertificatePaths paths = certificate_paths(folder, host.file());
     const bool there = fs::exists(paths.certificate) && fs::exists(paths.key);
+    const bool half = !there && (fs::exists(paths.certificate) || fs::exists(paths.key));
+    if (half && !order.renew && !order.new_authority) {
+      throw UsageError(folder + " has one of " + host.file() + ".pem and " + host.file() +
+                       ".key alone, which may be needed: put the other one there, too, or replace "
+                       "it with --renew");
+    }
     if (there && !order.renew && !order.new_authority) {
       result.kept.push_back(host.file());
       continue;
