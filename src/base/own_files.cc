@@ -70,8 +70,10 @@ bool is_server_name(const std::string& name) {
 bool is_server_folder(const std::string& path) { return all_in(path, is_server_name); }
 
 bool is_servers_folder(const std::string& path) {
-  return all_in(path, [](const std::string& name) {
-    return name == "lock" || name == "job.json" || name == "recipe.toml" ||
+  std::error_code error;
+  const bool locked = fs::is_regular_file(path + "/lock", error);  // a recipe alone is a user's
+  return all_in(path, [locked](const std::string& name) {
+    return name == "lock" || name == "job.json" || (name == "recipe.toml" && locked) ||
            name == "coordinator" || is_numbered_name(name, "server-", "") || name == "before" ||
            name.starts_with("before.dropped") || name.starts_with(".partial-");
   });
@@ -107,8 +109,9 @@ const OwnFile kTableFile{"a table that --json has written",
                          [](std::string_view begin) { return begin.starts_with(kTableMark); }};
 const OwnFile kMachineFile{"a machine that convoy plan has written",
                            [](std::string_view begin) { return begin.starts_with(kMachineMark); }};
-const OwnFile kTimelineFile{
-    "a timeline of Convoy", [](std::string_view begin) { return begin.starts_with(kTimelineMark); }};
+const OwnFile kTimelineFile{"a timeline of Convoy", [](std::string_view begin) {
+                              return begin.starts_with(kTimelineMark);
+                            }};
 const OwnFile kRunPage{"a page of convoy report",
                        [](std::string_view begin) { return is_page(begin, kRun); }};
 const OwnFile kPlanPage{"a page of convoy plan",
@@ -121,8 +124,8 @@ const OwnFile kPointsFile{"points of a plan", [](std::string_view begin) {
 const OwnFile kChecksFile{"trainings of convoy plan check", [](std::string_view begin) {
                             return has_header(begin, R"("kind":"checks")");
                           }};
-const OwnFolder kPlanFolder{"the folder of a plan (with points.jsonl, as convoy plan batch makes it)",
-                            is_plan_folder};
+const OwnFolder kPlanFolder{
+    "the folder of a plan (with points.jsonl, as convoy plan batch makes it)", is_plan_folder};
 const OwnFolder kLogsFolder{"a folder of logs (with files rank-N.log alone)", is_logs_folder};
 
 const OwnFile kMetricsFile{"metrics of Convoy", [](std::string_view begin) {
@@ -131,11 +134,13 @@ const OwnFile kMetricsFile{"metrics of Convoy", [](std::string_view begin) {
                            }};
 const OwnFile kRulesFile{"an empty file", [](std::string_view) { return false; }};
 const OwnFile kIndexFile{"an index of Convoy", [](std::string_view begin) {
-                           return begin.starts_with("\x89" "CVIX\r\n\x1a");
+                           return begin.starts_with(
+                               "\x89"
+                               "CVIX\r\n\x1a");
                          }};
-const OwnFile kPackReport{
-    "a report of convoy pack",
-    [](std::string_view begin) { return begin.starts_with(kPackReportMark); }};
+const OwnFile kPackReport{"a report of convoy pack", [](std::string_view begin) {
+                            return begin.starts_with(kPackReportMark);
+                          }};
 const OwnFolder kServerFolder{"the data of a server or a coordinator (log-N, snapshot-N, lock)",
                               is_server_folder};
 const OwnFolder kServersFolder{
@@ -148,9 +153,7 @@ const OwnFolder kCertificates{"a folder of certificates (with ca.pem, or .pem an
                               has_certificates};
 
 std::string page_mark(const OwnFile& kind) {
-  return generator(&kind == &kRunPage    ? kRun
-                   : &kind == &kPlanPage ? kPlan
-                                         : kComparison);
+  return generator(&kind == &kRunPage ? kRun : &kind == &kPlanPage ? kPlan : kComparison);
 }
 
 std::string begin_of_file(const std::string& path) {

@@ -12,8 +12,8 @@ namespace convoy {
 
 // Files of a kind that Convoy writes.
 struct OwnFile {
-  const char* what;                // "a table that --json has written"
-  bool (*is)(std::string_view);    // by its first bytes, kMarkBytes at most
+  const char* what;              // "a table that --json has written"
+  bool (*is)(std::string_view);  // by its first bytes, kMarkBytes at most
 };
 struct OwnFolder {
   const char* what;                     // "the folder of a plan"

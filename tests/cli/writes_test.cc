@@ -27,8 +27,8 @@ std::string source(const std::string& file) {
 }
 
 // What names files and folders that are only read, and what names none though its type does not
-// say so. Whoever adds an option has to say in which kind it is: by its validator (cli/writes.h), or
-// in that file.
+// say so. Whoever adds an option has to say in which kind it is: by its validator (cli/writes.h),
+// or in that file.
 std::set<std::string> not_written() {
   std::set<std::string> names;
   std::istringstream lines(source("tests/cli/not_written.txt"));
@@ -41,9 +41,9 @@ std::set<std::string> not_written() {
 // Commands that look by themselves, before they write: what they write to has another name than the
 // option, or a flag lets them replace it.
 const std::set<std::string> kLookThemselves{
-    "export file",              // a file that is there, unless --overwrite
-    "pack paths",               // OUT, unless --overwrite; OUT.index and OUT.report.tsv
-    "index tar",                // FILE.tar.index
+    "export file",                // a file that is there, unless --overwrite
+    "pack paths",                 // OUT, unless --overwrite; OUT.index and OUT.report.tsv
+    "index tar",                  // FILE.tar.index
     "bench checkpoint --folder",  // only a new folder in it
     "bench server --folder",      // only a new folder in it
 };
@@ -106,13 +106,33 @@ bool is_written(CLI::Option& option) {
 class UsersFolder : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* file :
-         {"README", "recipe.toml", "plan.toml", "machine.toml", "report.html", "index.html",
-          "metrics.jsonl", "points.jsonl", "checks.jsonl", "rows.jsonl", "job.json", "timeline.json",
-          "node1.pem", "node1.key", "rank-0.log", "lock", "runs/a/metrics.jsonl",
-          "runs/1234-abcdef/recipe.toml", "trials/mine/notes", "checkpoints/best.pt",
-          "samples/cat.jpg", "recipes/a.toml", "logs/a.txt", "server-1/a", "mine.tar",
-          "mine.tar.index", "mine.tar.report.tsv"}) {
+    for (const char* file : {"README",
+                             "recipe.toml",
+                             "plan.toml",
+                             "machine.toml",
+                             "report.html",
+                             "index.html",
+                             "metrics.jsonl",
+                             "points.jsonl",
+                             "checks.jsonl",
+                             "rows.jsonl",
+                             "job.json",
+                             "timeline.json",
+                             "node1.pem",
+                             "node1.key",
+                             "rank-0.log",
+                             "lock",
+                             "runs/a/metrics.jsonl",
+                             "runs/1234-abcdef/recipe.toml",
+                             "trials/mine/notes",
+                             "checkpoints/best.pt",
+                             "samples/cat.jpg",
+                             "recipes/a.toml",
+                             "logs/a.txt",
+                             "server-1/a",
+                             "mine.tar",
+                             "mine.tar.index",
+                             "mine.tar.report.tsv"}) {
       put(file, file == std::string("index.html") ? "<!DOCTYPE html>\n<title>mine</title>\n"
                                                   : "{\"mine\": true}");
     }
@@ -198,7 +218,8 @@ TEST_F(UsersFolder, IsNamedInTheMessage) {
 
 // Commands that look by themselves.
 TEST_F(UsersFolder, IsLeftByPackIndexAndReport) {
-  const auto refused = [&](const Words& line) {
+  const auto refused = [&](const Words& line, const std::string& why) {
+    const std::map<std::string, std::string> before = all();
     CLI::App app("", "convoy");
     Outcome outcome;
     const Words rest;
@@ -209,15 +230,63 @@ TEST_F(UsersFolder, IsLeftByPackIndexAndReport) {
     } catch (const std::exception& error) {
       said = error.what();
     }
-    EXPECT_NE(said.find(mine_), std::string::npos) << line.front() << ": " << said;
-    EXPECT_EQ(all(), before_) << line.front();
+    EXPECT_NE(said.find(why), std::string::npos) << line.front() << ": " << said;
+    EXPECT_EQ(all(), before) << line.front();
   };
-  refused({"pack", mine_, mine_ + "/mine.tar"});
-  refused({"pack", mine_, mine_ + "/mine.tar", "--overwrite"});
-  refused({"index", mine_ + "/mine.tar"});
-  refused({"report", mine_});
-  refused({"report", mine_, "-o", mine_ + "/index.html"});
-  refused({"certs", mine_, "--hosts", "node1"});
+  refused({"pack", mine_, mine_ + "/mine.tar"}, mine_ + "/mine.tar exists");
+  refused({"pack", mine_, mine_ + "/mine.tar", "--overwrite"},
+          mine_ + "/mine.tar.index is there, and is not an index of Convoy");
+  fs::remove(mine_ + "/mine.tar.index");
+  refused({"pack", mine_, mine_ + "/mine.tar", "--overwrite"},
+          mine_ + "/mine.tar.report.tsv is there, and is not a report of convoy pack");
+  put("mine.tar.index", "mine");
+  refused({"index", mine_ + "/mine.tar"}, mine_ + "/mine.tar.index is there");
+  refused({"report", mine_}, mine_ + "/report.html is there, and is not a page of convoy report");
+  refused({"report", mine_, "-o", mine_ + "/index.html"}, mine_ + "/index.html is there");
+  refused({"certs", mine_, "--hosts", "node1"}, mine_ + " has something in it");
+  // A folder of certificates, of one of which the key alone is there.
+  fs::create_directories(scratch_.path("keys"));
+  test::spill(scratch_.path("keys/node1.key"), "mine");
+  refused({"certs", scratch_.path("keys"), "--hosts", "node1"}, "node1.key alone");
+  // A plan's page is none of a run.
+  fs::create_directories(scratch_.path("plan"));
+  test::spill(scratch_.path("plan/points.jsonl"),
+              "{\"fingerprint\":\"f\",\"kind\":\"plan\",\"metric\":\"loss\"}\n");
+  test::spill(scratch_.path("plan/recipe.toml"), "");
+  test::spill(scratch_.path("plan/report.html"), "<!DOCTYPE html>\n" + page_mark(kPlanPage) + "\n");
+  refused({"report", scratch_.path("plan")}, "is the folder of a plan, not of a run");
+  refused({"report", mine_, "-o", scratch_.path("plan/report.html")},
+          scratch_.path("plan/report.html is there, and is not a page of convoy report"));
+}
+
+// What Convoy has written itself is written anew, and so is what is empty or new.
+TEST(OwnFiles, AreKnownByTheirMarks) {
+  const test::Scratch scratch;
+  const std::string file = scratch.path("file");
+  for (const OwnFile* kind : {&kTableFile, &kMachineFile, &kTimelineFile, &kRunPage, &kPlanPage,
+                              &kComparisonPage, &kPointsFile, &kMetricsFile, &kRulesFile}) {
+    fs::remove(file);
+    EXPECT_EQ(why_not_file(file, *kind), std::nullopt) << kind->what;
+    test::spill(file, "");
+    EXPECT_EQ(why_not_file(file, *kind), std::nullopt) << kind->what;
+    EXPECT_EQ(why_not_file("/dev/null", *kind), std::nullopt) << kind->what;
+  }
+  const auto taken = [&](const OwnFile& kind, const std::string& text) {
+    test::spill(file, text);
+    return !why_not_file(file, kind);
+  };
+  const std::string page = "<!DOCTYPE html>\n<html>\n";
+  EXPECT_TRUE(taken(kTableFile, std::string(kTableMark) + "\"kind\":\"run\"}\n"));
+  EXPECT_FALSE(taken(kTableFile, "{\"kind\":\"run\"}\n"));
+  EXPECT_TRUE(taken(kRunPage, page + page_mark(kRunPage)));
+  EXPECT_FALSE(taken(kRunPage, page + page_mark(kPlanPage)));
+  EXPECT_FALSE(taken(kRunPage, page));
+  EXPECT_TRUE(taken(kMachineFile, std::string(kMachineMark) + "[compute]\n"));
+  EXPECT_FALSE(taken(kMachineFile, "[compute]\n"));
+  EXPECT_FALSE(taken(kRulesFile, "ranks=2 nodes=1 ring;\n"));
+  fs::remove(file);
+  fs::create_symlink("nowhere", file);
+  EXPECT_NE(why_not_file(file, kTableFile).value_or("").find("leads nowhere"), std::string::npos);
 }
 
 }  // namespace

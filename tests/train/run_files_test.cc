@@ -149,6 +149,7 @@ TEST_F(RunFilesTest, WhatIsNoRunIsNotOverwritten) {
   EXPECT_EQ(all_files(), "metrics.jsonl recipe.toml.old ");
   // One that was killed before it had metrics.
   fs::remove_all(folder_);
+  fs::create_directories(folder_);
   Recipe recipe;
   recipe.output.folder = folder_;
   prepare_new_run(recipe, false);

@@ -38,7 +38,8 @@ bool is_trial_name(std::string_view name) {
 
 // The lock of a training's folder, or none where another process has it, or there is none.
 Descriptor lock_of(const std::string& folder, int flags) {
-  Descriptor lock(::open((folder + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
+  Descriptor lock(
+      ::open((folder + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
   struct stat status {};
   const bool own = lock.open() && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 &&
                    ::fstat(lock.get(), &status) == 0 && status.st_nlink > 0;
