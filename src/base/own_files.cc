@@ -71,9 +71,11 @@ bool is_server_folder(const std::string& path) { return all_in(path, is_server_n
 
 bool is_servers_folder(const std::string& path) {
   std::error_code error;
-  const bool locked = fs::is_regular_file(path + "/lock", error);  // a recipe alone is a user's
-  return all_in(path, [locked](const std::string& name) {
-    return name == "lock" || name == "job.json" || (name == "recipe.toml" && locked) ||
+  // A recipe alone is a user's.
+  const bool job = fs::is_regular_file(path + "/lock", error) ||
+                   has(begin_of_file(path + "/job.json"), R"("coordinator_data")");
+  return all_in(path, [job](const std::string& name) {
+    return name == "lock" || name == "job.json" || (name == "recipe.toml" && job) ||
            name == "coordinator" || is_numbered_name(name, "server-", "") || name == "before" ||
            name.starts_with("before.dropped") || name.starts_with(".partial-");
   });
