@@ -13,6 +13,9 @@ struct Outcome {
   int exit_status = 0;
 };
 
+// All of them, in the order of --help.
+void add_commands(CLI::App& app, const std::vector<std::string>& rest, Outcome& outcome);
+
 // `rest` is the command line from the first "--" on, which CLI11 has not seen; it outlives the
 // parsing.
 void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcome& outcome);

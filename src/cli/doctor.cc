@@ -10,6 +10,7 @@
 #include "cli/rows.h"
 #include "cli/torch_commands.h"
 #include "cli/version.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
@@ -56,7 +57,8 @@ void add_doctor_command(CLI::App& app, Outcome& outcome) {
   command
       ->add_option("--json", *json_file,
                    "One JSON object per check: check, status, detail, hint ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([json_file, &outcome] { outcome.exit_status = examine(*json_file); });
 }
 

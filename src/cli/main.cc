@@ -47,27 +47,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag(
       "--version", [] { return version_line(); }, "Print the version and what it was built on");
-  add_train_command(app, outcome);
-  add_eval_command(app, outcome);
-  add_predict_command(app, outcome);
-  add_export_command(app, outcome);
-  add_report_command(app);
-  add_run_command(app, rest, outcome);
-  add_job_command(app, outcome);
-  add_replica_command(app, outcome);
-  add_evaluator_command(app, outcome);
-  add_coordinator_command(app, outcome);
-  add_serve_command(app, outcome);
-  add_certs_command(app, outcome);
-  add_status_command(app, outcome);
-  add_models_command(app, outcome);
-  add_pack_command(app);
-  add_index_command(app);
-  add_inspect_command(app);
-  add_verify_command(app, outcome);
-  add_plan_command(app, outcome);
-  add_bench_command(app, outcome);
-  add_doctor_command(app, outcome);
+  add_commands(app, rest, outcome);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::Success& asked_for_text) {

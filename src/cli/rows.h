@@ -8,17 +8,20 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/own_files.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
 
 // To a file, '-' for standard output, or nowhere when the name is empty. Throws UsageError when the
-// file can't be written. A file that is there is replaced at the first row, or at the end where
-// there is none; a command that fails before its first row leaves it as it was.
+// file can't be written, or is there and is no such table: the first row of a file has the key
+// "convoy", by which it is known. A table that is there is replaced at the first row, or at the end
+// where there is none; a command that fails before its first row leaves it as it was.
 class Rows {
  public:
   explicit Rows(const std::string& name) : name_(name) {
     if (name.empty() || name == "-") return;
+    check_own_file("--json", name, kTableFile);
     std::error_code ignored;
     made_ = !std::filesystem::exists(name, ignored);
     file_.open(name, std::ios::app);
@@ -47,10 +50,15 @@ class Rows {
   // Bytes that are no UTF-8 are replaced.
   void add(const nlohmann::ordered_json& row) {
     if (name_.empty()) return;
-    if (!on_standard_output() && !begun_) empty();
+    nlohmann::ordered_json marked;
+    if (!on_standard_output() && !begun_) {
+      empty();
+      marked = {{"convoy", "table"}};
+    }
     begun_ = true;
+    marked.update(row);
     std::ostream& out = on_standard_output() ? std::cout : file_;
-    out << row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    out << marked.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
     if (!out) throw Failure("--json: writing '" + name_ + "' failed");
   }
 

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/launch/launcher.h"
 #include "cli/suggest.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
@@ -173,7 +174,8 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& rest, Outcom
   command
       ->add_option("--logs", arguments->logs,
                    "Also write the output of each rank to DIR/rank-N.log")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(writes_folder(kLogsFolder));
   command->add_flag("--label", arguments->label, "Put [rank] before each line of output");
   command
       ->add_option("--partitions", arguments->partitions,

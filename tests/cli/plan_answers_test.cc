@@ -116,9 +116,10 @@ TEST_F(PlanAnswers, MachineRefusesWhatMakesNoSense) {
 
 TEST_F(PlanAnswers, ACommandThatFailsLeavesTheFileOfRows) {
   measure();
-  test::spill(rows_, "of another day\n");
+  const std::string before = "{\"convoy\":\"table\",\"kind\":\"of another day\"}\n";
+  test::spill(rows_, before);
   complaint(words("machine", {"--batch", "401"}));
-  EXPECT_EQ(read_text_file(rows_), "of another day\n");
+  EXPECT_EQ(read_text_file(rows_), before);
   EXPECT_EQ(rows_of(words("machine", {"--batch", "64"}))[0]["kind"], "now");
   std::filesystem::remove(rows_);
   complaint(words("machine", {"--batch", "401"}));

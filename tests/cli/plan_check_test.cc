@@ -256,7 +256,7 @@ TEST_F(PlanCheck, TrainsComparesAndGoesOn) {
     least = std::min(least, row["times_the_best"].get<double>());
   }
   EXPECT_EQ(least, 1);
-  EXPECT_FALSE(std::filesystem::exists(plan_ + "/check-runs"));
+  EXPECT_FALSE(std::filesystem::exists(plan_ + "/trials"));
 
   EXPECT_TRUE(has(complaint(check({})), "already: add --resume to go on with them"));
   EXPECT_TRUE(has(complaint(words("check", {"--level", "0.5", "--resume"})),

@@ -19,14 +19,15 @@ TEST_F(PlanNoiseTest, SaysWhichBatchTheNoiseNames) {
   EXPECT_TRUE(has(soon.out, "batch 32 in 2 parts, rate 0.02, seed 1\n")) << soon.out;
   EXPECT_TRUE(has(soon.err, "too few to tell anything of their noise")) << soon.err;
   // In the folder where the plan is, beside what a killed one has left: no process has this number.
-  make_folders(plan_ + "/noise-runs/4194305");
+  make_folders(plan_ + "/trials/4194305-abcdef");
+  test::spill(plan_ + "/trials/4194305-abcdef/lock", "");
   std::string slow = "cd " + scratch_.path() + " && exec " + convoy_program();
   for (const std::string& word : quick) slow += " " + (word == plan_ ? "plan" : word);
   const JobResult result = Job({"-c", slow + " --rate 0.0005"}, {}, "/bin/sh").finish();
   ASSERT_EQ(result.exit_status, 0) << result.out << result.err;
   EXPECT_TRUE(has(result.out, "train_loss 0.5: ")) << result.out;
   EXPECT_TRUE(has(result.out, "/M, whose alpha/N_inf is 4")) << result.out;
-  EXPECT_FALSE(std::filesystem::exists(plan_ + "/noise-runs"));
+  EXPECT_FALSE(std::filesystem::exists(plan_ + "/trials"));
   const std::vector<Json> rows = written();
   ASSERT_GE(rows.size(), 7u);
   const Json& last = rows.back();
@@ -65,7 +66,7 @@ TEST_F(PlanNoiseTest, SaysWhereTheTargetWasNotReached) {
   PlanFolder(plan_, plan, false)
       .add({.batch = 40, .learning_rate = 0.04, .seed = 1, .updates = 9, .reached = {}}, {});
   // Another process's, whose number is none here: it may be in a container of its own.
-  const std::string others = plan_ + "/noise-runs/4194305-abcdef";
+  const std::string others = plan_ + "/trials/4194305-abcdef";
   make_folders(others);
   const Descriptor lock(open((others + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   ASSERT_EQ(flock(lock.get(), LOCK_EX | LOCK_NB), 0);

@@ -1,5 +1,7 @@
 // What a plan makes of numbers, before and after its trainings.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <atomic>
 #include <cmath>
@@ -14,7 +16,10 @@
 #include "cli/plan/rates.h"
 #include "cli/plan/runs.h"
 #include "cli/plan/trial.h"
+#include "cli/plan/trial_folders.h"
+#include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "tests/base/scratch.h"
 
 namespace convoy::cli {
@@ -159,30 +164,63 @@ TEST(PlanNoise, IsThatOfWhatBatchesCount) {
 
 TEST(PlanTrials, HaveFoldersOfTheirOwn) {
   const test::Scratch scratch;
-  const std::string parent = scratch.path("runs"), one = fresh_folder(parent);
-  EXPECT_TRUE(std::filesystem::is_directory(one));
-  EXPECT_EQ(one.substr(0, parent.size() + 1), parent + "/");
-  EXPECT_NE(fresh_folder(parent), one);
+  {
+    const TrialFolders folders(scratch.path());
+    const TrialFolder one = folders.fresh(), another = folders.fresh();
+    EXPECT_TRUE(std::filesystem::is_directory(one.path()));
+    EXPECT_EQ(std::filesystem::path(one.path()).parent_path(), scratch.path("trials"));
+    EXPECT_NE(another.path(), one.path());
+    const TrialFolders others(scratch.path());  // leaves them alone
+    EXPECT_TRUE(std::filesystem::is_directory(one.path()));
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("trials")));
+}
+
+// By name and lock: what a killed process has left, and nothing else.
+TEST(PlanTrials, RemoveWhatWasLeftAndNothingElse) {
+  const test::Scratch scratch;
+  const std::string trials = scratch.path("trials");
+  for (const char* name : {"4194305-aB3dEf", "4194306-abcdef", "4194307-abcdef", "mine-abcdef",
+                           "4194305-abcdef.old", "4194305"}) {
+    make_folders(trials + "/" + name);
+    test::spill(trials + "/" + name + "/lock", "");
+    test::spill(trials + "/" + name + "/notes", "x");
+  }
+  std::filesystem::remove(trials + "/4194306-abcdef/lock");
+  const Descriptor lock(open((trials + "/4194307-abcdef/lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  make_folders(scratch.path("elsewhere"));
+  test::spill(scratch.path("elsewhere/lock"), "");
+  std::filesystem::create_directory_symlink(scratch.path("elsewhere"), trials + "/1-abcdef");
+  { const TrialFolders folders(scratch.path()); }
+  EXPECT_FALSE(std::filesystem::exists(trials + "/4194305-aB3dEf"));
+  for (const char* name : {"4194306-abcdef/notes", "4194307-abcdef/notes", "mine-abcdef/notes",
+                           "4194305-abcdef.old/notes", "4194305/notes", "1-abcdef/lock"})
+    EXPECT_TRUE(std::filesystem::exists(trials + "/" + name)) << name;
 }
 
 // A training that is still ending makes files while they are removed.
 TEST(PlanTrials, RemoveWhatIsStillWrittenTo) {
   const test::Scratch scratch;
-  const std::string parent = scratch.path("runs"), one = fresh_folder(parent);
+  const std::string one = scratch.path("trials/4194305-abcdef");
+  make_folders(one);
+  test::spill(one + "/lock", "");
   std::atomic<bool> writing = false;
   std::thread training([&] {
     std::error_code gone;
     for (int i = 0; i < 2000; ++i) {
-      std::filesystem::create_directories(one, gone);
-      std::ofstream(one + "/" + std::to_string(i)) << "x";
+      std::filesystem::create_directories(one + "/run", gone);
+      std::ofstream(one + "/run/" + std::to_string(i)) << "x";
       writing = true;
     }
   });
   while (!writing) std::this_thread::yield();
-  EXPECT_NO_THROW(remove_left_folders(parent));
+  EXPECT_NO_THROW(TrialFolders(scratch.path()));
   training.join();
-  remove_left_folders(parent);
-  EXPECT_FALSE(std::filesystem::exists(parent));
+  make_folders(one);
+  test::spill(one + "/lock", "");
+  { const TrialFolders folders(scratch.path()); }
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("trials")));
 }
 
 TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {

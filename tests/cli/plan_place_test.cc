@@ -7,6 +7,7 @@
 #include "cli/plan/measure.h"
 #include "cli/plan/trial.h"
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/system.h"
 #include "tests/cli/fake_plan.h"
 
@@ -178,11 +179,57 @@ TEST_F(PlanWorkplace, WorkersHereHaveTheCoresOfTheirPlace) {
   std::string all;
   for (const int workers : {1, 2}) {
     const Place place{.cores = {usable_cores().front()}, .workers = workers};
-    Trial trial(planned.timed(8), scratch.path("run"), place, "");
+    const TrialFolders folders(scratch.path());
+    Trial trial(planned.timed(8), folders.fresh(), place, "");
     while (trial.metrics().updates().size() < 3 && trial.poll()) wait_a_little();
     all += workers == 1 ? "8 on 1\n" : "8 -n 2 on 1\n";
     EXPECT_EQ(test::slurp(planned.recipe.name + ".cores"), all);
   }
+}
+
+// What `convoy train` has left in a folder, and recipes and pages, are the user's.
+TEST_F(PlanWorkplace, AFolderThatIsNoPlansIsLeftAsItIs) {
+  const std::string mine = scratch.path("mine");
+  for (const char* file : {"recipe.toml", "runs/1234-abcdef/metrics.jsonl", "report.html"}) {
+    make_folders(std::filesystem::path(mine + "/" + file).parent_path().string());
+    test::spill(mine + "/" + file, "mine");
+  }
+  for (const bool resume : {false, true}) {
+    for (const char* points : {"", "{\"x\": 1}\n{\"x\"", "{\"kind\": \"plan\"}"}) {
+      if (*points != '\0') test::spill(mine + "/points.jsonl", points);
+      const std::string said =
+          test::message_of<UsageError>([&] { PlanFolder(mine, planned, resume); });
+      EXPECT_NE(said.find(mine + " has something in it, and is not the folder of a plan"),
+                std::string::npos)
+          << said;
+      if (*points != '\0') EXPECT_EQ(read_text_file(mine + "/points.jsonl"), points);
+      std::filesystem::remove(mine + "/points.jsonl");
+    }
+  }
+  EXPECT_EQ(test::entries(mine), 3u);
+  EXPECT_EQ(read_text_file(mine + "/recipe.toml"), "mine");
+}
+
+// One of before, whose files have no marks, and whose trainings were in `runs`.
+TEST_F(PlanWorkplace, AFolderOfBeforeGoesOn) {
+  const std::string old = scratch.path("old");
+  PlanFolder(old, planned, false)
+      .add({.batch = 8, .learning_rate = 0.1, .seed = 1, .updates = 9, .reached = {}}, {});
+  make_folders(old + "/runs/1234-abcdef");
+  test::spill(old + "/report.html", "<!DOCTYPE html>\n<html lang=\"en\">\n");
+  EXPECT_EQ(PlanFolder(old, planned, true).points().runs.size(), 1u);
+  EXPECT_TRUE(std::filesystem::exists(old + "/runs/1234-abcdef"));
+  // Killed in its first line.
+  const std::string begun = scratch.path("begun");
+  make_folders(begun);
+  for (const char* text : {"", "{\"finger", "{\"fingerprint\":\"fa"}) {
+    test::spill(begun + "/points.jsonl", text);
+    EXPECT_EQ(PlanFolder(begun, planned, true).points().runs.size(), 0u) << text;
+  }
+  // Where nothing was measured, nothing is left, so that another plan can begin.
+  const std::string none = scratch.path("none");
+  { const PlanFolder folder(none, planned, false); }
+  EXPECT_EQ(test::entries(none), 0u);
 }
 
 }  // namespace

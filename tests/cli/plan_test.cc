@@ -72,8 +72,7 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
     for (const std::uint64_t seed : {1u, 2u}) EXPECT_TRUE(after.has(batch, 0.02, seed));
   }
   EXPECT_FALSE(has(result.out, "update of ")) << result.out;
-  EXPECT_TRUE(!std::filesystem::exists(plan_ + "/runs") ||
-              std::filesystem::is_empty(plan_ + "/runs"));
+  EXPECT_FALSE(std::filesystem::exists(plan_ + "/trials"));
   EXPECT_TRUE(has(result.out, "train_loss 0.5:") && has(result.out, "M_opt")) << result.out;
   int choices = 0;
   for (const Json& row : written()) {

@@ -98,7 +98,8 @@ TEST_F(ReportCommand, Refusals) {
   refused({"report", run}, 1, "gnuplot-nox", {"PATH=/nowhere"});
   // What the run consists of is not written over.
   const std::string metrics = slurp(run + "/metrics.jsonl");
-  refused({"report", run, "-o", run + "/metrics.jsonl"}, 2, "is there, and is no report");
+  refused({"report", run, "-o", run + "/metrics.jsonl"}, 2,
+          "is there, and is not a page of convoy report");
   refused({"report", run, "--json", run + "/metrics.jsonl"}, 2, "--json: " + run);
   refused({"report", run, "--json", folder_}, 2, "--json: can't write");
   EXPECT_EQ(slurp(run + "/metrics.jsonl"), metrics);

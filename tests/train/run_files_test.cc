@@ -23,7 +23,8 @@ class RunFilesTest : public testing::Test {
  protected:
   void put(const std::string& file) {
     fs::create_directories(fs::path(folder_ + "/" + file).parent_path());
-    test::spill(folder_ + "/" + file, "x");
+    const bool metrics = fs::path(file).filename() == "metrics.jsonl";
+    test::spill(folder_ + "/" + file, metrics ? "{\"kind\": \"run\", \"step\": 0}\n" : "x");
   }
   std::string refusal(bool overwrite = false) const {
     return message_of<UsageError>([&] { check_run_folder(folder_, overwrite); });
@@ -132,6 +133,27 @@ TEST_F(RunFilesTest, NothingIsRemovedUnasked) {
   }
   put("notes.txt");
   EXPECT_EQ(refusal(), "");
+}
+
+// Of another program, or the recipe that is to be trained: --overwrite is for runs.
+TEST_F(RunFilesTest, WhatIsNoRunIsNotOverwritten) {
+  put("recipe.toml");
+  EXPECT_NE(refusal(true).find(folder_ + "/recipe.toml is there, and is no run's"),
+            std::string::npos);
+  EXPECT_THROW(overwrite(), UsageError);
+  put("recipe.toml.old");
+  fs::remove(folder_ + "/recipe.toml");
+  test::spill(folder_ + "/metrics.jsonl", "{\"loss\": 1}\n");
+  EXPECT_NE(refusal(true).find("is not metrics of Convoy"), std::string::npos) << refusal(true);
+  EXPECT_THROW(overwrite(), UsageError);
+  EXPECT_EQ(all_files(), "metrics.jsonl recipe.toml.old ");
+  // One that was killed before it had metrics.
+  fs::remove_all(folder_);
+  fs::create_directories(folder_);
+  Recipe recipe;
+  recipe.output.folder = folder_;
+  prepare_new_run(recipe, false);
+  EXPECT_EQ(refusal(true), "");
 }
 
 TEST_F(RunFilesTest, WhatCannotBeListedIsNoEmptyFolder) {

@@ -12,6 +12,7 @@
 #include "cli/bench/row_process.h"
 #include "cli/checks.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 
@@ -226,8 +227,9 @@ void add_ablation_command(CLI::App& bench) {
                       "A Python with torch and torchvision to measure beside");
   command->add_option("--peer", options->peer,
                       "The script that Python runs; default: torch_step.py");
-  command->add_option("--json", options->json,
-                      "Write one JSON object per row ('-': standard output)");
+  command
+      ->add_option("--json", options->json, "Write one JSON object per row ('-': standard output)")
+      ->check(writes_file(kTableFile));
   // How the command starts each of its rows; empty name of a group hides it from the help.
   command->add_option("--serve-row", *switches)->group("");
   command->callback([options, switches] {

@@ -13,6 +13,7 @@
 #include "cli/join.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "comm/collectives/allreduce/selection.h"
 #include "comm/internals.h"
 #include "convoy/base/error.h"
@@ -337,14 +338,18 @@ void add_allreduce_command(CLI::App& bench) {
   command->add_flag("--reproducible", options->reproducible,
                     "Sums with the same bits for every algorithm and order of ranks; MPI's own "
                     "stays as it is. CONVOY_REPRODUCIBLE=1 does the same");
-  command->add_option("--tune", options->tune,
-                      "Measure the algorithms with several parameters at --sizes (4..64MiB), and "
-                      "write the rules for this number of ranks and hosts to this file; "
-                      "CONVOY_ALLREDUCE=@FILE uses them");
+  command
+      ->add_option("--tune", options->tune,
+                   "Measure the algorithms with several parameters at --sizes (4..64MiB), and "
+                   "write the rules for this number of ranks and hosts to this file; "
+                   "CONVOY_ALLREDUCE=@FILE uses them")
+      ->check(writes_file(kRulesFile));
   command->add_flag("--show-selection", options->show_selection,
                     "Print the rules that choose algorithms, and what they choose for --sizes");
-  command->add_option("--json", options->json,
-                      "One JSON object per row to this file, '-' for standard output");
+  command
+      ->add_option("--json", options->json,
+                   "One JSON object per row to this file, '-' for standard output")
+      ->check(writes_file(kTableFile));
   command->callback([options] { run_allreduce(*options); });
 }
 

@@ -15,6 +15,7 @@
 #include "cli/join.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
@@ -194,8 +195,9 @@ void add_checkpoint_command(CLI::App& bench) {
                    "Seconds that a step of made-up training (matrix products) takes, about")
       ->check(positive_number())
       ->capture_default_str();
-  command->add_option("--json", options->json,
-                      "One JSON object to this file, '-' for standard output");
+  command
+      ->add_option("--json", options->json, "One JSON object to this file, '-' for standard output")
+      ->check(writes_file(kTableFile));
   command->callback([options] { run_checkpoint(*options); });
 }
 

@@ -8,6 +8,7 @@
 #include "cli/bench/loader_measure.h"
 #include "cli/checks.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
@@ -134,8 +135,10 @@ void add_loader_command(CLI::App& bench) {
       ->add_option("--seconds", loader.seconds, "How long each side of a repetition takes, about")
       ->check(positive_number())
       ->capture_default_str();
-  command->add_option("--json", options->json,
-                      "One JSON object per row to this file, '-' for standard output");
+  command
+      ->add_option("--json", options->json,
+                   "One JSON object per row to this file, '-' for standard output")
+      ->check(writes_file(kTableFile));
   command->callback([options] { run_loader(*options); });
 }
 

@@ -19,6 +19,7 @@
 #include "cli/rows.h"
 #include "cli/training/ranks.h"
 #include "cli/training/set_option.h"
+#include "cli/writes.h"
 #include "convoy/base/system.h"
 #include "convoy/comm/world.h"
 #include "convoy/model/factory.h"
@@ -340,10 +341,13 @@ void add_partition_command(CLI::App& bench) {
       ->add_option("--timeline", o.step.timeline,
                    "Write what each rank did when in " + std::to_string(kTimelineSteps) +
                        " further steps of training, for ui.perfetto.dev")
-      ->type_name("FILE");
-  command->add_option("--json", o.json,
-                      "One JSON object for each number of partitions to this file, '-' for "
-                      "standard output");
+      ->type_name("FILE")
+      ->check(writes_file(kTimelineFile));
+  command
+      ->add_option("--json", o.json,
+                   "One JSON object for each number of partitions to this file, '-' for "
+                   "standard output")
+      ->check(writes_file(kTableFile));
   command->callback([options] { run_partition(*options); });
 }
 

@@ -15,6 +15,7 @@
 #include "cli/join.h"
 #include "cli/launch/again.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
@@ -234,8 +235,10 @@ void add_shuffle_command(CLI::App& bench) {
   command->add_option("--threads", options->threads, "Threads of each rank that load")
       ->check(positive_integer())
       ->capture_default_str();
-  command->add_option("--json", options->json,
-                      "One JSON object per row to this file, '-' for standard output");
+  command
+      ->add_option("--json", options->json,
+                   "One JSON object per row to this file, '-' for standard output")
+      ->check(writes_file(kTableFile));
   command->callback([options] { run_shuffle(*options); });
 }
 

@@ -13,6 +13,7 @@
 #include "cli/rows.h"
 #include "cli/training/ranks.h"
 #include "cli/training/set_option.h"
+#include "cli/writes.h"
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
 #include "convoy/model/factory.h"
@@ -242,9 +243,11 @@ void add_step_command(CLI::App& bench) {
       ->add_option("--timeline", s.timeline,
                    "Write what each rank did when in " + std::to_string(kTimelineSteps) +
                        " further steps, for ui.perfetto.dev")
-      ->type_name("FILE");
-  command->add_option("--json", options->json,
-                      "One JSON object to this file, '-' for standard output");
+      ->type_name("FILE")
+      ->check(writes_file(kTimelineFile));
+  command
+      ->add_option("--json", options->json, "One JSON object to this file, '-' for standard output")
+      ->check(writes_file(kTableFile));
   command->callback([options] { run_step(*options); });
 }
 

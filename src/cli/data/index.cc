@@ -6,6 +6,7 @@
 #include "cli/data/bar.h"
 #include "cli/data/words.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/data/packed.h"
 
 namespace convoy::cli {
@@ -63,7 +64,8 @@ void add_index_command(CLI::App& app) {
                    "The names of the classes in the order of labels, one a line")
       ->type_name("FILE");
   command->add_option("--json", arguments->json, "The result as one object ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments] { run_index(*arguments); });
 }
 

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/data/words.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/units.h"
 #include "convoy/data/packed.h"
@@ -123,7 +124,8 @@ void add_inspect_command(CLI::App& app) {
   command
       ->add_option("--json", arguments->json,
                    "One object per file, class and record ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments] { run_inspect(*arguments); });
 }
 

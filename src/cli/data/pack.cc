@@ -8,6 +8,7 @@
 #include "cli/data/bar.h"
 #include "cli/data/words.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
@@ -135,7 +136,8 @@ void add_pack_command(CLI::App& app) {
       ->check(positive_integer());
   command->add_flag("--overwrite", options.overwrite, "Replace OUT if it exists");
   command->add_option("--json", arguments->json, "The result as one object ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments] { run_pack(*arguments); });
 }
 

@@ -7,6 +7,7 @@
 #include "cli/data/bar.h"
 #include "cli/data/words.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
@@ -91,7 +92,8 @@ void add_verify_command(CLI::App& app, Outcome& outcome) {
   command
       ->add_option("--json", arguments->json,
                    "One object per problem and file ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments, &outcome] { outcome.exit_status = run_verify(*arguments); });
 }
 

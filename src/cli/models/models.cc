@@ -8,6 +8,7 @@
 #include "cli/counts.h"
 #include "cli/rows.h"
 #include "cli/torch_commands.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/model/factory.h"
@@ -226,8 +227,10 @@ void fill_models_command(CLI::App& command, Outcome&) {
   command.add_option("--repetitions", arguments->repetitions, "Measured passes")
       ->check(positive_integer())
       ->capture_default_str();
-  command.add_option("--json", arguments->json,
-                     "One JSON object per row to this file, '-' for standard output");
+  command
+      .add_option("--json", arguments->json,
+                  "One JSON object per row to this file, '-' for standard output")
+      ->check(writes_file(kTableFile));
   command.callback([arguments] { run_models(*arguments); });
 }
 

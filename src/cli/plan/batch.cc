@@ -1,5 +1,6 @@
 // convoy plan batch: which mini-batch, for the user's recipe, target and machine.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "base/toml_text.h"
@@ -14,6 +15,7 @@
 #include "cli/plan/trial.h"
 #include "cli/rows.h"
 #include "cli/training/signals.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
@@ -184,7 +186,11 @@ int run_batch(const BatchArguments& arguments) {
   } else {
     machine.name = sweep.workplace.name();
   }
-  write_file_atomically(folder.file("machine.toml"), plan::to_toml(machine));
+  // Not over the user's own description, which may stand there.
+  std::error_code not_there;
+  if (!std::filesystem::equivalent(arguments.machine, folder.file("machine.toml"), not_there))
+    write_file_atomically(folder.file("machine.toml"),
+                          kMachineMark.data() + plan::to_toml(machine));
   write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
   std::fprintf(out, "\nto train so: convoy train --plan %s %s\n", folder.file("plan.toml").c_str(),
                arguments.recipe.path.c_str());
@@ -246,12 +252,14 @@ void add_options(CLI::App& command, BatchArguments& a) {
       ->type_name("N");
   command.add_option("--folder", a.folder, "Where points and answers are kept")
       ->type_name("DIR")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(writes_folder(kPlanFolder));
   command.add_flag("--resume", a.resume,
                    "Go on with the points in the folder; runs that a budget or a smaller --longest "
                    "stopped are made again");
   command.add_option("--json", a.json, "The answers as JSON ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "base/toml_text.h"
@@ -19,6 +18,7 @@
 #include "cli/plan/workplace.h"
 #include "cli/rows.h"
 #include "cli/training/signals.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
@@ -66,18 +66,9 @@ class Checker {
       : measured_(measured),
         arguments_(arguments),
         out_(out),
-        folder_(std::filesystem::absolute(arguments.measured.folder + "/check-runs").string()),
         workplace_(workplace),
-        file_(arguments.measured.folder + "/checks.jsonl", header(), arguments.resume) {
-    // The file is this process's alone now, and so is what a killed one left.
-    remove_left_folders(folder_);
-  }
-  ~Checker() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  Checker(const Checker&) = delete;
-  Checker& operator=(const Checker&) = delete;
+        file_(arguments.measured.folder + "/checks.jsonl", header(), arguments.resume),
+        folders_(arguments.measured.folder) {}
 
   // From the file, or by training.
   CheckedTraining train(const Checked& what, std::uint64_t seed) {
@@ -108,9 +99,8 @@ class Checker {
     constexpr double kEvaluations = 10;  // at least, until the target
     if (what.updates)
       every = std::clamp<std::int64_t>(std::llround(*what.updates / kEvaluations), 1, every);
-    // Trainings of a process that was killed may still be ending in theirs.
     Trial trial(planned.run(what.batch, what.learning_rate, training.seed, every, longest),
-                fresh_folder(folder_), workplace_.place(arguments_.workers), planned.goal.of_task);
+                folders_.fresh(), workplace_.place(arguments_.workers), planned.goal.of_task);
     while (trial.poll()) {
       training.diverged = training.diverged || is_leaving(trial.metrics().updates());
       if (training.diverged) trial.stop();
@@ -146,9 +136,9 @@ class Checker {
   const Measured& measured_;
   const CheckArguments& arguments_;
   std::FILE* out_;
-  std::string folder_;
   const Workplace& workplace_;
   ChecksFile file_;
+  TrialFolders folders_;
 };
 
 CheckList list(const CheckArguments& arguments, const Measured& measured) {
@@ -245,7 +235,8 @@ void add_plan_check_command(CLI::App& plan, Outcome& outcome) {
   command->add_flag("--resume", arguments->resume,
                     "Go on with the trainings of earlier checks in the folder");
   command->add_option("--json", arguments->json, "The table as JSON ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments, &outcome] { outcome.exit_status = run_check(*arguments); });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/own_files.h"
 #include "base/toml_text.h"
 #include "cli/plan/workplace.h"
 #include "convoy/base/error.h"
@@ -56,7 +57,7 @@ void check_header(const SortedJson& line, const ChecksHeader& header, const std:
 }  // namespace
 
 ChecksFile::ChecksFile(const std::string& path, const ChecksHeader& header, bool resume)
-    : file_(path) {
+    : file_((check_own_file("--folder", path, kChecksFile), path)) {
   const std::string text = file_.text();
   // Of a check that ended before its first training there is nothing to go on with.
   if (std::count(text.begin(), text.end(), '\n') <= 1) {

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/append.h"
+#include "base/own_files.h"
 #include "base/toml_text.h"
-#include "cli/plan/trial.h"
 #include "convoy/base/descriptor.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -47,6 +47,7 @@ bool has_points(const std::string& folder) {
 
 // The folder is there, and its points may be opened.
 std::string prepared(const std::string& folder, const Planned& planned, bool resume) {
+  check_own_folder("--folder", folder, kPlanFolder);
   make_folders(folder);
   if (has_points(folder)) {
     if (!resume) {
@@ -83,9 +84,8 @@ void check_same_plan(const std::string& folder, const plan::PlanHeader& there,
 
 PlanFolder::PlanFolder(const std::string& path, const Planned& planned, bool resume)
     : path_(fs::absolute(path).lexically_normal().string()),
-      points_(prepared(path_, planned, resume), header_of(planned)) {
-  // The points are this process's alone now, and so is what a killed one left.
-  remove_left_folders(file("runs"));
+      points_(prepared(path_, planned, resume), header_of(planned)),
+      trials_(path_) {
   if (fs::exists(path_ + kCurves)) {
     // A last line that is not whole would become one with the next.
     train::keep_lines(path_ + kCurves, [](const std::string&) { return true; });
@@ -97,10 +97,8 @@ PlanFolder::~PlanFolder() {
   const plan::PlanPoints& all = points();
   std::error_code ignored;
   if (all.runs.empty() && all.times.empty() && all.communication.empty() && all.elsewhere.empty())
-    fs::remove(path_ + kPoints, ignored);
+    for (const char* name : {kRecipe, kPoints}) fs::remove(path_ + name, ignored);
 }
-
-std::string PlanFolder::new_run() { return fresh_folder(file("runs")); }
 
 void PlanFolder::add(const plan::PointRun& run, const Curve& curve) {
   SortedJson evaluations = SortedJson::array();

@@ -6,31 +6,35 @@
 //   machine.toml   the machine that answers are for
 //   plan.toml      the answers, for `convoy train --plan`
 //   report.html    the same with pictures, for people
-//   runs/          of trainings under way, each removed at its end
+//   trials/        of trainings under way, each removed at its end
+//
+// By its points a folder is known as one of a plan: in another, nothing is written or removed.
 #pragma once
 
 #include <string>
 
 #include "cli/plan/goal.h"
 #include "cli/plan/planned.h"
+#include "cli/plan/trial_folders.h"
 #include "convoy/plan/points.h"
 
 namespace convoy::cli {
 
 class PlanFolder {
  public:
-  // Makes it, or goes on with what is in it. Throws UsageError for one that has points unless
-  // `resume`, and for points of another recipe or goal, saying what differs.
+  // Makes it, or goes on with what is in it. Throws UsageError for one that has something in it and
+  // is none of a plan, for one that has points unless `resume`, and for points of another recipe or
+  // goal, saying what differs.
   PlanFolder(const std::string& path, const Planned& planned, bool resume);
-  // Points of which there is none are removed: they would keep other targets out.
+  // Points of which there is none are removed, and the recipe: they would keep other targets out.
   ~PlanFolder();
   PlanFolder(const PlanFolder&) = delete;
   PlanFolder& operator=(const PlanFolder&) = delete;
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
-  // A new folder for a training: those of a process that was killed may still be ending in theirs.
-  std::string new_run();
+  // A new folder for a training.
+  TrialFolder new_run() const { return trials_.fresh(); }
 
   const plan::PlanPoints& points() const { return points_.points(); }
   void add(const plan::PointRun& run, const Curve& curve);
@@ -42,6 +46,7 @@ class PlanFolder {
  private:
   std::string path_;
   plan::PointsFile points_;
+  TrialFolders trials_;
 };
 
 // The points of a plan that has been measured with this recipe. Throws UsageError where there is

@@ -9,6 +9,7 @@
 #include "cli/plan/numbers.h"
 #include "cli/plan/subcommands.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
@@ -155,7 +156,8 @@ void add_plan_machine_command(CLI::App& plan) {
                    "Prices and a budget: what to buy more of, and the best machine for it")
       ->type_name("FILE");
   command->add_option("--json", arguments->json, "The table as JSON ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments] { run_machine(*arguments); });
 }
 

@@ -5,6 +5,7 @@
 #include "cli/plan/folder.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/recipe_options.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
@@ -14,7 +15,8 @@ void add_measured_options(CLI::App& command, MeasuredWords& words) {
   add_recipe_options(command, words.recipe);
   command.add_option("--folder", words.folder, "Where `convoy plan batch` has kept its points")
       ->type_name("DIR")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(writes_folder(kPlanFolder));
   command.add_option("--level", words.level, "Which of its targets (the hardest)")
       ->type_name("LEVEL");
   command

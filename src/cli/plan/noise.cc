@@ -1,14 +1,9 @@
 // convoy plan noise: which batch the noise of gradients names.
 #include "convoy/plan/noise.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -24,7 +19,7 @@
 #include "cli/plan/trial.h"
 #include "cli/rows.h"
 #include "cli/training/signals.h"
-#include "convoy/base/descriptor.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
@@ -33,7 +28,6 @@
 namespace convoy::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kNoiseDescription =
@@ -107,52 +101,6 @@ struct Measured {
   double seconds = 0;
 };
 
-// The lock of a training's folder, or none where another process has it, or the folder is gone.
-// Numbers of processes would not do: those of another container mean nothing here.
-Descriptor lock_folder(const fs::path& folder) {
-  Descriptor lock(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  struct stat status {};
-  const bool own = lock.open() && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 &&
-                   ::fstat(lock.get(), &status) == 0 && status.st_nlink > 0;
-  return own ? std::move(lock) : Descriptor();
-}
-
-// A folder of this process's own, in which no other one's training is; gone at the end. Those that
-// killed ones left are removed at the beginning.
-class RunFolder {
- public:
-  explicit RunFolder(const std::string& plan)
-      : all_(fs::absolute(plan + "/noise-runs").lexically_normal()) {
-    std::error_code ignored;
-    // Another process may remove it before it is locked. Where the file system has no locks, there
-    // is none, and nothing of others is removed.
-    constexpr int kTries = 3;
-    for (int i = 0; i < kTries && !lock_.open(); ++i) {
-      if (i > 0) fs::remove_all(own_, ignored);
-      own_ = fresh_folder(all_);
-      lock_ = lock_folder(own_);
-    }
-    for (const auto& entry : fs::directory_iterator(all_, ignored)) {
-      if (entry.path() == own_) continue;
-      if (const Descriptor left = lock_folder(entry.path()); left.open())
-        fs::remove_all(entry.path(), ignored);
-    }
-  }
-  ~RunFolder() {
-    std::error_code ignored;
-    fs::remove_all(own_, ignored);
-    fs::remove(all_, ignored);  // if it is empty
-  }
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
-  const std::string& path() const { return own_; }
-
- private:
-  fs::path all_;
-  std::string own_;
-  Descriptor lock_;
-};
-
 Measured measure(const Planned& planned, const NoiseTraining& wanted,
                  const NoiseArguments& arguments) {
   train::Recipe recipe =
@@ -160,8 +108,8 @@ Measured measure(const Planned& planned, const NoiseTraining& wanted,
                   wanted.every, wanted.longest);
   recipe.training.accumulate = wanted.parts;
   recipe.training.noise_every = 1;
-  const RunFolder folder(arguments.folder);
-  Trial trial(recipe, folder.path(), Place{.cores = {usable_cores().front()}},
+  const TrialFolders folders(arguments.folder);
+  Trial trial(recipe, folders.fresh(), Place{.cores = {usable_cores().front()}},
               planned.goal.of_task);
   while (trial.poll()) wait_a_little();
   const std::string what =
@@ -356,7 +304,8 @@ void add_plan_noise_command(CLI::App& plan, Outcome& outcome) {
   command
       ->add_option("--folder", arguments->folder, "Where `convoy plan batch` has kept its points")
       ->type_name("DIR")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(writes_folder(kPlanFolder));
   command->add_option("--batch", arguments->batch, "The mini-batch to train with (the recipe's)")
       ->type_name("M")
       ->check(positive_integer());
@@ -382,7 +331,8 @@ void add_plan_noise_command(CLI::App& plan, Outcome& outcome) {
       ->type_name("EPOCHS")
       ->check(positive_number());
   command->add_option("--json", arguments->json, "The table as JSON ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments, &outcome] { outcome.exit_status = run_noise(*arguments); });
 }
 

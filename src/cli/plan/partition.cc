@@ -16,6 +16,7 @@
 #include "cli/plan/subcommands.h"
 #include "cli/rows.h"
 #include "cli/training/set_option.h"
+#include "cli/writes.h"
 #include "convoy/base/units.h"
 #include "convoy/model/partition.h"
 
@@ -301,7 +302,8 @@ void add_plan_partition_command(CLI::App& plan) {
       ->check(positive_integer());
   add_set_option(*command, words.overrides);
   command->add_option("--json", arguments->json, "The tables as JSON ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments] { run_partition(arguments->words, arguments->json); });
 }
 

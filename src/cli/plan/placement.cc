@@ -17,6 +17,7 @@
 #include "cli/rows.h"
 #include "cli/training/ranks.h"
 #include "cli/training/set_option.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
@@ -175,8 +176,10 @@ void answer(const PlacementArguments& arguments, const train::PlacementProblem& 
   if (arguments.processor_share > 0) measured.machine.processor_share = arguments.processor_share;
   if (!arguments.bandwidth.empty() || !arguments.latency.empty())
     measured.machine.communication = communication_of(problem, measured.network);
-  if (!arguments.write_machine.empty())
-    write_file_atomically(arguments.write_machine, to_toml(measured));
+  if (!arguments.write_machine.empty()) {
+    check_own_file("--write-machine", arguments.write_machine, kMachineFile);
+    write_file_atomically(arguments.write_machine, kMachineMark.data() + to_toml(measured));
+  }
   const double memory =
       arguments.memory.empty() ? 0 : static_cast<double>(parse_bytes(arguments.memory));
   const train::PlacementPlan plan =
@@ -292,7 +295,8 @@ void add_plan_placement_command(CLI::App& plan) {
                    "instead of those here")
       ->type_name("FILE");
   command->add_option("--write-machine", a.write_machine, "What was measured, for --machine")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kMachineFile));
   command->add_option("--bandwidth", a.bandwidth,
                       "Of a rank's link, each way, as 1gbit or 100MB (a second)");
   command->add_option("--latency", a.latency, "Of a message, as 50us");
@@ -311,7 +315,8 @@ void add_plan_placement_command(CLI::App& plan) {
       ->check(positive_integer())
       ->capture_default_str();
   command->add_option("--json", a.json, "The table as JSON ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments] { run_placement(*arguments); });
 }
 

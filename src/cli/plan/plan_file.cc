@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/own_files.h"
 #include "base/parse_toml.h"
 #include "base/toml_text.h"
 #include "convoy/base/error.h"
@@ -48,7 +49,7 @@ class Reader {
 }  // namespace
 
 std::string to_toml(const PlanFile& plan) {
-  std::string text = "# By convoy plan batch; for convoy train --plan.\n";
+  std::string text(kPlanMark);
   text += "recipe = " + toml_string(plan.recipe) + "\n";
   text += "metric = " + toml_string(plan.metric) + "\n";
   text += "target = " + toml_number(plan.target) + "\n";

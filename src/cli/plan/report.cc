@@ -134,7 +134,7 @@ void add_machine(Page& page, const PlannedMachine& machine) {
 std::string make_plan_report(const PlanReport& report) {
   const Answers& answers = report.answers;
   const LevelAnswer& hardest = answers.levels.back();
-  Page page("Plan of " + escaped(report.recipe));
+  Page page(kPlanPage, "Plan of " + escaped(report.recipe));
   page.add("<h1>Plan of " + escaped(report.recipe) + "</h1>\n<p class=\"soft\">" +
            train::utc_now() + "; " + count_text(static_cast<double>(report.points.runs.size())) +
            " trainings to " + escaped(answers.metric) + ", " +

@@ -93,24 +93,6 @@ std::vector<plan::NoiseMeasurement> noise_by_cost(const std::vector<MeasuredNois
   return result;
 }
 
-std::string fresh_folder(const std::string& parent) {
-  make_folders(parent);
-  std::string name = parent + "/" + std::to_string(getpid()) + "-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr)
-    throw Failure("cannot make a folder in " + parent + ": " + std::strerror(errno));
-  return name;
-}
-
-void remove_left_folders(const std::string& parent) {
-  const auto began = Clock::now();
-  for (;;) {
-    std::error_code error;
-    fs::remove_all(parent, error);
-    if (!error || seconds_since(began) > kPatience) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-}
-
 void TrialMetrics::read() {
   std::ifstream file(path_, std::ios::binary);
   if (!file.seekg(done_)) return;
@@ -151,13 +133,13 @@ void TrialMetrics::take(const std::string& line) {
   }
 }
 
-Trial::Trial(train::Recipe recipe, const std::string& folder, const Place& place,
+Trial::Trial(train::Recipe recipe, TrialFolder folder, const Place& place,
              const std::string& metric)
-    : folder_(folder), metrics_(folder + "/run/metrics.jsonl", metric) {
-  make_folders(folder);
-  recipe.output.folder = folder + "/run";
-  write_file_atomically(folder + "/recipe.toml", train::print_recipe(recipe, false));
-  child_ = start(folder + "/recipe.toml", place);
+    : folder_(std::move(folder)), metrics_(folder_.path() + "/run/metrics.jsonl", metric) {
+  recipe.output.folder = folder_.path() + "/run";
+  const std::string file = folder_.path() + "/recipe.toml";
+  write_file_atomically(file, train::print_recipe(recipe, false));
+  child_ = start(file, place);
   for (const Descriptor* descriptor : {&child_.standard_output, &child_.standard_error})
     fcntl(descriptor->get(), F_SETFL, fcntl(descriptor->get(), F_GETFL) | O_NONBLOCK);
 }
@@ -167,8 +149,6 @@ Trial::~Trial() {
   while (!ended_) {
     if (poll()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
 }
 
 void Trial::drain() {

@@ -8,6 +8,7 @@
 #include "cli/launch/child.h"
 #include "cli/plan/goal.h"
 #include "cli/plan/place.h"
+#include "cli/plan/trial_folders.h"
 #include "convoy/base/clock.h"
 #include "convoy/plan/noise.h"
 #include "convoy/train/recipe.h"
@@ -60,22 +61,12 @@ class TrialMetrics {
   std::vector<MeasuredNoise> noise_;
 };
 
-// A folder in `parent` (which is made where there is none) that was not there before and is this
-// process's alone: "PID-XXXXXX". Numbers of processes come again, so that one's folder may be
-// another's that was killed. Throws Failure where it can't be made.
-std::string fresh_folder(const std::string& parent);
-
-// Removes a folder with those of a process that was killed. Its trainings may still be ending there
-// for some seconds; what is left by then does no harm to folders that are fresh.
-void remove_left_folders(const std::string& parent);
-
 class Trial {
  public:
-  // Starts it in a folder that is made for it, and removed at the end; its hosts have to see it. To
-  // be called from the main thread: the training is told to end when that ends, however that
-  // happens. Throws Failure when it can't be started.
-  Trial(train::Recipe recipe, const std::string& folder, const Place& place,
-        const std::string& metric);
+  // Starts it in its folder, which is removed at the end; its hosts have to see it. To be called
+  // from the main thread: the training is told to end when that ends, however that happens. Throws
+  // Failure when it can't be started.
+  Trial(train::Recipe recipe, TrialFolder folder, const Place& place, const std::string& metric);
   // Ends it, within seconds.
   ~Trial();
   Trial(const Trial&) = delete;
@@ -100,7 +91,7 @@ class Trial {
  private:
   void drain();
 
-  std::string folder_;
+  TrialFolder folder_;
   TrialMetrics metrics_;
   Child child_;
   std::string output_, errors_;

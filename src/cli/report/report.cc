@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/units.h"
@@ -27,27 +27,12 @@ struct ReportArguments {
   std::string json;
 };
 
-// A report may replace another, but not what is something else: a run's metrics, its recipe.
-void check_is_report(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) return;
-  constexpr std::string_view kBegin = "<!DOCTYPE html>";
-  std::string begin(kBegin.size(), '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  if (file.gcount() == 0 || begin == kBegin) return;
-  throw UsageError("--output: " + path + " is there, and is no report; name another file");
-}
-
-// What runs are made of is not to be written over by their figures.
-void check_is_no_run(const ReportArguments& arguments) {
-  for (const std::string& run : arguments.runs) {
-    for (const char* name : {"metrics.jsonl", "recipe.toml"}) {
-      std::error_code error;
-      if (fs::equivalent(arguments.json, fs::path(run) / name, error))
-        throw UsageError("--json: " + arguments.json + " is what " + run +
-                         " consists of; name another file");
-    }
+// The folder of a plan has a recipe, too.
+void check_is_no_plan(const std::vector<std::string>& runs) {
+  for (const std::string& run : runs) {
+    if (!kPointsFile.is(begin_of_file(run + "/points.jsonl"))) continue;
+    throw UsageError(run + " is the folder of a plan, not of a run; its page is " + run +
+                     "/report.html, which convoy plan batch --resume writes anew");
   }
 }
 
@@ -118,14 +103,15 @@ void run_report(ReportArguments arguments) {
   } else {
     check_output_file("--output", arguments.output);
   }
-  check_is_report(arguments.output);
+  check_is_no_plan(arguments.runs);
+  check_own_file("--output", arguments.output, kRunPage);
   if (arguments.json != "-") check_output_file("--json", arguments.json);
-  check_is_no_run(arguments);
   const train::Report report(arguments.runs);
   // First: they need no gnuplot.
   Rows rows(arguments.json);
   if (!arguments.json.empty()) write_figures(report.figures(), rows);
   const std::string page = report.page();
+  check_own_file("--output", arguments.output, kRunPage);  // gnuplot takes its time
   write_file_atomically(arguments.output, page);
   std::fprintf(rows.on_standard_output() ? stderr : stdout, "report  %s (%s)\n",
                arguments.output.c_str(), format_bytes(page.size()).c_str());
@@ -145,12 +131,14 @@ void add_report_command(CLI::App& app) {
   command
       ->add_option("-o,--output", arguments->output,
                    "The page; RUN/report.html for one run, report.html for several")
-      ->type_name("FILE.html");
+      ->type_name("FILE.html")
+      ->check(writes_file(kRunPage));
   command
       ->add_option("--json", arguments->json,
                    "Write its figures, too: one JSON object per run, level and speed-up; '-' for "
                    "standard output")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments] { run_report(*arguments); });
 }
 

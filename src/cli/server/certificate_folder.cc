@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/own_files.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "server/transport/certificate_facts.h"
@@ -119,6 +120,18 @@ CertificateAndKey authority_of(const std::string& folder, const CertificateOrder
   return authority;
 }
 
+// What is there of a pair may be needed.
+void check_pairs(const std::string& folder, const CertificateOrder& order) {
+  if (order.renew || order.new_authority) return;
+  for (const HostNames& host : order.hosts) {
+    const CertificatePaths paths = certificate_paths(folder, host.file());
+    if (fs::exists(paths.certificate) == fs::exists(paths.key)) continue;
+    throw UsageError(folder + " has " + host.file() +
+                     (fs::exists(paths.key) ? ".key alone" : ".pem alone") +
+                     ": put the other one there, too, or replace it with --renew");
+  }
+}
+
 bool signed_by(const std::string& authority, const std::string& certificate) {
   using namespace server::transport;
   const auto problem = problem_of(certificate, authority, Purpose::server);
@@ -160,6 +173,8 @@ std::vector<HostNames> parse_host_names(const std::string& text) {
 }
 
 CertificatesMade make_certificates(const std::string& folder, const CertificateOrder& order) {
+  check_own_folder("folder", folder, kCertificates);
+  check_pairs(folder, order);
   make_folder(folder);
   CertificatesMade result;
   const CertificateAndKey authority = authority_of(folder, order, result.authority);

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "cli/server/certificate_folder.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
@@ -100,7 +101,8 @@ void add_certs_command(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("certs", kCertsDescription);
   command->add_option("folder", arguments->folder, "Where they are, or will be")
       ->type_name("DIR")
-      ->required();
+      ->required()
+      ->check(writes_folder(kCertificates));
   CLI::Option* hosts = command
                            ->add_option("--hosts", arguments->hosts,
                                         "Hosts, each with the other names and addresses that "
@@ -122,7 +124,8 @@ void add_certs_command(CLI::App& app, Outcome& outcome) {
   command
       ->add_option("--json", arguments->json,
                    "With --check: one object per certificate ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command->callback([arguments, &outcome] {
     outcome.exit_status = arguments->check ? check(*arguments) : make(*arguments);
   });

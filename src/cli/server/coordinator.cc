@@ -12,6 +12,7 @@
 #include "cli/server/tls_options.h"
 #include "cli/torch_commands.h"
 #include "cli/training/set_option.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/train/downpour.h"
 #include "server/coordinator/coordinator.h"
@@ -128,7 +129,8 @@ void fill_coordinator_command(CLI::App& command, Outcome& outcome) {
   command
       .add_option("--data", arguments->data,
                   "Where it keeps what must survive it; not needed with --etcd")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(writes_folder(kServerFolder));
   command
       .add_option("--listen", settings.listen,
                   "Where everybody finds it; port 0: any. Beyond this host only with certificates")

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/own_files.h"
 #include "cli/server/set_aside.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -45,6 +46,7 @@ std::string list(const std::vector<std::string>& words) {
 }  // namespace
 
 void JobData::lock() {
+  check_own_folder("the servers' data", folder_, kServersFolder);
   make_folders(fs::path(folder_).parent_path().string());
   if (mkdir(folder_.c_str(), kOwnerOnly) != 0 && errno != EEXIST)
     throw UsageError("can't make the folder " + folder_ + ": " + std::strerror(errno));

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/server/stop_signals.h"
 #include "cli/server/tls_options.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "server/host/memory.h"
 #include "server/host/server.h"
@@ -65,7 +66,8 @@ void add_serve_command(CLI::App& app, Outcome& outcome) {
   command
       ->add_option("--data", settings.data, "Where its log and snapshots are; of no other server")
       ->type_name("DIR")
-      ->required();
+      ->required()
+      ->check(writes_folder(kServerFolder));
   command
       ->add_option("--listen", settings.listen,
                    "Where clients find it; port 0: any. Beyond this host only with certificates")

@@ -15,6 +15,7 @@
 #include "cli/server/job_data.h"
 #include "cli/server/status_view.h"
 #include "cli/server/tls_options.h"
+#include "cli/writes.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/server/client.h"
@@ -145,7 +146,8 @@ void add_status_command(CLI::App& app, Outcome& outcome) {
   command
       ->add_option("--json", arguments->json,
                    "What the coordinator says, to this file, '-' for standard output")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command
       ->add_option("--ready", arguments->ready,
                    "Show nothing, exit with 0 if this is ready, else with 1 and a line that says "

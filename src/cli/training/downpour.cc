@@ -11,6 +11,7 @@
 #include "cli/launch/hosts.h"
 #include "cli/server/downpour_job.h"
 #include "cli/training/new_checkpoints.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/train/checkpoint_folder.h"
@@ -110,7 +111,8 @@ void add_downpour_options(CLI::App& command, DownpourArguments& own) {
       .add_option("--server-data", own.data,
                   "With strategy \"downpour\": where coordinator and servers keep their data "
                   "(server/ in the run folder)")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(writes_folder(kServersFolder));
   command.add_flag("--dry-run", own.dry_run,
                    "With strategy \"downpour\": print the commands of all processes, and do "
                    "nothing else");

@@ -4,6 +4,7 @@
 
 #include "cli/rows.h"
 #include "cli/torch_commands.h"
+#include "cli/writes.h"
 #include "convoy/base/units.h"
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/export.h"
@@ -42,7 +43,8 @@ void fill_export_command(CLI::App& command, Outcome&) {
   command.add_flag("--best", arguments->best, "The run's best checkpoint instead of its newest");
   command.add_flag("--overwrite", arguments->overwrite, "Replace the file if it is there");
   command.add_option("--json", arguments->json, "What was written as JSON ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
   command.callback([arguments] { run_export(*arguments); });
 }
 

@@ -11,6 +11,7 @@
 #include "cli/checks.h"
 #include "cli/join.h"
 #include "cli/launch/again.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 
 namespace convoy::cli {
@@ -25,7 +26,8 @@ void add_rank_options(CLI::App& command, RankOptions& o) {
   command.add_option("--bind", o.bind, "cores or none; see `convoy run --help`")
       ->type_name("cores|none");
   command.add_option("--logs", o.logs, "Also write the output of each rank to DIR/rank-N.log")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(writes_folder(kLogsFolder));
   command.add_option("--timeout", o.timeout, "How long an operation may wait for its peers (300)")
       ->type_name("SECONDS");
 }

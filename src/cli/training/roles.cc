@@ -14,6 +14,7 @@
 #include "cli/training/result.h"
 #include "cli/training/signals.h"
 #include "cli/version.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/train/checkpoint_folder.h"
@@ -196,7 +197,8 @@ void fill_replica_command(CLI::App& command, Outcome& outcome) {
   add_common(command, *arguments, "replica");
   command
       .add_option("--metrics", arguments->metrics, "Write losses and times of mini-batches there")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kMetricsFile));
   command.callback([arguments, &outcome] { outcome.exit_status = run_replica(*arguments); });
 }
 

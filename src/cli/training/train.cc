@@ -18,6 +18,7 @@
 #include "cli/training/signals.h"
 #include "cli/training/trained_options.h"
 #include "cli/version.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/train/downpour.h"
@@ -183,7 +184,8 @@ void fill_train_command(CLI::App& command, Outcome& outcome) {
   command
       .add_option("--timeline", arguments->timeline,
                   "Write what each rank did when in updates 11 to 20, for ui.perfetto.dev")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTimelineFile));
   command
       .add_option("--plan", arguments->plan,
                   "Take batch and learning rate for so many ranks from `convoy plan batch`")

@@ -1,4 +1,5 @@
 #include "cli/training/trained_options.h"
+#include "cli/writes.h"
 
 #include "convoy/base/error.h"
 
@@ -13,7 +14,8 @@ void add_trained_options(CLI::App& command, TrainedOptions& options, const std::
   command.add_flag("--best", options.best, "The run's best checkpoint instead of its newest");
   add_set_option(command, options.overrides);
   command.add_option("--json", options.json, json_help + " ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
 }
 
 train::TrainedSource find_trained(train::Registry& registry, const TrainedOptions& options) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "base/own_files.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
@@ -63,6 +64,8 @@ void validate(const PackOptions& o) {
   require(!fs::is_directory(o.out, error), o.out + " is a folder; name the tar to write");
   require(o.overwrite || !fs::exists(o.out, error),
           o.out + " exists; say --overwrite to replace it");
+  check_own_file("OUT", index_path(o.out), kIndexFile);
+  check_own_file("OUT", o.out + ".report.tsv", kPackReport);
 }
 
 // How the images were made: kept in tar and index.

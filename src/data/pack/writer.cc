@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include "base/own_files.h"
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
@@ -184,7 +185,7 @@ void PackWriter::save() {
 
 void PackWriter::write_report(const std::vector<Renamed>& renamed) const {
   AtomicFile report(options_.out + ".report.tsv");
-  report.write(std::string("what\tname\tdetail\n"));
+  report.write(std::string(kPackReportMark));
   for (const std::string& line : bad_) report.write("bad\t" + line + "\n");
   for (const Renamed& r : renamed) {
     report.write("renamed\t" + printable(r.name) + "\t" + r.key + "\n");

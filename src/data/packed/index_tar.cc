@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/own_files.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/data/packed.h"
@@ -35,6 +36,7 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
   LabelRules rules;
   rules.source = tar;
   if (!options.classes.empty()) rules.given = read_class_names(options.classes);
+  check_own_file("FILE.tar", index_path(tar), kIndexFile);
   refuse_compressed(tar);
   TarScanOptions scanning;
   scanning.hash = true;

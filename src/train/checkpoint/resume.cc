@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/own_files.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "train/checkpoint/resume_rules.h"
@@ -36,7 +37,8 @@ void check_is_free(const std::string& folder, const std::string& run, const std:
 }
 
 void write_recipe(const Recipe& recipe) {
-  write_file_atomically(recipe.output.folder + "/recipe.toml", print_recipe(recipe, true));
+  write_file_atomically(recipe.output.folder + "/recipe.toml",
+                        kRunRecipeMark.data() + print_recipe(recipe, true));
 }
 
 }  // namespace
@@ -45,7 +47,14 @@ std::string checkpoints_in(const std::string& folder) { return folder + "/checkp
 
 void check_run_folder(const std::string& folder, bool overwrite) {
   if (overwrite) {
-    find_run_files(folder);
+    const std::string recipe = folder + "/recipe.toml";
+    // The one that is to be trained, say.
+    if (!find_run_files(folder).run && fs::exists(recipe) &&
+        !begin_of_file(recipe).starts_with(kRunRecipeMark)) {
+      throw UsageError(recipe +
+                       " is there, and is no run's, so it is left as it is; move it away, "
+                       "or name another folder with --set output.folder=...");
+    }
     return;
   }
   check_is_free(

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/own_files.h"
 #include "convoy/base/error.h"
 #include "train/checkpoint/checkpoint_names.h"
 
@@ -126,6 +127,9 @@ class Search {
     if (type != fs::file_type::regular) throw in_the_way(path, "is not a plain file");
     note(path);
     if (name == "recipe.toml") return;
+    std::error_code error;
+    if (fs::file_size(path, error) > 0 && !kMetricsFile.is(begin_of_file(path)))
+      throw in_the_way(path, "is not " + std::string(kMetricsFile.what));
     found_.run = true;
     found_.files.push_back(path);
   }

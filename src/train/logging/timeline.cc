@@ -1,5 +1,6 @@
 #include "convoy/train/timeline.h"
 
+#include "base/own_files.h"
 #include "convoy/base/files.h"
 #include "convoy/base/units.h"
 #include "convoy/comm/world.h"
@@ -60,7 +61,8 @@ void write_timelines(const comm::World& world, const Timeline& timeline, const s
   const std::vector<std::string> events = world.communicator().gather_text(
       timeline.events(world.rank(), world.host(world.rank()), zero));
   if (world.rank() != 0) return;
-  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+  check_own_file("--timeline", path, kTimelineFile);
+  std::string text = std::string(kTimelineMark) + "\n";
   for (const std::string& of_rank : events) text += (&of_rank == &events[0] ? "" : ",\n") + of_rank;
   write_file_atomically(path, text + "\n]}\n");
 }

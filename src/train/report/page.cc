@@ -37,7 +37,8 @@ std::string caption_of(const std::string& caption, const std::vector<Legend>& le
 
 }  // namespace
 
-Page::Page(std::string title, Over first) : title_(std::move(title)), first_(first) {}
+Page::Page(const OwnFile& kind, std::string title, Over first)
+    : kind_(kind), title_(std::move(title)), first_(first) {}
 
 std::string Page::place(Plot plot) {
   plots_.push_back(std::move(plot));
@@ -66,8 +67,9 @@ void Page::picture(const std::string& caption, const std::vector<Legend>& legend
 std::string Page::finish() {
   const std::vector<std::string> pictures = draw(plots_);
   std::string html =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      std::string("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n") +
+      page_mark(kind_) +
+      "\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
       title_ + "</title>\n<style>\n" + style_sheet() + "</style>\n</head>\n<body>\n";
   std::string labels;

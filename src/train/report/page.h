@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/own_files.h"
 #include "train/report/plot.h"
 
 namespace convoy::train {
@@ -21,8 +22,9 @@ inline constexpr Over kOver[] = {Over::steps, Over::epochs, Over::time};
 
 class Page {
  public:
-  // `first`: what curves are drawn over until the reader chooses. Texts are HTML throughout.
-  explicit Page(std::string title, Over first = Over::steps);
+  // `kind`: by what such pages are known (base/own_files.h). `first`: what curves are drawn over
+  // until the reader chooses. Texts are HTML throughout.
+  Page(const OwnFile& kind, std::string title, Over first = Over::steps);
 
   void add(const std::string& html) { body_ += html; }
   // Pictures of a row stand beside each other where there is room.
@@ -39,6 +41,7 @@ class Page {
  private:
   std::string place(Plot plot);
 
+  const OwnFile& kind_;
   std::string title_;
   Over first_;
   bool chosen_ = false;  // whether the reader has a choice

@@ -66,7 +66,7 @@ std::string Report::page() const {
   const bool one = runs.size() == 1;
   const bool timed = std::all_of(runs.begin(), runs.end(),
                                  [](const RunRecord& run) { return run.elapsed_s() > 0; });
-  Page page(title_of(runs), !one && timed ? Over::time : Over::steps);
+  Page page(kRunPage, title_of(runs), !one && timed ? Over::time : Over::steps);
   page.add("<h1>" + (one ? title_of(runs) : std::to_string(runs.size()) + " runs") +
            "</h1>\n<p class=\"soft\">Report of " + utc_now() + "</p>\n");
   if (one) {

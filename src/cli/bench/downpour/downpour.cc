@@ -22,6 +22,7 @@
 #include "cli/rows.h"
 #include "cli/training/set_option.h"
 #include "cli/training/signals.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
@@ -308,11 +309,13 @@ void add_options(CLI::App& command, ComparisonWords& w) {
       .add_option("--folder", w.folder,
                   "Where run folders, rows and report.html go (runs/<name>-comparison). Started "
                   "again with the same folder, what is finished there is not trained again")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(writes_folder(kComparisonFolder));
   command.add_flag("--overwrite", w.overwrite,
                    "Train again what is in the folder with other settings");
   command.add_option("--json", w.json, "One JSON object for each run ('-': standard output)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(writes_file(kTableFile));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/own_files.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/train/recipe.h"
@@ -62,8 +63,11 @@ std::string value_text(const std::string& value) { return value.empty() ? "not t
 }  // namespace
 
 ComparisonFolder::ComparisonFolder(const std::string& path) : path_(path) {
+  check_own_folder("--folder", path_, kComparisonFolder);
   make_folders(path_);
   lock_ = locked(path_);
+  // By which the folder is known.
+  if (!fs::exists(file("rows.jsonl"))) write();
   for (const char* name : {"recipes", "logs"}) make_folders(file(name));
   rows_ = rows_in(file("rows.jsonl"));
 }

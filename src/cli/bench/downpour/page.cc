@@ -170,7 +170,7 @@ void add_complaints(Page& page, const ComparedRuns& runs) {
 
 std::string make_comparison_page(const Comparison& comparison, const ComparedRuns& runs) {
   const std::string title = escaped(comparison.recipe.name) + ": methods compared";
-  Page page(title);
+  Page page(kComparisonPage, title);
   page.add("<h1>" + title + "</h1>\n<p class=\"soft\">" + train::utc_now() + "; " +
            std::to_string(runs.runs.size()) + (runs.runs.size() == 1 ? " run" : " runs") +
            ", one after the other</p>\n");

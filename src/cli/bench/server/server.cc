@@ -16,6 +16,7 @@
 #include "cli/bench/server/measure.h"
 #include "cli/checks.h"
 #include "cli/rows.h"
+#include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
@@ -229,8 +230,10 @@ void add_server_command(CLI::App& bench) {
   command->add_option("--folder", options->folder,
                       "Where servers have their logs, in a folder that is removed: the disk "
                       "counts; the system's for temporary files when left out");
-  command->add_option("--json", options->json,
-                      "One JSON object per row to this file, '-' for standard output");
+  command
+      ->add_option("--json", options->json,
+                   "One JSON object per row to this file, '-' for standard output")
+      ->check(writes_file(kTableFile));
   command->callback([options] { run_server(*options); });
 }
 

@@ -1,0 +1,110 @@
+#include "cli/plan/trial_folders.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <thread>
+
+#include "base/own_files.h"
+#include "convoy/base/clock.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kRemoving = 10;  // seconds for a training that was told to end
+constexpr std::size_t kRandom = 6;
+
+// "PID-XXXXXX", as mkdtemp makes it.
+bool is_trial_name(std::string_view name) {
+  if (name.size() < kRandom + 2) return false;
+  const std::string_view end = name.substr(name.size() - kRandom);
+  const auto random = [](unsigned char c) { return std::isalnum(c) != 0; };
+  return is_numbered_name(name.substr(0, name.size() - kRandom), "", "-") &&
+         std::all_of(end.begin(), end.end(), random);
+}
+
+// The lock of a training's folder, or none where another process has it, or there is none.
+Descriptor lock_of(const std::string& folder, int flags) {
+  Descriptor lock(
+      ::open((folder + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
+  struct stat status {};
+  const bool own = lock.open() && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 &&
+                   ::fstat(lock.get(), &status) == 0 && status.st_nlink > 0;
+  return own ? std::move(lock) : Descriptor();
+}
+
+// A training that is still ending may make files meanwhile. The lock, by which the folder is known,
+// goes last.
+void remove_folder(const std::string& path) {
+  const auto began = Clock::now();
+  for (;;) {
+    std::error_code error;
+    for (fs::directory_iterator i(path, error), end; !error && i != end; i.increment(error)) {
+      std::error_code ignored;
+      if (i->path().filename() != "lock") fs::remove_all(i->path(), ignored);
+    }
+    const std::string lock = path + "/lock";
+    ::unlink(lock.c_str());
+    if (::rmdir(path.c_str()) == 0) return;
+    const Descriptor again(::open(lock.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    if (!again.open() || seconds_since(began) > kRemoving) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+}  // namespace
+
+TrialFolder::~TrialFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+TrialFolders::TrialFolders(const std::string& plan)
+    : path_((fs::absolute(plan) / "trials").lexically_normal().string()) {
+  std::error_code error;
+  for (fs::directory_iterator i(path_, error), end; !error && i != end; i.increment(error)) {
+    std::error_code ignored;
+    if (!is_trial_name(i->path().filename().string()) || i->is_symlink(ignored)) continue;
+    const std::string folder = i->path().string();
+    // One without a lock has just been made, or nothing is in it.
+    if (!fs::exists(folder + "/lock", ignored)) {
+      ::rmdir(folder.c_str());
+    } else if (const Descriptor left = lock_of(folder, 0); left.open()) {
+      remove_folder(folder);
+    }
+  }
+}
+
+TrialFolders::~TrialFolders() { ::rmdir(path_.c_str()); }
+
+TrialFolder TrialFolders::fresh() const {
+  // Another process may remove it before it is locked. Where the file system has no locks, there is
+  // none, and nothing of others is removed.
+  constexpr int kTries = 3;
+  for (int i = 1;; ++i) {
+    make_folders(path_);
+    std::string name = path_ + "/" + std::to_string(getpid()) + "-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) {
+      if (errno == ENOENT && i < kTries) continue;  // another process has just removed `trials`
+      throw Failure("cannot make a folder in " + path_ + ": " + std::strerror(errno));
+    }
+    Descriptor lock = lock_of(name, O_CREAT);
+    if (lock.open() || i == kTries) return {name, std::move(lock)};
+    ::rmdir(name.c_str());
+  }
+}
+
+}  // namespace convoy::cli

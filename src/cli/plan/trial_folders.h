@@ -1,0 +1,47 @@
+// Folders of trainings under way: trials/PID-XXXXXX in the folder of a plan, each with a lock.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "convoy/base/descriptor.h"
+
+namespace convoy::cli {
+
+// One of them, which is this process's alone. Removed at the end with what is in it.
+class TrialFolder {
+ public:
+  TrialFolder(std::string path, Descriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  TrialFolder(TrialFolder&& other) noexcept
+      : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
+  TrialFolder& operator=(TrialFolder&&) = delete;
+  ~TrialFolder();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  Descriptor lock_;
+};
+
+class TrialFolders {
+ public:
+  // In this folder of a plan. Removes what processes that were killed have left: folders with such
+  // a name whose lock is free, and nothing else. Their trainings may still be ending there for some
+  // seconds; what is left by then does no harm to folders that are fresh. Numbers of processes
+  // would not do for that: those of another container mean nothing here.
+  explicit TrialFolders(const std::string& plan);
+  // Removes `trials`, if nothing is in it.
+  ~TrialFolders();
+  TrialFolders(const TrialFolders&) = delete;
+  TrialFolders& operator=(const TrialFolders&) = delete;
+
+  // One that was not there before. Throws Failure where it can't be made.
+  TrialFolder fresh() const;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace convoy::cli
