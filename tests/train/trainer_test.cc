@@ -263,6 +263,30 @@ TEST_F(TrainerTest, DropLastLeavesTheEndsOfEpochsWhereTheyAre) {
   EXPECT_EQ(open_checkpoint(result.checkpoint).position, (data::Position{2, 0, {{0, 61}}}));
 }
 
+// Neither the evaluation of every other update nor the one at its end is in the time of an epoch.
+TEST_F(TrainerTest, TheTimeOfAnEpochIsThatOfItsUpdates) {
+  const Recipe r = recipe("rate", {"evaluation.every_steps=2"});
+  train(r);
+  all().barrier();
+  if (!first()) return;
+  const auto steps = rows(r, "step");
+  const auto epochs = rows(r, "epoch");
+  ASSERT_EQ(epochs.size(), 3u);
+  std::size_t at = 0;
+  for (const auto& epoch : epochs) {
+    double seconds = 0, samples = 0;
+    for (; at < steps.size() && steps[at]["step"] <= epoch["step"]; ++at) {
+      for (const char* phase :
+           {"data_s", "forward_s", "backward_s", "exposed_communication_s", "update_s"}) {
+        seconds += steps[at][phase].get<double>();
+      }
+      samples += steps[at]["samples"].get<double>();
+    }
+    EXPECT_NEAR(epoch["time_s"].get<double>(), seconds, 1e-9);
+    EXPECT_NEAR(epoch["images_per_s"].get<double>() * seconds, samples, 1e-6);
+  }
+}
+
 TEST_F(TrainerTest, ATimelineHasTheUpdatesThatWereRecorded) {
   const auto timeline_of = [this](const Recipe& r, int steps) {
     TrainerOptions options{.progress = false};
