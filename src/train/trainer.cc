@@ -344,6 +344,7 @@ void Trainer::Impl::write_checkpoint_now() {
   manifest.position = position_;
   manifest.seconds = seconds_before_ + seconds_since(started_);
   manifest.metric = inputs_->figure;
+  manifest.measured_on = inputs_->measured_on;
   if (evaluated_at_ == moment_.step) manifest.score = score_;
   strategy().with_whole_model([&] { writer_->begin(manifest, strategy().state()); });
   saved_at_ = moment_.step;

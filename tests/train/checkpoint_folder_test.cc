@@ -111,6 +111,34 @@ TEST(Checkpoints, ScoresOfAnotherFigureDoNotCount) {
   EXPECT_EQ(names(folder), steps({6, 7}));
 }
 
+// Nor those that were measured on something else, or on what nobody knows.
+TEST(Checkpoints, ScoresOfOtherDataDoNotCount) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  const auto write = [&](std::int64_t step, std::optional<std::uint64_t> on,
+                         std::optional<double> score, int last = 9) {
+    Manifest manifest = sample_manifest(step);
+    manifest.metric = "top1";
+    manifest.measured_on = on;
+    manifest.score = score;
+    write_files(folder, manifest, fill_small, {last, true});
+  };
+  write(1, std::nullopt, 0.99);
+  write(2, 7, 0.9);
+  EXPECT_EQ(folder.best(), scratch.path("step-000000000002"));
+  write(3, 8, std::nullopt);
+  EXPECT_EQ(folder.best(), "");
+  write(4, 8, 0.6);
+  write(5, 8, 0.5);
+  EXPECT_EQ(folder.best(), scratch.path("step-000000000004"));
+  Manifest like = sample_manifest(5);
+  like.metric = "top1";
+  like.measured_on = 7;
+  EXPECT_EQ(folder.best_like(like), scratch.path("step-000000000002"));
+  write(6, 8, 0.4, 1);  // what was the best on other data goes
+  EXPECT_EQ(names(folder), steps({4, 6}));
+}
+
 // Earlier versions said only in the recipe what their scores are of.
 TEST(Checkpoints, ScoresOfEarlierVersionsAreOfWhatTheirRecipeSays) {
   const std::string of_loss = "[checkpoint]\nbest = \"loss\"\n";

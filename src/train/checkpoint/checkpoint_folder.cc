@@ -31,14 +31,21 @@ struct Scored {
   std::string path;
   std::string metric;
   bool usual = true;  // its recipe left the figure to the task
+  std::optional<std::uint64_t> measured_on;
   std::optional<double> score;
 
   // An earlier version's may be the usual one of a plugin's task, and not say which that is.
-  bool is_of_the_figure_of(const Scored& other) const {
+  bool compares_with(const Scored& other) const {
+    if (measured_on != other.measured_on) return false;
     if (metric.empty() || other.metric.empty()) return usual && other.usual;
     return metric == other.metric;
   }
 };
+
+Scored scored(const std::string& path, const Manifest& manifest) {
+  return {path, figure_of(manifest), chosen_figure(manifest.recipe).empty(), manifest.measured_on,
+          manifest.score};
+}
 
 // Those up to `step` whose manifest can be read, oldest first.
 std::vector<Scored> scores(const CheckpointFolder& folder, std::int64_t step) {
@@ -46,25 +53,23 @@ std::vector<Scored> scores(const CheckpointFolder& folder, std::int64_t step) {
   for (const std::string& path : folder.list()) {
     if (*step_of(last_part(path)) > step) continue;
     try {
-      Manifest manifest = read_manifest(path);
-      all.push_back(
-          {path, figure_of(manifest), chosen_figure(manifest.recipe).empty(), manifest.score});
+      all.push_back(scored(path, read_manifest(path)));
     } catch (const std::exception&) {
     }
   }
   return all;
 }
 
-std::string best_of(const std::vector<Scored>& all, const Scored& figure) {
+std::string best_of(const std::vector<Scored>& all, const Scored& like) {
   const Scored* best = nullptr;
   for (const Scored& one : all) {
-    if (!one.score || std::isnan(*one.score) || !one.is_of_the_figure_of(figure)) continue;
+    if (!one.score || std::isnan(*one.score) || !one.compares_with(like)) continue;
     if (best == nullptr || *one.score > *best->score) best = &one;
   }
   return best == nullptr ? "" : best->path;
 }
 
-// By the figure that the newest goes by.
+// By the scores that the newest goes by.
 std::string best_of(const std::vector<Scored>& all) {
   return all.empty() ? "" : best_of(all, all.back());
 }
@@ -253,8 +258,7 @@ std::string CheckpointFolder::best() const {
 }
 
 std::string CheckpointFolder::best_like(const Manifest& manifest) const {
-  return best_of(scores(*this, manifest.step),
-                 {"", figure_of(manifest), chosen_figure(manifest.recipe).empty(), std::nullopt});
+  return best_of(scores(*this, manifest.step), scored("", manifest));
 }
 
 }  // namespace convoy::train

@@ -1,5 +1,6 @@
 #include "train/recipe/document.h"
 
+#include <filesystem>
 #include <sstream>
 
 #include "base/parse_toml.h"
@@ -7,6 +8,8 @@
 
 namespace convoy::train {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Whatever a value may be in TOML; anything else is taken as a text, so that the shell's quotes
 // suffice.
@@ -27,6 +30,17 @@ std::vector<std::string> split(const std::string& key) {
   std::string part;
   while (std::getline(stream, part, '.')) parts.push_back(part);
   return parts;
+}
+
+// "placement.layers.parts" of "placement.layers[1].parts": a list is overridden as a whole.
+std::string without_numbers(const std::string& key) {
+  std::string text;
+  bool inside = false;
+  for (const char c : key) {
+    inside = (inside || c == '[') && c != ']';
+    if (!inside && c != ']') text += c;
+  }
+  return text;
 }
 
 }  // namespace
@@ -63,7 +77,8 @@ void Document::apply(const std::string& override) {
   overridden_[key] = override.substr(equals + 1);
 }
 
-bool Document::overridden(const std::string& key) const {
+bool Document::overridden(const std::string& with_numbers) const {
+  const std::string key = without_numbers(with_numbers);
   for (std::size_t end = key.size(); end != std::string::npos && end > 0;
        end = key.rfind('.', end - 1)) {
     if (overridden_.count(key.substr(0, end)) > 0) return true;
@@ -84,8 +99,21 @@ std::optional<std::string> Document::typed(const std::string& key) const {
 
 std::string Document::place(const std::string& key, const toml::node* node) const {
   if (overridden(key)) return "--set ";
+  // A table that only overrides of its keys have made.
+  const bool in_file = static_cast<bool>(in_file_.at_path(key));
+  const auto inside = overridden_.lower_bound(key + ".");
+  if (!in_file && inside != overridden_.end() && inside->first.starts_with(key + "."))
+    return "--set ";
   if (node == nullptr || node->source().begin.line == 0) return name_ + ": ";
   return name_ + ":" + std::to_string(node->source().begin.line) + ": ";
+}
+
+std::string Document::place_of(const std::string& key) const {
+  const toml::node* const node = key.empty() ? nullptr : table_.at_path(key).node();
+  if (node == nullptr) return "";
+  const std::string where = place(key, node);
+  // What a program has put together has a name, but no file with lines.
+  return where.starts_with("--set") || fs::path(name_).has_extension() ? where : "";
 }
 
 bool gives(const RecipeText& text, const std::vector<std::string>& overrides,

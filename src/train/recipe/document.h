@@ -26,8 +26,10 @@ class Document {
   bool replaced(const std::string& key) const;
   // The value of an override as it was typed; nothing for another key.
   std::optional<std::string> typed(const std::string& key) const;
-  // "lenet.toml:12: " or "--set: ".
+  // "lenet.toml:12: " or "--set ".
   std::string place(const std::string& key, const toml::node* node) const;
+  // The same of a key that stands there; nothing for another, and for text that no user wrote.
+  std::string place_of(const std::string& key) const;
 
  private:
   void apply(const std::string& override);

@@ -1,4 +1,5 @@
 // A recipe as TOML, and where two recipes differ.
+#include <map>
 #include <sstream>
 
 #include "base/toml_text.h"
@@ -103,26 +104,27 @@ class Printer : public Fields {
   std::ostringstream out_;
 };
 
-// "training.batch = 128" for each key.
-std::vector<std::string> flat(const std::string& recipe) {
-  std::istringstream text(recipe);
-  std::vector<std::string> lines;
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> recipe_keys(const std::string& printed) {
+  std::istringstream text(printed);
+  std::vector<std::pair<std::string, std::string>> keys;
   std::string line, table;
-  int group = 0;
+  std::map<std::string, int> tables;  // so many of each list so far
   while (std::getline(text, line)) {
     if (line.empty()) continue;
     if (line.front() != '[') {
-      lines.push_back(table + line);
+      const std::size_t equals = line.find(" = ");
+      keys.emplace_back(table + line.substr(0, equals), line.substr(equals + 3));
     } else if (line.rfind("[[", 0) == 0) {
-      table = line.substr(2, line.size() - 4) + "[" + std::to_string(group++) + "].";
+      const std::string list = line.substr(2, line.size() - 4);
+      table = list + "[" + std::to_string(tables[list]++) + "].";
     } else {
       table = line.substr(1, line.size() - 2) + ".";
     }
   }
-  return lines;
+  return keys;
 }
-
-}  // namespace
 
 std::string print_recipe(const Recipe& recipe, bool comments) {
   Printer printer(comments);
@@ -132,15 +134,7 @@ std::string print_recipe(const Recipe& recipe, bool comments) {
 }
 
 std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::string& theirs) {
-  const auto values = [](const std::string& recipe) {
-    std::vector<std::pair<std::string, std::string>> values;
-    for (const std::string& line : flat(recipe)) {
-      const std::size_t equals = line.find(" = ");
-      values.emplace_back(line.substr(0, equals), line.substr(equals + 3));
-    }
-    return values;
-  };
-  const auto a = values(mine), b = values(theirs);
+  const auto a = recipe_keys(mine), b = recipe_keys(theirs);
   const auto find = [](const auto& all, const std::string& key) -> std::string {
     for (const auto& [name, value] : all) {
       if (name == key) return value;

@@ -1,5 +1,6 @@
 // TOML to Recipe, collecting every problem on the way.
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -58,7 +59,24 @@ class Reader : public Fields, public Given {
       : document_(document), vocabulary_(vocabulary), files_(files), tables_{&document.table()} {}
 
   bool operator()(const std::string& key) const override { return given_.count(key) > 0; }
+  bool present(const std::string& key) const override { return present_.count(key) > 0; }
   std::vector<std::string>& problems() { return problems_; }
+
+  // Takes what checks have found, behind the first `first` problems: says where its key is, and
+  // leaves out what follows from a key that could not be read.
+  void place_problems(std::size_t first) {
+    std::vector<std::string> placed(problems_.begin(),
+                                    problems_.begin() + static_cast<std::ptrdiff_t>(first));
+    for (std::size_t i = first; i < problems_.size(); ++i) {
+      const std::string& text = problems_[i];
+      if (std::any_of(unread_.begin(), unread_.end(),
+                      [&text](const std::string& key) { return mentions(text, key); })) {
+        continue;
+      }
+      placed.push_back(document_.place_of(leading_key(text)) + text);
+    }
+    problems_ = std::move(placed);
+  }
 
   // Whether every table that is chosen by name could be read.
   bool readable() const { return complained_.empty(); }
@@ -171,6 +189,26 @@ class Reader : public Fields, public Given {
   }
 
  private:
+  static bool in_key(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '[' ||
+           c == ']';
+  }
+  // "training.batch" of "training.batch is missing: ...".
+  static std::string leading_key(const std::string& text) {
+    const auto end = std::find_if_not(text.begin(), text.end(), in_key);
+    return {text.begin(), end};
+  }
+  // Whether the key stands in the text as a word of its own; one of the top level is any word.
+  static bool mentions(const std::string& text, const std::string& key) {
+    if (key.find('.') == std::string::npos) return false;
+    for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+      const std::size_t end = at + key.size();
+      if ((at == 0 || !in_key(text[at - 1])) && (end == text.size() || !in_key(text[end])))
+        return true;
+    }
+    return false;
+  }
+
   // What an options table at this place chooses from.
   std::pair<const Vocabulary::Table*, const char*> words() const {
     if (path_.empty()) return {&vocabulary_.strategies, "strategy"};
@@ -227,8 +265,10 @@ class Reader : public Fields, public Given {
     }
     if (!converted) {
       problem(key, std::string("has to be ") + kTypeName<T>);
+      unread_.insert(full(key));
       return false;
     }
+    present_.insert(full(key));
     if (*converted != value) given_.insert(full(key));
     value = std::move(*converted);
     return true;
@@ -346,6 +386,8 @@ class Reader : public Fields, public Given {
   std::vector<std::string> path_;
   std::vector<std::vector<std::string>> known_{1};
   std::set<std::string> given_;
+  std::set<std::string> present_;
+  std::set<std::string> unread_;  // of another type
   std::set<std::string> complained_;
   std::vector<std::string> problems_;
 };
@@ -386,7 +428,8 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (steps && !epochs && recipe.training.steps > 0) recipe.training.epochs = 0;
   if (epochs && !steps && recipe.training.epochs > 0) recipe.training.steps = 0;
   // A key may be wrong in itself and in its company; both are said.
-  check_values(recipe, reader, reader.problems());
+  const std::size_t of_reading = reader.problems().size();
+  check_values(recipe, reader, files != Files::may_be_missing, reader.problems());
   const auto ask = [&](const auto& checks, const std::string& chosen) {
     const auto check = checks.find(chosen);
     if (check != checks.end() && check->second) check->second(recipe, reader.problems());
@@ -394,11 +437,16 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (reader.readable()) {
     check_patterns(recipe, vocabulary, reader.problems());
     ask(vocabulary.reader_checks, recipe.data.reader);
+    const std::size_t before_task = reader.problems().size();
     ask(vocabulary.task_checks, recipe.task.name);
-    // Where it is only used, or was once, nobody makes the optimizer.
-    if (files != Files::may_be_missing) ask(vocabulary.optimizer_checks, recipe.optimizer.name);
+    // Where it is only used, or was once, nobody makes the optimizer, or looks for the target.
+    const bool trains = files != Files::may_be_missing;
+    if (trains && reader.problems().size() == before_task)
+      ask(vocabulary.metric_checks, recipe.task.name);
+    if (trains) ask(vocabulary.optimizer_checks, recipe.optimizer.name);
     check_strategies(recipe, reader, vocabulary, reader.problems());
   }
+  reader.place_problems(of_reading);
   if (reader.problems().empty()) return recipe;
   std::string message;
   for (const std::string& problem : reader.problems()) {
