@@ -323,6 +323,8 @@ bool Trainer::Impl::evaluate_now() {
   if (timeline()) timeline()->add(Timeline::kTraining, "evaluation", start, Clock::now());
   if (evaluation.broken_off) return false;
   result_.evaluation = evaluation;
+  result_.evaluated_at = moment_.step;
+  result_.evaluated = recipe_.evaluation.from == "training" ? "data.train" : "data.validation";
   evaluated_at_ = moment_.step;
   score_ = evaluation.score(inputs_->best);
   if (const auto& target = inputs_->target)

@@ -214,6 +214,13 @@ TEST_F(RecipeTest, Differences) {
   EXPECT_EQ(recipe_difference(a, a, "on rank 0"), "");
   EXPECT_EQ(recipe_difference(b, a, "on rank 0"),
             "data.train.count is 8, on rank 0 it is 7; training.batch is 64, on rank 0 it is 32");
+  // Each has a table of its own, of which one word is enough.
+  const std::string c = print_recipe(parse(kGood, {"strategy=hybrid", "training.batch=64"}), false);
+  EXPECT_EQ(
+      recipe_difference(c, a, "on rank 0"),
+      "strategy is \"hybrid\", on rank 0 it is \"sync\"; training.batch is 64, on rank 0 it is "
+      "32; there is a table [hybrid], on rank 0 there is none; there is no table [sync], on "
+      "rank 0 there is one");
 }
 
 // Tables of a list are counted by themselves: those of another are the same with one more of these.

@@ -1,5 +1,5 @@
-// What a recipe can't mean is said before anything is opened, with all other mistakes in it: the key,
-// and where it stands.
+// What a recipe can't mean is said before anything is opened, with all other mistakes in it: the
+// key, and where it stands.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -30,8 +30,9 @@ class Refusals : public testing::Test {
   void SetUp() override { testing_data::add_small_world(registry_); }
 
   std::string said(const std::string& text, const std::vector<std::string>& overrides) {
-    return test::message_of<UsageError>(
-        [&] { parse_recipe({text, "dir/test.toml", "/"}, overrides, registry_.vocabulary()); });
+    return test::message_of<UsageError>([&] {
+      parse_recipe({text, "dir/test.toml", "/"}, overrides, registry_.vocabulary());
+    });
   }
 
   Registry registry_;
@@ -94,8 +95,7 @@ const std::vector<Mistake>& mistakes() {
       {{"grid.partitions=1000000000000"}, "grid.partitions is 1000000000000; it has to be 1 to"},
       {{"placement.layers=[{how=\"replicated\", parts=[nan]}]"},
        "placement.layers[0].parts is nan;"},
-      {{"data.channels=3", "data.mean=[0.1, 0.2]"},
-       "data.mean has 2 values; data.channels is 3"},
+      {{"data.channels=3", "data.mean=[0.1, 0.2]"}, "data.mean has 2 values; data.channels is 3"},
       {{"data.channels=1", "data.deviation=[1, 1, 1]"},
        "data.deviation has 3 values; data.channels is 1"},
   };
@@ -126,7 +126,8 @@ TEST_F(Refusals, BucketsAndRulesAreLookedAtForEveryStrategy) {
         EXPECT_EQ(text, expected);
       }
     }
-    const std::string text = said(kBase, {"strategy=" + strategy, strategy + ".allreduce=nonsense"});
+    const std::string text =
+        said(kBase, {"strategy=" + strategy, strategy + ".allreduce=nonsense"});
     EXPECT_EQ(text.find("--set " + strategy + ".allreduce: "), 0u) << text;
     EXPECT_NE(text.find("nonsense"), std::string::npos) << text;
     EXPECT_EQ(said(kBase, {"strategy=" + strategy, strategy + ".allreduce=ring"}), "");
@@ -174,8 +175,7 @@ bucket = "8Mx"
 // What is only used may have been trained with whatever was taken then.
 TEST_F(Refusals, WhatWasTrainedMayHaveHadOtherAims) {
   for (const std::vector<std::string>& set : std::vector<std::vector<std::string>>{
-           {"training.target.metric=top1", "training.target.level=98.5"},
-           {"schedule.warmup=50"}}) {
+           {"training.target.metric=top1", "training.target.level=98.5"}, {"schedule.warmup=50"}}) {
     EXPECT_NE(said(kBase, set), "");
     EXPECT_NO_THROW(parse_recipe({kBase, "test.toml", "/"}, set, registry_.vocabulary(),
                                  Files::may_be_missing));

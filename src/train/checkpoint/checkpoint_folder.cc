@@ -1,9 +1,13 @@
 #include "convoy/train/checkpoint_folder.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -47,13 +51,46 @@ Scored scored(const std::string& path, const Manifest& manifest) {
           manifest.score};
 }
 
+// What was read of a manifest, and the file that it was. Each is read once by a process: who keeps
+// a thousand checkpoints would read as many at each one that he writes.
+struct KnownManifest {
+  ino_t file = 0;
+  std::int64_t bytes = 0;
+  std::int64_t seconds = 0, nanoseconds = 0;
+  std::optional<Scored> scored;
+
+  bool is_of(const struct stat& now) const {
+    return file == now.st_ino && bytes == now.st_size && seconds == now.st_mtim.tv_sec &&
+           nanoseconds == now.st_mtim.tv_nsec;
+  }
+};
+
+// Throws as read_manifest() does. Any thread.
+Scored read_scored(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, KnownManifest> known;
+  const std::string name = fs::absolute(path).lexically_normal().string();
+  struct stat now {};
+  const bool there = stat((path + "/" + kManifestFile).c_str(), &now) == 0;
+  const std::lock_guard lock(mutex);
+  KnownManifest& one = known[name];
+  if (!there || !one.scored || !one.is_of(now)) {
+    one = {};
+    Scored read = scored(path, read_manifest(path));
+    one = {now.st_ino, now.st_size, now.st_mtim.tv_sec, now.st_mtim.tv_nsec, std::move(read)};
+  }
+  Scored result = *one.scored;
+  result.path = path;
+  return result;
+}
+
 // Those up to `step` whose manifest can be read, oldest first.
 std::vector<Scored> scores(const CheckpointFolder& folder, std::int64_t step) {
   std::vector<Scored> all;
   for (const std::string& path : folder.list()) {
     if (*step_of(last_part(path)) > step) continue;
     try {
-      all.push_back(scored(path, read_manifest(path)));
+      all.push_back(read_scored(path));
     } catch (const std::exception&) {
     }
   }

@@ -1,5 +1,7 @@
 #include "train/recipe/document.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <sstream>
 
@@ -41,6 +43,27 @@ std::string without_numbers(const std::string& key) {
     if (!inside && c != ']') text += c;
   }
   return text;
+}
+
+bool in_key(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '[' ||
+         c == ']';
+}
+
+// "training.batch" of "training.batch is missing: ...".
+std::string leading_key(const std::string& text) {
+  return {text.begin(), std::find_if_not(text.begin(), text.end(), in_key)};
+}
+
+// Whether the key stands in the text as a word of its own. One of the top level may be any word.
+bool mentions(const std::string& text, const std::string& key) {
+  if (key.find('.') == std::string::npos) return false;
+  for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+    const std::size_t end = at + key.size();
+    if ((at == 0 || !in_key(text[at - 1])) && (end == text.size() || !in_key(text[end])))
+      return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -114,6 +137,18 @@ std::string Document::place_of(const std::string& key) const {
   const std::string where = place(key, node);
   // What a program has put together has a name, but no file with lines.
   return where.starts_with("--set") || fs::path(name_).has_extension() ? where : "";
+}
+
+std::vector<std::string> Document::placed(const std::vector<std::string>& problems,
+                                          const std::set<std::string>& unread) const {
+  std::vector<std::string> all;
+  for (const std::string& text : problems) {
+    const bool follows = std::any_of(unread.begin(), unread.end(), [&text](const std::string& key) {
+      return mentions(text, key);
+    });
+    if (!follows) all.push_back(place_of(leading_key(text)) + text);
+  }
+  return all;
 }
 
 bool gives(const RecipeText& text, const std::vector<std::string>& overrides,

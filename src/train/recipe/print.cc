@@ -1,5 +1,7 @@
 // A recipe as TOML, and where two recipes differ.
+#include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "base/toml_text.h"
@@ -104,6 +106,18 @@ class Printer : public Fields {
   std::ostringstream out_;
 };
 
+// Of "hybrid.scheme": "hybrid"; of keys of the top level: "".
+std::string table_of(const std::string& key) {
+  const std::size_t dot = key.rfind('.');
+  return dot == std::string::npos ? "" : key.substr(0, dot);
+}
+
+std::set<std::string> tables_of(const std::string& printed) {
+  std::set<std::string> tables;
+  for (const auto& [key, value] : recipe_keys(printed)) tables.insert(table_of(key));
+  return tables;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> recipe_keys(const std::string& printed) {
@@ -154,12 +168,26 @@ std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::str
 
 std::string recipe_difference(const std::string& mine, const std::string& theirs,
                               const std::string& other) {
-  std::string text;
-  for (const RecipeChange& change : recipe_changes(mine, theirs)) {
-    text += (text.empty() ? "" : "; ") + change.key + " is " +
-            (change.mine.empty() ? "missing" : change.mine) + ", " + other + " " +
-            (change.theirs.empty() ? "has no such key" : "it is " + change.theirs);
+  const std::set<std::string> own = tables_of(mine), others = tables_of(theirs);
+  std::vector<std::string> said, tables;
+  const auto once = [&tables](const std::string& text) {
+    if (std::find(tables.begin(), tables.end(), text) == tables.end()) tables.push_back(text);
+  };
+  for (const auto& [key, value, value_there] : recipe_changes(mine, theirs)) {
+    const std::string table = table_of(key);
+    if (!table.empty() && !others.contains(table)) {
+      once("there is a table [" + table + "], " + other + " there is none");
+    } else if (!table.empty() && !own.contains(table)) {
+      once("there is no table [" + table + "], " + other + " there is one");
+    } else {
+      said.push_back(key + " is " + (value.empty() ? "missing" : value) + ", " + other + " it is " +
+                     (value_there.empty() ? "missing" : value_there));
+    }
   }
+  // What is the same in all keys of a table comes last: who looks for a key finds it.
+  said.insert(said.end(), tables.begin(), tables.end());
+  std::string text;
+  for (const std::string& one : said) text += (text.empty() ? "" : "; ") + one;
   return text;
 }
 

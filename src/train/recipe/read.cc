@@ -1,8 +1,8 @@
 // TOML to Recipe, collecting every problem on the way.
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -11,6 +11,7 @@
 #include "convoy/base/names.h"
 #include "convoy/train/placement.h"
 #include "train/recipe/automatic.h"
+#include "train/recipe/convert.h"
 #include "train/recipe/document.h"
 #include "train/recipe/fields.h"
 
@@ -18,40 +19,6 @@ namespace convoy::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <class T>
-constexpr const char* kTypeName = "a text";
-template <>
-constexpr const char* kTypeName<bool> = "true or false";
-template <>
-constexpr const char* kTypeName<std::int64_t> = "a whole number";
-template <>
-constexpr const char* kTypeName<double> = "a number";
-template <>
-constexpr const char* kTypeName<std::vector<double>> = "a list of numbers";
-template <>
-constexpr const char* kTypeName<std::vector<std::string>> = "a list of texts";
-
-template <class T>
-std::optional<T> convert(const toml::node& node) {
-  if constexpr (std::is_same_v<T, double>) {
-    if (const auto* integer = node.as_integer()) return static_cast<double>(integer->get());
-    return node.value_exact<double>();
-  } else if constexpr (std::is_same_v<T, std::vector<double>> ||
-                       std::is_same_v<T, std::vector<std::string>>) {
-    const toml::array* array = node.as_array();
-    if (array == nullptr) return std::nullopt;
-    T values;
-    for (const toml::node& element : *array) {
-      auto value = convert<typename T::value_type>(element);
-      if (!value) return std::nullopt;
-      values.push_back(std::move(*value));
-    }
-    return values;
-  } else {
-    return node.value_exact<T>();
-  }
-}
 
 class Reader : public Fields, public Given {
  public:
@@ -62,20 +29,13 @@ class Reader : public Fields, public Given {
   bool present(const std::string& key) const override { return present_.count(key) > 0; }
   std::vector<std::string>& problems() { return problems_; }
 
-  // Takes what checks have found, behind the first `first` problems: says where its key is, and
-  // leaves out what follows from a key that could not be read.
+  // What checks have found, behind the first `first` problems, in its place.
   void place_problems(std::size_t first) {
-    std::vector<std::string> placed(problems_.begin(),
-                                    problems_.begin() + static_cast<std::ptrdiff_t>(first));
-    for (std::size_t i = first; i < problems_.size(); ++i) {
-      const std::string& text = problems_[i];
-      if (std::any_of(unread_.begin(), unread_.end(),
-                      [&text](const std::string& key) { return mentions(text, key); })) {
-        continue;
-      }
-      placed.push_back(document_.place_of(leading_key(text)) + text);
-    }
-    problems_ = std::move(placed);
+    const auto found = problems_.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::vector<std::string> placed = document_.placed(
+        {std::make_move_iterator(found), std::make_move_iterator(problems_.end())}, unread_);
+    problems_.erase(found, problems_.end());
+    problems_.insert(problems_.end(), placed.begin(), placed.end());
   }
 
   // Whether every table that is chosen by name could be read.
@@ -189,26 +149,6 @@ class Reader : public Fields, public Given {
   }
 
  private:
-  static bool in_key(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '[' ||
-           c == ']';
-  }
-  // "training.batch" of "training.batch is missing: ...".
-  static std::string leading_key(const std::string& text) {
-    const auto end = std::find_if_not(text.begin(), text.end(), in_key);
-    return {text.begin(), end};
-  }
-  // Whether the key stands in the text as a word of its own; one of the top level is any word.
-  static bool mentions(const std::string& text, const std::string& key) {
-    if (key.find('.') == std::string::npos) return false;
-    for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
-      const std::size_t end = at + key.size();
-      if ((at == 0 || !in_key(text[at - 1])) && (end == text.size() || !in_key(text[end])))
-        return true;
-    }
-    return false;
-  }
-
   // What an options table at this place chooses from.
   std::pair<const Vocabulary::Table*, const char*> words() const {
     if (path_.empty()) return {&vocabulary_.strategies, "strategy"};
