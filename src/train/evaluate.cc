@@ -10,6 +10,7 @@
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/train/compute.h"
+#include "convoy/train/trainer.h"
 #include "train/check_inference.h"
 #include "train/evaluation_mode.h"
 #include "train/same_everywhere.h"
@@ -128,6 +129,17 @@ std::string text_of(const Evaluation::Figure& figure) {
   else
     std::snprintf(value, sizeof value, "%.4f", figure.value);
   return figure.metric.title + " " + value;
+}
+
+std::string evaluation_line(const RunResult& result) {
+  std::string line = result.evaluated == "data.train" ? "on data.train: " : "validation: ";
+  const Evaluation& evaluation = result.evaluation.value();
+  for (const Evaluation::Figure& figure : evaluation.figures)
+    line += (&figure == &evaluation.figures[0] ? "" : ", ") + text_of(figure);
+  line += " of " + std::to_string(evaluation.samples) + " samples";
+  if (result.evaluated_at != result.steps)
+    line += ", after step " + std::to_string(result.evaluated_at);
+  return line;
 }
 
 Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset,

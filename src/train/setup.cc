@@ -12,7 +12,9 @@
 #include "convoy/data/comm_peers.h"
 #include "convoy/model/dropout.h"
 #include "convoy/train/compute.h"
+#include "model/keep_modes.h"
 #include "train/checkpoint/weights.h"
+#include "train/evaluation_mode.h"
 #include "train/facts.h"
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
@@ -103,10 +105,11 @@ void RecipeNetwork::check_takes(model::Network& network) const {
   const TaskBatch blank = task_.blank(1, compute_);
   if (blank.tensors.empty()) return;
   const torch::NoGradGuard no_grad;
-  const bool training = network.is_training();
-  network.eval();
-  const std::string problem = try_out(network, blank, task_);
-  network.train(training);
+  std::string problem;
+  {
+    const EvaluationMode mode(network);
+    problem = try_out(network, blank, task_);
+  }
   if (problem.empty()) return;
   std::string shapes;
   for (const torch::Tensor& input : task_.inputs(blank)) {
@@ -125,19 +128,18 @@ void RecipeNetwork::check_takes(model::Network& network) const {
 std::size_t least_samples(model::Network& network, const Task& task, const Compute& compute) {
   if (task.blank(1, compute).tensors.empty()) return 1;
   const torch::NoGradGuard no_grad;
-  const bool training = network.is_training();
+  const model::KeepModes modes(network);
   std::vector<std::pair<torch::Tensor, torch::Tensor>> before;  // buffers, and what was in them
   for (const torch::Tensor& buffer : network.buffers()) {
     if (buffer.defined()) before.emplace_back(buffer, buffer.clone());
   }
   auto random = at::detail::getDefaultCPUGenerator();
   const torch::Tensor random_state = random.get_state();
-  network.train();
+  if (!network.is_training()) network.train();
   const auto takes = [&](std::int64_t samples) {
     return try_out(network, task.blank(samples, compute), task).empty();
   };
   const std::size_t least = !takes(1) && takes(2) ? 2 : 1;
-  network.train(training);
   random.set_state(random_state);
   for (auto& [buffer, values] : before) buffer.copy_(values);
   return least;

@@ -366,6 +366,8 @@ bool Trainer::Impl::evaluate_now() {
   if (timeline()) timeline()->add(Timeline::kTraining, "evaluation", start, Clock::now());
   if (evaluation.broken_off) return false;
   result_.evaluation = evaluation;
+  result_.evaluated_at = moment_.step;
+  result_.evaluated = recipe_.evaluation.from == "training" ? "data.train" : "data.validation";
   evaluated_at_ = moment_.step;
   score_ = evaluation.score(inputs_->best);
   if (const auto& target = inputs_->target)
@@ -387,6 +389,7 @@ void Trainer::Impl::write_checkpoint_now() {
   manifest.position = position_;
   manifest.seconds = seconds_before_ + seconds_since(started_);
   manifest.metric = inputs_->figure;
+  manifest.measured_on = inputs_->measured_on;
   if (evaluated_at_ == moment_.step) manifest.score = score_;
   strategy().with_whole_model([&] { writer_->begin(manifest, strategy().state()); });
   saved_at_ = moment_.step;

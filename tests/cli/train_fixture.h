@@ -128,9 +128,9 @@ inline std::vector<std::string> of_steps(std::vector<std::string> words, int ste
 }
 
 // Rates that differ from update to update, but not with the length of the training: one that was to
-// go on for longer comes to the same weights.
+// go on for longer comes to the same weights. No training has fewer updates than the warm-up.
 inline const std::vector<std::string> kRisingRates{
     "--set", "schedule.name=constant", "--set", "schedule.unit=steps",
-    "--set", "schedule.warmup=40",     "--set", "schedule.warmup_from=0.2"};
+    "--set", "schedule.warmup=9",      "--set", "schedule.warmup_from=0.2"};
 
 }  // namespace convoy::cli

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -109,6 +110,52 @@ TEST(Checkpoints, ScoresOfAnotherFigureDoNotCount) {
   EXPECT_EQ(names(folder), steps({1, 5, 6}));
   write(7, "loss", -2.75, 2);
   EXPECT_EQ(names(folder), steps({6, 7}));
+}
+
+// Each checkpoint of a run asks for the scores of all that are kept.
+TEST(Checkpoints, AManifestIsReadOnce) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  write_small(folder, 1, 0.9, {9, true});
+  write_small(folder, 2, 0.8, {9, true});
+  const std::string best = folder.best();
+  EXPECT_EQ(best, scratch.path("step-000000000001"));
+  // Other bytes in the same file, which is as old and as long: only reading it would tell.
+  const std::string manifest = best + "/manifest.json";
+  const auto written = std::filesystem::last_write_time(manifest);
+  std::fstream(manifest, std::ios::in | std::ios::out) << "no JSON";
+  std::filesystem::last_write_time(manifest, written);
+  EXPECT_EQ(folder.best(), best);
+  std::filesystem::last_write_time(manifest, written + std::chrono::seconds(1));
+  EXPECT_EQ(folder.best(), scratch.path("step-000000000002"));
+}
+
+// Nor those that were measured on something else, or on what nobody knows.
+TEST(Checkpoints, ScoresOfOtherDataDoNotCount) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  const auto write = [&](std::int64_t step, std::optional<std::uint64_t> on,
+                         std::optional<double> score, int last = 9) {
+    Manifest manifest = sample_manifest(step);
+    manifest.metric = "top1";
+    manifest.measured_on = on;
+    manifest.score = score;
+    write_files(folder, manifest, fill_small, {last, true});
+  };
+  write(1, std::nullopt, 0.99);
+  write(2, 7, 0.9);
+  EXPECT_EQ(folder.best(), scratch.path("step-000000000002"));
+  write(3, 8, std::nullopt);
+  EXPECT_EQ(folder.best(), "");
+  write(4, 8, 0.6);
+  write(5, 8, 0.5);
+  EXPECT_EQ(folder.best(), scratch.path("step-000000000004"));
+  Manifest like = sample_manifest(5);
+  like.metric = "top1";
+  like.measured_on = 7;
+  EXPECT_EQ(folder.best_like(like), scratch.path("step-000000000002"));
+  write(6, 8, 0.4, 1);  // what was the best on other data goes
+  EXPECT_EQ(names(folder), steps({4, 6}));
 }
 
 // Earlier versions said only in the recipe what their scores are of.

@@ -54,6 +54,7 @@ TEST(Manifest, RoundTrip) {
       {TensorGroup::model, "w", "F64", {2, 1}, {{"part-0.safetensors", {0, 0}, {2, 1}, 8, kMost}}}};
   EXPECT_EQ(manifest_from_json(to_json(manifest), "M"), manifest);
   manifest.score = 0.751;
+  manifest.measured_on = kMost;
   EXPECT_EQ(manifest_from_json(to_json(manifest), "M"), manifest);
   EXPECT_TRUE(std::signbit(manifest_from_json(to_json(manifest), "M").numbers["negative zero"]));
   manifest.numbers["nan"] = std::nan("");
@@ -207,7 +208,7 @@ TEST(Manifest, SaysWhichKeyIsMissing) {
     Json json = members();
     json.erase(item.key());
     // Which earlier versions don't have.
-    const bool needed = item.key() != "metric";
+    const bool needed = item.key() != "metric" && item.key() != "measured_on";
     EXPECT_EQ(manifest_refusal(sealed(json)),
               needed ? "M: the key " + item.key() + " is missing" : "");
   }
@@ -232,6 +233,7 @@ TEST(Manifest, SaysWhichKeyIsWrong) {
   EXPECT_NE(message("/world", std::int64_t{1} << 31), "");
   EXPECT_NE(message("/samples", -1), "");
   EXPECT_NE(message("/score", "best"), "");
+  EXPECT_NE(message("/measured_on", "validation"), "");
   EXPECT_NE(message("/data_fingerprint", "12"), "");
   EXPECT_EQ(message("/numbers/third", "x"),
             "M: numbers.third must be a number, or one of the texts nan, inf and -inf");

@@ -219,12 +219,12 @@ TEST_F(FiguresByHand, OfANetworkThatGivesNoNumbersTheyAreNone) {
   for (const double figure : figures(*task())) EXPECT_TRUE(std::isnan(figure));
 }
 
-TEST_F(FiguresByHand, OfNothingTheyAreFinite) {
+TEST_F(FiguresByHand, OfNoLabelsTheyAreFiniteAndOfNoSamplesUnknown) {
   lists_ = {{}, {}, {}, {}};
   for (const double figure : figures(*task())) EXPECT_TRUE(std::isfinite(figure));
   const auto t = task();
   for (const double figure : t->figures(std::vector<double>(t->sums())))
-    EXPECT_TRUE(std::isfinite(figure));
+    EXPECT_TRUE(std::isnan(figure));
 }
 
 TEST_F(FiguresByHand, ALabelThatIsNoClassIsRefused) {

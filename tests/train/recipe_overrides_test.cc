@@ -64,7 +64,7 @@ layers = ["fc*"]
 parts = [-1]
 )");
   for (const char* part :
-       {"grid.partitions is 0; it has to be at least 1", "grid.replicas is -1",
+       {"grid.partitions is 0; it has to be 1 to 1000000", "grid.replicas is -1",
         "placement.layers[0].how is missing", "placement.layers[0].parts can't be negative"}) {
     EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
   }
@@ -87,8 +87,8 @@ scheme = "c"
   // What makes no sense in them is said only where they are chosen.
   EXPECT_EQ(problems(both, {"hybrid.rounds=0"}), "");
   EXPECT_EQ(problems(both, {"hybrid.rounds=0", "strategy=hybrid", "training.batch=0"}),
-            "training.batch is missing: the images per update\n"
-            "hybrid.rounds has to be at least 1");
+            "--set training.batch is missing: the images per update\n"
+            "--set hybrid.rounds has to be at least 1");
 }
 
 TEST_F(RecipeTest, Overrides) {

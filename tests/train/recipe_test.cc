@@ -111,6 +111,25 @@ steps = 100
   }
 }
 
+// One mistake brings no others that are none.
+TEST_F(RecipeTest, WhatFollowsFromAKeyOfAnotherTypeIsNotSaid) {
+  EXPECT_EQ(problems(kGood, {"training.batch=1.5"}),
+            "--set training.batch: has to be a whole number");
+  EXPECT_EQ(problems(kGood, {"grid.partitions=two", "strategy=hybrid",
+                             "placement.layers=[{how=\"units\", parts=[1, 1]}]"}),
+            "--set grid.partitions: has to be a whole number");
+}
+
+TEST_F(RecipeTest, OverridesAreTheirPlace) {
+  EXPECT_EQ(problems(kGood, {"foo.bar=1"}).find("--set foo: there is no such key"), 0u)
+      << problems(kGood, {"foo.bar=1"});
+  EXPECT_EQ(problems(kGood, {"optimizer.groups=[{max_dims=1, lr_scal=2}]"})
+                .find("--set optimizer.groups[0].lr_scal: there is no such key"),
+            0u);
+  EXPECT_EQ(problems(kGood, {"optimizer.groups=[{max_dims=1, lr_scale=-2}]"}),
+            "--set optimizer.groups[0].lr_scale is negative");
+}
+
 TEST_F(RecipeTest, WhatIsMissingIsNamed) {
   const std::string text = problems("");
   for (const char* part : {"model.name: is missing; the models are lenet, resnet18",
@@ -195,6 +214,28 @@ TEST_F(RecipeTest, Differences) {
   EXPECT_EQ(recipe_difference(a, a, "on rank 0"), "");
   EXPECT_EQ(recipe_difference(b, a, "on rank 0"),
             "data.train.count is 8, on rank 0 it is 7; training.batch is 64, on rank 0 it is 32");
+  // Each has a table of its own, of which one word is enough.
+  const std::string c = print_recipe(parse(kGood, {"strategy=hybrid", "training.batch=64"}), false);
+  EXPECT_EQ(
+      recipe_difference(c, a, "on rank 0"),
+      "strategy is \"hybrid\", on rank 0 it is \"sync\"; training.batch is 64, on rank 0 it is "
+      "32; there is a table [hybrid], on rank 0 there is none; there is no table [sync], on "
+      "rank 0 there is one");
+}
+
+// Tables of a list are counted by themselves: those of another are the same with one more of these.
+TEST_F(RecipeTest, TablesOfEachListAreNumberedByThemselves) {
+  const std::string rules = "placement.layers=[{layers=[\"fc1\"], how=\"units\"}]";
+  const auto groups = [&](const std::string& list) {
+    return print_recipe(parse(kGood, {rules, "optimizer.groups=" + list}), false);
+  };
+  const std::string one = groups("[{max_dims=1}]"), two = groups("[{max_dims=1}, {max_dims=2}]");
+  const auto changes = recipe_changes(two, one);
+  EXPECT_FALSE(changes.empty());
+  for (const RecipeChange& change : changes)
+    EXPECT_EQ(change.key.find("optimizer.groups[1]."), 0u) << change.key;
+  for (const RecipeChange& change : recipe_changes(one, ""))
+    EXPECT_EQ(change.key.find("placement.layers[1]"), std::string::npos) << change.key;
 }
 
 TEST_F(RecipeTest, OptimizerRules) {

@@ -72,6 +72,7 @@ class Keeping final : public model::Network {
     register_module("inner", inner_ptr());
     // As large as what is divided among ranks.
     seen_ = register_buffer("seen", torch::zeros({1000, 300}, torch::kDouble));
+    register_buffer("mask", torch::ones({1000}, torch::kDouble));
   }
   torch::Tensor forward(torch::Tensor x) override {
     if (is_training()) {
@@ -107,6 +108,13 @@ TEST_F(TrainerTest, BuffersOfANetworksOwnAreNotMixedAmongRanks) {
     const torch::Tensor seen = state.model.at("seen");
     EXPECT_GT(seen[0][0].item<double>(), 0);
     EXPECT_TRUE(seen.eq(seen[0][0]).all().item<bool>()) << how;
+    // A rank's own are only those that differ.
+    std::set<std::string> own;
+    for (const StoredTensor& tensor : open_checkpoint(expected.checkpoint).tensors) {
+      if (tensor.group == TensorGroup::rank) own.insert(tensor.name);
+    }
+    EXPECT_EQ(own.contains("0/seen"), test_world().size() > 1) << how;
+    EXPECT_FALSE(own.contains("0/mask")) << how;
     all().barrier();
     TrainerOptions options;
     options.progress = false;
@@ -171,6 +179,37 @@ TEST_F(TrainerTest, AnEvaluationThatFailsTakesNoUpdatesWithIt) {
   const RunResult result = train(recipe("failing", bad), 0, "latest");
   EXPECT_EQ(result.steps, 6);
   EXPECT_TRUE(result.evaluation);
+}
+
+// Its normalization is as it was made, for good.
+class Frozen final : public model::Network {
+ public:
+  explicit Frozen(std::int64_t classes) : classes_(classes) {
+    conv_ = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)));
+    norm_ = register_module("norm", torch::nn::BatchNorm2d(4));
+    fc_ = register_module("fc", torch::nn::Linear(64, classes));
+    norm_->eval();
+  }
+  torch::Tensor forward(torch::Tensor x) override {
+    return fc_(torch::relu(norm_(conv_(x))).flatten(1));
+  }
+  std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
+  std::int64_t classes() const override { return classes_; }
+
+ private:
+  std::int64_t classes_;
+  torch::nn::Conv2d conv_{nullptr};
+  torch::nn::BatchNorm2d norm_{nullptr};
+  torch::nn::Linear fc_{nullptr};
+};
+
+TEST_F(TrainerTest, WhatIsInEvaluationModeStaysThere) {
+  registry_.add_model(
+      "frozen", [](const ModelRequest& r) { return std::make_shared<Frozen>(r.classes); }, {});
+  const RunResult result = train(recipe("frozen", {"model.name=frozen"}));
+  const State state = state_of(result.checkpoint);
+  EXPECT_EQ(state.model.at("norm.num_batches_tracked").item().toDouble(), 0);
+  EXPECT_EQ(state.model.at("norm.running_mean").abs().max().item<double>(), 0);
 }
 
 }  // namespace

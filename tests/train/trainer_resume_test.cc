@@ -354,5 +354,27 @@ TEST_F(TrainerResumeTest, ARunWhoseFolderWasTakenOverEnds) {
   }
 }
 
+TEST_F(TrainerResumeTest, GoesOnFromTheBestOrFromARunFolder) {
+  const Recipe r = recipe("origin", {"checkpoint.keep=9"});
+  train(r, 13);
+  const CheckpointFolder checkpoints(r.output.folder + "/checkpoints");
+  const std::string best = checkpoints.best(), newest = checkpoints.newest();
+  all().barrier();
+  const Recipe copy = recipe("copy");
+  EXPECT_EQ(train(copy, 0, r.output.folder).steps, 18);
+  EXPECT_EQ(train(r, 0, "best").steps, 18);
+  all().barrier();
+  if (first()) {
+    EXPECT_EQ(rows(copy, "run").at(0)["resumed_from"], newest);
+    EXPECT_EQ(rows(r, "run").back()["resumed_from"], best);
+  }
+  all().barrier();
+  EXPECT_EQ(refusal(r, folder_ + "/nosuch"), "--resume: there is no " + folder_ + "/nosuch");
+  const Recipe unscored = recipe("unscored", {"evaluation.every_epochs=0"});
+  train(unscored, 7);
+  EXPECT_EQ(refusal(unscored, "best"), "--resume: there is no checkpoint with a score in " +
+                                           unscored.output.folder + "/checkpoints");
+}
+
 }  // namespace
 }  // namespace convoy::train

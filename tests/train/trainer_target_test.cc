@@ -159,7 +159,7 @@ TEST_F(TrainerTest, EndsAtTheFirstEvaluationThatReachesTheTarget) {
       }
       all().barrier();
     }
-    const RunResult on = train(recipe(metric, with_target(metric, loss ? "-1" : "2")), 0, "latest");
+    const RunResult on = train(recipe(metric, with_target(metric, loss ? "-1" : "1")), 0, "latest");
     EXPECT_EQ(on.steps, 18);
     EXPECT_FALSE(on.target_reached);
     EXPECT_FALSE(on.stopped);
@@ -198,11 +198,85 @@ TEST_F(TrainerTest, AScoreOfOtherSamplesSaysNothingOfTheTarget) {
   EXPECT_TRUE(whole.target_reached);
 }
 
+// Whatever a score comes from may change from one part of a run to the next.
+TEST_F(TrainerTest, AScoreSaysNothingOfOtherDataOrOptions) {
+  const auto with = [this](const std::string& change) {
+    Overrides words = with_target("loss", "100");
+    if (!change.empty()) words.push_back(change);
+    return recipe("other", words);
+  };
+  const std::string start = train(with("")).checkpoint;
+  const auto samples_of = [&](const std::string& change) {
+    const RunResult result = train(with(change), 0, start);
+    EXPECT_TRUE(result.target_reached) << change;
+    EXPECT_EQ(result.steps, 2) << change;
+    return result.evaluation ? result.evaluation->samples : 0;
+  };
+  EXPECT_EQ(samples_of(""), 0u);
+  EXPECT_EQ(samples_of("data.validation.size=31"), 31u);
+  // The checkpoint of this step has the score of that now.
+  for (const char* change :
+       {"data.mean=[0.25]", "data.deviation=[2]", "task.options.label_smoothing=0.25",
+        "data.evaluate.crop=none", "precision=float32", "data.validation.bad_first=1"}) {
+    EXPECT_EQ(samples_of(change), 40u) << change;
+    EXPECT_EQ(samples_of(change), 0u) << change;  // nor again
+  }
+  // Where the data lie, and how they come here, says nothing.
+  EXPECT_EQ(samples_of(""), 40u);
+  for (const char* change : {"data.validation.path=/dev/null", "data.ahead=1", "evaluation.batch=3",
+                             "data.augment.crop=random_padded"}) {
+    EXPECT_EQ(samples_of(change), 0u) << change;
+  }
+}
+
+TEST_F(TrainerTest, OtherValidationDataMakeAnotherBest) {
+  const auto with = [this](const std::string& size) {
+    return recipe("best", {"checkpoint.keep=1", "data.validation.size=" + size});
+  };
+  const Recipe r = with("40");
+  const std::string end = train(r).checkpoint;
+  const CheckpointFolder checkpoints(r.output.folder + "/checkpoints");
+  const std::optional<double> before = open_checkpoint(end).score;
+  testing::internal::CaptureStderr();
+  const RunResult result = train(with("7"), 0, "latest");  // nothing is left to train
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(result.evaluation);
+  EXPECT_EQ(result.evaluation->samples, 7u);
+  all().barrier();
+  EXPECT_EQ(checkpoints.best(), end);
+  EXPECT_EQ(checkpoints.list(), std::vector<std::string>{end});
+  EXPECT_EQ(open_checkpoint(end).score, result.evaluation->score("top1"));
+  EXPECT_TRUE(before);
+  if (first()) {
+    EXPECT_NE(said.find("the best checkpoint is looked for anew"), std::string::npos) << said;
+    const auto found = rows(r, "evaluation");
+    ASSERT_EQ(found.size(), 3u);
+    EXPECT_EQ(found.back()["samples"], 7);
+  }
+  all().barrier();
+  EXPECT_FALSE(train(with("7"), 0, "latest").evaluation);
+}
+
+TEST_F(TrainerTest, AWarmUpInTheOtherUnitIsNoLongerThanTraining) {
+  EXPECT_EQ(refusal(recipe("warm", {"schedule.unit=steps", "schedule.warmup=19"})),
+            "schedule.warmup is 19 steps, longer than the training of 3 epochs: an epoch has 6 "
+            "steps");
+  EXPECT_EQ(refusal(recipe("warm", {"training.steps=17", "schedule.warmup=3"})),
+            "schedule.warmup is 3 epochs, longer than the training of 17 steps: an epoch has 6 "
+            "steps");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/warm/metrics.jsonl"));
+  EXPECT_EQ(train(recipe("warm", {"schedule.unit=steps", "schedule.warmup=18"})).steps, 18);
+}
+
 TEST_F(TrainerTest, AnUnknownMetricIsAMistakeBeforeAnythingIsOpened) {
-  const Recipe r = recipe("typo", with_target("tpo1", "0.9"));
+  Recipe r = recipe("typo");
+  r.training.target = {.metric = "tpo1", .level = 0.9};  // of a program's own
   EXPECT_EQ(refusal(r),
             "training.target.metric is 'tpo1', but the task classification has no such metric; it "
             "has top1, top5, loss (did you mean top1?)");
+  r.training.target = {.metric = "top1", .level = 98.5};
+  EXPECT_EQ(refusal(r),
+            "training.target.level is 98.5, but top1 is a fraction, from 0 to 1: 98.5% is 0.985");
   EXPECT_FALSE(std::filesystem::exists(r.output.folder));
 }
 

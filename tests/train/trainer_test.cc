@@ -263,6 +263,53 @@ TEST_F(TrainerTest, DropLastLeavesTheEndsOfEpochsWhereTheyAre) {
   EXPECT_EQ(open_checkpoint(result.checkpoint).position, (data::Position{2, 0, {{0, 61}}}));
 }
 
+// Neither the evaluation of every other update nor the one at its end is in the time of an epoch.
+TEST_F(TrainerTest, TheTimeOfAnEpochIsThatOfItsUpdates) {
+  const Recipe r = recipe("rate", {"evaluation.every_steps=2"});
+  train(r);
+  all().barrier();
+  if (!first()) return;
+  const auto steps = rows(r, "step");
+  const auto epochs = rows(r, "epoch");
+  ASSERT_EQ(epochs.size(), 3u);
+  std::size_t at = 0;
+  for (const auto& epoch : epochs) {
+    double seconds = 0, samples = 0;
+    for (; at < steps.size() && steps[at]["step"] <= epoch["step"]; ++at) {
+      for (const char* phase :
+           {"data_s", "forward_s", "backward_s", "exposed_communication_s", "update_s"}) {
+        seconds += steps[at][phase].get<double>();
+      }
+      samples += steps[at]["samples"].get<double>();
+    }
+    EXPECT_NEAR(epoch["time_s"].get<double>(), seconds, 1e-9);
+    EXPECT_NEAR(epoch["images_per_s"].get<double>() * seconds, samples, 1e-6);
+  }
+}
+
+TEST_F(TrainerTest, TheLastEvaluationIsSaidWithWhatItIsOf) {
+  const RunResult stopped = train(recipe("line"), 8);
+  EXPECT_EQ(stopped.evaluated_at, 6);
+  const std::string line = evaluation_line(stopped);
+  EXPECT_EQ(line.find("validation: top-1 "), 0u) << line;
+  EXPECT_NE(line.find(" of 40 samples, after step 6"), std::string::npos) << line;
+  const RunResult whole = train(recipe("training", {"evaluation.from=training"}));
+  const std::string of_training = evaluation_line(whole);
+  EXPECT_EQ(of_training.find("on data.train: top-1 "), 0u) << of_training;
+  EXPECT_TRUE(of_training.ends_with(" of 61 samples")) << of_training;
+}
+
+// As where all records are bad, and left out: no loss is 0 then, and no target reached.
+TEST_F(TrainerTest, OfNoSamplesNothingIsKnown) {
+  const testing_data::Stripes data(6);
+  for (const char* name : {"classification", "one_vs_all"}) {
+    const auto task = registry_.make_task(recipe("none", {std::string("task.name=") + name}));
+    task->look(data, nullptr);
+    for (const double figure : task->figures(std::vector<double>(task->sums())))
+      EXPECT_TRUE(std::isnan(figure)) << name;
+  }
+}
+
 TEST_F(TrainerTest, ATimelineHasTheUpdatesThatWereRecorded) {
   const auto timeline_of = [this](const Recipe& r, int steps) {
     TrainerOptions options{.progress = false};

@@ -80,6 +80,9 @@ struct Manifest {
   std::string metric;
   // Its value, if it was measured at this step; greater is better.
   std::optional<double> score;
+  // Fingerprint of what the run measures its scores on: the samples, and how they are prepared and
+  // looked at. Nothing: an earlier version didn't say, or there is no evaluation.
+  std::optional<std::uint64_t> measured_on;
   // Tensors that are one and the same: name -> the name under which it is stored.
   std::map<std::string, std::string> aliases;
   // Numbers of the strategy by name ("optimizer.step", "reducer.nominal_samples").
@@ -162,9 +165,10 @@ class CheckpointFolder {
   // The newest one before this, or empty.
   std::string before(const std::string& checkpoint) const;
   // The one with the highest score, the earliest of equals, or empty. Scores of another figure than
-  // the newest checkpoint goes by don't count. Skips those whose manifest can't be read.
+  // the newest checkpoint goes by don't count, nor those that were measured on something else.
+  // Skips those whose manifest can't be read.
   std::string best() const;
-  // The same by the figure that this one goes by, of those up to its step.
+  // The same by the scores that this one goes by, of those up to its step.
   std::string best_like(const Manifest& manifest) const;
 
  private:

@@ -77,6 +77,8 @@ struct Vocabulary {
   std::map<std::string, Check, std::less<>> task_checks;
   std::map<std::string, Check, std::less<>> optimizer_checks;
   std::map<std::string, Check, std::less<>> strategy_checks;
+  // Of tasks: of the metrics that the recipe goes by in training.
+  std::map<std::string, Check, std::less<>> metric_checks;
 };
 
 }  // namespace convoy::train

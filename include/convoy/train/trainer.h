@@ -50,11 +50,17 @@ struct RunResult {
   double seconds = 0;
   double loss = 0;                       // of the last update
   std::optional<Evaluation> evaluation;  // the last one
+  std::int64_t evaluated_at = 0;         // updates that had been done then
+  std::string evaluated;                 // on what: "data.validation" or "data.train"
   bool target_reached = false;           // training.target, as the last evaluation found
   bool stopped = false;    // because it was asked to, before the end or its evaluation
   std::string folder;      // of metrics and checkpoints
   std::string checkpoint;  // the last one written
 };
+
+// "validation: top-1 93.10%, loss 0.2 of 40 samples" of one that has an evaluation; of earlier
+// weights than the last ones with their step.
+std::string evaluation_line(const RunResult& result);
 
 class Trainer {
  public:

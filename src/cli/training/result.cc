@@ -8,13 +8,7 @@
 namespace convoy::cli {
 
 void print_result(const train::RunResult& result) {
-  if (result.evaluation) {
-    std::string figures;
-    for (const auto& figure : result.evaluation->figures)
-      figures += (figures.empty() ? "" : ", ") + train::text_of(figure);
-    std::printf("validation: %s of %llu samples\n", figures.c_str(),
-                static_cast<unsigned long long>(result.evaluation->samples));
-  }
+  if (result.evaluation) std::printf("%s\n", train::evaluation_line(result).c_str());
   std::printf("%s after %lld steps, %s of training\n", result.stopped ? "stopped" : "done",
               static_cast<long long>(result.steps), format_seconds(result.seconds).c_str());
   std::printf("metrics     %s/metrics.jsonl\n", result.folder.c_str());

@@ -169,9 +169,9 @@ void fill_train_command(CLI::App& command, Outcome& outcome) {
   add_set_option(command, arguments->overrides);
   command
       .add_option("--resume", arguments->resume,
-                  "Go on from the newest checkpoint of the run, or from this one; later ones are "
-                  "kept in checkpoints/superseded-<n>. auto: go on if there is a checkpoint, else "
-                  "begin")
+                  "Go on from the newest checkpoint of the run, or from this one (or the newest of "
+                  "this run folder, or the best); later ones are kept in "
+                  "checkpoints/superseded-<n>. auto: go on if there is a checkpoint, else begin")
       ->type_name("[CHECKPOINT]")
       ->expected(0, 1)
       ->default_str("latest");

@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/model/stage.h"
 #include "model/execution/layer_check.h"
+#include "model/keep_modes.h"
 
 namespace convoy::model {
 namespace {
@@ -50,15 +51,9 @@ void check_stages(StagedNetwork& network, Tensors inputs) {
                      " tensors, not " + std::to_string(inputs.size()));
   }
   const torch::NoGradGuard no_grad;
-  const bool training = network.is_training();
+  const KeepModes modes(network);
   network.eval();
-  try {
-    for (const auto& stage : network.stages()) inputs = check_stage(*stage, inputs);
-  } catch (...) {
-    network.train(training);
-    throw;
-  }
-  network.train(training);
+  for (const auto& stage : network.stages()) inputs = check_stage(*stage, inputs);
 }
 
 }  // namespace convoy::model

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "model/execution/torch_error.h"
+#include "model/keep_modes.h"
 
 namespace convoy::model {
 namespace {
@@ -89,7 +90,7 @@ std::vector<TensorInfo> tensors_in(const nn::Module& module) {
 Shape output_when_run(const std::string& name, nn::AnyModule module, const Shape& input) {
   const torch::NoGradGuard no_grad;
   nn::Module& layer = *module.ptr();
-  const bool training = layer.is_training();
+  const KeepModes modes(layer);
   layer.eval();
   Shape batch = input;
   batch.insert(batch.begin(), 1);
@@ -97,10 +98,8 @@ Shape output_when_run(const std::string& name, nn::AnyModule module, const Shape
   for (const torch::Tensor& parameter : layer.parameters()) options = parameter.options();
   try {
     const torch::Tensor output = module.forward(torch::zeros(batch, options.requires_grad(false)));
-    layer.train(training);
     return output.sizes().slice(1).vec();
   } catch (const c10::Error& error) {
-    layer.train(training);
     throw UsageError("layer '" + name + "': can't take " + text_of(input) + ". " + text_of(error));
   }
 }

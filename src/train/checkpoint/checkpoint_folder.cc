@@ -1,9 +1,13 @@
 #include "convoy/train/checkpoint_folder.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -31,14 +35,54 @@ struct Scored {
   std::string path;
   std::string metric;
   bool usual = true;  // its recipe left the figure to the task
+  std::optional<std::uint64_t> measured_on;
   std::optional<double> score;
 
   // An earlier version's may be the usual one of a plugin's task, and not say which that is.
-  bool is_of_the_figure_of(const Scored& other) const {
+  bool compares_with(const Scored& other) const {
+    if (measured_on != other.measured_on) return false;
     if (metric.empty() || other.metric.empty()) return usual && other.usual;
     return metric == other.metric;
   }
 };
+
+Scored scored(const std::string& path, const Manifest& manifest) {
+  return {path, figure_of(manifest), chosen_figure(manifest.recipe).empty(), manifest.measured_on,
+          manifest.score};
+}
+
+// What was read of a manifest, and the file that it was. Each is read once by a process: who keeps
+// a thousand checkpoints would read as many at each one that he writes.
+struct KnownManifest {
+  ino_t file = 0;
+  std::int64_t bytes = 0;
+  std::int64_t seconds = 0, nanoseconds = 0;
+  std::optional<Scored> scored;
+
+  bool is_of(const struct stat& now) const {
+    return file == now.st_ino && bytes == now.st_size && seconds == now.st_mtim.tv_sec &&
+           nanoseconds == now.st_mtim.tv_nsec;
+  }
+};
+
+// Throws as read_manifest() does. Any thread.
+Scored read_scored(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, KnownManifest> known;
+  const std::string name = fs::absolute(path).lexically_normal().string();
+  struct stat now {};
+  const bool there = stat((path + "/" + kManifestFile).c_str(), &now) == 0;
+  const std::lock_guard lock(mutex);
+  KnownManifest& one = known[name];
+  if (!there || !one.scored || !one.is_of(now)) {
+    one = {};
+    Scored read = scored(path, read_manifest(path));
+    one = {now.st_ino, now.st_size, now.st_mtim.tv_sec, now.st_mtim.tv_nsec, std::move(read)};
+  }
+  Scored result = *one.scored;
+  result.path = path;
+  return result;
+}
 
 // Those up to `step` whose manifest can be read, oldest first.
 std::vector<Scored> scores(const CheckpointFolder& folder, std::int64_t step) {
@@ -46,25 +90,23 @@ std::vector<Scored> scores(const CheckpointFolder& folder, std::int64_t step) {
   for (const std::string& path : folder.list()) {
     if (*step_of(last_part(path)) > step) continue;
     try {
-      Manifest manifest = read_manifest(path);
-      all.push_back(
-          {path, figure_of(manifest), chosen_figure(manifest.recipe).empty(), manifest.score});
+      all.push_back(read_scored(path));
     } catch (const std::exception&) {
     }
   }
   return all;
 }
 
-std::string best_of(const std::vector<Scored>& all, const Scored& figure) {
+std::string best_of(const std::vector<Scored>& all, const Scored& like) {
   const Scored* best = nullptr;
   for (const Scored& one : all) {
-    if (!one.score || std::isnan(*one.score) || !one.is_of_the_figure_of(figure)) continue;
+    if (!one.score || std::isnan(*one.score) || !one.compares_with(like)) continue;
     if (best == nullptr || *one.score > *best->score) best = &one;
   }
   return best == nullptr ? "" : best->path;
 }
 
-// By the figure that the newest goes by.
+// By the scores that the newest goes by.
 std::string best_of(const std::vector<Scored>& all) {
   return all.empty() ? "" : best_of(all, all.back());
 }
@@ -253,8 +295,7 @@ std::string CheckpointFolder::best() const {
 }
 
 std::string CheckpointFolder::best_like(const Manifest& manifest) const {
-  return best_of(scores(*this, manifest.step),
-                 {"", figure_of(manifest), chosen_figure(manifest.recipe).empty(), std::nullopt});
+  return best_of(scores(*this, manifest.step), scored("", manifest));
 }
 
 }  // namespace convoy::train

@@ -67,6 +67,9 @@ Manifest read_members(const Members& members) {
   manifest.seconds = members.number("seconds");
   if (members.json().contains("metric")) manifest.metric = members.text("metric");
   if (!members.at("score").is_null()) manifest.score = members.number("score");
+  const auto measured = members.json().find("measured_on");
+  if (measured != members.json().end() && !measured->is_null())
+    manifest.measured_on = members.hex("measured_on");
   const Members aliases = members.object("aliases");
   for (const auto& [name, value] : aliases.json().items()) {
     manifest.aliases[name] = aliases.text_of(value, aliases.path(name));
@@ -111,6 +114,8 @@ std::string to_json(const Manifest& manifest) {
   json["step"] = manifest.step;
   json["metric"] = manifest.metric;
   json["score"] = manifest.score ? number_to_json(*manifest.score) : OrderedJson(nullptr);
+  json["measured_on"] =
+      manifest.measured_on ? OrderedJson(to_hex(*manifest.measured_on)) : OrderedJson(nullptr);
   json["seconds"] = number_to_json(manifest.seconds);
   json["world"] = manifest.world;
   OrderedJson consumed = OrderedJson::array();

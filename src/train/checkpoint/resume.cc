@@ -84,10 +84,21 @@ Start choose_start(const std::string& folder) {
 Origin open_origin(const std::string& which, const std::string& folder) {
   const CheckpointFolder checkpoints(checkpoints_in(folder));
   Origin origin;
-  origin.path = which == "latest" ? checkpoints.newest() : which;
+  std::error_code ignored;
+  if (which == "latest") {
+    origin.path = checkpoints.newest();
+  } else if (which == "best") {
+    origin.path = checkpoints.best();
+  } else if (fs::is_directory(checkpoints_in(which), ignored)) {
+    origin.path = checkpoint_in(which, Which::newest);  // of a run folder
+  } else {
+    origin.path = which;
+  }
   if (origin.path.empty()) {
-    throw UsageError("--resume: there is no checkpoint in " + checkpoints.folder() +
-                     "; --resume=auto begins where there is none");
+    const bool best = which == "best";
+    throw UsageError("--resume: there is no checkpoint " +
+                     std::string(best ? "with a score " : "") + "in " + checkpoints.folder() +
+                     (best ? "" : "; --resume=auto begins where there is none"));
   }
   constexpr const char* kElsewhere =
       ": to go on from it, name a folder of its own with --set output.folder=...";
@@ -98,6 +109,7 @@ Origin open_origin(const std::string& which, const std::string& folder) {
                      kElsewhere);
   }
   if (depth == 0) {
+    if (!fs::exists(origin.path, ignored)) throw UsageError("--resume: there is no " + origin.path);
     check_is_free(folder, "that " + origin.path + " is no checkpoint of" + kElsewhere, "");
   }
   origin.manifest = open_checkpoint(origin.path);

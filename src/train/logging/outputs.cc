@@ -74,7 +74,7 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
   for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host(rank));
   seconds_before_ = facts.seconds_before;
   row_at_ = now.step;
-  begun_ = epoch_.begun = Clock::now();
+  begun_ = Clock::now();
   std::error_code ignored;
   std::vector<std::string> metrics, titles;
   std::vector<double> higher, percent;
@@ -135,8 +135,10 @@ std::string Outputs::epoch_label(const Moment& moment) const {
 }
 
 void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStatistics& source) {
-  seconds_ += r.elapsed_s >= 0 ? r.elapsed_s : sum(phases_of(r));
+  const double seconds = r.elapsed_s >= 0 ? r.elapsed_s : sum(phases_of(r));
+  seconds_ += seconds;
   weight_ += r.weight;
+  epoch_.seconds += seconds;
   epoch_.loss += r.loss * r.weight;
   epoch_.weight += r.weight;
   epoch_.samples += r.samples;
@@ -238,7 +240,7 @@ void Outputs::reached_target(const Moment& m, const std::string& metric) {
 }
 
 void Outputs::epoch(const Moment& m) {
-  const double seconds = seconds_since(epoch_.begun);
+  const double seconds = epoch_.seconds;
   const double loss = epoch_.weight > 0 ? epoch_.loss / epoch_.weight : kNoMean;
   const double rate = seconds > 0 ? epoch_.weight / seconds : 0;
   metrics_.add({.kind = "epoch",

@@ -52,7 +52,7 @@ class Outputs {
              const Moment& moment);
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
   void noise(const Moment& moment, const GradientNoise& noise);
-  // Over the updates since the last one.
+  // Over the updates since the last one, or since the run began or went on.
   void epoch(const Moment& moment);
   // At the end of an epoch it is shown with that epoch's line.
   void evaluation(const Moment& moment, const Evaluation& evaluation);
@@ -69,8 +69,8 @@ class Outputs {
 
  private:
   struct Epoch {
-    Clock::time_point begun = Clock::now();
-    double loss = 0;  // by weight
+    double seconds = 0;  // of the updates alone
+    double loss = 0;     // by weight
     double weight = 0;
     std::uint64_t samples = 0;
   };

@@ -14,6 +14,7 @@
 #include "train/plugins/speech_reader.h"
 #include "train/plugins/zoo.h"
 #include "train/strategies/strategies.h"
+#include "train/tasks/metrics.h"
 #include "train/tasks/tasks.h"
 
 namespace convoy::train {
@@ -160,9 +161,13 @@ void Registry::add_strategy(const std::string& name, StrategyFactory make,
 
 void Registry::add_task(const std::string& name, TaskFactory make, std::vector<Option> options,
                         Vocabulary::Check check) {
-  add(tasks_, "a task", name, std::move(make));
+  add(tasks_, "a task", name, make);
   vocabulary_.tasks[name] = std::move(options);
   vocabulary_.task_checks[name] = std::move(check);
+  vocabulary_.metric_checks[name] = [make = std::move(make)](const Recipe& recipe,
+                                                             std::vector<std::string>& problems) {
+    check_metrics(recipe, make, problems);
+  };
 }
 
 void Registry::add_optimizer(const std::string& name, OptimizerFactory make,

@@ -1,5 +1,6 @@
 // What makes no sense in a recipe whose types are right.
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -22,6 +23,16 @@ class Checker {
   void at_least(const char* key, double value, double least) {
     expect(value >= least,
            std::string(key) + " is " + number(value) + "; it has to be at least " + number(least));
+  }
+  void within(const std::string& key, std::int64_t value, std::int64_t least, std::int64_t most) {
+    expect(value >= least && value <= most, key + " is " + std::to_string(value) +
+                                                "; it has to be " + std::to_string(least) + " to " +
+                                                std::to_string(most));
+  }
+  // TOML has words for infinity and for what is no number.
+  bool finite(const std::string& key, double value) {
+    expect(std::isfinite(value), key + " is " + number(value) + "; it has to be a finite number");
+    return std::isfinite(value);
   }
   // Of a picture, in pixels.
   void side(const std::string& key, std::int64_t value) {
@@ -61,26 +72,39 @@ void check_optimizer(const OptimizerRecipe& o, Checker& c) {
   only_for({"beta1", "beta2", "amsgrad"}, adam, "adam and adamw");
   only_for({"lr_decay", "initial_accumulator"}, o.name == "adagrad", "adagrad");
   only_for({"eps"}, built_in && o.name != "sgd" && !velocity, "adam, adamw and adagrad");
-  if (built_in) {
+  bool finite = true;
+  const std::pair<const char*, double> numbers[] = {
+      {"lr", o.lr},       {"momentum", o.momentum}, {"dampening", o.dampening},
+      {"beta1", o.beta1}, {"beta2", o.beta2},       {"weight_decay", o.weight_decay},
+      {"eps", o.eps},     {"lr_decay", o.lr_decay}, {"initial_accumulator", o.initial_accumulator}};
+  for (const auto& [key, value] : numbers)
+    finite = c.finite(std::string("optimizer.") + key, value) && finite;
+  if (built_in && finite) {
     try {
       optim::validate(optimizer_rule(o));
     } catch (const UsageError& error) {
       c.expect(false, std::string("optimizer: ") + error.what());
     }
-  } else {
-    c.expect(o.lr >= 0 && std::isfinite(o.lr), "optimizer.lr can't be negative or infinite");
-    c.expect(o.weight_decay >= 0 && std::isfinite(o.weight_decay),
-             "optimizer.weight_decay can't be negative or infinite");
+  } else if (!built_in) {
+    c.expect(!(o.lr < 0), "optimizer.lr can't be negative");
+    c.expect(!(o.weight_decay < 0), "optimizer.weight_decay can't be negative");
   }
   for (std::size_t i = 0; i < o.groups.size(); ++i) {
     const ParameterGroupRecipe& group = o.groups[i];
     const std::string name = "optimizer.groups[" + std::to_string(i) + "]";
     c.expect(!group.parameters.empty() || group.max_dims > 0,
              name + " fits every parameter; give it parameters or max_dims");
-    c.expect(group.lr_scale >= 0, name + ".lr_scale is negative");
-    c.expect(group.weight_decay >= 0 || group.weight_decay == -1,
+    c.finite(name + ".lr_scale", group.lr_scale);
+    c.finite(name + ".weight_decay", group.weight_decay);
+    c.expect(!(group.lr_scale < 0), name + ".lr_scale is negative");
+    c.expect(!(group.weight_decay < 0) || group.weight_decay == -1,
              name + ".weight_decay is negative; -1 means the optimizer's");
   }
+}
+
+// How long training is by the unit of the schedule; 0: that is not known yet.
+double length_of(const Recipe& r) {
+  return static_cast<double>(r.schedule.unit == "epochs" ? r.training.epochs : r.training.steps);
 }
 
 void check_schedule(const Recipe& r, Checker& c) {
@@ -92,20 +116,39 @@ void check_schedule(const Recipe& r, Checker& c) {
            "schedule.milestones is empty; the schedule step needs them");
   double before = 0;
   for (const double milestone : s.milestones) {
+    c.finite("schedule.milestones", milestone);
     c.expect(milestone > before, "schedule.milestones have to be ascending and above 0");
     before = milestone;
   }
-  const double length = s.unit == "epochs" ? static_cast<double>(r.training.epochs)
-                                           : static_cast<double>(r.training.steps);
+  const double length = length_of(r);
   if (length > 0 && !s.milestones.empty()) {
     c.expect(s.milestones.back() < length, "schedule.milestones: the last one, " +
                                                Checker::number(s.milestones.back()) +
                                                ", lies beyond the end of training");
   }
-  c.at_least("schedule.warmup", s.warmup, 0);
-  c.at_least("schedule.warmup_from", s.warmup_from, 0);
-  c.at_least("schedule.end", s.end, 0);
-  c.expect(s.gamma > 0, "schedule.gamma has to be above 0");
+  const std::pair<const char*, double> numbers[] = {{"schedule.warmup", s.warmup},
+                                                    {"schedule.warmup_from", s.warmup_from},
+                                                    {"schedule.end", s.end}};
+  for (const auto& [key, value] : numbers) {
+    if (c.finite(key, value)) c.at_least(key, value, 0);
+  }
+  c.only_for("schedule.warmup_from", s.warmup > 0, "schedule.warmup, which is 0");
+  if (c.finite("schedule.gamma", s.gamma))
+    c.expect(s.gamma > 0, "schedule.gamma has to be above 0");
+}
+
+// What would spoil a training, but says nothing against using what came of it.
+void check_aims(const Recipe& r, const Given& given, Checker& c) {
+  const ScheduleRecipe& s = r.schedule;
+  const double length = length_of(r);
+  if (length > 0 && std::isfinite(s.warmup)) {
+    c.expect(s.warmup <= length,
+             "schedule.warmup is " + Checker::number(s.warmup) + " " + s.unit +
+                 ", longer than the training of " + Checker::number(length) +
+                 (s.unit == "epochs" ? "; schedule.unit = \"steps\" counts updates" : ""));
+  }
+  c.expect(r.training.target.metric.empty() || given.present("training.target.level"),
+           "training.target.metric needs training.target.level: what it has to reach");
 }
 
 void check_crop(const std::string& table, const CropRecipe& crop, std::int64_t size, Checker& c) {
@@ -148,7 +191,7 @@ void check_evaluation(const Recipe& r, Checker& c) {
   const EvaluationRecipe& e = r.evaluation;
   c.at_least("evaluation.every_epochs", static_cast<double>(e.every_epochs), 0);
   c.at_least("evaluation.every_steps", static_cast<double>(e.every_steps), 0);
-  c.at_least("evaluation.batch", static_cast<double>(e.batch), 0);
+  c.within("evaluation.batch", e.batch, 0, std::numeric_limits<std::int32_t>::max());
   c.expect(e.fraction > 0 && e.fraction <= 1,
            "evaluation.fraction has to be above 0, and at most 1");
   for (const char* key :
@@ -159,7 +202,7 @@ void check_evaluation(const Recipe& r, Checker& c) {
   const TargetRecipe& target = r.training.target;
   c.only_for("training.target.level", !target.metric.empty(),
              "training.target.metric, which is empty");
-  c.expect(std::isfinite(target.level), "training.target.level has to be a finite number");
+  c.finite("training.target.level", target.level);
   if (target.metric.empty()) return;
   c.expect(r.evaluates(),
            "training.target needs [data.validation], or evaluation.from = "
@@ -185,11 +228,19 @@ void check_data(const DataRecipe& d, Checker& c) {
   c.expect(d.threads >= 0 && d.threads <= 1024, "data.threads has to be 1 to 1024, or 0");
   c.expect(d.ahead >= 1 && d.ahead <= 1024, "data.ahead has to be 1 to 1024");
   c.expect(!d.mean.empty() && !d.deviation.empty(), "data.mean and data.deviation can't be empty");
+  for (const auto& [key, values] :
+       {std::pair{"data.mean", &d.mean}, std::pair{"data.deviation", &d.deviation}}) {
+    c.expect(d.channels == 0 || values->size() <= 1 ||
+                 static_cast<std::int64_t>(values->size()) == d.channels,
+             std::string(key) + " has " + std::to_string(values->size()) +
+                 " values; data.channels is " + std::to_string(d.channels));
+    for (const double value : *values) c.finite(key, value);
+  }
   c.expect(d.mean.size() == d.deviation.size() || d.mean.size() == 1 || d.deviation.size() == 1,
            "data.mean has " + std::to_string(d.mean.size()) + " values, data.deviation " +
                std::to_string(d.deviation.size()));
   for (const double deviation : d.deviation) {
-    c.expect(deviation > 0, "data.deviation has to be above 0");
+    c.expect(!(deviation <= 0), "data.deviation has to be above 0");
   }
   c.only_for("data.groups", d.store == "memory", "data.store = \"memory\"");
   for (const char* key : {"data.store_memory", "data.shuffle_every_epochs",
@@ -211,9 +262,14 @@ void check_data(const DataRecipe& d, Checker& c) {
 
 }  // namespace
 
-void check_values(const Recipe& r, const Given& given, std::vector<std::string>& problems) {
+void check_values(const Recipe& r, const Given& given, bool trains,
+                  std::vector<std::string>& problems) {
   Checker c(given, problems);
   constexpr double kMost = 1e15;
+  constexpr std::int64_t kMostSamples = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kMostEpochs = 1'000'000'000;
+  constexpr std::int64_t kMostSteps = 1'000'000'000'000'000;
+  constexpr std::int64_t kMostRanks = 1'000'000;
   const TrainingRecipe& t = r.training;
   c.expect(!r.name.empty() && r.name.find('/') == std::string::npos,
            "name is '" + r.name + "'; it can't be empty or hold a /");
@@ -221,29 +277,33 @@ void check_values(const Recipe& r, const Given& given, std::vector<std::string>&
   c.expect(r.model.classes >= 0, "model.classes is negative");
   c.only_for("model.partial", !r.model.weights.empty(), "model.weights, which is empty");
   check_data(r.data, c);
-  c.at_least("grid.replicas", static_cast<double>(r.grid.replicas), 0);
-  c.at_least("grid.partitions", static_cast<double>(r.grid.partitions), 1);
+  c.within("grid.replicas", r.grid.replicas, 0, kMostRanks);
+  c.within("grid.partitions", r.grid.partitions, 1, kMostRanks);
   for (std::size_t i = 0; i < r.placement.layers.size(); ++i) {
     const std::string name = "placement.layers[" + std::to_string(i) + "]";
     c.expect(!r.placement.layers[i].how.empty(), name + ".how is missing");
     for (const double part : r.placement.layers[i].parts) {
-      c.expect(part >= 0 && part < kMost, name + ".parts can't be negative");
+      if (c.finite(name + ".parts", part))
+        c.expect(part >= 0 && part < kMost, name + ".parts can't be negative, or 1e15 and more");
     }
   }
   check_optimizer(r.optimizer, c);
   check_schedule(r, c);
-  c.expect(t.batch >= 1, t.batch == 0 ? "training.batch is missing: the images per update"
-                                      : "training.batch has to be at least 1");
-  c.at_least("training.accumulate", static_cast<double>(t.accumulate), 1);
+  if (trains) check_aims(r, given, c);
+  if (t.batch == 0)
+    c.expect(false, "training.batch is missing: the images per update");
+  else
+    c.within("training.batch", t.batch, 1, kMostSamples);
+  c.within("training.accumulate", t.accumulate, 1, kMostSamples);
   c.expect(t.accumulate <= std::max<std::int64_t>(t.batch, 1),
            "training.accumulate is more than training.batch");
   c.expect(t.epochs > 0 || t.steps > 0 || t.epochs < 0 || t.steps < 0,
            "how long to train? Give training.epochs or training.steps");
   c.expect(!(t.epochs > 0 && t.steps > 0),
            "training.epochs and training.steps contradict each other; give one of them");
-  c.at_least("training.epochs", static_cast<double>(t.epochs), 0);
-  c.at_least("training.steps", static_cast<double>(t.steps), 0);
-  c.at_least("training.clip_norm", t.clip_norm, 0);
+  c.within("training.epochs", t.epochs, 0, kMostEpochs);
+  c.within("training.steps", t.steps, 0, kMostSteps);
+  if (c.finite("training.clip_norm", t.clip_norm)) c.at_least("training.clip_norm", t.clip_norm, 0);
   c.at_least("training.noise_every", static_cast<double>(t.noise_every), 0);
   c.only_for("training.noise_every", r.strategy == "sync", "the strategy sync, not " + r.strategy);
   c.expect(
@@ -255,8 +315,7 @@ void check_values(const Recipe& r, const Given& given, std::vector<std::string>&
   c.expect(r.checkpoint.every_minutes >= 0 && r.checkpoint.every_minutes < kMost,
            "checkpoint.every_minutes has to be at least 0");
   c.at_least("checkpoint.every_epochs", static_cast<double>(r.checkpoint.every_epochs), 0);
-  c.expect(r.checkpoint.keep >= 1 && r.checkpoint.keep < 1000000,
-           "checkpoint.keep has to be at least 1");
+  c.within("checkpoint.keep", r.checkpoint.keep, 1, 999'999);
   const std::string& memory = r.checkpoint.memory;
   c.expect(memory.empty() || bytes_of(memory) > 0,
            "checkpoint.memory is '" + memory + "'; it has to be a size, as \"4GiB\"");

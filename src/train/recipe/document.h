@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,11 +27,16 @@ class Document {
   bool replaced(const std::string& key) const;
   // The value of an override as it was typed; nothing for another key.
   std::optional<std::string> typed(const std::string& key) const;
-  // "lenet.toml:12: " or "--set: ".
+  // "lenet.toml:12: " or "--set ".
   std::string place(const std::string& key, const toml::node* node) const;
+  // Problems that begin with a key, each behind its place where the key stands there, but for text
+  // that no user wrote. Without those that follow from one of `unread`, keys of another type.
+  std::vector<std::string> placed(const std::vector<std::string>& problems,
+                                  const std::set<std::string>& unread) const;
 
  private:
   void apply(const std::string& override);
+  std::string place_of(const std::string& key) const;
 
   std::string name_;
   std::string folder_;

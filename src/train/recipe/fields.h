@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convoy/train/recipe.h"
@@ -81,14 +82,22 @@ void Fields::list_of(const char* key, std::vector<T>& tables, const char* doc) {
   list(key, all, doc);
 }
 
+// Of what print_recipe() made without comments: ("training.batch", "128") for each key. Tables of a
+// list are numbered, each list by itself.
+std::vector<std::pair<std::string, std::string>> recipe_keys(const std::string& printed);
+
 // Appends what makes no sense in a recipe that was read without problems of its own. `given` tells
 // whether the user gave a key ("optimizer.momentum") another value than its default: complete
-// recipes hold the defaults of keys that mean nothing to them.
+// recipes hold the defaults of keys that mean nothing to them; present() whether the recipe has the
+// key at all. `trains`: whether the recipe is to train with, or says what was trained. A problem
+// begins with the key that it is of.
 class Given {
  public:
   virtual ~Given() = default;
   virtual bool operator()(const std::string& key) const = 0;
+  virtual bool present(const std::string& key) const = 0;
 };
-void check_values(const Recipe& recipe, const Given& given, std::vector<std::string>& problems);
+void check_values(const Recipe& recipe, const Given& given, bool trains,
+                  std::vector<std::string>& problems);
 
 }  // namespace convoy::train

@@ -1,4 +1,7 @@
 // A recipe as TOML, and where two recipes differ.
+#include <algorithm>
+#include <map>
+#include <set>
 #include <sstream>
 
 #include "base/toml_text.h"
@@ -103,26 +106,39 @@ class Printer : public Fields {
   std::ostringstream out_;
 };
 
-// "training.batch = 128" for each key.
-std::vector<std::string> flat(const std::string& recipe) {
-  std::istringstream text(recipe);
-  std::vector<std::string> lines;
+// Of "hybrid.scheme": "hybrid"; of keys of the top level: "".
+std::string table_of(const std::string& key) {
+  const std::size_t dot = key.rfind('.');
+  return dot == std::string::npos ? "" : key.substr(0, dot);
+}
+
+std::set<std::string> tables_of(const std::string& printed) {
+  std::set<std::string> tables;
+  for (const auto& [key, value] : recipe_keys(printed)) tables.insert(table_of(key));
+  return tables;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> recipe_keys(const std::string& printed) {
+  std::istringstream text(printed);
+  std::vector<std::pair<std::string, std::string>> keys;
   std::string line, table;
-  int group = 0;
+  std::map<std::string, int> tables;  // so many of each list so far
   while (std::getline(text, line)) {
     if (line.empty()) continue;
     if (line.front() != '[') {
-      lines.push_back(table + line);
+      const std::size_t equals = line.find(" = ");
+      keys.emplace_back(table + line.substr(0, equals), line.substr(equals + 3));
     } else if (line.rfind("[[", 0) == 0) {
-      table = line.substr(2, line.size() - 4) + "[" + std::to_string(group++) + "].";
+      const std::string list = line.substr(2, line.size() - 4);
+      table = list + "[" + std::to_string(tables[list]++) + "].";
     } else {
       table = line.substr(1, line.size() - 2) + ".";
     }
   }
-  return lines;
+  return keys;
 }
-
-}  // namespace
 
 std::string print_recipe(const Recipe& recipe, bool comments) {
   Printer printer(comments);
@@ -132,15 +148,7 @@ std::string print_recipe(const Recipe& recipe, bool comments) {
 }
 
 std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::string& theirs) {
-  const auto values = [](const std::string& recipe) {
-    std::vector<std::pair<std::string, std::string>> values;
-    for (const std::string& line : flat(recipe)) {
-      const std::size_t equals = line.find(" = ");
-      values.emplace_back(line.substr(0, equals), line.substr(equals + 3));
-    }
-    return values;
-  };
-  const auto a = values(mine), b = values(theirs);
+  const auto a = recipe_keys(mine), b = recipe_keys(theirs);
   const auto find = [](const auto& all, const std::string& key) -> std::string {
     for (const auto& [name, value] : all) {
       if (name == key) return value;
@@ -160,12 +168,26 @@ std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::str
 
 std::string recipe_difference(const std::string& mine, const std::string& theirs,
                               const std::string& other) {
-  std::string text;
-  for (const RecipeChange& change : recipe_changes(mine, theirs)) {
-    text += (text.empty() ? "" : "; ") + change.key + " is " +
-            (change.mine.empty() ? "missing" : change.mine) + ", " + other + " " +
-            (change.theirs.empty() ? "has no such key" : "it is " + change.theirs);
+  const std::set<std::string> own = tables_of(mine), others = tables_of(theirs);
+  std::vector<std::string> said, tables;
+  const auto once = [&tables](const std::string& text) {
+    if (std::find(tables.begin(), tables.end(), text) == tables.end()) tables.push_back(text);
+  };
+  for (const auto& [key, value, value_there] : recipe_changes(mine, theirs)) {
+    const std::string table = table_of(key);
+    if (!table.empty() && !others.contains(table)) {
+      once("there is a table [" + table + "], " + other + " there is none");
+    } else if (!table.empty() && !own.contains(table)) {
+      once("there is no table [" + table + "], " + other + " there is one");
+    } else {
+      said.push_back(key + " is " + (value.empty() ? "missing" : value) + ", " + other + " it is " +
+                     (value_there.empty() ? "missing" : value_there));
+    }
   }
+  // What is the same in all keys of a table comes last: who looks for a key finds it.
+  said.insert(said.end(), tables.begin(), tables.end());
+  std::string text;
+  for (const std::string& one : said) text += (text.empty() ? "" : "; ") + one;
   return text;
 }
 

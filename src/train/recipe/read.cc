@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "convoy/base/names.h"
 #include "convoy/train/placement.h"
 #include "train/recipe/automatic.h"
+#include "train/recipe/convert.h"
 #include "train/recipe/document.h"
 #include "train/recipe/fields.h"
 
@@ -18,47 +20,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <class T>
-constexpr const char* kTypeName = "a text";
-template <>
-constexpr const char* kTypeName<bool> = "true or false";
-template <>
-constexpr const char* kTypeName<std::int64_t> = "a whole number";
-template <>
-constexpr const char* kTypeName<double> = "a number";
-template <>
-constexpr const char* kTypeName<std::vector<double>> = "a list of numbers";
-template <>
-constexpr const char* kTypeName<std::vector<std::string>> = "a list of texts";
-
-template <class T>
-std::optional<T> convert(const toml::node& node) {
-  if constexpr (std::is_same_v<T, double>) {
-    if (const auto* integer = node.as_integer()) return static_cast<double>(integer->get());
-    return node.value_exact<double>();
-  } else if constexpr (std::is_same_v<T, std::vector<double>> ||
-                       std::is_same_v<T, std::vector<std::string>>) {
-    const toml::array* array = node.as_array();
-    if (array == nullptr) return std::nullopt;
-    T values;
-    for (const toml::node& element : *array) {
-      auto value = convert<typename T::value_type>(element);
-      if (!value) return std::nullopt;
-      values.push_back(std::move(*value));
-    }
-    return values;
-  } else {
-    return node.value_exact<T>();
-  }
-}
-
 class Reader : public Fields, public Given {
  public:
   Reader(const Document& document, const Vocabulary& vocabulary, Files files)
       : document_(document), vocabulary_(vocabulary), files_(files), tables_{&document.table()} {}
 
   bool operator()(const std::string& key) const override { return given_.count(key) > 0; }
+  bool present(const std::string& key) const override { return present_.count(key) > 0; }
   std::vector<std::string>& problems() { return problems_; }
+
+  // What checks have found, behind the first `first` problems, in its place.
+  void place_problems(std::size_t first) {
+    const auto found = problems_.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::vector<std::string> placed = document_.placed(
+        {std::make_move_iterator(found), std::make_move_iterator(problems_.end())}, unread_);
+    problems_.erase(found, problems_.end());
+    problems_.insert(problems_.end(), placed.begin(), placed.end());
+  }
 
   // Whether every table that is chosen by name could be read.
   bool readable() const { return complained_.empty(); }
@@ -227,8 +205,10 @@ class Reader : public Fields, public Given {
     }
     if (!converted) {
       problem(key, std::string("has to be ") + kTypeName<T>);
+      unread_.insert(full(key));
       return false;
     }
+    present_.insert(full(key));
     if (*converted != value) given_.insert(full(key));
     value = std::move(*converted);
     return true;
@@ -346,6 +326,8 @@ class Reader : public Fields, public Given {
   std::vector<std::string> path_;
   std::vector<std::vector<std::string>> known_{1};
   std::set<std::string> given_;
+  std::set<std::string> present_;
+  std::set<std::string> unread_;  // of another type
   std::set<std::string> complained_;
   std::vector<std::string> problems_;
 };
@@ -386,7 +368,8 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (steps && !epochs && recipe.training.steps > 0) recipe.training.epochs = 0;
   if (epochs && !steps && recipe.training.epochs > 0) recipe.training.steps = 0;
   // A key may be wrong in itself and in its company; both are said.
-  check_values(recipe, reader, reader.problems());
+  const std::size_t of_reading = reader.problems().size();
+  check_values(recipe, reader, files != Files::may_be_missing, reader.problems());
   const auto ask = [&](const auto& checks, const std::string& chosen) {
     const auto check = checks.find(chosen);
     if (check != checks.end() && check->second) check->second(recipe, reader.problems());
@@ -394,11 +377,16 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (reader.readable()) {
     check_patterns(recipe, vocabulary, reader.problems());
     ask(vocabulary.reader_checks, recipe.data.reader);
+    const std::size_t before_task = reader.problems().size();
     ask(vocabulary.task_checks, recipe.task.name);
-    // Where it is only used, or was once, nobody makes the optimizer.
-    if (files != Files::may_be_missing) ask(vocabulary.optimizer_checks, recipe.optimizer.name);
+    // Where it is only used, or was once, nobody makes the optimizer, or looks for the target.
+    const bool trains = files != Files::may_be_missing;
+    if (trains && reader.problems().size() == before_task)
+      ask(vocabulary.metric_checks, recipe.task.name);
+    if (trains) ask(vocabulary.optimizer_checks, recipe.optimizer.name);
     check_strategies(recipe, reader, vocabulary, reader.problems());
   }
+  reader.place_problems(of_reading);
   if (reader.problems().empty()) return recipe;
   std::string message;
   for (const std::string& problem : reader.problems()) {

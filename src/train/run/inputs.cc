@@ -1,48 +1,23 @@
 #include "train/run/inputs.h"
 
+#include <algorithm>
+#include <span>
+
 #include "base/toml_text.h"
+#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
-#include "convoy/base/names.h"
 #include "convoy/data/loader.h"
 #include "convoy/train/evaluate.h"
 #include "train/due.h"
 #include "train/facts.h"
 #include "train/optimizer/grouped_optimizer.h"
+#include "train/recipe/fields.h"
 #include "train/run/arrange.h"
 #include "train/samples/open.h"
+#include "train/tasks/metrics.h"
 
 namespace convoy::train {
 namespace {
-
-// The metric of this name; `key` is what names it.
-Metric metric_of(const Task& task, const Recipe& recipe, const std::string& key,
-                 const std::string& wanted) {
-  std::vector<std::string> names;
-  std::string known;
-  for (const Metric& metric : task.metrics()) {
-    if (metric.name == wanted) return metric;
-    names.push_back(metric.name);
-    known += (known.empty() ? "" : ", ") + metric.name;
-  }
-  const std::string near = nearest_name(wanted, names);
-  throw UsageError(key + " is '" + wanted + "', but the task " + recipe.task.name +
-                   " has no such metric; it has " + known +
-                   (near.empty() ? "" : " (did you mean " + near + "?)"));
-}
-
-std::optional<Metric> target_metric(const Recipe& recipe, const Task& task) {
-  const std::string& wanted = recipe.training.target.metric;
-  if (wanted.empty()) return std::nullopt;
-  return metric_of(task, recipe, "training.target.metric", wanted);
-}
-
-// The metric that the recipe, or else the task, goes by.
-std::string best_metric(const Recipe& recipe, const Task& task) {
-  const std::string& wanted = recipe.checkpoint.best;
-  if (!wanted.empty()) return metric_of(task, recipe, "checkpoint.best", wanted).name;
-  if (const auto target = target_metric(recipe, task)) return target->name;
-  return metric_of(task, recipe, "the task's usual_best", task.usual_best()).name;
-}
 
 std::string which_samples(const EvaluationRecipe& evaluation) {
   if (evaluation.from == "validation" && evaluation.fraction == 1) return "";
@@ -50,12 +25,33 @@ std::string which_samples(const EvaluationRecipe& evaluation) {
   return " on " + part + "data." + (evaluation.from == "training" ? "train" : evaluation.from);
 }
 
-}  // namespace
-
-void check_metrics(const Recipe& recipe, const Task& task) {
-  best_metric(recipe, task);
-  target_metric(recipe, task);
+// Whether a key of the recipe decides what a network's score is. Where the files are does not: the
+// data have a fingerprint of their own.
+bool decides_scores(const std::string& key, const Recipe& recipe) {
+  for (const char* same : {"precision", "data.size", "data.channels", "data.mean", "data.deviation",
+                           "data.pixel", "data.reader", "task.name"}) {
+    if (key == same) return true;
+  }
+  if (key.starts_with("data.evaluate.") || key.starts_with("task.options.")) return true;
+  const bool training = recipe.evaluation.from == "training";
+  const std::string table = training ? "data.train." : "data.validation.";
+  if (!key.starts_with(table)) return false;
+  const Options& options = training ? recipe.data.train : recipe.data.validation;
+  return std::none_of(options.specification().begin(), options.specification().end(),
+                      [&](const Option& option) {
+                        return option.kind == Option::Kind::path && table + option.key == key;
+                      });
 }
+
+std::uint64_t fingerprint_of_scores(const Recipe& recipe, const data::Dataset& evaluated) {
+  std::string text = to_hex(evaluated.fingerprint()) + " " + std::to_string(evaluated.size());
+  for (const auto& [key, value] : recipe_keys(print_recipe(recipe, false))) {
+    if (decides_scores(key, recipe)) text += "\n" + key + " = " + value;
+  }
+  return xxh3(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
 
 Inputs::Inputs(const comm::World& the_world, const Registry& registry, Recipe& the_recipe,
                const StrategyFactory& make)
@@ -83,7 +79,10 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   }
   const RecipeNetwork network(registry, recipe, *task, compute);
   recipe.strategy_options = strategy->settle(network, former ? &*former : nullptr);
+  if (evaluated) measured_on = fingerprint_of_scores(recipe, *evaluated);
   if (origin) {
+    // A part without evaluations leaves what was the best so.
+    if (!evaluated) measured_on = origin->manifest.measured_on;
     const Recipe before = check_origin(*origin, recipe, registry.vocabulary(), *data.training,
                                        world.rank() == 0 ? &world.log() : nullptr);
     check_facts(*task, origin->manifest, origin->path);
@@ -102,6 +101,26 @@ bool Inputs::reached(double score) const {
   return score >= (target->higher_is_better ? level : -level);  // greater scores are better
 }
 
+namespace {
+
+// Where the schedule counts in one unit and training in the other.
+void check_warmup(const Recipe& recipe, double steps_per_epoch) {
+  if (steps_per_epoch == 0) return;
+  const ScheduleRecipe& schedule = recipe.schedule;
+  const TrainingRecipe& training = recipe.training;
+  const bool in_steps = training.steps > 0;
+  const auto length = static_cast<double>(in_steps ? training.steps : training.epochs);
+  const double warmup =
+      schedule.unit == "epochs" ? schedule.warmup * steps_per_epoch : schedule.warmup;
+  if (warmup <= (in_steps ? length : length * steps_per_epoch)) return;
+  throw UsageError("schedule.warmup is " + shortest(schedule.warmup) + " " + schedule.unit +
+                   ", longer than the training of " + shortest(length) +
+                   (in_steps ? " steps" : " epochs") + ": an epoch has " +
+                   shortest(steps_per_epoch) + " steps");
+}
+
+}  // namespace
+
 std::unique_ptr<data::SampleSource> open_training(const Inputs& inputs, std::size_t least_share) {
   const Recipe& recipe = inputs.recipe;
   const auto samples = inputs.data.training->size();
@@ -115,6 +134,10 @@ std::unique_ptr<data::SampleSource> open_training(const Inputs& inputs, std::siz
                      "task '" +
                      recipe.task.name + "' are counted in " + inputs.task->unit() +
                      ", which can leave a rank with so few: choose a model without such layers");
+  }
+  if (counted) {
+    const std::size_t last = !recipe.data.drop_last && samples % batch > 0 ? 1 : 0;
+    check_warmup(recipe, static_cast<double>(samples / batch + last));
   }
   if (inputs.world.rank() == 0 && counted && batch > samples && !recipe.data.drop_last) {
     inputs.world.log().warning("training.batch is " + std::to_string(batch) +

@@ -15,9 +15,6 @@
 
 namespace convoy::train {
 
-// Throws UsageError for a metric that the recipe names and the task doesn't have.
-void check_metrics(const Recipe& recipe, const Task& task);
-
 // In the order in which they are made: each may be wrong in view of what was made before.
 struct Inputs {
   // The task and the arrangement, before any file is opened. Throws UsageError for a recipe that
@@ -45,6 +42,7 @@ struct Inputs {
   Arrangement arrangement;
   DataSets data;
   std::shared_ptr<const data::Dataset> evaluated;  // what evaluations are on; null: there are none
+  std::optional<std::uint64_t> measured_on;        // Manifest::measured_on, of this run
   std::optional<Origin> origin;                    // if this run goes on
   bool epoch_was_over = false;                     // there, and reported
 

@@ -91,7 +91,6 @@ class Planning {
 
 std::optional<PlacementProblem> Planning::problem(std::string& why) {
   const std::shared_ptr<Task> task = registry_.make_task(recipe_);
-  check_metrics(recipe_, *task);
   const DataSets data = open_data(world_.communicator(), registry_, recipe_.data);
   look_at(data, recipe_, *task);
   const Compute compute(recipe_);

@@ -14,8 +14,9 @@ struct SavedScore {
   bool target_reached = false;  // training.target, by that score
 };
 
-// A score of another figure, or of other samples, says nothing: the owner of the run folder then
-// tells so, and whether training.target was reached is left to another evaluation. Collective.
+// A score of another figure, or one measured on something else, says nothing: the owner of the run
+// folder then tells so, and whether training.target was reached is left to another evaluation.
+// Collective.
 SavedScore saved_score(const Inputs& inputs, const CheckpointFolder& checkpoints,
                        const Manifest& saved);
 

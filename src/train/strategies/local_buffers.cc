@@ -81,15 +81,14 @@ void unite_buffers(const comm::Communicator& communicator,
   }
 }
 
-LocalBuffers::LocalBuffers(comm::Communicator communicator, std::vector<parallel::NamedTensor> all,
-                           bool synchronized)
-    : communicator_(std::move(communicator)), all_(std::move(all)), synchronized_(synchronized) {
+LocalBuffers::LocalBuffers(comm::Communicator communicator, std::vector<parallel::NamedTensor> all)
+    : communicator_(std::move(communicator)), all_(std::move(all)) {
   if (communicator_.size() == 1) all_.clear();
 }
 
 std::vector<parallel::NamedTensor> LocalBuffers::different() const {
   std::vector<parallel::NamedTensor> buffers = all_;
-  if (synchronized_ && !buffers.empty()) leave_different(communicator_, buffers);
+  if (!buffers.empty()) leave_different(communicator_, buffers);
   return buffers;
 }
 

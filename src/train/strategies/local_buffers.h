@@ -20,10 +20,9 @@ void unite_buffers(const comm::Communicator& communicator,
 class LocalBuffers {
  public:
   LocalBuffers() = default;
-  // References to the buffers, which stay their network's. `synchronized`: statistics of batch
-  // normalization are the same on all ranks; others need not be.
-  LocalBuffers(comm::Communicator communicator, std::vector<parallel::NamedTensor> all,
-               bool synchronized);
+  // References to the buffers, which stay their network's. Those that are the same on all ranks are
+  // left alone: masks, tables of positions, statistics of batch normalization over all of them.
+  LocalBuffers(comm::Communicator communicator, std::vector<parallel::NamedTensor> all);
 
   // Takes those over that a checkpoint has of this rank.
   void load(const Tensors& saved);
@@ -37,9 +36,8 @@ class LocalBuffers {
 
   comm::Communicator communicator_;
   std::vector<parallel::NamedTensor> all_;  // that may differ
-  bool synchronized_ = false;
-  bool united_ = false;  // the network holds buffers of all ranks,
-  Tensors own_;          // and this those of this one
+  bool united_ = false;                     // the network holds buffers of all ranks,
+  Tensors own_;                             // and this those of this one
 };
 
 }  // namespace convoy::train

@@ -1,5 +1,7 @@
 #include "train/strategies/reducer_keys.h"
 
+#include "comm/collectives/allreduce/selection.h"
+#include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
 namespace convoy::train {
@@ -29,6 +31,23 @@ void check_reducer_keys(const Recipe& recipe, std::vector<std::string>& problems
   };
   choose("batch_norm", "local", "synchronized");
   choose("wire", "own", "bfloat16");
+  const auto size = [&](const char* key) {
+    const std::string& value = recipe.strategy_options.text(key);
+    try {
+      if (parse_bytes(value) > 0) return;
+    } catch (const UsageError&) {
+    }
+    problems.push_back(recipe.strategy + "." + key + " is '" + value +
+                       "'; it has to be a size above 0, as \"8MiB\" or \"512k\"");
+  };
+  size("bucket");
+  size("first_bucket");
+  try {
+    comm::AllreduceSelection(recipe.strategy_options.text("allreduce"),
+                             recipe.strategy + ".allreduce");
+  } catch (const UsageError& error) {
+    problems.emplace_back(error.what());
+  }
 }
 
 bool synchronized_statistics(const Recipe& recipe) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "convoy/base/error.h"
 #include "convoy/train/evaluate.h"
@@ -239,7 +240,10 @@ void Classification::measure(const TensorList& outputs, const TaskBatch& batch,
 }
 
 std::vector<double> Classification::figures(std::span<const double> sums) const {
-  const double n = std::max(sums[kSamples], 1.0);
+  const double n = sums[kSamples];
+  // Of no samples nothing is known: not that the loss is 0.
+  if (n == 0)
+    return std::vector<double>(metrics().size(), std::numeric_limits<double>::quiet_NaN());
   // Scores that are no numbers have some order, too, and with it a class.
   if (std::isnan(sums[kLoss])) return {sums[kLoss], sums[kLoss], sums[kLoss]};
   return {sums[kTop1] / n, sums[kTop5] / n, sums[kLoss] / n};

@@ -169,11 +169,12 @@ void OneVsAll::measure(const TensorList& outputs, const TaskBatch& batch,
 }
 
 std::vector<double> OneVsAll::figures(std::span<const double> sums) const {
-  if (std::isnan(sums[kSamples])) return std::vector<double>(metrics().size(), sums[kSamples]);
+  if (!(sums[kSamples] > 0))  // none, or the network gives no numbers
+    return std::vector<double>(metrics().size(), std::numeric_limits<double>::quiet_NaN());
   const double labeled = std::max(sums[kLabeled], 1.0);
   return {mean_average_precision(sums.subspan(kHistograms)),
           2 * sums[kHits] / std::max(sums[kPredicted] + sums[kLabels], 1.0), sums[kTop1] / labeled,
-          sums[kTop5] / labeled, sums[kLoss] / std::max(sums[kSamples], 1.0)};
+          sums[kTop5] / labeled, sums[kLoss] / sums[kSamples]};
 }
 
 void OneVsAll::answer(const Scored& sample, int, Answer& to) const {

@@ -115,7 +115,7 @@ void Hybrid::prepare(TrainerContext& context, const State* saved) {
     trunk_->reducer().set_meanwhile([this] { return head_->finish_some(); });
   }
   parallel::broadcast_tensors(replicas_, optimizers_->head_parameters());
-  buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_), synchronized_);
+  buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_));
   if (saved == nullptr) return;
   optimizers_->load(*saved);
   buffers_.load(saved->rank);

@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/model/modules.h"
+#include "model/keep_modes.h"
 
 namespace convoy::train {
 namespace {
@@ -25,7 +26,7 @@ bool takes(torch::nn::AnyModule module, const model::Shape& input, std::int64_t 
            at::ScalarType type) {
   const torch::NoGradGuard no_grad;
   torch::nn::Module& own = *module.ptr();
-  const bool training = own.is_training();
+  const model::KeepModes modes(own);
   std::vector<std::pair<torch::Tensor, torch::Tensor>> before;
   for (const torch::Tensor& buffer : own.buffers()) {
     type = buffer.is_floating_point() ? buffer.scalar_type() : type;
@@ -43,7 +44,6 @@ bool takes(torch::nn::AnyModule module, const model::Shape& input, std::int64_t 
   } catch (const c10::Error&) {
     taken = false;
   }
-  own.train(training);
   random.set_state(random_state);
   for (auto& [buffer, values] : before) buffer.copy_(values);
   return taken;

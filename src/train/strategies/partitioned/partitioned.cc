@@ -172,8 +172,7 @@ void Partitioned::prepare(TrainerContext& context, const State* saved) {
   divided_sums_ = make_reducer(grid_->replicas(), divided_);
   optimizer_.emplace(context.make_optimizer(std::move(parameters)));
   // Those of a partition's replicas have the same shapes.
-  buffers_ =
-      LocalBuffers(own(grid_->replicas()), parallel::unique_buffers(*network_), synchronized_);
+  buffers_ = LocalBuffers(own(grid_->replicas()), parallel::unique_buffers(*network_));
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   buffers_.load(own_buffers(*saved));

@@ -108,7 +108,7 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   model_.emplace(context.world(), network_, options(saved));
   optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
-  buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_), synchronized_);
+  buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_));
   noise_ = NoiseMeter(communicator_, parallel::unique_parameters(*network_),
                       recipe.training.noise_every);
   if (saved == nullptr) return;
