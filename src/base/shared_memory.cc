@@ -24,7 +24,8 @@
 namespace convoy {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+// The kernel's unit for memory: 4 KiB, or 16 or 64 on some machines with ARM processors.
+const auto kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 // Memory is asked for in steps: when a signal comes, the kernel gives back what it has found for
 // one. Steps that signals interrupt become shorter down to the least one, or signals that come more
 // often than a step takes would make it start over for ever.

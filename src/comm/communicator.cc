@@ -70,18 +70,18 @@ Task in_shared_memory(Node& node, Call call, std::uint64_t id, Arguments... argu
 
 template <class Work, class... Arguments>
 Operation start_shared(const std::shared_ptr<Engine>& engine, const Medium& medium,
-                       const Call& call, const Arguments&... arguments) {
-  return Operation(engine->start(medium, call, [&](Io&) {
-    Node& node = *medium.locality->node;
-    return in_shared_memory<Work>(node, call, node.board().next_id(call.match), arguments...);
-  }));
+                       const Call& call, Arguments... arguments) {
+  const auto body = [node = medium.locality->node, call, arguments...](Io&) {
+    return in_shared_memory<Work>(*node, call, node->board().next_id(call.match), arguments...);
+  };
+  return Operation(engine->start(medium, call, body, Engine::By::memory));
 }
 
 // Work by messages.
 Operation start_collective(const std::shared_ptr<Engine>& engine, const Medium& medium, Call call,
                            const std::function<Task(Io&)>& body) {
   const bool first = engine->options().check_calls;
-  return Operation(engine->start(medium, call, [&](Io& io) -> Task {
+  return Operation(engine->start(medium, call, [=](Io& io) -> Task {
     if (io.size() == 1) return body(io);
     // On one host all collectives compare calls in the same way, so that any two of them meet.
     Node* const node = medium.locality->one_node() ? medium.locality->node.get() : nullptr;
@@ -213,15 +213,15 @@ Communicator Communicator::duplicate() const { return split(0, rank()); }
 Operation Communicator::start_send(ConstBuffer data, int to, Match match) const {
   check_rank(to, size(), "the receiver");
   const Buffer buffer(const_cast<void*>(data.data), data.count, data.type);  // only read
-  return Operation(engine_->start(medium(), make_call(Kind::send, data, match, to), [&](Io& io) {
-    return one_message(io, true, bytes_of(buffer), to, 0);
+  return Operation(engine_->start(medium(), make_call(Kind::send, data, match, to), [=](Io& io) {
+    return one_message(io, true, bytes_of(buffer), to, Io::kMessageLane);
   }));
 }
 Operation Communicator::start_receive(Buffer data, int from, Match match) const {
   check_rank(from, size(), "the sender");
-  return Operation(
-      engine_->start(medium(), make_call(Kind::receive, data, match, from),
-                     [&](Io& io) { return one_message(io, false, bytes_of(data), from, 0); }));
+  return Operation(engine_->start(
+      medium(), make_call(Kind::receive, data, match, from),
+      [=](Io& io) { return one_message(io, false, bytes_of(data), from, Io::kMessageLane); }));
 }
 
 Operation Communicator::start_broadcast(Buffer data, int root, Match match) const {
@@ -257,7 +257,7 @@ Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer d
                         : comm::allreduce(io, *locality, call, data, op, choice);
   };
   if (choice.algorithm == AllreduceAlgorithm::shared)
-    return Operation(c.engine_->start(medium, call, body));
+    return Operation(c.engine_->start(medium, call, body, Engine::By::memory));
   return start_collective(c.engine_, medium, call, body);
 }
 

@@ -58,6 +58,7 @@ const NormalizationSeconds& DistributedCore::normalization_seconds() const {
 ForwardScope::ForwardScope(DistributedCore& core, bool training, std::optional<double> samples,
                            std::optional<double> total) {
   auto& d = *core.impl_;
+  if (training) d.reducer->check_parameters();
   if (training && samples) d.reducer->count_samples(*samples);
   const bool synchronize = training && d.options.batch_norm == BatchNormStatistics::synchronized &&
                            d.statistics.size() > 1;

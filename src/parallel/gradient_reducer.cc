@@ -96,7 +96,7 @@ class GradientReducer::Impl {
         auto node = torch::autograd::impl::grad_accumulator(step_.parameter(source, i));
         const auto key = node->add_post_hook(
             std::make_unique<AfterAccumulation>([this, source, i] { on_gradient(source, i); }));
-        hooks_.push_back({std::move(node), key});
+        hooks_.emplace_back(std::move(node), key);
       }
     }
     if (!options.compute_in_buckets || step_.sources() > 1) return;
@@ -109,8 +109,20 @@ class GradientReducer::Impl {
     }
   }
 
-  ~Impl() {
-    for (auto& [node, key] : hooks_) node->del_post_hook(key);
+  // A conversion makes autograd forget the node that is hooked into: without this look, training
+  // would go on with gradients of this rank alone.
+  void check_parameters() const {
+    for (std::size_t h = 0; h < hooks_.size(); ++h) {
+      const std::size_t source = h / step_.parameters(), i = h % step_.parameters();
+      const at::Tensor& tensor = step_.parameter(source, i);
+      if (!tensor.requires_grad() ||
+          torch::autograd::impl::try_get_grad_accumulator(tensor) == hooks_[h].node())
+        continue;
+      throw UsageError(
+          prefix() + "parameter '" + step_.name(i) +
+          "' was converted or moved to another device after its model was distributed; "
+          "do that before");
+    }
   }
 
   ReductionStep& step() { return step_; }
@@ -123,12 +135,16 @@ class GradientReducer::Impl {
   }
 
   void on_gradient(std::size_t source, std::size_t i) {
-    if (!synchronizing) return;
     const std::lock_guard lock(gate_->mutex);
+    if (!synchronizing) {
+      step_.gradient_kept(source, i);
+      return;
+    }
     if (gate_->error) std::rethrow_exception(gate_->error);
     try {
       if (!backwards_[source]) {
         backwards_[source] = true;
+        check_parameters();
         await_end_of_backward(source);
       }
       step_.gradient_ready(source, i);
@@ -168,10 +184,20 @@ class GradientReducer::Impl {
     } else {
       const std::uint64_t mine = gate_->steps;
       const auto over = [&] { return gate_->steps != mine || gate_->error; };
-      if (!gate_->changed.wait_for(lock, step_.communicator().timeout(), over))
+      if (!wait_on_gate(lock, over))
         gate_->fail(std::make_exception_ptr(Failure(who_is_missing(source))));
     }
     if (gate_->error) std::rethrow_exception(gate_->error);
+  }
+
+  // Up to the world's timeout, of which the time in which this process is stopped takes none.
+  template <class Over>
+  bool wait_on_gate(std::unique_lock<std::mutex>& lock, const Over& over) {
+    using Seconds = std::chrono::duration<double>;
+    for (Seconds left = step_.communicator().timeout(); left.count() > 0; left -= Seconds(1)) {
+      if (gate_->changed.wait_for(lock, std::min(left, Seconds(1)), over)) return true;
+    }
+    return over();
   }
 
   std::string prefix() const {
@@ -187,9 +213,20 @@ class GradientReducer::Impl {
            missing;
   }
 
-  struct Hook {
-    std::shared_ptr<torch::autograd::Node> node;
-    std::uintptr_t key;
+  class Hook {
+   public:
+    Hook(std::shared_ptr<torch::autograd::Node> node, std::uintptr_t key)
+        : node_(std::move(node)), key_(key) {}
+    Hook(Hook&&) noexcept = default;
+    Hook& operator=(Hook&&) = delete;
+    ~Hook() {
+      if (node_) node_->del_post_hook(key_);
+    }
+    const std::shared_ptr<torch::autograd::Node>& node() const { return node_; }
+
+   private:
+    std::shared_ptr<torch::autograd::Node> node_;
+    std::uintptr_t key_;
   };
 
   ReductionStep step_;
@@ -214,6 +251,7 @@ void GradientReducer::count_samples(double samples, int source) {
   }
   impl_->step().count_samples(static_cast<std::size_t>(source), samples);
 }
+void GradientReducer::check_parameters() const { impl_->check_parameters(); }
 void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }
 bool GradientReducer::synchronizing() const { return impl_->synchronizing; }
 void GradientReducer::drain(const std::function<void()>& on_step) { impl_->step().drain(on_step); }

@@ -45,6 +45,7 @@ ReductionStep::ReductionStep(comm::Communicator communicator,
     p.name = sources[0][i].name;
     for (const auto& source : sources) p.tensors.push_back(source.at(i).tensor);
     p.from.assign(sources.size(), false);
+    p.kept.assign(sources.size(), false);
   }
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // backward meets the last layers first
@@ -65,7 +66,7 @@ void ReductionStep::agree_on_nominal_samples() {
   std::vector<double> samples(1, 0.0);
   for (const Samples& s : samples_) samples[0] += s.per_micro_batch().value_or(0);
   communicator_.allreduce(comm::buffer_of(samples), comm::ReduceOp::max, kNominal);
-  nominal_samples_ = std::max(1.0, samples[0]);
+  nominal_samples_ = samples[0] > 0 ? samples[0] : 1;
 }
 
 void ReductionStep::begin(Control mine) {
@@ -122,6 +123,13 @@ double ReductionStep::scale_of(std::size_t source) const {
   return 1.0 / static_cast<double>(sources());
 }
 
+// Whether .grad has something to reduce. Autograd may tell of a gradient that a function of the
+// caller's has left undefined.
+bool ReductionStep::contributes(std::size_t source, std::size_t i) const {
+  const Parameter& p = parameters_[i];
+  return (p.from[source] || p.kept[source]) && p.tensors[source].grad().defined();
+}
+
 // The one pass over a gradient that is not in its place: copy, scale and conversion together, and
 // the sum over sources in their order.
 void ReductionStep::copy_to_bucket(std::size_t i) {
@@ -133,10 +141,11 @@ void ReductionStep::copy_to_bucket(std::size_t i) {
   const double ranks = sum ? 1 : communicator_.size();
   for (std::size_t s = 0; s < sources(); ++s) {
     const at::Tensor& grad = p.tensors[s].grad();
-    if (grad.is_sparse())
+    if (grad.defined() && grad.is_sparse())
       throw UsageError("parameter '" + p.name + "' has a sparse gradient, which is not supported");
     const double scale = scale_of(s) / ranks;
-    if (scale == 0) {  // the mean of nothing may be no number
+    // The mean of nothing may be no number.
+    if (scale == 0 || !contributes(s, i)) {
       if (s == 0) p.slot.zero_();
     } else if (s == 0 && same_memory(grad, p.slot)) {
       statistics_.in_place_bytes += p.slot.nbytes();
@@ -195,11 +204,13 @@ std::vector<std::size_t> ReductionStep::missing_parameters() {
   return missing;
 }
 
-// Which parameters some rank used.
-std::vector<bool> ReductionStep::find_used(const std::vector<std::size_t>& missing) {
+// Which parameters some rank used since the last step.
+std::vector<bool> ReductionStep::find_used() {
   if (!options_.allow_unused) return std::vector<bool>(parameters_.size(), true);
-  std::vector<std::uint8_t> used(parameters_.size(), 1);
-  for (std::size_t i : missing) used[i] = 0;
+  std::vector<std::uint8_t> used(parameters_.size(), 0);
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    for (std::size_t s = 0; s < sources(); ++s) used[i] |= contributes(s, i) ? 1 : 0;
+  }
   communicator_.allreduce(comm::buffer_of(used), comm::ReduceOp::max, kUsed);
   return {used.begin(), used.end()};
 }
@@ -217,10 +228,10 @@ void ReductionStep::finish() {
   for (std::size_t i : missing) {
     Parameter& p = parameters_[i];
     keep_gradient_apart(i);
-    p.slot.zero_();
+    copy_to_bucket(i);
     if (--buckets_[p.bucket].missing == 0) start(p.bucket);
   }
-  complete(find_used(missing));
+  complete(find_used());
   adopt_measured_order();
   reset();
 }
@@ -252,6 +263,7 @@ void ReductionStep::complete(const std::vector<bool>& used) {
     if (rescale && weight > 0) buckets_[b].flat.mul_(communicator_.size() / weight);
     write_gradients(b, used);
   }
+  for (Parameter& p : parameters_) p.kept.assign(sources(), false);
   ++statistics_.steps;
   end_wait();
 }
@@ -301,9 +313,7 @@ bool ReductionStep::join_with_zeros() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) keep_gradient_apart(i);
     for (Bucket& bucket : buckets_) bucket.flat.zero_();
     for (std::size_t b = 0; b < buckets_.size(); ++b) start(b);
-    std::vector<std::size_t> all(parameters_.size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    complete(find_used(all));
+    complete(find_used());
     adopt_measured_order();
   }
   reset();

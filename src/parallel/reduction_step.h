@@ -28,11 +28,15 @@ class ReductionStep {
     return parameters_[i].tensors[source];
   }
 
+  const std::string& name(std::size_t i) const { return parameters_[i].name; }
+
   void count_samples(std::size_t source, double samples);
   // Memory of the bucket for a gradient that is about to be computed, so that it needn't be copied
   // there; undefined if it has to be. At most once per step and parameter.
   at::Tensor take_slot(std::size_t i);
   void gradient_ready(std::size_t source, std::size_t i);
+  // Of a pass that is not reduced: .grad will be reduced with that of the next one that is.
+  void gradient_kept(std::size_t source, std::size_t i) { parameters_[i].kept[source] = true; }
   // Reduces what has not come by now as zeros, waits for all buckets and writes .grad.
   void finish();
   bool join_with_zeros();
@@ -55,6 +59,7 @@ class ReductionStep {
     std::size_t bucket = 0;
     std::size_t arrived = 0;  // sources whose gradient is there
     std::vector<bool> from;   // which
+    std::vector<bool> kept;   // sources with a gradient of passes that were not reduced
     bool taken = false;       // the slot, in this step
   };
   struct Bucket {
@@ -83,7 +88,8 @@ class ReductionStep {
   void start(std::size_t bucket);
   void report_reductions();
   std::vector<std::size_t> missing_parameters();
-  std::vector<bool> find_used(const std::vector<std::size_t>& missing);
+  bool contributes(std::size_t source, std::size_t i) const;
+  std::vector<bool> find_used();
   void complete(const std::vector<bool>& used);
   void wait_for(comm::Operation& reduction);
   void end_wait();

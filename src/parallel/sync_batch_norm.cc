@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "convoy/base/clock.h"
+#include "convoy/base/error.h"
 #include "parallel/tensors.h"
 
 namespace convoy::parallel {
@@ -24,11 +25,21 @@ std::vector<std::int64_t> all_but_channels(const at::Tensor& x) {
   return dims;
 }
 
+// What is computed with: 16 bits would round the mean before it is subtracted.
+at::ScalarType computed_in(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
 // [C] -> [1, C, 1, ...]
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& like) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(like.dim()), 1);
   shape[1] = like.size(1);
   return values.to(like.scalar_type()).view(shape);
+}
+
+at::Tensor centered_by(const at::Tensor& mean, const at::Tensor& x) {
+  const at::Tensor wide = x.to(computed_in(x));
+  return wide - per_channel(mean, wide);
 }
 
 // Sums a small double tensor over ranks, in place, and counts the time. Kept in double: sums of
@@ -74,7 +85,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     first = sum_over_ranks(*scope.communicator, first, match, scope.seconds.forward);
     const double count = first[channels].item<double>();
     const at::Tensor mean = first.narrow(0, 0, channels) / count;
-    const at::Tensor centered = x - per_channel(mean, x);
+    const at::Tensor centered = centered_by(mean, x);
     const at::Tensor square_sum =
         sum_over_ranks(*scope.communicator, centered.square().sum(dims, false, at::kDouble), match,
                        scope.seconds.forward);
@@ -86,29 +97,38 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
       const at::Tensor unbiased = square_sum / std::max(count - 1, 1.0);
       running_var.mul_(1 - momentum).add_(unbiased.to(running_var.scalar_type()), momentum);
     }
-    const at::Tensor normalized = centered * per_channel(inverse_std, x);
-    context->save_for_backward({normalized, weight, inverse_std});
+    context->save_for_backward({x, weight, bias, mean, inverse_std});
     context->saved_data["scope"] = scope_address;
     context->saved_data["key"] = static_cast<std::int64_t>(match.key);
     context->saved_data["count"] = count;
     context->saved_data["share"] = scope.weight_by_samples ? scope.share : 1.0;
-    at::Tensor y = normalized;
-    if (weight.defined()) y = y * per_channel(weight, x);
-    if (bias.defined()) y = y + per_channel(bias, x);
-    return y.is_same(normalized) ? normalized.clone() : y;
+    at::Tensor y = centered * per_channel(inverse_std, centered);
+    if (weight.defined()) y = y * per_channel(weight, y);
+    if (bias.defined()) y = y + per_channel(bias, y);
+    return y.to(x.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
+    // Autograd would take the sums over ranks for constants.
+    if (at::GradMode::is_enabled()) {
+      throw UsageError(
+          "synchronized batch normalization can't be differentiated twice; take local statistics, "
+          "or "
+          "evaluation mode, for a loss with a gradient in it");
+    }
     const auto saved = context->get_saved_variables();
-    const at::Tensor& normalized = saved[0];
-    const at::Tensor& weight = saved[1];
-    const at::Tensor& inverse_std = saved[2];
+    const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &inverse_std = saved[4];
+    at::Tensor normalized = centered_by(saved[3], x);
+    normalized.mul_(per_channel(inverse_std, normalized));
     auto& scope =
         *reinterpret_cast<SynchronizedBatchNorm*>(context->saved_data["scope"].toInt());  // NOLINT
     const comm::Match match{1, static_cast<std::uint16_t>(context->saved_data["key"].toInt())};
     const double count = context->saved_data["count"].toDouble();
     const double share = context->saved_data["share"].toDouble();
-    const at::Tensor& dy = outputs[0];
+    // The mean loss of nothing may be no number: what counts 0 is left out, and not multiplied by
+    // 0.
+    const at::Tensor dy =
+        share == 0 ? at::zeros_like(normalized) : outputs[0].to(normalized.scalar_type());
     const auto dims = all_but_channels(dy);
     const std::int64_t channels = dy.size(1);
 
@@ -116,7 +136,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const at::Tensor dy_x_sum = (dy * normalized).sum(dims, false, at::kDouble);
     const at::Tensor sums = sum_over_ranks(*scope.communicator, at::cat({dy_sum, dy_x_sum}) * share,
                                            match, scope.seconds.backward) /
-                            (share * count);
+                            ((share == 0 ? 1 : share) * count);
     at::Tensor scale = inverse_std;
     if (weight.defined()) scale = scale * weight.to(at::kDouble);
     const at::Tensor dx = (dy - per_channel(sums.narrow(0, 0, channels), dy) -
@@ -124,11 +144,9 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
                           per_channel(scale, dy);
     // The parameters' gradients stay local: the reducer averages them with all others.
     at::Tensor dweight, dbias;
-    if (weight.defined()) {
-      dweight = dy_x_sum.to(weight.scalar_type());
-      dbias = dy_sum.to(weight.scalar_type());
-    }
-    return {dx, dweight, dbias, {}, {}, {}, {}, {}};
+    if (weight.defined()) dweight = dy_x_sum.to(weight.scalar_type());
+    if (bias.defined()) dbias = dy_sum.to(bias.scalar_type());
+    return {dx.to(x.scalar_type()), dweight, dbias, {}, {}, {}, {}, {}};
   }
 };
 

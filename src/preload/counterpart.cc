@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "comm/internals.h"
 #include "comm/transports/mpi.h"
@@ -51,6 +52,9 @@ bool is_odd(const Arguments& a) {
 // the other ranks, who don't know, are in a call that is as good as any. It is asked with a
 // communicator where nobody waits.
 bool is_taken_by_mpi(const Arguments& a) {
+  // Of two threads one would keep the handler that the other has set for its question.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   const ErrorsReturned quiet(MPI_COMM_SELF);
   return Library::get().allreduce(a.send, a.receive, a.count, a.type, a.op, MPI_COMM_SELF) ==
          MPI_SUCCESS;

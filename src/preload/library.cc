@@ -72,9 +72,14 @@ bool is_our_kind_of_mpi() {
 
 bool may_use_device_memory() {
   if (environment("CONVOY_MPI_HOST_MEMORY", "0") != "0") return false;
-  // An extension that both have in newer versions.
-  const auto query = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
-  return query != nullptr && query() == 1;
+  // Extensions of newer versions: the first of both, the next two of MPICH, the last of Open MPI.
+  // Some say -1 where they don't know.
+  for (const char* name : {"MPIX_Query_cuda_support", "MPIX_Query_hip_support",
+                           "MPIX_Query_ze_support", "MPIX_Query_rocm_support"}) {
+    const auto query = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, name));
+    if (query != nullptr && query() != 0) return true;
+  }
+  return false;
 }
 
 void end_job(const std::string& reason, int status) {

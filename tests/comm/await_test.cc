@@ -2,13 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <thread>
 
 #include "comm/engine/engine.h"
+#include "convoy/base/error.h"
 #include "convoy/comm/communicator.h"
 #include "convoy/comm/threads.h"
+#include "convoy/comm/world.h"
+#include "tests/base/patience.h"
+#include "tests/comm/ranks_in_time.h"
 
 namespace convoy::comm {
 namespace {
@@ -74,6 +79,38 @@ TEST(Await, NothingBlocksWhatIsThereAlready) {
   pair.receive({data.data(), data.size(), Type::u8}, 1);
   EXPECT_EQ(data[4], 7);
   EXPECT_EQ(transport->calls, 0);
+}
+
+// Who polls waits, too: rank 1 never comes.
+TEST(Await, APolledOperationTimesOut) {
+  WorldOptions options;
+  options.timeout = std::chrono::seconds(20);
+  options.progress = Progress::caller;
+  RanksInTime all(2);
+  std::atomic<bool> failed = false;
+  std::string message;
+  const auto body = [&](World& world) {
+    all.begin();
+    const auto until = Clock::now() + test::patience();
+    if (world.rank() == 1) {
+      while (!failed && Clock::now() < until)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    std::vector<float> data(10);
+    Operation running = world.communicator().start_allreduce(buffer_of(data), ReduceOp::sum);
+    try {
+      while (!running.done() && Clock::now() < until) std::this_thread::yield();
+    } catch (const Failure& e) {
+      message = e.what();
+    }
+    failed = true;
+    if (message.empty()) world.fail("never timed out");
+  };
+  EXPECT_THROW(all.run(body, options), Failure);
+  EXPECT_NE(message.find("allreduce("), std::string::npos) << message;
+  EXPECT_NE(message.find("is not done after"), std::string::npos) << message;
+  EXPECT_NE(message.find("waiting for rank 1"), std::string::npos) << message;
 }
 
 // Two threads of rank 0 wait for different operations, and both ask rank 1. What it says to one is

@@ -61,6 +61,58 @@ TEST_P(InFlight, OperationsOutliveTheirCommunicator) {
   }
 }
 
+// In the order of their starts, whatever they are and in whatever order they are waited for.
+void check_same_match(const Communicator& comm, bool first_first) {
+  constexpr std::size_t kCount = 1 << 18;
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto me = static_cast<std::size_t>(comm.rank());
+  const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
+  const auto mine = static_cast<float>(me + 1);
+  std::vector<float> a(kCount, mine), b(kCount, 100 * mine), c(kCount, mine), d(1000, mine);
+  std::vector<float> e(ranks * 50'000, mine), from_all(ranks * 50'000), f(10, 7 * mine), g(10);
+  const std::vector<std::size_t> parts(ranks, 50'000);
+  std::vector<float> h(e.size(), -mine), again(e.size());
+  const int next = (comm.rank() + 1) % comm.size();
+  const int before = (comm.rank() + comm.size() - 1) % comm.size();
+  std::vector<Operation> running;
+  running.push_back(comm.start_allreduce(buffer_of(a), ReduceOp::sum));
+  running.push_back(comm.start_send(buffer_of(f), next));
+  running.push_back(comm.start_allreduce(buffer_of(b), ReduceOp::sum));
+  running.push_back(comm.start_barrier());
+  running.push_back(comm.start_alltoallv(buffer_of(e), parts, buffer_of(from_all), parts));
+  running.push_back(comm.start_broadcast(buffer_of(c), comm.size() - 1));
+  running.push_back(comm.start_receive(buffer_of(g), before));
+  running.push_back(comm.start_alltoallv(buffer_of(h), parts, buffer_of(again), parts));
+  running.push_back(comm.start_allreduce(buffer_of(d), ReduceOp::max));
+  if (!first_first) std::reverse(running.begin(), running.end());
+  for (Operation& operation : running) operation.wait();
+  EXPECT_EQ(a, std::vector<float>(kCount, sum));
+  EXPECT_EQ(b, std::vector<float>(kCount, 100 * sum));
+  EXPECT_EQ(c, std::vector<float>(kCount, static_cast<float>(ranks)));
+  EXPECT_EQ(d, std::vector<float>(1000, static_cast<float>(ranks)));
+  for (std::size_t i = 0; i < from_all.size(); ++i) {
+    ASSERT_EQ(from_all[i], static_cast<float>(i / 50'000 + 1));
+    ASSERT_EQ(again[i], -from_all[i]);
+  }
+  EXPECT_EQ(g, std::vector<float>(10, 7 * static_cast<float>(before + 1)));
+}
+
+TEST_P(InFlight, OperationsOfOneMatchGoInTurn) {
+  for (const int ranks : {2, 3}) {
+    World::run_threads(
+        ranks,
+        [](World& world) {
+          const Communicator& all = world.communicator();
+          for (const Communicator& part : {on_hosts(all, 1), on_hosts(all, 2), all.duplicate()}) {
+            check_same_match(part, true);
+            // Each rank waits in an order of its own.
+            check_same_match(part, world.rank() == 0);
+          }
+        },
+        with_progress_by(GetParam()));
+  }
+}
+
 // A slot is free again when all have done with it, its owner among them: here rank 1 is done with
 // 64 operations long before rank 0, who started them first and goes on starting.
 TEST(InFlightSlots, AnOwnerNeedsItsSlotsAsLongAsOthersDo) {

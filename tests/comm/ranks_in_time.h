@@ -56,6 +56,10 @@ class RanksInTime {
 
   // Once on each rank, when what takes no time (setting up) is over.
   void begin() { ++begun_; }
+  // As if all processes had been stopped for so long.
+  void stop_for(std::chrono::milliseconds time) {
+    for (Rank& rank : ranks_) rank.milliseconds += time.count();
+  }
   // Until others have asked the rank so often what it does.
   bool wait_asked(int rank, int times) const {
     const auto until = Clock::now() + test::patience();

@@ -2,6 +2,11 @@
 #include <gtest/gtest.h>
 #include <sys/statvfs.h>
 
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "comm/shared_memory/reduction.h"
 #include "convoy/base/error.h"
 #include "convoy/base/shared_memory.h"
 #include "convoy/comm/world.h"
@@ -39,6 +44,57 @@ TEST_P(Shared, EveryAlgorithmTypeAndOperation) {
 
 TEST_P(Shared, ManyAtOnceInAnyOrder) {
   World::run_threads(GetParam(), [](World& world) { check_crowd(apart(world.communicator())); });
+}
+
+// Who gives an operation up may use its memory for something else afterwards: rank 1 is in the
+// middle of a block of it then, and would write there.
+std::atomic<bool> in_block, giving_up, given_up, looked, left_alone;
+void reduce_slowly(ReduceOp op, Type type, void* into, std::span<const void* const> sources,
+                   std::size_t count, int divisor) {
+  if (!looked.exchange(true)) {  // a block is reduced in pieces
+    in_block = true;
+    const auto until = Clock::now() + test::patience();
+    while (!giving_up && Clock::now() < until) std::this_thread::yield();
+    // What must not come is looked for a few times.
+    for (int look = 0; look < 200 && !given_up; ++look)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    left_alone = !given_up;
+  }
+  reduce_all(op, type, into, sources, count, divisor);
+}
+
+TEST(SharedReductions, GivenUpAreLeftByTheOthersFirst) {
+  in_block = giving_up = given_up = looked = left_alone = false;
+  const auto body = [](World& world) {
+    Node& node = *CommunicatorInternals::locality(world.communicator()).node;
+    std::vector<float> data(100'000, 1);
+    const Buffer buffer(std::span<float>{data});
+    const Call call = make_reduction(Kind::allreduce, buffer, ReduceOp::sum, {});
+    const std::uint64_t id = node.board().next_id({});
+    const auto until = Clock::now() + test::patience();
+    std::optional<SharedReduction> work;
+    work.emplace(node, call, id, buffer, ReduceOp::sum, 1, true,
+                 world.rank() == 0 ? reduce_all : reduce_slowly);
+    if (world.rank() == 1) {
+      try {
+        while (!work->done() && Clock::now() < until) work->advance();
+        ADD_FAILURE() << "was not given up";
+      } catch (const Failure&) {
+      }
+      return;
+    }
+    while (!in_block && Clock::now() < until) {
+      work->advance();
+      std::this_thread::yield();
+    }
+    giving_up = true;
+    work.reset();
+    given_up = true;
+  };
+  WorldOptions options;
+  options.progress = Progress::caller;
+  World::run_threads(2, body, options);
+  EXPECT_TRUE(left_alone);
 }
 
 TEST_P(Shared, TheOrderOfSummationIsThatOfRanks) {

@@ -260,6 +260,23 @@ TEST_F(Stalls, NotesAreReadInTime) {
   EXPECT_EQ(rank(0).poll(idle), "asked");
 }
 
+// Stopped for longer than the timeout: what came meanwhile has to be read first.
+TEST_F(Stalls, TimeInWhichNobodyLookedCountsALittle) {
+  make(2);
+  begin(300s, {1});
+  const Clock::time_point start = room.time;
+  timer->look(start + 500ms, 1s);
+  EXPECT_EQ(timer->since, start);
+  timer->look(start + 1h, 1s);
+  EXPECT_EQ(timer->since, start + 1h - 1500ms);
+  EXPECT_EQ(timer->next_question, timer->since + 2s);
+  room.time = start + 1h;
+  EXPECT_EQ(pass(290s), std::nullopt);
+  EXPECT_FALSE(timer->overdue);
+  EXPECT_EQ(pass(10s), std::nullopt);
+  EXPECT_TRUE(timer->overdue);
+}
+
 TEST_F(Stalls, ATimeoutThatIsShorterThanTheFirstQuestionIsKept) {
   make(2);
   begin(100ms, {1});

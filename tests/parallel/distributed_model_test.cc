@@ -205,14 +205,35 @@ TEST(DistributedModel, AccumulatesWithoutCommunication) {
        20.0 * static_cast<double>(test_world().size()) / 3.0)
           .backward();
     };
+    const auto steps = model.statistics().steps;
     {
       const auto quiet = model.no_sync();
-      micro(0);
+      {
+        const auto inner = model.no_sync();
+        micro(0);
+      }
       micro(1);
     }
+    EXPECT_EQ(model.statistics().steps, steps);
     EXPECT_EQ(model.reducer().communicator().traffic().bytes_sent, before);
     micro(2);
     if (20 % test_world().size() == 0) expect_close(gradients(net), serial_gradients(x, y));
+  }
+}
+
+// Autograd forgets what the model had hooked into.
+TEST(DistributedModel, NoticesAConversion) {
+  Net net = make_net(torch::kDouble);
+  DistributedModel model(test_world(), net);
+  const auto [x, y] = global_batch(1, 60, torch::kDouble);
+  net->to(torch::kDouble);  // changes nothing
+  F::cross_entropy(model.forward(my_rows(x)), my_rows(y)).backward();
+  net->to(torch::kFloat);
+  try {
+    model.forward(my_rows(x).to(torch::kFloat));
+    FAIL() << "accepted";
+  } catch (const UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("was converted"), std::string::npos) << e.what();
   }
 }
 

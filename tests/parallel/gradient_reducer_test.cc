@@ -76,6 +76,36 @@ TEST(GradientReducer, AllowsUnusedParameters) {
   }
 }
 
+// x and y, with no gradient for y on the first rank.
+struct OfXAlone : torch::autograd::Function<OfXAlone> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x,
+                            const at::Tensor& y) {
+    return x + y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list dy) {
+    return {dy[0], test_world().rank() == 0 ? at::Tensor() : dy[0]};
+  }
+};
+
+TEST(GradientReducer, TakesUndefinedGradientsForZeros) {
+  for (const bool allow_unused : {false, true}) {
+    ReducerOptions options;
+    options.allow_unused = allow_unused;
+    const at::Tensor x = parameter({1}), y = parameter({2});
+    GradientReducer reducer(test_world().communicator(), {{{"x", x}, {"y", y}}}, options);
+    for (int step = 0; step < 2; ++step) {
+      for (const auto& p : {x, y}) p.mutable_grad() = at::Tensor();
+      OfXAlone::apply(x, y).sum().backward();
+      EXPECT_FLOAT_EQ(x.grad()[0].item<float>(), 1);
+      if (ranks() > 1 || !allow_unused)
+        EXPECT_FLOAT_EQ(y.grad()[0].item<float>(), static_cast<float>((ranks() - 1.0) / ranks()));
+      else
+        EXPECT_FALSE(y.grad().defined());
+    }
+  }
+}
+
 TEST(GradientReducer, LearnsTheOrderOfBackward) {
   // Registered so that the reversed order is wrong: b's gradient comes first.
   const at::Tensor b = parameter({1, 1, 1, 1}), a = parameter({2, 2, 2, 2});

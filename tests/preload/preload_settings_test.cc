@@ -50,10 +50,12 @@ TEST(PreloadSettings, MistakesAreSaidOnce) {
 
 TEST(PreloadDeviceMemory, LeavesEverythingToAnMpiThatReadsIt) {
   const std::string program = PROGRAM "_device plain";
-  Result result = preloaded(2, program);
-  EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 0, 0, 3})) << result.output;
-  EXPECT_NE(result.output.find("CONVOY_MPI_HOST_MEMORY"), std::string::npos) << result.output;
-  result = preloaded(2, program, "CONVOY_MPI_HOST_MEMORY=1");
+  for (const char* kind : {"DEVICE_KIND=cuda", "DEVICE_KIND=hip"}) {
+    const Result result = preloaded(2, program, kind);
+    EXPECT_EQ(counts_in(result.output), (Counts{3, 0, 0, 0, 3})) << result.output;
+    EXPECT_NE(result.output.find("CONVOY_MPI_HOST_MEMORY"), std::string::npos) << result.output;
+  }
+  const Result result = preloaded(2, program, "DEVICE_KIND=cuda CONVOY_MPI_HOST_MEMORY=1");
   EXPECT_EQ(counts_in(result.output), (Counts{3, 3, 0, 0, 0})) << result.output;
 }
 

@@ -25,12 +25,14 @@ class Operation {
   ~Operation();
 
   // Advances what is in flight once and says whether this operation is done. Never blocks. Throws
-  // what wait() throws.
+  // what wait() throws: who polls waits as well, from the first call on, of which up to a quarter
+  // of the timeout, and 10 s, between two calls count.
   bool done();
 
   // Returns when the operation is done. Yields, then sleeps, while there is nothing to do. Throws
   // Failure when a peer has failed or left, when ranks disagree about the call, or when the world's
-  // timeout passes; the message names the operation and the ranks that are missing from it.
+  // timeout passes; the message names the operation and the ranks that are missing from it. Time in
+  // which this process is stopped (by SIGSTOP, a suspended job) doesn't count, but for a second.
   void wait();
 
   // False for a default-constructed or moved-from handle, and after wait() has returned.

@@ -24,7 +24,12 @@ namespace convoy::parallel {
 enum class BatchNormStatistics {
   local,        // each rank's own; running averages drift apart, see broadcast_buffers()
   synchronized  // all ranks': the same as one process with the global batch. Two small messages per
-                // layer. Every rank must run the same number of steps.
+                // layer. Every rank must run the same number of steps, with more than one value per
+                // channel on each: LibTorch's modules throw where there is one alone. Statistics
+                // of 16-bit inputs are taken in float, as LibTorch does. A rank whose samples count
+                // 0 takes part in the statistics, and gives no gradient, not through these either.
+                // Backward of a graph that outlives the model is undefined; second derivatives
+                // (create_graph) throw UsageError.
 };
 
 // What synchronized batch normalization has spent on communication so far, within the passes: the
@@ -81,7 +86,8 @@ class DistributedCore {
 // into backward. From then on loss.backward() leaves the averaged gradients in .grad: call forward,
 // backward and optimizer.step() as ever, the same number of times on every rank (or see
 // finish_epoch). Make optimizers before or after; parameters stay the same tensors. Freeze
-// parameters before.
+// parameters before, and convert the module or move it to another device: a forward pass in
+// training throws UsageError when that was done later.
 //
 // Threads: as LibTorch's modules; backward may communicate from the thread that calls it.
 // Errors: as GradientReducer.
@@ -136,10 +142,12 @@ class DistributedModel {
   //   { auto quiet = model.no_sync(); loss1.backward(); }  loss2.backward();   // reduces the sum
   // Divide each micro-batch's loss by their number. The weight of a rank is its samples per
   // micro-batch. With synchronized batch normalization a rank's micro-batches have to be of the
-  // same size then; others take run() with their total.
+  // same size then; others take run() with their total. May be nested, the inner object going
+  // first; none may outlive the model.
   [[nodiscard]] auto no_sync() {
+    const bool before = core_->reducer().synchronizing();
     core_->reducer().set_synchronizing(false);
-    const auto restore = [](GradientReducer* reducer) { reducer->set_synchronizing(true); };
+    const auto restore = [before](GradientReducer* r) { r->set_synchronizing(before); };
     return std::unique_ptr<GradientReducer, decltype(restore)>(&core_->reducer(), restore);
   }
 

@@ -36,8 +36,8 @@ struct ReducerOptions {
   Averaging averaging = Averaging::samples;
   // Whether a parameter may get no gradient in a backward pass on some or all ranks. If not, that
   // is an error which names the parameters. If so, one more small message per step finds out which
-  // parameters nobody used: their .grad is left alone, while one that some rank used is averaged
-  // over all.
+  // parameters nobody used since the last step: their .grad is left alone, while one that some rank
+  // used is averaged over all.
   bool allow_unused = false;
   // Let .grad refer to the bucket instead of to a copy. Then a .grad kept from an earlier step
   // changes when the next backward runs; clone what you keep.
@@ -134,7 +134,13 @@ class GradientReducer {
   // kMostSamples.
   void count_samples(double samples, int source = 0);
 
-  // While false, backward only accumulates into .grad; the next backward with true reduces the sum.
+  // Throws UsageError if a parameter has been converted or moved to another device since
+  // construction, after which its gradients would not be reduced any more: so does the next
+  // backward that meets another of the parameters.
+  void check_parameters() const;
+
+  // While false, backward only accumulates into .grad; the next backward with true reduces the sum,
+  // with allow_unused also of parameters that it does not use itself.
   void set_synchronizing(bool on);
   bool synchronizing() const;
 
@@ -145,7 +151,8 @@ class GradientReducer {
   void drain(const std::function<void()>& on_step);
 
   // For a rank that has no data for one step, while others may have: takes part in it with weight
-  // 0, after which .grad holds the average as on the others. False, and .grad untouched, if no rank
+  // 0, after which .grad holds the average as on the others, without what passes that were not
+  // synchronized have left in this rank's. False, and .grad untouched, if no rank
   // had any. Collective with the others' backward or pass.
   bool join_with_zeros();
 

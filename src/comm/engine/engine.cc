@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <utility>
 
 #include "comm/engine/backoff.h"
 #include "convoy/base/error.h"
@@ -14,6 +15,13 @@ namespace convoy::comm {
 namespace {
 
 using namespace std::chrono_literals;
+
+// Whoever waits looks all the time; whoever polls looks between steps of its own, which count too.
+constexpr Clock::duration kLongestGapOfWaiting = 1s;
+Clock::duration longest_gap_of_polling(std::chrono::duration<double> timeout) {
+  return std::chrono::duration_cast<Clock::duration>(
+      std::min<std::chrono::duration<double>>(timeout / 4, 10s));
+}
 
 }  // namespace
 
@@ -56,17 +64,28 @@ void Engine::give_up(const std::string& reason) {
 }
 
 std::shared_ptr<OperationState> Engine::start(Medium medium, Call call,
-                                              const std::function<Task(Io&)>& body) {
+                                              const std::function<Task(Io&)>& body, By by) {
   auto op = std::make_shared<OperationState>(shared_from_this(), std::move(medium), call);
+  const bool message = call.kind == Kind::send || call.kind == Kind::receive;
+  // A message that isn't cut has its place before those of the next operation at once.
+  op->in_turn = by == By::messages &&
+                (!message || call.count * size_of(call.type) > op->medium.transport->most_bytes());
   {
     const std::lock_guard lock(mutex_);
     if (!failed_.empty()) throw Failure(failed_);
-    op->task = body(op->io);
-    op->task.start(op->suspension);
-    if (op->task.done()) {
+    if (const auto last = last_.find(place_of(*op));
+        last != last_.end() && !last->second->done &&
+        (last->second->in_turn || last->second->behind)) {
+      op->behind = last->second;
+      op->body = body;
+    } else {
+      begin(*op, body);
+    }
+    if (!op->behind && op->task.done()) {
       finish(*op, op->task.error());
     } else {
       in_flight_.push_back(op);
+      last_[place_of(*op)] = op;
       note_in_flight();
     }
   }
@@ -74,8 +93,27 @@ std::shared_ptr<OperationState> Engine::start(Medium medium, Call call,
   return op;
 }
 
+// Collectives have their lanes, and messages between two ranks in one direction theirs.
+Engine::Place Engine::place_of(const OperationState& op) {
+  const Call& call = op.call;
+  int messages = -1;
+  if (call.kind == Kind::send) messages = 2 * call.peer;
+  if (call.kind == Kind::receive) messages = 2 * call.peer + 1;
+  return {op.medium.transport.get(), call.match.channel, call.match.key, messages};
+}
+
+void Engine::begin(OperationState& op, const std::function<Task(Io&)>& body) {
+  op.task = body(op.io);
+  op.task.start(op.suspension);
+}
+
 void Engine::clear_done() {
-  std::erase_if(in_flight_, [](const auto& op) { return op->done.load(); });
+  std::erase_if(in_flight_, [this](const auto& op) {
+    if (!op->done) return false;
+    if (const auto last = last_.find(place_of(*op)); last != last_.end() && last->second == op)
+      last_.erase(last);
+    return true;
+  });
   note_in_flight();
 }
 
@@ -132,7 +170,19 @@ bool Engine::pass() {
 
 bool Engine::advance_operation(OperationState& op) {
   if (op.done) return false;
-  const bool moved = comm::advance(op);
+  bool moved = true;
+  if (!op.behind) {
+    moved = comm::advance(op);
+  } else {
+    if (!op.behind->done) return false;
+    op.behind.reset();
+    try {
+      begin(op, std::exchange(op.body, nullptr));
+    } catch (...) {
+      finish(op, std::current_exception());
+      return true;
+    }
+  }
   if (!op.task.done()) return moved;
   finish(op, op.task.error());
   return true;
@@ -183,11 +233,14 @@ void Engine::fail(const std::string& reason, bool announce) {
     if (op->done) continue;
     op->task = Task();
     op->suspension = {};
+    op->behind.reset();
+    op->body = nullptr;
     op->error = std::make_exception_ptr(Failure(reason));
     op->done.store(true, std::memory_order_release);
   }
   // Operations hold the engine: what their owners have forgotten must not hold each other for ever.
   in_flight_.clear();
+  last_.clear();
   note_in_flight();
 }
 
@@ -211,11 +264,16 @@ StallDetector::Doing Engine::doing() const {
   return doing;
 }
 
-void Engine::detect_stall(OperationState& op, StallTimer& timer) {
-  if (stalls_.now() < timer.next_question) return;
-  const std::vector<int> missing = missing_peers(op);
+void Engine::detect_stall(OperationState& op, Clock::duration longest_gap) {
+  if (options_.guest || op.done || !failed_.empty()) return;
+  const auto now = stalls_.now();
+  if (!op.timer) op.timer.emplace(now, options_.timeout);
+  op.timer->look(now, longest_gap);
+  if (now < op.timer->next_question) return;
+  const std::vector<int> missing = missing_peers(whose_turn(op));
   if (missing.empty()) return;  // about to go on
-  const auto reason = stalls_.examine(timer, {op.call.text(), missing, closing_, options_.timeout});
+  const auto reason =
+      stalls_.examine(*op.timer, {op.call.text(), missing, closing_, options_.timeout});
   if (reason) fail(*reason, true);
 }
 
@@ -223,12 +281,11 @@ void Engine::wait(OperationState& op) {
   if (!op.done.load(std::memory_order_acquire)) {
     ++waiters_;
     Backoff backoff(200us);
-    StallTimer timer(stalls_.now(), options_.timeout);
     while (!op.done.load(std::memory_order_acquire)) {
       bool moved = false;
       if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
         moved = pass();
-        if (!options_.guest && !op.done && failed_.empty()) detect_stall(op, timer);
+        detect_stall(op, kLongestGapOfWaiting);
         if (!moved && !op.done) moved = op.medium.transport->await_message();
       }
       if (moved)
@@ -236,14 +293,23 @@ void Engine::wait(OperationState& op) {
       else if (!op.done)
         backoff.pause();
     }
-    if (--waiters_ == 0 && flying_ > 0) wake_.notify_one();
+    bool others = false;
+    {
+      // Under the lock, or the progress thread could miss it between its look and its sleep.
+      const std::lock_guard lock(mutex_);
+      others = --waiters_ == 0 && flying_ > 0;
+    }
+    if (others) wake_.notify_one();
   }
   if (op.error) std::rethrow_exception(op.error);
 }
 
 bool Engine::done(OperationState& op) {
   if (!op.done.load(std::memory_order_acquire)) {
-    advance();
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
+      pass();
+      detect_stall(op, longest_gap_of_polling(options_.timeout));
+    }
     if (!op.done.load(std::memory_order_acquire)) return false;
   }
   if (op.error) std::rethrow_exception(op.error);

@@ -6,11 +6,13 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "comm/collectives/allreduce/selection.h"
@@ -38,16 +40,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine(std::shared_ptr<Transport> root, Options options);
   ~Engine();
 
+  // What an operation moves data by. Ranks find each other's operations in memory by numbers that
+  // count the calls of a match; messages of two operations of one match can't be told apart.
+  enum class By { messages, memory };
+
   // Starts `body` as an operation; what can be done at once is done at once. The task is made under
-  // the lock because it posts its first messages; it may refer to what `medium` holds.
+  // the lock because it posts its first messages; it may refer to what `medium` holds. While an
+  // operation of the same match is under way by messages this one waits for its turn: `body`, of
+  // which the operation keeps a copy, is called when that is done.
   std::shared_ptr<OperationState> start(Medium medium, Call call,
-                                        const std::function<Task(Io&)>& body);
+                                        const std::function<Task(Io&)>& body, By by = By::messages);
 
   // One pass over what is in flight, if nobody else is at it. True if anything moved.
   bool advance();
   // Blocks until the operation is done. Throws what Operation::wait says.
   void wait(OperationState& op);
-  // One look at an operation that nobody waits for; throws its error.
+  // One look at an operation, which counts as waiting for it; throws its error.
   bool done(OperationState& op);
   // Gives up an operation that may be under way: unless it ends at once, the world has failed.
   void cancel(OperationState& op);
@@ -103,13 +111,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // All under the lock.
   bool pass();
   bool advance_operation(OperationState& op);
+  void begin(OperationState& op, const std::function<Task(Io&)>& body);
   void clear_done();
   void note_in_flight();
   void free_retired();
   void finish(OperationState& op, std::exception_ptr error);
   void fail(const std::string& reason, bool announce);
   std::optional<std::string> announced_reason(bool withdrawn);
-  void detect_stall(OperationState& op, StallTimer& timer);
+  void detect_stall(OperationState& op, Clock::duration longest_gap);
   StallDetector::Doing doing() const;
 
   void remember(const Call& call) {
@@ -126,6 +135,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<std::string> hosts_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<OperationState>> in_flight_;
+  // The last one in flight for each transport and match, of collectives (-1) or of messages to or
+  // from a peer.
+  using Place = std::tuple<const Transport*, std::uint16_t, std::uint16_t, int>;
+  static Place place_of(const OperationState& op);
+  std::map<Place, std::shared_ptr<OperationState>> last_;
   double busy_seconds_ = 0;  // until there were none the last time
   Clock::time_point busy_since_;
   StallDetector stalls_;

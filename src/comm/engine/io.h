@@ -18,7 +18,8 @@ namespace convoy::comm {
 class Io {
  public:
   static constexpr int kLanes = 64;
-  static constexpr int kCheckLane = kLanes - 1;  // the comparison of calls
+  static constexpr int kCheckLane = kLanes - 1;    // the comparison of calls
+  static constexpr int kMessageLane = kLanes - 2;  // what is sent and received by itself
 
   Io(Transport& transport, Match match)
       : transport_(transport),

@@ -67,6 +67,12 @@ bool advance_task(Suspension& suspension, const Task& task) {
 
 }  // namespace
 
+const OperationState& whose_turn(const OperationState& op) {
+  const OperationState* first = &op;
+  while (first->behind) first = first->behind.get();
+  return *first;
+}
+
 std::vector<int> missing_peers(const OperationState& op) {
   std::vector<int> receiving, sending;
   collect_missing(op, op.suspension, receiving, sending);

@@ -3,11 +3,14 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/engine/call.h"
 #include "comm/engine/io.h"
+#include "comm/engine/stall_detector.h"
 #include "comm/engine/task.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -55,12 +58,21 @@ struct OperationState {
   Suspension suspension;
   Task task;  // after all that its frame refers to: destroyed before them
   Clock::time_point started = Clock::now();
+  // Whether the messages of a later operation of the same match could be taken for its own.
+  bool in_turn = false;
+  // Until its turn comes: the operation of the same match before it, and what it will do.
+  std::shared_ptr<OperationState> behind;
+  std::function<Task(Io&)> body;
+  std::optional<StallTimer> timer;  // since somebody has looked whether it is done
   std::atomic<bool> done = false;
   std::exception_ptr error;
 };
 
 // Runs a suspended operation as far as it gets; true if anything moved. REQUIRES: not done.
 bool advance(OperationState& op);
+
+// The operation that this one waits for until its turn comes; itself if that has come.
+const OperationState& whose_turn(const OperationState& op);
 
 // World ranks from which an operation lacks a message, or which have not taken one.
 std::vector<int> missing_peers(const OperationState& op);

@@ -35,7 +35,15 @@ std::string list_ranks(const std::vector<int>& ranks) {
 }
 
 StallTimer::StallTimer(Clock::time_point now, std::chrono::duration<double> timeout)
-    : since(now), next_question(now + std::min<Clock::duration>(2s, ticks(timeout))) {}
+    : looked(now), since(now), next_question(now + std::min<Clock::duration>(2s, ticks(timeout))) {}
+
+void StallTimer::look(Clock::time_point now, Clock::duration longest) {
+  const Clock::duration beyond = now - looked - longest;
+  looked = now;
+  if (beyond <= Clock::duration::zero()) return;
+  since += beyond;
+  next_question += beyond;
+}
 
 bool StallDetector::read(int from, const std::vector<std::byte>& note,
                          std::optional<std::string>& failure) {

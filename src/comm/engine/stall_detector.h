@@ -24,6 +24,12 @@ enum class NoteKind : std::uint8_t { question = 1, answer = 2, failure = 3 };
 struct StallTimer {
   StallTimer(Clock::time_point now, std::chrono::duration<double> timeout);
 
+  // Somebody looks whether the wait is over. Of the time since the last look at most `longest`
+  // counts as waited: a process that is stopped and goes on has not waited meanwhile, and what has
+  // come for it has yet to be read.
+  void look(Clock::time_point now, Clock::duration longest);
+
+  Clock::time_point looked;
   Clock::time_point since;
   Clock::time_point next_question;
   Clock::time_point asked_at;

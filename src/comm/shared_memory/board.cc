@@ -120,6 +120,7 @@ Slot* Board::take(std::size_t number) {
   own.ready.store(0, std::memory_order_relaxed);
   own.finished.store(0, std::memory_order_relaxed);
   own.withdrawn.store(0, std::memory_order_relaxed);
+  own.busy.store(0, std::memory_order_relaxed);
   own.taken.store(0, std::memory_order_relaxed);
   own.location = {};
   own.number = static_cast<std::uint32_t>(number);

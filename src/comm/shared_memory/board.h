@@ -47,6 +47,8 @@ struct alignas(64) Slot {
   // finished for the others.
   alignas(64) std::atomic<std::uint64_t> ready;
   std::atomic<std::uint64_t> finished;
+  // Not 0 while the owner reads or writes memory of the others.
+  std::atomic<std::uint32_t> busy;
   // How many of the others look at this slot no more.
   alignas(64) std::atomic<std::uint32_t> taken;
 };

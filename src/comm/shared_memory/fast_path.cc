@@ -63,7 +63,7 @@ bool CommunicatorInternals::reduce_at_once(const Communicator& c, Buffer data, R
   const Reduce reduce = reproducible(c) ? reduce_reproducibly : reduce_all;
   const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
   const auto hand_over = [&](const auto& body) {
-    return Operation(c.engine_->start(c.medium(), call, body));
+    return Operation(c.engine_->start(c.medium(), call, body, Engine::By::memory));
   };
   if (data.bytes() <= Board::kPayload) {
     SmallReduction work(node, call, id, data, op, divisor, reduce);
@@ -81,8 +81,9 @@ bool CommunicatorInternals::meet_at_once(const Communicator& c, Match match) {
   const Call call = make_call(Kind::barrier, {}, match);
   const std::uint64_t id = c.engine_->pass_by(call, [&] { return node.board().next_id(match); });
   SmallReduction work(node, call, id, {}, ReduceOp::sum, 1);
-  run(work, node.crowded(),
-      [&](const auto& body) { return Operation(c.engine_->start(c.medium(), call, body)); });
+  run(work, node.crowded(), [&](const auto& body) {
+    return Operation(c.engine_->start(c.medium(), call, body, Engine::By::memory));
+  });
   return true;
 }
 

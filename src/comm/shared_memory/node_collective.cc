@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
+#include <exception>
+#include <thread>
 #include <utility>
 
 #include "comm/engine/operation_state.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
@@ -20,16 +24,49 @@ NodeCollective::NodeCollective(Node& node, const Call& call, std::uint64_t id,
 
 NodeCollective::~NodeCollective() {
   if (state_ == State::published || state_ == State::complete) {
-    // Others may be in the middle of a block of it; they find this afterwards, and what they have
-    // read counts for nothing. The slot stays theirs. What this thread writes later is not seen
-    // before this is.
+    // Others may be in the middle of a block of it, and write here: they are waited for. They find
+    // this afterwards, and what they have read counts for nothing. The slot stays theirs. What this
+    // thread writes later is not seen before this is.
     own_->withdrawn.store(1, std::memory_order_relaxed);
     own_->ready.store(kWithdrawn, std::memory_order_relaxed);
     own_->finished.store(kWithdrawn, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    wait_for_others();
   }
   if (place_ != 0) node_.board().leave_queue(place_);
   if (!staging_.empty()) node_.board().give_staging(staging_);
+}
+
+// A peer says that it is busy, then looks whether this rank has withdrawn, with a fence between, as
+// this rank does the other way round: one of the two sees the other. Who is stopped in a block
+// isn't waited for for ever: the job has failed.
+void NodeCollective::wait_for_others() noexcept {
+  constexpr int kLooks = 64;  // the first ones only at the likely place
+  const auto deadline = Clock::now() + std::chrono::seconds(5);
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (i == node_.index()) continue;
+    Member& member = members_[i];
+    try {
+      for (int look = 0; look < kLooks && member.slot == nullptr; ++look)
+        member.slot = node_.board().find(i, id_, own_->number, member.search);
+    } catch (const std::exception&) {  // without memory for a search
+    }
+    if (member.slot == nullptr) continue;  // not there yet
+    while (member.slot->busy.load(std::memory_order_acquire) != 0 &&
+           member.slot->id.load(std::memory_order_acquire) == id_ && Clock::now() < deadline)
+      std::this_thread::yield();
+  }
+}
+
+NodeCollective::AmongOthers::AmongOthers(NodeCollective& collective) : slot_(collective.own()) {
+  slot_.busy.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  try {
+    collective.check_members();
+  } catch (...) {
+    slot_.busy.store(0, std::memory_order_release);
+    throw;
+  }
 }
 
 bool NodeCollective::claim(const Board::Need& need) {

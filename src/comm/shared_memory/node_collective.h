@@ -61,11 +61,25 @@ class NodeCollective {
 
   Node& node() const { return node_; }
 
+  // While one lives this rank may be in the memory of the others: who gives the collective up waits
+  // for its end. Throws as leave() does. REQUIRES: complete, not left.
+  class AmongOthers {
+   public:
+    explicit AmongOthers(NodeCollective& collective);
+    ~AmongOthers() { slot_.busy.store(0, std::memory_order_release); }
+    AmongOthers(const AmongOthers&) = delete;
+    AmongOthers& operator=(const AmongOthers&) = delete;
+
+   private:
+    Slot& slot_;
+  };
+
  private:
   enum class State { created, claimed, published, complete, left };
 
   std::uint64_t least(std::atomic<std::uint64_t> Slot::*counter) const;
   void check_members() const;
+  void wait_for_others() noexcept;
   [[noreturn]] void throw_withdrawn(std::size_t member) const;
 
   Node& node_;

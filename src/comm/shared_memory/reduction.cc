@@ -71,6 +71,7 @@ bool SharedReduction::reduce_block() {
   const std::size_t available = std::min<std::uint64_t>(collective_.least_ready(), length_);
   const std::size_t end = std::min(available, reduced_ + kBlock / size);
   if (end == reduced_) return false;
+  const NodeCollective::AmongOthers here(collective_);
   const Chunk part = part_of(slices_[me], reduced_, end);
   for (std::size_t at = part.begin, left = part.count; left > 0;) {
     std::size_t run = std::min(left, kPiece / size);

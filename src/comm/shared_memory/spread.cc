@@ -55,6 +55,7 @@ bool SharedSpread::exchange() {
   const std::size_t available = std::min<std::uint64_t>(collective_.least_ready(), length_);
   const std::size_t end = std::min(available, copied_ + kCopiedBlock / size);
   if (end == copied_) return false;
+  const NodeCollective::AmongOthers here(collective_);
   for (std::size_t s = 0; s < slices_.size(); ++s) {
     if (s == collective_.node().index()) continue;
     const Chunk part = part_of(slices_[s], copied_, end);

@@ -480,7 +480,12 @@ static void alias(void) {
 
 #ifdef DEVICE_MEMORY
 /* As an MPI that takes buffers in the memory of a GPU has it. */
-int MPIX_Query_cuda_support(void) { return 1; }
+static int is_kind(const char* kind) {
+  const char* mine = getenv("DEVICE_KIND");
+  return mine != NULL && strcmp(mine, kind) == 0;
+}
+int MPIX_Query_cuda_support(void) { return is_kind("cuda"); }
+int MPIX_Query_hip_support(void) { return is_kind("hip") ? -1 : 0; } /* it doesn't know */
 #endif
 
 int main(int argc, char** argv) {

@@ -126,7 +126,7 @@ Task pass_down(Io& io, Color& color) {
 Task tree_stream(Io& io, Buffer data, ReduceOp op, int colors, Pipeline pipeline) {
   if (io.size() == 1) co_return;
   // Where lanes don't suffice for all colors these take turns, on every rank alike.
-  const int at_once = colors_at_once(io.size(), colors, Io::kCheckLane);
+  const int at_once = colors_at_once(io.size(), colors, Io::kMessageLane);
   for (int first = 0; first < colors; first += at_once) {
     const int last = std::min(first + at_once, colors);
     EdgeLanes lanes(io.size(), io.rank());
