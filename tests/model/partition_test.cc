@@ -277,6 +277,15 @@ TEST(Partition, ModulesOfTheUsersHaveRowsIfTheyComputeParts) {
   EXPECT_EQ(loads_of(rows, plan)[0].macs, 40 * 2 + 10 * 40);
 }
 
+TEST(Partition, ConvolutionsWithGroupsAreNotDividedByUnits) {
+  const Blueprint net = two_layers({2, 8, 6}, layer::Convolution{.in = 2, .out = 4, .groups = 2});
+  EXPECT_EQ(message_of<UsageError>([&] {
+              plan_of(net, {.partitions = 2, .layers = {{"after", {Division::units}}}});
+            }),
+            "layer 'after': can't be divided by 'units': a convolution layer with an output of "
+            "[4, 8, 6] can have: whole, rows, tiles");
+}
+
 TEST(Partition, WhatCanNotBeIsSaid) {
   Blueprint net = two_layers({2, 8, 6}, layer::LocalContrastNorm{{3, 3}});
   net.stages.push_back(Chain("head")

@@ -129,8 +129,8 @@ struct PartitionPlan {
 //
 // What can be had: whole of all; rows and tiles of images (but of adaptive pools, whose windows are
 // of different sizes); units of all but contrast normalization (which needs all channels of a
-// position at once), and flatten of images of more than one position; of modules of the user's only
-// if they compute parts; follows where it stands above.
+// position at once), convolutions with groups, and flatten of images of more than one position; of
+// modules of the user's only if they compute parts; follows where it stands above.
 //
 // Throws UsageError: naming the layer, and what it can have, for a division that it can't; for
 // parts that are not as many as partitions, negative or all 0, or of a division that has none; for

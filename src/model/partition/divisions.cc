@@ -46,6 +46,9 @@ bool can_have_rows(const ShapedLayer& layer) {
 
 bool can_have_units(const ShapedLayer& layer) {
   if (is_any<layer::Flatten>(layer.node)) return can_follow(layer);
+  // Of a group's channels a part would need its part of the input alone.
+  const auto* convolution = std::get_if<layer::Convolution>(&layer.node.kind);
+  if (convolution != nullptr && convolution->groups > 1) return false;
   return !is_any<layer::LocalContrastNorm>(layer.node) && computes_parts(layer);
 }
 
