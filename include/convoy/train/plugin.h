@@ -14,7 +14,7 @@
 namespace convoy::train {
 
 // Changes when a plugin has to be compiled anew; so does Convoy's or LibTorch's version.
-inline constexpr int kPluginInterface = 8;
+inline constexpr int kPluginInterface = 9;
 
 }  // namespace convoy::train
 
@@ -25,8 +25,8 @@ inline constexpr int kPluginInterface = 8;
 #define CONVOY_PLUGIN(registry)                                                                    \
   static void convoy_plugin_body(convoy::train::Registry& registry);                               \
   extern "C" const char* convoy_plugin_interface() {                                               \
-    static_assert(convoy::train::kPluginInterface == 8);                                           \
-    return "convoy plugin 8, LibTorch " TORCH_VERSION;                                             \
+    static_assert(convoy::train::kPluginInterface == 9);                                           \
+    return "convoy plugin 9, LibTorch " TORCH_VERSION;                                             \
   }                                                                                                \
   extern "C" void convoy_plugin_register(convoy::train::Registry* to) { convoy_plugin_body(*to); } \
   static void convoy_plugin_body(convoy::train::Registry& registry)
