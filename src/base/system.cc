@@ -11,98 +11,43 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/cpu_quota.h"
+#include "base/memory_limit.h"
 
 namespace convoy {
 namespace {
 
 constexpr std::uint64_t kKib = 1024;
 
-// The number after `name` in a file of lines "name number ..."; nothing where there is none.
-std::optional<std::uint64_t> number_in(const char* path, const std::string& name) {
-  std::ifstream file(path);
-  std::string word;
+// Bytes of a file of lines "name number kB"; 0 where there is none.
+std::uint64_t bytes_in(const char* path, const char* name) {
   std::uint64_t number = 0;
-  while (file >> word) {
-    if (word == name && file >> number) return number;
-    file.clear();
-    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return std::nullopt;
-}
-
-std::optional<std::uint64_t> number_of(const char* path) {
-  std::ifstream file(path);
-  std::uint64_t number = 0;
-  if (file >> number) return number;
-  return std::nullopt;  // "max", or no such file
+  return number_in(path, name, number) ? number * kKib : 0;
 }
 
 }  // namespace
 
-std::uint64_t resident_memory() {
-  return number_in("/proc/self/status", "VmRSS:").value_or(0) * kKib;
-}
+std::uint64_t resident_memory() { return bytes_in("/proc/self/status", "VmRSS:"); }
 
-std::uint64_t peak_memory() { return number_in("/proc/self/status", "VmHWM:").value_or(0) * kKib; }
+std::uint64_t peak_memory() { return bytes_in("/proc/self/status", "VmHWM:"); }
 
 bool forget_peak_memory() {
   std::ofstream file("/proc/self/clear_refs");
   return static_cast<bool>(file << "5" << std::flush);  // proc(5): the peak becomes what is there
 }
 
-namespace {
+std::uint64_t host_memory() { return bytes_in("/proc/meminfo", "MemAvailable:"); }
 
-// Where the memory of this process's cgroup is told of; of version 1 the controller has a place of
-// its own. In a container that is often the root.
-std::vector<std::string> memory_folders() {
-  const std::string root = "/sys/fs/cgroup";
-  std::vector<std::string> folders{root, root + "/memory"};
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t path = line.rfind(':');
-    if (path == std::string::npos) continue;
-    if (line.starts_with("0::")) folders.push_back(root + line.substr(path + 1));
-    if (line.find(":memory:") != std::string::npos)
-      folders.push_back(root + "/memory" + line.substr(path + 1));
-  }
-  return folders;
-}
-
-std::uint64_t cut_to_limit(std::uint64_t available, const std::string& folder) {
-  const bool old = !number_of((folder + "/memory.current").c_str());
-  const auto limit = number_of((folder + (old ? "/memory.limit_in_bytes" : "/memory.max")).c_str());
-  const auto used =
-      number_of((folder + (old ? "/memory.usage_in_bytes" : "/memory.current")).c_str());
-  if (!limit || !used) return available;
-  const std::string stat = folder + "/memory.stat", all = old ? "total_" : "";
-  const std::uint64_t cached = number_in(stat.c_str(), all + "inactive_file").value_or(0) +
-                               number_in(stat.c_str(), all + "active_file").value_or(0);
-  const std::uint64_t held = *used > cached ? *used - cached : 0;
-  return std::min(available, *limit > held ? *limit - held : 0);
-}
-
-}  // namespace
-
-std::uint64_t host_memory() {
-  return number_in("/proc/meminfo", "MemAvailable:").value_or(0) * kKib;
-}
-
-std::uint64_t available_memory() {
-  std::uint64_t available = host_memory();
-  for (const std::string& folder : memory_folders()) available = cut_to_limit(available, folder);
-  return available;
-}
+std::uint64_t available_memory() { return cut_to_cgroups(host_memory()); }
 
 std::uint64_t address_space_left() {
   constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kAll;
-  const std::uint64_t mapped = number_in("/proc/self/status", "VmSize:").value_or(0) * kKib;
+  const std::uint64_t mapped = bytes_in("/proc/self/status", "VmSize:");
   return limit.rlim_cur > mapped ? limit.rlim_cur - mapped : 0;
 }
 

@@ -32,7 +32,7 @@ int main(int argc, char** argv) try {
   const auto width = static_cast<std::size_t>(out_width);
   std::vector<std::uint8_t> row(3 * width + kRowPadding);
   for (int y = 0; y < out_height; ++y) {
-    join_row(resizer.row(y), resizer.plane_stride(), width, row.data());
+    join_row(resizer.row(y), resizer.plane_stride(), width, 3, row.data());
     if (std::fwrite(row.data(), 3, width, stdout) != width) return 1;
   }
   return 0;

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <string>
@@ -156,11 +157,67 @@ TEST(Decode, ForgedSizesAreRefusedBeforeMemoryIsAllocated) {
                            {"40000 x 40000 pixels", "268435456"});
   expect_error<UsageError>([&] { decoded(with_size(16000, 16000)); },
                            {"truncated", "can't hold 16000 x 16000 pixels"});
+  expect_error<UsageError>([&] { decoded(with_size(4000, 4000)); },
+                           {"truncated", "can't hold 4000 x 4000 pixels"});
   EXPECT_THROW(decoded(with_size(0, 10)), UsageError);
 
   EXPECT_THROW(check_size("PNG", kMaxPixels, 2), UsageError);
   EXPECT_THROW(check_size("PNG", 0, 2), UsageError);
   EXPECT_NO_THROW(check_size("PNG", kMaxPixels, 1));
+}
+
+// libjpeg takes the end of arithmetic codes for zeros without end.
+TEST(Decode, AlmostNothingInArithmeticCodesIsNoLargePicture) {
+  for (const int frame : {0xc9, 0xca}) {  // sequential and progressive
+    Bytes jpeg = to_bytes({0xff, 0xd8, 0xff, 0xdb, 0, 67, 0});
+    jpeg.resize(jpeg.size() + 64, std::byte{1});
+    const Bytes rest = to_bytes({0xff, frame, 0,   17,   8,    0x40, 0,    0x40,
+                                 0,    3,     1,   0x11, 0,    2,    0x11, 0,
+                                 3,    0x11,  0,   0xff, 0xda, 0,    12,   3,
+                                 1,    0,     2,   0,    3,    0,    0,    frame == 0xc9 ? 63 : 0,
+                                 0,    0,     0,   0,    0,    0,    0,    0,
+                                 0,    0xff,  0xd9});
+    jpeg.insert(jpeg.end(), rest.begin(), rest.end());
+    expect_error<UsageError>(
+        [&] {
+          shape_of({jpeg, Encoding::jpeg, {}, 0});
+        },
+        {"truncated", "can't hold 16384 x 16384 pixels"});
+  }
+}
+
+void append_chunk(Bytes& png, const std::string& name, const Bytes& data) {
+  const auto number = [&png](std::uint32_t value) {
+    for (int shift = 24; shift >= 0; shift -= 8)
+      png.push_back(static_cast<std::byte>(value >> shift));
+  };
+  number(static_cast<std::uint32_t>(data.size()));
+  const std::size_t begin = png.size();
+  for (const char c : name) png.push_back(static_cast<std::byte>(c));
+  png.insert(png.end(), data.begin(), data.end());
+  number(static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(&png[begin]),
+                                          static_cast<uInt>(png.size() - begin))));
+}
+
+TEST(Decode, TextInAPngIsNotHeldInMemory) {
+  // "key", compressed by deflate: 15 MiB in some 15 KB.
+  const Bytes text(std::size_t{15} << 20, std::byte{'a'});
+  Bytes data = to_bytes({'k', 'e', 'y', 0, 0});
+  uLongf size = compressBound(text.size());
+  data.resize(data.size() + size);
+  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(&data[5]), &size,
+                     reinterpret_cast<const Bytef*>(text.data()), text.size()),
+            Z_OK);
+  data.resize(5 + size);
+  const Bytes plain = read_file(fixture("gray.png"));
+  const auto header_end = plain.begin() + 8 + 25;
+  Bytes png(plain.begin(), header_end);
+  for (int i = 0; i < 40; ++i) append_chunk(png, "zTXt", data);
+  png.insert(png.end(), header_end, plain.end());
+  ASSERT_LT(png.size(), std::size_t{1} << 20);
+  const std::uint64_t before = peak_memory();
+  EXPECT_EQ(decoded(png).pixels, decoded(plain).pixels);
+  EXPECT_LT(peak_memory() - before, std::uint64_t{200} << 20);
 }
 
 TEST(Decode, FlippedBitsNeverHarm) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 
 #include "convoy/base/error.h"
 #include "tests/data/loader_support.h"
@@ -92,6 +93,39 @@ class Unreadable : public TestDataset {
     return TestDataset::read(i, scratch);
   }
 };
+
+// Of which one takes more memory than there is.
+class Enormous : public TestDataset {
+ public:
+  using TestDataset::TestDataset;
+  Record read(std::size_t i, Bytes& scratch) const override {
+    if (i == 3) throw std::bad_alloc();
+    return TestDataset::read(i, scratch);
+  }
+};
+
+TEST(Loader, ARecordWithoutMemoryForItIsNamedAndMayBeSkipped) {
+  LoaderOptions options = batches_of(2);
+  options.shuffle = false;
+  const auto data = std::make_shared<Enormous>(std::vector<Bytes>(6, Bytes(4)), Encoding::planar_u8,
+                                               Shape{1, 2, 2});
+  Loader failing(data, {}, options);
+  EXPECT_EQ(failing.next()->size(), 2u);
+  expect_error<Failure>([&] { failing.next(); }, {"record 3", "no memory"});
+  options.on_bad = OnBad::skip;
+  std::mutex mutex;
+  std::string message;
+  options.on_skip = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    message += text;
+  };
+  Loader skipping(data, {}, options);
+  EXPECT_EQ(skipping.next()->size(), 2u);
+  EXPECT_EQ(skipping.next()->size(), 1u);
+  EXPECT_EQ(skipping.next()->size(), 2u);
+  const std::lock_guard lock(mutex);
+  EXPECT_NE(message.find("record 3: there is no memory"), std::string::npos) << message;
+}
 
 TEST(Loader, FailuresOfTheWorldAreNeverSkipped) {
   LoaderOptions options = batches_of(2);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "convoy/data/transform.h"
+#include "data/pack/pipeline.h"
 #include "tests/data/pack_support.h"
 
 namespace convoy::data {
@@ -278,6 +279,21 @@ TEST_F(PackSources, OddImages) {
     EXPECT_EQ(images, result.bad);
     EXPECT_TRUE(verify_packed(o.out, {true, 2, {}}).problems.empty());
   }
+}
+
+TEST_F(PackSources, AFileThatIsGoneSinceTheWalkIsABadImage) {
+  fs::create_directories(folder.path("set/c"));
+  for (const char* name : {"1.png", "2.png", "3.png"})
+    write_bytes(folder.path("set/c/") + name, image("gray.png"));
+  const PackOptions o = options(folder.path("set"));
+  const std::unique_ptr<PackSource> source = open_source(o);
+  fs::remove(folder.path("set/c/2.png"));
+  Converter converter(o, nullptr);
+  const std::vector<std::size_t> order = {0, 1, 2};
+  PackPipeline pipeline(*source, converter, order, 0, 1);
+  EXPECT_EQ(pipeline.take().problem, "");
+  EXPECT_NE(pipeline.take().problem.find("No such file"), std::string::npos);
+  EXPECT_EQ(pipeline.take().problem, "");
 }
 
 }  // namespace

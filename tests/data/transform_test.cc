@@ -223,6 +223,41 @@ TEST(Transform, GrayAndColorAreConverted) {
                            {"2 channels", "3"});
 }
 
+// Whatever their number: each channel is resized as it is alone.
+TEST(Transform, ResizesPicturesOfAnyNumberOfChannels) {
+  for (const int channels : {2, 3, 4, 7}) {
+    Bytes bytes(static_cast<std::size_t>(channels) * 30 * 40);
+    RandomStream numbers(3);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(numbers.below(256));
+    const Record all{bytes, Encoding::planar_u8, {channels, 30, 40}, 0};
+    for (const Crop crop : {Crop::center, Crop::random_resized, Crop::ten}) {
+      TransformOptions options = sized(crop, 12, 12);
+      options.resize = 17;
+      options.flip = crop != Crop::ten;
+      const std::size_t views = crop == Crop::ten ? 10 : 1;
+      const auto run = [&](const Record& record, Layout layout) {
+        Transformer transformer(options, record.shape);
+        RandomStream random(9);
+        Floats out(transformer.shape().elements() * views, -1.0f);
+        transformer.apply(record, random, layout, out.data());
+        return out;
+      };
+      const Floats planar = run(all, Layout::planar), last = run(all, Layout::channels_last);
+      const auto count = static_cast<std::size_t>(channels);
+      for (std::size_t c = 0; c < count; ++c) {
+        const Record one{
+            std::span(bytes).subspan(c * 1200, 1200), Encoding::planar_u8, {1, 30, 40}, 0};
+        const Floats alone = run(one, Layout::planar);
+        for (std::size_t i = 0; i < alone.size(); ++i) {
+          const std::size_t view = i / 144, pixel = i % 144;
+          ASSERT_EQ(planar[(view * count + c) * 144 + pixel], alone[i]) << channels << " " << c;
+          ASSERT_EQ(last[i * count + c], alone[i]) << channels << " " << c;
+        }
+      }
+    }
+  }
+}
+
 TEST(Transform, RandomWindowsKeepAreaAndRatio) {
   TransformOptions options = sized(Crop::random_resized, 10, 10);
   options.min_area = 0.25;

@@ -76,7 +76,7 @@ void decode_image(std::span<const std::byte> bytes, int channels, Image& image);
 // shrinking (antialiased; what Pillow calls BILINEAR) into out_height x out_width pixels of
 // `image.channels`, interleaved. Like Pillow's resize(box=window), the filter looks at the pixels
 // around the window where the image has some. Throws UsageError unless the window lies inside of
-// the image and channels are 1 or 3.
+// the image.
 struct Window {
   int left = 0, top = 0, width = 0, height = 0;
 };

@@ -23,6 +23,7 @@ namespace {
 // picture, so that a small file with thousands of them would take minutes.
 constexpr int kMaxScans = 100;
 constexpr JDIMENSION kRows = 8;
+constexpr std::size_t kFewBlocks = std::size_t{1} << 14;  // of 8 x 8 pixels
 constexpr int kExifMarker = JPEG_APP0 + 1;
 constexpr unsigned kWholeMarker = 0xffff;
 
@@ -112,17 +113,24 @@ struct JpegDecoder::State {
 };
 
 // Before memory is allocated for the pixels: more of them than the file could possibly hold means a
-// forged or truncated file. Huffman codes take at least one bit for each 8 x 8 block of a
-// component, which may stand for 32 x 32 pixels when it is subsampled 4 times.
+// forged or truncated file. Huffman codes take at least two bits for each 8 x 8 block of a
+// component, and one where it is progressive. Arithmetic codes may take less for pictures of one
+// color, but the decoder makes up what is missing without a word: such a file may be as good as
+// empty, so that only small ones are believed.
 void JpegDecoder::State::check() const {
   check_size("JPEG", info.image_height, info.image_width);
   if (info.num_components != 1 && info.num_components != 3 && info.num_components != 4) {
     throw UsageError("JPEG: " + std::to_string(info.num_components) +
                      " color components; 1, 3 and 4 can be decoded");
   }
-  constexpr std::size_t kPixelsPerByte = 8 * 32 * 32;
-  const std::size_t pixels = std::size_t{info.image_height} * info.image_width;
-  if (!info.arith_code && pixels / kPixelsPerByte > file_size) {
+  std::size_t blocks = 0;
+  for (int i = 0; i < info.num_components; ++i) {
+    const jpeg_component_info& component = info.comp_info[i];
+    blocks += std::size_t{component.width_in_blocks} * component.height_in_blocks;
+  }
+  const std::size_t bits = info.arith_code || info.progressive_mode ? blocks : 2 * blocks;
+  const bool small = info.arith_code && blocks < kFewBlocks;
+  if (!small && bits / 8 > file_size) {
     throw UsageError("JPEG: truncated: " + std::to_string(file_size) + " bytes can't hold " +
                      std::to_string(info.image_width) + " x " + std::to_string(info.image_height) +
                      " pixels");

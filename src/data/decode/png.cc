@@ -17,6 +17,10 @@ namespace {
 
 // What a compressed chunk of metadata may inflate to.
 constexpr png_alloc_size_t kMaxChunk = png_alloc_size_t{16} << 20;
+// Chunks that only say things about the picture, as libpng wants them: names that end with a zero.
+constexpr png_byte kUnread[] = "tEXt\0zTXt\0iTXt\0iCCP\0sPLT\0pCAL\0sCAL";
+constexpr std::size_t kUnreadName = 5;
+static_assert(sizeof kUnread % kUnreadName == 0);
 // Deflate can't do better.
 constexpr std::size_t kMostInflation = 1032;
 
@@ -40,6 +44,9 @@ class PngReader {
       png_set_read_fn(png_, this, read);
       png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
       png_set_chunk_malloc_max(png_, kMaxChunk);
+      // Nobody reads them, and a small file can hold a thousand that inflate to kMaxChunk each.
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, kUnread,
+                                  static_cast<int>(sizeof kUnread / kUnreadName));
       png_read_info(png_, info_);
     });
     const std::size_t height = png_get_image_height(png_, info_);

@@ -1,12 +1,15 @@
 #include "data/loader/sample_maker.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "convoy/base/error.h"
 
 namespace convoy::data {
 namespace {
+
+constexpr const char* kNoMemory = ": there is no memory for it on this host";
 
 // Throws the current exception again with the example's name before its message.
 [[noreturn]] void rethrow_naming(const std::string& key) {
@@ -16,6 +19,8 @@ namespace {
     throw UsageError(key + ": " + error.what());
   } catch (const Failure& error) {
     throw Failure(key + ": " + error.what());
+  } catch (const std::bad_alloc&) {
+    throw Failure(key + kNoMemory);
   }
 }
 
@@ -29,6 +34,9 @@ Shape output_shape(const Dataset& dataset, const TransformOptions& transform, On
         look();
         return true;
       } catch (const UsageError&) {
+        if (on_bad == OnBad::skip && i + 1 < dataset.size()) return false;
+        rethrow_naming(dataset.key(i));
+      } catch (const std::bad_alloc&) {
         if (on_bad == OnBad::skip && i + 1 < dataset.size()) return false;
         rethrow_naming(dataset.key(i));
       }
@@ -75,6 +83,10 @@ void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
     if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample));
     slot.bad[place] = 1;
     skip(sample, dataset_->key(sample) + ": " + error.what());
+  } catch (const std::bad_alloc&) {
+    if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample));
+    slot.bad[place] = 1;
+    skip(sample, dataset_->key(sample) + kNoMemory);
   }
 }
 

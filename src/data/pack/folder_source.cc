@@ -55,13 +55,26 @@ class FolderSource final : public PackSource {
   bool pixels() const override { return false; }
 
   Record read(std::size_t i, std::vector<std::byte>& scratch) override {
-    const InputFile file((fs::path(folder_) / images_[i].name).string());
-    scratch.resize(static_cast<std::size_t>(file.size()));
-    file.read(0, scratch);
+    const std::unique_ptr<InputFile> file = open(images_[i]);
+    scratch.resize(static_cast<std::size_t>(file->size()));
+    file->read(0, scratch);
     return {scratch, Encoding::jpeg, {}, kNoLabel};
   }
 
  private:
+  // It may be gone since the walk, or not ours to read.
+  std::unique_ptr<InputFile> open(const SourceImage& image) const {
+    try {
+      auto file = std::make_unique<InputFile>((fs::path(folder_) / image.name).string());
+      if (file->size() > kLargestImage) throw UnreadableImage("it has more than 1 GiB");
+      return file;
+    } catch (const UnreadableImage&) {
+      throw;
+    } catch (const UsageError& error) {
+      throw UnreadableImage(error.what());
+    }
+  }
+
   void collect(const LabelRules& rules) {
     using Options = fs::directory_options;
     for (fs::recursive_directory_iterator at(folder_, Options::follow_directory_symlink), end;

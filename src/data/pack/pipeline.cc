@@ -1,5 +1,6 @@
 #include "data/pack/pipeline.h"
 
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -8,7 +9,6 @@
 namespace convoy::data {
 namespace {
 
-constexpr std::uint64_t kLargestImage = std::uint64_t{1} << 30;
 // Converted images that wait for their turn, for each thread.
 constexpr std::size_t kWaiting = 4;
 
@@ -92,7 +92,11 @@ PackPipeline::Result PackPipeline::make(std::size_t i, std::vector<std::byte>& s
       result.image = converter_.convert(record);
     } catch (const UsageError& error) {
       result.problem = error.what();
+    } catch (const std::bad_alloc&) {
+      result.problem = "there is no memory for it on this host";
     }
+  } catch (const UnreadableImage& error) {
+    result.problem = error.what();
   } catch (...) {
     result.error = std::current_exception();
   }

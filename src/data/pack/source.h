@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/error.h"
 #include "convoy/data/dataset.h"
 #include "convoy/data/pack.h"
 #include "data/packed/labels.h"
 
 namespace convoy::data {
+
+constexpr std::uint64_t kLargestImage = std::uint64_t{1} << 30;  // in bytes
 
 // One image of a source. `name` is its path in the source, without what all have in front.
 struct SourceImage {
@@ -20,6 +23,12 @@ struct SourceImage {
   std::uint64_t size = 0;  // in bytes, as stored
   // Why there is nothing to read: a link in a tar. Empty for all others.
   std::string problem;
+};
+
+// An image that can't be read, though the others of the source may well be.
+class UnreadableImage : public UsageError {
+ public:
+  using UsageError::UsageError;
 };
 
 class PackSource {
@@ -39,8 +48,8 @@ class PackSource {
   // Whether images come as pixels; else as files.
   virtual bool pixels() const = 0;
   // The image's bytes, in `scratch` or the source's own memory; of a file the encoding is not
-  // looked at yet, and its labels are those above. Throws Failure or UsageError naming the file
-  // when the source can't be read.
+  // looked at yet, and its labels are those above. Throws UnreadableImage saying what is wrong with
+  // this one, and Failure or UsageError naming the file when the source can't be read.
   virtual Record read(std::size_t i, std::vector<std::byte>& scratch) = 0;
 
  protected:

@@ -56,15 +56,15 @@ void mix_rows(const std::uint16_t* const* rows, const std::uint16_t* weights, st
   }
 }
 
-void split_row(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
-               std::size_t stride) {
+void split_colors(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
+                  std::size_t stride) {
   for (std::size_t x = 0; x < width; ++x) {
     for (std::size_t c = 0; c < 3; ++c) planes[c * stride + x] = row[3 * x + c];
   }
 }
 
-void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width,
-              std::uint8_t* row) {
+void join_colors(const std::uint8_t* planes, std::size_t stride, std::size_t width,
+                 std::uint8_t* row) {
   for (std::size_t x = 0; x < width; ++x) {
     for (std::size_t c = 0; c < 3; ++c) row[3 * x + c] = planes[c * stride + x];
   }
@@ -132,8 +132,10 @@ void mix_columns_of(const ColumnSteps& steps, const std::uint8_t* planes, std::s
 
 void mix_columns(const ColumnSteps& steps, const std::uint8_t* planes, std::size_t stride,
                  std::size_t channels, std::uint16_t* out) {
-  channels == 3 ? mix_columns_of<3>(steps, planes, stride, out)
-                : mix_columns_of<1>(steps, planes, stride, out);
+  if (channels == 3) return mix_columns_of<3>(steps, planes, stride, out);
+  const std::size_t out_stride = steps.groups() * ColumnSteps::kOutputs;
+  for (std::size_t c = 0; c < channels; ++c)
+    mix_columns_of<1>(steps, planes + c * stride, stride, out + c * out_stride);
 }
 
 // kTaps 0: any number of them.
@@ -187,8 +189,8 @@ void mix_rows(const std::uint16_t* const* rows, const std::uint16_t* weights, st
   }
 }
 
-void split_row(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
-               std::size_t stride) {
+void split_colors(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
+                  std::size_t stride) {
   const Bytes d;
   const std::size_t lanes = hn::Lanes(d);
   if (width < lanes) {
@@ -208,8 +210,8 @@ void split_row(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
   split(width - lanes);  // the row's end, some of it twice: nothing behind it may be read
 }
 
-void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width,
-              std::uint8_t* row) {
+void join_colors(const std::uint8_t* planes, std::size_t stride, std::size_t width,
+                 std::uint8_t* row) {
   const hn::CappedTag<std::uint8_t, 16> d;
   const std::size_t lanes = hn::Lanes(d);
   for (std::size_t x = 0; x < width; x += lanes) {
@@ -270,21 +272,37 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convoy::data {
 
-HWY_EXPORT(split_row);
-HWY_EXPORT(join_row);
+HWY_EXPORT(split_colors);
+HWY_EXPORT(join_colors);
 HWY_EXPORT(mix_columns);
 HWY_EXPORT(mix_rows);
 HWY_EXPORT(normalize);
 HWY_EXPORT(flush);
 
-void split_row(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
-               std::size_t stride) {
-  HWY_DYNAMIC_DISPATCH(split_row)(row, width, planes, stride);
+void split_row(const std::uint8_t* row, std::size_t width, std::size_t channels,
+               std::uint8_t* planes, std::size_t stride) {
+  if (channels == 1) {
+    std::copy_n(row, width, planes);
+  } else if (channels == 3) {
+    HWY_DYNAMIC_DISPATCH(split_colors)(row, width, planes, stride);
+  } else {
+    for (std::size_t x = 0; x < width; ++x) {
+      for (std::size_t c = 0; c < channels; ++c) planes[c * stride + x] = *row++;
+    }
+  }
 }
 
 void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width,
-              std::uint8_t* row) {
-  HWY_DYNAMIC_DISPATCH(join_row)(planes, stride, width, row);
+              std::size_t channels, std::uint8_t* row) {
+  if (channels == 1) {
+    std::copy_n(planes, width, row);
+  } else if (channels == 3) {
+    HWY_DYNAMIC_DISPATCH(join_colors)(planes, stride, width, row);
+  } else {
+    for (std::size_t x = 0; x < width; ++x) {
+      for (std::size_t c = 0; c < channels; ++c) *row++ = planes[c * stride + x];
+    }
+  }
 }
 
 void mix_columns(const ColumnSteps& steps, const std::uint8_t* planes, std::size_t stride,

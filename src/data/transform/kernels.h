@@ -26,11 +26,12 @@ struct ColumnSteps {
   std::size_t groups() const { return begin.size() - 1; }
 };
 
-// Splits interleaved rows of three channels into planes `stride` bytes apart, and back; here
-// kRowPadding bytes behind the last pixel may be written.
-void split_row(const std::uint8_t* row, std::size_t width, std::uint8_t* planes,
-               std::size_t stride);
-void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width, std::uint8_t* row);
+// Splits interleaved rows into planes `stride` bytes apart, and back; here kRowPadding bytes behind
+// the last pixel may be written.
+void split_row(const std::uint8_t* row, std::size_t width, std::size_t channels,
+               std::uint8_t* planes, std::size_t stride);
+void join_row(const std::uint8_t* planes, std::size_t stride, std::size_t width,
+              std::size_t channels, std::uint8_t* row);
 
 // One row: planes of bytes, `stride` apart, to planes of steps.groups() * 16 numbers without gaps.
 // Each plane must be readable for kRowPadding bytes more.

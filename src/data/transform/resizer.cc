@@ -157,7 +157,7 @@ void Resizer::begin(const std::uint8_t* pixels, std::size_t stride, int channels
   stride_ = stride;
   channels_ = static_cast<std::size_t>(channels);
   next_ = source_.top;
-  planes_.resize(3 * (static_cast<std::size_t>(source_.width) + kRowPadding));
+  planes_.resize(channels_ * (static_cast<std::size_t>(source_.width) + kRowPadding));
   ring_.resize(rows_.taps * channels_ * plane_stride());
   sources_.resize(rows_.taps);
   result_.resize(channels_ * plane_stride() + kRowPadding);
@@ -173,11 +173,7 @@ const std::uint16_t* Resizer::mixed(int y) {
   const std::size_t plane = width + kRowPadding;
   for (; next_ <= y; ++next_) {
     const std::uint8_t* from = pixels_ + static_cast<std::size_t>(next_ - source_.top) * stride_;
-    if (channels_ == 3) {
-      split_row(from, width, planes_.data(), plane);
-    } else {
-      std::memcpy(planes_.data(), from, width);
-    }
+    split_row(from, width, channels_, planes_.data(), plane);
     mix_columns(steps_, planes_.data(), plane, channels_, place(next_));
   }
   return place(y);
@@ -196,10 +192,7 @@ const std::uint8_t* Resizer::row(int y) {
 
 void resize(const Image& image, const Window& window, int out_height, int out_width,
             std::vector<std::uint8_t>& out) {
-  if (image.channels != 1 && image.channels != 3) {
-    throw UsageError("resize: an image of " + std::to_string(image.channels) +
-                     " channels; 1 or 3 can be resized");
-  }
+  if (image.channels < 1) throw UsageError("resize: an image without channels");
   if (window.left < 0 || window.top < 0 || window.width < 1 || window.height < 1 ||
       window.width > image.width - window.left || window.height > image.height - window.top) {
     throw UsageError("resize: the window " + std::to_string(window.width) + " x " +
@@ -224,14 +217,10 @@ void resize(const Image& image, const Window& window, int out_height, int out_wi
   const auto width = static_cast<std::size_t>(out_width);
   out.resize(static_cast<std::size_t>(out_height) * width * channels);
   std::uint8_t* to = out.data();
-  std::vector<std::uint8_t> joined(3 * width + kRowPadding);
+  std::vector<std::uint8_t> joined(channels * width + kRowPadding);
   for (int y = 0; y < out_height; ++y, to += width * channels) {
-    const std::uint8_t* row = resizer.row(y);
-    if (channels == 3) {
-      join_row(row, resizer.plane_stride(), width, joined.data());
-      row = joined.data();
-    }
-    std::memcpy(to, row, width * channels);
+    join_row(resizer.row(y), resizer.plane_stride(), width, channels, joined.data());
+    std::memcpy(to, joined.data(), width * channels);
   }
 }
 

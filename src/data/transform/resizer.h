@@ -25,7 +25,7 @@ class Resizer {
   // The pixels that row() reads, in the picture.
   const Window& source() const { return source_; }
 
-  // `pixels`: the first pixel of source(), rows `stride` bytes apart, interleaved; 1 or 3 channels.
+  // `pixels`: the first pixel of source(), rows `stride` bytes apart, interleaved.
   // They must stay until the last row() is done.
   void begin(const std::uint8_t* pixels, std::size_t stride, int channels);
   // Row y of the part, as planes plane_stride() bytes apart; valid until the next call. Behind each

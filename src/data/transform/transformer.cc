@@ -185,10 +185,11 @@ void Transformer::Impl::emit_resized(Layout layout, std::byte* out) {
   const auto width = static_cast<std::size_t>(shape.width);
   const std::size_t stride = resizer.plane_stride();
   emitter.begin(layout, color_of({}, {}), out);
-  const bool join = !emitter.planar() && shape.channels == 3;
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const bool join = !emitter.planar() && channels > 1;
   for (int y = 0; y < shape.height; ++y) {
     const std::uint8_t* const planes = resizer.row(y);
-    if (join) join_row(planes, stride, width, row.data());
+    if (join) join_row(planes, stride, width, channels, row.data());
     emitter.row(y, join ? row.data() : planes, stride);
   }
 }
@@ -199,16 +200,12 @@ void Transformer::Impl::resize_all(const CropPlan& crop) {
   resized.width = crop.part.width;
   resized.channels = shape.channels;
   const auto width = static_cast<std::size_t>(resized.width);
-  const std::size_t bytes = width * static_cast<std::size_t>(shape.channels);
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const std::size_t bytes = width * channels;
   resized.pixels.resize(bytes * static_cast<std::size_t>(resized.height) + kRowPadding);
   std::uint8_t* to = resized.pixels.data();
   for (int y = 0; y < resized.height; ++y, to += bytes) {
-    const std::uint8_t* const planes = resizer.row(y);
-    if (shape.channels == 3) {
-      join_row(planes, resizer.plane_stride(), width, to);
-    } else {
-      std::copy_n(planes, bytes, to);
-    }
+    join_row(resizer.row(y), resizer.plane_stride(), width, channels, to);
   }
 }
 
