@@ -61,9 +61,10 @@ bool is_plan_folder(const std::string& path) {
          all_in(path, [](const std::string& name) { return name == "points.jsonl"; });
 }
 
-// As src/server/log names them.
+// As src/server/log and src/server/host name them.
 bool is_server_name(const std::string& name) {
-  return name == "lock" || is_numbered_name(name, "log-", "") || name.starts_with("snapshot-") ||
+  return name == "lock" || is_numbered_name(name, "shard-", "") ||
+         is_numbered_name(name, "log-", "") || name.starts_with("snapshot-") ||
          name == "identity" || name.starts_with("partial-");
 }
 
@@ -77,7 +78,8 @@ bool is_servers_folder(const std::string& path) {
   return all_in(path, [job](const std::string& name) {
     return name == "lock" || name == "job.json" || (name == "recipe.toml" && job) ||
            name == "coordinator" || is_numbered_name(name, "server-", "") || name == "before" ||
-           name.starts_with("before.dropped") || name.starts_with(".partial-");
+           name.starts_with("before.dropped") || name.starts_with("convoy-job-") ||
+           name.starts_with(".partial-");
   });
 }
 
@@ -143,8 +145,8 @@ const OwnFile kIndexFile{"an index of Convoy", [](std::string_view begin) {
 const OwnFile kPackReport{"a report of convoy pack", [](std::string_view begin) {
                             return begin.starts_with(kPackReportMark);
                           }};
-const OwnFolder kServerFolder{"the data of a server or a coordinator (log-N, snapshot-N, lock)",
-                              is_server_folder};
+const OwnFolder kServerFolder{
+    "the data of a server or a coordinator (shard-N, log-N, snapshot-N, lock)", is_server_folder};
 const OwnFolder kServersFolder{
     "the data of a job's servers (coordinator, server-N, job.json, recipe.toml, lock)",
     is_servers_folder};

@@ -289,5 +289,25 @@ TEST(OwnFiles, AreKnownByTheirMarks) {
   EXPECT_NE(why_not_file(file, kTableFile).value_or("").find("leads nowhere"), std::string::npos);
 }
 
+// What a server, and a job whose processes were killed, leave behind is what they go on with.
+TEST(OwnFolders, OfServersAreKnownWithAllThatIsInThem) {
+  const test::Scratch scratch;
+  const auto with = [&](const std::string& name, const std::vector<std::string>& entries) {
+    for (const std::string& entry : entries)
+      fs::create_directories(scratch.path(name) + "/" + entry);
+    return scratch.path(name);
+  };
+  EXPECT_EQ(why_not_folder(with("server", {"shard-1", "shard-12"}), kServerFolder), std::nullopt);
+  EXPECT_EQ(why_not_folder(with("shard", {"log-00000000000000000042", "snapshot-42-1", "identity",
+                                          "partial-received", "lock"}),
+                           kServerFolder),
+            std::nullopt);
+  EXPECT_NE(why_not_folder(with("other", {"shard-1", "shards"}), kServerFolder), std::nullopt);
+  const std::string servers =
+      with("servers", {"coordinator", "server-1", "server-2", "before", "convoy-job-downpour-1-2"});
+  EXPECT_EQ(why_not_folder(servers, kServersFolder), std::nullopt);
+  EXPECT_NE(why_not_folder(with("mine", {"server-1", "notes"}), kServersFolder), std::nullopt);
+}
+
 }  // namespace
 }  // namespace convoy::cli
