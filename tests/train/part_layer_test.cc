@@ -128,5 +128,35 @@ TEST(PiecesOfALayer, AddUpForTheUsersModules) {
   expect_same(gradients(some, nullptr), gradients(some, &overlapping));
 }
 
+// Of dilated windows the first rows and later ones may read what is here, and those between not.
+TEST(InteriorOfALayer, IsARunOfRowsThatFit) {
+  using namespace model::layer;
+  model::Blueprint net{"Dilated", {{1, 8, 8}}, {}};
+  const Convolution dilated{
+      .in = 2, .out = 2, .kernel = {3, 3}, .padding = {4, 4}, .dilation = {4, 4}};
+  net.stages.push_back({"s",
+                        {"x"},
+                        {{"conv", Convolution{.in = 1, .out = 2}, {"x"}, nullptr},
+                         {"dilated", dilated, {"conv"}, nullptr}},
+                        {"dilated"}});
+  const PlannedNetwork planned(net, {.partitions = 2, .images = {model::Division::rows, {2, 1}}});
+  const PartLayer layer = planned.layer(1, 0);
+  const Slice& tile = planned.plan.values[planned.plan.nodes[1].inputs[0]].tiles[0];
+  const auto fits = [&](std::int64_t row) {
+    Slice one = layer.output();
+    one.begin[1] = row;
+    one.size[1] = 1;
+    const Slice needed = layer.required(one)[0];
+    return needed.begin[1] + needed.size[1] <= tile.begin[1] + tile.size[1];
+  };
+  std::int64_t all = 0;
+  for (std::int64_t row = 0; row < layer.output().size[1]; ++row) all += fits(row) ? 1 : 0;
+  const Slice inside = layer.interior(tile);
+  ASSERT_GT(inside.size[1], 0);
+  EXPECT_LT(inside.size[1], all);
+  for (std::int64_t row = inside.begin[1]; row < inside.begin[1] + inside.size[1]; ++row)
+    EXPECT_TRUE(fits(row)) << row;
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -289,14 +289,17 @@ TEST_F(PartitionedEngineTest, NormalizationsOfPartsAreRefused) {
   }
 }
 
-// The last batch has one sample, which nobody can be trained on: it is left out, as without it.
+// The last batch has one sample, which nobody can be trained on.
 TEST_F(PartitionedEngineTest, ModulesThatNeedTwoSamples) {
   const Overrides how{"model.name=normed", "model.options.units=true", "schedule.name=constant"};
   const RunResult serial = train_on(1, net("serial", how + Overrides{"data.drop_last=true"}));
   for (const GridOf& grid : grids()) {
     if (grid.replicas > 1) continue;
-    const RunResult result = train_on(ranks(), partitioned(grid.name(), grid, how));
+    const RunResult result =
+        train_on(ranks(), partitioned(grid.name(), grid, how + Overrides{"data.drop_last=true"}));
     if (first()) EXPECT_LT(relative_difference(serial.checkpoint, result.checkpoint), 1e-9);
+    const std::string said = refusal(partitioned("last" + grid.name(), grid, how));
+    EXPECT_NE(said.find("a batch of 1 sample comes up"), std::string::npos) << said;
   }
 }
 

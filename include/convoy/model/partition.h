@@ -94,6 +94,10 @@ struct PartitionedNode {
   // over all partitions is that of the network, of layers that are `whole` as well.
   bool divides_parameters = false;
 
+  // Of a batch normalization: partitions have other positions of the same channels, so that its
+  // statistics are of all of them together.
+  bool shares_statistics = false;
+
   // Whether partitions have parts of this parameter or buffer.
   bool divides(std::size_t tensor) const;
 };

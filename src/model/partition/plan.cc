@@ -30,6 +30,14 @@ bool divides_parameters(const Node& node, Division how) {
   return how == Division::units && !tensors_of(node).empty();
 }
 
+// A fully connected layer over the last dimension divides images by their columns.
+bool divides_positions(const std::vector<Slice>& tiles) {
+  return std::any_of(tiles.begin(), tiles.end(), [](const Slice& tile) {
+    return tile.elements() > 0 &&
+           !std::equal(tile.size.begin() + 1, tile.size.end(), tile.shape.begin() + 1);
+  });
+}
+
 std::vector<Slice> whole_tensors(const Node& node) {
   std::vector<Slice> wholes;
   for (const TensorInfo& tensor : tensors_of(node))
@@ -119,7 +127,10 @@ class Planner {
                      std::any_of(place.inputs.begin(), place.inputs.end(),
                                  [this](std::size_t input) { return plan_.values[input].trained; });
     place.output = plan_.values.size();
-    place.divides_parameters = divides_parameters(node, place.how);
+    const bool normalizes = std::holds_alternative<layer::BatchNorm>(node.kind);
+    const bool by_position = place.how == Division::rows || place.how == Division::tiles;
+    place.shares_statistics = normalizes && (by_position || divides_positions(output.tiles));
+    place.divides_parameters = divides_parameters(node, place.how) && !place.shares_statistics;
     note_requirements(place, layer, output.tiles);
     add_value(std::move(output), place.how);
     plan_.nodes.push_back(std::move(place));

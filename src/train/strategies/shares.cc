@@ -26,48 +26,46 @@ std::vector<std::size_t> batch_sizes(const TrainerContext& context) {
 
 }  // namespace
 
-void check_synchronized_shares(const TrainerContext& context) {
+Sharers all_ranks(const TrainerContext& context) {
+  return {.count = static_cast<std::size_t>(context.world().size())};
+}
+
+void check_synchronized_shares(const TrainerContext& context, const Sharers& sharers) {
   const Recipe& recipe = context.recipe();
-  const std::string key = recipe.strategy + ".batch_norm";
-  const auto parts = static_cast<std::size_t>(context.world().size()) *
-                     static_cast<std::size_t>(recipe.training.accumulate);
-  if (context.world().size() == 1) return;
+  const std::string key = recipe.strategy + ".batch_norm", name = sharers.name;
+  const std::size_t parts = sharers.count * static_cast<std::size_t>(recipe.training.accumulate);
+  if (sharers.count == 1) return;
   if (context.task().raw()) {
-    throw UsageError(key +
-                     " is synchronized, so every rank needs a sample in every micro-batch; with "
-                     "the task '" +
-                     recipe.task.name +
-                     "', whose batches aren't counted in samples, nobody can "
-                     "promise that: set " +
+    throw UsageError(key + " is synchronized, so every " + name +
+                     " needs a sample in every micro-batch; with the task '" + recipe.task.name +
+                     "', whose batches aren't counted in samples, nobody can promise that: set " +
                      key + " = \"local\"");
   }
   const std::vector<std::size_t> sizes = batch_sizes(context);
   if (*std::min_element(sizes.begin(), sizes.end()) >= parts && recipe.data.on_bad == "fail")
     return;
-  throw UsageError(
-      key +
-      " is synchronized, so every rank needs a sample in every micro-batch: let "
-      "training.batch be at least ranks x accumulate, set data.drop_last = true, and data.on_bad = "
-      "\"fail\"");
+  throw UsageError(key + " is synchronized, so every " + name +
+                   " needs a sample in every micro-batch: let training.batch be at least " + name +
+                   "s x accumulate, set data.drop_last = true, and data.on_bad = \"fail\"");
 }
 
-void check_least_share(const TrainerContext& context, std::size_t least) {
+void check_least_share(const TrainerContext& context, std::size_t least, const Sharers& sharers) {
   if (least == 1) return;
   const Recipe& recipe = context.recipe();
-  const auto world = static_cast<std::size_t>(context.world().size());
   // Files are for any rank. In memory, a sample is where it is: each rank has its even share.
   const bool files = recipe.data.store == "files";
-  const std::size_t enough = files ? least : least * world;
+  const std::size_t enough = files && sharers.fewer_may_share ? least : least * sharers.count;
   for (const std::size_t size : batch_sizes(context)) {
     if (size >= enough) continue;
+    const bool files_help = !files && size > 1 && sharers.fewer_may_share;
     throw UsageError(
         "a batch of " + std::to_string(size) + (size == 1 ? " sample" : " samples") +
         " comes up (" + std::to_string(context.moment().samples) + " in batches of " +
-        std::to_string(recipe.training.batch) +
-        "), which leaves a rank with one alone, and the model '" + recipe.model.name +
+        std::to_string(recipe.training.batch) + "), which leaves a " + sharers.name +
+        " with one alone, and the model '" + recipe.model.name +
         "' can't be trained on one alone (batch normalization has nothing to compare it with): set "
         "data.drop_last = true, or another training.batch" +
-        (files || size == 1 ? "" : ", or data.store = \"files\""));
+        (files_help ? ", or data.store = \"files\"" : ""));
   }
 }
 

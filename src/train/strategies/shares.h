@@ -8,13 +8,25 @@
 
 namespace convoy::train {
 
-// Throws UsageError unless every rank gets a sample of every micro-batch: each has to take part in
-// the statistics of every layer.
-void check_synchronized_shares(const TrainerContext& context);
+// Who gets even shares of a batch: ranks, or replicas of several ranks that compute theirs
+// together.
+struct Sharers {
+  std::size_t count = 1;
+  const char* name = "rank";
+  // Whether fewer of them get samples where these aren't enough for all (Strategy::least_share):
+  // of files, which any rank can read.
+  bool fewer_may_share = true;
+};
+// All ranks of the world.
+Sharers all_ranks(const TrainerContext& context);
 
-// Throws UsageError when a batch comes up that leaves a rank with samples, but with fewer than
+// Throws UsageError unless each of them gets a sample of every micro-batch: all have to take part
+// in the statistics of every layer.
+void check_synchronized_shares(const TrainerContext& context, const Sharers& sharers);
+
+// Throws UsageError when a batch comes up that leaves one of them with samples, but with fewer than
 // `least`.
-void check_least_share(const TrainerContext& context, std::size_t least);
+void check_least_share(const TrainerContext& context, std::size_t least, const Sharers& sharers);
 
 // What these rows of a batch count. Throws UsageError unless they count nothing or something that
 // gradients can be averaged by.

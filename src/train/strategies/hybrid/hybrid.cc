@@ -4,6 +4,7 @@
 #include <set>
 
 #include "convoy/base/error.h"
+#include "convoy/model/dropout.h"
 #include "convoy/train/registry.h"
 #include "train/setup.h"
 #include "train/strategies/hybrid/strategy.h"
@@ -46,6 +47,8 @@ void Hybrid::build(const NetworkSource& source) {
   network_ =
       std::make_shared<SplitNetwork>(*blueprint, inputs, source.recipe().placement, source.seed(),
                                      grid_->partition(), grid_->shape().partitions);
+  // As the whole network's are: their masks depend on their names.
+  model::name_layers(network_->trunk());
   compute.place(network_->trunk());
   const torch::Tensor like = compute.blank({1, 1, 1});
   network_->move_head(like.device(), like.scalar_type());
@@ -93,8 +96,8 @@ double Hybrid::updates_of_head() const {
 
 void Hybrid::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
-  if (synchronized_) check_synchronized_shares(context);
-  check_least_share(context, least_share_);
+  if (synchronized_) check_synchronized_shares(context, all_ranks(context));
+  check_least_share(context, least_share_, all_ranks(context));
   const comm::Communicator& all = context.world().communicator();
   const auto own = [reproducible = context.recipe().strategy_options.flag("reproducible")](
                        const comm::Communicator& ranks) {

@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/model/dropout.h"
 #include "convoy/model/modules.h"
 #include "model/keep_modes.h"
 
@@ -59,6 +60,13 @@ void check_own_statistics(const model::Blueprint& blueprint, const model::Partit
         place.how == model::Division::whole)
       continue;
     for (const auto& part : node.module->module.ptr()->named_modules(node.name)) {
+      const auto* dropout = part.value()->as<model::DropoutImpl>();
+      if (dropout != nullptr && dropout->probability() > 0) {
+        throw UsageError("layer '" + node.name + "' is divided by '" + text_of(place.how) +
+                         "', and drops units by their place in the whole ('" + part.key() +
+                         "'), which its parts don't know: let it be \"whole\" in "
+                         "[[placement.layers]], or make the dropout a layer of its own");
+      }
       if (!normalizes_over_batch(*part.value())) continue;
       throw UsageError("layer '" + node.name + "' is divided by '" + text_of(place.how) +
                        "', and normalizes over the batch ('" + part.key() +
@@ -69,11 +77,11 @@ void check_own_statistics(const model::Blueprint& blueprint, const model::Partit
 }
 
 std::int64_t least_rows(const model::Blueprint& blueprint, const model::PartitionPlan& plan,
-                        at::ScalarType type) {
+                        at::ScalarType type, bool together) {
   for (const model::PartitionedNode& place : plan.nodes) {
     const model::Node& node = plan.node_of(blueprint, place);
     const model::Shape& shape = plan.values[place.output].shape;
-    if (std::holds_alternative<model::layer::BatchNorm>(node.kind) &&
+    if (!together && std::holds_alternative<model::layer::BatchNorm>(node.kind) &&
         model::elements_of(shape) == shape[0])
       return 2;
     const bool whole = place.how == model::Division::whole || plan.partitions == 1;

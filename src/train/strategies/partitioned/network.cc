@@ -22,6 +22,18 @@ bool holds(const Slice& outer, const Slice& inner) {
   return both && both->elements() == inner.elements();
 }
 
+// By the numbers of samples, as a module of the user's may within it.
+bool has_dropout(const model::Node& node) {
+  if (const auto* dropout = std::get_if<model::layer::Dropout>(&node.kind))
+    return dropout->probability > 0;
+  if (node.module == nullptr) return false;
+  const auto modules = node.module->module.ptr()->modules();
+  return std::any_of(modules.begin(), modules.end(), [](const auto& module) {
+    const auto* dropout = module->template as<model::DropoutImpl>();
+    return dropout != nullptr && dropout->probability() > 0;
+  });
+}
+
 // A batch normalization whose statistics others have parts of.
 class StatisticsScope {
  public:
@@ -64,8 +76,7 @@ PartitionedNetwork::PartitionedNetwork(model::Blueprint blueprint, model::Partit
       if (layer.empty()) idle_.insert(idle_.end(), parameters.begin(), parameters.end());
     }
     parts_.insert(layer.parts().begin(), layer.parts().end());
-    if (const auto* dropout = std::get_if<model::layer::Dropout>(&node.kind))
-      drops_units_ = drops_units_ || dropout->probability > 0;
+    drops_units_ = drops_units_ || has_dropout(node);
     for (std::size_t i = 0; i < place.inputs.size(); ++i) {
       if (is_read_whole(layers_.size() - 1, i)) ++fetchers_[place.inputs[i]];
     }
@@ -209,8 +220,7 @@ Tensor PartitionedNetwork::compute(PartitionedPass& pass, std::size_t node,
     return layer.compute(inputs, boxes, layer.output(), false);
   }
   if (!normalizes) return layer.compute(inputs, boxes, layer.output(), in_place_[node]);
-  const bool images = place.how == Division::rows || place.how == Division::tiles;
-  auto* const statistics = images ? pass.statistics.images : pass.statistics.units;
+  auto* const statistics = place.shares_statistics ? pass.statistics.images : pass.statistics.units;
   const StatisticsScope scope(statistics);
   if (statistics != nullptr && layer.module() != nullptr)
     return layer.normalize(inputs[0], boxes[0]);

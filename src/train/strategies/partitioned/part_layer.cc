@@ -99,11 +99,8 @@ struct PartLayer::Build {
 
   void operator()(const layer::Convolution& c) const {
     own.windows_ = true;
-    const std::int64_t units = own.output_.size[0];
-    if (units < c.out && c.groups > 1)
-      complain("has groups, so its output can't be divided by units; divide it by rows");
     layer::Convolution part = c;
-    part.out = units;
+    part.out = own.output_.size[0];
     part.padding = {0, 0};
     const auto module = std::make_shared<model::ConvolutionImpl>(part);
     own.module_ = module;
@@ -253,7 +250,7 @@ Tensor PartLayer::normalize(const Tensor& input, const Slice& box) const {
   auto& own = *module_->as<torch::nn::BatchNorm2d>();
   // Without the module's check that there are several values: others may have them.
   if (own.is_training()) own.num_batches_tracked += 1;
-  // Of images that are divided by rows or tiles a part without elements has all channels, too.
+  // Of images that are divided by position a part without elements has all channels, too.
   const Tensor part =
       empty() ? nothing_of({input}, output_.size) : model::cut_samples(input, box, output_);
   return torch::batch_norm(part, own.weight, own.bias, own.running_mean, own.running_var,
@@ -271,7 +268,8 @@ Slice PartLayer::interior(const Slice& tile) const {
     std::fill(inside.size.begin(), inside.size.end(), 0);
     return inside;
   }
-  std::int64_t first = -1, last = -1;
+  // The longest run of rows that fit: between those of dilated windows there are others.
+  std::int64_t longest = 0, run = 0, end = output_.begin[1];
   for (std::int64_t row = output_.begin[1]; row < output_.begin[1] + output_.size[1]; ++row) {
     Slice one = output_;
     one.begin[1] = row;
@@ -279,12 +277,14 @@ Slice PartLayer::interior(const Slice& tile) const {
     Slice needed = required(one)[0];
     needed.tensor = tile.tensor;  // which a stage may call something else
     const auto here = overlap(needed, tile);
-    if (needed.elements() > 0 && (!here || here->elements() != needed.elements())) continue;
-    if (first < 0) first = row;
-    last = row;
+    const bool fits = needed.elements() == 0 || (here && here->elements() == needed.elements());
+    run = fits ? run + 1 : 0;
+    if (run <= longest) continue;
+    longest = run;
+    end = row + 1;
   }
-  inside.begin[1] = first < 0 ? output_.begin[1] : first;
-  inside.size[1] = first < 0 ? 0 : last - first + 1;
+  inside.begin[1] = end - longest;
+  inside.size[1] = longest;
   return inside;
 }
 

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/model/dropout.h"
 #include "convoy/train/partition_rules.h"
 #include "convoy/train/registry.h"
 #include "train/setup.h"
@@ -87,7 +88,7 @@ void Partitioned::build(const NetworkSource& source) {
   check_needs(*world_, source.recipe(), blueprint, plan, needs.parameters, "the parameters");
   whole_parameters_ = cost_of(blueprint, inputs).parameters;
   check_own_statistics(blueprint, plan);
-  least_rows_ = least_rows(blueprint, plan, like.scalar_type());
+  least_rows_ = least_rows(blueprint, plan, like.scalar_type(), replicas_together());
   const TaskBatch blank = source.task().blank(1, compute);
   blank_targets_ = torch::Tensor();
   if (!blank.tensors.empty() && divides_output(plan)) {
@@ -99,6 +100,8 @@ void Partitioned::build(const NetworkSource& source) {
     check_user_layers(*world_, blueprint, plan, wire_);
   network_ = std::make_shared<PartitionedNetwork>(blueprint, std::move(plan), source.seed(),
                                                   grid_->partition());
+  // As the whole network's are: their masks depend on their names.
+  model::name_layers(*network_);
   compute.place(*network_);
   links_.emplace(grid_->partitions());
   sort_parameters();
@@ -148,6 +151,18 @@ std::unique_ptr<parallel::GradientReducer> Partitioned::make_reducer(
       ranks, std::vector<std::vector<parallel::NamedTensor>>{parameters}, options);
 }
 
+Sharers Partitioned::sharers() const {
+  const bool ranks = grid_->shape().partitions == 1;
+  return {.count = static_cast<std::size_t>(grid_->shape().replicas),
+          .name = ranks ? "rank" : "replica",
+          .fewer_may_share = ranks && !replicas_together()};
+}
+
+// Samples are shared out to ranks: where one is a whole replica, to as many as have enough.
+std::size_t Partitioned::least_share(TrainerContext&) {
+  return sharers().fewer_may_share ? static_cast<std::size_t>(least_rows_) : 1;
+}
+
 void Partitioned::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
   const PartitionNeeds needs =
@@ -159,7 +174,10 @@ void Partitioned::prepare(TrainerContext& context, const State* saved) {
                        const comm::Communicator& ranks) {
     return reproducible ? ranks.with_reproducible(true) : ranks.duplicate();
   };
-  if (synchronized_ && grid_->shape().replicas > 1) check_synchronized_shares(context);
+  if (replicas_together()) check_synchronized_shares(context, sharers());
+  // Batches that aren't counted in samples can't be looked at: see step().
+  if (!context.task().raw())
+    check_least_share(context, static_cast<std::size_t>(least_rows_), sharers());
   communicator_ = own(all);
   norms_ = grid_->partitions().with_reproducible(true);
   image_statistics_ = own(synchronized_ ? all : grid_->partitions());

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
@@ -22,12 +23,16 @@ std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& par
 Partitioned::Shares Partitioned::shares_of(const std::optional<TaskBatch>& rows,
                                            StepReport& report) {
   const auto ranks = static_cast<std::size_t>(communicator_.size());
-  std::vector<double> told(ranks * 2, 0);
+  std::vector<double> told(ranks * 3, 0);
   const auto me = static_cast<std::size_t>(communicator_.rank());
   Shares shares;
   if (rows) {
     told[me] = static_cast<double>(inputs_of(context_->task(), rows).front().size(0));
     told[ranks + me] = shares.own_weight = rows->weight;
+    told[ranks * 2 + me] = std::adjacent_find(own_weights_.begin(), own_weights_.end(),
+                                              std::not_equal_to<>()) == own_weights_.end()
+                               ? 0
+                               : 1;
   }
   const auto start = Clock::now();
   communicator_.allreduce(comm::buffer_of(told), comm::ReduceOp::sum, {2, 0});
@@ -38,6 +43,11 @@ Partitioned::Shares Partitioned::shares_of(const std::optional<TaskBatch>& rows,
     for (std::size_t p = 0; p < partitions; ++p) sum += told[replica * partitions + p];
     return static_cast<std::int64_t>(sum);
   };
+  if (replicas_together()) {
+    std::vector<std::int64_t> of_replicas;
+    for (std::size_t r = 0; r < ranks / partitions; ++r) of_replicas.push_back(rows_of(r));
+    check_all_count(of_replicas);
+  }
   // Replicas with too few rows take no part.
   for (std::size_t r = 0; r < ranks; ++r) {
     if (rows_of(r / partitions) >= least_rows_) shares.weight += told[ranks + r];
@@ -47,9 +57,48 @@ Partitioned::Shares Partitioned::shares_of(const std::optional<TaskBatch>& rows,
   for (std::size_t p = 0; p < partitions; ++p) {
     shares.rows.of.push_back(enough ? static_cast<std::int64_t>(told[first + p]) : 0);
     shares.weights.push_back(told[ranks + first + p]);
+    shares.one_by_one = shares.one_by_one || told[ranks * 2 + first + p] > 0;
   }
   if (!enough) shares.own_weight = 0;
+  shares.too_few = !enough && rows.has_value();
   return shares;
+}
+
+// One that takes no part would keep the others waiting in their batch normalization.
+void Partitioned::check_all_count(const std::vector<std::int64_t>& rows) const {
+  const auto few = [this](std::int64_t count) { return count < least_rows_; };
+  const auto first = std::find_if(rows.begin(), rows.end(), few);
+  if (first == rows.end() || std::all_of(rows.begin(), rows.end(), few)) return;
+  throw UsageError(
+      "partitioned.batch_norm is synchronized, so every replica takes part in every step; the "
+      "task " +
+      context_->recipe().task.name + " says that what replica " +
+      std::to_string(first - rows.begin()) +
+      " has in this one counts nothing: set partitioned.batch_norm = \"local\"");
+}
+
+// Of all samples of this replica, what each row counts.
+std::vector<double> Partitioned::row_weights(const std::optional<TaskBatch>& rows,
+                                             const Shares& shares) {
+  std::vector<double> all;
+  for (std::size_t q = 0; q < shares.rows.of.size(); ++q) {
+    const std::int64_t count = shares.rows.of[q];
+    const double each = count > 0 ? shares.weights[q] / static_cast<double>(count) : 0;
+    all.insert(all.end(), static_cast<std::size_t>(count), each);
+  }
+  if (!shares.one_by_one) return all;
+  std::fill(all.begin(), all.end(), 0);
+  if (rows) {
+    // Rows of a sample lie one after the other; as many of each.
+    const auto own =
+        static_cast<std::size_t>(shares.rows.of[static_cast<std::size_t>(links_->rank())]);
+    const std::size_t each = own / own_weights_.size();
+    auto next = all.begin() + shares.rows.before(links_->rank());
+    for (const double weight : own_weights_)
+      next = std::fill_n(next, each, weight / static_cast<double>(each));
+  }
+  links_->group().allreduce(comm::buffer_of(all), comm::ReduceOp::sum, {40, 4});
+  return all;
 }
 
 // Of all samples of this replica.
@@ -125,13 +174,8 @@ Partitioned::Loss Partitioned::loss_of_part(PartitionedPass& pass,
   fetch.start(own);
   const torch::Tensor scores = network_->run_parts(pass, inputs_of(task, rows)).front();
   const torch::Tensor targets = fetch.finish_all();
-  std::vector<double> factors;
-  for (std::size_t q = 0; q < shares.rows.of.size(); ++q) {
-    const std::int64_t count = shares.rows.of[q];
-    const double factor =
-        count > 0 ? shares.weights[q] / static_cast<double>(count) / shares.weight : 0;
-    factors.insert(factors.end(), static_cast<std::size_t>(count), factor);
-  }
+  std::vector<double> factors = row_weights(rows, shares);
+  for (double& factor : factors) factor /= shares.weight;
   const PartLoss loss =
       task.divided_loss(scores, targets, torch::tensor(factors, torch::kDouble), output_part());
   return {(scores * loss.gradient).sum(), loss.value * shares.weight};
@@ -204,22 +248,26 @@ StepReport Partitioned::step(const data::Batch& batch) {
   optimizer_->zero_grad();
   std::optional<TaskBatch> rows;
   // Rows that count nothing reach no network.
-  if (batch.size() > 0 && weight_of(*context_, batch, {0, batch.size()}) > 0)
+  own_weights_.clear();
+  const bool divided_loss = blank_targets_.defined() && batch.views == 1;
+  if (batch.size() > 0 && weight_of(*context_, batch, {0, batch.size()}) > 0) {
     rows = context_->task().tensors(batch, {0, batch.size()}, *compute_);
+    for (std::size_t i = 0; divided_loss && i < batch.size(); ++i)
+      own_weights_.push_back(weight_of(*context_, batch, {i, i + 1}));
+  }
   const Shares shares = shares_of(rows, report);
   const bool takes_part = shares.rows.all() > 0;
-  if (!takes_part && batch.size() > 0) left_out_.add(*context_, batch);
+  if (shares.too_few) left_out_.add(*context_, batch);
   const bool update = shares.weight > 0;
   double loss = 0;
   if (update && takes_part) {
-    const bool divided_loss = blank_targets_.defined() && batch.views == 1;
     loss = forward_and_backward(rows, shares, divided_loss, report);
   } else if (update) {
     const auto joined = Clock::now();
     join_with_zeros();
     report.communication_s += phases_.end_of("exposed communication", joined);
   }
-  tally_.start({loss, shares.own_weight, takes_part ? batch.size() : 0,
+  tally_.start({loss, shares.own_weight, shares.too_few ? 0 : batch.size(),
                 context_->samples().statistics().skipped + left_out_.samples(),
                 context_->requests()});
   const auto start = Clock::now();

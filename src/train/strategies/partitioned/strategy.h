@@ -29,6 +29,7 @@ class Partitioned final : public Strategy {
   void build(const NetworkSource& source) override;
   torch::nn::Module& module() override { return *network_; }
   std::int64_t parameters() override { return whole_parameters_; }
+  std::size_t least_share(TrainerContext& context) override;
   void prepare(TrainerContext& context, const State* saved) override;
   void run() override;
   Communicated communicated() override;
@@ -45,12 +46,17 @@ class Partitioned final : public Strategy {
     Rows rows;
     std::vector<double> weights;  // of these ranks
     double own_weight = 0, weight = 0;
+    bool one_by_one = false;  // samples of one rank count differently
+    bool too_few = false;     // for this replica to train on
   };
   model::Blueprint blueprint_of(const NetworkSource& source);
   std::vector<model::Shape> input_shapes() const;
   model::LayerParts timed_parts(const Recipe& recipe, std::uint64_t seed,
                                 const model::Blueprint& blueprint,
                                 const model::PartitionPlan& plan) const;
+  // Whether batch norm takes statistics over several replicas, which then all take part.
+  bool replicas_together() const { return synchronized_ && grid_->shape().replicas > 1; }
+  Sharers sharers() const;
   void sort_parameters();
   std::unique_ptr<parallel::GradientReducer> make_reducer(
       const comm::Communicator& ranks, const std::vector<parallel::NamedTensor>& parameters) const;
@@ -60,6 +66,8 @@ class Partitioned final : public Strategy {
   void check_inputs(const TensorList& inputs) const;
   TensorList inputs_of(const Task& task, const std::optional<TaskBatch>& rows) const;
   Shares shares_of(const std::optional<TaskBatch>& rows, StepReport& report);
+  void check_all_count(const std::vector<std::int64_t>& rows) const;
+  std::vector<double> row_weights(const std::optional<TaskBatch>& rows, const Shares& shares);
   std::vector<std::size_t> sample_numbers(const std::optional<TaskBatch>& own);
   StepReport step(const data::Batch& batch);
   double forward_and_backward(const std::optional<TaskBatch>& rows, const Shares& shares,
@@ -105,6 +113,7 @@ class Partitioned final : public Strategy {
   Tally tally_;
   LocalBuffers buffers_;
   LeftOut left_out_;
+  std::vector<double> own_weights_;  // of the rows of this step's batch
   Phases phases_;
   std::optional<ReducerRows> rows_;  // in their timeline
 };

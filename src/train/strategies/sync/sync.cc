@@ -98,8 +98,8 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
   const Recipe& recipe = context.recipe();
   synchronized_ = synchronized_statistics(recipe);
-  if (synchronized_) check_synchronized_shares(context);
-  check_least_share(context, least_share_);
+  if (synchronized_) check_synchronized_shares(context, all_ranks(context));
+  check_least_share(context, least_share_, all_ranks(context));
   const comm::Communicator& all = context.world().communicator();
   communicator_ = context.recipe().strategy_options.flag("reproducible")
                       ? all.with_reproducible(true)
