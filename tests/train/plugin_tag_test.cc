@@ -5,7 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/plugin.h"
-#include "tests/base/message_of.h"
+#include "tests/base/scratch.h"
 
 namespace convoy::train {
 namespace {
