@@ -53,6 +53,8 @@ set(CONVOY_COMPONENTS "${_components}")
 if(CONVOY_TORCH)
   install(FILES ${PROJECT_SOURCE_DIR}/include/convoy/convoy.h
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convoy)
+  install(FILES ${CMAKE_BINARY_DIR}/generated/include/convoy/train/plugin_tag.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convoy/train)
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${_package_dir})
 endif()
 

@@ -206,8 +206,7 @@ void Registry::load_plugins(const std::vector<std::string>& libraries) {
       throw UsageError("plugin " + library +
                        " is no Convoy plugin: it has no CONVOY_PLUGIN (convoy/train/plugin.h)");
     }
-    const std::string mine =
-        "convoy plugin " + std::to_string(kPluginInterface) + ", LibTorch " + TORCH_VERSION;
+    const std::string mine = CONVOY_PLUGIN_TAG;
     if (interface() != mine) {
       throw UsageError("plugin " + library + " was built for '" + interface() + "', this is '" +
                        mine + "'; compile it anew");

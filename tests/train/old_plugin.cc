@@ -1,0 +1,7 @@
+// What CONVOY_PLUGIN made with other headers of Convoy. Being registered would be the end of it.
+#include <cstdlib>
+
+extern "C" const char* convoy_plugin_interface() {
+  return "Convoy's headers 0123456789abcdef, libstdc++ ABI 1, LibTorch 2.1.0";
+}
+extern "C" void convoy_plugin_register(void* /*registry*/) { std::abort(); }
