@@ -6,7 +6,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "convoy/base/error.h"
+#include "cli/launch/report.h"
 
 namespace convoy::cli {
 namespace {
