@@ -5,6 +5,7 @@
 // comes to the point for the COUNT-th time (1 if nothing is said; only as rank RANK, if one is
 // said) makes FILE, which then holds its process id, and goes on when FILE is gone. Without the
 // variable a call costs a branch. Points:
+//   setup             of a rank, when all is open for training and nothing in the folder changed
 //   start             of a rank, before its first update
 //   step              after an update, which counts those of this process
 //   allreduce         before a rank takes part in the reduction of a bucket of gradients

@@ -8,9 +8,7 @@
 #include "convoy/base/error.h"
 
 namespace convoy::train {
-namespace {
 
-// A share without samples, as the source would give it.
 data::Batch empty_share(const Evaluated& what, const data::SampleSource& source) {
   data::TransformOptions transform = evaluation_transform(what.recipe.data);
   data::Batch batch;
@@ -22,8 +20,6 @@ data::Batch empty_share(const Evaluated& what, const data::SampleSource& source)
   if (!what.task.raw()) batch.views = data::Transformer(transform, batch.shape).views();
   return batch;
 }
-
-}  // namespace
 
 // Strategies whose ranks work together on a share may have the infer() of those that don't.
 void check_inference(const Evaluated& what, const data::SampleSource& source) {

@@ -11,4 +11,7 @@ namespace convoy::train {
 // Collective.
 void check_inference(const Evaluated& what, const data::SampleSource& source);
 
+// A share without samples, as the source would give it.
+data::Batch empty_share(const Evaluated& what, const data::SampleSource& source);
+
 }  // namespace convoy::train

@@ -13,6 +13,8 @@
 #include "convoy/train/trainer.h"
 #include "train/check_inference.h"
 #include "train/evaluation_mode.h"
+#include "train/outcome.h"
+#include "train/rank_work.h"
 #include "train/same_everywhere.h"
 #include "train/samples/open.h"
 
@@ -52,19 +54,20 @@ data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& 
   return t;
 }
 
-// Whether ranks break off. They have the same number of batches, and tell each other before each;
-// the answer is waited for after it, so that all end after the same one, and nobody waits longer
-// for the others than a batch takes.
+// Whether ranks break off. They have the same number of batches, and tell each other with each; the
+// answer is waited for after it, so that all end after the same one, and nobody waits longer for
+// the others than a batch takes.
 class StopVote {
  public:
   StopVote(const comm::Communicator& communicator, const std::function<bool()>& asked)
       : communicator_(communicator), asked_(asked) {}
-  // To be asked before each batch, with the number of those that are left. The same on every rank.
-  bool goes_on(std::size_t batches_left) {
+  // To be asked before each batch, with the number of those that are left before it, the same on
+  // every rank, and with whether this rank has been able to read it.
+  bool goes_on(std::size_t batches_left, bool read) {
     finish();
-    stopped_ = ranks_[0] > 0 && batches_left > 0;
-    if (ranks_[0] > 0) return false;
-    ranks_[0] = asked_ && asked_() ? 1 : 0;
+    stopped_ = ranks_[kAsked] > 0 && batches_left > 0;
+    if (ranks_[kAsked] > 0 || failed()) return false;
+    ranks_ = {asked_ && asked_() ? 1 : 0, read ? 0 : 1};
     sum_ = communicator_.start_allreduce(comm::buffer_of(ranks_), comm::ReduceOp::sum);
     return true;
   }
@@ -74,12 +77,16 @@ class StopVote {
   }
   // Whether a batch was left out.
   bool stopped() const { return stopped_; }
+  // Whether a rank could not read its share of one.
+  bool failed() const { return ranks_[kFailed] > 0; }
 
  private:
+  enum { kAsked, kFailed, kSize };
+
   const comm::Communicator& communicator_;
   const std::function<bool()>& asked_;
   bool stopped_ = false;
-  std::array<std::int64_t, 1> ranks_{};
+  std::array<std::int64_t, kSize> ranks_{};
   comm::Operation sum_;
 };
 
@@ -155,14 +162,20 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
   check_inference(what, *source);
   std::vector<double> sums(what.task.sums());
   std::vector<std::int64_t> counts(2);  // samples, skipped
+  const data::Batch nothing = empty_share(what, *source);
+  std::string outcome(1, kDone);  // of reading a share
   StopVote vote(all, how.should_stop);
   // Every rank takes part in every batch, whatever its share: the network may be on several.
   while (true) {
     vote.finish();  // so that what throws leaves nothing under way
     if (how.between_batches) how.between_batches();
-    const data::Batch* const batch =
-        vote.goes_on(source->batches_left()) ? source->next() : nullptr;
-    if (batch == nullptr) break;
+    const std::size_t left = source->batches_left();
+    const data::Batch* batch = nullptr;
+    if (!vote.failed()) outcome = outcome_of([&] { batch = source->next(); });
+    // Who has none takes part with nothing once more: the others don't know of it yet.
+    const bool read = outcome[0] == kDone;
+    if (!read) batch = &nothing;
+    if (!vote.goes_on(left, read) || batch == nullptr || left == 0) break;
     std::vector<double> own(sums.size());
     const bool counts_here = what.strategy.infer(
         what.task, what.compute, *batch, [&](const TensorList& outputs, const TaskBatch& rows) {
@@ -173,6 +186,10 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += own[i];
   }
   vote.finish();
+  if (vote.failed()) {
+    if (how.when_all_fail) how.when_all_fail();
+    throw_first(all, outcome);
+  }
   counts[1] = static_cast<std::int64_t>(source->statistics().skipped);
   all.allreduce(comm::buffer_of(counts), comm::ReduceOp::sum);
   all.allreduce(comm::buffer_of(sums), comm::ReduceOp::sum);

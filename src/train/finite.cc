@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 namespace convoy::train {
 namespace {
@@ -24,19 +23,32 @@ bool all_finite(const torch::Tensor& values) {
 
 }  // namespace
 
-std::string first_not_finite(const torch::nn::Module& module) {
+std::set<std::string> buffers_not_finite(const torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  std::set<std::string> names;
+  for (const auto& buffer : module.named_buffers())
+    if (buffer.value().defined() && !all_finite(buffer.value())) names.insert(buffer.key());
+  return names;
+}
+
+std::string first_not_finite(const torch::nn::Module& module, const std::set<std::string>& meant) {
   const torch::NoGradGuard no_grad;
   for (const auto& parameter : module.named_parameters())
     if (!all_finite(parameter.value())) return parameter.key();
   for (const auto& buffer : module.named_buffers())
-    if (buffer.value().defined() && !all_finite(buffer.value())) return buffer.key();
+    if (buffer.value().defined() && !meant.contains(buffer.key()) && !all_finite(buffer.value()))
+      return buffer.key();
   return "";
 }
 
 std::string first_not_finite(const comm::Communicator& communicator,
-                             const torch::nn::Module& module) {
-  for (const std::string& name : communicator.gather_text(first_not_finite(module)))
-    if (!name.empty()) return name;
+                             const torch::nn::Module& module, const std::set<std::string>& meant) {
+  return first_said(communicator, first_not_finite(module, meant));
+}
+
+std::string first_said(const comm::Communicator& communicator, const std::string& own) {
+  for (const std::string& said : communicator.gather_text(own))
+    if (!said.empty()) return said;
   return "";
 }
 

@@ -3,19 +3,27 @@
 
 #include <torch/torch.h>
 
+#include <set>
 #include <string>
 
 #include "convoy/comm/communicator.h"
 
 namespace convoy::train {
 
-// The first parameter or buffer of the module that has a value which isn't finite; "" if there is
-// none. Reads each value once.
-std::string first_not_finite(const torch::nn::Module& module);
+// Buffers of the module that have values which are not finite: of one that nothing was trained of,
+// those that are meant to, as masks of attention.
+std::set<std::string> buffers_not_finite(const torch::nn::Module& module);
+
+// The first parameter or buffer of the module, but for buffers that are `meant`, that has a value
+// which isn't finite; "" if there is none. Reads each value once.
+std::string first_not_finite(const torch::nn::Module& module, const std::set<std::string>& meant);
 
 // The same for modules of several ranks, which may hold different parts: the name that the first
 // rank finds, on every rank. Collective.
 std::string first_not_finite(const comm::Communicator& communicator,
-                             const torch::nn::Module& module);
+                             const torch::nn::Module& module, const std::set<std::string>& meant);
+
+// What the first rank says that says anything, on every rank. Collective.
+std::string first_said(const comm::Communicator& communicator, const std::string& own);
 
 }  // namespace convoy::train

@@ -42,7 +42,11 @@ void on_every_rank(const comm::Communicator& communicator, const std::function<v
   Ticks(communicator).finish([&outcome](std::chrono::milliseconds patience) {
     return outcome.wait_for(patience) != std::future_status::ready;
   });
-  const std::vector<std::string> all = communicator.gather_text(outcome.get());
+  throw_first(communicator, outcome.get());
+}
+
+void throw_first(const comm::Communicator& communicator, const std::string& outcome) {
+  const std::vector<std::string> all = communicator.gather_text(outcome);
   const auto failed = [](const std::string& text) { return text[0] != kDone; };
   const auto first = std::find_if(all.begin(), all.end(), failed);
   if (first == all.end()) return;

@@ -27,6 +27,10 @@ inline std::string on_rank_0(const comm::Communicator& communicator,
 // throw what the first of them does, named unless it is everybody's.
 void on_every_rank(const comm::Communicator& communicator, const std::function<void()>& work);
 
+// Of the outcomes (outcome.h) that ranks have, throws on all ranks what the first has that failed,
+// as on_every_rank does; returns where none has. Collective.
+void throw_first(const comm::Communicator& communicator, const std::string& outcome);
+
 // The same for ranks of which some work on the thread that communicates: one object on every rank,
 // for the time of that work.
 class Ticks {

@@ -9,6 +9,7 @@
 #include "convoy/train/memory.h"
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/threads.h"
+#include "train/diverged.h"
 #include "train/due.h"
 #include "train/evaluation_mode.h"
 #include "train/run/inputs.h"
@@ -73,8 +74,8 @@ class Rehearsal::Impl final : public TrainerContext {
   bool updated(const StepReport& report) override {
     moment_ = moment_of(*source_, recipe_, moment_.step + 1);
     if (!std::isfinite(report.loss)) {
-      throw Failure("the loss of step " + std::to_string(moment_.step) + " is " +
-                    std::to_string(report.loss) + ": a smaller learning rate may help");
+      throw Failure(kDiverged + std::string("the loss of step ") + std::to_string(moment_.step) +
+                    " is " + std::to_string(report.loss) + ": a smaller learning rate may help");
     }
     reports_.push_back(report);
     return --left_ > 0;

@@ -1,248 +1,20 @@
+// What a training does after each update: counts it, looks at it, evaluates, and writes
+// checkpoints.
 #include "convoy/train/trainer.h"
 
 #include <cmath>
-#include <filesystem>
 #include <utility>
 
 #include "base/hold.h"
-#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
-#include "convoy/train/checkpoint_writer.h"
-#include "convoy/train/memory.h"
-#include "convoy/train/named_optimizer.h"
-#include "convoy/train/threads.h"
 #include "train/checkpoint/resume.h"
-#include "train/checkpoint/run_lock.h"
-#include "train/due.h"
+#include "train/diverged.h"
 #include "train/finite.h"
-#include "train/logging/outputs.h"
-#include "train/logging/rank_times.h"
-#include "train/logging/sample_log.h"
-#include "train/logging/timeline_window.h"
-#include "train/rank_work.h"
-#include "train/run/inputs.h"
-#include "train/run/place.h"
 #include "train/run/saved_score.h"
-#include "train/same_everywhere.h"
+#include "train/trainer_impl.h"
 
 namespace convoy::train {
-namespace {
-
-namespace fs = std::filesystem;
-
-}  // namespace
-
-class Trainer::Impl final : public TrainerContext {
- public:
-  Impl(const comm::World& world, const Registry& registry, const Recipe& recipe,
-       TrainerOptions options);
-  RunResult run();
-  torch::nn::Module& module() { return strategy().module(); }
-
-  const Recipe& recipe() const override { return recipe_; }
-  const comm::World& world() const override { return world_; }
-  const Task& task() const override { return *inputs_->task; }
-  const Compute& compute() const override { return inputs_->compute; }
-  NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const override {
-    return {recipe_.optimizer, std::move(parameters), optimizer_};
-  }
-  data::SampleSource& samples() override { return *source_; }
-  const data::Dataset& training_data() const override { return *inputs_->data.training; }
-  const Schedule& schedule() const override { return *schedule_; }
-  const Moment& moment() const override { return moment_; }
-  Timeline* timeline() override { return timeline_.timeline(); }
-  std::uint32_t requests() override;
-  bool updated(const StepReport& report) override;
-  void stopped() override;
-
- private:
-  bool owner() const { return inputs_->owner(); }
-  // Whether any rank of this job has the run folder.
-  bool owned() const { return inputs_->arrangement.owner >= 0; }
-  const comm::Communicator& all() const { return world_.communicator(); }
-  Strategy& strategy() { return *inputs_->strategy; }
-  // Runs `work` on the rank that has the run folder, if there is one.
-  void on_owner(const std::function<void()>& work);
-  // Throws on every rank when another run has taken the folder over.
-  void confirm_folder() {
-    on_owner([this] { lock_->confirm(); });
-  }
-  // To begin with, in this order: what can be wrong is found before anything is touched.
-  void take_folder(int owner);
-  void open_samples();
-  void restore();
-  void open_folder();
-  void greet();
-  // While it runs.
-  void note_position();
-  void count(const StepReport& report);  // changes moment_
-  void note_rank_times(const std::optional<GatheredTimes>& times) {
-    if (times && outputs_) outputs_->ranks(*times, world_);
-  }
-  bool act(Due due);
-  bool evaluate_now();
-  void confirm_finite();
-  void save_before_failing();
-  // Ends the training, whose numbers are none any more. The same on every rank.
-  [[noreturn]] void give_up(const std::string& why);
-  void write_checkpoint_now();
-  void note_checkpoint(std::optional<WrittenCheckpoint> written);
-
-  const comm::World& world_;
-  Recipe recipe_;
-  TrainerOptions options_;
-  OptimizerFactory optimizer_;  // a plugin's
-  std::string folder_;
-  std::optional<RunLock> lock_;  // on the owner
-  CheckpointFolder checkpoints_;
-  std::optional<Inputs> inputs_;
-  std::optional<CheckpointWriter> writer_;  // where the job has a run folder
-  bool reserved_ = false;  // memory for it, with the optimizer's of the first update
-  double waited_ = 0;      // before the checkpoint that is being written was begun
-  std::unique_ptr<data::SampleSource> source_;
-  SampleLog* sample_log_ = nullptr;  // source_, if samples are logged
-  std::optional<Schedule> schedule_;
-  std::optional<Outputs> outputs_;  // on the owner
-  std::optional<RankTimes> rank_times_;
-  data::Position position_;    // after the last update
-  Moment moment_;              // the same
-  double seconds_before_ = 0;  // of earlier parts of this run
-  Clock::time_point started_ = Clock::now();
-  Clock::time_point last_checkpoint_ = Clock::now();
-  std::optional<std::int64_t> evaluated_at_;  // step
-  std::optional<double> score_;               // then
-  std::optional<std::int64_t> saved_at_;
-  TimelineWindow timeline_;
-  RunResult result_;
-};
-
-Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Recipe& recipe,
-                    TrainerOptions options)
-    : world_(world),
-      recipe_(recipe),
-      options_(std::move(options)),
-      optimizer_(registry.optimizer(recipe.optimizer.name)),
-      folder_(recipe.output.folder.empty()
-                  ? fs::absolute("runs/" + recipe.name).lexically_normal().string()
-                  : recipe.output.folder),
-      checkpoints_(checkpoints_in(folder_)),
-      timeline_(world, options_.timeline) {
-  recipe_.output.folder = folder_;
-  set_threads(world_, static_cast<int>(recipe_.threads));
-  keep_large_blocks({.processes = world_.local_size()});
-  check_same_recipe(all(), print_recipe(recipe_, false));
-  const bool automatic = recipe_.automatic();
-  // Planning takes long. All that it may choose has the folder on rank 0.
-  if (automatic) take_folder(0);
-  recipe_ = placed(world_, registry, recipe_, options_.resume);
-  inputs_.emplace(world_, registry, recipe_, options_.strategy);
-  if (!automatic) take_folder(inputs_->arrangement.owner);
-  inputs_->open(registry, options_.resume);
-  open_samples();
-  restore();
-  all().barrier();  // nobody has found a mistake
-  open_folder();
-  if (owned()) {
-    CheckpointOptions checkpoint = checkpoint_options(recipe_, world_);
-    // Minutes may pass between the beginning of a checkpoint and its end.
-    if (owner()) checkpoint.confirm = [this] { lock_->confirm(); };
-    writer_.emplace(all(), checkpoints_, std::move(checkpoint));
-  }
-  if (owned() && recipe_.output.rank_times_every_steps > 0)
-    rank_times_.emplace(all(), recipe_.output.rank_times_every_steps);
-  greet();
-}
-
-void Trainer::Impl::on_owner(const std::function<void()>& work) {
-  if (!owned()) return;
-  on_rank(all(), inputs_->arrangement.owner, [&work]() -> std::string {
-    work();
-    return "";
-  });
-}
-
-// Only one run may be in a folder, from before it looks at what is there.
-void Trainer::Impl::take_folder(int owner) {
-  if (owner < 0) return;
-  const std::string start = on_rank(all(), owner, [this]() -> std::string {
-    lock_.emplace(folder_, &world_.log(), RunLock::Times());
-    if (options_.resume.empty()) check_run_folder(folder_, options_.overwrite);
-    if (options_.resume != kResumeAuto) return "";
-    return std::to_string(static_cast<int>(choose_start(folder_)));
-  });
-  if (start.empty()) return;
-  const auto chosen = static_cast<Start>(std::stoi(start));
-  options_.resume = chosen == Start::go_on ? "latest" : "";
-  options_.overwrite = chosen == Start::begin_again;
-}
-
-void Trainer::Impl::open_samples() {
-  source_ = open_training(*inputs_, strategy().least_share(*this));
-  if (!recipe_.output.log_samples || !inputs_->arrangement.reads() || !owned()) return;
-  auto log = std::make_unique<SampleLog>(std::move(source_), folder_ + "/samples", world_.rank());
-  sample_log_ = log.get();
-  source_ = std::move(log);
-}
-
-void Trainer::Impl::restore() {
-  std::optional<State> saved;
-  if (const auto& origin = inputs_->origin) {
-    source_->seek(origin->manifest.position);
-    moment_.step = origin->manifest.step;
-    saved_at_ = moment_.step;
-    const SavedScore score = saved_score(*inputs_, checkpoints_, origin->manifest);
-    if (score.evaluated) evaluated_at_ = moment_.step;
-    score_ = score.score;
-    result_.target_reached = score.target_reached;
-    seconds_before_ = origin->manifest.seconds;
-    const auto wanted = [this](const Slice& whole) { return strategy().wanted(whole); };
-    saved = read_checkpoint(all(), origin->path, origin->manifest, wanted, &strategy().module());
-  }
-  note_position();
-  schedule_.emplace(recipe_.schedule, recipe_.optimizer.lr, recipe_.training,
-                    static_cast<double>(source_->batches_per_epoch()));
-  strategy().prepare(*this, saved ? &*saved : nullptr);
-}
-
-void Trainer::Impl::open_folder() {
-  on_owner([this] {
-    lock_->confirm();
-    const auto& origin = inputs_->origin;
-    const std::int64_t resumed_at = origin ? moment_.step : -1;
-    if (origin) {
-      const std::string aside = prepare_resumed_run(recipe_, *origin);
-      if (!aside.empty()) world_.log().info("later checkpoints of this run are in " + aside);
-      SampleLog::trim(folder_ + "/samples", resumed_at);
-    } else {
-      prepare_new_run(recipe_, options_.overwrite);
-    }
-    outputs_.emplace(recipe_, folder_, resumed_at, evaluated_at_.has_value(), options_.progress,
-                     task().unit(), !task().cost(*inputs_->data.training));
-  });
-  if (sample_log_ != nullptr) sample_log_->open();
-}
-
-void Trainer::Impl::greet() {
-  const std::int64_t parameters = strategy().parameters();
-  if (!outputs_) return;
-  outputs_->begin({.version = options_.version,
-                   .model = recipe_.model.name,
-                   .parameters = parameters,
-                   .training_samples = source_->size(),
-                   .validation_samples = inputs_->evaluated ? inputs_->evaluated->size() : 0,
-                   .data = task().summary(),
-                   .shares = inputs_->arrangement.shares,
-                   .cores = world_.cores(),
-                   .threads = at::get_num_threads(),
-                   .batch = recipe_.training.batch,
-                   .folder = folder_,
-                   .resumed_from = inputs_->origin ? inputs_->origin->path : "",
-                   .seconds_before = seconds_before_,
-                   .metrics = task().metrics(),
-                   .best = inputs_->best},
-                  recipe_, world_, moment_);
-}
 
 std::uint32_t Trainer::Impl::requests() {
   std::uint32_t requests = 0;
@@ -286,53 +58,85 @@ void Trainer::Impl::count(const StepReport& report) {
   note_position();
   result_.loss = report.loss;
   if (sample_log_ != nullptr) sample_log_->commit(moment_.step);
-  if (!std::isfinite(report.loss))
-    give_up("the loss of step " + std::to_string(moment_.step) + " is " +
-            std::to_string(report.loss));
+  check_update(report);
   if (outputs_) outputs_->step(moment_, report, source_->statistics());
   if (outputs_ && report.noise) outputs_->noise(moment_, *report.noise);
   if (rank_times_) note_rank_times(rank_times_->add(moment_.step, phases_of(report)));
 }
 
-// The loss of an update is of the weights before it. What it has made of them is looked at before
-// they are evaluated, since a network of NaN has a class for each sample, too, and before they are
-// saved, since a checkpoint of them would take the place of one from which training can go on.
-void Trainer::Impl::confirm_finite() {
-  const std::string name = first_not_finite(all(), module());
-  if (!name.empty())
-    give_up("after step " + std::to_string(moment_.step) + " '" + name +
-            "' has values that are not finite");
+// The loss is of the weights before the update, the gradient what they were updated by, or would
+// have been.
+void Trainer::Impl::check_update(const StepReport& report) {
+  const bool loss = !std::isfinite(report.loss);
+  if (!loss && std::isfinite(report.gradient_norm)) return;
+  const std::string step = std::to_string(moment_.step);
+  const std::string why = loss ? "the loss of step " + step + " is " + std::to_string(report.loss)
+                               : "the norm of the gradient of step " + step + " is " +
+                                     std::to_string(report.gradient_norm) +
+                                     ", with which no update was made";
+  const std::string weights = first_not_finite(all(), module(), meant_);
+  const std::string gradient = first_said(all(), report.not_finite);
+  if (!weights.empty()) give_up(why + ", and '" + weights + "' has values that are none", weights);
+  if (!gradient.empty()) give_up(why + ", by the gradient of '" + gradient + "'", gradient);
+  give_up(why, "");
 }
 
-void Trainer::Impl::give_up(const std::string& why) {
+// What an update has made of the weights is looked at before they are evaluated, since a network of
+// NaN has a class for each sample, too, and before they are saved, since a checkpoint of them would
+// take the place of one from which training can go on.
+void Trainer::Impl::check_weights() {
+  const std::string name = first_not_finite(all(), module(), meant_);
+  if (!name.empty())
+    give_up("after step " + std::to_string(moment_.step) + " '" + name +
+                "' has values that are not finite",
+            name);
+}
+
+// Finite weights may have outputs that are not.
+void Trainer::Impl::check_evaluation() {
+  const auto& evaluation = result_.evaluation;
+  if (!evaluation || evaluated_at_ != moment_.step || evaluation->samples == 0) return;
+  for (const Evaluation::Figure& figure : evaluation->figures) {
+    if (figure.metric.name == "loss" && std::isnan(figure.value))
+      give_up("after step " + std::to_string(moment_.step) +
+                  " the loss of the evaluation is nan, though all weights are finite",
+              "");
+  }
+}
+
+void Trainer::Impl::give_up(const std::string& why, const std::string& where) {
   if (writer_) note_checkpoint(writer_->finish());
-  throw Failure(why +
+  if (outputs_) outputs_->end(moment_, "diverged", where);
+  throw Failure(kDiverged + why +
                 (checkpoints_.newest().empty()
                      ? "; there is no checkpoint yet"
                      : "; the last checkpoint before it is " + checkpoints_.newest()) +
                 ". A smaller learning rate, a warm-up or clip_norm may help");
 }
 
-// An evaluation that fails, by a bad record or a file that is gone, doesn't take the updates since
-// the last checkpoint with it. Where one rank alone has failed, the world has, and nothing can be
-// saved; what is reported is the failure itself.
-void Trainer::Impl::save_before_failing() {
+// False: the evaluation was broken off. One that fails, by a bad record or a file that is gone,
+// doesn't take the updates since the last checkpoint with it, where all ranks know that it does;
+// what is reported is the failure itself.
+bool Trainer::Impl::evaluate_or_save() {
+  bool all_have_failed = all().size() == 1;
   try {
-    write_checkpoint_now();
-    if (writer_) note_checkpoint(writer_->finish());
-  } catch (const std::exception&) {
+    return evaluate_now(all_have_failed);
+  } catch (...) {
+    const std::exception_ptr failure = std::current_exception();
+    try {
+      if (all_have_failed) write_checkpoint_now();
+      if (all_have_failed && writer_) note_checkpoint(writer_->finish());
+    } catch (const std::exception&) {
+    }
+    std::rethrow_exception(failure);
   }
 }
 
 // Whether training goes on.
 bool Trainer::Impl::act(Due due) {
-  if (due.evaluate || due.checkpoint) confirm_finite();
-  try {
-    if (due.evaluate && !evaluate_now()) due.checkpoint = due.end = true;  // told to stop meanwhile
-  } catch (...) {
-    if (due.checkpoint) save_before_failing();
-    throw;
-  }
+  if (due.evaluate || due.checkpoint) check_weights();
+  if (due.evaluate && !evaluate_or_save()) due.checkpoint = due.end = true;  // told to stop
+  check_evaluation();
   if (result_.target_reached) {
     due.checkpoint = due.end = true;
     if (outputs_) outputs_->reached_target(moment_, inputs_->target->name);
@@ -349,13 +153,14 @@ bool Trainer::Impl::act(Due due) {
   return !due.end;
 }
 
-// False: it was broken off, since a rank was told to stop.
-bool Trainer::Impl::evaluate_now() {
+// False: it was broken off, since a rank was told to stop. Says when it throws on all ranks.
+bool Trainer::Impl::evaluate_now(bool& all_have_failed) {
   if (!inputs_->evaluated || evaluated_at_ == moment_.step) return true;
   const auto start = Clock::now();
   EvaluationOptions options;
   options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
   options.should_stop = options_.should_stop;
+  options.when_all_fail = [&all_have_failed] { all_have_failed = true; };
   // A checkpoint that is written meanwhile is there as soon as it can be.
   if (writer_) options.between_batches = [this] { note_checkpoint(writer_->poll()); };
   Evaluation evaluation;
@@ -369,7 +174,9 @@ bool Trainer::Impl::evaluate_now() {
   result_.evaluated_at = moment_.step;
   result_.evaluated = recipe_.evaluation.from == "training" ? "data.train" : "data.validation";
   evaluated_at_ = moment_.step;
-  score_ = evaluation.score(inputs_->best);
+  score_.reset();
+  const double score = evaluation.score(inputs_->best);
+  if (!std::isnan(score)) score_ = score;
   if (const auto& target = inputs_->target)
     result_.target_reached = inputs_->reached(evaluation.score(target->name));
   if (saved_at_ == moment_.step) saved_at_.reset();  // without the score

@@ -114,7 +114,22 @@ TEST_F(ExactKill, ARankBeforeItsFirstUpdate) {
   const JobResult result = killed_at("start:1@1", the_one_held);
   expect_named(result, 1);
   EXPECT_NE(result.err.find("killed by signal 9"), std::string::npos) << result.err;
-  expect_same_bits("--overwrite", "");
+  expect_same_bits("--resume=auto", "");
+}
+
+// No death: there is nothing yet to be saved, and nothing is left.
+TEST_F(ExactKill, ToldToStopDuringSetUp) {
+  const Held held("setup:1@0");
+  Job job(words("run"), {held.variable()});
+  EXPECT_GT(held.wait(), 0);
+  const auto before = job.processes();
+  kill(job.pid(), SIGTERM);
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 75) << result.err;
+  EXPECT_NE(result.err.find("told to stop before the first update"), std::string::npos)
+      << result.err;
+  expect_nothing_left(job, before);
+  EXPECT_FALSE(fs::exists(folder_ + "/run/metrics.jsonl"));
 }
 
 TEST_F(ExactKill, ARankInAnAllreduce) {

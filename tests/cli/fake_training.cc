@@ -14,6 +14,7 @@
 
 #include "convoy/base/system.h"
 #include "tests/base/scratch.h"
+#include "train/diverged.h"
 
 namespace convoy::cli {
 namespace {
@@ -51,7 +52,7 @@ class Training {
       return 1;
     }
     if (diverges()) {
-      std::fprintf(stderr, "the loss of step 1 is nan\n");
+      std::fprintf(stderr, "%sthe loss of step 1 is nan\n", train::kDiverged);
       return 1;
     }
     train();

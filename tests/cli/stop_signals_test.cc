@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
+
+#include "cli/launch/report.h"
+#include "cli/training/signals.h"
 
 namespace convoy::cli {
 namespace {
@@ -18,6 +22,39 @@ TEST(StopSignals, AreThoseThatEndAProcessAndNoOthers) {
     std::_Exit(signals.came() ? 0 : 2);
   };
   EXPECT_EXIT(serve(), testing::ExitedWithCode(0), "");
+}
+
+// Before there is anything to be saved.
+TEST(TrainingSignals, EndAtOnceWithTheStatusThatAsksForAnotherStart) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
+    const auto set_up = [signal] {
+      end_at_stop_signals("nothing was lost");
+      raise(SIGPIPE);
+      raise(signal);
+      std::_Exit(1);
+    };
+    EXPECT_EXIT(set_up(), testing::ExitedWithCode(kExitRequeue), "^nothing was lost$");
+  }
+  const auto in_the_background = [] {
+    for (const int signal : {SIGINT, SIGHUP}) std::signal(signal, SIG_IGN);
+    end_at_stop_signals(nullptr);
+    for (const int signal : {SIGINT, SIGHUP}) raise(signal);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(in_the_background(), testing::ExitedWithCode(0), "^$");
+}
+
+TEST(TrainingSignals, AreNotedOnceThereIs) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
+    const auto train = [signal] {
+      end_at_stop_signals("nothing was lost");
+      catch_stop_signals();
+      if (stop_signal_came()) std::_Exit(1);
+      raise(signal);
+      std::_Exit(stop_signal_came() ? 0 : 2);
+    };
+    EXPECT_EXIT(train(), testing::ExitedWithCode(0), "^$");
+  }
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/parallel/mpi_main.h"
 
 namespace convoy::parallel {
@@ -38,6 +40,47 @@ TEST(ClipGradNorm, WhatIsNotFiniteIsSaidOnEveryRank) {
   const at::Tensor own = with_gradient(3, 0);
   if (all.rank() == all.size() - 1) own.mutable_grad()[1] = std::nan("");
   EXPECT_TRUE(std::isnan(clip_grad_norm(all, {own}, {}, 1)));
+}
+
+// Of all that gradients are, sums have at least six digits.
+TEST(ClipGradNorm, TakesWhatGradientsAre) {
+  torch::manual_seed(3);
+  const auto square_of = [](const at::Tensor& gradient) {
+    const at::Tensor parameter = torch::zeros_like(gradient).requires_grad_();
+    parameter.mutable_grad() = gradient;
+    return gradient_square({parameter});
+  };
+  const auto expect = [&](const at::Tensor& gradient, const char* what) {
+    const double expected = gradient.to(torch::kDouble).square().sum().item<double>();
+    EXPECT_NEAR(square_of(gradient), expected, 1e-6 * expected) << what;
+  };
+  const at::Tensor large = torch::randn({70'001});
+  expect(large, "several pieces");
+  expect(large * 1e-25, "squares that float can't hold");
+  expect(large * 1e25, "squares beyond float");
+  expect(torch::zeros({5000}), "nothing");
+  expect(torch::randn({64, 33}).t(), "transposed");
+  expect(torch::randn({64, 33}).slice(1, 3, 9), "with gaps");
+  expect(torch::randn({2, 3, 8, 8}).contiguous(at::MemoryFormat::ChannelsLast), "channels last");
+  expect(torch::randn({300}, torch::kDouble), "double");
+  expect(torch::randn({300}).to(torch::kBFloat16), "bfloat16");
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    for (const std::int64_t at : {0, 5000, 70'000}) {
+      at::Tensor gradient = large.clone();
+      gradient[at] = bad;
+      EXPECT_FALSE(std::isfinite(square_of(gradient))) << bad << " at " << at;
+    }
+  }
+}
+
+TEST(ClipGradNorm, LeavesWhatIsNotFiniteAsItIs) {
+  const at::Tensor parameter = with_gradient(4, 1), other = with_gradient(3, 2);
+  parameter.mutable_grad()[2] = HUGE_VAL;
+  const at::Tensor before = other.grad().clone();
+  EXPECT_TRUE(std::isinf(clip_grad_norm({parameter, other}, 0.5)));
+  EXPECT_TRUE(other.grad().equal(before));
+  EXPECT_EQ(last_not_finite({{"a", parameter}, {"b", other}}), "a");
+  EXPECT_EQ(last_not_finite({{"b", other}, {"none", torch::zeros({2})}}), "");
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "convoy/comm/mpi.h"
+#include "tests/train/steep_task.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/diverged.h"
 
 namespace convoy::train {
 
@@ -43,8 +45,8 @@ class GridTest : public TrainerTest {
         TrainerOptions options;
         options.resume = resume;
         options.progress = false;
-        int asked = 0;
-        if (first() && stop_after > 0) options.should_stop = [&] { return ++asked >= stop_after; };
+        int asked = 0;  // before the first update, and in each
+        if (first() && stop_after > 0) options.should_stop = [&] { return ++asked > stop_after; };
         result = Trainer(world, registry_, r, options).run();
         world.close();
       }
@@ -52,6 +54,34 @@ class GridTest : public TrainerTest {
     }
     all().barrier();
     return result;
+  }
+
+  // Where training ends before an update, since its gradient is no number: on every rank.
+  void expect_diverged(const Recipe& r) {
+    const std::string said = refusal<Failure>(r);
+    EXPECT_EQ(said.find(kDiverged + std::string("the norm of the gradient of step ")), 0u) << said;
+    EXPECT_NE(said.find(", by the gradient of '"), std::string::npos) << said;
+    all().barrier();
+    const CheckpointFolder checkpoints(r.output.folder + "/checkpoints");
+    for (const std::string& path : checkpoints.list()) {
+      for (const auto& [name, tensor] : state_of(path).model)
+        EXPECT_TRUE(torch::isfinite(tensor).all().template item<bool>()) << name;
+    }
+    all().barrier();
+  }
+
+  // Of each update.
+  static std::vector<double> gradient_norms(const Recipe& r) {
+    std::vector<double> norms;
+    for (const auto& row : rows(r, "step")) norms.push_back(row.at("gradient_norm"));
+    return norms;
+  }
+  void expect_norms(const Recipe& expected, const Recipe& got, double tolerance = 1e-9) {
+    if (!first()) return;
+    const std::vector<double> a = gradient_norms(expected), b = gradient_norms(got);
+    ASSERT_EQ(a.size(), b.size()) << got.name;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      EXPECT_NEAR(a[i], b[i], tolerance * a[i]) << got.output.folder << " " << i;
   }
 
   // The largest difference of a parameter, as a part of the tensor's largest value.

@@ -229,5 +229,33 @@ TEST_F(HybridVariableTest, GoesOnWithBothCountsOfUpdates) {
   }
 }
 
+// Whatever the scheme, with one update of all layers or with one of the divided ones in each pass.
+TEST_F(HybridTest, GradientsThatAreNoNumbersAreNotApplied) {
+  testing_data::add_steep_task(registry_);
+  const Overrides how{"task.name=steep", "task.options.at=4", "checkpoint.every_steps=1",
+                      "checkpoint.keep=2"};
+  for (const GridOf& grid : grids()) {
+    for (const Scheme& scheme : schemes(grid.partitions)) {
+      for (const bool variable : {false, true}) {
+        if (variable && scheme.name == "a") continue;  // has one pass
+        Overrides all = how + scheme.overrides;
+        if (variable) all.emplace_back("hybrid.variable_batch=true");
+        const std::string name = grid.name() + scheme.name + (variable ? "-variable" : "");
+        expect_diverged(hybrid(name, grid, all));
+      }
+    }
+  }
+}
+
+TEST_F(HybridTest, TheNormOfGradientsIsThatOfOneProcess) {
+  const Recipe serial = net("serial");
+  train_on(1, serial);
+  for (const GridOf& grid : grids()) {
+    const Recipe r = hybrid(grid.name(), grid);
+    train_on(grid.ranks(), r);
+    expect_norms(serial, r);
+  }
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -228,5 +228,19 @@ TEST_F(PartitionedTest, HoweverItIsTrained) {
   }
 }
 
+TEST_F(PartitionedTest, GradientsThatAreNoNumbersAreNotApplied) {
+  testing_data::add_steep_task(registry_);
+  const Recipe serial = net("serial");
+  train_on(1, serial);
+  for (const GridOf& grid : grids()) {
+    const Recipe r = partitioned(grid.name(), grid);
+    train_on(grid.ranks(), r);
+    expect_norms(serial, r);
+    expect_diverged(partitioned(
+        grid.name() + "-steep", grid,
+        {"task.name=steep", "task.options.at=4", "checkpoint.every_steps=1", "checkpoint.keep=2"}));
+  }
+}
+
 }  // namespace
 }  // namespace convoy::train

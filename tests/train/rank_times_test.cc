@@ -92,7 +92,7 @@ TEST_F(RankTimesTest, OfManyRanksAreAllInTheMetrics) {
   const Recipe r = recipe("many");
   std::filesystem::create_directories(r.output.folder);
   {
-    Outputs outputs(r, r.output.folder, -1, false, false, "images", true);
+    Outputs outputs(r, r.output.folder, -1, false, false, "images", true, Log());
     for (const std::int64_t step : {10, 20, 30}) {
       const std::vector<PhaseSeconds> ranks(128, {0.1, 0.1, 0.1, 0.1, 0.1});
       outputs.ranks({.step = step, .steps = 10, .ranks = ranks, .cost_s = 0}, test_world());

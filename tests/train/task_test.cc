@@ -139,7 +139,7 @@ TEST_F(TaskTest, SamplesMayCountAnythingAndNothing) {
   }
   if (test_world().size() > 1) return;
   const std::string said = test::message_of<UsageError>(
-      [&] { train_until(words("negative", {"task.options.worth=-1"}), 1); });
+      [&] { train_until(words("negative", {"task.options.worth=-1"}), 2); });
   EXPECT_NE(said.find("the task next_letter counts -"), std::string::npos) << said;
 }
 

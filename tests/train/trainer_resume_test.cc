@@ -301,6 +301,8 @@ TEST_F(TrainerResumeTest, GoesOnWhereItCanAndBeginsWhereItCannot) {
   EXPECT_NE(refusal(r, "latest").find("--resume=auto begins where there is none"),
             std::string::npos);
   EXPECT_TRUE(train(r, 7, kResumeAuto).stopped);
+  EXPECT_EQ(read_text_file(r.output.folder + "/checkpoints/superseded-1/metrics.jsonl"),
+            "{\"kind\": \"step\", \"step\": 99}\n");
   EXPECT_EQ(rows(r, "step").size(), 7u);
   all().barrier();
   const RunResult result = train(r, 0, kResumeAuto);
@@ -312,9 +314,9 @@ TEST_F(TrainerResumeTest, GoesOnWhereItCanAndBeginsWhereItCannot) {
   // What was set aside is nothing to be removed.
   if (first()) {
     const std::string folder = r.output.folder + "/checkpoints";
-    fs::create_directories(folder + "/superseded-1");
+    fs::create_directories(folder + "/superseded-2");
     for (const std::string& path : CheckpointFolder(folder).list())
-      fs::rename(path, folder + "/superseded-1/" + fs::path(path).filename().string());
+      fs::rename(path, folder + "/superseded-2/" + fs::path(path).filename().string());
   }
   all().barrier();
   EXPECT_NE(refusal(r, kResumeAuto).find("were set aside"), std::string::npos);

@@ -18,8 +18,8 @@ TEST_F(TrainerStopTest, NoLongUpdateIsBegunAfterARequest) {
   int asked = 0;
   TrainerOptions options;
   options.progress = false;
-  // Before the second update and in it, before the third and in it.
-  if (first()) options.should_stop = [&] { return ++asked == 4; };
+  // Before the first update and in it, before the second and in it, and before the third.
+  if (first()) options.should_stop = [&] { return ++asked == 5; };
   const RunResult result = Trainer(test_world(), registry_, r, options).run();
   EXPECT_EQ(result.steps, 2);
   EXPECT_TRUE(result.stopped);
@@ -35,8 +35,14 @@ TEST_F(TrainerStopTest, BeforeTheFirstUpdateOfAPart) {
   calls_->pause = std::chrono::milliseconds(150);
   const Recipe r = recipe("early");
   EXPECT_EQ(train(r, 1).steps, 1);
-  // Nothing is known of the first one's length: it is made.
-  EXPECT_EQ(train(r, 1, "latest").steps, 2);
+  // Nothing is known of the first one's length.
+  TrainerOptions options;
+  options.resume = "latest";
+  options.progress = false;
+  if (first()) options.should_stop = [] { return true; };
+  const RunResult result = Trainer(test_world(), registry_, r, options).run();
+  EXPECT_EQ(result.steps, 1);
+  EXPECT_TRUE(result.stopped);
 }
 
 // A validation that is due, or under way, is broken off.

@@ -59,6 +59,8 @@ struct EvaluationOptions {
   std::function<bool()> should_stop;
   // Called before each batch, on every rank equally often: may be collective.
   std::function<void()> between_batches;
+  // Called on every rank, where one could not read its samples and all of them are about to throw.
+  std::function<void()> when_all_fail;
 };
 
 // What is evaluated, and by whom.
@@ -73,7 +75,8 @@ struct Evaluated {
 
 // Evaluates in evaluation mode and restores the mode. `dataset` is the recipe's data.validation;
 // its samples are shared out as those of training are. Throws UsageError on every rank when their
-// data sets differ, or not exactly one rank answers for each share (Strategy::infer). Collective.
+// data sets differ, or not exactly one rank answers for each share (Strategy::infer); and on every
+// rank what the first one threw that could not read its samples. Collective.
 Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset,
                     const EvaluationOptions& options = {});
 

@@ -148,7 +148,7 @@ struct EvaluationRecipe {
 
 struct CheckpointRecipe {
   std::int64_t every_steps = 0;
-  double every_minutes = 0;
+  double every_minutes = 30;
   std::int64_t every_epochs = 1;
   std::int64_t keep = 3;
   bool keep_best = true;

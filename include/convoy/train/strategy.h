@@ -88,7 +88,7 @@ struct MoreNumbers {
 };
 
 // One update, as a strategy reports it, or several, where others make them. The same on every rank
-// but for the seconds.
+// but for the seconds and not_finite.
 struct StepReport {
   double loss = 0;            // mean over the update
   std::uint64_t samples = 0;  // of all ranks
@@ -99,6 +99,11 @@ struct StepReport {
   double backward_s = 0;
   double communication_s = 0;  // not hidden behind them
   double update_s = 0;
+  // The Euclidean norm of the gradient that the update was made with, before it was clipped;
+  // negative: the strategy doesn't say. Where it is not finite, the update was not made.
+  double gradient_norm = -1;
+  // Then: the last of this rank's parameters, in their order, that has such a gradient, if one has.
+  std::string not_finite = {};
   std::uint64_t skipped = 0;                          // bad records of all ranks so far
   std::optional<GradientNoise> noise = std::nullopt;  // where it was measured
   // What all ranks together want, see TrainerContext::requests.

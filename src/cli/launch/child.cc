@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "train/diverged.h"
 
 namespace convoy::cli {
 
@@ -127,8 +128,7 @@ void keep_end(std::string& text) {
 }
 
 bool tells_of_divergence(const std::string& errors) {
-  return errors.find("the loss of step ") != std::string::npos ||
-         errors.find("the loss of this replica's mini-batch ") != std::string::npos;
+  return errors.find(train::kDiverged) != std::string::npos;
 }
 
 bool write_all(int fd, const std::string& bytes) {

@@ -31,6 +31,7 @@ void plain(train::Recipe& recipe) {
   recipe.evaluation.batch = 0;
   recipe.checkpoint = {};
   recipe.checkpoint.every_epochs = 0;
+  recipe.checkpoint.every_minutes = 0;
   recipe.checkpoint.asynchronous = false;
   recipe.output = {};
   recipe.output.tensorboard = false;

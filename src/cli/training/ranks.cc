@@ -61,7 +61,7 @@ constexpr std::chrono::seconds kUntilEnded{10};
 
 [[noreturn]] void leave(const comm::World& world, const std::string& command,
                         const UsageError& error) {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) std::signal(signal, SIG_DFL);
   std::string who;
   if (world.rank() > 0) {
     std::this_thread::sleep_for(kUntilEnded);

@@ -1,24 +1,36 @@
 #include "cli/training/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
+#include <cstring>
 #include <initializer_list>
+
+#include "cli/launch/report.h"
 
 namespace convoy::cli {
 namespace {
 
-// Written by a signal handler, so it can't be anything else than a global.
+// Read and written by signal handlers, so these can't be anything else than globals.
 volatile std::sig_atomic_t came = 0;
+const char* volatile last_words = nullptr;
+
+void end_at_once(int) {
+  if (const char* const words = last_words) {
+    [[maybe_unused]] const auto ignored = write(STDERR_FILENO, words, std::strlen(words));
+  }
+  _exit(kExitRequeue);
+}
 
 void on_signal(int signal) {
   came = 1;
   if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
 
-}  // namespace
-
-void catch_stop_signals() {
+// SIGINT and SIGHUP stay ignored if they are.
+void handle_stop_signals(void (*handler)(int)) {
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
@@ -29,6 +41,15 @@ void catch_stop_signals() {
   }
   std::signal(SIGPIPE, SIG_IGN);
 }
+
+}  // namespace
+
+void end_at_stop_signals(const char* words) {
+  last_words = words;
+  handle_stop_signals(end_at_once);
+}
+
+void catch_stop_signals() { handle_stop_signals(on_signal); }
 
 bool stop_signal_came() { return came != 0; }
 

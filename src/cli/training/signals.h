@@ -8,6 +8,11 @@ namespace convoy::cli {
 // nohup. Nobody who reads what is printed is no reason to end: SIGPIPE is ignored.
 void catch_stop_signals();
 
+// Until then, from now on, they end the process at once, with status 75 and these words (of a
+// constant; null: none) on standard error: for what takes long and leaves nothing that would have
+// to be saved. The rest is as above.
+void end_at_stop_signals(const char* words);
+
 // Whether one has come.
 bool stop_signal_came();
 

@@ -7,6 +7,7 @@
 
 #include "base/toml_text.h"
 #include "cli/checks.h"
+#include "cli/launch/again.h"
 #include "cli/launch/hosts.h"
 #include "cli/launch/report.h"
 #include "cli/output_file.h"
@@ -26,6 +27,10 @@
 
 namespace convoy::cli {
 namespace {
+
+constexpr const char* kStoppedInSetUp =
+    "convoy train: told to stop before the first update: nothing had to be saved, and "
+    "--resume=auto starts it again\n";
 
 struct TrainCommandArguments {
   // Of a run that may have to begin, all files have to be there.
@@ -144,8 +149,9 @@ int run_train(const TrainCommandArguments& arguments) {
     throw UsageError("--dry-run, --certs and --server-data are for strategy \"downpour\"");
   check_output_file("--timeline", arguments.timeline);
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
-  catch_stop_signals();
+  end_at_stop_signals(is_a_rank() ? nullptr : kStoppedInSetUp);
   return in_world(arguments.ranks, "train", [&](comm::World& world) {
+    end_at_stop_signals(world.rank() == 0 ? kStoppedInSetUp : nullptr);
     train::TrainerOptions options;
     options.resume = arguments.resume;
     options.overwrite = arguments.overwrite;
@@ -155,7 +161,9 @@ int run_train(const TrainCommandArguments& arguments) {
     options.should_stop = stop_signal_came;
     const train::Recipe mine = for_ranks(world.size());
     if (plan && world.rank() == 0) say_planned(mine, world.size(), arguments.plan);
-    const train::RunResult result = train::Trainer(world, registry, mine, options).run();
+    train::Trainer trainer(world, registry, mine, options);
+    catch_stop_signals();
+    const train::RunResult result = trainer.run();
     if (world.rank() == 0) print_result(result);
     return result.stopped ? kExitRequeue : 0;
   });

@@ -174,6 +174,15 @@ std::string figure_of(const Manifest& manifest) {
   return manifest.metric.empty() ? former_figure(manifest.recipe) : manifest.metric;
 }
 
+std::string make_superseded_folder(const std::string& checkpoints) {
+  for (int n = 1;; ++n) {
+    const std::string free = checkpoints + "/superseded-" + std::to_string(n);
+    if (fs::exists(fs::symlink_status(free))) continue;
+    make_folders(free);
+    return free;
+  }
+}
+
 std::error_code remove_checkpoint(const std::string& path) {
   const fs::path aside = fs::path(path).parent_path() / (".partial-removed-" + last_part(path));
   std::error_code error;
@@ -263,12 +272,7 @@ std::string CheckpointFolder::set_aside_after(std::int64_t step) const {
   std::string aside;
   for (const std::string& path : list()) {
     if (*step_of(last_part(path)) <= step) continue;
-    for (int n = 1; aside.empty(); ++n) {
-      const std::string free = folder_ + "/superseded-" + std::to_string(n);
-      if (fs::exists(fs::symlink_status(free))) continue;
-      make_folders(free);
-      aside = free;
-    }
+    if (aside.empty()) aside = make_superseded_folder(folder_);
     std::error_code error;
     fs::rename(path, fs::path(aside) / last_part(path), error);
     if (error) throw Failure("cannot move " + path + " to " + aside + ": " + error.message());

@@ -21,6 +21,10 @@ std::optional<std::int64_t> step_of(std::string name);
 // The last part of a path, with or without a slash at its end.
 std::string last_part(const std::string& path);
 
+// Makes the first "superseded-<n>" that is free in the folder of checkpoints, and returns its path.
+// Throws Failure.
+std::string make_superseded_folder(const std::string& checkpoints);
+
 // Goes at once: what is removed half and then interrupted is no checkpoint any more. After an error
 // it is whole, or space is lost until the next removal.
 std::error_code remove_checkpoint(const std::string& path);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/own_files.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "train/checkpoint/checkpoint_names.h"
 #include "train/checkpoint/resume_rules.h"
 #include "train/checkpoint/run_files.h"
 #include "train/recipe/former.h"
@@ -36,9 +39,26 @@ void check_is_free(const std::string& folder, const std::string& run, const std:
                    other);
 }
 
+// Of a file of lines; "" where there is none. Long ones are not looked for.
+std::string last_line(const std::string& path) {
+  constexpr std::streamoff kMost = 1 << 16;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const std::streamoff size = file.tellg();
+  const std::streamoff from = std::max<std::streamoff>(0, size - kMost);
+  std::string end(static_cast<std::size_t>(size - from), '\0');
+  file.seekg(from);
+  file.read(end.data(), size - from);
+  while (!end.empty() && end.back() == '\n') end.pop_back();
+  return end.substr(end.rfind('\n') + 1);
+}
+
+std::string recipe_text(const Recipe& recipe) {
+  return kRunRecipeMark.data() + print_recipe(recipe, true);
+}
+
 void write_recipe(const Recipe& recipe) {
-  write_file_atomically(recipe.output.folder + "/recipe.toml",
-                        kRunRecipeMark.data() + print_recipe(recipe, true));
+  write_file_atomically(recipe.output.folder + "/recipe.toml", recipe_text(recipe));
 }
 
 }  // namespace
@@ -147,10 +167,48 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
   return before;
 }
 
+void check_leads_elsewhere(const Recipe& recipe, std::int64_t step) {
+  const std::string& folder = recipe.output.folder;
+  const auto end = nlohmann::json::parse(last_line(folder + "/metrics.jsonl"), nullptr, false);
+  if (!end.is_object() || end.value("kind", "") != "end" || end.value("how", "") != "diverged")
+    return;
+  const auto at = end.value("step", std::int64_t{0});
+  if (at <= step || !fs::exists(folder + "/recipe.toml")) return;
+  if (read_text_file(folder + "/recipe.toml") != recipe_text(recipe)) return;
+  const std::string where = end.value("where", "");
+  throw UsageError("the training in " + folder + " diverged after step " + std::to_string(at) +
+                   (where.empty() ? "" : " ('" + where + "')") + ", and this recipe is the same: " +
+                   (step < 0 ? "begun again" : "from step " + std::to_string(step)) +
+                   " it would end so again. Change it (optimizer.lr, schedule.warmup, "
+                   "training.clip_norm), or " +
+                   (step < 0 ? "begin with --overwrite"
+                             : "name the checkpoint to go on from with --resume CHECKPOINT"));
+}
+
 void prepare_new_run(const Recipe& recipe, bool overwrite) {
   check_run_folder(recipe.output.folder, overwrite);  // it may have changed
   if (overwrite) remove_run_files(find_run_files(recipe.output.folder));
   write_recipe(recipe);
+}
+
+std::string prepare_run_again(const Recipe& recipe) {
+  const std::string& folder = recipe.output.folder;
+  RunFiles found = find_run_files(folder);
+  const std::string metrics = folder + "/metrics.jsonl";
+  std::string aside;
+  if (fs::exists(metrics)) {
+    aside = make_superseded_folder(checkpoints_in(folder));
+    std::error_code error;
+    fs::rename(metrics, aside + "/metrics.jsonl", error);
+    if (error) throw Failure("cannot move " + metrics + " to " + aside + ": " + error.message());
+  }
+  // Those of starts before it were set aside so, too.
+  std::erase_if(found.files, [](const std::string& path) {
+    return fs::path(path).filename() == "metrics.jsonl";
+  });
+  remove_run_files(found);
+  write_recipe(recipe);
+  return aside;
 }
 
 std::string prepare_resumed_run(const Recipe& recipe, const Origin& origin) {

@@ -1,6 +1,7 @@
 // Where a run goes on from, and what its folder keeps of what came before.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "convoy/base/log.h"
@@ -39,9 +40,18 @@ Recipe recipe_of(const Origin& origin, const Vocabulary& vocabulary);
 Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& vocabulary,
                     const data::Dataset& training_data, const Log* log);
 
+// Throws UsageError where the last training in the folder was of the same recipe, had no numbers
+// any more after `step` (-1: it had begun), and has made no checkpoint since: from there this one
+// would end so, too. Of runs that nobody watches, which would start again and again.
+void check_leads_elsewhere(const Recipe& recipe, std::int64_t step);
+
 // Checks the folder again, removes the files of the run that is to be overwritten there, and writes
 // recipe.toml.
 void prepare_new_run(const Recipe& recipe, bool overwrite);
+
+// The same in a folder whose run ended before its first checkpoint (Start::begin_again). What is
+// there goes; its metrics are set aside. Returns where, or nothing if there are none.
+std::string prepare_run_again(const Recipe& recipe);
 
 // The same for a run that goes on from `origin`. Checkpoints of later steps are set aside, with a
 // copy of metrics.jsonl as it was. Returns where, or nothing if there are none.

@@ -44,7 +44,8 @@ PhaseSeconds phases_of(const StepReport& r) {
 }
 
 Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at,
-                 bool evaluated, bool show_progress, const std::string& unit, bool counts_samples)
+                 bool evaluated, bool show_progress, const std::string& unit, bool counts_samples,
+                 const Log& log)
     : unit_(unit),
       counts_samples_(counts_samples),
       epochs_(recipe.training.epochs),
@@ -52,7 +53,9 @@ Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t r
       evaluated_(recipe.evaluation.from == "training" ? "on data.train" : "validation"),
       board_table_(recipe.evaluation.from == "training" ? "evaluation/" : "validation/"),
       more_table_(recipe.strategy + "/"),
-      metrics_(folder + "/metrics.jsonl", resumed_at, evaluated) {
+      metrics_(folder + "/metrics.jsonl", resumed_at, evaluated),
+      lost_rows_(log, "rows of metrics"),
+      lost_events_(log, "events for TensorBoard") {
   if (recipe.output.tensorboard) {
     board_ = std::make_unique<TensorBoardFile>(folder + "/tensorboard", resumed_at);
     board_->add_text(std::max<std::int64_t>(resumed_at, 0), "recipe",
@@ -62,6 +65,14 @@ Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t r
     progress_ = std::make_unique<Progress>(progress_on_standard_output(),
                                            counts_samples ? unit : "samples");
   }
+}
+
+void Outputs::keep(const MetricsRow& row) {
+  lost_rows_.write([&] { metrics_.add(row); });
+}
+
+void Outputs::show(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
+  if (board_) lost_events_.write([&] { board_->add(step, scalars); });
 }
 
 void Outputs::say(const std::string& line) {
@@ -84,39 +95,39 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
     higher.push_back(metric.higher_is_better ? 1 : 0);
     percent.push_back(metric.percent ? 1 : 0);
   }
-  metrics_.add({.kind = "run",
-                .step = 0,
-                .numbers = {{"ranks", world.size()},
-                            {"threads_per_rank", facts.threads},
-                            {"cores_per_rank", facts.cores},
-                            {"shares", facts.shares},
-                            {"partitions", static_cast<double>(recipe.grid.partitions)},
-                            {"parameters", static_cast<double>(facts.parameters)},
-                            {"training_samples", static_cast<double>(facts.training_samples)},
-                            {"validation_samples", static_cast<double>(facts.validation_samples)},
-                            {"batch", static_cast<double>(facts.batch)},
-                            {"steps", static_cast<double>(now.steps)},
-                            {"resumed_at", static_cast<double>(now.step)},
-                            {"elapsed_s", seconds_before_}},
-                .strings = {{"name", recipe.name},
-                            {"model", facts.model},
-                            {"strategy", recipe.strategy},
-                            {"device", recipe.device},
-                            {"precision", recipe.precision},
-                            {"unit", unit_},
-                            {"evaluated", "data." + (recipe.evaluation.from == "training"
-                                                         ? std::string("train")
-                                                         : recipe.evaluation.from)},
-                            {"data", facts.data},
-                            {"started", utc_now()},
-                            {"command", command_line()},
-                            {"working_folder", fs::current_path(ignored).string()},
-                            {"resumed_from", facts.resumed_from},
-                            {"version", facts.version},
-                            {"best_metric", facts.best},
-                            {"processor", processor_name()}},
-                .lists = {{"metric_higher_is_better", higher}, {"metric_percent", percent}},
-                .names = {{"hosts", hosts}, {"metrics", metrics}, {"metric_titles", titles}}});
+  keep({.kind = "run",
+        .step = 0,
+        .numbers = {{"ranks", world.size()},
+                    {"threads_per_rank", facts.threads},
+                    {"cores_per_rank", facts.cores},
+                    {"shares", facts.shares},
+                    {"partitions", static_cast<double>(recipe.grid.partitions)},
+                    {"parameters", static_cast<double>(facts.parameters)},
+                    {"training_samples", static_cast<double>(facts.training_samples)},
+                    {"validation_samples", static_cast<double>(facts.validation_samples)},
+                    {"batch", static_cast<double>(facts.batch)},
+                    {"steps", static_cast<double>(now.steps)},
+                    {"resumed_at", static_cast<double>(now.step)},
+                    {"elapsed_s", seconds_before_}},
+        .strings = {{"name", recipe.name},
+                    {"model", facts.model},
+                    {"strategy", recipe.strategy},
+                    {"device", recipe.device},
+                    {"precision", recipe.precision},
+                    {"unit", unit_},
+                    {"evaluated",
+                     "data." + (recipe.evaluation.from == "training" ? std::string("train")
+                                                                     : recipe.evaluation.from)},
+                    {"data", facts.data},
+                    {"started", utc_now()},
+                    {"command", command_line()},
+                    {"working_folder", fs::current_path(ignored).string()},
+                    {"resumed_from", facts.resumed_from},
+                    {"version", facts.version},
+                    {"best_metric", facts.best},
+                    {"processor", processor_name()}},
+        .lists = {{"metric_higher_is_better", higher}, {"metric_percent", percent}},
+        .names = {{"hosts", hosts}, {"metrics", metrics}, {"metric_titles", titles}}});
   say(facts.model + ", " + std::to_string(facts.parameters) + " parameters; " +
       std::to_string(facts.training_samples) + " training and " +
       std::to_string(facts.validation_samples) + " validation " +
@@ -172,10 +183,11 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
                              {"batches_ready", static_cast<double>(source.ready)},
                              {"skipped", static_cast<double>(r.skipped)}},
                  .strings = {}};
+  if (r.gradient_norm >= 0) row.numbers.push_back({"gradient_norm", r.gradient_norm});
   if (!counts_samples_) row.numbers.push_back({unit_, r.weight});
   row.numbers.insert(row.numbers.end(), r.more.numbers.begin(), r.more.numbers.end());
   row.lists = r.more.lists;
-  metrics_.add(row);
+  keep(row);
   if (!board_) return;
   std::vector<std::pair<std::string, double>> scalars{
       {"train/learning_rate", r.learning_rate},
@@ -187,25 +199,25 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
       {"seconds/exposed_communication", r.communication_s},
       {"seconds/update", r.update_s}};
   if (std::isfinite(loss)) scalars.emplace_back("train/loss", loss);
+  if (r.gradient_norm >= 0) scalars.emplace_back("train/gradient_norm", r.gradient_norm);
   for (const auto& [name, value] : r.more.numbers) scalars.emplace_back(more_table_ + name, value);
-  board_->add(m.step, scalars);
+  show(m.step, scalars);
 }
 
 void Outputs::noise(const Moment& m, const GradientNoise& noise) {
-  metrics_.add({.kind = "noise",
-                .step = m.step,
-                .numbers = {{"epoch", m.epochs()},
-                            {"elapsed_s", rounded(elapsed())},
-                            {"part", noise.part},
-                            {"batch", noise.batch},
-                            {"part_square", noise.part_square},
-                            {"batch_square", noise.batch_square},
-                            {"gradient_square", noise.gradient_square()},
-                            {"gradient_variance", noise.variance()}},
-                .strings = {}});
-  if (!board_) return;
-  board_->add(m.step, {{"noise/gradient_square", noise.gradient_square()},
-                       {"noise/gradient_variance", noise.variance()}});
+  keep({.kind = "noise",
+        .step = m.step,
+        .numbers = {{"epoch", m.epochs()},
+                    {"elapsed_s", rounded(elapsed())},
+                    {"part", noise.part},
+                    {"batch", noise.batch},
+                    {"part_square", noise.part_square},
+                    {"batch_square", noise.batch_square},
+                    {"gradient_square", noise.gradient_square()},
+                    {"gradient_variance", noise.variance()}},
+        .strings = {}});
+  show(m.step, {{"noise/gradient_square", noise.gradient_square()},
+                {"noise/gradient_variance", noise.variance()}});
 }
 
 void Outputs::evaluation(const Moment& m, const Evaluation& e) {
@@ -224,18 +236,18 @@ void Outputs::evaluation(const Moment& m, const Evaluation& e) {
   }
   row.numbers.push_back({"skipped", static_cast<double>(e.skipped)});
   row.numbers.push_back({"time_s", e.seconds});
-  metrics_.add(row);
-  if (board_) board_->add(m.step, scalars);
+  keep(row);
+  show(m.step, scalars);
   if (m.epoch_over || m.step == m.steps) return;  // told with the epoch, or at the end
   say("step " + std::to_string(m.step) + "; " + last_evaluation_);
   last_evaluation_.clear();
 }
 
 void Outputs::reached_target(const Moment& m, const std::string& metric) {
-  metrics_.add({.kind = "target",
-                .step = m.step,
-                .numbers = {{"elapsed_s", rounded(elapsed())}},
-                .strings = {{"metric", metric}}});
+  keep({.kind = "target",
+        .step = m.step,
+        .numbers = {{"elapsed_s", rounded(elapsed())}},
+        .strings = {{"metric", metric}}});
   say("step " + std::to_string(m.step) + ": " + metric + " is as good as training.target says");
 }
 
@@ -243,15 +255,15 @@ void Outputs::epoch(const Moment& m) {
   const double seconds = epoch_.seconds;
   const double loss = epoch_.weight > 0 ? epoch_.loss / epoch_.weight : kNoMean;
   const double rate = seconds > 0 ? epoch_.weight / seconds : 0;
-  metrics_.add({.kind = "epoch",
-                .step = m.step,
-                .numbers = {{"epoch", static_cast<double>(m.whole_epochs())},
-                            {"elapsed_s", rounded(elapsed())},
-                            {"loss", loss},
-                            {"samples", static_cast<double>(epoch_.samples)},
-                            {"time_s", seconds},
-                            {unit_ + "_per_s", rate}},
-                .strings = {}});
+  keep({.kind = "epoch",
+        .step = m.step,
+        .numbers = {{"epoch", static_cast<double>(m.whole_epochs())},
+                    {"elapsed_s", rounded(elapsed())},
+                    {"loss", loss},
+                    {"samples", static_cast<double>(epoch_.samples)},
+                    {"time_s", seconds},
+                    {unit_ + "_per_s", rate}},
+        .strings = {}});
   Moment ended = m;  // others may have begun the next one
   ended.epoch = m.whole_epochs() - 1;
   say(epoch_label(ended) + ": " + loss_text(loss) +
@@ -280,15 +292,15 @@ void Outputs::ranks(const GatheredTimes& times, const comm::World& world) {
   if (!slow) return;
   const std::string& host = world.host(slow->rank);
   world.log().warning(text_of(*slow, host));
-  metrics_.add({.kind = "slow_rank",
-                .step = times.step,
-                .numbers = {{"elapsed_s", rounded(elapsed())},
-                            {"rank", slow->rank},
-                            {"steps", static_cast<double>(slow->steps)},
-                            {"own_s", rounded(slow->own_s)},
-                            {"others_s", rounded(slow->others_s)},
-                            {"phase_more_s", rounded(slow->phase_more_s)}},
-                .strings = {{"host", host}, {"phase", kPhaseNames[slow->phase]}}});
+  keep({.kind = "slow_rank",
+        .step = times.step,
+        .numbers = {{"elapsed_s", rounded(elapsed())},
+                    {"rank", slow->rank},
+                    {"steps", static_cast<double>(slow->steps)},
+                    {"own_s", rounded(slow->own_s)},
+                    {"others_s", rounded(slow->others_s)},
+                    {"phase_more_s", rounded(slow->phase_more_s)}},
+        .strings = {{"host", host}, {"phase", kPhaseNames[slow->phase]}}});
 }
 
 void Outputs::write_rank_times() {
@@ -312,8 +324,8 @@ void Outputs::write_rank_times() {
     scalars.emplace_back(tag + "_max", *most / steps);
     row.lists.emplace_back(kPhaseKeys[phase], std::move(seconds));
   }
-  metrics_.add(row);
-  if (board_) board_->add(times_.step, scalars);
+  keep(row);
+  show(times_.step, scalars);
   times_ = {};
 }
 
@@ -327,17 +339,21 @@ void Outputs::checkpoint(const Moment& m, const WrittenCheckpoint& written) {
                              {"finished_at_step", static_cast<double>(m.step)}},
                  .strings = {{"path", written.path}}};
   if (written.score) row.numbers.push_back({"score", *written.score});
-  metrics_.add(row);
+  keep(row);
   say("checkpoint of step " + std::to_string(written.step) + ": written in " +
       format_seconds(written.seconds) + ", held training up for " + format_seconds(written.held_s));
 }
 
-void Outputs::end(const Moment& m, const std::string& how) {
+void Outputs::end(const Moment& m, const std::string& how, const std::string& where) {
   if (times_.steps > 0) write_rank_times();  // too few for a row so far
-  metrics_.add({.kind = "end",
-                .step = m.step,
-                .numbers = {{"elapsed_s", rounded(elapsed())}},
-                .strings = {{"how", how}}});
+  std::vector<std::pair<std::string, std::string>> strings{{"how", how}};
+  if (!where.empty()) strings.emplace_back("where", where);
+  keep({.kind = "end",
+        .step = m.step,
+        .numbers = {{"elapsed_s", rounded(elapsed())}},
+        .strings = strings});
+  lost_rows_.sum_up();
+  lost_events_.sum_up();
 }
 
 }  // namespace convoy::train

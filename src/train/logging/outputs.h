@@ -13,6 +13,7 @@
 #include "convoy/train/metrics.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/strategy.h"
+#include "train/logging/lost_writes.h"
 #include "train/logging/rank_times.h"
 #include "train/logging/slow_rank.h"
 
@@ -43,8 +44,9 @@ class Outputs {
  public:
   // resumed_at: -1 for a new run; `evaluated` there as MetricsFile has it. `unit`: what updates
   // count, if not samples; else what samples are called.
+  // What can't be written later, since the disk is full, say, is told to `log`, once.
   Outputs(const Recipe& recipe, const std::string& folder, std::int64_t resumed_at, bool evaluated,
-          bool show_progress, const std::string& unit, bool counts_samples);
+          bool show_progress, const std::string& unit, bool counts_samples, const Log& log);
 
   // A line that stays.
   void say(const std::string& line);
@@ -64,8 +66,9 @@ class Outputs {
   void reached_target(const Moment& moment, const std::string& metric);
   // One that is there now, of this step or an earlier one.
   void checkpoint(const Moment& moment, const WrittenCheckpoint& written);
-  // The last there is: "done", "target" (reached), or "stopped" (told to).
-  void end(const Moment& moment, const std::string& how);
+  // The last there is: "done", "target" (reached), "stopped" (told to), or "diverged"; then `where`
+  // is the parameter that is not finite, if it is known.
+  void end(const Moment& moment, const std::string& how, const std::string& where = "");
 
  private:
   struct Epoch {
@@ -75,6 +78,8 @@ class Outputs {
     std::uint64_t samples = 0;
   };
 
+  void keep(const MetricsRow& row);
+  void show(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
   double elapsed() const { return seconds_before_ + seconds_since(begun_); }
   void write_rank_times();
   std::string epoch_label(const Moment& moment) const;
@@ -89,6 +94,7 @@ class Outputs {
   std::string board_table_;  // and in TensorBoard
   std::string more_table_;   // there, of what the strategy has to say
   MetricsFile metrics_;
+  LostWrites lost_rows_, lost_events_;
   std::unique_ptr<TensorBoardFile> board_;
   std::unique_ptr<Progress> progress_;
   std::string last_evaluation_;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "train/optimizer/parallel_pieces.h"
+#include "parallel/parallel_pieces.h"
 
 namespace convoy::train {
 namespace {
@@ -84,7 +84,7 @@ void FusedStep::run() {
     }
   }
   const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
-  parallel_pieces(pieces.size(), threads, [&](std::size_t i) {
+  parallel::parallel_pieces(pieces.size(), threads, [&](std::size_t i) {
     const bool single = pieces[i].item->parameter.scalar_type() == torch::kFloat;
     single ? update<float>(pieces[i]) : update<double>(pieces[i]);
   });

@@ -148,6 +148,9 @@ std::string state_of(const RunRecord& run) {
   } else if (ending == "done") {
     how = "good";
     what = "done, " + last + " steps";
+  } else if (ending == "diverged") {
+    how = "bad";
+    what = "diverged after " + last + planned;
   } else if (ending == "stopped") {
     what = "stopped after " + last + planned;
   } else if (run.planned_steps() > 0 && run.last_step() >= run.planned_steps()) {

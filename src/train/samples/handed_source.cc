@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "train/outcome.h"
 
 namespace convoy::train {
 namespace {
@@ -27,6 +28,8 @@ struct Header {
   };
   std::array<std::int64_t, kSize> values{};
 };
+
+constexpr std::int64_t kFailedToRead = 2;  // Header::kThere, and the outcome follows
 
 template <class T>
 void broadcast(const comm::Communicator& group, std::vector<T>& values) {
@@ -59,7 +62,16 @@ HandedSource::HandedSource(std::unique_ptr<data::SampleSource> own, const comm::
     : own_(std::move(own)), group_(group.duplicate()) {}
 
 const data::Batch* HandedSource::next() {
-  const data::Batch* const own = own_->next();
+  const data::Batch* own = nullptr;
+  const std::string outcome = outcome_of([&] { own = own_->next(); });
+  // The others wait for the batch: they throw the same.
+  if (outcome[0] != kDone && group_.rank() == 0) {
+    Header header;
+    header.values[Header::kThere] = kFailedToRead;
+    group_.broadcast(comm::buffer_of(header.values), 0);
+    group_.broadcast_text(outcome, 0);
+  }
+  result_of(outcome);
   if (group_.rank() == 0) return hand_on(own);
   const data::Batch* const handed = receive();
   if ((own == nullptr) != (handed == nullptr))
@@ -116,6 +128,7 @@ const data::Batch* HandedSource::receive() {
   Header header;
   group_.broadcast(comm::buffer_of(header.values), 0);
   const auto& v = header.values;
+  if (v[Header::kThere] == kFailedToRead) result_of(group_.broadcast_text("", 0));
   if (v[Header::kThere] == 0) return nullptr;
   const auto size = static_cast<std::size_t>(v[Header::kSamples]);
   samples_.resize(size);

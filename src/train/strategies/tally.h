@@ -43,7 +43,7 @@ class Tally {
   std::array<double, kSize> sums_{};
   comm::Operation sum_;
   Clock::time_point last_ = Clock::now();
-  bool long_updates_ = false;
+  bool long_updates_ = true;  // until one shows that they are not
 };
 
 }  // namespace convoy::train

@@ -2,9 +2,11 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
 #include <cstdint>
 
 #include "convoy/base/random.h"
+#include "convoy/parallel/clip.h"
 
 namespace convoy::train {
 
@@ -37,6 +39,14 @@ void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
     phases.end_of("step", start);
     if (!context.updated(report)) return;
   }
+}
+
+bool may_update(StepReport& report, double norm,
+                const std::vector<parallel::NamedTensor>& parameters) {
+  report.gradient_norm = norm;
+  if (std::isfinite(norm)) return true;
+  if (report.not_finite.empty()) report.not_finite = parallel::last_not_finite(parameters);
+  return false;
 }
 
 void seed_generator(const TrainerContext& context) {

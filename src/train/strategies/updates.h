@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "convoy/base/clock.h"
 #include "convoy/train/strategy.h"
@@ -27,6 +28,12 @@ class Phases {
 void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
                   const std::function<void(Timeline*)>& follow,
                   const std::function<StepReport(const data::Batch&)>& step);
+
+// Whether an update may be made with gradients of this norm, which `report` then has. Where it is
+// not finite it also has which of these parameters that comes from, if it has none yet. An update
+// with such gradients would leave nothing of the weights.
+bool may_update(StepReport& report, double norm,
+                const std::vector<parallel::NamedTensor>& parameters);
 
 // For what draws from LibTorch's generator, as torch::nn::Dropout does (model::Dropout does not):
 // fixed by (seed, step, rank), so that nothing of it has to be saved.

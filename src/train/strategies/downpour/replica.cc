@@ -138,6 +138,8 @@ void Replica::tell(const StepReport& report) {
 }
 
 bool Replica::updated(const StepReport& report) {
+  // Throws: what is not finite reaches no server.
+  if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) outer_->updated(report);
   const bool whole = goes_on(
       exchange_->mini_batch_done(report.samples, source_->progress(), source_->portion_ends()));
   source_->acknowledged(exchange_->acknowledged());

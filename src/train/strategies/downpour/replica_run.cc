@@ -8,6 +8,7 @@
 #include "convoy/train/memory.h"
 #include "convoy/train/metrics.h"
 #include "convoy/train/threads.h"
+#include "train/diverged.h"
 #include "train/run/inputs.h"
 #include "train/same_everywhere.h"
 #include "train/strategies/downpour/replica.h"
@@ -76,9 +77,12 @@ class ReplicaRun final : public TrainerContext {
 
 bool ReplicaRun::updated(const StepReport& report) {
   ++moment_.step;
-  if (!std::isfinite(report.loss)) {
-    throw Failure("the loss of this replica's mini-batch " + std::to_string(moment_.step) + " is " +
-                  std::to_string(report.loss) +
+  const bool loss = !std::isfinite(report.loss);
+  if (loss || !std::isfinite(report.gradient_norm)) {
+    throw Failure(kDiverged + std::string("the ") + (loss ? "loss" : "norm of the gradient") +
+                  " of this replica's mini-batch " + std::to_string(moment_.step) + " is " +
+                  std::to_string(loss ? report.loss : report.gradient_norm) +
+                  (report.not_finite.empty() ? "" : ", by that of '" + report.not_finite + "'") +
                   ". A smaller learning rate, a warm start or clip_norm may help");
   }
   if (!metrics_ || moment_.step % recipe_.output.every_steps != 0) return true;

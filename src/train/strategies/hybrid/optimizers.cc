@@ -56,15 +56,21 @@ void HybridOptimizers::zero_grad() {
   head_->zero_grad();
 }
 
-void HybridOptimizers::clip(const comm::Communicator& partitions, double max_norm) const {
-  parallel::clip_grad_norm(partitions, tensors_of(head_parameters_), tensors_of(trunk_parameters_),
-                           max_norm);
+double HybridOptimizers::clip(const comm::Communicator& partitions, double max_norm) const {
+  return parallel::clip_grad_norm(partitions, tensors_of(head_parameters_),
+                                  tensors_of(trunk_parameters_), max_norm);
 }
-void HybridOptimizers::clip_head(const comm::Communicator& partitions, double max_norm) const {
-  parallel::clip_grad_norm(partitions, tensors_of(head_parameters_), {}, max_norm);
+double HybridOptimizers::clip_head(const comm::Communicator& partitions, double max_norm) const {
+  return parallel::clip_grad_norm(partitions, tensors_of(head_parameters_), {}, max_norm);
 }
-void HybridOptimizers::clip_trunk(const comm::Communicator& partitions, double max_norm) const {
-  parallel::clip_grad_norm(partitions, {}, tensors_of(trunk_parameters_), max_norm);
+double HybridOptimizers::clip_trunk(const comm::Communicator& partitions, double max_norm) const {
+  return parallel::clip_grad_norm(partitions, {}, tensors_of(trunk_parameters_), max_norm);
+}
+
+std::vector<parallel::NamedTensor> HybridOptimizers::parameters() const {
+  std::vector<parallel::NamedTensor> all = trunk_parameters_;
+  all.insert(all.end(), head_parameters_.begin(), head_parameters_.end());
+  return all;
 }
 
 void HybridOptimizers::step_trunk() {

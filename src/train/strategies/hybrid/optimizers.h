@@ -27,15 +27,18 @@ class HybridOptimizers {
 
   bool trains_trunk() const { return trunk_.has_value(); }
   const std::vector<parallel::NamedTensor>& head_parameters() const { return head_parameters_; }
+  // The trunk's, and behind them the head's, as the network has them.
+  std::vector<parallel::NamedTensor> parameters() const;
 
   // Of the recipe. Gives that of the trunk.
   double set_learning_rate(double lr);
   void zero_grad();
   void zero_head() { head_->zero_grad(); }
-  // Of all together, with the norm over the partitions; or of one of the two.
-  void clip(const comm::Communicator& partitions, double max_norm) const;
-  void clip_head(const comm::Communicator& partitions, double max_norm) const;
-  void clip_trunk(const comm::Communicator& partitions, double max_norm) const;
+  // As parallel::clip_grad_norm, of all together, with the norm over the partitions; or of one of
+  // the two.
+  double clip(const comm::Communicator& partitions, double max_norm) const;
+  double clip_head(const comm::Communicator& partitions, double max_norm) const;
+  double clip_trunk(const comm::Communicator& partitions, double max_norm) const;
   void step_trunk();
   void step_head() { head_->step(); }
 

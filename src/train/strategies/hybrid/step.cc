@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "convoy/base/error.h"
@@ -168,9 +169,11 @@ void Hybrid::update_head_alone(double weight, StepReport& report) {
   start_sums_of_head();
   finish_sums_of_head(report);
   const auto start = Clock::now();
-  const double norm = context_->recipe().training.clip_norm;
-  if (norm > 0) optimizers_->clip_head(norms_, norm);
-  optimizers_->step_head();
+  const double norm = optimizers_->clip_head(norms_, context_->recipe().training.clip_norm);
+  // A pass before may have left no number.
+  if (std::isfinite(report.gradient_norm) &&
+      may_update(report, norm, optimizers_->head_parameters()))
+    optimizers_->step_head();
   optimizers_->zero_head();
   report.update_s += phases_.end_of("update", start);
 }
@@ -198,8 +201,23 @@ void Hybrid::trunk_backward(const torch::Tensor& boundary, const torch::Tensor& 
   report.backward_s += std::max(0.0, phases_.end_of("backward", start) - waited);
 }
 
+// What no pass has updated.
+void Hybrid::update_all(StepReport& report) {
+  const double most = context_->recipe().training.clip_norm;
+  double norm = 0;
+  if (options_.variable_batch) {
+    // With the last pass's of the divided layers.
+    const double divided = report.gradient_norm < 0 ? 0 : report.gradient_norm;
+    norm = std::hypot(optimizers_->clip_trunk(norms_, most), divided);
+  } else {
+    norm = optimizers_->clip(norms_, most);
+  }
+  if (!may_update(report, norm, optimizers_->parameters())) return;
+  optimizers_->step_trunk();
+  if (!options_.variable_batch) optimizers_->step_head();
+}
+
 StepReport Hybrid::step(const data::Batch& batch) {
-  const Recipe& recipe = context_->recipe();
   StepReport report;
   report.learning_rate =
       optimizers_->set_learning_rate(context_->schedule().at(context_->moment()));
@@ -227,13 +245,7 @@ StepReport Hybrid::step(const data::Batch& batch) {
   finish_head(report);
   finish_sums_of_head(report);
   const auto start = Clock::now();
-  if (update) {
-    const double norm = recipe.training.clip_norm;
-    if (norm > 0 && options_.variable_batch) optimizers_->clip_trunk(norms_, norm);
-    if (norm > 0 && !options_.variable_batch) optimizers_->clip(norms_, norm);
-    optimizers_->step_trunk();
-    if (!options_.variable_batch) optimizers_->step_head();
-  }
+  if (update) update_all(report);
   report.update_s += phases_.end_of("update", start);
   tally_.finish(report);
   return report;

@@ -72,6 +72,7 @@ class Hybrid final : public Strategy {
                       StepReport& report);
   void finish_head(StepReport& report);
   void update_head_alone(double weight, StepReport& report);
+  void update_all(StepReport& report);
   void start_sums_of_head();
   void finish_sums_of_head(StepReport& report);
   torch::Tensor boundary_of(const Task& task, const TaskBatch& rows, std::size_t samples,

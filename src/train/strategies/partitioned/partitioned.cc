@@ -184,11 +184,11 @@ void Partitioned::prepare(TrainerContext& context, const State* saved) {
   unit_statistics_ = own(grid_->replicas());
   tally_ = Tally(communicator_);
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
-  std::vector<parallel::NamedTensor> parameters = shared_;
-  parameters.insert(parameters.end(), divided_.begin(), divided_.end());
+  parameters_ = shared_;
+  parameters_.insert(parameters_.end(), divided_.begin(), divided_.end());
   shared_sums_ = make_reducer(all, shared_);
   divided_sums_ = make_reducer(grid_->replicas(), divided_);
-  optimizer_.emplace(context.make_optimizer(std::move(parameters)));
+  optimizer_.emplace(context.make_optimizer(parameters_));
   // Those of a partition's replicas have the same shapes.
   buffers_ = LocalBuffers(own(grid_->replicas()), parallel::unique_buffers(*network_));
   if (saved == nullptr) return;

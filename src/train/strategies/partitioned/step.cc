@@ -231,9 +231,10 @@ void Partitioned::join_with_zeros() {
   if (divided_sums_) divided_sums_->join_with_zeros();
 }
 
-void Partitioned::clip() {
-  const double norm = context_->recipe().training.clip_norm;
-  if (norm > 0) parallel::clip_grad_norm(norms_, tensors_of(divided_), tensors_of(shared_), norm);
+void Partitioned::update(StepReport& report) {
+  const double norm = parallel::clip_grad_norm(norms_, tensors_of(divided_), tensors_of(shared_),
+                                               context_->recipe().training.clip_norm);
+  if (may_update(report, norm, parameters_)) optimizer_->step();
 }
 
 StepReport Partitioned::step(const data::Batch& batch) {
@@ -271,10 +272,7 @@ StepReport Partitioned::step(const data::Batch& batch) {
                 context_->samples().statistics().skipped + left_out_.samples(),
                 context_->requests()});
   const auto start = Clock::now();
-  if (update) {
-    clip();
-    optimizer_->step();
-  }
+  if (update) this->update(report);
   report.update_s += phases_.end_of("update", start);
   tally_.finish(report);
   return report;

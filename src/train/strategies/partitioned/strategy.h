@@ -84,7 +84,7 @@ class Partitioned final : public Strategy {
                     const Shares& shares);
   OutputPart output_part();
   void join_with_zeros();
-  void clip();
+  void update(StepReport& report);
   void follow(Timeline* timeline);
 
   const comm::World* world_ = nullptr;
@@ -101,7 +101,8 @@ class Partitioned final : public Strategy {
   std::optional<Links> links_;
   TrainerContext* context_ = nullptr;
   std::set<std::string> absent_;  // tensors of layers of which this rank has nothing
-  std::vector<parallel::NamedTensor> shared_, divided_;  // parameters
+  std::vector<parallel::NamedTensor> parameters_;
+  std::vector<parallel::NamedTensor> shared_, divided_;  // of them
   // Of parameters that all partitions have, over all ranks; of those that are divided over the
   // replicas of a partition.
   std::unique_ptr<parallel::GradientReducer> shared_sums_, divided_sums_;

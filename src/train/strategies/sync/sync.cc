@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/model/randomness.h"
+#include "convoy/parallel/clip.h"
 #include "convoy/parallel/distributed_model.h"
 #include "convoy/parallel/grid.h"
 #include "convoy/train/named_optimizer.h"
@@ -53,6 +54,8 @@ class Sync final : public Strategy {
   std::shared_ptr<model::Network> network_;
   std::optional<parallel::DistributedModel<model::Network>> model_;
   std::optional<NamedOptimizer> optimizer_;
+  std::vector<parallel::NamedTensor> parameters_;
+  std::vector<at::Tensor> tensors_;  // the same
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   bool synchronized_ = false;        // batch norm
   LocalBuffers buffers_;
@@ -107,10 +110,11 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   tally_ = Tally(communicator_);
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   model_.emplace(context.world(), network_, options(saved));
-  optimizer_.emplace(context.make_optimizer(parallel::unique_parameters(*network_)));
+  parameters_ = parallel::unique_parameters(*network_);
+  for (const parallel::NamedTensor& parameter : parameters_) tensors_.push_back(parameter.tensor);
+  optimizer_.emplace(context.make_optimizer(parameters_));
   buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_));
-  noise_ = NoiseMeter(communicator_, parallel::unique_parameters(*network_),
-                      recipe.training.noise_every);
+  noise_ = NoiseMeter(communicator_, parameters_, recipe.training.noise_every);
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   buffers_.load(saved->rank);
@@ -216,8 +220,9 @@ StepReport Sync::step(const data::Batch& batch) {
   const auto start = Clock::now();
   if (update) {
     noise_.whole_batch();
-    if (recipe.training.clip_norm > 0) model_->clip_grad_norm(recipe.training.clip_norm);
-    optimizer_->step();
+    if (may_update(report, parallel::clip_grad_norm(tensors_, recipe.training.clip_norm),
+                   parameters_))
+      optimizer_->step();
   }
   report.update_s = phases_.end_of("update", start);
   tally_.finish(report);

@@ -1,4 +1,4 @@
-#include "train/optimizer/parallel_pieces.h"
+#include "parallel/parallel_pieces.h"
 
 #include <atomic>
 #include <exception>
@@ -10,7 +10,7 @@
 // with.
 extern "C" void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 
-namespace convoy::train {
+namespace convoy::parallel {
 namespace {
 
 struct Pieces {
@@ -45,4 +45,4 @@ void parallel_pieces(std::size_t count, int threads, const std::function<void(st
   if (pieces.failure) std::rethrow_exception(pieces.failure);
 }
 
-}  // namespace convoy::train
+}  // namespace convoy::parallel

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace convoy::train {
+namespace convoy::parallel {
 
 // Calls body(i) for i in [0, count), each once, on up to `threads` threads, and returns when all
 // are done. Idle threads take the next piece, so a slow core does not hold up the rest. The first
@@ -14,4 +14,4 @@ namespace convoy::train {
 // -fopenmp, and clang's -fopenmp brings a runtime of its own.
 void parallel_pieces(std::size_t count, int threads, const std::function<void(std::size_t)>& body);
 
-}  // namespace convoy::train
+}  // namespace convoy::parallel
