@@ -2,13 +2,16 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <atomic>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "cli/launch/child.h"
 #include "cli/plan/goal.h"
 #include "cli/plan/measure.h"
 #include "cli/plan/numbers.h"
@@ -199,28 +202,35 @@ TEST(PlanTrials, RemoveWhatWasLeftAndNothingElse) {
     EXPECT_TRUE(std::filesystem::exists(trials + "/" + name)) << name;
 }
 
-// A training that is still ending makes files while they are removed.
-TEST(PlanTrials, RemoveWhatIsStillWrittenTo) {
+// What a process that was killed has left is its training's until that has ended, too.
+TEST(PlanTrials, AreLeftToATrainingThatIsStillEnding) {
   const test::Scratch scratch;
-  const std::string one = scratch.path("trials/4194305-abcdef");
-  make_folders(one);
-  test::spill(one + "/lock", "");
-  std::atomic<bool> writing = false;
-  std::thread training([&] {
-    std::error_code gone;
-    for (int i = 0; i < 2000; ++i) {
-      std::filesystem::create_directories(one + "/run", gone);
-      std::ofstream(one + "/run/" + std::to_string(i)) << "x";
-      writing = true;
-    }
-  });
-  while (!writing) std::this_thread::yield();
-  EXPECT_NO_THROW(TrialFolders(scratch.path()));
-  training.join();
-  make_folders(one);
-  test::spill(one + "/lock", "");
-  { const TrialFolders folders(scratch.path()); }
-  EXPECT_FALSE(std::filesystem::exists(scratch.path("trials")));
+  const std::string trials = scratch.path("trials");
+  Pipe until = make_pipe();
+  const pid_t killed = fork();
+  if (killed == 0) {
+    until.writing.reset();
+    const TrialFolders folders(scratch.path());
+    const TrialFolder folder = folders.fresh();
+    ChildOptions options;
+    options.input = ChildOptions::Input::given;
+    options.given_input = until.reading.get();
+    options.inherited = {folder.lock().get()};
+    start_child({"/bin/sh", "-c", "trap '' TERM; mkdir $0/run; exec cat", folder.path()}, options);
+    while (!std::filesystem::exists(folder.path() + "/run")) std::this_thread::yield();
+    ::kill(getpid(), SIGKILL);
+  }
+  waitpid(killed, nullptr, 0);
+  std::string folder;
+  for (const auto& entry : std::filesystem::directory_iterator(trials)) folder = entry.path();
+  {
+    const TrialFolders others(scratch.path());
+    EXPECT_TRUE(std::filesystem::exists(folder + "/run"));
+    until.writing.reset();
+    const Descriptor lock(open((folder + "/lock").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);  // free when it has ended
+  }
+  EXPECT_FALSE(std::filesystem::exists(trials));
 }
 
 TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {

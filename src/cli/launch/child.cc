@@ -85,6 +85,7 @@ Child start_child(const std::vector<std::string>& arguments, const ChildOptions&
       if (getppid() != parent) _exit(1);  // it was gone before the line above
     }
     take_streams(options, no_input, output.writing.get(), errors.writing.get());
+    for (const int descriptor : options.inherited) fcntl(descriptor, F_SETFD, 0);
     for (const std::string& variable : options.variables)
       putenv(const_cast<char*>(variable.c_str()));
     sigset_t none;

@@ -45,7 +45,8 @@ struct ChildOptions {
   // can't read it.
   enum class Input { inherited, nothing, given };
   Input input = Input::inherited;
-  int given_input = -1;  // the descriptor, with Input::given
+  int given_input = -1;             // the descriptor, with Input::given
+  std::vector<int> inherited = {};  // descriptors that stay open in it
   // It starts a session of its own and lives on when the caller ends.
   bool outlives_caller = false;
 };

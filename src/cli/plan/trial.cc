@@ -58,7 +58,8 @@ class Bound {
   bool known_ = false;
 };
 
-Child start(const std::string& recipe, const Place& place) {
+// Its folder is in use for as long as it lives, even if this process is killed.
+Child start(const std::string& recipe, const TrialFolder& folder, const Place& place) {
   std::vector<std::string> words{fs::read_symlink("/proc/self/exe").string(), "train", recipe};
   const bool alone = place.workers == 1 && place.hosts.empty();
   if (!alone) words.insert(words.end(), {"-n", std::to_string(place.workers)});
@@ -66,6 +67,7 @@ Child start(const std::string& recipe, const Place& place) {
   ChildOptions options;
   options.capture_output = true;
   options.input = ChildOptions::Input::nothing;
+  if (folder.lock().open()) options.inherited.push_back(folder.lock().get());
   if (!place.gpu.empty()) options.variables.push_back("CUDA_VISIBLE_DEVICES=" + place.gpu);
   // `convoy run` says so to several ranks, and binds each to a core where there are as many cores.
   if (alone) options.variables.push_back("OMP_NUM_THREADS=1");
@@ -139,7 +141,7 @@ Trial::Trial(train::Recipe recipe, TrialFolder folder, const Place& place,
   recipe.output.folder = folder_.path() + "/run";
   const std::string file = folder_.path() + "/recipe.toml";
   write_file_atomically(file, train::print_recipe(recipe, false));
-  child_ = start(file, place);
+  child_ = start(file, folder_, place);
   for (const Descriptor* descriptor : {&child_.standard_output, &child_.standard_error})
     fcntl(descriptor->get(), F_SETFL, fcntl(descriptor->get(), F_GETFL) | O_NONBLOCK);
 }

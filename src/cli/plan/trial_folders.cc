@@ -8,14 +8,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
-#include <thread>
 
 #include "base/own_files.h"
-#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
@@ -24,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kRemoving = 10;  // seconds for a training that was told to end
 constexpr std::size_t kRandom = 6;
 
 // "PID-XXXXXX", as mkdtemp makes it.
@@ -46,23 +42,19 @@ Descriptor lock_of(const std::string& folder, int flags) {
   return own ? std::move(lock) : Descriptor();
 }
 
-// A training that is still ending may make files meanwhile. The lock, by which the folder is known,
-// goes last.
+// The lock, by which the folder is known, goes last.
 void remove_folder(const std::string& path) {
-  const auto began = Clock::now();
-  for (;;) {
-    std::error_code error;
-    for (fs::directory_iterator i(path, error), end; !error && i != end; i.increment(error)) {
-      std::error_code ignored;
-      if (i->path().filename() != "lock") fs::remove_all(i->path(), ignored);
-    }
-    const std::string lock = path + "/lock";
-    ::unlink(lock.c_str());
-    if (::rmdir(path.c_str()) == 0) return;
-    const Descriptor again(::open(lock.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-    if (!again.open() || seconds_since(began) > kRemoving) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  bool empty = true;
+  std::error_code error;
+  for (fs::directory_iterator i(path, error), end; !error && i != end; i.increment(error)) {
+    if (i->path().filename() == "lock") continue;
+    std::error_code failed;
+    fs::remove_all(i->path(), failed);
+    empty = empty && !failed;
   }
+  if (error || !empty) return;  // the next one tries again
+  ::unlink((path + "/lock").c_str());
+  ::rmdir(path.c_str());
 }
 
 }  // namespace
@@ -74,6 +66,15 @@ TrialFolder::~TrialFolder() {
 
 TrialFolders::TrialFolders(const std::string& plan)
     : path_((fs::absolute(plan) / "trials").lexically_normal().string()) {
+  remove_left();
+}
+
+TrialFolders::~TrialFolders() {
+  remove_left();
+  ::rmdir(path_.c_str());
+}
+
+void TrialFolders::remove_left() const {
   std::error_code error;
   for (fs::directory_iterator i(path_, error), end; !error && i != end; i.increment(error)) {
     std::error_code ignored;
@@ -87,8 +88,6 @@ TrialFolders::TrialFolders(const std::string& plan)
     }
   }
 }
-
-TrialFolders::~TrialFolders() { ::rmdir(path_.c_str()); }
 
 TrialFolder TrialFolders::fresh() const {
   // Another process may remove it before it is locked. Where the file system has no locks, there is

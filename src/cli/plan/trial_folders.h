@@ -8,7 +8,8 @@
 
 namespace convoy::cli {
 
-// One of them, which is this process's alone. Removed at the end with what is in it.
+// One of them, which is this process's and its training's alone. Removed at the end with what is in
+// it.
 class TrialFolder {
  public:
   TrialFolder(std::string path, Descriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
@@ -18,6 +19,8 @@ class TrialFolder {
   ~TrialFolder();
 
   const std::string& path() const { return path_; }
+  // A training that inherits it holds the lock, too, until it has ended.
+  const Descriptor& lock() const { return lock_; }
 
  private:
   std::string path_;
@@ -27,11 +30,11 @@ class TrialFolder {
 class TrialFolders {
  public:
   // In this folder of a plan. Removes what processes that were killed have left: folders with such
-  // a name whose lock is free, and nothing else. Their trainings may still be ending there for some
-  // seconds; what is left by then does no harm to folders that are fresh. Numbers of processes
-  // would not do for that: those of another container mean nothing here.
+  // a name whose lock is free, and nothing else. Numbers of processes would not do for that: those
+  // of another container mean nothing here.
   explicit TrialFolders(const std::string& plan);
-  // Removes `trials`, if nothing is in it.
+  // Does so again, since trainings may have been ending there, and removes `trials`, if nothing is
+  // in it.
   ~TrialFolders();
   TrialFolders(const TrialFolders&) = delete;
   TrialFolders& operator=(const TrialFolders&) = delete;
@@ -41,6 +44,8 @@ class TrialFolders {
   const std::string& path() const { return path_; }
 
  private:
+  void remove_left() const;
+
   std::string path_;
 };
 
