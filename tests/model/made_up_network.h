@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <random>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "convoy/model/partition.h"
@@ -37,12 +39,16 @@ struct MadeUpLimits {
   Shape image = {};    // empty: up to 4 channels of up to 14 x 14
   std::int64_t classes = 5;
   bool only_layers = false;  // without rules for all layers of a kind
+  // A layer of this name that is a module of the user's; null: there are none. Convolutions then
+  // have groups and dilated windows, too.
+  std::function<Node(Random& random, const std::string& name, const Shape& input)> module = nullptr;
 };
 
 // A network of images with branches, and fully connected layers; rules for some of its layers.
 class MadeUp {
  public:
-  explicit MadeUp(unsigned seed, const MadeUpLimits& limits = {}) : random_(seed) {
+  explicit MadeUp(unsigned seed, const MadeUpLimits& limits = {})
+      : random_(seed), module_(limits.module) {
     rules.partitions =
         limits.partitions > 0 ? limits.partitions : static_cast<int>(random_.number(1, 5));
     if (random_.chance(40)) rules.images.how = Division::tiles;
@@ -90,7 +96,11 @@ class MadeUp {
   std::string add(layer::Kind kind, const std::vector<Division>& divisions,
                   std::vector<std::string> inputs = {}) {
     if (inputs.empty()) inputs = {last_};
-    Node node{"layer" + std::to_string(++count_), std::move(kind), std::move(inputs), nullptr};
+    return add(
+        Node{"layer" + std::to_string(++count_), std::move(kind), std::move(inputs), nullptr},
+        divisions);
+  }
+  std::string add(Node node, const std::vector<Division>& divisions) {
     std::vector<Shape> shapes(node.inputs.size(), shape_);
     if (!divisions.empty() && random_.chance(30)) {
       const auto chosen = random_.number(0, static_cast<std::int64_t>(divisions.size()) - 1);
@@ -114,7 +124,29 @@ class MadeUp {
             .padding = {kernel / 2, kernel / 2}};
   }
 
+  // Those with groups can't be divided by units.
+  void special_convolution() {
+    const std::int64_t groups = shape_[0];
+    const layer::Convolution special{.in = groups,
+                                     .out = groups * random_.number(1, 2),
+                                     .kernel = {3, 3},
+                                     .padding = {2, 1},
+                                     .dilation = {2, 1},
+                                     .groups = groups};
+    add(special, {Division::whole, Division::rows, Division::tiles});
+  }
+
   void layer() {
+    if (module_ && random_.chance(30)) {
+      if (random_.chance(30)) return special_convolution();
+      Node node = module_(random_, "layer" + std::to_string(++count_), shape_);
+      node.inputs = {last_};
+      const bool in_parts = std::get<layer::Opaque>(node.kind).in_parts;
+      add(std::move(node), in_parts ? std::vector<Division>{Division::whole, Division::rows,
+                                                            Division::tiles, Division::units}
+                                    : std::vector<Division>{Division::whole});
+      return;
+    }
     const std::vector<Division> all{Division::whole, Division::rows, Division::tiles,
                                     Division::units};
     const std::vector<Division> images{Division::whole, Division::rows, Division::tiles};
@@ -169,6 +201,7 @@ class MadeUp {
   }
 
   Random random_;
+  std::function<Node(Random&, const std::string&, const Shape&)> module_;
   Shape shape_;
   std::string last_;
   int count_ = 0;
