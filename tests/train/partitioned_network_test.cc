@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "convoy/train/autocast.h"
 #include "model/execution/cut.h"
 #include "parallel/tensors.h"
 #include "tests/model/allocations.h"
@@ -11,6 +12,7 @@
 #include "tests/parallel/mpi_main.h"
 #include "tests/train/plain_networks.h"
 #include "train/strategies/partitioned/network.h"
+#include "train/strategies/partitioned/value_types.h"
 
 namespace convoy::train {
 namespace {
@@ -48,13 +50,18 @@ class Shared {
   PartitionedNetwork& network() { return network_; }
   const Rows& rows() const { return rows_; }
   const Links& links() const { return links_; }
+  std::vector<at::ScalarType> types(at::ScalarType input) {
+    const std::vector<at::ScalarType> inputs(network_.blueprint().inputs.size(), input);
+    return value_types(network_, all_, inputs, torch::kCPU);
+  }
   PartitionedPass pass(bool overlap) {
+    return pass(overlap, {network_.plan().values.size(), torch::kDouble});
+  }
+  PartitionedPass pass(bool overlap, std::vector<at::ScalarType> types) {
     norm_.next_key = 0;
-    const std::size_t inputs = network_.blueprint().inputs.size();
     return {.links = links_,
             .rows = rows_,
-            .wire = torch::kDouble,
-            .input = std::vector<at::ScalarType>(inputs, torch::kDouble),
+            .types = std::move(types),
             .statistics = {all_.size() > 1 ? &norm_ : nullptr, nullptr},
             .overlap = overlap};
   }
@@ -137,6 +144,42 @@ bool failed_anywhere() {
   std::vector<double> failed{testing::Test::HasFailure() ? 1.0 : 0.0};
   test_world().communicator().allreduce(comm::buffer_of(failed), comm::ReduceOp::sum);
   return failed[0] > 0;
+}
+
+// Where autocast leaves a layer in float32, since bfloat16 is not enough, so is what it sends: a
+// part's border would else have no contrast, as bfloat16 has none between 10 and 10.06.
+TEST(SharedNetworks, ExchangeEachValueInItsOwnType) {
+  using namespace model::layer;
+  Blueprint net{"Contrast", {{1, 12, 6}}, {}};
+  net.stages.push_back(
+      {"image",
+       {"x"},
+       {plain_node("pool", L2Pool{.kernel = {3, 3}, .stride = {1, 1}}, {"x"}),
+        plain_node("norm", LocalContrastNorm{{5, 5}}, {"pool"}),
+        plain_node("conv", Convolution{.in = 1, .out = 2, .kernel = {3, 3}}, {"norm"}),
+        // One row, so that all partitions but one have nothing.
+        plain_node("row", MaxPool{.kernel = {8, 1}, .stride = {8, 1}}, {"conv"}),
+        plain_node("last", Sigmoid{}, {"row"})},
+       {"norm", "last"}});
+  Shared shared(net, {.partitions = test_world().size()});
+  shared.network().to(torch::kFloat);
+  model::StagedNetwork alone(net, 1);
+  const Autocast autocast(true);
+  const torch::NoGradGuard no_grad;
+  const std::vector<at::ScalarType> types = shared.types(torch::kFloat);
+  EXPECT_EQ(types, (std::vector<at::ScalarType>{at::kFloat, at::kFloat, at::kFloat, at::kBFloat16,
+                                                at::kBFloat16, at::kBFloat16}));
+  torch::manual_seed(7);
+  const Tensor images = 10 + 0.05 * torch::rand({shared.rows().all(), 1, 12, 6});
+  const Tensors expected = shared.own_rows(alone.run({images}));
+  for (const bool overlap : {true, false}) {
+    PartitionedPass pass = shared.pass(overlap, types);
+    const Tensors outputs = shared.network().run(pass, shared.own_rows({images}));
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT_EQ(outputs[i].scalar_type(), expected[i].scalar_type()) << i;
+    EXPECT_LT(relative(outputs[0], expected[0]), 1e-3) << overlap;
+    EXPECT_LT(relative(outputs[1].to(at::kFloat), expected[1].to(at::kFloat)), 0.02) << overlap;
+  }
 }
 
 TEST(SharedNetworks, MadeUpOnesComputeWhatTheyDoAlone) {

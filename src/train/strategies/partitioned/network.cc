@@ -138,7 +138,7 @@ std::vector<PartitionedNetwork::Here> PartitionedNetwork::start_inputs(
     values[i].held = value.needed[partition_];
     values[i].fetch =
         &add_fetch(pass, route_of_input(value, pass.rows, pass.links.rank()),
-                   {.forward = Links::Kind::inputs, .name = value.name, .wire = pass.input[i]});
+                   {.forward = Links::Kind::inputs, .name = value.name, .wire = pass.types[i]});
     values[i].fetch->start(inputs[i]);
   }
   return values;
@@ -149,9 +149,11 @@ void PartitionedNetwork::pass_on(PartitionedPass& pass, std::size_t value, Tenso
   const PartitionedValue& own = plan_.values[value];
   Here& here = values[value];
   here.held = own.tiles[partition_];
+  // Where a rank computes nothing of a layer, what it has has the type of the layer's input.
+  if (tile.scalar_type() != pass.types[value]) tile = tile.to(pass.types[value]);
   if (own.exchanged) {
     here.fetch = &add_fetch(pass, route_between(own, pass.rows.all(), pass.links.rank()),
-                            {.name = own.name, .wire = pass.wire, .gradient = own.trained});
+                            {.name = own.name, .wire = pass.types[value], .gradient = own.trained});
     tile = here.fetch->start(tile);
   }
   here.tile = std::move(tile);
@@ -249,7 +251,7 @@ model::Tensors PartitionedNetwork::outputs(PartitionedPass& pass, const model::T
         {.forward = Links::Kind::scores,
          .backward = Links::Kind::score_gradients,
          .name = value.name,
-         .wire = pass.wire,
+         .wire = pass.types[output],
          .gradient = value.trained});
     fetch.start(values[output].tile);
     started.push_back(&fetch);

@@ -29,8 +29,7 @@ struct PartitionedStatistics {
 struct PartitionedPass {
   Links& links;
   Rows rows;                          // of each rank's samples
-  at::ScalarType wire;                // in which values travel
-  std::vector<at::ScalarType> input;  // of the network's inputs
+  std::vector<at::ScalarType> types;  // of values, in which they travel: value_types()
   PartitionedStatistics statistics = {};
   bool overlap = true;  // what needs nothing from others is computed while that is on its way
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <variant>
 
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/model/dropout.h"
+#include "convoy/train/autocast.h"
 #include "convoy/train/partition_rules.h"
 #include "convoy/train/registry.h"
 #include "train/setup.h"
@@ -14,6 +16,7 @@
 #include "train/strategies/partitioned/needs.h"
 #include "train/strategies/partitioned/options.h"
 #include "train/strategies/partitioned/strategy.h"
+#include "train/strategies/partitioned/value_types.h"
 #include "train/strategies/reducer_keys.h"
 
 namespace convoy::train {
@@ -95,16 +98,34 @@ void Partitioned::build(const NetworkSource& source) {
     const torch::Tensor targets = source.task().divided_targets(blank);
     if (targets.defined()) blank_targets_ = targets.narrow(0, 0, 0);
   }
-  wire_ = source.recipe().precision == "bfloat16" ? torch::kBFloat16 : like.scalar_type();
+  const bool mixed = source.recipe().precision == "bfloat16";
   if (source.recipe().strategy_options.flag("check"))
-    check_user_layers(*world_, blueprint, plan, wire_);
+    check_user_layers(*world_, blueprint, plan, mixed ? torch::kBFloat16 : like.scalar_type());
   network_ = std::make_shared<PartitionedNetwork>(blueprint, std::move(plan), source.seed(),
                                                   grid_->partition());
   // As the whole network's are: their masks depend on their names.
   model::name_layers(*network_);
   compute.place(*network_);
+  find_types(like, mixed);
   links_.emplace(grid_->partitions());
   sort_parameters();
+}
+
+// Layers that Convoy knows leave the type of images as it is, unless autocast changes it.
+void Partitioned::find_types(const torch::Tensor& like, bool mixed) {
+  types_.clear();
+  for (const torch::Tensor& blank : blanks_) types_.push_back(blank.scalar_type());
+  const model::PartitionPlan& plan = network_->plan();
+  const bool users = std::any_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& place) {
+    return std::holds_alternative<model::layer::Opaque>(
+        plan.node_of(network_->blueprint(), place).kind);
+  });
+  if (mixed || users) {
+    const Autocast autocast = compute_->autocast();
+    types_ = value_types(*network_, grid_->partitions(), types_, like.device());
+  } else {
+    types_.resize(plan.values.size(), like.scalar_type());
+  }
 }
 
 // In the order of the layers, whatever the modules are registered by.
@@ -274,10 +295,8 @@ Communicated Partitioned::communicated() {
 }
 
 std::unique_ptr<PartitionedPass> Partitioned::new_pass(const Rows& rows) {
-  std::vector<at::ScalarType> types;
-  for (const torch::Tensor& blank : blanks_) types.push_back(blank.scalar_type());
-  return std::make_unique<PartitionedPass>(PartitionedPass{
-      .links = *links_, .rows = rows, .wire = wire_, .input = types, .overlap = overlap_});
+  return std::make_unique<PartitionedPass>(
+      PartitionedPass{.links = *links_, .rows = rows, .types = types_, .overlap = overlap_});
 }
 
 // Regions of all layers follow from the inputs' shapes.

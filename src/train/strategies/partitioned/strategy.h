@@ -57,6 +57,7 @@ class Partitioned final : public Strategy {
   // Whether batch norm takes statistics over several replicas, which then all take part.
   bool replicas_together() const { return synchronized_ && grid_->shape().replicas > 1; }
   Sharers sharers() const;
+  void find_types(const torch::Tensor& like, bool mixed);
   void sort_parameters();
   std::unique_ptr<parallel::GradientReducer> make_reducer(
       const comm::Communicator& ranks, const std::vector<parallel::NamedTensor>& parameters) const;
@@ -95,7 +96,7 @@ class Partitioned final : public Strategy {
   std::int64_t whole_parameters_ = 0;
   std::int64_t least_rows_ = 1;  // of a replica, that can be trained on
   std::optional<Compute> compute_;
-  at::ScalarType wire_ = torch::kFloat;
+  std::vector<at::ScalarType> types_;  // of the network's values
   std::vector<torch::Tensor> blanks_;  // the network's inputs, without rows
   torch::Tensor blank_targets_;        // for a loss of divided outputs; undefined: there is none
   std::optional<Links> links_;
