@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
+#include "convoy/model/dropout.h"
 #include "convoy/model/factory.h"
+#include "convoy/model/linear.h"
 #include "convoy/model/modules.h"
 #include "tests/base/scratch.h"
 #include "tests/model/branches.h"
@@ -210,6 +212,15 @@ TEST(ModuleList, KnowsSigmoids) {
   EXPECT_STREQ(kind_name(net->blueprint()->stages[1].nodes[0]), "sigmoid");
   const auto x = torch::randn({2, 4});
   EXPECT_TRUE(net->forward(x).equal(fc(x).sigmoid()));
+}
+
+TEST(ModuleList, KnowsConvoysOwnModules) {
+  ModuleList list("n", {4});
+  list.add("fc", Linear(4, 3)).add("drop", Dropout(0.25)).add("same", Dropout(0.25, "drop"));
+  const std::vector<StageSpec> stages = list.blueprint().stages;
+  EXPECT_EQ(std::get<layer::Linear>(stages[0].nodes[0].kind).out, 3);
+  EXPECT_EQ(std::get<layer::Dropout>(stages[1].nodes[0].kind).probability, 0.25);
+  EXPECT_TRUE(std::holds_alternative<layer::Opaque>(stages[2].nodes[0].kind));
 }
 
 TEST(ModuleList, TakesModulesThatNobodyKnows) {

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/model/dropout.h"
+#include "convoy/model/linear.h"
 #include "model/execution/torch_error.h"
 #include "model/keep_modes.h"
 
@@ -34,6 +36,10 @@ std::optional<layer::Kind> known_kind(const nn::Module& module) {
                               o.groups(),          o.bias()};
   }
   if (const auto* linear = exactly<nn::LinearImpl>(module)) {
+    const auto& o = linear->options;
+    return layer::Linear{o.in_features(), o.out_features(), o.bias()};
+  }
+  if (const auto* linear = exactly<LinearImpl>(module)) {
     const auto& o = linear->options;
     return layer::Linear{o.in_features(), o.out_features(), o.bias()};
   }
@@ -67,6 +73,11 @@ std::optional<layer::Kind> known_kind(const nn::Module& module) {
   if (const auto* dropout = exactly<nn::DropoutImpl>(module)) {
     if (!(dropout->options.p() < 1)) return std::nullopt;
     return layer::Dropout{dropout->options.p()};
+  }
+  if (const auto* dropout = exactly<DropoutImpl>(module)) {
+    // With a name of its own it drops what others of that name do.
+    if (!dropout->layer().empty()) return std::nullopt;
+    return layer::Dropout{dropout->probability()};
   }
   return std::nullopt;
 }
