@@ -82,7 +82,8 @@ class AtomicFolder {
   std::string partial_;  // empty when nothing of it is left
 };
 
-// The same, filled by a function that is called with the path of the temporary folder.
+// Does the same with a folder that a function fills, which is called with the path of the temporary
+// one.
 void write_folder_atomically(const std::string& path,
                              const std::function<void(const std::string& folder)>& fill,
                              Existing existing = Existing::refuse);

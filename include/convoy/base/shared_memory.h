@@ -40,7 +40,7 @@ class Mapping {
   // was free still is. Without this, a full machine would show as SIGBUS at the first access.
   // REQUIRES: no other process commits pages of the part.
   void commit(std::size_t begin, std::size_t bytes);
-  // The same for the pages of a part of bytes(); false when there is not enough.
+  // Does the same for the pages of a part of bytes(), and returns false when there is not enough.
   bool try_commit(std::span<std::byte> part) noexcept;
   // When all who need it have opened it: takes its name away, so that the memory goes with its last
   // mapping, however processes end, and closes the descriptor (where the kernel puts memory behind

@@ -19,7 +19,7 @@ std::vector<int> bound_cores();
 // Bytes of memory that can still be had without swapping: what the kernel estimates, cut to what is
 // left of the cgroup's limit; files that it caches count as free.
 std::uint64_t available_memory();
-// The same, whatever the cgroup's limit is: of all processes of the host together.
+// Gives the same for all processes of the host together, whatever the cgroup's limit is.
 std::uint64_t host_memory();
 
 // Bytes that this process alone can still map before it reaches its own limit (RLIMIT_AS, as

@@ -53,14 +53,16 @@ class Communicator {
   // independent of this one's: their Match values don't meet. A rank with color < 0 gets an invalid
   // communicator.
   Communicator split(int color, int key = 0) const;
-  // The same group, with Match values of its own.
+  // Gives the same group, with Match values of its own.
   Communicator duplicate() const;
-  // The same group, whose allreduces follow these rules, in the grammar of WorldOptions::allreduce,
-  // and the built-in ones after them, as do those of its parts and duplicates. Throws UsageError on
-  // every rank when ranks give different ones, or one can't be read.
+  // Gives the same group, whose allreduces follow these rules, in the grammar of
+  // WorldOptions::allreduce, and the built-in ones after them, as do those of its parts and
+  // duplicates. Throws UsageError on every rank when ranks give different ones, or one can't be
+  // read.
   Communicator with_allreduce(std::string_view rules) const;
-  // The same, whose reductions are reproducible or not, whatever WorldOptions::reproducible says.
-  // Parts and duplicates of it are alike. Throws UsageError on every rank when ranks differ.
+  // Gives the same group, whose reductions are reproducible or not, whatever
+  // WorldOptions::reproducible says. Parts and duplicates of it do as it does. Throws UsageError on
+  // every rank when ranks differ.
   Communicator with_reproducible(bool on) const;
   bool valid() const { return transport_ != nullptr; }
 

@@ -30,8 +30,9 @@ struct Range {
 // Throws UsageError unless 0 <= rank < world.
 Range even_share(Range range, int rank, int world);
 
-// The same with parts of at least `least` positions, shared out among the first ranks: as many as
-// that is enough for, and at least one. A range of fewer than `least` is rank 0's. least >= 1.
+// Does the same with parts of at least `least` positions, which it shares out among the first
+// ranks: as many as that is enough for, and at least one. A range of fewer than `least` is rank
+// 0's. least >= 1.
 Range even_share(Range range, int rank, int world, std::size_t least);
 
 // The order of one epoch. Immutable, so any thread may read it; 8 bytes a sample when shuffled.
@@ -39,8 +40,9 @@ class EpochOrder {
  public:
   // All of 0 .. count-1: shuffled as (seed, epoch) say, or ascending.
   EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle = true);
-  // The same epoch for whoever goes on when these positions are consumed (ascending, disjoint, none
-  // beyond count): their samples first, then the others, each in the epoch's order.
+  // Makes the same epoch for whoever goes on when these positions are consumed (ascending,
+  // disjoint, none beyond count): their samples come first, then the others, each in the epoch's
+  // order.
   EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle,
              const std::vector<Range>& consumed);
 

@@ -30,7 +30,7 @@ class Peers {
 
   // Every rank's text (any bytes), in the order of ranks, everywhere.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
-  // The same of a number.
+  // Gathers a number of every rank in the same way.
   std::vector<std::uint64_t> gather_numbers(std::uint64_t number);
 
   // Alltoallv: the first send_counts[0] bytes of `send` go to rank 0, the next send_counts[1] to

@@ -21,8 +21,8 @@ struct Position {
   // other have left gaps; a store begins another range, where the last one ends, with each shuffle
   // in the middle of the epoch.
   std::vector<Range> consumed;
-  // Of a store whose parts this epoch visits once more, in another order: how many parts there are.
-  // 0: the order is the generation's own.
+  // This is the number of parts of a store, where this epoch visits them once more, in another
+  // order. With 0 the order is the generation's own.
   std::uint64_t members = 0;
   bool operator==(const Position&) const = default;
 

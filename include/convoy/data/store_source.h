@@ -61,7 +61,7 @@ class StoreSource final : public SampleSource {
   bool epoch_over() const override;
   SourceStatistics statistics() const override;
 
-  // Of the last shuffle that moved records.
+  // Reports on the last shuffle that moved records.
   const ShuffleReport& last_shuffle() const;
 
  private:

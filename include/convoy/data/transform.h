@@ -94,7 +94,7 @@ class Transformer {
   Transformer(Transformer&&) noexcept;
   Transformer& operator=(Transformer&&) noexcept;
 
-  // Of one image of the output.
+  // Is the shape of one image of the output.
   Shape shape() const;
   // Images that a record becomes: 10 with Crop::ten, else 1.
   int views() const;

@@ -18,7 +18,7 @@ struct AlexNetOptions {
   std::array<std::int64_t, 5> widths{64, 192, 384, 256, 256};
 };
 
-// Those of the paper's footnote.
+// These are the widths of the paper's footnote.
 inline constexpr std::array<std::int64_t, 5> kOneTower{64, 192, 384, 384, 256};
 
 // Five convolutions (64 of 11 x 11 with stride 4, 192 of 5 x 5, 384, 256 and 256 of 3 x 3), with

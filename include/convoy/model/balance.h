@@ -17,16 +17,16 @@ namespace convoy::model {
 
 // What partitions have to do or to hold, in one unit: parameters, multiply-adds, seconds.
 struct PartitionCosts {
-  // By node of the plan and partition: what grows with the part that the partition has of the
-  // node's output.
+  // By node of the plan and partition, this is what grows with the part that the partition has of
+  // the node's output.
   std::vector<std::vector<double>> parts;
-  // By partition: what it has besides, however its part is.
+  // By partition, this is what it has besides, however large its part is.
   std::vector<double> fixed;
 };
 
 enum class CountedCost : std::uint8_t { parameters, macs };
-// Of one sample. Parameters that all partitions hold are fixed. Multiply-adds are alike in all
-// rows, as a partition computes them: beyond the image's borders windows lie on zeros.
+// Counts the costs of one sample. Parameters that all partitions hold are fixed. Multiply-adds are
+// alike in all rows, as a partition computes them: beyond the image's borders windows lie on zeros.
 PartitionCosts counted_costs(const Blueprint& blueprint, const PartitionPlan& plan,
                              CountedCost what);
 
@@ -40,13 +40,13 @@ struct TimedCosts {
 // long for these; one that had nothing of them is as fast as the mean of the others.
 TimedCosts timed_costs(const PartitionPlan& plan, const std::vector<std::vector<double>>& seconds);
 
-// By partition, the sum of its costs.
+// Gives for each partition the sum of its costs.
 std::vector<double> sums_of(const PartitionCosts& costs);
 
-// By the name of a layer, how many rows or units each partition has.
+// Says by the name of a layer how many rows or units each partition has.
 using LayerParts = std::map<std::string, std::vector<std::int64_t>>;
 
-// Of the plan's layers that are `divided_evenly`, as it divides them.
+// Gives the parts of the plan's layers that are `divided_evenly`, as the plan divides them.
 LayerParts parts_of(const PartitionPlan& plan, const Blueprint& blueprint);
 
 // Parts of the same layers with which a partition's costs, divided by its speed, are as even as can

@@ -54,8 +54,8 @@ void check(const Blueprint& blueprint);
 StageShapes shapes_of(const StageSpec& stage, const std::vector<Shape>& inputs);
 std::vector<StageShapes> shapes_of(const Blueprint& blueprint, const std::vector<Shape>& inputs);
 
-// For the outputs of a whole stage: for each of its inputs the smallest box that contains what the
-// given parts of its outputs need. `outputs` has one slice for each output.
+// Gives for each input of a stage the smallest box that contains what the given parts of its
+// outputs need. `outputs` has one slice for each output.
 std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& shapes,
                                   const std::vector<Slice>& outputs);
 
@@ -70,7 +70,7 @@ bool in_place(const StageSpec& stage, std::size_t node);
 std::int64_t activation_bytes(const StageSpec& stage, std::size_t node, const LayerShapes& shapes,
                               std::size_t element = 4);
 
-// Of all layers, for one sample.
+// Is what all layers cost for one sample.
 struct Cost {
   std::int64_t parameters = 0;
   std::int64_t macs = 0;

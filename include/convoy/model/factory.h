@@ -32,7 +32,8 @@ struct ModelOptions {
   // Channels, height and width for a network that is made for images of one shape
   // (made_for_one_shape); empty: its own. Other networks refuse it.
   Shape image = {};
-  // Of local-image, but for `classes` and `image`, which stand above; other networks refuse it.
+  // These are the options of local-image, but for `classes` and `image`, which stand above; other
+  // networks refuse them.
   std::optional<LocalImageOptions> local_image = std::nullopt;
 };
 
@@ -51,7 +52,7 @@ bool made_for_one_shape(std::string_view name);
 // The network as data. Throws UsageError for an unknown name (it names the nearest known one) and
 // for options that the network has no use for.
 Blueprint make_blueprint(std::string_view name, const ModelOptions& options = {});
-// Likewise, for images of so many rows and columns in place of the network's own.
+// Makes it likewise, for images of so many rows and columns in place of the network's own.
 Blueprint make_blueprint(std::string_view name, const ModelOptions& options, std::int64_t side);
 
 // A new network in training mode, on the CPU, of the default floating-point type, whose first

@@ -206,8 +206,8 @@ Shape output_shape(const Node& node, std::span<const Shape> inputs);
 // sample. Biases don't count, nor do other kinds.
 std::int64_t macs(const Node& node, std::span<const Shape> inputs);
 
-// For each input the smallest box that holds all elements on which those of `output`, a slice of
-// the output's shape, depend. What padding adds is not part of an input; a box can be empty. In
+// Gives for each input the smallest box that holds all elements on which those of `output`, a slice
+// of the output's shape, depend. What padding adds is not part of an input; a box can be empty. In
 // training a batch normalization depends on more, see layer::BatchNorm.
 std::vector<Slice> required_input(const Node& node, std::span<const Shape> inputs,
                                   const Slice& output);

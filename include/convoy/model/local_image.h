@@ -11,7 +11,7 @@
 
 namespace convoy::model {
 
-// Of windows, here and below: their side.
+// Sizes of windows are their sides, here and below.
 struct LocalStage {
   std::int64_t maps = 8;  // filters of each position
   std::int64_t stride = 1;

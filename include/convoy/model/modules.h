@@ -26,9 +26,10 @@ struct Statement {
   std::function<Shape(const Shape& input)> output = nullptr;
   std::function<Slice(const Shape& input, const Slice& output)> required = nullptr;
   std::function<std::int64_t(const Shape& input)> macs = nullptr;
-  // Of a PartModule: the part of a parameter or buffer, given whole under its name in the module,
-  // that a part of the output depends on. Machines that divide the layer hold these alone: what one
-  // of them holds no other may, unless all hold the whole. Left out: all hold all of them.
+  // Says for a PartModule on which part of a parameter or buffer, given whole under its name in the
+  // module, a part of the output depends. Machines that divide the layer hold these alone: what one
+  // of them holds no other may, unless all hold the whole. Where it is left out, all hold all of
+  // them.
   std::function<Slice(const Slice& tensor, const Slice& output)> required_tensor = nullptr;
 };
 
@@ -82,7 +83,7 @@ class ModuleList {
 
   // Both throw UsageError as check() and shapes_of() do.
   Blueprint blueprint() const;
-  // Of these modules themselves, not of copies.
+  // Is made of these modules themselves, not of copies.
   std::shared_ptr<StagedNetwork> network() const;
 
  private:
@@ -94,12 +95,12 @@ class ModuleList {
 struct Overstatement {
   std::string layer;
   std::string value;  // what it reads
-  // Of the first partition of which it is so: what it computes, what it states to need for that,
-  // and the smallest box of it that changes the output.
+  // These are of the first partition of which it is so: what it computes, what it states to need
+  // for that, and the smallest box of it that changes the output.
   int partition = 0;
   Slice output, stated, read;
-  // Of that input, for one sample: values that partitions send each other, and those of them that
-  // nobody reads.
+  // These count the values of that input that partitions send each other for one sample, and those
+  // of them that nobody reads.
   double sent = 0, unread = 0;
 };
 

@@ -34,21 +34,24 @@ std::optional<Division> division_of(std::string_view text);
 
 struct LayerDivision {
   Division how = Division::rows;
-  // Of the partitions, relative to each other; empty: even. For rows and units alone.
+  // These are the parts of the partitions, relative to each other; they are even where this is
+  // empty. They are for rows and units alone.
   std::vector<double> parts = {};
   bool operator==(const LayerDivision&) const = default;
 };
 
 struct PartitionRules {
   int partitions = 1;
-  // Of images, where no layer's own rule says otherwise: rows, tiles or whole.
+  // Says how images are divided where no layer's own rule says otherwise: by rows, by tiles, or not
+  // (whole).
   LayerDivision images = {};
-  // Parts of layers that are divided by units without a rule of their own; empty: even.
+  // These are the parts of layers that are divided by units without a rule of their own; they are
+  // even where this is empty.
   std::vector<double> units = {};
   // Rows x columns of partitions; 0 x 0: as near to a square as their number allows, with no fewer
   // rows than columns. Partitions are numbered row by row.
   std::array<int, 2> tiles{0, 0};
-  // By the names of layers.
+  // Has rules by the names of layers.
   std::map<std::string, LayerDivision> layers = {};
 };
 
@@ -57,13 +60,13 @@ struct PartitionRules {
 struct PartitionedValue {
   std::string name;
   Shape shape;  // of one sample
-  // By partition, what it holds: disjoint, and together all of it; or each has the whole. Of inputs
-  // it is the whole, of some of the samples. Some can be empty.
+  // Has by partition what it holds: these are disjoint, and together all of it; or each has the
+  // whole. Of inputs each has the whole, of some of the samples. Some can be empty.
   std::vector<Slice> tiles = {};
   bool whole = false;  // each partition has all of it, of all samples
   bool input = false;  // of the network: each partition has some of the samples
-  // By partition: the smallest box that holds what its layers read of it. Empty where none of them
-  // reads any.
+  // Has by partition the smallest box that holds what its layers read of it. It is empty where none
+  // of them reads any.
   std::vector<Slice> needed = {};
   // Whether a partition needs something that it doesn't hold; of an input: whether there are
   // several partitions, and one of them reads it.
@@ -83,19 +86,20 @@ struct PartitionedNode {
   bool divided_evenly = false;           // by rows or units, by no parts of a rule
   std::vector<std::size_t> inputs = {};  // values
   std::size_t output = 0;                // a value
-  // By input and partition, what it reads of that input.
+  // Has by input and partition what it reads of that input.
   std::vector<std::vector<Slice>> required = {};
-  // By partition and parameter or buffer (tensors_of), what it holds.
+  // Has by partition and parameter or buffer (tensors_of) what it holds.
   std::vector<std::vector<Slice>> tensors = {};
-  // Of a layer whose parameters, by unit or by position, are divided as its output is: those of
-  // the partitions are disjoint, and together all of it (but for tensors of which everybody has the
-  // whole, see divides()); who computes nothing has none. Of other layers everybody has the whole,
-  // also who computes nothing; each has the gradient of what it computes after them, and the sum
-  // over all partitions is that of the network, of layers that are `whole` as well.
+  // Is true of a layer whose parameters, by unit or by position, are divided as its output is:
+  // those of the partitions are disjoint, and together all of it (but for tensors of which
+  // everybody has the whole, see divides()); who computes nothing has none. Of other layers
+  // everybody has the whole, also who computes nothing; each has the gradient of what it computes
+  // after them, and the sum over all partitions is that of the network, of layers that are `whole`
+  // as well.
   bool divides_parameters = false;
 
-  // Of a batch normalization: partitions have other positions of the same channels, so that its
-  // statistics are of all of them together.
+  // Is true of a batch normalization where partitions have other positions of the same channels, so
+  // that its statistics are of all of them together.
   bool shares_statistics = false;
 
   // Whether partitions have parts of this parameter or buffer.
@@ -161,7 +165,7 @@ std::vector<PartitionTraffic> traffic_of(const PartitionPlan& plan);
 struct PartitionLoad {
   std::int64_t parameters = 0;  // that it holds
   std::int64_t buffers = 0;
-  // Of the parameters, those that all partitions hold: their gradients are to be summed.
+  // Counts the parameters that all partitions hold: their gradients are to be summed.
   std::int64_t summed_parameters = 0;
   double macs = 0;
   // That a training step keeps: its tiles, as activation_bytes counts them, and the boxes that it

@@ -30,8 +30,8 @@ class DropoutMask {
   // probability: of dropping a unit, in [0, 1).
   DropoutMask(std::uint64_t seed, std::uint64_t step, std::string_view layer, double probability);
 
-  // Of one sample: its unit number u (in C order of the sample's shape, whatever the memory layout)
-  // is kept or not.
+  // Says of one sample whether its unit number u (in C order of the sample's shape, whatever the
+  // memory layout) is kept.
   class Row {
    public:
     bool keeps(std::uint64_t unit) const { return (stream_.at(unit) >> 11) >= threshold_; }

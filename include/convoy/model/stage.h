@@ -55,14 +55,14 @@ class Stage : public torch::nn::Module {
 // names; parameters and buffers are those of its stages.
 class StagedNetwork : public Network {
  public:
-  // As Stage.
+  // Builds the network as Stage builds one stage.
   StagedNetwork(Blueprint blueprint, std::uint64_t seed);
 
   // What the last stage puts out first: the scores.
   torch::Tensor forward(torch::Tensor images) override;
   // One tensor for each input of the blueprint; all that the last stage puts out.
   Tensors run(const Tensors& inputs) override;
-  // Of the blueprint's first input, and of its scores for that.
+  // These are of the blueprint's first input, and of its scores for that.
   std::array<std::int64_t, 3> image_shape() const override;
   std::int64_t classes() const override { return classes_; }
   const Blueprint* blueprint() const override { return &blueprint_; }

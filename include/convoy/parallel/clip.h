@@ -25,7 +25,7 @@ double gradient_square(const std::vector<at::Tensor>& parameters);
 double clip_grad_norm(const comm::Communicator& partitions, const std::vector<at::Tensor>& own,
                       const std::vector<at::Tensor>& replicated, double max_norm);
 
-// The same of a model that this rank holds whole.
+// Does the same for a model that this rank holds whole.
 double clip_grad_norm(const std::vector<at::Tensor>& parameters, double max_norm);
 
 // The last of these parameters whose gradient has a norm that is not finite; "" if none has. Where

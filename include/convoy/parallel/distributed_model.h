@@ -115,15 +115,15 @@ class DistributedModel {
     const ForwardScope scope(*core_, training, samples, samples);
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
-  // The same for a call of any kind: `use` gets the module. `weight` is what the samples of this
-  // rank count (as many, or so many tokens), see GradientReducer::count_samples.
+  // Does the same for a call of any kind: `use` gets the module. `weight` is what the samples of
+  // this rank count (as many, or so many tokens), see GradientReducer::count_samples.
   template <class Use>
   decltype(auto) run(double weight, Use&& use) {
     return run(weight, weight, std::forward<Use>(use));
   }
-  // The same for one of several micro-batches whose losses are each multiplied by weight / total,
-  // with `total` what all of this rank's count together: a rank's weight in the average, and so in
-  // what synchronized batch normalization sums up over ranks in backward.
+  // Does the same for one of several micro-batches whose losses are each multiplied by weight /
+  // total, with `total` what all of this rank's count together. That is a rank's weight in the
+  // average, and so in what synchronized batch normalization sums up over ranks in backward.
   template <class Use>
   decltype(auto) run(double weight, double total, Use&& use) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();

@@ -36,7 +36,8 @@ double updates_bound(const Descent& descent, double sigma);
 //   lambda
 double updates_bound_small_noise(const Descent& descent, double sigma);
 
-// The same with sigma^2/3 = theta / M, as the central limit theorem has it: a law of equation 2.
+// Gives the same with sigma^2/3 = theta / M, as the central limit theorem has it: a law of equation
+// 2.
 UpdateLaw law_of_bound(const Descent& descent, double theta);
 
 }  // namespace convoy::plan

@@ -67,7 +67,8 @@ std::vector<ComputePoint> compute_table(const std::vector<TimeSample>& samples);
 struct CommunicationSample {
   std::int64_t workers = 0;  // >= 2
   double seconds = 0;        // of communication that computation does not hide, per update
-  // Of all workers together: the larger it is, the more computation hides. 0: not known.
+  // This is the batch of all workers together: the larger it is, the more computation hides. 0 says
+  // that it is not known.
   std::int64_t batch = 0;
 };
 
@@ -88,7 +89,8 @@ struct CommunicationFit {
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    CommunicationKind kind, const FitOptions& options = {});
 
-// Of the four kinds the one with the least scatter, the first of equals: with one P only, constant.
+// Fits of the four kinds the one with the least scatter, the first of equals: with one P only,
+// constant.
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    const FitOptions& options = {});
 

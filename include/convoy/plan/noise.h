@@ -56,10 +56,10 @@ struct NoiseOptions {
   FitOptions bootstrap = {};
 };
 
-// Of a training of `updates` with batches of `batch` (counted in whatever the measurements are),
+// Fits a training of `updates` with batches of `batch` (counted in whatever the measurements are),
 // whose measurements come in order and at even distances. The interval is a bootstrap's: windows
 // are drawn anew. Since windows differ by how far the training is, too, it is rather too wide.
-// UsageError for bad values, and for fewer than kFewestNoiseMeasurements.
+// Throws UsageError for bad values, and for fewer than kFewestNoiseMeasurements.
 NoiseFit fit_noise(const std::vector<NoiseMeasurement>& measurements, double batch, double updates,
                    const NoiseOptions& options = {});
 inline constexpr std::size_t kFewestNoiseMeasurements = 10;

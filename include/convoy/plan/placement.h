@@ -15,7 +15,7 @@
 
 namespace convoy::plan {
 
-// Of a layer, measured on one rank with a whole processor.
+// Is the time of a layer's pass, measured on one rank with a whole processor.
 struct PassTime {
   std::int64_t samples = 0;  // >= 1
   std::int64_t units = 0;    // that were computed of the layer's; 0: all of it
@@ -52,9 +52,11 @@ struct TrainingCost {
   double value_bytes = 4;         // of what travels between layers
   double update_s_per_byte = 0;   // of parameters
   double optimizer_values = 1;    // that are kept for each parameter
-  // Of gradients into buckets, and of what comes from several ranks and is put together.
+  // This is the time to copy gradients into buckets, and to put together what comes from several
+  // ranks.
   double copy_s_per_byte = 0;
-  // Of the bytes of gradients, that travel. Below 1 (bfloat16: half) all are converted, and back.
+  // This part of the bytes of gradients travels. Below 1 (bfloat16: half) all are converted, and
+  // back.
   double sent_part = 1;
   bool sums_converted = false;  // gradients between layers travel in another type than sums have
   // Gradients of divided weights are computed over all passes at once, when there is time.
@@ -69,7 +71,7 @@ struct TrainingCost {
 struct Network {
   double bandwidth_bytes_per_s = 0;  // of a rank's link, each way, in sums over ranks
   double latency_s = 0;              // of a step of these
-  // The same of what ranks have for each other; 0: as above.
+  // These are the same for what ranks have for each other; 0 stands for the ones above.
   double exchange_bandwidth_bytes_per_s = 0;
   double exchange_latency_s = 0;
   // That a byte costs the processor of who sends, and of who receives it.
@@ -107,7 +109,7 @@ std::string scheme_of(const Placement& placement);
 // "hybrid c in 2, 1 x 8" (passes).
 std::string name_of(const Placement& placement, int world);
 
-// Of one training step.
+// Is the forecast of one training step.
 struct StepForecast {
   Placement placement;
   double step_s = 0;

@@ -27,8 +27,8 @@
 namespace convoy::plan {
 
 struct PlanHeader {
-  // Of all that makes runs comparable (network, data, optimizer), as the caller sees fit: points of
-  // another are refused.
+  // Stands for all that makes runs comparable (network, data, optimizer), as the caller sees fit:
+  // points of another one are refused.
   std::string fingerprint;
   std::string metric;
   std::vector<double> targets;  // levels of the metric, at least one, each once

@@ -55,7 +55,7 @@ struct ClientOptions {
   // for values: once it says true they throw GaveUp. What a member has to do in order, leaving
   // among it, doesn't ask. Called by the thread that waits; none: never.
   std::function<bool()> give_up;
-  // Of a replica of several processes: which one this is, and the id of the first one's client,
+  // These say which process of a replica of several this is, and the id of the first one's client,
   // which the first one has from id() after join().
   std::uint32_t member = 0, members = 1;
   std::uint64_t group = 0;
@@ -215,8 +215,8 @@ class Client {
 
   // --- an evaluator's ---
   JobProgress progress();
-  // Of all shards, with the same last push of each replica on all of them. Waits for it. Values of
-  // a cut are exact, whatever `fetch` of the options says.
+  // Makes a cut of all shards, with the same last push of each replica on all of them, and waits
+  // for it. Values of a cut are exact, whatever `fetch` of the options says.
   Cut cut();
   void fetch_cut(const Cut& cut, std::span<const WriteView> to);
   // Slot `slot` of the rules' states.

@@ -91,8 +91,8 @@ struct Manifest {
   std::map<std::string, std::vector<std::string>> lists;
   std::map<std::string, FileEntry> files;
   std::vector<StoredTensor> tensors;  // by group and name
-  // Of the file it was read from. open_checkpoint() finds the tensors of older formats, and a
-  // manifest is always written in the newest.
+  // This is the format of the file it was read from. open_checkpoint() finds the tensors of older
+  // formats, and a manifest is always written in the newest.
   int format = kFormat;
 
   bool operator==(const Manifest&) const = default;
@@ -118,8 +118,9 @@ struct Retention {
 // Without commit(), nothing of it is left. One thread at a time.
 class CheckpointDraft {
  public:
-  // Of the step, in the folder of checkpoints `parent`. Throws as commit() does. `given_up`, if
-  // there is one, is asked while failure() reads: true, and it says nothing of earlier checkpoints.
+  // Begins the checkpoint of the step, in the folder of checkpoints `parent`. Throws as commit()
+  // does. `given_up`, if there is one, is asked while failure() reads: when it is true, failure()
+  // says nothing of earlier checkpoints.
   CheckpointDraft(std::string parent, std::int64_t step, std::function<bool()> given_up = {});
 
   const std::string& folder() const { return draft_->partial(); }
@@ -168,7 +169,7 @@ class CheckpointFolder {
   // the newest checkpoint goes by don't count, nor those that were measured on something else.
   // Skips those whose manifest can't be read.
   std::string best() const;
-  // The same by the scores that this one goes by, of those up to its step.
+  // Finds the same by the scores that this one goes by, among those up to its step.
   std::string best_like(const Manifest& manifest) const;
 
  private:
@@ -189,7 +190,7 @@ std::string checkpoint_in(const std::string& path, Which which);
 // doesn't name are ignored.
 Manifest open_checkpoint(const std::string& path);
 
-// The same, with every tensor.
+// Does the same, with every tensor.
 Manifest verify_checkpoint(const std::string& path);
 
 // For an error that was found in a checkpoint: the problem, and the newest whole one before it.

@@ -74,7 +74,7 @@ class CheckpointWriter {
   // waits for nobody who calls it as often. Returns the checkpoint when it is there, once.
   std::optional<WrittenCheckpoint> poll();
 
-  // The same, but waits for the checkpoint that is being written, if there is one.
+  // Does the same, but waits for the checkpoint that is being written, if there is one.
   std::optional<WrittenCheckpoint> finish();
 
   bool writing() const;

@@ -32,7 +32,7 @@ class Compute {
   // One blank image for a rank that has none.
   torch::Tensor blank(const data::Shape& shape) const;
 
-  // For the forward pass: hold it that long.
+  // Is for the forward pass: hold it that long.
   Autocast autocast() const { return Autocast(autocast_, device_.type()); }
 
  private:

@@ -43,7 +43,7 @@ struct DownpourRecipe {
 
 inline constexpr const char* kDownpour = "downpour";
 
-// Of a recipe whose strategy this is.
+// Reads the keys of a recipe whose strategy this is.
 DownpourRecipe downpour_of(const Recipe& recipe);
 
 // The recipe of what one replica does by itself: with the strategy that its ranks work together

@@ -29,9 +29,9 @@ struct Evaluation {
   double seconds = 0;
   bool broken_off = false;  // because a rank was asked to stop; the numbers mean nothing then
 
-  // Of this name. Throws std::logic_error if the task has no such metric.
+  // Gives the metric of this name. Throws std::logic_error if the task has none.
   double at(std::string_view metric) const;
-  // The same so that greater is better.
+  // Gives the same so that greater is better.
   double score(std::string_view metric) const;
 };
 // "top-1 93.10%"

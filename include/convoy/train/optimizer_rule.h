@@ -11,7 +11,7 @@
 
 namespace convoy::train {
 
-// Those that Convoy brings.
+// Names the optimizers that Convoy brings.
 const std::vector<std::string>& built_in_optimizers();
 bool is_built_in_optimizer(const std::string& name);
 

@@ -77,7 +77,7 @@ struct Vocabulary {
   std::map<std::string, Check, std::less<>> task_checks;
   std::map<std::string, Check, std::less<>> optimizer_checks;
   std::map<std::string, Check, std::less<>> strategy_checks;
-  // Of tasks: of the metrics that the recipe goes by in training.
+  // By task, these check the metrics that the recipe goes by in training.
   std::map<std::string, Check, std::less<>> metric_checks;
 };
 

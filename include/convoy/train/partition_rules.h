@@ -11,10 +11,10 @@
 
 namespace convoy::train {
 
-// Of a recipe that was checked, for inputs of these shapes. Parts that partitioned.parts notes are
-// taken if they fit; otherwise the balances "parameters" and "macs" choose them, and with "time",
-// which only a run can measure, layers are divided evenly. Throws UsageError for rules that don't
-// fit the network.
+// Gives the rules of a recipe that was checked, for inputs of these shapes. Parts that
+// partitioned.parts notes are taken if they fit; otherwise the balances "parameters" and "macs"
+// choose them, and with "time", which only a run can measure, layers are divided evenly. Throws
+// UsageError for rules that don't fit the network.
 model::PartitionRules partition_rules(const Recipe& recipe, const model::Blueprint& blueprint,
                                       const std::vector<model::Shape>& inputs);
 
@@ -22,7 +22,7 @@ model::PartitionRules partition_rules(const Recipe& recipe, const model::Bluepri
 model::LayerParts balanced_layers(const Recipe& recipe, const model::Blueprint& blueprint,
                                   const std::vector<model::Shape>& inputs);
 
-// Of the partitions, relative to each other: partitioned.speeds, or all 1.
+// Gives the speeds of the partitions, relative to each other: partitioned.speeds, or all 1.
 std::vector<double> partition_speeds(const Recipe& recipe);
 
 }  // namespace convoy::train

@@ -16,8 +16,9 @@ namespace convoy::train {
 
 class Task;
 
-// Of a recipe that was checked. Keys that come to the same may be one placement: bc with one sender
-// is b, and in groups of one rank b is c. REQUIRES: its strategy is sync or hybrid.
+// Gives the placement of a recipe that was checked. Keys that come to the same may be one
+// placement: bc with one sender is b, and in groups of one rank b is c. REQUIRES: its strategy is
+// sync or hybrid.
 plan::Placement placement_of(const Recipe& recipe);
 
 // A training that is to be placed.

@@ -242,11 +242,11 @@ struct RecipeChange {
   std::string mine;
   std::string theirs;
 };
-// Of recipes printed without comments.
+// Compares recipes that were printed without comments.
 std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::string& theirs);
 
-// Where two recipes, printed without comments, differ: "training.batch is 64, on rank 0 it is 128";
-// empty if they don't. `other` is what to call the second.
+// Says where two recipes, printed without comments, differ: "training.batch is 64, on rank 0 it is
+// 128"; it is empty if they don't. `other` is what to call the second.
 std::string recipe_difference(const std::string& mine, const std::string& theirs,
                               const std::string& other);
 

@@ -23,7 +23,7 @@ struct RunFigures {
   std::int64_t parts = 0;          // it was resumed parts - 1 times
   double epochs = 0;
   double elapsed_s = 0;  // of training, all parts
-  // Of the last part.
+  // These are of the last part.
   double ranks = 0, threads_per_rank = 0, batch = 0;
   double parameters = 0, training_samples = 0, validation_samples = 0;
   double rate = 0;                      // units per second, see docs/reports.md

@@ -58,7 +58,7 @@ void write_safetensors(const std::string& path, const std::vector<TensorView>& t
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
-  // The same over bytes in memory, which must outlive this object; `name` stands in messages.
+  // Reads bytes in memory likewise, which must outlive this object; `name` stands in messages.
   SafetensorsFile(std::span<const std::byte> bytes, const std::string& name);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
@@ -67,10 +67,10 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of offsets
   const TensorView* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // Of bytes of a view that have been used and can be read from the file again: doesn't count them
-  // as memory of this process any longer. From any thread.
+  // Doesn't count bytes of a view, which have been used and can be read from the file again, as
+  // memory of this process any longer. Any thread may call it.
   void let_go(std::span<const std::byte> bytes) const;
-  // Where in the file one of its tensors begins.
+  // Says where in the file one of its tensors begins.
   std::uint64_t offset_of(const TensorView& tensor) const {
     return static_cast<std::uint64_t>(tensor.bytes.data() - bytes_.data());
   }

@@ -26,8 +26,8 @@ using Tensors = std::map<std::string, torch::Tensor>;
 struct State {
   Tensors model;      // parameters and buffers under their names, each once
   Tensors optimizer;  // "<slot>/<parameter>"
-  // Of this rank alone: local running statistics of batch normalization. In a checkpoint of another
-  // world size they are missing, and `model` holds their average.
+  // These are of this rank alone: local running statistics of batch normalization. In a checkpoint
+  // of another world size they are missing, and `model` holds their average.
   Tensors rank;
   // The slice that this rank has of a tensor in `model`, and of every "<slot>/<name>" in
   // `optimizer`, by name in the model. Tensors that are not in here are whole.
@@ -63,7 +63,7 @@ State read_model(const comm::Communicator& communicator, const std::string& path
                  const Manifest& manifest, const Wanted& wanted, torch::nn::Module& network);
 // All of a checkpoint, whole, read by one process for itself, as rank `rank` of `world`.
 State read_checkpoint(const std::string& path, const Manifest& manifest, int rank, int world);
-// The same, the model alone.
+// Reads the model alone in the same way.
 State read_model(const std::string& path, const Manifest& manifest);
 
 // Copies tensors of the same names into a module's, unless they are these themselves. Throws

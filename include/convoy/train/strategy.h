@@ -38,15 +38,15 @@ struct Arrangement {
   // Several ranks may work on the same one.
   int share = 0;
   int shares = 1;
-  // Where the samples of the share come from.
+  // Says where the samples of the share come from.
   enum class Samples : std::uint8_t {
     read,    // from the data, by this rank; of those that work on a share only one does
     handed,  // from another rank of `group`, which reads them
     none     // this rank needs none: its shares are empty
   };
   Samples samples = Samples::read;
-  // Of a reader that hands its samples on, and those it hands them to, who work on the same share:
-  // the reader is its rank 0. Not valid on other ranks.
+  // Has a reader that hands its samples on, and those it hands them to, who work on the same share:
+  // the reader is its rank 0. It is not valid on other ranks.
   comm::Communicator group;
   // 0: rank 0 has the run folder, and writes metrics and checkpoints. -1: none of this job, and
   // nothing is written. The same on all ranks.
@@ -73,11 +73,11 @@ struct GradientNoise {
   double part_square = 0;  // the mean over these parts
   double batch_square = 0;
 
-  // Of the squared norm of the true gradient; it can be negative.
+  // Estimates the squared norm of the true gradient; it can be negative.
   double gradient_square() const {
     return (batch * batch_square - part * part_square) / (batch - part);
   }
-  // Of the trace of the covariance of one sample's gradient.
+  // Estimates the trace of the covariance of one sample's gradient.
   double variance() const { return (part_square - batch_square) / (1 / part - 1 / batch); }
 };
 
@@ -135,8 +135,8 @@ class NetworkSource {
   // recipe's device and in its layout; tried with a blank sample, where the task can make one.
   // Throws UsageError where model and data don't go together.
   virtual std::shared_ptr<model::Network> whole() const = 0;
-  // The same as data, to build parts of it (convoy/model/stage.h) with seed(); nothing for a
-  // network that is code. Parts are to be place()d by compute().
+  // Gives the network as data, to build parts of it (convoy/model/stage.h) with seed(); gives
+  // nothing for a network that is code. Parts are to be place()d by compute().
   virtual std::optional<model::Blueprint> blueprint() const = 0;
   virtual std::uint64_t seed() const = 0;
   virtual const Recipe& recipe() const = 0;
@@ -162,7 +162,7 @@ class TrainerContext {
   // After the last update that was counted.
   virtual const Moment& moment() const = 0;
 
-  // Where the spans of the next step go (row Timeline::kTraining and the rows of ReducerRows), or
+  // Takes the spans of the next step (row Timeline::kTraining and the rows of ReducerRows); it is
   // null while no step is recorded.
   virtual Timeline* timeline() = 0;
 

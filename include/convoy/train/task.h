@@ -123,8 +123,8 @@ class Task {
   // of the batch.
   virtual TaskBatch tensors(const data::Batch& batch, data::Range rows,
                             const Compute& compute) const = 0;
-  // The same for the loss alone, of rows whose outputs are there: without what inputs() takes,
-  // where the task can leave it out.
+  // Makes the same for the loss alone, of rows whose outputs are there: without what inputs()
+  // takes, where the task can leave it out.
   virtual TaskBatch targets(const data::Batch& batch, data::Range rows,
                             const Compute& compute) const {
     return tensors(batch, rows, compute);
@@ -140,14 +140,14 @@ class Task {
   // The mean over the batch, as a scalar.
   virtual torch::Tensor loss(const TensorList& outputs, const TaskBatch& batch) const = 0;
 
-  // For losses that can be computed from outputs of which each rank has some units for all rows, so
-  // that no rank has to have all units of a row. What is to be known of rows: [rows], or [rows,
-  // outputs()] of which each rank needs the columns that it has outputs for. Undefined (the same on
-  // all ranks): the loss needs whole rows.
+  // Is for losses that can be computed from outputs of which each rank has some units for all rows,
+  // so that no rank has to have all units of a row. It gives what is to be known of rows: [rows],
+  // or [rows, outputs()] of which each rank needs the columns that it has outputs for. Where it is
+  // undefined (the same on all ranks), the loss needs whole rows.
   virtual torch::Tensor divided_targets(const TaskBatch&) const { return {}; }
-  // Of the sum over rows r of factors[r] times the loss of row r; `outputs` [rows, part.size],
-  // `targets` as above, `factors` [rows] in float64. Collective among the ranks that have the other
-  // parts.
+  // Computes the sum over rows r of factors[r] times the loss of row r; `outputs` [rows,
+  // part.size], `targets` as above, `factors` [rows] in float64. Collective among the ranks that
+  // have the other parts.
   virtual PartLoss divided_loss(const torch::Tensor& outputs, const torch::Tensor& targets,
                                 const torch::Tensor& factors, const OutputPart& part) const;
 

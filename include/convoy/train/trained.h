@@ -40,7 +40,7 @@ struct SampleAnswer {
 using UseAnswers = std::function<void(const std::vector<SampleAnswer>& answers)>;
 
 struct PredictionOptions {
-  // As EvaluationOptions::on_skip.
+  // Is called as EvaluationOptions::on_skip is.
   std::function<void(const std::string& message)> on_skip = {};
   // Is told on rank 0 what a user should know of the data.
   std::function<void(const std::string& message)> on_note = {};
