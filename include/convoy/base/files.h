@@ -35,7 +35,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(const std::string& text);
-  // At a place of its own, whatever else is written; the end of what is written is the file's.
+  // Writes at a place of its own, whatever else is written; the end of what is written is the
+  // file's.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   // Waits until what is written so far is on the disk, so that commit() has less to wait for.
   void sync();
@@ -53,7 +54,7 @@ void write_file_atomically(const std::string& path, const std::string& text);
 // replaces what was there; a power cut leaves one or the other. Throws Failure as AtomicFile does.
 void move_into_place(const std::string& from, const std::string& to);
 
-// What to do with a folder that is there already.
+// This is what to do with a folder that is there already.
 enum class Existing {
   refuse,  // UsageError
   replace  // in one step where the file system can exchange two names; where it can't (NFS), the

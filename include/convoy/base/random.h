@@ -22,7 +22,8 @@ class RandomStream {
   explicit RandomStream(std::uint64_t seed, std::uint64_t a = 0, std::uint64_t b = 0);
 
   std::uint64_t operator()();
-  // What the call after `index` others from here would give: numbers by their place, in any order.
+  // Gives what the call after `index` others from here would give: numbers by their place, in any
+  // order.
   std::uint64_t at(std::uint64_t index) const { return mixed(state_ + (index + 1) * kGolden); }
   // Uniform in [0, bound), without modulo bias. bound > 0.
   std::uint64_t below(std::uint64_t bound);

@@ -24,11 +24,11 @@ class Mapping {
   enum class Kind { unnamed, named };
   // A new object of so many bytes, with no memory behind it yet. Throws Failure.
   static std::shared_ptr<Mapping> create(std::size_t bytes, Kind kind);
-  // How another process of this host opens it, as long as its creator has its descriptor and its
-  // name.
+  // Says how another process of this host opens it, as long as its creator has its descriptor and
+  // its name.
   std::string address() const;
-  // What another process of this host has created with as many bytes. Throws Failure, also when the
-  // address leads to something else here.
+  // Gives what another process of this host has created with as many bytes. Throws Failure, also
+  // when the address leads to something else here.
   static std::shared_ptr<Mapping> open(const std::string& address, std::size_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -42,9 +42,9 @@ class Mapping {
   void commit(std::size_t begin, std::size_t bytes);
   // Does the same for the pages of a part of bytes(), and returns false when there is not enough.
   bool try_commit(std::span<std::byte> part) noexcept;
-  // When all who need it have opened it: takes its name away, so that the memory goes with its last
-  // mapping, however processes end, and closes the descriptor (where the kernel puts memory behind
-  // a mapping without one: Linux 5.14).
+  // Is called when all who need it have opened it: takes its name away, so that the memory goes
+  // with its last mapping, however processes end, and closes the descriptor (where the kernel puts
+  // memory behind a mapping without one: Linux 5.14).
   void seal() noexcept;
 
  private:

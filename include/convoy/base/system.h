@@ -1,4 +1,4 @@
-// What this process may use of the machine it runs on.
+// This is what this process may use of the machine it runs on.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ class Communicator {
   int rank() const;
   int size() const;
 
-  // How long an operation may wait for its peers: WorldOptions::timeout.
+  // Says how long an operation may wait for its peers: WorldOptions::timeout.
   std::chrono::duration<double> timeout() const;
 
   // Groups of the ranks that give the same color (>= 0), ordered by (key, rank). Collective;

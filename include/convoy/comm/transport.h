@@ -1,4 +1,4 @@
-// How bytes get from one rank to another: the interface under every collective.
+// This says how bytes get from one rank to another: the interface under every collective.
 //
 // Implementations: MPI (mpi.h) and threads of one process (threads.h). Ranks are numbered
 // 0 .. size-1 within a transport; a transport whose membership changes would hand out a new
@@ -39,8 +39,8 @@ class Ticket {
   }
   ~Ticket();
 
-  // Whether the message is done, which releases it: true from then on. Throws Failure when the peer
-  // sent another number of bytes than the receive asked for, or the transport has failed.
+  // Says whether the message is done, which releases it: true from then on. Throws Failure when the
+  // peer sent another number of bytes than the receive asked for, or the transport has failed.
   bool poll();
   bool pending() const { return request_ != nullptr; }
   int peer() const { return peer_; }
@@ -106,14 +106,14 @@ class Transport {
   // and for ranks of one thread.
   virtual bool await_message() { return false; }
 
-  // Whether calls may come from any thread, one at a time, as most transports allow. If not, they
-  // come from the thread that made the world. The same on every rank.
+  // Says whether calls may come from any thread, one at a time, as most transports allow. If not,
+  // they come from the thread that made the world. The same on every rank.
   virtual bool any_thread_may_call() const { return true; }
 
   // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure
   // with this reason from what they wait for.
   virtual void abort(const std::string& reason) noexcept = 0;
-  // Whether abort() ends this process.
+  // Says whether abort() ends this process.
   virtual bool abort_ends_process() const = 0;
 
   const Traffic& traffic() const { return traffic_; }

@@ -91,12 +91,12 @@ auto buffer_of(C& container) {
   return std::span(container);
 }
 
-// What pairs the calls of different ranks: not the order of the calls, but this. Calls of one
-// communicator with the same Match pair up in the order in which each rank makes them, collectives
-// with collectives and messages with messages between the same two ranks. Where messages carry them
-// they take turns: one begins when the one before it is done on this rank, whoever is waited for
-// first. With different ones they go on side by side. The key is the caller's (a bucket, a layer, a
-// neighbor); the channel keeps independent streams of keys apart.
+// This is what pairs the calls of different ranks: not the order of the calls, but this. Calls of
+// one communicator with the same Match pair up in the order in which each rank makes them,
+// collectives with collectives and messages with messages between the same two ranks. Where
+// messages carry them they take turns: one begins when the one before it is done on this rank,
+// whoever is waited for first. With different ones they go on side by side. The key is the caller's
+// (a bucket, a layer, a neighbor); the channel keeps independent streams of keys apart.
 struct Match {
   std::uint16_t channel = 0;  // 0 .. kChannels-1
   std::uint16_t key = 0;

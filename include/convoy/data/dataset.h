@@ -61,18 +61,18 @@ class Dataset {
   // read (it has vanished or shrunk since), UsageError when what is read is damaged.
   virtual Record read(std::size_t i, std::vector<std::byte>& scratch) const = 0;
 
-  // What to call record i in messages: its file, or "train-images-idx3-ubyte.gz[17]".
+  // Gives what to call record i in messages: its file, or "train-images-idx3-ubyte.gz[17]".
   virtual std::string key(std::size_t i) const = 0;
 
   // The label alone, without reading the record.
   virtual std::int64_t label(std::size_t i) const = 0;
 
-  // Whether records are pictures, so that a picture in a file may be asked about in the place of
-  // one.
+  // Says whether records are pictures, so that a picture in a file may be asked about in the place
+  // of one.
   virtual bool pictures() const { return true; }
 
-  // Whether records have lists of labels: any number each, or none. label() is then the first of
-  // them, -1 where there is none.
+  // Says whether records have lists of labels: any number each, or none. label() is then the first
+  // of them, -1 where there is none.
   virtual bool label_lists() const { return false; }
   // The labels of record i, each once, without reading it.
   virtual std::vector<std::int64_t> labels(std::size_t i) const { return {label(i)}; }

@@ -1,4 +1,4 @@
-// In which order an epoch visits its samples, and which rank gets which of them.
+// This says in which order an epoch visits its samples, and which rank gets which of them.
 //
 // An epoch is one order of all samples. Training consumes it from the front in global batches of
 // consecutive positions, and each rank takes its contiguous, even share of every global batch. What
@@ -59,7 +59,7 @@ class EpochOrder {
   std::vector<std::size_t> order_;  // empty when not shuffled
 };
 
-// Where consuming `more` of the other positions, from the front, leads from these (ascending,
+// Says where consuming `more` of the other positions, from the front, leads from these (ascending,
 // disjoint, of `count`). Neighbors become one range.
 std::vector<Range> consumed_further(const std::vector<Range>& consumed, std::size_t more,
                                     std::size_t count);
@@ -82,14 +82,14 @@ class EpochCursor {
   // multiple of the world's size. Throws UsageError when it is 0, as the others do.
   Range next(std::size_t batch);
 
-  // What all ranks together have been given, counted from the start of the epoch, with what
+  // Gives what all ranks together have been given, counted from the start of the epoch, with what
   // drop_last dropped: equal on every rank.
   std::size_t consumed() const { return consumed_; }
   bool done() const { return consumed_ == count_; }
 
   // consumed() after `steps` more calls of next(batch).
   std::size_t consumed_after(std::size_t steps, std::size_t batch) const;
-  // How many more calls of next(batch) give some rank something.
+  // Says how many more calls of next(batch) give some rank something.
   std::size_t steps_left(std::size_t batch) const;
 
  private:

@@ -20,7 +20,7 @@ enum class OnBad : std::uint8_t {
   skip   // it is left out of its batch, counted, and named once
 };
 
-// What `transform` makes of the examples of this dataset: of the first record or, with
+// Gives what `transform` makes of the examples of this dataset: of the first record or, with
 // OnBad::skip, of the first that can be transformed, as far as its header says. Throws UsageError
 // naming the record.
 Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad);
@@ -43,7 +43,7 @@ struct LoaderOptions {
   // This rank's shares are empty: it goes through the same batches as the others, and reads
   // nothing.
   bool nothing = false;
-  // Which samples this rank gets; null: a StaticOrder of the above.
+  // Says which samples this rank gets; null: a StaticOrder of the above.
   std::shared_ptr<SampleOrder> order;
   // Batches of these parts of epochs, in the place of whole ones: next() waits while there is none,
   // returns no null, and position() and what is left of an epoch mean nothing. Without `order`,
@@ -56,10 +56,10 @@ struct LoaderOptions {
   OnBad on_bad = OnBad::fail;
   // Records as they are stored (Batch::records) instead of images; the transform isn't used.
   bool raw = false;
-  // What a sample counts in `batch`; empty: 1. With it, a batch takes samples in the epoch's order
-  // until one more would be too much, and at least one, and shares are cut where they count about
-  // the same. For raw records, without `order`, drop_last and least_share. Called for every sample,
-  // by the constructor.
+  // This is what a sample counts in `batch`; empty: 1. With it, a batch takes samples in the
+  // epoch's order until one more would be too much, and at least one, and shares are cut where they
+  // count about the same. For raw records, without `order`, drop_last and least_share. Called for
+  // every sample, by the constructor.
   std::function<std::uint64_t(std::size_t sample)> cost;
   // Is told about each skipped record, from a worker thread; may be empty.
   std::function<void(const std::string& message)> on_skip;

@@ -64,7 +64,7 @@ class PackedFiles final : public LoadableDataset {
   bool label_lists_ = false;
 };
 
-// What an index says about a tar.
+// This is what an index says about a tar.
 struct PackedSummary {
   std::string file;
   std::uint64_t tar_bytes = 0;

@@ -24,11 +24,12 @@ namespace convoy::data {
 std::vector<std::size_t> store_order(std::size_t count, std::uint64_t seed,
                                      const Position& position);
 
-// When records change their places.
+// Says when records change their places.
 struct ShuffleOptions {
   std::uint64_t every_epochs = 1;  // before an epoch whose number this divides; 0: never
-  // After so many batches since the start of training, as many as they would be had all been of
-  // today's size; 0: never. Samples left of the epoch are shuffled; at the start of an epoch, all.
+  // Shuffles after so many batches since the start of training, as many as they would be had all
+  // been of today's size; 0: never. Samples left of the epoch are shuffled; at the start of an
+  // epoch, all.
   std::uint64_t every_steps = 0;
   // Batches as in the paper: each rank draws its samples from its part at random, with replacement.
   // An epoch is then as many samples as there are, not each of them once.

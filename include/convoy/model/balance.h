@@ -15,7 +15,7 @@
 
 namespace convoy::model {
 
-// What partitions have to do or to hold, in one unit: parameters, multiply-adds, seconds.
+// This is what partitions have to do or to hold, in one unit: parameters, multiply-adds, seconds.
 struct PartitionCosts {
   // By node of the plan and partition, this is what grows with the part that the partition has of
   // the node's output.
@@ -62,7 +62,7 @@ LayerParts balanced_parts(const PartitionPlan& plan, const Blueprint& blueprint,
                           const PartitionCosts& costs, const std::vector<double>& speeds,
                           double least_gain = 0);
 
-// Whether these are parts of just the layers that parts_of has, and of all of each.
+// Says whether these are parts of just the layers that parts_of has, and of all of each.
 bool fits(const LayerParts& parts, const PartitionPlan& plan, const Blueprint& blueprint);
 
 // The rules with these parts.

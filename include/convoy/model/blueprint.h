@@ -59,9 +59,9 @@ std::vector<StageShapes> shapes_of(const Blueprint& blueprint, const std::vector
 std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& shapes,
                                   const std::vector<Slice>& outputs);
 
-// Whether a layer writes its output over its first input: a ReLU, sigmoid or sum that is the only
-// reader of what a convolution, locally or fully connected layer, batch normalization or sum of its
-// stage has computed (which need their outputs for nothing else).
+// Says whether a layer writes its output over its first input: a ReLU, sigmoid or sum that is the
+// only reader of what a convolution, locally or fully connected layer, batch normalization or sum
+// of its stage has computed (which need their outputs for nothing else).
 bool in_place(const StageSpec& stage, std::size_t node);
 
 // Bytes that a layer adds to what a training step keeps of one sample, of elements of `element`
@@ -70,7 +70,7 @@ bool in_place(const StageSpec& stage, std::size_t node);
 std::int64_t activation_bytes(const StageSpec& stage, std::size_t node, const LayerShapes& shapes,
                               std::size_t element = 4);
 
-// Is what all layers cost for one sample.
+// This is what all layers cost for one sample.
 struct Cost {
   std::int64_t parameters = 0;
   std::int64_t macs = 0;

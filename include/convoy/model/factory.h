@@ -46,7 +46,7 @@ std::vector<std::string> model_names();
 // Throws UsageError naming the nearest known name unless make_model knows this one.
 void check_model_name(std::string_view name);
 
-// Whether the shapes of its weights follow from that of its images (ModelOptions::image).
+// Says whether the shapes of its weights follow from that of its images (ModelOptions::image).
 bool made_for_one_shape(std::string_view name);
 
 // The network as data. Throws UsageError for an unknown name (it names the nearest known one) and

@@ -23,7 +23,7 @@ std::int64_t elements_of(const Shape& shape);
 // "[3, 224, 224]"
 std::string text_of(const Shape& shape);
 
-// How the elements of a parameter or buffer begin.
+// Says how the elements of a parameter or buffer begin.
 struct FirstValues {
   enum class Rule {
     zeros,
@@ -84,8 +84,8 @@ struct LocallyConnected {  // of images
   Weights first = Weights::fan_in_uniform;
 };
 
-// Over the first dimension of a sample, the channels. In training its values depend on all samples
-// and positions of a channel, through their mean and variance.
+// Normalizes over the first dimension of a sample, the channels. In training its values depend on
+// all samples and positions of a channel, through their mean and variance.
 struct BatchNorm {
   std::int64_t channels = 0;
   double first_weight = 1;  // or 0
@@ -167,8 +167,8 @@ struct Opaque {
   std::function<Slice(const Shape& input, const Slice& output)> required;
   // Multiplications with additions for one sample; empty: not known, which counts as none.
   std::function<std::int64_t(const Shape& input)> macs;
-  // Whether its module computes parts of its output (PartModule in model/modules.h), so that it can
-  // be divided over machines.
+  // Says whether its module computes parts of its output (PartModule in model/modules.h), so that
+  // it can be divided over machines.
   bool in_parts = false;
   // The part of one of its tensors, given whole, that a part of the output depends on; empty: on
   // all of each.

@@ -19,9 +19,9 @@ struct UserModule {
   torch::nn::AnyModule module;
 };
 
-// What a module that Convoy doesn't know says of itself. What is left out is found by running it
-// (its output), or assumed (every output depends on the whole input; macs are not known).
-// Shapes are those of a sample.
+// This is what a module that Convoy doesn't know says of itself. What is left out is found by
+// running it (its output), or assumed (every output depends on the whole input; macs are not
+// known). Shapes are those of a sample.
 struct Statement {
   std::function<Shape(const Shape& input)> output = nullptr;
   std::function<Slice(const Shape& input, const Slice& output)> required = nullptr;
@@ -42,9 +42,9 @@ struct ModulePart {
   std::map<std::string, torch::Tensor> tensors;
 };
 
-// What a module's class is derived from, too, if it can compute any box of its output from a box of
-// its input. Its layer can then be divided over machines (docs/partitioned.md); each has a copy of
-// the module.
+// This is what a module's class is derived from, too, if it can compute any box of its output from
+// a box of its input. Its layer can then be divided over machines (docs/partitioned.md); each has a
+// copy of the module.
 class PartModule {
  public:
   virtual ~PartModule();

@@ -19,7 +19,7 @@
 
 namespace convoy::model {
 
-// How the output of a layer is divided.
+// Says how the output of a layer is divided.
 enum class Division : std::uint8_t {
   whole,   // each partition computes all of it
   rows,    // of an image
@@ -55,8 +55,8 @@ struct PartitionRules {
   std::map<std::string, LayerDivision> layers = {};
 };
 
-// What layers pass on: an input of the network, or the output of a layer. `tensor` of all slices is
-// its name.
+// This is what layers pass on: an input of the network, or the output of a layer. `tensor` of all
+// slices is its name.
 struct PartitionedValue {
   std::string name;
   Shape shape;  // of one sample
@@ -68,14 +68,14 @@ struct PartitionedValue {
   // Has by partition the smallest box that holds what its layers read of it. It is empty where none
   // of them reads any.
   std::vector<Slice> needed = {};
-  // Whether a partition needs something that it doesn't hold; of an input: whether there are
+  // Says whether a partition needs something that it doesn't hold; of an input: whether there are
   // several partitions, and one of them reads it.
   bool exchanged = false;
   bool trained = false;  // parameters lie before it, so that it has a gradient
 
-  // What partition `from` has of what `to` needs: of an input of each sample that `from` has. An
-  // empty slice: nothing. What a partition has for itself is given as well; of what is whole nobody
-  // needs anything from others.
+  // Gives what partition `from` has of what `to` needs: of an input of each sample that `from` has.
+  // An empty slice: nothing. What a partition has for itself is given as well; of what is whole
+  // nobody needs anything from others.
   Slice piece(int from, int to) const;
 };
 
@@ -102,7 +102,7 @@ struct PartitionedNode {
   // that its statistics are of all of them together.
   bool shares_statistics = false;
 
-  // Whether partitions have parts of this parameter or buffer.
+  // Says whether partitions have parts of this parameter or buffer.
   bool divides(std::size_t tensor) const;
 };
 
@@ -161,7 +161,7 @@ struct PartitionTraffic {
 // samples are, unless it is whole: of each sample all of it.
 std::vector<PartitionTraffic> traffic_of(const PartitionPlan& plan);
 
-// What a partition has and does, for one sample.
+// This is what a partition has and does, for one sample.
 struct PartitionLoad {
   std::int64_t parameters = 0;  // that it holds
   std::int64_t buffers = 0;

@@ -24,7 +24,7 @@ void fill(std::string_view name, const FirstValues& rule, std::uint64_t seed, st
 // The elements of a part, one after the other. Throws UsageError when there are not as many values.
 void fill(const Slice& part, const FirstValues& rule, std::uint64_t seed, std::span<float> values);
 
-// Which units dropout keeps. A layer has one of these in a step.
+// Says which units dropout keeps. A layer has one of these in a step.
 class DropoutMask {
  public:
   // probability: of dropping a unit, in [0, 1).

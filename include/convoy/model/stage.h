@@ -58,7 +58,7 @@ class StagedNetwork : public Network {
   // Builds the network as Stage builds one stage.
   StagedNetwork(Blueprint blueprint, std::uint64_t seed);
 
-  // What the last stage puts out first: the scores.
+  // Gives what the last stage puts out first: the scores.
   torch::Tensor forward(torch::Tensor images) override;
   // One tensor for each input of the blueprint; all that the last stage puts out.
   Tensors run(const Tensors& inputs) override;

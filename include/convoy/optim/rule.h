@@ -87,7 +87,7 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
-// At most kMaxSlots, in the order that update() takes them.
+// Has at most kMaxSlots, in the order that update() takes them.
 class Slots {
  public:
   static constexpr std::size_t kMaxSlots = 3;

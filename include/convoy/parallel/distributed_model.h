@@ -32,8 +32,8 @@ enum class BatchNormStatistics {
                 // (create_graph) throw UsageError.
 };
 
-// What synchronized batch normalization has spent on communication so far, within the passes: the
-// ranks wait for each other in every layer.
+// This is what synchronized batch normalization has spent on communication so far, within the
+// passes: the ranks wait for each other in every layer.
 struct NormalizationSeconds {
   double forward = 0;
   double backward = 0;
@@ -48,8 +48,8 @@ class DistributedCore;
 // Keeps batch normalization synchronized, and counts samples, while a forward pass runs.
 class ForwardScope {
  public:
-  // What the samples of the pass count, and what those of all of this rank's passes before the next
-  // update do; nothing: nobody knows.
+  // Takes what the samples of the pass count, and what those of all of this rank's passes before
+  // the next update do; it takes nothing where nobody knows.
   ForwardScope(DistributedCore& core, bool training, std::optional<double> samples,
                std::optional<double> total);
   ~ForwardScope();
@@ -60,7 +60,7 @@ class ForwardScope {
   void* previous_;
 };
 
-// What DistributedModel does that does not depend on the type of the module.
+// This is what DistributedModel does that does not depend on the type of the module.
 class DistributedCore {
  public:
   DistributedCore(const comm::Communicator& all, std::shared_ptr<torch::nn::Module> module,
@@ -97,7 +97,7 @@ class DistributedModel {
   DistributedModel(const comm::World& world, std::shared_ptr<M> module,
                    DistributedOptions options = {})
       : DistributedModel(world.communicator(), std::move(module), options) {}
-  // Over a part of the ranks: of those that hold replicas of the same module.
+  // Works over a part of the ranks: over those that hold replicas of the same module.
   DistributedModel(const comm::Communicator& replicas, std::shared_ptr<M> module,
                    DistributedOptions options = {})
       : module_(std::move(module)),

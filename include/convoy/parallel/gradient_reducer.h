@@ -19,7 +19,7 @@
 
 namespace convoy::parallel {
 
-// What the reduced gradient is, for ranks r with local gradients g_r of local mean losses.
+// This is what the reduced gradient is, for ranks r with local gradients g_r of local mean losses.
 enum class Averaging {
   samples,  // sum(n_r g_r) / sum(n_r), n_r what the samples of rank r count: the gradient of the
             // mean loss of the global batch, whatever each rank's share of it
@@ -34,10 +34,10 @@ struct ReducerOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{8} << 20;
   Averaging averaging = Averaging::samples;
-  // Whether a parameter may get no gradient in a backward pass on some or all ranks. If not, that
-  // is an error which names the parameters. If so, one more small message per step finds out which
-  // parameters nobody used since the last step: their .grad is left alone, while one that some rank
-  // used is averaged over all.
+  // Says whether a parameter may get no gradient in a backward pass on some or all ranks. If not,
+  // that is an error which names the parameters. If so, one more small message per step finds out
+  // which parameters nobody used since the last step: their .grad is left alone, while one that
+  // some rank used is averaged over all.
   bool allow_unused = false;
   // Let .grad refer to the bucket instead of to a copy. Then a .grad kept from an earlier step
   // changes when the next backward runs; clone what you keep.

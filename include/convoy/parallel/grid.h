@@ -20,8 +20,8 @@ struct GridShape {
   bool operator==(const GridShape&) const = default;
 };
 
-// Where this rank is in a grid, and whom it talks to. The partitions of a replica are consecutive
-// ranks, so that they are on one host where hosts have room for that.
+// Says where this rank is in a grid, and whom it talks to. The partitions of a replica are
+// consecutive ranks, so that they are on one host where hosts have room for that.
 //
 // Threads, lifetime and errors are those of the communicators.
 class Grid {

@@ -77,8 +77,9 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   std::size_t size() const;
   // The epoch begun, or to be begun if none is yet; counted from 0.
   std::uint64_t epoch() const;
-  // How many samples of the epoch all ranks together have been given. A loader with worker threads
-  // asks ahead of what it delivers, so this is ahead of training; a checkpoint wants the next one.
+  // Says how many samples of the epoch all ranks together have been given. A loader with worker
+  // threads asks ahead of what it delivers, so this is ahead of training; a checkpoint wants the
+  // next one.
   std::size_t position() const;
   // The position after training has taken the first `steps` batches of this reset(): what to hand
   // to seek() when resuming there.

@@ -1,4 +1,4 @@
-// What to use: the mini-batch, how sure that is, and what to measure to be surer.
+// This is what to use: the mini-batch, how sure that is, and what to measure to be surer.
 //
 // Equations are numbered as in Perrone et al.; see law.h for threads and errors, estimate.h for
 // intervals.
@@ -26,8 +26,8 @@ struct BatchChoice {
   Estimate seconds;          // time to the target with `batch`, equation 1; where the law is not
                              // trusted, with the mean of the updates measured there
   double learning_rate = 0;  // learning_rate_for(batch)
-  // How sharp the optimum is: the least and the largest multiple of P with at most 1.05 times the
-  // least time. `batch` twice where the law is not trusted.
+  // Says how sharp the optimum is: the least and the largest multiple of P with at most 1.05 times
+  // the least time. `batch` twice where the law is not trusted.
   std::int64_t low_batch = 0;
   std::int64_t high_batch = 0;
   // Strong and weak scaling instead, as scaling() has them; nothing where the law is not trusted.
@@ -62,7 +62,7 @@ struct Candidate {
 
 struct Suggestion {
   std::size_t candidate = 0;  // its place in the list
-  // What the interval of log(M_opt) would be after it over what it is now, <= 1.
+  // This is what the interval of log(M_opt) would be after it over what it is now, <= 1.
   double narrowing = 1;
   double gain_per_s = 0;  // the variance of log(M_opt) that it takes away, per second
 };

@@ -1,4 +1,4 @@
-// Which machine to buy, or which part of it to improve, for a given training.
+// This says which machine to buy, or which part of it to improve, for a given training.
 //
 // Equations are numbered as in Perrone et al.; see law.h for threads and errors.
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace convoy::plan {
 
-// What parts cost, in any one unit. compute: P workers whose processors take gamma seconds per
-// sample, growing with P; bandwidth: a network on which delta takes so many seconds, falling as
+// This is what parts cost, in any one unit. compute: P workers whose processors take gamma seconds
+// per sample, growing with P; bandwidth: a network on which delta takes so many seconds, falling as
 // delta grows. Called with values > 0; UsageError where one returns what is no cost (NaN or
 // negative).
 struct Prices {
@@ -49,7 +49,7 @@ struct Design {
 Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& prices,
                    double budget, std::int64_t most_workers);
 
-// What the time to the target would be if one thing were `factor` times as good.
+// This is what the time to the target would be if one thing were `factor` times as good.
 struct WhatIf {
   std::string change;  // "processor", "knee", "overhead", "bandwidth", "latency", "workers"
   Machine machine;     // after the change

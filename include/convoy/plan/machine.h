@@ -1,4 +1,4 @@
-// What a machine needs for one update: the description that every plan starts from.
+// This is what a machine needs for one update: the description that every plan starts from.
 //
 // Equations are numbered as in Perrone et al.; see law.h for threads and errors. Times are in
 // seconds, sizes in bytes or samples.
@@ -11,7 +11,7 @@
 
 namespace convoy::plan {
 
-// How the time of communication grows with the number of workers P, for P > 1.
+// Says how the time of communication grows with the number of workers P, for P > 1.
 enum class CommunicationKind {
   none,      // 0
   constant,  // delta + latency: an allreduce on a network that scales perfectly
@@ -59,10 +59,10 @@ struct ComputePoint {
 struct Machine {
   double seconds_per_sample = 0;  // gamma, with a whole processor
   double knee_samples = 1;        // M_T: fewer samples than these take no less time
-  // What an update takes whatever its samples, besides equation 4. The paper's model has none;
-  // where there is one, it stands beside Delta(P) in equations 9 to 12.
+  // This is what an update takes whatever its samples, besides equation 4. The paper's model has
+  // none; where there is one, it stands beside Delta(P) in equations 9 to 12.
   double overhead_s = 0;
-  // What a worker has of its processor, in (0, 1]: it takes 1/share as long for everything.
+  // This is what a worker has of its processor, in (0, 1]: it takes 1/share as long for everything.
   double processor_share = 1;
   // Where it is not empty, the measured time of an update by samples (ascending) replaces equation
   // 4: interpolated linearly, the first point's time for fewer samples than that. For more than the

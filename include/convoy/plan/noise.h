@@ -1,5 +1,5 @@
-// From the noise of gradients in one training to the batch that it names (McCandlish et al. 2018,
-// An Empirical Model of Large-Batch Training). See law.h for threads and errors.
+// This leads from the noise of gradients in one training to the batch that it names (McCandlish et
+// al. 2018, An Empirical Model of Large-Batch Training). See law.h for threads and errors.
 //
 // The noise scale b is the trace of the covariance of one sample's gradient over the squared norm
 // of the true gradient. Where the learning rate is the best one for each batch, an update with a
@@ -46,7 +46,7 @@ struct NoiseFit {
   std::vector<NoiseWindow> windows;
   Estimate batch;  // alpha / N_inf; can be infinite
   UpdateLaw law;   // what the training's own number of updates makes of it
-  // Whether batch is surely above 0 and finite. Warnings say why not.
+  // Says whether batch is surely above 0 and finite. Warnings say why not.
   bool trusted = false;
   std::vector<std::string> warnings;  // one line each
 };

@@ -1,5 +1,5 @@
-// Where the layers of a network should be: how long a training step takes, and what each rank sends
-// and holds, when all layers are replicated (data parallelism), all are divided (model
+// This says where the layers of a network should be: how long a training step takes, and what each
+// rank sends and holds, when all layers are replicated (data parallelism), all are divided (model
 // parallelism), or the last ones alone (hybrid: Krizhevsky 2014).
 //
 // All functions are pure: any thread may call them. They throw UsageError for an argument that is
@@ -15,7 +15,7 @@
 
 namespace convoy::plan {
 
-// Is the time of a layer's pass, measured on one rank with a whole processor.
+// This is the time of a layer's pass, measured on one rank with a whole processor.
 struct PassTime {
   std::int64_t samples = 0;  // >= 1
   std::int64_t units = 0;    // that were computed of the layer's; 0: all of it
@@ -35,7 +35,7 @@ struct LayerCost {
   std::int64_t units = 0;  // that ranks can share out among each other; 0: each computes all of it
   std::vector<GradientSize> gradients = {};  // of its parameters, in the order of the network
   double output_values = 0;                  // of one sample
-  // Whether what reads its output needs all units of it.
+  // Says whether what reads its output needs all units of it.
   bool gathered = false;
   double activation_bytes = 0;  // that a step keeps of one sample
   std::vector<PassTime> times = {};
@@ -44,7 +44,7 @@ struct LayerCost {
   std::vector<std::int64_t> parts = {};
 };
 
-// What it takes to train a network.
+// This is what it takes to train a network.
 struct TrainingCost {
   std::vector<LayerCost> layers;  // in the order of computing
   std::size_t head = 0;           // hybrid divides the layers from this one on; layers.size(): none
@@ -67,7 +67,7 @@ struct TrainingCost {
   double first_bucket_bytes = 1 << 20, bucket_bytes = 8 << 20;
 };
 
-// What ranks reach each other through. All of them at a time have as much.
+// This is what ranks reach each other through. All of them at a time have as much.
 struct Network {
   double bandwidth_bytes_per_s = 0;  // of a rank's link, each way, in sums over ranks
   double latency_s = 0;              // of a step of these
@@ -81,8 +81,8 @@ struct Network {
 // The part of a machine that it is. Throws UsageError where there is no bandwidth.
 Network network_of(const Machine& machine);
 
-// What a rank has of its processor. Where that is a quota, it comes anew in each period; 0: there
-// are none, as where ranks share cores.
+// This is what a rank has of its processor. Where that is a quota, it comes anew in each period; 0:
+// there are none, as where ranks share cores.
 struct Processor {
   double share = 1;  // in (0, 1]
   double period_s = 0;
@@ -109,7 +109,7 @@ std::string scheme_of(const Placement& placement);
 // "hybrid c in 2, 1 x 8" (passes).
 std::string name_of(const Placement& placement, int world);
 
-// Is the forecast of one training step.
+// This is the forecast of one training step.
 struct StepForecast {
   Placement placement;
   double step_s = 0;
@@ -120,7 +120,7 @@ struct StepForecast {
   double parameter_bytes = 0;  // that a rank holds
   // The process, parameters, gradients, the optimizer's state, activations, and what is exchanged.
   double memory_bytes = 0;
-  // What of the communication is behind computing.
+  // Gives what of the communication is behind computing.
   double hidden() const;
 };
 

@@ -35,7 +35,7 @@ struct PlanHeader {
   bool operator==(const PlanHeader&) const = default;
 };
 
-// Why a run was stopped before it had reached all targets.
+// Says why a run was stopped before it had reached all targets.
 enum class Stop {
   none,      // it was not, or nothing is known of it
   limit,     // of updates
@@ -56,7 +56,7 @@ struct PointRun {
   bool operator==(const PointRun&) const = default;
 };
 
-// What is measured of a machine.
+// This is what is measured of a machine.
 struct MachineTimes {
   std::vector<TimeSample> times;
   std::vector<CommunicationSample> communication;

@@ -1,5 +1,5 @@
-// From training runs to the law of updates: N_inf and alpha with intervals. See law.h for threads
-// and errors, estimate.h for what is fitted and what intervals are.
+// This leads from training runs to the law of updates: N_inf and alpha with intervals. See law.h
+// for threads and errors, estimate.h for what is fitted and what intervals are.
 #pragma once
 
 #include <cstdint>
@@ -56,11 +56,11 @@ struct UpdateFit {
   double scatter = 0;
   double scatter_trend = 0;
   std::vector<EnvelopePoint> envelope;  // by batch, those without any usable run left out
-  // How likely so large a difference between the means of the M and the law would be by chance, if
-  // the law were right; 1 where no M has several runs that reached the target.
+  // Says how likely so large a difference between the means of the M and the law would be by
+  // chance, if the law were right; 1 where no M has several runs that reached the target.
   double lack_of_fit = 1;
-  // Whether the law may be used beyond what was measured: N_inf is above 0 and so is its interval,
-  // and lack_of_fit is no sign against it. Warnings say why not.
+  // Says whether the law may be used beyond what was measured: N_inf is above 0 and so is its
+  // interval, and lack_of_fit is no sign against it. Warnings say why not.
   bool trusted = false;
   std::vector<std::string> warnings;  // one line each
   std::vector<UpdateLaw> draws;       // alpha >= 0; N_inf may be below 0

@@ -34,7 +34,7 @@ struct ClientTls {
   std::string authority, certificate, key;
 };
 
-// What calls throw that gave up because ClientOptions::give_up said so.
+// This is what calls throw that gave up because ClientOptions::give_up said so.
 class GaveUp : public Failure {
  public:
   using Failure::Failure;
@@ -48,7 +48,7 @@ struct ClientOptions {
   bool shared_memory = true;  // with servers on this host
   Wire push = Wire::f32;
   Wire fetch = Wire::f32;
-  // How long a call goes on trying while a server or the coordinator is away, before it throws
+  // Says how long a call goes on trying while a server or the coordinator is away, before it throws
   // Failure.
   std::chrono::milliseconds patience = std::chrono::minutes(2);
   // Asked about every 100 ms by the constructor and join() while they wait, for the coordinator or
@@ -79,7 +79,7 @@ struct Lease {
   std::string why;
 };
 
-// What a replica tells the coordinator, since its last report.
+// This is what a replica tells the coordinator, since its last report.
 struct ReplicaReport {
   std::uint64_t steps = 0;  // mini-batches
   std::uint64_t samples = 0;
@@ -108,7 +108,7 @@ struct Cut {
   std::uint64_t version = 0;  // the largest number of updates that a slice has had
 };
 
-// Where the values of a vector, or of a part of it, are in this process.
+// Says where the values of a vector, or of a part of it, are in this process.
 struct ReadView {
   std::uint32_t vector = 0;  // its place in JobDescription::vectors
   std::span<const float> values;
@@ -134,7 +134,8 @@ struct ClientTraffic {  // of this client, since it was made
   std::vector<std::uint64_t> pushed_by_shard, fetched_by_shard;  // bytes
 };
 
-// What shards have counted, of all clients and of all shards together, since their servers began.
+// This is what shards have counted, of all clients and of all shards together, since their servers
+// began.
 struct ShardTotals {
   std::array<std::uint64_t, 36> staleness{};  // pushes by staleness (docs/server-format.md)
   std::uint64_t pushed_bytes = 0, fetched_bytes = 0;
@@ -185,10 +186,10 @@ class Client {
   // Without effect where the job isn't in rounds, or is over.
   void catch_up();
   std::uint64_t id() const;  // of this client; 0 before it joined
-  // Whether the job goes on without this client, which was taken for dead: everything that it has
-  // leased belongs to others. It can join() again, as another one.
+  // Says whether the job goes on without this client, which was taken for dead: everything that it
+  // has leased belongs to others. It can join() again, as another one.
   bool lost() const;
-  // Why the job is over; empty while it isn't.
+  // Says why the job is over; empty while it isn't.
   std::string ended() const;
 
   // --- a replica's work ---

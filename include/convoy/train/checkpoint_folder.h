@@ -31,7 +31,7 @@ struct FileEntry {
   bool operator==(const FileEntry&) const = default;
 };
 
-// What a tensor belongs to.
+// This is what a tensor belongs to.
 enum class TensorGroup : std::uint8_t {
   model,      // parameters and buffers, under their names
   optimizer,  // "<slot>/<parameter>": momentum_buffer/conv1.weight
@@ -133,8 +133,8 @@ class CheckpointDraft {
   // all is written, right before the folder is renamed; a Failure of its is a reason not to.
   std::string commit(const Manifest& manifest, const Retention& retention,
                      const std::function<void()>& confirm = {});
-  // What to throw when it can't be written: names the checkpoint, the reason, and which earlier
-  // checkpoint stays usable; for that, reads those. The draft's folder is removed.
+  // Gives what to throw when it can't be written: it names the checkpoint, the reason, and which
+  // earlier checkpoint stays usable, for which it reads those. The draft's folder is removed.
   Failure failure(std::string reason);
 
  private:

@@ -27,7 +27,7 @@ struct CheckpointOptions {
   std::function<void()> confirm = {};
 };
 
-// What came of a checkpoint; path, step and score are the same on every rank.
+// This is what came of a checkpoint; path, step and score are the same on every rank.
 struct WrittenCheckpoint {
   std::string path;
   std::int64_t step = 0;
@@ -70,8 +70,9 @@ class CheckpointWriter {
   // returns. REQUIRES: none is being written.
   void begin(Manifest manifest, const State& state);
 
-  // Between updates: what is told from rank to rank while a checkpoint is being written. Cheap, and
-  // waits for nobody who calls it as often. Returns the checkpoint when it is there, once.
+  // Is called between updates, and does what is told from rank to rank while a checkpoint is being
+  // written. It is cheap, and waits for nobody who calls it as often. Returns the checkpoint when
+  // it is there, once.
   std::optional<WrittenCheckpoint> poll();
 
   // Does the same, but waits for the checkpoint that is being written, if there is one.

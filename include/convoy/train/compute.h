@@ -1,4 +1,4 @@
-// Where and how a recipe computes: device, type and layout of images; autocast.
+// This says where and how a recipe computes: device, type and layout of images; autocast.
 //
 // Immutable; any thread.
 #pragma once

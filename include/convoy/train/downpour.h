@@ -37,7 +37,7 @@ struct DownpourRecipe {
   std::vector<std::string> etcd;
   std::int64_t restarts = 3;
 
-  // Whether replicas make every update together (synchronous SGD).
+  // Says whether replicas make every update together (synchronous SGD).
   bool rounds() const { return staleness_bound == 0; }
 };
 
@@ -50,8 +50,8 @@ DownpourRecipe downpour_of(const Recipe& recipe);
 // with, sync where one rank has the whole model, else partitioned.
 Recipe replica_recipe(const Recipe& recipe);
 
-// What the coordinator of such a job is to know. `from`: the checkpoint that the job goes on from,
-// or null. Throws UsageError for a position that no parameter server's job can go on from.
+// Gives what the coordinator of such a job is to know. `from`: the checkpoint that the job goes on
+// from, or null. Throws UsageError for a position that no parameter server's job can go on from.
 //
 // A replica leases `portion` samples at a time; unless the recipe says how many, so many that it
 // asks every 16 mini-batches or so, a multiple of what one push is of. In rounds a mini-batch is a

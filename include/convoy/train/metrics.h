@@ -1,5 +1,5 @@
-// What a run reports: JSON lines, TensorBoard event files, and lines or a bar on the terminal.
-// Torch-free.
+// This is what a run reports: JSON lines, TensorBoard event files, and lines or a bar on the
+// terminal. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ class TensorBoardFile {
   std::string path_;
 };
 
-// Where long work stands. On a terminal one line that is overwritten: a bar, the numbers, the rate
-// and the time left; elsewhere a plain line every `interval_s` seconds at most.
+// Says where long work stands. On a terminal one line that is overwritten: a bar, the numbers, the
+// rate and the time left; elsewhere a plain line every `interval_s` seconds at most.
 struct ProgressOptions {
   int columns = 0;         // width of the terminal; 0: no terminal
   double interval_s = 10;  // between plain lines; a terminal is updated at most 10 times a second

@@ -35,7 +35,7 @@ class Options {
   Options() = default;
   explicit Options(const std::vector<Option>& specification);
 
-  // What the table holds. Throws std::logic_error for a key or type that is not in the
+  // Gives what the table holds. Throws std::logic_error for a key or type that is not in the
   // specification: that is a mistake of the program, not of the recipe.
   bool flag(std::string_view key) const;
   std::int64_t integer(std::string_view key) const;
@@ -58,7 +58,7 @@ class Options {
 
 struct Recipe;
 
-// What a recipe may name, and the keys that belong to it.
+// This is what a recipe may name, and the keys that belong to it.
 struct Vocabulary {
   using Table = std::map<std::string, std::vector<Option>, std::less<>>;
   Table models;      // [model.options]
@@ -70,8 +70,9 @@ struct Vocabulary {
   // wrong: throws UsageError.
   using Layers = std::function<std::vector<std::string>(const Recipe& recipe)>;
   std::map<std::string, Layers, std::less<>> layers;
-  // What readers, tasks, optimizers and strategies say about a recipe that chooses them: each
-  // appends the mistakes that it finds, a line each. Asked once the types of all keys are right.
+  // This is what readers, tasks, optimizers and strategies say about a recipe that chooses them:
+  // each appends the mistakes that it finds, a line each. Asked once the types of all keys are
+  // right.
   using Check = std::function<void(const Recipe& recipe, std::vector<std::string>& problems)>;
   std::map<std::string, Check, std::less<>> reader_checks;
   std::map<std::string, Check, std::less<>> task_checks;

@@ -1,4 +1,4 @@
-// How a recipe with strategy = "partitioned" divides its network: what [partitioned] and
+// This says how a recipe with strategy = "partitioned" divides its network: what [partitioned] and
 // [[placement.layers]] say, and what partitioned.balance makes of it. Torch-free.
 #pragma once
 

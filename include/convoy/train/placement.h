@@ -1,5 +1,5 @@
-// Where the layers of a network are: what a recipe's [[placement.layers]] means, for strategies
-// that split a model. Torch-free.
+// This says where the layers of a network are: what a recipe's [[placement.layers]] means, for
+// strategies that split a model. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
 void check_patterns(const Recipe& recipe, const Vocabulary& vocabulary,
                     std::vector<std::string>& problems);
 
-// What a partition has of a layer that is split by output units: channels of images, otherwise the
-// last dimension of the output.
+// This is what a partition has of a layer that is split by output units: channels of images,
+// otherwise the last dimension of the output.
 struct LayerPart {
   Slice output;                // of one sample
   std::vector<Slice> tensors;  // of its parameters and buffers; those without units are whole

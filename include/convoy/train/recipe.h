@@ -1,4 +1,4 @@
-// What to train, on what, and how: the TOML file that `convoy train` takes. Torch-free.
+// This is what to train, on what, and how: the TOML file that `convoy train` takes. Torch-free.
 //
 // docs/recipes.md explains every key; `convoy train --print-recipe` prints a complete recipe.
 #pragma once
@@ -21,7 +21,7 @@ struct ModelRecipe {
   Options options;
 };
 
-// How a split is cropped; see data::TransformOptions.
+// Says how a split is cropped; see data::TransformOptions.
 struct CropRecipe {
   std::string crop = "none";
   std::int64_t padding = 4;
@@ -61,20 +61,20 @@ struct DataRecipe {
   CropRecipe evaluate{.crop = "center", .resize = 0};
 };
 
-// What samples are, and what is made of them (convoy/train/task.h).
+// This is what samples are, and what is made of them (convoy/train/task.h).
 struct TaskRecipe {
   std::string name = "classification";
   Options options;
 };
 
-// How ranks are arranged (convoy/parallel/grid.h).
+// Says how ranks are arranged (convoy/parallel/grid.h).
 struct GridRecipe {
   std::int64_t replicas = 0;  // 0: as many as there are ranks for
   std::int64_t partitions = 1;
 };
 
-// Where layers are. Of several rules that fit a layer the last one counts; a layer that none fits
-// is where its strategy puts it.
+// Says where layers are. Of several rules that fit a layer the last one counts; a layer that none
+// fits is where its strategy puts it.
 struct PlacementRule {
   std::vector<std::string> layers;  // patterns with * and ?; empty: all
   std::string how;                  // "replicated", or what else the strategy offers
@@ -169,9 +169,9 @@ struct OutputRecipe {
 inline constexpr const char* kAutomatic = "auto";
 
 struct Recipe {
-  // Whether there is anything to evaluate on.
+  // Says whether there is anything to evaluate on.
   bool evaluates() const { return data.has_validation || evaluation.from == "training"; }
-  // Whether the planner chooses the strategy, or its scheme and grid.
+  // Says whether the planner chooses the strategy, or its scheme and grid.
   bool automatic() const { return strategy == kAutomatic || placement.automatic; }
 
   std::string name;
@@ -212,8 +212,8 @@ RecipeText read_recipe_file(const std::string& path);
 std::vector<std::string> plugins_of(const RecipeText& text,
                                     const std::vector<std::string>& overrides);
 
-// Whether the text or an override says what `key` ("evaluation.fraction") is, be it what it would
-// be without. UsageError for what is no TOML.
+// Says whether the text or an override says what `key` ("evaluation.fraction") is, be it what it
+// would be without. UsageError for what is no TOML.
 bool gives(const RecipeText& text, const std::vector<std::string>& overrides,
            const std::string& key);
 

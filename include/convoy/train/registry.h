@@ -1,5 +1,5 @@
-// What recipes can name: models, readers, tasks, optimizers and strategies, the built-in ones and a
-// plugin's.
+// This is what recipes can name: models, readers, tasks, optimizers and strategies, the built-in
+// ones and a plugin's.
 #pragma once
 
 #include <functional>

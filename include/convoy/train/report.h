@@ -37,7 +37,7 @@ struct RunFigures {
   double best_elapsed_s = 0;
 };
 
-// When a run's evaluation was first as good as this.
+// Says when a run's evaluation was first as good as this.
 struct LevelTime {
   std::string metric;
   double level = 0;
@@ -63,8 +63,8 @@ struct ReportFigures {
   std::vector<SpeedUp> speed_ups;  // the same
 };
 
-// What run folders tell: what each run is and how it went, and of several of them curves in one
-// picture, times to levels of a metric, and scaling. Runs may be going on, have been killed, or
+// This is what run folders tell: what each run is and how it went, and of several of them curves in
+// one picture, times to levels of a metric, and scaling. Runs may be going on, have been killed, or
 // been resumed.
 class Report {
  public:

@@ -31,7 +31,7 @@ struct TensorShape {
   std::vector<std::int64_t> shape;
 };
 
-// Where the file that write_safetensors makes of these tensors has what.
+// Says where the file that write_safetensors makes of these tensors has what.
 struct SafetensorsLayout {
   std::string head;                    // the bytes before the first tensor
   std::vector<std::size_t> order;      // of the tensors in the file, by their place in the argument

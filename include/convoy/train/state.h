@@ -1,4 +1,4 @@
-// What a checkpoint holds, as tensors and names.
+// This is what a checkpoint holds, as tensors and names.
 #pragma once
 
 #include <torch/torch.h>
@@ -41,15 +41,16 @@ struct State {
 // Parameters and buffers of a module as State has them.
 void describe_module(const torch::nn::Module& module, State& state);
 
-// What a rank needs of a tensor of the model (given as the whole), and of the optimizer's slots for
-// it: a slice of it, or nothing.
+// This is what a rank needs of a tensor of the model (given as the whole), and of the optimizer's
+// slots for it: a slice of it, or nothing.
 using Wanted = std::function<std::optional<Slice>(const Slice& whole)>;
 std::optional<Slice> everything(const Slice& whole);
 
-// What the ranks of a communicator want of a checkpoint that rank 0 has opened, whichever grid of
-// ranks wrote it. Ranks that see its files read what they need; to the others rank 0 hands it on,
-// however long that takes. What is read is compared with its checksums. Collective. Throws on every
-// rank what the first one found: UsageError as open_checkpoint does, naming file and slice.
+// Gives what the ranks of a communicator want of a checkpoint that rank 0 has opened, whichever
+// grid of ranks wrote it. Ranks that see its files read what they need; to the others rank 0 hands
+// it on, however long that takes. What is read is compared with its checksums. Collective. Throws
+// on every rank what the first one found: UsageError as open_checkpoint does, naming file and
+// slice.
 //
 // With a network, which holds what is wanted, the model is read straight into it: State::model then
 // has its tensors themselves, without a second copy (but of one tensor at a time where type, device
@@ -71,7 +72,7 @@ State read_model(const std::string& path, const Manifest& manifest);
 // each.
 void load_module(torch::nn::Module& module, const State& state, const std::string& from);
 
-// What load_weights did and did not use.
+// This is what load_weights did and did not use.
 struct WeightsReport {
   std::vector<std::string> loaded;
   std::vector<std::string> missing;     // the model has them, the file doesn't

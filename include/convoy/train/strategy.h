@@ -1,4 +1,5 @@
-// How ranks work together on one model: a strategy arranges them, and owns the loop of updates.
+// This says how ranks work together on one model: a strategy arranges them, and owns the loop of
+// updates.
 //
 // docs/strategies.md walks through one of your own.
 #pragma once
@@ -32,7 +33,7 @@ namespace convoy::train {
 
 class NamedOptimizer;
 
-// Who does what, before anything is opened.
+// Says who does what, before anything is opened.
 struct Arrangement {
   // Each batch is cut into `shares` parts of consecutive samples; this rank works on part `share`.
   // Several ranks may work on the same one.
@@ -61,8 +62,8 @@ struct Arrangement {
   bool reads() const { return samples == Samples::read; }
 };
 
-// How much the gradient of a batch tells of that of all there is to learn from, and how much it
-// scatters by which samples are in it (McCandlish et al. 2018, An Empirical Model of Large-Batch
+// Says how much the gradient of a batch tells of that of all there is to learn from, and how much
+// it scatters by which samples are in it (McCandlish et al. 2018, An Empirical Model of Large-Batch
 // Training, appendix A.1): squared norms of the gradient of a part of the batch and of all of it.
 // The two estimates have no bias, where samples are independent and what they count is their
 // number; their quotient, the noise scale, has one: average them first.
@@ -81,7 +82,8 @@ struct GradientNoise {
   double variance() const { return (part_square - batch_square) / (1 / part - 1 / batch); }
 };
 
-// What a strategy has to say of an update beside what all of them do: keys of metrics.jsonl.
+// This is what a strategy has to say of an update beside what all of them do: keys of
+// metrics.jsonl.
 struct MoreNumbers {
   std::vector<std::pair<std::string, double>> numbers;  // TensorBoard shows them, too
   std::vector<std::pair<std::string, std::vector<double>>> lists;
@@ -106,17 +108,17 @@ struct StepReport {
   std::string not_finite = {};
   std::uint64_t skipped = 0;                          // bad records of all ranks so far
   std::optional<GradientNoise> noise = std::nullopt;  // where it was measured
-  // What all ranks together want, see TrainerContext::requests.
+  // This is what all ranks together want, see TrainerContext::requests.
   std::uint32_t requests = 0;
-  // How many updates this is of: `loss` is then the mean over all, `samples` and `weight` their
-  // sums, and the seconds above are those of a single one.
+  // Says how many updates this is of: `loss` is then the mean over all, `samples` and `weight`
+  // their sums, and the seconds above are those of a single one.
   std::int64_t updates = 1;
   // That have passed for them; negative: as long as the phases above take.
   double elapsed_s = -1;
   MoreNumbers more = {};
 };
 
-// What a rank and others have told each other since the beginning, in bytes.
+// This is what a rank and others have told each other since the beginning, in bytes.
 struct Communicated {
   struct Kind {
     std::string name;
@@ -144,7 +146,7 @@ class NetworkSource {
   virtual const Compute& compute() const = 0;
 };
 
-// What a trainer does for its strategy. Used from the thread that runs the strategy.
+// This is what a trainer does for its strategy. Used from the thread that runs the strategy.
 class TrainerContext {
  public:
   virtual ~TrainerContext() = default;
@@ -156,10 +158,10 @@ class TrainerContext {
   // The recipe's optimizer (convoy/train/named_optimizer.h) for parameters that this rank has.
   virtual NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const = 0;
   virtual data::SampleSource& samples() = 0;
-  // What they are of: data.train.
+  // Gives what they are of: data.train.
   virtual const data::Dataset& training_data() const = 0;
   virtual const Schedule& schedule() const = 0;
-  // After the last update that was counted.
+  // This is the moment after the last update that was counted.
   virtual const Moment& moment() const = 0;
 
   // Takes the spans of the next step (row Timeline::kTraining and the rows of ReducerRows); it is
@@ -168,13 +170,13 @@ class TrainerContext {
 
   // This rank's requests now (Request). Cheap.
   virtual std::uint32_t requests() = 0;
-  // After every update, on every rank that takes part, at a point where state() is consistent:
-  // counts it, writes metrics, and evaluates and writes checkpoints when they are due. False: the
-  // strategy has to return.
+  // Is called after every update, on every rank that takes part, at a point where state() is
+  // consistent: counts it, writes metrics, and evaluates and writes checkpoints when they are due.
+  // False: the strategy has to return.
   virtual bool updated(const StepReport& report) = 0;
-  // Between updates, on every rank that takes part, when all ranks together have been told to stop:
-  // writes a checkpoint, without what samples() has given since the last update. The strategy has
-  // to return. For updates that are so long that one more could be one too many.
+  // Is called between updates, on every rank that takes part, when all ranks together have been
+  // told to stop: writes a checkpoint, without what samples() has given since the last update. The
+  // strategy has to return. For updates that are so long that one more could be one too many.
   virtual void stopped() = 0;
 };
 
@@ -193,7 +195,7 @@ class Strategy {
   // size. (What is wrong whatever the world is found earlier: Registry::add_strategy's check.)
   virtual Arrangement arrange(const comm::World& world, const Recipe& recipe) = 0;
 
-  // What the recipe leaves to the strategy, chosen: the keys of its table, as the recipe of the run
+  // Chooses what the recipe leaves to the strategy: the keys of its table, as the recipe of the run
   // has them from then on, so that a run which goes on is as it was. `before` is the recipe that
   // the run had until then, or null; it may be of another strategy. Not called where nothing is
   // trained.
@@ -204,12 +206,12 @@ class Strategy {
 
   // Makes what this rank has of the network.
   virtual void build(const NetworkSource& source) = 0;
-  // What build made, with parameters and buffers under the names that they have in the whole.
+  // Gives what build made, with parameters and buffers under the names that they have in the whole.
   virtual torch::nn::Module& module() = 0;
   // Parameters of the whole network. Not collective.
   virtual std::int64_t parameters() = 0;
 
-  // How many samples a rank has to get for an update, if it gets any; the same on every rank.
+  // Says how many samples a rank has to get for an update, if it gets any; the same on every rank.
   virtual std::size_t least_share(TrainerContext&) { return 1; }
   // Once, before run(); `saved` is the state to go on from, as for load(), or null.
   virtual void prepare(TrainerContext& context, const State* saved) = 0;
@@ -223,9 +225,9 @@ class Strategy {
   // statistics united over ranks.
   virtual void with_whole_model(const std::function<void()>& use) { use(); }
 
-  // What this rank needs of a tensor of the model, and of the optimizer's slots for it, when a
-  // checkpoint or a file of weights is read: a slice, or nothing. After build; not collective, and
-  // from any thread.
+  // Gives what this rank needs of a tensor of the model, and of the optimizer's slots for it, when
+  // a checkpoint or a file of weights is read: a slice, or nothing. After build; not collective,
+  // and from any thread.
   virtual std::optional<Slice> wanted(const Slice& whole) { return whole; }
   // Takes weights: of a network that was trained, to use it, or those to start from. `saved` has of
   // the model what was wanted, mostly as tensors of module() that have been filled; `from` names it

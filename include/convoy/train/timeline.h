@@ -1,5 +1,5 @@
-// What each rank did when, in a file that Perfetto (ui.perfetto.dev) and chrome://tracing open.
-// docs/performance.md shows one and says how to read it.
+// This is what each rank did when, in a file that Perfetto (ui.perfetto.dev) and chrome://tracing
+// open. docs/performance.md shows one and says how to read it.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class Timeline {
   // `numbers` are shown with the span.
   void add(int row, std::string name, Clock::time_point begin, Clock::time_point end,
            Numbers numbers = {});
-  // What to call a row; row 0 has a name.
+  // Gives what to call a row; row 0 has a name.
   void name_row(int row, std::string name);
   bool empty() const { return spans_.empty(); }
   // The begin of the first span; not of an empty timeline.

@@ -33,8 +33,8 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  // What is kept of each parameter from update to update, by name ("momentum"): tensors of the
-  // parameter's shape, type and layout, which begin with zeros. The same names in all groups.
+  // Gives what is kept of each parameter from update to update, by name ("momentum"): tensors of
+  // the parameter's shape, type and layout, which begin with zeros. The same names in all groups.
   virtual std::vector<std::string> slots() const { return {}; }
 
   // No gradients are recorded meanwhile. Parameters without a gradient are left out.
