@@ -6,7 +6,7 @@
 
 namespace convoy {
 
-// Units begin to begin + size - 1.
+// These are units begin to begin + size - 1.
 struct Units {
   std::int64_t begin = 0, size = 0;
   bool operator==(const Units&) const = default;

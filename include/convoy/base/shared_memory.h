@@ -13,7 +13,8 @@
 
 namespace convoy {
 
-// One mapping of a shared-memory object into this process; unmapped with its last reference.
+// This is one mapping of a shared-memory object into this process; unmapped with its last
+// reference.
 //
 // Threads: any.
 class Mapping {
@@ -22,7 +23,7 @@ class Mapping {
   // POSIX shared memory until unlink(), for processes that can't see each other's descriptors (in
   // containers with process numbers of their own, say).
   enum class Kind { unnamed, named };
-  // A new object of so many bytes, with no memory behind it yet. Throws Failure.
+  // Gives a new object of so many bytes, with no memory behind it yet. Throws Failure.
   static std::shared_ptr<Mapping> create(std::size_t bytes, Kind kind);
   // Says how another process of this host opens it, as long as its creator has its descriptor and
   // its name.
@@ -62,7 +63,7 @@ class Mapping {
   std::string linked_;     // the name to take away
 };
 
-// A part for each rank of one host in one mapping.
+// This is a part for each rank of one host in one mapping.
 struct SharedParts {
   std::shared_ptr<Mapping> mapping;
   std::vector<std::span<std::byte>> parts;  // by position in `members`
@@ -72,8 +73,8 @@ struct SharedParts {
 // Every rank's text, in the order of ranks.
 using Gather = std::function<std::vector<std::string>(std::string_view)>;
 
-// The size of a rank's part: addresses, and how many of them have memory behind them at once; for
-// the rest there is Mapping::try_commit().
+// This is the size of a rank's part: addresses, and how many of them have memory behind them at
+// once; for the rest there is Mapping::try_commit().
 struct SharedSize {
   std::size_t bytes = 0;
   std::size_t committed = 0;

@@ -10,9 +10,9 @@
 
 namespace convoy {
 
-// A box of a named tensor: elements begin[d] to begin[d] + size[d] of each dimension d. What is
-// laid out over machines (placement, checkpoints, servers of parameters) is said in these. Elements
-// of a slice lie one after the other, the last dimension first (C order).
+// This is a box of a named tensor: elements begin[d] to begin[d] + size[d] of each dimension d.
+// What is laid out over machines (placement, checkpoints, servers of parameters) is said in these.
+// Elements of a slice lie one after the other, the last dimension first (C order).
 //
 // A tensor without dimensions has one element, and one slice: the whole.
 struct Slice {

@@ -21,12 +21,12 @@ namespace convoy::comm {
 
 class Transport;
 
-// A message under way. Owns the transport's request; dropping an unfinished one cancels it, after
-// which the transport does not touch the buffer any more. Messages are dropped when a world fails.
-// Where one is already moving (over MPI) this waits for its end, up to a second for all messages of
-// the transport together: a peer that has died or stopped, or an MPI that does not say when (MPICH
-// on UCX), may keep it from ending, and then the buffer is in use until the process ends, which is
-// soon.
+// This is a message under way. Owns the transport's request; dropping an unfinished one cancels it,
+// after which the transport does not touch the buffer any more. Messages are dropped when a world
+// fails. Where one is already moving (over MPI) this waits for its end, up to a second for all
+// messages of the transport together: a peer that has died or stopped, or an MPI that does not say
+// when (MPICH on UCX), may keep it from ending, and then the buffer is in use until the process
+// ends, which is soon.
 class Ticket {
  public:
   Ticket() = default;
@@ -71,15 +71,15 @@ class Transport {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // The number that a rank of this transport has in the transport it was split from in the first
-  // place.
+  // Gives the number that a rank of this transport has in the transport it was split from in the
+  // first place.
   virtual int world_rank(int rank) const = 0;
 
   // Tags have kTagBits bits. Messages of one (sender, receiver, tag) arrive in the order of
   // sending.
   static constexpr int kTagBits = 28;
-  // The most bytes of one message, here and at most anywhere; the same on all ranks. Collectives
-  // cut what is longer.
+  // This is the most bytes of one message, here and at most anywhere; the same on all ranks.
+  // Collectives cut what is longer.
   static constexpr std::size_t kMaxMessage = std::size_t{1} << 30;
   virtual std::size_t most_bytes() const { return kMaxMessage; }
   // Throw std::length_error for a longer one.

@@ -73,9 +73,9 @@ struct ConstBuffer {
   std::size_t bytes() const { return count * size_of(type); }
 };
 
-// One part of a buffer for each rank, in elements: as many as counts[r] for rank r, from offsets[r]
-// on. Without offsets, each follows the one of the rank before. Refers to the caller's numbers,
-// which a call copies.
+// This is one part of a buffer for each rank, in elements: as many as counts[r] for rank r, from
+// offsets[r] on. Without offsets, each follows the one of the rank before. Refers to the caller's
+// numbers, which a call copies.
 struct Parts {
   std::span<const std::size_t> counts;
   std::span<const std::size_t> offsets = {};
@@ -85,7 +85,7 @@ struct Parts {
   Parts(const std::vector<std::size_t>& counts) : counts(counts) {}  // NOLINT: implicit
 };
 
-// A container (vector, array) as a buffer: allreduce(buffer_of(values)).
+// Gives a container (vector, array) as a buffer: allreduce(buffer_of(values)).
 template <class C>
 auto buffer_of(C& container) {
   return std::span(container);

@@ -41,9 +41,9 @@ struct WorldOptions {
   bool reproducible = false;
 };
 
-// The world of this process. Make one at the start of main, pass it to what communicates, and let
-// it go out of scope last: there it waits for the other ranks, and an exception that passes through
-// it ends the whole job with one line that says which rank failed and why.
+// This is the world of this process. Make one at the start of main, pass it to what communicates,
+// and let it go out of scope last: there it waits for the other ranks, and an exception that passes
+// through it ends the whole job with one line that says which rank failed and why.
 //
 // Errors: Failure as Operation::wait says; a failed world is not usable again.
 class World {
@@ -53,8 +53,8 @@ class World {
   // program has initialized MPI itself (see adopt() in convoy/comm/mpi.h).
   static World join(WorldOptions options = {});
 
-  // The calls of `body` on `ranks` threads of this process, each with a world of its own; returns
-  // when all are done and throws the first rank's exception. For Torch-free code and tests.
+  // Calls `body` on `ranks` threads of this process, each with a world of its own; returns when all
+  // are done and throws the first rank's exception. For Torch-free code and tests.
   static void run_threads(int ranks, const std::function<void(World&)>& body,
                           WorldOptions options = {});
 
@@ -73,7 +73,7 @@ class World {
   // Says how many cores this rank has when all ranks of its host compute: each core that it may run
   // on is shared evenly by the ranks that may, too (bound to it, or not bound at all). At least 1.
   int cores() const;
-  // The host of a rank.
+  // Gives the host of a rank.
   const std::string& host(int rank) const;
 
   // Says how long operations were under way so far on this rank, one or more: from where the first
@@ -81,7 +81,7 @@ class World {
   // takes none, nor does a blocking collective of ranks of one host that hardly waits. In seconds.
   double communication_seconds() const;
 
-  // The communicator of all ranks.
+  // Gives the communicator of all ranks.
   const Communicator& communicator() const;
   // Lines on standard error that name this rank.
   const Log& log() const;

@@ -15,7 +15,7 @@
 
 namespace convoy::data {
 
-// The positions begin .. end-1.
+// These are the positions begin .. end-1.
 struct Range {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -35,7 +35,8 @@ Range even_share(Range range, int rank, int world);
 // 0's. least >= 1.
 Range even_share(Range range, int rank, int world, std::size_t least);
 
-// The order of one epoch. Immutable, so any thread may read it; 8 bytes a sample when shuffled.
+// This is the order of one epoch. Immutable, so any thread may read it; 8 bytes a sample when
+// shuffled.
 class EpochOrder {
  public:
   // All of 0 .. count-1: shuffled as (seed, epoch) say, or ascending.
@@ -47,11 +48,11 @@ class EpochOrder {
              const std::vector<Range>& consumed);
 
   std::size_t size() const { return count_; }
-  // The sample at a position. position < size().
+  // Gives the sample at a position. position < size().
   std::size_t operator[](std::size_t position) const {
     return order_.empty() ? position : order_[position];
   }
-  // The samples at these positions. range.end <= size().
+  // Gives the samples at these positions. range.end <= size().
   std::vector<std::size_t> samples(Range range) const;
 
  private:
@@ -64,8 +65,8 @@ class EpochOrder {
 std::vector<Range> consumed_further(const std::vector<Range>& consumed, std::size_t more,
                                     std::size_t count);
 
-// The global batch of which each rank of a world gets local_batch. Saturates: "everything at once"
-// is a legal batch size. Throws UsageError when local_batch is 0.
+// Gives the global batch of which each rank of a world gets local_batch. Saturates: "everything at
+// once" is a legal batch size. Throws UsageError when local_batch is 0.
 std::size_t global_batch(std::size_t local_batch, int world);
 
 // Walks one epoch in global batches as one rank sees it. All ranks must ask for the same sequence

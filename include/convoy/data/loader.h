@@ -25,7 +25,7 @@ enum class OnBad : std::uint8_t {
 // naming the record.
 Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad);
 
-// The random choices about one sample in one epoch: nothing else decides them.
+// Gives the random choices about one sample in one epoch: nothing else decides them.
 inline RandomStream sample_stream(std::uint64_t seed, std::uint64_t epoch, std::size_t sample) {
   return RandomStream(seed, epoch, sample + 1);  // (seed, epoch, 0) shuffles
 }
@@ -45,9 +45,9 @@ struct LoaderOptions {
   bool nothing = false;
   // Says which samples this rank gets; null: a StaticOrder of the above.
   std::shared_ptr<SampleOrder> order;
-  // Batches of these parts of epochs, in the place of whole ones: next() waits while there is none,
-  // returns no null, and position() and what is left of an epoch mean nothing. Without `order`,
-  // `cost` and drop_last. After seek() nothing is prepared of what was.
+  // Batches are of these parts of epochs, in the place of whole ones: next() waits while there is
+  // none, returns no null, and position() and what is left of an epoch mean nothing. Without
+  // `order`, `cost` and drop_last. After seek() nothing is prepared of what was.
   std::shared_ptr<Portions> portions;
   bool drop_last = false;  // leave out a last global batch that is not full
   Layout layout = Layout::planar;
@@ -65,10 +65,10 @@ struct LoaderOptions {
   std::function<void(const std::string& message)> on_skip;
 };
 
-// A static SampleSource over a dataset: the samples of an epoch, cut into global batches, of which
-// each rank takes its share as the order says (EpochOrder and even shares, by default). Random
-// choices of the transform depend on (seed, epoch, sample) alone, never on rank, world or thread:
-// an epoch resumed at another world size sees the same pixels.
+// This is a static SampleSource over a dataset: the samples of an epoch, cut into global batches,
+// of which each rank takes its share as the order says (EpochOrder and even shares, by default).
+// Random choices of the transform depend on (seed, epoch, sample) alone, never on rank, world or
+// thread: an epoch resumed at another world size sees the same pixels.
 //
 // Batch memory is made once: `ahead` + 2 batches of this rank's largest share. Construction reads
 // the first record for its shape (with OnBad::skip the first good one) and throws UsageError for

@@ -11,13 +11,13 @@
 
 namespace convoy::data {
 
-// The order of each epoch, of count samples, and this rank's share of any part of it. The shares of
-// all ranks together are that part. A loader calls it under its lock, one call at a time.
+// This is the order of each epoch, of count samples, and this rank's share of any part of it. The
+// shares of all ranks together are that part. A loader calls it under its lock, one call at a time.
 class SampleOrder {
  public:
   virtual ~SampleOrder() = default;
 
-  // The largest share of `batch` consecutive positions.
+  // Gives the largest share of `batch` consecutive positions.
   virtual std::size_t largest_share(std::size_t batch) const = 0;
   // Says whether the batch that begins at this position of the epoch may be prepared already. A
   // loader asks again when seek() or next() is called.

@@ -38,18 +38,18 @@ constexpr std::size_t size_of(Pixel pixel) {
   return pixel == Pixel::f32 ? 4 : pixel == Pixel::bf16 ? 2 : 1;
 }
 
-// A rank's share of one global batch.
+// This is a rank's share of one global batch.
 struct Batch {
   // size() * views images of `shape` one after another, each [C][H][W] or [H][W][C] as `layout`
   // says, of `pixel`s; the views of a sample are neighbors.
   std::span<std::byte> bytes;
   std::span<float> images;  // the same memory where pixel is f32, else empty
-  // The bytes of each sample as they are stored, instead of images, where the source was asked for
-  // that.
+  // These are the bytes of each sample as they are stored, instead of images, where the source was
+  // asked for that.
   std::span<const std::vector<std::byte>> records;
   std::span<const std::int64_t> labels;
-  // All labels of each sample, where the data set has lists of them (Dataset::label_lists); else
-  // empty: each has the one in `labels`.
+  // These are all labels of each sample, where the data set has lists of them
+  // (Dataset::label_lists); else empty: each has the one in `labels`.
   std::span<const std::vector<std::int64_t>> label_lists;
   std::span<const std::size_t> samples;  // their numbers in the data set
   Shape shape;
@@ -74,7 +74,7 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
 
-  // Samples in an epoch, over all ranks.
+  // Counts the samples of an epoch, over all ranks.
   virtual std::size_t size() const = 0;
   // Global batches in a whole epoch; where they are cut by what samples count, in the first.
   virtual std::size_t batches_per_epoch() const = 0;

@@ -75,9 +75,9 @@ struct ShuffleReport {
   std::uint64_t compactions = 0;
 };
 
-// A Dataset whose numbers, labels and keys are the source's. With parts, each rank holds the
-// records of one; arrange() decides which those are. Collective: the constructor (over `world`) and
-// arrange() (over the group). The rest may be called from any thread at any time but during
+// This is a Dataset whose numbers, labels and keys are the source's. With parts, each rank holds
+// the records of one; arrange() decides which those are. Collective: the constructor (over `world`)
+// and arrange() (over the group). The rest may be called from any thread at any time but during
 // arrange().
 //
 // With one copy for a host, each of its ranks holds everything, and with files nobody holds
@@ -106,7 +106,7 @@ class Store final : public Dataset {
   std::vector<std::int64_t> labels(std::size_t i) const override { return source_->labels(i); }
   std::uint64_t fingerprint() const override { return source_->fingerprint(); }
 
-  // The group, and this rank in it.
+  // These say how many ranks the group has, and which of them this is.
   int members() const;
   int member() const;
   int groups() const { return need_.groups; }

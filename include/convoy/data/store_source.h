@@ -11,10 +11,10 @@
 
 namespace convoy::data {
 
-// The order of the epoch that this position is in, over `count` samples: a pure function of
-// (count, seed, position). The samples at positions p, in a group of m ranks, belong to member
-// p mod m, and in a world of w ranks, rank p mod w uses them; so what is consumed is a prefix of
-// the order at any world size, and any one goes on from it.
+// Gives the order of the epoch that this position is in, over `count` samples: a pure function of
+// (count, seed, position). The samples at positions p, in a group of m ranks, belong to member p
+// mod m, and in a world of w ranks, rank p mod w uses them; so what is consumed is a prefix of the
+// order at any world size, and any one goes on from it.
 //
 // It is the permutation of (seed, generation); the same that a Loader from files has in the epoch
 // of that number. Where the position says `members`, the samples of each member are in another
@@ -31,14 +31,15 @@ struct ShuffleOptions {
   // been of today's size; 0: never. Samples left of the epoch are shuffled; at the start of an
   // epoch, all.
   std::uint64_t every_steps = 0;
-  // Batches as in the paper: each rank draws its samples from its part at random, with replacement.
-  // An epoch is then as many samples as there are, not each of them once.
+  // Makes batches as in the paper: each rank draws its samples from its part at random, with
+  // replacement. An epoch is then as many samples as there are, not each of them once.
   bool random_batches = false;
 };
 
-// A SampleSource over a store. In an epoch, every sample is used once by one rank of the world,
-// whatever the number of groups; with every_epochs = 1 the global batches are those of a Loader
-// from files with the same seed. Shares of a global batch differ by at most one sample among ranks.
+// This is a SampleSource over a store. In an epoch, every sample is used once by one rank of the
+// world, whatever the number of groups; with every_epochs = 1 the global batches are those of a
+// Loader from files with the same seed. Shares of a global batch differ by at most one sample among
+// ranks.
 //
 // next() is collective when it shuffles: at the first call, and when a shuffle is due. All ranks
 // seek alike. No batch is prepared across a shuffle or an epoch's end.

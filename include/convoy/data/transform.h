@@ -58,7 +58,7 @@ void validate(const TransformOptions& options);
 // Gives what a file of a picture is by its first bytes: png, or jpeg for everything else.
 Encoding encoding_of(std::span<const std::byte> file);
 
-// A decoded image: interleaved bytes.
+// This is a decoded image: interleaved bytes.
 struct Image {
   int height = 0;
   int width = 0;
@@ -115,7 +115,7 @@ class Transformer {
   std::unique_ptr<Impl> impl_;
 };
 
-// The shape of a record; decodes the header of a compressed one, and is that of the upright
+// Gives the shape of a record; decodes the header of a compressed one, and is that of the upright
 // picture.
 Shape shape_of(const Record& record);
 

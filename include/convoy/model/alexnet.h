@@ -12,7 +12,7 @@ struct AlexNetOptions {
   std::int64_t classes = 1000;
   // Probability of dropping an input of either hidden fully connected layer; in [0, 1).
   double dropout = 0.5;
-  // Units of each of those layers.
+  // Counts the units of each of those layers.
   std::int64_t hidden = 4096;
   // Maps of the five convolutions.
   std::array<std::int64_t, 5> widths{64, 192, 384, 256, 256};

@@ -49,12 +49,12 @@ using LayerParts = std::map<std::string, std::vector<std::int64_t>>;
 // Gives the parts of the plan's layers that are `divided_evenly`, as the plan divides them.
 LayerParts parts_of(const PartitionPlan& plan, const Blueprint& blueprint);
 
-// Parts of the same layers with which a partition's costs, divided by its speed, are as even as can
-// be had: those of other layers, and what is fixed, count as they are. Layers with as many rows (or
-// units) have the same parts, so that no more crosses the borders than has to; a border lies at
-// most one row from where the costs have it, at that side which evens out what the others leave.
-// Layers that cost nothing go with the others, or by speeds alone where no layer that is divided
-// alike costs anything.
+// Gives parts of the same layers with which a partition's costs, divided by its speed, are as even
+// as can be had: those of other layers, and what is fixed, count as they are. Layers with as many
+// rows (or units) have the same parts, so that no more crosses the borders than has to; a border
+// lies at most one row from where the costs have it, at that side which evens out what the others
+// leave. Layers that cost nothing go with the others, or by speeds alone where no layer that is
+// divided alike costs anything.
 //
 // What the plan has stays unless the partition that takes longest then takes less than 1 -
 // `least_gain` of its time. REQUIRES: as many speeds as partitions, all above 0.
@@ -65,7 +65,7 @@ LayerParts balanced_parts(const PartitionPlan& plan, const Blueprint& blueprint,
 // Says whether these are parts of just the layers that parts_of has, and of all of each.
 bool fits(const LayerParts& parts, const PartitionPlan& plan, const Blueprint& blueprint);
 
-// The rules with these parts.
+// Gives the rules with these parts.
 PartitionRules with_parts(PartitionRules rules, const LayerParts& parts, const PartitionPlan& plan,
                           const Blueprint& blueprint);
 

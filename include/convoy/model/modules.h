@@ -14,7 +14,7 @@
 
 namespace convoy::model {
 
-// A module as it is, held by the nodes of a blueprint.
+// This is a module as it is, held by the nodes of a blueprint.
 struct UserModule {
   torch::nn::AnyModule module;
 };
@@ -33,12 +33,13 @@ struct Statement {
   std::function<Slice(const Slice& tensor, const Slice& output)> required_tensor = nullptr;
 };
 
-// A part of a layer, to be computed.
+// This is a part of a layer, to be computed.
 struct ModulePart {
   Slice input;   // of each sample's input: what Statement::required says of `output`
   Slice output;  // of each sample's output
-  // Parameters and buffers by their names in the module, of each what Statement::required_tensor
-  // says of `output`. Where machines divide them, members of the module hold more or less.
+  // These are parameters and buffers by their names in the module, of each what
+  // Statement::required_tensor says of `output`. Where machines divide them, members of the module
+  // hold more or less.
   std::map<std::string, torch::Tensor> tensors;
 };
 
@@ -78,7 +79,7 @@ class ModuleList {
   ModuleList& add(std::string name, const Module& module, Statement statement = {}) {
     return add(std::move(name), torch::nn::AnyModule(module), std::move(statement));
   }
-  // Its modules as NAME.0, NAME.1, ...
+  // Adds its modules as NAME.0, NAME.1, ...
   ModuleList& add(const std::string& name, const torch::nn::Sequential& modules);
 
   // Both throw UsageError as check() and shapes_of() do.
@@ -91,7 +92,7 @@ class ModuleList {
   bool own_stages_ = false;
 };
 
-// A layer that states more of its input than it reads.
+// This is a layer that states more of its input than it reads.
 struct Overstatement {
   std::string layer;
   std::string value;  // what it reads

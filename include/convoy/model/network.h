@@ -11,8 +11,8 @@ namespace convoy::model {
 
 struct Blueprint;
 
-// A network from a batch of images to one row of scores per image. It knows nothing of ranks,
-// devices or optimizers; parallelism is declared outside of it.
+// This is a network from a batch of images to one row of scores per image. It knows nothing of
+// ranks, devices or optimizers; parallelism is declared outside of it.
 //
 // One whose forward is code trains whole. What is to be split, or described layer by layer, is a
 // StagedNetwork (convoy/model/stage.h).

@@ -29,7 +29,7 @@ enum class Division : std::uint8_t {
 };
 // "whole", "rows", "tiles", "units", "follows".
 const char* text_of(Division division);
-// Nothing for other texts.
+// Gives nothing for other texts.
 std::optional<Division> division_of(std::string_view text);
 
 struct LayerDivision {
@@ -157,8 +157,8 @@ struct PartitionTraffic {
   double values = 0;
   bool output = false;  // to where the samples are, not to layers that read it
 };
-// All that is sent, ascending by value, from and to. An output of the network goes to where the
-// samples are, unless it is whole: of each sample all of it.
+// Gives all that is sent, ascending by value, from and to. An output of the network goes to where
+// the samples are, unless it is whole: of each sample all of it.
 std::vector<PartitionTraffic> traffic_of(const PartitionPlan& plan);
 
 // This is what a partition has and does, for one sample.

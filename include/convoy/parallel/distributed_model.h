@@ -79,7 +79,7 @@ class DistributedCore {
   std::unique_ptr<Impl> impl_;
 };
 
-// A module whose gradients are averaged over all ranks of a world, or over a part of them.
+// This is a module whose gradients are averaged over all ranks of a world, or over a part of them.
 //
 // Construction is collective: it checks that all ranks built the same model (UsageError naming the
 // rank and the parameter otherwise), gives all of them rank 0's parameters and buffers, and hooks
@@ -106,8 +106,8 @@ class DistributedModel {
                    DistributedOptions options = {})
       : DistributedModel(world, holder.ptr(), options) {}
 
-  // The module's forward. In training the size of the first tensor's first dimension is taken as
-  // the number of samples of this rank, which weights its gradient (Averaging::samples).
+  // Gives the module's forward. In training the size of the first tensor's first dimension is taken
+  // as the number of samples of this rank, which weights its gradient (Averaging::samples).
   template <class... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();

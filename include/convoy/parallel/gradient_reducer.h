@@ -48,12 +48,12 @@ struct ReducerOptions {
   // a gradient that other terms of the loss add to is copied. What a hook on such a weight keeps of
   // its argument changes in the same backward: clone it.
   bool compute_in_buckets = true;
-  // The order in which backward produces gradients, as names: what buckets() of an earlier run
-  // gave. Empty: the order is measured in the first step. With it and `nominal_samples`, a training
-  // that is resumed adds up gradients in the same order, to the same bits.
+  // This is the order in which backward produces gradients, as names: what buckets() of an earlier
+  // run gave. Empty: the order is measured in the first step. With it and `nominal_samples`, a
+  // training that is resumed adds up gradients in the same order, to the same bits.
   std::vector<std::string> order;
-  // Samples of a rank in a usual micro-batch; 0: those of the first step. What it is doesn't matter
-  // to the result but for rounding.
+  // Counts the samples of a rank in a usual micro-batch; 0: those of the first step. What it is
+  // doesn't matter to the result but for rounding.
   double nominal_samples = 0;
   // Rules that choose the algorithm, as in Communicator::with_allreduce(). Empty: the world's.
   std::string allreduce;
@@ -65,7 +65,7 @@ struct ReducerOptions {
   std::optional<at::ScalarType> wire_type;
 };
 
-// A part of a step that is over; see GradientReducer::set_observer.
+// This is a part of a step that is over; see GradientReducer::set_observer.
 struct ReductionSpan {
   enum class Kind {
     copy,       // a parameter's gradient into its bucket
@@ -171,8 +171,9 @@ class GradientReducer {
 
   const ReducerStatistics& statistics() const;
   const comm::Communicator& communicator() const;
-  // The buckets, as parameter names in the order of reduction. The order is that of registration,
-  // reversed, in the first step, and the measured one of rank 0 afterwards, unless it was given.
+  // Gives the buckets, as parameter names in the order of reduction. The order is that of
+  // registration, reversed, in the first step, and the measured one of rank 0 afterwards, unless it
+  // was given.
   std::vector<std::vector<std::string>> buckets() const;
 
  private:
@@ -180,7 +181,7 @@ class GradientReducer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Parameters with the name of their first occurrence, each tensor once.
+// Gives the parameters with the name of their first occurrence, each tensor once.
 std::vector<NamedTensor> unique_parameters(const torch::nn::Module& module);
 std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module);
 

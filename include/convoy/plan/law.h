@@ -28,7 +28,7 @@ struct Descent {
   double rate = 0;          // lambda
 };
 
-// The bound on N_update for noise sigma, 0 < sigma < epsilon: as many updates suffice.
+// Gives the bound on N_update for noise sigma, 0 < sigma < epsilon: as many updates suffice.
 double updates_bound(const Descent& descent, double sigma);
 
 // Its expansion for small sigma >= 0:

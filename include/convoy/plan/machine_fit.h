@@ -11,8 +11,8 @@
 
 namespace convoy::plan {
 
-// One measurement, independent of the others: the mean over some updates, not each of a row of
-// updates that are slow or fast together.
+// This is one measurement, independent of the others: the mean over some updates, not each of a row
+// of updates that are slow or fast together.
 struct TimeSample {
   std::int64_t samples = 0;  // of one worker; M at P = 1
   double seconds = 0;        // per update
@@ -61,7 +61,7 @@ struct ComputeFit {
 // UsageError for fewer than 3 samples, or fewer than two different M.
 ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions& options = {});
 
-// The means over each M, robust as above, for Machine::table.
+// Gives the means over each M, robust as above, for Machine::table.
 std::vector<ComputePoint> compute_table(const std::vector<TimeSample>& samples);
 
 struct CommunicationSample {
@@ -94,10 +94,10 @@ CommunicationFit fit_communication(const std::vector<CommunicationSample>& sampl
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    const FitOptions& options = {});
 
-// The means over each P, robust as above: a Communication of kind table.
+// Gives the means over each P, robust as above: a Communication of kind table.
 Communication communication_table(const std::vector<CommunicationSample>& samples);
 
-// A machine whose values were measured or given. Without draws a value counts as exact.
+// This is a machine whose values were measured or given. Without draws a value counts as exact.
 struct MeasuredMachine {
   Machine machine;
   std::vector<ComputeDraw> compute_draws;

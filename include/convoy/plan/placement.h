@@ -24,7 +24,7 @@ struct PassTime {
   bool operator==(const PassTime&) const = default;
 };
 
-// A parameter's gradient.
+// This is a parameter's gradient.
 struct GradientSize {
   double bytes = 0;       // as large as the parameter
   bool in_place = false;  // computed in the bucket that it is reduced in, not copied there
@@ -39,8 +39,8 @@ struct LayerCost {
   bool gathered = false;
   double activation_bytes = 0;  // that a step keeps of one sample
   std::vector<PassTime> times = {};
-  // Units of each rank of a group where hybrid divides it and they are not even. Then there can't
-  // be groups of another size.
+  // These are the units of each rank of a group where hybrid divides it and they are not even. Then
+  // there can't be groups of another size.
   std::vector<std::int64_t> parts = {};
 };
 
@@ -78,7 +78,7 @@ struct Network {
   double processor_s_per_byte = 0;
   bool operator==(const Network&) const = default;
 };
-// The part of a machine that it is. Throws UsageError where there is no bandwidth.
+// Gives the part of a machine that it is. Throws UsageError where there is no bandwidth.
 Network network_of(const Machine& machine);
 
 // This is what a rank has of its processor. Where that is a quota, it comes anew in each period; 0:
@@ -118,7 +118,8 @@ struct StepForecast {
   double communication_s = 0;  // that something is under way, hidden or not
   double sent_bytes = 0;       // by the rank that sends most
   double parameter_bytes = 0;  // that a rank holds
-  // The process, parameters, gradients, the optimizer's state, activations, and what is exchanged.
+  // Counts the process, parameters, gradients, the optimizer's state, activations, and what is
+  // exchanged.
   double memory_bytes = 0;
   // Gives what of the communication is behind computing.
   double hidden() const;
@@ -129,20 +130,21 @@ struct StepForecast {
 StepForecast forecast(const TrainingCost& cost, const Network& network, const Processor& processor,
                       int world, std::int64_t samples_per_rank, const Placement& placement);
 
-// The numbers of ranks above 1 that hybrid's groups can have, descending: those that divide the
-// world and leave each rank a unit of every divided layer.
+// Gives the numbers of ranks above 1 that hybrid's groups can have, descending: those that divide
+// the world and leave each rank a unit of every divided layer.
 std::vector<int> group_sizes(const TrainingCost& cost, int world);
 
-// All that there are: data and model parallelism, and hybrid in each scheme on each grid; bc with
-// 2, 4, 8, ... senders, and c with as many passes. With `variable_batch` those of hybrid that can
-// be had with it.
+// Gives all that there are: data and model parallelism, and hybrid in each scheme on each grid; bc
+// with 2, 4, 8, ... senders, and c with as many passes. With `variable_batch` those of hybrid that
+// can be had with it.
 std::vector<Placement> placements(const TrainingCost& cost, int world, bool variable_batch = false);
 
-// The soonest of those that can be trained (model parallelism can't) with so much memory of a rank;
-// 0: any. Its place in the list. Throws UsageError where none can.
+// Gives the soonest of those that can be trained (model parallelism can't) with so much memory of a
+// rank; 0: any. Its place in the list. Throws UsageError where none can.
 std::size_t best_placement(const std::vector<StepForecast>& forecasts, double memory_bytes = 0);
 
-// The costs of a network on a machine, beside what machine_of_toml() reads, and back:
+// These are the costs of a network on a machine, which are read and written beside what
+// machine_of_toml() reads:
 //
 //   [placement]
 //   model = "alexnet-one-tower"

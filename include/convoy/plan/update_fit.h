@@ -11,7 +11,7 @@
 
 namespace convoy::plan {
 
-// One training run, towards one target.
+// This is one training run, towards one target.
 struct UpdateRun {
   std::int64_t batch = 0;    // M
   double learning_rate = 0;  // > 0
@@ -24,7 +24,7 @@ struct UpdateRun {
   bool diverged = false;  // it would never have reached the target
 };
 
-// One mini-batch at the learning rate that is best for it.
+// This is one mini-batch at the learning rate that is best for it.
 struct EnvelopePoint {
   std::int64_t batch = 0;
   double learning_rate = 0;
@@ -70,7 +70,7 @@ struct UpdateFit {
 // the one that came furthest was run), and for fewer than 3 runs that did at the rates chosen.
 UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& options = {});
 
-// The learning rate that goes with a batch: the envelope's where runs reached the target,
+// Gives the learning rate that goes with a batch: the envelope's where runs reached the target,
 // interpolated between the two M beside it, rate and batch both as logarithms, to four digits. That
 // of the nearest M outside of these. UsageError for an envelope without such an M.
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch);

@@ -62,7 +62,7 @@ struct ClientOptions {
   convoy::Log log;
 };
 
-// Samples that a replica has for itself: positions begin to end - 1 of an epoch's order.
+// These are samples that a replica has for itself: positions begin to end - 1 of an epoch's order.
 struct Portion {
   std::uint64_t number = 0;  // 1, 2, ...; never used twice in a job. Fits into 32 bits
   std::uint64_t epoch = 0;
@@ -101,7 +101,7 @@ struct JobProgress {
   ReplicaReport reported;      // of all replicas together, since the job began
 };
 
-// The parameters as they were at one moment, while replicas went on.
+// These are the parameters as they were at one moment, while replicas went on.
 struct Cut {
   std::uint64_t id = 0;
   JobProgress progress;       // as of the cut
@@ -196,11 +196,11 @@ class Client {
   // Into `to`; what was fetched last into the same memory and has not changed since is not sent
   // again, so that this memory must be as fetch() left it.
   void fetch(std::span<const WriteView> to);
-  // Gradients (of statistics, what they moved by), of `samples` samples, computed with what was
-  // fetched last before `fetched` fetches were complete (fetches() of that moment). `progress` says
-  // how many samples of which portion are done with this push, both less than 2^32. `ids` go into
-  // the shards' ledger. Returns when all shards that have parts of these vectors have applied it;
-  // in rounds these wait for the other replicas, however long. A replica whose portion has no
+  // Pushes gradients (of statistics, what they moved by), of `samples` samples, computed with what
+  // was fetched last before `fetched` fetches were complete (fetches() of that moment). `progress`
+  // says how many samples of which portion are done with this push, both less than 2^32. `ids` go
+  // into the shards' ledger. Returns when all shards that have parts of these vectors have applied
+  // it; in rounds these wait for the other replicas, however long. A replica whose portion has no
   // samples pushes nothing in that round: no gradients, of 0 samples. Throws Failure when that is
   // not known after its patience, or when this client is lost(). The values must not change until
   // it returns.

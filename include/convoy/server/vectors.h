@@ -12,8 +12,8 @@
 
 namespace convoy::server {
 
-// A named vector of float32: a tensor laid out in C order, or the part of one that a partition of a
-// model holds.
+// This is a named vector of float32: a tensor laid out in C order, or the part of one that a
+// partition of a model holds.
 struct VectorSpec {
   std::string name;  // 1 to kMaxVectorName bytes, each name once in a job
   std::uint64_t elements = 0;

@@ -18,8 +18,8 @@ struct CheckpointOptions {
   // What a rank writes is copied first, and written while training goes on. Otherwise, and where
   // there is no memory for the copy, begin() writes it.
   bool asynchronous = true;
-  // The most that the copies of all ranks of a host may take; 0: half of what is free when one is
-  // made.
+  // This is the most that the copies of all ranks of a host may take; 0: half of what is free when
+  // one is made.
   std::uint64_t memory = 0;
   int ranks_of_host = 1;
   // On rank 0, called from any thread when a checkpoint is whole, right before it gets its name:
@@ -38,9 +38,9 @@ struct WrittenCheckpoint {
   bool asynchronous = false;
 };
 
-// The checkpoints of a run, written by the ranks of a communicator into a folder that belongs to
-// rank 0. Each rank that holds something writes its part: into the folder where it sees it, through
-// rank 0 where it doesn't (a file made there shows which). The manifest comes last.
+// These are the checkpoints of a run, written by the ranks of a communicator into a folder that
+// belongs to rank 0. Each rank that holds something writes its part: into the folder where it sees
+// it, through rank 0 where it doesn't (a file made there shows which). The manifest comes last.
 //
 // Every function is collective: all ranks call the same ones in the same order. One thread at a
 // time; a thread of this object's own writes, and uses the state that it was given no more than

@@ -25,11 +25,11 @@ class Compute {
 
   // Moves the network to the device, type and layout; tensors keep their identity on the CPU.
   void place(torch::nn::Module& network) const;
-  // A batch as tensors, [size * views, ...]: without a copy on the CPU where batch and network are
-  // in float32, so valid as long as the batch.
+  // Gives a batch as tensors, [size * views, ...]: without a copy on the CPU where batch and
+  // network are in float32, so valid as long as the batch.
   torch::Tensor images(const data::Batch& batch) const;
   torch::Tensor labels(std::span<const std::int64_t> labels) const;
-  // One blank image for a rank that has none.
+  // Gives one blank image for a rank that has none.
   torch::Tensor blank(const data::Shape& shape) const;
 
   // Is for the forward pass: hold it that long.

@@ -22,7 +22,7 @@ optim::Rule optimizer_rule(const OptimizerRecipe& recipe);
 // counted from 1; 0: none fits.
 std::size_t group_of(const OptimizerRecipe& recipe, const std::string& name,
                      std::int64_t dimensions);
-// The values of a group of the recipe.
+// Gives the values of a group of the recipe.
 OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group);
 
 }  // namespace convoy::train

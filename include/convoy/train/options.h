@@ -15,7 +15,7 @@ namespace convoy::train {
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
                            std::vector<std::string>>;
 
-// One key: its default, whose type is the key's type, and one line for `--print-recipe`.
+// This is one key: its default, whose type is the key's type, and one line for `--print-recipe`.
 struct Option {
   enum class Kind : std::uint8_t {
     plain,
@@ -29,7 +29,7 @@ struct Option {
   bool required = false;  // its default is no answer
 };
 
-// The values of such a table, complete with defaults.
+// These are the values of such a table, complete with defaults.
 class Options {
  public:
   Options() = default;

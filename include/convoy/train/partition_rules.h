@@ -18,7 +18,7 @@ namespace convoy::train {
 model::PartitionRules partition_rules(const Recipe& recipe, const model::Blueprint& blueprint,
                                       const std::vector<model::Shape>& inputs);
 
-// The parts in these rules that balance has; none where it is "even", or waits for times.
+// Gives the parts in these rules that balance has; none where it is "even", or waits for times.
 model::LayerParts balanced_layers(const Recipe& recipe, const model::Blueprint& blueprint,
                                   const std::vector<model::Shape>& inputs);
 

@@ -21,7 +21,7 @@ class Task;
 // sync or hybrid.
 plan::Placement placement_of(const Recipe& recipe);
 
-// A training that is to be placed.
+// This is a training that is to be placed.
 struct PlacementProblem {
   Recipe recipe;  // its precision, layout, optimizer, rules of placement, buckets and seed
   model::Blueprint network;
@@ -44,8 +44,8 @@ plan::TrainingCost training_cost(const PlacementProblem& problem);
 plan::MeasuredPlacement measure_placement(const comm::World& world, const PlacementProblem& problem,
                                           int repetitions = 2);
 
-// All placements of the problem, and the place of the best one in the list. `memory_bytes`: most of
-// a rank; 0: any.
+// These are all placements of the problem, and the place of the best one in the list.
+// `memory_bytes`: most of a rank; 0: any.
 struct PlacementPlan {
   std::vector<plan::StepForecast> forecasts;
   std::size_t best = 0;

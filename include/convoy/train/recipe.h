@@ -165,7 +165,7 @@ struct OutputRecipe {
   bool log_samples = false;
 };
 
-// A strategy that is none: one of `candidates` is chosen where the training begins.
+// This is a strategy that is none: one of `candidates` is chosen where the training begins.
 inline constexpr const char* kAutomatic = "auto";
 
 struct Recipe {
@@ -198,8 +198,8 @@ struct Recipe {
   std::map<std::string, Options> candidates;
 };
 
-// A recipe's text, and where it comes from: paths in it are relative to `folder`, `name` stands in
-// messages and, without its extension, is the default of the recipe's name.
+// This is a recipe's text, and where it comes from: paths in it are relative to `folder`, `name`
+// stands in messages and, without its extension, is the default of the recipe's name.
 struct RecipeText {
   std::string text;
   std::string name;
@@ -207,8 +207,8 @@ struct RecipeText {
 };
 RecipeText read_recipe_file(const std::string& path);
 
-// The plugins that a recipe names, as paths: they are loaded before the rest is read, since they
-// add to the vocabulary. `overrides` as in parse_recipe.
+// Gives the plugins that a recipe names, as paths: they are loaded before the rest is read, since
+// they add to the vocabulary. `overrides` as in parse_recipe.
 std::vector<std::string> plugins_of(const RecipeText& text,
                                     const std::vector<std::string>& overrides);
 
@@ -232,11 +232,11 @@ enum class Files {
 Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& overrides,
                     const Vocabulary& vocabulary, Files files = Files::must_exist);
 
-// The complete recipe as TOML that parse_recipe reads back to the same, whatever the folder: paths
-// are absolute. With `comments`, each key is explained.
+// Gives the complete recipe as TOML that parse_recipe reads back to the same, whatever the folder:
+// paths are absolute. With `comments`, each key is explained.
 std::string print_recipe(const Recipe& recipe, bool comments);
 
-// A key whose value differs between two recipes, as TOML; empty where one has no such key.
+// This is a key whose value differs between two recipes, as TOML; empty where one has no such key.
 struct RecipeChange {
   std::string key;  // "optimizer.lr"
   std::string mine;

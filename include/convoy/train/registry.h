@@ -43,7 +43,7 @@ using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
 // Makes the task of a recipe, which it may keep a copy of.
 using TaskFactory = std::function<std::unique_ptr<Task>(const Recipe&)>;
 
-// One per program; filled before recipes are read, read-only afterwards.
+// There is one per program; filled before recipes are read, read-only afterwards.
 class Registry {
  public:
   // Begins with everything that Convoy brings.

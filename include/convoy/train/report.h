@@ -9,7 +9,7 @@
 
 namespace convoy::train {
 
-// One run. Numbers that it doesn't say are not a number, counts 0, and texts empty.
+// This is one run. Numbers that it doesn't say are not a number, counts 0, and texts empty.
 struct RunFigures {
   std::string name;  // of its folder; the whole path where several runs have the same
   std::string folder;
@@ -30,7 +30,7 @@ struct RunFigures {
   double loss = 0;                      // of the last update
   std::int64_t evaluated_at = -1;       // the step of the last evaluation; -1: there was none
   std::map<std::string, double> final;  // what it found
-  // The best evaluation by the metric that matters.
+  // This is the best evaluation by the metric that matters.
   std::string best_metric;
   double best = 0;
   std::int64_t best_step = -1;
@@ -76,8 +76,8 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   ReportFigures figures() const;
-  // The page. Of what a run doesn't have, it says so. Curves are thinned so that every peak stays.
-  // Pictures are drawn by gnuplot: Failure where that can't be started, or fails.
+  // Gives the page. Of what a run doesn't have, it says so. Curves are thinned so that every peak
+  // stays. Pictures are drawn by gnuplot: Failure where that can't be started, or fails.
   std::string page() const;
 
  private:

@@ -12,8 +12,8 @@
 
 namespace convoy::train {
 
-// One tensor of a file: contiguous, row-major, little-endian. `type` is the format's own name: F64,
-// F32, F16, BF16, I64, I32, I16, I8, U8, BOOL.
+// This is one tensor of a file: contiguous, row-major, little-endian. `type` is the format's own
+// name: F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL.
 struct TensorView {
   std::string name;
   std::string type;
@@ -21,10 +21,10 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
-// Bytes per element; throws UsageError for a type that is not in the list above.
+// Says how many bytes an element has; throws UsageError for a type that is not in the list above.
 std::size_t size_of_type(const std::string& type);
 
-// A tensor that is yet to be written.
+// This is a tensor that is yet to be written.
 struct TensorShape {
   std::string name;
   std::string type;
@@ -51,10 +51,11 @@ SafetensorsLayout layout_of_safetensors(const std::string& path,
 void write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-// A file mapped into memory; the views live as long as this object. Every offset, shape and size is
-// checked when the file is opened, as the format demands (no holes, no overlap, header at most
-// 100 MB, nothing behind the last tensor); throws UsageError naming the file and the tensor. In a
-// file that another program wrote, a tensor may begin at any byte: copy it before use as numbers.
+// This is a file mapped into memory; the views live as long as this object. Every offset, shape and
+// size is checked when the file is opened, as the format demands (no holes, no overlap, header at
+// most 100 MB, nothing behind the last tensor); throws UsageError naming the file and the tensor.
+// In a file that another program wrote, a tensor may begin at any byte: copy it before use as
+// numbers.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);

@@ -29,7 +29,7 @@ struct State {
   // These are of this rank alone: local running statistics of batch normalization. In a checkpoint
   // of another world size they are missing, and `model` holds their average.
   Tensors rank;
-  // The slice that this rank has of a tensor in `model`, and of every "<slot>/<name>" in
+  // This is the slice that this rank has of a tensor in `model`, and of every "<slot>/<name>" in
   // `optimizer`, by name in the model. Tensors that are not in here are whole.
   std::map<std::string, Slice> parts;
   // A rank may have some of these. What several have under one name is the same on all of them.
@@ -38,7 +38,7 @@ struct State {
   std::map<std::string, std::vector<std::string>> lists;
 };
 
-// Parameters and buffers of a module as State has them.
+// Describes parameters and buffers of a module as State has them.
 void describe_module(const torch::nn::Module& module, State& state);
 
 // This is what a rank needs of a tensor of the model (given as the whole), and of the optimizer's
@@ -59,10 +59,10 @@ std::optional<Slice> everything(const Slice& whole);
 State read_checkpoint(const comm::Communicator& communicator, const std::string& path,
                       const Manifest& manifest, const Wanted& wanted = everything,
                       torch::nn::Module* network = nullptr);
-// The model alone, into a network; nothing else is read.
+// Reads the model alone, into a network; nothing else is read.
 State read_model(const comm::Communicator& communicator, const std::string& path,
                  const Manifest& manifest, const Wanted& wanted, torch::nn::Module& network);
-// All of a checkpoint, whole, read by one process for itself, as rank `rank` of `world`.
+// Reads all of a checkpoint, whole, by one process for itself, as rank `rank` of `world`.
 State read_checkpoint(const std::string& path, const Manifest& manifest, int rank, int world);
 // Reads the model alone in the same way.
 State read_model(const std::string& path, const Manifest& manifest);

@@ -55,8 +55,8 @@ struct Arrangement {
   // False: others train, and of what there is to train on this job needs no samples, only how far
   // they have come in it (SampleSource::seek, by the strategy). The same on all ranks.
   bool trains = true;
-  // Samples that a coordinator assigns: those of what is put in here, by whom the strategy asks,
-  // cut into batches that end with each portion. Null: whole epochs.
+  // These are samples that a coordinator assigns: those of what is put in here, by whom the
+  // strategy asks, cut into batches that end with each portion. Null: whole epochs.
   std::shared_ptr<data::Portions> portions = nullptr;
 
   bool reads() const { return samples == Samples::read; }
@@ -89,8 +89,8 @@ struct MoreNumbers {
   std::vector<std::pair<std::string, std::vector<double>>> lists;
 };
 
-// One update, as a strategy reports it, or several, where others make them. The same on every rank
-// but for the seconds and not_finite.
+// This is one update, as a strategy reports it, or several, where others make them. The same on
+// every rank but for the seconds and not_finite.
 struct StepReport {
   double loss = 0;            // mean over the update
   std::uint64_t samples = 0;  // of all ranks
@@ -101,8 +101,8 @@ struct StepReport {
   double backward_s = 0;
   double communication_s = 0;  // not hidden behind them
   double update_s = 0;
-  // The Euclidean norm of the gradient that the update was made with, before it was clipped;
-  // negative: the strategy doesn't say. Where it is not finite, the update was not made.
+  // This is the Euclidean norm of the gradient that the update was made with, before it was
+  // clipped; negative: the strategy doesn't say. Where it is not finite, the update was not made.
   double gradient_norm = -1;
   // Then: the last of this rank's parameters, in their order, that has such a gradient, if one has.
   std::string not_finite = {};
@@ -129,11 +129,11 @@ struct Communicated {
   std::uint64_t group_sum_bytes = 0;  // of gradients of divided layers, over groups of ranks
 };
 
-// The network that a recipe names, for the strategy to make what a rank has of it.
+// This is the network that a recipe names, for the strategy to make what a rank has of it.
 class NetworkSource {
  public:
   virtual ~NetworkSource() = default;
-  // All of it, new, with the recipe's first weights, which are the same on every rank, on the
+  // Gives all of it, new, with the recipe's first weights, which are the same on every rank, on the
   // recipe's device and in its layout; tried with a blank sample, where the task can make one.
   // Throws UsageError where model and data don't go together.
   virtual std::shared_ptr<model::Network> whole() const = 0;
@@ -155,7 +155,8 @@ class TrainerContext {
   virtual const comm::World& world() const = 0;
   virtual const Task& task() const = 0;
   virtual const Compute& compute() const = 0;
-  // The recipe's optimizer (convoy/train/named_optimizer.h) for parameters that this rank has.
+  // Gives the recipe's optimizer (convoy/train/named_optimizer.h) for parameters that this rank
+  // has.
   virtual NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const = 0;
   virtual data::SampleSource& samples() = 0;
   // Gives what they are of: data.train.
@@ -208,7 +209,7 @@ class Strategy {
   virtual void build(const NetworkSource& source) = 0;
   // Gives what build made, with parameters and buffers under the names that they have in the whole.
   virtual torch::nn::Module& module() = 0;
-  // Parameters of the whole network. Not collective.
+  // Counts the parameters of the whole network. Not collective.
   virtual std::int64_t parameters() = 0;
 
   // Says how many samples a rank has to get for an update, if it gets any; the same on every rank.
@@ -217,9 +218,9 @@ class Strategy {
   virtual void prepare(TrainerContext& context, const State* saved) = 0;
   // Makes updates until TrainerContext::updated says no. Called again, it goes on.
   virtual void run() = 0;
-  // Nothing where the strategy doesn't count. Not collective.
+  // Gives nothing where the strategy doesn't count. Not collective.
   virtual Communicated communicated() { return {}; }
-  // The state after the last update.
+  // Gives the state after the last update.
   virtual State state() = 0;
   // Calls `use` while the network holds what is to be evaluated and saved: weights, and running
   // statistics united over ranks.
@@ -233,8 +234,8 @@ class Strategy {
   // the model what was wanted, mostly as tensors of module() that have been filled; `from` names it
   // in messages.
   virtual void load(const State& saved, const std::string& from);
-  // The network's outputs, in the mode in which it is, on every rank, for inputs that every rank
-  // has.
+  // Gives the network's outputs, in the mode in which it is, on every rank, for inputs that every
+  // rank has.
   virtual TensorList forward(const TensorList& inputs) = 0;
   // Runs the network on this rank's share of a batch (which may be empty, and without samples where
   // this rank has none), in the mode in which it is and without gradients, and calls `use` with

@@ -23,8 +23,8 @@ namespace convoy::train {
 
 using TensorList = std::vector<torch::Tensor>;
 
-// Some rows of a batch, as tensors by name. How many samples a row stands for is the task's matter;
-// what networks draw for dropout goes by `samples`.
+// These are some rows of a batch, as tensors by name. How many samples a row stands for is the
+// task's matter; what networks draw for dropout goes by `samples`.
 struct TaskBatch {
   std::map<std::string, torch::Tensor> tensors;
   std::span<const std::size_t> samples;  // their numbers in the data set
@@ -33,7 +33,7 @@ struct TaskBatch {
   double weight = 0;
 };
 
-// One figure of an evaluation.
+// This is one figure of an evaluation.
 struct Metric {
   std::string name;   // "top1": a key of metrics.jsonl, and what checkpoint.best names
   std::string title;  // "top-1": on the terminal
@@ -49,7 +49,8 @@ struct TaskFacts {
   bool operator==(const TaskFacts&) const = default;
 };
 
-// Some of the outputs of a network that several ranks share, of all rows of theirs together.
+// These are some of the outputs of a network that several ranks share, of all rows of theirs
+// together.
 struct OutputPart {
   std::int64_t begin = 0, size = 0, all = 0;  // units of the last dimension
   // Reduces a tensor that has the same shape on each of these ranks, element by element, without a
@@ -70,8 +71,9 @@ struct Answer {
   std::string json;                // an object: further keys of the row; may be empty
 };
 
-// One of a program's tasks; made from a recipe, then told about the data once (look, or restore).
-// Calls that are const may come from any thread. What may differ between ranks is only the samples.
+// This is one of a program's tasks; made from a recipe, then told about the data once (look, or
+// restore). Calls that are const may come from any thread. What may differ between ranks is only
+// the samples.
 class Task {
  public:
   // A network's outputs for its inputs, in evaluation mode. Collective where the network is on

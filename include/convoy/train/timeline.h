@@ -33,12 +33,12 @@ class Timeline {
   // Gives what to call a row; row 0 has a name.
   void name_row(int row, std::string name);
   bool empty() const { return spans_.empty(); }
-  // The begin of the first span; not of an empty timeline.
+  // Gives the begin of the first span; not of an empty timeline.
   Clock::time_point begin() const;
 
-  // The rows and spans as objects of the trace event format ("M" and "X"), one a line, separated by
-  // commas. The process is rank + 1, since 0 means something else to viewers; times are
-  // microseconds after `zero`.
+  // Gives the rows and spans as objects of the trace event format ("M" and "X"), one a line,
+  // separated by commas. The process is rank + 1, since 0 means something else to viewers; times
+  // are microseconds after `zero`.
   std::string events(int rank, const std::string& host, Clock::time_point zero) const;
 
  private:

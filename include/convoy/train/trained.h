@@ -46,7 +46,8 @@ struct PredictionOptions {
   std::function<void(const std::string& message)> on_note = {};
 };
 
-// A network ready to be used by the ranks of a world, as its recipe's strategy arranges them.
+// This is a network ready to be used by the ranks of a world, as its recipe's strategy arranges
+// them.
 class Trained {
  public:
   // Throws UsageError where source, data and world don't go together. The facts about the data come

@@ -26,8 +26,8 @@ struct TrainerOptions {
   // newest if there is one, else begin, also in the folder of a run that ended before its first
   // checkpoint, whose metrics are replaced. Rank 0's counts.
   std::string resume;
-  // A run folder that holds a run already, or something under a name that runs use: remove what has
-  // the names of a run's files, instead of refusing.
+  // In a run folder that holds a run already, or something under a name that runs use, this removes
+  // what has the names of a run's files, instead of refusing.
   bool overwrite = false;
   // Show progress on standard output (rank 0).
   bool progress = true;

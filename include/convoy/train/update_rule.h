@@ -17,7 +17,8 @@
 
 namespace convoy::train {
 
-// One parameter, in one update. On ranks that hold a part of it, all of these are of that part.
+// This is one parameter, in one update. On ranks that hold a part of it, all of these are of that
+// part.
 struct ParameterUpdate {
   const std::string& name;         // in the model
   torch::Tensor parameter;         // to be changed in place
@@ -27,8 +28,8 @@ struct ParameterUpdate {
   double lr;                       // by the schedule and the parameter's group
 };
 
-// The values of one group of parameters. Called from one thread; the same on every rank that holds
-// the parameter, so what it does may depend on nothing else.
+// This is a rule with the values of one group of parameters. It is called from one thread, and is
+// the same on every rank that holds the parameter, so what it does may depend on nothing else.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
