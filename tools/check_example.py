@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that examples/mnist_ddp/README.md shows the real difference between mnist.cc and
-mnist_ddp.cc, and that it stays at most 10 lines, removed and added ones counted.
+"""Checks that README.md and examples/mnist_ddp/README.md show the real difference between mnist.cc
+and mnist_ddp.cc, and that it stays at most 10 lines, removed and added ones counted.
 
   tools/check_example.py          exit status 0 or 1
-  tools/check_example.py --fix    puts the real difference into the README
+  tools/check_example.py --fix    puts the real difference into both
 """
 
 import difflib
@@ -12,7 +12,8 @@ import re
 import sys
 
 MOST = 10
-FOLDER = pathlib.Path(__file__).resolve().parent.parent / "examples" / "mnist_ddp"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "examples" / "mnist_ddp"
 BLOCK = re.compile(r"(```diff\n)(.*?)(```\n)", re.DOTALL)
 
 
@@ -29,25 +30,23 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     real = difference()
-    readme = FOLDER / "README.md"
-    text = readme.read_text()
-    shown = BLOCK.search(text)
-    if not shown:
-        print(f"{readme}: has no ```diff block")
-        return 1
-    if arguments:
-        fixed = text[:shown.start(2)] + "".join(real) + text[shown.end(2):]
-        readme.write_text(fixed)
-        shown = BLOCK.search(fixed)
     changed = sum(line[0] in "+-" for line in real[2:])
     print(f"check_example: mnist.cc and mnist_ddp.cc differ in {changed} lines")
     status = 0
     if changed > MOST:
         print(f"at most {MOST} are promised")
         status = 1
-    if shown.group(2) != "".join(real):
-        print(f"{readme}: the difference shown is not the real one; run tools/check_example.py --fix")
-        status = 1
+    for page in (ROOT / "README.md", FOLDER / "README.md"):
+        text = page.read_text()
+        shown = BLOCK.search(text)
+        if not shown:
+            print(f"{page}: has no ```diff block")
+            status = 1
+        elif arguments:
+            page.write_text(text[:shown.start(2)] + "".join(real) + text[shown.end(2):])
+        elif shown.group(2) != "".join(real):
+            print(f"{page}: the difference shown is not the real one; run tools/check_example.py --fix")
+            status = 1
     return status
 
 

@@ -11,7 +11,7 @@ namespace convoy {
 // XXH3, 64 bits: every flipped bit changes it. Not against forgery.
 std::uint64_t xxh3(std::span<const std::byte> bytes);
 
-// The same over bytes that come in pieces.
+// Makes the same checksum over bytes that come in pieces.
 class Xxh3 {
  public:
   Xxh3();

@@ -26,7 +26,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// A pipe that programs started from here don't inherit. Throws Failure.
+// This is a pipe that programs started from here don't inherit. Throws Failure.
 struct Pipe {
   Descriptor reading;
   Descriptor writing;

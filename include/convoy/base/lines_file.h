@@ -16,7 +16,7 @@ class LinesFile {
   explicit LinesFile(std::string path);
 
   const std::string& path() const { return path_; }
-  // What is in it.
+  // Gives what is in it.
   std::string text() const;
 
   // Adds a line (without its line feed) with one write, if the system takes it, and waits until it

@@ -22,7 +22,8 @@ class RandomStream {
   explicit RandomStream(std::uint64_t seed, std::uint64_t a = 0, std::uint64_t b = 0);
 
   std::uint64_t operator()();
-  // What the call after `index` others from here would give: numbers by their place, in any order.
+  // Gives what the call after `index` others from here would give: numbers by their place, in any
+  // order.
   std::uint64_t at(std::uint64_t index) const { return mixed(state_ + (index + 1) * kGolden); }
   // Uniform in [0, bound), without modulo bias. bound > 0.
   std::uint64_t below(std::uint64_t bound);
@@ -43,10 +44,11 @@ class RandomStream {
   std::uint64_t state_;
 };
 
-// A number for a name, to make streams of (FNV-1a, 64 bits).
+// Gives a number for a name, to make streams of (FNV-1a, 64 bits).
 std::uint64_t number_of(std::string_view name);
 
-// The numbers 0 .. count-1 in an order that (seed, epoch) alone decides: a Fisher-Yates shuffle.
+// Gives the numbers 0 .. count-1 in an order that (seed, epoch) alone decides: a Fisher-Yates
+// shuffle.
 std::vector<std::size_t> permutation(std::size_t count, std::uint64_t seed, std::uint64_t epoch);
 
 }  // namespace convoy

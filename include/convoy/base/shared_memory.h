@@ -13,7 +13,8 @@
 
 namespace convoy {
 
-// One mapping of a shared-memory object into this process; unmapped with its last reference.
+// This is one mapping of a shared-memory object into this process; unmapped with its last
+// reference.
 //
 // Threads: any.
 class Mapping {
@@ -22,13 +23,13 @@ class Mapping {
   // POSIX shared memory until unlink(), for processes that can't see each other's descriptors (in
   // containers with process numbers of their own, say).
   enum class Kind { unnamed, named };
-  // A new object of so many bytes, with no memory behind it yet. Throws Failure.
+  // Gives a new object of so many bytes, with no memory behind it yet. Throws Failure.
   static std::shared_ptr<Mapping> create(std::size_t bytes, Kind kind);
-  // How another process of this host opens it, as long as its creator has its descriptor and its
-  // name.
+  // Says how another process of this host opens it, as long as its creator has its descriptor and
+  // its name.
   std::string address() const;
-  // What another process of this host has created with as many bytes. Throws Failure, also when the
-  // address leads to something else here.
+  // Gives what another process of this host has created with as many bytes. Throws Failure, also
+  // when the address leads to something else here.
   static std::shared_ptr<Mapping> open(const std::string& address, std::size_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -40,11 +41,11 @@ class Mapping {
   // was free still is. Without this, a full machine would show as SIGBUS at the first access.
   // REQUIRES: no other process commits pages of the part.
   void commit(std::size_t begin, std::size_t bytes);
-  // The same for the pages of a part of bytes(); false when there is not enough.
+  // Does the same for the pages of a part of bytes(), and returns false when there is not enough.
   bool try_commit(std::span<std::byte> part) noexcept;
-  // When all who need it have opened it: takes its name away, so that the memory goes with its last
-  // mapping, however processes end, and closes the descriptor (where the kernel puts memory behind
-  // a mapping without one: Linux 5.14).
+  // Is called when all who need it have opened it: takes its name away, so that the memory goes
+  // with its last mapping, however processes end, and closes the descriptor (where the kernel puts
+  // memory behind a mapping without one: Linux 5.14).
   void seal() noexcept;
 
  private:
@@ -62,7 +63,7 @@ class Mapping {
   std::string linked_;     // the name to take away
 };
 
-// A part for each rank of one host in one mapping.
+// This is a part for each rank of one host in one mapping.
 struct SharedParts {
   std::shared_ptr<Mapping> mapping;
   std::vector<std::span<std::byte>> parts;  // by position in `members`
@@ -72,8 +73,8 @@ struct SharedParts {
 // Every rank's text, in the order of ranks.
 using Gather = std::function<std::vector<std::string>(std::string_view)>;
 
-// The size of a rank's part: addresses, and how many of them have memory behind them at once; for
-// the rest there is Mapping::try_commit().
+// This is the size of a rank's part: addresses, and how many of them have memory behind them at
+// once; for the rest there is Mapping::try_commit().
 struct SharedSize {
   std::size_t bytes = 0;
   std::size_t committed = 0;

@@ -10,9 +10,9 @@
 
 namespace convoy {
 
-// A box of a named tensor: elements begin[d] to begin[d] + size[d] of each dimension d. What is
-// laid out over machines (placement, checkpoints, servers of parameters) is said in these. Elements
-// of a slice lie one after the other, the last dimension first (C order).
+// This is a box of a named tensor: elements begin[d] to begin[d] + size[d] of each dimension d.
+// What is laid out over machines (placement, checkpoints, servers of parameters) is said in these.
+// Elements of a slice lie one after the other, the last dimension first (C order).
 //
 // A tensor without dimensions has one element, and one slice: the whole.
 struct Slice {
@@ -40,8 +40,8 @@ Slice whole_of(std::string tensor, std::vector<std::int64_t> shape);
 Slice even_part(std::string tensor, std::vector<std::int64_t> shape, std::size_t dimension,
                 std::int64_t index, std::int64_t parts);
 
-// What both hold, or nothing if that is empty. Throws UsageError when they are of one tensor but of
-// different shapes; slices of different tensors share nothing.
+// Gives what both hold, or nothing if that is empty. Throws UsageError when they are of one tensor
+// but of different shapes; slices of different tensors share nothing.
 std::optional<Slice> overlap(const Slice& a, const Slice& b);
 
 // Copies what both slices hold; `from` and `to` have the elements of theirs, of `element` bytes
@@ -50,7 +50,7 @@ std::optional<Slice> overlap(const Slice& a, const Slice& b);
 std::int64_t copy_overlap(const Slice& from_slice, std::span<const std::byte> from,
                           const Slice& to_slice, std::span<std::byte> to, std::size_t element);
 
-// Whether slices of one tensor hold every element of `whole` exactly once: nothing, or what is
+// Says whether slices of one tensor hold every element of `whole` exactly once: nothing, or what is
 // wrong ("nobody has fc.weight[0:1, :] of ...", "two hold ..."). REQUIRES: all of one tensor and
 // shape, checked.
 std::optional<std::string> problem_of_tiling(const Slice& whole, std::span<const Slice> slices);

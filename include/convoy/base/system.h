@@ -1,4 +1,4 @@
-// What this process may use of the machine it runs on.
+// This is what this process may use of the machine it runs on.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +7,29 @@
 
 namespace convoy {
 
-// The name of this host, as in gethostname(2).
+// Gives the name of this host, as in gethostname(2).
 std::string host_name();
 
-// The cores this process may run on, ascending: its affinity mask, cut to the cgroup's CPU quota
-// (a container with a quota of 2.5 CPUs on 64 cores gets the first 3). Never empty.
+// Gives the cores this process may run on, ascending: its affinity mask, cut to the cgroup's CPU
+// quota (a container with a quota of 2.5 CPUs on 64 cores gets the first 3). Never empty.
 std::vector<int> usable_cores();
-// The affinity mask alone.
+// Gives the affinity mask alone.
 std::vector<int> bound_cores();
 
-// Bytes of memory that can still be had without swapping: what the kernel estimates, cut to what is
-// left of the cgroup's limit; files that it caches count as free.
+// Says how many bytes of memory can still be had without swapping: what the kernel estimates, cut
+// to what is left of the cgroup's limit; files that it caches count as free.
 std::uint64_t available_memory();
-// The same, whatever the cgroup's limit is: of all processes of the host together.
+// Gives the same for all processes of the host together, whatever the cgroup's limit is.
 std::uint64_t host_memory();
 
-// Bytes that this process alone can still map before it reaches its own limit (RLIMIT_AS, as
-// `ulimit -v` sets it), which counts what it shares with others, too; the largest number there is
-// without one.
+// Says how many bytes this process alone can still map before it reaches its own limit (RLIMIT_AS,
+// as `ulimit -v` sets it), which counts what it shares with others, too; the largest number there
+// is without one.
 std::uint64_t address_space_left();
 
-// Bytes of memory that this process has now, and the most that it has had since it began, or since
-// forget_peak_memory() returned true: as the kernel counts, which looks now and then and may be
-// some pages of each thread behind. 0 where it doesn't say.
+// These say how many bytes of memory this process has now, and the most that it has had since it
+// began, or since forget_peak_memory() returned true: as the kernel counts, which looks now and
+// then and may be some pages of each thread behind. 0 where it doesn't say.
 std::uint64_t resident_memory();
 std::uint64_t peak_memory();
 bool forget_peak_memory();
@@ -37,7 +37,7 @@ bool forget_peak_memory();
 // Binds the calling thread, and the threads it starts later, to these cores. False if refused.
 bool bind_to_cores(const std::vector<int>& cores);
 
-// The value of an environment variable, or the fallback when it is unset or empty.
+// Gives the value of an environment variable, or the fallback when it is unset or empty.
 std::string environment(const char* name, const std::string& fallback = "");
 
 // "signal 9 (Killed)".

@@ -22,7 +22,8 @@ class Engine;
 struct Locality;
 struct Medium;
 
-// The ranks of a world, or a part of them made by split(). Copies refer to the same group.
+// These are the ranks of a world, or a part of them made by split(). Copies refer to the same
+// group.
 //
 // Every collective must be called by every rank of the group with the same Match, type, count
 // (where one is given for all) and operation; ranks that disagree get a Failure that names two of
@@ -44,7 +45,7 @@ class Communicator {
   int rank() const;
   int size() const;
 
-  // How long an operation may wait for its peers: WorldOptions::timeout.
+  // Says how long an operation may wait for its peers: WorldOptions::timeout.
   std::chrono::duration<double> timeout() const;
 
   // Groups of the ranks that give the same color (>= 0), ordered by (key, rank). Collective;
@@ -53,14 +54,16 @@ class Communicator {
   // independent of this one's: their Match values don't meet. A rank with color < 0 gets an invalid
   // communicator.
   Communicator split(int color, int key = 0) const;
-  // The same group, with Match values of its own.
+  // Gives the same group, with Match values of its own.
   Communicator duplicate() const;
-  // The same group, whose allreduces follow these rules, in the grammar of WorldOptions::allreduce,
-  // and the built-in ones after them, as do those of its parts and duplicates. Throws UsageError on
-  // every rank when ranks give different ones, or one can't be read.
+  // Gives the same group, whose allreduces follow these rules, in the grammar of
+  // WorldOptions::allreduce, and the built-in ones after them, as do those of its parts and
+  // duplicates. Throws UsageError on every rank when ranks give different ones, or one can't be
+  // read.
   Communicator with_allreduce(std::string_view rules) const;
-  // The same, whose reductions are reproducible or not, whatever WorldOptions::reproducible says.
-  // Parts and duplicates of it are alike. Throws UsageError on every rank when ranks differ.
+  // Gives the same group, whose reductions are reproducible or not, whatever
+  // WorldOptions::reproducible says. Parts and duplicates of it do as it does. Throws UsageError on
+  // every rank when ranks differ.
   Communicator with_reproducible(bool on) const;
   bool valid() const { return transport_ != nullptr; }
 
@@ -80,13 +83,13 @@ class Communicator {
   // Among the ranks of one host all but alltoallv go through memory that they share, without
   // messages; what is said here of bytes sent is between hosts.
 
-  // The root's data, everywhere. Binomial tree, in segments; at most S·ceil(log2 p) sent.
+  // Brings the root's data everywhere. Binomial tree, in segments; at most S·ceil(log2 p) sent.
   Operation start_broadcast(Buffer data, int root, Match match = {}) const;
   void broadcast(Buffer data, int root, Match match = {}) const;
 
-  // The element-wise reduction of every rank's data, everywhere, in place; the same bits on every
-  // rank. Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p sent, or
-  // multicolor between hosts of several ranks each; or as WorldOptions::allreduce says.
+  // Makes the element-wise reduction of every rank's data everywhere, in place; the same bits on
+  // every rank. Up to 32 KiB: recursive doubling, S·ceil(log2 p) sent; above: ring, 2·S·(p-1)/p
+  // sent, or multicolor between hosts of several ranks each; or as WorldOptions::allreduce says.
   // Reproducible ones (WorldOptions::reproducible, with_reproducible()) cost up to twice the steps
   // and, of f32, 1.25 times the bytes between hosts; docs/communication.md has the other types.
   Operation start_allreduce(Buffer data, ReduceOp op, Match match = {}) const;
@@ -97,8 +100,8 @@ class Communicator {
   Operation start_reduce_scatter(Buffer data, ReduceOp op, Match match = {}) const;
   void reduce_scatter(Buffer data, ReduceOp op, Match match = {}) const;
 
-  // The slices of all ranks, everywhere, in place: before it only slice r of `data` is defined on
-  // rank r (same slices as reduce_scatter). Ring, S·(p-1)/p sent.
+  // Brings the slices of all ranks everywhere, in place: before it only slice r of `data` is
+  // defined on rank r (same slices as reduce_scatter). Ring, S·(p-1)/p sent.
   Operation start_allgather(Buffer data, Match match = {}) const;
   void allgather(Buffer data, Match match = {}) const;
 
@@ -115,17 +118,17 @@ class Communicator {
   Operation start_barrier(Match match = {}) const;
   void barrier(Match match = {}) const;
 
-  // Every rank's text, in the order of ranks. For set-up and errors, not for hot paths.
+  // Gathers every rank's text, in the order of ranks. For set-up and errors, not for hot paths.
   std::vector<std::string> gather_text(std::string_view text, Match match = {}) const;
 
-  // The root's text, everywhere; what others give is ignored. For set-up and errors, as well.
+  // Brings the root's text everywhere; what others give is ignored. For set-up and errors, as well.
   std::string broadcast_text(std::string_view text, int root, Match match = {}) const;
 
   // Advances whatever is in flight in this world, once; true if anything moved. A natural call for
   // code that computes long between operations (a bucket boundary, say).
   bool advance() const;
 
-  // Bytes and messages of this communicator's own transport so far.
+  // Counts the bytes and messages of this communicator's own transport so far.
   Traffic traffic() const;
 
  private:
@@ -139,8 +142,8 @@ class Communicator {
   std::optional<bool> reproducible_;                     // nothing: as the world
 };
 
-// The part of `count` elements that belongs to `index` of `parts`: sizes differ by at most 1, the
-// first ones are the larger.
+// This is the part of `count` elements that belongs to `index` of `parts`: sizes differ by at most
+// 1, the first ones are the larger.
 struct Chunk {
   std::size_t begin = 0;
   std::size_t count = 0;

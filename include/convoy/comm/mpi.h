@@ -7,8 +7,8 @@
 
 namespace convoy::comm {
 
-// A world over the ranks of `comm`, on communicators of its own: the caller's messages and Convoy's
-// never meet, and the caller goes on owning `comm` and MPI (Convoy will not finalize it).
+// Makes a world over the ranks of `comm`, on communicators of its own: the caller's messages and
+// Convoy's never meet, and the caller goes on owning `comm` and MPI (Convoy will not finalize it).
 // Collective over `comm`.
 //
 // Thread level: Progress::thread needs MPI_THREAD_MULTIPLE, since Convoy then calls MPI beside the

@@ -7,8 +7,8 @@ namespace convoy::comm {
 
 struct OperationState;
 
-// A handle to a send, receive or collective that was started and may not be done yet. The operation
-// is a state machine; waiters, the world's progress thread and every other call into the
+// This is a handle to a send, receive or collective that was started and may not be done yet. The
+// operation is a state machine; waiters, the world's progress thread and every other call into the
 // communicator advance it, one at a time.
 //
 // Threads: a handle belongs to one thread at a time. Different handles may be used by different

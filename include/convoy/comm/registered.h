@@ -7,9 +7,9 @@
 
 namespace convoy::comm {
 
-// A block of memory of this rank that the other ranks of a communicator on this host have mapped:
-// their collectives read and write it in place. From Communicator::allocate(). Copies refer to the
-// same memory, which is released with the last of them.
+// This is a block of memory of this rank that the other ranks of a communicator on this host have
+// mapped: their collectives read and write it in place. From Communicator::allocate(). Copies refer
+// to the same memory, which is released with the last of them.
 //
 // All ranks give up their part at the same point of their sequence of collectives: a rank that
 // still uses its part in one gets a Failure on the ranks that have released theirs.

@@ -8,9 +8,9 @@
 
 namespace convoy::comm {
 
-// One transport for each of `ranks` ranks, connected with each other; each is used by one thread
-// (or engine) only. Messages are copied when they are sent, or straight into the receive that waits
-// for them.
+// Gives one transport for each of `ranks` ranks, connected with each other; each is used by one
+// thread (or engine) only. Messages are copied when they are sent, or straight into the receive
+// that waits for them.
 std::vector<std::unique_ptr<Transport>> thread_transports(int ranks);
 
 }  // namespace convoy::comm

@@ -1,4 +1,4 @@
-// How bytes get from one rank to another: the interface under every collective.
+// This says how bytes get from one rank to another: the interface under every collective.
 //
 // Implementations: MPI (mpi.h) and threads of one process (threads.h). Ranks are numbered
 // 0 .. size-1 within a transport; a transport whose membership changes would hand out a new
@@ -21,12 +21,12 @@ namespace convoy::comm {
 
 class Transport;
 
-// A message under way. Owns the transport's request; dropping an unfinished one cancels it, after
-// which the transport does not touch the buffer any more. Messages are dropped when a world fails.
-// Where one is already moving (over MPI) this waits for its end, up to a second for all messages of
-// the transport together: a peer that has died or stopped, or an MPI that does not say when (MPICH
-// on UCX), may keep it from ending, and then the buffer is in use until the process ends, which is
-// soon.
+// This is a message under way. Owns the transport's request; dropping an unfinished one cancels it,
+// after which the transport does not touch the buffer any more. Messages are dropped when a world
+// fails. Where one is already moving (over MPI) this waits for its end, up to a second for all
+// messages of the transport together: a peer that has died or stopped, or an MPI that does not say
+// when (MPICH on UCX), may keep it from ending, and then the buffer is in use until the process
+// ends, which is soon.
 class Ticket {
  public:
   Ticket() = default;
@@ -39,8 +39,8 @@ class Ticket {
   }
   ~Ticket();
 
-  // Whether the message is done, which releases it: true from then on. Throws Failure when the peer
-  // sent another number of bytes than the receive asked for, or the transport has failed.
+  // Says whether the message is done, which releases it: true from then on. Throws Failure when the
+  // peer sent another number of bytes than the receive asked for, or the transport has failed.
   bool poll();
   bool pending() const { return request_ != nullptr; }
   int peer() const { return peer_; }
@@ -71,15 +71,15 @@ class Transport {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // The number that a rank of this transport has in the transport it was split from in the first
-  // place.
+  // Gives the number that a rank of this transport has in the transport it was split from in the
+  // first place.
   virtual int world_rank(int rank) const = 0;
 
   // Tags have kTagBits bits. Messages of one (sender, receiver, tag) arrive in the order of
   // sending.
   static constexpr int kTagBits = 28;
-  // The most bytes of one message, here and at most anywhere; the same on all ranks. Collectives
-  // cut what is longer.
+  // This is the most bytes of one message, here and at most anywhere; the same on all ranks.
+  // Collectives cut what is longer.
   static constexpr std::size_t kMaxMessage = std::size_t{1} << 30;
   virtual std::size_t most_bytes() const { return kMaxMessage; }
   // Throw std::length_error for a longer one.
@@ -106,14 +106,14 @@ class Transport {
   // and for ranks of one thread.
   virtual bool await_message() { return false; }
 
-  // Whether calls may come from any thread, one at a time, as most transports allow. If not, they
-  // come from the thread that made the world. The same on every rank.
+  // Says whether calls may come from any thread, one at a time, as most transports allow. If not,
+  // they come from the thread that made the world. The same on every rank.
   virtual bool any_thread_may_call() const { return true; }
 
   // Ends all ranks of the whole world: processes exit with status 1; thread ranks get a Failure
   // with this reason from what they wait for.
   virtual void abort(const std::string& reason) noexcept = 0;
-  // Whether abort() ends this process.
+  // Says whether abort() ends this process.
   virtual bool abort_ends_process() const = 0;
 
   const Traffic& traffic() const { return traffic_; }

@@ -73,9 +73,9 @@ struct ConstBuffer {
   std::size_t bytes() const { return count * size_of(type); }
 };
 
-// One part of a buffer for each rank, in elements: as many as counts[r] for rank r, from offsets[r]
-// on. Without offsets, each follows the one of the rank before. Refers to the caller's numbers,
-// which a call copies.
+// This is one part of a buffer for each rank, in elements: as many as counts[r] for rank r, from
+// offsets[r] on. Without offsets, each follows the one of the rank before. Refers to the caller's
+// numbers, which a call copies.
 struct Parts {
   std::span<const std::size_t> counts;
   std::span<const std::size_t> offsets = {};
@@ -85,18 +85,18 @@ struct Parts {
   Parts(const std::vector<std::size_t>& counts) : counts(counts) {}  // NOLINT: implicit
 };
 
-// A container (vector, array) as a buffer: allreduce(buffer_of(values)).
+// Gives a container (vector, array) as a buffer: allreduce(buffer_of(values)).
 template <class C>
 auto buffer_of(C& container) {
   return std::span(container);
 }
 
-// What pairs the calls of different ranks: not the order of the calls, but this. Calls of one
-// communicator with the same Match pair up in the order in which each rank makes them, collectives
-// with collectives and messages with messages between the same two ranks. Where messages carry them
-// they take turns: one begins when the one before it is done on this rank, whoever is waited for
-// first. With different ones they go on side by side. The key is the caller's (a bucket, a layer, a
-// neighbor); the channel keeps independent streams of keys apart.
+// This is what pairs the calls of different ranks: not the order of the calls, but this. Calls of
+// one communicator with the same Match pair up in the order in which each rank makes them,
+// collectives with collectives and messages with messages between the same two ranks. Where
+// messages carry them they take turns: one begins when the one before it is done on this rank,
+// whoever is waited for first. With different ones they go on side by side. The key is the caller's
+// (a bucket, a layer, a neighbor); the channel keeps independent streams of keys apart.
 struct Match {
   std::uint16_t channel = 0;  // 0 .. kChannels-1
   std::uint16_t key = 0;

@@ -12,7 +12,7 @@
 
 namespace convoy::comm {
 
-// Who advances operations while the program computes.
+// Says who advances operations while the program computes.
 enum class Progress {
   automatic,  // a thread if there is more than one rank and MPI allows it, the caller otherwise
   thread,     // a progress thread of the world; sleeps while nothing is in flight
@@ -20,18 +20,18 @@ enum class Progress {
 };
 
 struct WorldOptions {
-  // How long an operation may wait for its peers before the world counts as failed. Zero means the
-  // environment variable CONVOY_TIMEOUT (seconds), or 300 s.
+  // Says how long an operation may wait for its peers before the world counts as failed. Zero means
+  // the environment variable CONVOY_TIMEOUT (seconds), or 300 s.
   std::chrono::duration<double> timeout{0};
   Progress progress = Progress::automatic;
   // Compare every call with the neighbors' before data moves: one small message more per call. The
   // environment variable CONVOY_CHECK_CALLS=1 switches it on as well.
   bool check_calls = false;
-  // Which algorithm allreduce uses for which size, ranks and nodes, in front of the built-in rules:
-  // "32KiB.. multicolor k=4 segment=256KiB" (the grammar: docs/communication.md), or "@FILE" for
-  // rules in a file. Empty means the environment variable CONVOY_ALLREDUCE. It must say the same on
-  // every rank; a World of ranks that differ, or of one that can't be read, is a UsageError on all
-  // of them.
+  // Says which algorithm allreduce uses for which size, ranks and nodes, in front of the built-in
+  // rules: "32KiB.. multicolor k=4 segment=256KiB" (the grammar: docs/communication.md), or "@FILE"
+  // for rules in a file. Empty means the environment variable CONVOY_ALLREDUCE. It must say the
+  // same on every rank; a World of ranks that differ, or of one that can't be read, is a UsageError
+  // on all of them.
   std::string allreduce;
   // The same contributions give every reduction (allreduce, reduce_scatter) the same bits, whatever
   // the algorithm and its segments, whichever rank has which of them, and wherever a buffer is cut:
@@ -41,9 +41,9 @@ struct WorldOptions {
   bool reproducible = false;
 };
 
-// The world of this process. Make one at the start of main, pass it to what communicates, and let
-// it go out of scope last: there it waits for the other ranks, and an exception that passes through
-// it ends the whole job with one line that says which rank failed and why.
+// This is the world of this process. Make one at the start of main, pass it to what communicates,
+// and let it go out of scope last: there it waits for the other ranks, and an exception that passes
+// through it ends the whole job with one line that says which rank failed and why.
 //
 // Errors: Failure as Operation::wait says; a failed world is not usable again.
 class World {
@@ -53,8 +53,8 @@ class World {
   // program has initialized MPI itself (see adopt() in convoy/comm/mpi.h).
   static World join(WorldOptions options = {});
 
-  // The calls of `body` on `ranks` threads of this process, each with a world of its own; returns
-  // when all are done and throws the first rank's exception. For Torch-free code and tests.
+  // Calls `body` on `ranks` threads of this process, each with a world of its own; returns when all
+  // are done and throws the first rank's exception. For Torch-free code and tests.
   static void run_threads(int ranks, const std::function<void(World&)>& body,
                           WorldOptions options = {});
 
@@ -70,18 +70,18 @@ class World {
   // Ranks on the same host: this one's position among them, and how many there are.
   int local_rank() const;
   int local_size() const;
-  // How many cores this rank has when all ranks of its host compute: each core that it may run on
-  // is shared evenly by the ranks that may, too (bound to it, or not bound at all). At least 1.
+  // Says how many cores this rank has when all ranks of its host compute: each core that it may run
+  // on is shared evenly by the ranks that may, too (bound to it, or not bound at all). At least 1.
   int cores() const;
-  // The host of a rank.
+  // Gives the host of a rank.
   const std::string& host(int rank) const;
 
-  // How long operations were under way so far on this rank, one or more: from where the first of
-  // them was started to where the last was found done. What is done in the call that starts it
+  // Says how long operations were under way so far on this rank, one or more: from where the first
+  // of them was started to where the last was found done. What is done in the call that starts it
   // takes none, nor does a blocking collective of ranks of one host that hardly waits. In seconds.
   double communication_seconds() const;
 
-  // The communicator of all ranks.
+  // Gives the communicator of all ranks.
   const Communicator& communicator() const;
   // Lines on standard error that name this rank.
   const Log& log() const;
@@ -91,7 +91,7 @@ class World {
   // ranks throw Failure instead of exiting.
   [[noreturn]] void fail(const std::string& reason) const;
 
-  // What the destructor does on the way out, for programs that want its errors as exceptions:
+  // Does what the destructor does on the way out, for programs that want its errors as exceptions:
   // finishes what is in flight, waits for all ranks to get here, and leaves MPI if join() had
   // entered it.
   void close();

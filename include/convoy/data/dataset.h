@@ -37,7 +37,7 @@ enum class Encoding : std::uint8_t {
   png
 };
 
-// One example. The bytes belong to the dataset or to the scratch memory it was given.
+// This is one example. The bytes belong to the dataset or to the scratch memory it was given.
 struct Record {
   std::span<const std::byte> bytes;
   Encoding encoding = Encoding::planar_u8;
@@ -53,32 +53,32 @@ class Dataset {
 
   virtual std::size_t size() const = 0;
 
-  // The names of the labels 0, 1, ...; digits where the format has no names.
+  // Gives the names of the labels 0, 1, ...; digits where the format has no names.
   virtual const std::vector<std::string>& classes() const = 0;
 
-  // Record i. Its bytes stay valid until `scratch` changes or the dataset is destroyed; a dataset
-  // in memory leaves scratch alone. i < size(). Throws Failure naming the file when it can't be
-  // read (it has vanished or shrunk since), UsageError when what is read is damaged.
+  // Reads record i. Its bytes stay valid until `scratch` changes or the dataset is destroyed; a
+  // dataset in memory leaves scratch alone. i < size(). Throws Failure naming the file when it
+  // can't be read (it has vanished or shrunk since), UsageError when what is read is damaged.
   virtual Record read(std::size_t i, std::vector<std::byte>& scratch) const = 0;
 
-  // What to call record i in messages: its file, or "train-images-idx3-ubyte.gz[17]".
+  // Gives what to call record i in messages: its file, or "train-images-idx3-ubyte.gz[17]".
   virtual std::string key(std::size_t i) const = 0;
 
-  // The label alone, without reading the record.
+  // Gives the label alone, without reading the record.
   virtual std::int64_t label(std::size_t i) const = 0;
 
-  // Whether records are pictures, so that a picture in a file may be asked about in the place of
-  // one.
+  // Says whether records are pictures, so that a picture in a file may be asked about in the place
+  // of one.
   virtual bool pictures() const { return true; }
 
-  // Whether records have lists of labels: any number each, or none. label() is then the first of
-  // them, -1 where there is none.
+  // Says whether records have lists of labels: any number each, or none. label() is then the first
+  // of them, -1 where there is none.
   virtual bool label_lists() const { return false; }
-  // The labels of record i, each once, without reading it.
+  // Gives the labels of record i, each once, without reading it.
   virtual std::vector<std::int64_t> labels(std::size_t i) const { return {label(i)}; }
 
-  // A hash of what decides which example is number i: names, sizes and labels, not necessarily all
-  // pixels. Ranks compare it to be sure that they see the same data.
+  // Gives a hash of what decides which example is number i: names, sizes and labels, not
+  // necessarily all pixels. Ranks compare it to be sure that they see the same data.
   virtual std::uint64_t fingerprint() const = 0;
 };
 
@@ -97,9 +97,9 @@ enum class CifarKind { cifar10, cifar100 };
 std::shared_ptr<Dataset> open_cifar(CifarKind kind, const std::vector<std::string>& files,
                                     const std::string& class_names = "");
 
-// A folder with one subfolder per class, in alphabetical order of names; its JPEG and PNG files at
-// any depth (.jpg, .jpeg, .png in any case) in alphabetical order of paths. Only names are held.
-// A class folder without images is an error that names it, like a folder without subfolders.
+// Opens a folder with one subfolder per class, in alphabetical order of names; its JPEG and PNG
+// files at any depth (.jpg, .jpeg, .png in any case) in alphabetical order of paths. Only names are
+// held. A class folder without images is an error that names it, like a folder without subfolders.
 // Hidden files and others are ignored.
 //
 // With peers, which all open the folder, the first of them walks over it and tells the others; each
@@ -117,9 +117,9 @@ struct LabelTable {
   std::string class_names;
 };
 
-// The JPEG and PNG files of a folder at any depth, in alphabetical order of paths, with the labels
-// of a table; otherwise as above. The first peer reads the table. Throws UsageError naming the
-// table and its line, or the image: a line of another form, a second one for an image, an image
+// Opens the JPEG and PNG files of a folder at any depth, in alphabetical order of paths, with the
+// labels of a table; otherwise as above. The first peer reads the table. Throws UsageError naming
+// the table and its line, or the image: a line of another form, a second one for an image, an image
 // that is not there or has no line, a class that is unknown or twice in a line; no class at all.
 std::shared_ptr<Dataset> open_image_folder(const std::string& folder, const LabelTable& table,
                                            Peers& peers);

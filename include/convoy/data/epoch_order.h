@@ -1,4 +1,4 @@
-// In which order an epoch visits its samples, and which rank gets which of them.
+// This says in which order an epoch visits its samples, and which rank gets which of them.
 //
 // An epoch is one order of all samples. Training consumes it from the front in global batches of
 // consecutive positions, and each rank takes its contiguous, even share of every global batch. What
@@ -15,7 +15,7 @@
 
 namespace convoy::data {
 
-// The positions begin .. end-1.
+// These are the positions begin .. end-1.
 struct Range {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -30,26 +30,29 @@ struct Range {
 // Throws UsageError unless 0 <= rank < world.
 Range even_share(Range range, int rank, int world);
 
-// The same with parts of at least `least` positions, shared out among the first ranks: as many as
-// that is enough for, and at least one. A range of fewer than `least` is rank 0's. least >= 1.
+// Does the same with parts of at least `least` positions, which it shares out among the first
+// ranks: as many as that is enough for, and at least one. A range of fewer than `least` is rank
+// 0's. least >= 1.
 Range even_share(Range range, int rank, int world, std::size_t least);
 
-// The order of one epoch. Immutable, so any thread may read it; 8 bytes a sample when shuffled.
+// This is the order of one epoch. Immutable, so any thread may read it; 8 bytes a sample when
+// shuffled.
 class EpochOrder {
  public:
   // All of 0 .. count-1: shuffled as (seed, epoch) say, or ascending.
   EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle = true);
-  // The same epoch for whoever goes on when these positions are consumed (ascending, disjoint, none
-  // beyond count): their samples first, then the others, each in the epoch's order.
+  // Makes the same epoch for whoever goes on when these positions are consumed (ascending,
+  // disjoint, none beyond count): their samples come first, then the others, each in the epoch's
+  // order.
   EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle,
              const std::vector<Range>& consumed);
 
   std::size_t size() const { return count_; }
-  // The sample at a position. position < size().
+  // Gives the sample at a position. position < size().
   std::size_t operator[](std::size_t position) const {
     return order_.empty() ? position : order_[position];
   }
-  // The samples at these positions. range.end <= size().
+  // Gives the samples at these positions. range.end <= size().
   std::vector<std::size_t> samples(Range range) const;
 
  private:
@@ -57,13 +60,13 @@ class EpochOrder {
   std::vector<std::size_t> order_;  // empty when not shuffled
 };
 
-// Where consuming `more` of the other positions, from the front, leads from these (ascending,
+// Says where consuming `more` of the other positions, from the front, leads from these (ascending,
 // disjoint, of `count`). Neighbors become one range.
 std::vector<Range> consumed_further(const std::vector<Range>& consumed, std::size_t more,
                                     std::size_t count);
 
-// The global batch of which each rank of a world gets local_batch. Saturates: "everything at once"
-// is a legal batch size. Throws UsageError when local_batch is 0.
+// Gives the global batch of which each rank of a world gets local_batch. Saturates: "everything at
+// once" is a legal batch size. Throws UsageError when local_batch is 0.
 std::size_t global_batch(std::size_t local_batch, int world);
 
 // Walks one epoch in global batches as one rank sees it. All ranks must ask for the same sequence
@@ -80,14 +83,14 @@ class EpochCursor {
   // multiple of the world's size. Throws UsageError when it is 0, as the others do.
   Range next(std::size_t batch);
 
-  // What all ranks together have been given, counted from the start of the epoch, with what
+  // Gives what all ranks together have been given, counted from the start of the epoch, with what
   // drop_last dropped: equal on every rank.
   std::size_t consumed() const { return consumed_; }
   bool done() const { return consumed_ == count_; }
 
   // consumed() after `steps` more calls of next(batch).
   std::size_t consumed_after(std::size_t steps, std::size_t batch) const;
-  // How many more calls of next(batch) give some rank something.
+  // Says how many more calls of next(batch) give some rank something.
   std::size_t steps_left(std::size_t batch) const;
 
  private:

@@ -12,8 +12,8 @@ namespace convoy::data {
 
 class LoadableDataset : public Dataset {
  public:
-  // The bytes of record i, and of a range of records together, without anything that stands between
-  // them. i < size(), records.end <= size().
+  // Gives the bytes of record i, and of a range of records together, without anything that stands
+  // between them. i < size(), records.end <= size().
   virtual std::uint64_t length(std::size_t i) const = 0;
   virtual std::uint64_t bytes(Range records) const;
 

@@ -20,12 +20,12 @@ enum class OnBad : std::uint8_t {
   skip   // it is left out of its batch, counted, and named once
 };
 
-// What `transform` makes of the examples of this dataset: of the first record or, with
+// Gives what `transform` makes of the examples of this dataset: of the first record or, with
 // OnBad::skip, of the first that can be transformed, as far as its header says. Throws UsageError
 // naming the record.
 Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad);
 
-// The random choices about one sample in one epoch: nothing else decides them.
+// Gives the random choices about one sample in one epoch: nothing else decides them.
 inline RandomStream sample_stream(std::uint64_t seed, std::uint64_t epoch, std::size_t sample) {
   return RandomStream(seed, epoch, sample + 1);  // (seed, epoch, 0) shuffles
 }
@@ -43,11 +43,11 @@ struct LoaderOptions {
   // This rank's shares are empty: it goes through the same batches as the others, and reads
   // nothing.
   bool nothing = false;
-  // Which samples this rank gets; null: a StaticOrder of the above.
+  // Says which samples this rank gets; null: a StaticOrder of the above.
   std::shared_ptr<SampleOrder> order;
-  // Batches of these parts of epochs, in the place of whole ones: next() waits while there is none,
-  // returns no null, and position() and what is left of an epoch mean nothing. Without `order`,
-  // `cost` and drop_last. After seek() nothing is prepared of what was.
+  // Batches are of these parts of epochs, in the place of whole ones: next() waits while there is
+  // none, returns no null, and position() and what is left of an epoch mean nothing. Without
+  // `order`, `cost` and drop_last. After seek() nothing is prepared of what was.
   std::shared_ptr<Portions> portions;
   bool drop_last = false;  // leave out a last global batch that is not full
   Layout layout = Layout::planar;
@@ -56,19 +56,19 @@ struct LoaderOptions {
   OnBad on_bad = OnBad::fail;
   // Records as they are stored (Batch::records) instead of images; the transform isn't used.
   bool raw = false;
-  // What a sample counts in `batch`; empty: 1. With it, a batch takes samples in the epoch's order
-  // until one more would be too much, and at least one, and shares are cut where they count about
-  // the same. For raw records, without `order`, drop_last and least_share. Called for every sample,
-  // by the constructor.
+  // This is what a sample counts in `batch`; empty: 1. With it, a batch takes samples in the
+  // epoch's order until one more would be too much, and at least one, and shares are cut where they
+  // count about the same. For raw records, without `order`, drop_last and least_share. Called for
+  // every sample, by the constructor.
   std::function<std::uint64_t(std::size_t sample)> cost;
   // Is told about each skipped record, from a worker thread; may be empty.
   std::function<void(const std::string& message)> on_skip;
 };
 
-// A static SampleSource over a dataset: the samples of an epoch, cut into global batches, of which
-// each rank takes its share as the order says (EpochOrder and even shares, by default). Random
-// choices of the transform depend on (seed, epoch, sample) alone, never on rank, world or thread:
-// an epoch resumed at another world size sees the same pixels.
+// This is a static SampleSource over a dataset: the samples of an epoch, cut into global batches,
+// of which each rank takes its share as the order says (EpochOrder and even shares, by default).
+// Random choices of the transform depend on (seed, epoch, sample) alone, never on rank, world or
+// thread: an epoch resumed at another world size sees the same pixels.
 //
 // Batch memory is made once: `ahead` + 2 batches of this rank's largest share. Construction reads
 // the first record for its shape (with OnBad::skip the first good one) and throws UsageError for

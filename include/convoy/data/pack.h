@@ -23,8 +23,8 @@ struct PackProgress {
 };
 
 struct PackOptions {
-  // An image folder; a tar, also of tars, also compressed with gzip; an IDX file of images; or
-  // files of CIFAR's binary version, in this order. Which it is, their bytes say.
+  // This is an image folder; a tar, also of tars, also compressed with gzip; an IDX file of images;
+  // or files of CIFAR's binary version, in this order. Which it is, their bytes say.
   std::vector<std::string> sources;
   std::string out;  // the tar to write; its index is beside it
 
@@ -79,8 +79,8 @@ struct PackResult {
 // Failure when reading or writing breaks off.
 PackResult pack(const PackOptions& options);
 
-// The version of libvips, which pack() loads when images have to be changed. Throws UsageError that
-// names the package when it is not installed.
+// Gives the version of libvips, which pack() loads when images have to be changed. Throws
+// UsageError that names the package when it is not installed.
 std::string image_library_version();
 
 }  // namespace convoy::data

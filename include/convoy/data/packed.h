@@ -22,10 +22,10 @@ namespace convoy::data {
 // Told now and then how far long work has come, by one thread at a time. May throw to end the work.
 using Tell = std::function<void(double done, double total)>;
 
-// Several packed files as one data set: the records of the first, then those of the second, ....
-// The indexes are held in memory (about 48 bytes a record, its name, and 4 bytes for each label
-// where a record can have several); records are read from the files when they are asked for, and
-// their checksums compared each time. If one file has lists of labels, the data set has.
+// These are several packed files as one data set: the records of the first, then those of the
+// second, .... The indexes are held in memory (about 48 bytes a record, its name, and 4 bytes for
+// each label where a record can have several); records are read from the files when they are asked
+// for, and their checksums compared each time. If one file has lists of labels, the data set has.
 class PackedFiles final : public LoadableDataset {
  public:
   // Paths of .tar files; a folder stands for all its .tar files in alphabetical order. Throws
@@ -64,7 +64,7 @@ class PackedFiles final : public LoadableDataset {
   bool label_lists_ = false;
 };
 
-// What an index says about a tar.
+// This is what an index says about a tar.
 struct PackedSummary {
   std::string file;
   std::uint64_t tar_bytes = 0;
@@ -81,7 +81,7 @@ struct PackedSummary {
 };
 PackedSummary inspect_packed(const std::string& file);
 
-// One line of the table in an index.
+// This is one line of the table in an index.
 struct PackedRecord {
   std::string key;  // the member's name in the tar
   std::uint64_t offset = 0, length = 0;

@@ -12,15 +12,15 @@
 
 namespace convoy::data {
 
-// An exchange that is under way. Destroying one waits for it.
+// This is an exchange that is under way. Destroying one waits for it.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual void wait() = 0;  // throws Failure when a rank is lost
 };
 
-// Some ranks, numbered 0 .. size()-1. Every call but rank() and size() is collective: all ranks
-// make it, in the same order, from one thread at a time. Throws Failure when a rank is lost.
+// These are some ranks, numbered 0 .. size()-1. Every call but rank() and size() is collective: all
+// ranks make it, in the same order, from one thread at a time. Throws Failure when a rank is lost.
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -28,9 +28,9 @@ class Peers {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every rank's text (any bytes), in the order of ranks, everywhere.
+  // Brings every rank's text (any bytes), in the order of ranks, everywhere.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
-  // The same of a number.
+  // Gathers a number of every rank in the same way.
   std::vector<std::uint64_t> gather_numbers(std::uint64_t number);
 
   // Alltoallv: the first send_counts[0] bytes of `send` go to rank 0, the next send_counts[1] to
@@ -42,15 +42,15 @@ class Peers {
       std::span<const std::byte> send, std::span<const std::size_t> send_counts,
       std::span<std::byte> receive, std::span<const std::size_t> receive_counts,
       std::span<const std::size_t> receive_offsets) = 0;
-  // One that ends here, and receives what rank 0 sent, then what rank 1 sent, ....
+  // Makes one that ends here, and receives what rank 0 sent, then what rank 1 sent, ....
   void exchange(std::span<const std::byte> send, std::span<const std::size_t> send_counts,
                 std::span<std::byte> receive, std::span<const std::size_t> receive_counts);
 
-  // Rank 0's bytes everywhere, whatever the others give. Each rank sends and receives about as many
-  // as they are.
+  // Brings rank 0's bytes everywhere, whatever the others give. Each rank sends and receives about
+  // as many as they are.
   void broadcast(std::vector<std::byte>& bytes);
 
-  // The ranks that give the same color, in their order here.
+  // Makes peers of the ranks that give the same color, in their order here.
   virtual std::unique_ptr<Peers> split(int color) = 0;
 };
 
@@ -60,7 +60,7 @@ class Peers {
 // else as Failure.
 void together(Peers& peers, const std::function<void()>& work);
 
-// A rank by itself.
+// This is a rank by itself.
 class Alone final : public Peers {
  public:
   int rank() const override { return 0; }

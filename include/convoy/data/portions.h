@@ -18,13 +18,13 @@ struct EpochPart {
   bool operator==(const EpochPart&) const = default;
 };
 
-// A queue of them. Any thread.
+// This is a queue of them. Any thread.
 class Portions {
  public:
   // Not empty.
   void add(const EpochPart& portion);
-  // The next `batch` positions, or as many as the first portion has left; nothing where there is
-  // none. Batches don't reach from one portion into the next.
+  // Gives the next `batch` positions, or as many as the first portion has left; nothing where there
+  // is none. Batches don't reach from one portion into the next.
   std::optional<EpochPart> next(std::size_t batch);
   void clear();
 

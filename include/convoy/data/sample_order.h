@@ -1,4 +1,5 @@
-// Which samples a rank gets for which global batch: what a Loader (convoy/data/loader.h) asks.
+// This says which samples a rank gets for which global batch: what a Loader (convoy/data/loader.h)
+// asks.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +11,16 @@
 
 namespace convoy::data {
 
-// The order of each epoch, of count samples, and this rank's share of any part of it. The shares of
-// all ranks together are that part. A loader calls it under its lock, one call at a time.
+// This is the order of each epoch, of count samples, and this rank's share of any part of it. The
+// shares of all ranks together are that part. A loader calls it under its lock, one call at a time.
 class SampleOrder {
  public:
   virtual ~SampleOrder() = default;
 
-  // The largest share of `batch` consecutive positions.
+  // Gives the largest share of `batch` consecutive positions.
   virtual std::size_t largest_share(std::size_t batch) const = 0;
-  // Whether the batch that begins at this position of the epoch may be prepared already. A loader
-  // asks again when seek() or next() is called.
+  // Says whether the batch that begins at this position of the epoch may be prepared already. A
+  // loader asks again when seek() or next() is called.
   virtual bool ready(std::uint64_t epoch, std::size_t position) const = 0;
   // Appends this rank's share of these positions. ready(epoch, batch.begin) must hold.
   virtual void append_share(std::uint64_t epoch, Range batch,

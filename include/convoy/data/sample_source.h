@@ -1,4 +1,4 @@
-// Where a strategy gets its samples from.
+// This says where a strategy gets its samples from.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace convoy::data {
 
-// How far an epoch has come, over all ranks together: what a checkpoint keeps. Any world size can
-// go on from it with every other sample seen exactly once.
+// Says how far an epoch has come, over all ranks together: what a checkpoint keeps. Any world size
+// can go on from it with every other sample seen exactly once.
 struct Position {
   std::uint64_t epoch = 0;       // counted from 0; with the seed it fixes the order
   std::uint64_t generation = 0;  // of the shuffle that decides who holds what; 0 without one
-  // What of the epoch's order has been consumed; ascending, disjoint. A source with a fixed order
-  // has one range that begins at 0, or none at the start, unless replicas that don't wait for each
-  // other have left gaps; a store begins another range, where the last one ends, with each shuffle
-  // in the middle of the epoch.
+  // This is what of the epoch's order has been consumed; ascending, disjoint. A source with a fixed
+  // order has one range that begins at 0, or none at the start, unless replicas that don't wait for
+  // each other have left gaps; a store begins another range, where the last one ends, with each
+  // shuffle in the middle of the epoch.
   std::vector<Range> consumed;
-  // Of a store whose parts this epoch visits once more, in another order: how many parts there are.
-  // 0: the order is the generation's own.
+  // This is the number of parts of a store, where this epoch visits them once more, in another
+  // order. With 0 the order is the generation's own.
   std::uint64_t members = 0;
   bool operator==(const Position&) const = default;
 
@@ -32,24 +32,24 @@ struct Position {
 
 enum class Layout : std::uint8_t { planar, channels_last };
 
-// What a batch is made of. bf16: the upper half of a float.
+// This is what a batch is made of. bf16: the upper half of a float.
 enum class Pixel : std::uint8_t { f32, bf16, u8 };
 constexpr std::size_t size_of(Pixel pixel) {
   return pixel == Pixel::f32 ? 4 : pixel == Pixel::bf16 ? 2 : 1;
 }
 
-// A rank's share of one global batch.
+// This is a rank's share of one global batch.
 struct Batch {
   // size() * views images of `shape` one after another, each [C][H][W] or [H][W][C] as `layout`
   // says, of `pixel`s; the views of a sample are neighbors.
   std::span<std::byte> bytes;
   std::span<float> images;  // the same memory where pixel is f32, else empty
-  // The bytes of each sample as they are stored, instead of images, where the source was asked for
-  // that.
+  // These are the bytes of each sample as they are stored, instead of images, where the source was
+  // asked for that.
   std::span<const std::vector<std::byte>> records;
   std::span<const std::int64_t> labels;
-  // All labels of each sample, where the data set has lists of them (Dataset::label_lists); else
-  // empty: each has the one in `labels`.
+  // These are all labels of each sample, where the data set has lists of them
+  // (Dataset::label_lists); else empty: each has the one in `labels`.
   std::span<const std::vector<std::int64_t>> label_lists;
   std::span<const std::size_t> samples;  // their numbers in the data set
   Shape shape;
@@ -74,7 +74,7 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
 
-  // Samples in an epoch, over all ranks.
+  // Counts the samples of an epoch, over all ranks.
   virtual std::size_t size() const = 0;
   // Global batches in a whole epoch; where they are cut by what samples count, in the first.
   virtual std::size_t batches_per_epoch() const = 0;
@@ -92,12 +92,12 @@ class SampleSource {
   // Failure or UsageError for data that can't be used.
   virtual const Batch* next() = 0;
 
-  // Where training is once the batch last returned is done with: epoch and what is consumed,
+  // Says where training is once the batch last returned is done with: epoch and what is consumed,
   // without what was only prepared. At the end of an epoch all of it counts as consumed, with what
   // the source leaves out of it.
   virtual Position position() const = 0;
-  // Whether the batch last returned ends its epoch, so that the next call of next() returns null;
-  // also after a seek() to where nothing of an epoch is left. The same on every rank.
+  // Says whether the batch last returned ends its epoch, so that the next call of next() returns
+  // null; also after a seek() to where nothing of an epoch is left. The same on every rank.
   virtual bool epoch_over() const = 0;
 
   virtual SourceStatistics statistics() const = 0;

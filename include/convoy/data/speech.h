@@ -38,9 +38,9 @@ struct Recordings {
 
 struct SpeechOptions {
   Recordings recordings;
-  // Those that the network is trained on, for training and evaluation alike: their words are the
-  // classes, in alphabetical order, and their frames have a mean of 0 and a deviation of 1 in each
-  // filter.
+  // These are what the network is trained on, for training and evaluation alike: their words are
+  // the classes, in alphabetical order, and their frames have a mean of 0 and a deviation of 1 in
+  // each filter.
   Recordings reference;
   // Frame t of T belongs to state t * states / T (rounded down) of its word, and to the class word
   // * states + state.

@@ -20,7 +20,7 @@ class Region;
 class SharedCopy;
 struct HostRanks;
 
-// Where the records are.
+// Says where the records are.
 enum class Placement : std::uint8_t {
   parts,  // every rank of a group has a part, in its own memory
   host,   // the ranks of a host have one copy of all records together, in memory that they share
@@ -28,7 +28,7 @@ enum class Placement : std::uint8_t {
   best,   // the first that fits: host; parts, in as many groups as possible; files
 };
 
-// What a rank needs of memory.
+// This is what a rank needs of memory.
 struct StoreNeed {
   Placement placement = Placement::parts;
   int groups = 1;            // as many as ranks unless there are parts
@@ -48,7 +48,7 @@ struct StoreOptions {
   // For parts: every group of world / groups ranks that follow each other holds the whole data set.
   // 0: as many groups as the memory allows.
   int groups = 1;
-  // What a shuffle moves at once, per rank: it needs two segments beside the records.
+  // This is what a shuffle moves at once, per rank: it needs two segments beside the records.
   std::size_t segment = std::size_t{32} << 20;
   // Bytes that the ranks of this host may use together, evenly, for what StoreNeed counts; never
   // more than is available there now. 0: three quarters of that, for training needs memory, too.
@@ -75,9 +75,9 @@ struct ShuffleReport {
   std::uint64_t compactions = 0;
 };
 
-// A Dataset whose numbers, labels and keys are the source's. With parts, each rank holds the
-// records of one; arrange() decides which those are. Collective: the constructor (over `world`) and
-// arrange() (over the group). The rest may be called from any thread at any time but during
+// This is a Dataset whose numbers, labels and keys are the source's. With parts, each rank holds
+// the records of one; arrange() decides which those are. Collective: the constructor (over `world`)
+// and arrange() (over the group). The rest may be called from any thread at any time but during
 // arrange().
 //
 // With one copy for a host, each of its ranks holds everything, and with files nobody holds
@@ -98,7 +98,7 @@ class Store final : public Dataset {
 
   std::size_t size() const override { return source_->size(); }
   const std::vector<std::string>& classes() const override { return source_->classes(); }
-  // From memory if this rank holds it, without a copy; otherwise from the source.
+  // Reads it from memory if this rank holds it, without a copy, and otherwise from the source.
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
   std::string key(std::size_t i) const override { return source_->key(i); }
   std::int64_t label(std::size_t i) const override { return source_->label(i); }
@@ -106,7 +106,7 @@ class Store final : public Dataset {
   std::vector<std::int64_t> labels(std::size_t i) const override { return source_->labels(i); }
   std::uint64_t fingerprint() const override { return source_->fingerprint(); }
 
-  // The group, and this rank in it.
+  // These say how many ranks the group has, and which of them this is.
   int members() const;
   int member() const;
   int groups() const { return need_.groups; }

@@ -11,10 +11,10 @@
 
 namespace convoy::data {
 
-// The order of the epoch that this position is in, over `count` samples: a pure function of
-// (count, seed, position). The samples at positions p, in a group of m ranks, belong to member
-// p mod m, and in a world of w ranks, rank p mod w uses them; so what is consumed is a prefix of
-// the order at any world size, and any one goes on from it.
+// Gives the order of the epoch that this position is in, over `count` samples: a pure function of
+// (count, seed, position). The samples at positions p, in a group of m ranks, belong to member p
+// mod m, and in a world of w ranks, rank p mod w uses them; so what is consumed is a prefix of the
+// order at any world size, and any one goes on from it.
 //
 // It is the permutation of (seed, generation); the same that a Loader from files has in the epoch
 // of that number. Where the position says `members`, the samples of each member are in another
@@ -24,20 +24,22 @@ namespace convoy::data {
 std::vector<std::size_t> store_order(std::size_t count, std::uint64_t seed,
                                      const Position& position);
 
-// When records change their places.
+// Says when records change their places.
 struct ShuffleOptions {
   std::uint64_t every_epochs = 1;  // before an epoch whose number this divides; 0: never
-  // After so many batches since the start of training, as many as they would be had all been of
-  // today's size; 0: never. Samples left of the epoch are shuffled; at the start of an epoch, all.
+  // Shuffles after so many batches since the start of training, as many as they would be had all
+  // been of today's size; 0: never. Samples left of the epoch are shuffled; at the start of an
+  // epoch, all.
   std::uint64_t every_steps = 0;
-  // Batches as in the paper: each rank draws its samples from its part at random, with replacement.
-  // An epoch is then as many samples as there are, not each of them once.
+  // Makes batches as in the paper: each rank draws its samples from its part at random, with
+  // replacement. An epoch is then as many samples as there are, not each of them once.
   bool random_batches = false;
 };
 
-// A SampleSource over a store. In an epoch, every sample is used once by one rank of the world,
-// whatever the number of groups; with every_epochs = 1 the global batches are those of a Loader
-// from files with the same seed. Shares of a global batch differ by at most one sample among ranks.
+// This is a SampleSource over a store. In an epoch, every sample is used once by one rank of the
+// world, whatever the number of groups; with every_epochs = 1 the global batches are those of a
+// Loader from files with the same seed. Shares of a global batch differ by at most one sample among
+// ranks.
 //
 // next() is collective when it shuffles: at the first call, and when a shuffle is due. All ranks
 // seek alike. No batch is prepared across a shuffle or an epoch's end.
@@ -61,7 +63,7 @@ class StoreSource final : public SampleSource {
   bool epoch_over() const override;
   SourceStatistics statistics() const override;
 
-  // Of the last shuffle that moved records.
+  // Reports on the last shuffle that moved records.
   const ShuffleReport& last_shuffle() const;
 
  private:

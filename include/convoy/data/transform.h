@@ -1,5 +1,5 @@
-// From a stored record to the numbers that a network sees: decode, crop, resize, flip, color,
-// normalize; in one pass, row by row.
+// This leads from a stored record to the numbers that a network sees: it decodes, crops, resizes,
+// flips, colors and normalizes, in one pass, row by row.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,8 @@ enum class Crop : std::uint8_t {
 // No side, place or padding of a picture may be larger.
 inline constexpr int kMaxSide = 1 << 16;
 
-// In the order of application. Random choices come from the stream that apply() is given.
+// Has its members in the order of application. Random choices come from the stream that apply() is
+// given.
 struct TransformOptions {
   Crop crop = Crop::none;
   int height = 0;  // of the output; 0 with Crop::none and random_padded: of the first record
@@ -54,10 +55,10 @@ struct TransformOptions {
 // Throws UsageError naming the field.
 void validate(const TransformOptions& options);
 
-// What a file of a picture is by its first bytes: png, or jpeg for everything else.
+// Gives what a file of a picture is by its first bytes: png, or jpeg for everything else.
 Encoding encoding_of(std::span<const std::byte> file);
 
-// A decoded image: interleaved bytes.
+// This is a decoded image: interleaved bytes.
 struct Image {
   int height = 0;
   int width = 0;
@@ -94,7 +95,7 @@ class Transformer {
   Transformer(Transformer&&) noexcept;
   Transformer& operator=(Transformer&&) noexcept;
 
-  // Of one image of the output.
+  // This is the shape of one image of the output.
   Shape shape() const;
   // Images that a record becomes: 10 with Crop::ten, else 1.
   int views() const;
@@ -114,7 +115,7 @@ class Transformer {
   std::unique_ptr<Impl> impl_;
 };
 
-// The shape of a record; decodes the header of a compressed one, and is that of the upright
+// Gives the shape of a record; decodes the header of a compressed one, and is that of the upright
 // picture.
 Shape shape_of(const Record& record);
 

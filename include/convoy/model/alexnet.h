@@ -12,13 +12,13 @@ struct AlexNetOptions {
   std::int64_t classes = 1000;
   // Probability of dropping an input of either hidden fully connected layer; in [0, 1).
   double dropout = 0.5;
-  // Units of each of those layers.
+  // Counts the units of each of those layers.
   std::int64_t hidden = 4096;
   // Maps of the five convolutions.
   std::array<std::int64_t, 5> widths{64, 192, 384, 256, 256};
 };
 
-// Those of the paper's footnote.
+// These are the widths of the paper's footnote.
 inline constexpr std::array<std::int64_t, 5> kOneTower{64, 192, 384, 384, 256};
 
 // Five convolutions (64 of 11 x 11 with stride 4, 192 of 5 x 5, 384, 256 and 256 of 3 x 3), with

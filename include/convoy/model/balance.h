@@ -15,18 +15,18 @@
 
 namespace convoy::model {
 
-// What partitions have to do or to hold, in one unit: parameters, multiply-adds, seconds.
+// This is what partitions have to do or to hold, in one unit: parameters, multiply-adds, seconds.
 struct PartitionCosts {
-  // By node of the plan and partition: what grows with the part that the partition has of the
-  // node's output.
+  // By node of the plan and partition, this is what grows with the part that the partition has of
+  // the node's output.
   std::vector<std::vector<double>> parts;
-  // By partition: what it has besides, however its part is.
+  // By partition, this is what it has besides, however large its part is.
   std::vector<double> fixed;
 };
 
 enum class CountedCost : std::uint8_t { parameters, macs };
-// Of one sample. Parameters that all partitions hold are fixed. Multiply-adds are alike in all
-// rows, as a partition computes them: beyond the image's borders windows lie on zeros.
+// Counts the costs of one sample. Parameters that all partitions hold are fixed. Multiply-adds are
+// alike in all rows, as a partition computes them: beyond the image's borders windows lie on zeros.
 PartitionCosts counted_costs(const Blueprint& blueprint, const PartitionPlan& plan,
                              CountedCost what);
 
@@ -40,21 +40,21 @@ struct TimedCosts {
 // long for these; one that had nothing of them is as fast as the mean of the others.
 TimedCosts timed_costs(const PartitionPlan& plan, const std::vector<std::vector<double>>& seconds);
 
-// By partition, the sum of its costs.
+// Gives for each partition the sum of its costs.
 std::vector<double> sums_of(const PartitionCosts& costs);
 
-// By the name of a layer, how many rows or units each partition has.
+// Says by the name of a layer how many rows or units each partition has.
 using LayerParts = std::map<std::string, std::vector<std::int64_t>>;
 
-// Of the plan's layers that are `divided_evenly`, as it divides them.
+// Gives the parts of the plan's layers that are `divided_evenly`, as the plan divides them.
 LayerParts parts_of(const PartitionPlan& plan, const Blueprint& blueprint);
 
-// Parts of the same layers with which a partition's costs, divided by its speed, are as even as can
-// be had: those of other layers, and what is fixed, count as they are. Layers with as many rows (or
-// units) have the same parts, so that no more crosses the borders than has to; a border lies at
-// most one row from where the costs have it, at that side which evens out what the others leave.
-// Layers that cost nothing go with the others, or by speeds alone where no layer that is divided
-// alike costs anything.
+// Gives parts of the same layers with which a partition's costs, divided by its speed, are as even
+// as can be had: those of other layers, and what is fixed, count as they are. Layers with as many
+// rows (or units) have the same parts, so that no more crosses the borders than has to; a border
+// lies at most one row from where the costs have it, at that side which evens out what the others
+// leave. Layers that cost nothing go with the others, or by speeds alone where no layer that is
+// divided alike costs anything.
 //
 // What the plan has stays unless the partition that takes longest then takes less than 1 -
 // `least_gain` of its time. REQUIRES: as many speeds as partitions, all above 0.
@@ -62,10 +62,10 @@ LayerParts balanced_parts(const PartitionPlan& plan, const Blueprint& blueprint,
                           const PartitionCosts& costs, const std::vector<double>& speeds,
                           double least_gain = 0);
 
-// Whether these are parts of just the layers that parts_of has, and of all of each.
+// Says whether these are parts of just the layers that parts_of has, and of all of each.
 bool fits(const LayerParts& parts, const PartitionPlan& plan, const Blueprint& blueprint);
 
-// The rules with these parts.
+// Gives the rules with these parts.
 PartitionRules with_parts(PartitionRules rules, const LayerParts& parts, const PartitionPlan& plan,
                           const Blueprint& blueprint);
 

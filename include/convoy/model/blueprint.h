@@ -13,8 +13,8 @@
 
 namespace convoy::model {
 
-// A step of a network's forward, from a list of tensors to a list of tensors. Its nodes are in an
-// order in which they can be computed.
+// This is a step of a network's forward, from a list of tensors to a list of tensors. Its nodes are
+// in an order in which they can be computed.
 struct StageSpec {
   std::string name;
   std::vector<std::string> inputs;  // names for what the stage before passes, in its order
@@ -29,8 +29,8 @@ struct Blueprint {
   std::vector<StageSpec> stages;
 };
 
-// Stages first to first + count - 1 as a network of their own, whose inputs are what the stages
-// before pass for the whole one's. Throws UsageError when there are not so many.
+// Gives stages first to first + count - 1 as a network of their own, whose inputs are what the
+// stages before pass for the whole one's. Throws UsageError when there are not so many.
 Blueprint some_stages(const Blueprint& whole, std::size_t first, std::size_t count);
 
 struct LayerShapes {
@@ -50,27 +50,28 @@ struct StageShapes {
 void check(const StageSpec& stage);
 void check(const Blueprint& blueprint);
 
-// The shapes of all that is computed. Throw UsageError naming stage and layer where they don't fit.
+// Gives the shapes of all that is computed. Throw UsageError naming stage and layer where they
+// don't fit.
 StageShapes shapes_of(const StageSpec& stage, const std::vector<Shape>& inputs);
 std::vector<StageShapes> shapes_of(const Blueprint& blueprint, const std::vector<Shape>& inputs);
 
-// For the outputs of a whole stage: for each of its inputs the smallest box that contains what the
-// given parts of its outputs need. `outputs` has one slice for each output.
+// Gives for each input of a stage the smallest box that contains what the given parts of its
+// outputs need. `outputs` has one slice for each output.
 std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& shapes,
                                   const std::vector<Slice>& outputs);
 
-// Whether a layer writes its output over its first input: a ReLU, sigmoid or sum that is the only
-// reader of what a convolution, locally or fully connected layer, batch normalization or sum of its
-// stage has computed (which need their outputs for nothing else).
+// Says whether a layer writes its output over its first input: a ReLU, sigmoid or sum that is the
+// only reader of what a convolution, locally or fully connected layer, batch normalization or sum
+// of its stage has computed (which need their outputs for nothing else).
 bool in_place(const StageSpec& stage, std::size_t node);
 
-// Bytes that a layer adds to what a training step keeps of one sample, of elements of `element`
-// bytes: its output, unless it lies in memory that is there already (in_place, Flatten). Outputs of
-// L2Pool and LocalContrastNorm are never narrower than float32.
+// Says how many bytes a layer adds to what a training step keeps of one sample, of elements of
+// `element` bytes: its output, unless it lies in memory that is there already (in_place, Flatten).
+// Outputs of L2Pool and LocalContrastNorm are never narrower than float32.
 std::int64_t activation_bytes(const StageSpec& stage, std::size_t node, const LayerShapes& shapes,
                               std::size_t element = 4);
 
-// Of all layers, for one sample.
+// This is what all layers cost for one sample.
 struct Cost {
   std::int64_t parameters = 0;
   std::int64_t macs = 0;

@@ -23,7 +23,7 @@ std::int64_t elements_of(const Shape& shape);
 // "[3, 224, 224]"
 std::string text_of(const Shape& shape);
 
-// How the elements of a parameter or buffer begin.
+// Says how the elements of a parameter or buffer begin.
 struct FirstValues {
   enum class Rule {
     zeros,
@@ -37,7 +37,7 @@ struct FirstValues {
   bool operator==(const FirstValues&) const = default;
 };
 
-// A parameter or a buffer of a layer.
+// This is a parameter or a buffer of a layer.
 struct TensorInfo {
   std::string name;  // in the network, such as "features.0.weight"
   Shape shape;
@@ -73,9 +73,10 @@ struct Linear {  // over the last dimension
   Weights first = Weights::fan_in_uniform;
 };
 
-// A convolution without shared weights: every position of the output has filters of its own.
-// Parameters: weight [height, width, out, in, kernel height, kernel width] and bias [height, width,
-// out], of height x width positions, so that a part of the output's rows is one run of either.
+// This is a convolution without shared weights: every position of the output has filters of its
+// own. Parameters: weight [height, width, out, in, kernel height, kernel width] and bias [height,
+// width, out], of height x width positions, so that a part of the output's rows is one run of
+// either.
 struct LocallyConnected {  // of images
   std::int64_t in = 0, out = 0;
   Pair image{0, 0};  // height and width of its input, on which the number of weights depends
@@ -84,8 +85,8 @@ struct LocallyConnected {  // of images
   Weights first = Weights::fan_in_uniform;
 };
 
-// Over the first dimension of a sample, the channels. In training its values depend on all samples
-// and positions of a channel, through their mean and variance.
+// Normalizes over the first dimension of a sample, the channels. In training its values depend on
+// all samples and positions of a channel, through their mean and variance.
 struct BatchNorm {
   std::int64_t channels = 0;
   double first_weight = 1;  // or 0
@@ -138,9 +139,9 @@ struct AdaptiveAveragePool {
   Pair size{1, 1};  // of the output
 };
 
-// Every so many rows and columns of an image, from the first ones on, and channels of zeros after
-// its own, up to `channels`: the shortcut of residual networks that has no parameters (He et al.
-// 2015, option A).
+// Takes every so many rows and columns of an image, from the first ones on, and channels of zeros
+// after its own, up to `channels`: the shortcut of residual networks that has no parameters (He et
+// al. 2015, option A).
 struct Subsample {
   std::int64_t channels = 0;  // of the output
   Pair stride{2, 2};
@@ -158,19 +159,19 @@ struct Concatenate {
   std::size_t dimension = 0;  // of a sample: 0 are the channels
 };
 
-// A module of the user's, with one input, which is not looked into.
+// This is a module of the user's, with one input, which is not looked into.
 struct Opaque {
   std::string type;                 // for people
   std::vector<TensorInfo> tensors;  // what it has
   std::function<Shape(const Shape& input)> output;
-  // The part of the input that a part of the output depends on; empty: on everything.
+  // Says on which part of the input a part of the output depends; empty: on everything.
   std::function<Slice(const Shape& input, const Slice& output)> required;
   // Multiplications with additions for one sample; empty: not known, which counts as none.
   std::function<std::int64_t(const Shape& input)> macs;
-  // Whether its module computes parts of its output (PartModule in model/modules.h), so that it can
-  // be divided over machines.
+  // Says whether its module computes parts of its output (PartModule in model/modules.h), so that
+  // it can be divided over machines.
   bool in_parts = false;
-  // The part of one of its tensors, given whole, that a part of the output depends on; empty: on
+  // Says on which part of one of its tensors, given whole, a part of the output depends; empty: on
   // all of each.
   std::function<Slice(const Slice& tensor, const Slice& output)> required_tensor = nullptr;
 };
@@ -183,7 +184,7 @@ using Kind = std::variant<Convolution, LocallyConnected, Linear, BatchNorm, Relu
 
 struct UserModule;  // the module itself, in model/modules.h
 
-// One layer, in the graph of its stage.
+// This is one layer, in the graph of its stage.
 struct Node {
   std::string name;  // path of its module in the network, such as "layer1.0.conv1"
   layer::Kind kind;
@@ -206,13 +207,13 @@ Shape output_shape(const Node& node, std::span<const Shape> inputs);
 // sample. Biases don't count, nor do other kinds.
 std::int64_t macs(const Node& node, std::span<const Shape> inputs);
 
-// For each input the smallest box that holds all elements on which those of `output`, a slice of
-// the output's shape, depend. What padding adds is not part of an input; a box can be empty. In
+// Gives for each input the smallest box that holds all elements on which those of `output`, a slice
+// of the output's shape, depend. What padding adds is not part of an input; a box can be empty. In
 // training a batch normalization depends on more, see layer::BatchNorm.
 std::vector<Slice> required_input(const Node& node, std::span<const Shape> inputs,
                                   const Slice& output);
 
-// The parts of its parameters and buffers from which those elements are computed.
+// Gives the parts of its parameters and buffers from which those elements are computed.
 std::vector<Slice> required_parameters(const Node& node, std::span<const Shape> inputs,
                                        const Slice& output);
 

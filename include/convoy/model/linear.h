@@ -14,7 +14,7 @@ class LinearImpl : public torch::nn::Cloneable<LinearImpl> {
   LinearImpl(std::int64_t in_features, std::int64_t out_features)
       : LinearImpl(torch::nn::LinearOptions(in_features, out_features)) {}
   explicit LinearImpl(const torch::nn::LinearOptions& layer_options);
-  // Without first values: somebody else sets them.
+  // Leaves the first values unset: somebody else sets them.
   struct Unset {};
   LinearImpl(const torch::nn::LinearOptions& layer_options, Unset);
 

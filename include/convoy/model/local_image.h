@@ -11,7 +11,7 @@
 
 namespace convoy::model {
 
-// Of windows, here and below: their side.
+// Sizes of windows are their sides, here and below.
 struct LocalStage {
   std::int64_t maps = 8;  // filters of each position
   std::int64_t stride = 1;
@@ -26,7 +26,7 @@ struct LocalImageOptions {
   std::vector<LocalStage> stages{{8, 1, 8, 1}, {8, 1, 8, 1}, {8, 1, 20, 13}};  // that of "80M"
 };
 
-// Stages "local1", "local2", ..., each of a locally connected layer ("filter1"), an L2 pool
+// Gives stages "local1", "local2", ..., each of a locally connected layer ("filter1"), an L2 pool
 // ("pool1") and a local contrast normalization ("norm1"; Gaussian weights with a deviation of a
 // quarter of the window, and c = 0.01), and "head", a fully connected layer ("fc") of scores for as
 // many logistic regressions (the task one_vs_all). No padding. First weights of filters: Caffe's
@@ -36,9 +36,9 @@ struct LocalImageOptions {
 // and layer where a window is larger than what it slides over.
 Blueprint local_image(const LocalImageOptions& options = {});
 
-// The paper's three sizes: 10 x 10 filters of images of 3 x 100 x 100 in three stages with 8, 16
-// and 36 maps, 21,000 classes. It says nothing of pools and strides, which are chosen here so that
-// the numbers of parameters come close.
+// Gives the paper's three sizes: 10 x 10 filters of images of 3 x 100 x 100 in three stages with 8,
+// 16 and 36 maps, 21,000 classes. It says nothing of pools and strides, which are chosen here so
+// that the numbers of parameters come close.
 //
 //   name     maps   pools        their strides   parameters      the paper
 //   "80M"       8   8, 8, 20     1, 1, 13           81,000,896    80 million

@@ -14,9 +14,9 @@ struct MlpOptions {
   std::int64_t classes = 10;
 };
 
-// Layers fc1, fc2, ..., the last of which gives the scores; ReLU follows each of the others. First
-// weights: LibTorch's default. Stages: each of the layers. UsageError for a shape without elements,
-// and for a layer without units.
+// Gives layers fc1, fc2, ..., the last of which gives the scores; ReLU follows each of the others.
+// First weights: LibTorch's default. Stages: each of the layers. UsageError for a shape without
+// elements, and for a layer without units.
 Blueprint mlp(const MlpOptions& options = {});
 
 }  // namespace convoy::model

@@ -14,36 +14,38 @@
 
 namespace convoy::model {
 
-// A module as it is, held by the nodes of a blueprint.
+// This is a module as it is, held by the nodes of a blueprint.
 struct UserModule {
   torch::nn::AnyModule module;
 };
 
-// What a module that Convoy doesn't know says of itself. What is left out is found by running it
-// (its output), or assumed (every output depends on the whole input; macs are not known).
-// Shapes are those of a sample.
+// This is what a module that Convoy doesn't know says of itself. What is left out is found by
+// running it (its output), or assumed (every output depends on the whole input; macs are not
+// known). Shapes are those of a sample.
 struct Statement {
   std::function<Shape(const Shape& input)> output = nullptr;
   std::function<Slice(const Shape& input, const Slice& output)> required = nullptr;
   std::function<std::int64_t(const Shape& input)> macs = nullptr;
-  // Of a PartModule: the part of a parameter or buffer, given whole under its name in the module,
-  // that a part of the output depends on. Machines that divide the layer hold these alone: what one
-  // of them holds no other may, unless all hold the whole. Left out: all hold all of them.
+  // Says for a PartModule on which part of a parameter or buffer, given whole under its name in the
+  // module, a part of the output depends. Machines that divide the layer hold these alone: what one
+  // of them holds no other may, unless all hold the whole. Where it is left out, all hold all of
+  // them.
   std::function<Slice(const Slice& tensor, const Slice& output)> required_tensor = nullptr;
 };
 
-// A part of a layer, to be computed.
+// This is a part of a layer, to be computed.
 struct ModulePart {
   Slice input;   // of each sample's input: what Statement::required says of `output`
   Slice output;  // of each sample's output
-  // Parameters and buffers by their names in the module, of each what Statement::required_tensor
-  // says of `output`. Where machines divide them, members of the module hold more or less.
+  // These are parameters and buffers by their names in the module, of each what
+  // Statement::required_tensor says of `output`. Where machines divide them, members of the module
+  // hold more or less.
   std::map<std::string, torch::Tensor> tensors;
 };
 
-// What a module's class is derived from, too, if it can compute any box of its output from a box of
-// its input. Its layer can then be divided over machines (docs/partitioned.md); each has a copy of
-// the module.
+// This is what a module's class is derived from, too, if it can compute any box of its output from
+// a box of its input. Its layer can then be divided over machines (docs/partitioned.md); each has a
+// copy of the module.
 class PartModule {
  public:
   virtual ~PartModule();
@@ -78,12 +80,12 @@ class ModuleList {
   ModuleList& add(std::string name, const Module& module, Statement statement = {}) {
     return add(std::move(name), torch::nn::AnyModule(module), std::move(statement));
   }
-  // Its modules as NAME.0, NAME.1, ...
+  // Adds its modules as NAME.0, NAME.1, ...
   ModuleList& add(const std::string& name, const torch::nn::Sequential& modules);
 
   // Both throw UsageError as check() and shapes_of() do.
   Blueprint blueprint() const;
-  // Of these modules themselves, not of copies.
+  // Is made of these modules themselves, not of copies.
   std::shared_ptr<StagedNetwork> network() const;
 
  private:
@@ -91,16 +93,16 @@ class ModuleList {
   bool own_stages_ = false;
 };
 
-// A layer that states more of its input than it reads.
+// This is a layer that states more of its input than it reads.
 struct Overstatement {
   std::string layer;
   std::string value;  // what it reads
-  // Of the first partition of which it is so: what it computes, what it states to need for that,
-  // and the smallest box of it that changes the output.
+  // These are of the first partition of which it is so: what it computes, what it states to need
+  // for that, and the smallest box of it that changes the output.
   int partition = 0;
   Slice output, stated, read;
-  // Of that input, for one sample: values that partitions send each other, and those of them that
-  // nobody reads.
+  // These count the values of that input that partitions send each other for one sample, and those
+  // of them that nobody reads.
   double sent = 0, unread = 0;
 };
 

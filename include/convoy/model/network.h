@@ -1,4 +1,4 @@
-// What every model of Convoy is: a torch::nn::Module with one forward.
+// This is what every model of Convoy is: a torch::nn::Module with one forward.
 #pragma once
 
 #include <torch/torch.h>
@@ -11,8 +11,8 @@ namespace convoy::model {
 
 struct Blueprint;
 
-// A network from a batch of images to one row of scores per image. It knows nothing of ranks,
-// devices or optimizers; parallelism is declared outside of it.
+// This is a network from a batch of images to one row of scores per image. It knows nothing of
+// ranks, devices or optimizers; parallelism is declared outside of it.
 //
 // One whose forward is code trains whole. What is to be split, or described layer by layer, is a
 // StagedNetwork (convoy/model/stage.h).
@@ -28,7 +28,8 @@ class Network : public torch::nn::Module {
   // Returns the logits, [batch, classes], before any softmax. Throws c10::Error for a wrong shape.
   virtual torch::Tensor forward(torch::Tensor images) = 0;
 
-  // What a task with other samples than images calls: any number of tensors, in and out.
+  // This is what a task with other samples than images calls: any number of tensors go in and come
+  // out.
   virtual std::vector<torch::Tensor> run(const std::vector<torch::Tensor>& inputs) {
     return {forward(inputs.at(0))};
   }
@@ -39,7 +40,7 @@ class Network : public torch::nn::Module {
 
   virtual std::int64_t classes() const = 0;
 
-  // What it is made of; null: only its code knows.
+  // Gives what it is made of; null: only its code knows.
   virtual const Blueprint* blueprint() const { return nullptr; }
 };
 

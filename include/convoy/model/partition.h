@@ -19,7 +19,7 @@
 
 namespace convoy::model {
 
-// How the output of a layer is divided.
+// Says how the output of a layer is divided.
 enum class Division : std::uint8_t {
   whole,   // each partition computes all of it
   rows,    // of an image
@@ -29,50 +29,53 @@ enum class Division : std::uint8_t {
 };
 // "whole", "rows", "tiles", "units", "follows".
 const char* text_of(Division division);
-// Nothing for other texts.
+// Gives nothing for other texts.
 std::optional<Division> division_of(std::string_view text);
 
 struct LayerDivision {
   Division how = Division::rows;
-  // Of the partitions, relative to each other; empty: even. For rows and units alone.
+  // These are the parts of the partitions, relative to each other; they are even where this is
+  // empty. They are for rows and units alone.
   std::vector<double> parts = {};
   bool operator==(const LayerDivision&) const = default;
 };
 
 struct PartitionRules {
   int partitions = 1;
-  // Of images, where no layer's own rule says otherwise: rows, tiles or whole.
+  // Says how images are divided where no layer's own rule says otherwise: by rows, by tiles, or not
+  // (whole).
   LayerDivision images = {};
-  // Parts of layers that are divided by units without a rule of their own; empty: even.
+  // These are the parts of layers that are divided by units without a rule of their own; they are
+  // even where this is empty.
   std::vector<double> units = {};
   // Rows x columns of partitions; 0 x 0: as near to a square as their number allows, with no fewer
   // rows than columns. Partitions are numbered row by row.
   std::array<int, 2> tiles{0, 0};
-  // By the names of layers.
+  // Has rules by the names of layers.
   std::map<std::string, LayerDivision> layers = {};
 };
 
-// What layers pass on: an input of the network, or the output of a layer. `tensor` of all slices is
-// its name.
+// This is what layers pass on: an input of the network, or the output of a layer. `tensor` of all
+// slices is its name.
 struct PartitionedValue {
   std::string name;
   Shape shape;  // of one sample
-  // By partition, what it holds: disjoint, and together all of it; or each has the whole. Of inputs
-  // it is the whole, of some of the samples. Some can be empty.
+  // Has by partition what it holds: these are disjoint, and together all of it; or each has the
+  // whole. Of inputs each has the whole, of some of the samples. Some can be empty.
   std::vector<Slice> tiles = {};
   bool whole = false;  // each partition has all of it, of all samples
   bool input = false;  // of the network: each partition has some of the samples
-  // By partition: the smallest box that holds what its layers read of it. Empty where none of them
-  // reads any.
+  // Has by partition the smallest box that holds what its layers read of it. It is empty where none
+  // of them reads any.
   std::vector<Slice> needed = {};
-  // Whether a partition needs something that it doesn't hold; of an input: whether there are
+  // Says whether a partition needs something that it doesn't hold; of an input: whether there are
   // several partitions, and one of them reads it.
   bool exchanged = false;
   bool trained = false;  // parameters lie before it, so that it has a gradient
 
-  // What partition `from` has of what `to` needs: of an input of each sample that `from` has. An
-  // empty slice: nothing. What a partition has for itself is given as well; of what is whole nobody
-  // needs anything from others.
+  // Gives what partition `from` has of what `to` needs: of an input of each sample that `from` has.
+  // An empty slice: nothing. What a partition has for itself is given as well; of what is whole
+  // nobody needs anything from others.
   Slice piece(int from, int to) const;
 };
 
@@ -83,22 +86,23 @@ struct PartitionedNode {
   bool divided_evenly = false;           // by rows or units, by no parts of a rule
   std::vector<std::size_t> inputs = {};  // values
   std::size_t output = 0;                // a value
-  // By input and partition, what it reads of that input.
+  // Has by input and partition what it reads of that input.
   std::vector<std::vector<Slice>> required = {};
-  // By partition and parameter or buffer (tensors_of), what it holds.
+  // Has by partition and parameter or buffer (tensors_of) what it holds.
   std::vector<std::vector<Slice>> tensors = {};
-  // Of a layer whose parameters, by unit or by position, are divided as its output is: those of
-  // the partitions are disjoint, and together all of it (but for tensors of which everybody has the
-  // whole, see divides()); who computes nothing has none. Of other layers everybody has the whole,
-  // also who computes nothing; each has the gradient of what it computes after them, and the sum
-  // over all partitions is that of the network, of layers that are `whole` as well.
+  // Is true of a layer whose parameters, by unit or by position, are divided as its output is:
+  // those of the partitions are disjoint, and together all of it (but for tensors of which
+  // everybody has the whole, see divides()); who computes nothing has none. Of other layers
+  // everybody has the whole, also who computes nothing; each has the gradient of what it computes
+  // after them, and the sum over all partitions is that of the network, of layers that are `whole`
+  // as well.
   bool divides_parameters = false;
 
-  // Of a batch normalization: partitions have other positions of the same channels, so that its
-  // statistics are of all of them together.
+  // Is true of a batch normalization where partitions have other positions of the same channels, so
+  // that its statistics are of all of them together.
   bool shares_statistics = false;
 
-  // Whether partitions have parts of this parameter or buffer.
+  // Says whether partitions have parts of this parameter or buffer.
   bool divides(std::size_t tensor) const;
 };
 
@@ -153,15 +157,15 @@ struct PartitionTraffic {
   double values = 0;
   bool output = false;  // to where the samples are, not to layers that read it
 };
-// All that is sent, ascending by value, from and to. An output of the network goes to where the
-// samples are, unless it is whole: of each sample all of it.
+// Gives all that is sent, ascending by value, from and to. An output of the network goes to where
+// the samples are, unless it is whole: of each sample all of it.
 std::vector<PartitionTraffic> traffic_of(const PartitionPlan& plan);
 
-// What a partition has and does, for one sample.
+// This is what a partition has and does, for one sample.
 struct PartitionLoad {
   std::int64_t parameters = 0;  // that it holds
   std::int64_t buffers = 0;
-  // Of the parameters, those that all partitions hold: their gradients are to be summed.
+  // Counts the parameters that all partitions hold: their gradients are to be summed.
   std::int64_t summed_parameters = 0;
   double macs = 0;
   // That a training step keeps: its tiles, as activation_bytes counts them, and the boxes that it

@@ -15,23 +15,24 @@
 
 namespace convoy::model {
 
-// Elements `begin` to begin + values.size() - 1, in C order, of a parameter of this name: each
-// depends on (seed, name, its place) alone. They are float32 numbers, so that a network of a wider
-// type starts as one of float32. Does nothing for Rule::as_made.
+// Fills elements `begin` to begin + values.size() - 1, in C order, of a parameter of this name:
+// each depends on (seed, name, its place) alone. They are float32 numbers, so that a network of a
+// wider type starts as one of float32. Does nothing for Rule::as_made.
 void fill(std::string_view name, const FirstValues& rule, std::uint64_t seed, std::int64_t begin,
           std::span<float> values);
 
-// The elements of a part, one after the other. Throws UsageError when there are not as many values.
+// Fills the elements of a part, one after the other. Throws UsageError when there are not as many
+// values.
 void fill(const Slice& part, const FirstValues& rule, std::uint64_t seed, std::span<float> values);
 
-// Which units dropout keeps. A layer has one of these in a step.
+// Says which units dropout keeps. A layer has one of these in a step.
 class DropoutMask {
  public:
   // probability: of dropping a unit, in [0, 1).
   DropoutMask(std::uint64_t seed, std::uint64_t step, std::string_view layer, double probability);
 
-  // Of one sample: its unit number u (in C order of the sample's shape, whatever the memory layout)
-  // is kept or not.
+  // Says of one sample whether its unit number u (in C order of the sample's shape, whatever the
+  // memory layout) is kept.
   class Row {
    public:
     bool keeps(std::uint64_t unit) const { return (stream_.at(unit) >> 11) >= threshold_; }

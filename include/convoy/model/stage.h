@@ -16,9 +16,9 @@ namespace convoy::model {
 
 using Tensors = std::vector<torch::Tensor>;
 
-// One stage, built from its description alone: the rest of the network need not be there, and there
-// can be any number of them in a process. Parameters and buffers have the names that they have in
-// the network ("layer1.0.conv1.weight"). In training mode, on the CPU, of the default
+// This is one stage, built from its description alone: the rest of the network need not be there,
+// and there can be any number of them in a process. Parameters and buffers have the names that they
+// have in the network ("layer1.0.conv1.weight"). In training mode, on the CPU, of the default
 // floating-point type. One thread at a time.
 class Stage : public torch::nn::Module {
  public:
@@ -28,12 +28,12 @@ class Stage : public torch::nn::Module {
   Stage(StageSpec spec, std::uint64_t seed);
   ~Stage() override;
 
-  // One tensor for each input, with the batch as the first dimension; gives one for each output.
-  // Doesn't change its inputs, but an output may be one of them. Throws UsageError for another
-  // number of them, c10::Error for a wrong shape.
+  // Gives one tensor for each input, with the batch as the first dimension; gives one for each
+  // output. Doesn't change its inputs, but an output may be one of them. Throws UsageError for
+  // another number of them, c10::Error for a wrong shape.
   Tensors forward(Tensors inputs);
 
-  // One layer alone, which doesn't change its inputs.
+  // Runs one layer alone, which doesn't change its inputs.
   torch::Tensor run(std::size_t node, const Tensors& inputs);
 
   const StageSpec& spec() const { return spec_; }
@@ -51,18 +51,18 @@ class Stage : public torch::nn::Module {
   std::vector<std::size_t> outputs_;  // places of values: inputs, then one for each node
 };
 
-// A network that is the fold of its stages. Its modules have the tree and order of the layers'
-// names; parameters and buffers are those of its stages.
+// This is a network that is the fold of its stages. Its modules have the tree and order of the
+// layers' names; parameters and buffers are those of its stages.
 class StagedNetwork : public Network {
  public:
-  // As Stage.
+  // Builds the network as Stage builds one stage.
   StagedNetwork(Blueprint blueprint, std::uint64_t seed);
 
-  // What the last stage puts out first: the scores.
+  // Gives what the last stage puts out first: the scores.
   torch::Tensor forward(torch::Tensor images) override;
-  // One tensor for each input of the blueprint; all that the last stage puts out.
+  // Gives one tensor for each input of the blueprint; all that the last stage puts out.
   Tensors run(const Tensors& inputs) override;
-  // Of the blueprint's first input, and of its scores for that.
+  // These are of the blueprint's first input, and of its scores for that.
   std::array<std::int64_t, 3> image_shape() const override;
   std::int64_t classes() const override { return classes_; }
   const Blueprint* blueprint() const override { return &blueprint_; }

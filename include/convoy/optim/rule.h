@@ -80,14 +80,14 @@ struct Adagrad {
 
 using Rule = std::variant<Sgd, Adam, AdamW, Adagrad, SgdVelocity>;
 
-// One array of state, as long as the weights. Names are torch.optim's.
+// This is one array of state, as long as the weights. Names are torch.optim's.
 struct Slot {
   std::string_view name;
   double initial;  // every element, before the first step
   bool operator==(const Slot&) const = default;
 };
 
-// At most kMaxSlots, in the order that update() takes them.
+// Has at most kMaxSlots, in the order that update() takes them.
 class Slots {
  public:
   static constexpr std::size_t kMaxSlots = 3;
@@ -102,8 +102,9 @@ class Slots {
   std::size_t size_ = 0;
 };
 
-// The state that this rule keeps for each weight. It depends on the fields that say whether a part
-// is used (momentum, amsgrad), never on learning rates; so it stays the same while those change.
+// Gives the state that this rule keeps for each weight. It depends on the fields that say whether a
+// part is used (momentum, amsgrad), never on learning rates; so it stays the same while those
+// change.
 Slots slots(const Rule& rule);
 
 // "sgd", "adam", "adamw", "adagrad", "sgd_velocity".
@@ -115,7 +116,7 @@ void set_learning_rate(Rule& rule, double lr);
 // Throws UsageError naming the rule, the field, its value and what would be right.
 void validate(const Rule& rule);
 
-// One step, in place, in one pass over the memory.
+// Makes one step, in place, in one pass over the memory.
 //
 // weights, gradient and each slot of state have the same number of elements, any number, at any
 // alignment that T allows; state holds one span per slot of slots(rule), in that order. No two of

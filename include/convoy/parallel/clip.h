@@ -11,9 +11,9 @@
 
 namespace convoy::parallel {
 
-// The squared Euclidean norm of these parameters' gradients together: to some six digits where they
-// are float, summed in double. Those without a gradient count nothing. Depends on the gradients
-// alone, whatever the number of threads. Reads each once.
+// Gives the squared Euclidean norm of these parameters' gradients together: to some six digits
+// where they are float, summed in double. Those without a gradient count nothing. Depends on the
+// gradients alone, whatever the number of threads. Reads each once.
 double gradient_square(const std::vector<at::Tensor>& parameters);
 
 // Scales gradients down so that the Euclidean norm of all of them together is at most max_norm, and
@@ -25,12 +25,12 @@ double gradient_square(const std::vector<at::Tensor>& parameters);
 double clip_grad_norm(const comm::Communicator& partitions, const std::vector<at::Tensor>& own,
                       const std::vector<at::Tensor>& replicated, double max_norm);
 
-// The same of a model that this rank holds whole.
+// Does the same for a model that this rank holds whole.
 double clip_grad_norm(const std::vector<at::Tensor>& parameters, double max_norm);
 
-// The last of these parameters whose gradient has a norm that is not finite; "" if none has. Where
-// they are in the order of their layers, backward came to it first, and the others have it from
-// there.
+// Gives the last of these parameters whose gradient has a norm that is not finite; "" if none has.
+// Where they are in the order of their layers, backward came to it first, and the others have it
+// from there.
 std::string last_not_finite(const std::vector<NamedTensor>& parameters);
 
 }  // namespace convoy::parallel

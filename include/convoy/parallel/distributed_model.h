@@ -32,8 +32,8 @@ enum class BatchNormStatistics {
                 // (create_graph) throw UsageError.
 };
 
-// What synchronized batch normalization has spent on communication so far, within the passes: the
-// ranks wait for each other in every layer.
+// This is what synchronized batch normalization has spent on communication so far, within the
+// passes: the ranks wait for each other in every layer.
 struct NormalizationSeconds {
   double forward = 0;
   double backward = 0;
@@ -48,8 +48,8 @@ class DistributedCore;
 // Keeps batch normalization synchronized, and counts samples, while a forward pass runs.
 class ForwardScope {
  public:
-  // What the samples of the pass count, and what those of all of this rank's passes before the next
-  // update do; nothing: nobody knows.
+  // Takes what the samples of the pass count, and what those of all of this rank's passes before
+  // the next update do; it takes nothing where nobody knows.
   ForwardScope(DistributedCore& core, bool training, std::optional<double> samples,
                std::optional<double> total);
   ~ForwardScope();
@@ -60,7 +60,7 @@ class ForwardScope {
   void* previous_;
 };
 
-// What DistributedModel does that does not depend on the type of the module.
+// This is what DistributedModel does that does not depend on the type of the module.
 class DistributedCore {
  public:
   DistributedCore(const comm::Communicator& all, std::shared_ptr<torch::nn::Module> module,
@@ -79,7 +79,7 @@ class DistributedCore {
   std::unique_ptr<Impl> impl_;
 };
 
-// A module whose gradients are averaged over all ranks of a world, or over a part of them.
+// This is a module whose gradients are averaged over all ranks of a world, or over a part of them.
 //
 // Construction is collective: it checks that all ranks built the same model (UsageError naming the
 // rank and the parameter otherwise), gives all of them rank 0's parameters and buffers, and hooks
@@ -97,7 +97,7 @@ class DistributedModel {
   DistributedModel(const comm::World& world, std::shared_ptr<M> module,
                    DistributedOptions options = {})
       : DistributedModel(world.communicator(), std::move(module), options) {}
-  // Over a part of the ranks: of those that hold replicas of the same module.
+  // Works over a part of the ranks: over those that hold replicas of the same module.
   DistributedModel(const comm::Communicator& replicas, std::shared_ptr<M> module,
                    DistributedOptions options = {})
       : module_(std::move(module)),
@@ -106,8 +106,8 @@ class DistributedModel {
                    DistributedOptions options = {})
       : DistributedModel(world, holder.ptr(), options) {}
 
-  // The module's forward. In training the size of the first tensor's first dimension is taken as
-  // the number of samples of this rank, which weights its gradient (Averaging::samples).
+  // Gives the module's forward. In training the size of the first tensor's first dimension is taken
+  // as the number of samples of this rank, which weights its gradient (Averaging::samples).
   template <class... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();
@@ -115,15 +115,15 @@ class DistributedModel {
     const ForwardScope scope(*core_, training, samples, samples);
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
-  // The same for a call of any kind: `use` gets the module. `weight` is what the samples of this
-  // rank count (as many, or so many tokens), see GradientReducer::count_samples.
+  // Does the same for a call of any kind: `use` gets the module. `weight` is what the samples of
+  // this rank count (as many, or so many tokens), see GradientReducer::count_samples.
   template <class Use>
   decltype(auto) run(double weight, Use&& use) {
     return run(weight, weight, std::forward<Use>(use));
   }
-  // The same for one of several micro-batches whose losses are each multiplied by weight / total,
-  // with `total` what all of this rank's count together: a rank's weight in the average, and so in
-  // what synchronized batch normalization sums up over ranks in backward.
+  // Does the same for one of several micro-batches whose losses are each multiplied by weight /
+  // total, with `total` what all of this rank's count together. That is a rank's weight in the
+  // average, and so in what synchronized batch normalization sums up over ranks in backward.
   template <class Use>
   decltype(auto) run(double weight, double total, Use&& use) {
     const bool training = module_->is_training() && torch::GradMode::is_enabled();

@@ -19,7 +19,7 @@
 
 namespace convoy::parallel {
 
-// What the reduced gradient is, for ranks r with local gradients g_r of local mean losses.
+// This is what the reduced gradient is, for ranks r with local gradients g_r of local mean losses.
 enum class Averaging {
   samples,  // sum(n_r g_r) / sum(n_r), n_r what the samples of rank r count: the gradient of the
             // mean loss of the global batch, whatever each rank's share of it
@@ -34,10 +34,10 @@ struct ReducerOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{8} << 20;
   Averaging averaging = Averaging::samples;
-  // Whether a parameter may get no gradient in a backward pass on some or all ranks. If not, that
-  // is an error which names the parameters. If so, one more small message per step finds out which
-  // parameters nobody used since the last step: their .grad is left alone, while one that some rank
-  // used is averaged over all.
+  // Says whether a parameter may get no gradient in a backward pass on some or all ranks. If not,
+  // that is an error which names the parameters. If so, one more small message per step finds out
+  // which parameters nobody used since the last step: their .grad is left alone, while one that
+  // some rank used is averaged over all.
   bool allow_unused = false;
   // Let .grad refer to the bucket instead of to a copy. Then a .grad kept from an earlier step
   // changes when the next backward runs; clone what you keep.
@@ -48,12 +48,12 @@ struct ReducerOptions {
   // a gradient that other terms of the loss add to is copied. What a hook on such a weight keeps of
   // its argument changes in the same backward: clone it.
   bool compute_in_buckets = true;
-  // The order in which backward produces gradients, as names: what buckets() of an earlier run
-  // gave. Empty: the order is measured in the first step. With it and `nominal_samples`, a training
-  // that is resumed adds up gradients in the same order, to the same bits.
+  // This is the order in which backward produces gradients, as names: what buckets() of an earlier
+  // run gave. Empty: the order is measured in the first step. With it and `nominal_samples`, a
+  // training that is resumed adds up gradients in the same order, to the same bits.
   std::vector<std::string> order;
-  // Samples of a rank in a usual micro-batch; 0: those of the first step. What it is doesn't matter
-  // to the result but for rounding.
+  // Counts the samples of a rank in a usual micro-batch; 0: those of the first step. What it is
+  // doesn't matter to the result but for rounding.
   double nominal_samples = 0;
   // Rules that choose the algorithm, as in Communicator::with_allreduce(). Empty: the world's.
   std::string allreduce;
@@ -65,7 +65,7 @@ struct ReducerOptions {
   std::optional<at::ScalarType> wire_type;
 };
 
-// A part of a step that is over; see GradientReducer::set_observer.
+// This is a part of a step that is over; see GradientReducer::set_observer.
 struct ReductionSpan {
   enum class Kind {
     copy,       // a parameter's gradient into its bucket
@@ -171,8 +171,9 @@ class GradientReducer {
 
   const ReducerStatistics& statistics() const;
   const comm::Communicator& communicator() const;
-  // The buckets, as parameter names in the order of reduction. The order is that of registration,
-  // reversed, in the first step, and the measured one of rank 0 afterwards, unless it was given.
+  // Gives the buckets, as parameter names in the order of reduction. The order is that of
+  // registration, reversed, in the first step, and the measured one of rank 0 afterwards, unless it
+  // was given.
   std::vector<std::vector<std::string>> buckets() const;
 
  private:
@@ -180,7 +181,7 @@ class GradientReducer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Parameters with the name of their first occurrence, each tensor once.
+// Gives the parameters with the name of their first occurrence, each tensor once.
 std::vector<NamedTensor> unique_parameters(const torch::nn::Module& module);
 std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module);
 

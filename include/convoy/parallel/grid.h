@@ -8,7 +8,7 @@
 
 namespace convoy::parallel {
 
-// The extents of a grid of ranks.
+// These are the extents of a grid of ranks.
 struct GridShape {
   int replicas = 1;    // copies of the model, each of which trains on samples of its own
   int partitions = 1;  // ranks that hold one copy together
@@ -20,8 +20,8 @@ struct GridShape {
   bool operator==(const GridShape&) const = default;
 };
 
-// Where this rank is in a grid, and whom it talks to. The partitions of a replica are consecutive
-// ranks, so that they are on one host where hosts have room for that.
+// Says where this rank is in a grid, and whom it talks to. The partitions of a replica are
+// consecutive ranks, so that they are on one host where hosts have room for that.
 //
 // Threads, lifetime and errors are those of the communicators.
 class Grid {
@@ -34,9 +34,9 @@ class Grid {
   int partition() const { return all_.rank() % shape_.partitions; }
 
   const comm::Communicator& all() const { return all_; }
-  // The ranks of this replica, by partition.
+  // Gives the ranks of this replica, by partition.
   const comm::Communicator& partitions() const { return partitions_; }
-  // The ranks that hold the same partition, by replica.
+  // Gives the ranks that hold the same partition, by replica.
   const comm::Communicator& replicas() const { return replicas_; }
 
  private:

@@ -73,17 +73,19 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   // consumed at another world size. consumed == size() stands for the start of epoch + 1.
   void seek(std::uint64_t epoch, std::size_t consumed = 0);
 
-  // The data set's size.
+  // Gives the data set's size.
   std::size_t size() const;
-  // The epoch begun, or to be begun if none is yet; counted from 0.
+  // Gives the epoch begun, or to be begun if none is yet; counted from 0.
   std::uint64_t epoch() const;
-  // How many samples of the epoch all ranks together have been given. A loader with worker threads
-  // asks ahead of what it delivers, so this is ahead of training; a checkpoint wants the next one.
+  // Says how many samples of the epoch all ranks together have been given. A loader with worker
+  // threads asks ahead of what it delivers, so this is ahead of training; a checkpoint wants the
+  // next one.
   std::size_t position() const;
-  // The position after training has taken the first `steps` batches of this reset(): what to hand
-  // to seek() when resuming there.
+  // Gives the position after training has taken the first `steps` batches of this reset(): what to
+  // hand to seek() when resuming there.
   std::size_t position_after(std::size_t steps, std::size_t local_batch) const;
-  // Batches from the start of this reset() to the epoch's end, on the rank that gets most.
+  // Counts the batches from the start of this reset() to the epoch's end, on the rank that gets
+  // most.
   std::size_t steps(std::size_t local_batch) const;
 
   // Epoch and position, with seed and size to check against. Loading at another rank or world size

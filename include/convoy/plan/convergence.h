@@ -29,8 +29,8 @@ double ideal_convergence_seconds(const UpdateLaw& law, const Machine& machine, d
 // machine with a table.
 double optimal_batch(const UpdateLaw& law, const Machine& machine, std::int64_t workers);
 
-// The condition of equation 10, P < alpha delta / (gamma M_T^2 N_inf): communication decides about
-// the best batch, which is then above M_T samples per worker.
+// Gives the condition of equation 10, P < alpha delta / (gamma M_T^2 N_inf): communication decides
+// about the best batch, which is then above M_T samples per worker.
 bool communication_decides(const UpdateLaw& law, const Machine& machine, std::int64_t workers);
 
 // Equation 10: the least time to the target, at optimal_batch(). Where that is held at P by the
@@ -42,16 +42,16 @@ struct BatchTime {
   double seconds = 0;
 };
 
-// The whole mini-batch up to `largest` samples (>= P) with the least time of equation 1, the
+// Gives the whole mini-batch up to `largest` samples (>= P) with the least time of equation 1, the
 // smaller of equals. It is `largest` or a multiple of P, as any other batch wastes what the workers
 // with fewer samples could do. Takes any machine, and any law with updates left at P samples; the
 // search ends, too, with a machine's table, and before a falling law has no updates left.
 BatchTime best_batch(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
                      std::int64_t largest);
 
-// The three ways to use P workers. Strong: the batch that is best for one worker; nothing where it
-// has fewer samples than there are workers. Weak: that batch for each worker; nothing where it is
-// above `largest`, or the law has no updates left. Optimal: best_batch().
+// These are the three ways to use P workers. Strong: the batch that is best for one worker; nothing
+// where it has fewer samples than there are workers. Weak: that batch for each worker; nothing
+// where it is above `largest`, or the law has no updates left. Optimal: best_batch().
 struct Scaling {
   std::int64_t workers = 1;
   std::optional<BatchTime> strong;

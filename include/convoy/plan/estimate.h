@@ -26,7 +26,7 @@ struct Interval {
   bool contains(double value) const { return low <= value && value <= high; }
 };
 
-// The 95% interval of draws: percentiles 2.5 and 97.5. Infinite draws count, NaN are refused.
+// Gives the 95% interval of draws: percentiles 2.5 and 97.5. Infinite draws count, NaN are refused.
 // UsageError for fewer than 39 draws, which have no such percentiles.
 Interval interval_of(std::vector<double> draws);
 

@@ -1,4 +1,4 @@
-// Which machine to buy, or which part of it to improve, for a given training.
+// This says which machine to buy, or which part of it to improve, for a given training.
 //
 // Equations are numbered as in Perrone et al.; see law.h for threads and errors.
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace convoy::plan {
 
-// What parts cost, in any one unit. compute: P workers whose processors take gamma seconds per
-// sample, growing with P; bandwidth: a network on which delta takes so many seconds, falling as
+// This is what parts cost, in any one unit. compute: P workers whose processors take gamma seconds
+// per sample, growing with P; bandwidth: a network on which delta takes so many seconds, falling as
 // delta grows. Called with values > 0; UsageError where one returns what is no cost (NaN or
 // negative).
 struct Prices {
@@ -24,18 +24,18 @@ struct Prices {
 // Equation 11: C_compute(P, gamma) + C_bandwidth(delta).
 double cost(const Prices& prices, const Machine& machine, std::int64_t workers);
 
-// Both sides of equation 12: seconds of T_C(M_opt(P), P) that one more unit of cost saves when it
-// is spent on more workers, or on bandwidth. At the best design they are equal. Derivatives, so P
-// counts as a real number here. For a machine with delta > 0, P > 1. UsageError for prices that
-// don't grow with P, or don't fall with delta.
+// These are both sides of equation 12: seconds of T_C(M_opt(P), P) that one more unit of cost saves
+// when it is spent on more workers, or on bandwidth. At the best design they are equal.
+// Derivatives, so P counts as a real number here. For a machine with delta > 0, P > 1. UsageError
+// for prices that don't grow with P, or don't fall with delta.
 struct Balance {
   double saved_by_workers = 0;
   double saved_by_bandwidth = 0;
 };
 Balance balance(const UpdateLaw& law, const Machine& machine, double workers, const Prices& prices);
 
-// The design that equation 12 describes, for whole numbers of workers: for each P the network is
-// the best that the rest of the budget pays for, and the P with the least time wins.
+// This is the design that equation 12 describes, for whole numbers of workers: for each P the
+// network is the best that the rest of the budget pays for, and the P with the least time wins.
 struct Design {
   Machine machine;  // with its delta_s
   std::int64_t workers = 1;
@@ -49,7 +49,7 @@ struct Design {
 Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& prices,
                    double budget, std::int64_t most_workers);
 
-// What the time to the target would be if one thing were `factor` times as good.
+// This is what the time to the target would be if one thing were `factor` times as good.
 struct WhatIf {
   std::string change;  // "processor", "knee", "overhead", "bandwidth", "latency", "workers"
   Machine machine;     // after the change

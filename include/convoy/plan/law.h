@@ -1,4 +1,4 @@
-// How many updates training takes, by the size of its mini-batch.
+// This says how many updates training takes, by the size of its mini-batch.
 //
 // Equations are numbered as in Perrone et al., "Optimal Mini-Batch Size Selection for Fast Gradient
 // Descent". All functions of this layer are pure: any thread may call them. All of them throw
@@ -18,8 +18,8 @@ struct UpdateLaw {
 // (all workers together). UsageError, too, if the law has no updates left at this batch.
 double updates_to_target(const UpdateLaw& law, double batch);
 
-// What the bound on N_update speaks of. For a convex loss with a gradient of Lipschitz constant L,
-// steps of size eta, and w0, w* the first and the best weights:
+// This is what the bound on N_update speaks of. For a convex loss with a gradient of Lipschitz
+// constant L, steps of size eta, and w0, w* the first and the best weights:
 //   lambda = eta (1 - eta L / 2) / |w0 - w*|^2,   sigma^2 = eta^2 L phi^2 / (2 lambda),
 // phi^2 being the variance of the gradient's noise.
 struct Descent {
@@ -28,7 +28,7 @@ struct Descent {
   double rate = 0;          // lambda
 };
 
-// The bound on N_update for noise sigma, 0 < sigma < epsilon: as many updates suffice.
+// Gives the bound on N_update for noise sigma, 0 < sigma < epsilon: as many updates suffice.
 double updates_bound(const Descent& descent, double sigma);
 
 // Its expansion for small sigma >= 0:
@@ -36,7 +36,8 @@ double updates_bound(const Descent& descent, double sigma);
 //   lambda
 double updates_bound_small_noise(const Descent& descent, double sigma);
 
-// The same with sigma^2/3 = theta / M, as the central limit theorem has it: a law of equation 2.
+// Gives the same with sigma^2/3 = theta / M, as the central limit theorem has it: a law of equation
+// 2.
 UpdateLaw law_of_bound(const Descent& descent, double theta);
 
 }  // namespace convoy::plan

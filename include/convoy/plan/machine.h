@@ -1,4 +1,4 @@
-// What a machine needs for one update: the description that every plan starts from.
+// This is what a machine needs for one update: the description that every plan starts from.
 //
 // Equations are numbered as in Perrone et al.; see law.h for threads and errors. Times are in
 // seconds, sizes in bytes or samples.
@@ -11,7 +11,7 @@
 
 namespace convoy::plan {
 
-// How the time of communication grows with the number of workers P, for P > 1.
+// Says how the time of communication grows with the number of workers P, for P > 1.
 enum class CommunicationKind {
   none,      // 0
   constant,  // delta + latency: an allreduce on a network that scales perfectly
@@ -31,7 +31,7 @@ struct CommunicationPoint {
   bool operator==(const CommunicationPoint&) const = default;
 };
 
-// The part of communication that computation does not hide. delta is either given, or it is
+// This is the part of communication that computation does not hide. delta is either given, or it is
 // gradient_bytes / bandwidth; validate() refuses both at once.
 struct Communication {
   CommunicationKind kind = CommunicationKind::none;
@@ -59,10 +59,10 @@ struct ComputePoint {
 struct Machine {
   double seconds_per_sample = 0;  // gamma, with a whole processor
   double knee_samples = 1;        // M_T: fewer samples than these take no less time
-  // What an update takes whatever its samples, besides equation 4. The paper's model has none;
-  // where there is one, it stands beside Delta(P) in equations 9 to 12.
+  // This is what an update takes whatever its samples, besides equation 4. The paper's model has
+  // none; where there is one, it stands beside Delta(P) in equations 9 to 12.
   double overhead_s = 0;
-  // What a worker has of its processor, in (0, 1]: it takes 1/share as long for everything.
+  // This is what a worker has of its processor, in (0, 1]: it takes 1/share as long for everything.
   double processor_share = 1;
   // Where it is not empty, the measured time of an update by samples (ascending) replaces equation
   // 4: interpolated linearly, the first point's time for fewer samples than that. For more than the
@@ -79,18 +79,18 @@ struct Machine {
 // Throws UsageError naming the field, its value and what would be right.
 void validate(const Machine& machine);
 
-// The machine without its table, if it has gamma as well: what equation 4 makes of it.
+// Gives the machine without its table, if it has gamma as well: what equation 4 makes of it.
 Machine of_equation_4(Machine machine);
 
-// The most samples of a worker whose time is known: those of a table's last point where there is no
-// gamma to go on with, and without an end else.
+// Gives the most samples of a worker whose time is known: those of a table's last point where there
+// is no gamma to go on with, and without an end else.
 std::int64_t most_samples(const Machine& machine);
 
 // Equation 4: Gamma(M) = gamma max(M, M_T), and the overhead: the time in which one worker computes
 // an update from `samples`, > 0.
 double compute_seconds(const Machine& machine, double samples);
 
-// A part of the data whose loss is computed every so many updates.
+// This is a part of the data whose loss is computed every so many updates.
 struct Validation {
   std::int64_t every_updates = 1;  // N, >= 1
   double seconds_per_sample = 0;   // gamma_CV; forward passes only, so below gamma
@@ -106,7 +106,7 @@ double compute_seconds_with_validation(const Machine& machine, double samples,
 // workers have one sample more, and the others wait for them. UsageError for P > M.
 double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64_t workers);
 
-// A machine as TOML, and back:
+// Writes a machine as TOML, and reads it back:
 //
 //   source = "measured"
 //   name = "AMD EPYC 7B13, 4 cores"             # optional, as source

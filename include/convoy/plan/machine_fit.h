@@ -1,5 +1,5 @@
-// From measured times to a machine: gamma, M_T and delta with intervals. See law.h for threads and
-// errors, estimate.h for what is fitted and what intervals are.
+// This leads from measured times to a machine: gamma, M_T and delta with intervals. See law.h for
+// threads and errors, estimate.h for what is fitted and what intervals are.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace convoy::plan {
 
-// One measurement, independent of the others: the mean over some updates, not each of a row of
-// updates that are slow or fast together.
+// This is one measurement, independent of the others: the mean over some updates, not each of a row
+// of updates that are slow or fast together.
 struct TimeSample {
   std::int64_t samples = 0;  // of one worker; M at P = 1
   double seconds = 0;        // per update
@@ -32,15 +32,15 @@ struct ComputeFit {
   Estimate seconds_per_sample;  // gamma
   Estimate knee_samples;        // M_T
   Estimate overhead_s;          // t; 0 where M_T is what small batches wait for
-  // Whether the sweep lies on both sides of the knee. Where it has no flat part, M_T is given as
-  // the smallest M, and is that at most; where it has no slope, as the largest, and is that at
+  // Says whether the sweep lies on both sides of the knee. Where it has no flat part, M_T is given
+  // as the smallest M, and is that at most; where it has no slope, as the largest, and is that at
   // least (and gamma at most what is given). With an overhead: whether it is more than half of the
   // time of the smallest M, and less than half of that of the largest.
   bool flat_seen = false;
   bool slope_seen = false;
-  // How many of the samples are on each side, each divided by the square of its batch's scatter in
-  // units of the typical one; those at the knee count half for each. With an overhead a sample
-  // counts for each side with the part that it has of the time.
+  // Says how many of the samples are on each side, each divided by the square of its batch's
+  // scatter in units of the typical one; those at the knee count half for each. With an overhead a
+  // sample counts for each side with the part that it has of the time.
   double flat_samples = 0, rising_samples = 0;
   // Standard deviation of log(seconds): for a typical M, and the power of M that it goes with.
   double scatter = 0;
@@ -48,11 +48,11 @@ struct ComputeFit {
   std::vector<double>
       residuals;  // of each sample, as given: log(seconds / fit) in units of the scatter
   std::vector<std::size_t> outliers;  // samples with residuals beyond 4: measure them again
-  // How likely so large a difference between the times' means and the hinge would be by chance, if
-  // the hinge were right; 1 where every M was measured once.
+  // Says how likely so large a difference between the times' means and the hinge would be by
+  // chance, if the hinge were right; 1 where every M was measured once.
   double lack_of_fit = 1;
-  // Where the model does not describe the times (lack_of_fit below 0.01), and misses the mean over
-  // some M by more than 5%: these means, which measured_machine() takes in its place.
+  // Has the mean times where the model does not describe them (lack_of_fit below 0.01), and misses
+  // the mean over some M by more than 5%; measured_machine() takes these means in its place.
   std::vector<ComputePoint> table;
   std::vector<std::string> warnings;  // one line each
   std::vector<ComputeDraw> draws;
@@ -61,13 +61,14 @@ struct ComputeFit {
 // UsageError for fewer than 3 samples, or fewer than two different M.
 ComputeFit fit_compute(const std::vector<TimeSample>& samples, const FitOptions& options = {});
 
-// The means over each M, robust as above, for Machine::table.
+// Gives the means over each M, robust as above, for Machine::table.
 std::vector<ComputePoint> compute_table(const std::vector<TimeSample>& samples);
 
 struct CommunicationSample {
   std::int64_t workers = 0;  // >= 2
   double seconds = 0;        // of communication that computation does not hide, per update
-  // Of all workers together: the larger it is, the more computation hides. 0: not known.
+  // This is the batch of all workers together: the larger it is, the more computation hides. 0 says
+  // that it is not known.
   std::int64_t batch = 0;
 };
 
@@ -88,14 +89,15 @@ struct CommunicationFit {
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    CommunicationKind kind, const FitOptions& options = {});
 
-// Of the four kinds the one with the least scatter, the first of equals: with one P only, constant.
+// Fits of the four kinds the one with the least scatter, the first of equals: with one P only,
+// constant.
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    const FitOptions& options = {});
 
-// The means over each P, robust as above: a Communication of kind table.
+// Gives the means over each P, robust as above: a Communication of kind table.
 Communication communication_table(const std::vector<CommunicationSample>& samples);
 
-// A machine whose values were measured or given. Without draws a value counts as exact.
+// This is a machine whose values were measured or given. Without draws a value counts as exact.
 struct MeasuredMachine {
   Machine machine;
   std::vector<ComputeDraw> compute_draws;

@@ -1,5 +1,5 @@
-// From the noise of gradients in one training to the batch that it names (McCandlish et al. 2018,
-// An Empirical Model of Large-Batch Training). See law.h for threads and errors.
+// This leads from the noise of gradients in one training to the batch that it names (McCandlish et
+// al. 2018, An Empirical Model of Large-Batch Training). See law.h for threads and errors.
 //
 // The noise scale b is the trace of the covariance of one sample's gradient over the squared norm
 // of the true gradient. Where the learning rate is the best one for each batch, an update with a
@@ -46,7 +46,7 @@ struct NoiseFit {
   std::vector<NoiseWindow> windows;
   Estimate batch;  // alpha / N_inf; can be infinite
   UpdateLaw law;   // what the training's own number of updates makes of it
-  // Whether batch is surely above 0 and finite. Warnings say why not.
+  // Says whether batch is surely above 0 and finite. Warnings say why not.
   bool trusted = false;
   std::vector<std::string> warnings;  // one line each
 };
@@ -56,10 +56,10 @@ struct NoiseOptions {
   FitOptions bootstrap = {};
 };
 
-// Of a training of `updates` with batches of `batch` (counted in whatever the measurements are),
+// Fits a training of `updates` with batches of `batch` (counted in whatever the measurements are),
 // whose measurements come in order and at even distances. The interval is a bootstrap's: windows
 // are drawn anew. Since windows differ by how far the training is, too, it is rather too wide.
-// UsageError for bad values, and for fewer than kFewestNoiseMeasurements.
+// Throws UsageError for bad values, and for fewer than kFewestNoiseMeasurements.
 NoiseFit fit_noise(const std::vector<NoiseMeasurement>& measurements, double batch, double updates,
                    const NoiseOptions& options = {});
 inline constexpr std::size_t kFewestNoiseMeasurements = 10;

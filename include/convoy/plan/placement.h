@@ -1,5 +1,5 @@
-// Where the layers of a network should be: how long a training step takes, and what each rank sends
-// and holds, when all layers are replicated (data parallelism), all are divided (model
+// This says where the layers of a network should be: how long a training step takes, and what each
+// rank sends and holds, when all layers are replicated (data parallelism), all are divided (model
 // parallelism), or the last ones alone (hybrid: Krizhevsky 2014).
 //
 // All functions are pure: any thread may call them. They throw UsageError for an argument that is
@@ -15,7 +15,7 @@
 
 namespace convoy::plan {
 
-// Of a layer, measured on one rank with a whole processor.
+// This is the time of a layer's pass, measured on one rank with a whole processor.
 struct PassTime {
   std::int64_t samples = 0;  // >= 1
   std::int64_t units = 0;    // that were computed of the layer's; 0: all of it
@@ -24,7 +24,7 @@ struct PassTime {
   bool operator==(const PassTime&) const = default;
 };
 
-// A parameter's gradient.
+// This is a parameter's gradient.
 struct GradientSize {
   double bytes = 0;       // as large as the parameter
   bool in_place = false;  // computed in the bucket that it is reduced in, not copied there
@@ -35,16 +35,16 @@ struct LayerCost {
   std::int64_t units = 0;  // that ranks can share out among each other; 0: each computes all of it
   std::vector<GradientSize> gradients = {};  // of its parameters, in the order of the network
   double output_values = 0;                  // of one sample
-  // Whether what reads its output needs all units of it.
+  // Says whether what reads its output needs all units of it.
   bool gathered = false;
   double activation_bytes = 0;  // that a step keeps of one sample
   std::vector<PassTime> times = {};
-  // Units of each rank of a group where hybrid divides it and they are not even. Then there can't
-  // be groups of another size.
+  // These are the units of each rank of a group where hybrid divides it and they are not even. Then
+  // there can't be groups of another size.
   std::vector<std::int64_t> parts = {};
 };
 
-// What it takes to train a network.
+// This is what it takes to train a network.
 struct TrainingCost {
   std::vector<LayerCost> layers;  // in the order of computing
   std::size_t head = 0;           // hybrid divides the layers from this one on; layers.size(): none
@@ -52,9 +52,11 @@ struct TrainingCost {
   double value_bytes = 4;         // of what travels between layers
   double update_s_per_byte = 0;   // of parameters
   double optimizer_values = 1;    // that are kept for each parameter
-  // Of gradients into buckets, and of what comes from several ranks and is put together.
+  // This is the time to copy gradients into buckets, and to put together what comes from several
+  // ranks.
   double copy_s_per_byte = 0;
-  // Of the bytes of gradients, that travel. Below 1 (bfloat16: half) all are converted, and back.
+  // This part of the bytes of gradients travels. Below 1 (bfloat16: half) all are converted, and
+  // back.
   double sent_part = 1;
   bool sums_converted = false;  // gradients between layers travel in another type than sums have
   // Gradients of divided weights are computed over all passes at once, when there is time.
@@ -65,22 +67,22 @@ struct TrainingCost {
   double first_bucket_bytes = 1 << 20, bucket_bytes = 8 << 20;
 };
 
-// What ranks reach each other through. All of them at a time have as much.
+// This is what ranks reach each other through. All of them at a time have as much.
 struct Network {
   double bandwidth_bytes_per_s = 0;  // of a rank's link, each way, in sums over ranks
   double latency_s = 0;              // of a step of these
-  // The same of what ranks have for each other; 0: as above.
+  // These are the same for what ranks have for each other; 0 stands for the ones above.
   double exchange_bandwidth_bytes_per_s = 0;
   double exchange_latency_s = 0;
   // That a byte costs the processor of who sends, and of who receives it.
   double processor_s_per_byte = 0;
   bool operator==(const Network&) const = default;
 };
-// The part of a machine that it is. Throws UsageError where there is no bandwidth.
+// Gives the part of a machine that it is. Throws UsageError where there is no bandwidth.
 Network network_of(const Machine& machine);
 
-// What a rank has of its processor. Where that is a quota, it comes anew in each period; 0: there
-// are none, as where ranks share cores.
+// This is what a rank has of its processor. Where that is a quota, it comes anew in each period; 0:
+// there are none, as where ranks share cores.
 struct Processor {
   double share = 1;  // in (0, 1]
   double period_s = 0;
@@ -107,7 +109,7 @@ std::string scheme_of(const Placement& placement);
 // "hybrid c in 2, 1 x 8" (passes).
 std::string name_of(const Placement& placement, int world);
 
-// Of one training step.
+// This is the forecast of one training step.
 struct StepForecast {
   Placement placement;
   double step_s = 0;
@@ -116,9 +118,10 @@ struct StepForecast {
   double communication_s = 0;  // that something is under way, hidden or not
   double sent_bytes = 0;       // by the rank that sends most
   double parameter_bytes = 0;  // that a rank holds
-  // The process, parameters, gradients, the optimizer's state, activations, and what is exchanged.
+  // Counts the process, parameters, gradients, the optimizer's state, activations, and what is
+  // exchanged.
   double memory_bytes = 0;
-  // What of the communication is behind computing.
+  // Gives what of the communication is behind computing.
   double hidden() const;
 };
 
@@ -127,20 +130,21 @@ struct StepForecast {
 StepForecast forecast(const TrainingCost& cost, const Network& network, const Processor& processor,
                       int world, std::int64_t samples_per_rank, const Placement& placement);
 
-// The numbers of ranks above 1 that hybrid's groups can have, descending: those that divide the
-// world and leave each rank a unit of every divided layer.
+// Gives the numbers of ranks above 1 that hybrid's groups can have, descending: those that divide
+// the world and leave each rank a unit of every divided layer.
 std::vector<int> group_sizes(const TrainingCost& cost, int world);
 
-// All that there are: data and model parallelism, and hybrid in each scheme on each grid; bc with
-// 2, 4, 8, ... senders, and c with as many passes. With `variable_batch` those of hybrid that can
-// be had with it.
+// Gives all that there are: data and model parallelism, and hybrid in each scheme on each grid; bc
+// with 2, 4, 8, ... senders, and c with as many passes. With `variable_batch` those of hybrid that
+// can be had with it.
 std::vector<Placement> placements(const TrainingCost& cost, int world, bool variable_batch = false);
 
-// The soonest of those that can be trained (model parallelism can't) with so much memory of a rank;
-// 0: any. Its place in the list. Throws UsageError where none can.
+// Gives the soonest of those that can be trained (model parallelism can't) with so much memory of a
+// rank; 0: any. Its place in the list. Throws UsageError where none can.
 std::size_t best_placement(const std::vector<StepForecast>& forecasts, double memory_bytes = 0);
 
-// The costs of a network on a machine, beside what machine_of_toml() reads, and back:
+// These are the costs of a network on a machine, which are read and written beside what
+// machine_of_toml() reads:
 //
 //   [placement]
 //   model = "alexnet-one-tower"

@@ -27,15 +27,15 @@
 namespace convoy::plan {
 
 struct PlanHeader {
-  // Of all that makes runs comparable (network, data, optimizer), as the caller sees fit: points of
-  // another are refused.
+  // Stands for all that makes runs comparable (network, data, optimizer), as the caller sees fit:
+  // points of another one are refused.
   std::string fingerprint;
   std::string metric;
   std::vector<double> targets;  // levels of the metric, at least one, each once
   bool operator==(const PlanHeader&) const = default;
 };
 
-// Why a run was stopped before it had reached all targets.
+// Says why a run was stopped before it had reached all targets.
 enum class Stop {
   none,      // it was not, or nothing is known of it
   limit,     // of updates
@@ -43,7 +43,7 @@ enum class Stop {
   budget     // of the plan
 };
 
-// One training run, for all targets.
+// This is one training run, for all targets.
 struct PointRun {
   std::int64_t batch = 0;
   double learning_rate = 0;
@@ -56,7 +56,7 @@ struct PointRun {
   bool operator==(const PointRun&) const = default;
 };
 
-// What is measured of a machine.
+// This is what is measured of a machine.
 struct MachineTimes {
   std::vector<TimeSample> times;
   std::vector<CommunicationSample> communication;
@@ -70,8 +70,8 @@ struct PlanPoints {
   std::vector<CommunicationSample> communication;
   std::map<std::string, MachineTimes> elsewhere;  // on other machines, by name
 
-  // The runs towards one target, one of the header's, for fit_updates(): censored where it was not
-  // reached. UsageError for another target, naming those there are.
+  // Gives the runs towards one target, one of the header's, for fit_updates(): censored where it
+  // was not reached. UsageError for another target, naming those there are.
   std::vector<UpdateRun> updates(double target) const;
   // This run, or null.
   const PointRun* find(std::int64_t batch, double learning_rate, std::uint64_t seed) const;
@@ -91,14 +91,14 @@ struct PlanPoints {
 // update.
 PlanPoints points_of_text(const std::string& text, const std::string& name = "points.jsonl");
 
-// The file, open for adding. Only one process at a time: UsageError for another.
+// This is the file, open for adding. Only one process at a time: UsageError for another.
 class PointsFile {
  public:
   // Starts a file, or goes on with one that has the same header: UsageError for other headers, or
   // what points_of_text() refuses. The folder must exist. Failure when it can't be written.
   PointsFile(const std::string& path, const PlanHeader& header);
 
-  // All that is in the file, also what was added.
+  // Gives all that is in the file, also what was added.
   const PlanPoints& points() const { return points_; }
 
   // Adds a line, with one write, and waits until it is on the disk. UsageError for what

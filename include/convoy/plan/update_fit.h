@@ -1,5 +1,5 @@
-// From training runs to the law of updates: N_inf and alpha with intervals. See law.h for threads
-// and errors, estimate.h for what is fitted and what intervals are.
+// This leads from training runs to the law of updates: N_inf and alpha with intervals. See law.h
+// for threads and errors, estimate.h for what is fitted and what intervals are.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace convoy::plan {
 
-// One training run, towards one target.
+// This is one training run, towards one target.
 struct UpdateRun {
   std::int64_t batch = 0;    // M
   double learning_rate = 0;  // > 0
@@ -24,7 +24,7 @@ struct UpdateRun {
   bool diverged = false;  // it would never have reached the target
 };
 
-// One mini-batch at the learning rate that is best for it.
+// This is one mini-batch at the learning rate that is best for it.
 struct EnvelopePoint {
   std::int64_t batch = 0;
   double learning_rate = 0;
@@ -56,11 +56,11 @@ struct UpdateFit {
   double scatter = 0;
   double scatter_trend = 0;
   std::vector<EnvelopePoint> envelope;  // by batch, those without any usable run left out
-  // How likely so large a difference between the means of the M and the law would be by chance, if
-  // the law were right; 1 where no M has several runs that reached the target.
+  // Says how likely so large a difference between the means of the M and the law would be by
+  // chance, if the law were right; 1 where no M has several runs that reached the target.
   double lack_of_fit = 1;
-  // Whether the law may be used beyond what was measured: N_inf is above 0 and so is its interval,
-  // and lack_of_fit is no sign against it. Warnings say why not.
+  // Says whether the law may be used beyond what was measured: N_inf is above 0 and so is its
+  // interval, and lack_of_fit is no sign against it. Warnings say why not.
   bool trusted = false;
   std::vector<std::string> warnings;  // one line each
   std::vector<UpdateLaw> draws;       // alpha >= 0; N_inf may be below 0
@@ -70,7 +70,7 @@ struct UpdateFit {
 // the one that came furthest was run), and for fewer than 3 runs that did at the rates chosen.
 UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& options = {});
 
-// The learning rate that goes with a batch: the envelope's where runs reached the target,
+// Gives the learning rate that goes with a batch: the envelope's where runs reached the target,
 // interpolated between the two M beside it, rate and batch both as logarithms, to four digits. That
 // of the nearest M outside of these. UsageError for an envelope without such an M.
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch);

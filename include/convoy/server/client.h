@@ -34,7 +34,7 @@ struct ClientTls {
   std::string authority, certificate, key;
 };
 
-// What calls throw that gave up because ClientOptions::give_up said so.
+// This is what calls throw that gave up because ClientOptions::give_up said so.
 class GaveUp : public Failure {
  public:
   using Failure::Failure;
@@ -48,21 +48,21 @@ struct ClientOptions {
   bool shared_memory = true;  // with servers on this host
   Wire push = Wire::f32;
   Wire fetch = Wire::f32;
-  // How long a call goes on trying while a server or the coordinator is away, before it throws
+  // Says how long a call goes on trying while a server or the coordinator is away, before it throws
   // Failure.
   std::chrono::milliseconds patience = std::chrono::minutes(2);
   // Asked about every 100 ms by the constructor and join() while they wait, for the coordinator or
   // for values: once it says true they throw GaveUp. What a member has to do in order, leaving
   // among it, doesn't ask. Called by the thread that waits; none: never.
   std::function<bool()> give_up;
-  // Of a replica of several processes: which one this is, and the id of the first one's client,
+  // These say which process of a replica of several this is, and the id of the first one's client,
   // which the first one has from id() after join().
   std::uint32_t member = 0, members = 1;
   std::uint64_t group = 0;
   convoy::Log log;
 };
 
-// Samples that a replica has for itself: positions begin to end - 1 of an epoch's order.
+// These are samples that a replica has for itself: positions begin to end - 1 of an epoch's order.
 struct Portion {
   std::uint64_t number = 0;  // 1, 2, ...; never used twice in a job. Fits into 32 bits
   std::uint64_t epoch = 0;
@@ -79,7 +79,7 @@ struct Lease {
   std::string why;
 };
 
-// What a replica tells the coordinator, since its last report.
+// This is what a replica tells the coordinator, since its last report.
 struct ReplicaReport {
   std::uint64_t steps = 0;  // mini-batches
   std::uint64_t samples = 0;
@@ -101,14 +101,14 @@ struct JobProgress {
   ReplicaReport reported;      // of all replicas together, since the job began
 };
 
-// The parameters as they were at one moment, while replicas went on.
+// These are the parameters as they were at one moment, while replicas went on.
 struct Cut {
   std::uint64_t id = 0;
   JobProgress progress;       // as of the cut
   std::uint64_t version = 0;  // the largest number of updates that a slice has had
 };
 
-// Where the values of a vector, or of a part of it, are in this process.
+// Says where the values of a vector, or of a part of it, are in this process.
 struct ReadView {
   std::uint32_t vector = 0;  // its place in JobDescription::vectors
   std::span<const float> values;
@@ -134,7 +134,8 @@ struct ClientTraffic {  // of this client, since it was made
   std::vector<std::uint64_t> pushed_by_shard, fetched_by_shard;  // bytes
 };
 
-// What shards have counted, of all clients and of all shards together, since their servers began.
+// This is what shards have counted, of all clients and of all shards together, since their servers
+// began.
 struct ShardTotals {
   std::array<std::uint64_t, 36> staleness{};  // pushes by staleness (docs/server-format.md)
   std::uint64_t pushed_bytes = 0, fetched_bytes = 0;
@@ -185,21 +186,21 @@ class Client {
   // Without effect where the job isn't in rounds, or is over.
   void catch_up();
   std::uint64_t id() const;  // of this client; 0 before it joined
-  // Whether the job goes on without this client, which was taken for dead: everything that it has
-  // leased belongs to others. It can join() again, as another one.
+  // Says whether the job goes on without this client, which was taken for dead: everything that it
+  // has leased belongs to others. It can join() again, as another one.
   bool lost() const;
-  // Why the job is over; empty while it isn't.
+  // Says why the job is over; empty while it isn't.
   std::string ended() const;
 
   // --- a replica's work ---
   // Into `to`; what was fetched last into the same memory and has not changed since is not sent
   // again, so that this memory must be as fetch() left it.
   void fetch(std::span<const WriteView> to);
-  // Gradients (of statistics, what they moved by), of `samples` samples, computed with what was
-  // fetched last before `fetched` fetches were complete (fetches() of that moment). `progress` says
-  // how many samples of which portion are done with this push, both less than 2^32. `ids` go into
-  // the shards' ledger. Returns when all shards that have parts of these vectors have applied it;
-  // in rounds these wait for the other replicas, however long. A replica whose portion has no
+  // Pushes gradients (of statistics, what they moved by), of `samples` samples, computed with what
+  // was fetched last before `fetched` fetches were complete (fetches() of that moment). `progress`
+  // says how many samples of which portion are done with this push, both less than 2^32. `ids` go
+  // into the shards' ledger. Returns when all shards that have parts of these vectors have applied
+  // it; in rounds these wait for the other replicas, however long. A replica whose portion has no
   // samples pushes nothing in that round: no gradients, of 0 samples. Throws Failure when that is
   // not known after its patience, or when this client is lost(). The values must not change until
   // it returns.
@@ -215,8 +216,8 @@ class Client {
 
   // --- an evaluator's ---
   JobProgress progress();
-  // Of all shards, with the same last push of each replica on all of them. Waits for it. Values of
-  // a cut are exact, whatever `fetch` of the options says.
+  // Makes a cut of all shards, with the same last push of each replica on all of them, and waits
+  // for it. Values of a cut are exact, whatever `fetch` of the options says.
   Cut cut();
   void fetch_cut(const Cut& cut, std::span<const WriteView> to);
   // Slot `slot` of the rules' states.

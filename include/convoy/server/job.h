@@ -1,4 +1,4 @@
-// What a job on a parameter server consists of.
+// This is what a job on a parameter server consists of.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace convoy::server {
 
-// What the one who starts a job decides, and everybody else learns from the coordinator.
+// This is what the one who starts a job decides, and everybody else learns from the coordinator.
 struct JobPlan {
   std::string name;
   std::string recipe;  // for the replicas; servers don't read it
@@ -37,13 +37,13 @@ struct JobPlan {
   // samples are done, or so many seconds over, whichever comes first; 0: not asked for.
   std::uint64_t warm_samples = 0;
   double warm_seconds = 0;
-  // Where the ledger of samples begins, for a job that goes on from a checkpoint.
+  // Says where the ledger of samples begins, for a job that goes on from a checkpoint.
   std::uint64_t first_epoch = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> consumed;  // of that epoch: [begin, end)
   bool operator==(const JobPlan&) const = default;
 };
 
-// What is known when the network and the data have been looked at.
+// This is what is known when the network and the data have been looked at.
 struct JobDescription {
   std::string model;                // for people
   std::vector<VectorSpec> vectors;  // with their rules

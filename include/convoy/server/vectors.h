@@ -1,4 +1,5 @@
-// What a parameter server holds: the vectors of a job, and which shard has which part of each.
+// This is what a parameter server holds: the vectors of a job, and which shard has which part of
+// each.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,14 @@
 
 namespace convoy::server {
 
-// A named vector of float32: a tensor laid out in C order, or the part of one that a partition of a
-// model holds.
+// This is a named vector of float32: a tensor laid out in C order, or the part of one that a
+// partition of a model holds.
 struct VectorSpec {
   std::string name;  // 1 to kMaxVectorName bytes, each name once in a job
   std::uint64_t elements = 0;
-  // What a pushed gradient does to it. Without a rule the vector is a statistic (a running mean, a
-  // running variance) and what is pushed is how far a replica's own has moved since it was fetched.
+  // This is what a pushed gradient does to it. Without a rule the vector is a statistic (a running
+  // mean, a running variance) and what is pushed is how far a replica's own has moved since it was
+  // fetched.
   std::optional<optim::Rule> rule;
   bool operator==(const VectorSpec&) const = default;
 };

@@ -23,7 +23,7 @@
 
 namespace convoy::train {
 
-// A file beside the manifest.
+// This is a file beside the manifest.
 struct FileEntry {
   std::uint64_t bytes = 0;
   std::uint64_t hashed = 0;  // xxh3 is of so many bytes at its beginning
@@ -31,14 +31,14 @@ struct FileEntry {
   bool operator==(const FileEntry&) const = default;
 };
 
-// What a tensor belongs to.
+// This is what a tensor belongs to.
 enum class TensorGroup : std::uint8_t {
   model,      // parameters and buffers, under their names
   optimizer,  // "<slot>/<parameter>": momentum_buffer/conv1.weight
   rank        // what differs between ranks: "<rank>/<buffer>"
 };
 
-// A slice of a tensor in a file, in C order.
+// This is a slice of a tensor in a file, in C order.
 struct StoredSlice {
   std::string file;
   std::vector<std::int64_t> begin;
@@ -48,7 +48,7 @@ struct StoredSlice {
   bool operator==(const StoredSlice&) const = default;
 };
 
-// A tensor, cut into slices that hold every element once.
+// This is a tensor, cut into slices that hold every element once.
 struct StoredTensor {
   TensorGroup group = TensorGroup::model;
   std::string name;
@@ -76,23 +76,23 @@ struct Manifest {
   std::uint64_t samples = 0;  // in the data set
   std::uint64_t data_fingerprint = 0;
   double seconds = 0;  // of training so far, over all resumed parts
-  // The figure that `best` goes by; empty: an earlier version didn't say, see figure_of().
+  // This is the figure that `best` goes by; empty: an earlier version didn't say, see figure_of().
   std::string metric;
   // Its value, if it was measured at this step; greater is better.
   std::optional<double> score;
   // Fingerprint of what the run measures its scores on: the samples, and how they are prepared and
   // looked at. Nothing: an earlier version didn't say, or there is no evaluation.
   std::optional<std::uint64_t> measured_on;
-  // Tensors that are one and the same: name -> the name under which it is stored.
+  // These are tensors that are one and the same: name -> the name under which it is stored.
   std::map<std::string, std::string> aliases;
-  // Numbers of the strategy by name ("optimizer.step", "reducer.nominal_samples").
+  // These are numbers of the strategy by name ("optimizer.step", "reducer.nominal_samples").
   std::map<std::string, double> numbers;
   // Lists of names of the strategy ("reducer.order").
   std::map<std::string, std::vector<std::string>> lists;
   std::map<std::string, FileEntry> files;
   std::vector<StoredTensor> tensors;  // by group and name
-  // Of the file it was read from. open_checkpoint() finds the tensors of older formats, and a
-  // manifest is always written in the newest.
+  // This is the format of the file it was read from. open_checkpoint() finds the tensors of older
+  // formats, and a manifest is always written in the newest.
   int format = kFormat;
 
   bool operator==(const Manifest&) const = default;
@@ -104,8 +104,8 @@ std::string to_json(const Manifest& manifest);
 // stands in the message.
 Manifest manifest_from_json(const std::string& text, const std::string& name);
 
-// The figure that the manifest's score is of. Where an earlier version didn't say, the recipe does;
-// empty: not even that, it is the usual one of a plugin's task.
+// Gives the figure that the manifest's score is of. Where an earlier version didn't say, the recipe
+// does; empty: not even that, it is the usual one of a plugin's task.
 std::string figure_of(const Manifest& manifest);
 
 struct Retention {
@@ -114,12 +114,13 @@ struct Retention {
   std::vector<std::string> keep = {};  // names or paths of checkpoints that are never removed
 };
 
-// A checkpoint that is being written: its parts are put into folder(), and commit() makes it one.
-// Without commit(), nothing of it is left. One thread at a time.
+// This is a checkpoint that is being written: its parts are put into folder(), and commit() makes
+// it one. Without commit(), nothing of it is left. One thread at a time.
 class CheckpointDraft {
  public:
-  // Of the step, in the folder of checkpoints `parent`. Throws as commit() does. `given_up`, if
-  // there is one, is asked while failure() reads: true, and it says nothing of earlier checkpoints.
+  // Begins the checkpoint of the step, in the folder of checkpoints `parent`. Throws as commit()
+  // does. `given_up`, if there is one, is asked while failure() reads: when it is true, failure()
+  // says nothing of earlier checkpoints.
   CheckpointDraft(std::string parent, std::int64_t step, std::function<bool()> given_up = {});
 
   const std::string& folder() const { return draft_->partial(); }
@@ -132,8 +133,8 @@ class CheckpointDraft {
   // all is written, right before the folder is renamed; a Failure of its is a reason not to.
   std::string commit(const Manifest& manifest, const Retention& retention,
                      const std::function<void()>& confirm = {});
-  // What to throw when it can't be written: names the checkpoint, the reason, and which earlier
-  // checkpoint stays usable; for that, reads those. The draft's folder is removed.
+  // Gives what to throw when it can't be written: it names the checkpoint, the reason, and which
+  // earlier checkpoint stays usable, for which it reads those. The draft's folder is removed.
   Failure failure(std::string reason);
 
  private:
@@ -151,7 +152,7 @@ class CheckpointFolder {
   explicit CheckpointFolder(std::string folder);
 
   const std::string& folder() const { return folder_; }
-  // Paths of complete checkpoints, oldest first (by step). Not verified.
+  // Gives paths of complete checkpoints, oldest first (by step). Not verified.
   std::vector<std::string> list() const;
 
   // Moves the checkpoints of later steps to superseded-<n>, a new folder in this one, for a run
@@ -160,15 +161,15 @@ class CheckpointFolder {
   // later ones. Throws Failure naming the checkpoint that can't be moved.
   std::string set_aside_after(std::int64_t step) const;
 
-  // The path of the newest checkpoint; empty if there is none.
+  // Gives the path of the newest checkpoint; empty if there is none.
   std::string newest() const;
-  // The newest one before this, or empty.
+  // Gives the newest one before this, or empty.
   std::string before(const std::string& checkpoint) const;
-  // The one with the highest score, the earliest of equals, or empty. Scores of another figure than
-  // the newest checkpoint goes by don't count, nor those that were measured on something else.
-  // Skips those whose manifest can't be read.
+  // Gives the one with the highest score, the earliest of equals, or empty. Scores of another
+  // figure than the newest checkpoint goes by don't count, nor those that were measured on
+  // something else. Skips those whose manifest can't be read.
   std::string best() const;
-  // The same by the scores that this one goes by, of those up to its step.
+  // Finds the same by the scores that this one goes by, among those up to its step.
   std::string best_like(const Manifest& manifest) const;
 
  private:
@@ -177,7 +178,7 @@ class CheckpointFolder {
 
 enum class Which { newest, best };
 
-// The checkpoint that `path` names: itself, or the newest or best one of a run folder. Throws
+// Gives the checkpoint that `path` names: itself, or the newest or best one of a run folder. Throws
 // UsageError when it is neither, or the run has none.
 std::string checkpoint_in(const std::string& path, Which which);
 
@@ -189,7 +190,7 @@ std::string checkpoint_in(const std::string& path, Which which);
 // doesn't name are ignored.
 Manifest open_checkpoint(const std::string& path);
 
-// The same, with every tensor.
+// Does the same, with every tensor.
 Manifest verify_checkpoint(const std::string& path);
 
 // For an error that was found in a checkpoint: the problem, and the newest whole one before it.

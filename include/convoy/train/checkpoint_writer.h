@@ -18,8 +18,8 @@ struct CheckpointOptions {
   // What a rank writes is copied first, and written while training goes on. Otherwise, and where
   // there is no memory for the copy, begin() writes it.
   bool asynchronous = true;
-  // The most that the copies of all ranks of a host may take; 0: half of what is free when one is
-  // made.
+  // This is the most that the copies of all ranks of a host may take; 0: half of what is free when
+  // one is made.
   std::uint64_t memory = 0;
   int ranks_of_host = 1;
   // On rank 0, called from any thread when a checkpoint is whole, right before it gets its name:
@@ -27,7 +27,7 @@ struct CheckpointOptions {
   std::function<void()> confirm = {};
 };
 
-// What came of a checkpoint; path, step and score are the same on every rank.
+// This is what came of a checkpoint; path, step and score are the same on every rank.
 struct WrittenCheckpoint {
   std::string path;
   std::int64_t step = 0;
@@ -38,9 +38,9 @@ struct WrittenCheckpoint {
   bool asynchronous = false;
 };
 
-// The checkpoints of a run, written by the ranks of a communicator into a folder that belongs to
-// rank 0. Each rank that holds something writes its part: into the folder where it sees it, through
-// rank 0 where it doesn't (a file made there shows which). The manifest comes last.
+// These are the checkpoints of a run, written by the ranks of a communicator into a folder that
+// belongs to rank 0. Each rank that holds something writes its part: into the folder where it sees
+// it, through rank 0 where it doesn't (a file made there shows which). The manifest comes last.
 //
 // Every function is collective: all ranks call the same ones in the same order. One thread at a
 // time; a thread of this object's own writes, and uses the state that it was given no more than
@@ -70,11 +70,12 @@ class CheckpointWriter {
   // returns. REQUIRES: none is being written.
   void begin(Manifest manifest, const State& state);
 
-  // Between updates: what is told from rank to rank while a checkpoint is being written. Cheap, and
-  // waits for nobody who calls it as often. Returns the checkpoint when it is there, once.
+  // Is called between updates, and does what is told from rank to rank while a checkpoint is being
+  // written. It is cheap, and waits for nobody who calls it as often. Returns the checkpoint when
+  // it is there, once.
   std::optional<WrittenCheckpoint> poll();
 
-  // The same, but waits for the checkpoint that is being written, if there is one.
+  // Does the same, but waits for the checkpoint that is being written, if there is one.
   std::optional<WrittenCheckpoint> finish();
 
   bool writing() const;

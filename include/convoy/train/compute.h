@@ -1,4 +1,4 @@
-// Where and how a recipe computes: device, type and layout of images; autocast.
+// This says where and how a recipe computes: device, type and layout of images; autocast.
 //
 // Immutable; any thread.
 #pragma once
@@ -25,14 +25,14 @@ class Compute {
 
   // Moves the network to the device, type and layout; tensors keep their identity on the CPU.
   void place(torch::nn::Module& network) const;
-  // A batch as tensors, [size * views, ...]: without a copy on the CPU where batch and network are
-  // in float32, so valid as long as the batch.
+  // Gives a batch as tensors, [size * views, ...]: without a copy on the CPU where batch and
+  // network are in float32, so valid as long as the batch.
   torch::Tensor images(const data::Batch& batch) const;
   torch::Tensor labels(std::span<const std::int64_t> labels) const;
-  // One blank image for a rank that has none.
+  // Gives one blank image for a rank that has none.
   torch::Tensor blank(const data::Shape& shape) const;
 
-  // For the forward pass: hold it that long.
+  // Is for the forward pass: hold it that long.
   Autocast autocast() const { return Autocast(autocast_, device_.type()); }
 
  private:

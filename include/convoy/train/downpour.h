@@ -14,7 +14,7 @@
 
 namespace convoy::train {
 
-// The table [downpour].
+// This is the table [downpour].
 struct DownpourRecipe {
   std::int64_t replicas = 2;
   std::int64_t shards = 1;
@@ -37,35 +37,35 @@ struct DownpourRecipe {
   std::vector<std::string> etcd;
   std::int64_t restarts = 3;
 
-  // Whether replicas make every update together (synchronous SGD).
+  // Says whether replicas make every update together (synchronous SGD).
   bool rounds() const { return staleness_bound == 0; }
 };
 
 inline constexpr const char* kDownpour = "downpour";
 
-// Of a recipe whose strategy this is.
+// Reads the keys of a recipe whose strategy this is.
 DownpourRecipe downpour_of(const Recipe& recipe);
 
-// The recipe of what one replica does by itself: with the strategy that its ranks work together
-// with, sync where one rank has the whole model, else partitioned.
+// Gives the recipe of what one replica does by itself: with the strategy that its ranks work
+// together with, sync where one rank has the whole model, else partitioned.
 Recipe replica_recipe(const Recipe& recipe);
 
-// What the coordinator of such a job is to know. `from`: the checkpoint that the job goes on from,
-// or null. Throws UsageError for a position that no parameter server's job can go on from.
+// Gives what the coordinator of such a job is to know. `from`: the checkpoint that the job goes on
+// from, or null. Throws UsageError for a position that no parameter server's job can go on from.
 //
 // A replica leases `portion` samples at a time; unless the recipe says how many, so many that it
 // asks every 16 mini-batches or so, a multiple of what one push is of. In rounds a mini-batch is a
 // replica's share of training.batch, and a portion is one of these.
 server::JobPlan job_plan(const Recipe& recipe, const Manifest* from = nullptr);
 
-// The rule for a parameter of this name and number of dimensions, by the group that it is in, with
-// the group's rate at the beginning. REQUIRES: one of Convoy's own optimizers.
+// Gives the rule for a parameter of this name and number of dimensions, by the group that it is in,
+// with the group's rate at the beginning. REQUIRES: one of Convoy's own optimizers.
 optim::Rule parameter_rule(const OptimizerRecipe& recipe, const std::string& name,
                            std::int64_t dimensions);
 
-// A recipe read from its file, with the plugins that it names, and the plan of its job, which goes
-// on from the checkpoint `resume` unless that is empty ("latest": the newest of its run folder).
-// Throws UsageError for a recipe of another strategy. Defined where Torch is.
+// This is a recipe read from its file, with the plugins that it names, and the plan of its job,
+// which goes on from the checkpoint `resume` unless that is empty ("latest": the newest of its run
+// folder). Throws UsageError for a recipe of another strategy. Defined where Torch is.
 struct DownpourJob {
   Recipe recipe;
   server::JobPlan plan;

@@ -13,7 +13,7 @@
 
 namespace convoy::train {
 
-// The recipe that a job's coordinator has, with the plugins that it names.
+// Gives the recipe that a job's coordinator has, with the plugins that it names.
 Recipe recipe_of(const server::JobPlan& plan, Registry& registry);
 
 struct ReplicaOptions {
@@ -34,16 +34,16 @@ struct ReplicaResult {
   std::string ended;          // why the job was over; empty where nothing was left to do
 };
 
-// One replica, whose ranks are the world's: as many as grid.partitions. Trains what it is given
-// until nothing is left to do, the job ends, or it is told to stop. Collective.
+// Runs one replica, whose ranks are the world's: as many as grid.partitions. Trains what it is
+// given until nothing is left to do, the job ends, or it is told to stop. Collective.
 ReplicaResult run_replica(const comm::World& world, const Registry& registry, const Recipe& recipe,
                           const ParameterServiceFactory& connect,
                           const ReplicaOptions& options = {});
 
-// The evaluator: a Trainer that makes no update itself. It gives the servers what they begin with,
-// evaluates and writes checkpoints when the recipe says so, and ends the job when it is done or has
-// reached its target. Told to stop, it writes a checkpoint and leaves the job to another evaluator.
-// As many ranks as grid.partitions. Collective.
+// Runs the evaluator: a Trainer that makes no update itself. It gives the servers what they begin
+// with, evaluates and writes checkpoints when the recipe says so, and ends the job when it is done
+// or has reached its target. Told to stop, it writes a checkpoint and leaves the job to another
+// evaluator. As many ranks as grid.partitions. Collective.
 RunResult run_evaluator(const comm::World& world, const Registry& registry, const Recipe& recipe,
                         const ParameterServiceFactory& connect, TrainerOptions options = {});
 

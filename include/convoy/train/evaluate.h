@@ -1,4 +1,4 @@
-// How good a network is on a data set.
+// This says how good a network is on a data set.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace convoy::train {
 
-// Over all samples of all ranks; exact whatever each rank's share.
+// Has figures over all samples of all ranks; they are exact whatever each rank's share.
 struct Evaluation {
   struct Figure {
     Metric metric;
@@ -29,15 +29,15 @@ struct Evaluation {
   double seconds = 0;
   bool broken_off = false;  // because a rank was asked to stop; the numbers mean nothing then
 
-  // Of this name. Throws std::logic_error if the task has no such metric.
+  // Gives the metric of this name. Throws std::logic_error if the task has none.
   double at(std::string_view metric) const;
-  // The same so that greater is better.
+  // Gives the same so that greater is better.
   double score(std::string_view metric) const;
 };
 // "top-1 93.10%"
 std::string text_of(const Evaluation::Figure& figure);
 
-// How the data of a recipe becomes what the network sees.
+// Says how the data of a recipe becomes what the network sees.
 data::TransformOptions training_transform(const DataRecipe& recipe);
 data::TransformOptions evaluation_transform(const DataRecipe& recipe);
 
@@ -48,7 +48,7 @@ data::OnBad on_bad(const DataRecipe& recipe);
 // least 1, at most 16.
 int decoding_threads(const Recipe& recipe);
 
-// What the network sees of one record of this data, by data::output_shape.
+// Gives what the network sees of one record of this data, by data::output_shape.
 data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe);
 
 struct EvaluationOptions {
@@ -63,7 +63,7 @@ struct EvaluationOptions {
   std::function<void()> when_all_fail;
 };
 
-// What is evaluated, and by whom.
+// This is what is evaluated, and by whom.
 struct Evaluated {
   const comm::Communicator& all;
   const Recipe& recipe;

@@ -1,5 +1,5 @@
-// What a run reports: JSON lines, TensorBoard event files, and lines or a bar on the terminal.
-// Torch-free.
+// This is what a run reports: JSON lines, TensorBoard event files, and lines or a bar on the
+// terminal. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace convoy::train {
 
-// One line of metrics.jsonl: {"kind": "step", "step": 12, "loss": 1.25, ...}. Keys carry their
-// unit; docs/formats/metrics.md has the kinds and their keys.
+// This is one line of metrics.jsonl: {"kind": "step", "step": 12, "loss": 1.25, ...}. Keys carry
+// their unit; docs/formats/metrics.md has the kinds and their keys.
 struct MetricsRow {
   std::string kind;
   std::int64_t step = 0;
@@ -46,7 +46,7 @@ class TensorBoardFile {
   // `resumed_at` (>= 0). Throws Failure when it can't be written.
   TensorBoardFile(const std::string& folder, std::int64_t resumed_at);
 
-  // All of one step. Tags with '/' make groups ("train/loss").
+  // Adds all of one step. Tags with '/' make groups ("train/loss").
   void add(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
   void add_text(std::int64_t step, const std::string& tag, const std::string& text);
   const std::string& path() const { return path_; }
@@ -56,15 +56,15 @@ class TensorBoardFile {
   std::string path_;
 };
 
-// Where long work stands. On a terminal one line that is overwritten: a bar, the numbers, the rate
-// and the time left; elsewhere a plain line every `interval_s` seconds at most.
+// Says where long work stands. On a terminal one line that is overwritten: a bar, the numbers, the
+// rate and the time left; elsewhere a plain line every `interval_s` seconds at most.
 struct ProgressOptions {
   int columns = 0;         // width of the terminal; 0: no terminal
   double interval_s = 10;  // between plain lines; a terminal is updated at most 10 times a second
   int fd = 1;
 };
 
-// The options for this process's standard output: of the terminal itself, or of the one that
+// Gives the options for this process's standard output: of the terminal itself, or of the one that
 // `convoy run` writes to, which it tells its ranks through CONVOY_COLUMNS.
 ProgressOptions progress_on_standard_output();
 
@@ -78,9 +78,9 @@ class Progress {
   // `label` ("epoch 2/10"), `done` of `total` units of work so far (images), and further text
   // ("loss 0.532"). The rate is measured over the last seconds.
   void update(const std::string& label, double done, double total, const std::string& text);
-  // A whole line that stays, above the bar.
+  // Writes a whole line that stays, above the bar.
   void line(const std::string& text);
-  // The line as update() would show it; for tests.
+  // Gives the line as update() would show it; for tests.
   std::string render(const std::string& label, double done, double total, const std::string& text,
                      double units_per_s) const;
 

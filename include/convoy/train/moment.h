@@ -1,4 +1,4 @@
-// Where a training is. Torch-free.
+// This says where a training is. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,9 @@
 
 namespace convoy::train {
 
-// After an update, or before the first. How far a training has come is its position in the data,
-// which means the same whatever the batch and the number of ranks; updates are counted beside it.
+// This is a moment after an update, or before the first. How far a training has come is its
+// position in the data, which means the same whatever the batch and the number of ranks; updates
+// are counted beside it.
 struct Moment {
   std::uint64_t epoch = 0;   // from 0
   std::size_t consumed = 0;  // samples of this epoch
@@ -25,8 +26,8 @@ struct Moment {
   }
 };
 
-// What a rank may ask for; a strategy unites the requests of all ranks (bitwise or), since only
-// together can they stop or write a checkpoint.
+// This is what a rank may ask for; a strategy unites the requests of all ranks (bitwise or), since
+// only together can they stop or write a checkpoint.
 enum Request : std::uint32_t { kStop = 1, kCheckpoint = 2 };
 
 }  // namespace convoy::train

@@ -31,7 +31,7 @@ class NamedOptimizer {
   NamedOptimizer(NamedOptimizer&&) noexcept;
   NamedOptimizer& operator=(NamedOptimizer&&) noexcept;
 
-  // The rate of all groups, times each one's scale.
+  // Sets the rate of all groups, times each one's scale.
   void set_learning_rate(double lr);
   void zero_grad();
   void step();

@@ -15,7 +15,7 @@ namespace convoy::train {
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
                            std::vector<std::string>>;
 
-// One key: its default, whose type is the key's type, and one line for `--print-recipe`.
+// This is one key: its default, whose type is the key's type, and one line for `--print-recipe`.
 struct Option {
   enum class Kind : std::uint8_t {
     plain,
@@ -29,13 +29,13 @@ struct Option {
   bool required = false;  // its default is no answer
 };
 
-// The values of such a table, complete with defaults.
+// These are the values of such a table, complete with defaults.
 class Options {
  public:
   Options() = default;
   explicit Options(const std::vector<Option>& specification);
 
-  // What the table holds. Throws std::logic_error for a key or type that is not in the
+  // Gives what the table holds. Throws std::logic_error for a key or type that is not in the
   // specification: that is a mistake of the program, not of the recipe.
   bool flag(std::string_view key) const;
   std::int64_t integer(std::string_view key) const;
@@ -58,7 +58,7 @@ class Options {
 
 struct Recipe;
 
-// What a recipe may name, and the keys that belong to it.
+// This is what a recipe may name, and the keys that belong to it.
 struct Vocabulary {
   using Table = std::map<std::string, std::vector<Option>, std::less<>>;
   Table models;      // [model.options]
@@ -70,14 +70,15 @@ struct Vocabulary {
   // wrong: throws UsageError.
   using Layers = std::function<std::vector<std::string>(const Recipe& recipe)>;
   std::map<std::string, Layers, std::less<>> layers;
-  // What readers, tasks, optimizers and strategies say about a recipe that chooses them: each
-  // appends the mistakes that it finds, a line each. Asked once the types of all keys are right.
+  // This is what readers, tasks, optimizers and strategies say about a recipe that chooses them:
+  // each appends the mistakes that it finds, a line each. Asked once the types of all keys are
+  // right.
   using Check = std::function<void(const Recipe& recipe, std::vector<std::string>& problems)>;
   std::map<std::string, Check, std::less<>> reader_checks;
   std::map<std::string, Check, std::less<>> task_checks;
   std::map<std::string, Check, std::less<>> optimizer_checks;
   std::map<std::string, Check, std::less<>> strategy_checks;
-  // Of tasks: of the metrics that the recipe goes by in training.
+  // By task, these check the metrics that the recipe goes by in training.
   std::map<std::string, Check, std::less<>> metric_checks;
 };
 

@@ -1,4 +1,4 @@
-// What Downpour's processes need of a parameter server. Torch-free.
+// This is what Downpour's processes need of a parameter server. Torch-free.
 //
 // In a job it is server::Client (convoy/server/client.h, which says more of each call); tests have
 // one of their own in this process.
@@ -59,7 +59,7 @@ class ParameterService {
   virtual server::ShardTotals totals() = 0;
 };
 
-// Which process of a replica (or of the evaluator) a service is for.
+// Says which process of a replica (or of the evaluator) a service is for.
 struct ServiceMember {
   std::uint32_t member = 0;
   std::uint32_t members = 1;

@@ -1,5 +1,5 @@
-// Where the layers of a network are: what a recipe's [[placement.layers]] means, for strategies
-// that split a model. Torch-free.
+// This says where the layers of a network are: what a recipe's [[placement.layers]] means, for
+// strategies that split a model. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace convoy::train {
 void check_placement(const Recipe& recipe, const std::vector<std::string>& offered,
                      std::vector<std::string>& problems);
 
-// One layer of a network.
+// This is one layer of a network.
 struct LayerPlacement {
   std::string layer;          // its name in the blueprint
   std::string how;            // of the last rule that fits it
@@ -26,9 +26,9 @@ struct LayerPlacement {
   bool operator==(const LayerPlacement&) const = default;
 };
 
-// All layers, in the order of the blueprint; those that no rule fits are as `usual` says. Throws
-// UsageError naming the rule and the nearest layer when a pattern fits none. (Recipes that name a
-// network that is data are checked for that when they are read.)
+// Gives all layers, in the order of the blueprint; those that no rule fits are as `usual` says.
+// Throws UsageError naming the rule and the nearest layer when a pattern fits none. (Recipes that
+// name a network that is data are checked for that when they are read.)
 std::vector<LayerPlacement> place_layers(const PlacementRecipe& placement,
                                          const model::Blueprint& blueprint,
                                          const std::string& usual = "replicated");
@@ -42,8 +42,8 @@ std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
 void check_patterns(const Recipe& recipe, const Vocabulary& vocabulary,
                     std::vector<std::string>& problems);
 
-// What a partition has of a layer that is split by output units: channels of images, otherwise the
-// last dimension of the output.
+// This is what a partition has of a layer that is split by output units: channels of images,
+// otherwise the last dimension of the output.
 struct LayerPart {
   Slice output;                // of one sample
   std::vector<Slice> tensors;  // of its parameters and buffers; those without units are whole

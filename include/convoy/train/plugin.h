@@ -14,8 +14,8 @@
 #include "convoy/train/plugin_tag.h"  // made when Convoy is built
 #include "convoy/train/registry.h"
 
-// What a plugin was built for: Convoy's public headers, the binary interface of the C++ library,
-// and LibTorch. Compilers don't matter: what GCC builds fits what clang builds.
+// This is what a plugin was built for: Convoy's public headers, the binary interface of the C++
+// library, and LibTorch. Compilers don't matter: what GCC builds fits what clang builds.
 #define CONVOY_PLUGIN_STRING_(x) #x
 #define CONVOY_PLUGIN_STRING(x) CONVOY_PLUGIN_STRING_(x)
 #ifdef _LIBCPP_ABI_VERSION

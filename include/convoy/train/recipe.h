@@ -1,4 +1,4 @@
-// What to train, on what, and how: the TOML file that `convoy train` takes. Torch-free.
+// This is what to train, on what, and how: the TOML file that `convoy train` takes. Torch-free.
 //
 // docs/recipes.md explains every key; `convoy train --print-recipe` prints a complete recipe.
 #pragma once
@@ -21,7 +21,7 @@ struct ModelRecipe {
   Options options;
 };
 
-// How a split is cropped; see data::TransformOptions.
+// Says how a split is cropped; see data::TransformOptions.
 struct CropRecipe {
   std::string crop = "none";
   std::int64_t padding = 4;
@@ -61,20 +61,20 @@ struct DataRecipe {
   CropRecipe evaluate{.crop = "center", .resize = 0};
 };
 
-// What samples are, and what is made of them (convoy/train/task.h).
+// This is what samples are, and what is made of them (convoy/train/task.h).
 struct TaskRecipe {
   std::string name = "classification";
   Options options;
 };
 
-// How ranks are arranged (convoy/parallel/grid.h).
+// Says how ranks are arranged (convoy/parallel/grid.h).
 struct GridRecipe {
   std::int64_t replicas = 0;  // 0: as many as there are ranks for
   std::int64_t partitions = 1;
 };
 
-// Where layers are. Of several rules that fit a layer the last one counts; a layer that none fits
-// is where its strategy puts it.
+// Says where layers are. Of several rules that fit a layer the last one counts; a layer that none
+// fits is where its strategy puts it.
 struct PlacementRule {
   std::vector<std::string> layers;  // patterns with * and ?; empty: all
   std::string how;                  // "replicated", or what else the strategy offers
@@ -165,13 +165,13 @@ struct OutputRecipe {
   bool log_samples = false;
 };
 
-// A strategy that is none: one of `candidates` is chosen where the training begins.
+// This is a strategy that is none: one of `candidates` is chosen where the training begins.
 inline constexpr const char* kAutomatic = "auto";
 
 struct Recipe {
-  // Whether there is anything to evaluate on.
+  // Says whether there is anything to evaluate on.
   bool evaluates() const { return data.has_validation || evaluation.from == "training"; }
-  // Whether the planner chooses the strategy, or its scheme and grid.
+  // Says whether the planner chooses the strategy, or its scheme and grid.
   bool automatic() const { return strategy == kAutomatic || placement.automatic; }
 
   std::string name;
@@ -198,8 +198,8 @@ struct Recipe {
   std::map<std::string, Options> candidates;
 };
 
-// A recipe's text, and where it comes from: paths in it are relative to `folder`, `name` stands in
-// messages and, without its extension, is the default of the recipe's name.
+// This is a recipe's text, and where it comes from: paths in it are relative to `folder`, `name`
+// stands in messages and, without its extension, is the default of the recipe's name.
 struct RecipeText {
   std::string text;
   std::string name;
@@ -207,13 +207,13 @@ struct RecipeText {
 };
 RecipeText read_recipe_file(const std::string& path);
 
-// The plugins that a recipe names, as paths: they are loaded before the rest is read, since they
-// add to the vocabulary. `overrides` as in parse_recipe.
+// Gives the plugins that a recipe names, as paths: they are loaded before the rest is read, since
+// they add to the vocabulary. `overrides` as in parse_recipe.
 std::vector<std::string> plugins_of(const RecipeText& text,
                                     const std::vector<std::string>& overrides);
 
-// Whether the text or an override says what `key` ("evaluation.fraction") is, be it what it would
-// be without. UsageError for what is no TOML.
+// Says whether the text or an override says what `key` ("evaluation.fraction") is, be it what it
+// would be without. UsageError for what is no TOML.
 bool gives(const RecipeText& text, const std::vector<std::string>& overrides,
            const std::string& key);
 
@@ -232,21 +232,21 @@ enum class Files {
 Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& overrides,
                     const Vocabulary& vocabulary, Files files = Files::must_exist);
 
-// The complete recipe as TOML that parse_recipe reads back to the same, whatever the folder: paths
-// are absolute. With `comments`, each key is explained.
+// Gives the complete recipe as TOML that parse_recipe reads back to the same, whatever the folder:
+// paths are absolute. With `comments`, each key is explained.
 std::string print_recipe(const Recipe& recipe, bool comments);
 
-// A key whose value differs between two recipes, as TOML; empty where one has no such key.
+// This is a key whose value differs between two recipes, as TOML; empty where one has no such key.
 struct RecipeChange {
   std::string key;  // "optimizer.lr"
   std::string mine;
   std::string theirs;
 };
-// Of recipes printed without comments.
+// Compares recipes that were printed without comments.
 std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::string& theirs);
 
-// Where two recipes, printed without comments, differ: "training.batch is 64, on rank 0 it is 128";
-// empty if they don't. `other` is what to call the second.
+// Says where two recipes, printed without comments, differ: "training.batch is 64, on rank 0 it is
+// 128"; it is empty if they don't. `other` is what to call the second.
 std::string recipe_difference(const std::string& mine, const std::string& theirs,
                               const std::string& other);
 

@@ -1,5 +1,5 @@
-// What recipes can name: models, readers, tasks, optimizers and strategies, the built-in ones and a
-// plugin's.
+// This is what recipes can name: models, readers, tasks, optimizers and strategies, the built-in
+// ones and a plugin's.
 #pragma once
 
 #include <functional>
@@ -25,27 +25,28 @@ struct ModelRequest {
   data::Shape image;       // what the data gives; nothing where samples are no images
   const Options& options;  // [model.options]
   const TaskFacts& facts;  // of the data
-  // Of the first weights of networks that are data; without one, LibTorch's generator gives it.
+  // This seed is that of the first weights of networks that are data; without one, LibTorch's
+  // generator gives it.
   std::optional<std::uint64_t> seed = std::nullopt;
 };
 // Makes a network with new weights from LibTorch's default generator, on the CPU.
 using ModelFactory = std::function<std::shared_ptr<model::Network>(const ModelRequest&)>;
-// The same for a network that is data: it can be built stage by stage.
+// Makes a network that is data: it can be built stage by stage.
 using BlueprintFactory = std::function<model::Blueprint(const ModelRequest&)>;
 // Opens a data set; the options are [data.train] or [data.validation].
 using ReaderFactory = std::function<std::shared_ptr<data::Dataset>(const Options&)>;
-// The same for ranks that open it together, so that one of them can look and tell the others: it is
-// collective over the peers.
+// Does the same for ranks that open it together, so that one of them can look and tell the others:
+// it is collective over the peers.
 using SharedReaderFactory =
     std::function<std::shared_ptr<data::Dataset>(const Options&, data::Peers&)>;
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
 // Makes the task of a recipe, which it may keep a copy of.
 using TaskFactory = std::function<std::unique_ptr<Task>(const Recipe&)>;
 
-// One per program; filled before recipes are read, read-only afterwards.
+// There is one per program; filled before recipes are read, read-only afterwards.
 class Registry {
  public:
-  // With everything that Convoy brings.
+  // Begins with everything that Convoy brings.
   Registry();
 
   // Each throws UsageError for a name that is taken already.
@@ -70,14 +71,14 @@ class Registry {
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
-  // Of names that parse_recipe has accepted.
+  // These take names that parse_recipe has accepted.
   std::shared_ptr<model::Network> make_model(const std::string& name,
                                              const ModelRequest& request) const;
-  // Without building it; nothing for a network that is code.
+  // Describes it without building it; gives nothing for a network that is code.
   std::optional<model::Blueprint> blueprint(const std::string& name,
                                             const ModelRequest& request) const;
   std::shared_ptr<data::Dataset> open_data(const std::string& reader, const Options& options) const;
-  // On every one of the peers: collective.
+  // Is collective: every one of the peers calls it.
   std::shared_ptr<data::Dataset> open_data(const std::string& reader, const Options& options,
                                            data::Peers& peers) const;
   std::unique_ptr<Strategy> make_strategy(const std::string& name) const;

@@ -9,7 +9,7 @@
 
 namespace convoy::train {
 
-// One run. Numbers that it doesn't say are not a number, counts 0, and texts empty.
+// This is one run. Numbers that it doesn't say are not a number, counts 0, and texts empty.
 struct RunFigures {
   std::string name;  // of its folder; the whole path where several runs have the same
   std::string folder;
@@ -23,21 +23,21 @@ struct RunFigures {
   std::int64_t parts = 0;          // it was resumed parts - 1 times
   double epochs = 0;
   double elapsed_s = 0;  // of training, all parts
-  // Of the last part.
+  // These are of the last part.
   double ranks = 0, threads_per_rank = 0, batch = 0;
   double parameters = 0, training_samples = 0, validation_samples = 0;
   double rate = 0;                      // units per second, see docs/reports.md
   double loss = 0;                      // of the last update
   std::int64_t evaluated_at = -1;       // the step of the last evaluation; -1: there was none
   std::map<std::string, double> final;  // what it found
-  // The best evaluation by the metric that matters.
+  // This is the best evaluation by the metric that matters.
   std::string best_metric;
   double best = 0;
   std::int64_t best_step = -1;
   double best_elapsed_s = 0;
 };
 
-// When a run's evaluation was first as good as this.
+// Says when a run's evaluation was first as good as this.
 struct LevelTime {
   std::string metric;
   double level = 0;
@@ -63,8 +63,8 @@ struct ReportFigures {
   std::vector<SpeedUp> speed_ups;  // the same
 };
 
-// What run folders tell: what each run is and how it went, and of several of them curves in one
-// picture, times to levels of a metric, and scaling. Runs may be going on, have been killed, or
+// This is what run folders tell: what each run is and how it went, and of several of them curves in
+// one picture, times to levels of a metric, and scaling. Runs may be going on, have been killed, or
 // been resumed.
 class Report {
  public:
@@ -76,8 +76,8 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   ReportFigures figures() const;
-  // The page. Of what a run doesn't have, it says so. Curves are thinned so that every peak stays.
-  // Pictures are drawn by gnuplot: Failure where that can't be started, or fails.
+  // Gives the page. Of what a run doesn't have, it says so. Curves are thinned so that every peak
+  // stays. Pictures are drawn by gnuplot: Failure where that can't be started, or fails.
   std::string page() const;
 
  private:

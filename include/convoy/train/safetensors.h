@@ -12,8 +12,8 @@
 
 namespace convoy::train {
 
-// One tensor of a file: contiguous, row-major, little-endian. `type` is the format's own name: F64,
-// F32, F16, BF16, I64, I32, I16, I8, U8, BOOL.
+// This is one tensor of a file: contiguous, row-major, little-endian. `type` is the format's own
+// name: F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL.
 struct TensorView {
   std::string name;
   std::string type;
@@ -21,17 +21,17 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
-// Bytes per element; throws UsageError for a type that is not in the list above.
+// Says how many bytes an element has; throws UsageError for a type that is not in the list above.
 std::size_t size_of_type(const std::string& type);
 
-// A tensor that is yet to be written.
+// This is a tensor that is yet to be written.
 struct TensorShape {
   std::string name;
   std::string type;
   std::vector<std::int64_t> shape;
 };
 
-// Where the file that write_safetensors makes of these tensors has what.
+// Says where the file that write_safetensors makes of these tensors has what.
 struct SafetensorsLayout {
   std::string head;                    // the bytes before the first tensor
   std::vector<std::size_t> order;      // of the tensors in the file, by their place in the argument
@@ -51,14 +51,15 @@ SafetensorsLayout layout_of_safetensors(const std::string& path,
 void write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-// A file mapped into memory; the views live as long as this object. Every offset, shape and size is
-// checked when the file is opened, as the format demands (no holes, no overlap, header at most
-// 100 MB, nothing behind the last tensor); throws UsageError naming the file and the tensor. In a
-// file that another program wrote, a tensor may begin at any byte: copy it before use as numbers.
+// This is a file mapped into memory; the views live as long as this object. Every offset, shape and
+// size is checked when the file is opened, as the format demands (no holes, no overlap, header at
+// most 100 MB, nothing behind the last tensor); throws UsageError naming the file and the tensor.
+// In a file that another program wrote, a tensor may begin at any byte: copy it before use as
+// numbers.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
-  // The same over bytes in memory, which must outlive this object; `name` stands in messages.
+  // Reads bytes in memory likewise, which must outlive this object; `name` stands in messages.
   SafetensorsFile(std::span<const std::byte> bytes, const std::string& name);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
@@ -67,10 +68,10 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of offsets
   const TensorView* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // Of bytes of a view that have been used and can be read from the file again: doesn't count them
-  // as memory of this process any longer. From any thread.
+  // Doesn't count bytes of a view, which have been used and can be read from the file again, as
+  // memory of this process any longer. Any thread may call it.
   void let_go(std::span<const std::byte> bytes) const;
-  // Where in the file one of its tensors begins.
+  // Says where in the file one of its tensors begins.
   std::uint64_t offset_of(const TensorView& tensor) const {
     return static_cast<std::uint64_t>(tensor.bytes.data() - bytes_.data());
   }

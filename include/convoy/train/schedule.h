@@ -6,8 +6,8 @@
 
 namespace convoy::train {
 
-// A pure function of the moment, so that a resumed run needs no state for it. What the recipe
-// counts in epochs goes by the position in the data: another batch leaves it where it is.
+// This is a pure function of the moment, so that a resumed run needs no state for it. What the
+// recipe counts in epochs goes by the position in the data: another batch leaves it where it is.
 class Schedule {
  public:
   // `training` says how long the whole is. `steps_per_epoch` (> 0) is needed where the recipe
@@ -15,8 +15,8 @@ class Schedule {
   Schedule(const ScheduleRecipe& recipe, double lr, const TrainingRecipe& training,
            double steps_per_epoch);
 
-  // The rate of the update that follows this moment. Warm-up: linear from warmup_from x rate to the
-  // rate that the schedule has at its end (Goyal et al. 2017).
+  // Gives the rate of the update that follows this moment. Warm-up: linear from warmup_from x rate
+  // to the rate that the schedule has at its end (Goyal et al. 2017).
   double at(const Moment& now) const;
 
  private:

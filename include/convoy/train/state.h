@@ -1,4 +1,4 @@
-// What a checkpoint holds, as tensors and names.
+// This is what a checkpoint holds, as tensors and names.
 #pragma once
 
 #include <torch/torch.h>
@@ -26,10 +26,10 @@ using Tensors = std::map<std::string, torch::Tensor>;
 struct State {
   Tensors model;      // parameters and buffers under their names, each once
   Tensors optimizer;  // "<slot>/<parameter>"
-  // Of this rank alone: local running statistics of batch normalization. In a checkpoint of another
-  // world size they are missing, and `model` holds their average.
+  // These are of this rank alone: local running statistics of batch normalization. In a checkpoint
+  // of another world size they are missing, and `model` holds their average.
   Tensors rank;
-  // The slice that this rank has of a tensor in `model`, and of every "<slot>/<name>" in
+  // This is the slice that this rank has of a tensor in `model`, and of every "<slot>/<name>" in
   // `optimizer`, by name in the model. Tensors that are not in here are whole.
   std::map<std::string, Slice> parts;
   // A rank may have some of these. What several have under one name is the same on all of them.
@@ -38,18 +38,19 @@ struct State {
   std::map<std::string, std::vector<std::string>> lists;
 };
 
-// Parameters and buffers of a module as State has them.
+// Describes parameters and buffers of a module as State has them.
 void describe_module(const torch::nn::Module& module, State& state);
 
-// What a rank needs of a tensor of the model (given as the whole), and of the optimizer's slots for
-// it: a slice of it, or nothing.
+// This is what a rank needs of a tensor of the model (given as the whole), and of the optimizer's
+// slots for it: a slice of it, or nothing.
 using Wanted = std::function<std::optional<Slice>(const Slice& whole)>;
 std::optional<Slice> everything(const Slice& whole);
 
-// What the ranks of a communicator want of a checkpoint that rank 0 has opened, whichever grid of
-// ranks wrote it. Ranks that see its files read what they need; to the others rank 0 hands it on,
-// however long that takes. What is read is compared with its checksums. Collective. Throws on every
-// rank what the first one found: UsageError as open_checkpoint does, naming file and slice.
+// Gives what the ranks of a communicator want of a checkpoint that rank 0 has opened, whichever
+// grid of ranks wrote it. Ranks that see its files read what they need; to the others rank 0 hands
+// it on, however long that takes. What is read is compared with its checksums. Collective. Throws
+// on every rank what the first one found: UsageError as open_checkpoint does, naming file and
+// slice.
 //
 // With a network, which holds what is wanted, the model is read straight into it: State::model then
 // has its tensors themselves, without a second copy (but of one tensor at a time where type, device
@@ -58,12 +59,12 @@ std::optional<Slice> everything(const Slice& whole);
 State read_checkpoint(const comm::Communicator& communicator, const std::string& path,
                       const Manifest& manifest, const Wanted& wanted = everything,
                       torch::nn::Module* network = nullptr);
-// The model alone, into a network; nothing else is read.
+// Reads the model alone, into a network; nothing else is read.
 State read_model(const comm::Communicator& communicator, const std::string& path,
                  const Manifest& manifest, const Wanted& wanted, torch::nn::Module& network);
-// All of a checkpoint, whole, read by one process for itself, as rank `rank` of `world`.
+// Reads all of a checkpoint, whole, by one process for itself, as rank `rank` of `world`.
 State read_checkpoint(const std::string& path, const Manifest& manifest, int rank, int world);
-// The same, the model alone.
+// Reads the model alone in the same way.
 State read_model(const std::string& path, const Manifest& manifest);
 
 // Copies tensors of the same names into a module's, unless they are these themselves. Throws
@@ -71,7 +72,7 @@ State read_model(const std::string& path, const Manifest& manifest);
 // each.
 void load_module(torch::nn::Module& module, const State& state, const std::string& from);
 
-// What load_weights did and did not use.
+// This is what load_weights did and did not use.
 struct WeightsReport {
   std::vector<std::string> loaded;
   std::vector<std::string> missing;     // the model has them, the file doesn't

@@ -1,5 +1,6 @@
-// What a training is about: what a sample is, how samples become tensors, what the loss is, how
-// good a network is. Everything else (trainer, strategies, metrics, checkpoints) goes through this.
+// This is what a training is about: what a sample is, how samples become tensors, what the loss is,
+// how good a network is. Everything else (trainer, strategies, metrics, checkpoints) goes through
+// this.
 #pragma once
 
 #include <torch/torch.h>
@@ -22,17 +23,17 @@ namespace convoy::train {
 
 using TensorList = std::vector<torch::Tensor>;
 
-// Some rows of a batch, as tensors by name. How many samples a row stands for is the task's matter;
-// what networks draw for dropout goes by `samples`.
+// These are some rows of a batch, as tensors by name. How many samples a row stands for is the
+// task's matter; what networks draw for dropout goes by `samples`.
 struct TaskBatch {
   std::map<std::string, torch::Tensor> tensors;
   std::span<const std::size_t> samples;  // their numbers in the data set
-  // How much these rows count in a mean: as many samples, or what else training.batch counts. 0, or
-  // any number from 1e-12 to 1e15 (parallel::GradientReducer::kLeastSamples, kMostSamples).
+  // Says how much these rows count in a mean: as many samples, or what else training.batch counts.
+  // 0, or any number from 1e-12 to 1e15 (parallel::GradientReducer::kLeastSamples, kMostSamples).
   double weight = 0;
 };
 
-// One figure of an evaluation.
+// This is one figure of an evaluation.
 struct Metric {
   std::string name;   // "top1": a key of metrics.jsonl, and what checkpoint.best names
   std::string title;  // "top-1": on the terminal
@@ -40,28 +41,29 @@ struct Metric {
   bool percent = false;  // shown as 93.1%, written as 0.931
 };
 
-// What has to be known of the data to use a network: noted in checkpoints, and the same in all of a
-// run, see Task::may_differ.
+// This is what has to be known of the data to use a network: noted in checkpoints, and the same in
+// all of a run, see Task::may_differ.
 struct TaskFacts {
   std::map<std::string, double> numbers;                  // "classes"
   std::map<std::string, std::vector<std::string>> lists;  // names of classes
   bool operator==(const TaskFacts&) const = default;
 };
 
-// Some of the outputs of a network that several ranks share, of all rows of theirs together.
+// These are some of the outputs of a network that several ranks share, of all rows of theirs
+// together.
 struct OutputPart {
   std::int64_t begin = 0, size = 0, all = 0;  // units of the last dimension
-  // Over these ranks, element by element, of a tensor that has the same shape on each; without a
-  // gradient. Collective.
+  // Reduces a tensor that has the same shape on each of these ranks, element by element, without a
+  // gradient. It is collective.
   std::function<torch::Tensor(const torch::Tensor& own, comm::ReduceOp operation)> reduce;
 };
-// What one of these ranks contributes: those of all add up.
+// This is what one of these ranks contributes: those of all add up.
 struct PartLoss {
   double value = 0;
   torch::Tensor gradient;  // with respect to its outputs
 };
 
-// What a trained network makes of one input of `convoy predict`, or of one sample.
+// This is what a trained network makes of one input of `convoy predict`, or of one sample.
 struct Answer {
   std::string input;               // as the user named it; of a sample, data::Dataset::key
   std::string error;               // why there is none; empty: there is
@@ -69,8 +71,9 @@ struct Answer {
   std::string json;                // an object: further keys of the row; may be empty
 };
 
-// One of a program's tasks; made from a recipe, then told about the data once (look, or restore).
-// Calls that are const may come from any thread. What may differ between ranks is only the samples.
+// This is one of a program's tasks; made from a recipe, then told about the data once (look, or
+// restore). Calls that are const may come from any thread. What may differ between ranks is only
+// the samples.
 class Task {
  public:
   // A network's outputs for its inputs, in evaluation mode. Collective where the network is on
@@ -79,7 +82,7 @@ class Task {
 
   virtual ~Task() = default;
 
-  // What training.batch and TaskBatch::weight count, in the plural: "images", "tokens".
+  // Gives what training.batch and TaskBatch::weight count, in the plural: "images", "tokens".
   virtual std::string unit() const = 0;
 
   // -- The data
@@ -90,13 +93,13 @@ class Task {
   // The facts of the run that a checkpoint is of. Throws UsageError when one is missing.
   virtual void restore(const TaskFacts& facts) = 0;
   virtual const TaskFacts& facts() const = 0;
-  // Whether samples may have any number of labels (data::Dataset::label_lists): other tasks are not
-  // given such data.
+  // Says whether samples may have any number of labels (data::Dataset::label_lists): other tasks
+  // are not given such data.
   virtual bool takes_label_lists() const { return false; }
   // Throws UsageError for data that a network with these facts can't be evaluated on: `what` names
   // them.
   virtual void check(const data::Dataset&, const std::string& /*what*/) const {}
-  // Whether a run can go on from a checkpoint that notes another value of this fact, since
+  // Says whether a run can go on from a checkpoint that notes another value of this fact, since
   // something else says what fits (the network, what images it takes).
   virtual bool may_differ(const std::string& /*fact*/) const { return false; }
   // "10 classes": of the data, for the line at the start of a run; may be empty.
@@ -104,55 +107,55 @@ class Task {
   // Scores per sample that the network has to give; 0 where only the network knows.
   virtual std::int64_t outputs() const { return 0; }
 
-  // Whether batches hold records as they are stored (data::Batch::records) instead of images.
+  // Says whether batches hold records as they are stored (data::Batch::records) instead of images.
   virtual bool raw() const { return false; }
-  // What each sample counts in training.batch; empty: 1. Only for raw records, and networks that
-  // can be trained on one sample (Strategy::least_share).
+  // Gives what each sample counts in training.batch; empty: 1. Only for raw records, and networks
+  // that can be trained on one sample (Strategy::least_share).
   virtual std::function<std::uint64_t(std::size_t sample)> cost(const data::Dataset&) const {
     return {};
   }
 
   // -- Tensors
 
-  // How much these rows of a batch count (TaskBatch::weight): what they do one by one, together.
-  // Rows that count nothing reach no network in training.
+  // Says how much these rows of a batch count (TaskBatch::weight): what they do one by one,
+  // together. Rows that count nothing reach no network in training.
   virtual double weight(const data::Batch&, data::Range rows) const {
     return static_cast<double>(rows.size());
   }
-  // These rows as tensors, on the device and of the type of `compute`. They may refer to the memory
-  // of the batch.
+  // Gives these rows as tensors, on the device and of the type of `compute`. They may refer to the
+  // memory of the batch.
   virtual TaskBatch tensors(const data::Batch& batch, data::Range rows,
                             const Compute& compute) const = 0;
-  // The same for the loss alone, of rows whose outputs are there: without what inputs() takes,
-  // where the task can leave it out.
+  // Makes the same for the loss alone, of rows whose outputs are there: without what inputs()
+  // takes, where the task can leave it out.
   virtual TaskBatch targets(const data::Batch& batch, data::Range rows,
                             const Compute& compute) const {
     return tensors(batch, rows, compute);
   }
-  // Made-up samples, so that a network can be tried before there are data. No tensors: the task
-  // can't make any.
+  // Makes up samples, so that a network can be tried before there are data. It gives no tensors
+  // where the task can't make any.
   virtual TaskBatch blank(std::int64_t, const Compute&) const { return {}; }
-  // What the network takes, in its order.
+  // Gives what the network takes, in its order.
   virtual TensorList inputs(const TaskBatch& batch) const = 0;
 
   // -- The loss, and figures
 
-  // The mean over the batch, as a scalar.
+  // Gives the mean over the batch, as a scalar.
   virtual torch::Tensor loss(const TensorList& outputs, const TaskBatch& batch) const = 0;
 
-  // For losses that can be computed from outputs of which each rank has some units for all rows, so
-  // that no rank has to have all units of a row. What is to be known of rows: [rows], or [rows,
-  // outputs()] of which each rank needs the columns that it has outputs for. Undefined (the same on
-  // all ranks): the loss needs whole rows.
+  // Is for losses that can be computed from outputs of which each rank has some units for all rows,
+  // so that no rank has to have all units of a row. It gives what is to be known of rows: [rows],
+  // or [rows, outputs()] of which each rank needs the columns that it has outputs for. Where it is
+  // undefined (the same on all ranks), the loss needs whole rows.
   virtual torch::Tensor divided_targets(const TaskBatch&) const { return {}; }
-  // Of the sum over rows r of factors[r] times the loss of row r; `outputs` [rows, part.size],
-  // `targets` as above, `factors` [rows] in float64. Collective among the ranks that have the other
-  // parts.
+  // Computes the sum over rows r of factors[r] times the loss of row r; `outputs` [rows,
+  // part.size], `targets` as above, `factors` [rows] in float64. Collective among the ranks that
+  // have the other parts.
   virtual PartLoss divided_loss(const torch::Tensor& outputs, const torch::Tensor& targets,
                                 const torch::Tensor& factors, const OutputPart& part) const;
 
-  // At least one; the same for every evaluation. `usual_best` is the one that the best checkpoint
-  // goes by unless the recipe says.
+  // Gives at least one, and the same ones for every evaluation. `usual_best` is the one that the
+  // best checkpoint goes by unless the recipe says.
   virtual std::vector<Metric> metrics() const = 0;
   virtual std::string usual_best() const = 0;
   // Sums that measure() adds to: those of all batches and ranks are added up, in double, and make
@@ -160,7 +163,7 @@ class Task {
   virtual std::size_t sums() const = 0;
   virtual void measure(const TensorList& outputs, const TaskBatch& batch,
                        std::span<double> sums) const = 0;
-  // In the order of metrics(). Of nothing at all they may be anything finite.
+  // Gives the figures in the order of metrics(). Of nothing at all they may be anything finite.
   virtual std::vector<double> figures(std::span<const double> sums) const = 0;
 
   // -- Predictions
@@ -177,9 +180,9 @@ class Task {
   // can't answer so.
   virtual std::vector<Answer> answers(const TensorList& outputs, const TaskBatch& batch,
                                       int most) const;
-  // What the data says of one of its samples, to be compared with the answer: further keys of its
-  // row, as an object; empty: nothing. As it is here: "label" or, where samples have any number of
-  // them, "labels", each with "index" and "name" as the data has them; nothing of data without
+  // Gives what the data says of one of its samples, to be compared with the answer: further keys of
+  // its row, as an object; empty: nothing. As it is here: "label" or, where samples have any number
+  // of them, "labels", each with "index" and "name" as the data has them; nothing of data without
   // classes, and of samples without a label (-1).
   virtual std::string labels(const data::Dataset& data, std::size_t sample) const;
 };

@@ -1,5 +1,5 @@
-// What each rank did when, in a file that Perfetto (ui.perfetto.dev) and chrome://tracing open.
-// docs/performance.md shows one and says how to read it.
+// This is what each rank did when, in a file that Perfetto (ui.perfetto.dev) and chrome://tracing
+// open. docs/performance.md shows one and says how to read it.
 #pragma once
 
 #include <cstddef>
@@ -30,15 +30,15 @@ class Timeline {
   // `numbers` are shown with the span.
   void add(int row, std::string name, Clock::time_point begin, Clock::time_point end,
            Numbers numbers = {});
-  // What to call a row; row 0 has a name.
+  // Gives what to call a row; row 0 has a name.
   void name_row(int row, std::string name);
   bool empty() const { return spans_.empty(); }
-  // The begin of the first span; not of an empty timeline.
+  // Gives the begin of the first span; not of an empty timeline.
   Clock::time_point begin() const;
 
-  // The rows and spans as objects of the trace event format ("M" and "X"), one a line, separated by
-  // commas. The process is rank + 1, since 0 means something else to viewers; times are
-  // microseconds after `zero`.
+  // Gives the rows and spans as objects of the trace event format ("M" and "X"), one a line,
+  // separated by commas. The process is rank + 1, since 0 means something else to viewers; times
+  // are microseconds after `zero`.
   std::string events(int rank, const std::string& host, Clock::time_point zero) const;
 
  private:

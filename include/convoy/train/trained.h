@@ -17,7 +17,7 @@
 
 namespace convoy::train {
 
-// What a user names, found and checked, before anything is made of it.
+// This is what a user names, found and checked, before anything is made of it.
 struct TrainedSource {
   Recipe recipe;
   std::string path;                  // the checkpoint or weights
@@ -30,7 +30,7 @@ struct TrainedSource {
 TrainedSource find_trained(Registry& registry, const std::string& path, Which which,
                            const std::vector<std::string>& overrides);
 
-// What a network makes of one sample of a data set.
+// This is what a network makes of one sample of a data set.
 struct SampleAnswer {
   std::size_t sample = 0;  // its number in the data
   std::string labels;      // as Task::labels says
@@ -40,13 +40,14 @@ struct SampleAnswer {
 using UseAnswers = std::function<void(const std::vector<SampleAnswer>& answers)>;
 
 struct PredictionOptions {
-  // As EvaluationOptions::on_skip.
+  // Is called as EvaluationOptions::on_skip is.
   std::function<void(const std::string& message)> on_skip = {};
   // Is told on rank 0 what a user should know of the data.
   std::function<void(const std::string& message)> on_note = {};
 };
 
-// A network ready to be used by the ranks of a world, as its recipe's strategy arranges them.
+// This is a network ready to be used by the ranks of a world, as its recipe's strategy arranges
+// them.
 class Trained {
  public:
   // Throws UsageError where source, data and world don't go together. The facts about the data come
@@ -57,19 +58,19 @@ class Trained {
   const std::string& path() const { return source_.path; }
   const Task& task() const { return *task_; }
 
-  // How good it is on this data, as evaluate() says. Throws UsageError for data that the network
-  // can't take. Collective.
+  // Says how good it is on this data, as evaluate() says. Throws UsageError for data that the
+  // network can't take. Collective.
   Evaluation evaluate(const std::shared_ptr<const data::Dataset>& dataset,
                       const EvaluationOptions& options = {});
-  // What it makes of these inputs, as Task::predict says. Collective.
+  // Gives what it makes of these inputs, as Task::predict says. Collective.
   std::vector<Answer> predict(const std::vector<std::string>& inputs, int most);
-  // What it makes of each sample of this data, prepared as for evaluate() and as Task::answers
-  // says. Labels are not needed, nor need their classes be the network's. Calls `use` on rank 0,
-  // batch by batch, one call at a time and from any thread; it may take long, and what it throws
-  // ends this on every rank, a UsageError as such, anything else as Failure. No more than a batch
-  // is held. Throws UsageError for data that the network can't take, that differs between ranks, or
-  // that has bad records, unless data.on_bad is "skip": a bad record throws on the rank that finds
-  // it alone. Collective.
+  // Gives what it makes of each sample of this data, prepared as for evaluate() and as
+  // Task::answers says. Labels are not needed, nor need their classes be the network's. Calls `use`
+  // on rank 0, batch by batch, one call at a time and from any thread; it may take long, and what
+  // it throws ends this on every rank, a UsageError as such, anything else as Failure. No more than
+  // a batch is held. Throws UsageError for data that the network can't take, that differs between
+  // ranks, or that has bad records, unless data.on_bad is "skip": a bad record throws on the rank
+  // that finds it alone. Collective.
   void predict(const std::shared_ptr<const data::Dataset>& dataset, int most, const UseAnswers& use,
                const PredictionOptions& options = {});
 

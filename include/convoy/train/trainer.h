@@ -26,15 +26,15 @@ struct TrainerOptions {
   // newest if there is one, else begin, also in the folder of a run that ended before its first
   // checkpoint, whose metrics are replaced. Rank 0's counts.
   std::string resume;
-  // A run folder that holds a run already, or something under a name that runs use: remove what has
-  // the names of a run's files, instead of refusing.
+  // In a run folder that holds a run already, or something under a name that runs use, this removes
+  // what has the names of a run's files, instead of refusing.
   bool overwrite = false;
   // Show progress on standard output (rank 0).
   bool progress = true;
   // File for a timeline (convoy/train/timeline.h) of updates 11 to 20 of this run, or of the last
   // ten if it is shorter. Empty: none.
   std::string timeline;
-  // What trains, for the records of the run ("convoy 0.1.0 (LibTorch ...)").
+  // This is what trains, for the records of the run ("convoy 0.1.0 (LibTorch ...)").
   std::string version;
   // Makes the strategy, instead of the registry by its name in the recipe: one that has connections
   // of its own, say.
@@ -76,7 +76,7 @@ class Trainer {
   // Trains to the end, or until asked to stop. Collective.
   RunResult run();
 
-  // What this rank has of the network.
+  // Gives what this rank has of the network.
   torch::nn::Module& module() const;
 
  private:

@@ -17,7 +17,8 @@
 
 namespace convoy::train {
 
-// One parameter, in one update. On ranks that hold a part of it, all of these are of that part.
+// This is one parameter, in one update. On ranks that hold a part of it, all of these are of that
+// part.
 struct ParameterUpdate {
   const std::string& name;         // in the model
   torch::Tensor parameter;         // to be changed in place
@@ -27,14 +28,14 @@ struct ParameterUpdate {
   double lr;                       // by the schedule and the parameter's group
 };
 
-// The values of one group of parameters. Called from one thread; the same on every rank that holds
-// the parameter, so what it does may depend on nothing else.
+// This is a rule with the values of one group of parameters. It is called from one thread, and is
+// the same on every rank that holds the parameter, so what it does may depend on nothing else.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  // What is kept of each parameter from update to update, by name ("momentum"): tensors of the
-  // parameter's shape, type and layout, which begin with zeros. The same names in all groups.
+  // Gives what is kept of each parameter from update to update, by name ("momentum"): tensors of
+  // the parameter's shape, type and layout, which begin with zeros. The same names in all groups.
   virtual std::vector<std::string> slots() const { return {}; }
 
   // No gradients are recorded meanwhile. Parameters without a gradient are left out.
