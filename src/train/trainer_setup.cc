@@ -26,8 +26,8 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
       folder_(recipe.output.folder.empty()
                   ? fs::absolute("runs/" + recipe.name).lexically_normal().string()
                   : recipe.output.folder),
-      checkpoints_(checkpoints_in(folder_)),
       by_itself_(options_.resume == "latest" || options_.resume == kResumeAuto),
+      checkpoints_(checkpoints_in(folder_)),
       timeline_(world, options_.timeline) {
   recipe_.output.folder = folder_;
   set_threads(world_, static_cast<int>(recipe_.threads));

@@ -15,14 +15,29 @@ namespace convoy::train::testing_data {
 // Derived from modules that Convoy knows, and computing something else.
 class ScaledConvImpl final : public torch::nn::Conv2dImpl {
  public:
-  using torch::nn::Conv2dImpl::Conv2dImpl;
+  explicit ScaledConvImpl(const torch::nn::Conv2dOptions& all) : Conv2dImpl(all), all_(all) {}
   torch::Tensor forward(const torch::Tensor& x) { return 0.5 * Conv2dImpl::forward(x); }
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<torch::Device>& /*device*/) const override {
+    const auto copy = std::make_shared<ScaledConvImpl>(all_);
+    const torch::NoGradGuard no_grad;
+    copy->weight.copy_(weight);
+    copy->bias.copy_(bias);
+    return copy;
+  }
+
+ private:
+  torch::nn::Conv2dOptions all_;
 };
 TORCH_MODULE(ScaledConv);
 
 class LeakyImpl final : public torch::nn::ReLUImpl {
  public:
   torch::Tensor forward(const torch::Tensor& x) { return torch::leaky_relu(x, 0.1); }
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<torch::Device>& /*device*/) const override {
+    return std::make_shared<LeakyImpl>();
+  }
 };
 TORCH_MODULE(Leaky);
 

@@ -33,23 +33,23 @@ struct CheckpointBenchOptions {
 };
 
 // The middle, the least and the most of one figure.
-struct Spread {
+struct Repetitions {
   double middle = 0, least = 0, most = 0;
 };
 
-Spread spread_of(const std::vector<double>& values) {
+Repetitions repetitions_of(const std::vector<double>& values) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   return {median(values), *least, *most};
 }
 
 template <class Figure>
-Spread spread_of(const std::vector<CheckpointCost>& costs, Figure figure) {
+Repetitions repetitions_of(const std::vector<CheckpointCost>& costs, Figure figure) {
   std::vector<double> values;
   for (const CheckpointCost& cost : costs) values.push_back(figure(cost));
-  return spread_of(values);
+  return repetitions_of(values);
 }
 
-std::string text_of(const Spread& s) {
+std::string text_of(const Repetitions& s) {
   return format_seconds(s.middle) + " (" + format_seconds(s.least) + " to " +
          format_seconds(s.most) + ")";
 }
@@ -67,10 +67,11 @@ void print(const CheckpointBenchOptions& options, const CheckpointResult& r) {
     ratios.push_back(beside.held_s() / itself.held_s());
     ratios_with_slower_steps.push_back((beside.held_s() + beside.slowed_s) / itself.held_s());
   }
-  const Spread asynchronous = spread_of(r.asynchronous, held),
-               synchronous = spread_of(r.synchronous, held), ratio = spread_of(ratios),
-               ratio_with_slower_steps = spread_of(ratios_with_slower_steps),
-               slower = spread_of(r.asynchronous, slowed);
+  const Repetitions asynchronous = repetitions_of(r.asynchronous, held),
+                    synchronous = repetitions_of(r.synchronous, held),
+                    ratio = repetitions_of(ratios),
+                    ratio_with_slower_steps = repetitions_of(ratios_with_slower_steps),
+                    slower = repetitions_of(r.asynchronous, slowed);
 
   Rows rows(options.json);
   rows.add({{"ranks", r.ranks},
@@ -81,16 +82,16 @@ void print(const CheckpointBenchOptions& options, const CheckpointResult& r) {
             {"asynchronous_held_s", asynchronous.middle},
             {"asynchronous_held_min_s", asynchronous.least},
             {"asynchronous_held_max_s", asynchronous.most},
-            {"begin_s", spread_of(r.asynchronous, begin).middle},
-            {"poll_s", spread_of(r.asynchronous, poll).middle},
+            {"begin_s", repetitions_of(r.asynchronous, begin).middle},
+            {"poll_s", repetitions_of(r.asynchronous, poll).middle},
             {"synchronous_held_s", synchronous.middle},
             {"synchronous_held_min_s", synchronous.least},
             {"synchronous_held_max_s", synchronous.most},
             {"ratio", ratio.middle},
             {"ratio_min", ratio.least},
             {"ratio_max", ratio.most},
-            {"asynchronous_written_s", spread_of(r.asynchronous, written).middle},
-            {"steps_meanwhile", spread_of(r.asynchronous, steps).middle},
+            {"asynchronous_written_s", repetitions_of(r.asynchronous, written).middle},
+            {"steps_meanwhile", repetitions_of(r.asynchronous, steps).middle},
             {"step_s", r.step_s},
             {"slower_steps_s", slower.middle},
             {"slower_steps_min_s", slower.least},
@@ -108,16 +109,16 @@ void print(const CheckpointBenchOptions& options, const CheckpointResult& r) {
       r.ranks == 1 ? "" : "s", r.threads, r.threads == 1 ? "" : "s", r.asynchronous.size());
   std::printf("  written while training goes on, it is held up for %s: %s to begin, %s to ask\n",
               text_of(asynchronous).c_str(),
-              format_seconds(spread_of(r.asynchronous, begin).middle).c_str(),
-              format_seconds(spread_of(r.asynchronous, poll).middle).c_str());
+              format_seconds(repetitions_of(r.asynchronous, begin).middle).c_str(),
+              format_seconds(repetitions_of(r.asynchronous, poll).middle).c_str());
   std::printf("  written by training itself                       %s\n",
               text_of(synchronous).c_str());
   std::printf("  ratio                                            %.1f %% (%.1f to %.1f %%)\n",
               100 * ratio.middle, 100 * ratio.least, 100 * ratio.most);
   std::printf(
       "  it is there after %s and %.0f steps (of %s alone), which took %s longer than alone\n",
-      format_seconds(spread_of(r.asynchronous, written).middle).c_str(),
-      spread_of(r.asynchronous, steps).middle, format_seconds(r.step_s).c_str(),
+      format_seconds(repetitions_of(r.asynchronous, written).middle).c_str(),
+      repetitions_of(r.asynchronous, steps).middle, format_seconds(r.step_s).c_str(),
       text_of(slower).c_str());
   std::printf("  ratio with that                                  %.1f %% (%.1f to %.1f %%)\n",
               100 * ratio_with_slower_steps.middle, 100 * ratio_with_slower_steps.least,

@@ -121,7 +121,7 @@ void resolve(PartitionBenchOptions& o) {
 
 // -- One number of partitions
 
-Json spread_of(const Spread& spread) {
+Json json_of(const Spread& spread) {
   return {{"least", spread.least}, {"mean", spread.mean}, {"most", spread.most}};
 }
 
@@ -180,18 +180,18 @@ Json row_of(const PartitionBenchOptions& o, const comm::World& world, std::int64
   row.update({{"forward_s", r.forward_s},
               {"backward_s", r.backward_s},
               {"update_s", r.update_s},
-              {"compute_s", spread_of(r.compute_s)},
-              {"waiting_s", spread_of(r.waiting_s)},
-              {"sent_bytes", spread_of(r.sent_bytes)},
+              {"compute_s", json_of(r.compute_s)},
+              {"waiting_s", json_of(r.waiting_s)},
+              {"sent_bytes", json_of(r.sent_bytes)},
               {"exchange", exchange_of(r.exchanged)},
               {"summed_gradient_bytes", r.bytes}});
   const InferenceResult& inference = r.inference;
   add_times(row, "inference", inference.seconds);
   row.update({{"inference_communication_s", inference.communication_s},
-              {"inference_sent_bytes", spread_of(inference.sent_bytes)},
+              {"inference_sent_bytes", json_of(inference.sent_bytes)},
               {"inference_exchange", exchange_of(inference.exchanged)},
-              {"parameters", spread_of(r.parameters)},
-              {"memory_bytes", spread_of(r.memory)}});
+              {"parameters", json_of(r.parameters)},
+              {"memory_bytes", json_of(r.memory)}});
   // The kernel that counts no memory counts none of any rank.
   if (!(r.memory.most > 0)) row["memory_bytes"] = {{"least", nullptr}, {"most", nullptr}};
   return row;

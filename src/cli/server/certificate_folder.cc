@@ -26,7 +26,7 @@ using server::transport::Validity;
 
 constexpr int kAuthorityDays = 3650;
 constexpr std::size_t kLongestFile = 1 << 20;
-constexpr mode_t kOwnerOnly = 0600;
+constexpr mode_t kOwnersFile = 0600;
 constexpr mode_t kOthers = 0077;
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -54,7 +54,7 @@ bool is_name(const std::string& name, bool first) {
 void write_private(const std::string& path, const std::string& text, bool replace) {
   const std::string partial = path + ".partial-" + std::to_string(getpid());
   unlink(partial.c_str());
-  Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnly));
+  Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnersFile));
   if (!file.open()) fail(path, "open");
   const int error = write_all(file.get(), std::as_bytes(std::span(text)));
   if (error != 0 || fsync(file.get()) != 0) {

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr int kVersion = 1;
 constexpr std::size_t kLongest = 1 << 24;
-constexpr mode_t kOwnerOnly = 0700;
+constexpr mode_t kOwnersFolder = 0700;
 
 // Whether anything stands in it.
 bool has_data(const std::string& folder) {
@@ -37,7 +37,7 @@ bool is_of_the_job(const fs::path& path) {
   return name != "lock" && name != SetAside::kName && !name.starts_with(SetAside::kDropped);
 }
 
-std::string list(const std::vector<std::string>& words) {
+std::string in_a_row(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
@@ -48,7 +48,7 @@ std::string list(const std::vector<std::string>& words) {
 void JobData::lock() {
   check_own_folder("the servers' data", folder_, kServersFolder);
   make_folders(fs::path(folder_).parent_path().string());
-  if (mkdir(folder_.c_str(), kOwnerOnly) != 0 && errno != EEXIST)
+  if (mkdir(folder_.c_str(), kOwnersFolder) != 0 && errno != EEXIST)
     throw UsageError("can't make the folder " + folder_ + ": " + std::strerror(errno));
   const std::string path = folder_ + "/lock";
   lock_ = Descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -150,7 +150,7 @@ Beginning choose_beginning(const BeginningFacts& facts) {
   if (facts.record && same) return {true, "", "going on with the servers' own data"};
   const std::string why = !facts.data     ? ""
                           : !facts.record ? "the servers' data is not whole"
-                                          : "the recipe has another " + list(facts.changes);
+                                          : "the recipe has another " + in_a_row(facts.changes);
   if (facts.newest_checkpoint.empty()) {
     if (why.empty())
       throw UsageError(

@@ -11,7 +11,7 @@ namespace {
 // Of the names that pax and GNU headers hold.
 constexpr std::uint64_t kMostExtension = std::uint64_t{1} << 20;
 // What no file system holds.
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
+constexpr std::uint64_t kMostMemberBytes = std::uint64_t{1} << 60;
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
 
 }  // namespace
@@ -104,7 +104,7 @@ void TarReader::describe(const TarHeader& header, const Extensions& known, TarMe
   // Links, devices and folders have no bytes, whatever their size says.
   const bool bytes = !(header.type >= '1' && header.type <= '6');
   member.size = !bytes ? 0 : known.pax.has_size ? known.pax.size : header.size;
-  if (member.size > kMostBytes) {
+  if (member.size > kMostMemberBytes) {
     fail("'" + member.name + "' is said to have " + std::to_string(member.size) + " bytes");
   }
   member.offset = position_;

@@ -10,13 +10,6 @@
 namespace convoy::server {
 namespace {
 
-Reply refused(Status status, std::string message) {
-  Reply reply;
-  reply.status = status;
-  reply.message = std::move(message);
-  return reply;
-}
-
 // A push that waits for its round, taken apart.
 Push parsed(const Bytes& command) {
   Reader reader(command, "push");

@@ -10,13 +10,6 @@
 namespace convoy::server {
 namespace {
 
-Reply refused(Status status, std::string message) {
-  Reply reply;
-  reply.status = status;
-  reply.message = std::move(message);
-  return reply;
-}
-
 // Blocks that hold the values and slots given.
 FrozenBlocks blocks_of(const InitialSlice& initial, const std::optional<optim::Rule>& rule) {
   const optim::Slots slots = rule ? optim::slots(*rule) : optim::Slots();
@@ -76,6 +69,13 @@ Reply check_initial(const InitialSlice& initial, const SliceDefinition& slice) {
 }
 
 }  // namespace
+
+Reply refused(Status status, std::string message) {
+  Reply reply;
+  reply.status = status;
+  reply.message = std::move(message);
+  return reply;
+}
 
 // All commands. A new one is a number, a handler and its line here.
 const ShardState::Entry ShardState::kCommands[] = {

@@ -17,6 +17,9 @@
 
 namespace convoy::server {
 
+// The reply to a command that is refused.
+Reply refused(Status status, std::string message);
+
 // Elements begin to begin + size - 1 of one array of a slice.
 struct FetchRange {
   std::uint32_t slice = 0;

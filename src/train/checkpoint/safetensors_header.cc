@@ -13,7 +13,7 @@ constexpr std::size_t kMaxDimensions = 64;
 
 // Follows {"__metadata__": {name: text, ...}, name: {"dtype", "shape", "data_offsets"}, ...} event
 // by event and stops at the first that doesn't fit, so a hostile header builds no tree of values.
-class Reader : public nlohmann::json_sax<nlohmann::json> {
+class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   SafetensorsHeader header;
   std::string problem;  // when an event was refused
@@ -157,7 +157,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, const std::str
   if (text.empty() || text.front() != '{') throw bad("its header does not begin with '{'");
   // The JSON parser takes a zero byte for the end of the text.
   if (text.find('\0') != std::string_view::npos) throw bad("its header has a zero byte");
-  Reader reader;
+  HeaderReader reader;
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &reader)) throw bad(reader.problem);
   return std::move(reader.header);
 }

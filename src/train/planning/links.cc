@@ -35,9 +35,9 @@ void work(std::vector<float>& values) {
   static_cast<void>(seen);
 }
 
-class Links {
+class LinkTimes {
  public:
-  explicit Links(const comm::World& world)
+  explicit LinkTimes(const comm::World& world)
       : all_(world.communicator().duplicate()), ranks_(world.size()) {}
 
   plan::Network measure();
@@ -143,7 +143,7 @@ class Links {
   std::vector<std::size_t> counts_;
 };
 
-plan::Network Links::measure() {
+plan::Network LinkTimes::measure() {
   const double others = ranks_ - 1;
   plan::Network network;
   const auto small_sum = sum(sizeof(double));
@@ -168,6 +168,6 @@ plan::Network Links::measure() {
 
 }  // namespace
 
-plan::Network measure_links(const comm::World& world) { return Links(world).measure(); }
+plan::Network measure_links(const comm::World& world) { return LinkTimes(world).measure(); }
 
 }  // namespace convoy::train

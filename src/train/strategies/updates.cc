@@ -41,6 +41,12 @@ void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
   }
 }
 
+std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
 bool may_update(StepReport& report, double norm,
                 const std::vector<parallel::NamedTensor>& parameters) {
   report.gradient_norm = norm;

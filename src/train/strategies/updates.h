@@ -29,6 +29,9 @@ void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
                   const std::function<void(Timeline*)>& follow,
                   const std::function<StepReport(const data::Batch&)>& step);
 
+// The same ones without their names.
+std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters);
+
 // Whether an update may be made with gradients of this norm, which `report` then has. Where it is
 // not finite it also has which of these parameters that comes from, if it has none yet. An update
 // with such gradients would leave nothing of the weights.

@@ -30,9 +30,9 @@ std::string list(const Texts& words) {
   return text;
 }
 
-class Checker {
+class DownpourChecker {
  public:
-  explicit Checker(std::vector<std::string>& problems) : problems_(problems) {}
+  explicit DownpourChecker(std::vector<std::string>& problems) : problems_(problems) {}
 
   void expect(bool good, const std::string& problem) {
     if (!good) problems_.push_back(problem);
@@ -57,7 +57,7 @@ std::int64_t servers_needed(const DownpourRecipe& d) {
   return std::max<std::int64_t>(d.shards, d.backups ? 2 : 1);
 }
 
-void check_servers(const DownpourRecipe& d, Checker& c) {
+void check_servers(const DownpourRecipe& d, DownpourChecker& c) {
   c.within("replicas", d.replicas, 1, 10'000);
   c.within("shards", d.shards, 1, 1024);
   c.within("servers", d.servers, 0, 1024);
@@ -70,7 +70,7 @@ void check_servers(const DownpourRecipe& d, Checker& c) {
   c.within("restarts", d.restarts, 0, 1'000'000);
 }
 
-void check_steps(const Recipe& recipe, const DownpourRecipe& d, Checker& c) {
+void check_steps(const Recipe& recipe, const DownpourRecipe& d, DownpourChecker& c) {
   c.within("n_fetch", d.n_fetch, 1, 1'000'000);
   c.within("n_push", d.n_push, 1, 1'000'000);
   c.expect(d.local_lr >= 0 && std::isfinite(d.local_lr),
@@ -108,7 +108,7 @@ void check_steps(const Recipe& recipe, const DownpourRecipe& d, Checker& c) {
                std::to_string(d.replicas));
 }
 
-void check_others(const Recipe& recipe, Checker& c) {
+void check_others(const Recipe& recipe, DownpourChecker& c) {
   c.expect(recipe.grid.replicas <= 1,
            "grid.replicas is " + std::to_string(recipe.grid.replicas) +
                "; with downpour each replica is a job of its own: downpour.replicas says how many");
@@ -190,7 +190,7 @@ DownpourRecipe downpour_of(const Recipe& recipe) {
 
 void check_downpour(const Recipe& recipe, std::vector<std::string>& problems) {
   const DownpourRecipe d = downpour_of(recipe);
-  Checker c(problems);
+  DownpourChecker c(problems);
   check_servers(d, c);
   check_steps(recipe, d, c);
   check_others(recipe, c);

@@ -3,15 +3,10 @@
 #include <set>
 
 #include "convoy/parallel/clip.h"
+#include "train/strategies/updates.h"
 
 namespace convoy::train {
 namespace {
-
-std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
-  return tensors;
-}
 
 // What is saved for these parameters, or for all others: of what is no parameter's, one of the
 // optimizers has to say so.

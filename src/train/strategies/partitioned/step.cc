@@ -7,17 +7,9 @@
 #include "convoy/parallel/clip.h"
 #include "parallel/tensors.h"
 #include "train/strategies/partitioned/strategy.h"
+#include "train/strategies/updates.h"
 
 namespace convoy::train {
-namespace {
-
-std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
-  return tensors;
-}
-
-}  // namespace
 
 // What each rank has is told to all.
 Partitioned::Shares Partitioned::shares_of(const std::optional<TaskBatch>& rows,

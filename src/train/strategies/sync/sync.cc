@@ -111,7 +111,7 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
   model_.emplace(context.world(), network_, options(saved));
   parameters_ = parallel::unique_parameters(*network_);
-  for (const parallel::NamedTensor& parameter : parameters_) tensors_.push_back(parameter.tensor);
+  tensors_ = tensors_of(parameters_);
   optimizer_.emplace(context.make_optimizer(parameters_));
   buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_));
   noise_ = NoiseMeter(communicator_, parameters_, recipe.training.noise_every);
