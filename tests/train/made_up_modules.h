@@ -76,7 +76,7 @@ inline model::Node made_up_module(model::Random& random, const std::string& name
       list.add(name, Gated(channels));
       break;
     case 3:
-      list.add(name, torch::nn::GroupNorm(torch::nn::GroupNormOptions(1, channels)));
+      list.add(name, torch::nn::LayerNorm(torch::nn::LayerNormOptions(input)));
       break;
     default:
       list.add(name, model::Window(channels, input[1], input[2]), model::window_statement());

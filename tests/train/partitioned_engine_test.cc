@@ -211,8 +211,9 @@ class PartitionedEngineTest : public PartitionedTest {
                 "}";
     }
     const bool tiles = rules.images.how == model::Division::tiles;
-    return {tiles ? "partitioned.images=tiles" : "partitioned.images=rows",
-            "placement.layers=[" + layers + "]"};
+    Overrides all{tiles ? "partitioned.images=tiles" : "partitioned.images=rows"};
+    if (!layers.empty()) all.push_back("placement.layers=[" + layers + "]");
+    return all;
   }
 };
 
@@ -222,7 +223,7 @@ class PartitionedEngineTest : public PartitionedTest {
 TEST_F(PartitionedEngineTest, MadeUpNetworks) {
   const bool all = test::all_cases();
   if (ranks() == 4 && !all) GTEST_SKIP() << "fewer ranks do";
-  for (std::int64_t number = 1; number <= (all ? 100 : 4); ++number) {
+  for (std::int64_t number = 1; number <= (all ? 100 : 12); ++number) {
     const GridOf grid = ranks() == 4 && number % 2 == 0 ? GridOf{2, 2} : GridOf{1, ranks()};
     const Overrides how{"model.name=made-up",
                         "model.options.number=" + std::to_string(number),

@@ -146,8 +146,12 @@ std::vector<Kind> kinds() {
       whole("seed", 2, 99),
       said("model.name=small2", "model.name is \"small2\""),
       said("model.classes=4", "fc.bias is [3] in the file, [4] in the model"),
-      said("optimizer.name=adagrad", "what it has gathered is of that rule"),
-      said("optimizer.momentum=0", "optimizer.momentum"),
+      {"optimizer.name",
+       [](Draws&) {
+         return Words{"optimizer.name=adagrad", "optimizer.momentum=0"};
+       },
+       "what it has gathered is of that rule"},
+      said("optimizer.momentum=0", "has no use for, e.g. momentum_buffer"),
       said("data.train.size=60", "data.train is another data set"),
   };
 }
