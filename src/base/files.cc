@@ -222,8 +222,14 @@ AtomicFolder::AtomicFolder(const std::string& path, Existing existing)
 }
 
 AtomicFolder::~AtomicFolder() {
-  std::error_code ignored;
-  if (!partial_.empty()) fs::remove_all(partial_, ignored);
+  // Others may still be putting files into it, or removing them, one each: what is then in the way
+  // is not the next time.
+  constexpr int kTries = 64;
+  std::error_code error;
+  for (int i = 0; i < kTries && !partial_.empty(); ++i) {
+    fs::remove_all(partial_, error);
+    if (!error) return;
+  }
 }
 
 void AtomicFolder::commit() {

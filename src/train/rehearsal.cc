@@ -73,9 +73,12 @@ class Rehearsal::Impl final : public TrainerContext {
   std::uint32_t requests() override { return 0; }
   bool updated(const StepReport& report) override {
     moment_ = moment_of(*source_, recipe_, moment_.step + 1);
-    if (!std::isfinite(report.loss)) {
-      throw Failure(kDiverged + std::string("the loss of step ") + std::to_string(moment_.step) +
-                    " is " + std::to_string(report.loss) + ": a smaller learning rate may help");
+    const bool loss = !std::isfinite(report.loss);
+    if (loss || !std::isfinite(report.gradient_norm)) {
+      const double value = loss ? report.loss : report.gradient_norm;
+      throw Failure(kDiverged + std::string(loss ? "the loss" : "the norm of the gradient") +
+                    " of step " + std::to_string(moment_.step) + " is " + std::to_string(value) +
+                    ": a smaller learning rate may help");
     }
     reports_.push_back(report);
     return --left_ > 0;

@@ -92,15 +92,14 @@ void Trainer::Impl::check_weights() {
             name);
 }
 
-// Finite weights may have outputs that are not.
-void Trainer::Impl::check_evaluation() {
-  const auto& evaluation = result_.evaluation;
-  if (!evaluation || evaluated_at_ != moment_.step || evaluation->samples == 0) return;
-  for (const Evaluation::Figure& figure : evaluation->figures) {
-    if (figure.metric.name == "loss" && std::isnan(figure.value))
-      give_up("after step " + std::to_string(moment_.step) +
-                  " the loss of the evaluation is nan, though all weights are finite",
-              "");
+// Finite weights may have outputs that are not, and so may samples.
+void Trainer::Impl::warn_of_evaluation(const Evaluation& evaluation) const {
+  if (!outputs_ || evaluation.samples == 0) return;
+  for (const Evaluation::Figure& figure : evaluation.figures) {
+    if (figure.metric.name != "loss" || !std::isnan(figure.value)) continue;
+    world_.log().warning("after step " + std::to_string(moment_.step) +
+                         " the loss of the evaluation is nan, though all weights are finite, so "
+                         "that it is no score: look at the data of the evaluation");
   }
 }
 
@@ -136,7 +135,6 @@ bool Trainer::Impl::evaluate_or_save() {
 bool Trainer::Impl::act(Due due) {
   if (due.evaluate || due.checkpoint) check_weights();
   if (due.evaluate && !evaluate_or_save()) due.checkpoint = due.end = true;  // told to stop
-  check_evaluation();
   if (result_.target_reached) {
     due.checkpoint = due.end = true;
     if (outputs_) outputs_->reached_target(moment_, inputs_->target->name);
@@ -181,6 +179,7 @@ bool Trainer::Impl::evaluate_now(bool& all_have_failed) {
     result_.target_reached = inputs_->reached(evaluation.score(target->name));
   if (saved_at_ == moment_.step) saved_at_.reset();  // without the score
   if (outputs_) outputs_->evaluation(moment_, evaluation);
+  warn_of_evaluation(evaluation);
   return true;
 }
 

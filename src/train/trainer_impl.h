@@ -76,7 +76,7 @@ class Trainer::Impl final : public TrainerContext {
   bool evaluate_now(bool& all_have_failed);
   void check_update(const StepReport& report);
   void check_weights();
-  void check_evaluation();
+  void warn_of_evaluation(const Evaluation& evaluation) const;
   // Ends the training, whose numbers are none any more: what says so, and in which parameter.
   // The same on every rank.
   [[noreturn]] void give_up(const std::string& why, const std::string& where);

@@ -114,7 +114,8 @@ void Trainer::Impl::open_folder() {
     lock_->confirm();
     const auto& origin = inputs_->origin;
     const std::int64_t resumed_at = origin ? moment_.step : -1;
-    if (by_itself_) check_leads_elsewhere(recipe_, resumed_at);
+    // What others train goes on while this one is away.
+    if (by_itself_ && !options_.strategy) check_leads_elsewhere(recipe_, resumed_at);
     if (origin) {
       const std::string aside = prepare_resumed_run(recipe_, *origin);
       if (!aside.empty()) world_.log().info("later checkpoints of this run are in " + aside);

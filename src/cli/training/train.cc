@@ -29,8 +29,8 @@ namespace convoy::cli {
 namespace {
 
 constexpr const char* kStoppedInSetUp =
-    "convoy train: told to stop before the first update: nothing had to be saved, and "
-    "--resume=auto starts it again\n";
+    "convoy train: told to stop before the first update: nothing had to be saved, and the same "
+    "command starts it again\n";
 
 struct TrainCommandArguments {
   // Of a run that may have to begin, all files have to be there.

@@ -170,12 +170,17 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
 void check_leads_elsewhere(const Recipe& recipe, std::int64_t step) {
   const std::string& folder = recipe.output.folder;
   const auto end = nlohmann::json::parse(last_line(folder + "/metrics.jsonl"), nullptr, false);
-  if (!end.is_object() || end.value("kind", "") != "end" || end.value("how", "") != "diverged")
-    return;
-  const auto at = end.value("step", std::int64_t{0});
+  const auto text = [&end](const char* key) -> std::string {
+    const auto found = end.find(key);
+    return found != end.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  if (!end.is_object() || text("kind") != "end" || text("how") != "diverged") return;
+  const auto reached = end.find("step");
+  if (reached == end.end() || !reached->is_number_integer()) return;
+  const auto at = reached->get<std::int64_t>();
   if (at <= step || !fs::exists(folder + "/recipe.toml")) return;
   if (read_text_file(folder + "/recipe.toml") != recipe_text(recipe)) return;
-  const std::string where = end.value("where", "");
+  const std::string where = text("where");
   throw UsageError("the training in " + folder + " diverged after step " + std::to_string(at) +
                    (where.empty() ? "" : " ('" + where + "')") + ", and this recipe is the same: " +
                    (step < 0 ? "begun again" : "from step " + std::to_string(step)) +

@@ -147,7 +147,8 @@ double usual_rate(const RunRecord& run) {
 
 std::string ending_of(const RunRecord& run) {
   if (!run.at_work.empty()) return "going_on";
-  if (run.end == "done" || run.end == "target" || run.end == "stopped") return run.end;
+  for (const char* known : {"done", "target", "stopped", "diverged"})
+    if (run.end == known) return run.end;
   // A version before wrote this alone.
   return run.target_at >= 0 && run.target_at >= run.last_step() ? "target" : "unknown";
 }

@@ -133,11 +133,11 @@ State Hybrid::state() {
     if (!slice.whole()) state.parts[name] = slice;
   }
   optimizers_->save(state);
-  if (trunk_) {
-    std::vector<std::string> order;
+  // Before the first update it is not the one that is measured then.
+  if (trunk_ && context_->moment().step > 0) {
+    std::vector<std::string>& order = state.lists[kOrder];
     for (const auto& bucket : trunk_->reducer().buckets())
       order.insert(order.end(), bucket.begin(), bucket.end());
-    state.lists[kOrder] = std::move(order);
   }
   state.rank = buffers_.own();
   return state;

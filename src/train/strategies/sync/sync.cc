@@ -260,11 +260,12 @@ State Sync::state() {
   State state;
   describe_module(*network_, state);
   optimizer_->save(state);
-  std::vector<std::string> order;
-  for (const auto& bucket : model_->reducer().buckets()) {
-    order.insert(order.end(), bucket.begin(), bucket.end());
+  // Before the first update it is not the one that is measured then.
+  if (context_->moment().step > 0) {
+    std::vector<std::string>& order = state.lists["sync.gradient_order"];
+    for (const auto& bucket : model_->reducer().buckets())
+      order.insert(order.end(), bucket.begin(), bucket.end());
   }
-  state.lists["sync.gradient_order"] = std::move(order);
   state.rank = buffers_.own();
   return state;
 }
