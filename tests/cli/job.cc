@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -45,6 +47,30 @@ int rank_in(const std::string& environment) {
 bool is_zombie(const std::string& stat) {
   const std::size_t name_end = stat.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= stat.size() || stat[name_end + 2] == 'Z';
+}
+
+// Whether it has no memory any more, and so no environment, and may still have files open and
+// locks: which only kernel threads have as well.
+bool is_exiting(const std::string& stat) {
+  const std::size_t name_end = stat.rfind(')');
+  if (is_zombie(stat)) return false;
+  std::istringstream words(stat.substr(name_end + 2));
+  constexpr std::size_t kFlags = 6, kMemory = 20;
+  constexpr unsigned long kKernelThread = 0x00200000;
+  std::vector<std::string> fields;
+  for (std::string word; fields.size() <= kMemory && words >> word;) fields.push_back(word);
+  return fields.size() > kMemory && fields[kMemory] == "0" &&
+         (std::stoul(fields[kFlags]) & kKernelThread) == 0;
+}
+
+bool any_is_exiting() {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    if (std::isdigit(static_cast<unsigned char>(entry.path().filename().string()[0])) == 0)
+      continue;
+    if (is_exiting(read_file(entry.path().string() + "/stat"))) return true;
+  }
+  return false;
 }
 
 // tools/check_budgets.py counts what the gate starts. Lines of one write don't mix.
@@ -195,7 +221,7 @@ double Job::wait_until_gone(double limit_s) const {
   const auto begin = Clock::now();
   while (seconds_since(begin) < limit_s) {
     // The program itself may be a zombie of ours, which processes() does not count.
-    if (processes().empty()) return seconds_since(begin);
+    if (processes().empty() && !any_is_exiting()) return seconds_since(begin);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return -1;
