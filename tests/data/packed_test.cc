@@ -158,6 +158,9 @@ TEST_F(Packed, TarsThatCannotBeIndexed) {
   refused(make_tar({{"a.txt", images[0]}}), {tar, "no .jpg"});
   refused(make_tar({}), {tar, "no .jpg"});
   refused({}, {tar, "truncated"});
+  Bytes two = good;
+  two.insert(two.end(), good.begin(), good.end());
+  refused(two, {tar, "behind its end mark", std::to_string(good.size())});
   refused(make_tar({{"a.jpg", images[0]}}), {tar, "a.jpg", "no class"});
   refused(make_tar({{"x/a.jpg", images[0]}, {"x/a.jpg", images[1]}}),
           {tar, "two members", "x/a.jpg"});

@@ -96,9 +96,9 @@ void list_packed(const std::string& file, const std::function<void(const PackedR
 // record is a KEY.jpg, KEY.jpeg or KEY.png (in any case); KEY.mask.png is another thing about the
 // same sample. A record's label stands in the member KEY.cls beside it, any number of them as a
 // list in KEY.cls.json; or else its class is the folder that holds it, and classes are numbered in
-// alphabetical order. Throws UsageError naming tar and member: not a tar, compressed, truncated, no
-// image, two members of one name, an image without a class, a label outside of the classes or twice
-// in a list.
+// alphabetical order. Throws UsageError naming tar and member: not a tar, compressed, truncated,
+// several tars one after another, no image, two members of one name, an image without a class, a
+// label outside of the classes or twice in a list.
 struct IndexTarOptions {
   std::string classes;  // a file with the names of the classes, one a line, in the order of labels
   Tell tell;            // in bytes

@@ -41,12 +41,8 @@ class Scanner {
       teller.at(static_cast<double>(source_.consumed()));
     }
     end_sample();
-    if (options_.hash) {
-      // What follows the end mark belongs to the file, too.
-      std::vector<std::byte> rest(std::size_t{1} << 16);
-      while (const std::size_t got = source_.read(rest)) hash_->update(std::span(rest).first(got));
-      scan_.tail_checksum = take_hash();
-    }
+    // What follows the end mark belongs to the file, too: the cursor has read it.
+    if (options_.hash) scan_.tail_checksum = take_hash();
     scan_.bytes = source_.consumed();
     teller.finish();
     return std::move(scan_);
