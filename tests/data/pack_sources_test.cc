@@ -185,6 +185,21 @@ TEST_F(PackSources, AListOfLabels) {
   refused(o, {folder.path("list"), "no line"});
 }
 
+TEST_F(PackSources, LabelsInAnotherFolderThanTheirImage) {
+  write_bytes(tar, make_tar({{"val/images/b.jpg", image("rgb.jpg")},
+                             {"val/labels/b.cls", as_bytes("3")},
+                             {"test/labels/c.cls", as_bytes("3")}}));
+  PackOptions o = options(tar);
+  refused(o, {tar, "labels without an image", "val/labels/b.cls (2 in all)", "--sort=name"});
+  // Unless something else says them.
+  o.labels = folder.path("list");
+  std::ofstream(o.labels) << "val/images/b.jpg\tcat\n";
+  EXPECT_EQ(pack(o).others, 2u);
+  o.labels = "";
+  o.below = "val/images";
+  refused(o, {"b.jpg has no class"});
+}
+
 // Many labels for an image would become one class of an odd name.
 TEST_F(PackSources, AListWithSeveralClassesForAnImageIsRefused) {
   fs::create_directories(folder.path("flat"));

@@ -110,6 +110,38 @@ TEST_F(Packed, LabelsOfMembersBesideTheImages) {
   EXPECT_EQ(index_tar(tar).classes, 2u);
 }
 
+// Otherwise folders would be classes, without a word.
+TEST_F(Packed, LabelsWithoutAnImageBesideThem) {
+  const Bytes zero = as_bytes("0"), one = as_bytes("1");
+  const auto refused = [&](const Members& labeled, const std::string& first) {
+    write_bytes(tar, make_tar(labeled));
+    expect_error<UsageError>(
+        [&] { index_tar(tar); },
+        {tar, "labels without an image beside them, as " + first + " (2 in all)"});
+  };
+  refused({{"train/images/0.jpg", images[0]},
+           {"train/images/1.jpg", images[1]},
+           {"train/labels/0.cls", zero},
+           {"train/labels/1.cls", one}},
+          "train/labels/0.cls");
+  refused({{"t/0.cls.json", as_bytes("[0]")},
+           {"t/1.cls.json", as_bytes("[]")},
+           {"t/0.jpg", images[0]},
+           {"t/1.jpg", images[1]}},
+          "t/0.cls.json");
+  // Where images have labels, others are counted.
+  write_bytes(tar, make_tar({{"t/0.jpg", images[0]},
+                             {"t/0.cls", zero},
+                             {"t/1.cls", one},
+                             {"t/2.jpg", images[1]},
+                             {"t/2.cls", one},
+                             {"u/3.cls", one}}));
+  const IndexTarResult result = index_tar(tar);
+  EXPECT_EQ(result.records, 2u);
+  EXPECT_EQ(result.others, 2u);
+  EXPECT_EQ(result.lone_labels, 2u);
+}
+
 TEST_F(Packed, AnImageWithASecondExtensionIsNotTheSamples) {
   Members labeled;
   labeled.emplace_back("a/1.depth.png", images[2]);  // in front of its sample's image, or behind it

@@ -97,8 +97,8 @@ void list_packed(const std::string& file, const std::function<void(const PackedR
 // same sample. A record's label stands in the member KEY.cls beside it, any number of them as a
 // list in KEY.cls.json; or else its class is the folder that holds it, and classes are numbered in
 // alphabetical order. Throws UsageError naming tar and member: not a tar, compressed, truncated,
-// several tars one after another, no image, two members of one name, an image without a class, a
-// label outside of the classes or twice in a list.
+// several tars one after another, no image, two members of one name, an image without a class,
+// labels none of which has an image beside it, a label outside of the classes or twice in a list.
 struct IndexTarOptions {
   std::string classes;  // a file with the names of the classes, one a line, in the order of labels
   Tell tell;            // in bytes
@@ -107,10 +107,11 @@ struct IndexTarResult {
   std::string index;  // the file that was written
   std::uint64_t records = 0;
   std::uint64_t classes = 0;
-  std::uint64_t labels = 0;     // of all records together
-  bool label_lists = false;     // whether there are records with none or several
-  std::uint64_t others = 0;     // files in the tar that are neither records nor labels
-  std::uint64_t auxiliary = 0;  // of them: images with a second extension
+  std::uint64_t labels = 0;       // of all records together
+  bool label_lists = false;       // whether there are records with none or several
+  std::uint64_t others = 0;       // files in the tar that are neither records nor labels
+  std::uint64_t auxiliary = 0;    // of them: images with a second extension
+  std::uint64_t lone_labels = 0;  // of them: labels without an image beside them
 };
 IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options = {});
 

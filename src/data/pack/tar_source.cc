@@ -24,6 +24,7 @@ class TarSource final : public PackSource {
                        (below_.empty() ? "" : " below " + below_));
     }
     LabelRules rules = read_label_rules(options);
+    if (rules.list.empty() && !rules.table) scan.check_labels_stand_beside_images(path_);
     rules.recorded = std::move(scan.classes);
     std::vector<Unlabeled> unlabeled;
     for (const TarImage& image : scan.images)
