@@ -49,6 +49,7 @@ class FolderSource final : public PackSource {
     Labeled labeled = assign_labels(rules, unlabeled);
     classes_ = std::move(labeled.classes);
     labels_ = std::move(labeled.labels);
+    unused_lines_ = labeled.unused_lines;
   }
 
   bool any_order() const override { return true; }

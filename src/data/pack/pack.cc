@@ -184,6 +184,7 @@ PackResult pack(const PackOptions& options) {
   }
   PackResult result = writer.finish(renamed);
   result.others = source->others();
+  result.unused_lines = source->unused_lines();
   return result;
 }
 

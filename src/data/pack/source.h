@@ -42,6 +42,8 @@ class PackSource {
   bool label_lists() const { return !labels_.one_each(); }
   // How many files there are that are no pictures by their names.
   std::uint64_t others() const { return others_; }
+  // How many lines of a list of labels name no image.
+  std::uint64_t unused_lines() const { return unused_lines_; }
   // Whether images may be read in any order, by several threads at a time. If not: in ascending
   // order, by one at a time.
   virtual bool any_order() const = 0;
@@ -57,6 +59,7 @@ class PackSource {
   std::vector<SourceImage> images_;
   LabelLists labels_;  // of each image
   std::uint64_t others_ = 0;
+  std::uint64_t unused_lines_ = 0;
 };
 
 // Finds out what the sources are. Throws UsageError naming what is wrong with them.

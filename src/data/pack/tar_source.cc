@@ -32,6 +32,7 @@ class TarSource final : public PackSource {
     Labeled labeled = assign_labels(rules, unlabeled);
     classes_ = std::move(labeled.classes);
     labels_ = std::move(labeled.labels);
+    unused_lines_ = labeled.unused_lines;
     for (const TarImage& image : scan.images) {
       offsets_.push_back(image.offset);
       images_.push_back({image.name, image.size,
