@@ -23,14 +23,17 @@ namespace convoy::data {
 using Tell = std::function<void(double done, double total)>;
 
 // These are several packed files as one data set: the records of the first, then those of the
-// second, .... The indexes are held in memory (about 48 bytes a record, its name, and 4 bytes for
-// each label where a record can have several); records are read from the files when they are asked
-// for, and their checksums compared each time. If one file has lists of labels, the data set has.
+// second, .... All files stay open: the process's limit of open files is raised where it is too low
+// for that (RLIMIT_NOFILE, up to the hard one). The indexes are held in memory (about 48 bytes a
+// record, its name, and 4 bytes for each label where a record can have several); records are read
+// from the files when they are asked for, and their checksums compared each time. If one file has
+// lists of labels, the data set has.
 class PackedFiles final : public LoadableDataset {
  public:
   // Paths of .tar files; a folder stands for all its .tar files in alphabetical order. Throws
   // UsageError naming the file: it or its index is missing, damaged, truncated, of a newer version,
-  // or of another tar; the files have different classes; there is no record.
+  // or of another tar; the files have different classes; there is no record; there are
+  // more files than the process may open.
   explicit PackedFiles(const std::vector<std::string>& files);
   ~PackedFiles() override;
 

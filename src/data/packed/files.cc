@@ -4,6 +4,7 @@
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/system.h"
 #include "convoy/data/packed.h"
 #include "data/decode/decode.h"
 #include "data/packed/open.h"
@@ -52,8 +53,16 @@ struct PackedFiles::File : OpenPacked {
 };
 
 PackedFiles::PackedFiles(const std::vector<std::string>& files) {
+  const std::vector<std::string> paths = expand(files);
+  // Each stays open, and an index is open while it is read.
+  if (const std::uint64_t room = make_room_for_files(paths.size() + 1); room <= paths.size()) {
+    throw UsageError("packed data of " + std::to_string(paths.size()) + " files, from " +
+                     paths.front() + " on: this process can open " + std::to_string(room) +
+                     " more files; raise its limit on " + host_name() +
+                     " (ulimit -n), or pack into fewer and larger files");
+  }
   std::size_t end = 0;
-  for (const std::string& path : expand(files)) {
+  for (const std::string& path : paths) {
     files_.push_back(std::make_unique<File>(path));
     const File& file = *files_.back();
     file.check_same_tar();
