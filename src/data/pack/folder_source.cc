@@ -98,6 +98,7 @@ class FolderSource final : public PackSource {
     std::error_code error;
     if (entry.is_regular_file(error)) {
       image.size = entry.file_size();
+      image.time = time_of_change(entry.path().string());
     } else {
       image.problem = error ? error.message() : "not a file";  // a link to nothing, a pipe
     }

@@ -104,11 +104,14 @@ std::string identity_of(const std::string& about, const PackSource& source,
     hash.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
   };
   for (const std::string& name : source.classes()) add(name);
+  const std::uint64_t version = source.version();
+  hash.update(std::as_bytes(std::span(&version, 1)));
   for (const std::size_t i : order) {
     const SourceImage& image = source.images()[i];
     add(image.name);
     const std::span<const std::uint32_t> labels = source.labels(i);
-    const std::uint64_t numbers[] = {image.size, labels.size()};
+    const std::uint64_t numbers[] = {image.size, labels.size(),
+                                     static_cast<std::uint64_t>(image.time)};
     hash.update(std::as_bytes(std::span(numbers)));
     hash.update(std::as_bytes(labels));
   }

@@ -13,6 +13,7 @@ class TarSource final : public PackSource {
  public:
   explicit TarSource(const PackOptions& options)
       : path_(options.sources.front()), below_(plain_path(options.below)), file_(path_) {
+    version_ = static_cast<std::uint64_t>(time_of_change(path_));
     TarScanOptions scanning;
     scanning.below = below_;
     scanning.nested = scanning.all = true;
