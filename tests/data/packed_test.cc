@@ -114,6 +114,23 @@ TEST_F(Packed, LabelsWithoutAnImageBesideThem) {
   EXPECT_EQ(result.lone_labels, 2u);
 }
 
+TEST_F(Packed, AFolderOfTheSameImagesWouldHaveOtherClasses) {
+  const auto indexed = [&](const std::vector<std::string>& names) {
+    Members picture;
+    for (const std::string& name : names) picture.emplace_back(name, images[0]);
+    write_bytes(tar, make_tar(picture));
+    const IndexTarResult result = index_tar(tar);
+    return std::pair(result.classes, result.classes_by_first_folders);
+  };
+  using Counts = std::pair<std::uint64_t, std::uint64_t>;
+  EXPECT_EQ(indexed({"a/x/0.jpg", "a/y/1.jpg", "c/2.jpg"}), Counts(3, 2));
+  EXPECT_EQ(indexed({"a/x/0.jpg", "b/x/1.jpg"}), Counts(1, 2));
+  EXPECT_EQ(indexed({"./s/a/0.jpg", "./s/b/1.jpg", "./s/a/2.jpg"}), Counts(2, 0));
+  EXPECT_EQ(indexed({"s/ab/0.jpg", "s/a/1.jpg"}), Counts(2, 0));
+  EXPECT_EQ(indexed({"a/0.jpg", "a/b/1.jpg"}), Counts(2, 0));
+  EXPECT_EQ(indexed({"a/0.jpg"}), Counts(1, 0));
+}
+
 TEST_F(Packed, AnImageWithASecondExtensionIsNotTheSamples) {
   Members labeled;
   labeled.emplace_back("a/1.depth.png", images[2]);  // in front of its sample's image, or behind it

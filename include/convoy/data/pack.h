@@ -64,10 +64,11 @@ struct PackResult {
   std::uint64_t renamed = 0;       // for a key that was taken; in the report, too
   std::uint64_t resumed = 0;       // images that an earlier, interrupted run had packed
   std::uint64_t classes = 0;
-  std::uint64_t labels = 0;   // of all records together
-  bool label_lists = false;   // whether there are records with none or several
-  std::uint64_t bytes = 0;    // of the tar
-  std::string index, report;  // files beside it
+  std::uint64_t classes_by_first_folders = 0;  // of a tar: see IndexTarResult
+  std::uint64_t labels = 0;                    // of all records together
+  bool label_lists = false;                    // whether there are records with none or several
+  std::uint64_t bytes = 0;                     // of the tar
+  std::string index, report;                   // files beside it
 };
 
 // Writes out, out + ".index" and out + ".report.tsv". The same sources and options give the same

@@ -35,7 +35,8 @@ void run_index(const IndexArguments& arguments) {
             {"label_lists", result.label_lists},
             {"others", result.others},
             {"auxiliary", result.auxiliary},
-            {"lone_labels", result.lone_labels}});
+            {"lone_labels", result.lone_labels},
+            {"classes_by_first_folders", result.classes_by_first_folders}});
   if (rows.on_standard_output()) return;
   std::printf("%s: %s of %s", result.index.c_str(), counted(result.records, "image").c_str(),
               counted(result.classes, "class").c_str());
@@ -47,6 +48,7 @@ void run_index(const IndexArguments& arguments) {
   if (result.lone_labels > 0)
     std::printf(", %s of labels without an image", counted(result.lone_labels, "file").c_str());
   std::printf("\n");
+  print_other_classes(result.classes_by_first_folders);
 }
 
 }  // namespace

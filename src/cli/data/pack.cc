@@ -46,7 +46,9 @@ void print(const data::PackOptions& options, const data::PackResult& r, double s
     std::printf("\nlabels   %s of %s without an image", counted(r.unused_lines, "line").c_str(),
                 options.labels.c_str());
   }
-  std::printf("\nindex    %s\nreport   %s: %llu bad, %llu renamed\n", r.index.c_str(),
+  std::printf("\n");
+  print_other_classes(r.classes_by_first_folders);
+  std::printf("index    %s\nreport   %s: %llu bad, %llu renamed\n", r.index.c_str(),
               r.report.c_str(), number(r.bad), number(r.renamed));
   std::fflush(stdout);
 }
@@ -76,6 +78,7 @@ void run_pack(PackArguments& arguments) {
   rows.add({{"file", options.out},
             {"records", result.records},
             {"classes", result.classes},
+            {"classes_by_first_folders", result.classes_by_first_folders},
             {"labels", result.labels},
             {"label_lists", result.label_lists},
             {"bytes", result.bytes},

@@ -188,6 +188,7 @@ PackResult pack(const PackOptions& options) {
   PackResult result = writer.finish(renamed);
   result.others = source->others();
   result.unused_lines = source->unused_lines();
+  result.classes_by_first_folders = source->classes_by_first_folders();
   return result;
 }
 

@@ -48,6 +48,8 @@ class PackSource {
   std::uint64_t others() const { return others_; }
   // How many lines of a list of labels name no image.
   std::uint64_t unused_lines() const { return unused_lines_; }
+  // IndexTarResult::classes_by_first_folders, of a tar.
+  std::uint64_t classes_by_first_folders() const { return classes_by_first_folders_; }
   // Whether images may be read in any order, by several threads at a time. If not: in ascending
   // order, by one at a time.
   virtual bool any_order() const = 0;
@@ -65,6 +67,7 @@ class PackSource {
   std::uint64_t version_ = 0;
   std::uint64_t others_ = 0;
   std::uint64_t unused_lines_ = 0;
+  std::uint64_t classes_by_first_folders_ = 0;
 };
 
 // When a file was changed last, in a unit of the system's. Throws as std::filesystem does.

@@ -25,7 +25,10 @@ class TarSource final : public PackSource {
                        (below_.empty() ? "" : " below " + below_));
     }
     LabelRules rules = read_label_rules(options);
-    if (rules.list.empty() && !rules.table) scan.check_labels_stand_beside_images(path_);
+    if (rules.list.empty() && !rules.table) {
+      scan.check_labels_stand_beside_images(path_);
+      classes_by_first_folders_ = scan.classes_by_first_folders();
+    }
     rules.recorded = std::move(scan.classes);
     std::vector<Unlabeled> unlabeled;
     for (const TarImage& image : scan.images)

@@ -221,6 +221,16 @@ void TarScan::check_labels_stand_beside_images(const std::string& tar) const {
       "it so");
 }
 
+std::size_t TarScan::classes_by_first_folders() const {
+  std::vector<std::string> paths;
+  paths.reserve(images.size());
+  for (const TarImage& image : images) {
+    if (image.list) return 0;
+    paths.push_back(plain_path(image.name));
+  }
+  return data::classes_by_first_folders(paths);
+}
+
 std::optional<std::span<const std::uint32_t>> TarScan::labels_of(const TarImage& image) const {
   if (!image.list) return {};
   return lists[*image.list];

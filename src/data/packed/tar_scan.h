@@ -49,6 +49,9 @@ struct TarScan {
   // Throws UsageError where the tar has labels, and no image has any: `tar` is for the message.
   void check_labels_stand_beside_images(const std::string& tar) const;
 
+  // classes_by_first_folders() of the images, where folders are their classes; else 0.
+  std::size_t classes_by_first_folders() const;
+
   // What the .cls or .cls.json member beside an image says.
   std::optional<std::span<const std::uint32_t>> labels_of(const TarImage& image) const;
 };
