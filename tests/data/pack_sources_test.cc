@@ -79,6 +79,16 @@ TEST_F(PackSources, ATarCompressedOrNot) {
   }
 }
 
+// What an index says about itself is TOML.
+TEST_F(PackSources, ASourceWithQuotesInItsName) {
+  const std::string source = folder.path("my \"data\"");
+  fs::create_directories(source + "/cat");
+  fs::copy_file(fixture("gray.jpg"), source + "/cat/1.jpg");
+  const PackOptions o = options(source);
+  pack(o);
+  EXPECT_EQ(inspect_packed(o.out).about.find("source = \"my \\\"data\\\"\"\n"), 0u);
+}
+
 TEST_F(PackSources, ATarOfTars) {
   write_bytes(tar, make_tar({{"n01.tar", make_tar({{"n01_1.JPEG", image("gray.jpg")},
                                                    {"n01_2.JPEG", image("color420.jpg")}})},

@@ -257,6 +257,15 @@ TEST_F(Packed, MoreFilesThanTheProcessMayOpenAtFirst) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
+TEST_F(Packed, NamesOfOthersDoNothingToATerminal) {
+  write_bytes(tar, make_tar({{"a\x1b[31m/1\n2.jpg", images[0]}, {"a\x1b[31m/3.jpg", images[1]}}));
+  index_tar(tar);
+  flip(tar, offset_of(0) + 300);
+  const PackedFiles set({tar});
+  EXPECT_EQ(set.key(0), tar + ":a\\x1b[31m/1\\x0a2.jpg");
+  expect_error<UsageError>([&] { set.read(0, scratch); }, {"a\\x1b[31m/1\\x0a2.jpg", "damaged"});
+}
+
 TEST_F(Packed, ThreadsLoadParts) {
   index_tar(tar);
   const PackedFiles set({tar});

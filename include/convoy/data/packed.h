@@ -42,7 +42,7 @@ class PackedFiles final : public LoadableDataset {
   // Throws Failure when the file can't be read or has shrunk, UsageError naming the record when it
   // is damaged there, or another than the one that was indexed.
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
-  // "train.tar:n01440764/n01440764_10026.jpg"
+  // "train.tar:n01440764/n01440764_10026.jpg", printable()
   std::string key(std::size_t i) const override;
   std::int64_t label(std::size_t i) const override;
   bool label_lists() const override { return label_lists_; }

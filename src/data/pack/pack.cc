@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/own_files.h"
+#include "base/toml_text.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
@@ -71,12 +72,12 @@ void validate(const PackOptions& o) {
 // How the images were made: kept in tar and index.
 std::string describe(const PackOptions& o, const PackSource& source, const Vips* vips) {
   std::string text =
-      "source = \"" + plain_path(fs::path(o.sources.front()).filename().string()) + "\"\n";
+      "source = " + toml_string(plain_path(fs::path(o.sources.front()).filename().string())) + "\n";
   const auto say = [&text](const std::string& name, const std::string& value) {
     text += name + " = " + value + "\n";
   };
   if (o.sources.size() > 1) say("sources", std::to_string(o.sources.size()));
-  if (!o.below.empty()) say("below", "\"" + plain_path(o.below) + "\"");
+  if (!o.below.empty()) say("below", toml_string(plain_path(o.below)));
   if (o.limit > 0) say("limit", std::to_string(o.limit));
   if (o.shuffle) say("shuffle", std::to_string(*o.shuffle));
   if (source.label_lists()) say("labels", "\"any number for each image\"");

@@ -4,6 +4,7 @@
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/names.h"
 #include "convoy/base/system.h"
 #include "convoy/data/packed.h"
 #include "data/decode/decode.h"
@@ -46,7 +47,7 @@ struct PackedFiles::File : OpenPacked {
     const IndexEntry entry = index[i];
     tar.read(entry.offset, to);
     if (xxh3(to) == entry.checksum) return;
-    throw UsageError(tar.path() + ": record " + std::string(entry.key) + " (" +
+    throw UsageError(tar.path() + ": record " + printable(entry.key) + " (" +
                      std::to_string(entry.length) + " bytes at " + std::to_string(entry.offset) +
                      ") is damaged, or the index is of another tar: convoy verify tells");
   }
@@ -105,7 +106,7 @@ Record PackedFiles::record(std::size_t i, std::span<const std::byte> bytes) cons
 
 std::string PackedFiles::key(std::size_t i) const {
   const Place place = find(i);
-  return place.file->tar.path() + ":" + std::string(place.file->index[place.record].key);
+  return place.file->tar.path() + ":" + printable(place.file->index[place.record].key);
 }
 
 std::int64_t PackedFiles::label(std::size_t i) const {

@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/names.h"
 #include "data/packed/names.h"
 #include "data/readers/memory_dataset.h"
 
@@ -23,7 +24,7 @@ Labeled use_numbers(const LabelRules& rules, std::span<const Unlabeled> images) 
   classes = rules.given.empty() ? rules.recorded : rules.given;
   std::int64_t largest = kNoLabel;
   for (const Unlabeled& image : images) {
-    const std::string name = rules.source + ": " + std::string(image.name);
+    const std::string name = rules.source + ": " + printable(image.name);
     if (!image.numbers) {
       throw UsageError(name +
                        " has no .cls member beside it (nor .cls.json), which says its label; "
@@ -60,7 +61,7 @@ Labeled use_table(const LabelRules& rules, std::span<const Unlabeled> images) {
   for (const Unlabeled& image : images) {
     const TableLine* line = table.find(image.name);
     if (line == nullptr) {
-      throw UsageError(rules.source + ": " + std::string(image.name) + " has no line in " +
+      throw UsageError(rules.source + ": " + printable(image.name) + " has no line in " +
                        rules.table_file + "; for an image without labels, write its path alone");
     }
     used[static_cast<std::size_t>(line - table.lines.data())] = true;
@@ -218,7 +219,7 @@ Labeled assign_labels(const LabelRules& rules, std::span<const Unlabeled> images
   const ClassNumbers number_of(classes);
   ListLines lines(rules);
   for (const Unlabeled& image : images) {
-    const std::string name = rules.source + ": " + std::string(image.name);
+    const std::string name = rules.source + ": " + printable(image.name);
     const std::string_view its_class =
         rules.list.empty() ? image.folder : lines.class_of(image.name);
     if (its_class.empty()) {
