@@ -257,6 +257,23 @@ TEST_F(Packed, MoreFilesThanTheProcessMayOpenAtFirst) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
+// As bad as one that can't be decoded, and no end for want of memory.
+TEST_F(Packed, ARecordThatIsLargerThanAnyPicture) {
+  constexpr std::uint64_t kSize = std::uint64_t{2} << 30;
+  Bytes head;
+  append_tar_header(head, "cat/0.jpg", kSize);
+  write_bytes(tar, head);
+  const std::uint64_t size = head.size() + kSize + kTarEnd;
+  fs::resize_file(tar, size);  // full of holes
+  IndexBuilder builder;
+  const std::uint32_t label = 0;
+  builder.add({"cat/0.jpg", head.size(), kSize, 1, xxh3(head)}, std::span(&label, 1));
+  write_bytes(tar + ".index", builder.finish({size, 1, {"cat"}, ""}));
+  const PackedFiles set({tar});
+  expect_error<UsageError>([&] { set.read(0, scratch); },
+                           {tar + ":cat/0.jpg", "2147483648 bytes", "1 GiB"});
+}
+
 TEST_F(Packed, NamesOfOthersDoNothingToATerminal) {
   write_bytes(tar, make_tar({{"a\x1b[31m/1\n2.jpg", images[0]}, {"a\x1b[31m/3.jpg", images[1]}}));
   index_tar(tar);

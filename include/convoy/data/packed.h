@@ -40,7 +40,7 @@ class PackedFiles final : public LoadableDataset {
   std::size_t size() const override;
   const std::vector<std::string>& classes() const override;
   // Throws Failure when the file can't be read or has shrunk, UsageError naming the record when it
-  // is damaged there, or another than the one that was indexed.
+  // is damaged there, another than the one that was indexed, or larger than any picture (1 GiB).
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
   // "train.tar:n01440764/n01440764_10026.jpg", printable()
   std::string key(std::size_t i) const override;

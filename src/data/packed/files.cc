@@ -95,7 +95,12 @@ const std::vector<std::string>& PackedFiles::classes() const {
 
 Record PackedFiles::read(std::size_t i, std::vector<std::byte>& scratch) const {
   const Place place = find(i);
-  scratch.resize(static_cast<std::size_t>(place.file->index[place.record].length));
+  const std::uint64_t size = place.file->index[place.record].length;
+  if (size > kLargestRecord) {
+    throw UsageError(key(i) + " has " + std::to_string(size) +
+                     " bytes; a picture can have 1 GiB at most");
+  }
+  scratch.resize(static_cast<std::size_t>(size));
   place.file->read_record(place.record, scratch);
   return record(i, scratch);
 }
