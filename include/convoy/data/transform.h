@@ -84,7 +84,8 @@ struct Window {
 void resize(const Image& image, const Window& window, int out_height, int out_width,
             std::vector<std::uint8_t>& out);
 
-// Applies the options to one record after another. Keeps scratch memory: one per thread. Of a JPEG
+// Applies the options to one record after another. Keeps scratch memory, 64 MiB at most of each
+// kind: one per thread. Of a JPEG
 // only what the output needs is decoded: damage below the crop goes unnoticed.
 class Transformer {
  public:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "data/kept_memory.h"
 
 namespace convoy::data {
 namespace {
@@ -105,6 +106,7 @@ void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
     RandomStream random = sample_stream(options_.seed, slot.epoch, sample);
     scratch.transformer->apply(record, random, options_.layout,
                                &slot.images[place * sample_bytes_]);
+    give_back(scratch.bytes);
   } catch (const UsageError& error) {
     if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample));
     slot.bad[place] = 1;
