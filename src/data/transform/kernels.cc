@@ -325,7 +325,10 @@ void flush() { HWY_DYNAMIC_DISPATCH(flush)(); }
 void shorten(const float* from, std::size_t count, std::uint16_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(from[i]);
-    out[i] = static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+    const std::uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    // Of what is no number, the upper bits could say infinity, or zero where the sum overflows.
+    const bool number = (bits & 0x7FFFFFFF) <= 0x7F800000;
+    out[i] = static_cast<std::uint16_t>(number ? rounded : (bits >> 16) | 0x40);
   }
 }
 
