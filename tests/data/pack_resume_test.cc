@@ -244,6 +244,23 @@ TEST_F(PackMany, ASourceThatWasWrittenAgainIsNotGoneOnWith) {
   EXPECT_GT(pack(o).resumed, 0u);
 }
 
+// In a folder that others write to, as /tmp, a link would lead to any file of the user's.
+TEST_F(PackMany, LinksAreNotWrittenThrough) {
+  PackOptions o = options();
+  o.keep = true;
+  const Bytes precious = as_bytes("precious");
+  for (const std::string& link : {o.out + ".partial", o.out + ".partial.journal"}) {
+    write_bytes(folder.path("mine"), precious);
+    fs::create_symlink(folder.path("mine"), link);
+    expect_error<Failure>([&] { pack(o); }, {"cannot write " + link, "symbolic links"});
+    EXPECT_EQ(read_file(folder.path("mine")), precious);
+    fs::remove(o.out + ".partial");
+    fs::remove(o.out + ".partial.journal");
+  }
+  pack(o);
+  expect_nothing_left(o.out);
+}
+
 TEST_F(PackMany, AFullDisk) {
   PackOptions o = options();
   o.keep = true;

@@ -53,7 +53,7 @@ PackWriter::PackWriter(const PackOptions& options, const std::string& identity,
       about_(std::move(about)),
       label_lists_(label_lists),
       journal_(options.out + ".partial.journal", identity, options.overwrite),
-      fd_(::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+      fd_(::open(partial_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)) {
   if (fd_ < 0) fail(errno);
   try {
     resume();
