@@ -163,6 +163,8 @@ TEST(LoaderOrder, WhatItThrowsNextThrows) {
         expect_error<UsageError>([&] { loader.next(); }, {"position 8 is lost"});
       loader.seek({});
     }
+    // Without a gap, but of two orders.
+    expect_error<UsageError>([&] { loader.seek({0, 0, {{0, 2}, {2, 4}}}); }, {"several parts"});
   }
 }
 

@@ -106,7 +106,8 @@ class Transformer {
 
   // Writes views() * shape().elements() numbers of type options.pixel, for which `out` must be
   // aligned. The result depends on the record, the options and the stream alone, bit for bit on
-  // every machine with the same libjpeg. Throws UsageError saying what is wrong with the record
+  // every machine of one kind with the same libjpeg and C library (whose logarithms and cosines
+  // choose windows and colors). Throws UsageError saying what is wrong with the record
   // (not which one it is); what is in `out` then means nothing. Examples of floats can be cut,
   // mirrored and normalized, to f32 or bf16.
   void apply(const Record& record, RandomStream& random, Layout layout, void* out);
