@@ -37,4 +37,24 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   return best;
 }
 
+std::string printable(std::string_view name) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(name[i]);
+    // Those from 0x80 on are two bytes of UTF-8, of which the second one tells them.
+    const bool second =
+        i > 0 && static_cast<unsigned char>(name[i - 1]) == 0xc2 && byte >= 0x80 && byte < 0xa0;
+    if (second) text.pop_back();
+    if (byte >= 0x20 && byte != 0x7f && !second) {
+      text += name[i];
+    } else {
+      text += "\\x";
+      text += kDigits[byte >> 4];
+      text += kDigits[byte & 15];
+    }
+  }
+  return text;
+}
+
 }  // namespace convoy

@@ -9,7 +9,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -49,6 +51,22 @@ std::uint64_t address_space_left() {
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kAll;
   const std::uint64_t mapped = bytes_in("/proc/self/status", "VmSize:");
   return limit.rlim_cur > mapped ? limit.rlim_cur - mapped : 0;
+}
+
+std::uint64_t make_room_for_files(std::uint64_t more) {
+  constexpr std::uint64_t kOthers = 1024;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return more;
+  std::error_code error;
+  const std::filesystem::directory_iterator open("/proc/self/fd", error);
+  const auto count = static_cast<std::uint64_t>(std::distance(begin(open), end(open)));
+  const rlim_t wanted = count + more + kOthers;
+  if (limit.rlim_cur < wanted && limit.rlim_cur < limit.rlim_max) {
+    rlimit raised = limit;
+    raised.rlim_cur = std::min(limit.rlim_max, wanted);
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  return limit.rlim_cur > count ? limit.rlim_cur - count : 0;
 }
 
 std::string host_name() {

@@ -99,6 +99,13 @@ data::TransformOptions evaluation_transform(const DataRecipe& recipe) {
   return transform_of(recipe, recipe.evaluate);
 }
 
+data::TransformOptions evaluation_transform(const DataRecipe& recipe, const data::Shape& trained) {
+  data::TransformOptions transform = evaluation_transform(recipe);
+  if (transform.channels == 0 && (trained.channels == 1 || trained.channels == 3))
+    transform.channels = trained.channels;
+  return transform;
+}
+
 data::OnBad on_bad(const DataRecipe& recipe) {
   return recipe.on_bad == "skip" ? data::OnBad::skip : data::OnBad::fail;
 }

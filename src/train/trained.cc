@@ -100,7 +100,8 @@ void Trained::check_takes(const data::Dataset& dataset, const std::string& what)
   const data::Shape trained = image_of(task_->facts());
   if (task_->raw() || trained.elements() == 0) return;
   const DataRecipe& data = recipe().data;
-  const data::Shape shape = data::output_shape(dataset, evaluation_transform(data), on_bad(data));
+  const data::Shape shape =
+      data::output_shape(dataset, evaluation_transform(data, trained), on_bad(data));
   if (shape == trained) return;
   const torch::NoGradGuard no_grad;
   const Autocast autocast = compute_.autocast();

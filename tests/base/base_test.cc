@@ -85,6 +85,12 @@ TEST(Names, NearestOrNone) {
   EXPECT_EQ(nearest_name("x", {}), "");
 }
 
+TEST(Names, InALineOfATerminal) {
+  EXPECT_EQ(printable("a b/\xc3\xa9\xe7\x8c\xab.png"), "a b/\xc3\xa9\xe7\x8c\xab.png");
+  EXPECT_EQ(printable("\x1b[31mred\n\x7f"), "\\x1b[31mred\\x0a\\x7f");
+  EXPECT_EQ(printable("\xc2\x9b[31m\xc2\xb5"), "\\x9b[31m\xc2\xb5");
+}
+
 TEST(System, HasACore) {
   EXPECT_FALSE(usable_cores().empty());
   EXPECT_FALSE(host_name().empty());

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -79,6 +80,21 @@ TEST(Pixels, FloatsBecomeBfloat16ToTheNearestEven) {
             (std::vector<std::uint16_t>{0x3F80, 0x3F80, 0x3F82, 0xBF81, 0}));
   options.pixel = Pixel::u8;
   expect_error<UsageError>([&] { applied<std::uint8_t>(options, record); }, {"floats", "bytes"});
+}
+
+TEST(Pixels, WhatIsNoNumberIsNoneAsBfloat16) {
+  std::vector<float> values;
+  for (const std::uint32_t bits : {0x7FFFFFFFu, 0xFFFFFFFFu, 0x7FC00000u, 0xFFC00001u})
+    values.push_back(std::bit_cast<float>(bits));
+  values.push_back(-std::numeric_limits<float>::infinity());
+  values.push_back(std::numeric_limits<float>::max());
+  const Record record{std::as_bytes(std::span(values)), Encoding::planar_f32, {6, 1, 1}, 0};
+  TransformOptions options;
+  options.pixel = Pixel::bf16;
+  const auto halves = applied<std::uint16_t>(options, record, Layout::planar);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_GT(halves[i] & 0x7FFF, 0x7F80) << i;
+  EXPECT_EQ(halves[4], 0xFF80);
+  EXPECT_EQ(halves[5], 0x7F80);
 }
 
 TEST(Crops, TenAreTheCornersAndTheMiddleAndTheirMirrorImages) {

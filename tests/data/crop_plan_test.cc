@@ -6,7 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include "convoy/base/error.h"
 #include "data/transform/crop_plan.h"
+#include "tests/data/support.h"
 #include "tests/golden/read.h"
 
 namespace convoy::data {
@@ -117,6 +119,21 @@ TEST(CropPlan, RandomWindowsHaveTorchvisionsDistribution) {
       EXPECT_NEAR(below / count, pair[4].get<double>(), bound) << a << " and " << b;
     }
   }
+}
+
+// Of ten crops the whole picture is made, of others their part.
+TEST(CropPlan, ASliverIsTooLargeForTenCrops) {
+  TransformOptions options;
+  options.height = options.width = 224;
+  options.resize = 256;
+  const Shape out{3, 224, 224};
+  RandomStream random(1);
+  options.crop = Crop::center;
+  EXPECT_EQ(plan_crop(options, 300'000, 1, out, random).out_height, 76'800'000);
+  options.crop = Crop::ten;
+  expect_error<UsageError>([&] { plan_crop(options, 300'000, 1, out, random); },
+                           {"1 x 300000 pixels", "256 x 76800000", "ten crops"});
+  EXPECT_EQ(plan_crop(options, 4000, 1, out, random).out_height, 1'024'000);
 }
 
 }  // namespace

@@ -139,6 +139,16 @@ TEST_F(LabelTableTest, TheFirstRankReadsAndTellsTheOthers) {
   });
 }
 
+// As hidden files, links to no file are passed over.
+TEST_F(LabelTableTest, LinksToNothingAndToThemselvesAreNoImages) {
+  fs::create_symlink("missing.jpg", folder.path("deep/d.jpg"));
+  fs::create_symlink("e.jpg", folder.path("deep/e.jpg"));
+  fs::create_symlink("a.png", folder.path("deep/f.png"));
+  const auto set = open_image_folder(folder.path());
+  ASSERT_EQ(set->size(), 3u);
+  EXPECT_EQ(set->key(2), folder.path("deep/f.png"));
+}
+
 TEST_F(LabelTableTest, BatchesCarryTheLabels) {
   std::ofstream(folder.path("deep/a.png")) << "damaged";
   const auto set = open(kTable);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 
 #include "data/pack/journal.h"
@@ -196,6 +197,68 @@ TEST_F(PackMany, AnotherPackingIsNotGoneOnWith) {
   PackOptions twice = options("twice.tar");
   const Journal held(twice.out + ".partial.journal", "me", false);
   expect_error<UsageError>([&] { pack(twice); }, {"another convoy pack"});
+}
+
+// Names and sizes alone don't tell: a tar of two versions would come of it.
+TEST_F(PackMany, ASourceThatWasWrittenAgainIsNotGoneOnWith) {
+  struct Stop {};
+  const auto stopped = [](PackOptions o) {
+    o.tell = [](const PackProgress& p) {
+      if (p.done == 8) throw Stop();
+    };
+    EXPECT_THROW(pack(o), Stop);
+  };
+  const auto later = [](const std::string& file) {
+    fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(2));
+  };
+  PackOptions o = options("folder.tar");
+  o.keep = true;
+  stopped(o);
+  later(source.path("cat/1000.jpg"));
+  expect_error<UsageError>([&] { pack(o); }, {"other sources", "--overwrite"});
+
+  o = options("tar.tar");
+  o.keep = true;
+  Members members;
+  for (int i = 0; i < 12; ++i)
+    members.emplace_back("cat/" + std::to_string(i) + ".jpg", image("gray.jpg"));
+  write_bytes(folder.path("in.tar"), make_tar(members));
+  o.sources = {folder.path("in.tar")};
+  stopped(o);
+  later(o.sources[0]);
+  expect_error<UsageError>([&] { pack(o); }, {"other sources", "--overwrite"});
+
+  o = options("pixels.tar");
+  o.keep = true;
+  Bytes records(12 * 3073, std::byte{7});
+  write_bytes(folder.path("a.bin"), records);
+  o.sources = {folder.path("a.bin")};
+  stopped(o);
+  const auto time = fs::last_write_time(o.sources[0]);
+  records[3073 + 5] = std::byte{1};
+  write_bytes(folder.path("a.bin"), records);
+  fs::last_write_time(o.sources[0], time);
+  expect_error<UsageError>([&] { pack(o); }, {"other sources", "--overwrite"});
+  records[3073 + 5] = std::byte{7};
+  write_bytes(folder.path("a.bin"), records);
+  EXPECT_GT(pack(o).resumed, 0u);
+}
+
+// In a folder that others write to, as /tmp, a link would lead to any file of the user's.
+TEST_F(PackMany, LinksAreNotWrittenThrough) {
+  PackOptions o = options();
+  o.keep = true;
+  const Bytes precious = as_bytes("precious");
+  for (const std::string& link : {o.out + ".partial", o.out + ".partial.journal"}) {
+    write_bytes(folder.path("mine"), precious);
+    fs::create_symlink(folder.path("mine"), link);
+    expect_error<Failure>([&] { pack(o); }, {"cannot write " + link, "symbolic links"});
+    EXPECT_EQ(read_file(folder.path("mine")), precious);
+    fs::remove(o.out + ".partial");
+    fs::remove(o.out + ".partial.journal");
+  }
+  pack(o);
+  expect_nothing_left(o.out);
 }
 
 TEST_F(PackMany, AFullDisk) {

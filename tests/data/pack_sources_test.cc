@@ -79,6 +79,16 @@ TEST_F(PackSources, ATarCompressedOrNot) {
   }
 }
 
+// What an index says about itself is TOML.
+TEST_F(PackSources, ASourceWithQuotesInItsName) {
+  const std::string source = folder.path("my \"data\"");
+  fs::create_directories(source + "/cat");
+  fs::copy_file(fixture("gray.jpg"), source + "/cat/1.jpg");
+  const PackOptions o = options(source);
+  pack(o);
+  EXPECT_EQ(inspect_packed(o.out).about.find("source = \"my \\\"data\\\"\"\n"), 0u);
+}
+
 TEST_F(PackSources, ATarOfTars) {
   write_bytes(tar, make_tar({{"n01.tar", make_tar({{"n01_1.JPEG", image("gray.jpg")},
                                                    {"n01_2.JPEG", image("color420.jpg")}})},
@@ -163,7 +173,9 @@ TEST_F(PackSources, AListOfLabels) {
     PackOptions o = options(source);
     if (source != tar) refused(o, {"no class"});
     o.labels = folder.path("list");
-    EXPECT_EQ(pack(o).classes, 3u);
+    const PackResult result = pack(o);
+    EXPECT_EQ(result.classes, 3u);
+    EXPECT_EQ(result.unused_lines, 1u);
     const Labels found = labels();
     EXPECT_EQ(found[0].second, source == tar ? "cat" : "sea lion");
     EXPECT_EQ(found[1].second, source == tar ? "sea lion" : "cat");
@@ -183,6 +195,41 @@ TEST_F(PackSources, AListOfLabels) {
   refused(o, {folder.path("list"), "line 2", "b.jpg"});
   std::ofstream(folder.path("list")) << "\n";
   refused(o, {folder.path("list"), "no line"});
+}
+
+// A line is for one image, whatever others are called.
+TEST_F(PackSources, AListWithPathsAndWithoutThem) {
+  write_bytes(tar, make_tar({{"1.jpg", image("gray.jpg")},
+                             {"b/1.jpg", image("rgb.jpg")},
+                             {"b/2.jpg", image("color420.jpg")}}));
+  PackOptions o = options(tar);
+  o.labels = folder.path("list");
+  // As an editor on Windows leaves it, with spaces and tabs at the end of lines.
+  std::ofstream(o.labels) << "\xef\xbb\xbf"
+                          << "1.jpg cat\r\nb/1.jpg dog \r\nb/2.jpg\tdog\t\r\n  \r\nc/1.jpg eel\n";
+  EXPECT_EQ(pack(o).unused_lines, 1u);
+  EXPECT_EQ(labels(), (Labels{{"1.jpg", "cat"}, {"b/1.jpg", "dog"}, {"b/2.jpg", "dog"}}));
+  EXPECT_EQ(PackedFiles({o.out}).classes(), (std::vector<std::string>{"cat", "dog", "eel"}));
+  // Another image's line is none, though its name ends alike.
+  std::ofstream(o.labels) << "1.jpg cat\nb/2.jpg dog\n";
+  refused(o, {tar + ": b/1.jpg is not listed in " + o.labels});
+  std::ofstream(o.labels) << "1.jpg cat\n2.jpg dog\n";
+  refused(o, {o.labels + ": the line of '1.jpg' would be for 1.jpg and for b/1.jpg", "paths"});
+}
+
+TEST_F(PackSources, LabelsInAnotherFolderThanTheirImage) {
+  write_bytes(tar, make_tar({{"val/images/b.jpg", image("rgb.jpg")},
+                             {"val/labels/b.cls", as_bytes("3")},
+                             {"test/labels/c.cls", as_bytes("3")}}));
+  PackOptions o = options(tar);
+  refused(o, {tar, "labels without an image", "val/labels/b.cls (2 in all)", "--sort=name"});
+  // Unless something else says them.
+  o.labels = folder.path("list");
+  std::ofstream(o.labels) << "val/images/b.jpg\tcat\n";
+  EXPECT_EQ(pack(o).others, 2u);
+  o.labels = "";
+  o.below = "val/images";
+  refused(o, {"b.jpg has no class"});
 }
 
 // Many labels for an image would become one class of an odd name.

@@ -91,6 +91,39 @@ TEST(Resize, IsTheDefinitionWithinHalfAStepAndALittle) {
   }
 }
 
+// Neither lighter nor darker, however many pixels become one: their mean over the whole picture.
+TEST(Resize, NoSizeMakesAPictureLighterOrDarker) {
+  struct Size {
+    int height, width, out_height, out_width;
+  };
+  for (const Size& s : {Size{500, 500, 32, 32}, {992, 992, 32, 32}, {6000, 16, 20, 16}}) {
+    SCOPED_TRACE(testing::Message() << s.height << " to " << s.out_height);
+    Image image{s.height, s.width, 1, {}};
+    RandomStream random(23);
+    for (int i = 0; i < s.height * s.width; ++i)
+      image.pixels.push_back(static_cast<std::uint8_t>(random.below(256)));
+    std::vector<std::uint8_t> out;
+    resize(image, {0, 0, s.width, s.height}, s.out_height, s.out_width, out);
+    // The mean of the definition: both directions add up by themselves.
+    std::vector<double> rows(static_cast<std::size_t>(s.height)),
+        columns(static_cast<std::size_t>(s.width));
+    const auto add = [](std::vector<double>& sums, int outputs) {
+      const double scale = static_cast<double>(sums.size()) / outputs;
+      for (int i = 0; i < outputs; ++i) {
+        const auto weights = weights_of(static_cast<int>(sums.size()), 0, scale, i);
+        for (std::size_t x = 0; x < sums.size(); ++x) sums[x] += weights[x] / outputs;
+      }
+    };
+    add(rows, s.out_height);
+    add(columns, s.out_width);
+    double expected = 0, mean = 0;
+    for (std::size_t i = 0; i < image.pixels.size(); ++i)
+      expected += rows[i / columns.size()] * columns[i % columns.size()] * image.pixels[i];
+    for (const std::uint8_t pixel : out) mean += pixel / static_cast<double>(out.size());
+    EXPECT_NEAR(mean, expected, 0.07);
+  }
+}
+
 TEST(Resize, TheSameSizeChangesNothing) {
   for (const int channels : {1, 3}) {
     const Image image = pattern(channels);

@@ -291,6 +291,19 @@ TEST(StoreSource, RefusesWhatDoesNotFit) {
       {"after 1 shuffles in its epoch, but of generation 0"});
 }
 
+// As a task asks, which would otherwise answer files of pictures in the place of these.
+TEST(StoreSource, KnowsRecordsThatAreNoPictures) {
+  class Numbers final : public NumberedRecords {
+   public:
+    using NumberedRecords::NumberedRecords;
+    bool pictures() const override { return false; }
+  };
+  Alone peers;
+  const std::vector<std::uint64_t> lengths(4, 6);
+  EXPECT_FALSE(Store(std::make_shared<Numbers>(lengths), peers).pictures());
+  EXPECT_TRUE(Store(std::make_shared<NumberedRecords>(lengths), peers).pictures());
+}
+
 #ifndef CONVOY_SANITIZED  // sanitizers keep what is freed
 TEST(StoreSource, HasOneOrderInMemoryAtATime) {
   constexpr std::size_t kCount = 2'000'000;

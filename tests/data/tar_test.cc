@@ -180,6 +180,29 @@ TEST(Tar, SparseMembersAreRefused) {
   }
 }
 
+// They would be lost: programs end at the mark.
+TEST(Tar, MembersBehindTheEndMarkAreAnError) {
+  const Bytes first = make_tar({{"a", as_bytes("one")}}), second = make_tar({{"b", Bytes(700)}});
+  const auto with = [](Bytes tar, std::span<const std::byte> more) {
+    tar.insert(tar.end(), more.begin(), more.end());
+    return tar;
+  };
+  const std::string at = "(at byte " + std::to_string(first.size()) + ")";
+  expect_error<UsageError>([&] { read_tar(with(first, second)); },
+                           {"the.tar", "behind its end mark", "tar -A", at});
+  expect_error<UsageError>(
+      [&] {
+        read_tar(make_tar({{"cat.tar", with(first, second)}}), true);
+      },
+      {"the.tar:cat.tar", "behind its end mark"});
+  // Zeros are what programs fill up the last record with.
+  EXPECT_EQ(read_tar(with(first, Bytes(200'000))).size(), 1u);
+  Bytes late = with(first, Bytes(200'000));
+  late.back() = std::byte{1};
+  expect_error<UsageError>([&] { read_tar(late); },
+                           {"(at byte " + std::to_string(late.size() - 1) + ")"});
+}
+
 TEST(Tar, TarsInTheTar) {
   const Members inner = {{"1.jpg", as_bytes("one")}, {"2.jpg", as_bytes("two")}};
   const Bytes tar = make_tar({{"cat.tar", make_tar(inner)}, {"dog.tar", make_tar(inner)}});

@@ -5,6 +5,7 @@
 
 #include "convoy/data/transform.h"
 #include "data/transform/crop_plan.h"
+#include "tests/base/sanitizers.h"
 #include "tests/data/support.h"
 
 namespace convoy::data {
@@ -341,6 +342,25 @@ TEST(Transform, OptionsAreChecked) {
         Transformer(three, {1, 2, 2});
       },
       {"mean has 3 numbers", "1 channels"});
+}
+
+// A panorama among photographs; a thread would keep 108 MB for the rest of the run.
+TEST(Transform, ALargePictureLeavesNoMemoryBehind) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer keeps what was given back";
+  TransformOptions options = sized(Crop::center, 8, 8);
+  options.resize = 8;
+  options.channels = 3;
+  const Bytes gray(36'000'000, std::byte{9});
+  Record record;
+  record.bytes = gray;
+  record.shape = {1, 6000, 6000};
+  Transformer transformer(options, record.shape);
+  std::vector<float> out(3 * 8 * 8);
+  RandomStream random(0);
+  const std::uint64_t before = resident_memory();
+  transformer.apply(record, random, Layout::planar, out.data());
+  EXPECT_NEAR(out[0], 9.0 / 255, 1e-6);
+  EXPECT_LT(resident_memory(), before + (std::uint64_t{32} << 20));
 }
 
 TEST(Transform, ErrorsSayWhatIsWrongWithTheRecord) {

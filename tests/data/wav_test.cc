@@ -65,6 +65,11 @@ TEST(Wav, ChunksInAnyOrderAndOthersOfOddSizes) {
   Bytes more = whole;
   append(more, to_bytes({'T', 'A', 'G'}));
   EXPECT_EQ(parse_wav(more, "").samples, kRead);
+  // Nor are a few that are counted, too few for a chunk.
+  Bytes stray = riff({format, data});
+  append(stray, to_bytes({0}));
+  stray = with(stray, 4, {static_cast<int>(stray.size()) - 8, 0, 0, 0});
+  EXPECT_EQ(parse_wav(stray, "").samples, kRead);
 }
 
 TEST(Wav, LongFormats) {

@@ -1,4 +1,5 @@
-// Training on images whose labels stand in a table: from their folder, and packed.
+// Training on pictures in files: those whose labels stand in a table, from their folder and packed;
+// gray ones among those in color.
 #include "convoy/data/pack.h"
 #include "convoy/train/trained.h"
 #include "tests/train/trainer_fixture.h"
@@ -159,6 +160,91 @@ TEST_F(LabelTables, PackedPicturesAreLearnedAsThoseOfTheFolder) {
     for (const char* figure : {"map", "f1", "top1", "loss"})
       EXPECT_NEAR(held.evaluation->at(figure), expected.evaluation->at(figure), 1e-3) << figure;
   }
+}
+
+// Gray and colored pictures in one folder; which of them comes first decides little.
+constexpr const char* kMixed = R"(
+name = "mixed"
+[model]
+name = "mlp"
+options.hidden = [4]
+[data]
+reader = "image_folder"
+size = 6
+[data.train]
+path = "FOLDER/mixed/train"
+[data.validation]
+path = "FOLDER/mixed/validation"
+[data.augment]
+crop = "center"
+resize = 6
+[optimizer]
+lr = 0.1
+[training]
+batch = 2
+epochs = 1
+[output]
+tensorboard = false
+)";
+
+class MixedPictures : public TrainerTest {
+ protected:
+  // Two classes with two pictures each: the first of the first class, and the others.
+  void make(const std::string& part, const std::string& first_one, const std::string& other) {
+    namespace fs = std::filesystem;
+    for (const std::string name : {"a/0", "a/1", "b/0", "b/1"}) {
+      const fs::path file = folder_ + "/mixed/" + part + "/" + name + ".jpg";
+      fs::create_directories(file.parent_path());
+      fs::copy_file(
+          test::source_folder() + "/tests/data/fixtures/" + (name == "a/0" ? first_one : other),
+          file, fs::copy_options::overwrite_existing);
+    }
+  }
+  Recipe mixed(const std::string& name, Overrides overrides = {}) const {
+    overrides.insert(overrides.begin(), "output.folder=\"" + folder_ + "/" + name + "\"");
+    std::string text = kMixed;
+    for (std::size_t at = 0; (at = text.find("FOLDER")) != text.npos;) text.replace(at, 6, folder_);
+    return parse_recipe({text, "mixed.toml", "/"}, overrides, registry_.vocabulary());
+  }
+};
+
+TEST_F(MixedPictures, AnEvaluationIsInTheColorsOfTheTraining) {
+  if (first()) {
+    make("train", "color420.jpg", "gray.jpg");
+    make("validation", "gray.jpg", "color420.jpg");
+  }
+  all().barrier();
+  const Recipe recipe = mixed("run");
+  const RunResult result = train(recipe);
+  EXPECT_EQ(result.evaluation->samples, 4u);
+  all().barrier();
+  // As if it had been asked for.
+  const RunResult three = train(mixed("three", {"data.channels=3"}));
+  EXPECT_EQ(result.evaluation->at("loss"), three.evaluation->at("loss"));
+  all().barrier();
+  const TrainedSource source = find_trained(registry_, recipe.output.folder, Which::newest, {});
+  Trained trained(test_world(), registry_, source);
+  const auto opened = open_data(all(), registry_, trained.recipe().data);
+  EXPECT_NEAR(trained.evaluate(opened.validation, {}).at("loss"), three.evaluation->at("loss"),
+              1e-9);
+}
+
+TEST_F(MixedPictures, AFirstPictureThatIsGrayIsSaidToMakeTheOthersGray) {
+  if (first()) {
+    make("train", "gray.jpg", "color420.jpg");
+    make("validation", "color420.jpg", "color420.jpg");
+  }
+  all().barrier();
+  const auto said = [&](const Recipe& recipe) {
+    testing::internal::CaptureStderr();
+    train(recipe);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string gray = folder_ + "/mixed/train/a/0.jpg, the first picture, is gray, and " +
+                           folder_ + "/mixed/train/a/1.jpg is in color; with data.channels = 0";
+  const std::string silent = said(mixed("silent")), told = said(mixed("told", {"data.channels=1"}));
+  EXPECT_EQ(silent.find(gray) != std::string::npos, first()) << silent;
+  EXPECT_EQ(told.find("is in color"), std::string::npos) << told;
 }
 
 }  // namespace

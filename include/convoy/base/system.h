@@ -27,6 +27,11 @@ std::uint64_t host_memory();
 // is without one.
 std::uint64_t address_space_left();
 
+// Makes room for `more` open files besides those that this process has, and for a thousand others,
+// by raising its limit (RLIMIT_NOFILE, as `ulimit -n` sets it) as far as it may. Says how many more
+// it can open then.
+std::uint64_t make_room_for_files(std::uint64_t more);
+
 // These say how many bytes of memory this process has now, and the most that it has had since it
 // began, or since forget_peak_memory() returned true: as the kernel counts, which looks now and
 // then and may be some pages of each thread behind. 0 where it doesn't say.

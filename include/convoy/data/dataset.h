@@ -100,7 +100,7 @@ std::shared_ptr<Dataset> open_cifar(CifarKind kind, const std::vector<std::strin
 // Opens a folder with one subfolder per class, in alphabetical order of names; its JPEG and PNG
 // files at any depth (.jpg, .jpeg, .png in any case) in alphabetical order of paths. Only names are
 // held. A class folder without images is an error that names it, like a folder without subfolders.
-// Hidden files and others are ignored.
+// Hidden files and others are ignored, and so are links to nothing.
 //
 // With peers, which all open the folder, the first of them walks over it and tells the others; each
 // asks for the size of its share of the files, and of a few of everybody's, to be sure that all see

@@ -25,6 +25,11 @@ enum class OnBad : std::uint8_t {
 // naming the record.
 Shape output_shape(const Dataset& dataset, const TransformOptions& transform, OnBad on_bad);
 
+// Says whether `channels` of 0 turns color into gray, because the first picture happens to be gray:
+// "KEY, the first picture, is gray, and KEY is in color"; empty if not. It looks at a few dozen
+// files of pictures, evenly spread, and passes over those that can't be read.
+std::string color_made_gray(const Dataset& dataset);
+
 // Gives the random choices about one sample in one epoch: nothing else decides them.
 inline RandomStream sample_stream(std::uint64_t seed, std::uint64_t epoch, std::size_t sample) {
   return RandomStream(seed, epoch, sample + 1);  // (seed, epoch, 0) shuffles

@@ -30,7 +30,9 @@ struct PackOptions {
 
   std::string below;  // tar: only what lies below this folder
   // IDX: the file of labels (empty: named like the images'). Folder and tar: a text file with lines
-  // "NAME CLASS" for images that lie in no folder of their class.
+  // "NAME CLASS" for images that lie in no folder of their class. NAME is a path below the folder,
+  // or below `below` in the tar; where no line names a folder, also the last part of one, if a
+  // single image has it.
   std::string labels;
   // Folder and tar: a table of any number of labels for each image (LabelTable in
   // convoy/data/dataset.h; paths are those below the folder, or below `below` in the tar). Images
@@ -55,16 +57,18 @@ struct PackOptions {
 
 struct PackResult {
   std::uint64_t records = 0;
-  std::uint64_t unchanged = 0;  // of them: bytes (IDX, CIFAR: pixels) as in the source
-  std::uint64_t bad = 0;        // left out; each is in the report
-  std::uint64_t others = 0;     // files of the source that are no pictures by their names
-  std::uint64_t renamed = 0;    // for a key that was taken; in the report, too
-  std::uint64_t resumed = 0;    // images that an earlier, interrupted run had packed
+  std::uint64_t unchanged = 0;     // of them: bytes (IDX, CIFAR: pixels) as in the source
+  std::uint64_t bad = 0;           // left out; each is in the report
+  std::uint64_t others = 0;        // files of the source that are no pictures by their names
+  std::uint64_t unused_lines = 0;  // of the list of labels: no image has their names
+  std::uint64_t renamed = 0;       // for a key that was taken; in the report, too
+  std::uint64_t resumed = 0;       // images that an earlier, interrupted run had packed
   std::uint64_t classes = 0;
-  std::uint64_t labels = 0;   // of all records together
-  bool label_lists = false;   // whether there are records with none or several
-  std::uint64_t bytes = 0;    // of the tar
-  std::string index, report;  // files beside it
+  std::uint64_t classes_by_first_folders = 0;  // of a tar: see IndexTarResult
+  std::uint64_t labels = 0;                    // of all records together
+  bool label_lists = false;                    // whether there are records with none or several
+  std::uint64_t bytes = 0;                     // of the tar
+  std::string index, report;                   // files beside it
 };
 
 // Writes out, out + ".index" and out + ".report.tsv". The same sources and options give the same

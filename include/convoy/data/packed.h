@@ -23,23 +23,26 @@ namespace convoy::data {
 using Tell = std::function<void(double done, double total)>;
 
 // These are several packed files as one data set: the records of the first, then those of the
-// second, .... The indexes are held in memory (about 48 bytes a record, its name, and 4 bytes for
-// each label where a record can have several); records are read from the files when they are asked
-// for, and their checksums compared each time. If one file has lists of labels, the data set has.
+// second, .... All files stay open: the process's limit of open files is raised where it is too low
+// for that (RLIMIT_NOFILE, up to the hard one). The indexes are held in memory (about 48 bytes a
+// record, its name, and 4 bytes for each label where a record can have several); records are read
+// from the files when they are asked for, and their checksums compared each time. If one file has
+// lists of labels, the data set has.
 class PackedFiles final : public LoadableDataset {
  public:
   // Paths of .tar files; a folder stands for all its .tar files in alphabetical order. Throws
   // UsageError naming the file: it or its index is missing, damaged, truncated, of a newer version,
-  // or of another tar; the files have different classes; there is no record.
+  // or of another tar; the files have different classes; there is no record; there are
+  // more files than the process may open.
   explicit PackedFiles(const std::vector<std::string>& files);
   ~PackedFiles() override;
 
   std::size_t size() const override;
   const std::vector<std::string>& classes() const override;
   // Throws Failure when the file can't be read or has shrunk, UsageError naming the record when it
-  // is damaged there, or another than the one that was indexed.
+  // is damaged there, another than the one that was indexed, or larger than any picture (1 GiB).
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
-  // "train.tar:n01440764/n01440764_10026.jpg"
+  // "train.tar:n01440764/n01440764_10026.jpg", printable()
   std::string key(std::size_t i) const override;
   std::int64_t label(std::size_t i) const override;
   bool label_lists() const override { return label_lists_; }
@@ -96,9 +99,9 @@ void list_packed(const std::string& file, const std::function<void(const PackedR
 // record is a KEY.jpg, KEY.jpeg or KEY.png (in any case); KEY.mask.png is another thing about the
 // same sample. A record's label stands in the member KEY.cls beside it, any number of them as a
 // list in KEY.cls.json; or else its class is the folder that holds it, and classes are numbered in
-// alphabetical order. Throws UsageError naming tar and member: not a tar, compressed, truncated, no
-// image, two members of one name, an image without a class, a label outside of the classes or twice
-// in a list.
+// alphabetical order. Throws UsageError naming tar and member: not a tar, compressed, truncated,
+// several tars one after another, no image, two members of one name, an image without a class,
+// labels none of which has an image beside it, a label outside of the classes or twice in a list.
 struct IndexTarOptions {
   std::string classes;  // a file with the names of the classes, one a line, in the order of labels
   Tell tell;            // in bytes
@@ -107,10 +110,14 @@ struct IndexTarResult {
   std::string index;  // the file that was written
   std::uint64_t records = 0;
   std::uint64_t classes = 0;
-  std::uint64_t labels = 0;     // of all records together
-  bool label_lists = false;     // whether there are records with none or several
-  std::uint64_t others = 0;     // files in the tar that are neither records nor labels
-  std::uint64_t auxiliary = 0;  // of them: images with a second extension
+  std::uint64_t labels = 0;       // of all records together
+  bool label_lists = false;       // whether there are records with none or several
+  std::uint64_t others = 0;       // files in the tar that are neither records nor labels
+  std::uint64_t auxiliary = 0;    // of them: images with a second extension
+  std::uint64_t lone_labels = 0;  // of them: labels without an image beside them
+  // This is how many classes there would be by the first folders of images, as of a folder, below
+  // what all have in common; 0 where these are the same classes, or labels stand beside images.
+  std::uint64_t classes_by_first_folders = 0;
 };
 IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options = {});
 

@@ -22,7 +22,8 @@ class SampleOrder {
   // Says whether the batch that begins at this position of the epoch may be prepared already. A
   // loader asks again when seek() or next() is called.
   virtual bool ready(std::uint64_t epoch, std::size_t position) const = 0;
-  // Appends this rank's share of these positions. ready(epoch, batch.begin) must hold.
+  // Appends this rank's share of these positions. ready(epoch, batch.begin) must hold. What it
+  // throws, the loader's next() throws in the place of that batch, and again until a seek().
   virtual void append_share(std::uint64_t epoch, Range batch,
                             std::vector<std::size_t>& samples) = 0;
 };

@@ -102,6 +102,7 @@ class Store final : public Dataset {
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override;
   std::string key(std::size_t i) const override { return source_->key(i); }
   std::int64_t label(std::size_t i) const override { return source_->label(i); }
+  bool pictures() const override { return source_->pictures(); }
   bool label_lists() const override { return source_->label_lists(); }
   std::vector<std::int64_t> labels(std::size_t i) const override { return source_->labels(i); }
   std::uint64_t fingerprint() const override { return source_->fingerprint(); }

@@ -84,7 +84,8 @@ struct Window {
 void resize(const Image& image, const Window& window, int out_height, int out_width,
             std::vector<std::uint8_t>& out);
 
-// Applies the options to one record after another. Keeps scratch memory: one per thread. Of a JPEG
+// Applies the options to one record after another. Keeps scratch memory, 64 MiB at most of each
+// kind: one per thread. Of a JPEG
 // only what the output needs is decoded: damage below the crop goes unnoticed.
 class Transformer {
  public:
@@ -105,7 +106,8 @@ class Transformer {
 
   // Writes views() * shape().elements() numbers of type options.pixel, for which `out` must be
   // aligned. The result depends on the record, the options and the stream alone, bit for bit on
-  // every machine with the same libjpeg. Throws UsageError saying what is wrong with the record
+  // every machine of one kind with the same libjpeg and C library (whose logarithms and cosines
+  // choose windows and colors). Throws UsageError saying what is wrong with the record
   // (not which one it is); what is in `out` then means nothing. Examples of floats can be cut,
   // mirrored and normalized, to f32 or bf16.
   void apply(const Record& record, RandomStream& random, Layout layout, void* out);

@@ -40,6 +40,9 @@ std::string text_of(const Evaluation::Figure& figure);
 // Says how the data of a recipe becomes what the network sees.
 data::TransformOptions training_transform(const DataRecipe& recipe);
 data::TransformOptions evaluation_transform(const DataRecipe& recipe);
+// This says it for a network that was made for images of this shape: with data.channels = 0, gray
+// and color become what it takes, whatever the first record to be evaluated is.
+data::TransformOptions evaluation_transform(const DataRecipe& recipe, const data::Shape& trained);
 
 data::OnBad on_bad(const DataRecipe& recipe);
 

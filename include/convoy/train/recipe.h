@@ -40,7 +40,7 @@ struct CropRecipe {
 struct DataRecipe {
   std::string reader;
   std::int64_t size = 0;      // height and width that the network sees; 0: as stored
-  std::int64_t channels = 0;  // 0: as stored
+  std::int64_t channels = 0;  // 0: those of the first record
   std::vector<double> mean = {0};
   std::vector<double> deviation = {1};
   std::string on_bad = "fail";

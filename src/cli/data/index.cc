@@ -34,7 +34,9 @@ void run_index(const IndexArguments& arguments) {
             {"labels", result.labels},
             {"label_lists", result.label_lists},
             {"others", result.others},
-            {"auxiliary", result.auxiliary}});
+            {"auxiliary", result.auxiliary},
+            {"lone_labels", result.lone_labels},
+            {"classes_by_first_folders", result.classes_by_first_folders}});
   if (rows.on_standard_output()) return;
   std::printf("%s: %s of %s", result.index.c_str(), counted(result.records, "image").c_str(),
               counted(result.classes, "class").c_str());
@@ -43,7 +45,10 @@ void run_index(const IndexArguments& arguments) {
   std::printf("; %s else in the tar", counted(result.others, "file").c_str());
   if (result.auxiliary > 0)
     std::printf(", of them %s with a second extension", counted(result.auxiliary, "image").c_str());
+  if (result.lone_labels > 0)
+    std::printf(", %s of labels without an image", counted(result.lone_labels, "file").c_str());
   std::printf("\n");
+  print_other_classes(result.classes_by_first_folders);
 }
 
 }  // namespace

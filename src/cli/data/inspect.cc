@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/data/words.h"
 #include "cli/rows.h"
 #include "cli/writes.h"
 #include "convoy/base/checksum.h"
+#include "convoy/base/names.h"
 #include "convoy/base/units.h"
 #include "convoy/data/packed.h"
 
@@ -34,16 +36,16 @@ void print(const data::PackedSummary& s, bool all_classes) {
     std::printf("labels   %s, any number for each image, %llu at most; %llu without any\n",
                 counted(s.labels, "label").c_str(), number(s.most_labels), number(s.unlabeled));
   }
-  std::string about = s.about;
-  for (std::size_t at = 0; (at = about.find('\n', at)) + 1 < about.size(); at += 10) {
-    about.replace(at, 1, "\n         ");
-  }
-  std::printf("packed   %s", about.empty() ? "not by convoy pack\n" : about.c_str());
+  std::istringstream about(s.about.empty() ? "not by convoy pack" : s.about);
+  const char* title = "packed ";
+  for (std::string line; std::getline(about, line); title = "")
+    std::printf("%-7s  %s\n", title, printable(line).c_str());
   const std::size_t shown =
       all_classes ? s.classes.size() : std::min(s.classes.size(), kFewClasses);
   std::printf("%7s  %10s  class\n", "label", "images");
   for (std::size_t i = 0; i < shown; ++i) {
-    std::printf("%7zu  %10llu  %s\n", i, number(s.class_records[i]), s.classes[i].c_str());
+    std::printf("%7zu  %10llu  %s\n", i, number(s.class_records[i]),
+                printable(s.classes[i]).c_str());
   }
   if (shown < s.classes.size()) {
     std::printf("         and %zu more; --classes shows all\n", s.classes.size() - shown);
@@ -96,7 +98,7 @@ void list_records(Rows& rows, const std::string& file) {
               {"xxh3", to_hex(r.checksum)}});
     if (rows.on_standard_output()) return;
     std::printf("%14llu  %10llu  %7s  %s  %s\n", number(r.offset), number(r.length),
-                text_of(r.labels).c_str(), to_hex(r.checksum).c_str(), r.key.c_str());
+                text_of(r.labels).c_str(), to_hex(r.checksum).c_str(), printable(r.key).c_str());
   });
 }
 

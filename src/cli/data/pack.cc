@@ -42,7 +42,13 @@ void print(const data::PackOptions& options, const data::PackResult& r, double s
   if (r.resumed > 0) std::printf("; %llu of an earlier run", number(r.resumed));
   if (r.others > 0) std::printf("; no picture: %s", counted(r.others, "file").c_str());
   if (r.label_lists) std::printf("\nlabels   %llu, any number for each image", number(r.labels));
-  std::printf("\nindex    %s\nreport   %s: %llu bad, %llu renamed\n", r.index.c_str(),
+  if (r.unused_lines > 0) {
+    std::printf("\nlabels   %s of %s without an image", counted(r.unused_lines, "line").c_str(),
+                options.labels.c_str());
+  }
+  std::printf("\n");
+  print_other_classes(r.classes_by_first_folders);
+  std::printf("index    %s\nreport   %s: %llu bad, %llu renamed\n", r.index.c_str(),
               r.report.c_str(), number(r.bad), number(r.renamed));
   std::fflush(stdout);
 }
@@ -72,12 +78,14 @@ void run_pack(PackArguments& arguments) {
   rows.add({{"file", options.out},
             {"records", result.records},
             {"classes", result.classes},
+            {"classes_by_first_folders", result.classes_by_first_folders},
             {"labels", result.labels},
             {"label_lists", result.label_lists},
             {"bytes", result.bytes},
             {"unchanged", result.unchanged},
             {"bad", result.bad},
             {"others", result.others},
+            {"unused_lines", result.unused_lines},
             {"renamed", result.renamed},
             {"resumed", result.resumed},
             {"index", result.index},
@@ -118,8 +126,10 @@ void add_pack_command(CLI::App& app) {
   command->add_option("--below", options.below, "Of a tar: only what lies below this folder")
       ->type_name("FOLDER");
   command
-      ->add_option("--labels", options.labels,
-                   "Lines 'NAME CLASS' for images in no folder of their class; of IDX, the labels")
+      ->add_option(
+          "--labels", options.labels,
+          "Lines 'NAME CLASS' for images in no folder of their class (NAME: the path, or the "
+          "file's name if no line has a folder); of IDX, the labels")
       ->type_name("FILE");
   command
       ->add_option(

@@ -9,6 +9,7 @@
 #include "cli/rows.h"
 #include "cli/writes.h"
 #include "convoy/base/error.h"
+#include "convoy/base/names.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
 #include "convoy/data/packed.h"
@@ -26,7 +27,7 @@ struct VerifyArguments {
 std::string text_of(const data::PackedProblem& p) {
   if (p.where == "index") return p.what;
   std::string text = p.where;
-  if (!p.key.empty()) text += (p.where == "record" ? " " : ", before ") + p.key;
+  if (!p.key.empty()) text += (p.where == "record" ? " " : ", before ") + printable(p.key);
   return text + " (" + std::to_string(p.length) + " bytes at " + std::to_string(p.offset) +
          "): " + p.what;
 }

@@ -15,6 +15,7 @@
 #include "convoy/base/error.h"
 #include "data/decode/decode.h"
 #include "data/decode/orientation.h"
+#include "data/kept_memory.h"
 
 namespace convoy::data {
 namespace {
@@ -213,6 +214,7 @@ void JpegDecoder::decode(int channels, Image& image) {
   const Shape stored = s.stored();
   s.decode(channels, {0, 0, stored.width, stored.height}, true, image);
   turn(s.orientation, image, s.lying);
+  give_back(s.lying);
 }
 
 Window JpegDecoder::decode(int channels, const Window& window, Image& image) {
@@ -221,6 +223,7 @@ Window JpegDecoder::decode(int channels, const Window& window, Image& image) {
   const Window held =
       s.decode(channels, stored_window(s.orientation, stored, window), false, image);
   turn(s.orientation, image, s.lying);
+  give_back(s.lying);
   return upright_window(s.orientation, stored, held);
 }
 

@@ -102,7 +102,8 @@ void Loader::seek(const Position& position) {
         "a position after " + std::to_string(position.count()) + " samples of " +
             std::to_string(size()) + ": was it saved with another data set?");
   const auto left = impl_->workers.seek(position.epoch, position.consumed);
-  check(left.has_value(), "a position with gaps; this order is consumed from its begin");
+  check(left.has_value(),
+        "a position of several parts, or with gaps; this order is consumed in one, from its begin");
   impl_->batches_left = *left;
   const bool gaps = position.consumed.size() > 1 || (end > 0 && position.consumed[0].begin > 0);
   impl_->begun = gaps ? position.consumed : std::vector<Range>();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "data/kept_memory.h"
 
 namespace convoy::data {
 namespace {
@@ -50,6 +51,32 @@ Shape output_shape(const Dataset& dataset, const TransformOptions& transform, On
   throw UsageError("the dataset is empty");
 }
 
+std::string color_made_gray(const Dataset& dataset) {
+  constexpr std::size_t kLooked = 64;
+  std::vector<std::byte> scratch;
+  // 0 of what can't be read, and of pixels: those all have the same.
+  const auto channels = [&](std::size_t i) {
+    try {
+      const Record record = dataset.read(i, scratch);
+      const bool file = record.encoding == Encoding::jpeg || record.encoding == Encoding::png;
+      return file ? shape_of(record).channels : 0;
+    } catch (const UsageError&) {
+      return 0;
+    } catch (const Failure&) {
+      return 0;
+    }
+  };
+  if (!dataset.pictures() || dataset.size() == 0 || channels(0) != 1) return "";
+  const std::size_t count = std::min(dataset.size(), kLooked);
+  for (std::size_t k = 1; k < count; ++k) {
+    const std::size_t i = k * dataset.size() / count;
+    if (channels(i) == 3)
+      return dataset.key(0) + ", the first picture, is gray, and " + dataset.key(i) +
+             " is in color";
+  }
+  return "";
+}
+
 SampleMaker::SampleMaker(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,
                          const LoaderOptions& options)
     : dataset_(std::move(dataset)),
@@ -79,6 +106,7 @@ void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
     RandomStream random = sample_stream(options_.seed, slot.epoch, sample);
     scratch.transformer->apply(record, random, options_.layout,
                                &slot.images[place * sample_bytes_]);
+    give_back(scratch.bytes);
   } catch (const UsageError& error) {
     if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample));
     slot.bad[place] = 1;

@@ -48,9 +48,15 @@ void WorkerPool::stop() {
 }
 
 bool WorkerPool::plan_batch() {
-  if (free_.empty()) return false;
+  if (free_.empty() || broken_) return false;
   Slot& slot = *free_.front();
-  if (!planner_.plan(slot)) return false;
+  try {
+    if (!planner_.plan(slot)) return false;
+  } catch (...) {  // a thread that it left would end the process
+    broken_ = std::current_exception();
+    batch_ready_.notify_all();
+    return false;
+  }
   free_.pop_front();
   planned_.push_back(&slot);
   if (slot.left == 0) batch_ready_.notify_all();
@@ -123,6 +129,7 @@ std::optional<std::size_t> WorkerPool::seek(std::uint64_t epoch,
   held_ = nullptr;
   free_.insert(free_.end(), planned_.begin(), planned_.end());
   planned_.clear();
+  broken_ = nullptr;
   if (!planner_.start(epoch, consumed)) return std::nullopt;
   return planner_.batches_left();
 }
@@ -133,12 +140,15 @@ Slot& WorkerPool::next() {
   held_ = nullptr;
   running_ = true;
   work_ready_.notify_all();
-  const auto ready = [this] { return !planned_.empty() && planned_.front()->left == 0; };
+  const auto ready = [this] {
+    return planned_.empty() ? broken_ != nullptr : planned_.front()->left == 0;
+  };
   if (!ready()) {
     const Clock::time_point began = Clock::now();
     batch_ready_.wait(lock, ready);
     statistics_.wait_s += seconds_since(began);
   }
+  if (planned_.empty()) std::rethrow_exception(broken_);
   Slot& slot = *planned_.front();
   if (slot.error) std::rethrow_exception(slot.error);
   planned_.pop_front();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -35,7 +36,8 @@ class WorkerPool {
   // Nothing where the order can't go on from there.
   std::optional<std::size_t> seek(std::uint64_t epoch, const std::vector<Range>& consumed);
   // The next batch, or end of an epoch, once it is made; the caller's until the next call. Throws
-  // the error of its first sample that has one, and again at each call until a seek().
+  // the error of its first sample that has one, or what the order threw when it was asked for the
+  // batch, and again at each call until a seek().
   Slot& next();
 
   SourceStatistics statistics() const;
@@ -63,6 +65,7 @@ class WorkerPool {
   std::deque<Slot*> free_;     // batches not in use
   std::deque<Slot*> planned_;  // in order; the front is what next() returns
   Slot* held_ = nullptr;       // the caller's
+  std::exception_ptr broken_;  // what planning the batch behind these threw
   SourceStatistics statistics_;
   std::vector<std::thread> workers_;
 };

@@ -14,6 +14,7 @@ class DatasetSource final : public PackSource {
     if (!options.label_table.empty())
       throw UsageError("--label-table is for a folder or a tar of images");
     if (!options.below.empty()) throw UsageError("--below is for a tar, which has folders");
+    version_ = dataset_->fingerprint();
     classes_ = dataset_->classes();
     if (!options.classes.empty()) {
       const std::size_t needed = classes_.size();

@@ -49,6 +49,7 @@ class FolderSource final : public PackSource {
     Labeled labeled = assign_labels(rules, unlabeled);
     classes_ = std::move(labeled.classes);
     labels_ = std::move(labeled.labels);
+    unused_lines_ = labeled.unused_lines;
   }
 
   bool any_order() const override { return true; }
@@ -97,6 +98,7 @@ class FolderSource final : public PackSource {
     std::error_code error;
     if (entry.is_regular_file(error)) {
       image.size = entry.file_size();
+      image.time = time_of_change(entry.path().string());
     } else {
       image.problem = error ? error.message() : "not a file";  // a link to nothing, a pipe
     }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -75,13 +76,27 @@ std::span<const std::byte> take_frame(std::span<const std::byte>& rest) {
 
 }  // namespace
 
-Journal::Journal(std::string path, const std::string& identity, bool overwrite)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (fd_ < 0) fail(path_, errno);
-  try {
-    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      throw UsageError("another convoy pack is writing the same file: it holds " + path_);
+// Opens the file and locks it. The one who had the lock may have removed the file in between: then
+// it is another one that the next process would lock.
+int Journal::open_locked(const std::string& path) {
+  while (true) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0) fail(path, errno);
+    const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+    struct stat mine {};
+    struct stat there {};
+    if (locked && ::fstat(fd, &mine) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+        mine.st_dev == there.st_dev && mine.st_ino == there.st_ino) {
+      return fd;
     }
+    ::close(fd);
+    if (!locked) throw UsageError("another convoy pack is writing the same file: it holds " + path);
+  }
+}
+
+Journal::Journal(std::string path, const std::string& identity, bool overwrite)
+    : path_(std::move(path)), fd_(open_locked(path_)) {
+  try {
     read(identity, overwrite);
   } catch (...) {
     ::close(fd_);

@@ -25,7 +25,7 @@ class Journal {
   // Opens or makes the file. `identity` stands for sources and options: entries() are those of an
   // earlier run of the same identity, as far as they are sound. Throws UsageError when another
   // process has it, or when it is of another identity and not `overwrite`; Failure when it can't be
-  // written.
+  // written, also because it is a symbolic link.
   Journal(std::string path, const std::string& identity, bool overwrite);
   ~Journal();
   Journal(const Journal&) = delete;
@@ -42,6 +42,7 @@ class Journal {
   void remove();
 
  private:
+  static int open_locked(const std::string& path);
   void read(const std::string& identity, bool overwrite);
   void append(const std::vector<std::byte>& payload);
 

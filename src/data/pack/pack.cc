@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/own_files.h"
+#include "base/toml_text.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
@@ -71,12 +72,12 @@ void validate(const PackOptions& o) {
 // How the images were made: kept in tar and index.
 std::string describe(const PackOptions& o, const PackSource& source, const Vips* vips) {
   std::string text =
-      "source = \"" + plain_path(fs::path(o.sources.front()).filename().string()) + "\"\n";
+      "source = " + toml_string(plain_path(fs::path(o.sources.front()).filename().string())) + "\n";
   const auto say = [&text](const std::string& name, const std::string& value) {
     text += name + " = " + value + "\n";
   };
   if (o.sources.size() > 1) say("sources", std::to_string(o.sources.size()));
-  if (!o.below.empty()) say("below", "\"" + plain_path(o.below) + "\"");
+  if (!o.below.empty()) say("below", toml_string(plain_path(o.below)));
   if (o.limit > 0) say("limit", std::to_string(o.limit));
   if (o.shuffle) say("shuffle", std::to_string(*o.shuffle));
   if (source.label_lists()) say("labels", "\"any number for each image\"");
@@ -104,11 +105,14 @@ std::string identity_of(const std::string& about, const PackSource& source,
     hash.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
   };
   for (const std::string& name : source.classes()) add(name);
+  const std::uint64_t version = source.version();
+  hash.update(std::as_bytes(std::span(&version, 1)));
   for (const std::size_t i : order) {
     const SourceImage& image = source.images()[i];
     add(image.name);
     const std::span<const std::uint32_t> labels = source.labels(i);
-    const std::uint64_t numbers[] = {image.size, labels.size()};
+    const std::uint64_t numbers[] = {image.size, labels.size(),
+                                     static_cast<std::uint64_t>(image.time)};
     hash.update(std::as_bytes(std::span(numbers)));
     hash.update(std::as_bytes(labels));
   }
@@ -184,6 +188,8 @@ PackResult pack(const PackOptions& options) {
   }
   PackResult result = writer.finish(renamed);
   result.others = source->others();
+  result.unused_lines = source->unused_lines();
+  result.classes_by_first_folders = source->classes_by_first_folders();
   return result;
 }
 

@@ -76,6 +76,10 @@ std::string cifar_names(CifarKind kind, const std::string& file) {
 
 }  // namespace
 
+std::int64_t time_of_change(const std::string& path) {
+  return static_cast<std::int64_t>(fs::last_write_time(path).time_since_epoch().count());
+}
+
 LabelRules read_label_rules(const PackOptions& options) {
   LabelRules rules;
   rules.source = options.sources.front();

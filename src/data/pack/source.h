@@ -23,6 +23,7 @@ struct SourceImage {
   std::uint64_t size = 0;  // in bytes, as stored
   // Why there is nothing to read: a link in a tar. Empty for all others.
   std::string problem;
+  std::int64_t time = 0;  // of the file's last change, where it has a file of its own
 };
 
 // An image that can't be read, though the others of the source may well be.
@@ -40,8 +41,15 @@ class PackSource {
   // Of image i, ascending; and whether there are images with none or several.
   std::span<const std::uint32_t> labels(std::size_t i) const { return labels_[i]; }
   bool label_lists() const { return !labels_.one_each(); }
+  // What else tells these images from others of the same names and sizes: the time of their file's
+  // last change, or a hash of what is in it.
+  std::uint64_t version() const { return version_; }
   // How many files there are that are no pictures by their names.
   std::uint64_t others() const { return others_; }
+  // How many lines of a list of labels name no image.
+  std::uint64_t unused_lines() const { return unused_lines_; }
+  // IndexTarResult::classes_by_first_folders, of a tar.
+  std::uint64_t classes_by_first_folders() const { return classes_by_first_folders_; }
   // Whether images may be read in any order, by several threads at a time. If not: in ascending
   // order, by one at a time.
   virtual bool any_order() const = 0;
@@ -56,8 +64,14 @@ class PackSource {
   std::vector<std::string> classes_;
   std::vector<SourceImage> images_;
   LabelLists labels_;  // of each image
+  std::uint64_t version_ = 0;
   std::uint64_t others_ = 0;
+  std::uint64_t unused_lines_ = 0;
+  std::uint64_t classes_by_first_folders_ = 0;
 };
+
+// When a file was changed last, in a unit of the system's. Throws as std::filesystem does.
+std::int64_t time_of_change(const std::string& path);
 
 // Finds out what the sources are. Throws UsageError naming what is wrong with them.
 std::unique_ptr<PackSource> open_source(const PackOptions& options);

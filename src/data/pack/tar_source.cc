@@ -13,6 +13,7 @@ class TarSource final : public PackSource {
  public:
   explicit TarSource(const PackOptions& options)
       : path_(options.sources.front()), below_(plain_path(options.below)), file_(path_) {
+    version_ = static_cast<std::uint64_t>(time_of_change(path_));
     TarScanOptions scanning;
     scanning.below = below_;
     scanning.nested = scanning.all = true;
@@ -24,6 +25,10 @@ class TarSource final : public PackSource {
                        (below_.empty() ? "" : " below " + below_));
     }
     LabelRules rules = read_label_rules(options);
+    if (rules.list.empty() && !rules.table) {
+      scan.check_labels_stand_beside_images(path_);
+      classes_by_first_folders_ = scan.classes_by_first_folders();
+    }
     rules.recorded = std::move(scan.classes);
     std::vector<Unlabeled> unlabeled;
     for (const TarImage& image : scan.images)
@@ -31,6 +36,7 @@ class TarSource final : public PackSource {
     Labeled labeled = assign_labels(rules, unlabeled);
     classes_ = std::move(labeled.classes);
     labels_ = std::move(labeled.labels);
+    unused_lines_ = labeled.unused_lines;
     for (const TarImage& image : scan.images) {
       offsets_.push_back(image.offset);
       images_.push_back({image.name, image.size,

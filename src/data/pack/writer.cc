@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kBuffer = std::size_t{4} << 20;
 
 // A line of the report has two tabs, whatever the messages hold.
-std::string printable(std::string text) {
+std::string report_text(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
@@ -53,7 +53,7 @@ PackWriter::PackWriter(const PackOptions& options, const std::string& identity,
       about_(std::move(about)),
       label_lists_(label_lists),
       journal_(options.out + ".partial.journal", identity, options.overwrite),
-      fd_(::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+      fd_(::open(partial_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)) {
   if (fd_ < 0) fail(errno);
   try {
     resume();
@@ -172,7 +172,7 @@ void PackWriter::add_record(const std::string& key, std::span<const std::uint32_
 void PackWriter::add_bad(const std::string& name, const std::string& why) {
   JournalEntry entry;
   entry.bad = true;
-  entry.text = printable(name) + "\t" + printable(why);
+  entry.text = report_text(name) + "\t" + report_text(why);
   take(entry);
   journal_.add(entry);
 }
@@ -188,7 +188,7 @@ void PackWriter::write_report(const std::vector<Renamed>& renamed) const {
   report.write(std::string(kPackReportMark));
   for (const std::string& line : bad_) report.write("bad\t" + line + "\n");
   for (const Renamed& r : renamed) {
-    report.write("renamed\t" + printable(r.name) + "\t" + r.key + "\n");
+    report.write("renamed\t" + report_text(r.name) + "\t" + r.key + "\n");
   }
   report.commit();
 }

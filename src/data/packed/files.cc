@@ -4,6 +4,8 @@
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/names.h"
+#include "convoy/base/system.h"
 #include "convoy/data/packed.h"
 #include "data/decode/decode.h"
 #include "data/packed/open.h"
@@ -45,15 +47,23 @@ struct PackedFiles::File : OpenPacked {
     const IndexEntry entry = index[i];
     tar.read(entry.offset, to);
     if (xxh3(to) == entry.checksum) return;
-    throw UsageError(tar.path() + ": record " + std::string(entry.key) + " (" +
+    throw UsageError(tar.path() + ": record " + printable(entry.key) + " (" +
                      std::to_string(entry.length) + " bytes at " + std::to_string(entry.offset) +
                      ") is damaged, or the index is of another tar: convoy verify tells");
   }
 };
 
 PackedFiles::PackedFiles(const std::vector<std::string>& files) {
+  const std::vector<std::string> paths = expand(files);
+  // Each stays open, and an index is open while it is read.
+  if (const std::uint64_t room = make_room_for_files(paths.size() + 1); room <= paths.size()) {
+    throw UsageError("packed data of " + std::to_string(paths.size()) + " files, from " +
+                     paths.front() + " on: this process can open " + std::to_string(room) +
+                     " more files; raise its limit on " + host_name() +
+                     " (ulimit -n), or pack into fewer and larger files");
+  }
   std::size_t end = 0;
-  for (const std::string& path : expand(files)) {
+  for (const std::string& path : paths) {
     files_.push_back(std::make_unique<File>(path));
     const File& file = *files_.back();
     file.check_same_tar();
@@ -85,7 +95,12 @@ const std::vector<std::string>& PackedFiles::classes() const {
 
 Record PackedFiles::read(std::size_t i, std::vector<std::byte>& scratch) const {
   const Place place = find(i);
-  scratch.resize(static_cast<std::size_t>(place.file->index[place.record].length));
+  const std::uint64_t size = place.file->index[place.record].length;
+  if (size > kLargestRecord) {
+    throw UsageError(key(i) + " has " + std::to_string(size) +
+                     " bytes; a picture can have 1 GiB at most");
+  }
+  scratch.resize(static_cast<std::size_t>(size));
   place.file->read_record(place.record, scratch);
   return record(i, scratch);
 }
@@ -96,7 +111,7 @@ Record PackedFiles::record(std::size_t i, std::span<const std::byte> bytes) cons
 
 std::string PackedFiles::key(std::size_t i) const {
   const Place place = find(i);
-  return place.file->tar.path() + ":" + std::string(place.file->index[place.record].key);
+  return place.file->tar.path() + ":" + printable(place.file->index[place.record].key);
 }
 
 std::int64_t PackedFiles::label(std::size_t i) const {

@@ -52,6 +52,7 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
     throw UsageError(tar + why);
   }
   refuse_duplicates(tar, scan.images);
+  scan.check_labels_stand_beside_images(tar);
   rules.recorded = scan.classes;
   std::vector<Unlabeled> unlabeled;
   unlabeled.reserve(scan.images.size());
@@ -68,8 +69,9 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
   AtomicFile file(index_path(tar));
   file.write(builder.finish({scan.bytes, scan.tail_checksum, labeled.classes, scan.about}));
   file.commit();
-  return {index_path(tar),       builder.size(), labeled.classes.size(), builder.labels(),
-          builder.label_lists(), scan.others,    scan.auxiliary};
+  return {index_path(tar),  builder.size(),        labeled.classes.size(),
+          builder.labels(), builder.label_lists(), scan.others,
+          scan.auxiliary,   scan.lone_labels,      scan.classes_by_first_folders()};
 }
 
 }  // namespace convoy::data

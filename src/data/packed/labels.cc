@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/names.h"
 #include "data/packed/names.h"
 #include "data/readers/memory_dataset.h"
 
@@ -23,7 +24,7 @@ Labeled use_numbers(const LabelRules& rules, std::span<const Unlabeled> images) 
   classes = rules.given.empty() ? rules.recorded : rules.given;
   std::int64_t largest = kNoLabel;
   for (const Unlabeled& image : images) {
-    const std::string name = rules.source + ": " + std::string(image.name);
+    const std::string name = rules.source + ": " + printable(image.name);
     if (!image.numbers) {
       throw UsageError(name +
                        " has no .cls member beside it (nor .cls.json), which says its label; "
@@ -60,7 +61,7 @@ Labeled use_table(const LabelRules& rules, std::span<const Unlabeled> images) {
   for (const Unlabeled& image : images) {
     const TableLine* line = table.find(image.name);
     if (line == nullptr) {
-      throw UsageError(rules.source + ": " + std::string(image.name) + " has no line in " +
+      throw UsageError(rules.source + ": " + printable(image.name) + " has no line in " +
                        rules.table_file + "; for an image without labels, write its path alone");
     }
     used[static_cast<std::size_t>(line - table.lines.data())] = true;
@@ -75,12 +76,38 @@ Labeled use_table(const LabelRules& rules, std::span<const Unlabeled> images) {
                    " (a tab stands between a path and its classes)");
 }
 
-// The class that the list has for a name, for its last part otherwise.
-std::string_view listed(const LabelRules& rules, std::string_view name) {
-  auto at = rules.list.find(name);
-  if (at == rules.list.end()) at = rules.list.find(name.substr(name.rfind('/') + 1));
-  return at == rules.list.end() ? std::string_view() : std::string_view(at->second);
-}
+// The lines of a list, each of which is for one image.
+class ListLines {
+ public:
+  explicit ListLines(const LabelRules& rules)
+      : rules_(rules),
+        folders_(std::any_of(rules.list.begin(), rules.list.end(), [](const auto& line) {
+          return line.first.find('/') != std::string::npos;
+        })) {}
+
+  // An image's class; empty where it is not listed. A list that names no folders at all is one of
+  // names alone: what lies in a folder goes by the last part of its path.
+  std::string_view class_of(std::string_view image) {
+    auto line = rules_.list.find(image);
+    if (line == rules_.list.end() && !folders_)
+      line = rules_.list.find(image.substr(image.rfind('/') + 1));
+    if (line == rules_.list.end()) return {};
+    const auto [of, added] = taken_.emplace(line->first, image);
+    if (!added && of->second != image) {
+      throw UsageError(rules_.list_file + ": the line of " + quoted(line->first) +
+                       " would be for " + std::string(of->second) + " and for " +
+                       std::string(image) + " of " + rules_.source +
+                       ": name images by their paths, each in a line of its own");
+    }
+    return line->second;
+  }
+  std::size_t unused() const { return rules_.list.size() - taken_.size(); }
+
+ private:
+  const LabelRules& rules_;
+  bool folders_;
+  std::map<std::string_view, std::string_view> taken_;  // the name in a line -> its image
+};
 
 // "dog, cat" where there are the classes dog and cat. Names of classes may hold commas, too.
 bool names_several(std::string_view text, const ClassNumbers& number_of) {
@@ -113,12 +140,13 @@ void refuse_several(const LabelRules& rules, std::vector<std::string> classes) {
 void read_label_list(const std::string& file, LabelRules& rules) {
   rules.list_file = file;
   const std::string text = read_text_file(file, kMostList);
-  std::string_view rest = text;
+  std::string_view rest = without_mark(text);
   for (std::size_t number = 1; !rest.empty(); ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
+    line = line.substr(0, line.find_last_not_of(" \t") + 1);  // or "cat " would be another class
     if (line.empty()) continue;
     // Names of images may hold spaces if a tab divides.
     const std::size_t name_end = line.find(line.find('\t') != line.npos ? '\t' : ' ');
@@ -189,10 +217,11 @@ Labeled assign_labels(const LabelRules& rules, std::span<const Unlabeled> images
   }
   refuse_several(rules, classes);
   const ClassNumbers number_of(classes);
+  ListLines lines(rules);
   for (const Unlabeled& image : images) {
-    const std::string name = rules.source + ": " + std::string(image.name);
+    const std::string name = rules.source + ": " + printable(image.name);
     const std::string_view its_class =
-        rules.list.empty() ? image.folder : listed(rules, image.name);
+        rules.list.empty() ? image.folder : lines.class_of(image.name);
     if (its_class.empty()) {
       throw UsageError(rules.list.empty()
                            ? name + " has no class: it lies in no folder, and nothing else says it"
@@ -206,6 +235,7 @@ Labeled assign_labels(const LabelRules& rules, std::span<const Unlabeled> images
     const auto number = static_cast<std::uint32_t>(label);
     result.labels.add(std::span(&number, 1));
   }
+  result.unused_lines = lines.unused();
   return result;
 }
 

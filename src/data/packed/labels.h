@@ -37,7 +37,8 @@ struct LabelRules {
 
 struct Labeled {
   std::vector<std::string> classes;
-  LabelLists labels;  // in the order of images; each ascending
+  LabelLists labels;               // in the order of images; each ascending
+  std::uint64_t unused_lines = 0;  // of the list: no image has their names
 };
 
 // A text file of lines "NAME CLASS". Throws UsageError naming file and line.
@@ -49,8 +50,8 @@ std::optional<std::vector<std::uint32_t>> parse_label_numbers(std::string_view j
 // Labels all images. The table or the list comes first, then numbers, then folders, and one of them
 // has to hold for all images. Classes are the given ones, or the recorded ones of numbers (digits
 // if none are), or all there are in alphabetical order. Throws UsageError naming an image without a
-// class, or of a class or with a number that is not among them; or an image that the table lacks,
-// or a line of it for which there is none.
+// class, or of a class or with a number that is not among them; an image that the table lacks, or a
+// line of it for which there is none; or two images of one line of the list.
 Labeled assign_labels(const LabelRules& rules, std::span<const Unlabeled> images);
 
 }  // namespace convoy::data

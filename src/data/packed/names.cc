@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -79,6 +80,31 @@ std::string_view folder_of(std::string_view path) {
   if (slash == path.npos) return {};
   const std::string_view folder = last_part(path.substr(0, slash));
   return folder == "." || folder == ".." ? std::string_view() : folder;
+}
+
+std::size_t classes_by_first_folders(const std::vector<std::string>& paths) {
+  if (paths.empty()) return 0;
+  std::string_view common = paths.front();
+  common = common.substr(0, common.rfind('/') + 1);
+  for (const std::string& path : paths) {
+    while (!path.starts_with(common)) {
+      common.remove_suffix(1);
+      common = common.substr(0, common.rfind('/') + 1);
+    }
+  }
+  std::map<std::string_view, std::string_view> last_of, first_of;
+  bool same = true;
+  for (const std::string& path : paths) {
+    const std::string_view below = std::string_view(path).substr(common.size());
+    const std::size_t slash = below.find('/');
+    const std::string_view first =
+        slash == below.npos ? below.substr(0, 0) : below.substr(0, slash);
+    const std::string_view last = folder_of(path);
+    const bool same_last = last_of.emplace(first, last).first->second == last;
+    const bool same_first = first_of.emplace(last, first).first->second == first;
+    same = same && same_last && same_first;
+  }
+  return same ? 0 : last_of.size();
 }
 
 std::string_view without_mark(std::string_view text) {

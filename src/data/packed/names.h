@@ -36,6 +36,11 @@ std::string plain_path(std::string_view path);
 // The last folder in a path, or nothing: "train/cat/1.jpg" -> "cat".
 std::string_view folder_of(std::string_view path);
 
+// How many classes there would be if the first folder of each path named its class, below what all
+// paths have in common, in place of the last one; 0 where both tell the same images apart. A folder
+// goes by the first, a tar by the last.
+std::size_t classes_by_first_folders(const std::vector<std::string>& paths);
+
 // Without the mark of UTF-8 that some editors begin a file with.
 std::string_view without_mark(std::string_view text);
 

@@ -1,12 +1,17 @@
 // A tar and its index, open.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "data/packed/index.h"
 #include "data/readers/input_file.h"
 
 namespace convoy::data {
+
+// In bytes, of a record that is decoded: memory for one that is larger may not be had, and it is no
+// picture, whatever its name says.
+inline constexpr std::uint64_t kLargestRecord = std::uint64_t{1} << 30;
 
 struct OpenPacked {
   // Throws UsageError naming the file that is missing or damaged.

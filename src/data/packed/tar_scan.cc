@@ -41,12 +41,8 @@ class Scanner {
       teller.at(static_cast<double>(source_.consumed()));
     }
     end_sample();
-    if (options_.hash) {
-      // What follows the end mark belongs to the file, too.
-      std::vector<std::byte> rest(std::size_t{1} << 16);
-      while (const std::size_t got = source_.read(rest)) hash_->update(std::span(rest).first(got));
-      scan_.tail_checksum = take_hash();
-    }
+    // What follows the end mark belongs to the file, too: the cursor has read it.
+    if (options_.hash) scan_.tail_checksum = take_hash();
     scan_.bytes = source_.consumed();
     teller.finish();
     return std::move(scan_);
@@ -80,6 +76,7 @@ class Scanner {
   std::size_t sample_begin_ = 0;
   std::optional<std::size_t> sample_list_;  // of scan_.lists
   bool sample_has_list_ = false;            // it was a list, not a single label
+  std::vector<std::string> sample_labels_;  // names of the members that say them
 };
 
 void Scanner::begin_sample(std::string_view stem) {
@@ -88,10 +85,17 @@ void Scanner::begin_sample(std::string_view stem) {
   stem_ = stem;
   sample_begin_ = scan_.images.size();
   sample_list_.reset();
+  sample_labels_.clear();
 }
 
 // A sample has one image: others have more than its name before the extension.
 void Scanner::end_sample() {
+  if (scan_.images.size() == sample_begin_) {
+    if (scan_.lone_labels == 0 && !sample_labels_.empty())
+      scan_.first_lone_labels = sample_labels_.front();
+    scan_.lone_labels += sample_labels_.size();
+    scan_.others += sample_labels_.size();
+  }
   const auto begin = scan_.images.begin() + static_cast<std::ptrdiff_t>(sample_begin_);
   const auto plain = [](const TarImage& image) { return is_plain_name(image.name); };
   if (!std::any_of(begin, scan_.images.end(), plain)) return;
@@ -193,6 +197,7 @@ void Scanner::take_labels(const TarMember& member, bool list) {
   scan_.lists.add(labels_in(member, list));
   sample_list_ = scan_.lists.size() - 1;
   sample_has_list_ = list;
+  sample_labels_.push_back(member.name);
   for (std::size_t i = sample_begin_; i < scan_.images.size(); ++i)
     scan_.images[i].list = sample_list_;
 }
@@ -203,6 +208,27 @@ std::string name_below(const std::string& path, const std::string& folder) {
   if (folder.empty()) return path;
   if (!path.starts_with(folder + "/")) return "";
   return path.substr(folder.size() + 1);
+}
+
+void TarScan::check_labels_stand_beside_images(const std::string& tar) const {
+  const auto has_labels = [](const TarImage& image) { return image.list.has_value(); };
+  if (lone_labels == 0 || std::any_of(images.begin(), images.end(), has_labels)) return;
+  throw UsageError(
+      tar + ": there are labels without an image beside them, as " + first_lone_labels + " (" +
+      std::to_string(lone_labels) +
+      " in all), and no image has any. An image and its labels (KEY.jpg, KEY.cls) have "
+      "to be in the same folder, one directly after the other: tar --sort=name makes "
+      "it so");
+}
+
+std::size_t TarScan::classes_by_first_folders() const {
+  std::vector<std::string> paths;
+  paths.reserve(images.size());
+  for (const TarImage& image : images) {
+    if (image.list) return 0;
+    paths.push_back(plain_path(image.name));
+  }
+  return data::classes_by_first_folders(paths);
 }
 
 std::optional<std::span<const std::uint32_t>> TarScan::labels_of(const TarImage& image) const {

@@ -41,8 +41,16 @@ struct TarScan {
   std::uint64_t others = 0;          // files that are none of these
   std::uint64_t auxiliary = 0;       // of them: images with a second extension
   std::string first_auxiliary;       // the name of the first of them
+  std::uint64_t lone_labels = 0;     // of them: labels without an image beside them
+  std::string first_lone_labels;     // the name of the first of them
   std::uint64_t bytes = 0;           // of the tar
   std::uint64_t tail_checksum = 0;   // with hash: of what follows the last image
+
+  // Throws UsageError where the tar has labels, and no image has any: `tar` is for the message.
+  void check_labels_stand_beside_images(const std::string& tar) const;
+
+  // classes_by_first_folders() of the images, where folders are their classes; else 0.
+  std::size_t classes_by_first_folders() const;
 
   // What the .cls or .cls.json member beside an image says.
   std::optional<std::span<const std::uint32_t>> labels_of(const TarImage& image) const;

@@ -114,9 +114,12 @@ class Verifier {
       add({"record", key, entry.offset, entry.length, "the tar ends inside of it"});
       return;
     }
-    if (hash(entry.offset, entry.length, scratch, options_.decode) != entry.checksum) {
+    const bool decode = options_.decode && entry.length <= kLargestRecord;
+    if (hash(entry.offset, entry.length, scratch, decode) != entry.checksum) {
       add({"record", key, entry.offset, entry.length, "it is damaged: its checksum differs"});
-    } else if (options_.decode) {
+    } else if (options_.decode && !decode) {
+      add({"record", key, entry.offset, entry.length, "it can't be decoded: it has over 1 GiB"});
+    } else if (decode) {
       try {
         Image image;
         decode_image(scratch, 0, image);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iterator>
 #include <span>
+#include <system_error>
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
@@ -28,7 +29,8 @@ std::vector<std::string> images_below(const fs::path& folder) {
   for (fs::recursive_directory_iterator at(folder), end; at != end; ++at) {
     if (hidden(at->path())) {
       if (at->is_directory()) at.disable_recursion_pending();
-    } else if (is_image_name(at->path().native()) && at->is_regular_file()) {
+    } else if (std::error_code error;  // of a link to nothing, or to itself
+               is_image_name(at->path().native()) && at->is_regular_file(error)) {
       images.push_back(at->path().lexically_relative(folder).native());
     }
   }

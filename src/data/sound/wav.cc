@@ -91,7 +91,11 @@ void Wav::keep(std::optional<Span>& chunk, Span bytes, const char* letters) cons
 
 void Wav::find_chunks(Span rest) {
   while (!rest.empty()) {
-    if (rest.size() < kTagged) throw error("truncated: it ends inside of the header of a chunk");
+    if (rest.size() < kTagged) {
+      // Some programs leave a few bytes behind the last chunk, and count them.
+      if (format_ && data_) break;
+      throw error("truncated: it ends inside of the header of a chunk");
+    }
     const std::size_t size = get<std::uint32_t>(rest, 4);
     const Span tag = rest.first(4);
     rest = rest.subspan(kTagged);

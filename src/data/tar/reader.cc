@@ -13,6 +13,7 @@ constexpr std::uint64_t kMostExtension = std::uint64_t{1} << 20;
 // What no file system holds.
 constexpr std::uint64_t kMostMemberBytes = std::uint64_t{1} << 60;
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+constexpr std::size_t kRest = std::size_t{1} << 16;  // behind the end mark, at a time
 
 }  // namespace
 
@@ -110,6 +111,22 @@ void TarReader::describe(const TarHeader& header, const Extensions& known, TarMe
   member.offset = position_;
 }
 
+// Programs fill up the last record of a tar with zeros, of any number.
+void TarReader::finish() {
+  ended_ = true;
+  std::vector<std::byte> rest(kRest);
+  while (const std::size_t got = take(rest)) {
+    const auto end = rest.begin() + static_cast<std::ptrdiff_t>(got);
+    const auto found =
+        std::find_if(rest.begin(), end, [](std::byte b) { return b != std::byte{0}; });
+    if (found == end) continue;
+    position_ -= static_cast<std::uint64_t>(end - found);
+    fail(
+        "behind its end mark there is more than zeros, which would be lost: perhaps several tars "
+        "were put one after another. Take them one by one, or join them with tar -A");
+  }
+}
+
 bool TarReader::next(TarMember& member) {
   if (ended_) return false;
   pass(left_ + padding_);
@@ -119,8 +136,7 @@ bool TarReader::next(TarMember& member) {
     std::array<std::byte, kTarBlock> block;
     if (!next_block(block)) fail("truncated: the two blocks of zeros at the end are missing");
     if (is_zero_block(block)) {
-      ended_ = true;
-      (void)take(block);  // some programs leave out the second one
+      finish();
       return false;
     }
     TarHeader header;

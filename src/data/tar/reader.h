@@ -30,7 +30,9 @@ class TarReader final : public ByteStream {
   // `source` must outlive this. `name` stands in errors.
   TarReader(ByteStream& source, std::string name);
 
-  // Goes to the next member, over what is left of this one. False at the end mark.
+  // Goes to the next member, over what is left of this one. False at the end mark, once all that
+  // follows it has been read: bytes other than zero there, as where several tars were put one after
+  // another, are a UsageError, since nobody would miss what they hold.
   bool next(TarMember& member);
 
   // Of the current member.
@@ -56,6 +58,7 @@ class TarReader final : public ByteStream {
   void describe(const TarHeader& header, const Extensions& known, TarMember& member);
   std::size_t take(std::span<std::byte> to);
   void pass(std::uint64_t count);
+  void finish();
 
   ByteStream& source_;
   std::string name_;

@@ -86,6 +86,12 @@ CropPlan plan_resized(const TransformOptions& options, int height, int width, co
                      ": a larger `resize` would do");
   }
   if (options.crop == Crop::ten) {
+    // All of it is held, where others need the part alone.
+    if (out_height * out_width > static_cast<double>(kMaxPixels)) {
+      throw UsageError(pixels(height, width) + ", resized to " +
+                       pixels(crop.out_height, crop.out_width) + ", are more than " +
+                       std::to_string(kMaxPixels) + ": too many for ten crops");
+    }
     crop.part = {0, 0, crop.out_width, crop.out_height};
     return crop;
   }

@@ -17,11 +17,6 @@ namespace convoy::data::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Products are crop off behind the last digit: half of it each, on average.
-HWY_INLINE std::uint16_t lost_by(std::size_t products) {
-  return static_cast<std::uint16_t>(std::min<std::size_t>(products / 2, 127));
-}
-
 #if HWY_TARGET == HWY_SCALAR  // has no vectors of bytes
 
 unsigned add_product(unsigned sum, unsigned number, unsigned weight) {
@@ -34,7 +29,7 @@ void mix_columns(const ColumnSteps& steps, const std::uint8_t* planes, std::size
     for (std::size_t group = 0; group < steps.groups(); ++group) {
       const std::size_t first = steps.begin[group], end = steps.begin[group + 1];
       for (std::size_t i = 0; i < ColumnSteps::kOutputs; ++i) {
-        unsigned sum = lost_by(end - first);
+        unsigned sum = steps.lost[group * ColumnSteps::kOutputs + i];
         for (std::size_t step = first; step < end; ++step) {
           const std::uint8_t index = steps.indexes[step * 32 + i * 2 + 1];
           if (index >= 128) continue;
@@ -105,7 +100,8 @@ void mix_columns_of(const ColumnSteps& steps, const std::uint8_t* planes, std::s
   for (std::size_t group = 0; group < steps.groups(); ++group) {
     for (std::size_t at = 0; at < ColumnSteps::kOutputs; at += lanes) {
       const std::size_t first = steps.begin[group], end = steps.begin[group + 1];
-      auto sum0 = hn::Set(numbers, lost_by(end - first)), sum1 = sum0, sum2 = sum0;
+      auto sum0 = hn::LoadU(numbers, &steps.lost[group * ColumnSteps::kOutputs + at]);
+      auto sum1 = sum0, sum2 = sum0;
       for (std::size_t step = first; step < end; ++step) {
         const auto index = hn::LoadU(bytes, &steps.indexes[step * 32 + at * 2]);
         const auto weight = hn::LoadU(numbers, &steps.weights[step * 16 + at]);
@@ -325,7 +321,10 @@ void flush() { HWY_DYNAMIC_DISPATCH(flush)(); }
 void shorten(const float* from, std::size_t count, std::uint16_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(from[i]);
-    out[i] = static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+    const std::uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    // Of what is no number, the upper bits could say infinity, or zero where the sum overflows.
+    const bool number = (bits & 0x7FFFFFFF) <= 0x7F800000;
+    out[i] = static_cast<std::uint16_t>(number ? rounded : (bits >> 16) | 0x40);
   }
 }
 

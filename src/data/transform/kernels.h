@@ -4,6 +4,7 @@
 // weights are parts of 65536.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -12,6 +13,12 @@ namespace convoy::data {
 
 // Vectors may be read and written up to here beyond the last pixel of a row.
 constexpr std::size_t kRowPadding = 64;
+
+// What sums begin with: products are cut off behind their last digit, and lose half of it each, on
+// average.
+constexpr std::uint16_t lost_by(std::size_t products) {
+  return static_cast<std::uint16_t>(std::min<std::size_t>(products / 2, 0x7fff));
+}
 
 // How columns are mixed: for each 16 output columns a number of steps; in each step, either half
 // takes 16 neighboring input pixels and adds one of them, weighted, to each of its 8 outputs.
@@ -22,6 +29,7 @@ struct ColumnSteps {
   std::vector<std::uint32_t> windows;  // [step][2]: the first input pixel
   std::vector<std::uint8_t> indexes;   // [step][32]: 128 (nothing), and which of the 16
   std::vector<std::uint16_t> weights;  // [step][16]
+  std::vector<std::uint16_t> lost;     // [group][16]: lost_by() what each output adds up
 
   std::size_t groups() const { return begin.size() - 1; }
 };

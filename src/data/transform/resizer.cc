@@ -116,6 +116,9 @@ void Resizer::plan_steps() {
   const std::size_t columns = columns_.first.size();
   const std::size_t groups = (columns + kOutputs - 1) / kOutputs;
   steps_.begin.resize(groups + 1);
+  steps_.lost.assign(groups * kOutputs, 0);
+  for (std::size_t i = 0; i < columns; ++i)
+    steps_.lost[i] = lost_by(static_cast<std::size_t>(columns_.count[i]));
   step_count_ = 0;
   for (std::size_t group = 0; group < groups; ++group) {
     const std::size_t begin = steps_.begin[group] = step_count_;

@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/data/transform.h"
 #include "data/decode/decode.h"
+#include "data/kept_memory.h"
 #include "data/transform/color.h"
 #include "data/transform/crop_plan.h"
 #include "data/transform/emitter.h"
@@ -292,6 +293,8 @@ void Transformer::check(const Record& record) {
 
 void Transformer::apply(const Record& record, RandomStream& random, Layout layout, void* out) {
   impl_->apply(record, random, layout, static_cast<std::byte*>(out));
+  give_back(impl_->image.pixels);
+  give_back(impl_->resized.pixels);
   flush();
 }
 

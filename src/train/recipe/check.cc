@@ -223,7 +223,8 @@ std::uint64_t bytes_of(const std::string& text) {
 
 void check_data(const DataRecipe& d, Checker& c) {
   c.expect(d.channels == 0 || d.channels == 1 || d.channels == 3,
-           "data.channels is " + std::to_string(d.channels) + "; it can be 1, 3, or 0 (as stored)");
+           "data.channels is " + std::to_string(d.channels) +
+               "; it can be 1, 3, or 0 (those of the first record)");
   c.side("data.size", d.size);
   c.expect(d.threads >= 0 && d.threads <= 1024, "data.threads has to be 1 to 1024, or 0");
   c.expect(d.ahead >= 1 && d.ahead <= 1024, "data.ahead has to be 1 to 1024");

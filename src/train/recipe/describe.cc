@@ -30,7 +30,7 @@ void describe(DataRecipe& data, Fields& f) {
   f.field("reader", data.reader,
           "the format of the data: idx, cifar10, cifar100, image_folder, packed, speech");
   f.field("size", data.size, "height and width that the network sees; 0: as stored");
-  f.field("channels", data.channels, "1 (gray) or 3 (color); 0: as stored");
+  f.field("channels", data.channels, "1 (gray) or 3 (color); 0: those of the first record");
   f.field("mean", data.mean, "of pixels in 0 .. 1, subtracted; per channel, or one for all");
   f.field("deviation", data.deviation, "what the difference is divided by");
   f.field("on_bad", data.on_bad, "a record that can't be decoded: fail, or skip it and count",

@@ -70,8 +70,18 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   look_at(data, recipe, *task);
   evaluated = evaluated_part(data, recipe);
   // The first evaluation may come after hours of training.
-  if (evaluated && !task->raw())
-    data::output_shape(*evaluated, evaluation_transform(recipe.data), on_bad(recipe.data));
+  if (evaluated && !task->raw()) {
+    data::output_shape(*evaluated, evaluation_transform(recipe.data, image_of(task->facts())),
+                       on_bad(recipe.data));
+  }
+  if (world.rank() == 0 && recipe.data.channels == 0 && !task->raw()) {
+    const std::string loss = data::color_made_gray(*data.training);
+    if (!loss.empty()) {
+      world.log().warning("data.train: " + loss +
+                          "; with data.channels = 0 the first one decides for all of them. Set "
+                          "data.channels = 3 to keep colors, or 1 if gray is what you want");
+    }
+  }
   std::optional<Recipe> former;
   if (!resume.empty()) {
     origin = find_origin(all(), resume, recipe.output.folder);

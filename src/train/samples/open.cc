@@ -9,6 +9,7 @@
 #include "convoy/data/comm_peers.h"
 #include "convoy/data/store_source.h"
 #include "convoy/train/evaluate.h"
+#include "train/facts.h"
 #include "train/samples/handed_source.h"
 
 namespace convoy::train {
@@ -167,7 +168,8 @@ std::unique_ptr<data::SampleSource> open_evaluation(
   options.shuffle = false;
   options.on_skip = on_skip;
   return handed_on(
-      std::make_unique<data::Loader>(dataset, evaluation_transform(recipe.data), options),
+      std::make_unique<data::Loader>(
+          dataset, evaluation_transform(recipe.data, image_of(o.task.facts())), options),
       o.arrangement);
 }
 
