@@ -242,5 +242,21 @@ TEST_F(PartitionedTest, GradientsThatAreNoNumbersAreNotApplied) {
   }
 }
 
+// Parameters are listed in the order of their layers, whether partitions divide them or share them.
+TEST_F(PartitionedTest, TheLastParameterIsTheSameForEveryDivision) {
+  testing_data::add_steep_task(registry_);
+  for (const GridOf& grid : grids()) {
+    int number = 0;
+    for (const char* rules :
+         {"[]", R"([{layers=["d.fc"], how="whole"}])", R"([{layers=["a.conv"], how="units"}])"}) {
+      const std::string said = refusal<Failure>(partitioned(
+          grid.name() + "-" + std::to_string(number++), grid,
+          {"task.name=steep", "task.options.at=1", std::string("placement.layers=") + rules}));
+      EXPECT_NE(said.find(", by the gradient of 'd.fc.bias'"), std::string::npos)
+          << rules << ": " << said;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace convoy::train
