@@ -61,12 +61,20 @@ void Partitioned::check_all_count(const std::vector<std::int64_t>& rows) const {
   const auto few = [this](std::int64_t count) { return count < least_rows_; };
   const auto first = std::find_if(rows.begin(), rows.end(), few);
   if (first == rows.end() || std::all_of(rows.begin(), rows.end(), few)) return;
+  const std::string replica = "replica " + std::to_string(first - rows.begin());
+  const std::string local = "set partitioned.batch_norm = \"local\"";
+  if (*first > 0) {
+    throw UsageError(
+        "partitioned.batch_norm is synchronized, so every replica takes part in every step; " +
+        replica + " has " + std::to_string(*first) + (*first == 1 ? " row" : " rows") +
+        " in this one, and the network can't be trained on fewer than " +
+        std::to_string(least_rows_) + ": let training.batch be larger, or " + local);
+  }
   throw UsageError(
       "partitioned.batch_norm is synchronized, so every replica takes part in every step; the "
       "task " +
-      context_->recipe().task.name + " says that what replica " +
-      std::to_string(first - rows.begin()) +
-      " has in this one counts nothing: set partitioned.batch_norm = \"local\"");
+      context_->recipe().task.name + " says that no sample of " + replica +
+      " counts anything in this one: " + local);
 }
 
 // Of all samples of this replica, what each row counts.
