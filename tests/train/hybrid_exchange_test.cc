@@ -51,6 +51,18 @@ TEST(Rounds, AreAsManyAsIsSaid) {
   EXPECT_EQ(plan_rounds(shares, 3, 1), plan_rounds(shares, 0));
 }
 
+// However many there are in training: each reads all divided weights.
+TEST(Rounds, OfInferenceAreNoMoreThanAreUnderWay) {
+  const std::vector<std::size_t> shares{5, 0, 2};
+  EXPECT_EQ(plan_inference_rounds(shares, 0), plan_rounds(shares, 0));
+  EXPECT_EQ(plan_inference_rounds(shares, 1), plan_rounds(shares, 3));
+  EXPECT_EQ(plan_inference_rounds(shares, 3), plan_rounds(shares, 3));
+  EXPECT_EQ(plan_inference_rounds(shares, 3, 2), plan_rounds(shares, 3, 2));
+  EXPECT_EQ(plan_inference_rounds(shares, 3, 64), plan_rounds(shares, 3, 4));
+  const std::vector<std::size_t> many(32, 8);
+  EXPECT_EQ(plan_inference_rounds(many, 32), plan_rounds(many, 32, 4));
+}
+
 TEST(Rounds, HaveAsManySenders) {
   const std::vector<std::size_t> shares(6, 60);
   for (int senders = 1; senders <= 6; ++senders) {

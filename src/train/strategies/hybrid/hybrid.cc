@@ -178,7 +178,7 @@ bool Hybrid::infer(const Task& task, const Compute& compute, const data::Batch& 
   exchange_->group().allreduce(comm::buffer_of(shares), comm::ReduceOp::sum, {40, 0});
   const std::vector<std::size_t> group(shares.begin(), shares.end());
   HeadInput input;
-  input.rounds = rounds_of(group);
+  input.rounds = plan_inference_rounds(group, options_.senders, options_.passes);
   input.views = batch.views;
   input.activations = torch::empty({0, network_->head().front().inputs}, wire_);
   std::optional<TaskBatch> rows;
