@@ -78,6 +78,28 @@ TEST(Rounds, HaveAsManySenders) {
   EXPECT_EQ(plan_rounds(shares, 0)[0].samples(), 360u);
 }
 
+// A transfer takes the place of another one that is under way.
+TEST(Transfers, EndBeforeTheirTensorsGo) {
+  Exchange exchange(test_world().communicator());
+  const auto elements = static_cast<std::size_t>(1) << 20;
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(exchange.size()), elements);
+  std::vector<float> memory(elements);
+  Exchange::Transfer transfer;
+  bool freed = false, under_way = false;
+  {
+    const torch::Tensor mine =
+        torch::from_blob(memory.data(), {static_cast<std::int64_t>(elements)}, [&](void*) {
+          freed = true;
+          under_way = transfer.valid();
+        });
+    transfer = exchange.start_to_all(Exchange::Kind::activations, 0, mine, counts);
+  }
+  EXPECT_FALSE(freed);
+  transfer = Exchange::Transfer();
+  EXPECT_TRUE(freed);
+  EXPECT_FALSE(under_way);
+}
+
 class HybridExchangeTest : public HybridTest {
  protected:
   static constexpr std::int64_t kWidth = 64;  // of the boundary
