@@ -286,8 +286,11 @@ void Partitioned::run() {
 
 void Partitioned::follow(Timeline* timeline) {
   links_->set_timeline(timeline);
-  rows_.reset();
-  if (timeline != nullptr && shared_sums_) rows_.emplace(*timeline, *shared_sums_);
+  shared_rows_.reset();
+  divided_rows_.reset();
+  if (timeline == nullptr) return;
+  if (shared_sums_) shared_rows_.emplace(*timeline, *shared_sums_);
+  if (divided_sums_) divided_rows_.emplace(*timeline, *divided_sums_, ReducerRows::Of::parts);
 }
 
 }  // namespace convoy::train

@@ -117,7 +117,7 @@ class Partitioned final : public Strategy {
   LeftOut left_out_;
   std::vector<double> own_weights_;  // of the rows of this step's batch
   Phases phases_;
-  std::optional<ReducerRows> rows_;  // in their timeline
+  std::optional<ReducerRows> shared_rows_, divided_rows_;  // of their sums, in a timeline
 };
 
 }  // namespace convoy::train
