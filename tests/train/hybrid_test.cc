@@ -5,6 +5,7 @@
 
 #include "convoy/model/factory.h"
 #include "convoy/model/modules.h"
+#include "convoy/train/rehearsal.h"
 #include "tests/train/hybrid_fixture.h"
 #include "train/strategies/hybrid/rates.h"
 #include "train/strategies/hybrid/split.h"
@@ -73,6 +74,32 @@ TEST_F(HybridTest, HoweverGradientsTravel) {
       if (!rounded) expect_equal(serial, result, name);
       if (rounded && first())
         EXPECT_LT(relative_difference(serial.checkpoint, result.checkpoint), 0.05) << name;
+    }
+  }
+}
+
+// Sums of divided layers over groups are those of the recipe, too.
+TEST_F(HybridTest, GroupsAddUpAsTheRecipeSays) {
+  const std::int64_t kUpdates = 2;
+  for (const GridOf& grid : grids()) {
+    for (const char* wire : {"own", "bfloat16"}) {
+      for (const char* scheme : {"hybrid.scheme=c", "hybrid.variable_batch=true"}) {
+        if (grid.partitions == 1 && std::string(scheme) != "hybrid.scheme=c") continue;
+        const Recipe r = hybrid("groups", grid,
+                                {"precision=float32", std::string("hybrid.wire=") + wire, scheme,
+                                 "training.batch=" + std::to_string(4 * ranks())});
+        Rehearsal rehearsal(test_world(), registry_, r);
+        rehearsal.make_updates(kUpdates);
+        std::int64_t elements = 0;
+        const auto& network = dynamic_cast<const SplitNetwork&>(rehearsal.strategy().module());
+        for (const auto& [name, slice] : network.parts()) elements += slice.elements();
+        const auto sums = static_cast<std::uint64_t>(
+            kUpdates * (std::string(scheme) == "hybrid.scheme=c" ? 1 : grid.partitions));
+        const std::uint64_t each = std::string(wire) == "own" ? 4 : 2;
+        EXPECT_EQ(rehearsal.strategy().communicated().group_sum_bytes,
+                  grid.replicas == 1 ? 0 : sums * each * static_cast<std::uint64_t>(elements))
+            << grid.name() << " " << wire << " " << scheme;
+      }
     }
   }
 }
