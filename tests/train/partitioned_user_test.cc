@@ -43,7 +43,7 @@ TEST_F(PartitionedUserTest, TrainAsInOneProcess) {
   for (const GridOf& grid : grids()) {
     int number = 0;
     for (const Overrides& how :
-         {Overrides{"partitioned.check=true"}, Overrides{"partitioned.overlap=false"},
+         {Overrides{"partitioned.check=false"}, Overrides{"partitioned.overlap=false"},
           Overrides{"partitioned.images=tiles"},
           Overrides{R"(placement.layers=[{layers=["first", "second"], how="units"}])"},
           Overrides{R"(placement.layers=[{layers=["square", "second"], how="whole"}])"}}) {
@@ -80,8 +80,8 @@ TEST_F(PartitionedUserTest, CheckpointsOfPartsGoOnOnEveryGrid) {
 
 TEST_F(PartitionedUserTest, TheCheckNamesWhatIsStatedTooSmall) {
   for (const GridOf& grid : grids()) {
-    const std::string said = refusal(partitioned(
-        grid.name(), grid, own_ + Overrides{"model.options.reach=0", "partitioned.check=true"}));
+    const std::string said =
+        refusal(partitioned(grid.name(), grid, own_ + Overrides{"model.options.reach=0"}));
     EXPECT_EQ(said.find("layer 'first': states that first["), 0U) << said;
     EXPECT_NE(said.find("but other elements change it"), std::string::npos) << said;
   }
@@ -95,8 +95,7 @@ TEST_F(PartitionedUserTest, TheCheckReportsWhatIsStatedTooLarge) {
       const std::string name = grid.name() + (check ? "-checked" : "");
       testing::internal::CaptureStderr();
       const RunResult result = train(partitioned(
-          name, grid,
-          more + Overrides{check ? "partitioned.check=true" : "partitioned.check=false"}));
+          name, grid, more + (check ? Overrides{} : Overrides{"partitioned.check=false"})));
       const std::string said = testing::internal::GetCapturedStderr();
       expect_equal(serial, result, name);
       const std::string expected =
@@ -110,8 +109,8 @@ TEST_F(PartitionedUserTest, TheCheckReportsWhatIsStatedTooLarge) {
 
 TEST_F(PartitionedUserTest, TheCheckNamesPartsOfAnotherShape) {
   for (const GridOf& grid : grids()) {
-    const std::string said = refusal(partitioned(
-        grid.name(), grid, own_ + Overrides{"model.options.wrong=true", "partitioned.check=true"}));
+    const std::string said =
+        refusal(partitioned(grid.name(), grid, own_ + Overrides{"model.options.wrong=true"}));
     EXPECT_EQ(said.find("layer 'second', partition 0: forward_part gives [2, 4, "), 0U) << said;
   }
 }
