@@ -1,4 +1,5 @@
 // Layers of the user's of which each rank computes a part.
+#include "parallel/tensors.h"
 #include "tests/model/user_layers.h"
 #include "tests/train/partitioned_fixture.h"
 #include "tests/train/planned_layer.h"
@@ -76,6 +77,55 @@ TEST_F(PartitionedUserTest, CheckpointsOfPartsGoOnOnEveryGrid) {
       expect_equal(serial, end, name);
     }
   }
+}
+
+// Draws as many numbers as its input has.
+class DrawingPartsImpl : public torch::nn::Cloneable<DrawingPartsImpl>, public model::PartModule {
+ public:
+  void reset() override {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    return is_training() ? x * torch::rand(x.sizes(), x.options().requires_grad(false)) : x;
+  }
+  torch::Tensor forward_part(const torch::Tensor& x, const model::ModulePart&) override {
+    return forward(x);
+  }
+};
+TORCH_MODULE(DrawingParts);
+
+// Notes what it draws.
+class DrawingImpl : public torch::nn::Cloneable<DrawingImpl> {
+ public:
+  void reset() override {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (is_training()) drawn = torch::rand({4}, torch::kDouble);
+    return x.tanh();
+  }
+  static inline torch::Tensor drawn;
+};
+TORCH_MODULE(Drawing);
+
+// Whatever parts before it draw.
+TEST_F(PartitionedUserTest, WhatAllComputeDrawsAlike) {
+  registry_.add_model("drawing", [](const ModelRequest& request) {
+    model::Statement states;
+    states.required = [](const model::Shape&, const Slice& output) { return output; };
+    model::ModuleList list("Drawing", {1, 6, 6});
+    list.add("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1)))
+        .add("parts", DrawingParts(), states)
+        .add("whole", Drawing())
+        .add("flatten", torch::nn::Flatten())
+        .add("fc", torch::nn::Linear(144, request.classes));
+    return list.blueprint();
+  });
+  std::string parts = "2";
+  for (int p = 1; p < ranks(); ++p) parts += ",1";
+  train(partitioned(
+      "drawing", {1, ranks()},
+      {"model.name=drawing", "training.epochs=0", "training.steps=2",
+       R"(placement.layers=[{layers=["conv", "parts"], how="rows", parts=[)" + parts + "]}]"}));
+  const torch::Tensor first_ones = DrawingImpl::drawn.clone();
+  all().broadcast(parallel::buffer_of(first_ones), 0);
+  EXPECT_TRUE(DrawingImpl::drawn.equal(first_ones)) << DrawingImpl::drawn << first_ones;
 }
 
 TEST_F(PartitionedUserTest, TheCheckNamesWhatIsStatedTooSmall) {

@@ -189,6 +189,7 @@ double Partitioned::forward_and_backward(const std::optional<TaskBatch>& rows, c
   if (!numbers.empty()) report.communication_s += phases_.end_of("exposed communication", start);
   start = Clock::now();
   const auto pass = new_pass(shares.rows);
+  pass->seed = seed_;
   const bool images_shared = image_statistics_.size() > 1;
   const bool units_shared = synchronized_ && unit_statistics_.size() > 1;
   image_norm_.next_key = unit_norm_.next_key = 0;
@@ -243,9 +244,10 @@ StepReport Partitioned::step(const data::Batch& batch) {
   optimizer_->set_learning_rate(report.learning_rate);
   // For what draws from LibTorch's generator: alike on the partitions of a replica, which may all
   // compute the same.
-  torch::manual_seed(RandomStream(static_cast<std::uint64_t>(context_->recipe().seed),
-                                  static_cast<std::uint64_t>(context_->moment().step),
-                                  static_cast<std::uint64_t>(grid_->replica()))());
+  seed_ = RandomStream(static_cast<std::uint64_t>(context_->recipe().seed),
+                       static_cast<std::uint64_t>(context_->moment().step),
+                       static_cast<std::uint64_t>(grid_->replica()))();
+  torch::manual_seed(seed_);
   optimizer_->zero_grad();
   std::optional<TaskBatch> rows;
   // Rows that count nothing reach no network.
