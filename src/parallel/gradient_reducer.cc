@@ -125,6 +125,18 @@ class GradientReducer::Impl {
     }
   }
 
+  void give_gradient(std::size_t i) {
+    const std::lock_guard lock(gate_->mutex);
+    if (step_.sources() > 1 || i >= step_.parameters())
+      throw UsageError(prefix() + "gradients can be given to a reducer of one source, which has " +
+                       std::to_string(step_.parameters()) + " parameters");
+    step_.gradient_ready(0, i);
+  }
+  void finish_step() {
+    const std::lock_guard lock(gate_->mutex);
+    step_.finish();
+  }
+
   ReductionStep& step() { return step_; }
   bool synchronizing = true;
 
@@ -256,6 +268,8 @@ void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }
 bool GradientReducer::synchronizing() const { return impl_->synchronizing; }
 void GradientReducer::drain(const std::function<void()>& on_step) { impl_->step().drain(on_step); }
 bool GradientReducer::join_with_zeros() { return impl_->step().join_with_zeros(); }
+void GradientReducer::give_gradient(std::size_t parameter) { impl_->give_gradient(parameter); }
+void GradientReducer::finish_step() { impl_->finish_step(); }
 void GradientReducer::set_observer(std::function<void(const ReductionSpan&)> observer) {
   impl_->step().set_observer(std::move(observer));
 }

@@ -151,6 +151,37 @@ TEST(CheckParts, ReportsTooLargeARegion) {
   EXPECT_TRUE(check_parts(both, plan_of(both, {.partitions = 3})).empty());
 }
 
+// Takes counts, which no value drawn at random is.
+class CountsImpl : public torch::nn::Cloneable<CountsImpl>, public PartModule {
+ public:
+  void reset() override {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    TORCH_CHECK(x.frac().eq(0).all().item<bool>(), "no counts");
+    return 2 * x;
+  }
+  torch::Tensor forward_part(const torch::Tensor& x, const ModulePart&) override {
+    return forward(x);
+  }
+};
+TORCH_MODULE(Counts);
+
+TEST(CheckParts, NamesWhatCantBeChecked) {
+  ModuleList list("Counted", {8});
+  Statement states;
+  states.output = [](const Shape& input) { return input; };
+  states.required = [](const Shape&, const Slice& output) { return output; };
+  list.add("counts", Counts(), states);
+  const Blueprint net = list.blueprint();
+  const PartitionPlan plan = plan_of(net, {.partitions = 2});
+  const std::string expected =
+      "layer 'counts' can't be checked, since its module can't take values drawn at random. ";
+  EXPECT_EQ(message_of<UsageError>([&] { check_parts(net, plan); }).find(expected), 0U);
+  std::vector<std::string> not_checked;
+  EXPECT_TRUE(check_parts(net, plan, &not_checked).empty());
+  ASSERT_EQ(not_checked.size(), 1U);
+  EXPECT_EQ(not_checked[0].find(expected), 0U) << not_checked[0];
+}
+
 TEST(CheckParts, NamesWrongParts) {
   Window wrong(4, 6, 7);
   wrong->fault = WindowImpl::Fault::shape;

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/threads.h"
+#include "tests/base/scratch.h"
 #include "tests/parallel/mpi_main.h"
 
 namespace convoy::parallel {
@@ -308,6 +309,46 @@ TEST(GradientReducer, WorksInsteadOfWaiting) {
   reducer.set_meanwhile({});
   (a.sum() * 2).backward();
   EXPECT_EQ(calls, 0);
+}
+
+// Several passes add up, and one gradient is computed by the caller, after them; the first rank has
+// nothing of another.
+TEST(GradientReducer, TakesGradientsThatAreGiven) {
+  const at::Tensor a = parameter({1, 2}), b = parameter({3}), c = parameter({4, 5});
+  ReducerOptions options;
+  options.averaging = Averaging::sum;
+  options.first_bucket_bytes = options.bucket_bytes = 4;
+  GradientReducer reducer(test_world().communicator(), {{{"a", a}, {"b", b}, {"c", c}}}, options);
+  reducer.set_synchronizing(false);
+  at::Tensor place;  // of a gradient that is computed where it is reduced
+  for (int step = 0; step < 3; ++step) {
+    for (const auto& p : {a, b, c}) p.mutable_grad() = at::Tensor();
+    for (int pass = 0; pass < 2; ++pass) {
+      at::Tensor loss = a.sum() * (rank() + 1);
+      if (rank() > 0) loss = loss + b.sum() * rank();
+      loss.backward();
+    }
+    reducer.give_gradient(0);
+    reducer.give_gradient(1);
+    if (!place.defined()) place = torch::empty({2});
+    c.mutable_grad() = place.fill_(rank());
+    reducer.give_gradient(2);
+    reducer.finish_step();
+    EXPECT_FLOAT_EQ(a.grad()[1].item<float>(), static_cast<float>(ranks() * (ranks() + 1)));
+    const auto twice = static_cast<float>(ranks() * (ranks() - 1)), once = twice / 2;
+    EXPECT_FLOAT_EQ(b.grad()[0].item<float>(), twice);
+    EXPECT_FLOAT_EQ(c.grad()[0].item<float>(), once);
+    // The order that was measured in the first step makes other buckets.
+    if (step > 1) EXPECT_EQ(reducer.statistics().in_place_bytes, 8U);
+    place = c.grad();
+  }
+  EXPECT_EQ(reducer.statistics().steps, 3U);
+  reducer.give_gradient(0);
+  EXPECT_THROW(reducer.give_gradient(0), UsageError);
+  EXPECT_THROW(reducer.give_gradient(3), UsageError);
+  EXPECT_NE(
+      test::message_of<UsageError>([&] { reducer.finish_step(); }).find("no gradient for b, c"),
+      std::string::npos);
 }
 
 TEST(GradientReducer, HooksGoWithIt) {

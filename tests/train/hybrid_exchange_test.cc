@@ -51,6 +51,18 @@ TEST(Rounds, AreAsManyAsIsSaid) {
   EXPECT_EQ(plan_rounds(shares, 3, 1), plan_rounds(shares, 0));
 }
 
+// However many there are in training: each reads all divided weights.
+TEST(Rounds, OfInferenceAreNoMoreThanAreUnderWay) {
+  const std::vector<std::size_t> shares{5, 0, 2};
+  EXPECT_EQ(plan_inference_rounds(shares, 0), plan_rounds(shares, 0));
+  EXPECT_EQ(plan_inference_rounds(shares, 1), plan_rounds(shares, 3));
+  EXPECT_EQ(plan_inference_rounds(shares, 3), plan_rounds(shares, 3));
+  EXPECT_EQ(plan_inference_rounds(shares, 3, 2), plan_rounds(shares, 3, 2));
+  EXPECT_EQ(plan_inference_rounds(shares, 3, 64), plan_rounds(shares, 3, 4));
+  const std::vector<std::size_t> many(32, 8);
+  EXPECT_EQ(plan_inference_rounds(many, 32), plan_rounds(many, 32, 4));
+}
+
 TEST(Rounds, HaveAsManySenders) {
   const std::vector<std::size_t> shares(6, 60);
   for (int senders = 1; senders <= 6; ++senders) {
@@ -64,6 +76,28 @@ TEST(Rounds, HaveAsManySenders) {
   EXPECT_EQ(plan_rounds(shares, 1)[4].pieces[4], (data::Range{0, 60}));
   EXPECT_EQ(plan_rounds(shares, 6)[4].pieces[2], (data::Range{40, 50}));
   EXPECT_EQ(plan_rounds(shares, 0)[0].samples(), 360u);
+}
+
+// A transfer takes the place of another one that is under way.
+TEST(Transfers, EndBeforeTheirTensorsGo) {
+  Exchange exchange(test_world().communicator());
+  const auto elements = static_cast<std::size_t>(1) << 20;
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(exchange.size()), elements);
+  std::vector<float> memory(elements);
+  Exchange::Transfer transfer;
+  bool freed = false, under_way = false;
+  {
+    const torch::Tensor mine =
+        torch::from_blob(memory.data(), {static_cast<std::int64_t>(elements)}, [&](void*) {
+          freed = true;
+          under_way = transfer.valid();
+        });
+    transfer = exchange.start_to_all(Exchange::Kind::activations, 0, mine, counts);
+  }
+  EXPECT_FALSE(freed);
+  transfer = Exchange::Transfer();
+  EXPECT_TRUE(freed);
+  EXPECT_FALSE(under_way);
 }
 
 class HybridExchangeTest : public HybridTest {

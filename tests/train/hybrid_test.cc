@@ -5,6 +5,7 @@
 
 #include "convoy/model/factory.h"
 #include "convoy/model/modules.h"
+#include "convoy/train/rehearsal.h"
 #include "tests/train/hybrid_fixture.h"
 #include "train/strategies/hybrid/rates.h"
 #include "train/strategies/hybrid/split.h"
@@ -73,6 +74,32 @@ TEST_F(HybridTest, HoweverGradientsTravel) {
       if (!rounded) expect_equal(serial, result, name);
       if (rounded && first())
         EXPECT_LT(relative_difference(serial.checkpoint, result.checkpoint), 0.05) << name;
+    }
+  }
+}
+
+// Sums of divided layers over groups are those of the recipe, too.
+TEST_F(HybridTest, GroupsAddUpAsTheRecipeSays) {
+  const std::int64_t kUpdates = 2;
+  for (const GridOf& grid : grids()) {
+    for (const char* wire : {"own", "bfloat16"}) {
+      for (const char* scheme : {"hybrid.scheme=c", "hybrid.variable_batch=true"}) {
+        if (grid.partitions == 1 && std::string(scheme) != "hybrid.scheme=c") continue;
+        const Recipe r = hybrid("groups", grid,
+                                {"precision=float32", std::string("hybrid.wire=") + wire, scheme,
+                                 "training.batch=" + std::to_string(4 * ranks())});
+        Rehearsal rehearsal(test_world(), registry_, r);
+        rehearsal.make_updates(kUpdates);
+        std::int64_t elements = 0;
+        const auto& network = dynamic_cast<const SplitNetwork&>(rehearsal.strategy().module());
+        for (const auto& [name, slice] : network.parts()) elements += slice.elements();
+        const auto sums = static_cast<std::uint64_t>(
+            kUpdates * (std::string(scheme) == "hybrid.scheme=c" ? 1 : grid.partitions));
+        const std::uint64_t each = std::string(wire) == "own" ? 4 : 2;
+        EXPECT_EQ(rehearsal.strategy().communicated().group_sum_bytes,
+                  grid.replicas == 1 ? 0 : sums * each * static_cast<std::uint64_t>(elements))
+            << grid.name() << " " << wire << " " << scheme;
+      }
     }
   }
 }
@@ -243,7 +270,7 @@ TEST_F(HybridTest, RatesFollowTheBatch) {
   const Overrides rest{"hybrid.base_batch=3"};
   const RunResult linear = train_on(1, net("linear", {"optimizer.weight_decay=0.01"}));
   const RunResult root = train_on(
-      1, net("root", {"optimizer.weight_decay=" + decay(0.05, 0.01),
+      1, net("root", {"schedule.name=constant", "optimizer.weight_decay=" + decay(0.05, 0.01),
                       R"(optimizer.groups=[{parameters=["c.6.*"], lr_scale=2, weight_decay=)" +
                           decay(0.1, 0.03) + R"(}, {max_dims=1, lr_scale=3, weight_decay=)" +
                           decay(0.15, 0.01) + "}]"}));
@@ -258,11 +285,34 @@ TEST_F(HybridTest, RatesFollowTheBatch) {
         root,
         train_on(grid.ranks(),
                  hybrid(grid.name() + "root", grid,
-                        rest + Overrides{"hybrid.rates=sqrt", "optimizer.lr=0.05",
-                                         "optimizer.weight_decay=0.01",
+                        rest + Overrides{"schedule.name=constant", "hybrid.rates=sqrt",
+                                         "optimizer.lr=0.05", "optimizer.weight_decay=0.01",
                                          R"(optimizer.groups=[{parameters=["c.6.*"], lr_scale=2, )"
                                          R"(weight_decay=0.03}, {max_dims=1, lr_scale=3}])"})),
         grid.name());
+  }
+}
+
+// Weights decay as much in as many samples at the rate that there is at the time.
+TEST_F(HybridTest, TheDecayThatFitsTheRateFollowsTheSchedule) {
+  const Overrides falling{"schedule.name=step", "schedule.unit=steps", "schedule.milestones=[3]",
+                          "schedule.gamma=0.1", "optimizer.momentum=0"};
+  const auto decayed = [&](double rate) {
+    std::ostringstream text;
+    text << std::setprecision(17) << "optimizer.weight_decay=" << decay_for_root(rate, 0.4, 4);
+    return net("root", falling + Overrides{text.str()});
+  };
+  // The rate is 2 x 0.05, and a tenth of that after three updates.
+  train_on(1, decayed(0.05), 3);
+  const RunResult root = train_on(1, decayed(0.005), 0, "latest");
+  for (const GridOf& grid : grids()) {
+    for (const char* optimizer : {"sgd", "sgd_velocity"}) {
+      const Recipe r = hybrid(grid.name() + optimizer, grid,
+                              falling + Overrides{"hybrid.base_batch=3", "hybrid.rates=sqrt",
+                                                  "optimizer.lr=0.05", "optimizer.weight_decay=0.4",
+                                                  std::string("optimizer.name=") + optimizer});
+      expect_equal(root, train_on(grid.ranks(), r), grid.name() + optimizer);
+    }
   }
 }
 

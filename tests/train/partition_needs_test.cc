@@ -47,5 +47,31 @@ TEST(PartitionNeeds, AreOfEightBytesEach) {
   EXPECT_DOUBLE_EQ(needs.activations, 8 * (kept + sent + received));
 }
 
+// What the recipe says of layers holds for more partitions, too: of one that is whole everybody has
+// all.
+TEST(PartitionNeeds, MorePartitionsAreAdvisedByTheRecipesRules) {
+  Registry registry;
+  testing_data::add_small_world(registry);
+  using namespace model::layer;
+  model::Blueprint net{"Two", {{1000}}, {}};
+  const Linear square{.in = 1000, .out = 1000, .bias = false};
+  net.stages.push_back(
+      {"s", {"x"}, {plain_node("a", square, {"x"}), plain_node("b", square, {"a"})}, {"b"}});
+  const PlannedNetwork planned(net, {.partitions = 2});
+  Recipe recipe =
+      parse_recipe({kRecipe, "needs.toml", "/"}, {"strategy=partitioned", "grid.partitions=2"},
+                   registry.vocabulary());
+  const auto enough = [&](const std::vector<PlacementRule>& rules, double memory) {
+    recipe.placement.layers = rules;
+    return enough_partitions(recipe, planned.net, planned.plan, memory);
+  };
+  // Values, gradients and momentum of two layers of a million weights.
+  const double all = 8.0 * 3 * 2e6;
+  EXPECT_EQ(enough({}, all / 3), 4);
+  EXPECT_EQ(enough({{{"a"}, "units", {3, 1}}}, all / 3), 4);
+  EXPECT_EQ(enough({{{"a"}, "whole", {}}}, all / 3), 0);
+  EXPECT_EQ(enough({{{"a"}, "whole", {}}}, all * 0.6), 8);
+}
+
 }  // namespace
 }  // namespace convoy::train

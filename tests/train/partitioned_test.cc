@@ -3,6 +3,7 @@
 #include "convoy/model/partition.h"
 #include "convoy/train/rehearsal.h"
 #include "tests/train/partitioned_fixture.h"
+#include "tests/train/read_timeline.h"
 
 namespace convoy::train {
 namespace {
@@ -239,6 +240,45 @@ TEST_F(PartitionedTest, GradientsThatAreNoNumbersAreNotApplied) {
     expect_diverged(partitioned(
         grid.name() + "-steep", grid,
         {"task.name=steep", "task.options.at=4", "checkpoint.every_steps=1", "checkpoint.keep=2"}));
+  }
+}
+
+// Those of parameters that all partitions have, and those of divided ones, which replicas have
+// together.
+TEST_F(PartitionedTest, ATimelineHasAllSums) {
+  for (const GridOf& grid : grids()) {
+    TrainerOptions options{.progress = false};
+    options.timeline = folder_ + "/" + grid.name() + ".json";
+    const Recipe r = partitioned(grid.name(), grid, {"training.epochs=0", "training.steps=3"});
+    Trainer(test_world(), registry_, r, options).run();
+    all().barrier();
+    for (auto& rank : test::read_timeline(read_text_file(options.timeline), ranks())) {
+      int shared = 0, divided = 0;
+      for (const auto& [row, spans] : rank) {
+        if (row.starts_with("bucket "))
+          (row.find(" of parts") == std::string::npos ? shared : divided) +=
+              test::count_spans(spans, "reduce bucket ");
+      }
+      EXPECT_EQ(shared >= 3, ranks() > 1) << grid.name();
+      EXPECT_EQ(divided >= 3, grid.replicas > 1 && grid.partitions > 1) << grid.name();
+    }
+    all().barrier();
+  }
+}
+
+// Parameters are listed in the order of their layers, whether partitions divide them or share them.
+TEST_F(PartitionedTest, TheLastParameterIsTheSameForEveryDivision) {
+  testing_data::add_steep_task(registry_);
+  for (const GridOf& grid : grids()) {
+    int number = 0;
+    for (const char* rules :
+         {"[]", R"([{layers=["d.fc"], how="whole"}])", R"([{layers=["a.conv"], how="units"}])"}) {
+      const std::string said = refusal<Failure>(partitioned(
+          grid.name() + "-" + std::to_string(number++), grid,
+          {"task.name=steep", "task.options.at=1", std::string("placement.layers=") + rules}));
+      EXPECT_NE(said.find(", by the gradient of 'd.fc.bias'"), std::string::npos)
+          << rules << ": " << said;
+    }
   }
 }
 

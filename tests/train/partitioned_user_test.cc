@@ -1,4 +1,5 @@
 // Layers of the user's of which each rank computes a part.
+#include "parallel/tensors.h"
 #include "tests/model/user_layers.h"
 #include "tests/train/partitioned_fixture.h"
 #include "tests/train/planned_layer.h"
@@ -43,7 +44,7 @@ TEST_F(PartitionedUserTest, TrainAsInOneProcess) {
   for (const GridOf& grid : grids()) {
     int number = 0;
     for (const Overrides& how :
-         {Overrides{"partitioned.check=true"}, Overrides{"partitioned.overlap=false"},
+         {Overrides{"partitioned.check=false"}, Overrides{"partitioned.overlap=false"},
           Overrides{"partitioned.images=tiles"},
           Overrides{R"(placement.layers=[{layers=["first", "second"], how="units"}])"},
           Overrides{R"(placement.layers=[{layers=["square", "second"], how="whole"}])"}}) {
@@ -78,10 +79,59 @@ TEST_F(PartitionedUserTest, CheckpointsOfPartsGoOnOnEveryGrid) {
   }
 }
 
+// Draws as many numbers as its input has.
+class DrawingPartsImpl : public torch::nn::Cloneable<DrawingPartsImpl>, public model::PartModule {
+ public:
+  void reset() override {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    return is_training() ? x * torch::rand(x.sizes(), x.options().requires_grad(false)) : x;
+  }
+  torch::Tensor forward_part(const torch::Tensor& x, const model::ModulePart&) override {
+    return forward(x);
+  }
+};
+TORCH_MODULE(DrawingParts);
+
+// Notes what it draws.
+class DrawingImpl : public torch::nn::Cloneable<DrawingImpl> {
+ public:
+  void reset() override {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (is_training()) drawn = torch::rand({4}, torch::kDouble);
+    return x.tanh();
+  }
+  static inline torch::Tensor drawn;
+};
+TORCH_MODULE(Drawing);
+
+// Whatever parts before it draw.
+TEST_F(PartitionedUserTest, WhatAllComputeDrawsAlike) {
+  registry_.add_model("drawing", [](const ModelRequest& request) {
+    model::Statement states;
+    states.required = [](const model::Shape&, const Slice& output) { return output; };
+    model::ModuleList list("Drawing", {1, 6, 6});
+    list.add("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1)))
+        .add("parts", DrawingParts(), states)
+        .add("whole", Drawing())
+        .add("flatten", torch::nn::Flatten())
+        .add("fc", torch::nn::Linear(144, request.classes));
+    return list.blueprint();
+  });
+  std::string parts = "2";
+  for (int p = 1; p < ranks(); ++p) parts += ",1";
+  train(partitioned(
+      "drawing", {1, ranks()},
+      {"model.name=drawing", "training.epochs=0", "training.steps=2",
+       R"(placement.layers=[{layers=["conv", "parts"], how="rows", parts=[)" + parts + "]}]"}));
+  const torch::Tensor first_ones = DrawingImpl::drawn.clone();
+  all().broadcast(parallel::buffer_of(first_ones), 0);
+  EXPECT_TRUE(DrawingImpl::drawn.equal(first_ones)) << DrawingImpl::drawn << first_ones;
+}
+
 TEST_F(PartitionedUserTest, TheCheckNamesWhatIsStatedTooSmall) {
   for (const GridOf& grid : grids()) {
-    const std::string said = refusal(partitioned(
-        grid.name(), grid, own_ + Overrides{"model.options.reach=0", "partitioned.check=true"}));
+    const std::string said =
+        refusal(partitioned(grid.name(), grid, own_ + Overrides{"model.options.reach=0"}));
     EXPECT_EQ(said.find("layer 'first': states that first["), 0U) << said;
     EXPECT_NE(said.find("but other elements change it"), std::string::npos) << said;
   }
@@ -95,8 +145,7 @@ TEST_F(PartitionedUserTest, TheCheckReportsWhatIsStatedTooLarge) {
       const std::string name = grid.name() + (check ? "-checked" : "");
       testing::internal::CaptureStderr();
       const RunResult result = train(partitioned(
-          name, grid,
-          more + Overrides{check ? "partitioned.check=true" : "partitioned.check=false"}));
+          name, grid, more + (check ? Overrides{} : Overrides{"partitioned.check=false"})));
       const std::string said = testing::internal::GetCapturedStderr();
       expect_equal(serial, result, name);
       const std::string expected =
@@ -110,8 +159,8 @@ TEST_F(PartitionedUserTest, TheCheckReportsWhatIsStatedTooLarge) {
 
 TEST_F(PartitionedUserTest, TheCheckNamesPartsOfAnotherShape) {
   for (const GridOf& grid : grids()) {
-    const std::string said = refusal(partitioned(
-        grid.name(), grid, own_ + Overrides{"model.options.wrong=true", "partitioned.check=true"}));
+    const std::string said =
+        refusal(partitioned(grid.name(), grid, own_ + Overrides{"model.options.wrong=true"}));
     EXPECT_EQ(said.find("layer 'second', partition 0: forward_part gives [2, 4, "), 0U) << said;
   }
 }

@@ -109,8 +109,10 @@ struct Overstatement {
 // Computes each PartModule that the plan divides in the plan's parts, on an input drawn at random,
 // and compares with the whole: values, and gradients of input and parameters. Throws UsageError
 // naming layer and region where they differ, as they do where too small a region is stated. Returns
-// where too large a one is. Copies of the modules are what computes. REQUIRES: a plan of this
-// blueprint.
-std::vector<Overstatement> check_parts(const Blueprint& blueprint, const PartitionPlan& plan);
+// where too large a one is. A module that can't take such values can't be checked: that is an
+// error, too, or what it would say is added to `not_checked`, one text a layer. Copies of the
+// modules are what computes. REQUIRES: a plan of this blueprint.
+std::vector<Overstatement> check_parts(const Blueprint& blueprint, const PartitionPlan& plan,
+                                       std::vector<std::string>* not_checked = nullptr);
 
 }  // namespace convoy::model

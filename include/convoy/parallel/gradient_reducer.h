@@ -156,6 +156,16 @@ class GradientReducer {
   // had any. Collective with the others' backward or pass.
   bool join_with_zeros();
 
+  // A step without a backward pass of its own, of gradients that several passes which were not
+  // synchronized have added up, or that the caller computes: once for each parameter, in any order,
+  // .grad of parameter `parameter` of the constructor's list is what this rank contributes; where
+  // it is undefined, nothing. A bucket is reduced from when it has all of its gradients. Then
+  // finish_step() waits for all of them, and .grad is what it is after a backward pass. Only of a
+  // reducer with one source. Throws UsageError where a parameter comes twice, and finish_step()
+  // where one is missing. Collective with the same on the others.
+  void give_gradient(std::size_t parameter);
+  void finish_step();
+
   // From the next step on, `observer` is told about each span when it is over, one call at a time,
   // in the threads that run backward; empty (as at first) ends that, and costs nothing. To know
   // when reductions are done, the reducer then looks at them after every gradient and while it

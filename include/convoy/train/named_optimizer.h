@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,10 @@ class NamedOptimizer {
 
   // Sets the rate of all groups, times each one's scale.
   void set_learning_rate(double lr);
+  // Sets the weight decay of each group to what this makes of the scale of its rate and of the
+  // decay that the recipe gives it. Not of a plugin's optimizer, nor of a strategy's: these throw
+  // std::logic_error.
+  void set_weight_decay(const std::function<double(double scale, double own)>& decay_of);
   void zero_grad();
   void step();
 
@@ -46,6 +51,7 @@ class NamedOptimizer {
   std::string name_;
   std::vector<parallel::NamedTensor> parameters_;
   std::vector<double> scales_;  // of the optimizer's groups
+  std::vector<double> decays_;  // theirs, in the recipe
   std::unique_ptr<GroupedOptimizer> optimizer_;
 };
 

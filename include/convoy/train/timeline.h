@@ -54,10 +54,13 @@ class Timeline {
 
 // While it lives, what a reducer does is added to a timeline: copies into buckets and the wait at
 // the end of backward on row 0, and the reduction of bucket b, from its start to where the reducer
-// found it done, on row b + 1. Make and destroy it between steps.
+// found it done, on a row of its own: b + 1, or kParts + b for the reducer of divided layers, whose
+// buckets are those "of parts". Make and destroy it between steps.
 class ReducerRows {
  public:
-  ReducerRows(Timeline& timeline, parallel::GradientReducer& reducer);
+  static constexpr int kParts = 500;
+  enum class Of : std::uint8_t { all, parts };
+  ReducerRows(Timeline& timeline, parallel::GradientReducer& reducer, Of of = Of::all);
   ~ReducerRows();
   ReducerRows(const ReducerRows&) = delete;
   ReducerRows& operator=(const ReducerRows&) = delete;

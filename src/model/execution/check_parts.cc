@@ -50,6 +50,11 @@ Slice box_of(const Tensor& gradient, const Slice& stated) {
   return box;
 }
 
+class NotChecked : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 // A layer that the plan divides.
 class PartsCheck {
  public:
@@ -105,8 +110,9 @@ class PartsCheck {
     try {
       return module_.forward(std::as_const(input_));
     } catch (const c10::Error& error) {
-      complain(data_, "can't be checked, since its module can't take values drawn at random. " +
-                          text_of(error));
+      throw NotChecked("layer '" + data_.name +
+                       "' can't be checked, since its module can't take values drawn at random. " +
+                       text_of(error));
     }
   }
 
@@ -283,15 +289,21 @@ std::optional<Overstatement> overstatement(const PartitionPlan& plan, const Part
 
 }  // namespace
 
-std::vector<Overstatement> check_parts(const Blueprint& blueprint, const PartitionPlan& plan) {
+std::vector<Overstatement> check_parts(const Blueprint& blueprint, const PartitionPlan& plan,
+                                       std::vector<std::string>* not_checked) {
   std::vector<Overstatement> all;
   for (const PartitionedNode& place : plan.nodes) {
     const Node& node = plan.node_of(blueprint, place);
     const auto* opaque = std::get_if<layer::Opaque>(&node.kind);
     if (opaque == nullptr || !opaque->in_parts || place.how == Division::whole) continue;
     if (node.module == nullptr) complain(node, "has no module to be checked");
-    const auto found = overstatement(plan, place, PartsCheck(node, place, plan).run());
-    if (found) all.push_back(*found);
+    try {
+      const auto found = overstatement(plan, place, PartsCheck(node, place, plan).run());
+      if (found) all.push_back(*found);
+    } catch (const NotChecked& error) {
+      if (not_checked == nullptr) throw;
+      not_checked->emplace_back(error.what());
+    }
   }
   return all;
 }

@@ -11,11 +11,12 @@ namespace {
 
 using parallel::ReductionSpan;
 
-void add_span(Timeline& timeline, const ReductionSpan& span) {
+void add_span(Timeline& timeline, const ReductionSpan& span, ReducerRows::Of of) {
   const auto bucket = static_cast<std::int64_t>(span.bucket);
   const auto bytes = static_cast<std::int64_t>(span.bytes);
-  const std::string number = std::to_string(bucket);
-  const int row = static_cast<int>(bucket) + 1;
+  const bool parts = of == ReducerRows::Of::parts;
+  const std::string number = std::to_string(bucket) + (parts ? " of parts" : "");
+  const int row = static_cast<int>(bucket) + (parts ? ReducerRows::kParts : 1);
   switch (span.kind) {
     case ReductionSpan::Kind::copy:
       timeline.add(Timeline::kTraining, "copy " + std::string(span.parameter), span.begin, span.end,
@@ -50,9 +51,10 @@ Clock::time_point common_zero(const comm::World& world, const Timeline& timeline
 
 }  // namespace
 
-ReducerRows::ReducerRows(Timeline& timeline, parallel::GradientReducer& reducer)
+ReducerRows::ReducerRows(Timeline& timeline, parallel::GradientReducer& reducer, Of of)
     : reducer_(reducer) {
-  reducer_.set_observer([&timeline](const ReductionSpan& span) { add_span(timeline, span); });
+  reducer_.set_observer(
+      [&timeline, of](const ReductionSpan& span) { add_span(timeline, span, of); });
 }
 ReducerRows::~ReducerRows() { reducer_.set_observer({}); }
 

@@ -76,6 +76,9 @@ class BuiltIn final : public GroupedOptimizer {
   void set_learning_rate(std::size_t group, double lr) override {
     optimizer_->param_groups()[group].options().set_lr(lr);
   }
+  void set_weight_decay(std::size_t group, double decay) override {
+    static_cast<FusedOptions&>(optimizer_->param_groups()[group].options()).weight_decay(decay);
+  }
   void zero_grad() override { optimizer_->zero_grad(); }
   void step() override { optimizer_->step(); }
   std::vector<std::string> slot_names() const override {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ class GroupedOptimizer {
  public:
   virtual ~GroupedOptimizer() = default;
   virtual void set_learning_rate(std::size_t group, double lr) = 0;
+  virtual void set_weight_decay(std::size_t /*group*/, double /*decay*/) {
+    throw std::logic_error("the weight decay of this optimizer stays what it was made with");
+  }
   virtual void zero_grad() = 0;
   virtual void step() = 0;
   // What is kept of each parameter.

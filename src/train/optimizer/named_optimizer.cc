@@ -59,6 +59,7 @@ NamedOptimizer::NamedOptimizer(const OptimizerRecipe& recipe,
     scales_.push_back(g > 0 ? recipe.groups[g - 1].lr_scale : 1.0);
     groups.push_back(
         {g > 0 ? values_of_group(recipe, recipe.groups[g - 1]) : recipe, std::move(members[g])});
+    decays_.push_back(groups.back().values.weight_decay);
   }
   optimizer_ = make(groups, plugin);
 }
@@ -78,6 +79,13 @@ NamedOptimizer& NamedOptimizer::operator=(NamedOptimizer&&) noexcept = default;
 void NamedOptimizer::set_learning_rate(double lr) {
   for (std::size_t g = 0; g < scales_.size(); ++g)
     optimizer_->set_learning_rate(g, lr * scales_[g]);
+}
+
+void NamedOptimizer::set_weight_decay(
+    const std::function<double(double scale, double own)>& decay_of) {
+  if (decays_.empty()) throw std::logic_error("the recipe says nothing of these groups' decay");
+  for (std::size_t g = 0; g < scales_.size(); ++g)
+    optimizer_->set_weight_decay(g, decay_of(scales_[g], decays_[g]));
 }
 
 void NamedOptimizer::zero_grad() { optimizer_->zero_grad(); }

@@ -31,6 +31,9 @@ class VelocityOptimizer final : public GroupedOptimizer {
   }
 
   void set_learning_rate(std::size_t group, double lr) override { groups_[group].rule.lr = lr; }
+  void set_weight_decay(std::size_t group, double decay) override {
+    groups_[group].rule.weight_decay = decay;
+  }
   void zero_grad() override {
     for (const Group& group : groups_) {
       for (const torch::Tensor& parameter : group.parameters) parameter.mutable_grad().reset();

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convoy/base/clock.h"
@@ -36,6 +37,20 @@ class Exchange {
   // One under way. Ends before it is destroyed.
   class Transfer {
    public:
+    Transfer() = default;
+    Transfer(Transfer&&) noexcept = default;
+    // One that is under way ends before its tensors go.
+    Transfer& operator=(Transfer&& other) {
+      operation_ = std::move(other.operation_);
+      sent_ = std::move(other.sent_);
+      received_ = std::move(other.received_);
+      kind_ = other.kind_;
+      key_ = other.key_;
+      bytes_ = other.bytes_;
+      begin_ = other.begin_;
+      return *this;
+    }
+
     bool valid() const { return operation_.valid(); }
     bool done() { return operation_.done(); }
 

@@ -43,6 +43,10 @@ class Head {
   // Some milliseconds' worth of what train() has left of the parameters' gradients; false if
   // nothing was.
   bool finish_some();
+  // Whether something is left of the gradient of this parameter.
+  bool is_late(const torch::Tensor& parameter) const { return late_.left_of(parameter); }
+  // The next gradients are computed in the memory of these.
+  void keep_gradients_in_place() { late_.stay_in_place(); }
   // The scores of this rank's samples. Without gradients.
   torch::Tensor scores(const HeadInput& input);
   // The same where every rank of the group has the same rows: the scores of all of them.

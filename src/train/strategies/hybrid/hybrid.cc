@@ -79,6 +79,21 @@ parallel::DistributedOptions Hybrid::trunk_options(const State* saved) const {
   return distributed;
 }
 
+// Gradients of partitioned layers come in the opposite order of the layers.
+std::unique_ptr<parallel::GradientReducer> Hybrid::make_head_sums() const {
+  const auto& parameters = optimizers_->head_parameters();
+  if (replicas_.size() == 1 || parameters.empty()) return nullptr;
+  parallel::ReducerOptions options = distributed_options(context_->recipe());
+  options.averaging = parallel::Averaging::sum;
+  options.nominal_samples = 1;
+  options.compute_in_buckets = false;  // but late: see LateGradients
+  for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) options.order.push_back(p->name);
+  auto sums = std::make_unique<parallel::GradientReducer>(
+      replicas_, std::vector<std::vector<parallel::NamedTensor>>{parameters}, options);
+  sums->set_synchronizing(false);  // they are given when all passes are over
+  return sums;
+}
+
 // Passes of the usual batch that have samples.
 double Hybrid::updates_of_head() const {
   const auto batch = static_cast<std::size_t>(context_->recipe().training.batch);
@@ -118,6 +133,7 @@ void Hybrid::prepare(TrainerContext& context, const State* saved) {
     trunk_->reducer().set_meanwhile([this] { return head_->finish_some(); });
   }
   parallel::broadcast_tensors(replicas_, optimizers_->head_parameters());
+  head_sums_ = make_head_sums();
   buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_));
   if (saved == nullptr) return;
   optimizers_->load(*saved);
@@ -162,7 +178,12 @@ Communicated Hybrid::communicated() {
     all.exchanged.push_back({Exchange::kNames[kind], payload.sent, payload.received});
   }
   if (trunk_) all.sums = trunk_->statistics();
-  all.group_sum_bytes = head_sum_bytes_;
+  if (head_sums_) {
+    const auto& sums = head_sums_->statistics();
+    all.group_sum_bytes = sums.bytes * sums.steps;
+    all.sums.exposed_seconds += sums.exposed_seconds;
+    all.sums.copy_seconds += sums.copy_seconds;
+  }
   return all;
 }
 
@@ -178,7 +199,7 @@ bool Hybrid::infer(const Task& task, const Compute& compute, const data::Batch& 
   exchange_->group().allreduce(comm::buffer_of(shares), comm::ReduceOp::sum, {40, 0});
   const std::vector<std::size_t> group(shares.begin(), shares.end());
   HeadInput input;
-  input.rounds = rounds_of(group);
+  input.rounds = plan_inference_rounds(group, options_.senders, options_.passes);
   input.views = batch.views;
   input.activations = torch::empty({0, network_->head().front().inputs}, wire_);
   std::optional<TaskBatch> rows;

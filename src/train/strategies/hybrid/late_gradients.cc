@@ -49,6 +49,19 @@ bool LateGradients::left() const {
                      [](const Weight& w) { return !w.inputs.empty(); });
 }
 
+bool LateGradients::left_of(const torch::Tensor& weight) const {
+  return std::any_of(weights_.begin(), weights_.end(), [&](const Weight& w) {
+    return w.weight.is_same(weight) && !w.inputs.empty();
+  });
+}
+
+void LateGradients::stay_in_place() {
+  for (Weight& w : weights_) {
+    const torch::Tensor& gradient = w.weight.grad();
+    if (gradient.defined() && gradient.is_contiguous()) w.sum = gradient;
+  }
+}
+
 bool LateGradients::compute_some() {
   const auto next = std::find_if(weights_.begin(), weights_.end(),
                                  [](const Weight& w) { return !w.inputs.empty(); });

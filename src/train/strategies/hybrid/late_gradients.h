@@ -26,8 +26,12 @@ class LateGradients {
   // what was not computed.
   void gather(bool on);
   bool left() const;
+  bool left_of(const torch::Tensor& weight) const;
   // Some milliseconds' worth of what is left; false: nothing was. What is complete is in .grad.
   bool compute_some();
+  // The next ones are computed where .grad is now, as far as nothing else is to be added there:
+  // which may be memory that others read.
+  void stay_in_place();
 
  private:
   struct Weight {

@@ -26,24 +26,25 @@ State state_of(const State& saved, const std::vector<parallel::NamedTensor>& par
 
 HybridOptimizers::HybridOptimizers(const TrainerContext& context, const SplitNetwork& network,
                                    const Batches& batches)
-    : trunk_scale_(rate_scale(batches.rule, batches.trunk)),
-      head_scale_(rate_scale(batches.rule, batches.head)) {
-  const auto make = [&](const std::vector<parallel::NamedTensor>& parameters, double k) {
-    if (batches.rule != RateRule::root) return context.make_optimizer(parameters);
-    return NamedOptimizer(decayed_as(context.recipe().optimizer, batches.rule, k), parameters);
-  };
+    : batches_(batches) {
   for (auto& parameter : parallel::unique_parameters(network)) {
     auto& list = network.parts().contains(parameter.name) ? head_parameters_ : trunk_parameters_;
     if (parameter.tensor.requires_grad()) list.push_back(std::move(parameter));
   }
-  if (!trunk_parameters_.empty()) trunk_.emplace(make(trunk_parameters_, batches.trunk));
-  head_.emplace(make(head_parameters_, batches.head));
+  if (!trunk_parameters_.empty()) trunk_.emplace(context.make_optimizer(trunk_parameters_));
+  head_.emplace(context.make_optimizer(head_parameters_));
 }
 
 double HybridOptimizers::set_learning_rate(double lr) {
-  if (trunk_) trunk_->set_learning_rate(lr * trunk_scale_);
-  head_->set_learning_rate(lr * head_scale_);
-  return lr * trunk_scale_;
+  const auto set = [&](NamedOptimizer& optimizer, double k) {
+    optimizer.set_learning_rate(lr * rate_scale(batches_.rule, k));
+    if (batches_.rule != RateRule::root) return;
+    optimizer.set_weight_decay(
+        [&](double scale, double own) { return decay_for_root(lr * scale, own, k); });
+  };
+  if (trunk_) set(*trunk_, batches_.trunk);
+  set(*head_, batches_.head);
+  return lr * rate_scale(batches_.rule, batches_.trunk);
 }
 
 void HybridOptimizers::zero_grad() {

@@ -30,7 +30,8 @@ class HybridOptimizers {
   // The trunk's, and behind them the head's, as the network has them.
   std::vector<parallel::NamedTensor> parameters() const;
 
-  // Of the recipe. Gives that of the trunk.
+  // Of the recipe, at this moment: weight decay that fits the rate changes with it. Gives that of
+  // the trunk.
   double set_learning_rate(double lr);
   void zero_grad();
   void zero_head() { head_->zero_grad(); }
@@ -49,7 +50,7 @@ class HybridOptimizers {
   std::vector<parallel::NamedTensor> trunk_parameters_, head_parameters_;
   std::optional<NamedOptimizer> trunk_;  // where there is something to train
   std::optional<NamedOptimizer> head_;
-  double trunk_scale_ = 1, head_scale_ = 1;  // of rates
+  Batches batches_;
 };
 
 }  // namespace convoy::train

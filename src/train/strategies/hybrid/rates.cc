@@ -20,15 +20,4 @@ double decay_for_root(double rate, double decay, double k) {
   return -std::expm1(k * std::log1p(-rate * decay)) / (std::sqrt(k) * rate);
 }
 
-OptimizerRecipe decayed_as(const OptimizerRecipe& recipe, RateRule rule, double k) {
-  OptimizerRecipe scaled = recipe;
-  if (rule != RateRule::root) return scaled;
-  scaled.weight_decay = decay_for_root(recipe.lr, recipe.weight_decay, k);
-  for (ParameterGroupRecipe& group : scaled.groups) {
-    const double own = group.weight_decay >= 0 ? group.weight_decay : recipe.weight_decay;
-    group.weight_decay = decay_for_root(recipe.lr * group.lr_scale, own, k);
-  }
-  return scaled;
-}
-
 }  // namespace convoy::train

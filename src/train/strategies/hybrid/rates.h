@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "convoy/train/recipe.h"
-
 namespace convoy::train {
 
 enum class RateRule : std::uint8_t {
@@ -23,7 +21,5 @@ double rate_scale(RateRule rule, double k);
 // The weight decay w' for which one update with the rate r' = sqrt(k) r decays weights as k updates
 // with r and w do: (1 - r w)^k = 1 - r' w'.
 double decay_for_root(double rate, double decay, double k);
-// With the weight decay of a batch k times as large, of its groups, too. The rate stays what it is.
-OptimizerRecipe decayed_as(const OptimizerRecipe& recipe, RateRule rule, double k);
 
 }  // namespace convoy::train

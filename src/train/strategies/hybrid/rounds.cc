@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "convoy/plan/placement.h"
+
 namespace convoy::train {
 
 std::size_t Round::samples() const {
@@ -46,6 +48,13 @@ std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders,
     }
   }
   return rounds;
+}
+
+std::vector<Round> plan_inference_rounds(std::span<const std::size_t> shares, int senders,
+                                         int passes) {
+  if (senders == 0 && passes == 0) return plan_rounds(shares, 0);
+  const int own = passes > 0 ? passes : static_cast<int>(shares.size());
+  return plan_rounds(shares, senders, std::min(own, plan::kPassesUnderWay));
 }
 
 }  // namespace convoy::train

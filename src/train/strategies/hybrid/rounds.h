@@ -32,4 +32,10 @@ std::int64_t rows_of(const Round& round, std::int64_t views);
 // of them, whatever the senders. REQUIRES: 0 <= senders <= ranks, 0 <= passes.
 std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders, int passes = 0);
 
+// The same without gradients, where every pass is as any other, and reads all divided weights: no
+// more passes than are under way at a time (plan::kPassesUnderWay), each with as many of everyone's
+// samples.
+std::vector<Round> plan_inference_rounds(std::span<const std::size_t> shares, int senders,
+                                         int passes = 0);
+
 }  // namespace convoy::train

@@ -4,7 +4,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/model/randomness.h"
-#include "parallel/tensors.h"
 #include "train/strategies/hybrid/strategy.h"
 
 namespace convoy::train {
@@ -134,32 +133,29 @@ torch::Tensor Hybrid::train_head(const data::Batch& batch, const torch::Tensor& 
   return head_->train(input, step);
 }
 
-// The gradients of replicas, each in an operation of its own.
+// The gradients of replicas, as far as they are complete.
 void Hybrid::start_sums_of_head() {
-  if (replicas_.size() == 1) return;
-  std::uint16_t key = 0;
-  for (const auto& parameter : optimizers_->head_parameters()) {
-    torch::Tensor& gradient = parameter.tensor.mutable_grad();
-    // A group may have had no samples.
-    if (!gradient.defined()) gradient = torch::zeros_like(parameter.tensor);
-    HeadSum& own = head_sums_.emplace_back();
-    own.gradient = gradient;
-    own.host = gradient.to(torch::kCPU).contiguous();  // the same, where it is there already
-    head_sum_bytes_ += own.host.nbytes();
-    own.sum =
-        replicas_.start_allreduce(parallel::buffer_of(own.host), comm::ReduceOp::sum, {3, key++});
+  if (!head_sums_) return;
+  given_.assign(optimizers_->head_parameters().size(), false);
+  give_gradients_of_head();
+}
+
+void Hybrid::give_gradients_of_head() {
+  const auto& parameters = optimizers_->head_parameters();
+  // In the order in which they are reduced.
+  for (std::size_t i = given_.size(); i-- > 0;) {
+    if (given_[i] || head_->is_late(parameters[i].tensor)) continue;
+    given_[i] = true;
+    head_sums_->give_gradient(i);
   }
 }
 
 void Hybrid::finish_sums_of_head(StepReport& report) {
-  if (head_sums_.empty()) return;
-  const torch::NoGradGuard no_grad;
+  if (given_.empty()) return;
   const auto start = Clock::now();
-  for (HeadSum& own : head_sums_) {
-    own.sum.wait();
-    if (!own.host.is_same(own.gradient)) own.gradient.copy_(own.host);
-  }
-  head_sums_.clear();
+  head_sums_->finish_step();
+  given_.clear();
+  head_->keep_gradients_in_place();
   report.communication_s += phases_.end_of("exposed communication", start);
 }
 
@@ -181,8 +177,7 @@ void Hybrid::update_head_alone(double weight, StepReport& report) {
 // Gradients of the divided weights that nothing else had to wait for.
 void Hybrid::finish_head(StepReport& report) {
   const double before = head_->seconds().backward;
-  while (head_->finish_some()) {
-  }
+  while (head_->finish_some()) give_gradients_of_head();
   report.backward_s += head_->seconds().backward - before;
 }
 
@@ -239,8 +234,8 @@ StepReport Hybrid::step(const data::Batch& batch) {
   tally_.start({loss, share.weight, batch.size() < least_share_ ? 0 : batch.size(),
                 context_->samples().statistics().skipped + left_out_.samples(),
                 context_->requests()});
-  if (replicas_.size() > 1) finish_head(report);
   if (update && !options_.variable_batch) start_sums_of_head();
+  if (head_sums_) finish_head(report);
   if (update) trunk_backward(boundary, gradient, report);
   finish_head(report);
   finish_sums_of_head(report);
@@ -261,7 +256,10 @@ void Hybrid::follow(Timeline* timeline) {
   exchange_->set_timeline(timeline);
   head_->set_timeline(timeline);
   rows_.reset();
-  if (timeline != nullptr && trunk_) rows_.emplace(*timeline, trunk_->reducer());
+  head_rows_.reset();
+  if (timeline == nullptr) return;
+  if (trunk_) rows_.emplace(*timeline, trunk_->reducer());
+  if (head_sums_) head_rows_.emplace(*timeline, *head_sums_, ReducerRows::Of::parts);
 }
 
 }  // namespace convoy::train

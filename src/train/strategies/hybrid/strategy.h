@@ -58,6 +58,7 @@ class Hybrid final : public Strategy {
   std::vector<Round> rounds_of(std::span<const std::size_t> shares) const {
     return plan_rounds(shares, options_.senders, options_.passes);
   }
+  std::unique_ptr<parallel::GradientReducer> make_head_sums() const;
   double updates_of_head() const;
   StepReport step(const data::Batch& batch);
   HybridShare share_of(const data::Batch& batch);
@@ -74,6 +75,7 @@ class Hybrid final : public Strategy {
   void update_head_alone(double weight, StepReport& report);
   void update_all(StepReport& report);
   void start_sums_of_head();
+  void give_gradients_of_head();
   void finish_sums_of_head(StepReport& report);
   torch::Tensor boundary_of(const Task& task, const TaskBatch& rows, std::size_t samples,
                             std::int64_t views, double weight);
@@ -95,19 +97,16 @@ class Hybrid final : public Strategy {
   // For norms of the parts of a group. Replicas have to scale gradients by the same number, so that
   // their sums have the same bits whatever their transports.
   comm::Communicator norms_;
-  struct HeadSum {
-    torch::Tensor gradient, host;
-    comm::Operation sum;  // ends before its tensors do
-  };
-  std::vector<HeadSum> head_sums_;
-  std::uint64_t head_sum_bytes_ = 0;  // so far
+  // Of gradients of partitioned layers, over replicas; null where there is one.
+  std::unique_ptr<parallel::GradientReducer> head_sums_;
+  std::vector<bool> given_;  // which of them, in a step whose sums are under way; or empty
   Tally tally_;
   bool synchronized_ = false;  // batch norm
   LocalBuffers buffers_;
   std::size_t least_share_ = 1;
   LeftOut left_out_;  // of shares with fewer
   Phases phases_;
-  std::optional<ReducerRows> rows_;  // in their timeline
+  std::optional<ReducerRows> rows_, head_rows_;  // of sums, in a timeline
 };
 
 }  // namespace convoy::train

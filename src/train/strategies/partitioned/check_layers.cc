@@ -99,8 +99,15 @@ void check_user_layers(const comm::World& world, const model::Blueprint& bluepri
     const double exact = values * static_cast<double>(c10::elementSize(wire));
     return format_bytes(static_cast<std::uint64_t>(std::llround(exact)));
   };
-  for (const model::Overstatement& o : check_parts(blueprint, plan)) {
-    if (world.rank() != 0) continue;
+  std::vector<std::string> not_checked;
+  const std::vector<model::Overstatement> found = check_parts(blueprint, plan, &not_checked);
+  if (world.rank() != 0) return;
+  for (const std::string& text : not_checked) {
+    world.log().warning(text +
+                        ". Whether its parts are those of the whole is not known; "
+                        "partitioned.check = false leaves this out");
+  }
+  for (const model::Overstatement& o : found) {
     world.log().warning("layer '" + o.layer + "' states more of its input than it reads: for " +
                         o.output.text() + " partition " + std::to_string(o.partition) + " needs " +
                         o.stated.text() + " by that, of which it reads " + o.read.text() + ". Of " +

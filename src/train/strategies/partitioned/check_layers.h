@@ -13,7 +13,7 @@ namespace convoy::train {
 // What partitioned.check does: checks the layers of the user's that the plan divides
 // (model::check_parts). Throws UsageError, on every rank, where one states too small a region of
 // its input; the first rank's log says which state too large a one, with what that sends for
-// nothing in values of this type.
+// nothing in values of this type, and which can't be checked.
 void check_user_layers(const comm::World& world, const model::Blueprint& blueprint,
                        const model::PartitionPlan& plan, at::ScalarType wire);
 

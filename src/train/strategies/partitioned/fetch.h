@@ -53,6 +53,10 @@ class Fetch {
   friend struct StartFetch;
   friend struct FinishFetch;
   struct Message {
+    Message() = default;
+    Message(Message&&) noexcept = default;
+    Message& operator=(Message&&) = delete;  // would free memory that the former one's is sent from
+
     torch::Tensor memory;
     comm::Operation operation;  // ends before its memory does
   };

@@ -51,7 +51,13 @@ double most(const Recipe& recipe, const std::vector<model::PartitionLoad>& loads
 
 double all_of(const PartitionNeeds& needs) { return needs.parameters + needs.training(); }
 
-// The first number of partitions, doubling, with which no rank needs more; 0: none.
+}  // namespace
+
+PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
+                        const model::PartitionPlan& plan, int partition) {
+  return needs_of(recipe, loads_of(blueprint, plan)[static_cast<std::size_t>(partition)]);
+}
+
 int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
                       const model::PartitionPlan& plan, double memory) {
   std::vector<model::Shape> inputs;
@@ -61,19 +67,12 @@ int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
   for (int partitions = 2 * plan.partitions; partitions <= kMostPartitions; partitions *= 2) {
     Recipe larger = recipe;
     larger.grid.partitions = partitions;
-    larger.placement.layers.clear();  // whose parts may be for fewer
+    for (PlacementRule& rule : larger.placement.layers) rule.parts.clear();  // are for fewer
     const model::PartitionRules rules = rules_by_hand(larger, blueprint);
     const auto loads = loads_of(blueprint, plan_partition(blueprint, inputs, rules));
     if (most(recipe, loads, all_of) <= memory) return partitions;
   }
   return 0;
-}
-
-}  // namespace
-
-PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
-                        const model::PartitionPlan& plan, int partition) {
-  return needs_of(recipe, loads_of(blueprint, plan)[static_cast<std::size_t>(partition)]);
 }
 
 std::string describe_needs(const Recipe& recipe, const model::Blueprint& blueprint,

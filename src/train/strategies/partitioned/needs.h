@@ -33,4 +33,10 @@ std::string describe_needs(const Recipe& recipe, const model::Blueprint& bluepri
 void check_needs(const comm::World& world, const Recipe& recipe, const model::Blueprint& blueprint,
                  const model::PartitionPlan& plan, double wanted, const std::string& what);
 
+// The first number of partitions, twice as many as the plan has or twice that and so on, with which
+// no rank needs more than `memory` bytes; 0: none up to 256. Layers are divided as the recipe says,
+// in even parts: its own are for as many partitions as it has.
+int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
+                      const model::PartitionPlan& plan, double memory);
+
 }  // namespace convoy::train

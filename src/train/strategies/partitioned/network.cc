@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "convoy/base/random.h"
 #include "convoy/model/dropout.h"
 #include "model/execution/module_tree.h"
 #include "model/execution/user_part.h"
@@ -198,9 +199,21 @@ Tensor PartitionedNetwork::compute_around(PartitionedPass& pass, std::size_t nod
   return rows.size() == 1 ? rows.front() : torch::cat(rows, 2);
 }
 
+// Parts draw as much as they are large, so that what a layer draws can't follow from what those
+// before it have drawn: those that all compute whole are to be the same. Parts draw their own.
+void PartitionedNetwork::seed_generator(const PartitionedPass& pass, std::size_t node) const {
+  const PartitionedNode& place = plan_.nodes[node];
+  if (!pass.seed ||
+      !std::holds_alternative<model::layer::Opaque>(plan_.node_of(blueprint_, place).kind))
+    return;
+  const std::size_t part = place.how == Division::whole ? 0 : partition_ + 1;
+  torch::manual_seed(RandomStream(*pass.seed, node, part)());
+}
+
 Tensor PartitionedNetwork::compute(PartitionedPass& pass, std::size_t node,
                                    std::vector<Here>& values) const {
   const PartitionedNode& place = plan_.nodes[node];
+  seed_generator(pass, node);
   const PartLayer& layer = layers_[node];
   const Slice& inside = interiors_[node];
   if (pass.overlap && !inside.size.empty() && inside.elements() > 0)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct PartitionedPass {
   std::vector<at::ScalarType> types;  // of values, in which they travel: value_types()
   PartitionedStatistics statistics = {};
   bool overlap = true;  // what needs nothing from others is computed while that is on its way
+  // In training, from which follows what modules of the user's draw from LibTorch's generator: the
+  // same on all ranks.
+  std::optional<std::uint64_t> seed = std::nullopt;
 
   std::vector<std::unique_ptr<Fetch>> fetches = {};
   // Of layers whose output is computed in pieces.
@@ -78,6 +82,7 @@ class PartitionedNetwork final : public torch::nn::Module {
   Fetch& add_fetch(PartitionedPass& pass, Route route, Fetch::Way way) const;
   std::vector<Here> start_inputs(PartitionedPass& pass, const model::Tensors& inputs) const;
   void compute_all(PartitionedPass& pass, std::vector<Here>& values) const;
+  void seed_generator(const PartitionedPass& pass, std::size_t node) const;
   torch::Tensor compute(PartitionedPass& pass, std::size_t node, std::vector<Here>& values) const;
   torch::Tensor compute_around(PartitionedPass& pass, std::size_t node, Here& input) const;
   void pass_on(PartitionedPass& pass, std::size_t value, torch::Tensor tile,

@@ -83,7 +83,7 @@ std::vector<Option> partitioned_keys() {
       {"parts", std::vector<std::string>{},
        "what balance has chosen: noted by runs, and used where it fits; empty: it chooses"},
       {"overlap", true, "compute what needs nothing from others while that is on its way"},
-      {"check", false, "before training, compare parts of layers of your own with the whole"}};
+      {"check", true, "before anything else, compare parts of layers of your own with the whole"}};
   for (Option& key : reducer_keys()) keys.push_back(std::move(key));
   return keys;
 }

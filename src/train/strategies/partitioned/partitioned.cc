@@ -128,7 +128,7 @@ void Partitioned::find_types(const torch::Tensor& like, bool mixed) {
   }
 }
 
-// In the order of the layers, whatever the modules are registered by.
+// In the order of the layers, whatever the modules are registered by, and however they are divided.
 void Partitioned::sort_parameters() {
   std::map<std::string, at::Tensor> parameters;
   std::set<std::string> held;
@@ -137,6 +137,7 @@ void Partitioned::sort_parameters() {
     parameters[parameter.name] = parameter.tensor;
   for (const auto& [name, tensor] : parameters) held.insert(name);
   for (const auto& buffer : parallel::unique_buffers(*network_)) held.insert(buffer.name);
+  parameters_.clear();
   shared_.clear();
   divided_.clear();
   const model::PartitionPlan& plan = network_->plan();
@@ -147,6 +148,7 @@ void Partitioned::sort_parameters() {
       if (found == parameters.end() || !found->second.requires_grad()) continue;
       auto& list = network_->parts().contains(info.name) ? divided_ : shared_;
       list.push_back({info.name, found->second});
+      parameters_.push_back(list.back());
       parameters.erase(found);
     }
   }
@@ -205,8 +207,6 @@ void Partitioned::prepare(TrainerContext& context, const State* saved) {
   unit_statistics_ = own(grid_->replicas());
   tally_ = Tally(communicator_);
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
-  parameters_ = shared_;
-  parameters_.insert(parameters_.end(), divided_.begin(), divided_.end());
   shared_sums_ = make_reducer(all, shared_);
   divided_sums_ = make_reducer(grid_->replicas(), divided_);
   optimizer_.emplace(context.make_optimizer(parameters_));

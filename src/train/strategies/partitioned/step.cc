@@ -61,12 +61,20 @@ void Partitioned::check_all_count(const std::vector<std::int64_t>& rows) const {
   const auto few = [this](std::int64_t count) { return count < least_rows_; };
   const auto first = std::find_if(rows.begin(), rows.end(), few);
   if (first == rows.end() || std::all_of(rows.begin(), rows.end(), few)) return;
+  const std::string replica = "replica " + std::to_string(first - rows.begin());
+  const std::string local = "set partitioned.batch_norm = \"local\"";
+  if (*first > 0) {
+    throw UsageError(
+        "partitioned.batch_norm is synchronized, so every replica takes part in every step; " +
+        replica + " has " + std::to_string(*first) + (*first == 1 ? " row" : " rows") +
+        " in this one, and the network can't be trained on fewer than " +
+        std::to_string(least_rows_) + ": let training.batch be larger, or " + local);
+  }
   throw UsageError(
       "partitioned.batch_norm is synchronized, so every replica takes part in every step; the "
       "task " +
-      context_->recipe().task.name + " says that what replica " +
-      std::to_string(first - rows.begin()) +
-      " has in this one counts nothing: set partitioned.batch_norm = \"local\"");
+      context_->recipe().task.name + " says that no sample of " + replica +
+      " counts anything in this one: " + local);
 }
 
 // Of all samples of this replica, what each row counts.
@@ -181,6 +189,7 @@ double Partitioned::forward_and_backward(const std::optional<TaskBatch>& rows, c
   if (!numbers.empty()) report.communication_s += phases_.end_of("exposed communication", start);
   start = Clock::now();
   const auto pass = new_pass(shares.rows);
+  pass->seed = seed_;
   const bool images_shared = image_statistics_.size() > 1;
   const bool units_shared = synchronized_ && unit_statistics_.size() > 1;
   image_norm_.next_key = unit_norm_.next_key = 0;
@@ -235,9 +244,10 @@ StepReport Partitioned::step(const data::Batch& batch) {
   optimizer_->set_learning_rate(report.learning_rate);
   // For what draws from LibTorch's generator: alike on the partitions of a replica, which may all
   // compute the same.
-  torch::manual_seed(RandomStream(static_cast<std::uint64_t>(context_->recipe().seed),
-                                  static_cast<std::uint64_t>(context_->moment().step),
-                                  static_cast<std::uint64_t>(grid_->replica()))());
+  seed_ = RandomStream(static_cast<std::uint64_t>(context_->recipe().seed),
+                       static_cast<std::uint64_t>(context_->moment().step),
+                       static_cast<std::uint64_t>(grid_->replica()))();
+  torch::manual_seed(seed_);
   optimizer_->zero_grad();
   std::optional<TaskBatch> rows;
   // Rows that count nothing reach no network.
@@ -278,8 +288,11 @@ void Partitioned::run() {
 
 void Partitioned::follow(Timeline* timeline) {
   links_->set_timeline(timeline);
-  rows_.reset();
-  if (timeline != nullptr && shared_sums_) rows_.emplace(*timeline, *shared_sums_);
+  shared_rows_.reset();
+  divided_rows_.reset();
+  if (timeline == nullptr) return;
+  if (shared_sums_) shared_rows_.emplace(*timeline, *shared_sums_);
+  if (divided_sums_) divided_rows_.emplace(*timeline, *divided_sums_, ReducerRows::Of::parts);
 }
 
 }  // namespace convoy::train

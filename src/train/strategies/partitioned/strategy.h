@@ -116,8 +116,9 @@ class Partitioned final : public Strategy {
   LocalBuffers buffers_;
   LeftOut left_out_;
   std::vector<double> own_weights_;  // of the rows of this step's batch
+  std::uint64_t seed_ = 0;           // of what this step draws, one for each replica
   Phases phases_;
-  std::optional<ReducerRows> rows_;  // in their timeline
+  std::optional<ReducerRows> shared_rows_, divided_rows_;  // of their sums, in a timeline
 };
 
 }  // namespace convoy::train
