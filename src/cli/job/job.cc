@@ -117,7 +117,6 @@ Job::Job(std::span<const Role> roles, const JobOptions& options)
     member.fate.until_done = role.until_done;
     member.fate.essential = role.essential;
     member.fate.stops_anyhow = role.stops_anyhow;
-    member.fate.zero_is_done = role.zero_is_done;
     member.fate.started = false;
     if (!role.host.empty() && !start_.mpirun) start_.mpirun = find_mpirun("");
   }
