@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -47,10 +48,24 @@ void WorkerPool::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+// What it throws is the caller's of next(), once the batches before are used: it would end the
+// process from here. The planner may then be in the middle of a batch, so that it goes on with a
+// seek() alone.
 bool WorkerPool::plan_batch() {
-  if (free_.empty()) return false;
+  if (free_.empty() || planning_error_) return false;
   Slot& slot = *free_.front();
-  if (!planner_.plan(slot)) return false;
+  try {
+    if (!planner_.plan(slot)) return false;
+  } catch (const std::bad_alloc&) {
+    planning_error_ = std::make_exception_ptr(
+        Failure("loader: there is no memory on this host for the order of the samples"));
+  } catch (...) {
+    planning_error_ = std::current_exception();
+  }
+  if (planning_error_) {
+    batch_ready_.notify_all();
+    return false;
+  }
   free_.pop_front();
   planned_.push_back(&slot);
   if (slot.left == 0) batch_ready_.notify_all();
@@ -123,6 +138,7 @@ std::optional<std::size_t> WorkerPool::seek(std::uint64_t epoch,
   held_ = nullptr;
   free_.insert(free_.end(), planned_.begin(), planned_.end());
   planned_.clear();
+  planning_error_ = nullptr;
   if (!planner_.start(epoch, consumed)) return std::nullopt;
   return planner_.batches_left();
 }
@@ -133,12 +149,15 @@ Slot& WorkerPool::next() {
   held_ = nullptr;
   running_ = true;
   work_ready_.notify_all();
-  const auto ready = [this] { return !planned_.empty() && planned_.front()->left == 0; };
+  const auto ready = [this] {
+    return planned_.empty() ? planning_error_ != nullptr : planned_.front()->left == 0;
+  };
   if (!ready()) {
     const Clock::time_point began = Clock::now();
     batch_ready_.wait(lock, ready);
     statistics_.wait_s += seconds_since(began);
   }
+  if (planned_.empty()) std::rethrow_exception(planning_error_);
   Slot& slot = *planned_.front();
   if (slot.error) std::rethrow_exception(slot.error);
   planned_.pop_front();
