@@ -207,6 +207,7 @@ void Trainer::Impl::write_checkpoint_now() {
 void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written) {
   if (!written) return;
   result_.checkpoint = written->path;
+  if (!written->warning.empty()) world_.log().warning(written->warning);
   written->held_s = recipe_.checkpoint.asynchronous ? waited_ + written->held_s : written->seconds;
   if (outputs_) outputs_->checkpoint(moment_, *written);
 }
