@@ -97,6 +97,7 @@ void Trainer::Impl::restore() {
     const SavedScore score = saved_score(*inputs_, checkpoints_, origin->manifest);
     if (score.evaluated) evaluated_at_ = moment_.step;
     score_ = score.score;
+    best_score_ = score.best;
     result_.target_reached = score.target_reached;
     seconds_before_ = origin->manifest.seconds;
     const auto wanted = [this](const Slice& whole) { return strategy().wanted(whole); };
