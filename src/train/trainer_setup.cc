@@ -111,10 +111,10 @@ void Trainer::Impl::restore() {
 }
 
 void Trainer::Impl::open_folder() {
-  on_owner([this] {
+  const std::int64_t resumed_at = inputs_->origin ? moment_.step : -1;
+  on_owner([this, resumed_at] {
     lock_->confirm();
     const auto& origin = inputs_->origin;
-    const std::int64_t resumed_at = origin ? moment_.step : -1;
     // What others train goes on while this one is away.
     if (by_itself_ && !options_.strategy) check_leads_elsewhere(recipe_, resumed_at);
     if (origin) {
@@ -130,7 +130,7 @@ void Trainer::Impl::open_folder() {
     outputs_.emplace(recipe_, folder_, resumed_at, evaluated_at_.has_value(), options_.progress,
                      task().unit(), !task().cost(*inputs_->data.training), world_.log());
   });
-  if (sample_log_ != nullptr) sample_log_->open();
+  if (sample_log_ != nullptr) sample_log_->open(resumed_at);
 }
 
 void Trainer::Impl::greet() {
