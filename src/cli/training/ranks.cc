@@ -11,6 +11,7 @@
 #include "cli/checks.h"
 #include "cli/join.h"
 #include "cli/launch/again.h"
+#include "cli/launch/rank_variables.h"
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 
@@ -33,7 +34,9 @@ void add_rank_options(CLI::App& command, RankOptions& o) {
 }
 
 void become_ranks(const RankOptions& o, int threads, std::int64_t partitions) {
-  if (is_a_rank()) return;
+  const bool lone = o.ranks > 1 && is_a_lone_task();
+  if (is_a_rank() && !lone) return;
+  if (lone) forget_task();
   const bool elsewhere = !o.hosts.empty() || !o.hostfile.empty();
   if (o.ranks <= 1 && !elsewhere && o.logs.empty()) return;
   std::vector<std::string> options;
