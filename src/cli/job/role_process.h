@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "cli/job/outcome.h"
-#include "cli/job/output.h"
 #include "cli/job/role.h"
 #include "cli/job/role_patience.h"
 #include "cli/launch/filter.h"
 #include "cli/launch/lines.h"
 #include "cli/launch/mpirun.h"
+#include "cli/launch/output.h"
 #include "cli/launch/processes.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/descriptor.h"
