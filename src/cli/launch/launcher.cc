@@ -18,6 +18,7 @@
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
 #include "cli/launch/ending.h"
+#include "cli/launch/held_signals.h"
 #include "cli/launch/output.h"
 #include "cli/launch/processes.h"
 #include "cli/launch/relay.h"
@@ -61,6 +62,7 @@ class Launcher {
   void take(Ending::Step step);
   // Whether there were any.
   bool end_orphans() const;
+  bool all_have_started() const;
   void pass_on(int signal);
   void end_ranks();
   void end_at_once();
@@ -89,6 +91,7 @@ class Launcher {
   bool mpirun_told_ = false;  // by SIGTERM
   bool mpirun_ended_ = false;
   JobEnd job_end_;
+  HeldSignals held_;
   Ending ending_{kKillPatience};
   MissingReport missing_;
   Supervisors supervisors_;
@@ -111,6 +114,8 @@ Verdict Launcher::run() {
       relay.advance();
       learn_from(relay);
     }
+    // Before all supervisors stand mpirun would die of it, or some ranks never hear of it.
+    for (const int signal : held_.take([this](int) { return all_have_started(); })) pass_on(signal);
     write_output();
     if (mpirun_ended_ || ending_.phase() == Ending::Phase::given_up) break;
     watch();
@@ -181,7 +186,7 @@ void Launcher::read_signals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     if (signal == SIGUSR1 || signal == SIGUSR2) {
-      pass_on(signal);
+      held_.add(signal);
       continue;
     }
     if (job_end_.interrupted_by != 0) {
@@ -192,7 +197,7 @@ void Launcher::read_signals() {
     job_end_.interrupted_by = signal;
     const std::chrono::duration<double> grace(std::max(options_.grace_s, 0.0));
     ending_.told(Clock::now(), std::chrono::duration_cast<Clock::duration>(grace));
-    if (grace.count() > 0) pass_on(SIGUSR1);
+    if (grace.count() > 0) held_.add(SIGUSR1);
   }
 }
 
@@ -289,6 +294,12 @@ bool Launcher::supervisor_is_lost() {
   return missing_.next(Clock::now(), !missing.empty());
 }
 
+bool Launcher::all_have_started() const {
+  return std::count_if(job_end_.reports.begin(), job_end_.reports.end(), [](const Report& report) {
+           return report.kind == Report::Kind::supervised;
+         }) >= options_.ranks;
+}
+
 void Launcher::pass_on(int signal) {
   if (const auto supervisors = supervisors_.all_here(job_end_.reports, options_.ranks)) {
     for (pid_t pid : *supervisors) kill(pid, signal);
@@ -302,13 +313,9 @@ void Launcher::end_ranks() {
     for (pid_t pid : *supervisors) kill(pid, SIGTERM);
     return;
   }
-  const bool all_started =
-      std::count_if(job_end_.reports.begin(), job_end_.reports.end(), [](const Report& report) {
-        return report.kind == Report::Kind::supervised;
-      }) >= options_.ranks;
   // Open MPI passes SIGALRM to the supervisors, who take it for "end your rank"; at SIGTERM it
   // would not give them the time they need.
-  const bool relayed = options_.mpirun.flavor == MpiFlavor::openmpi && all_started;
+  const bool relayed = options_.mpirun.flavor == MpiFlavor::openmpi && all_have_started();
   if (relayed) {
     kill(mpirun_, SIGALRM);
   } else {

@@ -10,10 +10,14 @@
 
 namespace convoy::cli {
 
+// Seconds for the update under way and a checkpoint.
+inline constexpr double kUsualGrace = 120;
+
 struct RankOptions {
   int ranks = 0;
   std::string hosts, hostfile, bind, logs, timeout;
-  double grace_s = 120;
+  // For commands that do something about SIGUSR1: how long they may go on when told to end.
+  double grace_s = 0;
 };
 
 // Adds -n, --hosts and the like.
