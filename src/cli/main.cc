@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -29,6 +30,15 @@ void open_standard_streams() {
   if (opened >= 0) close(opened);
 }
 
+// Whoever is told to stop while it starts remembers it: what takes the signal is not there yet.
+void hold_usr1(const std::string& command) {
+  if (command != "train" && command != "run" && command != "job") return;
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -39,6 +49,7 @@ int main(int argc, char** argv) {
   // What follows "--" is another program's business.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::vector<std::string> rest;
+  if (!arguments.empty()) hold_usr1(arguments.front());
   if (!arguments.empty() && arguments.front() == "run") {
     const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
     rest.assign(dashes, arguments.end());

@@ -143,9 +143,8 @@ int run_command(const CLI::App& app, const RunArguments& arguments,
   options.logs = prepare_logs(arguments.logs);
   options.label = arguments.label;
   options.verbose = arguments.verbose;
-  const Verdict verdict = launch(options);
-  if (!verdict.line.empty()) std::fprintf(stderr, "convoy run: %s\n", verdict.line.c_str());
-  return verdict.exit_status;
+  options.speaker = "convoy run";
+  return launch(options).exit_status;
 }
 
 }  // namespace

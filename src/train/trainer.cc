@@ -131,10 +131,29 @@ bool Trainer::Impl::evaluate_or_save() {
   }
 }
 
+// A run that is to write no checkpoint on its way writes none for its score either.
+bool Trainer::Impl::saves_the_best() const {
+  const CheckpointRecipe& checkpoint = recipe_.checkpoint;
+  return checkpoint.keep_best && (checkpoint.every_steps > 0 || checkpoint.every_epochs > 0 ||
+                                  checkpoint.every_minutes > 0);
+}
+
+// Whether the evaluation of this step is the first or has a better score than all before. All ranks
+// know the score.
+bool Trainer::Impl::is_a_new_best() {
+  if (evaluated_at_ != moment_.step || !score_) return false;
+  if (best_score_ && *score_ <= *best_score_) return false;
+  best_score_ = score_;
+  return true;
+}
+
 // Whether training goes on.
 bool Trainer::Impl::act(Due due) {
   if (due.evaluate || due.checkpoint) check_weights();
   if (due.evaluate && !evaluate_or_save()) due.checkpoint = due.end = true;  // told to stop
+  // Evaluations and checkpoints have clocks of their own: the best network would else be one that
+  // was seen and is nowhere.
+  if (due.evaluate && is_a_new_best() && saves_the_best()) due.checkpoint = true;
   if (result_.target_reached) {
     due.checkpoint = due.end = true;
     if (outputs_) outputs_->reached_target(moment_, inputs_->target->name);
@@ -207,6 +226,7 @@ void Trainer::Impl::write_checkpoint_now() {
 void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written) {
   if (!written) return;
   result_.checkpoint = written->path;
+  if (!written->warning.empty()) world_.log().warning(written->warning);
   written->held_s = recipe_.checkpoint.asynchronous ? waited_ + written->held_s : written->seconds;
   if (outputs_) outputs_->checkpoint(moment_, *written);
 }

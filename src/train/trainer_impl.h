@@ -73,6 +73,8 @@ class Trainer::Impl final : public TrainerContext {
   }
   bool act(Due due);
   bool evaluate_or_save();
+  bool saves_the_best() const;
+  bool is_a_new_best();
   bool evaluate_now(bool& all_have_failed);
   void check_update(const StepReport& report);
   void check_weights();
@@ -109,6 +111,7 @@ class Trainer::Impl final : public TrainerContext {
   Clock::time_point last_checkpoint_ = Clock::now();
   std::optional<std::int64_t> evaluated_at_;  // step
   std::optional<double> score_;               // then
+  std::optional<double> best_score_;          // so far, with those before a resume
   std::optional<std::int64_t> saved_at_;
   TimelineWindow timeline_;
   RunResult result_;

@@ -97,6 +97,7 @@ void Trainer::Impl::restore() {
     const SavedScore score = saved_score(*inputs_, checkpoints_, origin->manifest);
     if (score.evaluated) evaluated_at_ = moment_.step;
     score_ = score.score;
+    best_score_ = score.best;
     result_.target_reached = score.target_reached;
     seconds_before_ = origin->manifest.seconds;
     const auto wanted = [this](const Slice& whole) { return strategy().wanted(whole); };
@@ -110,10 +111,10 @@ void Trainer::Impl::restore() {
 }
 
 void Trainer::Impl::open_folder() {
-  on_owner([this] {
+  const std::int64_t resumed_at = inputs_->origin ? moment_.step : -1;
+  on_owner([this, resumed_at] {
     lock_->confirm();
     const auto& origin = inputs_->origin;
-    const std::int64_t resumed_at = origin ? moment_.step : -1;
     // What others train goes on while this one is away.
     if (by_itself_ && !options_.strategy) check_leads_elsewhere(recipe_, resumed_at);
     if (origin) {
@@ -129,7 +130,7 @@ void Trainer::Impl::open_folder() {
     outputs_.emplace(recipe_, folder_, resumed_at, evaluated_at_.has_value(), options_.progress,
                      task().unit(), !task().cost(*inputs_->data.training), world_.log());
   });
-  if (sample_log_ != nullptr) sample_log_->open();
+  if (sample_log_ != nullptr) sample_log_->open(resumed_at);
 }
 
 void Trainer::Impl::greet() {

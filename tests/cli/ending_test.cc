@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <optional>
@@ -12,10 +13,25 @@
 
 #include "cli/agent/program_end.h"
 #include "cli/job/role_patience.h"
+#include "cli/launch/held_signals.h"
 #include "cli/launch/processes.h"
 
 namespace convoy::cli {
 namespace {
+
+// As the launcher does until all supervisors stand, and these until their programs catch a signal.
+TEST(HeldSignals, AreThereForWhoeverTakesThemLater) {
+  HeldSignals held;
+  for (const int signal : {SIGUSR2, SIGUSR1, SIGUSR2}) held.add(signal);
+  EXPECT_TRUE(held.take([](int) { return false; }).empty());
+  EXPECT_TRUE(held.any());
+  EXPECT_EQ(held.take([](int signal) { return signal == SIGUSR1; }), std::vector<int>{SIGUSR1});
+  EXPECT_EQ(held.take([](int) { return true; }), std::vector<int>{SIGUSR2});
+  EXPECT_FALSE(held.any());
+  held.add(SIGUSR1);
+  held.forget();
+  EXPECT_TRUE(held.take([](int) { return true; }).empty());
+}
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;

@@ -127,11 +127,13 @@ TEST(JobOutcome, IsDoneThoughASignalCameWhenAllWas) {
   end.roles = {fate("worker", {}), fate("server", {kSignaled, SIGTERM, ""}, true)};
   end.roles[1].until_done = false;
   EXPECT_EQ(judge_job(end).exit_status, 0);
-  // What was told to stop and did so in order has not come to its end, unless it says so.
+  // Also what was told to stop: one that has work left ends with another status.
   end.roles[0].told = true;
-  EXPECT_EQ(judge_job(end).exit_status, 128 + SIGINT);
-  end.roles[0].zero_is_done = true;
   EXPECT_EQ(judge_job(end).exit_status, 0);
+  EXPECT_TRUE(judge_job(end).lines.empty());
+  end.roles[0].end = {kExited, 128 + SIGTERM, ""};
+  EXPECT_EQ(judge_job(end).exit_status, 128 + SIGINT);
+  end.roles[0].end = {};
   end.roles.push_back(fate("another", {kExited, 1, ""}));
   EXPECT_EQ(judge_job(end).exit_status, 128 + SIGINT);
   end.roles.back() = fate("another", {});

@@ -136,7 +136,7 @@ TEST(Roles, AreStoppedInOrder) {
 TEST(Roles, AreStoppedOnRequest) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     JobOfRoles job(service("server") + role("worker",
-                                            "trap 'echo bye; exit 0' TERM; echo ready; "
+                                            "trap 'echo bye; exit 143' TERM; echo ready; "
                                             "while :; do sleep 0.02; done"));
     ASSERT_TRUE(job->wait_for("ready", 2));
     kill(job->pid(), signal);

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -140,6 +141,27 @@ TEST(Leftovers, BesideASupervisorAreNotTold) {
   }
   leftovers.end({other.pid()});
   EXPECT_TRUE(comes([&] { return is_there("told"); }));
+}
+
+// In a process of its own, whose signals it changes.
+TEST(TakesSignal, OfOneThatCatchesWaitsForOrIgnoresIt) {
+  const auto ask = [] {
+    const auto takes = [](int signal) { return takes_signal(getpid(), signal); };
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
+    for (const int signal : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(signal, SIG_DFL);
+    if (takes(SIGUSR1) || takes(SIGUSR2) || takes(SIGALRM)) std::_Exit(1);
+    std::signal(SIGUSR1, [](int) {});
+    if (!takes(SIGUSR1) || takes(SIGUSR2)) std::_Exit(2);
+    std::signal(SIGUSR2, SIG_IGN);
+    sigaddset(&mask, SIGALRM);
+    sigprocmask(SIG_BLOCK, &mask, nullptr);
+    if (!takes(SIGUSR2) || !takes(SIGALRM)) std::_Exit(3);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(ask(), testing::ExitedWithCode(0), "");
+  EXPECT_FALSE(takes_signal(0, SIGUSR1)) << "there is none";
 }
 
 TEST(Leftovers, AreKilledASecondAfterTheyWereTold) {

@@ -44,6 +44,24 @@ TEST(TrainingSignals, EndAtOnceWithTheStatusThatAsksForAnotherStart) {
   EXPECT_EXIT(in_the_background(), testing::ExitedWithCode(0), "^$");
 }
 
+// The program has held it back since it was started.
+TEST(TrainingSignals, OneThatCameBeforeTheyAreCaughtIsHeard) {
+  for (const bool set_up : {true, false}) {
+    const auto start = [set_up] {
+      sigset_t signals;
+      sigemptyset(&signals);
+      sigaddset(&signals, SIGUSR1);
+      sigprocmask(SIG_BLOCK, &signals, nullptr);
+      raise(SIGUSR1);
+      if (set_up) end_at_stop_signals("nothing was lost");
+      catch_stop_signals();
+      std::_Exit(stop_signal_came() ? 0 : 2);
+    };
+    EXPECT_EXIT(start(), testing::ExitedWithCode(set_up ? kExitRequeue : 0),
+                set_up ? "^nothing was lost$" : "^$");
+  }
+}
+
 TEST(TrainingSignals, AreNotedOnceThereIs) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     const auto train = [signal] {

@@ -40,6 +40,8 @@ TEST(Verdict, NamesWhatIsLeft) {
   EXPECT_EQ(judge(end).line,
             "process 12 (sh) is left: it can't be killed; process 13 is left: it can't be killed");
   end.interrupted_by = 15;
+  EXPECT_EQ(judge(end).exit_status, 1);
+  end.reports.back() = ended(0, true, 15, Asked::mpirun);
   EXPECT_EQ(judge(end).exit_status, 143);
   EXPECT_TRUE(
       judge(end).line.ends_with("ended; process 12 (sh) is left: it can't be killed; "
@@ -94,6 +96,20 @@ TEST(Verdict, RequeueNeedsAgreement) {
   EXPECT_EQ(judge(asked).exit_status, 75);
   asked.reports.back() = ended(1, true, 9, Asked::another_process);
   EXPECT_EQ(judge(asked).exit_status, 128 + 15);
+}
+
+TEST(Verdict, IsSuccessThoughASignalCame) {
+  JobEnd end = job(2, {ended(0, false, 0, Asked::another_process), ended(1, false, 0)});
+  end.interrupted_by = 15;
+  end.mpirun_code = 143;
+  EXPECT_EQ(judge(end).exit_status, 0);
+  EXPECT_EQ(judge(end).line, "");
+  // A rank that has not said how it ended may have been in the middle of its work.
+  end.reports.pop_back();
+  EXPECT_EQ(judge(end).exit_status, 128 + 15);
+  EXPECT_EQ(judge(end).line, "ended by signal 15 (Terminated); the 2 ranks were ended");
+  end.reports.push_back(ended(1, true, 15, Asked::another_process));
+  EXPECT_EQ(judge(end).exit_status, 128 + 15);
 }
 
 TEST(Verdict, ReadsMpirunsNotices) {

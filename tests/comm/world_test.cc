@@ -338,6 +338,30 @@ TEST(World, AnExceptionOnOneRankEndsAll) {
     expect_contains(heard[rank], {"rank 1 on host", "was ended by an exception"});
 }
 
+// A rank that can't go on, and says so itself: it is told from one that has met what all have.
+TEST(World, ARankThatGivesUpTellsItsPeersWhy) {
+  std::array<std::string, 3> heard;
+  testing::internal::CaptureStderr();
+  const std::string thrown = failure_of(3, [&](World& world) {
+    if (world.rank() == 1) {
+      EXPECT_EQ(world.failure(), "");
+      EXPECT_TRUE(world.is_awaited(test::patience()));
+      return world.give_up("a file is gone");
+    }
+    heard[static_cast<std::size_t>(world.rank())] =
+        failure_of([&] { world.communicator().barrier(); });
+  });
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  expect_contains(thrown, {"a file is gone"});
+  for (const std::size_t rank : {0, 2}) expect_contains(heard[rank], {"a file is gone"});
+
+  failure_of(3, [](World& world) {
+    if (world.rank() == 0) return world.give_up("so it is on all");
+    EXPECT_FALSE(world.is_awaited(test::patience()));
+    EXPECT_EQ(world.failure(), "so it is on all");
+  });
+}
+
 // The same on the machine's own clock.
 TEST(World, ARankThatHangsIsNamedInTime) {
   WorldOptions options;

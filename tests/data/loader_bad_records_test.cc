@@ -25,6 +25,40 @@ TEST(Loader, ABadRecordEndsTheRunInTheBatchItIsIn) {
   EXPECT_EQ(loader.next()->samples[0], 12u);
 }
 
+// An order that can't be made from its third batch on.
+class BrokenOrder final : public SampleOrder {
+ public:
+  explicit BrokenOrder(bool memory) : memory_(memory) {}
+  std::size_t largest_share(std::size_t batch) const override { return batch; }
+  bool ready(std::uint64_t, std::size_t) const override { return true; }
+  void append_share(std::uint64_t, Range batch, std::vector<std::size_t>& samples) override {
+    if (batch.begin >= 8 && memory_) throw std::bad_alloc();
+    if (batch.begin >= 8) throw Failure("node7 can't say which samples come next");
+    for (std::size_t i = batch.begin; i < batch.end; ++i) samples.push_back(i);
+  }
+
+ private:
+  const bool memory_;
+};
+
+TEST(Loader, WhatItsOrderThrowsReachesTheCallerBehindTheBatchesBefore) {
+  for (const bool memory : {false, true}) {
+    LoaderOptions options = batches_of(4, 0, 1, 3);
+    options.order = std::make_shared<BrokenOrder>(memory);
+    Loader loader(small_images(20), {}, options);
+    for (int part = 0; part < 2; ++part) {
+      EXPECT_EQ(loader.next()->samples[0], 0u);
+      EXPECT_EQ(loader.next()->samples[0], 4u);
+      for (int i = 0; i < 2; ++i) {
+        expect_error<Failure>([&] { loader.next(); },
+                              {memory ? "no memory on this host for the order" : "node7"});
+      }
+      EXPECT_EQ(loader.position(), (Position{0, 0, {{0, 8}}}));
+      loader.seek({});
+    }
+  }
+}
+
 TEST(Loader, BadRecordsAreSkippedCountedAndNamedOnce) {
   const std::set<std::size_t> bad = {0, 3, 4, 5, 6, 7, 17};
   std::mutex mutex;

@@ -1,8 +1,12 @@
 #include "convoy/train/checkpoint_folder.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -12,8 +16,38 @@
 #include "tests/base/scratch.h"
 #include "tests/train/checkpoint_samples.h"
 
+namespace {
+
+ino_t folder_not_listed = 0;  // as on a disk that fails
+
+}  // namespace
+
+// Before the one of the C library, also for the C++ library's iterators.
+extern "C" dirent* readdir(DIR* folder) {
+  static const auto original = reinterpret_cast<dirent* (*)(DIR*)>(dlsym(RTLD_NEXT, "readdir"));
+  struct stat info {};
+  if (folder_not_listed != 0 && fstat(dirfd(folder), &info) == 0 &&
+      info.st_ino == folder_not_listed) {
+    errno = EIO;
+    return nullptr;
+  }
+  return original(folder);
+}
+
 namespace convoy::train {
 namespace {
+
+// While it lives this folder can't be listed.
+class NotListed {
+ public:
+  explicit NotListed(const std::string& path) {
+    struct stat info {};
+    if (stat(path.c_str(), &info) == 0) folder_not_listed = info.st_ino;
+  }
+  ~NotListed() { folder_not_listed = 0; }
+  NotListed(const NotListed&) = delete;
+  NotListed& operator=(const NotListed&) = delete;
+};
 
 namespace fs = std::filesystem;
 using test::entries;
@@ -85,6 +119,30 @@ TEST(Checkpoints, Retention) {
   EXPECT_EQ(entries(scratch.path()), 2u);
   EXPECT_THROW(write_small(folder, 10, std::nullopt, {0, true}), UsageError);
   EXPECT_THROW(write_small(folder, -1), UsageError);
+}
+
+// The earlier ones stay, and the next one looks again.
+TEST(Checkpoints, AFolderThatCannotBeListedIsAWarning) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  for (const int step : {1, 2}) write_small(folder, step);
+  std::string warning;
+  {
+    Manifest manifest = sample_manifest(3);
+    CheckpointDraft draft(folder.folder(), 3);
+    fill_small(draft.folder());
+    describe_files(draft.folder(), manifest);
+    const NotListed not_listed(scratch.path());
+    EXPECT_EQ(draft.commit(manifest, {1, false}), scratch.path("step-000000000003"));
+    warning = draft.warning();
+  }
+  EXPECT_EQ(warning, "checkpoint " + scratch.path("step-000000000003") +
+                         " is whole, but earlier ones are all kept: cannot read the folder " +
+                         scratch.path() + ": Input/output error");
+  EXPECT_EQ(names(folder), steps({1, 2, 3}));
+  EXPECT_EQ(open_checkpoint(folder.newest()).step, 3);
+  write_small(folder, 4, std::nullopt, {1, false});
+  EXPECT_EQ(names(folder), steps({4}));
 }
 
 // Another figure: what was the best by the one before is kept no longer, and would be again.

@@ -10,6 +10,7 @@
 #include "convoy/train/safetensors.h"
 #include "tests/base/scratch.h"
 #include "train/checkpoint/weights.h"
+#include "train/strategies/local_buffers.h"
 
 namespace convoy::train {
 namespace {
@@ -180,6 +181,31 @@ TEST_F(StateTest, TiedParametersAreStoredOnce) {
   state.model["a"] = torch::full({2}, 5.0);
   load_module(module, state, "test");
   EXPECT_TRUE(module.a.equal(torch::full({2}, 5.0)));
+}
+
+// A seed or a hash has more digits than a double, and a complex number has two parts.
+TEST(UniteBuffers, KeepsEachValueInItsOwnType) {
+  constexpr std::int64_t kHash = (std::int64_t{1} << 53) + 1;
+  comm::World::run_threads(3, [](comm::World& world) {
+    const int rank = world.rank();
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor hash = torch::tensor({kHash, kHash - 2 * rank}, torch::kLong);
+    const torch::Tensor flags = torch::tensor({rank == 1, false}, torch::kBool);
+    const torch::Tensor small = torch::full({2, 2}, 5 - rank, torch::kByte).t();
+    const torch::Tensor phase = torch::complex(torch::full({2}, 1.0 + rank, torch::kFloat),
+                                               torch::full({2}, -3.0 * rank, torch::kFloat));
+    const torch::Tensor mean = torch::full({2}, static_cast<double>(rank), torch::kDouble);
+    unite_buffers(
+        world.communicator(),
+        {{"hash", hash}, {"flags", flags}, {"small", small}, {"phase", phase}, {"mean", mean}});
+    EXPECT_TRUE(torch::equal(hash, torch::tensor({kHash, kHash}, torch::kLong))) << hash;
+    EXPECT_TRUE(torch::equal(flags, torch::tensor({true, false}, torch::kBool))) << flags;
+    EXPECT_TRUE(torch::equal(small, torch::full({2, 2}, 5, torch::kByte))) << small;
+    EXPECT_TRUE(
+        torch::allclose(torch::view_as_real(phase), torch::tensor({{2.0f, -3.0f}, {2.0f, -3.0f}})))
+        << phase;
+    EXPECT_TRUE(torch::equal(mean, torch::ones({2}, torch::kDouble))) << mean;
+  });
 }
 
 }  // namespace

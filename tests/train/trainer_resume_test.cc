@@ -356,6 +356,34 @@ TEST_F(TrainerResumeTest, ARunWhoseFolderWasTakenOverEnds) {
   }
 }
 
+// What adds up gradients in the order of the checkpoint has more of them now, or fewer.
+TEST_F(TrainerResumeTest, ALayerThatWasFrozenMayBeTrained) {
+  registry_.add_model("thawing",
+                      [](const ModelRequest& r) {
+                        auto network = std::make_shared<testing_data::Small>(r.classes, false, 0);
+                        for (auto& parameter : network->named_parameters()) {
+                          if (parameter.key().starts_with("conv"))
+                            parameter.value().set_requires_grad(!r.options.flag("frozen"));
+                        }
+                        return network;
+                      },
+                      {{"frozen", false, "the convolution is"}});
+  const auto with = [this](const std::string& frozen) {
+    return recipe("thawing", {"model.name=thawing", "model.options.frozen=" + frozen,
+                              "optimizer.momentum=0", "checkpoint.keep=9"});
+  };
+  const auto kernel = [](const std::string& checkpoint) {
+    return state_of(checkpoint).model.at("conv.weight");
+  };
+  const std::string frozen = train(with("true"), 8).checkpoint;
+  const RunResult trained = train(with("false"), 5, "latest");
+  EXPECT_EQ(trained.steps, 13);
+  const RunResult again = train(with("true"), 0, "latest");
+  EXPECT_EQ(again.steps, 18);
+  EXPECT_FALSE(torch::equal(kernel(frozen), kernel(trained.checkpoint)));
+  EXPECT_TRUE(torch::equal(kernel(again.checkpoint), kernel(trained.checkpoint)));
+}
+
 TEST_F(TrainerResumeTest, GoesOnFromTheBestOrFromARunFolder) {
   const Recipe r = recipe("origin", {"checkpoint.keep=9"});
   train(r, 13);

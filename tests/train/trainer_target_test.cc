@@ -2,6 +2,8 @@
 #include "convoy/base/error.h"
 #include "tests/train/many_labels.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/checkpoint/checkpoint_names.h"
+#include "train/checkpoint/resume.h"
 #include "train/samples/random_part.h"
 
 namespace convoy::train {
@@ -255,6 +257,49 @@ TEST_F(TrainerTest, OtherValidationDataMakeAnotherBest) {
   }
   all().barrier();
   EXPECT_FALSE(train(with("7"), 0, "latest").evaluation);
+}
+
+// Whenever checkpoints are due, and over all parts of a run.
+TEST_F(TrainerTest, ABetterScoreThanAllBeforeIsSaved) {
+  const auto with = [this](const std::string& name, Overrides more) {
+    more.insert(more.end(), kEveryTwo.begin(), kEveryTwo.end());
+    more.push_back("checkpoint.keep=100");
+    return recipe(name, more);
+  };
+  const auto saved = [](const Recipe& r) {
+    std::vector<std::int64_t> steps;
+    for (const std::string& path : CheckpointFolder(checkpoints_in(r.output.folder)).list())
+      steps.push_back(*step_of(last_part(path)));
+    return steps;
+  };
+  const Recipe r = with("best", {"checkpoint.every_epochs=3"});
+  train(r, 8);
+  train(r, 0, "latest");
+  all().barrier();
+  // 8 and 18 are the ends of its parts.
+  double best = -1;
+  std::vector<std::int64_t> expected;
+  for (const auto& row : rows(r, "evaluation")) {
+    const std::int64_t step = row["step"];
+    const double score = row["top1"];
+    if (score > best || step == 8 || step == 18) expected.push_back(step);
+    best = std::max(best, score);
+  }
+  EXPECT_EQ(saved(r), expected);
+  EXPECT_GT(expected.size(), 3u);
+  EXPECT_LT(expected.size(), 9u);
+  const std::string path = CheckpointFolder(checkpoints_in(r.output.folder)).best();
+  EXPECT_NEAR(open_checkpoint(path).score.value(), best, 1e-6);
+  all().barrier();
+  // But not where no checkpoint is to be written before the end, or the best isn't kept.
+  for (const auto& none : {Overrides{"checkpoint.every_epochs=0", "checkpoint.every_minutes=0"},
+                           Overrides{"checkpoint.every_epochs=3", "checkpoint.keep_best=false"}}) {
+    const Recipe other = with(none[1], none);
+    train(other);
+    all().barrier();
+    EXPECT_EQ(saved(other), std::vector<std::int64_t>{18}) << none[1];
+    all().barrier();
+  }
 }
 
 TEST_F(TrainerTest, AWarmUpInTheOtherUnitIsNoLongerThanTraining) {

@@ -91,6 +91,19 @@ class World {
   // ranks throw Failure instead of exiting.
   [[noreturn]] void fail(const std::string& reason) const;
 
+  // These are for programs that say themselves why a rank ends, as one of many. failure() gives why
+  // the world has failed, as far as this rank knows; empty while it has not. What waits for peers
+  // then throws a Failure with this text in it, and the rank that has found it said it on standard
+  // error, or called give_up().
+  std::string failure() const;
+  // Makes this reason that of all ranks, unless the world has failed already. Says nothing on
+  // standard error.
+  void give_up(const std::string& reason) const;
+  // Says whether another rank waits for this one in an operation, and would for ever, since this
+  // one starts no other any more. Asks for up to `patience`, a second at least; returns early, with
+  // false, where the world has failed.
+  bool is_awaited(std::chrono::duration<double> patience) const;
+
   // Does what the destructor does on the way out, for programs that want its errors as exceptions:
   // finishes what is in flight, waits for all ranks to get here, and leaves MPI if join() had
   // entered it.

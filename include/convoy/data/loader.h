@@ -79,7 +79,8 @@ struct LoaderOptions {
 // the first record for its shape (with OnBad::skip the first good one) and throws UsageError for
 // options that don't fit the data; the workers begin with the first next(). A bad record with
 // OnBad::fail surfaces in the next() that would have returned its batch, naming Dataset::key, and
-// in every next() from then on until a seek(). A record that can't be read (Failure) always does.
+// in every next() from then on until a seek(). A record that can't be read (Failure) always does,
+// and so does what the order throws.
 // Destruction stops the workers.
 //
 // position() at the end of an epoch: after its last batch, all of it is consumed, with what

@@ -130,9 +130,13 @@ class CheckpointDraft {
   // ones and any whose manifest can't be read are left alone and not counted. If anything fails,
   // what was there before is untouched. Returns the path. Throws failure(), and UsageError when the
   // folder holds other files than the manifest names. `confirm`, if there is one, is called when
-  // all is written, right before the folder is renamed; a Failure of its is a reason not to.
+  // all is written, right before the folder is renamed; a Failure of its is a reason not to. Where
+  // earlier ones can't be looked through, the checkpoint is there all the same: see warning().
   std::string commit(const Manifest& manifest, const Retention& retention,
                      const std::function<void()>& confirm = {});
+  // After commit(): says why earlier checkpoints are all kept, which `retention` may not cover;
+  // empty where there is nothing to say.
+  const std::string& warning() const { return warning_; }
   // Gives what to throw when it can't be written: it names the checkpoint, the reason, and which
   // earlier checkpoint stays usable, for which it reads those. The draft's folder is removed.
   Failure failure(std::string reason);
@@ -143,6 +147,7 @@ class CheckpointDraft {
   std::string path_;
   std::function<bool()> given_up_;
   std::optional<AtomicFolder> draft_;
+  std::string warning_;
 };
 
 // One process writes at a time; reading is safe beside it.

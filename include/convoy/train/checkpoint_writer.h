@@ -27,7 +27,8 @@ struct CheckpointOptions {
   std::function<void()> confirm = {};
 };
 
-// This is what came of a checkpoint; path, step and score are the same on every rank.
+// This is what came of a checkpoint; path, step and score are the same on every rank, and rank 0
+// has the warning.
 struct WrittenCheckpoint {
   std::string path;
   std::int64_t step = 0;
@@ -36,6 +37,7 @@ struct WrittenCheckpoint {
   double held_s = 0;         // of those in begin(), until training could go on
   std::uint64_t copied = 0;  // bytes; 0: it was written from where it was
   bool asynchronous = false;
+  std::string warning;  // why earlier ones are all kept; empty: they are not, or should be
 };
 
 // These are the checkpoints of a run, written by the ranks of a communicator into a folder that

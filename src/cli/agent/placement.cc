@@ -1,5 +1,7 @@
 #include "cli/agent/placement.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -34,6 +36,13 @@ Placement place(const PlacementInput& input) {
     placement.cores.assign(first, first + share);
   }
   return placement;
+}
+
+bool quota_limits(std::size_t usable) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  return sched_getaffinity(0, sizeof mask, &mask) == 0 &&
+         usable < static_cast<std::size_t>(CPU_COUNT(&mask));
 }
 
 std::vector<int> by_topology(std::vector<int> cores) {

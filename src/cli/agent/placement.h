@@ -1,6 +1,7 @@
 // Cores and threads of one rank among those on its host.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct Placement {
 // Bound to disjoint cores when these divide evenly among the ranks and hold the threads, and are
 // nobody else's.
 Placement place(const PlacementInput& input);
+
+// Whether fewer than its affinity mask shows are usable for this process, of which so many are.
+bool quota_limits(std::size_t usable);
 
 // The cores ordered so that hardware threads of one physical core, and cores of one socket, are
 // neighbors.

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -28,6 +27,8 @@
 #include "cli/agent/pump.h"
 #include "cli/launch/again.h"
 #include "cli/launch/child.h"
+#include "cli/launch/ending.h"
+#include "cli/launch/held_signals.h"
 #include "cli/launch/processes.h"
 #include "cli/launch/rank_variables.h"
 #include "cli/launch/report.h"
@@ -58,13 +59,6 @@ std::uint64_t now_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-bool quota_limits(std::size_t usable) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  return sched_getaffinity(0, sizeof mask, &mask) == 0 &&
-         usable < static_cast<std::size_t>(CPU_COUNT(&mask));
-}
-
 class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options)
@@ -87,6 +81,7 @@ class Supervisor {
   void reap();
   bool orphaned();
   int leave();
+  void pass_user_signals();
   void end_everything();
   void end_leftovers();
   void hold_place();
@@ -103,6 +98,7 @@ class Supervisor {
   std::array<Pump, 2> pumps_;
   pid_t program_ = 0;
   std::optional<int> status_;  // of the program, as wait() gives it
+  HeldSignals held_;
   Asked asked_ = Asked::nobody;
   std::uint64_t ended_ns_ = 0;
   bool killed_ = false;
@@ -236,8 +232,8 @@ void Supervisor::loop() {
       ready[1 + 2 * i] = {pumps_[i].readable_fd(), POLLIN, 0};
       ready[2 + 2 * i] = {pumps_[i].writable_fd(), POLLOUT, 0};
     }
-    const auto wait =
-        end_.is_asked() && !killed_ ? std::min(kParentCheck, milliseconds(100)) : kParentCheck;
+    const bool often = (end_.is_asked() && !killed_) || held_.any();
+    const auto wait = often ? kLookOften : kParentCheck;
     poll(ready.data(), ready.size(), static_cast<int>(wait.count()));
     for (std::size_t i = 0; i < 2; ++i) {
       if (ready[1 + 2 * i].revents != 0 || ready[2 + 2 * i].revents != 0) pumps_[i].advance();
@@ -249,6 +245,7 @@ void Supervisor::loop() {
       }
     }
     read_signals();
+    pass_user_signals();
     if (orphaned()) return;
     if (end_.is_over(Clock::now())) {
       if (status_) return;  // the program is gone and nobody takes its output
@@ -269,7 +266,7 @@ void Supervisor::on_signal(const signalfd_siginfo& info) {
   if (signal == SIGCHLD) return;
   if (signal == SIGHUP && orphaned()) return;
   if (signal == SIGUSR1 || signal == SIGUSR2) {
-    if (!status_) kill(-program_, signal);
+    held_.add(signal);
     return;
   }
   if (status_) {
@@ -322,6 +319,14 @@ int Supervisor::leave() {
   if (code == 0 || code == kExitRequeue || end_.is_asked()) return 0;
   hold_place();
   return told_to_leave_ ? 0 : code;
+}
+
+// They ask for something, and are to end nothing: a program that has just started, and does not
+// catch them yet, would die of them.
+void Supervisor::pass_user_signals() {
+  if (status_) held_.forget();
+  for (const int signal : held_.take([this](int s) { return takes_signal(program_, s); }))
+    kill(-program_, signal);
 }
 
 // Nobody is left to tell.

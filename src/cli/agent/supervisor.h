@@ -28,9 +28,9 @@ struct SupervisorOptions {
 
 // Runs the program to its end and returns the exit status for mpirun. What it does:
 //   - takes its cores, and gives the program the number of threads that fit them;
-//   - passes SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 on, and kills a program that outlives the first
-//   two
-//     by 3 s; SIGALRM is the launcher's way to say SIGTERM through mpirun;
+//   - passes SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 on, the last two once the program does something
+//     about them, and kills a program that outlives the first two by 3 s; SIGALRM is the launcher's
+//     way to say SIGTERM through mpirun;
 //   - kills the program within a second when mpirun is gone (and the kernel kills it when the
 //     supervisor is), together with every process the program has started;
 //   - reports the end of the program to the launcher and then keeps its place for 2 s: mpirun would

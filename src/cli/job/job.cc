@@ -14,13 +14,13 @@
 #include "cli/job/folder.h"
 #include "cli/job/orphans.h"
 #include "cli/job/outcome.h"
-#include "cli/job/output.h"
 #include "cli/job/role.h"
 #include "cli/job/role_patience.h"
 #include "cli/job/role_process.h"
 #include "cli/launch/again.h"
 #include "cli/launch/child.h"
 #include "cli/launch/launcher.h"
+#include "cli/launch/output.h"
 #include "cli/launch/processes.h"
 #include "cli/launch/rank_variables.h"
 #include "cli/launch/relay.h"
@@ -117,7 +117,6 @@ Job::Job(std::span<const Role> roles, const JobOptions& options)
     member.fate.until_done = role.until_done;
     member.fate.essential = role.essential;
     member.fate.stops_anyhow = role.stops_anyhow;
-    member.fate.zero_is_done = role.zero_is_done;
     member.fate.started = false;
     if (!role.host.empty() && !start_.mpirun) start_.mpirun = find_mpirun("");
   }

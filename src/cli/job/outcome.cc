@@ -83,14 +83,14 @@ JobOutcome of_interruption(const JobFates& end) {
           {"ended by " + describe_signal(end.interrupted_by) + all}};
 }
 
-// Whether all work had come to its end, before a signal or in spite of it.
+// Whether all work had come to its end, before a signal or in spite of it. A role that is told to
+// stop and has work left says so by another status than 0: 75, or the signal's.
 bool is_done(const JobFates& end) {
   bool any = false;
   for (const RoleFate& role : end.roles) {
     if (!role.until_done) continue;
     any = true;
     if (!role.started || role.waited || role.end.failed()) return false;
-    if (role.told && !role.zero_is_done) return false;
   }
   return any;
 }

@@ -40,7 +40,6 @@ struct RoleFate {
   bool until_done = true;
   bool essential = true;
   bool stops_anyhow = false;
-  bool zero_is_done = false;
   bool started = true;          // false: the job was over before
   bool told = false;            // it was told to stop before it ended
   bool waited = false;          // then it was about to be started again

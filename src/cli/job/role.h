@@ -50,9 +50,6 @@ struct Role {
   // When the work is done, or others ask to be started again (75) for it, how this one stops is
   // said, and nothing has failed: what it would have written isn't needed any more, or is saved.
   bool stops_anyhow = false;
-  // Its exit status 0 says that all work is done, also when it had been told to stop. Else what is
-  // told to stop and ends in order has stopped.
-  bool zero_is_done = false;
   // Exit statuses after which it is never started again, and the job has failed: 2, say, where the
   // next start would find the same mistake.
   std::vector<int> fatal = {};

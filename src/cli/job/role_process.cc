@@ -92,6 +92,8 @@ void RoleProcess::advance() {
       (report.kind == Report::Kind::supervised ? supervised_ : ended_) = std::move(report);
     }
   }
+  for (const int signal : held_.take([this](int) { return supervised_.has_value(); }))
+    pass_on(signal);
 }
 
 void RoleProcess::read(Stream& stream) {
@@ -192,7 +194,8 @@ void RoleProcess::give_up() {
 }
 
 void RoleProcess::pass_on(int signal) {
-  if (status_ || !supervised_ || told_) return;
+  if (status_ || told_) return;
+  if (!supervised_) return held_.add(signal);  // until somebody is there who can take it
   // MPICH's mpirun would die of SIGUSR2.
   if (!remote() || *mpirun_ == MpiFlavor::openmpi || signal == SIGUSR1) kill(pid_, signal);
 }

@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "cli/job/outcome.h"
-#include "cli/job/output.h"
 #include "cli/job/role.h"
 #include "cli/job/role_patience.h"
 #include "cli/launch/filter.h"
+#include "cli/launch/held_signals.h"
 #include "cli/launch/lines.h"
 #include "cli/launch/mpirun.h"
+#include "cli/launch/output.h"
 #include "cli/launch/processes.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/descriptor.h"
@@ -96,6 +97,7 @@ class RoleProcess {
   const bool draws_;
   std::optional<MpiFlavor> mpirun_;
   pid_t pid_ = 0;
+  HeldSignals held_;
   bool told_ = false;
   bool given_up_ = false;
   KillPatience patience_;

@@ -21,6 +21,17 @@ bool is_a_rank() {
   return false;
 }
 
+bool is_a_lone_task() {
+  const auto is_one = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr && std::strcmp(value, "1") == 0;
+  };
+  // What mpirun starts there inherits the step's variables.
+  const bool of_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr ||
+                         (std::getenv("PMI_SIZE") != nullptr && !is_one("PMI_SIZE"));
+  return is_a_rank() && !of_mpirun && is_one("SLURM_STEP_NUM_TASKS");
+}
+
 void run_again(const std::vector<std::string>& options) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string all((std::istreambuf_iterator<char>(file)), {});

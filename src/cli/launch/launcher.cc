@@ -18,6 +18,8 @@
 #include "cli/launch/build_config.h"
 #include "cli/launch/child.h"
 #include "cli/launch/ending.h"
+#include "cli/launch/held_signals.h"
+#include "cli/launch/output.h"
 #include "cli/launch/processes.h"
 #include "cli/launch/relay.h"
 #include "cli/launch/supervisors.h"
@@ -60,6 +62,7 @@ class Launcher {
   void take(Ending::Step step);
   // Whether there were any.
   bool end_orphans() const;
+  bool all_have_started() const;
   void pass_on(int signal);
   void end_ranks();
   void end_at_once();
@@ -67,14 +70,28 @@ class Launcher {
   void finish();
   int poll_timeout() const;
 
+  // Streams of this process are written to as they take it: signals have to be answered, and the
+  // deaths of ranks, while a terminal is slow or nobody reads a pipe.
+  void write_output() {
+    out_.advance();
+    err_.advance();
+  }
+  void say(const std::string& text) { err_.add(options_.speaker + ": " + text + "\n"); }
+  void print_end(const Verdict& verdict);
+
+  SignalMask mask_;
   const LaunchOptions& options_;
   const std::string token_;
   Descriptor signals_;
+  TerminalLine line_;
+  LineOutput out_{STDOUT_FILENO, line_};
+  LineOutput err_{STDERR_FILENO, line_};
   std::vector<Relay> relays_;
   pid_t mpirun_ = 0;
   bool mpirun_told_ = false;  // by SIGTERM
   bool mpirun_ended_ = false;
   JobEnd job_end_;
+  HeldSignals held_;
   Ending ending_{kKillPatience};
   MissingReport missing_;
   Supervisors supervisors_;
@@ -86,7 +103,9 @@ Verdict Launcher::run() {
   adopt_orphans();
   start();
   while (true) {
-    std::vector<pollfd> ready{{signals_.get(), POLLIN, 0}};
+    std::vector<pollfd> ready{{signals_.get(), POLLIN, 0},
+                              {out_.writable_fd(), POLLOUT, 0},
+                              {err_.writable_fd(), POLLOUT, 0}};
     for (const Relay& relay : relays_) ready.push_back({relay.source(), POLLIN, 0});
     poll(ready.data(), ready.size(), poll_timeout());
     read_signals();
@@ -95,17 +114,32 @@ Verdict Launcher::run() {
       relay.advance();
       learn_from(relay);
     }
+    // Before all supervisors stand mpirun would die of it, or some ranks never hear of it.
+    for (const int signal : held_.take([this](int) { return all_have_started(); })) pass_on(signal);
+    write_output();
     if (mpirun_ended_ || ending_.phase() == Ending::Phase::given_up) break;
     watch();
   }
   finish();
-  const Verdict verdict = judge(job_end_);
-  for (Relay& relay : relays_) {
-    const bool mid_line = relay.target() == STDERR_FILENO && relay.mid_line();
-    if (!verdict.line.empty() && mid_line) write_all(STDERR_FILENO, "\n");
-    if (!verdict.explained) write_all(STDERR_FILENO, relay.filter().messages());
-  }
+  Verdict verdict = judge(job_end_);
+  print_end(verdict);
   return verdict;
+}
+
+void Launcher::print_end(const Verdict& verdict) {
+  const bool says = !options_.speaker.empty() && !verdict.line.empty();
+  for (const Relay& relay : relays_) {
+    if (says && &relay.target() == &err_ && relay.mid_line()) err_.add("\n");
+  }
+  for (Relay& relay : relays_) {
+    if (!verdict.explained) err_.add(relay.filter().messages());
+  }
+  if (says) say(verdict.line);
+  print_the_rest(out_, err_, signals_.get());
+  // What comes from here on is too late for the job, and no reason to die of it.
+  signalfd_siginfo info{};
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+  }
 }
 
 void Launcher::start() {
@@ -118,10 +152,10 @@ void Launcher::start() {
       mpirun_environment(options_.mpirun, geteuid() == 0,
                          options_.hosts.empty() ? environment("CONVOY_JOB_FOLDER", "") : "");
   if (options_.verbose) {
-    std::string line = "convoy run:";
-    for (const std::string& text : variables) line += " " + text;
-    for (const std::string& text : arguments) line += " " + text;
-    write_all(STDERR_FILENO, line + "\n");
+    std::string line;
+    for (const std::string& text : variables) line += (line.empty() ? "" : " ") + text;
+    for (const std::string& text : arguments) line += (line.empty() ? "" : " ") + text;
+    say(line);
   }
   signals_ = signals_to_a_job();
   signal(SIGPIPE, SIG_IGN);
@@ -129,13 +163,13 @@ void Launcher::start() {
   const bool capture_output = options_.mpirun.flavor == MpiFlavor::mpich;
   Child child = start_child(arguments, {.variables = variables, .capture_output = capture_output});
   mpirun_ = child.pid;
-  const auto relay = [&](Descriptor source, int target) {
+  const auto relay = [&](Descriptor source, LineOutput& target) {
     if (!source.open()) return;
     relays_.emplace_back(std::move(source), target,
                          StreamFilter(token_, options_.mpirun.name(), mpirun_, options_.verbose));
   };
-  relay(std::move(child.standard_error), STDERR_FILENO);
-  relay(std::move(child.standard_output), STDOUT_FILENO);
+  relay(std::move(child.standard_error), err_);
+  relay(std::move(child.standard_output), out_);
   hold_at("launch");
 }
 
@@ -152,7 +186,7 @@ void Launcher::read_signals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     if (signal == SIGUSR1 || signal == SIGUSR2) {
-      pass_on(signal);
+      held_.add(signal);
       continue;
     }
     if (job_end_.interrupted_by != 0) {
@@ -163,7 +197,7 @@ void Launcher::read_signals() {
     job_end_.interrupted_by = signal;
     const std::chrono::duration<double> grace(std::max(options_.grace_s, 0.0));
     ending_.told(Clock::now(), std::chrono::duration_cast<Clock::duration>(grace));
-    if (grace.count() > 0) pass_on(SIGUSR1);
+    if (grace.count() > 0) held_.add(SIGUSR1);
   }
 }
 
@@ -260,6 +294,12 @@ bool Launcher::supervisor_is_lost() {
   return missing_.next(Clock::now(), !missing.empty());
 }
 
+bool Launcher::all_have_started() const {
+  return std::count_if(job_end_.reports.begin(), job_end_.reports.end(), [](const Report& report) {
+           return report.kind == Report::Kind::supervised;
+         }) >= options_.ranks;
+}
+
 void Launcher::pass_on(int signal) {
   if (const auto supervisors = supervisors_.all_here(job_end_.reports, options_.ranks)) {
     for (pid_t pid : *supervisors) kill(pid, signal);
@@ -273,13 +313,9 @@ void Launcher::end_ranks() {
     for (pid_t pid : *supervisors) kill(pid, SIGTERM);
     return;
   }
-  const bool all_started =
-      std::count_if(job_end_.reports.begin(), job_end_.reports.end(), [](const Report& report) {
-        return report.kind == Report::Kind::supervised;
-      }) >= options_.ranks;
   // Open MPI passes SIGALRM to the supervisors, who take it for "end your rank"; at SIGTERM it
   // would not give them the time they need.
-  const bool relayed = options_.mpirun.flavor == MpiFlavor::openmpi && all_started;
+  const bool relayed = options_.mpirun.flavor == MpiFlavor::openmpi && all_have_started();
   if (relayed) {
     kill(mpirun_, SIGALRM);
   } else {
@@ -299,9 +335,8 @@ void Launcher::finish() {
   const auto deadline = Clock::now() + milliseconds(500);
   for (Relay& relay : relays_) {
     while (relay.open() && Clock::now() < deadline) {
-      pollfd ready{relay.source(), POLLIN, 0};
-      if (poll(&ready, 1, 50) == 0 && !orderly) break;
-      relay.advance();
+      if (!relay.advance_whole(milliseconds(50)) && !orderly) break;
+      write_output();
     }
     relay.close();
     learn_from(relay);

@@ -26,6 +26,9 @@ struct LaunchOptions {
   // told by SIGUSR1, and finish by themselves. 0: SIGTERM, and SIGKILL 3 s later.
   double grace_s = 0;
   bool verbose = false;  // show mpirun's command line and messages
+  // Begins the lines of its own on standard error, the last of which is that of the verdict. Empty:
+  // the caller says that.
+  std::string speaker = "";
   std::vector<std::string> command;
 };
 

@@ -154,6 +154,18 @@ std::vector<std::string> arguments_of(pid_t pid) {
   return arguments;
 }
 
+bool takes_signal(pid_t pid, int signal) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    const bool mask =
+        line.starts_with("SigBlk:") || line.starts_with("SigIgn:") || line.starts_with("SigCgt:");
+    if (!mask) continue;
+    const auto signals = std::strtoull(line.c_str() + line.find(':') + 1, nullptr, 16);
+    if ((signals >> (signal - 1) & 1u) != 0) return true;
+  }
+  return false;
+}
+
 std::string describe_process(pid_t pid) {
   const std::string name = name_of(pid);
   return "process " + std::to_string(pid) + (name.empty() ? "" : " (" + name + ")");

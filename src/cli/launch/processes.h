@@ -70,6 +70,10 @@ std::string name_of(pid_t pid);
 // hangs.
 std::vector<std::string> arguments_of(pid_t pid);
 
+// Whether a process has something of its own to do at this signal: it catches it, waits for it or
+// ignores it. False of one that the signal would end, and of one that is gone.
+bool takes_signal(pid_t pid, int signal);
+
 // "process 123 (sh)", for messages. Does not wait for the process, in whatever state it is.
 std::string describe_process(pid_t pid);
 

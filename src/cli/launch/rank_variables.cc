@@ -19,17 +19,30 @@ bool starts_with_any(std::string_view name) {
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-}  // namespace
-
-void forget_rank(const std::vector<std::string>& keep) {
+template <class Goes>
+void forget_variables(const Goes& goes) {
   std::vector<std::string> gone;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
-    const bool of_rank = starts_with_any(name) && name.find("ALLOW_RUN_AS_ROOT") == name.npos;
-    if (of_rank && std::find(keep.begin(), keep.end(), name) == keep.end()) gone.push_back(name);
+    if (goes(name)) gone.push_back(name);
   }
   for (const std::string& name : gone) unsetenv(name.c_str());
+}
+
+}  // namespace
+
+void forget_rank(const std::vector<std::string>& keep) {
+  forget_variables([&keep](const std::string& name) {
+    return starts_with_any(name) && name.find("ALLOW_RUN_AS_ROOT") == name.npos &&
+           std::find(keep.begin(), keep.end(), name) == keep.end();
+  });
+}
+
+void forget_task() {
+  forget_variables([](const std::string& name) {
+    return name.starts_with("PMIX_") || name.starts_with("PMI_");
+  });
 }
 
 }  // namespace convoy::cli

@@ -2,28 +2,34 @@
 #pragma once
 
 #include "cli/launch/filter.h"
+#include "cli/launch/output.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/descriptor.h"
 
 namespace convoy::cli {
 
 // Passes one stream of mpirun on to a stream of this process, without what its filter takes out.
+// Never blocks: what is not read there in time stays where it is, as it would without this process.
 class Relay {
  public:
-  // `target` is a descriptor of this process, STDERR_FILENO say.
-  Relay(Descriptor source, int target, StreamFilter filter);
+  // `target` outlives this object, and is written to by whoever has it.
+  Relay(Descriptor source, LineOutput& target, StreamFilter filter);
 
-  // For poll(); -1 after the end of the stream.
-  int source() const { return source_.get(); }
+  // For poll(); -1 after the end of the stream, and while its target is full.
+  int source() const { return target_->full() ? -1 : source_.get(); }
   bool open() const { return source_.open(); }
-  // Passes on what can be read now, and what has waited long enough to become a message of mpirun.
-  // If nobody reads the target any more, the job goes on: its results are elsewhere.
+  // Passes on what can be read now, as far as its target takes it, and what has waited long enough
+  // to become a message of mpirun. If nobody reads the target any more, the job goes on: its
+  // results are elsewhere.
   void advance();
+  // The same of all that can be read now, however much: for the end, when nobody writes any more.
+  // Waits for up to so long for the first of it; false where there is nothing.
+  bool advance_whole(std::chrono::milliseconds patience);
   // Passes on what was held, too; nothing can be read afterwards.
   void close();
   // Whether something waits to become a message of mpirun, so that advance() is wanted soon.
   bool holds() const { return filter_.holds(); }
-  int target() const { return target_; }
+  LineOutput& target() const { return *target_; }
   // Whether the last byte that was passed on did not end a line.
   bool mid_line() const { return mid_line_; }
   StreamFilter& filter() { return filter_; }
@@ -33,9 +39,11 @@ class Relay {
 
  private:
   void forward(const std::string& bytes);
+  void read_source(bool whole);
+  void release_held();
 
   Descriptor source_;
-  int target_;
+  LineOutput* target_;
   StreamFilter filter_;
   Clock::time_point last_bytes_{};
   bool mid_line_ = false;

@@ -28,6 +28,15 @@ const Report* report_of(const JobEnd& end, int rank, Report::Kind kind) {
 
 bool requeues(const Report& report) { return !report.signaled && report.code == kExitRequeue; }
 
+// Whether every rank has come to its end with status 0.
+bool all_have_finished(const JobEnd& end) {
+  for (int rank = 0; rank < end.ranks; ++rank) {
+    const Report* const report = report_of(end, rank, Report::Kind::ended);
+    if (report == nullptr || report->failed()) return false;
+  }
+  return true;
+}
+
 bool before(const Report& a, const Report& b) { return a.host == b.host && a.time_ns < b.time_ns; }
 
 // "; the other 3 ranks were ended"
@@ -149,6 +158,8 @@ Verdict of_ranks(const JobEnd& end) {
     return {kExitRequeue, "the ranks ask to be started again (status 75)", true};
 
   if (end.interrupted_by != 0) {
+    // The signal came when their work was as good as done, or a rank told to end ends so.
+    if (all_have_finished(end)) return {};
     return {kSignalBase + end.interrupted_by,
             "ended by " + describe_signal(end.interrupted_by) + all_ended(end), true};
   }

@@ -131,7 +131,6 @@ class Roles {
     role.fatal.push_back(kExitRequeue);
     role.restart = {Restart::When::on_failure, setup_.restarts};
     role.stop_order = kEvaluator;
-    role.zero_is_done = true;
     role.plain = true;
     role.draws = setup_.columns > 0;
     role.env.push_back("CONVOY_COLUMNS=" + std::to_string(setup_.columns));

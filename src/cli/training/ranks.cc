@@ -11,6 +11,7 @@
 #include "cli/checks.h"
 #include "cli/join.h"
 #include "cli/launch/again.h"
+#include "cli/launch/rank_variables.h"
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 
@@ -33,7 +34,9 @@ void add_rank_options(CLI::App& command, RankOptions& o) {
 }
 
 void become_ranks(const RankOptions& o, int threads, std::int64_t partitions) {
-  if (is_a_rank()) return;
+  const bool lone = o.ranks > 1 && is_a_lone_task();
+  if (is_a_rank() && !lone) return;
+  if (lone) forget_task();
   const bool elsewhere = !o.hosts.empty() || !o.hostfile.empty();
   if (o.ranks <= 1 && !elsewhere && o.logs.empty()) return;
   std::vector<std::string> options;
@@ -54,26 +57,42 @@ void become_ranks(const RankOptions& o, int threads, std::int64_t partitions) {
 
 namespace {
 
-// Rank 0 speaks first, and its end brings the launcher to end the others, which takes half a second
-// on an idle host and several on a busy one. A rank that nobody has ended after this time has a
-// mistake of its own, which it then has to say itself.
+// What all ranks meet the first of them says, on a busy host after a while.
+constexpr std::chrono::seconds kUntilSaid{10};
+// A launcher names the rank that has ended first, and ends the others: half a second later on an
+// idle host, and several on a busy one.
 constexpr std::chrono::seconds kUntilEnded{10};
 
 [[noreturn]] void leave(const comm::World& world, const std::string& command,
-                        const UsageError& error) {
+                        const std::exception& error) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) std::signal(signal, SIG_DFL);
-  std::string who;
-  if (world.rank() > 0) {
-    std::this_thread::sleep_for(kUntilEnded);
-    who = "rank " + std::to_string(world.rank()) + " on host " + world.host(world.rank()) + ": ";
-  }
-  std::fprintf(stderr, "convoy %s: %s%s\n", command.c_str(), who.c_str(),
-               message_of(error).c_str());
+  const std::string words = last_words(world, error);
+  if (!words.empty()) std::fprintf(stderr, "convoy %s: %s\n", command.c_str(), words.c_str());
   std::fflush(nullptr);
-  std::_Exit(kExitUsage);  // not through MPI_Finalize, which would wait for the others
+  if (!words.empty()) {
+    world.give_up(words);
+  } else if (world.size() > 1) {
+    std::this_thread::sleep_for(kUntilEnded);
+  }
+  std::_Exit(exit_status(error));  // not through MPI_Finalize, which would wait for the others
 }
 
 }  // namespace
+
+std::string last_words(const comm::World& world, const std::exception& error) {
+  const std::string text = message_of(error);
+  const std::string failure = world.failure();
+  // Whoever finds that the world has failed says so, and all others get that from what they wait
+  // for.
+  if (!failure.empty() && text.find(failure) != std::string::npos) return "";
+  std::string who;
+  if (world.rank() > 0) {
+    const bool said = !world.is_awaited(kUntilSaid) && failure.empty() && !world.failure().empty();
+    if (said) return "";
+    who = "rank " + std::to_string(world.rank()) + " on host " + world.host(world.rank()) + ": ";
+  }
+  return who + text;
+}
 
 int in_world(const RankOptions& o, const std::string& command,
              const std::function<int(comm::World&)>& body) {
@@ -82,7 +101,7 @@ int in_world(const RankOptions& o, const std::string& command,
     const int status = body(world);
     world.close();
     return status;
-  } catch (const UsageError& error) {
+  } catch (const std::exception& error) {
     leave(world, command, error);
   }
 }

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -10,10 +11,14 @@
 
 namespace convoy::cli {
 
+// Seconds for the update under way and a checkpoint.
+inline constexpr double kUsualGrace = 120;
+
 struct RankOptions {
   int ranks = 0;
   std::string hosts, hostfile, bind, logs, timeout;
-  double grace_s = 120;
+  // For commands that do something about SIGUSR1: how long they may go on when told to end.
+  double grace_s = 0;
 };
 
 // Adds -n, --hosts and the like.
@@ -23,8 +28,15 @@ void add_rank_options(CLI::App& command, RankOptions& options);
 // what can be found wrong in one process. `partitions`: ranks that hold a model together.
 void become_ranks(const RankOptions& options, int threads, std::int64_t partitions = 1);
 
-// Joins the job (checking -n against it), calls `body`, leaves, and returns what it returned. A
-// mistake that every rank finds is said once.
+// What this rank has to say of an error that has ended its part, on standard error; empty: another
+// rank says it. What all ranks meet is said by the first of them, and what one meets by that one,
+// which then names itself. Whoever says it tells the others then (World::give_up), so that none
+// waits for this rank. One that has no word of others asks for up to ten seconds whether they wait
+// for it.
+std::string last_words(const comm::World& world, const std::exception& error);
+
+// Joins the job (checking -n against it), calls `body`, leaves, and returns what it returned. What
+// it throws ends the process, and is said once by all ranks together.
 int in_world(const RankOptions& options, const std::string& command,
              const std::function<int(comm::World&)>& body);
 

@@ -194,6 +194,7 @@ void add_common(CLI::App& command, RolesArguments& arguments, const char* name) 
 
 void fill_replica_command(CLI::App& command, Outcome& outcome) {
   auto arguments = std::make_shared<RolesArguments>();
+  arguments->ranks.grace_s = kUsualGrace;
   add_common(command, *arguments, "replica");
   command
       .add_option("--metrics", arguments->metrics, "Write losses and times of mini-batches there")
@@ -204,6 +205,7 @@ void fill_replica_command(CLI::App& command, Outcome& outcome) {
 
 void fill_evaluator_command(CLI::App& command, Outcome& outcome) {
   auto arguments = std::make_shared<RolesArguments>();
+  arguments->ranks.grace_s = kUsualGrace;
   add_common(command, *arguments, "evaluator");
   command
       .add_option("--resume", arguments->resume,

@@ -27,6 +27,14 @@ void on_signal(int signal) {
   if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
 
+// The program holds it back until there is a handler.
+void unblock_usr1() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
 // SIGINT and SIGHUP stay ignored if they are.
 void handle_stop_signals(void (*handler)(int)) {
   struct sigaction action {};
@@ -40,6 +48,7 @@ void handle_stop_signals(void (*handler)(int)) {
     if (!may_be_ignored || before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
   std::signal(SIGPIPE, SIG_IGN);
+  unblock_usr1();
 }
 
 }  // namespace

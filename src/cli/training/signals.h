@@ -5,7 +5,8 @@ namespace convoy::cli {
 
 // From now on SIGTERM, SIGINT, SIGUSR1 and SIGHUP only set a flag; a second SIGINT ends the
 // process. SIGINT stays ignored if it is, as in the background of a script, and SIGHUP, as with
-// nohup. Nobody who reads what is printed is no reason to end: SIGPIPE is ignored.
+// nohup. Nobody who reads what is printed is no reason to end: SIGPIPE is ignored. A SIGUSR1 that
+// came before, and was blocked, comes now.
 void catch_stop_signals();
 
 // Until then, from now on, they end the process at once, with status 75 and these words (of a

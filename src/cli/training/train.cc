@@ -173,6 +173,7 @@ int run_train(const TrainCommandArguments& arguments) {
 
 void fill_train_command(CLI::App& command, Outcome& outcome) {
   auto arguments = std::make_shared<TrainCommandArguments>();
+  arguments->ranks.grace_s = kUsualGrace;
   command.add_option("recipe", arguments->recipe, "The recipe, a TOML file")->type_name("RECIPE");
   add_set_option(command, arguments->overrides);
   command

@@ -58,9 +58,37 @@ std::string Engine::failure() {
   return failed_;
 }
 
-void Engine::give_up(const std::string& reason) {
+void Engine::give_up(const std::string& reason, bool aloud) {
   const std::lock_guard lock(mutex_);
-  if (failed_.empty()) fail(reason, true);
+  if (failed_.empty()) fail(reason, aloud ? Announce::aloud : Announce::to_peers);
+}
+
+bool Engine::is_awaited(Clock::duration patience) {
+  // As in StallDetector::examine(): of two answers in a row that say the same, no message that was
+  // on its way can change the last.
+  constexpr int kConvincing = 2;
+  constexpr auto kApart = 500ms, kLook = 10ms;
+  const auto until = Clock::now() + patience;
+  int answers = 0;
+  for (bool asked = false; answers < kConvincing && Clock::now() < until; asked = true) {
+    if (asked) {
+      const std::lock_guard lock(mutex_);
+      stalls_.ask_all();
+    }
+    // Those that have the same to say would have said it by then, most of the time.
+    const auto next = Clock::now() + (asked ? kApart : kApart / 2);
+    while (Clock::now() < next) {
+      {
+        const std::lock_guard lock(mutex_);
+        pass();
+        if (!failed_.empty()) return false;
+      }
+      std::this_thread::sleep_for(kLook);
+    }
+    const std::lock_guard lock(mutex_);
+    answers = asked && stalls_.is_awaited() ? answers + 1 : 0;
+  }
+  return answers >= kConvincing;
 }
 
 std::shared_ptr<OperationState> Engine::start(Medium medium, Call call,
@@ -163,7 +191,7 @@ bool Engine::pass() {
   if (options_.guest) {
     root_->make_progress();
   } else if (failed_.empty()) {
-    if (const auto reason = stalls_.poll([this] { return doing(); })) fail(*reason, false);
+    if (const auto reason = stalls_.poll([this] { return doing(); })) fail(*reason, Announce::no);
   }
   return moved;
 }
@@ -215,7 +243,7 @@ void Engine::finish(OperationState& op, std::exception_ptr error) {
                                  " [in " + op.call.text() + "]";
       op.error = std::make_exception_ptr(Failure(reason));
       op.done = true;
-      if (failed_.empty()) fail(told.value_or(reason), !told);
+      if (failed_.empty()) fail(told.value_or(reason), told ? Announce::no : Announce::aloud);
       return;
     }
   }
@@ -223,12 +251,10 @@ void Engine::finish(OperationState& op, std::exception_ptr error) {
   op.done.store(true, std::memory_order_release);
 }
 
-void Engine::fail(const std::string& reason, bool announce) {
+void Engine::fail(const std::string& reason, Announce announce) {
   failed_ = reason;
-  if (announce) {
-    if (!options_.guest) stalls_.announce_failure(reason);
-    std::fprintf(stderr, "convoy: %s\n", reason.c_str());
-  }
+  if (announce != Announce::no && !options_.guest) stalls_.announce_failure(reason);
+  if (announce == Announce::aloud) std::fprintf(stderr, "convoy: %s\n", reason.c_str());
   for (const auto& op : in_flight_) {
     if (op->done) continue;
     op->task = Task();
@@ -274,7 +300,7 @@ void Engine::detect_stall(OperationState& op, Clock::duration longest_gap) {
   if (missing.empty()) return;  // about to go on
   const auto reason =
       stalls_.examine(*op.timer, {op.call.text(), missing, closing_, options_.timeout});
-  if (reason) fail(*reason, true);
+  if (reason) fail(*reason, Announce::aloud);
 }
 
 void Engine::wait(OperationState& op) {
@@ -333,7 +359,7 @@ void Engine::cancel(OperationState& op) {
   // for this one.
   fail(stalls_.name(root_->rank()) + ": an exception ended the scope of " + op.call.text() +
            " before it was done",
-       true);
+       Announce::aloud);
 }
 
 void Engine::close(Call call, const std::function<Task(Io&)>& barrier) {

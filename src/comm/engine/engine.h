@@ -88,8 +88,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Waits for all peers to get here as well. Throws Failure if a peer waits for an operation that
   // this rank never started.
   void close(Call call, const std::function<Task(Io&)>& barrier);
-  // Declares the world failed, to this rank's operations and to all peers.
-  void give_up(const std::string& reason);
+  // Declares the world failed, to this rank's operations and to all peers. `aloud`: and says so on
+  // standard error.
+  void give_up(const std::string& reason, bool aloud = true);
+  // Of a rank that starts no operation any more: whether a peer waits for its part of one, and not
+  // just for what is on its way. Asks for up to so long; returns early where the world has failed.
+  bool is_awaited(Clock::duration patience);
   // Stops the progress thread without waiting for anybody.
   void stop();
 
@@ -116,7 +120,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void note_in_flight();
   void free_retired();
   void finish(OperationState& op, std::exception_ptr error);
-  void fail(const std::string& reason, bool announce);
+  enum class Announce { no, to_peers, aloud };
+  void fail(const std::string& reason, Announce announce);
   std::optional<std::string> announced_reason(bool withdrawn);
   void detect_stall(OperationState& op, Clock::duration longest_gap);
   StallDetector::Doing doing() const;

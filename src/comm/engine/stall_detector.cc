@@ -75,14 +75,21 @@ void StallDetector::answer(int to, const Doing& doing) {
 void StallDetector::ask(StallTimer& timer, const std::vector<int>& peers) {
   timer.asked_at = now();
   next_poll_ = {};
-  const auto put = [&](int peer) {
-    if (peer != root_.rank()) root_.post_note(peer, make_note(NoteKind::question, 0, ""));
-  };
   if (peers.empty()) {
-    for (int peer = 0; peer < root_.size(); ++peer) put(peer);
+    for (int peer = 0; peer < root_.size(); ++peer) post_question(peer);
   } else {
-    for (int peer : peers) put(peer);
+    for (int peer : peers) post_question(peer);
   }
+}
+
+void StallDetector::post_question(int peer) {
+  if (peer != root_.rank()) root_.post_note(peer, make_note(NoteKind::question, 0, ""));
+}
+
+void StallDetector::ask_all() {
+  asked_all_at_ = now();
+  next_poll_ = {};
+  for (int peer = 0; peer < root_.size(); ++peer) post_question(peer);
 }
 
 void StallDetector::announce_failure(const std::string& reason) {

@@ -87,6 +87,11 @@ class StallDetector {
   // timeout has passed, or ranks have run different numbers of steps.
   std::optional<std::string> examine(StallTimer& timer, const Wait& wait);
 
+  // Asks all peers what they do, for who waits in no operation itself.
+  void ask_all();
+  // Whether one has said since then that it waits for this rank.
+  bool is_awaited() const { return waiting_for_me(asked_all_at_).has_value(); }
+
   void announce_failure(const std::string& reason);
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
   std::string name(int rank) const;
@@ -95,6 +100,7 @@ class StallDetector {
   // Asks these peers (none named: all) what they do; the answers come in through poll(). Several
   // waits may be asking: each goes by the answers since its own last question.
   void ask(StallTimer& timer, const std::vector<int>& peers = {});
+  void post_question(int peer);
 
   // "rank 2 on host b does not answer; rank 1 on host a waits for ...": every peer, the silent
   // first.
@@ -121,6 +127,7 @@ class StallDetector {
   Transport& root_;
   OwnTime* const time_;  // null: the machine's
   Clock::time_point next_poll_{};
+  Clock::time_point asked_all_at_{};
   std::map<int, Answer> answers_;
   std::vector<std::string> hosts_;
 };

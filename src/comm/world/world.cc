@@ -14,6 +14,7 @@
 #include "comm/internals.h"
 #include "comm/world/cores.h"
 #include "comm/world/group.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
@@ -192,6 +193,29 @@ void World::fail(const std::string& reason) const {
   std::fprintf(stderr, "convoy: %s\n", line.c_str());
   impl_->engine->root().abort(line);
   throw Failure(line);
+}
+
+std::string World::failure() const {
+  return impl_->engine == nullptr ? "" : impl_->engine->failure();
+}
+
+void World::give_up(const std::string& reason) const {
+  const std::shared_ptr<Engine>& engine = impl_->engine;
+  if (engine == nullptr) return;
+  engine->give_up(reason, false);
+  // Who ends next takes along what MPI has not sent yet.
+  constexpr auto kUntilSent = std::chrono::milliseconds(200), kPause = std::chrono::milliseconds(5);
+  const auto until = Clock::now() + kUntilSent;
+  while (size() > 1 && Clock::now() < until) {
+    engine->exclusively([&engine] { engine->root().make_progress(); });
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+bool World::is_awaited(std::chrono::duration<double> patience) const {
+  if (impl_->engine == nullptr || size() == 1) return false;
+  return impl_->engine->is_awaited(
+      std::chrono::duration_cast<Clock::duration>(std::min(patience, kLongestTimeout)));
 }
 
 void World::close() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -47,13 +48,21 @@ void WorkerPool::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+// What it throws is the caller's of next(), once the batches before are used: it would end the
+// process from here. The planner may then be in the middle of a batch, so that it goes on with a
+// seek() alone.
 bool WorkerPool::plan_batch() {
-  if (free_.empty() || broken_) return false;
+  if (free_.empty() || planning_error_) return false;
   Slot& slot = *free_.front();
   try {
     if (!planner_.plan(slot)) return false;
-  } catch (...) {  // a thread that it left would end the process
-    broken_ = std::current_exception();
+  } catch (const std::bad_alloc&) {
+    planning_error_ = std::make_exception_ptr(
+        Failure("loader: there is no memory on this host for the order of the samples"));
+  } catch (...) {
+    planning_error_ = std::current_exception();
+  }
+  if (planning_error_) {
     batch_ready_.notify_all();
     return false;
   }
@@ -129,7 +138,7 @@ std::optional<std::size_t> WorkerPool::seek(std::uint64_t epoch,
   held_ = nullptr;
   free_.insert(free_.end(), planned_.begin(), planned_.end());
   planned_.clear();
-  broken_ = nullptr;
+  planning_error_ = nullptr;
   if (!planner_.start(epoch, consumed)) return std::nullopt;
   return planner_.batches_left();
 }
@@ -141,14 +150,14 @@ Slot& WorkerPool::next() {
   running_ = true;
   work_ready_.notify_all();
   const auto ready = [this] {
-    return planned_.empty() ? broken_ != nullptr : planned_.front()->left == 0;
+    return planned_.empty() ? planning_error_ != nullptr : planned_.front()->left == 0;
   };
   if (!ready()) {
     const Clock::time_point began = Clock::now();
     batch_ready_.wait(lock, ready);
     statistics_.wait_s += seconds_since(began);
   }
-  if (planned_.empty()) std::rethrow_exception(broken_);
+  if (planned_.empty()) std::rethrow_exception(planning_error_);
   Slot& slot = *planned_.front();
   if (slot.error) std::rethrow_exception(slot.error);
   planned_.pop_front();

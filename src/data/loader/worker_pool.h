@@ -36,8 +36,8 @@ class WorkerPool {
   // Nothing where the order can't go on from there.
   std::optional<std::size_t> seek(std::uint64_t epoch, const std::vector<Range>& consumed);
   // The next batch, or end of an epoch, once it is made; the caller's until the next call. Throws
-  // the error of its first sample that has one, or what the order threw when it was asked for the
-  // batch, and again at each call until a seek().
+  // the error of its first sample that has one, or of its planning, and again at each call until a
+  // seek().
   Slot& next();
 
   SourceStatistics statistics() const;
@@ -60,12 +60,12 @@ class WorkerPool {
   std::condition_variable batch_ready_;  // next() waits
   std::condition_variable all_idle_;     // seek() waits
   bool stopping_ = false;
-  bool running_ = false;       // false until the first next(), and during seek()
-  std::size_t busy_ = 0;       // workers that are outside of the lock
-  std::deque<Slot*> free_;     // batches not in use
-  std::deque<Slot*> planned_;  // in order; the front is what next() returns
-  Slot* held_ = nullptr;       // the caller's
-  std::exception_ptr broken_;  // what planning the batch behind these threw
+  bool running_ = false;               // false until the first next(), and during seek()
+  std::size_t busy_ = 0;               // workers that are outside of the lock
+  std::deque<Slot*> free_;             // batches not in use
+  std::deque<Slot*> planned_;          // in order; the front is what next() returns
+  std::exception_ptr planning_error_;  // of the batch after those
+  Slot* held_ = nullptr;               // the caller's
   SourceStatistics statistics_;
   std::vector<std::thread> workers_;
 };

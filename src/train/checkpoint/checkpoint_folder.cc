@@ -236,7 +236,12 @@ std::string CheckpointDraft::commit(const Manifest& manifest, const Retention& r
   }
   std::error_code ignored;
   fs::remove_all(path_ + kReplacedSuffix, ignored);
-  retain(CheckpointFolder(parent_), step_, retention);
+  try {
+    retain(CheckpointFolder(parent_), step_, retention);
+  } catch (const std::exception& error) {
+    warning_ =
+        "checkpoint " + path_ + " is whole, but earlier ones are all kept: " + message_of(error);
+  }
   return path_;
 }
 

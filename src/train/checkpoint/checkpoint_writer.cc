@@ -335,6 +335,7 @@ std::optional<WrittenCheckpoint> CheckpointWriter::Impl::advance() {
   // Gone before anything is thrown: the next one may be begun.
   const std::unique_ptr<Flight> done = std::move(flight_);
   done->written.path = on_rank_0(all_, [&] { return result_of(done->commit.outcome()); });
+  if (done->draft) done->written.warning = done->draft->warning();
   done->written.seconds = seconds_since(done->began);
   return done->written;
 }

@@ -17,8 +17,19 @@ SampleLog::SampleLog(std::unique_ptr<data::SampleSource> source, std::string fol
       folder_(std::move(folder)),
       path_(folder_ + "/rank-" + std::to_string(rank) + ".log") {}
 
-void SampleLog::open() {
+namespace {
+
+void drop_later(const std::string& log, std::int64_t resumed_at) {
+  keep_lines(log, [resumed_at](const std::string& line) {
+    return std::atoll(line.c_str()) <= resumed_at;
+  });
+}
+
+}  // namespace
+
+void SampleLog::open(std::int64_t resumed_at) {
   make_folders(folder_);
+  if (std::filesystem::exists(path_)) drop_later(path_, resumed_at);
   file_ = std::fopen(path_.c_str(), "ae");
   if (file_ == nullptr) throw Failure("can't write " + path_ + ": " + std::strerror(errno));
 }
@@ -37,11 +48,7 @@ void SampleLog::trim(const std::string& folder, std::int64_t resumed_at) {
   if (error && error != std::errc::no_such_file_or_directory) {
     throw Failure("cannot read the folder " + folder + ": " + error.message());
   }
-  for (const std::string& log : logs) {
-    keep_lines(log, [resumed_at](const std::string& line) {
-      return std::atoll(line.c_str()) <= resumed_at;
-    });
-  }
+  for (const std::string& log : logs) drop_later(log, resumed_at);
 }
 
 const data::Batch* SampleLog::next() {

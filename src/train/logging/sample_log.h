@@ -21,9 +21,10 @@ class SampleLog final : public data::SampleSource {
   // Drops lines of later steps from all logs in the folder, if there is one.
   static void trim(const std::string& folder, std::int64_t resumed_at);
 
-  // Makes the folder and this rank's file, which it goes on with if there is one: rank 0 trims
-  // first.
-  void open();
+  // Makes the folder and this rank's file, which it goes on with if there is one: without lines of
+  // later steps. The rank that has the run folder trims first, all logs that it sees; those of
+  // other hosts may be elsewhere.
+  void open(std::int64_t resumed_at);
   // The batch last taken belongs to this step.
   void commit(std::int64_t step);
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/toml_text.h"
+#include "train/checkpoint/open_checkpoint.h"
 #include "train/rank_work.h"
 
 namespace convoy::train {
@@ -27,6 +29,22 @@ void tell(const Inputs& inputs, const CheckpointFolder& checkpoints, const Manif
   });
 }
 
+// As the run folder has it; that is the owner's.
+std::optional<double> best_score(const Inputs& inputs, const CheckpointFolder& checkpoints,
+                                 Manifest saved) {
+  if (inputs.arrangement.owner < 0) return std::nullopt;
+  saved.metric = inputs.figure;
+  saved.measured_on = inputs.measured_on;
+  const std::string text = on_rank(inputs.all(), inputs.arrangement.owner, [&]() -> std::string {
+    const std::string best = checkpoints.best_like(saved);
+    if (best.empty()) return "";
+    const std::optional<double> score = read_manifest(best).score;
+    return score ? shortest(*score) : "";
+  });
+  if (text.empty()) return std::nullopt;
+  return std::stod(text);
+}
+
 }  // namespace
 
 SavedScore saved_score(const Inputs& inputs, const CheckpointFolder& checkpoints,
@@ -40,6 +58,7 @@ SavedScore saved_score(const Inputs& inputs, const CheckpointFolder& checkpoints
   if (comparable) result.score = saved.score;
   const bool says = !inputs.target || (comparable && inputs.target->name == inputs.best);
   result.evaluated = saved.score && same_data && says;
+  result.best = best_score(inputs, checkpoints, saved);
   if (inputs.target && result.evaluated) result.target_reached = inputs.reached(*saved.score);
   return result;
 }

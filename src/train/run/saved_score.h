@@ -12,6 +12,9 @@ struct SavedScore {
   bool evaluated = false;       // nothing more is to be found out of its network
   std::optional<double> score;  // of what the best checkpoint goes by; as Evaluation::score
   bool target_reached = false;  // training.target, by that score
+  // The best score among the checkpoints that this run goes on from, of what it measures now;
+  // nothing: none of them has one.
+  std::optional<double> best;
 };
 
 // A score of another figure, or one measured on something else, says nothing: the owner of the run

@@ -51,17 +51,31 @@ void leave_different(const comm::Communicator& communicator,
 
 void unite_buffers(const comm::Communicator& communicator,
                    const std::vector<parallel::NamedTensor>& buffers) {
-  const auto reduce = [&communicator](torch::Tensor& wide, comm::ReduceOp op) {
-    const auto count = static_cast<std::size_t>(wide.numel());
-    communicator.allreduce(comm::Buffer(wide.mutable_data_ptr(), count, comm::Type::f64), op);
+  const auto reduce_as = [&communicator](torch::Tensor& values, comm::Type type,
+                                         comm::ReduceOp op) {
+    const auto count = static_cast<std::size_t>(values.numel());
+    communicator.allreduce(comm::Buffer(values.mutable_data_ptr(), count, type), op);
+  };
+  const auto reduce = [&reduce_as](torch::Tensor& wide, comm::ReduceOp op) {
+    reduce_as(wide, comm::Type::f64, op);
   };
   std::map<std::string, double> weights;  // of all, before counters change
   for (const auto& buffer : buffers) weights[buffer.name] = weight_of(buffer, buffers);
   for (const auto& buffer : buffers) {
-    // In double, where counts are exact.
-    torch::Tensor wide = buffer.tensor.to(torch::kCPU, torch::kDouble).contiguous();
+    const bool complex = buffer.tensor.is_complex();
+    if (!complex && !buffer.tensor.is_floating_point()) {
+      // As they are: a seed or a hash has more digits than a double.
+      torch::Tensor whole = buffer.tensor.to(torch::kCPU, torch::kLong, false, true).contiguous();
+      reduce_as(whole, comm::Type::i64, comm::ReduceOp::max);
+      buffer.tensor.copy_(whole);
+      continue;
+    }
+    torch::Tensor wide =
+        complex
+            ? torch::view_as_real(buffer.tensor.to(torch::kCPU, torch::kComplexDouble).contiguous())
+            : buffer.tensor.to(torch::kCPU, torch::kDouble).contiguous();
     // A network in another precision has its counters in that, too.
-    if (!buffer.tensor.is_floating_point() || buffer.name.ends_with(kCounter)) {
+    if (buffer.name.ends_with(kCounter)) {
       reduce(wide, comm::ReduceOp::max);
       buffer.tensor.copy_(wide);
       continue;
@@ -77,7 +91,8 @@ void unite_buffers(const comm::Communicator& communicator,
     reduce(sums, comm::ReduceOp::sum);
     const std::int64_t values = wide.numel();
     const double total = sums[values].item<double>();
-    buffer.tensor.copy_((sums.narrow(0, 0, values) / total).view(wide.sizes()));
+    const torch::Tensor mean = (sums.narrow(0, 0, values) / total).view(wide.sizes());
+    buffer.tensor.copy_(complex ? torch::view_as_complex(mean) : mean);
   }
 }
 

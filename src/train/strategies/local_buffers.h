@@ -10,9 +10,9 @@
 
 namespace convoy::train {
 
-// Means over the ranks, in place; counters become the largest. Statistics of batch normalization
-// count by the batches that they are of: a rank that never had a sample has none. All ranks have
-// the same buffers. Collective.
+// Means over the ranks, in place; counters, and whatever holds whole numbers, become the largest.
+// Statistics of batch normalization count by the batches that they are of: a rank that never had a
+// sample has none. All ranks have the same buffers. Collective.
 void unite_buffers(const comm::Communicator& communicator,
                    const std::vector<parallel::NamedTensor>& buffers);
 

@@ -1,5 +1,7 @@
 #include "train/strategies/reducer_keys.h"
 
+#include <set>
+
 #include "comm/collectives/allreduce/selection.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -48,6 +50,15 @@ void check_reducer_keys(const Recipe& recipe, std::vector<std::string>& problems
   } catch (const UsageError& error) {
     problems.emplace_back(error.what());
   }
+}
+
+std::vector<std::string> order_that_fits(const std::vector<std::string>& saved,
+                                         const torch::nn::Module& network) {
+  std::set<std::string> mine, theirs(saved.begin(), saved.end());
+  for (const auto& parameter : parallel::unique_parameters(network)) {
+    if (parameter.tensor.requires_grad()) mine.insert(parameter.name);
+  }
+  return mine == theirs ? saved : std::vector<std::string>();
 }
 
 bool synchronized_statistics(const Recipe& recipe) {

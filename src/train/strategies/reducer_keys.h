@@ -14,6 +14,11 @@ std::vector<Option> reducer_keys();
 void check_reducer_keys(const Recipe& recipe, std::vector<std::string>& problems);
 // What they mean. Of a recipe that was checked.
 parallel::DistributedOptions distributed_options(const Recipe& recipe);
+// The order of sums that a checkpoint has (ReducerOptions::order), if it is of the parameters that
+// have gradients now. Otherwise none, and the first update measures it: a layer that had been
+// frozen is trained, say, or others are partitioned.
+std::vector<std::string> order_that_fits(const std::vector<std::string>& saved,
+                                         const torch::nn::Module& network);
 // Whether statistics of batch normalization in training are those of all ranks.
 bool synchronized_statistics(const Recipe& recipe);
 

@@ -1,7 +1,6 @@
 #include "train/strategies/hybrid/hybrid.h"
 
 #include <algorithm>
-#include <set>
 
 #include "convoy/base/error.h"
 #include "convoy/model/dropout.h"
@@ -70,12 +69,8 @@ parallel::DistributedOptions Hybrid::trunk_options(const State* saved) const {
   distributed.nominal_samples = 1;
   if (saved == nullptr) return distributed;
   const auto order = saved->lists.find(kOrder);
-  if (order == saved->lists.end()) return distributed;
-  // Of a run with other layers partitioned it may be of others.
-  std::set<std::string> mine, theirs(order->second.begin(), order->second.end());
-  for (const auto& parameter : parallel::unique_parameters(network_->trunk()))
-    mine.insert(parameter.name);
-  if (mine == theirs) distributed.order = order->second;
+  if (order != saved->lists.end())
+    distributed.order = order_that_fits(order->second, network_->trunk());
   return distributed;
 }
 

@@ -78,7 +78,7 @@ parallel::DistributedOptions Sync::options(const State* saved) const {
       static_cast<double>(context_->world().size() * recipe.training.accumulate);
   if (saved != nullptr) {
     const auto order = saved->lists.find("sync.gradient_order");
-    if (order != saved->lists.end()) distributed.order = order->second;
+    if (order != saved->lists.end()) distributed.order = order_that_fits(order->second, *network_);
   }
   return distributed;
 }

@@ -1,4 +1,4 @@
-// What the roles print, on its way to the user.
+// What ranks and roles print, on its way to the user.
 #pragma once
 
 #include <string>

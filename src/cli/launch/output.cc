@@ -1,4 +1,4 @@
-#include "cli/job/output.h"
+#include "cli/launch/output.h"
 
 #include <poll.h>
 #include <sys/signalfd.h>
