@@ -111,10 +111,6 @@ int ranks_of(const RankOptions& options) {
 int run_downpour(const train::Recipe& recipe, const TrainCommandArguments& arguments) {
   if (!arguments.plan.empty() || !arguments.timeline.empty())
     throw UsageError("--plan and --timeline are not for strategy \"downpour\"");
-  if (arguments.resume == train::kResumeAuto)
-    throw UsageError(
-        "--resume=auto is not for strategy \"downpour\", whose servers keep data of their own: "
-        "--resume goes on with it");
   return train_downpour(recipe, {arguments.resume, arguments.overwrite, arguments.ranks},
                         arguments.downpour);
 }
