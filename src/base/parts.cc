@@ -3,14 +3,14 @@
 #include <cmath>
 #include <cstddef>
 
-#include "convoy/base/slice.h"
+#include "convoy/base/even_share.h"
 
 namespace convoy {
 
 Units units_of(std::int64_t units, std::span<const double> parts, int index, int partitions) {
   if (parts.empty()) {
-    const Slice part = even_part("", {units}, 0, index, partitions);
-    return {part.begin[0], part.size[0]};
+    const auto share = evenly<std::int64_t>(units, partitions, index);
+    return {share.begin, share.size};
   }
   double sum = 0;
   for (const double part : parts) sum += part;

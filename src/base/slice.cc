@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/even_share.h"
 
 namespace convoy {
 namespace {
@@ -190,9 +191,9 @@ Slice even_part(std::string tensor, std::vector<std::int64_t> shape, std::size_t
                 std::int64_t index, std::int64_t parts) {
   assert(dimension < shape.size() && index >= 0 && index < parts);
   Slice part = whole_of(std::move(tensor), std::move(shape));
-  const std::int64_t each = part.shape[dimension] / parts, longer = part.shape[dimension] % parts;
-  part.begin[dimension] = each * index + std::min(index, longer);
-  part.size[dimension] = each + (index < longer ? 1 : 0);
+  const auto share = evenly(part.shape[dimension], parts, index);
+  part.begin[dimension] = share.begin;
+  part.size[dimension] = share.size;
   return part;
 }
 

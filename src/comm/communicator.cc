@@ -20,6 +20,7 @@
 #include "comm/shared_memory/small_reduction.h"
 #include "comm/shared_memory/spread.h"
 #include "convoy/base/error.h"
+#include "convoy/base/even_share.h"
 
 namespace convoy::comm {
 namespace {
@@ -131,11 +132,9 @@ Task gather_task(Io& io, std::span<std::byte> mine, std::span<std::uint64_t> siz
 }  // namespace
 
 Chunk chunk(std::size_t count, int parts, int index) {
-  const auto n = static_cast<std::size_t>(parts);
-  const auto i = static_cast<std::size_t>(index);
-  const std::size_t base = count / n;
-  const std::size_t larger = count % n;
-  return {i * base + std::min(i, larger), base + (i < larger ? 1 : 0)};
+  const auto share =
+      evenly(count, static_cast<std::size_t>(parts), static_cast<std::size_t>(index));
+  return {share.begin, share.size};
 }
 
 Communicator::Communicator(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport)

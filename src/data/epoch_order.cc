@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/even_share.h"
 #include "convoy/base/random.h"
 
 namespace convoy::data {
@@ -26,11 +27,9 @@ void check_batch(std::size_t batch) {
 
 Range even_share(Range range, int rank, int world) {
   check_rank(rank, world);
-  const std::size_t each = range.size() / static_cast<std::size_t>(world);
-  const std::size_t extra = range.size() % static_cast<std::size_t>(world);
-  const auto r = static_cast<std::size_t>(rank);
-  const std::size_t begin = range.begin + r * each + std::min(r, extra);
-  return {begin, begin + each + (r < extra ? 1 : 0)};
+  const auto share =
+      evenly(range.size(), static_cast<std::size_t>(world), static_cast<std::size_t>(rank));
+  return {range.begin + share.begin, range.begin + share.end()};
 }
 
 Range even_share(Range range, int rank, int world, std::size_t least) {

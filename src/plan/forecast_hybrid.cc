@@ -1,6 +1,7 @@
 // A step of the strategy hybrid.
 #include <algorithm>
 
+#include "convoy/base/even_share.h"
 #include "plan/forecaster.h"
 
 namespace convoy::plan {
@@ -22,7 +23,7 @@ Forecaster::Pass Forecaster::pass(int j) const {
   if (senders == 0) return {{samples_}, samples_ * ranks};
   if (senders == ranks) {
     const int count = passes();
-    const double piece = static_cast<double>(all_samples_ / count + (j < all_samples_ % count));
+    const double piece = static_cast<double>(evenly<std::int64_t>(all_samples_, count, j).size);
     return {{piece}, piece * ranks};
   }
   // A rank that has fewer samples than passes to send them in has none left for the last ones.

@@ -12,6 +12,7 @@
 #include "train/diverged.h"
 #include "train/finite.h"
 #include "train/run/saved_score.h"
+#include "train/setup.h"
 #include "train/trainer_impl.h"
 
 namespace convoy::train {
@@ -113,6 +114,22 @@ void Trainer::Impl::give_up(const std::string& why, const std::string& where) {
                 ". A smaller learning rate, a warm-up or clip_norm may help");
 }
 
+// Once a rank has failed by itself in an evaluation, or what ranks do together there has, they can
+// save nothing together any more: what is due with it is there before.
+void Trainer::Impl::write_before_evaluation() {
+  if (all().size() == 1 || !inputs_->evaluated || evaluated_at_ == moment_.step) return;
+  if (begin_checkpoint()) unscored_ = writer_->finish();
+}
+
+// Of the checkpoint that was written before the evaluation.
+void Trainer::Impl::add_score() {
+  on_owner([this] {
+    lock_->confirm();
+    checkpoints_.add_score(unscored_->path, *score_, checkpoint_options(recipe_, world_).retention);
+  });
+  unscored_->score = score_;
+}
+
 // False: the evaluation was broken off. One that fails, by a bad record or a file that is gone,
 // doesn't take the updates since the last checkpoint with it, where all ranks know that it does;
 // what is reported is the failure itself.
@@ -123,6 +140,7 @@ bool Trainer::Impl::evaluate_or_save() {
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     try {
+      note_checkpoint(std::exchange(unscored_, std::nullopt), true);
       if (all_have_failed) write_checkpoint_now();
       if (all_have_failed && writer_) note_checkpoint(writer_->finish());
     } catch (const std::exception&) {
@@ -150,6 +168,9 @@ bool Trainer::Impl::is_a_new_best() {
 // Whether training goes on.
 bool Trainer::Impl::act(Due due) {
   if (due.evaluate || due.checkpoint) check_weights();
+  // A run that goes on from a checkpoint takes its epoch for told.
+  if (due.end_epoch && outputs_) outputs_->epoch(moment_);
+  if (due.evaluate && due.checkpoint) write_before_evaluation();
   if (due.evaluate && !evaluate_or_save()) due.checkpoint = due.end = true;  // told to stop
   // Evaluations and checkpoints have clocks of their own: the best network would else be one that
   // was seen and is nowhere.
@@ -158,7 +179,8 @@ bool Trainer::Impl::act(Due due) {
     due.checkpoint = due.end = true;
     if (outputs_) outputs_->reached_target(moment_, inputs_->target->name);
   }
-  if (due.end_epoch && outputs_) outputs_->epoch(moment_);
+  if (outputs_) outputs_->tell_epoch();
+  note_checkpoint(std::exchange(unscored_, std::nullopt), true);
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
     if (writer_) note_checkpoint(writer_->finish());
@@ -196,15 +218,22 @@ bool Trainer::Impl::evaluate_now(bool& all_have_failed) {
   if (!std::isnan(score)) score_ = score;
   if (const auto& target = inputs_->target)
     result_.target_reached = inputs_->reached(evaluation.score(target->name));
-  if (saved_at_ == moment_.step) saved_at_.reset();  // without the score
+  if (unscored_ && score_) add_score();
+  if (!unscored_ && saved_at_ == moment_.step) saved_at_.reset();  // without the score
   if (outputs_) outputs_->evaluation(moment_, evaluation);
   warn_of_evaluation(evaluation);
   return true;
 }
 
-// Begins to; what is being written meanwhile is asked for after every update.
+// What is being written is asked for after every update.
 void Trainer::Impl::write_checkpoint_now() {
-  if (saved_at_ == moment_.step || !owned()) return;
+  if (begin_checkpoint() && !recipe_.checkpoint.asynchronous)
+    note_checkpoint(writer_->finish(), true);
+}
+
+// False: there is one of this step, or nobody has a folder for it.
+bool Trainer::Impl::begin_checkpoint() {
+  if (saved_at_ == moment_.step || !owned()) return false;
   const auto start = Clock::now();
   note_checkpoint(writer_->finish());  // one at a time
   confirm_folder();
@@ -219,15 +248,15 @@ void Trainer::Impl::write_checkpoint_now() {
   strategy().with_whole_model([&] { writer_->begin(manifest, strategy().state()); });
   saved_at_ = moment_.step;
   last_checkpoint_ = Clock::now();
-  if (!recipe_.checkpoint.asynchronous) note_checkpoint(writer_->finish());
   if (timeline()) timeline()->add(Timeline::kTraining, "checkpoint", start, Clock::now());
+  return true;
 }
 
-void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written) {
+void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written, bool waited_for) {
   if (!written) return;
   result_.checkpoint = written->path;
   if (!written->warning.empty()) world_.log().warning(written->warning);
-  written->held_s = recipe_.checkpoint.asynchronous ? waited_ + written->held_s : written->seconds;
+  written->held_s = waited_ + (waited_for ? written->seconds : written->held_s);
   if (outputs_) outputs_->checkpoint(moment_, *written);
 }
 

@@ -72,6 +72,8 @@ class Trainer::Impl final : public TrainerContext {
     if (times && outputs_) outputs_->ranks(*times, world_);
   }
   bool act(Due due);
+  void write_before_evaluation();
+  void add_score();
   bool evaluate_or_save();
   bool saves_the_best() const;
   bool is_a_new_best();
@@ -83,7 +85,9 @@ class Trainer::Impl final : public TrainerContext {
   // The same on every rank.
   [[noreturn]] void give_up(const std::string& why, const std::string& where);
   void write_checkpoint_now();
-  void note_checkpoint(std::optional<WrittenCheckpoint> written);
+  bool begin_checkpoint();
+  // `waited_for`: training stood still until it was there.
+  void note_checkpoint(std::optional<WrittenCheckpoint> written, bool waited_for = false);
 
   const comm::World& world_;
   Recipe recipe_;
@@ -113,6 +117,7 @@ class Trainer::Impl final : public TrainerContext {
   std::optional<double> score_;               // then
   std::optional<double> best_score_;          // so far, with those before a resume
   std::optional<std::int64_t> saved_at_;
+  std::optional<WrittenCheckpoint> unscored_;  // written before the evaluation that is under way
   TimelineWindow timeline_;
   RunResult result_;
 };

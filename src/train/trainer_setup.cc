@@ -10,6 +10,7 @@
 #include "train/finite.h"
 #include "train/run/place.h"
 #include "train/run/saved_score.h"
+#include "train/run/set_up_watch.h"
 #include "train/same_everywhere.h"
 #include "train/trainer_impl.h"
 
@@ -30,6 +31,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
       checkpoints_(checkpoints_in(folder_)),
       timeline_(world, options_.timeline) {
   recipe_.output.folder = folder_;
+  SetUpWatch watch(all(), options_.should_stop, options_.stop_in_set_up);
   set_threads(world_, static_cast<int>(recipe_.threads));
   keep_large_blocks({.processes = world_.local_size()});
   check_same_recipe(all(), print_recipe(recipe_, false));
@@ -44,6 +46,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   restore();
   hold_at("setup");
   all().barrier();  // nobody has found a mistake
+  watch.finish();   // from here on a request to stop is answered in run()
   open_folder();
   if (owned()) {
     CheckpointOptions checkpoint = checkpoint_options(recipe_, world_);

@@ -4,8 +4,28 @@
 
 #include <vector>
 
+#include "convoy/base/even_share.h"
+
 namespace convoy {
 namespace {
+
+TEST(EvenShares, HaveAllThingsInARow) {
+  for (int count = 0; count < 20; ++count) {
+    for (int shares = 1; shares < 8; ++shares) {
+      int next = 0, before = count;
+      for (int i = 0; i < shares; ++i) {
+        const EvenShare<int> share = evenly(count, shares, i);
+        EXPECT_EQ(share.begin, next);
+        EXPECT_LE(share.size, before);
+        EXPECT_GE(share.size, count / shares);
+        EXPECT_LE(share.size, (count + shares - 1) / shares);
+        next = share.end();
+        before = share.size;
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
 
 TEST(Parts, UnitsAreDividedExactly) {
   EXPECT_EQ(units_of(10, {}, 0, 3), (Units{0, 4}));

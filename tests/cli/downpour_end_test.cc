@@ -37,9 +37,11 @@ void wait_until(const Condition& condition) {
 
 // The evaluator has ended the job; then `convoy train` is killed, while it waits for a replica.
 // What is trained is trained: the job that goes on with the servers' own data says so, and is done.
+// One command is for both.
 TEST(DownpourEnd, IsFoundByTheNextJob) {
   const test::Scratch scratch;
   Words words = small_downpour(scratch.path("run"), {"training.steps=20", "downpour.replicas=2"});
+  words.push_back("--resume=auto");
   {
     Job job(words);
     wait_until([&] { return role(job, "replica", "replica-1") != 0; });
@@ -51,7 +53,6 @@ TEST(DownpourEnd, IsFoundByTheNextJob) {
     job.finish();
   }
   ASSERT_TRUE(std::filesystem::exists(scratch.path("run/server/job.json")));
-  words.push_back("--resume");
   const JobResult next = Job(words).finish();
   EXPECT_EQ(next.exit_status, 0) << next.err;
   EXPECT_NE(next.out.find("the job is over: all is trained\n"), std::string::npos) << next.out;

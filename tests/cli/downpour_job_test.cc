@@ -88,6 +88,28 @@ TEST_F(DownpourJob, OfAnotherRecipeGoesOnFromTheCheckpoint) {
   EXPECT_EQ(told, 2);  // coordinator and evaluator
 }
 
+// One command for the first start and every later one.
+TEST_F(DownpourJob, WithAutoGoesOnOrBegins) {
+  const auto next = [this](const std::string& end) {
+    begins_until(end);
+    return run({"--resume", "auto", "--run", path("run")});
+  };
+  JobResult result = next("exit 75");
+  EXPECT_EQ(result.exit_status, 75) << result.err;
+  EXPECT_FALSE(has(result.err, "going on")) << result.err;
+  result = next("exit 0");
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_TRUE(has(result.err, "going on with the servers' own data\n")) << result.err;
+  // A run of which nothing is left to go on with is in nobody's way.
+  test::spill(path("run/metrics.jsonl"), "");
+  fs::create_directories(path("run/checkpoints/step-7"));
+  result = next("exit 0");
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_TRUE(has(result.err, "beginning again: the run in the folder has no checkpoint\n"))
+      << result.err;
+  EXPECT_FALSE(fs::exists(path("run/checkpoints/step-7")));
+}
+
 TEST_F(DownpourJob, ShowsWhatItWouldStart) {
   const JobResult result = run({"--dry-run"});
   EXPECT_EQ(result.exit_status, 0) << result.err;

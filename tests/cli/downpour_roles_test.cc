@@ -207,7 +207,7 @@ class BeginningTest : public testing::Test {
     return test::message_of<UsageError>([&] { choose_beginning(facts_); });
   }
 
-  BeginningFacts facts_{"latest", false, "step-5", JobRecord{}, true, {}};
+  BeginningFacts facts_{"latest", false, "step-5", JobRecord{}, true, {}, {}};
 };
 
 TEST_F(BeginningTest, NewJobsWantAnEmptyFolder) {
@@ -246,6 +246,46 @@ TEST_F(BeginningTest, ElseTheNewestCheckpoint) {
   EXPECT_NE(error().find("no checkpoint"), std::string::npos);
   facts_.data = true;
   EXPECT_NE(error().find("--overwrite begins anew"), std::string::npos);
+}
+
+TEST_F(BeginningTest, AutoGoesOnAsLatestDoes) {
+  facts_.resume = "auto";
+  EXPECT_TRUE(choose_beginning(facts_).go_on);
+  facts_.changes = {"downpour.shards"};
+  EXPECT_EQ(choose_beginning(facts_).line,
+            "from step-5, since the recipe has another downpour.shards");
+  facts_.newest_checkpoint.clear();
+  EXPECT_NE(error().find("--resume=auto: the recipe has another downpour.shards, and there is no "
+                         "checkpoint to go on from; --overwrite begins anew"),
+            std::string::npos)
+      << error();
+}
+
+TEST_F(BeginningTest, AutoBeginsWhereThereIsNothing) {
+  bool lost = false, allowed = true;
+  facts_ = {.resume = "auto", .newest_checkpoint = "", .record = {}, .changes = {}};
+  facts_.lost_run = [&] {
+    if (!allowed) throw UsageError("not there");
+    return lost;
+  };
+  const auto begins = [&](bool again, const std::string& line) {
+    const Beginning beginning = choose_beginning(facts_);
+    EXPECT_FALSE(beginning.go_on);
+    EXPECT_EQ(beginning.checkpoint, "");
+    EXPECT_EQ(beginning.again, again);
+    EXPECT_EQ(beginning.line, line);
+  };
+  begins(false, "");
+  facts_.data = true;  // of a job that died while it started
+  begins(false, "beginning anew: the servers' data is not whole, and nothing was trained with it");
+  lost = true;
+  EXPECT_NE(error().find("the servers' data is not whole, and there is no checkpoint"),
+            std::string::npos)
+      << error();
+  facts_.data = false;
+  begins(true, "beginning again: the run in the folder has no checkpoint");
+  allowed = false;
+  EXPECT_EQ(error(), "not there");
 }
 
 TEST_F(BeginningTest, ACheckpointThatIsNamedCounts) {

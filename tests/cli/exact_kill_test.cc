@@ -132,6 +132,20 @@ TEST_F(ExactKill, ToldToStopDuringSetUp) {
   EXPECT_FALSE(fs::exists(folder_ + "/run/metrics.jsonl"));
 }
 
+// Which is further than the one that is told: nobody waits for it in vain.
+TEST_F(ExactKill, OneOfThreeRanksIsToldToStopDuringSetUp) {
+  const Held held("setup:1@0");
+  Job job(of_steps(command(3, "run"), kSteps), {held.variable()});
+  EXPECT_GT(held.wait(), 0);
+  const auto before = job.processes();
+  ASSERT_EQ(kill(rank_process(job, 2), SIGUSR1), 0);
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 75) << result.err;
+  EXPECT_EQ(count(result.err, "told to stop before the first update"), 1) << result.err;
+  expect_nothing_left(job, before);
+  EXPECT_FALSE(fs::exists(folder_ + "/run/metrics.jsonl"));
+}
+
 TEST_F(ExactKill, ARankInAnAllreduce) {
   // Gradients travel in two buckets: this is in the sixth update.
   const JobResult result = killed_at("allreduce:11@1", the_one_held);

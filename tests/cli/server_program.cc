@@ -3,6 +3,7 @@
 // recipe with strategy "downpour".
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "cli/commands.h"
 #include "cli/server/downpour_job.h"
@@ -34,8 +35,11 @@ void add_supervise(CLI::App& app, convoy::cli::Outcome& outcome) {
   command->add_flag("--overwrite", order->overwrite);
   command->add_flag("--dry-run", order->dry_run);
   command->callback([order, &outcome] {
-    if (!order->run_folder.empty() && order->overwrite) {
+    if (!order->run_folder.empty()) {
       order->run_files = [order] { return std::vector{order->run_folder + "/checkpoints/step-7"}; };
+      order->lost_run = [order] {
+        return std::filesystem::exists(order->run_folder + "/metrics.jsonl");
+      };
     }
     outcome.exit_status = run_downpour_job(*order);
   });

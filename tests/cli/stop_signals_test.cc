@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include "cli/launch/report.h"
 #include "cli/training/signals.h"
@@ -73,6 +74,17 @@ TEST(TrainingSignals, AreNotedOnceThereIs) {
     };
     EXPECT_EXIT(train(), testing::ExitedWithCode(0), "^$");
   }
+}
+
+TEST(TrainingSignals, MayBeAnsweredByAnyThread) {
+  const auto set_up = [] {
+    catch_stop_signals();
+    raise(SIGUSR1);
+    std::thread([] {
+      end_to_be_started_again(stop_signal_came() ? "nothing was lost" : nullptr);
+    }).join();
+  };
+  EXPECT_EXIT(set_up(), testing::ExitedWithCode(kExitRequeue), "^nothing was lost$");
 }
 
 }  // namespace

@@ -57,6 +57,27 @@ TEST_P(Collectives, WorkOnPartsOfTheWorld) {
   });
 }
 
+TEST_P(Collectives, GatherAValueOfEveryRank) {
+  struct Value {
+    double number = 7;  // not what others have there, either
+    std::int16_t rank = 7;
+  };
+  World::run_threads(GetParam(), [](World& world) {
+    const Communicator& all = world.communicator();
+    const auto values =
+        all.gather(Value{-1.5 / (all.rank() + 1), static_cast<std::int16_t>(-all.rank())});
+    const auto ranks = all.gather(all.rank(), {3, 4});
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(all.size()));
+    ASSERT_EQ(ranks.size(), values.size());
+    for (int r = 0; r < all.size(); ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      EXPECT_EQ(ranks[i], r);
+      EXPECT_EQ(values[i].number, -1.5 / (r + 1));
+      EXPECT_EQ(values[i].rank, -r);
+    }
+  });
+}
+
 using Algorithm = std::function<Task(Io&, Buffer, ReduceOp)>;
 
 TEST_P(Collectives, EveryAllreduceAlgorithmGivesTheSameBitsOnEveryRank) {

@@ -172,34 +172,12 @@ TEST(Loader, FailuresOfTheWorldAreNeverSkipped) {
   expect_error<Failure>([&] { loader.next(); }, {"record 3", "node7", "Input/output error"});
 }
 
-// In the order in which they are stored, up to a position that is not there.
-class BrokenOrder final : public SampleOrder {
- public:
-  std::size_t largest_share(std::size_t batch) const override { return batch; }
-  bool ready(std::uint64_t, std::size_t) const override { return true; }
-  void append_share(std::uint64_t, Range batch, std::vector<std::size_t>& samples) override {
-    if (batch.begin >= 8) throw UsageError("position 8 is lost");
-    for (std::size_t i = batch.begin; i < batch.end; ++i) samples.push_back(i);
-  }
-};
-
-// It is asked by a worker, whose exceptions would end the process.
-TEST(LoaderOrder, WhatItThrowsNextThrows) {
-  for (const int threads : {1, 3}) {
-    LoaderOptions options = batches_of(4, 0, 1, threads);
-    options.order = std::make_shared<BrokenOrder>();
-    options.ahead = 4;
-    Loader loader(small_images(20), {}, options);
-    for (int again = 0; again < 2; ++again) {
-      EXPECT_EQ(loader.next()->samples[0], 0u);
-      EXPECT_EQ(loader.next()->samples[0], 4u);
-      for (int call = 0; call < 2; ++call)
-        expect_error<UsageError>([&] { loader.next(); }, {"position 8 is lost"});
-      loader.seek({});
-    }
-    // Without a gap, but of two orders.
-    expect_error<UsageError>([&] { loader.seek({0, 0, {{0, 2}, {2, 4}}}); }, {"several parts"});
-  }
+TEST(LoaderOrder, PartsOfTwoOrdersAreRefused) {
+  LoaderOptions options = batches_of(4);
+  options.order = std::make_shared<BrokenOrder>(false);
+  Loader loader(small_images(20), {}, options);
+  // Without a gap, but of two orders.
+  expect_error<UsageError>([&] { loader.seek({0, 0, {{0, 2}, {2, 4}}}); }, {"several parts"});
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ TEST_F(ArrangedTest, StoppedAndResumedItSeesEachSampleOnce) {
   const Recipe whole = halves("uninterrupted"),
                parts = halves("parts", {"output.log_samples=true"});
   const std::string expected = train_until(whole, 0).checkpoint;
-  EXPECT_TRUE(train_until(parts, 3).stopped);
-  EXPECT_TRUE(train_until(parts, 5, "latest").stopped);
+  EXPECT_EQ(train_until(parts, 3).steps, 3);
+  EXPECT_EQ(train_until(parts, 5, "latest").steps, 8);
   const RunResult end = train_until(parts, 0, "latest");
   EXPECT_EQ(end.steps, 18);
   EXPECT_EQ(largest_difference(expected, end.checkpoint), 0);

@@ -145,6 +145,26 @@ TEST(Checkpoints, AFolderThatCannotBeListedIsAWarning) {
   EXPECT_EQ(names(folder), steps({4}));
 }
 
+// What was written before it was evaluated is the best from then on, if it is.
+TEST(Checkpoints, AScoreIsAddedLater) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  const Retention one{1, true};
+  write_small(folder, 1, 0.5, one);
+  const std::string second = write_small(folder, 2, std::nullopt, one);
+  EXPECT_EQ(names(folder), steps({1, 2}));
+  Manifest expected = open_checkpoint(second);
+  folder.add_score(second, 0.25, one);
+  EXPECT_EQ(names(folder), steps({1, 2}));
+  EXPECT_EQ(folder.best(), scratch.path("step-000000000001"));
+  folder.add_score(second, 0.75, one);
+  EXPECT_EQ(names(folder), steps({2}));
+  EXPECT_EQ(folder.best(), second);
+  expected.score = 0.75;
+  EXPECT_EQ(verify_checkpoint(second), expected);
+  EXPECT_EQ(entries(second), 3u);
+}
+
 // Another figure: what was the best by the one before is kept no longer, and would be again.
 TEST(Checkpoints, ScoresOfAnotherFigureDoNotCount) {
   const Scratch scratch;

@@ -41,6 +41,7 @@ class GridResumeTest : public TrainerTest {
         if (first() && stop_after > 0) options.should_stop = [&] { return ++asked >= stop_after; };
         const RunResult result = Trainer(world, registry_, r, options).run();
         EXPECT_EQ(result.stopped, stop_after > 0);
+        EXPECT_EQ(result.steps, stop_after > 0 ? stop_after : kSteps);
         world.close();
       }
       MPI_Comm_free(&ranks);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "convoy/base/error.h"
 #include "convoy/train/plugin.h"
 #include "tests/base/scratch.h"
@@ -20,9 +22,21 @@ TEST(PluginTag, AnOtherOneIsRefusedAndSaid) {
       << said;
 }
 
+// Which C++ library the compiler takes, and in which of its forms.
+std::string standard_library() {
+#ifdef _LIBCPP_ABI_VERSION
+  return "libc++ ABI " + std::to_string(_LIBCPP_ABI_VERSION);
+#else
+  return "libstdc++ ABI " + std::to_string(_GLIBCXX_USE_CXX11_ABI);
+#endif
+}
+
 TEST(PluginTag, SaysWhatAPluginHasToFit) {
   const std::string tag = CONVOY_PLUGIN_TAG;
-  EXPECT_EQ(tag.find("Convoy's headers " CONVOY_PUBLIC_HEADERS ", libstdc++ ABI 1, LibTorch "), 0u);
+  EXPECT_EQ(
+      tag.find("Convoy's headers " CONVOY_PUBLIC_HEADERS ", " + standard_library() + ", LibTorch "),
+      0u)
+      << tag;
   EXPECT_TRUE(tag.ends_with(TORCH_VERSION));
 }
 

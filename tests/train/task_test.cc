@@ -64,8 +64,8 @@ class TaskTest : public TrainerTest {
     TrainerOptions options;
     options.resume = resume;
     options.progress = false;
-    int asked = 0;
-    if (first() && updates > 0) options.should_stop = [&] { return ++asked >= updates; };
+    int asked = 0;  // before the first update, and in each
+    if (first() && updates > 0) options.should_stop = [&] { return ++asked > updates; };
     return Trainer(test_world(), registry_, r, options).run();
   }
 };

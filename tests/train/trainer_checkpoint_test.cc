@@ -181,6 +181,63 @@ TEST_F(TrainerTest, AnEvaluationThatFailsTakesNoUpdatesWithIt) {
   EXPECT_TRUE(result.evaluation);
 }
 
+// Classification of which a rank can't add up what it has measured.
+class FailingFigures final : public Classification {
+ public:
+  FailingFigures(const Recipe& recipe, bool fails) : Classification(recipe), fails_(fails) {}
+  void measure(const TensorList& outputs, const TaskBatch& batch,
+               std::span<double> sums) const override {
+    if (fails_) throw std::runtime_error("these figures are none");
+    Classification::measure(outputs, batch, sums);
+  }
+
+ private:
+  torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) const override {
+    return torch::nn::functional::cross_entropy(scores, labels);
+  }
+  torch::Tensor probabilities(const torch::Tensor& scores) const override {
+    return scores.softmax(1);
+  }
+  torch::Tensor mean_of_views(const torch::Tensor& scores) const override { return scores.mean(1); }
+
+  bool fails_;
+};
+
+// The others fail where they wait for it, and no rank can save anything after that. Ranks are
+// threads of the first one here, since their world ends.
+TEST_F(TrainerTest, WhatIsDueIsSavedBeforeAnEvaluationInWhichARankFails) {
+  if (!first()) return;
+  const std::string folder = folder_ + "/alone";
+  const auto train_on_three = [&](int failing, const std::string& resume) {
+    comm::World::run_threads(3, [&](comm::World& world) {
+      Registry registry;
+      testing_data::add_small_world(registry);
+      registry.add_task("failing",
+                        [fails = world.rank() == failing](const Recipe& r) {
+                          return std::make_unique<FailingFigures>(r, fails);
+                        },
+                        {{"label_smoothing", 0.0, ""}});
+      const Recipe r = parse_recipe(
+          {kRecipe, "test.toml", "/"},
+          {"output.folder=\"" + folder + "\"", "task.name=failing", "training.epochs=1"},
+          registry.vocabulary(), Files::must_exist);
+      TrainerOptions options;
+      options.progress = false;
+      options.resume = resume;
+      const RunResult result = Trainer(world, registry, r, options).run();
+      EXPECT_EQ(result.steps, 6);
+      EXPECT_TRUE(result.evaluation);
+    });
+  };
+  EXPECT_ANY_THROW(train_on_three(1, ""));
+  const CheckpointFolder checkpoints(checkpoints_in(folder));
+  ASSERT_EQ(fs::path(checkpoints.newest()).filename(), "step-000000000006");
+  EXPECT_FALSE(verify_checkpoint(checkpoints.newest()).score);
+  train_on_three(-1, "latest");
+  EXPECT_TRUE(verify_checkpoint(checkpoints.newest()).score);
+  EXPECT_EQ(checkpoints.list().size(), 1u);
+}
+
 // Its normalization is as it was made, for good.
 class Frozen final : public model::Network {
  public:

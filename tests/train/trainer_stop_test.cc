@@ -1,6 +1,12 @@
 // Being told to stop, shares that are too small, and what ranks without samples count for.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/train/named_optimizer.h"
+#include "tests/base/patience.h"
 #include "tests/train/trainer_fixture.h"
 #include "train/strategies/shares.h"
 
@@ -43,6 +49,58 @@ TEST_F(TrainerStopTest, BeforeTheFirstUpdateOfAPart) {
   const RunResult result = Trainer(test_world(), registry_, r, options).run();
   EXPECT_EQ(result.steps, 1);
   EXPECT_TRUE(result.stopped);
+}
+
+// Whichever of them it is, and however far the others are: here one that waits for the first.
+TEST_F(TrainerStopTest, ARequestToOneRankDuringSetUpIsToldToAll) {
+  std::atomic<bool> told{false};
+  registry_.add_model("waiting",
+                      [&](const ModelRequest& r) {
+                        const auto begin = Clock::now();
+                        while (first() && !told && seconds_since(begin) < test::patience_s())
+                          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                        return std::make_shared<testing_data::Small>(r.classes, false, 0.0);
+                      },
+                      {});
+  const Recipe r = recipe("set-up", {"model.name=waiting"});
+  TrainerOptions options;
+  options.progress = false;
+  if (test_world().rank() + 1 == test_world().size()) options.should_stop = [] { return true; };
+  bool touched = false;
+  options.stop_in_set_up = [&] {
+    touched = std::filesystem::exists(r.output.folder + "/metrics.jsonl");
+    told = true;
+  };
+  const Trainer trainer(test_world(), registry_, r, options);
+  EXPECT_TRUE(told);
+  EXPECT_FALSE(touched);
+}
+
+// One that comes later is answered together: by run().
+TEST_F(TrainerStopTest, AfterSetUpARequestToOneRankIsAnsweredBeforeTheFirstUpdate) {
+  std::atomic<bool> asked{false}, told{false};
+  TrainerOptions options;
+  options.progress = false;
+  if (test_world().rank() + 1 == test_world().size())
+    options.should_stop = [&] { return asked.load(); };
+  options.stop_in_set_up = [&] { told = true; };
+  Trainer trainer(test_world(), registry_, recipe("between"), options);
+  asked = true;
+  const RunResult result = trainer.run();
+  EXPECT_FALSE(told);
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.steps, 0);
+  EXPECT_EQ(open_checkpoint(result.checkpoint).step, 0);
+}
+
+// Nobody is told anything where a rank has found a mistake, and no thread waits for that rank.
+TEST_F(TrainerStopTest, ASetUpThatIsGivenUpEndsTheWatchOnAllRanks) {
+  TrainerOptions options;
+  options.progress = false;
+  options.should_stop = [] { return false; };
+  options.stop_in_set_up = [] { FAIL() << "nobody has asked"; };
+  const Recipe r = recipe("mistake", {"training.batch=62", "data.drop_last=true"});
+  EXPECT_THROW(Trainer(test_world(), registry_, r, options), UsageError);
 }
 
 // A validation that is due, or under way, is broken off.

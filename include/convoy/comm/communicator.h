@@ -2,12 +2,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "convoy/comm/operation.h"
@@ -117,6 +120,19 @@ class Communicator {
   // Returns when every rank has called it.
   Operation start_barrier(Match match = {}) const;
   void barrier(Match match = {}) const;
+
+  // Gathers a value of every rank, in the order of ranks: for what ranks tell each other in a step,
+  // of some bytes. An allreduce of the values of all ranks.
+  template <class T>
+  std::vector<T> gather(const T& mine, Match match = {}) const {
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>);
+    std::vector<T> all(static_cast<std::size_t>(size()));
+    std::vector<std::byte> bytes(all.size() * sizeof(T));
+    std::memcpy(bytes.data() + static_cast<std::size_t>(rank()) * sizeof(T), &mine, sizeof(T));
+    allreduce(buffer_of(bytes), ReduceOp::sum, match);  // what others have there is 0
+    std::memcpy(all.data(), bytes.data(), bytes.size());
+    return all;
+  }
 
   // Gathers every rank's text, in the order of ranks. For set-up and errors, not for hot paths.
   std::vector<std::string> gather_text(std::string_view text, Match match = {}) const;

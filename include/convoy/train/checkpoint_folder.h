@@ -166,6 +166,11 @@ class CheckpointFolder {
   // later ones. Throws Failure naming the checkpoint that can't be moved.
   std::string set_aside_after(std::int64_t step) const;
 
+  // Gives a checkpoint of this folder the score that it was written without, and removes earlier
+  // ones that `retention` then doesn't cover. Until the score is there, and where the disk doesn't
+  // take it (a Failure), the checkpoint is whole as it was.
+  void add_score(const std::string& checkpoint, double score, const Retention& retention) const;
+
   // Gives the path of the newest checkpoint; empty if there is none.
   std::string newest() const;
   // Gives the newest one before this, or empty.

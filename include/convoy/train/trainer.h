@@ -43,6 +43,11 @@ struct TrainerOptions {
   // and between the batches of an evaluation, which is broken off, and made up by the run that goes
   // on. Empty: nobody does. `convoy train` passes the signals SIGTERM, SIGINT and SIGUSR1 here.
   std::function<bool()> should_stop;
+  // Is called on every rank when one of them was asked to stop while the trainer is made, before
+  // anything in the run folder has changed: it should end the process. It, and should_stop until
+  // the trainer is made, are called from another thread. Given on all ranks or on none; empty: such
+  // a request is answered by run(), before the first update.
+  std::function<void()> stop_in_set_up;
 };
 
 struct RunResult {

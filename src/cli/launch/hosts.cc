@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "convoy/base/error.h"
+#include "convoy/base/even_share.h"
 #include "convoy/base/system.h"
 
 namespace convoy::cli {
@@ -96,7 +97,7 @@ void complete_slots(std::vector<HostSlots>& hosts, int ranks) {
   for (int i = 0; i < count; ++i) {
     HostSlots& host = hosts[static_cast<std::size_t>(i)];
     if (host.slots != 0) continue;
-    host.slots = none_given ? std::max(1, ranks / count + (i < ranks % count ? 1 : 0)) : 1;
+    host.slots = none_given ? std::max(1, evenly(ranks, count, i).size) : 1;
   }
 }
 

@@ -35,7 +35,8 @@ Beginning beginning_of(const DownpourOrder& order, const JobData& data) {
                        .newest_checkpoint = order.newest_checkpoint,
                        .record = data.whole(),
                        .data = data.exists(),
-                       .changes = {}};
+                       .changes = {},
+                       .lost_run = order.lost_run};
   if (facts.record) {
     facts.changes = order.changes(facts.record->recipe, order.recipe);
     std::erase_if(facts.changes, may_change);
@@ -185,6 +186,7 @@ int run_downpour_job(DownpourOrder order) {
   downpour_roles(order.setup, data);  // what is wrong is said before anything changes
   data.lock();
   const Beginning beginning = beginning_of(order, data);
+  if (!order.overwrite && !beginning.again) order.run_files = nullptr;
   JobRecord record{.address = order.setup.coordinator,
                    .recipe = order.recipe,
                    .checkpoint = beginning.checkpoint,

@@ -20,8 +20,10 @@ struct DownpourOrder {
   std::string newest_checkpoint;  // of the run; empty: none
   DownpourSetup setup;            // without the coordinator's address and the checkpoint
   std::string run_folder;         // empty: none
-  // With overwrite: what an earlier run has in that folder now, which the new one takes over.
+  // What an earlier run has in that folder now, which a new one takes over: with overwrite, or
+  // where it begins again (Beginning::again).
   std::function<std::vector<std::string>()> run_files;
+  std::function<bool()> lost_run;  // as in BeginningFacts
   // Whether the job has written a checkpoint since it was started here; none: it has not.
   std::function<bool()> has_checkpoint;
   // Which keys differ between two recipes.

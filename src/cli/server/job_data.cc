@@ -133,6 +133,27 @@ std::vector<std::string> JobData::parts() const {
   return parts;
 }
 
+namespace {
+
+// Where there is neither servers' data that goes on, for this reason, nor a checkpoint.
+Beginning begin_anyhow(const BeginningFacts& facts, const std::string& why) {
+  const auto refuse = [&why] {
+    throw UsageError("--resume=auto: " + why +
+                     ", and there is no checkpoint to go on from; --overwrite begins anew");
+  };
+  if (facts.record) refuse();
+  const bool lost = facts.lost_run && facts.lost_run();
+  // A job has trained nothing before its evaluator has begun the run.
+  if (facts.data && lost) refuse();
+  Beginning beginning;
+  beginning.again = lost;
+  if (lost) beginning.line = "beginning again: the run in the folder has no checkpoint";
+  if (facts.data) beginning.line = "beginning anew: " + why + ", and nothing was trained with it";
+  return beginning;
+}
+
+}  // namespace
+
 Beginning choose_beginning(const BeginningFacts& facts) {
   if (facts.resume.empty()) {
     if (facts.data && !facts.overwrite)
@@ -141,7 +162,8 @@ Beginning choose_beginning(const BeginningFacts& facts) {
           "on with it, --overwrite removes it");
     return {};
   }
-  if (facts.resume != "latest") {
+  const bool begins = facts.resume == "auto";
+  if (facts.resume != "latest" && !begins) {
     return {false, facts.resume,
             facts.data ? "from " + facts.resume + "; the servers' own data is removed"
                        : "from " + facts.resume};
@@ -152,9 +174,11 @@ Beginning choose_beginning(const BeginningFacts& facts) {
                           : !facts.record ? "the servers' data is not whole"
                                           : "the recipe has another " + in_a_row(facts.changes);
   if (facts.newest_checkpoint.empty()) {
+    if (begins) return begin_anyhow(facts, why);
     if (why.empty())
       throw UsageError(
-          "there is no checkpoint in the run folder to go on from; leave out --resume");
+          "there is no checkpoint in the run folder to go on from; --resume=auto begins where "
+          "there is none");
     throw UsageError(why + ", and there is no checkpoint to go on from" +
                      (facts.record ? "" : "; --overwrite begins anew"));
   }

@@ -8,6 +8,7 @@
 //   before.dropped/  of that, what couldn't be removed
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,21 +68,26 @@ struct Beginning {
   bool go_on = false;      // with the servers' data as it is
   std::string checkpoint;  // from this one; empty: with new parameters, or go_on
   std::string line;        // for people; empty: nothing to say
+  bool again = false;      // with new parameters, and the run that was lost is to be put aside
 };
 
 // What is wanted, and what is there.
 struct BeginningFacts {
-  std::string resume;                // empty: no; "latest", or a checkpoint
+  std::string resume;                // empty: no; "latest", "auto", or a checkpoint
   bool overwrite = false;            // the caller has removed what the run folder had
   std::string newest_checkpoint;     // of the run; empty: none
   std::optional<JobRecord> record;   // of servers' data that is whole
   bool data = false;                 // servers' data is there
   std::vector<std::string> changes;  // keys of the recipe that the job depends on and that differ
+  // With "auto", where neither servers' data nor a checkpoint goes on: whether the run folder has a
+  // run that was lost before its first checkpoint. Throws where a job may not begin there.
+  std::function<bool()> lost_run = {};
 };
 
 // Servers' data is newer than any checkpoint, so it is what goes on, unless a checkpoint is named,
-// the recipe's job is another one, or the data isn't whole. Throws UsageError where nothing is
-// right.
+// the recipe's job is another one, or the data isn't whole. "auto" begins where there is nothing to
+// go on with, but not where servers' data is in the way of which a part is missing, or that is of
+// another recipe. Throws UsageError where nothing is right.
 Beginning choose_beginning(const BeginningFacts& facts);
 
 // Whether a job may go on with another value of this key of the recipe. Its coordinator keeps the

@@ -16,6 +16,7 @@
 #include "convoy/base/system.h"
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/downpour.h"
+#include "convoy/train/trainer.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_files.h"
 #include "train/checkpoint/run_lock.h"
@@ -135,13 +136,12 @@ int train_downpour(const train::Recipe& recipe, const TrainArguments& arguments,
   order.setup = setup_of(recipe, arguments, own);
   order.changes = changed_keys;
   order.run_folder = folder;
+  order.run_files = [folder] { return files_of(train::find_run_files(folder), folder); };
   if (order.resume.empty()) {
     train::check_run_folder(folder, order.overwrite);
-    if (order.overwrite) {
-      order.run_files = [folder] { return files_of(train::find_run_files(folder), folder); };
-    }
-  } else if (order.resume == "latest") {
+  } else if (order.resume == "latest" || order.resume == train::kResumeAuto) {
     order.newest_checkpoint = train::CheckpointFolder(train::checkpoints_in(folder)).newest();
+    order.lost_run = [folder] { return train::choose_start(folder) == train::Start::begin_again; };
   } else {
     order.resume = train::open_origin(order.resume, folder).path;
   }

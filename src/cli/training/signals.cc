@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <initializer_list>
@@ -11,19 +12,16 @@
 namespace convoy::cli {
 namespace {
 
-// Read and written by signal handlers, so these can't be anything else than globals.
-volatile std::sig_atomic_t came = 0;
+// Read and written by signal handlers, so these can't be anything else than globals. Any thread
+// asks.
+std::atomic<bool> came{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
 const char* volatile last_words = nullptr;
 
-void end_at_once(int) {
-  if (const char* const words = last_words) {
-    [[maybe_unused]] const auto ignored = write(STDERR_FILENO, words, std::strlen(words));
-  }
-  _exit(kExitRequeue);
-}
+void end_at_once(int) { end_to_be_started_again(last_words); }
 
 void on_signal(int signal) {
-  came = 1;
+  came = true;
   if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
 
@@ -60,6 +58,13 @@ void end_at_stop_signals(const char* words) {
 
 void catch_stop_signals() { handle_stop_signals(on_signal); }
 
-bool stop_signal_came() { return came != 0; }
+void end_to_be_started_again(const char* words) {
+  if (words != nullptr) {
+    [[maybe_unused]] const auto ignored = write(STDERR_FILENO, words, std::strlen(words));
+  }
+  _exit(kExitRequeue);
+}
+
+bool stop_signal_came() { return came; }
 
 }  // namespace convoy::cli

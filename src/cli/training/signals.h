@@ -14,7 +14,11 @@ void catch_stop_signals();
 // to be saved. The rest is as above.
 void end_at_stop_signals(const char* words);
 
-// Whether one has come.
+// Ends the process at once, with status 75 and these words (null: none) on standard error. Any
+// thread, and signal handlers.
+[[noreturn]] void end_to_be_started_again(const char* words);
+
+// Whether one has come. Any thread.
 bool stop_signal_came();
 
 }  // namespace convoy::cli

@@ -111,10 +111,6 @@ int ranks_of(const RankOptions& options) {
 int run_downpour(const train::Recipe& recipe, const TrainCommandArguments& arguments) {
   if (!arguments.plan.empty() || !arguments.timeline.empty())
     throw UsageError("--plan and --timeline are not for strategy \"downpour\"");
-  if (arguments.resume == train::kResumeAuto)
-    throw UsageError(
-        "--resume=auto is not for strategy \"downpour\", whose servers keep data of their own: "
-        "--resume goes on with it");
   return train_downpour(recipe, {arguments.resume, arguments.overwrite, arguments.ranks},
                         arguments.downpour);
 }
@@ -149,9 +145,14 @@ int run_train(const TrainCommandArguments& arguments) {
     throw UsageError("--dry-run, --certs and --server-data are for strategy \"downpour\"");
   check_output_file("--timeline", arguments.timeline);
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
-  end_at_stop_signals(is_a_rank() ? nullptr : kStoppedInSetUp);
+  // Others may wait for a rank that ends by itself.
+  if (is_a_rank()) {
+    catch_stop_signals();
+  } else {
+    end_at_stop_signals(kStoppedInSetUp);
+  }
   return in_world(arguments.ranks, "train", [&](comm::World& world) {
-    end_at_stop_signals(world.rank() == 0 ? kStoppedInSetUp : nullptr);
+    catch_stop_signals();
     train::TrainerOptions options;
     options.resume = arguments.resume;
     options.overwrite = arguments.overwrite;
@@ -159,10 +160,12 @@ int run_train(const TrainCommandArguments& arguments) {
     options.progress = world.rank() == 0;
     options.version = version_line();
     options.should_stop = stop_signal_came;
+    options.stop_in_set_up = [first = world.rank() == 0] {
+      end_to_be_started_again(first ? kStoppedInSetUp : nullptr);
+    };
     const train::Recipe mine = for_ranks(world.size());
     if (plan && world.rank() == 0) say_planned(mine, world.size(), arguments.plan);
     train::Trainer trainer(world, registry, mine, options);
-    catch_stop_signals();
     const train::RunResult result = trainer.run();
     if (world.rank() == 0) print_result(result);
     return result.stopped ? kExitRequeue : 0;

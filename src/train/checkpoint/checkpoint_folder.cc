@@ -285,6 +285,14 @@ std::string CheckpointFolder::set_aside_after(std::int64_t step) const {
   return aside;
 }
 
+void CheckpointFolder::add_score(const std::string& checkpoint, double score,
+                                 const Retention& retention) const {
+  Manifest manifest = read_manifest(checkpoint);
+  manifest.score = score;
+  write_file_atomically(checkpoint + "/" + kManifestFile, to_json(manifest));
+  retain(*this, manifest.step, retention);
+}
+
 std::string CheckpointFolder::newest() const {
   const std::vector<std::string> all = list();
   return all.empty() ? "" : all.back();

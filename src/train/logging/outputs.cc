@@ -266,11 +266,18 @@ void Outputs::epoch(const Moment& m) {
         .strings = {}});
   Moment ended = m;  // others may have begun the next one
   ended.epoch = m.whole_epochs() - 1;
-  say(epoch_label(ended) + ": " + loss_text(loss) +
-      (last_evaluation_.empty() ? "" : "; " + last_evaluation_) + "; " +
-      format(rate < 100 ? "%.1f" : "%.0f", rate) + " " + unit_ + "/s, " + format_seconds(seconds));
-  last_evaluation_.clear();
+  ended_ = {
+      epoch_label(ended) + ": " + loss_text(loss),
+      format(rate < 100 ? "%.1f" : "%.0f", rate) + " " + unit_ + "/s, " + format_seconds(seconds)};
   epoch_ = {};
+}
+
+void Outputs::tell_epoch() {
+  if (ended_.result.empty()) return;
+  say(ended_.result + (last_evaluation_.empty() ? "" : "; " + last_evaluation_) + "; " +
+      ended_.rate);
+  last_evaluation_.clear();
+  ended_ = {};
 }
 
 void Outputs::made_up(const Moment& m) {

@@ -55,7 +55,9 @@ class Outputs {
   void step(const Moment& moment, const StepReport& report, const data::SourceStatistics& source);
   void noise(const Moment& moment, const GradientNoise& noise);
   // Over the updates since the last one, or since the run began or went on.
+  // Notes an epoch that is over; tell_epoch() then shows it, with the evaluation made meanwhile.
   void epoch(const Moment& moment);
+  void tell_epoch();
   // At the end of an epoch it is shown with that epoch's line.
   void evaluation(const Moment& moment, const Evaluation& evaluation);
   // The evaluation just reported is of an epoch that has ended long ago.
@@ -99,6 +101,9 @@ class Outputs {
   std::unique_ptr<Progress> progress_;
   std::string last_evaluation_;
   Epoch epoch_;
+  struct {
+    std::string result, rate;
+  } ended_;  // of the epoch that is over, until it is shown
   // Rate over the steps since the last row.
   double seconds_ = 0;
   double weight_ = 0;

@@ -38,12 +38,10 @@ Clock::time_point common_zero(const comm::World& world, const Timeline& timeline
   world.communicator().barrier();
   const auto now = Clock::now();
   // Ranks of one host see the same clock: the first of them says when the barrier was.
-  const std::vector<std::string> times =
-      world.communicator().gather_text(std::to_string(now.time_since_epoch().count()));
+  const std::vector<Clock::rep> times = world.communicator().gather(now.time_since_epoch().count());
   int first = 0;
   while (world.host(first) != world.host(world.rank())) ++first;
-  const Clock::time_point barrier{
-      Clock::duration(std::stoll(times[static_cast<std::size_t>(first)]))};
+  const Clock::time_point barrier{Clock::duration(times[static_cast<std::size_t>(first)])};
   std::vector<double> earliest{timeline.empty() ? 0 : Seconds(timeline.begin() - barrier).count()};
   world.communicator().allreduce(comm::buffer_of(earliest), comm::ReduceOp::min);
   return barrier + std::chrono::duration_cast<Clock::duration>(Seconds(earliest[0]));

@@ -189,10 +189,7 @@ TensorList Hybrid::forward(const TensorList& inputs) {
 
 bool Hybrid::infer(const Task& task, const Compute& compute, const data::Batch& batch,
                    const UseOutputs& use) {
-  std::vector<std::int64_t> shares(static_cast<std::size_t>(exchange_->size()), 0);
-  shares[static_cast<std::size_t>(exchange_->rank())] = static_cast<std::int64_t>(batch.size());
-  exchange_->group().allreduce(comm::buffer_of(shares), comm::ReduceOp::sum, {40, 0});
-  const std::vector<std::size_t> group(shares.begin(), shares.end());
+  const std::vector<std::size_t> group = exchange_->group().gather(batch.size(), {40, 0});
   HeadInput input;
   input.rounds = plan_inference_rounds(group, options_.senders, options_.passes);
   input.views = batch.views;

@@ -100,36 +100,30 @@ std::string describe_needs(const Recipe& recipe, const model::Blueprint& bluepri
 void check_needs(const comm::World& world, const Recipe& recipe, const model::Blueprint& blueprint,
                  const model::PartitionPlan& plan, double wanted, const std::string& what) {
   if (recipe.device != "cpu") return;
-  const auto ranks = static_cast<std::size_t>(world.size());
-  const auto me = static_cast<std::size_t>(world.rank());
-  std::vector<double> all(2 * ranks, 0);
-  all[2 * me] = wanted;
-  world.communicator().allreduce(comm::buffer_of(all), comm::ReduceOp::sum);
+  const std::vector<double> needs = world.communicator().gather(wanted);
   // What a rank can have: by its own limits, and of its host what the others there leave.
   double others = 0;
   for (int rank = 0; rank < world.size(); ++rank) {
     if (rank != world.rank() && world.host(rank) == world.host(world.rank()))
-      others += all[2 * static_cast<std::size_t>(rank)];
+      others += needs[static_cast<std::size_t>(rank)];
   }
-  std::vector<double> left(ranks, 0);
-  left[me] = std::max(0.0, std::min({static_cast<double>(available_memory()),
-                                     static_cast<double>(address_space_left()),
-                                     static_cast<double>(host_memory()) - others}));
-  world.communicator().allreduce(comm::buffer_of(left), comm::ReduceOp::sum);
-  for (std::size_t rank = 0; rank < ranks; ++rank) all[2 * rank + 1] = left[rank];
+  const std::vector<double> left = world.communicator().gather(std::max(
+      0.0,
+      std::min({static_cast<double>(available_memory()), static_cast<double>(address_space_left()),
+                static_cast<double>(host_memory()) - others})));
   // The first rank that lacks most, and its numbers.
   std::size_t worst = 0;
-  const auto lacks = [&all](std::size_t rank) { return all[2 * rank] - all[2 * rank + 1]; };
-  for (std::size_t rank = 1; rank < ranks; ++rank) {
+  const auto lacks = [&](std::size_t rank) { return needs[rank] - left[rank]; };
+  for (std::size_t rank = 1; rank < needs.size(); ++rank) {
     if (lacks(rank) > lacks(worst)) worst = rank;
   }
   if (lacks(worst) <= 0) return;
-  const int enough = enough_partitions(recipe, blueprint, plan, all[2 * worst + 1]);
-  throw UsageError("rank " + std::to_string(worst) + " needs " + bytes_text(all[2 * worst]) +
+  const int enough = enough_partitions(recipe, blueprint, plan, left[worst]);
+  throw UsageError("rank " + std::to_string(worst) + " needs " + bytes_text(needs[worst]) +
                    " for " + what + " of " + blueprint.name + " in " +
                    std::to_string(plan.partitions) +
                    (plan.partitions == 1 ? " partition" : " partitions") + ", and can have " +
-                   bytes_text(all[2 * worst + 1]) +
+                   bytes_text(left[worst]) +
                    (enough > 0 ? ": let grid.partitions be " + std::to_string(enough)
                                : ": no number of partitions would do"));
 }

@@ -347,10 +347,7 @@ bool Partitioned::infer(const Task& task, const Compute& compute, const data::Ba
   std::optional<TaskBatch> own;
   if (batch.size() > 0) own = task.tensors(batch, {0, batch.size()}, compute);
   const TensorList inputs = inputs_of(task, own);
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(links_->size()), 0);
-  counts[static_cast<std::size_t>(links_->rank())] = inputs.front().size(0);
-  links_->group().allreduce(comm::buffer_of(counts), comm::ReduceOp::sum, {40, 0});
-  const Rows rows{counts};
+  const Rows rows{links_->group().gather(inputs.front().size(0), {40, 0})};
   if (rows.all() == 0) return true;
   const Autocast autocast = compute.autocast();
   const auto pass = new_pass(rows);

@@ -14,26 +14,31 @@ namespace convoy::train {
 // What each rank has is told to all.
 Partitioned::Shares Partitioned::shares_of(const std::optional<TaskBatch>& rows,
                                            StepReport& report) {
+  struct Told {
+    std::int64_t rows = 0;
+    double weight = 0;
+    std::int64_t one_by_one = 0;  // 1: rows count differently
+  };
   const auto ranks = static_cast<std::size_t>(communicator_.size());
-  std::vector<double> told(ranks * 3, 0);
-  const auto me = static_cast<std::size_t>(communicator_.rank());
-  Shares shares;
+  Told own;
   if (rows) {
-    told[me] = static_cast<double>(inputs_of(context_->task(), rows).front().size(0));
-    told[ranks + me] = shares.own_weight = rows->weight;
-    told[ranks * 2 + me] = std::adjacent_find(own_weights_.begin(), own_weights_.end(),
-                                              std::not_equal_to<>()) == own_weights_.end()
-                               ? 0
-                               : 1;
+    own.rows = inputs_of(context_->task(), rows).front().size(0);
+    own.weight = rows->weight;
+    own.one_by_one = std::adjacent_find(own_weights_.begin(), own_weights_.end(),
+                                        std::not_equal_to<>()) == own_weights_.end()
+                         ? 0
+                         : 1;
   }
+  Shares shares;
+  shares.own_weight = own.weight;
   const auto start = Clock::now();
-  communicator_.allreduce(comm::buffer_of(told), comm::ReduceOp::sum, {2, 0});
+  const std::vector<Told> told = communicator_.gather(own, {2, 0});
   report.communication_s += phases_.end_of("exposed communication", start);
   const auto partitions = static_cast<std::size_t>(grid_->shape().partitions);
   const auto rows_of = [&](std::size_t replica) {
-    double sum = 0;
-    for (std::size_t p = 0; p < partitions; ++p) sum += told[replica * partitions + p];
-    return static_cast<std::int64_t>(sum);
+    std::int64_t sum = 0;
+    for (std::size_t p = 0; p < partitions; ++p) sum += told[replica * partitions + p].rows;
+    return sum;
   };
   if (replicas_together()) {
     std::vector<std::int64_t> of_replicas;
@@ -42,14 +47,14 @@ Partitioned::Shares Partitioned::shares_of(const std::optional<TaskBatch>& rows,
   }
   // Replicas with too few rows take no part.
   for (std::size_t r = 0; r < ranks; ++r) {
-    if (rows_of(r / partitions) >= least_rows_) shares.weight += told[ranks + r];
+    if (rows_of(r / partitions) >= least_rows_) shares.weight += told[r].weight;
   }
   const std::size_t first = static_cast<std::size_t>(grid_->replica()) * partitions;
   const bool enough = rows_of(first / partitions) >= least_rows_;
   for (std::size_t p = 0; p < partitions; ++p) {
-    shares.rows.of.push_back(enough ? static_cast<std::int64_t>(told[first + p]) : 0);
-    shares.weights.push_back(told[ranks + first + p]);
-    shares.one_by_one = shares.one_by_one || told[ranks * 2 + first + p] > 0;
+    shares.rows.of.push_back(enough ? told[first + p].rows : 0);
+    shares.weights.push_back(told[first + p].weight);
+    shares.one_by_one = shares.one_by_one || told[first + p].one_by_one > 0;
   }
   if (!enough) shares.own_weight = 0;
   shares.too_few = !enough && rows.has_value();
@@ -105,10 +110,8 @@ std::vector<double> Partitioned::row_weights(const std::optional<TaskBatch>& row
 std::vector<std::size_t> Partitioned::sample_numbers(const std::optional<TaskBatch>& own) {
   if (!network_->drops_units()) return {};
   // Rows of a sample lie one after the other; as many of each.
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(links_->size()), 0);
-  counts[static_cast<std::size_t>(links_->rank())] =
-      own ? static_cast<std::int64_t>(own->samples.size()) : 0;
-  links_->group().allreduce(comm::buffer_of(counts), comm::ReduceOp::sum, {40, 1});
+  const std::vector<std::int64_t> counts = links_->group().gather(
+      own ? static_cast<std::int64_t>(own->samples.size()) : std::int64_t{0}, {40, 1});
   std::int64_t all = 0, before = 0;
   for (int q = 0; q < links_->size(); ++q) {
     if (q < links_->rank()) before += counts[static_cast<std::size_t>(q)];
