@@ -111,6 +111,7 @@ struct IndexTarResult {
   bool label_lists = false;     // whether there are records with none or several
   std::uint64_t others = 0;     // files in the tar that are neither records nor labels
   std::uint64_t auxiliary = 0;  // of them: images with a second extension
+  std::uint64_t links = 0;      // of them: links with the name of an image, which have no bytes
 };
 IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options = {});
 

@@ -34,7 +34,8 @@ void run_index(const IndexArguments& arguments) {
             {"labels", result.labels},
             {"label_lists", result.label_lists},
             {"others", result.others},
-            {"auxiliary", result.auxiliary}});
+            {"auxiliary", result.auxiliary},
+            {"links", result.links}});
   if (rows.on_standard_output()) return;
   std::printf("%s: %s of %s", result.index.c_str(), counted(result.records, "image").c_str(),
               counted(result.classes, "class").c_str());
@@ -43,6 +44,8 @@ void run_index(const IndexArguments& arguments) {
   std::printf("; %s else in the tar", counted(result.others, "file").c_str());
   if (result.auxiliary > 0)
     std::printf(", of them %s with a second extension", counted(result.auxiliary, "image").c_str());
+  if (result.links > 0)
+    std::printf(", of them %s that are links to others", counted(result.links, "image").c_str());
   std::printf("\n");
 }
 

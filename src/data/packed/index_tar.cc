@@ -69,7 +69,7 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
   file.write(builder.finish({scan.bytes, scan.tail_checksum, labeled.classes, scan.about}));
   file.commit();
   return {index_path(tar),       builder.size(), labeled.classes.size(), builder.labels(),
-          builder.label_lists(), scan.others,    scan.auxiliary};
+          builder.label_lists(), scan.others,    scan.auxiliary,         scan.links};
 }
 
 }  // namespace convoy::data

@@ -41,8 +41,9 @@ struct TarScan {
   std::uint64_t others = 0;          // files that are none of these
   std::uint64_t auxiliary = 0;       // of them: images with a second extension
   std::string first_auxiliary;       // the name of the first of them
-  std::uint64_t bytes = 0;           // of the tar
-  std::uint64_t tail_checksum = 0;   // with hash: of what follows the last image
+  std::uint64_t links = 0;  // of the others: links with an image's name, unless all are taken
+  std::uint64_t bytes = 0;  // of the tar
+  std::uint64_t tail_checksum = 0;  // with hash: of what follows the last image
 
   // What the .cls or .cls.json member beside an image says.
   std::optional<std::span<const std::uint32_t>> labels_of(const TarImage& image) const;
