@@ -11,6 +11,7 @@
 #include "train/recipe/automatic.h"
 #include "train/recipe/former.h"
 #include "train/run/arrange.h"
+#include "train/samples/renumbered.h"
 #include "train/setup.h"
 #include "train/tasks/check_labels.h"
 
@@ -31,6 +32,15 @@ Recipe parse(Registry& registry, const RecipeText& text, const std::vector<std::
 std::string text_of(const data::Shape& shape) {
   return std::to_string(shape.channels) + " x " + std::to_string(shape.height) + " x " +
          std::to_string(shape.width);
+}
+
+// With labels as the data has them that the network was trained on: others may lack classes.
+std::shared_ptr<const data::Dataset> as_trained(const std::shared_ptr<const data::Dataset>& dataset,
+                                                const TaskFacts& facts) {
+  // Where the recipe makes classes of labels, it does so by the numbers that this data has.
+  const auto classes = facts.lists.find("classes");
+  if (classes == facts.lists.end() || facts.lists.contains("labels")) return dataset;
+  return renumbered(dataset, classes->second);
 }
 
 }  // namespace
@@ -85,10 +95,12 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
 
 Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset,
                              const EvaluationOptions& options) {
-  check_labels(*task_, recipe().task.name, *dataset, "what it is evaluated on");
-  task_->check(*dataset, "what it is evaluated on");
-  check_takes(*dataset, "what it is evaluated on");
-  return train::evaluate(evaluated(), dataset, options);
+  const std::string what = "what it is evaluated on";
+  check_labels(*task_, recipe().task.name, *dataset, what);
+  const auto counted = as_trained(dataset, task_->facts());
+  task_->check(*counted, what);
+  check_takes(*counted, what);
+  return train::evaluate(evaluated(), counted, options);
 }
 
 Evaluated Trained::evaluated() {

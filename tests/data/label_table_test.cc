@@ -92,9 +92,13 @@ TEST_F(LabelTableTest, ErrorsNameTheLine) {
   refused(rest, {folder.path("b.jpg") + " has no line in " + table});
   refused(rest + "b.jpg\tdog\ndeep/er/d.jpg\tdog\n",
           {table + ": line 4: 'deep/er/d.jpg' is no .jpg, .jpeg or .png file in", folder.path()});
-  refused(rest + "z.jpg\tdog\n", {"has no line"});
+  refused(rest + "z.jpg\tdog\n", {table + ": line 3: 'z.jpg' is no"});
   refused(rest + "b.jpg\tdog\nz.jpg\n", {table + ": line 4: 'z.jpg' is no"});
-  refused(rest + "b.jpg dog\n", {"has no line"});
+  // The line that is wrong, before the image that has none because of it.
+  refused(rest + "b.jpg dog\n", {table + ": line 3: 'b.jpg dog' is no", "(a tab stands between"});
+  refused("deep/er/c.JPEG,dog\nb.jpg,dog\ndeep/a.png\tdog\n",
+          {table + ": line 1: 'deep/er/c.JPEG,dog' is no"});
+  refused("deep/er/c.JPEG,dog\nb.jpg,dog\n", {"no image has a label", "(a tab stands between"});
   refused("a.jpg dog\n", {table + ": line 1: 'a.jpg dog' is no", "(a tab stands between"}, "dog");
   refused(rest + "b.jpg\tdog\n\n./b.jpg\tdog\n", {table + ": line 5 is the second one for b.jpg"});
   refused(rest + "b.jpg\tdog,cat,dog\n", {table + ": line 3 has the class 'dog' twice"});

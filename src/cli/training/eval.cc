@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/data/comm_peers.h"
+#include "convoy/data/remarks.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/memory.h"
 
@@ -64,6 +65,9 @@ int run_eval(const EvalArguments& arguments) {
     train::Trained trained(world, registry, source);
     data::CommPeers peers(world.communicator());
     const auto data = registry.open_data(recipe.data.reader, recipe.data.validation, peers);
+    if (const auto* const of = dynamic_cast<const data::Remarks*>(data.get()); of != nullptr) {
+      for (const std::string& remark : of->remarks()) world.log().warning(remark);
+    }
     train::EvaluationOptions options;
     options.on_skip = [log = world.log()](const std::string& text) { log.warning(text); };
     const train::Evaluation evaluation = trained.evaluate(data, options);
