@@ -119,7 +119,13 @@ ModelRequest RecipeNetwork::request() const {
 }
 
 std::optional<model::Blueprint> RecipeNetwork::blueprint() const {
-  return registry_.blueprint(recipe_.model.name, request());
+  std::optional<model::Blueprint> data = registry_.blueprint(recipe_.model.name, request());
+  if (data) return data;
+  // What a plugin makes as a network may be made of data all the same: a list of modules.
+  torch::manual_seed(seed());
+  const auto network = registry_.make_model(recipe_.model.name, request());
+  if (network->blueprint() != nullptr) data = *network->blueprint();
+  return data;
 }
 
 std::shared_ptr<model::Network> RecipeNetwork::whole() const {

@@ -1,5 +1,6 @@
 #include "convoy/train/trained.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "convoy/base/error.h"
@@ -43,6 +44,25 @@ std::shared_ptr<const data::Dataset> as_trained(const std::shared_ptr<const data
   return renumbered(dataset, classes->second);
 }
 
+// A run may have been divided among ranks. One alone takes the whole network, as an export has it.
+TrainedSource for_ranks(const comm::World& world, const Registry& registry, TrainedSource source) {
+  if (world.size() == 1) source.recipe = on_one_rank(source.recipe, registry.vocabulary());
+  return source;
+}
+
+// Says what would fit where the grid of the training doesn't.
+Arrangement arrange_trained(const comm::World& world, const Recipe& recipe, Strategy& strategy) {
+  try {
+    return arrange(world, recipe, strategy);
+  } catch (const UsageError& error) {
+    const std::int64_t ranks =
+        recipe.grid.partitions * std::max<std::int64_t>(recipe.grid.replicas, 1);
+    if (ranks <= 1 || world.size() % recipe.grid.partitions == 0) throw;
+    throw UsageError(error.what() + ("; a network that was trained so is used on one rank, or on " +
+                                     std::to_string(ranks)));
+  }
+}
+
 }  // namespace
 
 TrainedSource find_trained(Registry& registry, const std::string& path, Which which,
@@ -65,13 +85,13 @@ TrainedSource find_trained(Registry& registry, const std::string& path, Which wh
 
 Trained::Trained(const comm::World& world, const Registry& registry, const TrainedSource& source)
     : world_(world),
-      source_(source),
+      source_(for_ranks(world, registry, source)),
       compute_(source_.recipe),
       task_(registry.make_task(source_.recipe)),
       strategy_(registry.make_strategy(source_.recipe.strategy)) {
   const Recipe& r = recipe();
   set_threads(world, static_cast<int>(r.threads));
-  arrangement_ = arrange(world, r, *strategy_);
+  arrangement_ = arrange_trained(world, r, *strategy_);
   if (source_.manifest) {
     task_->restore(facts_of(*source_.manifest));
   } else {

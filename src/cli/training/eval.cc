@@ -59,7 +59,8 @@ int run_eval(const EvalArguments& arguments) {
         "data.validation.path=FOLDER");
   }
   check_is_named(recipe.data, "data.validation", recipe.data.validation);
-  become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
+  become_ranks(arguments.ranks, static_cast<int>(recipe.threads),
+               arguments.ranks.ranks == 1 ? 1 : recipe.grid.partitions);
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
     train::keep_large_blocks({.processes = world.local_size()});
     train::Trained trained(world, registry, source);
