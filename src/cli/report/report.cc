@@ -49,6 +49,7 @@ Row row_of(const train::RunFigures& f) {
           {"folder", f.folder},
           {"state", f.state},
           {"model", f.model},
+          {"strategy", f.strategy},
           {"steps", f.steps},
           {"planned_steps", count_or_null(f.planned_steps, 0)},
           {"parts", f.parts},
