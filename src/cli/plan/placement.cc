@@ -274,7 +274,15 @@ void run_placement(PlacementArguments arguments) {
   in_world(arguments.ranks, "plan placement", [&](comm::World& world) {
     const auto problem = problem_of(arguments.world > 0 ? arguments.world : world.size());
     const int threads = train::set_threads(world, static_cast<int>(problem.recipe.threads));
-    const plan::MeasuredPlacement measured = complete(world, problem, known, arguments.repetitions);
+    const plan::MeasuredPlacement measured = [&] {
+      try {
+        return complete(world, problem, known, arguments.repetitions);
+      } catch (const c10::Error& error) {
+        throw UsageError(problem.recipe.model.name + " can't be measured with " +
+                         std::to_string(problem.samples_per_rank) + " " + problem.task->unit() +
+                         " on a rank: " + message_of(error));
+      }
+    }();
     if (world.rank() == 0) {
       answer(arguments, problem, measured,
              known.times ? "times from " + arguments.machine
