@@ -54,6 +54,12 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
   check_same_data(communicator, *data.training, "data.train");
   if (data.training->size() == 0) throw UsageError("data.train holds no samples");
   add_remarks(*data.training, data.remarks);
+  if (data.training->classes().size() == 1 && data.training->pictures() &&
+      !data.training->label_lists()) {
+    data.remarks.push_back(
+        "data.train has one class, '" + data.training->classes().front() +
+        "', so that there is nothing to tell apart: is its folder the right one?");
+  }
   if (!recipe.has_validation) return data;
   data.validation = registry.open_data(recipe.reader, recipe.validation, peers);
   check_same_data(communicator, *data.validation, "data.validation");

@@ -108,7 +108,8 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
                                strategy_->module()),
                     source_.path);
   } else {
-    load_weights(world.communicator(), *strategy_, r.model);
+    const WeightsReport report = load_weights(world.communicator(), *strategy_, r.model);
+    if (world.rank() == 0) world.log().info(r.model.weights + ": " + describe(report));
   }
   strategy_->module().eval();
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -110,6 +111,8 @@ class Trainer::Impl final : public TrainerContext {
   std::optional<std::int64_t> evaluated_at_;  // step
   std::optional<double> score_;               // then
   std::optional<std::int64_t> saved_at_;
+  std::mutex skipped_mutex_;
+  std::set<std::string> skipped_;  // bad records of evaluations that were named; by the mutex
   TimelineWindow timeline_;
   RunResult result_;
 };

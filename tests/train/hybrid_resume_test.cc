@@ -103,6 +103,9 @@ TEST_F(HybridResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
     const std::string file = folder_ + "/" + grid.name() + ".safetensors";
     export_model(result.checkpoint, file, false);
     const SafetensorsFile exported(file);
+    EXPECT_EQ(exported.metadata().at("model"), "net");
+    EXPECT_EQ(exported.metadata().at("classes"), R"(["dark","gray","light"])");
+    EXPECT_EQ(exported.metadata().at("data.mean"), "[ 0.0 ]");
     for (const TensorView& view : exported.tensors()) {
       if (view.name == "c.1.weight") EXPECT_EQ(view.shape, (std::vector<std::int64_t>{11, 64}));
     }

@@ -213,6 +213,18 @@ TEST_F(LabelTables, ValidationMayLackClasses) {
   }
   EXPECT_EQ(data.remarks.back(),
             "data.validation has nothing of 1 of the 3 classes of data.train: 'a'");
+  if (first()) {
+    // A path that leads one folder too high.
+    std::filesystem::create_directories(folder_ + "/high/train");
+    std::filesystem::copy(folder_ + "/train", folder_ + "/high/train",
+                          std::filesystem::copy_options::recursive);
+  }
+  all().barrier();
+  Recipe high = folders("val");
+  high.data.train.set("path", folder_ + "/high");
+  high.data.has_validation = false;
+  const DataSets one = open_data(all(), registry_, high.data);
+  EXPECT_NE(one.remarks.back().find("data.train has one class, 'train'"), std::string::npos);
   const RunResult result = train(folders("val"));
   EXPECT_EQ(result.evaluation->samples, 3u);
   const std::string why = refusal(folders("new"));

@@ -241,7 +241,8 @@ std::string measured_on(int ranks, int threads, int planned, bool network_given)
   if (network_given) text += ", the network as given";
   if (ranks < planned) {
     text += "\nOnly " + std::to_string(ranks) + " of the " + std::to_string(planned) +
-            " ranks were measured: the others are taken to be like " + (ranks == 1 ? "it" : "them");
+            (ranks == 1 ? " ranks was measured: the others are taken to be like it"
+                        : " ranks were measured: the others are taken to be like them");
   }
   return text;
 }
