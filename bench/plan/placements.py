@@ -66,6 +66,7 @@ def compare(options, network):
     ranks = [] if options.launch else ["-n", "2"]
     world = [] if options.launch else ["--world", "2"]
     plan = rows_of([*start, "plan", "placement", model, *words, *ranks, *world, "--json", "-"])
+    plan = [row for row in plan if row["kind"] == "placement"]
     for placement in options.placements:
         chosen, means = options_of(placement)
         forecast = next(filter(means, plan), None)

@@ -1,5 +1,7 @@
 #include "convoy/base/error.h"
 
+#include <algorithm>
+
 namespace convoy {
 
 int exit_status(const std::exception& error) {
@@ -8,7 +10,8 @@ int exit_status(const std::exception& error) {
 
 std::string message_of(const std::exception& error) {
   const std::string text = error.what();
-  return text.substr(0, text.find("\nException raised from "));
+  // LibTorch's errors end with where they come from, those of its allocator with frames alone.
+  return text.substr(0, std::min(text.find("\nException raised from "), text.find("\nframe #")));
 }
 
 }  // namespace convoy

@@ -1,6 +1,8 @@
 #include "convoy/plan/placement.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -77,9 +79,14 @@ std::size_t best_placement(const std::vector<StepForecast>& forecasts, double me
     if (best == forecasts.size() || one.step_s < forecasts[best].step_s) best = i;
   }
   if (best < forecasts.size()) return best;
-  throw UsageError("no placement takes as little memory as " +
-                   format_bytes(static_cast<std::uint64_t>(memory_bytes)) +
-                   " on each rank: give it more, more ranks, or fewer samples");
+  double least = std::numeric_limits<double>::infinity();
+  for (const StepForecast& one : forecasts) {
+    if (one.placement.kind != Parallelism::model) least = std::min(least, one.memory_bytes);
+  }
+  const auto text = [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
+  throw UsageError("no placement takes as little memory as " + text(memory_bytes) +
+                   " on each rank" + (std::isfinite(least) ? ", the least is " + text(least) : "") +
+                   ": give it more, more ranks, or fewer samples");
 }
 
 }  // namespace convoy::plan

@@ -10,6 +10,7 @@
 #include "convoy/base/random.h"
 #include "convoy/base/units.h"
 #include "convoy/data/comm_peers.h"
+#include "convoy/data/remarks.h"
 #include "convoy/model/dropout.h"
 #include "convoy/train/compute.h"
 #include "model/keep_modes.h"
@@ -19,9 +20,31 @@
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
 #include "train/samples/random_part.h"
+#include "train/samples/renumbered.h"
 #include "train/tasks/check_labels.h"
 
 namespace convoy::train {
+
+namespace {
+
+void add_remarks(const data::Dataset& dataset, std::vector<std::string>& remarks) {
+  const auto* const some = dynamic_cast<const data::Remarks*>(&dataset);
+  if (some == nullptr) return;
+  const std::vector<std::string> lines = some->remarks();
+  remarks.insert(remarks.end(), lines.begin(), lines.end());
+}
+
+// "data.validation has nothing of 3 of the 10 classes of data.train: 'b', 'c', 'd'".
+std::string describe_missing(const std::vector<std::string>& missing, std::size_t all) {
+  constexpr std::size_t kNamed = 5;
+  std::string text = "data.validation has nothing of " + std::to_string(missing.size()) +
+                     " of the " + std::to_string(all) + " classes of data.train:";
+  for (std::size_t i = 0; i < std::min(missing.size(), kNamed); ++i)
+    text += (i == 0 ? " '" : ", '") + missing[i] + "'";
+  return text + (missing.size() > kNamed ? ", ..." : "");
+}
+
+}  // namespace
 
 DataSets open_data(const comm::Communicator& communicator, const Registry& registry,
                    const DataRecipe& recipe) {
@@ -30,9 +53,22 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
   data.training = registry.open_data(recipe.reader, recipe.train, peers);
   check_same_data(communicator, *data.training, "data.train");
   if (data.training->size() == 0) throw UsageError("data.train holds no samples");
+  add_remarks(*data.training, data.remarks);
+  if (data.training->classes().size() == 1 && data.training->pictures() &&
+      !data.training->label_lists()) {
+    data.remarks.push_back(
+        "data.train has one class, '" + data.training->classes().front() +
+        "', so that there is nothing to tell apart: is its folder the right one?");
+  }
   if (!recipe.has_validation) return data;
   data.validation = registry.open_data(recipe.reader, recipe.validation, peers);
   check_same_data(communicator, *data.validation, "data.validation");
+  add_remarks(*data.validation, data.remarks);
+  const std::vector<std::string>& classes = data.training->classes();
+  const std::vector<std::string> missing = missing_classes(*data.validation, classes);
+  data.validation = renumbered(data.validation, classes);
+  if (!missing.empty() && data.validation->classes() == classes)
+    data.remarks.push_back(describe_missing(missing, classes.size()));
   return data;
 }
 
@@ -89,7 +125,13 @@ ModelRequest RecipeNetwork::request() const {
 }
 
 std::optional<model::Blueprint> RecipeNetwork::blueprint() const {
-  return registry_.blueprint(recipe_.model.name, request());
+  std::optional<model::Blueprint> data = registry_.blueprint(recipe_.model.name, request());
+  if (data) return data;
+  // What a plugin makes as a network may be made of data all the same: a list of modules.
+  torch::manual_seed(seed());
+  const auto network = registry_.make_model(recipe_.model.name, request());
+  if (network->blueprint() != nullptr) data = *network->blueprint();
+  return data;
 }
 
 std::shared_ptr<model::Network> RecipeNetwork::whole() const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "convoy/comm/communicator.h"
 #include "convoy/comm/world.h"
@@ -19,7 +20,9 @@ namespace convoy::train {
 
 struct DataSets {
   std::shared_ptr<data::Dataset> training;
-  std::shared_ptr<data::Dataset> validation;  // null: the recipe has none
+  std::shared_ptr<const data::Dataset> validation;  // null: the recipe has none
+  // What somebody should know of them, for the log of rank 0: files and classes that are left out.
+  std::vector<std::string> remarks;
 };
 
 // Tells the task what they look like. Throws UsageError for data that it has no use for.
@@ -28,8 +31,9 @@ void look_at(const DataSets& data, const Recipe& recipe, Task& task);
 // What the recipe is evaluated on: a part of one of these, or null where it is not.
 std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const Recipe& recipe);
 
-// Throws UsageError when ranks see different data, or training and validation don't have the same
-// classes. Collective.
+// Throws UsageError when ranks see different data. Where all classes of the validation data are
+// among those of training, its labels are counted as in training: it may lack some, or have them in
+// another order. Collective.
 DataSets open_data(const comm::Communicator& communicator, const Registry& registry,
                    const DataRecipe& recipe);
 

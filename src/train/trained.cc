@@ -1,5 +1,6 @@
 #include "convoy/train/trained.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "convoy/base/error.h"
@@ -11,6 +12,7 @@
 #include "train/recipe/automatic.h"
 #include "train/recipe/former.h"
 #include "train/run/arrange.h"
+#include "train/samples/renumbered.h"
 #include "train/setup.h"
 #include "train/tasks/check_labels.h"
 
@@ -31,6 +33,34 @@ Recipe parse(Registry& registry, const RecipeText& text, const std::vector<std::
 std::string text_of(const data::Shape& shape) {
   return std::to_string(shape.channels) + " x " + std::to_string(shape.height) + " x " +
          std::to_string(shape.width);
+}
+
+// With labels as the data has them that the network was trained on: others may lack classes.
+std::shared_ptr<const data::Dataset> as_trained(const std::shared_ptr<const data::Dataset>& dataset,
+                                                const TaskFacts& facts) {
+  // Where the recipe makes classes of labels, it does so by the numbers that this data has.
+  const auto classes = facts.lists.find("classes");
+  if (classes == facts.lists.end() || facts.lists.contains("labels")) return dataset;
+  return renumbered(dataset, classes->second);
+}
+
+// A run may have been divided among ranks. One alone takes the whole network, as an export has it.
+TrainedSource for_ranks(const comm::World& world, const Registry& registry, TrainedSource source) {
+  if (world.size() == 1) source.recipe = on_one_rank(source.recipe, registry.vocabulary());
+  return source;
+}
+
+// Says what would fit where the grid of the training doesn't.
+Arrangement arrange_trained(const comm::World& world, const Recipe& recipe, Strategy& strategy) {
+  try {
+    return arrange(world, recipe, strategy);
+  } catch (const UsageError& error) {
+    const std::int64_t ranks =
+        recipe.grid.partitions * std::max<std::int64_t>(recipe.grid.replicas, 1);
+    if (ranks <= 1 || world.size() % recipe.grid.partitions == 0) throw;
+    throw UsageError(error.what() + ("; a network that was trained so is used on one rank, or on " +
+                                     std::to_string(ranks)));
+  }
 }
 
 }  // namespace
@@ -55,13 +85,13 @@ TrainedSource find_trained(Registry& registry, const std::string& path, Which wh
 
 Trained::Trained(const comm::World& world, const Registry& registry, const TrainedSource& source)
     : world_(world),
-      source_(source),
+      source_(for_ranks(world, registry, source)),
       compute_(source_.recipe),
       task_(registry.make_task(source_.recipe)),
       strategy_(registry.make_strategy(source_.recipe.strategy)) {
   const Recipe& r = recipe();
   set_threads(world, static_cast<int>(r.threads));
-  arrangement_ = arrange(world, r, *strategy_);
+  arrangement_ = arrange_trained(world, r, *strategy_);
   if (source_.manifest) {
     task_->restore(facts_of(*source_.manifest));
   } else {
@@ -78,17 +108,20 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
                                strategy_->module()),
                     source_.path);
   } else {
-    load_weights(world.communicator(), *strategy_, r.model);
+    const WeightsReport report = load_weights(world.communicator(), *strategy_, r.model);
+    if (world.rank() == 0) world.log().info(r.model.weights + ": " + describe(report));
   }
   strategy_->module().eval();
 }
 
 Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset,
                              const EvaluationOptions& options) {
-  check_labels(*task_, recipe().task.name, *dataset, "what it is evaluated on");
-  task_->check(*dataset, "what it is evaluated on");
-  check_takes(*dataset, "what it is evaluated on");
-  return train::evaluate(evaluated(), dataset, options);
+  const std::string what = "what it is evaluated on";
+  check_labels(*task_, recipe().task.name, *dataset, what);
+  const auto counted = as_trained(dataset, task_->facts());
+  task_->check(*counted, what);
+  check_takes(*counted, what);
+  return train::evaluate(evaluated(), counted, options);
 }
 
 Evaluated Trained::evaluated() {

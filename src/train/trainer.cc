@@ -197,7 +197,10 @@ bool Trainer::Impl::evaluate_now(bool& all_have_failed) {
   if (!inputs_->evaluated || evaluated_at_ == moment_.step) return true;
   const auto start = Clock::now();
   EvaluationOptions options;
-  options.on_skip = [log = world_.log()](const std::string& text) { log.warning(text); };
+  options.on_skip = [this](const std::string& text) {
+    const std::lock_guard lock(skipped_mutex_);
+    if (skipped_.insert(text).second) world_.log().warning(text);
+  };
   options.should_stop = options_.should_stop;
   options.when_all_fail = [&all_have_failed] { all_have_failed = true; };
   // A checkpoint that is written meanwhile is there as soon as it can be.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -118,6 +119,8 @@ class Trainer::Impl final : public TrainerContext {
   std::optional<double> best_score_;          // so far, with those before a resume
   std::optional<std::int64_t> saved_at_;
   std::optional<WrittenCheckpoint> unscored_;  // written before the evaluation that is under way
+  std::mutex skipped_mutex_;
+  std::set<std::string> skipped_;  // bad records of evaluations that were named; by the mutex
   TimelineWindow timeline_;
   RunResult result_;
 };

@@ -13,6 +13,14 @@
 namespace convoy {
 namespace {
 
+// Errors of LibTorch end with where they come from, which is no user's business.
+TEST(Errors, AreSaidWithoutStackFrames) {
+  for (const char* rest : {"\nException raised from empty at a.cpp:3 (most recent call first):\n",
+                           "\nframe #0: c10::ThrowEnforceNotMet + 0x5a\nframe #1: main\n", ""}) {
+    EXPECT_EQ(message_of(std::runtime_error(std::string("there is none") + rest)), "there is none");
+  }
+}
+
 TEST(Units, BytesAsPeopleReadThem) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(1023), "1023 B");

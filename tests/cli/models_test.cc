@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/base/scratch.h"
 #include "tests/cli/job.h"
+#include "tests/cli/plan_fixture.h"
 
 namespace convoy::cli {
 namespace {
@@ -88,6 +90,20 @@ TEST(Models, TimesEachLayer) {
   }
   EXPECT_EQ(rows[0]["batch"], 2);
   EXPECT_GE(rows[0]["threads"].get<int>(), 1);
+}
+
+// A network of the user's, with the classes and the images of the data.
+TEST(Models, OfARecipe) {
+  const test::Scratch scratch;
+  write_bars(scratch.path());
+  test::spill(scratch.path("mine.toml"), kRecipe);
+  const std::string recipe = scratch.path("mine.toml");
+  const auto rows = rows_of({"--model", recipe, "--model", "lenet", "--layers"});
+  ASSERT_EQ(rows.size(), 18u);
+  for (const char* key : {"model", "input", "classes", "parameters", "macs"})
+    EXPECT_EQ(rows[0][key], rows[9][key]) << key;
+  EXPECT_NE(Job({"models", "--model", recipe, "--size", "32"}).finish().err.find("has data.size"),
+            std::string::npos);
 }
 
 TEST(Models, SaysWhatItCantDescribe) {

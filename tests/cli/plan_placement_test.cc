@@ -35,6 +35,14 @@ std::vector<Json> rows_of(std::vector<std::string> words) {
   return rows;
 }
 
+// Of placements alone: the first row says what they are of.
+std::vector<Json> placements_of(const std::vector<std::string>& words) {
+  std::vector<Json> rows = rows_of(words);
+  EXPECT_EQ(rows.at(0).at("kind"), "plan");
+  rows.erase(rows.begin());
+  return rows;
+}
+
 const Json& row(const std::vector<Json>& rows, const std::string& placement) {
   const auto found = std::find_if(
       rows.begin(), rows.end(), [&](const Json& one) { return one.at("placement") == placement; });
@@ -98,7 +106,7 @@ TEST(PlanPlacement, AnswersForAMachineThatIsGiven) {
   std::ofstream(machine) << kMachine;
   const std::vector<std::string> words{"lenet", "--world",   "2",    "--batch-per-rank",
                                        "4",     "--machine", machine};
-  const std::vector<Json> rows = rows_of(words);
+  const std::vector<Json> rows = placements_of(words);
   EXPECT_EQ(rows.size(), 5u);
   const Json& sync = row(rows, "sync");
   // 431,080 parameters, and what ranks agree on; half of a processor takes twice the time.
@@ -122,10 +130,19 @@ TEST(PlanPlacement, AnswersForAMachineThatIsGiven) {
   EXPECT_FALSE(sync.at("chosen").get<bool>());
   EXPECT_TRUE(row(rows, "model parallelism").at("strategy").is_null());
 
+  const Json of = rows_of(words).at(0);
+  EXPECT_EQ(of.at("model"), "lenet");
+  EXPECT_EQ(of.at("ranks"), 2);
+  EXPECT_EQ(of.at("samples_per_rank"), 4);
+  EXPECT_EQ(of.at("unit"), "images");
+  EXPECT_EQ(of.at("bandwidth_bytes_per_s"), 1e6);
+  EXPECT_EQ(of.at("processor_share"), 0.5);
+  EXPECT_EQ(of.at("measured"), "times and network from " + machine);
+
   // A network without limits: nothing is to be had from dividing layers that take no time.
   std::vector<std::string> fast = words;
   fast.insert(fast.end(), {"--bandwidth", "1000gbit"});
-  EXPECT_LT(row(rows_of(fast), "sync").at("step_s").get<double>(), 0.0241);
+  EXPECT_LT(row(placements_of(fast), "sync").at("step_s").get<double>(), 0.0241);
   const JobResult table = plan(words);
   ASSERT_EQ(table.exit_status, 0) << table.err;
   EXPECT_NE(table.out.find("lenet on 2 ranks, 4 images each; times and network from " + machine),
@@ -142,8 +159,8 @@ TEST(PlanPlacement, AnswersForAMachineThatIsGiven) {
 TEST(PlanPlacement, MeasuresHere) {
   const test::Scratch scratch;
   const std::string machine = scratch.path("machine.toml");
-  const std::vector<Json> rows = rows_of({"lenet", "--world", "2", "--batch-per-rank", "2",
-                                          "--repetitions", "1", "--write-machine", machine});
+  const std::vector<Json> rows = placements_of({"lenet", "--world", "2", "--batch-per-rank", "2",
+                                                "--repetitions", "1", "--write-machine", machine});
   EXPECT_EQ(rows.size(), 5u);
   for (const Json& one : rows) {
     EXPECT_GT(one.at("step_s").get<double>(), 0);
@@ -151,7 +168,7 @@ TEST(PlanPlacement, MeasuresHere) {
     EXPECT_GT(one.at("communication_s").get<double>(), 0);
   }
   // What was written plans the same again, without measuring.
-  EXPECT_EQ(rows_of({"lenet", "--world", "2", "--batch-per-rank", "2", "--machine", machine}),
+  EXPECT_EQ(placements_of({"lenet", "--world", "2", "--batch-per-rank", "2", "--machine", machine}),
             rows);
 }
 
@@ -215,7 +232,7 @@ TEST(PlanPlacement, OneRankNeedsNoNetwork) {
   const std::vector<std::string> words{"lenet", "--batch-per-rank", "4", "--machine", machine};
   std::vector<std::string> one = words, two = words;
   one.insert(one.end(), {"--world", "1"});
-  const std::vector<Json> rows = rows_of(one);
+  const std::vector<Json> rows = placements_of(one);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_NEAR(rows[0].at("step_s").get<double>(), 0.024, 1e-12);
   two.insert(two.end(), {"--world", "2"});
@@ -233,8 +250,8 @@ TEST(PlanPlacement, PlansTheRecipeThatKeysMake) {
   const JobResult table = plan(words);
   ASSERT_EQ(table.exit_status, 0) << table.err;
   EXPECT_NE(table.out.find("lenet on 2 ranks, 4 images each;"), std::string::npos) << table.out;
-  EXPECT_NEAR(row(rows_of(words), "sync").at("step_s").get<double>(), 8e-6 + 0.008 + 4 * 0.431080,
-              1e-6);
+  EXPECT_NEAR(row(placements_of(words), "sync").at("step_s").get<double>(),
+              8e-6 + 0.008 + 4 * 0.431080, 1e-6);
 }
 
 TEST(PlanPlacement, SaysWhatIsWrong) {

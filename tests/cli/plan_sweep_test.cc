@@ -199,6 +199,48 @@ TEST_F(PlanSweep, ARateHasHopeAgainWhenTheBetterOneDiverges) {
   EXPECT_EQ(sweep_over(folder, sweep), "");
 }
 
+// Further seeds of a rate that is not the best one would narrow an answer that is none.
+TEST_F(PlanSweep, ABudgetTriesTheNextRateWhereTheLargestIsTheBest) {
+  PlanFolder folder = open();
+  Sweep sweep = untimed();
+  sweep.rates = {0.025, 0.05};
+  std::string text;
+  for (double seconds = 1; folder.points().find(8, 0.2, 1) == nullptr; seconds *= 2) {
+    ASSERT_LT(seconds, kLongest_s);
+    sweep.limits = limits(100, in(seconds));
+    text += sweep_over(folder, sweep);
+  }
+  EXPECT_TRUE(
+      has(text, "0.05 is the best rate with every batch, and the largest one: 0.1 is tried"))
+      << text;
+  for (const std::int64_t batch : {8, 64}) {
+    EXPECT_NE(folder.points().find(batch, 0.1, 1), nullptr);
+    EXPECT_EQ(folder.points().find(batch, 0.05, 2), nullptr);
+    EXPECT_EQ(folder.points().find(batch, 0.4, 1), nullptr);
+  }
+  EXPECT_FALSE(rate_beyond(folder.points(), planned.goal));
+}
+
+TEST(PlanRates, BeyondTheEndThatIsTheBestEverywhere) {
+  plan::PlanPoints points;
+  points.header = {"", "loss", {1}};
+  Goal goal{"loss", "loss", false, false, {1}};
+  const auto add = [&points](std::int64_t batch, double rate, std::int64_t updates) {
+    plan::PointRun run;
+    run.batch = batch, run.learning_rate = rate, run.updates = updates, run.seed = 1;
+    run.reached = {{1, updates}};
+    points.runs.push_back(run);
+  };
+  add(8, 0.1, 100);
+  add(64, 0.1, 50);
+  EXPECT_FALSE(rate_beyond(points, goal)) << "one rate alone";
+  add(8, 0.4, 200);
+  EXPECT_DOUBLE_EQ(rate_beyond(points, goal)->next, 0.025);
+  EXPECT_FALSE(rate_beyond(points, goal)->above);
+  add(64, 0.4, 40);
+  EXPECT_FALSE(rate_beyond(points, goal)) << "with one batch it is the other end";
+}
+
 // Such a run would not be made, and the same be suggested again and again.
 TEST_F(PlanSweep, SuggestsNoRunAtARateWithoutHope) {
   plan::PlanPoints points;

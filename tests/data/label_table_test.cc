@@ -92,9 +92,13 @@ TEST_F(LabelTableTest, ErrorsNameTheLine) {
   refused(rest, {folder.path("b.jpg") + " has no line in " + table});
   refused(rest + "b.jpg\tdog\ndeep/er/d.jpg\tdog\n",
           {table + ": line 4: 'deep/er/d.jpg' is no .jpg, .jpeg or .png file in", folder.path()});
-  refused(rest + "z.jpg\tdog\n", {"has no line"});
+  refused(rest + "z.jpg\tdog\n", {table + ": line 3: 'z.jpg' is no"});
   refused(rest + "b.jpg\tdog\nz.jpg\n", {table + ": line 4: 'z.jpg' is no"});
-  refused(rest + "b.jpg dog\n", {"has no line"});
+  // The line that is wrong, before the image that has none because of it.
+  refused(rest + "b.jpg dog\n", {table + ": line 3: 'b.jpg dog' is no", "(a tab stands between"});
+  refused("deep/er/c.JPEG,dog\nb.jpg,dog\ndeep/a.png\tdog\n",
+          {table + ": line 1: 'deep/er/c.JPEG,dog' is no"});
+  refused("deep/er/c.JPEG,dog\nb.jpg,dog\n", {"no image has a label", "(a tab stands between"});
   refused("a.jpg dog\n", {table + ": line 1: 'a.jpg dog' is no", "(a tab stands between"}, "dog");
   refused(rest + "b.jpg\tdog\n\n./b.jpg\tdog\n", {table + ": line 5 is the second one for b.jpg"});
   refused(rest + "b.jpg\tdog,cat,dog\n", {table + ": line 3 has the class 'dog' twice"});
@@ -139,14 +143,17 @@ TEST_F(LabelTableTest, TheFirstRankReadsAndTellsTheOthers) {
   });
 }
 
-// As hidden files, links to no file are passed over.
-TEST_F(LabelTableTest, LinksToNothingAndToThemselvesAreNoImages) {
+// Whoever put them there meant images: each is a record that can't be read.
+TEST_F(LabelTableTest, LinksToNothingAndToThemselvesAreBadRecords) {
   fs::create_symlink("missing.jpg", folder.path("deep/d.jpg"));
   fs::create_symlink("e.jpg", folder.path("deep/e.jpg"));
   fs::create_symlink("a.png", folder.path("deep/f.png"));
   const auto set = open_image_folder(folder.path());
-  ASSERT_EQ(set->size(), 3u);
-  EXPECT_EQ(set->key(2), folder.path("deep/f.png"));
+  ASSERT_EQ(set->size(), 5u);
+  EXPECT_EQ(set->key(4), folder.path("deep/f.png"));
+  std::vector<std::byte> scratch;
+  for (const std::size_t link : {2, 3}) EXPECT_THROW(set->read(link, scratch), UsageError);
+  EXPECT_NO_THROW(set->read(4, scratch));
 }
 
 TEST_F(LabelTableTest, BatchesCarryTheLabels) {

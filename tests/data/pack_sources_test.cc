@@ -128,6 +128,21 @@ TEST_F(PackSources, WhatWasPackedIsPackedAgain) {
   EXPECT_EQ(PackedFiles({again.out}).classes(), (std::vector<std::string>{"cat", "dog"}));
 }
 
+// Two samples of one name side by side have a label each.
+TEST_F(PackSources, AKeyTwiceInARowIsTwoSamples) {
+  write_bytes(tar, make_tar({{"0.png", image("gray.png")},
+                             {"0.cls", as_bytes("0")},
+                             {"0.png", image("pattern.png")},
+                             {"0.cls", as_bytes("1")},
+                             {"1.cls", as_bytes("1")},
+                             {"1.png", image("gray.png")},
+                             {"1.cls", as_bytes("0")},
+                             {"1.png", image("pattern.png")}}));
+  EXPECT_EQ(pack(options(tar)).records, 4u);
+  EXPECT_EQ(labels(), (Labels{{"0.png", "0"}, {"0-2.png", "1"}, {"1.png", "1"}, {"1-2.png", "0"}}));
+  expect_error<UsageError>([&] { index_tar(tar); }, {tar, "two members named 0.png"});
+}
+
 TEST_F(PackSources, LinksInATarAreReported) {
   const std::string at = "cd '" + folder.path() + "' && ";
   fs::create_directories(folder.path("cat"));
@@ -139,6 +154,10 @@ TEST_F(PackSources, LinksInATarAreReported) {
   const PackResult result = pack(options(tar));
   EXPECT_EQ(result.records, 1u);
   EXPECT_EQ(result.bad, 2u);
+  const IndexTarResult indexed = index_tar(tar);
+  EXPECT_EQ(indexed.records, 1u);
+  EXPECT_EQ(indexed.links, 2u);
+  EXPECT_EQ(indexed.others, 2u);
 }
 
 TEST_F(PackSources, DamagedTars) {

@@ -219,6 +219,10 @@ TEST_F(Speech, ErrorsNameTheFileAndTheProblem) {
   write_bytes(folder.path("no_ann_1.wav"), to_bytes({1, 2, 3}));
   refused(options(), {folder.path("no_ann_1.wav"), "not a WAV file"});
   std::filesystem::remove(folder.path("no_ann_1.wav"));
+  // A link to a disk that is not there is no recording less.
+  std::filesystem::create_symlink(folder.path("nothing.wav"), folder.path("no_ann_1.wav"));
+  refused(options(), {folder.path("no_ann_1.wav"), "No such file"});
+  std::filesystem::remove(folder.path("no_ann_1.wav"));
   add("no.wav", 300, 400);
   EXPECT_EQ(open_speech(options())->classes().size(), 6u);  // a word without a number
   o = options();

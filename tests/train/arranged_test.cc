@@ -146,8 +146,11 @@ TEST_F(ArrangedTest, PartsStartFromAFileOfTheWhole) {
   const Recipe r = halves("none", {set(file)});
   if (first()) test::spill(folder_ + "/r.toml", print_recipe(r, false));
   all().barrier();
+  testing::internal::CaptureStderr();
   Trained parts(test_world(), registry_,
                 find_trained(registry_, folder_ + "/r.toml", Which::newest, {}));
+  const std::string told = testing::internal::GetCapturedStderr();
+  if (first()) EXPECT_NE(told.find(file + ": "), std::string::npos) << told;
   Trained whole(test_world(), registry_,
                 find_trained(registry_, folder_ + "/r.toml", Which::newest,
                              {"strategy=sync", "grid.partitions=1"}));

@@ -92,11 +92,20 @@ TEST_F(HybridResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
     EXPECT_NE(answers[0].error, "");
     for (std::size_t i = 1; i < files.size(); ++i)
       EXPECT_EQ(answers[i].lines, expected[i].lines) << i;
+    // One rank has the whole network, without being told so.
+    comm::World::run_threads(1, [&](comm::World& world) {
+      Trained alone(world, registry_, find_trained(registry_, r.output.folder, Which::newest, {}));
+      EXPECT_EQ(alone.evaluate(data).at("top1"), theirs.at("top1"));
+      EXPECT_EQ(alone.predict(files, 3)[1].lines, expected[1].lines);
+    });
     all().barrier();
     if (!first()) continue;
     const std::string file = folder_ + "/" + grid.name() + ".safetensors";
     export_model(result.checkpoint, file, false);
     const SafetensorsFile exported(file);
+    EXPECT_EQ(exported.metadata().at("model"), "net");
+    EXPECT_EQ(exported.metadata().at("classes"), R"(["dark","gray","light"])");
+    EXPECT_EQ(exported.metadata().at("data.mean"), "[ 0.0 ]");
     for (const TensorView& view : exported.tensors()) {
       if (view.name == "c.1.weight") EXPECT_EQ(view.shape, (std::vector<std::int64_t>{11, 64}));
     }

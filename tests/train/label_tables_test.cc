@@ -1,5 +1,6 @@
 // Training on pictures in files: those whose labels stand in a table, from their folder and packed;
-// gray ones among those in color.
+// gray ones among those in color; classes that validation lacks.
+#include "convoy/data/comm_peers.h"
 #include "convoy/data/pack.h"
 #include "convoy/train/trained.h"
 #include "tests/train/trainer_fixture.h"
@@ -61,19 +62,27 @@ TEST_F(LabelTables, LabelsComeFromATable) {
   EXPECT_EQ(result.evaluation->samples, 5u);
   // Numbers of classes mean nothing to a network that knows others.
   all().barrier();
-  if (first())
-    write_file_atomically(folder_ + "/test.tsv",
-                          "a.png\tsea\nb.png\tsea,sun\nc.png\nd.png\ne.png\n");
-  all().barrier();
-  const TrainedSource source =
-      find_trained(registry_, table("run").output.folder, Which::newest,
-                   {"data.validation.labels=\"" + folder_ + "/test.tsv\""});
-  Trained trained(test_world(), registry_, source);
-  const auto opened = open_data(all(), registry_, trained.recipe().data);
-  const std::string others =
-      test::message_of<UsageError>([&] { trained.evaluate(opened.validation, {}); });
-  EXPECT_NE(others.find("number 1 is 'sky' in one, 'sun' in the other"), std::string::npos)
+  const auto evaluated = [&](const std::string& second) {
+    all().barrier();
+    if (first())
+      write_file_atomically(folder_ + "/test.tsv",
+                            "a.png\tsea\nb.png\tsea," + second + "\nc.png\nd.png\ne.png\n");
+    all().barrier();
+    const TrainedSource source =
+        find_trained(registry_, table("run").output.folder, Which::newest,
+                     {"data.validation.labels=\"" + folder_ + "/test.tsv\""});
+    Trained trained(test_world(), registry_, source);
+    data::CommPeers peers(all());
+    const auto data = registry_.open_data("image_folder", trained.recipe().data.validation, peers);
+    return trained.evaluate(data, {}).samples;
+  };
+  const std::string others = test::message_of<UsageError>([&] { evaluated("moon"); });
+  EXPECT_NE(others.find("number 0 is 'sea' in one, 'moon' in the other; the first may have more "
+                        "than the second, but 'moon' is in the second alone"),
+            std::string::npos)
       << others;
+  // Classes that nothing is evaluated on have their numbers all the same.
+  EXPECT_EQ(evaluated("sun"), 5u);
   EXPECT_NE(refusal(table("store", {"data.store=memory"})).find("is for packed data"),
             std::string::npos);
   EXPECT_NE(refusal(table("names", {"data.train.labels=\"\"",
@@ -245,6 +254,67 @@ TEST_F(MixedPictures, AFirstPictureThatIsGrayIsSaidToMakeTheOthersGray) {
   const std::string silent = said(mixed("silent")), told = said(mixed("told", {"data.channels=1"}));
   EXPECT_EQ(silent.find(gray) != std::string::npos, first()) << silent;
   EXPECT_EQ(told.find("is in color"), std::string::npos) << told;
+}
+
+// Of classes a, b and c, of which validation has b and c alone.
+TEST_F(LabelTables, ValidationMayLackClasses) {
+  if (first()) {
+    for (const char* name :
+         {"train/a/1.png", "train/b/1.png", "train/b/2.png", "train/c/1.png", "val/b/1.png",
+          "val/c/1.png", "val/c/2.png", "more/c/1.png", "new/b/1.png", "new/d/1.png"}) {
+      const std::filesystem::path to = folder_ + "/" + name;
+      std::filesystem::create_directories(to.parent_path());
+      std::filesystem::copy_file(test::source_folder() + "/tests/data/fixtures/gray.png", to);
+    }
+    std::filesystem::copy_file(test::source_folder() + "/tests/data/fixtures/gray.png",
+                               folder_ + "/train/b/3.webp");
+  }
+  all().barrier();
+  const auto folders = [&](const std::string& validation) {
+    const std::string text =
+        kPictures + std::string("reader = \"image_folder\"\n") + "[data.train]\npath = \"" +
+        folder_ + "/train\"\n[data.validation]\npath = \"" + folder_ + "/" + validation + "\"";
+    return parse_recipe(
+        {text, "folders.toml", "/"},
+        {"output.folder=\"" + folder_ + "/" + validation + "-run\"", "task.name=classification"},
+        registry_.vocabulary());
+  };
+  const DataSets data = open_data(all(), registry_, folders("val").data);
+  EXPECT_EQ(data.validation->classes(), data.training->classes());
+  ASSERT_EQ(data.validation->size(), 3u);
+  std::vector<std::byte> scratch;
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(data.validation->label(i), i == 0 ? 1 : 2);
+    EXPECT_EQ(data.validation->read(i, scratch).label, data.validation->label(i));
+    EXPECT_EQ(data.validation->labels(i), std::vector<std::int64_t>{data.validation->label(i)});
+  }
+  EXPECT_NE(data.validation->fingerprint(),
+            open_data(all(), registry_, folders("more").data).validation->fingerprint());
+  // The first rank looked, and says what was left out.
+  if (first()) {
+    ASSERT_EQ(data.remarks.size(), 2u);
+    EXPECT_EQ(data.remarks[0],
+              folder_ + "/train: 1 picture that is no .jpg, .jpeg or .png file is left out, " +
+                  folder_ + "/train/b/3.webp");
+  }
+  EXPECT_EQ(data.remarks.back(),
+            "data.validation has nothing of 1 of the 3 classes of data.train: 'a'");
+  if (first()) {
+    // A path that leads one folder too high.
+    std::filesystem::create_directories(folder_ + "/high/train");
+    std::filesystem::copy(folder_ + "/train", folder_ + "/high/train",
+                          std::filesystem::copy_options::recursive);
+  }
+  all().barrier();
+  Recipe high = folders("val");
+  high.data.train.set("path", folder_ + "/high");
+  high.data.has_validation = false;
+  const DataSets one = open_data(all(), registry_, high.data);
+  EXPECT_NE(one.remarks.back().find("data.train has one class, 'train'"), std::string::npos);
+  const RunResult result = train(folders("val"));
+  EXPECT_EQ(result.evaluation->samples, 3u);
+  const std::string why = refusal(folders("new"));
+  EXPECT_NE(why.find("'d' is in the second alone"), std::string::npos) << why;
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ class PartitionedUserTest : public PartitionedTest {
                         },
                         {{"reach", std::int64_t{1}, "of windows, as it is stated"},
                          {"wrong", false, "parts of another shape"}});
+    registry_.add_model("own network", [](const ModelRequest&) { return own_list().network(); });
   }
   const Overrides own_{"model.name=own"};
 };
@@ -52,6 +53,16 @@ TEST_F(PartitionedUserTest, TrainAsInOneProcess) {
       expect_equal(serial, train_on(grid.ranks(), partitioned(name, grid, own_ + how)),
                    name + " " + how.front());
     }
+  }
+}
+
+// A network that is made of a list is data, too.
+TEST_F(PartitionedUserTest, AListsNetworkIsDividedAsTheList) {
+  const Overrides network{"model.name=own network"};
+  const RunResult serial = train_on(1, net("serial", network));
+  for (const GridOf& grid : grids()) {
+    expect_equal(serial, train_on(grid.ranks(), partitioned(grid.name(), grid, network)),
+                 grid.name());
   }
 }
 

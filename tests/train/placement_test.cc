@@ -47,7 +47,8 @@ TEST(Placement, AnUnknownLayerIsSaid) {
       said("clasifier.1"),
       "placement.layers[1].layers: AlexNet has no layer that fits 'clasifier.1'; did you mean "
       "classifier.1?");
-  EXPECT_NE(said("encoder.*").find("`convoy models NAME --layers` lists them"), std::string::npos);
+  EXPECT_NE(said("encoder.*").find("`convoy models --model NAME --layers` lists them"),
+            std::string::npos);
 }
 
 // Whatever the parts, together they have every element of each parameter and output once.

@@ -189,6 +189,8 @@ TEST_F(RecipeTest, Contradictions) {
   expect({"schedule.name=step", "schedule.milestones=[2, 1]"}, "ascending");
   expect({"optimizer.lr=-1"}, "lr");
   expect({"optimizer.nesterov=true", "optimizer.momentum=0"}, "nesterov");
+  expect({"optimizer.momentum=1.5"}, "optimizer.momentum has to be below 1");
+  expect({"name=.."}, "name is '..', which is no folder of its own");
   expect({"training.accumulate=64"}, "training.accumulate is more than training.batch");
   expect({"evaluation.every_epochs=2"},
          "evaluation.every_epochs is for recipes with [data.validation]");

@@ -192,6 +192,7 @@ TEST_F(SpeechRecipe, MistakesAreSaid) {
   };
   expect_problem({"data.train.numbers=[5]"},
                  "data.train: speech: numbers has to be two whole numbers");
+  expect_problem({"data.train.numbers=[59, 0]"}, "here the first is larger");
   expect_problem({"data.train.numbers=[5, 4.5]"}, "numbers has to be two whole numbers");
   expect_problem({"data.validation.numbers=[5, nan]"}, "data.validation: speech: numbers has to");
   expect_problem({"data.train.window=rect"}, "window is 'rect'; it can be hamming or hann");

@@ -68,6 +68,34 @@ TEST_F(ReportTest, OfSeveralRuns) {
   EXPECT_FALSE(has(page, "Speed-up")) << "both have two ranks";
 }
 
+TEST_F(ReportTest, SaysWhatDiffersInTheRecipes) {
+  const std::string one = usual("one"), two = usual("two", 0.05);
+  spill(one + "/recipe.toml",
+        "name = \"one\"\nseed = 1  # of all\n[optimizer]\nlr = 0.1\n[grid]\npartitions = 1\n");
+  spill(two + "/recipe.toml",
+        "name = \"two\"\nseed = 1\n[optimizer]\nlr = 0.2\n[grid]\npartitions = 4\n"
+        "[hybrid]\nscheme = \"<b>\"\n");
+  const std::string file = two + "/metrics.jsonl";
+  spill(file, replaced(replaced(test::slurp(file), "\"ranks\": 2", "\"ranks\": 8"), "\"unit\"",
+                       "\"strategy\": \"hybrid\", \"partitions\": 4, \"unit\""));
+  const std::string page = make_report({one, two});
+  EXPECT_TRUE(has(page, "<td>hybrid, 2 × 4</td>"));
+  const std::string from = page.substr(page.find("What differs in the recipes"));
+  const std::string part = from.substr(0, from.find("</table>"));
+  EXPECT_TRUE(has(part, "<code>optimizer.lr</code></th><td>0.1</td><td>0.2</td>")) << part;
+  EXPECT_TRUE(has(part, "<code>grid.partitions</code></th><td>1</td><td>4</td>")) << part;
+  EXPECT_TRUE(has(part, "<code>hybrid.scheme</code></th><td><span class=\"soft\">–</span></td>"));
+  EXPECT_FALSE(has(part, "<b>")) << part;
+  EXPECT_FALSE(has(part, "<code>seed</code>")) << part;
+  EXPECT_FALSE(has(part, "<code>name</code>")) << part;
+  // A curve for each strategy.
+  EXPECT_TRUE(has(page, "Scaling of lenet"));
+  EXPECT_TRUE(has(page, "</i>hybrid</span>"));
+  EXPECT_EQ(Report({two}).figures().runs[0].strategy, "hybrid");
+  // The same recipe, or none that can be read.
+  EXPECT_FALSE(has(make_report({usual("a"), usual("b")}), "What differs"));
+}
+
 // Whatever stands in files stays text, for the page and for gnuplot.
 TEST_F(ReportTest, NothingInFilesIsMarkup) {
   const std::string evil =

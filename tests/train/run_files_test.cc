@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -104,6 +105,27 @@ TEST_F(RunFilesTest, OtherNamesStay) {
   overwrite();
   fs::remove(folder_ + "/recipe.toml");
   EXPECT_EQ(all_files(), before);
+}
+
+// By a first record that can't be read, say: there is nothing to go on from.
+TEST_F(RunFilesTest, AStartWithoutAnUpdateIsNotInTheWay) {
+  Recipe recipe;
+  recipe.output.folder = folder_;
+  prepare_new_run(recipe, false);
+  put("metrics.jsonl");
+  put("samples/rank-0.log");
+  EXPECT_EQ(refusal(), "");
+  prepare_new_run(recipe, false);
+  EXPECT_EQ(all_files(), "recipe.toml ");
+  for (const char* more : {"{\"kind\": \"step\", \"step\": 1}\n", "half a row"}) {
+    put("metrics.jsonl");
+    EXPECT_EQ(refusal(), "");
+    std::ofstream(folder_ + "/metrics.jsonl", std::ios::app) << more;
+    EXPECT_NE(refusal().find(" holds a run already"), std::string::npos) << more;
+  }
+  put("metrics.jsonl");
+  put("checkpoints/superseded-1/metrics.jsonl");
+  EXPECT_NE(refusal().find(" holds a run already"), std::string::npos);
 }
 
 // Each of them alone, whoever wrote it.

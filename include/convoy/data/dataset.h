@@ -99,8 +99,8 @@ std::shared_ptr<Dataset> open_cifar(CifarKind kind, const std::vector<std::strin
 
 // Opens a folder with one subfolder per class, in alphabetical order of names; its JPEG and PNG
 // files at any depth (.jpg, .jpeg, .png in any case) in alphabetical order of paths. Only names are
-// held. A class folder without images is an error that names it, like a folder without subfolders.
-// Hidden files and others are ignored, and so are links to nothing.
+// held. A class folder without images is an error that names it, as is one that is a broken link.
+// Links are followed; a broken one to an image is a bad record. Others are left out (remarks.h).
 //
 // With peers, which all open the folder, the first of them walks over it and tells the others; each
 // asks for the size of its share of the files, and of a few of everybody's, to be sure that all see

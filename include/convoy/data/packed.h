@@ -115,6 +115,7 @@ struct IndexTarResult {
   std::uint64_t others = 0;       // files in the tar that are neither records nor labels
   std::uint64_t auxiliary = 0;    // of them: images with a second extension
   std::uint64_t lone_labels = 0;  // of them: labels without an image beside them
+  std::uint64_t links = 0;        // of them: links with the name of an image, which have no bytes
   // This is how many classes there would be by the first folders of images, as of a folder, below
   // what all have in common; 0 where these are the same classes, or labels stand beside images.
   std::uint64_t classes_by_first_folders = 0;

@@ -17,6 +17,7 @@ struct RunFigures {
   // of a version that didn't say.
   std::string state;
   std::string model;
+  std::string strategy;
   std::string unit;  // what updates count
   std::int64_t steps = 0;
   std::int64_t planned_steps = 0;  // an estimate where the task makes batches by cost

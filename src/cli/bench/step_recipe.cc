@@ -62,6 +62,23 @@ void check_words(const StepWords& words) {
   refuse(words.variable_batch, "--variable-batch");
 }
 
+// Made-up images are of the size and the channels that the network is to see, where a key says
+// those: nothing has to be cut out of them.
+void fit_images(const std::vector<std::string>& overrides, train::Recipe& recipe) {
+  if (recipe.data.reader != kReader) return;
+  const auto given = [&overrides](const std::string& key) {
+    return std::any_of(overrides.begin(), overrides.end(), [&key](const std::string& override) {
+      return override.starts_with(key + "=");
+    });
+  };
+  const auto fit = [&](const char* key, std::int64_t value) {
+    if (value > 0 && !given(std::string("data.train.") + key)) recipe.data.train.set(key, value);
+  };
+  fit("height", recipe.data.size);
+  fit("width", recipe.data.size);
+  fit("channels", recipe.data.channels);
+}
+
 train::Recipe parse(StepWords words, std::int64_t batch, const std::vector<std::string>& overrides,
                     const train::Registry& registry) {
   const auto parse_words = [&] {
@@ -69,6 +86,7 @@ train::Recipe parse(StepWords words, std::int64_t batch, const std::vector<std::
                                registry.vocabulary());
   };
   train::Recipe recipe = parse_words();
+  fit_images(overrides, recipe);
   if (recipe.automatic()) {
     throw UsageError(
         "the recipe leaves its placement to the planner, and there is none here to choose: leave "
@@ -78,7 +96,9 @@ train::Recipe parse(StepWords words, std::int64_t batch, const std::vector<std::
   if (recipe.model.name == words.model) return recipe;
   // Images are those that the network takes which is trained.
   words.model = recipe.model.name;
-  return parse_words();
+  recipe = parse_words();
+  fit_images(overrides, recipe);
+  return recipe;
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ void run_index(const IndexArguments& arguments) {
             {"others", result.others},
             {"auxiliary", result.auxiliary},
             {"lone_labels", result.lone_labels},
+            {"links", result.links},
             {"classes_by_first_folders", result.classes_by_first_folders}});
   if (rows.on_standard_output()) return;
   std::printf("%s: %s of %s", result.index.c_str(), counted(result.records, "image").c_str(),
@@ -47,6 +48,8 @@ void run_index(const IndexArguments& arguments) {
     std::printf(", of them %s with a second extension", counted(result.auxiliary, "image").c_str());
   if (result.lone_labels > 0)
     std::printf(", %s of labels without an image", counted(result.lone_labels, "file").c_str());
+  if (result.links > 0)
+    std::printf(", of them %s that are links to others", counted(result.links, "image").c_str());
   std::printf("\n");
   print_other_classes(result.classes_by_first_folders);
 }

@@ -1,4 +1,5 @@
 // convoy models: what networks are made of, and what they cost.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -6,8 +7,10 @@
 
 #include "cli/checks.h"
 #include "cli/counts.h"
+#include "cli/plan/network.h"
 #include "cli/rows.h"
 #include "cli/torch_commands.h"
+#include "cli/training/set_option.h"
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -19,7 +22,8 @@ namespace convoy::cli {
 namespace {
 
 struct ModelsArguments {
-  std::vector<std::string> models;
+  std::vector<std::string> models;     // names of networks, and files of recipes
+  std::vector<std::string> overrides;  // --set, of recipes
   std::int64_t size = 0;
   std::int64_t classes = 0;
   bool layers = false;
@@ -45,7 +49,28 @@ struct Network {
   }
 };
 
+// Of a recipe, with its plugins and its data.
+Network look_at_recipe(const std::string& path, const ModelsArguments& arguments) {
+  if (arguments.size > 0 || arguments.classes > 0) {
+    throw UsageError(std::string(arguments.size > 0 ? "--size" : "--classes") +
+                     " is for networks by their names; " + path +
+                     " has data.size, model.classes and data: --set KEY=VALUE gives them others");
+  }
+  train::Registry registry;
+  const train::RecipeText text = train::read_recipe_file(path);
+  registry.load_plugins(train::plugins_of(text, arguments.overrides));
+  const train::Recipe recipe =
+      train::parse_recipe(text, arguments.overrides, registry.vocabulary());
+  SeenNetwork seen = see_network(recipe, registry);
+  Network network{recipe.model.name, std::move(seen.network), {}, {}, 0, {}};
+  network.blueprint.inputs = std::move(seen.inputs);
+  network.shapes = model::shapes_of(network.blueprint, network.blueprint.inputs);
+  network.cost = model::cost_of(network.blueprint, network.blueprint.inputs);
+  return network;
+}
+
 Network look_at(const std::string& name, const ModelsArguments& arguments) {
+  if (is_recipe_file(name)) return look_at_recipe(name, arguments);
   Network network{name, {}, {}, {}, 0, {}};
   const model::ModelOptions options{.classes = arguments.classes};
   network.blueprint = model::make_blueprint(name, options);
@@ -176,6 +201,10 @@ void print(const Network& n, const ModelsArguments& arguments) {
 }
 
 void run_models(const ModelsArguments& arguments) {
+  if (!arguments.overrides.empty() &&
+      std::none_of(arguments.models.begin(), arguments.models.end(), is_recipe_file)) {
+    throw UsageError("--set is for recipes: name one with --model RECIPE.toml");
+  }
   const auto names = arguments.models.empty() ? model::model_names() : arguments.models;
   std::vector<Network> networks;
   for (const std::string& name : names) networks.push_back(look_at(name, arguments));
@@ -209,7 +238,11 @@ void fill_models_command(CLI::App& command, Outcome&) {
   const auto arguments = std::make_shared<ModelsArguments>();
   std::string names;
   for (const std::string& name : model::model_names()) names += (names.empty() ? "" : ", ") + name;
-  command.add_option("--model", arguments->models, "These alone, of: " + names);
+  command
+      .add_option("--model", arguments->models,
+                  "These alone; a recipe's file, with its plugins and data, or of: " + names)
+      ->type_name("RECIPE.toml|MODEL");
+  add_set_option(command, arguments->overrides);
   command.add_flag("--layers", arguments->layers, "Each layer, too");
   command
       .add_option("--size", arguments->size,

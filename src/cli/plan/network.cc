@@ -2,6 +2,9 @@
 
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
+#include "convoy/train/compute.h"
+#include "train/samples/renumbered.h"
+#include "train/setup.h"
 
 namespace convoy::cli {
 
@@ -28,6 +31,34 @@ std::vector<model::Shape> inputs_of(const train::Recipe& recipe) {
   const train::Options& data = recipe.data.train;
   return {{data.integer("channels"), data.integer("height"), data.integer("width")}};
 }
+
+SeenNetwork see_network(const train::Recipe& recipe, const train::Registry& registry) {
+  const std::shared_ptr<train::Task> task = registry.make_task(recipe);
+  train::DataSets data;
+  data.training = registry.open_data(recipe.data.reader, recipe.data.train);
+  if (recipe.data.has_validation) {
+    data.validation = train::renumbered(
+        registry.open_data(recipe.data.reader, recipe.data.validation), data.training->classes());
+  }
+  train::look_at(data, recipe, *task);
+  const train::Compute compute(recipe);
+  const auto blueprint = train::RecipeNetwork(registry, recipe, *task, compute).blueprint();
+  if (!blueprint) {
+    throw UsageError("the model '" + recipe.model.name +
+                     "' is code: nothing is known of its layers");
+  }
+  SeenNetwork seen{*blueprint, blueprint->inputs, task, data.training};
+  const train::TaskBatch blank = task->blank(1, compute);
+  if (blank.tensors.empty()) return seen;
+  seen.inputs.clear();
+  for (const torch::Tensor& input : task->inputs(blank)) {
+    seen.inputs.push_back(input.sizes().slice(1).vec());
+    seen.a_row_each = seen.a_row_each && input.size(0) == 1;
+  }
+  return seen;
+}
+
+bool is_recipe_file(const std::string& what) { return what.ends_with(".toml"); }
 
 std::string names_of_networks() {
   std::string names;

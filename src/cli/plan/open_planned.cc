@@ -67,6 +67,11 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
   Planned planned;
   planned.recipe = train::parse_recipe(text, words.overrides, registry.vocabulary());
   train::Recipe& recipe = planned.recipe;
+  if (recipe.grid.partitions > 1) {
+    throw UsageError("grid.partitions is " + std::to_string(recipe.grid.partitions) +
+                     ", and a plan of batches trains on one rank: --set strategy=sync --set "
+                     "grid.partitions=1 plans for data parallelism");
+  }
   const auto task = registry.make_task(recipe);
   std::vector<KnownMetric> known;
   for (const train::Metric& metric : task->metrics())

@@ -10,11 +10,9 @@
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/optim/rule.h"
-#include "convoy/train/compute.h"
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/partition_rules.h"
 #include "convoy/train/registry.h"
-#include "train/setup.h"
 
 namespace convoy::cli {
 namespace {
@@ -49,9 +47,16 @@ train::Recipe with_speeds(const PartitionWords& words, const Parse& parse) {
   if (words.speeds.empty()) return parse(overrides);
   overrides.push_back(override_of({}));
   train::Recipe recipe = parse(overrides);
+  if (recipe.strategy != "partitioned") return recipe;  // which is refused
   if (recipe.strategy_options.text("balance") == "even") return recipe;
   overrides.back() = override_of(words.speeds);
   return parse(overrides);
+}
+
+void check_is_partitioned(const train::Recipe& recipe) {
+  if (recipe.strategy == "partitioned") return;
+  throw UsageError("the plan is of strategy = \"partitioned\", not of \"" + recipe.strategy +
+                   "\": leave strategy out of --set");
 }
 
 Network named(const PartitionWords& words, train::Registry& registry) {
@@ -68,6 +73,7 @@ Network named(const PartitionWords& words, train::Registry& registry) {
     step.overrides = overrides;
     return step_recipe(step, words.partitions, registry);
   });
+  check_is_partitioned(network.recipe);
   network.blueprint = network_of(network.recipe, registry);
   network.inputs = inputs_of(network.recipe);
   return network;
@@ -86,30 +92,10 @@ Network of_recipe(const PartitionWords& words, train::Registry& registry) {
     overrides.insert(overrides.begin(), first.begin(), first.end());
     return parse_recipe(text, overrides, registry.vocabulary());
   });
-  const train::Recipe& recipe = network.recipe;
-  if (recipe.strategy != "partitioned") {
-    throw UsageError("the plan is of strategy = \"partitioned\", not of \"" + recipe.strategy +
-                     "\": leave strategy out of --set");
-  }
-  const auto task = registry.make_task(recipe);
-  train::DataSets data;
-  data.training = registry.open_data(recipe.data.reader, recipe.data.train);
-  if (recipe.data.has_validation)
-    data.validation = registry.open_data(recipe.data.reader, recipe.data.validation);
-  look_at(data, recipe, *task);
-  const train::Compute compute(recipe);
-  const auto blueprint = train::RecipeNetwork(registry, recipe, *task, compute).blueprint();
-  if (!blueprint) {
-    throw UsageError("the model '" + recipe.model.name +
-                     "' is code: nothing is known of its layers");
-  }
-  network.blueprint = *blueprint;
-  network.inputs = blueprint->inputs;
-  const train::TaskBatch blank = task->blank(1, compute);
-  if (blank.tensors.empty()) return network;
-  network.inputs.clear();
-  for (const torch::Tensor& input : task->inputs(blank))
-    network.inputs.push_back(input.sizes().slice(1).vec());
+  check_is_partitioned(network.recipe);
+  SeenNetwork seen = see_network(network.recipe, registry);
+  network.blueprint = std::move(seen.network);
+  network.inputs = std::move(seen.inputs);
   return network;
 }
 
@@ -160,7 +146,7 @@ PlannedPartition plan_of(const PartitionWords& words) {
   if (!words.speeds.empty() && words.partitions > 0) check_speeds(words.speeds, words.partitions);
   train::Registry registry;
   Network network =
-      words.what.ends_with(".toml") ? of_recipe(words, registry) : named(words, registry);
+      is_recipe_file(words.what) ? of_recipe(words, registry) : named(words, registry);
   PlannedPartition p;
   p.recipe = std::move(network.recipe);
   p.network = std::move(network.blueprint);

@@ -5,14 +5,13 @@
 #include <optional>
 #include <string>
 
-#include "cli/bench/made_up_images.h"
 #include "cli/bench/placement_fields.h"
-#include "cli/bench/step_recipe.h"
 #include "cli/checks.h"
 #include "cli/launch/again.h"
 #include "cli/output_file.h"
 #include "cli/plan/network.h"
 #include "cli/plan/numbers.h"
+#include "cli/plan/placement_problem.h"
 #include "cli/plan/subcommands.h"
 #include "cli/rows.h"
 #include "cli/training/ranks.h"
@@ -33,7 +32,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct PlacementArguments {
-  StepWords words;
+  PlacementWords words;
   int world = 0;
   RankOptions ranks;  // that measure
   std::string machine, write_machine;
@@ -81,17 +80,6 @@ Known known_of(const PlacementArguments& arguments) {
   return known;
 }
 
-std::shared_ptr<const train::Task> task_of(const train::Recipe& recipe,
-                                           const train::Registry& registry) {
-  const train::Options& data = recipe.data.train;
-  const auto side = [&data](const char* key) { return static_cast<int>(data.integer(key)); };
-  const MadeUpImages images({side("channels"), side("height"), side("width")},
-                            static_cast<std::size_t>(data.integer("classes")), 1);
-  std::shared_ptr<train::Task> task = registry.make_task(recipe);
-  task->look(images, nullptr);
-  return task;
-}
-
 std::string bytes_text(double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
 
 std::string percent(double part) {
@@ -122,6 +110,29 @@ Json row_of(const plan::StepForecast& f, const train::PlacementProblem& problem,
   return row;
 }
 
+// What the other rows are of.
+Json plan_row(const train::PlacementProblem& problem, const plan::MeasuredPlacement& m,
+              const std::string& measured_on) {
+  Json row{{"kind", "plan"},
+           {"model", problem.recipe.model.name},
+           {"ranks", problem.ranks},
+           {"samples_per_rank", problem.samples_per_rank},
+           {"unit", problem.task->unit()},
+           {"batch", problem.recipe.training.batch},
+           {"precision", problem.recipe.precision},
+           {"measured", measured_on},
+           {"processor_share", m.machine.processor_share}};
+  if (m.processor_period_s > 0) row["processor_period_s"] = m.processor_period_s;
+  if (problem.ranks == 1) return row;
+  row["bandwidth_bytes_per_s"] = m.network.bandwidth_bytes_per_s;
+  row["latency_s"] = m.network.latency_s;
+  if (m.network.exchange_bandwidth_bytes_per_s > 0) {
+    row["exchange_bandwidth_bytes_per_s"] = m.network.exchange_bandwidth_bytes_per_s;
+    row["exchange_latency_s"] = m.network.exchange_latency_s;
+  }
+  return row;
+}
+
 void print_table(const train::PlacementProblem& problem, const train::PlacementPlan& plan) {
   std::printf("  %-22s %10s %10s %10s %7s %11s %11s %11s\n", "placement", "step", "compute",
               "exposed", "hidden", "sent", "parameters", "memory");
@@ -141,9 +152,10 @@ void print_table(const train::PlacementProblem& problem, const train::PlacementP
 
 void print_machine(const train::PlacementProblem& problem, const plan::MeasuredPlacement& m,
                    const std::string& measured_on) {
-  std::printf("%s on %d rank%s, %lld images each; %s\n", problem.recipe.model.name.c_str(),
+  std::printf("%s on %d rank%s, %lld %s each; %s\n", problem.recipe.model.name.c_str(),
               problem.ranks, problem.ranks == 1 ? "" : "s",
-              static_cast<long long>(problem.samples_per_rank), measured_on.c_str());
+              static_cast<long long>(problem.samples_per_rank), problem.task->unit().c_str(),
+              measured_on.c_str());
   if (problem.ranks == 1) return;
   const plan::Network& n = m.network;
   std::printf("sums at %s/s of a rank, %s a step", bytes_text(n.bandwidth_bytes_per_s).c_str(),
@@ -185,6 +197,7 @@ void answer(const PlacementArguments& arguments, const train::PlacementProblem& 
   const train::PlacementPlan plan =
       train::plan_placement(problem, measured, arguments.variable_batch, memory);
   Rows rows(arguments.json);
+  rows.add(plan_row(problem, measured, measured_on));
   for (std::size_t i = 0; i < plan.forecasts.size(); ++i)
     rows.add(row_of(plan.forecasts[i], problem, i == plan.best));
   if (rows.on_standard_output()) return;
@@ -228,28 +241,28 @@ std::string measured_on(int ranks, int threads, int planned, bool network_given)
   if (network_given) text += ", the network as given";
   if (ranks < planned) {
     text += "\nOnly " + std::to_string(ranks) + " of the " + std::to_string(planned) +
-            " ranks were measured: the others are taken to be like " + (ranks == 1 ? "it" : "them");
+            (ranks == 1 ? " ranks was measured: the others are taken to be like it"
+                        : " ranks were measured: the others are taken to be like them");
   }
   return text;
 }
 
 void run_placement(PlacementArguments arguments) {
-  model::check_model_name(arguments.words.model);
+  const bool of_recipe = is_recipe_file(arguments.words.step.model);
+  if (!of_recipe) model::check_model_name(arguments.words.step.model);
   const Known known = known_of(arguments);
   check_output_file("--write-machine", arguments.write_machine);
   train::Registry registry;
   add_made_up_images(registry);
+  train::RecipeText text;
+  if (of_recipe) {
+    text = train::read_recipe_file(arguments.words.step.model);
+    registry.load_plugins(train::plugins_of(text, arguments.words.step.overrides));
+  }
   if (arguments.world == 0 && !is_a_rank())
     throw UsageError("for how many ranks? Add --world N, or run it under mpirun");
   const auto problem_of = [&](int ranks) {
-    train::PlacementProblem problem;
-    problem.recipe = step_recipe(arguments.words, ranks, registry);
-    problem.network = network_of(problem.recipe, registry);
-    problem.inputs = inputs_of(problem.recipe);
-    problem.ranks = ranks;
-    problem.samples_per_rank = images_of_rank(problem.recipe, 0, ranks);
-    problem.task = task_of(problem.recipe, registry);
-    return problem;
+    return placement_problem(arguments.words, of_recipe ? &text : nullptr, ranks, registry);
   };
   if (known.times && (known.network || arguments.world == 1) && !is_a_rank())
     return answer(arguments, problem_of(arguments.world), known.measured,
@@ -262,7 +275,15 @@ void run_placement(PlacementArguments arguments) {
   in_world(arguments.ranks, "plan placement", [&](comm::World& world) {
     const auto problem = problem_of(arguments.world > 0 ? arguments.world : world.size());
     const int threads = train::set_threads(world, static_cast<int>(problem.recipe.threads));
-    const plan::MeasuredPlacement measured = complete(world, problem, known, arguments.repetitions);
+    const plan::MeasuredPlacement measured = [&] {
+      try {
+        return complete(world, problem, known, arguments.repetitions);
+      } catch (const c10::Error& error) {
+        throw UsageError(problem.recipe.model.name + " can't be measured with " +
+                         std::to_string(problem.samples_per_rank) + " " + problem.task->unit() +
+                         " on a rank: " + message_of(error));
+      }
+    }();
     if (world.rank() == 0) {
       answer(arguments, problem, measured,
              known.times ? "times from " + arguments.machine
@@ -277,18 +298,23 @@ void run_placement(PlacementArguments arguments) {
 void add_plan_placement_command(CLI::App& plan) {
   auto arguments = std::make_shared<PlacementArguments>();
   PlacementArguments& a = *arguments;
-  a.words.batch_per_rank = 16;
+  a.words.step.batch_per_rank = 16;
   CLI::App* command = plan.add_subcommand(
       "placement", "Where the layers of a network should be: data, model or hybrid parallelism");
-  command->add_option("model", a.words.model, "The network: " + names_of_networks())
-      ->type_name("MODEL")
+  command
+      ->add_option("network", a.words.step.model,
+                   "A recipe's file, or a network: " + names_of_networks())
+      ->type_name("RECIPE.toml|MODEL")
       ->required();
   command->add_option("--world", a.world, "Ranks to plan for; under mpirun as many as there are")
       ->type_name("N")
       ->check(positive_integer(kMostRanks));
-  command->add_option("--batch-per-rank", a.words.batch_per_rank, "Images per rank and step")
-      ->check(positive_integer())
-      ->capture_default_str();
+  auto* const batch =
+      command
+          ->add_option("--batch-per-rank", a.words.step.batch_per_rank,
+                       "Images per rank and step; with a recipe, its training.batch without")
+          ->check(positive_integer())
+          ->capture_default_str();
   command
       ->add_option("--machine", a.machine,
                    "Bandwidth, latency, share of a processor, and times of layers, if it has them, "
@@ -307,17 +333,23 @@ void add_plan_placement_command(CLI::App& plan) {
   command->add_option("--memory", a.memory, "Most memory of a rank, as 4GiB")->type_name("SIZE");
   command->add_option("-n,--ranks", a.ranks.ranks, "Ranks that measure on this machine")
       ->check(positive_integer(kMostRanks));
-  command->add_option("--precision", a.words.precision, "float32, or bfloat16 for autocast")
-      ->check(CLI::IsMember({"float32", "bfloat16"}))
-      ->capture_default_str();
-  add_set_option(*command, a.words.overrides);
+  auto* const precision =
+      command
+          ->add_option("--precision", a.words.step.precision, "float32, or bfloat16 for autocast")
+          ->check(CLI::IsMember({"float32", "bfloat16"}))
+          ->capture_default_str();
+  add_set_option(*command, a.words.step.overrides);
   command->add_option("--repetitions", a.repetitions, "Measured passes")
       ->check(positive_integer())
       ->capture_default_str();
   command->add_option("--json", a.json, "The table as JSON ('-': standard output)")
       ->type_name("FILE")
       ->check(writes_file(kTableFile));
-  command->callback([arguments] { run_placement(*arguments); });
+  command->callback([arguments, batch, precision] {
+    arguments->words.batch_given = batch->count() > 0;
+    arguments->words.precision_given = precision->count() > 0;
+    run_placement(*arguments);
+  });
 }
 
 }  // namespace convoy::cli

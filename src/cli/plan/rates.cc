@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+
+#include "cli/plan/sweep.h"
 
 namespace convoy::cli {
 namespace {
@@ -43,7 +46,29 @@ std::map<std::int64_t, std::map<double, std::int64_t>> good_batches(const plan::
   return all;
 }
 
+// Of `count` places: `middle`, those after and before it, and so on.
+std::vector<std::size_t> outwards(std::size_t middle, std::size_t count) {
+  std::vector<std::size_t> order{middle};
+  for (std::size_t far = 1; order.size() < count; ++far) {
+    if (middle + far < count) order.push_back(middle + far);
+    if (far <= middle) order.push_back(middle - far);
+  }
+  return order;
+}
+
 }  // namespace
+
+std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
+                            const std::vector<double>& rates, std::uint64_t seed) {
+  std::vector<WantedRun> runs;
+  for (const std::size_t rate : outwards(rates.size() / 2, rates.size())) {
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const std::size_t batch = i % 2 == 0 ? batches.size() - 1 - i / 2 : i / 2;
+      runs.push_back({batches[batch], rates[rate], seed});
+    }
+  }
+  return runs;
+}
 
 std::optional<std::int64_t> to_the_hardest(const plan::PointRun& run, const Goal& goal) {
   for (const auto& [level, updates] : run.reached) {
@@ -84,6 +109,19 @@ std::optional<double> first_rate(const plan::PlanPoints& points, const Goal& goa
   const auto& [there, rates] = *nearest;
   if (there > batch) return rates.begin()->first;
   return std::min_element(rates.begin(), rates.end(), kFewer)->first;
+}
+
+std::optional<RateBeyond> rate_beyond(const plan::PlanPoints& points, const Goal& goal) {
+  std::set<double> tried, best;
+  for (const plan::PointRun& run : points.runs) tried.insert(run.learning_rate);
+  const auto all = good_batches(points, goal);
+  for (const auto& [batch, rates] : all)
+    best.insert(std::min_element(rates.begin(), rates.end(), kFewer)->first);
+  if (tried.size() < 2 || all.size() < 2 || best.size() != 1) return std::nullopt;
+  const double end = *best.begin();
+  if (end == *tried.rbegin()) return RateBeyond{end, end * (end / *++tried.rbegin()), true};
+  if (end == *tried.begin()) return RateBeyond{end, end * (end / *++tried.begin()), false};
+  return std::nullopt;
 }
 
 std::optional<double> updates_by_neighbors(const plan::PlanPoints& points, const Goal& goal,

@@ -35,6 +35,15 @@ bool is_hopeless(const plan::PlanPoints& points, const Goal& goal, std::int64_t 
 std::optional<double> first_rate(const plan::PlanPoints& points, const Goal& goal,
                                  std::int64_t batch);
 
+// The rate beyond an end of those that were tried, as far from it as that is from the next one:
+// where this end is the best with every batch with which the level was reached, two at least, the
+// best of all rates is not among them. Nothing elsewhere, nor where one rate alone was tried.
+struct RateBeyond {
+  double end = 0, next = 0;
+  bool above = true;
+};
+std::optional<RateBeyond> rate_beyond(const plan::PlanPoints& points, const Goal& goal);
+
 // The updates to the hardest level with this batch, at most, by the batches beside it with which it
 // was reached: no more than with the next smaller one, and no more samples than with the next
 // larger one, as equation 2 has it. Nothing where there is none.

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/toml_text.h"
 #include "cli/plan/measure.h"
 #include "cli/plan/rates.h"
 #include "cli/plan/untrained.h"
@@ -61,16 +62,6 @@ std::map<std::int64_t, double> costs_of_runs(const plan::PlanPoints& points) {
   std::map<std::int64_t, double> costs;
   for (const auto& [batch, sum] : sums) costs[batch] = std::max(sum.first / sum.second, 1e-3);
   return costs;
-}
-
-// Of `count` places: `middle`, those after and before it, and so on.
-std::vector<std::size_t> outwards(std::size_t middle, std::size_t count) {
-  std::vector<std::size_t> order{middle};
-  for (std::size_t far = 1; order.size() < count; ++far) {
-    if (middle + far < count) order.push_back(middle + far);
-    if (far <= middle) order.push_back(middle - far);
-  }
-  return order;
 }
 
 class Budgeted {
@@ -181,6 +172,26 @@ bool measure_grid(const Planned& planned, const Sweep& sweep, int seed, PlanFold
   return measure_runs(planned, folder,
                       grid(sweep.batches, sweep.rates, static_cast<std::uint64_t>(seed)),
                       sweep.limits, sweep.workplace.places, out) > 0;
+}
+
+// Before a budget is spent on further seeds of a rate that is not the best one.
+bool measure_beyond(const Planned& planned, const Sweep& sweep, PlanFolder& folder,
+                    std::FILE* out) {
+  constexpr int kMost = 6;
+  bool any = false;
+  for (int i = 0; i < kMost && !is_late(sweep.limits.deadline); ++i) {
+    const auto beyond = rate_beyond(folder.points(), planned.goal);
+    if (!beyond) break;
+    std::fprintf(out, "%s is the best rate with every batch, and the %s one: %s is tried, too\n",
+                 shortest(beyond->end).c_str(), beyond->above ? "largest" : "smallest",
+                 shortest(beyond->next).c_str());
+    std::fflush(out);
+    Sweep wider = sweep;
+    wider.rates = {beyond->next};
+    if (!measure_grid(planned, wider, 1, folder, out)) break;
+    any = true;
+  }
+  return any;
 }
 
 // How many of `wanted` repetitions of the sizes there are.
@@ -330,18 +341,6 @@ plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points) {
   return points;
 }
 
-std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
-                            const std::vector<double>& rates, std::uint64_t seed) {
-  std::vector<WantedRun> runs;
-  for (const std::size_t rate : outwards(rates.size() / 2, rates.size())) {
-    for (std::size_t i = 0; i < batches.size(); ++i) {
-      const std::size_t batch = i % 2 == 0 ? batches.size() - 1 - i / 2 : i / 2;
-      runs.push_back({batches[batch], rates[rate], seed});
-    }
-  }
-  return runs;
-}
-
 std::vector<Candidate> candidate_runs(const plan::PlanPoints& points, const Goal& goal,
                                       const plan::UpdateFit& updates) {
   std::vector<Candidate> candidates;
@@ -381,6 +380,7 @@ void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std
     more = false;
     for (int seed = 1; seeds(seed); ++seed)
       more = measure_grid(planned, sweep, seed, folder, out) || more;
+    if (deadline) more = measure_beyond(planned, sweep, folder, out) || more;
     while (deadline && !is_late(deadline) && budgeted.measure_next()) more = true;
   }
 }

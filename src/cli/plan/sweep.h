@@ -61,7 +61,8 @@ std::vector<plan::Candidate> candidate_runs(const plan::PlanPoints& points, cons
 
 // Without a deadline: all of it. With one: every time once (twice where there are few), and more
 // often in the first half of what there is until then; one run of each batch and rate (more, up to
-// `seeds`, where these say nothing yet); and then what narrows the interval of M_opt for the most
+// `seeds`, where these say nothing yet), and of the next rate where the largest or the smallest is
+// the best with every batch; and then what narrows the interval of M_opt for the most
 // workers at the hardest level most, per second. What is among the points already is not measured
 // again, but times of another machine, and runs that would go on. Throws UsageError for targets
 // that are met before training, and where the deadline leaves no time for runs.

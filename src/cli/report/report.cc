@@ -1,6 +1,7 @@
 // convoy report: a page about runs, and its figures.
 #include "convoy/train/report.h"
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -39,7 +40,19 @@ void check_is_no_plan(const std::vector<std::string>& runs) {
 Row count_or_null(std::int64_t count, std::int64_t none) {
   return count == none ? Row(nullptr) : Row(count);
 }
-Row number_or_null(double number) { return number > 0 ? Row(number) : Row(nullptr); }
+// Counts, which metrics.jsonl may have as numbers with a fraction.
+Row number_or_null(double number) {
+  if (!(number > 0)) return nullptr;
+  constexpr double kMost = 1e15;
+  if (number < kMost && number == std::floor(number)) return static_cast<std::int64_t>(number);
+  return number;
+}
+// As it was meant, where computing has left a digit in the sixteenth place.
+Row level_of(double level) {
+  constexpr double kPlaces = 1e12;
+  const double rounded = std::round(level * kPlaces) / kPlaces;
+  return std::isfinite(rounded) ? rounded : level;
+}
 
 Row row_of(const train::RunFigures& f) {
   Row last = Row::object();
@@ -49,6 +62,7 @@ Row row_of(const train::RunFigures& f) {
           {"folder", f.folder},
           {"state", f.state},
           {"model", f.model},
+          {"strategy", f.strategy},
           {"steps", f.steps},
           {"planned_steps", count_or_null(f.planned_steps, 0)},
           {"parts", f.parts},
@@ -76,7 +90,7 @@ void write_figures(const train::ReportFigures& figures, Rows& rows) {
   for (const train::LevelTime& at : figures.levels) {
     rows.add({{"kind", "level"},
               {"metric", at.metric},
-              {"level", at.level},
+              {"level", level_of(at.level)},
               {"run", figures.runs[at.run].name},
               {"step", count_or_null(at.step, -1)},
               {"elapsed_s", at.elapsed_s}});
@@ -85,7 +99,7 @@ void write_figures(const train::ReportFigures& figures, Rows& rows) {
     rows.add({{"kind", "speed_up"},
               {"group", one.group},
               {"run", figures.runs[one.run].name},
-              {"ranks", one.ranks},
+              {"ranks", number_or_null(one.ranks)},
               {"threads_per_rank", number_or_null(one.threads_per_rank)},
               {"batch", number_or_null(one.batch)},
               {"units_per_s", one.rate},

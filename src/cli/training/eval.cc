@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/data/comm_peers.h"
+#include "convoy/data/remarks.h"
 #include "convoy/train/evaluate.h"
 #include "convoy/train/memory.h"
 
@@ -58,12 +59,16 @@ int run_eval(const EvalArguments& arguments) {
         "data.validation.path=FOLDER");
   }
   check_is_named(recipe.data, "data.validation", recipe.data.validation);
-  become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
+  become_ranks(arguments.ranks, static_cast<int>(recipe.threads),
+               arguments.ranks.ranks == 1 ? 1 : recipe.grid.partitions);
   return in_world(arguments.ranks, "eval", [&](comm::World& world) {
     train::keep_large_blocks({.processes = world.local_size()});
     train::Trained trained(world, registry, source);
     data::CommPeers peers(world.communicator());
     const auto data = registry.open_data(recipe.data.reader, recipe.data.validation, peers);
+    if (const auto* const of = dynamic_cast<const data::Remarks*>(data.get()); of != nullptr) {
+      for (const std::string& remark : of->remarks()) world.log().warning(remark);
+    }
     train::EvaluationOptions options;
     options.on_skip = [log = world.log()](const std::string& text) { log.warning(text); };
     const train::Evaluation evaluation = trained.evaluate(data, options);

@@ -162,7 +162,7 @@ int run_predict(const PredictArguments& arguments) {
                    find_split(data, arguments.split));
   }
   become_ranks(arguments.ranks, static_cast<int>(source.recipe.threads),
-               source.recipe.grid.partitions);
+               arguments.ranks.ranks == 1 ? 1 : source.recipe.grid.partitions);
   return in_world(arguments.ranks, "predict", [&](comm::World& world) {
     train::keep_large_blocks({.processes = world.local_size()});
     train::Trained trained(world, registry, source);

@@ -9,8 +9,9 @@ namespace convoy::cli {
 
 void print_result(const train::RunResult& result) {
   if (result.evaluation) std::printf("%s\n", train::evaluation_line(result).c_str());
-  std::printf("%s after %lld steps, %s of training\n", result.stopped ? "stopped" : "done",
-              static_cast<long long>(result.steps), format_seconds(result.seconds).c_str());
+  std::printf("%s after %lld step%s, %s of training\n", result.stopped ? "stopped" : "done",
+              static_cast<long long>(result.steps), result.steps == 1 ? "" : "s",
+              format_seconds(result.seconds).c_str());
   std::printf("metrics     %s/metrics.jsonl\n", result.folder.c_str());
   std::printf("report      convoy report %s\n", result.folder.c_str());
   if (!result.checkpoint.empty()) std::printf("checkpoint  %s\n", result.checkpoint.c_str());

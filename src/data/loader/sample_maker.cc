@@ -12,12 +12,14 @@ namespace {
 
 constexpr const char* kNoMemory = ": there is no memory for it on this host";
 
-// Throws the current exception again with the example's name before its message.
-[[noreturn]] void rethrow_naming(const std::string& key) {
+// Throws the current exception again with the example's name before its message, and behind it, if
+// the record is a bad one, what can be done but mend it.
+[[noreturn]] void rethrow_naming(const std::string& key, OnBad on_bad) {
   try {
     throw;
   } catch (const UsageError& error) {
-    throw UsageError(key + ": " + error.what());
+    throw UsageError(key + ": " + error.what() +
+                     (on_bad == OnBad::fail ? "; on_bad = \"skip\" leaves such records out" : ""));
   } catch (const Failure& error) {
     throw Failure(key + ": " + error.what());
   } catch (const std::bad_alloc&) {
@@ -36,10 +38,10 @@ Shape output_shape(const Dataset& dataset, const TransformOptions& transform, On
         return true;
       } catch (const UsageError&) {
         if (on_bad == OnBad::skip && i + 1 < dataset.size()) return false;
-        rethrow_naming(dataset.key(i));
+        rethrow_naming(dataset.key(i), on_bad);
       } catch (const std::bad_alloc&) {
         if (on_bad == OnBad::skip && i + 1 < dataset.size()) return false;
-        rethrow_naming(dataset.key(i));
+        rethrow_naming(dataset.key(i), on_bad);
       }
     };
     Record record;
@@ -108,11 +110,11 @@ void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
                                &slot.images[place * sample_bytes_]);
     give_back(scratch.bytes);
   } catch (const UsageError& error) {
-    if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample));
+    if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample), options_.on_bad);
     slot.bad[place] = 1;
     skip(sample, dataset_->key(sample) + ": " + error.what());
   } catch (const std::bad_alloc&) {
-    if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample));
+    if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample), options_.on_bad);
     slot.bad[place] = 1;
     skip(sample, dataset_->key(sample) + kNoMemory);
   }

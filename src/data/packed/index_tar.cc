@@ -71,7 +71,8 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
   file.commit();
   return {index_path(tar),  builder.size(),        labeled.classes.size(),
           builder.labels(), builder.label_lists(), scan.others,
-          scan.auxiliary,   scan.lone_labels,      scan.classes_by_first_folders()};
+          scan.auxiliary,   scan.lone_labels,      scan.links,
+          scan.classes_by_first_folders()};
 }
 
 }  // namespace convoy::data

@@ -54,7 +54,7 @@ class Scanner {
   void take_labels(const TarMember& member, bool list);
   std::vector<std::uint32_t> labels_in(const TarMember& member, bool list);
   std::string text_of(const TarMember& member, std::uint64_t most);
-  void begin_sample(std::string_view stem);
+  void begin_sample(const SampleName& of);
   void end_sample();
   void count_auxiliary(const std::string& name);
 
@@ -73,16 +73,24 @@ class Scanner {
   std::optional<Xxh3> hash_;  // since the last image began or ended
   // Members of one stem that stand side by side are one sample.
   std::string stem_;
+  std::vector<std::string> extensions_;
   std::size_t sample_begin_ = 0;
   std::optional<std::size_t> sample_list_;  // of scan_.lists
   bool sample_has_list_ = false;            // it was a list, not a single label
   std::vector<std::string> sample_labels_;  // names of the members that say them
 };
 
-void Scanner::begin_sample(std::string_view stem) {
-  if (stem == stem_) return;
+// A member that comes again belongs to another sample, as the one beside it does.
+void Scanner::begin_sample(const SampleName& of) {
+  const bool again =
+      std::find(extensions_.begin(), extensions_.end(), of.extension) != extensions_.end();
+  if (of.stem == stem_ && !again) {
+    extensions_.push_back(of.extension);
+    return;
+  }
   end_sample();
-  stem_ = stem;
+  stem_ = of.stem;
+  extensions_ = {of.extension};
   sample_begin_ = scan_.images.size();
   sample_list_.reset();
   sample_labels_.clear();
@@ -122,6 +130,11 @@ std::string Scanner::text_of(const TarMember& member, std::uint64_t most) {
 
 void Scanner::take(const TarMember& member) {
   const bool link = member.kind == TarMember::Kind::link && options_.all;
+  // tar makes hard links of files with two names.
+  if (member.kind == TarMember::Kind::link && !options_.all && is_image_name(member.name)) {
+    ++scan_.links;
+    ++scan_.others;
+  }
   if (member.kind != TarMember::Kind::file && !link) return;
   const std::string plain = plain_path(member.name);
   if (plain == kClassesMember) {
@@ -140,10 +153,10 @@ void Scanner::take(const TarMember& member) {
   if (image && !options_.all && !is_plain_name(name)) {
     count_auxiliary(name);
   } else if (image) {
-    begin_sample(sample.stem);
+    begin_sample(sample);
     take_image(member, std::move(name));
   } else if (!link && (sample.extension == kLabelExtension || sample.extension == kListExtension)) {
-    begin_sample(sample.stem);
+    begin_sample(sample);
     take_labels(member, sample.extension == kListExtension);
   } else if (!link) {
     ++scan_.others;

@@ -10,6 +10,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/data/dataset.h"
+#include "convoy/data/remarks.h"
 #include "convoy/data/transform.h"
 #include "data/readers/image_list.h"
 
@@ -45,7 +46,7 @@ void read_into(const std::string& path, std::vector<std::byte>& to) {
   }
 }
 
-class ImageFolder final : public Dataset {
+class ImageFolder final : public Dataset, public Remarks {
  public:
   ImageFolder(std::string folder, ImageList list)
       : folder_(std::move(folder)), list_(std::move(list)) {}
@@ -53,6 +54,8 @@ class ImageFolder final : public Dataset {
   std::size_t size() const override { return list_.names.size(); }
   const std::vector<std::string>& classes() const override { return list_.classes; }
   Record read(std::size_t i, std::vector<std::byte>& scratch) const override {
+    // A bad record like any other, where a file that vanishes in training is a failure.
+    if (list_.is_broken(i)) throw UsageError("a link that leads nowhere");
     read_into(key(i), scratch);
     // What the name promises is not always what is inside.
     return {scratch, encoding_of(scratch), {}, label(i)};
@@ -62,6 +65,7 @@ class ImageFolder final : public Dataset {
   bool label_lists() const override { return list_.table; }
   std::vector<std::int64_t> labels(std::size_t i) const override { return list_.labels_of(i); }
   std::uint64_t fingerprint() const override { return list_.fingerprint; }
+  std::vector<std::string> remarks() const override { return list_.left_out.lines(folder_); }
 
  private:
   std::string folder_;

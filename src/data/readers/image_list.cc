@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/data/epoch_order.h"
 #include "data/packed/names.h"
+#include "data/readers/image_walk.h"
 #include "data/readers/label_table.h"
 
 namespace convoy::data {
@@ -21,21 +22,16 @@ namespace fs = std::filesystem;
 // Files whose sizes every rank compares with what the others found.
 constexpr std::size_t kCompared = 32;
 
-bool hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
-
-// The images of one class, as paths below its folder.
-std::vector<std::string> images_below(const fs::path& folder) {
-  std::vector<std::string> images;
-  for (fs::recursive_directory_iterator at(folder), end; at != end; ++at) {
-    if (hidden(at->path())) {
-      if (at->is_directory()) at.disable_recursion_pending();
-    } else if (std::error_code error;  // of a link to nothing, or to itself
-               is_image_name(at->path().native()) && at->is_regular_file(error)) {
-      images.push_back(at->path().lexically_relative(folder).native());
+// Appends them to the list. Both are ascending.
+void append(FoundImages&& found, ImageList& list) {
+  auto broken = found.broken.begin();
+  for (std::string& image : found.images) {
+    if (broken != found.broken.end() && *broken == image) {
+      list.broken.push_back(list.names.size());
+      ++broken;
     }
+    list.names.push_back(std::move(image));
   }
-  std::sort(images.begin(), images.end());
-  return images;
 }
 
 void check_folder(const fs::path& folder) {
@@ -47,23 +43,48 @@ ImageList walk(const fs::path& folder) {
   check_folder(folder);
   ImageList list;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && !hidden(entry.path()))
-      list.classes.push_back(entry.path().filename().native());
+    if (is_hidden(entry.path())) continue;
+    std::error_code error;
+    const std::string name = entry.path().filename().native();
+    if (entry.is_directory(error)) {
+      list.classes.push_back(name);
+    } else if (!is_picture_name(name) && entry.is_symlink(error) && !entry.exists(error)) {
+      throw UsageError(entry.path().native() + " is a link to " +
+                       fs::read_symlink(entry.path()).native() +
+                       ", which is not there; if it is a class, see to it that its folder is "
+                       "(mounted?), else remove the link");
+    }
   }
   if (list.classes.empty())
     throw UsageError(folder.native() + ": no subfolders; there must be one for each class");
   std::sort(list.classes.begin(), list.classes.end());
+  ImageWalk look(list.left_out);
   for (const std::string& name : list.classes) {
-    std::vector<std::string> images = images_below(folder / name);
-    if (images.empty()) {
+    FoundImages found = look.below(folder / name);
+    if (found.images.empty()) {
       throw UsageError((folder / name).native() +
                        ": no .jpg, .jpeg or .png file for this class; remove the folder if it "
-                       "is not a class");
+                       "is not a class, or if this is validation data, which may lack classes");
     }
-    std::move(images.begin(), images.end(), std::back_inserter(list.names));
+    append(std::move(found), list);
     list.ends.push_back(list.names.size());
   }
   return list;
+}
+
+// Every line has to be of an image. This comes before images without a line, since a path that is
+// mistyped, or has no tab behind it, is why there is one.
+void check_lines(const std::vector<TableLine>& lines, const std::vector<std::string>& images,
+                 const fs::path& folder, const LabelTable& table) {
+  const TableLine* first = nullptr;
+  for (const TableLine& line : lines) {
+    if (std::binary_search(images.begin(), images.end(), line.path)) continue;
+    if (first == nullptr || line.number < first->number) first = &line;
+  }
+  if (first == nullptr) return;
+  throw UsageError(table.labels + ": line " + std::to_string(first->number) + ": '" + first->path +
+                   "' is no .jpg, .jpeg or .png file in " + folder.native() +
+                   " (a tab stands between a path and its classes)");
 }
 
 // Images and lines of the table have to be the same, both ascending.
@@ -73,15 +94,10 @@ ImageList walk(const fs::path& folder, const LabelTable& table) {
   ImageList list;
   list.table = true;
   list.classes = std::move(read.classes);
-  list.names = images_below(folder);
-  for (std::size_t i = 0; i < list.names.size() || i < read.lines.size(); ++i) {
-    const bool image = i < list.names.size(), line = i < read.lines.size();
-    if (line && (!image || read.lines[i].path < list.names[i])) {
-      throw UsageError(table.labels + ": line " + std::to_string(read.lines[i].number) + ": '" +
-                       read.lines[i].path + "' is no .jpg, .jpeg or .png file in " +
-                       folder.native() + " (a tab stands between a path and its classes)");
-    }
-    if (!line || list.names[i] < read.lines[i].path) {
+  append(ImageWalk(list.left_out).below(folder), list);
+  check_lines(read.lines, list.names, folder, table);
+  for (std::size_t i = 0; i < list.names.size(); ++i) {
+    if (i == read.lines.size() || list.names[i] != read.lines[i].path) {
       throw UsageError((folder / list.names[i]).native() + " has no line in " + table.labels +
                        "; for an image without labels, write its path alone");
     }
@@ -208,6 +224,8 @@ std::vector<std::byte> pack_list(const ImageList& list) {
   put_number(bytes, list.table ? 1 : 0);
   for (const std::size_t end : list.ends) put_number(bytes, end);
   for (const std::size_t label : list.labels) put_number(bytes, label);
+  put_number(bytes, list.broken.size());
+  for (const std::size_t i : list.broken) put_number(bytes, i);
   return bytes;
 }
 
@@ -221,6 +239,8 @@ ImageList unpack_list(const std::vector<std::byte>& bytes) {
   for (std::size_t& end : list.ends) end = reader.number();
   list.labels.resize(list.table ? list.ends.back() : 0);
   for (std::size_t& label : list.labels) label = reader.number();
+  list.broken.resize(reader.number());
+  for (std::size_t& i : list.broken) i = reader.number();
   return list;
 }
 
@@ -243,6 +263,10 @@ std::string ImageList::path(const std::string& folder, std::size_t i) const {
   return (fs::path(folder) / classes[static_cast<std::size_t>(label(i))] / names[i]).native();
 }
 
+bool ImageList::is_broken(std::size_t i) const {
+  return std::binary_search(broken.begin(), broken.end(), i);
+}
+
 ImageList list_images(const std::string& folder, const LabelTable* table, Peers& peers) {
   ImageList list;
   look_together(peers, folder, [&] {
@@ -259,7 +283,7 @@ ImageList list_images(const std::string& folder, const LabelTable* table, Peers&
   look_together(peers, folder, [&] {
     const Range share = even_share({0, count}, peers.rank(), peers.size());
     for (std::size_t i = share.begin; i < share.end; ++i)
-      mine.push_back(fs::file_size(list.path(folder, i)));
+      mine.push_back(list.is_broken(i) ? 0 : fs::file_size(list.path(folder, i)));
   });
   const std::vector<std::uint64_t> sizes = gather_sizes(mine, count, peers);
   std::vector<std::uint64_t> told;  // the fingerprint, and sizes to compare
@@ -276,6 +300,7 @@ ImageList list_images(const std::string& folder, const LabelTable* table, Peers&
   list.fingerprint = told[0];
   look_together(peers, folder, [&] {
     for (std::size_t k = 0; peers.size() > 1 && k < compared; ++k) {
+      if (list.is_broken(k * count / compared)) continue;
       const std::string path = list.path(folder, k * count / compared);
       const std::uint64_t size = fs::file_size(path);
       if (size == told[1 + k]) continue;

@@ -94,7 +94,9 @@ ReadTable parse_label_table(std::string_view text, const LabelTable& table,
     for (const NamedLine& line : lines)
       result.classes.insert(result.classes.end(), line.classes.begin(), line.classes.end());
     result.classes = distinct(std::move(result.classes));
-    if (result.classes.empty()) throw UsageError(file + ": no image has a label");
+    if (result.classes.empty())
+      throw UsageError(file +
+                       ": no image has a label (a tab stands between a path and its classes)");
   }
   const ClassNumbers number_of(result.classes);
   for (NamedLine& named : lines) {

@@ -42,7 +42,10 @@ std::vector<Recording> list_recordings(const Recordings& which) {
   try {
     for (const auto& entry : fs::directory_iterator(which.folder)) {
       const fs::path& path = entry.path();
-      if (!has_extension(path.native(), "wav") || !entry.is_regular_file()) continue;
+      // A link that leads nowhere is an error as soon as it is read, not a recording less.
+      std::error_code error;
+      const bool broken = entry.is_symlink(error) && !entry.exists(error);
+      if (!has_extension(path.native(), "wav") || !(broken || entry.is_regular_file())) continue;
       const std::string word = path.stem().string().substr(0, path.stem().string().find('_'));
       if (word.empty()) {
         throw UsageError(path.string() +

@@ -1,6 +1,12 @@
 #include "convoy/train/export.h"
 
+#include <toml++/toml.h>
+
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "convoy/base/error.h"
@@ -36,6 +42,31 @@ std::vector<Entry> entries_of(const Manifest& manifest, const std::string& check
     entries.push_back({alias, found->second});
   }
   return entries;
+}
+
+// What is to be known of the network to use it, as texts: names of classes as JSON, values of the
+// recipe as TOML, which is JSON for numbers and lists of them.
+std::map<std::string, std::string> metadata_of(const Manifest& manifest) {
+  std::map<std::string, std::string> metadata{{"format", "pt"}, {"model", manifest.model}};
+  const auto listed = manifest.lists.find("task.classes");
+  const std::vector<std::string>& classes =
+      listed == manifest.lists.end() ? manifest.classes : listed->second;
+  if (!classes.empty()) {
+    metadata["classes"] =
+        nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  try {
+    const toml::table recipe = toml::parse(manifest.recipe);
+    for (const char* key : {"mean", "deviation", "size", "channels"}) {
+      const auto value = recipe["data"][key];
+      if (!value) continue;
+      std::ostringstream text;
+      text << toml::toml_formatter(*value.node());
+      metadata[std::string("data.") + key] = text.str();
+    }
+  } catch (const toml::parse_error&) {  // the weights are what was asked for
+  }
+  return metadata;
 }
 
 // Writes the elements of a piece to where the whole tensor has them; it begins at `offset`.
@@ -75,7 +106,7 @@ Exported export_model(const std::string& checkpoint, const std::string& file, bo
   std::vector<TensorShape> shapes;
   for (const Entry& entry : entries)
     shapes.push_back({entry.name, entry.tensor->type, entry.tensor->shape});
-  const SafetensorsLayout layout = layout_of_safetensors(file, shapes, {{"format", "pt"}});
+  const SafetensorsLayout layout = layout_of_safetensors(file, shapes, metadata_of(manifest));
   AtomicFile output(file);
   output.write(layout.head);
   SliceReader reader(checkpoint);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/own_files.h"
 #include "convoy/base/error.h"
@@ -28,9 +29,35 @@ std::ptrdiff_t depth_in(const std::string& path, const std::string& folder) {
   return std::count_if(rest, inner.end(), [](const fs::path& part) { return !part.empty(); });
 }
 
+// Whether all rows are those of starts.
+bool has_starts_alone(const std::string& metrics) {
+  constexpr std::uintmax_t kMost = 1 << 20;  // a start is a row of some kB
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(metrics, error);
+  if (error || size > kMost) return false;
+  std::istringstream rows(read_text_file(metrics));
+  for (std::string line; std::getline(rows, line);) {
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    if (!row.is_object() || row.value("kind", nlohmann::json()) != "run") return false;
+  }
+  return true;
+}
+
+// Whether what is in the folder is a run that ended before it had made an update, by its first
+// record, say: there is nothing to go on from, and nothing to lose.
+bool is_unbegun(const std::string& folder, const RunFiles& found) {
+  if (!found.run || !found.checkpoints.empty()) return false;
+  if (!begin_of_file(folder + "/recipe.toml").starts_with(kRunRecipeMark)) return false;
+  const bool set_aside = std::any_of(
+      found.files.begin(), found.files.end(),
+      [&](const std::string& file) { return file.starts_with(checkpoints_in(folder) + "/"); });
+  return !set_aside && has_starts_alone(folder + "/metrics.jsonl");
+}
+
 // For a run that begins in the folder. `run` and `other` end the sentences.
 void check_is_free(const std::string& folder, const std::string& run, const std::string& other) {
   const RunFiles found = find_run_files(folder);
+  if (is_unbegun(folder, found)) return;
   if (found.run) throw UsageError(folder + " holds a run " + run);
   if (found.first.empty()) return;
   throw UsageError(found.first +
@@ -192,7 +219,8 @@ void check_leads_elsewhere(const Recipe& recipe, std::int64_t step) {
 
 void prepare_new_run(const Recipe& recipe, bool overwrite) {
   check_run_folder(recipe.output.folder, overwrite);  // it may have changed
-  if (overwrite) remove_run_files(find_run_files(recipe.output.folder));
+  const RunFiles found = find_run_files(recipe.output.folder);
+  if (overwrite || is_unbegun(recipe.output.folder, found)) remove_run_files(found);
   write_recipe(recipe);
 }
 

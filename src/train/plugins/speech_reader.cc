@@ -27,8 +27,10 @@ std::optional<Numbers> numbers_of(const Options& o, const char* key) {
     return number >= 0 && number <= kMost && number == std::trunc(number);
   });
   if (numbers.size() != 2 || !whole || numbers[0] > numbers[1]) {
+    const bool turned = numbers.size() == 2 && whole;
     throw UsageError(std::string("speech: ") + key +
-                     " has to be two whole numbers, the first and the last one: [5, 49]");
+                     " has to be two whole numbers, the first and the last one: [5, 49]" +
+                     (turned ? "; here the first is larger" : ""));
   }
   return Numbers{static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1])};
 }

@@ -71,6 +71,21 @@ Recipe candidate_of(const Recipe& recipe, const std::string& strategy) {
   throw UsageError("the strategy " + strategy + " is not among those that the recipe may come to");
 }
 
+Recipe on_one_rank(const Recipe& recipe, const Vocabulary& vocabulary) {
+  const bool divides = recipe.strategy == "hybrid" || recipe.strategy == "partitioned";
+  const bool ours = divides || recipe.strategy == "sync";
+  const bool several = recipe.grid.partitions > 1 || recipe.grid.replicas > 1;
+  const auto sync = vocabulary.strategies.find("sync");
+  if (!ours || !several || sync == vocabulary.strategies.end()) return recipe;
+  Recipe whole = recipe;
+  whole.strategy = "sync";
+  whole.strategy_options = Options(sync->second);
+  whole.candidates.clear();
+  whole.grid = {};
+  whole.placement = {};
+  return whole;
+}
+
 void check_strategy(const Recipe& recipe, const Vocabulary& vocabulary,
                     std::vector<std::string>& problems) {
   const auto check = vocabulary.strategy_checks.find(recipe.strategy);

@@ -18,6 +18,10 @@ std::vector<Recipe> candidates_of(const Recipe& recipe);
 // The one with this strategy, as it is where that was chosen.
 Recipe candidate_of(const Recipe& recipe, const std::string& strategy);
 
+// The recipe of a network that was divided among ranks for one rank, which has it whole; itself
+// where one rank is enough for its grid, or its strategy is a plugin's.
+Recipe on_one_rank(const Recipe& recipe, const Vocabulary& vocabulary);
+
 // Appends what the recipe's strategy says of it.
 void check_strategy(const Recipe& recipe, const Vocabulary& vocabulary,
                     std::vector<std::string>& problems);

@@ -79,6 +79,8 @@ void check_optimizer(const OptimizerRecipe& o, Checker& c) {
       {"eps", o.eps},     {"lr_decay", o.lr_decay}, {"initial_accumulator", o.initial_accumulator}};
   for (const auto& [key, value] : numbers)
     finite = c.finite(std::string("optimizer.") + key, value) && finite;
+  c.expect(o.options.has("momentum") || !(o.momentum >= 1),
+           "optimizer.momentum has to be below 1: from there on updates grow without end");
   if (built_in && finite) {
     try {
       optim::validate(optimizer_rule(o));
@@ -274,6 +276,8 @@ void check_values(const Recipe& r, const Given& given, bool trains,
   const TrainingRecipe& t = r.training;
   c.expect(!r.name.empty() && r.name.find('/') == std::string::npos,
            "name is '" + r.name + "'; it can't be empty or hold a /");
+  c.expect(r.name != "." && r.name != "..",
+           "name is '" + r.name + "', which is no folder of its own below runs/");
   c.expect(r.threads >= 0 && r.threads <= 4096, "threads has to be 0 to 4096");
   c.expect(r.model.classes >= 0, "model.classes is negative");
   c.only_for("model.partial", !r.model.weights.empty(), "model.weights, which is empty");

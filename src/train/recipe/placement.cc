@@ -66,11 +66,11 @@ std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
                       [&pattern](const std::string& layer) { return fits(pattern, layer); }))
         continue;
       const std::string near = nearest_name(pattern, layers);
-      problems.push_back(name_of_rule(i) + ".layers: " + model + " has no layer that fits '" +
-                         pattern + "'" +
-                         (!near.empty()           ? "; did you mean " + near + "?"
-                          : layers.size() <= kFew ? "; it has " + names_text(layers)
-                                                  : ": `convoy models NAME --layers` lists them"));
+      problems.push_back(
+          name_of_rule(i) + ".layers: " + model + " has no layer that fits '" + pattern + "'" +
+          (!near.empty()           ? "; did you mean " + near + "?"
+           : layers.size() <= kFew ? "; it has " + names_text(layers)
+                                   : ": `convoy models --model NAME --layers` lists them"));
     }
   }
   return problems;

@@ -69,7 +69,20 @@ std::string kind_of(const std::vector<SpeedUp>& group) {
          "do";
 }
 
-Plot scaling_plot(const std::vector<SpeedUp>& group, bool efficiency) {
+// Those of its runs, each once, in the order of ranks.
+std::vector<std::string> strategies_of(const Runs& runs, const std::vector<SpeedUp>& group) {
+  std::vector<std::string> strategies;
+  for (const SpeedUp& one : group) {
+    const std::string strategy = runs[one.run].text("strategy");
+    if (std::find(strategies.begin(), strategies.end(), strategy) == strategies.end())
+      strategies.push_back(strategy);
+  }
+  return strategies;
+}
+
+// A curve for each strategy, against the same run.
+Plot scaling_plot(const Runs& runs, const std::vector<SpeedUp>& group,
+                  const std::vector<std::string>& strategies, bool efficiency) {
   const double base = group.front().ranks, most = group.back().ranks;
   Plot plot{.description = efficiency ? "efficiency over ranks" : "speed-up over ranks",
             .x_label = "ranks",
@@ -87,29 +100,44 @@ Plot scaling_plot(const std::vector<SpeedUp>& group, bool efficiency) {
                          .y = {efficiency ? 100.0 : 1.0, ideal},
                          .y2 = {},
                          .dashed = true});
-  Series measured{.style = Series::Style::line_and_points,
-                  .color = Color::series(0),
-                  .x = {},
-                  .y = {},
-                  .y2 = {}};
-  for (const SpeedUp& one : group) {
-    if (!measured.x.empty() && measured.x.back() == one.ranks) continue;
-    std::vector<double> all;  // on as many ranks
-    for (const SpeedUp& other : group) {
-      if (other.ranks == one.ranks)
-        all.push_back(efficiency ? 100 * other.efficiency : other.speed_up);
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    Series measured{.style = Series::Style::line_and_points,
+                    .color = Color::series(i),
+                    .x = {},
+                    .y = {},
+                    .y2 = {}};
+    const auto is_one = [&](const SpeedUp& one) {
+      return runs[one.run].text("strategy") == strategies[i];
+    };
+    for (const SpeedUp& one : group) {
+      if (!is_one(one) || (!measured.x.empty() && measured.x.back() == one.ranks)) continue;
+      std::vector<double> all;  // on as many ranks
+      for (const SpeedUp& other : group) {
+        if (is_one(other) && other.ranks == one.ranks)
+          all.push_back(efficiency ? 100 * other.efficiency : other.speed_up);
+      }
+      measured.x.push_back(one.ranks);
+      measured.y.push_back(median_of(std::move(all)));
+      plot.y_most = std::max(*plot.y_most, 1.08 * measured.y.back());
     }
-    measured.x.push_back(one.ranks);
-    measured.y.push_back(median_of(std::move(all)));
-    plot.y_most = std::max(*plot.y_most, 1.08 * measured.y.back());
+    plot.series.push_back(std::move(measured));
   }
-  plot.series.push_back(std::move(measured));
   return plot;
 }
 
 std::string figure(const char* format, double value) {
   char text[32];
   std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// "hybrid, 2 × 4" where ranks have parts of a network.
+std::string strategy_of(const RunRecord& run) {
+  const double partitions = run.number("partitions");
+  std::string text = escaped(run.text("strategy"));
+  if (partitions > 1 && run.number("ranks") > 0) {
+    text += ", " + count_text(run.number("ranks") / partitions) + " × " + count_text(partitions);
+  }
   return text;
 }
 
@@ -122,7 +150,7 @@ void add_overview(Page& page, const Runs& runs) {
     const EvaluationRecord* best = best_evaluation(run);
     const MetricInfo* metric = run.metric(run.best);
     const double rate = usual_rate(run);
-    rows.push_back({label(runs, i), state_of(run), escaped(run.text("model")),
+    rows.push_back({label(runs, i), state_of(run), escaped(run.text("model")), strategy_of(run),
                     count_text(run.number("ranks")), count_text(run.number("batch")),
                     run.steps.epoch.empty() ? "" : number_text(run.steps.epoch.back()),
                     run.elapsed_s() > 0 ? time_text(run.elapsed_s()) : "",
@@ -131,8 +159,9 @@ void add_overview(Page& page, const Runs& runs) {
                                     : escaped(metric->title) + " " +
                                           metric_text(*metric, value_of(*best, metric->name))});
   }
-  page.add(table(
-      {"run", "state", "model", "ranks", "batch", "epochs", "time", "throughput", "best"}, rows));
+  page.add(table({"run", "state", "model", "strategy", "ranks", "batch", "epochs", "time",
+                  "throughput", "best"},
+                 rows));
 }
 
 void add_times_to_levels(Page& page, const Runs& runs) {
@@ -156,24 +185,31 @@ void add_scaling(Page& page, const Runs& runs) {
     page.add("<h2>Scaling of " + escaped(runs[group.front().run].text("model")) +
              "</h2>\n<p class=\"soft\">Throughput against that on " + count_text(base) +
              (base == 1 ? " rank; " : " ranks; ") + kind_of(group) + ".</p>\n");
+    const std::vector<std::string> strategies = strategies_of(runs, group);
+    std::vector<Legend> legend;
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      legend.push_back({Color::series(i), strategies.size() == 1 || strategies[i].empty()
+                                              ? "measured"
+                                              : escaped(strategies[i])});
+    }
+    legend.push_back({Color::ideal(), "ideal"});
     page.begin_row();
     for (const bool efficiency : {false, true}) {
-      page.picture(efficiency ? "Efficiency, %" : "Speed-up",
-                   {{Color::series(0), "measured"}, {Color::ideal(), "ideal"}},
-                   scaling_plot(group, efficiency));
+      page.picture(efficiency ? "Efficiency, %" : "Speed-up", legend,
+                   scaling_plot(runs, group, strategies, efficiency));
     }
     page.end_row();
     std::vector<std::vector<std::string>> rows;
     for (const SpeedUp& one : group) {
-      rows.push_back({label(runs, one.run), count_text(one.ranks),
+      rows.push_back({label(runs, one.run), strategy_of(runs[one.run]), count_text(one.ranks),
                       one.threads_per_rank > 0 ? count_text(one.threads_per_rank) : "",
                       count_text(one.batch),
                       number_text(one.rate) + " " + escaped(runs[one.run].unit) + "/s",
                       figure("%.2f", one.speed_up), figure("%.2f", one.ideal),
                       figure("%.0f%%", 100 * one.efficiency)});
     }
-    page.add(table({"run", "ranks", "threads of each", "batch", "throughput", "speed-up", "ideal",
-                    "efficiency"},
+    page.add(table({"run", "strategy", "ranks", "threads of each", "batch", "throughput",
+                    "speed-up", "ideal", "efficiency"},
                    rows));
   }
 }

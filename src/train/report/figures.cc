@@ -166,6 +166,7 @@ RunFigures figures_of(const RunRecord& run) {
   f.folder = run.folder;
   f.state = ending_of(run);
   f.model = run.text("model");
+  f.strategy = run.text("strategy");
   f.unit = run.unit;
   f.steps = run.last_step();
   f.planned_steps = run.planned_steps();

@@ -73,6 +73,7 @@ std::string Report::page() const {
     add_summary(page, runs.front());
   } else {
     add_overview(page, runs);
+    add_recipe_differences(page, runs);
     add_times_to_levels(page, runs);
     add_scaling(page, runs);
     page.add("<h2>Curves</h2>\n");

@@ -21,6 +21,7 @@ void add_step_times(Page& page, const RunRecord& run);
 void add_details(Page& page, const RunRecord& run);
 // What only several runs have: figures beside each other, times to levels of a metric, scaling.
 void add_overview(Page& page, const std::vector<RunRecord>& runs);
+void add_recipe_differences(Page& page, const std::vector<RunRecord>& runs);
 void add_times_to_levels(Page& page, const std::vector<RunRecord>& runs);
 void add_scaling(Page& page, const std::vector<RunRecord>& runs);
 

@@ -87,7 +87,11 @@ svg{display:block;width:100%;height:auto;font:12px system-ui,sans-serif}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,165px),1fr));gap:8px;margin:10px 0}
 dl div{background:var(--card);border-radius:8px;padding:7px 10px;min-width:0}
 dt{font-size:.8rem;color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
-.wide{overflow-x:auto;margin:8px 0}
+.wide{overflow-x:auto;margin:8px 0;background:
+linear-gradient(to right,var(--paper),transparent) 0 0/32px 100% no-repeat local,
+linear-gradient(to left,var(--paper),transparent) 100% 0/32px 100% no-repeat local,
+linear-gradient(to right,var(--edge),transparent) 0 0/10px 100% no-repeat scroll,
+linear-gradient(to left,var(--edge),transparent) 100% 0/10px 100% no-repeat scroll}
 table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}
 th,td{padding:4px 12px 4px 0;border-bottom:1px solid var(--edge);text-align:right;white-space:nowrap}
 th:first-child{text-align:left}thead th{color:var(--soft);font-weight:500}tbody th{font-weight:500}

@@ -67,6 +67,9 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, Recipe& t
 
 void Inputs::open(const Registry& registry, const std::string& resume) {
   data = open_data(all(), registry, recipe.data);
+  if (world.rank() == 0) {
+    for (const std::string& remark : data.remarks) world.log().warning(remark);
+  }
   look_at(data, recipe, *task);
   evaluated = evaluated_part(data, recipe);
   // The first evaluation may come after hours of training.

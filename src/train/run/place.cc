@@ -170,6 +170,11 @@ Recipe Planning::choose() {
     say("placement: measuring layers and links");
     const bool variable =
         recipe_.strategy == "hybrid" && recipe_.strategy_options.flag("variable_batch");
+    if (variable) {
+      say("placement: with hybrid.variable_batch the grid and the scheme decide the batches of "
+          "divided layers, so that what is trained goes by what is measured now; the run's "
+          "recipe.toml says which they are, to train the same again");
+    }
     const PlacementPlan plan = plan_placement(*all, measure_placement(world_, *all, 2), variable);
     for (const StepForecast& one : plan.forecasts) {
       if (fits(one.placement)) forecasts.push_back(one);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "convoy/base/error.h"
@@ -17,15 +18,46 @@ constexpr const char* kPictures = "image.pictures";  // 0 where the data is none
 constexpr const char* kLabels = "labels";
 constexpr const char* kLabelClasses = "label_classes";
 
-// Labels are numbers: different classes would be compared with each other.
+// A name for a message. Two may look the same and have other bytes: an accent is a letter's, or a
+// character behind it.
+std::string quoted(const std::string& name, bool bytes) {
+  if (!bytes) return "'" + name + "'";
+  std::string text = "'" + name + "' (bytes";
+  for (const char c : name) {
+    char hex[4];
+    std::snprintf(hex, sizeof hex, " %02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    text += hex;
+  }
+  return text + ")";
+}
+
+bool is_ascii(const std::string& name) {
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+// Labels are numbers: different classes would be compared with each other. Those of `other` may be
+// fewer, or in another order, and are counted as those of `one` then (renumbered()), unless one of
+// them is new.
 void check_same_classes(const std::string& both, const std::vector<std::string>& one,
                         const std::vector<std::string>& other, const char* what = "classes") {
   for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
-    const std::string a = i < one.size() ? "'" + one[i] + "'" : "missing";
-    const std::string b = i < other.size() ? "'" + other[i] + "'" : "missing";
-    if (a == b) continue;
-    throw UsageError(both + " have different " + what + ": number " + std::to_string(i) + " is " +
-                     a + " in one, " + b + " in the other");
+    if (i < one.size() && i < other.size() && one[i] == other[i]) continue;
+    const bool bytes =
+        i < one.size() && i < other.size() && !is_ascii(one[i]) && !is_ascii(other[i]);
+    const auto named = [&](const std::vector<std::string>& names) {
+      return i < names.size() ? quoted(names[i], bytes) : "missing";
+    };
+    std::string why = both + " have different " + what + ": number " + std::to_string(i) + " is " +
+                      named(one) + " in one, " + named(other) + " in the other";
+    const auto unknown = std::find_if(other.begin(), other.end(), [&](const std::string& name) {
+      return std::find(one.begin(), one.end(), name) == one.end();
+    });
+    if (unknown != other.end()) {
+      why += "; the first may have more than the second, but '" + *unknown +
+             "' is in the second alone";
+    }
+    throw UsageError(why);
   }
 }
 

@@ -33,7 +33,7 @@ void Hybrid::build(const NetworkSource& source) {
   if (!blueprint) {
     throw UsageError("the model '" + source.recipe().model.name +
                      "' is code, which can't be divided: hybrid needs a network that is data (a "
-                     "blueprint, or a list of modules)");
+                     "blueprint, or a ModuleList)");
   }
   std::vector<model::Shape> inputs = blueprint->inputs;
   const Compute& compute = compute_.emplace(source.compute());

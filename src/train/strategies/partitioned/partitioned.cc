@@ -54,7 +54,7 @@ model::Blueprint Partitioned::blueprint_of(const NetworkSource& source) {
   if (!blueprint) {
     throw UsageError("the model '" + source.recipe().model.name +
                      "' is code, which can't be divided: partitioned needs a network that is data "
-                     "(a blueprint, or a list of modules)");
+                     "(a blueprint, or a ModuleList)");
   }
   const Compute& compute = compute_.emplace(source.compute());
   const TaskBatch blank = source.task().blank(1, compute);
