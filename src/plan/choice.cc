@@ -71,12 +71,36 @@ double seconds_of(const UpdateLaw& law, double each, std::int64_t batch) {
          each;
 }
 
-std::int64_t largest_measured(const UpdateFit& fit) {
-  std::int64_t largest = 0;
+// Nothing where no batch was measured that runs reached the target with.
+struct MeasuredBatches {
+  std::int64_t smallest = 0, largest = 0;
+};
+
+MeasuredBatches measured_batches(const UpdateFit& fit) {
+  MeasuredBatches batches;
   for (const EnvelopePoint& point : fit.envelope) {
-    if (point.reached > 0) largest = std::max(largest, point.batch);
+    if (point.reached == 0) continue;
+    if (batches.smallest == 0) batches.smallest = point.batch;
+    batches.largest = point.batch;
   }
-  return largest;
+  return batches;
+}
+
+// On either side the law is all that is known. A rate that is right for a larger batch is too large
+// for a smaller one sooner than the other way round.
+void warn_beyond_what_was_measured(const UpdateFit& fit, BatchChoice& choice) {
+  const auto [smallest, largest] = measured_batches(fit);
+  const std::string batch = "the batch " + std::to_string(choice.batch);
+  if (choice.batch > largest) {
+    choice.warnings.push_back(
+        batch + " is beyond the largest measured one, " + std::to_string(largest) +
+        ": its updates are those of the law, its learning rate is that of the largest; measure it");
+  } else if (choice.batch < smallest) {
+    choice.warnings.push_back(batch + " is below the smallest measured one, " +
+                              std::to_string(smallest) +
+                              ": its updates are those of the law, its learning rate is that of "
+                              "the smallest, which may be too large for it; measure it");
+  }
 }
 
 const EnvelopePoint& recommended(const UpdateFit& fit, std::int64_t workers, std::int64_t largest) {
@@ -282,12 +306,7 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& measur
   choice.seconds = {count * seconds_per_update(machine, choice.batch, workers),
                     interval_of(seconds)};
   choice.learning_rate = learning_rate_for(updates.envelope, static_cast<double>(choice.batch));
-  if (choice.batch > largest_measured(updates)) {
-    choice.warnings.push_back(
-        "the batch " + std::to_string(choice.batch) + " is beyond the largest measured one, " +
-        std::to_string(largest_measured(updates)) +
-        ": its updates are those of the law, its learning rate is that of the largest; measure it");
-  }
+  warn_beyond_what_was_measured(updates, choice);
   return choice;
 }
 

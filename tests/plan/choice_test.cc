@@ -111,6 +111,25 @@ TEST(Choice, SaysWhereItLeavesWhatWasMeasured) {
   EXPECT_NE(choice.warnings[0].find("beyond the largest measured one, 1024"), std::string::npos);
 }
 
+// One worker's best batch is the knee, 12, which no run was made with.
+TEST(Choice, SaysWhereItIsBelowWhatWasMeasured) {
+  const auto warnings = [](const std::vector<std::int64_t>& batches) {
+    Plan plan;
+    plan.training.batches = batches;
+    RandomStream random(1);
+    plan.updates = fit_updates(plan.training.runs(random), kQuick);
+    const BatchChoice choice =
+        choose_batch(plan.updates, measured_machine(plan.compute), 1, 60000);
+    EXPECT_NEAR(static_cast<double>(choice.batch), 12, 1.5);
+    return choice.warnings;
+  };
+  const std::vector<std::string> below = warnings({16, 64, 256, 1024});
+  ASSERT_EQ(below.size(), 1u);
+  EXPECT_TRUE(mentions(below, " is below the smallest measured one, 16: "));
+  EXPECT_TRUE(mentions(below, "that of the smallest, which may be too large for it; measure it"));
+  EXPECT_TRUE(warnings({4, 64, 256, 1024}).empty());
+}
+
 TEST(Choice, WithoutAFloorItIsTheLargestMeasuredBatch) {
   const Plan plan(0.02, -20);
   ASSERT_FALSE(plan.updates.trusted);
