@@ -6,6 +6,7 @@
 #include "cli/plan/answers.h"
 #include "cli/plan/changes.h"
 #include "cli/plan/measure.h"
+#include "cli/plan/measured.h"
 #include "cli/plan/plan_file.h"
 #include "cli/plan/report.h"
 #include "convoy/base/error.h"
@@ -208,6 +209,36 @@ TEST_F(PlanAnswers, TrainPrintsTheRecipeThatItsPlanMakes) {
   EXPECT_TRUE(has(printed({}), "batch = 16") && has(printed({}), "lr = 0.01"));
   for (const Words& four : {Words{"-n", "4"}, Words{"--hosts", "a:2,b:2"}})
     EXPECT_TRUE(has(printed(four), "batch = 64") && has(printed(four), "lr = 0.03"));
+}
+
+// One worker was timed: of two nothing is known, and nothing is said.
+TEST_F(PlanAnswers, NoAnswerCountsOnCommunicationThatWasNotTimed) {
+  measure();
+  plan::PlanPoints all = points();
+  for (const std::int64_t samples : {4, 16, 64, 128}) {
+    for (const double factor : {0.98, 1.0, 1.02})
+      all.times.push_back(
+          {samples, 1e-3 * std::max<double>(static_cast<double>(samples), 32) * factor});
+  }
+  const Answers answers = answer(all, fit_machine(all), {1, 2}, kSamples);
+  ASSERT_EQ(answers.levels.size(), 2u);
+  EXPECT_EQ(answers.levels[1].choices.size(), 1u);
+  ASSERT_EQ(answers.without.size(), 2u);
+  EXPECT_TRUE(has(answers.without[1],
+                  "train_loss 0.5: 2 workers: nothing is known of communication between 2 workers"))
+      << answers.without[1];
+  EXPECT_FALSE(has(make_plan_report({"bars", all, answers, kSamples}), "Scaling to"));
+  // As a plan of before has written it.
+  plan::Machine before = machine_of(0);
+  before.source = "measured";
+  test::spill(plan_ + "/machine.toml", plan::to_toml(before));
+  MeasuredWords words;
+  words.recipe.path = recipe_;
+  words.folder = plan_;
+  const Measured measured = open_measured(words);
+  EXPECT_NO_THROW(check_communication(measured, 1));
+  EXPECT_TRUE(has(test::message_of<UsageError>([&] { check_communication(measured, 2); }),
+                  "--workers 2: nothing is known of communication between workers"));
 }
 
 // A fifth is evaluated where nobody has said how much is to be.

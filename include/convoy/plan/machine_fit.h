@@ -103,6 +103,7 @@ struct MeasuredMachine {
   std::vector<ComputeDraw> compute_draws;
   std::vector<double> delta_draws;
 };
+// Without times of communication that is unknown: the machine is for one worker.
 MeasuredMachine measured_machine(const ComputeFit& compute);
 MeasuredMachine measured_machine(const ComputeFit& compute, const CommunicationFit& communication);
 

@@ -100,10 +100,14 @@ Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
   return sweep;
 }
 
-void check_given(const Sweep& sweep) {
+void check_given(const Sweep& sweep, const std::string& file) {
   if (!sweep.machine) return;
-  for (const std::int64_t workers : sweep.workers)
-    plan::communication_seconds(sweep.machine->communication, workers);
+  try {
+    for (const std::int64_t workers : sweep.workers)
+      plan::communication_seconds(sweep.machine->communication, workers);
+  } catch (const UsageError& error) {
+    throw UsageError("--machine " + file + ": " + error.what());
+  }
 }
 
 PlanFile plan_file_of(const Answers& answers, const Planned& planned) {
@@ -162,7 +166,7 @@ int run_batch(const BatchArguments& arguments) {
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const Planned planned = open_planned(arguments.recipe, arguments.goal);
   const Sweep sweep = sweep_of(arguments, planned);
-  check_given(sweep);
+  check_given(sweep, arguments.machine);
   PlanFolder folder(arguments.folder, planned, arguments.resume);
   catch_stop_signals();
   try {

@@ -187,6 +187,7 @@ int run_check(const CheckArguments& arguments) {
     throw UsageError("--workers " + std::to_string(arguments.workers) + ": there is room for " +
                      std::to_string(workplace.most()) + " on " + workplace.name());
   }
+  check_communication(measured, arguments.workers);
   const CheckList all = list(arguments, measured);
   if (all.checked.empty()) {
     std::string why;

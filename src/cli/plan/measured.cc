@@ -43,7 +43,21 @@ Measured open_measured(const MeasuredWords& words) {
   // Files of before do not say whose they are; the points do.
   if (machine.name.empty() && words.machine.empty() && machine.source == "measured")
     machine.name = points.machine;
+  // So files of before have a machine of which one worker was timed, and no communication.
+  if (words.machine.empty() && machine.source == "measured" &&
+      machine.communication.kind == plan::CommunicationKind::none)
+    machine.communication.kind = plan::CommunicationKind::unknown;
   return {std::move(planned), updates, std::move(machine)};
+}
+
+void check_communication(const Measured& measured, std::int64_t workers) {
+  if (workers == 1 || measured.machine.communication.kind != plan::CommunicationKind::unknown)
+    return;
+  throw UsageError("--workers " + std::to_string(workers) +
+                   ": nothing is known of communication between workers, since the plan timed one "
+                   "alone; `convoy plan batch --resume` with --workers 1," +
+                   std::to_string(workers) +
+                   " times it, --machine FILE describes it, --workers 1 needs none");
 }
 
 }  // namespace convoy::cli

@@ -32,4 +32,7 @@ struct Measured {
 // Throws UsageError where nothing was measured, or for another recipe or level.
 Measured open_measured(const MeasuredWords& words);
 
+// Throws UsageError where nothing is known of communication between so many workers.
+void check_communication(const Measured& measured, std::int64_t workers);
+
 }  // namespace convoy::cli

@@ -55,7 +55,8 @@ std::string communication_text(const PlannedMachine& machine) {
 
 void print_machine(const PlannedMachine& machine, std::FILE* out) {
   std::fprintf(out, "update on one worker: %s\n", compute_text(machine).c_str());
-  if (machine.machine.machine.communication.kind != plan::CommunicationKind::none) {
+  const plan::CommunicationKind kind = machine.machine.machine.communication.kind;
+  if (kind != plan::CommunicationKind::none && kind != plan::CommunicationKind::unknown) {
     std::fprintf(out, "communication that computation does not hide: %s\n",
                  communication_text(machine).c_str());
   }
@@ -116,7 +117,7 @@ Json row_of(const PlannedMachine& machine) {
     row["seconds_by_workers"] = Json::array();
     for (const plan::CommunicationPoint& point : m.communication.table)
       row["seconds_by_workers"].push_back({point.workers, point.seconds});
-  } else {
+  } else if (m.communication.kind != plan::CommunicationKind::unknown) {
     row["delta_s"] = plan::delta_seconds(m.communication);
   }
   std::vector<std::string> warnings;
