@@ -8,6 +8,7 @@
 #include "cli/plan/measure.h"
 #include "cli/plan/measured.h"
 #include "cli/plan/plan_file.h"
+#include "cli/plan/plan_recipe.h"
 #include "cli/plan/report.h"
 #include "convoy/base/error.h"
 #include "convoy/plan/hardware.h"
@@ -201,9 +202,12 @@ TEST_F(PlanAnswers, WhatHasNoNumberIsShownAsNone) {
 
 TEST_F(PlanAnswers, TrainPrintsTheRecipeThatItsPlanMakes) {
   const std::string file = scratch_.path("plan.toml");
-  test::spill(file, to_toml(PlanFile{"bars", "loss", 0.1, {{1, 16, 0.01, 1}, {4, 64, 0.03, 1}}}));
+  PlanFile plan{"bars", "loss", 0.1, {{1, 16, 0.01, 1}, {4, 64, 0.03, 1}}};
+  plan.measured = {"", 1, kSamples, {}, compared_part(planned().recipe)};
+  test::spill(file, to_toml(plan));
   const auto printed = [&](Words more) {
-    more.insert(more.begin(), {"train", recipe_, "--plan", file, "--print-recipe"});
+    more.insert(more.begin(), {"train", recipe_, "--plan", file, "--print-recipe", "--set",
+                               "schedule.name=cosine"});
     return Job(more).finish().out;
   };
   EXPECT_TRUE(has(printed({}), "batch = 16") && has(printed({}), "lr = 0.01"));
@@ -239,6 +243,24 @@ TEST_F(PlanAnswers, NoAnswerCountsOnCommunicationThatWasNotTimed) {
   EXPECT_NO_THROW(check_communication(measured, 1));
   EXPECT_TRUE(has(test::message_of<UsageError>([&] { check_communication(measured, 2); }),
                   "--workers 2: nothing is known of communication between workers"));
+}
+
+// What would be another training is refused before it begins.
+TEST_F(PlanAnswers, TrainComparesTheRecipeWithThatOfItsPlan) {
+  const std::string file = scratch_.path("plan.toml");
+  const Planned plan = open_planned(
+      RecipeWords{.path = recipe_, .overrides = {"optimizer.momentum=0.5", "threads=2"}},
+      GoalWords{.target = "", .targets = "1", .metric = "train_loss"});
+  EXPECT_EQ(plan.recipe.threads, 2);
+  EXPECT_EQ(planned().recipe.threads, 1);
+  PlanFile of{"bars", "train_loss", 1, {{1, 16, 0.01, 1}}};
+  of.measured = {"", 2, kSamples, {"optimizer.momentum=0.5"}, compared_part(plan.recipe)};
+  test::spill(file, to_toml(of));
+  const std::string refused = complaint({"train", recipe_, "--plan", file, "--print-recipe"});
+  EXPECT_TRUE(has(refused,
+                  "was measured with another recipe: optimizer.momentum is 0.9, in the plan it is "
+                  "0.5 (its overrides were --set optimizer.momentum=0.5); plan anew"))
+      << refused;
 }
 
 // A fifth is evaluated where nobody has said how much is to be.

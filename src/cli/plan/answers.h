@@ -27,6 +27,9 @@ struct LevelAnswer {
   std::vector<plan::BatchChoice> choices;  // one for each number of workers
 };
 
+// The number of workers that comes to the level soonest, the fewest of equals.
+const plan::BatchChoice& soonest(const LevelAnswer& level);
+
 struct Answers {
   std::string metric;
   PlannedMachine machine;

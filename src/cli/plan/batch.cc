@@ -8,6 +8,7 @@
 #include "cli/launch/report.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/plan_file.h"
+#include "cli/plan/plan_recipe.h"
 #include "cli/plan/recipe_options.h"
 #include "cli/plan/report.h"
 #include "cli/plan/subcommands.h"
@@ -64,7 +65,8 @@ std::vector<std::int64_t> powers(std::int64_t factor, std::int64_t most) {
 
 Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
   Sweep sweep;
-  sweep.workplace = Workplace::of(arguments.hosts, planned.gpus);
+  sweep.workplace =
+      Workplace::of(arguments.hosts, planned.gpus, static_cast<int>(planned.recipe.threads));
   const std::int64_t most = sweep.workplace.most();
   sweep.batches = counts(arguments.batches, "--batches", {16, 64, 256, 1024}, planned.samples);
   if (sweep.batches.size() < 2)
@@ -110,9 +112,14 @@ void check_given(const Sweep& sweep, const std::string& file) {
   }
 }
 
-PlanFile plan_file_of(const Answers& answers, const Planned& planned) {
+PlanFile plan_file_of(const Answers& answers, const Planned& planned, const Sweep& sweep,
+                      const std::vector<std::string>& overrides) {
   const LevelAnswer& hardest = answers.levels.back();
   PlanFile file{planned.recipe.name, answers.metric, hardest.level, {}};
+  file.measured = {sweep.machine ? sweep.machine->name : sweep.workplace.name(),
+                   sweep.machine ? 0 : planned.recipe.threads,
+                   planned.counts_samples ? planned.samples : 0, overrides,
+                   compared_part(planned.recipe)};
   for (const plan::BatchChoice& choice : hardest.choices) {
     file.workers.push_back(
         {choice.workers, choice.batch, choice.learning_rate, choice.seconds.value});
@@ -195,9 +202,14 @@ int run_batch(const BatchArguments& arguments) {
   if (!std::filesystem::equivalent(arguments.machine, folder.file("machine.toml"), not_there))
     write_file_atomically(folder.file("machine.toml"),
                           kMachineMark.data() + plan::to_toml(machine));
-  write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
-  std::fprintf(out, "\nto train so: convoy train --plan %s %s\n", folder.file("plan.toml").c_str(),
-               arguments.recipe.path.c_str());
+  const PlanFile file = plan_file_of(answers, planned, sweep, arguments.recipe.overrides);
+  write_file_atomically(folder.file("plan.toml"), to_toml(file));
+  const std::int64_t workers = soonest(answers.levels.back()).workers;
+  const std::vector<HostSlots>& hosts = sweep.workplace.hosts;
+  std::fprintf(out, "\nto train so: %s\n",
+               training_command(file, workers, arguments.recipe.path, folder.file("plan.toml"),
+                                hosts.empty() ? "" : format_hosts(first_slots(hosts, workers)))
+                   .c_str());
   return 0;
 }
 

@@ -182,7 +182,8 @@ int run_check(const CheckArguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const Measured measured = open_measured(arguments.measured);
-  const Workplace workplace = Workplace::of(arguments.hosts, measured.planned.gpus);
+  const Workplace workplace = Workplace::of(arguments.hosts, measured.planned.gpus,
+                                            static_cast<int>(measured.planned.recipe.threads));
   if (arguments.workers > workplace.most()) {
     throw UsageError("--workers " + std::to_string(arguments.workers) + ": there is room for " +
                      std::to_string(workplace.most()) + " on " + workplace.name());
