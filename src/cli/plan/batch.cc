@@ -207,8 +207,9 @@ int run_batch(const BatchArguments& arguments) {
   const std::int64_t workers = soonest(answers.levels.back()).workers;
   const std::vector<HostSlots>& hosts = sweep.workplace.hosts;
   std::fprintf(out, "\nto train so: %s\n",
-               training_command(file, workers, arguments.recipe.path, folder.file("plan.toml"),
-                                hosts.empty() ? "" : format_hosts(first_slots(hosts, workers)))
+               training_command(
+                   file, workers, arguments.recipe.path, folder.file("plan.toml"),
+                   hosts.empty() ? "" : format_hosts(first_slots(hosts, static_cast<int>(workers))))
                    .c_str());
   return 0;
 }
