@@ -85,6 +85,8 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   EXPECT_EQ(choices, 2 * 2);  // targets, workers
 
   const std::string file = plan_ + "/plan.toml";
+  EXPECT_TRUE(has(result.out, "\nsoonest to train_loss 0.5: ")) << result.out;
+  EXPECT_EQ(written().front()["kind"], "answer");
   EXPECT_TRUE(
       has(result.out, "\nto train so: convoy train " + recipe_ + " --plan " + file + " -n "))
       << result.out;

@@ -168,6 +168,29 @@ Answers answered(const plan::PlanPoints& points, const Sweep& sweep, const Plann
   }
 }
 
+// As --hosts takes them, for the number of workers that is soonest; empty: here.
+std::string hosts_of(const Answers& answers, const Sweep& sweep) {
+  const std::vector<HostSlots>& hosts = sweep.workplace.hosts;
+  if (hosts.empty()) return "";
+  const std::int64_t workers = soonest(answers.levels.back()).workers;
+  const int most = sweep.workplace.most();  // more than these have no place yet
+  return format_hosts(first_slots(hosts, static_cast<int>(std::min<std::int64_t>(workers, most))));
+}
+
+// Not over the user's own description, which may stand there.
+void write_machine(const Answers& answers, const Sweep& sweep, const std::string& given,
+                   const std::string& file) {
+  plan::Machine machine = answers.machine.machine.machine;
+  if (sweep.machine) {
+    machine.source = "given";  // whoever measured it, the times in the folder are others
+  } else {
+    machine.name = sweep.workplace.name();
+  }
+  std::error_code not_there;
+  if (!std::filesystem::equivalent(given, file, not_there))
+    write_file_atomically(file, kMachineMark.data() + plan::to_toml(machine));
+}
+
 int run_batch(const BatchArguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
@@ -184,33 +207,22 @@ int run_batch(const BatchArguments& arguments) {
   }
   const plan::PlanPoints points = points_of(sweep, folder.points());
   const Answers answers = answered(points, sweep, planned);
-  add_rows(answers, rows);
-  if (answers.levels.empty())
+  if (answers.levels.empty()) {
+    add_rows(answers, "", rows);
     throw UsageError(lines_text(answers.without) + how_far(folder, planned.goal) +
                      out_of_time(sweep));
+  }
+  const PlanFile file = plan_file_of(answers, planned, sweep, arguments.recipe.overrides);
+  const std::string command =
+      training_command(file, soonest(answers.levels.back()).workers, arguments.recipe.path,
+                       folder.file("plan.toml"), hosts_of(answers, sweep));
+  add_rows(answers, command, rows);
   print(answers, out);
   write_report({planned.recipe.name, points, answers, planned.samples}, folder.file("report.html"),
                out);
-  plan::Machine machine = answers.machine.machine.machine;
-  if (sweep.machine) {
-    machine.source = "given";  // whoever measured it, the times in the folder are others
-  } else {
-    machine.name = sweep.workplace.name();
-  }
-  // Not over the user's own description, which may stand there.
-  std::error_code not_there;
-  if (!std::filesystem::equivalent(arguments.machine, folder.file("machine.toml"), not_there))
-    write_file_atomically(folder.file("machine.toml"),
-                          kMachineMark.data() + plan::to_toml(machine));
-  const PlanFile file = plan_file_of(answers, planned, sweep, arguments.recipe.overrides);
+  write_machine(answers, sweep, arguments.machine, folder.file("machine.toml"));
   write_file_atomically(folder.file("plan.toml"), to_toml(file));
-  const std::int64_t workers = soonest(answers.levels.back()).workers;
-  const std::vector<HostSlots>& hosts = sweep.workplace.hosts;
-  std::fprintf(out, "\nto train so: %s\n",
-               training_command(
-                   file, workers, arguments.recipe.path, folder.file("plan.toml"),
-                   hosts.empty() ? "" : format_hosts(first_slots(hosts, static_cast<int>(workers))))
-                   .c_str());
+  std::fprintf(out, "\n%s\nto train so: %s\n", answer_text(answers).c_str(), command.c_str());
   return 0;
 }
 
