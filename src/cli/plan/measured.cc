@@ -1,15 +1,40 @@
 #include "cli/plan/measured.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/plan/folder.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/recipe_options.h"
+#include "cli/plan/sweep.h"
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
 namespace convoy::cli {
+
+namespace {
+
+// Values that the folder's times don't make count as exact.
+void take_draws(const plan::PlanPoints& points, Measured& measured) {
+  Sweep sweep;
+  for (const plan::PointRun& run : points.runs) sweep.batches.push_back(run.batch);
+  std::sort(sweep.batches.begin(), sweep.batches.end());
+  PlannedMachine fitted;
+  try {
+    fitted = machine_of(sweep, points);
+  } catch (const UsageError&) {
+    return;  // there are no times, or too few
+  }
+  plan::Machine again = fitted.machine.machine;
+  if (again.communication == measured.machine.communication)
+    measured.delta_draws = fitted.machine.delta_draws;
+  again.communication = measured.machine.communication;
+  again.name = measured.machine.name;
+  if (again == measured.machine) measured.compute_draws = fitted.machine.compute_draws;
+}
+
+}  // namespace
 
 void add_measured_options(CLI::App& command, MeasuredWords& words) {
   add_recipe_options(command, words.recipe);
@@ -47,7 +72,9 @@ Measured open_measured(const MeasuredWords& words) {
   if (words.machine.empty() && machine.source == "measured" &&
       machine.communication.kind == plan::CommunicationKind::none)
     machine.communication.kind = plan::CommunicationKind::unknown;
-  return {std::move(planned), updates, std::move(machine)};
+  Measured measured{std::move(planned), updates, std::move(machine)};
+  if (words.machine.empty()) take_draws(points, measured);
+  return measured;
 }
 
 void check_communication(const Measured& measured, std::int64_t workers) {
