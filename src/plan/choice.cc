@@ -71,12 +71,36 @@ double seconds_of(const UpdateLaw& law, double each, std::int64_t batch) {
          each;
 }
 
-std::int64_t largest_measured(const UpdateFit& fit) {
-  std::int64_t largest = 0;
+// Nothing where no batch was measured that runs reached the target with.
+struct MeasuredBatches {
+  std::int64_t smallest = 0, largest = 0;
+};
+
+MeasuredBatches measured_batches(const UpdateFit& fit) {
+  MeasuredBatches batches;
   for (const EnvelopePoint& point : fit.envelope) {
-    if (point.reached > 0) largest = std::max(largest, point.batch);
+    if (point.reached == 0) continue;
+    if (batches.smallest == 0) batches.smallest = point.batch;
+    batches.largest = point.batch;
   }
-  return largest;
+  return batches;
+}
+
+// On either side the law is all that is known. A rate that is right for a larger batch is too large
+// for a smaller one sooner than the other way round.
+void warn_beyond_what_was_measured(const UpdateFit& fit, BatchChoice& choice) {
+  const auto [smallest, largest] = measured_batches(fit);
+  const std::string batch = "the batch " + std::to_string(choice.batch);
+  if (choice.batch > largest) {
+    choice.warnings.push_back(
+        batch + " is beyond the largest measured one, " + std::to_string(largest) +
+        ": its updates are those of the law, its learning rate is that of the largest; measure it");
+  } else if (choice.batch < smallest) {
+    choice.warnings.push_back(batch + " is below the smallest measured one, " +
+                              std::to_string(smallest) +
+                              ": its updates are those of the law, its learning rate is that of "
+                              "the smallest, which may be too large for it; measure it");
+  }
 }
 
 const EnvelopePoint& recommended(const UpdateFit& fit, std::int64_t workers, std::int64_t largest) {
@@ -260,34 +284,19 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& measur
   choice.workers = workers;
   choice.warnings = updates.warnings;
   choice.optimum.value = optimum_of(updates.law, machine, workers, largest);
-  // Where the law is not trusted, the updates are those that were measured, and the law says how
-  // sure they are.
-  double measured_over_law = 1;
   if (updates.trusted) {
     add_trusted(choice, updates.law, machine, largest);
   } else {
-    const EnvelopePoint& point = recommended(updates, workers, largest);
-    choice.batch = choice.low_batch = choice.high_batch = point.batch;
-    measured_over_law = point.updates / point.fitted;
+    choice.batch = choice.low_batch = choice.high_batch =
+        recommended(updates, workers, largest).batch;
   }
-  std::vector<double> optima, seconds;
-  for (std::size_t i = 0; i < updates.draws.size(); ++i) {
-    const Machine drawn = drawn_machine(measured, i);
-    optima.push_back(optimum_of(updates.draws[i], drawn, workers, largest));
-    const double each = seconds_per_update(drawn, choice.batch, workers) * measured_over_law;
-    seconds.push_back(seconds_of(updates.draws[i], each, choice.batch));
-  }
+  std::vector<double> optima;
+  for (std::size_t i = 0; i < updates.draws.size(); ++i)
+    optima.push_back(optimum_of(updates.draws[i], drawn_machine(measured, i), workers, largest));
   choice.optimum.interval = interval_of(optima);
-  const double count = predicted_updates(updates, static_cast<double>(choice.batch)).value();
-  choice.seconds = {count * seconds_per_update(machine, choice.batch, workers),
-                    interval_of(seconds)};
+  choice.seconds = predicted_seconds(updates, measured, choice.batch, workers).value();
   choice.learning_rate = learning_rate_for(updates.envelope, static_cast<double>(choice.batch));
-  if (choice.batch > largest_measured(updates)) {
-    choice.warnings.push_back(
-        "the batch " + std::to_string(choice.batch) + " is beyond the largest measured one, " +
-        std::to_string(largest_measured(updates)) +
-        ": its updates are those of the law, its learning rate is that of the largest; measure it");
-  }
+  warn_beyond_what_was_measured(updates, choice);
   return choice;
 }
 
@@ -307,6 +316,24 @@ std::optional<double> predicted_updates(const UpdateFit& updates, double batch) 
       std::log(batch / static_cast<double>(below->batch)) /
       std::log(static_cast<double>(above->batch) / static_cast<double>(below->batch));
   return below->updates * std::pow(above->updates / below->updates, part);
+}
+
+std::optional<Estimate> predicted_seconds(const UpdateFit& updates, const MeasuredMachine& measured,
+                                          std::int64_t batch, std::int64_t workers) {
+  const double each = seconds_per_update(measured.machine, batch, workers);
+  const double size = static_cast<double>(batch);
+  const std::optional<double> count = predicted_updates(updates, size);
+  if (!count) return std::nullopt;
+  // Where the law is not trusted, the updates are those that were measured, and the law says how
+  // sure they are.
+  const double by_law = updates.law.updates_at_infinity + updates.law.noise_sensitivity / size;
+  const double over_law = updates.trusted || !(by_law > 0) ? 1 : *count / by_law;
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < updates.draws.size(); ++i) {
+    const double drawn = seconds_per_update(drawn_machine(measured, i), batch, workers);
+    seconds.push_back(seconds_of(updates.draws[i], drawn * over_law, batch));
+  }
+  return Estimate{*count * each, interval_of(seconds)};
 }
 
 std::vector<Suggestion> next_measurements(const UpdateFit& updates, const ComputeFit& compute,

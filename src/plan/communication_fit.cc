@@ -85,6 +85,12 @@ CommunicationFit fit_of(const Sorted& sorted, const Kind& kind, const FitOptions
   return fit;
 }
 
+bool is_enough_to_fit(const std::vector<TimeSample>& times) {
+  return times.size() > 2 && std::any_of(times.begin(), times.end(), [&](const TimeSample& time) {
+           return time.samples != times.front().samples;
+         });
+}
+
 // The larger a worker's share of the batch is, the more of communication is hidden.
 void warn_of_batches(const std::vector<CommunicationSample>& samples, CommunicationFit& fit) {
   constexpr double kFar = 4;
@@ -113,6 +119,25 @@ void warn_of_batches(const std::vector<CommunicationSample>& samples, Communicat
 }
 
 }  // namespace
+
+std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample> samples,
+                                                const std::vector<TimeSample>& times) {
+  if (!is_enough_to_fit(times)) return samples;
+  constexpr int kRounds = 39;  // no interval is taken from it
+  const Machine machine = measured_machine(fit_compute(times, {.rounds = kRounds})).machine;
+  const std::vector<ComputePoint> means = compute_table(times);
+  for (CommunicationSample& sample : samples) {
+    if (sample.update_s <= 0 || sample.batch < sample.workers) continue;
+    const std::int64_t share = (sample.batch + sample.workers - 1) / sample.workers;
+    const auto mean = std::find_if(means.begin(), means.end(), [share](const ComputePoint& point) {
+      return point.samples == share;
+    });
+    const double alone =
+        mean != means.end() ? mean->seconds : compute_seconds(machine, static_cast<double>(share));
+    sample.seconds = std::max(sample.seconds, sample.update_s - alone);
+  }
+  return samples;
+}
 
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    CommunicationKind kind, const FitOptions& options) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "plan/checks.h"
 #include "plan/location.h"
@@ -23,8 +24,10 @@ Cells cells_of(const std::vector<UpdateRun>& runs) {
     check_at_least("the updates of a run", run.updates, 1);
     Cell& cell = cells[run.batch][run.learning_rate];
     cell.learning_rate = run.learning_rate;
-    auto& logs = run.reached && !run.diverged ? cell.runs.reached : cell.runs.stopped;
-    logs.push_back(std::log(static_cast<double>(run.updates)));
+    for (LogRuns* runs : {&cell.runs, &cell.by_seed[run.seed]}) {
+      auto& logs = run.reached && !run.diverged ? runs->reached : runs->stopped;
+      logs.push_back(std::log(static_cast<double>(run.updates)));
+    }
     cell.diverged |= run.diverged;
   }
   return cells;
@@ -57,6 +60,62 @@ std::string at(std::int64_t batch, double rate) {
   return "batch " + std::to_string(batch) + ", learning rate " + shortest(rate);
 }
 
+void append(const LogRuns& more, LogRuns& runs) {
+  runs.reached.insert(runs.reached.end(), more.reached.begin(), more.reached.end());
+  runs.stopped.insert(runs.stopped.end(), more.stopped.begin(), more.stopped.end());
+}
+
+LogRuns of_other_seeds(const Cell& cell, std::uint64_t seed) {
+  LogRuns runs;
+  for (const auto& [other, own] : cell.by_seed) {
+    if (other != seed) append(own, runs);
+  }
+  return runs;
+}
+
+// Of the rates that were tried with this seed and with others, the best by those.
+const Cell* best_by_other_seeds(const Row& row, std::uint64_t seed, double scatter) {
+  const Cell* best = nullptr;
+  double least = 0;
+  for (const Cell& cell : row.cells) {
+    if (!cell.usable() || !cell.by_seed.contains(seed)) continue;
+    const LogRuns others = of_other_seeds(cell, seed);
+    if (others.reached.empty()) continue;
+    const double center = center_of(others, scatter);
+    if (best == nullptr || center < least) best = &cell, least = center;
+  }
+  return best;
+}
+
+LogRuns fitted_runs(const Row& row, double scatter) {
+  const Cell& best = row.chosen();
+  if (!best.usable() || best.by_seed.size() < 2) return best.runs;
+  std::set<std::uint64_t> seeds;
+  for (const Cell& cell : row.cells) {
+    if (!cell.usable()) continue;
+    for (const auto& [seed, runs] : cell.by_seed) seeds.insert(seed);
+  }
+  LogRuns fitted;
+  for (const std::uint64_t seed : seeds) {
+    const Cell* cell = best_by_other_seeds(row, seed, scatter);
+    if (cell != nullptr) append(cell->by_seed.at(seed), fitted);
+  }
+  return fitted.reached.empty() ? best.runs : fitted;
+}
+
+// Whether luck may have decided which rate is the best, and the lucky runs are those that the law
+// is fitted to.
+bool is_chosen_by_what_is_fitted(const Row& row, double scatter) {
+  const Cell& best = row.chosen();
+  if (!best.usable() || best.by_seed.size() > 1) return false;
+  return std::any_of(row.cells.begin(), row.cells.end(), [&](const Cell& cell) {
+    if (&cell == &best || !cell.usable()) return false;
+    const double count = static_cast<double>(cell.runs.reached.size());
+    const double own = static_cast<double>(best.runs.reached.size());
+    return cell.center - best.center < 2 * scatter * std::sqrt(1 / count + 1 / own);
+  });
+}
+
 void choose(Row& row, double scatter, std::vector<std::string>& warnings) {
   const Cell* best = nullptr;
   for (Cell& cell : row.cells) {
@@ -71,6 +130,8 @@ void choose(Row& row, double scatter, std::vector<std::string>& warnings) {
     }
   }
   row.best = static_cast<std::size_t>(best - row.cells.data());
+  row.fitted = fitted_runs(row, scatter);
+  if (row.usable()) row.center = center_of(row.fitted, scatter);
   if (!best->usable()) return;
   for (const Cell& cell : row.cells) {
     if (cell.usable() || cell.diverged || last_stop(cell) >= best->center) continue;
@@ -84,8 +145,8 @@ void choose(Row& row, double scatter, std::vector<std::string>& warnings) {
 void check_enough(const Cells& cells, const std::vector<Row>& rows) {
   int chosen = 0, batches = 0, reached = 0;
   for (const Row& row : rows) {
-    if (!row.chosen().usable()) continue;
-    chosen += static_cast<int>(row.chosen().runs.reached.size());
+    if (!row.usable()) continue;
+    chosen += static_cast<int>(row.fitted.reached.size());
     ++batches;
   }
   if (batches >= 2 && chosen >= 3) return;
@@ -132,6 +193,20 @@ void warn_of_ends(const std::vector<Row>& rows, std::vector<std::string>& warnin
   }
 }
 
+void warn_of_single_runs(const std::vector<Row>& rows, double scatter,
+                         std::vector<std::string>& warnings) {
+  std::string batches;
+  for (const Row& row : rows) {
+    if (is_chosen_by_what_is_fitted(row, scatter))
+      batches += (batches.empty() ? "" : ", ") + std::to_string(row.batch);
+  }
+  if (batches.empty()) return;
+  warnings.push_back("at batch " + batches +
+                     " the learning rate is chosen by the same run that the law is fitted to: of "
+                     "rates that are nearly as good this is the luckiest, and the updates come out "
+                     "too few; run more seeds");
+}
+
 }  // namespace
 
 Envelope envelope_of(const std::vector<UpdateRun>& runs) {
@@ -156,6 +231,7 @@ Envelope envelope_of(const std::vector<UpdateRun>& runs) {
   }
   check_enough(cells, envelope.rows);
   warn_of_ends(envelope.rows, envelope.warnings);
+  warn_of_single_runs(envelope.rows, envelope.scatter, envelope.warnings);
   return envelope;
 }
 

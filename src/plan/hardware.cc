@@ -158,9 +158,10 @@ std::vector<WhatIf> what_if(const UpdateLaw& law, const Machine& machine, std::i
   }
   const double p = static_cast<double>(workers) * factor;
   const auto& table = machine.communication.table;
-  const bool measured = table.empty() || p == 1 ||
-                        (p >= static_cast<double>(table.front().workers) &&
-                         p <= static_cast<double>(table.back().workers));
+  const bool in_table = !table.empty() && p >= static_cast<double>(table.front().workers) &&
+                        p <= static_cast<double>(table.back().workers);
+  const bool measured = p == 1 || in_table ||
+                        (table.empty() && machine.communication.kind != CommunicationKind::unknown);
   if (p >= 1 && p <= 0x1p31 && p == std::floor(p) && measured) {
     add("workers", machine, static_cast<std::int64_t>(p));
   }

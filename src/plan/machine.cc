@@ -12,8 +12,8 @@
 namespace convoy::plan {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKinds = {"none", "constant", "server",
-                                                    "ring", "tree",     "table"};
+constexpr std::array<std::string_view, 7> kKinds = {"none", "constant", "server", "ring",
+                                                    "tree", "table",    "unknown"};
 
 void validate(const Communication& c) {
   check_not_negative("communication.delta_s", c.delta_s);
@@ -92,11 +92,13 @@ CommunicationKind communication_kind(const std::string& wanted) {
   const std::string near = nearest_name(wanted, {kKinds.begin(), kKinds.end()});
   throw UsageError("'" + wanted + "' is no kind of communication" +
                    (near.empty() ? "" : "; did you mean '" + near + "'?") +
-                   " There are none, constant, server, ring, tree and table");
+                   " There are none, constant, server, ring, tree, table and unknown");
 }
 
 double delta_seconds(const Communication& c) {
-  if (c.kind == CommunicationKind::none || c.kind == CommunicationKind::table) return 0;
+  if (c.kind == CommunicationKind::none || c.kind == CommunicationKind::table ||
+      c.kind == CommunicationKind::unknown)
+    return 0;
   return c.bandwidth_bytes_per_s > 0 ? c.gradient_bytes / c.bandwidth_bytes_per_s : c.delta_s;
 }
 
@@ -113,6 +115,7 @@ double communication_at(const Communication& c, double p) {
       return (delta + c.latency_s) * std::log2(p);
     case CommunicationKind::none:
     case CommunicationKind::table:
+    case CommunicationKind::unknown:
       return 0;
   }
   return 0;
@@ -122,6 +125,11 @@ double communication_seconds(const Communication& c, std::int64_t workers) {
   check_workers(workers);
   validate(c);
   if (workers == 1) return 0;
+  if (c.kind == CommunicationKind::unknown) {
+    throw UsageError("nothing is known of communication between " + std::to_string(workers) +
+                     " workers; measure it, or describe it in [communication] (kind = \"none\" is "
+                     "communication that takes no time)");
+  }
   return c.kind == CommunicationKind::table ? from_table(c.table, workers)
                                             : communication_at(c, static_cast<double>(workers));
 }

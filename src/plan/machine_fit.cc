@@ -254,6 +254,7 @@ MeasuredMachine measured_machine(const ComputeFit& compute) {
   result.machine.knee_samples = compute.knee_samples.value;
   result.machine.overhead_s = compute.overhead_s.value;
   result.machine.table = compute.table;
+  result.machine.communication.kind = CommunicationKind::unknown;
   result.machine.source = "measured";
   result.compute_draws = compute.draws;
   return result;

@@ -7,16 +7,22 @@
 namespace convoy::plan {
 namespace {
 
+// The kinds that say how delta grows with the workers.
+bool is_of_delta(CommunicationKind kind) {
+  return kind == CommunicationKind::constant || kind == CommunicationKind::server ||
+         kind == CommunicationKind::ring || kind == CommunicationKind::tree;
+}
+
 void read_communication(const toml::table& table, const std::string& file, Communication& c) {
   TomlReader reader(table, file, "communication.");
   std::string kind;
   reader.text("kind", kind);
   if (kind.empty()) throw UsageError(file + ": communication.kind is missing");
+  const int line = static_cast<int>(table.get("kind")->source().begin.line);
   try {
     c.kind = communication_kind(kind);
   } catch (const UsageError& error) {
-    throw UsageError(file + ":" + std::to_string(table.get("kind")->source().begin.line) +
-                     ": communication.kind: " + error.what());
+    throw UsageError(file + ":" + std::to_string(line) + ": communication.kind: " + error.what());
   }
   reader.number("delta_s", c.delta_s);
   reader.number("gradient_bytes", c.gradient_bytes);
@@ -28,6 +34,12 @@ void read_communication(const toml::table& table, const std::string& file, Commu
     point.number("seconds", c.table.back().seconds);
   });
   reader.no_others();
+  const bool timed = table.contains("delta_s") || table.contains("bandwidth_bytes_per_s");
+  if (is_of_delta(c.kind) && !timed) {
+    throw UsageError(file + ":" + std::to_string(line) + ": communication.kind is '" + kind +
+                     "', and nothing says how long that takes; give delta_s, or gradient_bytes and "
+                     "bandwidth_bytes_per_s");
+  }
 }
 
 }  // namespace
@@ -57,9 +69,11 @@ std::string to_toml(const Machine& machine) {
     text += "]\n";
   }
   const Communication& c = machine.communication;
+  if (c.kind == CommunicationKind::unknown) return text;
   text += "[communication]\n";
   line("kind", toml_string(std::string(name(c.kind))));
-  if (c.delta_s != 0) number("delta_s", c.delta_s);
+  const bool nothing_else = is_of_delta(c.kind) && c.bandwidth_bytes_per_s == 0;
+  if (c.delta_s != 0 || nothing_else) number("delta_s", c.delta_s);
   if (c.gradient_bytes != 0) number("gradient_bytes", c.gradient_bytes);
   if (c.bandwidth_bytes_per_s != 0) number("bandwidth_bytes_per_s", c.bandwidth_bytes_per_s);
   if (c.latency_s != 0) number("latency_s", c.latency_s);
@@ -94,9 +108,12 @@ Machine machine_of_toml(const std::string& text, const std::string& name) {
     point.number("seconds", machine.table.back().seconds);
   });
   reader.no_others();
+  machine.communication.kind = CommunicationKind::unknown;
   if (const toml::table* communication = top.table("communication")) {
     read_communication(*communication, file, machine.communication);
   }
+  top.table("placement");  // placement.h
+  top.no_others();
   try {
     validate(machine);
   } catch (const UsageError& error) {

@@ -92,6 +92,7 @@ void check(const CommunicationSample& time) {
   check_at_least("workers", time.workers, 2);
   check_positive("seconds", time.seconds);
   check_at_least("batch", time.batch, 0);
+  check_not_negative("update_s", time.update_s);
 }
 
 // By Stop.
@@ -170,6 +171,7 @@ void add_line(const Json& line, PlanPoints& points) {
   } else if (kind == "communication") {
     CommunicationSample time{integer(line, "workers"), number(line, "seconds")};
     if (line.contains("batch")) time.batch = integer(line, "batch");
+    if (line.contains("update_s")) time.update_s = number(line, "update_s");
     check(time);
     points.communication.push_back(time);
   } else {
@@ -324,6 +326,7 @@ void PointsFile::add(const CommunicationSample& time) {
   check(time);
   Json line{{"kind", "communication"}, {"workers", time.workers}, {"seconds", time.seconds}};
   if (time.batch > 0) line["batch"] = time.batch;
+  if (time.update_s > 0) line["update_s"] = time.update_s;
   file_.append(line.dump());
   points_.communication.push_back(time);
 }

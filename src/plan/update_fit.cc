@@ -20,7 +20,7 @@ constexpr std::size_t kEnoughResiduals = 20;
 std::vector<LawGroup> groups_of(const std::vector<Row>& rows) {
   std::vector<LawGroup> groups;
   for (const Row& row : rows) {
-    groups.push_back({row.x(), 1, &row.chosen().runs});
+    groups.push_back({row.x(), 1, &row.fitted});
   }
   return groups;
 }
@@ -28,7 +28,7 @@ std::vector<LawGroup> groups_of(const std::vector<Row>& rows) {
 LawSolver solver_of(const std::vector<Row>& rows) {
   double low = std::numeric_limits<double>::infinity(), high = 0;
   for (const Row& row : rows) {
-    if (!row.chosen().usable()) continue;
+    if (!row.usable()) continue;
     low = std::min(low, row.x());
     high = std::max(high, row.x());
   }
@@ -40,11 +40,10 @@ LawFit first_fit(const Envelope& envelope) {
   double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
   double low = std::numeric_limits<double>::infinity(), high = 0, least = low;
   for (const Row& row : envelope.rows) {
-    const Cell& cell = row.chosen();
-    if (!cell.usable()) continue;
+    if (!row.usable()) continue;
     const double x = row.x();
-    const double y = std::exp(cell.center);
-    const double weight = static_cast<double>(cell.runs.reached.size()) / (y * y);
+    const double y = std::exp(row.center);
+    const double weight = static_cast<double>(row.fitted.reached.size()) / (y * y);
     w += weight, wx += weight * x, wxx += weight * x * x, wy += weight * y, wxy += weight * x * y;
     low = std::min(low, x), high = std::max(high, x), least = std::min(least, y);
   }
@@ -190,21 +189,20 @@ std::vector<EnvelopePoint> points_of(const Envelope& envelope, const std::vector
   std::vector<EnvelopePoint> points;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const Row& row = envelope.rows[i];
-    const Cell& cell = row.chosen();
     EnvelopePoint point;
     point.batch = row.batch;
-    point.learning_rate = cell.learning_rate;
-    point.runs = static_cast<int>(cell.runs.size());
-    point.reached = static_cast<int>(cell.runs.reached.size());
+    point.learning_rate = row.chosen().learning_rate;
+    point.runs = static_cast<int>(row.fitted.size());
+    point.reached = static_cast<int>(row.fitted.reached.size());
     const double center = solver.center(fit, groups[i]);
     point.scatter = fit.scatter * groups[i].scale;
     const double mean = mean_shift(point.scatter);
     point.fitted = std::exp(center + mean);
     point.updates = std::numeric_limits<double>::infinity();
-    if (cell.usable()) {
-      const double own = center_of(cell.runs, point.scatter);
+    if (row.usable()) {
+      const double own = center_of(row.fitted, point.scatter);
       point.updates = std::exp(own + mean);
-      const double information = information_of(cell.runs, own, point.scatter);
+      const double information = information_of(row.fitted, own, point.scatter);
       point.residual =
           (own - center) / point.scatter * std::sqrt(information * kMeanSlope / kMeanSquare);
     }

@@ -6,7 +6,6 @@
 #include "cli/plan/answers.h"
 #include "cli/plan/changes.h"
 #include "cli/plan/measure.h"
-#include "cli/plan/plan_file.h"
 #include "cli/plan/report.h"
 #include "convoy/base/error.h"
 #include "convoy/plan/hardware.h"
@@ -150,9 +149,11 @@ TEST_F(PlanAnswers, TablesAreShownAsTables) {
   EXPECT_TRUE(has(page, compute) && has(page, network));
   {
     Rows rows(rows_);
-    add_rows(answers, rows);
+    add_rows(answers, "convoy train", rows);
   }
-  const Json row = written().front();
+  const Json answer = written()[0], row = written()[1];
+  EXPECT_EQ(answer["kind"], "answer");
+  EXPECT_EQ(answer["command"], "convoy train");
   EXPECT_EQ(row["seconds_by_samples"], Json::parse("[[1, 0.002], [400, 0.4]]"));
   EXPECT_EQ(row["seconds_by_workers"], Json::parse("[[2, 0.01], [8, 0.014]]"));
   EXPECT_FALSE(row.contains("delta_s") || row.contains("seconds_per_sample"));
@@ -196,18 +197,6 @@ TEST_F(PlanAnswers, WhatHasNoNumberIsShownAsNone) {
   test::spill(plan_ + "/machine.toml", plan::to_toml(machine_of(0.02)));
   EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64"})),
                   "so no batch is the best and no change of the machine can be weighed"));
-}
-
-TEST_F(PlanAnswers, TrainPrintsTheRecipeThatItsPlanMakes) {
-  const std::string file = scratch_.path("plan.toml");
-  test::spill(file, to_toml(PlanFile{"bars", "loss", 0.1, {{1, 16, 0.01, 1}, {4, 64, 0.03, 1}}}));
-  const auto printed = [&](Words more) {
-    more.insert(more.begin(), {"train", recipe_, "--plan", file, "--print-recipe"});
-    return Job(more).finish().out;
-  };
-  EXPECT_TRUE(has(printed({}), "batch = 16") && has(printed({}), "lr = 0.01"));
-  for (const Words& four : {Words{"-n", "4"}, Words{"--hosts", "a:2,b:2"}})
-    EXPECT_TRUE(has(printed(four), "batch = 64") && has(printed(four), "lr = 0.03"));
 }
 
 // A fifth is evaluated where nobody has said how much is to be.

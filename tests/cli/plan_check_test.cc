@@ -29,7 +29,7 @@ TEST_F(PlanCheck, RulesSayWhichBatchAndRate) {
   const plan::UpdateFit fit = plan::fit_updates(points().updates(0.5));
   const plan::Machine machine = machine_of(0.02);
   const CheckQuestion question{.workers = 2, .largest = kSamples, .noise_batch = 50};
-  const CheckList list = list_checks(kAll, fit, machine, question);
+  const CheckList list = list_checks(kAll, fit, {machine, {}, {}}, question);
   const std::int64_t alone = plan::best_batch(fit.law, machine, 1, kSamples).batch;
   const std::int64_t best = plan::best_batch(fit.law, machine, 2, kSamples).batch;
   ASSERT_NE(best, alone);
@@ -58,11 +58,11 @@ TEST_F(PlanCheck, RulesSayWhichBatchAndRate) {
   EXPECT_EQ(by_rule["four"].batch, 4 * best);
   EXPECT_TRUE(list.left_out.empty());
   const CheckList few =
-      list_checks({"four"}, fit, machine, {.workers = 2, .largest = 4 * best - 1});
+      list_checks({"four"}, fit, {machine, {}, {}}, {.workers = 2, .largest = 4 * best - 1});
   EXPECT_TRUE(few.checked.empty());
   EXPECT_EQ(few.left_out.at(0).rule, "four");
-  const CheckList many =
-      list_checks({"strong", "weak"}, fit, machine_of(0), {.workers = 200, .largest = kSamples});
+  const CheckList many = list_checks({"strong", "weak"}, fit, {machine_of(0), {}, {}},
+                                     {.workers = 200, .largest = kSamples});
   ASSERT_EQ(many.left_out.size(), 2u);
   EXPECT_TRUE(has(many.left_out[0].why, "a batch of 32 has no sample for each worker"));
   EXPECT_TRUE(has(many.left_out[1].why, "is more than the data has, 400"));
@@ -85,7 +85,7 @@ TEST_F(PlanCheck, PredictsWithoutALawWhatThePlanDoes) {
   const plan::UpdateFit fit = plan::fit_updates(all.updates(0.5));
   ASSERT_FALSE(fit.trusted);
   const plan::Machine machine = machine_of(0.02);
-  const CheckList list = list_checks({"quarter", "optimal", "noise"}, fit, machine,
+  const CheckList list = list_checks({"quarter", "optimal", "noise"}, fit, {machine, {}, {}},
                                      {.workers = 2, .largest = kSamples, .noise_batch = 300});
   const plan::BatchChoice choice = plan::choose_batch(fit, {machine, {}, {}}, 2, kSamples);
   EXPECT_EQ(list.checked[1].batch, choice.batch);
@@ -148,16 +148,75 @@ TEST_F(PlanCheck, TrainingsThatDidNotReachTheTargetCount) {
   EXPECT_TRUE(has(read_text_file(file), "\nlinear: !\nweak is left out: of a reason\n"));
   {
     Rows rows(rows_);
-    add_rows(rules, {{"weak", "of a reason"}}, 3, rows);
+    add_rows(rules, {{"weak", "of a reason"}}, {"loss", 0.5, 3}, rows);
   }
   const std::vector<Json> rows = written();
   ASSERT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows[0]["metric"], "loss");
+  EXPECT_EQ(rows[0]["target"], 0.5);
+  EXPECT_EQ(rows[0]["seconds_se"], 10);
+  EXPECT_TRUE(rows[0]["verdict"].is_null());  // nothing says how sure the prediction is
   EXPECT_EQ(rows[1]["at_least"], true);
   EXPECT_EQ(rows[1]["times_the_best"], 6.25);
   EXPECT_TRUE(rows[2]["seconds"].is_null() && rows[2]["times_the_best"].is_null());
   EXPECT_EQ(rows[2]["diverged"], 1);
   EXPECT_TRUE(rows[3]["predicted_updates"].is_null());
   EXPECT_EQ(rows[4]["kind"], "left_out");
+}
+
+// The mean of n trainings scatters by a root of n less than one of them.
+TEST(PlanVerdict, IsWhetherAMeanIsOneThatIsExpected) {
+  Checked checked{"optimal", 16, 0.1, 100, 0.5, ""};
+  checked.range = {45, 55};
+  checked.scatter = 0.2;
+  const auto mean_of = [](int runs, double seconds) {
+    MeanOutcome outcome;
+    outcome.runs = outcome.reached = runs;
+    outcome.seconds = seconds;
+    return outcome;
+  };
+  const auto kind = [&](int runs, double seconds) {
+    return verdict_of({checked, mean_of(runs, seconds)}).value().kind;
+  };
+  using Kind = CheckVerdict::Kind;
+  const plan::Interval four = verdict_of({checked, mean_of(4, 50)}).value().expected;
+  EXPECT_NEAR(four.high, 50 * std::exp(std::hypot(std::log(1.1), 1.96 * 0.2 / 2)), 0.01);
+  EXPECT_NEAR(four.low, 50 * std::exp(-std::hypot(std::log(50 / 45.), 1.96 * 0.2 / 2)), 0.01);
+  EXPECT_EQ(kind(4, 60), Kind::as_predicted);
+  EXPECT_EQ(kind(100, 60), Kind::longer);
+  EXPECT_EQ(kind(100, 43), Kind::shorter);
+  EXPECT_EQ(kind(1, 35), Kind::as_predicted);
+  // Without a prediction or its interval, after a divergence, and for a bound that may be right.
+  MeanOutcome bound = mean_of(4, 55);
+  bound.reached = 3;
+  EXPECT_FALSE(verdict_of({checked, bound}));
+  bound.seconds = 500;
+  EXPECT_EQ(verdict_of({checked, bound}).value().kind, Kind::longer);
+  bound.diverged = 1;
+  EXPECT_FALSE(verdict_of({checked, bound}));
+  Checked unsure = checked;
+  unsure.range.reset();
+  EXPECT_FALSE(verdict_of({unsure, mean_of(4, 50)}));
+
+  Checked quarter = checked;
+  quarter.rule = "quarter", quarter.batch = 4;
+  EXPECT_EQ(verdict_text({{checked, mean_of(4, 50)}, {quarter, mean_of(4, 49)}}, {"loss", 0.5, 2}),
+            "to loss 0.5 on 2 workers, means of seconds:\n"
+            "  optimal: 50.0 s, expected (95%) 40.0 s to 1 min 2 s: as predicted\n"
+            "  quarter: 49.0 s, expected (95%) 40.0 s to 1 min 2 s: as predicted\n"
+            "the plan holds: 2 of 2 rules came out as predicted\n"
+            "the plan's batch, 16, took 1.02 times as long as that of quarter, which may be chance "
+            "(up to 1.32 times)\n");
+  const std::string wrong =
+      verdict_text({{checked, mean_of(4, 50)}, {quarter, mean_of(4, 90)}}, {"loss", 0.5, 1});
+  EXPECT_NE(wrong.find("on 1 worker, "), std::string::npos);
+  EXPECT_NE(wrong.find("quarter: 1 min 30 s, expected (95%) 40.0 s to 1 min 2 s: longer than"),
+            std::string::npos)
+      << wrong;
+  EXPECT_NE(wrong.find("the plan does not hold: 1 of 2 rules came out as predicted\n"
+                       "the plan's batch, 16, was the soonest of them\n"),
+            std::string::npos)
+      << wrong;
 }
 
 TEST_F(PlanCheck, FileKeepsWhatIsFinished) {

@@ -15,7 +15,6 @@
 #include "cli/plan/goal.h"
 #include "cli/plan/measure.h"
 #include "cli/plan/numbers.h"
-#include "cli/plan/plan_file.h"
 #include "cli/plan/rates.h"
 #include "cli/plan/runs.h"
 #include "cli/plan/trial.h"
@@ -310,32 +309,6 @@ TEST(PlanRuns, DivergeWhenLossesStayFarAboveTheFirst) {
   // One sample whose loss is next to nothing says nothing of the others.
   EXPECT_FALSE(with({1e-6, 2, 3, 2}));
   EXPECT_TRUE(with({1e-6, 11, 12, 11}));
-}
-
-TEST(PlanFile, ReadsBackWhatWasWritten) {
-  const test::Scratch scratch;
-  const std::string path = scratch.path() + "/plan.toml";
-  const auto write = [&path](const std::string& text) { std::ofstream(path) << text; };
-  const PlanFile plan{"a \"b\"", "loss", 0.1, {{1, 64, 0.02, 12.5}, {4, 256, 1e-5, 1.0 / 3}}};
-  write(to_toml(plan));
-  const PlanFile back = read_plan_file(path);
-  EXPECT_EQ(back.recipe, plan.recipe);
-  EXPECT_EQ(back.target, 0.1);
-  EXPECT_EQ(workers_of(back, 4).batch, 256);
-  EXPECT_EQ(workers_of(back, 4).seconds, 1.0 / 3);
-  EXPECT_EQ(overrides_of(workers_of(back, 1)),
-            (std::vector<std::string>{"training.batch=64", "optimizer.lr=0.02"}));
-  EXPECT_EQ(test::message_of<UsageError>([&] { workers_of(back, 2); }),
-            "the plan says nothing of 2 workers; it does of 1, 4 (convoy plan batch --workers)");
-  const auto refused = [&](const std::string& text) {
-    write(text);
-    return test::message_of<UsageError>([&] { read_plan_file(path); });
-  };
-  EXPECT_NE(refused("x = ").find(":1: "), std::string::npos);
-  EXPECT_NE(refused("metric = \"loss\"").find("recipe is missing"), std::string::npos);
-  std::string wrong = to_toml(plan);
-  wrong.replace(wrong.find("batch = 64"), 10, "batch = -1");
-  EXPECT_NE(refused(wrong).find("batch has to be a whole number from 1 on"), std::string::npos);
 }
 
 }  // namespace

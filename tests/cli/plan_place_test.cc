@@ -43,6 +43,13 @@ TEST(PlanPlaces, HaveACoreOrASlotForEachWorker) {
   EXPECT_EQ(text_of(here.place(1)), "1  4");
   EXPECT_EQ(text_of(here.place(2)), "2  4 5");
   EXPECT_TRUE(here.name().ends_with(", 3 cores")) << here.name();
+  const Workplace pairs{.cores = {4, 5, 6, 7, 8},
+                        .places = places_of({4, 5, 6, 7, 8}, {}, 2),
+                        .hosts = {},
+                        .threads = 2};
+  EXPECT_EQ(pairs.most(), 2);
+  EXPECT_EQ(text_of(pairs.place(1)), "1  4 5");
+  EXPECT_EQ(text_of(pairs.place(2)), "2  4 5 6 7");
   const Workplace gpus{.cores = {4, 5}, .places = places_of({4, 5}, {"0", "1"}), .hosts = {}};
   EXPECT_EQ(text_of(gpus.place(1)), "1 0 4");
   EXPECT_EQ(text_of(gpus.place(2)), "2 ");

@@ -220,6 +220,9 @@ TEST(PlanPlaces, AreCoresOrGpus) {
   EXPECT_EQ(text(places_of({0, 1, 2, 3, 4}, {"0", "1"})), "[0: 0 1][1: 2 3 4]");
   EXPECT_EQ(text(places_of({0, 1}, {"5"})), "[5: 0 1]");
   EXPECT_EQ(text(places_of({7}, {"0", "1"})), "[0: 7][1: 7]");
+  // With several threads for each; a core that is left over stays free.
+  EXPECT_EQ(text(places_of({0, 1, 2, 3, 4}, {}, 2)), "[: 0 1][: 2 3]");
+  EXPECT_EQ(text(places_of({2, 3}, {}, 8)), "[: 2 3]");
   EXPECT_EQ(gpu_names(2, ""), (std::vector<std::string>{"0", "1"}));
   EXPECT_EQ(gpu_names(2, "4,GPU-5a"), (std::vector<std::string>{"4", "GPU-5a"}));
   EXPECT_EQ(gpu_names(1, "4,99"), std::vector<std::string>{"4"});  // the second is not there

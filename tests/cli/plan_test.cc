@@ -85,11 +85,21 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   EXPECT_EQ(choices, 2 * 2);  // targets, workers
 
   const std::string file = plan_ + "/plan.toml";
+  EXPECT_TRUE(has(result.out, "\nsoonest to train_loss 0.5: ")) << result.out;
+  EXPECT_EQ(written().front()["kind"], "answer");
+  EXPECT_TRUE(
+      has(result.out, "\nto train so: convoy train " + recipe_ + " --plan " + file + " -n "))
+      << result.out;
+  EXPECT_TRUE(has(result.out, " --set threads=1\n")) << result.out;
   const auto trained = [&](Words more) {
     more.insert(more.begin(), {"train", recipe_, "--plan", file, "--set", "training.epochs=0",
                                "--set", "training.steps=3"});
     return more;
   };
+  std::string of_more = read_text_file(file);
+  const std::size_t samples = of_more.find("\nsamples = 400\n");
+  ASSERT_NE(samples, std::string::npos) << of_more;
+  test::spill(file, of_more.replace(samples + 1, 13, "samples = 800"));
   for (const char* workers : {"1", "2"}) {
     const std::string folder = scratch_.path(std::string("run") + workers);
     const JobResult run =
@@ -97,6 +107,10 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
     EXPECT_EQ(run.exit_status, 0) << run.err;
     EXPECT_TRUE(has(run.out, std::string("for ") + workers + " worker")) << run.out;
     EXPECT_TRUE(has(run.out, ", from " + file)) << run.out;
+    // It trains all the same, with other threads than were timed and with half of the data.
+    EXPECT_EQ(count(run.err, "threads is 0, a rank's share of the cores, in the plan it is 1"), 1)
+        << run.err;
+    EXPECT_EQ(count(run.err, "data.train has 400 samples, in the plan it has 800"), 1) << run.err;
   }
   EXPECT_TRUE(has(complaint(trained({"-n", "3"})), "the plan says nothing of 3 workers"));
   EXPECT_TRUE(has(complaint(trained({"--set", "training.batch=7"})), "contradict each other"));

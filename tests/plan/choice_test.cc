@@ -111,6 +111,24 @@ TEST(Choice, SaysWhereItLeavesWhatWasMeasured) {
   EXPECT_NE(choice.warnings[0].find("beyond the largest measured one, 1024"), std::string::npos);
 }
 
+// One worker's best batch is the knee, 12, which no run was made with.
+TEST(Choice, SaysWhereItIsBelowWhatWasMeasured) {
+  const auto warnings = [](const std::vector<std::int64_t>& batches) {
+    Plan plan;
+    plan.training.batches = batches;
+    RandomStream random(1);
+    plan.updates = fit_updates(plan.training.runs(random), kQuick);
+    const BatchChoice choice = choose_batch(plan.updates, measured_machine(plan.compute), 1, 60000);
+    EXPECT_NEAR(static_cast<double>(choice.batch), 12, 1.5);
+    return choice.warnings;
+  };
+  const std::vector<std::string> below = warnings({16, 64, 256, 1024});
+  ASSERT_EQ(below.size(), 1u);
+  EXPECT_TRUE(mentions(below, " is below the smallest measured one, 16: "));
+  EXPECT_TRUE(mentions(below, "that of the smallest, which may be too large for it; measure it"));
+  EXPECT_TRUE(warnings({4, 64, 256, 1024}).empty());
+}
+
 TEST(Choice, WithoutAFloorItIsTheLargestMeasuredBatch) {
   const Plan plan(0.02, -20);
   ASSERT_FALSE(plan.updates.trusted);
@@ -135,6 +153,32 @@ TEST(Choice, WithoutAFloorItIsTheLargestMeasuredBatch) {
                 [&] { (void)choose_batch(plan.updates, plan.measured(), 2000, 60000); }),
             "the law of updates is not trusted, and no batch from 2000 (a sample per worker) to "
             "60000 was measured; measure some");
+}
+
+TEST(Choice, PredictsTheTimeOfAnyBatchWithItsInterval) {
+  const Plan plan;
+  const BatchChoice choice = choose_batch(plan.updates, plan.measured(), 4, 60000);
+  const auto chosen = predicted_seconds(plan.updates, plan.measured(), choice.batch, 4);
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->value, choice.seconds.value);
+  EXPECT_EQ(chosen->interval.low, choice.seconds.interval.low);
+  EXPECT_EQ(chosen->interval.high, choice.seconds.interval.high);
+  const auto small = predicted_seconds(plan.updates, plan.measured(), 16, 4);
+  EXPECT_DOUBLE_EQ(small->value,
+                   convergence_seconds(plan.updates.law, plan.measured().machine, 16, 4));
+  EXPECT_TRUE(
+      small->interval.contains(convergence_seconds(plan.training.law, plan.machine, 16, 4)));
+  EXPECT_LT(small->interval.low, small->value);
+  // Without a law, between two batches that were measured and not beyond them.
+  const Plan falling(0.02, -20);
+  ASSERT_FALSE(falling.updates.trusted);
+  const auto between = predicted_seconds(falling.updates, falling.measured(), 128, 4);
+  EXPECT_NEAR(between->value,
+              predicted_updates(falling.updates, 128).value() *
+                  seconds_per_update(falling.measured().machine, 128, 4),
+              1e-9);
+  EXPECT_TRUE(between->interval.contains(between->value));
+  EXPECT_FALSE(predicted_seconds(falling.updates, falling.measured(), 1025, 4));
 }
 
 TEST(Choice, WithoutAFloorATableChangesNothing) {

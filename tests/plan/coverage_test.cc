@@ -145,6 +145,26 @@ TEST(Coverage, FewRuns) {
   for (const Counter* counter : {&once_n, &once_alpha, &twice_n, &twice_alpha}) counter->expect();
 }
 
+// Of which the best is chosen by the same runs that are few enough to be lucky.
+TEST(Coverage, RatesThatAreNearlyEquallyGood) {
+  const UpdateLaw law{800, 20000};
+  const Training near{law, powers(2), 3, gamma_of(40), {0.5, 1, 2}, 0.141};  // two are 7% from it
+  const Training equal{law, powers(2), 3, gamma_of(40), {1, 2}};
+  Counter near_n("N_inf, two rates 7% off"), near_alpha("alpha, two rates 7% off");
+  Counter equal_n("N_inf, two equal rates"), equal_alpha("alpha, two equal rates");
+  for_seeds([&](std::uint64_t seed) {
+    RandomStream random(30, seed);
+    const FitOptions options{kRounds, seed};
+    const UpdateFit a = fit_updates(near.runs(random), options);
+    near_n.add(a.updates_at_infinity.interval, law.updates_at_infinity);
+    near_alpha.add(a.noise_sensitivity.interval, law.noise_sensitivity);
+    const UpdateFit b = fit_updates(equal.runs(random), options);
+    equal_n.add(b.updates_at_infinity.interval, law.updates_at_infinity);
+    equal_alpha.add(b.noise_sensitivity.interval, law.noise_sensitivity);
+  });
+  for (const Counter* counter : {&near_n, &near_alpha, &equal_n, &equal_alpha}) counter->expect();
+}
+
 // Scatter that doubles from M = 1 to M = 1024.
 TEST(Coverage, ScatterThatGoesWithTheBatch) {
   const UpdateLaw law{800, 20000};

@@ -282,6 +282,32 @@ TEST(CommunicationFit, WarnsWhereComputationHidesDifferentParts) {
             std::string::npos);
 }
 
+// Equation 3: an update of 64 samples on 2 workers, less what one takes for 32 of them.
+TEST(CommunicationFit, IsWhatUpdatesTakeBeyondComputing) {
+  std::vector<TimeSample> times;
+  for (const std::int64_t samples : {1, 8, 16, 64}) {
+    for (int i = 0; i < 3; ++i)
+      times.push_back({samples, 1e-3 * std::max<double>(8, static_cast<double>(samples))});
+  }
+  times.push_back({16, 18e-3}), times.push_back({16, 18e-3}), times.push_back({16, 18e-3});
+  const std::vector<CommunicationSample> known{{2, 0.001, 64, 0.035},  // 32 each
+                                               {2, 0.001, 63, 0.035},  // the larger share
+                                               {4, 0.001, 64, 0.020},  // 16 each, which were timed
+                                               {2, 0.004, 64, 0.034},  // more was seen to wait
+                                               {2, 0.001, 64},         // of before
+                                               {2, 0.001, 0, 0.035}};
+  const auto delta = [&](std::size_t i) { return beyond_compute(known, times)[i].seconds; };
+  EXPECT_NEAR(delta(0), 0.003, 0.0015);
+  EXPECT_EQ(delta(1), delta(0));
+  const double mean = compute_table(times)[2].seconds;
+  EXPECT_DOUBLE_EQ(delta(2), 0.020 - mean);
+  EXPECT_EQ(delta(3), 0.004);
+  EXPECT_EQ(delta(4), 0.001);
+  EXPECT_EQ(delta(5), 0.001);
+  times.resize(2);  // of one sample alone
+  EXPECT_EQ(delta(0), 0.001);
+}
+
 TEST(CommunicationFit, RefusesWhatIsNoneOrTooFew) {
   EXPECT_THROW((void)fit_communication({{2, 1}}), UsageError);
   EXPECT_THROW((void)fit_communication({{2, 1}, {1, 1}}), UsageError) << "one worker has none";

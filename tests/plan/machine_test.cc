@@ -117,7 +117,7 @@ TEST(Machine, BadValuesAreNamed) {
             "compute.processor_share is 1.01; it must be at most 1");
   EXPECT_EQ(message_of<UsageError>([] { (void)communication_kind("rng"); }),
             "'rng' is no kind of communication; did you mean 'ring'? There are none, constant, "
-            "server, ring, tree and table");
+            "server, ring, tree, table and unknown");
 }
 
 TEST(Machine, FilesReadBackAsTheSameBits) {
@@ -143,7 +143,11 @@ TEST(Machine, FilesSayWhatIsWrongAndWhere) {
   };
   const std::string good = "[compute]\nseconds_per_sample = 1e-3\n";
   EXPECT_EQ(message(good), "");
-  EXPECT_EQ(message(good + "[sandblaster]\nportions = 7\n"), "") << "of another planner";
+  EXPECT_EQ(message(good + "[placement]\nmodel = 'x'\n"), "") << "of another planner";
+  EXPECT_EQ(message(good + "[communications]\nkind = 'none'\n"),
+            "node.toml:3: unknown key 'communications'; did you mean 'communication'?");
+  EXPECT_EQ(message(good + "[sandblaster]\nportions = 7\n"),
+            "node.toml:3: unknown key 'sandblaster'");
   EXPECT_EQ(message(good + "kneesamples = 3\n"),
             "node.toml:3: unknown key 'compute.kneesamples'; did you mean 'knee_samples'?");
   EXPECT_EQ(message(good + "knee_samples = '3'\n"),
@@ -164,7 +168,31 @@ TEST(Machine, FilesSayWhatIsWrongAndWhere) {
                      "gradient_bytes = 1\n")
           .substr(0, 31),
       "node.toml: communication has bo");
+  for (const char* kind : {"constant", "server", "ring", "tree"}) {
+    EXPECT_EQ(message(good + "[communication]\nlatency_s = 1e-5\nkind = '" + kind + "'\n"),
+              "node.toml:5: communication.kind is '" + std::string(kind) +
+                  "', and nothing says how long that takes; give delta_s, or gradient_bytes and "
+                  "bandwidth_bytes_per_s");
+  }
   EXPECT_EQ(message("[compute\n").substr(0, 12), "node.toml:1:");
+}
+
+TEST(Machine, CommunicationThatNothingIsKnownOfIsNotFree) {
+  const std::string alone = "[compute]\nseconds_per_sample = 1e-3\n";
+  const Machine machine = machine_of_toml(alone);
+  EXPECT_EQ(machine.communication.kind, CommunicationKind::unknown);
+  EXPECT_EQ(machine_of_toml(to_toml(machine)), machine);
+  EXPECT_EQ(seconds_per_update(machine, 8, 1), 8e-3);
+  EXPECT_EQ(message_of<UsageError>([&] { (void)seconds_per_update(machine, 8, 2); }),
+            "nothing is known of communication between 2 workers; measure it, or describe it in "
+            "[communication] (kind = \"none\" is communication that takes no time)");
+  const Machine free = machine_of_toml(alone + "[communication]\nkind = 'none'\n");
+  EXPECT_EQ(seconds_per_update(free, 8, 2), 4e-3);
+  // Of a ring whose delta is said to be 0 only the latency counts.
+  const Machine quick =
+      machine_of_toml(alone + "[communication]\nkind = 'ring'\ndelta_s = 0.0\nlatency_s = 1e-3\n");
+  EXPECT_DOUBLE_EQ(seconds_per_update(quick, 8, 2), 6e-3);
+  EXPECT_EQ(machine_of_toml(to_toml(quick)), quick);
 }
 
 }  // namespace

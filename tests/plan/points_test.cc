@@ -29,7 +29,7 @@ TEST(Points, AreThereAgainAfterAResume) {
     file.add(some_run(std::numeric_limits<std::uint64_t>::max()));
     file.add(TimeSample{64, 0.0123});
     file.add(CommunicationSample{4, 1e-300});
-    file.add(CommunicationSample{4, 0.5, 256});
+    file.add(CommunicationSample{4, 0.5, 256, 0.75});
     EXPECT_EQ(file.points().runs.size(), 1u);
   }
   PointsFile file(path, kHeader);
@@ -43,6 +43,8 @@ TEST(Points, AreThereAgainAfterAResume) {
   EXPECT_EQ(points.communication[0].seconds, 1e-300);
   EXPECT_EQ(points.communication[0].batch, 0);
   EXPECT_EQ(points.communication[1].batch, 256);
+  EXPECT_EQ(points.communication[0].update_s, 0);
+  EXPECT_EQ(points.communication[1].update_s, 0.75);
   EXPECT_TRUE(points.has(64, 0.1 + 0.2, std::numeric_limits<std::uint64_t>::max()));
   EXPECT_FALSE(points.has(64, 0.1 + 0.2, 1));
   EXPECT_FALSE(points.has(64, 0.3, std::numeric_limits<std::uint64_t>::max()));

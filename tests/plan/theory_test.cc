@@ -1,6 +1,7 @@
 // Every equation against values worked out without its closed form (tests/golden/plan.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -230,6 +231,22 @@ TEST(Theory, WhatIfNamesWhatPaysMost) {
          1e-13);
   }
   EXPECT_EQ(rows.back().change, "knee") << "such a machine works far above it";
+}
+
+// A machine of which one worker was timed says nothing of two.
+TEST(Theory, WhatIfHasNoMoreWorkersWhereCommunicationIsUnknown) {
+  Machine machine;
+  machine.seconds_per_sample = 1e-3;
+  machine.knee_samples = 4;
+  const auto changes = [&machine] {
+    std::vector<std::string> names;
+    for (const WhatIf& row : what_if({100, 1000}, machine, 1, 2)) names.push_back(row.change);
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  EXPECT_EQ(changes(), (std::vector<std::string>{"knee", "processor", "workers"}));
+  machine.communication.kind = CommunicationKind::unknown;
+  EXPECT_EQ(changes(), (std::vector<std::string>{"knee", "processor"}));
 }
 
 TEST(Theory, RefusesWhatHasNoAnswer) {

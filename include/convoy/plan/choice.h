@@ -48,6 +48,12 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& machin
 // two measured beside it (batch and updates both as logarithms), and nothing beyond them.
 std::optional<double> predicted_updates(const UpdateFit& updates, double batch);
 
+// Gives the time to the target that a plan counts on with a batch, and its interval from the draws
+// of all fits; nothing where predicted_updates() has nothing. UsageError for P > M, and where the
+// machine does not say how long such an update takes.
+std::optional<Estimate> predicted_seconds(const UpdateFit& updates, const MeasuredMachine& machine,
+                                          std::int64_t batch, std::int64_t workers);
+
 // This is a measurement that could be made next.
 struct Candidate {
   enum class Kind {

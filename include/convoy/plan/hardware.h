@@ -59,7 +59,8 @@ struct WhatIf {
   double speedup = 1;  // the time before over the time after
 };
 // For factor > 0, the best first. Only what the machine has: no bandwidth or latency for a table,
-// or where they are 0; workers only where the number stays whole.
+// or where they are 0; workers only where the number stays whole, and communication between so many
+// is known.
 std::vector<WhatIf> what_if(const UpdateLaw& law, const Machine& machine, std::int64_t workers,
                             double factor);
 

@@ -18,7 +18,8 @@ enum class CommunicationKind {
   server,    // (delta + latency) P: a synchronous parameter server
   ring,      // delta 2 (P-1)/P + latency 2 (P-1)
   tree,      // (delta + latency) log2 P
-  table      // as measured
+  table,     // as measured
+  unknown    // nothing says; a UsageError for P > 1, never a time of 0
 };
 
 std::string_view name(CommunicationKind kind);
@@ -43,11 +44,12 @@ struct Communication {
   bool operator==(const Communication&) const = default;
 };
 
-// delta, wherever it comes from. 0 for none and table.
+// delta, wherever it comes from. 0 for none and table, and where nothing is known.
 double delta_seconds(const Communication& communication);
 
 // Delta(P), 0 for P = 1. A table is interpolated linearly over log P between the two points beside
-// P; for P outside of it that is a UsageError: nothing is extrapolated.
+// P; for P outside of it that is a UsageError: nothing is extrapolated. So it is for P > 1 where
+// communication is unknown.
 double communication_seconds(const Communication& communication, std::int64_t workers);
 
 struct ComputePoint {
@@ -116,16 +118,17 @@ double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64
 //   overhead_s = 0.0                            # default
 //   processor_share = 1.0                       # default
 //   table = [{samples = 1, seconds = 0.002}]    # optional
-//   [communication]                             # optional
+//   [communication]                             # without it communication is unknown
 //   kind = "ring"
-//   delta_s = 0.012                             # or gradient_bytes and bandwidth_bytes_per_s
+//   delta_s = 0.012                             # or gradient_bytes and bandwidth_bytes_per_s; one
+//                                               # of them for constant, server, ring and tree
 //   latency_s = 1e-5                            # default 0
 //   table = [{workers = 2, seconds = 0.01}]     # with kind = "table"
 //
 // Numbers are written so that they read back as the same bits. Reading throws UsageError with the
-// file's name and the line for what is no TOML, unknown keys (naming the nearest known one), wrong
-// types, and what validate() refuses. Tables other than these two at the top belong to other
-// planners and are left alone.
+// file's name and the line for what is no TOML, unknown keys and tables (naming the nearest known
+// one), wrong types, and what validate() refuses. The table [placement] is another planner's and is
+// left alone.
 std::string to_toml(const Machine& machine);
 Machine machine_of_toml(const std::string& text, const std::string& name = "machine");
 

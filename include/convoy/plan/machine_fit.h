@@ -70,7 +70,17 @@ struct CommunicationSample {
   // This is the batch of all workers together: the larger it is, the more computation hides. 0 says
   // that it is not known.
   std::int64_t batch = 0;
+  double update_s = 0;  // of the whole update that it is a part of; 0: not known
 };
+
+// Gives the same with Delta(P) as equation 3 has it, T(M, P) - Gamma(M/P): what an update of P
+// workers takes beyond what one worker alone takes for the largest of their shares. That is
+// communication, and what else workers cost each other (the slowest one, memory that they share).
+// Where the whole update is known, that is; and no less than the seconds that were given. Gamma is
+// the mean of the times of as many samples, or what fit_compute() makes of all times; where these
+// are too few, nothing changes.
+std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample> samples,
+                                                const std::vector<TimeSample>& times);
 
 struct CommunicationFit {
   CommunicationKind kind = CommunicationKind::constant;
@@ -103,6 +113,7 @@ struct MeasuredMachine {
   std::vector<ComputeDraw> compute_draws;
   std::vector<double> delta_draws;
 };
+// Without times of communication that is unknown: the machine is for one worker.
 MeasuredMachine measured_machine(const ComputeFit& compute);
 MeasuredMachine measured_machine(const ComputeFit& compute, const CommunicationFit& communication);
 

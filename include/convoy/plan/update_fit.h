@@ -28,8 +28,8 @@ struct UpdateRun {
 struct EnvelopePoint {
   std::int64_t batch = 0;
   double learning_rate = 0;
-  int runs = 0;
-  int reached = 0;
+  int runs = 0;        // that the law is fitted to, see UpdateFit
+  int reached = 0;     // of these
   double updates = 0;  // their mean; where none has reached the target, infinite
   double fitted = 0;   // equation 2
   double scatter = 0;  // standard deviation of log(updates) between runs of this batch
@@ -40,8 +40,10 @@ struct EnvelopePoint {
 // Equation 2 through the envelope.
 //
 // Rates: for each M, the learning rate with the fewest mean updates; a rate with a run that
-// diverged is not used. Intervals take the choice as it is: where rates are nearly as good as each
-// other, the fewest of several means is a little low, by chance, and varies less than a single one.
+// diverged is not used. The fewest of several means is low by chance, so that the law is fitted to
+// runs that had no part in the choice: of each seed to those at the rate that is best by the other
+// seeds, which is the same rate wherever one is clearly the best. Where the best rate has runs of
+// one seed alone, it is fitted to these; a warning says so where others are nearly as good.
 //
 // Censored runs (stopped before the target) count with what is known of them: the score of such a
 // run is the mean score of normal scatter beyond the point where it was stopped. Rounds draw what

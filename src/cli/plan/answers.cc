@@ -1,6 +1,7 @@
 #include "cli/plan/answers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/toml_text.h"
 #include "convoy/base/error.h"
@@ -64,6 +65,14 @@ Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
     }
   }
   return answers;
+}
+
+const plan::BatchChoice& soonest(const LevelAnswer& level) {
+  return *std::min_element(level.choices.begin(), level.choices.end(),
+                           [](const plan::BatchChoice& a, const plan::BatchChoice& b) {
+                             return std::pair(a.seconds.value, a.workers) <
+                                    std::pair(b.seconds.value, b.workers);
+                           });
 }
 
 std::string table_text(const std::vector<plan::ComputePoint>& table) {

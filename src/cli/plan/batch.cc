@@ -8,6 +8,7 @@
 #include "cli/launch/report.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/plan_file.h"
+#include "cli/plan/plan_recipe.h"
 #include "cli/plan/recipe_options.h"
 #include "cli/plan/report.h"
 #include "cli/plan/subcommands.h"
@@ -64,7 +65,8 @@ std::vector<std::int64_t> powers(std::int64_t factor, std::int64_t most) {
 
 Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
   Sweep sweep;
-  sweep.workplace = Workplace::of(arguments.hosts, planned.gpus);
+  sweep.workplace =
+      Workplace::of(arguments.hosts, planned.gpus, static_cast<int>(planned.recipe.threads));
   const std::int64_t most = sweep.workplace.most();
   sweep.batches = counts(arguments.batches, "--batches", {16, 64, 256, 1024}, planned.samples);
   if (sweep.batches.size() < 2)
@@ -100,15 +102,24 @@ Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
   return sweep;
 }
 
-void check_given(const Sweep& sweep) {
+void check_given(const Sweep& sweep, const std::string& file) {
   if (!sweep.machine) return;
-  for (const std::int64_t workers : sweep.workers)
-    plan::communication_seconds(sweep.machine->communication, workers);
+  try {
+    for (const std::int64_t workers : sweep.workers)
+      plan::communication_seconds(sweep.machine->communication, workers);
+  } catch (const UsageError& error) {
+    throw UsageError("--machine " + file + ": " + error.what());
+  }
 }
 
-PlanFile plan_file_of(const Answers& answers, const Planned& planned) {
+PlanFile plan_file_of(const Answers& answers, const Planned& planned, const Sweep& sweep,
+                      const std::vector<std::string>& overrides) {
   const LevelAnswer& hardest = answers.levels.back();
   PlanFile file{planned.recipe.name, answers.metric, hardest.level, {}};
+  file.measured = {sweep.machine ? sweep.machine->name : sweep.workplace.name(),
+                   sweep.machine ? 0 : planned.recipe.threads,
+                   planned.counts_samples ? planned.samples : 0, overrides,
+                   compared_part(planned.recipe)};
   for (const plan::BatchChoice& choice : hardest.choices) {
     file.workers.push_back(
         {choice.workers, choice.batch, choice.learning_rate, choice.seconds.value});
@@ -157,12 +168,35 @@ Answers answered(const plan::PlanPoints& points, const Sweep& sweep, const Plann
   }
 }
 
+// As --hosts takes them, for the number of workers that is soonest; empty: here.
+std::string hosts_of(const Answers& answers, const Sweep& sweep) {
+  const std::vector<HostSlots>& hosts = sweep.workplace.hosts;
+  if (hosts.empty()) return "";
+  const std::int64_t workers = soonest(answers.levels.back()).workers;
+  const int most = sweep.workplace.most();  // more than these have no place yet
+  return format_hosts(first_slots(hosts, static_cast<int>(std::min<std::int64_t>(workers, most))));
+}
+
+// Not over the user's own description, which may stand there.
+void write_machine(const Answers& answers, const Sweep& sweep, const std::string& given,
+                   const std::string& file) {
+  plan::Machine machine = answers.machine.machine.machine;
+  if (sweep.machine) {
+    machine.source = "given";  // whoever measured it, the times in the folder are others
+  } else {
+    machine.name = sweep.workplace.name();
+  }
+  std::error_code not_there;
+  if (!std::filesystem::equivalent(given, file, not_there))
+    write_file_atomically(file, kMachineMark.data() + plan::to_toml(machine));
+}
+
 int run_batch(const BatchArguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const Planned planned = open_planned(arguments.recipe, arguments.goal);
   const Sweep sweep = sweep_of(arguments, planned);
-  check_given(sweep);
+  check_given(sweep, arguments.machine);
   PlanFolder folder(arguments.folder, planned, arguments.resume);
   catch_stop_signals();
   try {
@@ -173,27 +207,22 @@ int run_batch(const BatchArguments& arguments) {
   }
   const plan::PlanPoints points = points_of(sweep, folder.points());
   const Answers answers = answered(points, sweep, planned);
-  add_rows(answers, rows);
-  if (answers.levels.empty())
+  if (answers.levels.empty()) {
+    add_rows(answers, "", rows);
     throw UsageError(lines_text(answers.without) + how_far(folder, planned.goal) +
                      out_of_time(sweep));
+  }
+  const PlanFile file = plan_file_of(answers, planned, sweep, arguments.recipe.overrides);
+  const std::string command =
+      training_command(file, soonest(answers.levels.back()).workers, arguments.recipe.path,
+                       folder.file("plan.toml"), hosts_of(answers, sweep));
+  add_rows(answers, command, rows);
   print(answers, out);
   write_report({planned.recipe.name, points, answers, planned.samples}, folder.file("report.html"),
                out);
-  plan::Machine machine = answers.machine.machine.machine;
-  if (sweep.machine) {
-    machine.source = "given";  // whoever measured it, the times in the folder are others
-  } else {
-    machine.name = sweep.workplace.name();
-  }
-  // Not over the user's own description, which may stand there.
-  std::error_code not_there;
-  if (!std::filesystem::equivalent(arguments.machine, folder.file("machine.toml"), not_there))
-    write_file_atomically(folder.file("machine.toml"),
-                          kMachineMark.data() + plan::to_toml(machine));
-  write_file_atomically(folder.file("plan.toml"), to_toml(plan_file_of(answers, planned)));
-  std::fprintf(out, "\nto train so: convoy train --plan %s %s\n", folder.file("plan.toml").c_str(),
-               arguments.recipe.path.c_str());
+  write_machine(answers, sweep, arguments.machine, folder.file("machine.toml"));
+  write_file_atomically(folder.file("plan.toml"), to_toml(file));
+  std::fprintf(out, "\n%s\nto train so: %s\n", answer_text(answers).c_str(), command.c_str());
   return 0;
 }
 

@@ -148,7 +148,7 @@ CheckList list(const CheckArguments& arguments, const Measured& measured) {
     throw UsageError(noise ? "--rules noise needs --noise-batch N, the batch that noise speaks for"
                            : "--noise-batch is that of --rules noise; add it there");
   }
-  return list_checks(rules, measured.updates, measured.machine,
+  return list_checks(rules, measured.updates, measured.with_draws(),
                      {arguments.workers, measured.planned.samples, arguments.noise_batch});
 }
 
@@ -182,12 +182,18 @@ int run_check(const CheckArguments& arguments) {
   Rows rows(arguments.json);
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const Measured measured = open_measured(arguments.measured);
-  const Workplace workplace = Workplace::of(arguments.hosts, measured.planned.gpus);
+  const Workplace workplace = Workplace::of(arguments.hosts, measured.planned.gpus,
+                                            static_cast<int>(measured.planned.recipe.threads));
   if (arguments.workers > workplace.most()) {
     throw UsageError("--workers " + std::to_string(arguments.workers) + ": there is room for " +
                      std::to_string(workplace.most()) + " on " + workplace.name());
   }
-  const CheckList all = list(arguments, measured);
+  check_communication(measured, arguments.workers);
+  CheckList all = list(arguments, measured);
+  // Of another machine's seconds there is no verdict.
+  if (!workplace.is(measured.machine.name)) {
+    for (Checked& checked : all.checked) checked.range.reset();
+  }
   if (all.checked.empty()) {
     std::string why;
     for (const auto& [rule, reason] : all.left_out) why += "; " + rule + ": " + reason;
@@ -200,8 +206,10 @@ int run_check(const CheckArguments& arguments) {
   try {
     Checker checker(measured, arguments, workplace, out);
     const std::vector<CheckedRule> rules = train_all(all.checked, arguments.seeds, checker);
+    const CheckedGoal goal{measured.planned.goal.metric, measured.level(), arguments.workers};
     print_checks(rules, all.left_out, out);
-    add_rows(rules, all.left_out, arguments.workers, rows);
+    std::fprintf(out, "\n%s", verdict_text(rules, goal).c_str());
+    add_rows(rules, all.left_out, goal, rows);
   } catch (const PlanStopped&) {
     std::fprintf(out, "stopped; to go on, add --resume to the same command\n");
     return kExitRequeue;

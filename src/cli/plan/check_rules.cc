@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/toml_text.h"
 #include "cli/bench/lists.h"
@@ -71,6 +72,17 @@ std::string why_not(std::int64_t batch, const CheckQuestion& question) {
   return "";
 }
 
+// That of the nearest batch that was measured.
+double scatter_at(const plan::UpdateFit& updates, std::int64_t batch) {
+  double scatter = updates.scatter, nearest = std::numeric_limits<double>::infinity();
+  for (const plan::EnvelopePoint& point : updates.envelope) {
+    const double far =
+        std::fabs(std::log(static_cast<double>(point.batch) / static_cast<double>(batch)));
+    if (far < nearest) nearest = far, scatter = point.scatter;
+  }
+  return scatter;
+}
+
 std::optional<double> predicted_update_s(const plan::Machine& machine, std::int64_t batch,
                                          std::int64_t workers) {
   try {
@@ -98,8 +110,8 @@ std::vector<std::string> parse_rules(const std::string& text) {
 }
 
 CheckList list_checks(const std::vector<std::string>& rules, const plan::UpdateFit& updates,
-                      const plan::Machine& machine, const CheckQuestion& question) {
-  const Rules known(updates, machine, question);
+                      const plan::MeasuredMachine& machine, const CheckQuestion& question) {
+  const Rules known(updates, machine.machine, question);
   CheckList list;
   for (const std::string& rule : rules) {
     const WantedRow wanted = known.wanted(rule);
@@ -109,8 +121,13 @@ CheckList list_checks(const std::vector<std::string>& rules, const plan::UpdateF
     }
     list.checked.push_back({rule, wanted.batch, wanted.learning_rate,
                             plan::predicted_updates(updates, static_cast<double>(wanted.batch)),
-                            predicted_update_s(machine, wanted.batch, question.workers),
+                            predicted_update_s(machine.machine, wanted.batch, question.workers),
                             wanted.note});
+    Checked& checked = list.checked.back();
+    checked.scatter = scatter_at(updates, wanted.batch);
+    if (!checked.seconds()) continue;
+    checked.range =
+        plan::predicted_seconds(updates, machine, wanted.batch, question.workers).value().interval;
   }
   return list;
 }

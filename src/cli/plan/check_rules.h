@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/plan/machine.h"
+#include "convoy/plan/machine_fit.h"
 #include "convoy/plan/update_fit.h"
 
 namespace convoy::cli {
@@ -23,6 +23,10 @@ struct Checked {
   std::optional<double> updates;
   std::optional<double> update_s;
   std::string note;  // to bear in mind; or empty
+  // Of the predicted seconds, 95%; and how far log(updates) of single trainings are apart with such
+  // a batch, a standard deviation. Nothing where nothing says so.
+  std::optional<plan::Interval> range = {};
+  double scatter = 0;
 
   std::optional<double> seconds() const {
     return updates && update_s ? std::optional(*updates * *update_s) : std::nullopt;
@@ -47,6 +51,6 @@ struct CheckQuestion {
 // What the rules say for so many workers; those whose batch has no sample for each of them, or is
 // above the largest, are left out. Throws UsageError as plan::choose_batch() does.
 CheckList list_checks(const std::vector<std::string>& rules, const plan::UpdateFit& updates,
-                      const plan::Machine& machine, const CheckQuestion& question);
+                      const plan::MeasuredMachine& machine, const CheckQuestion& question);
 
 }  // namespace convoy::cli

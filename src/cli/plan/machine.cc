@@ -118,6 +118,7 @@ void run_machine(const MachineArguments& arguments) {
     throw UsageError("--batch " + std::to_string(arguments.batch) + " is more than the data has: " +
                      std::to_string(measured.planned.samples) + " samples");
   }
+  check_communication(measured, arguments.workers);
   const double floor = measured.updates.law.updates_at_infinity;
   if (!(floor > 0)) {
     throw UsageError("the updates to the target fall without a floor (N_inf is " +

@@ -100,7 +100,7 @@ bool measure_one_exchange(const Planned& planned, PlanFolder& folder, const Exch
   const auto times = time_updates(planned, folder, exchange.batch, exchange.place, deadline);
   if (!times) return false;
   folder.add(plan::CommunicationSample{workers, std::max(times->exposed_communication, kLeast),
-                                       exchange.batch});
+                                       exchange.batch, times->seconds});
   std::fprintf(out, "communication of %d workers: %s of an update's %s, of %s\n", workers,
                format_seconds(times->exposed_communication).c_str(),
                format_seconds(times->seconds).c_str(), samples_text(exchange.batch).c_str());

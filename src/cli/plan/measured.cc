@@ -1,15 +1,40 @@
 #include "cli/plan/measured.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/plan/folder.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/recipe_options.h"
+#include "cli/plan/sweep.h"
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 
 namespace convoy::cli {
+
+namespace {
+
+// Values that the folder's times don't make count as exact.
+void take_draws(const plan::PlanPoints& points, Measured& measured) {
+  Sweep sweep;
+  for (const plan::PointRun& run : points.runs) sweep.batches.push_back(run.batch);
+  std::sort(sweep.batches.begin(), sweep.batches.end());
+  PlannedMachine fitted;
+  try {
+    fitted = machine_of(sweep, points);
+  } catch (const UsageError&) {
+    return;  // there are no times, or too few
+  }
+  plan::Machine again = fitted.machine.machine;
+  if (again.communication == measured.machine.communication)
+    measured.delta_draws = fitted.machine.delta_draws;
+  again.communication = measured.machine.communication;
+  again.name = measured.machine.name;
+  if (again == measured.machine) measured.compute_draws = fitted.machine.compute_draws;
+}
+
+}  // namespace
 
 void add_measured_options(CLI::App& command, MeasuredWords& words) {
   add_recipe_options(command, words.recipe);
@@ -43,7 +68,23 @@ Measured open_measured(const MeasuredWords& words) {
   // Files of before do not say whose they are; the points do.
   if (machine.name.empty() && words.machine.empty() && machine.source == "measured")
     machine.name = points.machine;
-  return {std::move(planned), updates, std::move(machine)};
+  // So files of before have a machine of which one worker was timed, and no communication.
+  if (words.machine.empty() && machine.source == "measured" &&
+      machine.communication.kind == plan::CommunicationKind::none)
+    machine.communication.kind = plan::CommunicationKind::unknown;
+  Measured measured{std::move(planned), updates, std::move(machine)};
+  if (words.machine.empty()) take_draws(points, measured);
+  return measured;
+}
+
+void check_communication(const Measured& measured, std::int64_t workers) {
+  if (workers == 1 || measured.machine.communication.kind != plan::CommunicationKind::unknown)
+    return;
+  throw UsageError("--workers " + std::to_string(workers) +
+                   ": nothing is known of communication between workers, since the plan timed one "
+                   "alone; `convoy plan batch --resume` with --workers 1," +
+                   std::to_string(workers) +
+                   " times it, --machine FILE describes it, --workers 1 needs none");
 }
 
 }  // namespace convoy::cli

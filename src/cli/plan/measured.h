@@ -4,9 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/plan/planned.h"
-#include "convoy/plan/machine.h"
+#include "convoy/plan/machine_fit.h"
 #include "convoy/plan/update_fit.h"
 
 namespace convoy::cli {
@@ -25,11 +26,18 @@ struct Measured {
   Planned planned;  // its goal has one level
   plan::UpdateFit updates;
   plan::Machine machine;  // its name: whose the times are, where anything says it
+  // How sure the machine is, where it is the one that the folder's times make.
+  std::vector<plan::ComputeDraw> compute_draws = {};
+  std::vector<double> delta_draws = {};
 
+  plan::MeasuredMachine with_draws() const { return {machine, compute_draws, delta_draws}; }
   double level() const { return planned.goal.hardest(); }
 };
 
 // Throws UsageError where nothing was measured, or for another recipe or level.
 Measured open_measured(const MeasuredWords& words);
+
+// Throws UsageError where nothing is known of communication between so many workers.
+void check_communication(const Measured& measured, std::int64_t workers);
 
 }  // namespace convoy::cli

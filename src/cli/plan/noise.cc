@@ -109,7 +109,8 @@ Measured measure(const Planned& planned, const NoiseTraining& wanted,
   recipe.training.accumulate = wanted.parts;
   recipe.training.noise_every = 1;
   const TrialFolders folders(arguments.folder);
-  Trial trial(recipe, folders.fresh(), Place{.cores = {usable_cores().front()}},
+  Trial trial(recipe, folders.fresh(),
+              places_of(usable_cores(), {}, static_cast<int>(recipe.threads)).front(),
               planned.goal.of_task);
   while (trial.poll()) wait_a_little();
   const std::string what =

@@ -7,6 +7,7 @@
 
 #include "base/toml_text.h"
 #include "cli/plan/place.h"
+#include "cli/plan/plan_recipe.h"
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/system.h"
@@ -15,27 +16,7 @@
 namespace convoy::cli {
 namespace {
 
-constexpr std::int64_t kNoEnd = 1'000'000'000;
 constexpr double kFraction = 0.2;
-
-// What a plan changes in any recipe.
-void plain(train::Recipe& recipe) {
-  recipe.threads = 1;
-  recipe.schedule = {};
-  recipe.training.epochs = 0;
-  recipe.training.steps = kNoEnd;
-  recipe.training.target = {};
-  recipe.training.noise_every = 0;
-  recipe.evaluation.every_epochs = 0;
-  recipe.evaluation.every_steps = 0;
-  recipe.evaluation.batch = 0;
-  recipe.checkpoint = {};
-  recipe.checkpoint.every_epochs = 0;
-  recipe.checkpoint.every_minutes = 0;
-  recipe.checkpoint.asynchronous = false;
-  recipe.output = {};
-  recipe.output.tensorboard = false;
-}
 
 std::string fingerprint_of(train::Recipe recipe, std::int64_t samples) {
   recipe.name = "plan";
@@ -100,7 +81,7 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
     planned.gpus = gpu_names(static_cast<int>(torch::cuda::device_count()),
                              environment("CUDA_VISIBLE_DEVICES"));
   }
-  plain(recipe);
+  make_plain(recipe);
   planned.fingerprint = fingerprint_of(recipe, planned.samples);
   return planned;
 }

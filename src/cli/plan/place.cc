@@ -5,10 +5,15 @@
 
 namespace convoy::cli {
 
-std::vector<Place> places_of(const std::vector<int>& cores, const std::vector<std::string>& gpus) {
+std::vector<Place> places_of(const std::vector<int>& cores, const std::vector<std::string>& gpus,
+                             int threads) {
   std::vector<Place> places;
   if (gpus.empty()) {
-    for (const int core : cores) places.push_back({{core}, ""});
+    const auto each = std::min(static_cast<std::size_t>(threads), cores.size());
+    for (std::size_t i = 0; each > 0 && i + each <= cores.size(); i += each) {
+      const auto first = cores.begin() + static_cast<std::ptrdiff_t>(i);
+      places.push_back({{first, first + static_cast<std::ptrdiff_t>(each)}, ""});
+    }
     return places;
   }
   for (std::size_t i = 0; i < gpus.size(); ++i) {

@@ -16,8 +16,10 @@ struct Place {
   std::vector<HostSlots> hosts = {};  // where they are; empty: here
 };
 
-// For one worker each: each core, or each of `gpus` with an even part of the cores (one at least).
-std::vector<Place> places_of(const std::vector<int>& cores, const std::vector<std::string>& gpus);
+// For one worker each: `threads` cores each, all of them where there are fewer; or each of `gpus`
+// with an even part of the cores (one at least).
+std::vector<Place> places_of(const std::vector<int>& cores, const std::vector<std::string>& gpus,
+                             int threads = 1);
 
 // The names of `count` GPUs where `visible` is the value of CUDA_VISIBLE_DEVICES.
 std::vector<std::string> gpu_names(int count, const std::string& visible);

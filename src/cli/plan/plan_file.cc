@@ -2,12 +2,14 @@
 
 #include <cmath>
 #include <optional>
+#include <sstream>
 
 #include "base/own_files.h"
 #include "base/parse_toml.h"
 #include "base/toml_text.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "train/logging/environment.h"
 
 namespace convoy::cli {
 namespace {
@@ -32,6 +34,20 @@ class Reader {
     if (!value) bad(key, "a text");
     return *value;
   }
+  std::int64_t count_if_there(const char* key) const {
+    return table_.contains(key) ? count(key) : 0;
+  }
+  std::vector<std::string> texts(const char* key) const {
+    const toml::array* list = table_[key].as_array();
+    if (list == nullptr) bad(key, "a list of texts");
+    std::vector<std::string> all;
+    for (const toml::node& one : *list) {
+      const auto value = one.value_exact<std::string>();
+      if (!value) bad(key, "a list of texts");
+      all.push_back(*value);
+    }
+    return all;
+  }
 
  private:
   [[noreturn]] void bad(const char* key, const char* type) const {
@@ -46,6 +62,31 @@ class Reader {
   const toml::table& table_;
 };
 
+std::string to_toml(const PlanFile::MeasuredWith& measured) {
+  std::string text = "\n[measured]\nmachine = " + toml_string(measured.machine) + "\n";
+  if (measured.threads > 0) text += "threads = " + std::to_string(measured.threads) + "\n";
+  if (measured.samples > 0) text += "samples = " + std::to_string(measured.samples) + "\n";
+  text += "overrides = [";
+  for (const std::string& one : measured.overrides)
+    text += (&one == measured.overrides.data() ? "" : ", ") + toml_string(one);
+  text += "]\nrecipe = [\n";
+  std::istringstream lines(measured.recipe);
+  for (std::string line; std::getline(lines, line);) text += "  " + toml_string(line) + ",\n";
+  return text + "]\n";
+}
+
+PlanFile::MeasuredWith measured_with(const Reader& reader) {
+  PlanFile::MeasuredWith measured{reader.text("machine"), reader.count_if_there("threads"),
+                                  reader.count_if_there("samples"), reader.texts("overrides"), ""};
+  for (const std::string& line : reader.texts("recipe")) measured.recipe += line + "\n";
+  return measured;
+}
+
+// What the plan itself sets.
+bool is_planned_key(const std::string& override) {
+  return override.starts_with("training.batch=") || override.starts_with("optimizer.lr=");
+}
+
 }  // namespace
 
 std::string to_toml(const PlanFile& plan) {
@@ -59,6 +100,7 @@ std::string to_toml(const PlanFile& plan) {
     text += "learning_rate = " + toml_number(one.learning_rate) + "\n";
     text += "seconds = " + toml_number(one.seconds) + "\n";
   }
+  if (plan.measured) text += to_toml(*plan.measured);
   return text;
 }
 
@@ -74,6 +116,10 @@ PlanFile read_plan_file(const std::string& path) {
     const Reader one(path, *node.as_table());
     plan.workers.push_back({one.count("count"), one.count("batch"),
                             one.number("learning_rate", true), one.number("seconds", true)});
+  }
+  if (const toml::node* measured = table.get("measured")) {
+    if (!measured->is_table()) throw UsageError(path + ": measured has to be a table");
+    plan.measured = measured_with(Reader(path, *measured->as_table()));
   }
   return plan;
 }
@@ -92,6 +138,29 @@ const PlanFile::Workers& workers_of(const PlanFile& plan, std::int64_t count) {
 std::vector<std::string> overrides_of(const PlanFile::Workers& workers) {
   return {"training.batch=" + std::to_string(workers.batch),
           "optimizer.lr=" + toml_number(workers.learning_rate)};
+}
+
+std::string training_command(const PlanFile& plan, std::int64_t workers, const std::string& recipe,
+                             const std::string& plan_file, const std::string& hosts) {
+  std::vector<std::string> words{"convoy", "train", recipe, "--plan", plan_file};
+  if (hosts.empty()) {
+    words.insert(words.end(), {"-n", std::to_string(workers)});
+  } else {
+    words.insert(words.end(), {"--hosts", hosts});
+  }
+  if (plan.measured) {
+    bool threads = plan.measured->threads == 0;
+    for (const std::string& override : plan.measured->overrides) {
+      if (is_planned_key(override)) continue;
+      threads = threads || override.starts_with("threads=");
+      words.insert(words.end(), {"--set", override});
+    }
+    if (!threads)
+      words.insert(words.end(), {"--set", "threads=" + std::to_string(plan.measured->threads)});
+  }
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + train::shell_word(word);
+  return text;
 }
 
 }  // namespace convoy::cli

@@ -9,9 +9,17 @@
 //   batch = 128
 //   learning_rate = 0.04
 //   seconds = 12.5        # to the target, predicted
+//
+//   [measured]            # what the answers hold for; not in files of before
+//   machine = "AMD EPYC 7B13, 4 cores"
+//   threads = 1                            # of each worker; missing where a machine was described
+//   samples = 60000                        # of training data; missing where batches count costs
+//   overrides = ["optimizer.name=adam"]    # --set
+//   recipe = ["strategy = \"sync\"", ...]  # compared_part(), by lines
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +32,18 @@ struct PlanFile {
     double learning_rate = 0;
     double seconds = 0;
   };
+  struct MeasuredWith {
+    std::string machine;       // empty: nothing says
+    std::int64_t threads = 0;  // of each worker; 0: the machine was described
+    std::int64_t samples = 0;  // of training data; 0: batches do not count samples
+    std::vector<std::string> overrides;
+    std::string recipe;  // compared_part()
+  };
   std::string recipe;  // its name
   std::string metric;
   double target = 0;
   std::vector<Workers> workers;
+  std::optional<MeasuredWith> measured = {};
 };
 
 std::string to_toml(const PlanFile& plan);
@@ -40,5 +56,10 @@ const PlanFile::Workers& workers_of(const PlanFile& plan, std::int64_t count);
 
 // That as overrides of a recipe: training.batch and optimizer.lr.
 std::vector<std::string> overrides_of(const PlanFile::Workers& workers);
+
+// The command that trains as the plan says, with the overrides and threads that it was measured
+// with, on `hosts` (as --hosts takes them; empty: here).
+std::string training_command(const PlanFile& plan, std::int64_t workers, const std::string& recipe,
+                             const std::string& plan_file, const std::string& hosts);
 
 }  // namespace convoy::cli

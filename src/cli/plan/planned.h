@@ -17,8 +17,7 @@ struct RecipeWords {
 };
 
 struct Planned {
-  // The user's, with a learning rate that is constant, one thread a rank, and nothing written that
-  // a plan has no use for.
+  // The user's, as make_plain() leaves it.
   train::Recipe recipe;
   Goal goal;
   std::int64_t samples = 0;       // of training, in what training.batch counts

@@ -55,7 +55,8 @@ std::string communication_text(const PlannedMachine& machine) {
 
 void print_machine(const PlannedMachine& machine, std::FILE* out) {
   std::fprintf(out, "update on one worker: %s\n", compute_text(machine).c_str());
-  if (machine.machine.machine.communication.kind != plan::CommunicationKind::none) {
+  const plan::CommunicationKind kind = machine.machine.machine.communication.kind;
+  if (kind != plan::CommunicationKind::none && kind != plan::CommunicationKind::unknown) {
     std::fprintf(out, "communication that computation does not hide: %s\n",
                  communication_text(machine).c_str());
   }
@@ -116,7 +117,7 @@ Json row_of(const PlannedMachine& machine) {
     row["seconds_by_workers"] = Json::array();
     for (const plan::CommunicationPoint& point : m.communication.table)
       row["seconds_by_workers"].push_back({point.workers, point.seconds});
-  } else {
+  } else if (m.communication.kind != plan::CommunicationKind::unknown) {
     row["delta_s"] = plan::delta_seconds(m.communication);
   }
   std::vector<std::string> warnings;
@@ -168,7 +169,43 @@ Json row_of(const plan::BatchChoice& choice) {
   return row;
 }
 
+Json answer_row(const Answers& answers, const std::string& command) {
+  const LevelAnswer& hardest = answers.levels.back();
+  const plan::BatchChoice& best = soonest(hardest);
+  Json row{{"kind", "answer"},        {"metric", answers.metric},
+           {"target", hardest.level}, {"workers", best.workers},
+           {"batch", best.batch},     {"learning_rate", best.learning_rate}};
+  add(row, "seconds", best.seconds);
+  row["trusted"] = hardest.updates.trusted;
+  row["command"] = command;
+  row["warnings"] = best.warnings;
+  return row;
+}
+
 }  // namespace
+
+std::string answer_text(const Answers& answers) {
+  const LevelAnswer& hardest = answers.levels.back();
+  const plan::BatchChoice& best = soonest(hardest);
+  std::string text = "soonest to " + answers.metric + " " + shortest(hardest.level) + ": " +
+                     std::to_string(best.workers) + (best.workers == 1 ? " worker" : " workers") +
+                     ", batch " + std::to_string(best.batch) + ", rate " +
+                     short_text(best.learning_rate) + ": " + text_of(best.seconds, seconds_text);
+  const char* before = "; ";
+  for (const plan::BatchChoice& other : hardest.choices) {
+    if (&other == &best) continue;
+    const bool first = *before == ';';
+    text += before + std::to_string(other.workers) +
+            (!first               ? ""
+             : other.workers == 1 ? " worker"
+                                  : " workers") +
+            (first && other.workers == 1 ? " takes " : " take ") +
+            seconds_text(other.seconds.value);
+    before = ", ";
+  }
+  if (!hardest.updates.trusted) return text + "; the law of updates is not trusted (see above)";
+  return text + (best.warnings.empty() ? "" : "; see the warnings above");
+}
 
 void print(const Answers& answers, std::FILE* out) {
   std::fputc('\n', out);
@@ -179,7 +216,8 @@ void print(const Answers& answers, std::FILE* out) {
   std::fflush(out);
 }
 
-void add_rows(const Answers& answers, Rows& rows) {
+void add_rows(const Answers& answers, const std::string& command, Rows& rows) {
+  if (!answers.levels.empty()) rows.add(answer_row(answers, command));
   rows.add(row_of(answers.machine));
   for (const LevelAnswer& level : answers.levels) {
     const auto add_row = [&](Json row) {

@@ -119,7 +119,7 @@ void add_machine(Page& page, const PlannedMachine& machine) {
   }
   if (kind == plan::CommunicationKind::table) {
     facts.emplace_back("communication takes", table_text(m.communication));
-  } else if (kind != plan::CommunicationKind::none) {
+  } else if (kind != plan::CommunicationKind::none && kind != plan::CommunicationKind::unknown) {
     facts.emplace_back("communication δ",
                        machine.communication
                            ? with_interval(machine.communication->delta_s, seconds_text)
@@ -156,7 +156,9 @@ std::string make_plan_report(const PlanReport& report) {
   add_machine(page, answers.machine);
   add_times_pictures(page, report);
   const bool closed = plan::of_equation_4(answers.machine.machine.machine).table.empty();
-  if (hardest.updates.trusted) {
+  const bool connected =
+      answers.machine.machine.machine.communication.kind != plan::CommunicationKind::unknown;
+  if (hardest.updates.trusted && connected) {
     page.add("<h2>Scaling to " + goal_text(answers, hardest) + "</h2>\n");
     add_scaling_pictures(page, report);
   }

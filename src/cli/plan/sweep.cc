@@ -338,6 +338,7 @@ plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points) {
     const auto found = known.find(time.workers);
     return found == known.end() || found->second != time.batch;
   });
+  points.communication = plan::beyond_compute(std::move(points.communication), points.times);
   return points;
 }
 

@@ -46,7 +46,7 @@ std::map<std::int64_t, std::int64_t> batches_of_exchanges(const plan::PlanPoints
                                                           const std::vector<std::int64_t>& batches);
 
 // The points that count for this sweep: times of communication with other batches, or batches that
-// are not known, do not.
+// are not known, do not; others are what plan::beyond_compute() makes of them.
 plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points);
 
 // The runs of a seed, in an order in which each further one says something new: the largest and the

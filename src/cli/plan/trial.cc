@@ -59,7 +59,8 @@ class Bound {
 };
 
 // Its folder is in use for as long as it lives, even if this process is killed.
-Child start(const std::string& recipe, const TrialFolder& folder, const Place& place) {
+Child start(const std::string& recipe, std::int64_t threads, const TrialFolder& folder,
+            const Place& place) {
   std::vector<std::string> words{fs::read_symlink("/proc/self/exe").string(), "train", recipe};
   const bool alone = place.workers == 1 && place.hosts.empty();
   if (!alone) words.insert(words.end(), {"-n", std::to_string(place.workers)});
@@ -70,7 +71,8 @@ Child start(const std::string& recipe, const TrialFolder& folder, const Place& p
   if (folder.lock().open()) options.inherited.push_back(folder.lock().get());
   if (!place.gpu.empty()) options.variables.push_back("CUDA_VISIBLE_DEVICES=" + place.gpu);
   // `convoy run` says so to several ranks, and binds each to a core where there are as many cores.
-  if (alone) options.variables.push_back("OMP_NUM_THREADS=1");
+  const std::int64_t own = std::max<std::int64_t>(threads, 1);
+  if (alone) options.variables.push_back("OMP_NUM_THREADS=" + std::to_string(own));
   if (place.cores.empty()) return start_child(words, options);
   const Bound bound(place.cores);
   return start_child(words, options);
@@ -141,7 +143,7 @@ Trial::Trial(train::Recipe recipe, TrialFolder folder, const Place& place,
   recipe.output.folder = folder_.path() + "/run";
   const std::string file = folder_.path() + "/recipe.toml";
   write_file_atomically(file, train::print_recipe(recipe, false));
-  child_ = start(file, folder_, place);
+  child_ = start(file, recipe.threads, folder_, place);
   for (const Descriptor* descriptor : {&child_.standard_output, &child_.standard_error})
     fcntl(descriptor->get(), F_SETFL, fcntl(descriptor->get(), F_GETFL) | O_NONBLOCK);
 }

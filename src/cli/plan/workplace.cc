@@ -14,12 +14,13 @@ void add_host_options(CLI::App& command, HostWords& words) {
   command.add_option("--hostfile", words.hostfile, "The same from a file")->type_name("FILE");
 }
 
-Workplace Workplace::of(const HostWords& words, const std::vector<std::string>& gpus) {
+Workplace Workplace::of(const HostWords& words, const std::vector<std::string>& gpus, int threads) {
   const std::vector<int> cores = usable_cores();
   return {.cores = cores,
-          .places = places_of(cores, gpus),
+          .places = places_of(cores, gpus, threads),
           .hosts = read_hosts(words.hosts, words.hostfile),
-          .gpu = gpus.empty() ? "" : train::gpu_name()};
+          .gpu = gpus.empty() ? "" : train::gpu_name(),
+          .threads = threads};
 }
 
 int Workplace::most() const {
@@ -30,7 +31,8 @@ Place Workplace::place(int workers) const {
   if (!hosts.empty()) return {.workers = workers, .hosts = first_slots(hosts, workers)};
   if (workers == 1) return places.front();
   Place place{.workers = workers};
-  if (places.front().gpu.empty()) place.cores.assign(cores.begin(), cores.begin() + workers);
+  if (places.front().gpu.empty())
+    place.cores.assign(cores.begin(), cores.begin() + workers * threads);
   return place;
 }
 

@@ -22,14 +22,17 @@ struct Workplace {
   std::vector<Place> places;     // of one worker each (places_of)
   std::vector<HostSlots> hosts;  // not empty: the workers are there
   std::string gpu = {};          // what the GPUs are, as gpu_name() says it
+  int threads = 1;               // of each worker
 
-  // This machine with these GPUs, or the hosts. Throws UsageError as read_hosts() does.
-  static Workplace of(const HostWords& words, const std::vector<std::string>& gpus);
+  // This machine with these GPUs, or the hosts, for workers of so many threads. Throws UsageError
+  // as read_hosts() does.
+  static Workplace of(const HostWords& words, const std::vector<std::string>& gpus, int threads);
 
-  // How many workers there is room for: one on each core, or GPU, or for each slot of a host, which
-  // has one unless it says otherwise.
+  // How many workers there is room for: one on as many cores as it has threads, or on each GPU, or
+  // for each slot of a host, which has one unless it says otherwise.
   int most() const;
-  // For so many workers, at most most(). Here each has a core of its own, unless there are GPUs.
+  // For so many workers, at most most(). Here each has a core for each of its threads, unless there
+  // are GPUs.
   Place place(int workers) const;
   // "core", "GPU" or "host", whatever each worker has one of.
   const char* unit() const;

@@ -12,6 +12,7 @@
 #include "cli/launch/report.h"
 #include "cli/output_file.h"
 #include "cli/plan/plan_file.h"
+#include "cli/plan/plan_recipe.h"
 #include "cli/torch_commands.h"
 #include "cli/training/downpour.h"
 #include "cli/training/ranks.h"
@@ -24,6 +25,7 @@
 #include "convoy/base/units.h"
 #include "convoy/train/downpour.h"
 #include "convoy/train/trainer.h"
+#include "train/logging/environment.h"
 
 namespace convoy::cli {
 namespace {
@@ -82,15 +84,57 @@ std::optional<PlanFile> read_plan(const TrainCommandArguments& arguments) {
   return read_plan_file(arguments.plan);
 }
 
+// A plan's answers are those of the training that it measured. Throws UsageError for another one.
+void check_plan_is_of(const train::Recipe& recipe, const TrainCommandArguments& arguments,
+                      const PlanFile& plan) {
+  if (recipe.name != plan.recipe) {
+    throw UsageError(arguments.plan + " is a plan of the recipe '" + plan.recipe + "', not of '" +
+                     recipe.name + "'");
+  }
+  if (!plan.measured) return;
+  const std::string other =
+      difference_from_plan(compared_part(recipe), plan.measured->recipe).training;
+  if (other.empty()) return;
+  std::string with;
+  for (const std::string& one : plan.measured->overrides)
+    with += " --set " + train::shell_word(one);
+  throw UsageError(arguments.plan + " was measured with another recipe: " + other +
+                   (with.empty() ? "" : " (its overrides were" + with + ")") +
+                   "; plan anew, or give training.batch and optimizer.lr by --set in the place of "
+                   "--plan");
+}
+
+// What does not make another training of it, but other times, or another law.
+void warn_of_other_circumstances(const train::Recipe& recipe, const train::Registry& registry,
+                                 const TrainCommandArguments& arguments, const PlanFile& plan) {
+  const auto warn = [&arguments](const std::string& text) {
+    std::fprintf(stderr, "convoy train: warning: %s: %s\n", arguments.plan.c_str(), text.c_str());
+  };
+  if (!plan.measured) {
+    warn("it does not say what it was measured with: nothing of it is compared with the recipe");
+    return;
+  }
+  const PlanFile::MeasuredWith& with = *plan.measured;
+  if (with.threads > 0 && recipe.threads != with.threads) {
+    warn("threads is " + std::to_string(recipe.threads) +
+         (recipe.threads == 0 ? ", a rank's share of the cores" : "") + ", in the plan it is " +
+         std::to_string(with.threads) + ": its batches are the best for ranks of so many; --set " +
+         "threads=" + std::to_string(with.threads) +
+         " trains so, `convoy plan batch` plans for others");
+  }
+  const std::string places = difference_from_plan(compared_part(recipe), with.recipe).places;
+  if (!places.empty()) warn("the data may be other data: " + places);
+  if (with.samples == 0) return;
+  const auto size =
+      static_cast<std::int64_t>(registry.open_data(recipe.data.reader, recipe.data.train)->size());
+  if (size == with.samples) return;
+  warn("data.train has " + std::to_string(size) + " samples, in the plan it has " +
+       std::to_string(with.samples) + ": updates to a target are those of its data; plan anew");
+}
+
 // The recipe with the batch and the rate that the plan has for a job of this size.
 train::Recipe planned(const TrainCommandArguments& arguments, const PlanFile& plan,
                       const train::RecipeText& text, const train::Registry& registry, int ranks) {
-  const train::Recipe own = train::parse_recipe(text, arguments.overrides, registry.vocabulary(),
-                                                train::Files::may_be_missing);
-  if (own.name != plan.recipe) {
-    throw UsageError(arguments.plan + " is a plan of the recipe '" + plan.recipe + "', not of '" +
-                     own.name + "'");
-  }
   std::vector<std::string> overrides = overrides_of(workers_of(plan, ranks));
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   return train::parse_recipe(text, overrides, registry.vocabulary(), arguments.files());
@@ -131,6 +175,7 @@ int run_train(const TrainCommandArguments& arguments) {
   const train::Recipe recipe =
       train::parse_recipe(text, arguments.overrides, registry.vocabulary(), arguments.files());
   const std::optional<PlanFile> plan = read_plan(arguments);
+  if (plan) check_plan_is_of(recipe, arguments, *plan);
   const auto for_ranks = [&](int ranks) {
     return plan ? planned(arguments, *plan, text, registry, ranks) : recipe;
   };
@@ -164,7 +209,10 @@ int run_train(const TrainCommandArguments& arguments) {
       end_to_be_started_again(first ? kStoppedInSetUp : nullptr);
     };
     const train::Recipe mine = for_ranks(world.size());
-    if (plan && world.rank() == 0) say_planned(mine, world.size(), arguments.plan);
+    if (plan && world.rank() == 0) {
+      warn_of_other_circumstances(mine, registry, arguments, *plan);
+      say_planned(mine, world.size(), arguments.plan);
+    }
     train::Trainer trainer(world, registry, mine, options);
     const train::RunResult result = trainer.run();
     if (world.rank() == 0) print_result(result);

@@ -313,6 +313,7 @@ MeasuredPlacement Measurement::run() {
   plan::Machine& machine = measured_.machine;
   machine.seconds_per_sample = (seconds + bytes * measured_.update_s_per_byte) /
                                static_cast<double>(problem_.samples_per_rank);
+  machine.communication.kind = plan::CommunicationKind::unknown;
   if (world_.size() == 1) return measured_;
   measured_.network = measure_links(world_);
   machine.communication.kind = plan::CommunicationKind::ring;

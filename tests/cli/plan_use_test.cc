@@ -1,0 +1,105 @@
+// What a plan's answer is, and what becomes of it.
+#include "cli/plan/answers.h"
+#include "cli/plan/measured.h"
+#include "cli/plan/plan_file.h"
+#include "cli/plan/plan_recipe.h"
+#include "cli/plan/report.h"
+#include "convoy/base/error.h"
+#include "tests/cli/plan_fixture.h"
+
+namespace convoy::cli {
+namespace {
+
+class PlanUse : public PlanFixture {};
+
+// The one that is soonest comes first, in the text as in the rows.
+TEST_F(PlanUse, TheAnswerIsOneLine) {
+  measure();
+  const auto text = [this](double delta, const std::vector<std::int64_t>& workers) {
+    const PlannedMachine machine{{machine_of(delta), {}, {}}, std::nullopt, std::nullopt};
+    const Answers answers = answer(points(), machine, workers, kSamples);
+    Rows rows(rows_);
+    add_rows(answers, "convoy train r.toml -n 2", rows);
+    return answer_text(answers);
+  };
+  EXPECT_TRUE(text(0.2, {1, 2, 4}).starts_with("soonest to train_loss 0.5: 1 worker, batch 32, "))
+      << text(0.2, {1, 2, 4});
+  EXPECT_TRUE(has(text(0.2, {1, 2, 4}), "); 2 workers take "));
+  const std::string two = text(0.002, {1, 2});
+  EXPECT_TRUE(two.starts_with("soonest to train_loss 0.5: 2 workers, batch ")) << two;
+  EXPECT_TRUE(has(two, "); 1 worker takes ")) << two;
+  const Json row = written().front();
+  EXPECT_EQ(row["kind"], "answer");
+  EXPECT_EQ(row["target"], 0.5);
+  EXPECT_EQ(row["workers"], 2);
+  EXPECT_EQ(row["learning_rate"], 0.02);
+  EXPECT_LT(row["seconds_low"], row["seconds"]);
+  EXPECT_EQ(row["trusted"], true);
+  EXPECT_FALSE(has(text(0.002, {1}), "take"));
+}
+
+// One worker was timed: of two nothing is known, and nothing is said.
+TEST_F(PlanUse, NoAnswerCountsOnCommunicationThatWasNotTimed) {
+  measure();
+  plan::PlanPoints all = points();
+  for (const std::int64_t samples : {4, 16, 64, 128}) {
+    for (const double factor : {0.98, 1.0, 1.02})
+      all.times.push_back(
+          {samples, 1e-3 * std::max<double>(static_cast<double>(samples), 32) * factor});
+  }
+  const Answers answers = answer(all, fit_machine(all), {1, 2}, kSamples);
+  ASSERT_EQ(answers.levels.size(), 2u);
+  EXPECT_EQ(answers.levels[1].choices.size(), 1u);
+  ASSERT_EQ(answers.without.size(), 2u);
+  EXPECT_TRUE(has(answers.without[1],
+                  "train_loss 0.5: 2 workers: nothing is known of communication between 2 workers"))
+      << answers.without[1];
+  EXPECT_FALSE(has(make_plan_report({"bars", all, answers, kSamples}), "Scaling to"));
+  // As a plan of before has written it.
+  plan::Machine before = machine_of(0);
+  before.source = "measured";
+  test::spill(plan_ + "/machine.toml", plan::to_toml(before));
+  MeasuredWords words;
+  words.recipe.path = recipe_;
+  words.folder = plan_;
+  const Measured measured = open_measured(words);
+  EXPECT_NO_THROW(check_communication(measured, 1));
+  EXPECT_TRUE(has(test::message_of<UsageError>([&] { check_communication(measured, 2); }),
+                  "--workers 2: nothing is known of communication between workers"));
+}
+
+TEST_F(PlanUse, TrainPrintsTheRecipeThatItsPlanMakes) {
+  const std::string file = scratch_.path("plan.toml");
+  PlanFile plan{"bars", "loss", 0.1, {{1, 16, 0.01, 1}, {4, 64, 0.03, 1}}};
+  plan.measured = {"", 1, kSamples, {}, compared_part(planned().recipe)};
+  test::spill(file, to_toml(plan));
+  const auto printed = [&](Words more) {
+    more.insert(more.begin(), {"train", recipe_, "--plan", file, "--print-recipe", "--set",
+                               "schedule.name=cosine"});
+    return Job(more).finish().out;
+  };
+  EXPECT_TRUE(has(printed({}), "batch = 16") && has(printed({}), "lr = 0.01"));
+  for (const Words& four : {Words{"-n", "4"}, Words{"--hosts", "a:2,b:2"}})
+    EXPECT_TRUE(has(printed(four), "batch = 64") && has(printed(four), "lr = 0.03"));
+}
+
+// What would be another training is refused before it begins.
+TEST_F(PlanUse, TrainComparesTheRecipeWithThatOfItsPlan) {
+  const std::string file = scratch_.path("plan.toml");
+  const Planned plan = open_planned(
+      RecipeWords{.path = recipe_, .overrides = {"optimizer.momentum=0.5", "threads=2"}},
+      GoalWords{.target = "", .targets = "1", .metric = "train_loss"});
+  EXPECT_EQ(plan.recipe.threads, 2);
+  EXPECT_EQ(planned().recipe.threads, 1);
+  PlanFile of{"bars", "train_loss", 1, {{1, 16, 0.01, 1}}};
+  of.measured = {"", 2, kSamples, {"optimizer.momentum=0.5"}, compared_part(plan.recipe)};
+  test::spill(file, to_toml(of));
+  const std::string refused = complaint({"train", recipe_, "--plan", file, "--print-recipe"});
+  EXPECT_TRUE(has(refused,
+                  "was measured with another recipe: optimizer.momentum is 0.9, in the plan it is "
+                  "0.5 (its overrides were --set optimizer.momentum=0.5); plan anew"))
+      << refused;
+}
+
+}  // namespace
+}  // namespace convoy::cli
