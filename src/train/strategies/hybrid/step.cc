@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/model/randomness.h"
 #include "parallel/tensors.h"
+#include "train/channels.h"
 #include "train/strategies/hybrid/strategy.h"
 
 namespace convoy::train {
@@ -46,7 +47,7 @@ HybridWhole Hybrid::whole_of_all(const std::function<void()>& meanwhile, const H
   std::copy(share.weights.begin(), share.weights.end(),
             told.begin() + static_cast<std::ptrdiff_t>(ranks));
   comm::Operation sum =
-      communicator_.start_allreduce(comm::buffer_of(told), comm::ReduceOp::sum, {2, 0});
+      communicator_.start_allreduce(comm::buffer_of(told), comm::ReduceOp::sum, channels::kShares);
   meanwhile();
   const auto asked = Clock::now();
   sum.wait();
@@ -146,8 +147,8 @@ void Hybrid::start_sums_of_head() {
     own.gradient = gradient;
     own.host = gradient.to(torch::kCPU).contiguous();  // the same, where it is there already
     head_sum_bytes_ += own.host.nbytes();
-    own.sum =
-        replicas_.start_allreduce(parallel::buffer_of(own.host), comm::ReduceOp::sum, {3, key++});
+    own.sum = replicas_.start_allreduce(parallel::buffer_of(own.host), comm::ReduceOp::sum,
+                                        {channels::kReplicaSums, key++});
   }
 }
 
