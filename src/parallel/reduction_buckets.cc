@@ -4,15 +4,11 @@
 
 #include "base/buckets.h"
 #include "convoy/base/error.h"
+#include "parallel/channels.h"
 #include "parallel/reduction_step.h"
 #include "parallel/tensors.h"
 
 namespace convoy::parallel {
-namespace {
-
-constexpr comm::Match kOrder{1, 3};  // beside those in reduction_step.cc
-
-}  // namespace
 
 std::vector<std::size_t> ReductionStep::given_order() {
   std::map<std::string_view, std::size_t> index;
@@ -110,7 +106,7 @@ void ReductionStep::adopt_measured_order() {
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (!seen[i]) order[next++] = static_cast<std::int64_t>(i);
   }
-  communicator_.broadcast(comm::buffer_of(order), 0, kOrder);
+  communicator_.broadcast(comm::buffer_of(order), 0, channels::kOrder);
   make_buckets({order.begin(), order.end()});
 }
 

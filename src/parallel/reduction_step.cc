@@ -6,16 +6,11 @@
 #include "base/hold.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
+#include "parallel/channels.h"
 #include "parallel/tensors.h"
 
 namespace convoy::parallel {
 namespace {
-
-// Keys on the reducer's own communicator: buckets count from 0, and the order of gradients is told
-// with {1, 3} (reduction_buckets.cc).
-constexpr comm::Match kControl{1, 0};
-constexpr comm::Match kNominal{1, 1};
-constexpr comm::Match kUsed{1, 2};
 
 // The same memory, but no view in autograd's eyes: zero_grad() detaches gradients, which views
 // refuse.
@@ -65,7 +60,7 @@ void ReductionStep::agree_on_nominal_samples() {
   if (nominal_samples_ > 0) return;
   std::vector<double> samples(1, 0.0);
   for (const Samples& s : samples_) samples[0] += s.per_micro_batch().value_or(0);
-  communicator_.allreduce(comm::buffer_of(samples), comm::ReduceOp::max, kNominal);
+  communicator_.allreduce(comm::buffer_of(samples), comm::ReduceOp::max, channels::kNominal);
   nominal_samples_ = samples[0] > 0 ? samples[0] : 1;
 }
 
@@ -74,8 +69,8 @@ void ReductionStep::begin(Control mine) {
   in_step_ = true;
   statistics_.in_place_bytes = 0;
   control_ = {mine.weight, mine.working};
-  control_sum_ =
-      communicator_.start_allreduce(comm::buffer_of(control_), comm::ReduceOp::sum, kControl);
+  control_sum_ = communicator_.start_allreduce(comm::buffer_of(control_), comm::ReduceOp::sum,
+                                               channels::kControl);
 }
 
 at::Tensor ReductionStep::take_slot(std::size_t i) {
@@ -181,8 +176,8 @@ void ReductionStep::start(std::size_t bucket) {
     b.reported = false;
   }
   hold_at("allreduce");
-  b.reduction = communicator_.start_allreduce(buffer_of(b.flat), b.operation,
-                                              {0, static_cast<std::uint16_t>(bucket)});
+  b.reduction = communicator_.start_allreduce(
+      buffer_of(b.flat), b.operation, {channels::kBuckets, static_cast<std::uint16_t>(bucket)});
 }
 
 // Those that are done by now, and were not when this was called before.
@@ -211,7 +206,7 @@ std::vector<bool> ReductionStep::find_used() {
   for (std::size_t i = 0; i < used.size(); ++i) {
     for (std::size_t s = 0; s < sources(); ++s) used[i] |= contributes(s, i) ? 1 : 0;
   }
-  communicator_.allreduce(comm::buffer_of(used), comm::ReduceOp::max, kUsed);
+  communicator_.allreduce(comm::buffer_of(used), comm::ReduceOp::max, channels::kUsed);
   return {used.begin(), used.end()};
 }
 

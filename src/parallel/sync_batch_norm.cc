@@ -7,6 +7,7 @@
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
+#include "parallel/channels.h"
 #include "parallel/tensors.h"
 
 namespace convoy::parallel {
@@ -73,7 +74,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
                      running_var = variance_or_none.value_or(at::Tensor());
     auto& scope = *reinterpret_cast<SynchronizedBatchNorm*>(
         scope_address);  // NOLINT: carried as a number by autograd
-    const comm::Match match{0, scope.next_key++};
+    const comm::Match match{channels::kNormForward, scope.next_key++};
     const auto dims = all_but_channels(x);
     const std::int64_t channels = x.size(1);
     const double own_count =
@@ -122,7 +123,8 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     normalized.mul_(per_channel(inverse_std, normalized));
     auto& scope =
         *reinterpret_cast<SynchronizedBatchNorm*>(context->saved_data["scope"].toInt());  // NOLINT
-    const comm::Match match{1, static_cast<std::uint16_t>(context->saved_data["key"].toInt())};
+    const comm::Match match{channels::kNormBackward,
+                            static_cast<std::uint16_t>(context->saved_data["key"].toInt())};
     const double count = context->saved_data["count"].toDouble();
     const double share = context->saved_data["share"].toDouble();
     // The mean loss of nothing may be no number: what counts 0 is left out, and not multiplied by

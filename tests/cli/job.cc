@@ -49,18 +49,20 @@ bool is_zombie(const std::string& stat) {
   return name_end == std::string::npos || name_end + 2 >= stat.size() || stat[name_end + 2] == 'Z';
 }
 
-// Whether it has no memory any more, and so no environment, and may still have files open and
-// locks: which only kernel threads have as well.
+// Whether it may still have files open and locks, though it has no memory any more, and so no
+// environment, which only kernel threads have as well; or though its first thread is a zombie: a
+// killed process lets go of its files with the last of its threads.
 bool is_exiting(const std::string& stat) {
   const std::size_t name_end = stat.rfind(')');
-  if (is_zombie(stat)) return false;
+  if (name_end == std::string::npos) return false;
   std::istringstream words(stat.substr(name_end + 2));
-  constexpr std::size_t kFlags = 6, kMemory = 20;
+  constexpr std::size_t kFlags = 6, kThreads = 17, kMemory = 20;
   constexpr unsigned long kKernelThread = 0x00200000;
   std::vector<std::string> fields;
   for (std::string word; fields.size() <= kMemory && words >> word;) fields.push_back(word);
-  return fields.size() > kMemory && fields[kMemory] == "0" &&
-         (std::stoul(fields[kFlags]) & kKernelThread) == 0;
+  if (fields.size() <= kMemory) return false;
+  if (is_zombie(stat)) return std::stoul(fields[kThreads]) > 1;
+  return fields[kMemory] == "0" && (std::stoul(fields[kFlags]) & kKernelThread) == 0;
 }
 
 bool any_is_exiting() {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <linux/sched.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "cli/job/orphans.h"
@@ -197,6 +200,30 @@ TEST(AtOnce, SparesAnMpirunAndWhatLeadsToIt) {
   EXPECT_EQ(found.above_mpirun[0], script.pid());
   ASSERT_EQ(found.to_kill.size(), 1u);
   EXPECT_EQ(name_of(found.to_kill[0]), "sleep");
+}
+
+// Its files and locks are let go of by the last of its threads, and a killed process may end its
+// first one long before.
+TEST(FindProcess, FindsOneWhoseFirstThreadAloneHasEnded) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread([] {
+      for (;;) pause();
+    }).detach();
+    pthread_exit(nullptr);
+  }
+  ASSERT_GT(child, 0);
+  const auto state = [&] {
+    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+    std::string number, name, word;
+    stat >> number >> name >> word;
+    return word;
+  };
+  ASSERT_TRUE(comes([&] { return state() == "Z"; }));
+  EXPECT_TRUE(find_process(child));
+  kill(child, SIGKILL);
+  ASSERT_TRUE(comes([&] { return !find_process(child); }));
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 }  // namespace

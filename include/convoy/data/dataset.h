@@ -41,7 +41,7 @@ enum class Encoding : std::uint8_t {
 struct Record {
   std::span<const std::byte> bytes;
   Encoding encoding = Encoding::planar_u8;
-  Shape shape;  // of the first three encodings; a compressed image says its own
+  Shape shape = {};  // of the first three encodings; a compressed image says its own
   std::int64_t label = 0;
 };
 

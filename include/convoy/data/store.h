@@ -61,8 +61,8 @@ struct StoreOptions {
   bool check = true;
 #endif
   // Told what is needed before anything is loaded; may be empty.
-  std::function<void(const StoreNeed&)> planned;
-  Tell tell;  // bytes of this rank's part, while it is loaded, from one thread at a time
+  std::function<void(const StoreNeed&)> planned = {};
+  Tell tell = {};  // bytes of this rank's part, while it is loaded, from one thread at a time
 };
 
 struct ShuffleReport {

@@ -24,7 +24,8 @@ struct Status {
   pid_t parent = 0;
 };
 
-// Nothing of one that is gone, or a zombie.
+// Nothing of one that is gone, or a zombie. One whose first thread alone is a zombie still has its
+// files and locks: a killed process lets go of them with the last of its threads.
 std::optional<Status> status_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string stat;
@@ -36,10 +37,15 @@ std::optional<Status> status_of(pid_t pid) {
   char state = 'Z';
   Status status{{pid, 0}, 0};
   fields >> state >> status.parent;
-  constexpr int kBetween = 17;  // fields 5 to 21 of proc(5); its start is the 22nd
-  std::string ignored;
-  for (int i = 0; i < kBetween; ++i) fields >> ignored;
-  if (!(fields >> status.process.started) || state == 'Z') return std::nullopt;
+  // Fields 5 to 21 of proc(5), of which the 20th counts threads; its start is the 22nd.
+  constexpr int kBetween = 17, kThreads = 15;
+  long threads = 0;
+  for (int i = 0; i < kBetween; ++i) {
+    std::string field;
+    fields >> field;
+    if (i == kThreads) threads = std::atol(field.c_str());
+  }
+  if (!(fields >> status.process.started) || (state == 'Z' && threads <= 1)) return std::nullopt;
   return status;
 }
 

@@ -72,7 +72,7 @@ struct ClientRecord {
   std::uint64_t refused_shape = 0;
   std::uint64_t refused_stale = 0;
   // Slices without a rule that it has pushed, one after the other, since it joined.
-  std::set<std::uint32_t> statistics;
+  std::set<std::uint32_t> statistics = {};
   bool operator==(const ClientRecord&) const = default;
 };
 void write(Writer& writer, const ClientRecord& client);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/median.h"
+#include "train/channels.h"
 #include "train/planning/stopwatch.h"
 
 namespace convoy::train {
@@ -17,7 +18,6 @@ constexpr int kSmall = 20;           // operations of a few bytes, one after the
 constexpr double kLongEnough = 0.2;  // seconds of a large one
 constexpr std::size_t kLarger = 4;   // times as many bytes
 constexpr std::size_t kLargest = std::size_t{16} << 20;
-constexpr comm::Match kSum{50, 0}, kExchange{50, 1}, kAnswer{50, 2};
 // Peers of an exchange at a time.
 constexpr int kPeers = 8;
 
@@ -45,7 +45,7 @@ class LinkTimes {
  private:
   double over_ranks(double value, comm::ReduceOp operation) {
     std::vector<double> values{value};
-    all_.allreduce(comm::buffer_of(values), operation, kAnswer);
+    all_.allreduce(comm::buffer_of(values), operation, channels::kMeasured);
     return values[0];
   }
   double largest(double value) { return over_ranks(value, comm::ReduceOp::max); }
@@ -54,7 +54,7 @@ class LinkTimes {
   double take(const std::function<void()>& use, int times) {
     std::vector<double> seconds;
     for (int i = 0; i < kRepetitions; ++i) {
-      all_.barrier(kAnswer);
+      all_.barrier(channels::kMeasured);
       const Stopwatch wall;
       for (int j = 0; j < times; ++j) use();
       seconds.push_back(largest(wall.seconds() / times));
@@ -75,13 +75,13 @@ class LinkTimes {
     };
     std::vector<double> of_a_byte;
     for (int i = 0; i < kRepetitions; ++i) {
-      all_.barrier(kAnswer);
+      all_.barrier(channels::kMeasured);
       const double before = alone();
       int worked = 0;
       const Stopwatch own(1);
       comm::Operation sum =
           all_.start_allreduce({memory_.bytes().data(), bytes / sizeof(float), comm::Type::f32},
-                               comm::ReduceOp::sum, kSum);
+                               comm::ReduceOp::sum, channels::kMeasuredSum);
       for (; !sum.done(); ++worked) work(values);
       sum.wait();
       const double together = own.seconds();
@@ -96,7 +96,7 @@ class LinkTimes {
     memory_ = all_.allocate(bytes);
     return [this, bytes] {
       all_.allreduce({memory_.bytes().data(), bytes / sizeof(float), comm::Type::f32},
-                     comm::ReduceOp::sum, kSum);
+                     comm::ReduceOp::sum, channels::kMeasuredSum);
     };
   }
 
@@ -108,7 +108,8 @@ class LinkTimes {
     counts_.assign(ranks, bytes);
     return [this] {
       all_.alltoallv({out_.data(), out_.size(), comm::Type::u8}, counts_,
-                     {in_.data(), in_.size(), comm::Type::u8}, counts_, kExchange);
+                     {in_.data(), in_.size(), comm::Type::u8}, counts_,
+                     channels::kMeasuredExchange);
     };
   }
 
@@ -120,7 +121,7 @@ class LinkTimes {
     for (;; bytes *= kLarger) {
       const auto use = make(bytes);
       use();
-      all_.barrier(kAnswer);
+      all_.barrier(channels::kMeasured);
       const Stopwatch wall;
       use();
       if (largest(wall.seconds()) >= kLongEnough || bytes * kLarger > most) return bytes;

@@ -1,12 +1,11 @@
 #include "train/strategies/tally.h"
+#include "train/channels.h"
 
 namespace convoy::train {
 namespace {
 
 // Below it, one more update is of no account, and not worth a message.
 constexpr double kLongUpdate = 0.1;
-
-constexpr comm::Match kSums{1, 0}, kStops{1, 1};
 
 }  // namespace
 
@@ -20,7 +19,8 @@ void Tally::start(const Share& share) {
            seconds,
            (share.requests & kStop) != 0 ? 1.0 : 0.0,
            (share.requests & kCheckpoint) != 0 ? 1.0 : 0.0};
-  sum_ = communicator_.start_allreduce(comm::buffer_of(sums_), comm::ReduceOp::sum, kSums);
+  sum_ = communicator_.start_allreduce(comm::buffer_of(sums_), comm::ReduceOp::sum,
+                                       channels::kStepSums);
 }
 
 void Tally::finish(StepReport& report) {
@@ -38,7 +38,7 @@ void Tally::finish(StepReport& report) {
 
 bool Tally::told_to_stop(std::uint32_t requests) const {
   std::array<double, 1> ranks{(requests & kStop) != 0 ? 1.0 : 0.0};
-  communicator_.allreduce(comm::buffer_of(ranks), comm::ReduceOp::sum, kStops);
+  communicator_.allreduce(comm::buffer_of(ranks), comm::ReduceOp::sum, channels::kStops);
   return ranks[0] > 0;
 }
 

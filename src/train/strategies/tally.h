@@ -24,7 +24,7 @@ class Tally {
   };
 
   Tally() = default;
-  // Refers to a communicator of the strategy's own; channel 1 is this one's.
+  // Refers to a communicator of the strategy's own.
   explicit Tally(const comm::Communicator& communicator) : communicator_(communicator) {}
 
   void start(const Share& share);

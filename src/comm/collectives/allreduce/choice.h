@@ -7,6 +7,7 @@
 
 namespace convoy::comm {
 
+// What each needs and has is in allreduce_table().
 enum class AllreduceAlgorithm : std::uint8_t {
   naive,
   recursive_doubling,
@@ -23,10 +24,7 @@ struct Abilities {
   bool shared = false;        // all ranks on one host, sharing memory
   bool hierarchical = false;  // the same number of ranks on each host, sharing memory there
 
-  bool allow(AllreduceAlgorithm algorithm) const {
-    return (algorithm != AllreduceAlgorithm::shared || shared) &&
-           (algorithm != AllreduceAlgorithm::hierarchical || hierarchical);
-  }
+  bool allow(AllreduceAlgorithm algorithm) const;
 };
 
 struct AllreduceChoice {

@@ -1,10 +1,10 @@
 #include "comm/collectives/allreduce/selection.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 
+#include "comm/collectives/allreduce/table.h"
 #include "convoy/base/error.h"
 #include "convoy/base/names.h"
 #include "convoy/base/units.h"
@@ -12,13 +12,8 @@
 
 namespace convoy::comm {
 
-// Messages: below 32 KiB the steps cost more than the bytes.
-const char* const kBuiltInSelection = "shared; ..32KiB recursive-doubling; hierarchical; ring-rsag";
-
 namespace {
 
-constexpr std::array kNames{"naive",  "recursive-doubling", "ring", "ring-rsag", "multicolor",
-                            "shared", "hierarchical",       "mpi"};
 constexpr std::size_t kLeastSegment = 1 << 10;
 constexpr int kMostInFlight = 64;
 constexpr int kMostColors = 4096;
@@ -46,8 +41,8 @@ class RuleParser {
  public:
   RuleParser(std::string_view rule, std::string context, OwnMpi own)
       : words_(split_words(rule)), context_(std::move(context) + "'" + join(words_, " ") + "': ") {
-    names_.assign(kNames.begin(), kNames.end());
-    if (own == OwnMpi::no) std::erase(names_, name_of(AllreduceAlgorithm::mpi));
+    for (const AllreduceRow& row : allreduce_table())
+      if (row.needs != Needs::own_mpi || own == OwnMpi::yes) names_.emplace_back(row.name);
   }
 
   bool empty() const { return words_.empty(); }
@@ -73,16 +68,15 @@ class RuleParser {
   AllreduceChoice choice() {
     if (at_ == words_.size()) fail("there is no algorithm; " + algorithms());
     const std::string& name = words_[at_++];
+    const AllreduceRow* const row = find_row(name);
     if (std::find(names_.begin(), names_.end(), name) == names_.end()) {
-      if (name == name_of(AllreduceAlgorithm::mpi))
-        fail("only libconvoy_mpi.so can leave a call to MPI; " + algorithms());
+      if (row != nullptr) fail("only libconvoy_mpi.so can leave a call to MPI; " + algorithms());
       const std::string near = nearest_name(name, names_);
       fail("there is no algorithm '" + name + "'" +
            (near.empty() ? "; " + algorithms() : "; did you mean '" + near + "'?"));
     }
     AllreduceChoice choice;
-    choice.algorithm = static_cast<AllreduceAlgorithm>(
-        std::find(kNames.begin(), kNames.end(), name) - kNames.begin());
+    choice.algorithm = row->algorithm;
     for (; at_ < words_.size(); ++at_) parameter(words_[at_], choice);
     return choice;
   }
@@ -101,11 +95,9 @@ class RuleParser {
   void parameter(const std::string& word, AllreduceChoice& choice) const {
     const auto [name, value] = key_value(word);
     std::vector<std::string> known;
-    using enum AllreduceAlgorithm;
-    const bool colored = choice.algorithm == multicolor || choice.algorithm == hierarchical;
-    if (colored) known.push_back("k");
-    if (colored || choice.algorithm == ring || choice.algorithm == ring_rsag)
-      known.insert(known.end(), {"segment", "in-flight"});
+    const AllreduceRow& row = row_of(choice.algorithm);
+    if (row.colored) known.push_back("k");
+    if (row.pipelined) known.insert(known.end(), {"segment", "in-flight"});
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       fail("'" + word + "' is no parameter of " + name_of(choice.algorithm) +
            (known.empty() ? ", which has none" : "; it has " + join(known, ", ")));
@@ -207,10 +199,6 @@ std::string text_of(const Range<T>& range, F&& write) {
 }
 
 }  // namespace
-
-const char* name_of(AllreduceAlgorithm algorithm) {
-  return kNames[static_cast<std::size_t>(algorithm)];
-}
 
 std::string text_of(const AllreduceChoice& choice) {
   std::string s = name_of(choice.algorithm);

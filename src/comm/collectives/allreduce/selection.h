@@ -71,9 +71,6 @@ class AllreduceSelection {
   std::vector<AllreduceRule> rules_;
 };
 
-// The rules that every selection ends with. They fit everything.
-extern const char* const kBuiltInSelection;
-
 // An algorithm with its parameters: "multicolor k=4 segment=128KiB". Throws as AllreduceSelection.
 AllreduceChoice parse_allreduce(std::string_view text, const std::string& source);
 std::string text_of(const AllreduceChoice& choice);

@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/model/dropout.h"
 #include "convoy/train/registry.h"
+#include "train/channels.h"
 #include "train/setup.h"
 #include "train/strategies/hybrid/strategy.h"
 #include "train/strategies/reducer_keys.h"
@@ -189,7 +190,8 @@ TensorList Hybrid::forward(const TensorList& inputs) {
 
 bool Hybrid::infer(const Task& task, const Compute& compute, const data::Batch& batch,
                    const UseOutputs& use) {
-  const std::vector<std::size_t> group = exchange_->group().gather(batch.size(), {40, 0});
+  const std::vector<std::size_t> group =
+      exchange_->group().gather(batch.size(), channels::kInferred);
   HeadInput input;
   input.rounds = plan_inference_rounds(group, options_.senders, options_.passes);
   input.views = batch.views;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "parallel/tensors.h"
+#include "train/channels.h"
 
 namespace convoy::train {
 
@@ -11,8 +12,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 namespace {
-
-constexpr std::uint16_t kForward = 44, kBackward = 45;
 
 Tensor part_of(Tensor tensor, const Box& box) {
   for (std::size_t d = 0; d < box.begin.size(); ++d)
@@ -81,7 +80,7 @@ Tensor Fetch::start(const Tensor& held) {
 void Fetch::send_parts(const Tensor& held) {
   sends_.resize(route_.out.size());
   receives_.resize(route_.in.size());
-  const comm::Match match{kForward, way_.key};
+  const comm::Match match{channels::kFetchForward, way_.key};
   const auto bytes = [this](std::int64_t elements) {
     return static_cast<std::uint64_t>(elements) * c10::elementSize(way_.wire);
   };
@@ -166,7 +165,7 @@ void Fetch::send_gradients(const std::vector<Tensor>& gradients) {
   for (Message& message : sends_) {
     if (message.operation.valid()) links_.wait(message.operation, way_.backward, way_.name, begin_);
   }
-  const comm::Match match{kBackward, way_.key};
+  const comm::Match match{channels::kFetchBackward, way_.key};
   for (std::size_t q = 0; q < route_.out.size(); ++q) {
     if (route_.out[q].empty()) continue;
     receives_[q].memory = torch::empty(route_.out[q].size, torch::TensorOptions().dtype(way_.wire));

@@ -11,6 +11,7 @@
 #include "convoy/train/autocast.h"
 #include "convoy/train/partition_rules.h"
 #include "convoy/train/registry.h"
+#include "train/channels.h"
 #include "train/setup.h"
 #include "train/strategies/partitioned/check_layers.h"
 #include "train/strategies/partitioned/needs.h"
@@ -347,7 +348,7 @@ bool Partitioned::infer(const Task& task, const Compute& compute, const data::Ba
   std::optional<TaskBatch> own;
   if (batch.size() > 0) own = task.tensors(batch, {0, batch.size()}, compute);
   const TensorList inputs = inputs_of(task, own);
-  const Rows rows{links_->group().gather(inputs.front().size(0), {40, 0})};
+  const Rows rows{links_->group().gather(inputs.front().size(0), channels::kInferred)};
   if (rows.all() == 0) return true;
   const Autocast autocast = compute.autocast();
   const auto pass = new_pass(rows);

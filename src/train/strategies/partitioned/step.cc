@@ -6,6 +6,7 @@
 #include "convoy/model/randomness.h"
 #include "convoy/parallel/clip.h"
 #include "parallel/tensors.h"
+#include "train/channels.h"
 #include "train/strategies/partitioned/strategy.h"
 #include "train/strategies/updates.h"
 
@@ -32,7 +33,7 @@ Partitioned::Shares Partitioned::shares_of(const std::optional<TaskBatch>& rows,
   Shares shares;
   shares.own_weight = own.weight;
   const auto start = Clock::now();
-  const std::vector<Told> told = communicator_.gather(own, {2, 0});
+  const std::vector<Told> told = communicator_.gather(own, channels::kShares);
   report.communication_s += phases_.end_of("exposed communication", start);
   const auto partitions = static_cast<std::size_t>(grid_->shape().partitions);
   const auto rows_of = [&](std::size_t replica) {
@@ -102,7 +103,7 @@ std::vector<double> Partitioned::row_weights(const std::optional<TaskBatch>& row
     for (const double weight : own_weights_)
       next = std::fill_n(next, each, weight / static_cast<double>(each));
   }
-  links_->group().allreduce(comm::buffer_of(all), comm::ReduceOp::sum, {40, 4});
+  links_->group().allreduce(comm::buffer_of(all), comm::ReduceOp::sum, channels::kRowWeights);
   return all;
 }
 
@@ -110,8 +111,9 @@ std::vector<double> Partitioned::row_weights(const std::optional<TaskBatch>& row
 std::vector<std::size_t> Partitioned::sample_numbers(const std::optional<TaskBatch>& own) {
   if (!network_->drops_units()) return {};
   // Rows of a sample lie one after the other; as many of each.
-  const std::vector<std::int64_t> counts = links_->group().gather(
-      own ? static_cast<std::int64_t>(own->samples.size()) : std::int64_t{0}, {40, 1});
+  const std::vector<std::int64_t> counts =
+      links_->group().gather(own ? static_cast<std::int64_t>(own->samples.size()) : std::int64_t{0},
+                             channels::kSampleCounts);
   std::int64_t all = 0, before = 0;
   for (int q = 0; q < links_->size(); ++q) {
     if (q < links_->rank()) before += counts[static_cast<std::size_t>(q)];
@@ -119,7 +121,8 @@ std::vector<std::size_t> Partitioned::sample_numbers(const std::optional<TaskBat
   }
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(all), 0);
   if (own) std::copy(own->samples.begin(), own->samples.end(), numbers.begin() + before);
-  links_->group().allreduce(comm::buffer_of(numbers), comm::ReduceOp::sum, {40, 2});
+  links_->group().allreduce(comm::buffer_of(numbers), comm::ReduceOp::sum,
+                            channels::kSampleNumbers);
   const auto bytes = [](std::int64_t n) { return static_cast<std::uint64_t>(n) * 8; };
   const std::int64_t mine = counts[static_cast<std::size_t>(links_->rank())];
   links_->count(Links::Kind::numbers, bytes(mine * (links_->size() - 1)), bytes(all - mine));
@@ -143,8 +146,8 @@ OutputPart Partitioned::output_part() {
   const auto reduce = [this](const torch::Tensor& own, comm::ReduceOp operation) {
     torch::Tensor host = own.detach().to(torch::kCPU).contiguous().clone();
     const auto start = Clock::now();
-    comm::Operation sum =
-        links_->group().start_allreduce(parallel::buffer_of(host), operation, {40, 3});
+    comm::Operation sum = links_->group().start_allreduce(parallel::buffer_of(host), operation,
+                                                          channels::kDividedLoss);
     links_->count(Links::Kind::loss, host.nbytes() * 2, host.nbytes() * 2);
     links_->wait(sum, Links::Kind::loss, "loss", start);
     return host.to(own.device());

@@ -1,13 +1,9 @@
 #include "train/strategies/sync/noise_meter.h"
 
 #include "convoy/parallel/clip.h"
+#include "train/channels.h"
 
 namespace convoy::train {
-namespace {
-
-constexpr comm::Match kNoise{2, 0};
-
-}  // namespace
 
 NoiseMeter::NoiseMeter(const comm::Communicator& communicator,
                        const std::vector<parallel::NamedTensor>& parameters, std::int64_t every)
@@ -32,7 +28,7 @@ void NoiseMeter::whole_batch() {
 
 std::optional<GradientNoise> NoiseMeter::finish(double weight) {
   if (!on_ || !(weight > 0)) return std::nullopt;
-  communicator_.allreduce(comm::buffer_of(sums_), comm::ReduceOp::sum, kNoise);
+  communicator_.allreduce(comm::buffer_of(sums_), comm::ReduceOp::sum, channels::kNoise);
   const double ranks = sums_[kRanks];
   if (ranks == 0) return std::nullopt;
   return GradientNoise{.part = ranks / sums_[kInverses],

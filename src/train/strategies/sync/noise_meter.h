@@ -19,7 +19,7 @@ namespace convoy::train {
 class NoiseMeter {
  public:
   NoiseMeter() = default;
-  // `every` 0: never. Refers to a communicator of the strategy's own; channel 2 is this one's.
+  // `every` 0: never. Refers to a communicator of the strategy's own.
   NoiseMeter(const comm::Communicator& communicator,
              const std::vector<parallel::NamedTensor>& parameters, std::int64_t every);
 
