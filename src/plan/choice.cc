@@ -149,6 +149,30 @@ void add_trusted(BatchChoice& choice, const UpdateLaw& law, const Machine& machi
   choice.weak = row.weak;
 }
 
+// With times on one side of the knee alone, that may be anywhere on the other.
+void widen_by_what_was_not_timed(const MeasuredMachine& measured, BatchChoice& choice) {
+  const double p = static_cast<double>(choice.workers);
+  const double timed = std::max(measured.machine.knee_samples, 1.0) * p;
+  const std::string samples = shortest(std::round(measured.machine.knee_samples));
+  Interval& interval = choice.optimum.interval;
+  if (measured.knee_is_least) {
+    interval.high = kInfinite;
+    const auto most = static_cast<std::int64_t>(std::min(timed, 0x1p53));
+    choice.high_batch = std::clamp(choice.high_batch, choice.batch, std::max(choice.batch, most));
+    choice.warnings.push_back("up to " + samples +
+                              " samples, the most that were timed, an update of one worker takes "
+                              "no longer than with fewer: larger batches may be sooner; time them");
+  }
+  constexpr double kRounding = 1 + 1e-9;
+  if (measured.knee_is_most && interval.low <= kRounding * timed) {
+    interval.low = std::min(interval.low, p);
+    choice.warnings.push_back("from " + samples +
+                              " samples on, the fewest that were timed, the time of an update of "
+                              "one worker grows with them: smaller batches may be sooner; time "
+                              "them");
+  }
+}
+
 // Variances of a linearized model: of a vector by its gradient, less what one more row would take.
 struct Information {
   double a00 = 0, a01 = 0, a11 = 0;
@@ -294,6 +318,7 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& measur
   for (std::size_t i = 0; i < updates.draws.size(); ++i)
     optima.push_back(optimum_of(updates.draws[i], drawn_machine(measured, i), workers, largest));
   choice.optimum.interval = interval_of(optima);
+  widen_by_what_was_not_timed(measured, choice);
   choice.seconds = predicted_seconds(updates, measured, choice.batch, workers).value();
   choice.learning_rate = learning_rate_for(updates.envelope, static_cast<double>(choice.batch));
   warn_beyond_what_was_measured(updates, choice);

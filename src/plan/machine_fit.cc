@@ -257,6 +257,9 @@ MeasuredMachine measured_machine(const ComputeFit& compute) {
   result.machine.communication.kind = CommunicationKind::unknown;
   result.machine.source = "measured";
   result.compute_draws = compute.draws;
+  if (compute.overhead_s.value > 0) return result;  // there is no knee
+  result.knee_is_least = !compute.slope_seen;
+  result.knee_is_most = !compute.flat_seen && compute.knee_samples.value > 1;
   return result;
 }
 

@@ -51,6 +51,12 @@ class Training {
       while (noted("begin") < 3) pause_a_little();
       return 1;
     }
+    for (const Json& crashing : script_.value("crashing", Json::array())) {
+      if (crashing != batch_) continue;
+      std::fprintf(stderr, "a batch of %lld needs more memory than there is\n",
+                   static_cast<long long>(batch_));
+      return 1;
+    }
     if (diverges()) {
       std::fprintf(stderr, "%sthe loss of step 1 is nan\n", train::kDiverged);
       return 1;

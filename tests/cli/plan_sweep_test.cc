@@ -85,6 +85,37 @@ TEST_F(PlanSweep, LeavesOutBatchesThatThereIsNoTrainingWith) {
   EXPECT_TRUE(has(error, "batches of 2 are refused; --time needs two batches")) << error;
 }
 
+// The largest that memory does not hold, say. Of the others there is a plan.
+TEST_F(PlanSweep, LeavesOutABatchThatATrainingFailsWith) {
+  script({{"crashing", {64}}});
+  Sweep sweep = this->sweep();
+  sweep.batches = {8, 32, 64};
+  sweep.timed = {4, 16, 64};
+  PlanFolder folder = open();
+  FailedBatches failed;
+  const std::string text =
+      told([&](std::FILE* out) { failed = measure(planned, sweep, folder, out); });
+  EXPECT_EQ(timed(folder.points()), (std::vector<std::int64_t>{4, 16, 4, 16}));
+  EXPECT_TRUE(has(text,
+                  "updates of 64 samples are left out: timing updates of 64 samples on 1 "
+                  "worker failed: a batch of 64 needs more memory than there is\n"))
+      << text;
+  EXPECT_EQ(folder.points().runs.size(), 4u);
+  const std::string why =
+      "the run with batch 64, rate 0.1, seed 1 failed: a batch of 64 needs more memory than there "
+      "is";
+  EXPECT_EQ(failed.why, (std::map<std::int64_t, std::string>{{64, why}}));
+  EXPECT_TRUE(has(text, "batch 64 is left out from now on: " + why + "\n")) << text;
+  EXPECT_FALSE(has(text, "seed 2 failed")) << text;
+  // Where it is no matter of the batch, the plan ends.
+  script({{"crashing", {32, 64}}});
+  Sweep untimed = this->untimed();
+  untimed.batches = sweep.batches;
+  untimed.seeds = 3;
+  const std::string error = test::message_of<Failure>([&] { sweep_over(folder, untimed); });
+  EXPECT_TRUE(has(error, "fewer than two batches are left")) << error;
+}
+
 // Three times are needed, and of three batches one is none.
 TEST_F(PlanSweep, ABudgetTimesOthersMoreOftenWhereABatchIsRefused) {
   script({{"refused", {1}}});

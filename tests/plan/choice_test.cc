@@ -82,6 +82,31 @@ TEST(Choice, OneWorkerTakesTheKnee) {
   EXPECT_NEAR(static_cast<double>(choice.batch), 12, 1.5);
 }
 
+// The knee is somewhere on the side that was not timed, and so is the best batch of one worker.
+TEST(Choice, IsNotSureOfAKneeThatTimesDoNotShow) {
+  const Plan plan;
+  const auto chosen = [&plan](const std::vector<std::int64_t>& sizes, double knee) {
+    Machine machine = plan.machine;
+    machine.knee_samples = knee;
+    RandomStream random(1);
+    const ComputeFit compute = fit_compute(times(machine, sizes, 3, kExact, random), kQuick);
+    return choose_batch(plan.updates, measured_machine(compute), 1, 60000);
+  };
+  const BatchChoice flat = chosen({1, 16, 256, 1024}, 5000);
+  EXPECT_EQ(flat.optimum.value, 1024);
+  EXPECT_EQ(flat.optimum.interval.low, 1024);
+  EXPECT_EQ(flat.optimum.interval.high, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(flat.batch, 1024);
+  EXPECT_EQ(flat.high_batch, 1024);
+  EXPECT_TRUE(mentions(flat.warnings, "up to 1024 samples, the most that were timed"));
+  const BatchChoice rising = chosen({16, 64, 256}, 4);
+  EXPECT_EQ(rising.optimum.value, 16);
+  EXPECT_EQ(rising.optimum.interval.low, 1);
+  EXPECT_NEAR(rising.optimum.interval.high, 16, 1e-9);
+  EXPECT_TRUE(mentions(rising.warnings, "from 16 samples on, the fewest that were timed"));
+  EXPECT_TRUE(chosen({1, 4, 16, 64, 256}, 12).warnings.empty());
+}
+
 TEST(Choice, GivenValuesAreExact) {
   const Plan plan;
   MeasuredMachine given;

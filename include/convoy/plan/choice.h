@@ -18,7 +18,8 @@ namespace convoy::plan {
 struct BatchChoice {
   std::int64_t workers = 1;
   // M_opt: equation 9, or best_batch() for a machine with a table. Infinite, or with an interval
-  // that ends there, as far as N_inf may be at or below 0.
+  // that ends there, as far as N_inf may be at or below 0, and where no time rises with the
+  // samples. Where all times rise, its interval begins at a sample per worker if M_T decides.
   Estimate optimum;
   // This is the batch to use: best_batch() where the law is trusted, or else the largest measured
   // one where runs reached the target.
@@ -27,7 +28,8 @@ struct BatchChoice {
                              // trusted, with the mean of the updates measured there
   double learning_rate = 0;  // learning_rate_for(batch)
   // Says how sharp the optimum is: the least and the largest multiple of P with at most 1.05 times
-  // the least time. `batch` twice where the law is not trusted.
+  // the least time; no more samples than were timed where no time rises with them. `batch` twice
+  // where the law is not trusted.
   std::int64_t low_batch = 0;
   std::int64_t high_batch = 0;
   // Strong and weak scaling instead, as scaling() has them; nothing where the law is not trusted.

@@ -112,6 +112,10 @@ struct MeasuredMachine {
   Machine machine;
   std::vector<ComputeDraw> compute_draws;
   std::vector<double> delta_draws;
+  // Times on one side of the knee are all that there are: M_T is what `machine` says at least (and
+  // gamma what it says at most), or M_T is that at most.
+  bool knee_is_least = false;
+  bool knee_is_most = false;
 };
 // Without times of communication that is unknown: the machine is for one worker.
 MeasuredMachine measured_machine(const ComputeFit& compute);

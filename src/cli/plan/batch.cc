@@ -168,6 +168,16 @@ Answers answered(const plan::PlanPoints& points, const Sweep& sweep, const Plann
   }
 }
 
+void warn_of(const FailedBatches& failed, Answers& answers) {
+  for (const auto& [batch, why] : failed.why) {
+    const std::string warning = "batch " + std::to_string(batch) + " was left out: " + why;
+    for (LevelAnswer& level : answers.levels) {
+      level.updates.warnings.push_back(warning);
+      for (plan::BatchChoice& choice : level.choices) choice.warnings.push_back(warning);
+    }
+  }
+}
+
 // As --hosts takes them, for the number of workers that is soonest; empty: here.
 std::string hosts_of(const Answers& answers, const Sweep& sweep) {
   const std::vector<HostSlots>& hosts = sweep.workplace.hosts;
@@ -199,14 +209,16 @@ int run_batch(const BatchArguments& arguments) {
   check_given(sweep, arguments.machine);
   PlanFolder folder(arguments.folder, planned, arguments.resume);
   catch_stop_signals();
+  FailedBatches failed;
   try {
-    measure(planned, sweep, folder, out);
+    failed = measure(planned, sweep, folder, out);
   } catch (const PlanStopped&) {
     std::fprintf(out, "stopped; to go on, add --resume to the same command\n");
     return kExitRequeue;
   }
   const plan::PlanPoints points = points_of(sweep, folder.points());
-  const Answers answers = answered(points, sweep, planned);
+  Answers answers = answered(points, sweep, planned);
+  warn_of(failed, answers);
   if (answers.levels.empty()) {
     add_rows(answers, "", rows);
     throw UsageError(lines_text(answers.without) + how_far(folder, planned.goal) +

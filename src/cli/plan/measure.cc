@@ -76,7 +76,7 @@ std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& fold
           "timing updates of " + samples_text(batch) + " on " + std::to_string(place.workers) +
           (place.workers == 1 ? " worker" : " workers") + " failed: " + trial.complaint();
       if (trial.refused()) throw UsageError(text);
-      throw Failure(text);
+      throw TrialFailure(text);
     }
     if (is_late(deadline)) return std::nullopt;
     wait_a_little();
@@ -131,18 +131,23 @@ void measure_compute(const Planned& planned, PlanFolder& folder, std::vector<std
       const auto done = std::count_if(times.begin(), times.end(),
                                       [&](const auto& time) { return time.samples == batch; });
       if (done >= repetition) continue;
+      std::string why;
       try {
         if (!measure_one_time(planned, folder, batch, place, deadline, out)) return;
+        continue;
       } catch (const UsageError& refusal) {
-        std::erase(batches, batch);
-        if (batches.size() < 2) {
-          throw UsageError(std::string(refusal.what()) +
-                           "; --time needs two batches that there is training with");
-        }
-        std::fprintf(out, "updates of %s are left out: %s\n", samples_text(batch).c_str(),
-                     refusal.what());
-        std::fflush(out);
+        why = refusal.what();
+      } catch (const TrialFailure& failure) {
+        // Where hardly any batch is left it is no matter of its size.
+        if (batches.size() <= 2) throw;
+        why = failure.what();
       }
+      std::erase(batches, batch);
+      if (batches.size() < 2)
+        throw UsageError(why + "; --time needs two batches that there is training with");
+      std::fprintf(out, "updates of %s are left out: %s\n", samples_text(batch).c_str(),
+                   why.c_str());
+      std::fflush(out);
     }
   }
   for (;;) {

@@ -40,8 +40,9 @@ std::vector<std::int64_t> disturbed_times(const plan::PlanPoints& points, int re
 
 // Measures each of `batches` on one worker until there are so many repetitions among the points, by
 // turns, and tells `out` of each; then those again that were disturbed. Takes those out of the list
-// that there is no training with (a batch of one, where batches are normalized), and says so;
-// UsageError where fewer than two are left.
+// that there is no training with (a batch of one, where batches are normalized; one that memory
+// does not hold), and says so; UsageError where fewer than two are left, TrialFailure where
+// trainings fail with all but two.
 void measure_compute(const Planned& planned, PlanFolder& folder, std::vector<std::int64_t>& batches,
                      int repetitions, const Place& place, const Deadline& deadline, std::FILE* out);
 

@@ -43,11 +43,13 @@ const char* why(plan::Stop stop) {
 class Runs {
  public:
   Runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
-       const RunLimits& limits, const std::vector<Place>& places, std::FILE* out)
+       const RunLimits& limits, const std::vector<Place>& places, std::FILE* out,
+       FailedBatches* failed)
       : planned_(planned),
         folder_(folder),
         limits_(limits),
         out_(out),
+        failed_(failed),
         free_(places.begin(), places.end()) {
     for (const WantedRun& run : wanted) waiting_.push_back({run, std::nullopt, false});
   }
@@ -126,10 +128,15 @@ class Runs {
     return true;
   }
 
+  bool is_left_out(std::int64_t batch) const {
+    return failed_ != nullptr && failed_->why.contains(batch);
+  }
+
   // Whether it would tell anything new.
   bool is_wanted(const Waiting& waiting) const {
     const plan::PlanPoints& points = folder_.points();
     const WantedRun& run = waiting.wanted;
+    if (is_left_out(run.batch)) return false;
     if (is_hopeless(points, planned_.goal, run.batch, run.learning_rate)) return false;
     const plan::PointRun* before = points.find(run.batch, run.learning_rate, run.seed);
     return before == nullptr || would_go_on(*before, points, planned_.goal, longest(run.batch));
@@ -180,6 +187,10 @@ class Runs {
     while (!free_.empty() && !waiting_.empty() && !late()) {
       Waiting next = take_next();
       if (is_settled(next)) continue;
+      if (next.kept && is_left_out(next.wanted.batch)) {
+        add(*next.kept);
+        continue;
+      }
       if ((!next.kept || next.put_off) && !is_wanted(next)) continue;
       const WantedRun wanted = next.wanted;
       const Place place = free_.front();
@@ -255,7 +266,8 @@ class Runs {
     const WantedRun& wanted = active.waited.wanted;
     const bool diverged = active.diverged || trial.diverged();
     if (!diverged && !trial.good())
-      throw Failure("the run with " + name_of(wanted) + " failed: " + trial.complaint());
+      return leave_out(wanted.batch,
+                       "the run with " + name_of(wanted) + " failed: " + trial.complaint());
     const TrialMetrics& metrics = trial.metrics();
     Finished finished{{.batch = wanted.batch,
                        .learning_rate = wanted.learning_rate,
@@ -273,6 +285,18 @@ class Runs {
     if (run.stopped == plan::Stop::budget && tells_less(active, run)) return;
     if (again(active, finished)) return;
     add(finished);
+  }
+
+  // What one training fails of others with its batch fail of, too: of memory, most of all.
+  void leave_out(std::int64_t batch, const std::string& why) {
+    if (failed_ == nullptr) throw TrialFailure(why);
+    if (!failed_->why.try_emplace(batch, why).second) return;
+    constexpr std::size_t kLaw = 2;
+    if (failed_->why.size() + kLaw > failed_->all)
+      throw TrialFailure(why + "; fewer than two batches are left, of which there is no law");
+    std::fprintf(out_, "batch %lld is left out from now on: %s\n", static_cast<long long>(batch),
+                 why.c_str());
+    std::fflush(out_);
   }
 
   // Whether a run that the budget's end has stopped says less than what there is of it already.
@@ -323,6 +347,7 @@ class Runs {
   PlanFolder& folder_;
   RunLimits limits_;
   std::FILE* out_;
+  FailedBatches* failed_;
   std::deque<Waiting> waiting_;
   std::map<std::int64_t, std::int64_t> finer_;  // updates between evaluations, by batch
   std::deque<Place> free_;
@@ -352,8 +377,9 @@ bool is_leaving(const std::vector<TrialMetrics::Update>& updates) {
 }
 
 int measure_runs(const Planned& planned, PlanFolder& folder, const std::vector<WantedRun>& wanted,
-                 const RunLimits& limits, const std::vector<Place>& places, std::FILE* out) {
-  return Runs(planned, folder, wanted, limits, places, out).run();
+                 const RunLimits& limits, const std::vector<Place>& places, std::FILE* out,
+                 FailedBatches* failed) {
+  return Runs(planned, folder, wanted, limits, places, out, failed).run();
 }
 
 }  // namespace convoy::cli

@@ -68,8 +68,13 @@ class Budgeted {
  public:
   // `timed`: batches that there is training with.
   Budgeted(const Planned& planned, const Sweep& sweep, const std::vector<std::int64_t>& timed,
-           PlanFolder& folder, std::FILE* out)
-      : planned_(planned), sweep_(sweep), timed_(timed), folder_(folder), out_(out) {}
+           PlanFolder& folder, FailedBatches& failed, std::FILE* out)
+      : planned_(planned),
+        sweep_(sweep),
+        timed_(timed),
+        folder_(folder),
+        failed_(failed),
+        out_(out) {}
 
   // Whether there is enough to see what would say more.
   bool ready() const {
@@ -137,7 +142,7 @@ class Budgeted {
     std::vector<WantedRun> wanted;
     for (const plan::Suggestion& suggestion : suggestions) {
       const Candidate& candidate = candidates[suggestion.candidate];
-      if (candidate.kind != Candidate::Kind::updates ||
+      if (candidate.kind != Candidate::Kind::updates || failed_.why.contains(candidate.size) ||
           wanted.size() == sweep_.workplace.places.size())
         continue;
       for (const plan::EnvelopePoint& point : updates.envelope) {
@@ -145,7 +150,8 @@ class Budgeted {
         wanted.push_back(next(point.batch, point.learning_rate));
       }
     }
-    return measure_runs(planned_, folder_, wanted, sweep_.limits, sweep_.workplace.places, out_);
+    return measure_runs(planned_, folder_, wanted, sweep_.limits, sweep_.workplace.places, out_,
+                        &failed_);
   }
 
   // With the first seed that there is no run of, or one that would go on.
@@ -163,20 +169,21 @@ class Budgeted {
   const Sweep& sweep_;
   std::vector<std::int64_t> timed_;
   PlanFolder& folder_;
+  FailedBatches& failed_;
   std::FILE* out_;
 };
 
 // Whether any run was added.
 bool measure_grid(const Planned& planned, const Sweep& sweep, int seed, PlanFolder& folder,
-                  std::FILE* out) {
+                  FailedBatches& failed, std::FILE* out) {
   return measure_runs(planned, folder,
                       grid(sweep.batches, sweep.rates, static_cast<std::uint64_t>(seed)),
-                      sweep.limits, sweep.workplace.places, out) > 0;
+                      sweep.limits, sweep.workplace.places, out, &failed) > 0;
 }
 
 // Before a budget is spent on further seeds of a rate that is not the best one.
 bool measure_beyond(const Planned& planned, const Sweep& sweep, PlanFolder& folder,
-                    std::FILE* out) {
+                    FailedBatches& failed, std::FILE* out) {
   constexpr int kMost = 6;
   bool any = false;
   for (int i = 0; i < kMost && !is_late(sweep.limits.deadline); ++i) {
@@ -188,7 +195,7 @@ bool measure_beyond(const Planned& planned, const Sweep& sweep, PlanFolder& fold
     std::fflush(out);
     Sweep wider = sweep;
     wider.rates = {beyond->next};
-    if (!measure_grid(planned, wider, 1, folder, out)) break;
+    if (!measure_grid(planned, wider, 1, folder, failed, out)) break;
     any = true;
   }
   return any;
@@ -361,7 +368,9 @@ PlannedMachine machine_of(const Sweep& sweep, const plan::PlanPoints& points) {
   return {{*sweep.machine, {}, {}}, std::nullopt, std::nullopt};
 }
 
-void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
+FailedBatches measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder,
+                      std::FILE* out) {
+  FailedBatches failed{sweep.batches.size()};
   const Deadline& deadline = sweep.limits.deadline;
   if (folder.points().runs.empty()) {
     check_untrained(planned, folder, sweep.batches.front(), sweep.workplace.places.front(),
@@ -372,7 +381,7 @@ void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std
     choose_machine(sweep, folder, out);
     times.measure();
   }
-  Budgeted budgeted(planned, sweep, times.timed(), folder, out);
+  Budgeted budgeted(planned, sweep, times.timed(), folder, failed, out);
   const auto seeds = [&](int seed) {
     return seed <= sweep.seeds && (!deadline || seed == 1 || !budgeted.ready());
   };
@@ -380,10 +389,11 @@ void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std
   for (bool more = true; more && !is_late(deadline);) {
     more = false;
     for (int seed = 1; seeds(seed); ++seed)
-      more = measure_grid(planned, sweep, seed, folder, out) || more;
-    if (deadline) more = measure_beyond(planned, sweep, folder, out) || more;
+      more = measure_grid(planned, sweep, seed, folder, failed, out) || more;
+    if (deadline) more = measure_beyond(planned, sweep, folder, failed, out) || more;
     while (deadline && !is_late(deadline) && budgeted.measure_next()) more = true;
   }
+  return failed;
 }
 
 }  // namespace convoy::cli

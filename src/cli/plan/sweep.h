@@ -64,9 +64,11 @@ std::vector<plan::Candidate> candidate_runs(const plan::PlanPoints& points, cons
 // `seeds`, where these say nothing yet), and of the next rate where the largest or the smallest is
 // the best with every batch; and then what narrows the interval of M_opt for the most
 // workers at the hardest level most, per second. What is among the points already is not measured
-// again, but times of another machine, and runs that would go on. Throws UsageError for targets
-// that are met before training, and where the deadline leaves no time for runs.
-void measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder, std::FILE* out);
+// again, but times of another machine, and runs that would go on. Returns the batches that were
+// left out since a training failed with them. Throws UsageError for targets that are met before
+// training, and where the deadline leaves no time for runs.
+FailedBatches measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder,
+                      std::FILE* out);
 
 // The machine that the answers are for.
 PlannedMachine machine_of(const Sweep& sweep, const plan::PlanPoints& points);

@@ -10,6 +10,7 @@
 #include "cli/plan/place.h"
 #include "cli/plan/trial_folders.h"
 #include "convoy/base/clock.h"
+#include "convoy/base/error.h"
 #include "convoy/plan/noise.h"
 #include "convoy/train/recipe.h"
 
@@ -101,6 +102,12 @@ class Trial {
   bool killed_ = false;
   bool ended_ = false;
   int status_ = 0;
+};
+
+// Thrown where a training ended with an error (of memory, say) that is none of its recipe.
+class TrialFailure : public Failure {
+ public:
+  using Failure::Failure;
 };
 
 // Thrown where a plan is told to stop (SIGINT, SIGTERM): what is finished is kept.
