@@ -15,9 +15,6 @@ inline constexpr comm::Match kStops{1, 1};
 inline constexpr comm::Match kNoise{2, 0};   // of sync: the gradients' noise
 inline constexpr comm::Match kShares{2, 0};  // of hybrid and partitioned: what each rank has
 
-// On the communicator of hybrid's replicas; key: the parameter.
-inline constexpr std::uint16_t kReplicaSums = 3;
-
 // On that of the partitions of a replica. Hybrid's Exchange has the channels of its kinds, from 0.
 inline constexpr comm::Match kInferred{40, 0};       // samples of each rank in an inference
 inline constexpr comm::Match kSampleCounts{40, 1};   // in a step

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMostDigits = std::int64_t{1} << 24;
 constexpr std::size_t kMostList = std::size_t{1} << 32;  // bytes
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 Labeled use_numbers(const LabelRules& rules, std::span<const Unlabeled> images) {
   Labeled result;
@@ -94,7 +94,7 @@ class ListLines {
     if (line == rules_.list.end()) return {};
     const auto [of, added] = taken_.emplace(line->first, image);
     if (!added && of->second != image) {
-      throw UsageError(rules_.list_file + ": the line of " + quoted(line->first) +
+      throw UsageError(rules_.list_file + ": the line of " + in_quotes(line->first) +
                        " would be for " + std::string(of->second) + " and for " +
                        std::string(image) + " of " + rules_.source +
                        ": name images by their paths, each in a line of its own");
@@ -229,7 +229,7 @@ Labeled assign_labels(const LabelRules& rules, std::span<const Unlabeled> images
     }
     const std::int64_t label = number_of[its_class];
     if (label < 0) {
-      throw UsageError(name + " is of the class " + quoted(its_class) +
+      throw UsageError(name + " is of the class " + in_quotes(its_class) +
                        ", which is not among the " + std::to_string(classes.size()) + " given");
     }
     const auto number = static_cast<std::uint32_t>(label);

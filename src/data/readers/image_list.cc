@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kCompared = 32;
 
 // Appends them to the list. Both are ascending.
-void append(FoundImages&& found, ImageList& list) {
+void append_found(FoundImages&& found, ImageList& list) {
   auto broken = found.broken.begin();
   for (std::string& image : found.images) {
     if (broken != found.broken.end() && *broken == image) {
@@ -66,7 +66,7 @@ ImageList walk(const fs::path& folder) {
                        ": no .jpg, .jpeg or .png file for this class; remove the folder if it "
                        "is not a class, or if this is validation data, which may lack classes");
     }
-    append(std::move(found), list);
+    append_found(std::move(found), list);
     list.ends.push_back(list.names.size());
   }
   return list;
@@ -94,7 +94,7 @@ ImageList walk(const fs::path& folder, const LabelTable& table) {
   ImageList list;
   list.table = true;
   list.classes = std::move(read.classes);
-  append(ImageWalk(list.left_out).below(folder), list);
+  append_found(ImageWalk(list.left_out).below(folder), list);
   check_lines(read.lines, list.names, folder, table);
   for (std::size_t i = 0; i < list.names.size(); ++i) {
     if (i == read.lines.size() || list.names[i] != read.lines[i].path) {

@@ -4,11 +4,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/model/randomness.h"
-<<<<<<< HEAD
-=======
-#include "parallel/tensors.h"
-#include "train/channels.h"
->>>>>>> order
 #include "train/strategies/hybrid/strategy.h"
 
 namespace convoy::train {
@@ -140,7 +135,6 @@ torch::Tensor Hybrid::train_head(const data::Batch& batch, const torch::Tensor& 
 
 // The gradients of replicas, as far as they are complete.
 void Hybrid::start_sums_of_head() {
-<<<<<<< HEAD
   if (!head_sums_) return;
   given_.assign(optimizers_->head_parameters().size(), false);
   give_gradients_of_head();
@@ -153,20 +147,6 @@ void Hybrid::give_gradients_of_head() {
     if (given_[i] || head_->is_late(parameters[i].tensor)) continue;
     given_[i] = true;
     head_sums_->give_gradient(i);
-=======
-  if (replicas_.size() == 1) return;
-  std::uint16_t key = 0;
-  for (const auto& parameter : optimizers_->head_parameters()) {
-    torch::Tensor& gradient = parameter.tensor.mutable_grad();
-    // A group may have had no samples.
-    if (!gradient.defined()) gradient = torch::zeros_like(parameter.tensor);
-    HeadSum& own = head_sums_.emplace_back();
-    own.gradient = gradient;
-    own.host = gradient.to(torch::kCPU).contiguous();  // the same, where it is there already
-    head_sum_bytes_ += own.host.nbytes();
-    own.sum = replicas_.start_allreduce(parallel::buffer_of(own.host), comm::ReduceOp::sum,
-                                        {channels::kReplicaSums, key++});
->>>>>>> order
   }
 }
 
