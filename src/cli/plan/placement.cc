@@ -325,7 +325,7 @@ void add_plan_placement_command(CLI::App& plan) {
       ->check(writes_file(kMachineFile));
   command->add_option("--bandwidth", a.bandwidth,
                       "Of a rank's link, each way, as 1gbit or 100MB (a second)");
-  command->add_option("--latency", a.latency, "Of a message, as 50us");
+  command->add_option("--latency", a.latency, "Of a message, as 50us; none without it");
   command->add_option("--processor-share", a.processor_share, "What a rank has of its processor")
       ->check(CLI::Range(0.001, 1.0));
   command->add_flag("--variable-batch", a.variable_batch,
