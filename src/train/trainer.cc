@@ -149,11 +149,11 @@ bool Trainer::Impl::evaluate_or_save() {
   }
 }
 
-// A run that is to write no checkpoint on its way writes none for its score either.
+// A run that saves nothing as it gets on, but by the clock or at its end, saves nothing for its
+// score either.
 bool Trainer::Impl::saves_the_best() const {
   const CheckpointRecipe& checkpoint = recipe_.checkpoint;
-  return checkpoint.keep_best && (checkpoint.every_steps > 0 || checkpoint.every_epochs > 0 ||
-                                  checkpoint.every_minutes > 0);
+  return checkpoint.keep_best && (checkpoint.every_steps > 0 || checkpoint.every_epochs > 0);
 }
 
 // Whether the evaluation of this step is the first or has a better score than all before. All ranks
