@@ -38,7 +38,12 @@ TEST(PartitionNeeds, AreOfEightBytesEach) {
   const PlannedNetwork planned(net, {.partitions = 3});
   const PartitionNeeds needs = needs_of(recipe, planned.net, planned.plan, 1);
   EXPECT_EQ(needs.parameters, 8 * 20);
-  EXPECT_EQ(needs.training(), 8 * 40);
+  // Gradients are added up over the partitions, in buckets into which they are copied.
+  EXPECT_EQ(needs.training(), 8 * 60);
+  EXPECT_EQ(needs.batch(), 0);
+  const PartitionNeeds of_ten = needs_of(recipe, planned.net, planned.plan, 1, {1, 10});
+  EXPECT_EQ(of_ten.batch(), 10 * needs.activations);
+  EXPECT_EQ(of_ten.all(), 8 * 80 + of_ten.batch());
   // Two rows of four of both layers, and what they read: four rows of each.
   const double kept = 2 * 8 + 2 * 16;
   // To send: the first and the last row of a, and three rows of each image of its own, a third of
@@ -63,7 +68,7 @@ TEST(PartitionNeeds, MorePartitionsAreAdvisedByTheRecipesRules) {
                    registry.vocabulary());
   const auto enough = [&](const std::vector<PlacementRule>& rules, double memory) {
     recipe.placement.layers = rules;
-    return enough_partitions(recipe, planned.net, planned.plan, memory);
+    return enough_partitions(recipe, planned.net, planned.plan, {}, memory);
   };
   // Values, gradients and momentum of two layers of a million weights.
   const double all = 8.0 * 3 * 2e6;

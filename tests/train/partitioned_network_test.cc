@@ -308,6 +308,15 @@ TEST(SharedNetworks, HaveOneGradientOfLocalFilters) {
       shared.own_rows({torch::randn({shared.rows().all(), 4, height, 8}, torch::kDouble)});
   const auto held =
       static_cast<double>(shared.network().named_parameters()["local.weight"].nbytes());
+  // What is forecast of a step, before anything is made.
+  const model::PartitionPlan& plan = shared.network().plan();
+  const int me = test_world().rank();
+  const model::PartitionLoad load = loads_of(net, plan)[static_cast<std::size_t>(me)];
+  const std::int64_t samples = shared.rows().all();
+  const double forecast =
+      8 * (static_cast<double>(load.parameters) +
+           static_cast<double>(samples) * (load.activation_values + load.message_values)) +
+      local_copies(net, plan, me, samples, 8);
   for (const bool overlap : {false, true}) {
     PartitionedPass pass = shared.pass(overlap);
     const auto seen = model::allocations_of([&] {
@@ -316,6 +325,7 @@ TEST(SharedNetworks, HaveOneGradientOfLocalFilters) {
     });
     EXPECT_GT(static_cast<double>(seen.peak), held);
     EXPECT_LT(static_cast<double>(seen.peak), 2 * held) << overlap;
+    EXPECT_NEAR(static_cast<double>(seen.peak), forecast, 0.1 * forecast) << overlap;
     shared.network().zero_grad(/*set_to_none=*/true);
   }
 }

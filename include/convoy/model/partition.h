@@ -180,4 +180,10 @@ struct PartitionLoad {
 };
 std::vector<PartitionLoad> loads_of(const Blueprint& blueprint, const PartitionPlan& plan);
 
+// Says how many bytes a partition's locally connected layers take for copies of what their filters
+// see, where they are trained on so many samples whose values have `element` bytes each. A block of
+// positions is copied at a time, whose memory is kept for the next step, each layer's by itself.
+double local_copies(const Blueprint& blueprint, const PartitionPlan& plan, int partition,
+                    std::int64_t samples, std::int64_t element);
+
 }  // namespace convoy::model

@@ -119,7 +119,7 @@ void add_rows(Rows& rows, const PlannedPartition& p) {
               {"speed", p.speeds[i]},
               {"activation_bytes", p.bytes(load.activation_values)},
               {"message_bytes", p.bytes(load.message_values)},
-              {"memory_bytes", p.memory(load)},
+              {"memory_bytes", p.memory(i)},
               {"sent_bytes", p.bytes(load.sent_values + load.returned_values)},
               {"received_bytes", p.bytes(load.received_values + load.collected_values)}});
   }
@@ -158,7 +158,7 @@ void print_partitions(const PlannedPartition& p) {
         "%9zu %15s %16s %5.1f %% %11s %11s %11s %11s\n", i, with_commas(load.parameters).c_str(),
         with_commas(static_cast<std::int64_t>(load.macs)).c_str(), 100 * ratio(load.macs, p.macs),
         bytes_or_dash(p.bytes(load.activation_values)).c_str(),
-        bytes_or_dash(p.memory(load)).c_str(),
+        bytes_or_dash(p.memory(i)).c_str(),
         bytes_or_dash(p.bytes(load.sent_values + load.returned_values)).c_str(),
         bytes_or_dash(p.bytes(load.received_values + load.collected_values)).c_str());
   }

@@ -114,11 +114,14 @@ void check_speeds(const std::vector<double>& speeds, std::int64_t partitions) {
 
 }  // namespace
 
-double PlannedPartition::memory(const model::PartitionLoad& load) const {
+double PlannedPartition::memory(std::size_t partition) const {
+  const model::PartitionLoad& load = loads[partition];
   return (static_cast<double>(load.parameters) * (2 + optimizer_values) +
           static_cast<double>(load.buffers)) *
              parameter_bytes +
-         bytes(load.activation_values + load.message_values);
+         bytes(load.activation_values + load.message_values) +
+         local_copies(network, plan, static_cast<int>(partition), recipe.training.batch,
+                      static_cast<std::int64_t>(value_bytes));
 }
 
 bool PlannedPartition::alike() const {

@@ -1,6 +1,7 @@
 // What `convoy plan partition` is about: a network, how a recipe divides it, and what follows.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -39,9 +40,9 @@ struct PlannedPartition {
   double bytes(double values) const {
     return values * static_cast<double>(recipe.training.batch) * value_bytes;
   }
-  // Parameters, their gradients, the optimizer's state, buffers, what is kept for backward, and
-  // messages.
-  double memory(const model::PartitionLoad& load) const;
+  // Parameters, their gradients, the optimizer's state, buffers, what is kept for backward,
+  // messages, and copies of what local filters see.
+  double memory(std::size_t partition) const;
   const std::string& balance() const { return recipe.strategy_options.text("balance"); }
   // Whether a run would measure what is divided evenly here.
   bool waits_for_times() const { return balance() == "time" && parts.empty(); }

@@ -6,6 +6,7 @@
 
 #include "model/execution/cut.h"
 #include "model/execution/full_precision.h"
+#include "model/execution/local_blocks.h"
 
 namespace convoy::model {
 namespace {
@@ -13,9 +14,6 @@ namespace {
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// Of a copy of what the filters of some positions see, at most, unless one position needs more.
-constexpr std::int64_t kCopyBytes = std::int64_t{32} << 20;
 
 // A rectangle of the output's positions, with what they see of an image that is padded already.
 // Either whole rows or a part of one, so that their weights are one run.
@@ -28,12 +26,20 @@ struct Block {
     return image.narrow(2, row * stride[0], (rows - 1) * stride[0] + kernel[0])
         .narrow(3, column * stride[1], (columns - 1) * stride[1] + kernel[1]);
   }
-  // [positions, N, in * kernel height * kernel width]
-  Tensor patches(const Tensor& image) const {
-    const Tensor windows =
-        of_image(image).unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1]);
-    return windows.permute({2, 3, 0, 1, 4, 5})
-        .reshape({positions(), image.size(0), image.size(1) * kernel[0] * kernel[1]});
+  // [positions, N, in * kernel height * kernel width], in memory for the largest block
+  Tensor place_of_patches(const Tensor& image, const Tensor& memory) const {
+    const std::int64_t seen = image.size(1) * kernel[0] * kernel[1];
+    return memory.narrow(0, 0, positions() * image.size(0) * seen)
+        .view({positions(), image.size(0), seen});
+  }
+  Tensor patches(const Tensor& image, const Tensor& memory) const {
+    const Tensor windows = of_image(image)
+                               .unfold(2, kernel[0], stride[0])
+                               .unfold(3, kernel[1], stride[1])
+                               .permute({2, 3, 0, 1, 4, 5});
+    Tensor place = place_of_patches(image, memory);
+    place.view(windows.sizes()).copy_(windows);
+    return place;
   }
   // Adds the gradient of patches to that of the image.
   void add_patches(const Tensor& patches, const Tensor& image) const {
@@ -57,16 +63,15 @@ struct Block {
   }
 };
 
-// Calls work(block) for all positions, so many at a time that copies stay small.
+// Calls work(block, memory) for all positions, so many at a time that copies stay small. They share
+// memory: blocks of all sizes would each leave one that is kept for the next step.
 template <class Work>
 void for_blocks(const Tensor& weight, const Tensor& image, layer::Pair stride, Work&& work) {
   const std::int64_t rows = weight.size(0), columns = weight.size(1);
   const std::int64_t bytes =
       image.size(0) * weight.size(3) * weight.size(4) * weight.size(5) * image.element_size();
-  const std::int64_t most =
-      std::max<std::int64_t>(kCopyBytes / std::max<std::int64_t>(bytes, 1), 1);
-  const std::int64_t high = std::clamp<std::int64_t>(most / columns, 1, rows);
-  const std::int64_t wide = std::min(most, columns);
+  const auto [high, wide] = local_block(rows, columns, bytes);
+  const Tensor memory = torch::empty({high * wide * bytes / image.element_size()}, image.options());
   for (std::int64_t row = 0; row < rows; row += high) {
     for (std::int64_t column = 0; column < columns; column += wide) {
       work(Block{row,
@@ -74,7 +79,8 @@ void for_blocks(const Tensor& weight, const Tensor& image, layer::Pair stride, W
                  column,
                  std::min(wide, columns - column),
                  {weight.size(4), weight.size(5)},
-                 stride});
+                 stride},
+           memory);
     }
   }
 }
@@ -87,9 +93,9 @@ class Products : public torch::autograd::Function<Products> {
     const std::int64_t samples = image.size(0), out = weight.size(2);
     const Tensor output =
         torch::empty({samples, out, weight.size(0), weight.size(1)}, image.options());
-    for_blocks(weight, image, stride, [&](const Block& block) {
+    for_blocks(weight, image, stride, [&](const Block& block, const Tensor& memory) {
       const Tensor values =
-          torch::bmm(block.patches(image), block.of_weight(weight).transpose(1, 2));
+          torch::bmm(block.patches(image, memory), block.of_weight(weight).transpose(1, 2));
       block.of_output(output).copy_(
           values.view({block.rows, block.columns, samples, out}).permute({2, 3, 0, 1}));
     });
@@ -110,17 +116,21 @@ class Products : public torch::autograd::Function<Products> {
     Tensor of_image, of_weight;
     if (wants_image) of_image = torch::zeros(image.sizes(), full.options(image));
     if (wants_weight) of_weight = place_of_gradient(context, weight);
-    for_blocks(weight, image, {strides[0], strides[1]}, [&](const Block& block) {
-      const Tensor own = block.of_output(gradient)
-                             .permute({2, 3, 0, 1})
-                             .reshape({block.positions(), image.size(0), weight.size(2)})
-                             .contiguous();
-      if (wants_weight) {
-        Tensor part = block.of_weight(of_weight);
-        torch::bmm_out(part, own.transpose(1, 2), block.patches(image));
-      }
-      if (wants_image) block.add_patches(full(torch::bmm(own, block.of_weight(weight))), of_image);
-    });
+    for_blocks(weight, image, {strides[0], strides[1]},
+               [&](const Block& block, const Tensor& memory) {
+                 const Tensor own = block.of_output(gradient)
+                                        .permute({2, 3, 0, 1})
+                                        .reshape({block.positions(), image.size(0), weight.size(2)})
+                                        .contiguous();
+                 if (wants_weight) {
+                   Tensor part = block.of_weight(of_weight);
+                   torch::bmm_out(part, own.transpose(1, 2), block.patches(image, memory));
+                 }
+                 if (!wants_image) return;
+                 Tensor of_patches = block.place_of_patches(image, memory);
+                 torch::bmm_out(of_patches, own, block.of_weight(weight));
+                 block.add_patches(full(of_patches), of_image);
+               });
     if (wants_image) of_image = of_image.to(image.scalar_type());
     return {of_image, of_weight, Tensor(), Tensor()};
   }

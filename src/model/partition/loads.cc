@@ -4,6 +4,7 @@
 
 #include "convoy/model/partition.h"
 #include "model/blueprint/sizes.h"
+#include "model/execution/local_blocks.h"
 #include "model/partition/loads.h"
 
 namespace convoy::model {
@@ -145,6 +146,23 @@ std::vector<PartitionLoad> loads_of(const Blueprint& blueprint, const PartitionP
     }
   }
   return loads;
+}
+
+double local_copies(const Blueprint& blueprint, const PartitionPlan& plan, int partition,
+                    std::int64_t samples, std::int64_t element) {
+  double bytes = 0;
+  for (const PartitionedNode& place : plan.nodes) {
+    const auto* local = std::get_if<layer::LocallyConnected>(&plan.node_of(blueprint, place).kind);
+    const Slice& tile = plan.values[place.output].tiles[static_cast<std::size_t>(partition)];
+    if (local == nullptr || tile.elements() == 0 || samples == 0) continue;
+    const std::int64_t column = samples * local->in * local->kernel[0] * element;
+    const std::int64_t position = column * local->kernel[1];
+    const LocalBlock block = local_block(tile.size[1], tile.size[2], position);
+    // And of their gradients what rows of windows add up to.
+    const std::int64_t width = (block.columns - 1) * local->stride[1] + local->kernel[1];
+    bytes += static_cast<double>(block.rows * (block.columns * position + width * column));
+  }
+  return bytes;
 }
 
 }  // namespace convoy::model

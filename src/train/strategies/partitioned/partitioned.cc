@@ -74,6 +74,14 @@ model::Blueprint Partitioned::blueprint_of(const NetworkSource& source) {
   return *blueprint;
 }
 
+// Of raw records nobody knows how many a batch has: it is counted in something else.
+ReplicaShare Partitioned::replica_share(const NetworkSource& source) const {
+  const int replicas = grid_->shape().replicas;
+  if (source.task().raw()) return {.replicas = replicas};
+  return {.replicas = replicas,
+          .samples = (source.recipe().training.batch + replicas - 1) / replicas};
+}
+
 std::vector<model::Shape> Partitioned::input_shapes() const {
   std::vector<model::Shape> shapes;
   for (const torch::Tensor& blank : blanks_) shapes.push_back(blank.sizes().slice(1).vec());
@@ -87,9 +95,13 @@ void Partitioned::build(const NetworkSource& source) {
   const std::vector<model::Shape> inputs = input_shapes();
   const model::PartitionRules rules = partition_rules(source.recipe(), blueprint, inputs);
   model::PartitionPlan plan = plan_partition(blueprint, inputs, rules);
-  if (world_->rank() == 0) world_->log().info(describe_needs(source.recipe(), blueprint, plan));
-  const PartitionNeeds needs = needs_of(source.recipe(), blueprint, plan, grid_->partition());
-  check_needs(*world_, source.recipe(), blueprint, plan, needs.parameters, "the parameters");
+  share_ = replica_share(source);
+  if (world_->rank() == 0)
+    world_->log().info(describe_needs(source.recipe(), blueprint, plan, share_));
+  const PartitionNeeds needs =
+      needs_of(source.recipe(), blueprint, plan, grid_->partition(), share_);
+  check_needs(*world_, source.recipe(), blueprint, plan, share_, needs.parameters,
+              "the parameters");
   whole_parameters_ = cost_of(blueprint, inputs).parameters;
   check_own_statistics(blueprint, plan);
   least_rows_ = least_rows(blueprint, plan, like.scalar_type(), replicas_together());
@@ -189,10 +201,10 @@ std::size_t Partitioned::least_share(TrainerContext&) {
 
 void Partitioned::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
-  const PartitionNeeds needs =
-      needs_of(context.recipe(), network_->blueprint(), network_->plan(), grid_->partition());
-  check_needs(context.world(), context.recipe(), network_->blueprint(), network_->plan(),
-              needs.training(), "gradients and the optimizer's state");
+  const PartitionNeeds needs = needs_of(context.recipe(), network_->blueprint(), network_->plan(),
+                                        grid_->partition(), share_);
+  check_needs(context.world(), context.recipe(), network_->blueprint(), network_->plan(), share_,
+              needs.training() + needs.batch(), "gradients, the optimizer's state and activations");
   const comm::Communicator& all = context.world().communicator();
   const auto own = [reproducible = context.recipe().strategy_options.flag("reproducible")](
                        const comm::Communicator& ranks) {

@@ -48,7 +48,7 @@ model::LayerParts Partitioned::timed_parts(const Recipe& recipe, std::uint64_t s
                                            const model::Blueprint& blueprint,
                                            const model::PartitionPlan& plan) const {
   const PartitionNeeds needs = needs_of(recipe, blueprint, plan, grid_->partition());
-  check_needs(*world_, recipe, blueprint, plan, needs.parameters, "the parameters");
+  check_needs(*world_, recipe, blueprint, plan, {}, needs.parameters, "the parameters");
   if (world_->rank() == 0) world_->log().info("partitions: measuring their layers");
   PartitionedNetwork network(blueprint, plan, seed, grid_->partition());
   compute_->place(network);

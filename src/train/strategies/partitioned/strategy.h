@@ -15,6 +15,7 @@
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/strategy.h"
 #include "train/strategies/local_buffers.h"
+#include "train/strategies/partitioned/needs.h"
 #include "train/strategies/partitioned/network.h"
 #include "train/strategies/shares.h"
 #include "train/strategies/tally.h"
@@ -50,6 +51,7 @@ class Partitioned final : public Strategy {
     bool too_few = false;     // for this replica to train on
   };
   model::Blueprint blueprint_of(const NetworkSource& source);
+  ReplicaShare replica_share(const NetworkSource& source) const;
   std::vector<model::Shape> input_shapes() const;
   model::LayerParts timed_parts(const Recipe& recipe, std::uint64_t seed,
                                 const model::Blueprint& blueprint,
@@ -94,6 +96,7 @@ class Partitioned final : public Strategy {
   std::optional<parallel::Grid> grid_;
   std::shared_ptr<PartitionedNetwork> network_;
   std::int64_t whole_parameters_ = 0;
+  ReplicaShare share_;
   std::int64_t least_rows_ = 1;  // of a replica, that can be trained on
   std::optional<Compute> compute_;
   std::vector<at::ScalarType> types_;  // of the network's values
