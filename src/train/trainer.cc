@@ -118,7 +118,10 @@ void Trainer::Impl::give_up(const std::string& why, const std::string& where) {
 // save nothing together any more: what is due with it is there before.
 void Trainer::Impl::write_before_evaluation() {
   if (all().size() == 1 || !inputs_->evaluated || evaluated_at_ == moment_.step) return;
-  if (begin_checkpoint()) unscored_ = writer_->finish();
+  const auto start = Clock::now();
+  if (!begin_checkpoint()) return;
+  unscored_ = writer_->finish();
+  if (timeline()) timeline()->add(Timeline::kTraining, "checkpoint", start, Clock::now());
 }
 
 // Of the checkpoint that was written before the evaluation.
@@ -230,8 +233,10 @@ bool Trainer::Impl::evaluate_now(bool& all_have_failed) {
 
 // What is being written is asked for after every update.
 void Trainer::Impl::write_checkpoint_now() {
-  if (begin_checkpoint() && !recipe_.checkpoint.asynchronous)
-    note_checkpoint(writer_->finish(), true);
+  const auto start = Clock::now();
+  if (!begin_checkpoint()) return;
+  if (!recipe_.checkpoint.asynchronous) note_checkpoint(writer_->finish(), true);
+  if (timeline()) timeline()->add(Timeline::kTraining, "checkpoint", start, Clock::now());
 }
 
 // False: there is one of this step, or nobody has a folder for it.
@@ -251,7 +256,6 @@ bool Trainer::Impl::begin_checkpoint() {
   strategy().with_whole_model([&] { writer_->begin(manifest, strategy().state()); });
   saved_at_ = moment_.step;
   last_checkpoint_ = Clock::now();
-  if (timeline()) timeline()->add(Timeline::kTraining, "checkpoint", start, Clock::now());
   return true;
 }
 

@@ -207,10 +207,7 @@ TEST(Manifest, SaysWhichKeyIsMissing) {
   for (const auto& item : all.items()) {
     Json json = members();
     json.erase(item.key());
-    // Which earlier versions don't have.
-    const bool needed = item.key() != "metric" && item.key() != "measured_on";
-    EXPECT_EQ(manifest_refusal(sealed(json)),
-              needed ? "M: the key " + item.key() + " is missing" : "");
+    EXPECT_EQ(manifest_refusal(sealed(json)), "M: the key " + item.key() + " is missing");
   }
 }
 

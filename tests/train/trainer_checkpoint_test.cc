@@ -6,6 +6,7 @@
 
 #include "tests/base/patience.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/checkpoint/resume.h"
 #include "train/tasks/classification.h"
 
 namespace convoy::train {

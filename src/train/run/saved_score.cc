@@ -49,8 +49,7 @@ std::optional<double> best_score(const Inputs& inputs, const CheckpointFolder& c
 
 SavedScore saved_score(const Inputs& inputs, const CheckpointFolder& checkpoints,
                        const Manifest& saved) {
-  std::string figure = figure_of(saved);
-  if (figure.empty()) figure = inputs.task->usual_best();
+  const std::string& figure = saved.metric;
   const bool same_data = inputs.measured_on == saved.measured_on;
   const bool comparable = same_data && figure == inputs.figure;
   if (!comparable) tell(inputs, checkpoints, saved, figure);
