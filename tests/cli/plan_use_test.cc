@@ -1,6 +1,7 @@
 // What a plan's answer is, and what becomes of it.
 #include "cli/plan/answers.h"
 #include "cli/plan/measured.h"
+#include "cli/plan/normalizing.h"
 #include "cli/plan/plan_file.h"
 #include "cli/plan/plan_recipe.h"
 #include "cli/plan/report.h"
@@ -99,6 +100,26 @@ TEST_F(PlanUse, TrainComparesTheRecipeWithThatOfItsPlan) {
                   "was measured with another recipe: optimizer.momentum is 0.9, in the plan it is "
                   "0.5 (its overrides were --set optimizer.momentum=0.5); plan anew"))
       << refused;
+}
+
+// Updates are counted on one worker, which normalizes over whole batches.
+TEST_F(PlanUse, SharesThatAreNormalizedByThemselvesAreKnown) {
+  const auto normalizes = [this](const Words& overrides) {
+    return normalizes_shares(
+        open_planned(RecipeWords{.path = recipe_, .overrides = overrides},
+                     GoalWords{.target = "", .targets = "1", .metric = "train_loss"})
+            .recipe);
+  };
+  EXPECT_FALSE(normalizes({}));
+  EXPECT_TRUE(normalizes({"model.name=resnet20"}));
+  EXPECT_FALSE(normalizes({"model.name=resnet20", "sync.batch_norm=synchronized"}));
+
+  measure();
+  const PlannedMachine machine{{machine_of(0.02), {}, {}}, std::nullopt, std::nullopt};
+  Answers answers = answer(points(), machine, {1, 2}, kSamples);
+  add_warning(answers, 2, "of several");
+  EXPECT_TRUE(answers.levels[1].choices[0].warnings.empty());
+  EXPECT_EQ(answers.levels[1].choices[1].warnings, Words{"of several"});
 }
 
 }  // namespace

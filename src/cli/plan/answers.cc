@@ -67,6 +67,14 @@ Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
   return answers;
 }
 
+void add_warning(Answers& answers, std::int64_t workers, const std::string& warning) {
+  for (LevelAnswer& level : answers.levels) {
+    for (plan::BatchChoice& choice : level.choices) {
+      if (choice.workers >= workers) choice.warnings.push_back(warning);
+    }
+  }
+}
+
 const plan::BatchChoice& soonest(const LevelAnswer& level) {
   return *std::min_element(level.choices.begin(), level.choices.end(),
                            [](const plan::BatchChoice& a, const plan::BatchChoice& b) {

@@ -42,6 +42,9 @@ struct Answers {
 Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
                const std::vector<std::int64_t>& workers, std::int64_t largest);
 
+// Adds a line to what is to be borne in mind with answers for `workers` and more.
+void add_warning(Answers& answers, std::int64_t workers, const std::string& warning);
+
 // "1.2 ms for 1 sample to 8 ms for 64", and "10 ms between 2 workers to 14 ms between 8".
 std::string table_text(const std::vector<plan::ComputePoint>& table);
 std::string table_text(const plan::Communication& communication);

@@ -6,6 +6,7 @@
 #include "base/toml_text.h"
 #include "cli/checks.h"
 #include "cli/launch/report.h"
+#include "cli/plan/normalizing.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/plan_file.h"
 #include "cli/plan/plan_recipe.h"
@@ -169,13 +170,25 @@ Answers answered(const plan::PlanPoints& points, const Sweep& sweep, const Plann
 }
 
 void warn_of(const FailedBatches& failed, Answers& answers) {
-  for (const auto& [batch, why] : failed.why) {
-    const std::string warning = "batch " + std::to_string(batch) + " was left out: " + why;
-    for (LevelAnswer& level : answers.levels) {
-      level.updates.warnings.push_back(warning);
-      for (plan::BatchChoice& choice : level.choices) choice.warnings.push_back(warning);
-    }
-  }
+  for (const auto& [batch, why] : failed.why)
+    add_warning(answers, 1, "batch " + std::to_string(batch) + " was left out: " + why);
+}
+
+// Updates were counted on one worker.
+void warn_of_shares(const train::Recipe& recipe, Answers& answers) {
+  const bool several =
+      std::any_of(answers.levels.begin(), answers.levels.end(),
+                  [](const LevelAnswer& level) { return level.choices.back().workers > 1; });
+  if (!several || !normalizes_shares(recipe)) return;
+  add_warning(answers, 2,
+              "the network normalizes over batches, and each of several workers over its share "
+              "alone (" +
+                  recipe.strategy +
+                  ".batch_norm is \"local\"): updates of one worker with "
+                  "the whole batch are predicted; --set " +
+                  recipe.strategy +
+                  ".batch_norm=synchronized makes them the same, `convoy plan check` says how far "
+                  "they differ");
 }
 
 // As --hosts takes them, for the number of workers that is soonest; empty: here.
@@ -219,6 +232,7 @@ int run_batch(const BatchArguments& arguments) {
   const plan::PlanPoints points = points_of(sweep, folder.points());
   Answers answers = answered(points, sweep, planned);
   warn_of(failed, answers);
+  warn_of_shares(planned.recipe, answers);
   if (answers.levels.empty()) {
     add_rows(answers, "", rows);
     throw UsageError(lines_text(answers.without) + how_far(folder, planned.goal) +
