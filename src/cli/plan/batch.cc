@@ -1,5 +1,6 @@
 // convoy plan batch: which mini-batch, for the user's recipe, target and machine.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -191,6 +192,29 @@ void warn_of_shares(const train::Recipe& recipe, Answers& answers) {
                   "they differ");
 }
 
+// The law takes every update for one of a whole batch.
+void warn_of_rests(const Planned& planned, Answers& answers) {
+  constexpr double kMuch = 0.95;
+  if (!planned.counts_samples || planned.recipe.data.drop_last || answers.levels.empty()) return;
+  std::string batches;
+  for (const plan::EnvelopePoint& point : answers.levels.back().updates.envelope) {
+    const double mean = mean_batch(planned.samples, point.batch);
+    if (point.reached == 0 || mean >= kMuch * static_cast<double>(point.batch)) continue;
+    const bool to_the_end =
+        point.updates * static_cast<double>(point.batch) >= static_cast<double>(planned.samples);
+    if (!to_the_end) continue;  // of the first epoch
+    batches += (batches.empty() ? "" : ", ") + std::to_string(point.batch) + " (on average as " +
+               std::to_string(std::llround(mean)) + ")";
+  }
+  if (batches.empty()) return;
+  add_warning(answers, 1,
+              "the last batch of each epoch is smaller, which the law does not know of: updates "
+              "with batch " +
+                  batches +
+                  " are taken for whole ones; --set data.drop_last=true "
+                  "leaves such rests out");
+}
+
 // As --hosts takes them, for the number of workers that is soonest; empty: here.
 std::string hosts_of(const Answers& answers, const Sweep& sweep) {
   const std::vector<HostSlots>& hosts = sweep.workplace.hosts;
@@ -233,6 +257,7 @@ int run_batch(const BatchArguments& arguments) {
   Answers answers = answered(points, sweep, planned);
   warn_of(failed, answers);
   warn_of_shares(planned.recipe, answers);
+  warn_of_rests(planned, answers);
   if (answers.levels.empty()) {
     add_rows(answers, "", rows);
     throw UsageError(lines_text(answers.without) + how_far(folder, planned.goal) +
