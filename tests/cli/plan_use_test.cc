@@ -52,10 +52,25 @@ TEST_F(PlanUse, NoAnswerCountsOnCommunicationThatWasNotTimed) {
   ASSERT_EQ(answers.levels.size(), 2u);
   EXPECT_EQ(answers.levels[1].choices.size(), 1u);
   ASSERT_EQ(answers.without.size(), 2u);
-  EXPECT_TRUE(has(answers.without[1],
+  EXPECT_TRUE(has(answers.without[1].why,
                   "train_loss 0.5: 2 workers: nothing is known of communication between 2 workers"))
-      << answers.without[1];
+      << answers.without[1].why;
   EXPECT_FALSE(has(make_plan_report({"bars", all, answers, kSamples}), "Scaling to"));
+  {
+    Rows rows(rows_);
+    add_rows(answers, "", rows);
+  }
+  const Json row = written().back(), machine = written()[1];
+  EXPECT_EQ(row["kind"], "without");
+  EXPECT_EQ(row["target"], 0.5);
+  EXPECT_EQ(row["workers"], 2);
+  // What seconds were computed from.
+  EXPECT_EQ(machine["kind"], "machine");
+  EXPECT_EQ(machine["flat_seen"], true);
+  EXPECT_EQ(machine["slope_seen"], true);
+  EXPECT_EQ(machine["communication"], "unknown");
+  EXPECT_FALSE(machine.contains("delta_s"));
+  EXPECT_EQ(machine.contains("seconds_by_samples"), !answers.machine.machine.machine.table.empty());
   // As a plan of before has written it.
   plan::Machine before = machine_of(0);
   before.source = "measured";

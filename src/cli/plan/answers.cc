@@ -44,12 +44,13 @@ Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
     try {
       LevelAnswer one{level, plan::fit_updates(points.updates(level)), {}};
       const std::string which = points.header.metric + " " + shortest(level) + ": ";
-      std::vector<std::string> without;
+      std::vector<Answers::Without> without;
       for (const std::int64_t count : workers) {
         try {
           one.choices.push_back(plan::choose_batch(one.updates, machine.machine, count, largest));
         } catch (const UsageError& error) {
-          without.push_back(which + std::to_string(count) + " workers: " + error.what());
+          without.push_back(
+              {level, count, which + std::to_string(count) + " workers: " + error.what()});
           continue;
         }
         if (count > measured && measured > 1) {
@@ -61,7 +62,8 @@ Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
       if (!one.choices.empty()) answers.levels.push_back(std::move(one));
       answers.without.insert(answers.without.end(), without.begin(), without.end());
     } catch (const UsageError& error) {
-      answers.without.push_back(points.header.metric + " " + shortest(level) + ": " + error.what());
+      answers.without.push_back(
+          {level, 0, points.header.metric + " " + shortest(level) + ": " + error.what()});
     }
   }
   return answers;

@@ -34,8 +34,13 @@ struct Answers {
   std::string metric;
   PlannedMachine machine;
   std::vector<LevelAnswer> levels;  // those that there is an answer for
-  // Why there is none for the others, and numbers of workers, a line each.
-  std::vector<std::string> without;
+  // Why there is none for the others, and numbers of workers.
+  struct Without {
+    double level = 0;
+    std::int64_t workers = 0;  // 0: any
+    std::string why;           // one line, with both
+  };
+  std::vector<Without> without;
 };
 
 // For each level of the points and each number of workers, with batches up to `largest`.

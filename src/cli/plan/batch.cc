@@ -129,9 +129,9 @@ PlanFile plan_file_of(const Answers& answers, const Planned& planned, const Swee
   return file;
 }
 
-std::string lines_text(const std::vector<std::string>& lines) {
+std::string lines_text(const std::vector<Answers::Without>& lines) {
   std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  for (const Answers::Without& line : lines) text += (text.empty() ? "" : "\n") + line.why;
   return text;
 }
 

@@ -31,6 +31,8 @@ struct Case {
   plan::Machine machine;
   std::int64_t batch = 0;
   std::int64_t workers = 0;
+  bool trusted = false;  // the law
+  std::vector<std::string> warnings;
 };
 
 void print_changes(const Case& c, double factor, Rows& rows, std::FILE* out) {
@@ -42,7 +44,9 @@ void print_changes(const Case& c, double factor, Rows& rows, std::FILE* out) {
             {"workers", c.workers},
             {"seconds", now},
             {"best_batch", best},
-            {"best_seconds", best_s}});
+            {"best_seconds", best_s},
+            {"trusted", c.trusted},
+            {"warnings", c.warnings}});
   std::fprintf(out, "%lld worker%s, batch %lld: %s to the target; with the best batch, %s, %s\n\n",
                static_cast<long long>(c.workers), c.workers == 1 ? "" : "s",
                static_cast<long long>(c.batch), format_seconds(now).c_str(),
@@ -128,8 +132,9 @@ void run_machine(const MachineArguments& arguments) {
   }
   for (const std::string& warning : measured.updates.warnings)
     std::fprintf(out, "warning: %s\n", warning.c_str());
-  const Case one{measured.updates.law, plan::of_equation_4(measured.machine), arguments.batch,
-                 arguments.workers};
+  const Case one{measured.updates.law,     plan::of_equation_4(measured.machine),
+                 arguments.batch,          arguments.workers,
+                 measured.updates.trusted, measured.updates.warnings};
   print_changes(one, arguments.factor, rows, out);
   if (prices) print_design(one, *prices, rows, out);
 }
