@@ -117,6 +117,34 @@ TEST_F(PlanUse, TrainComparesTheRecipeWithThatOfItsPlan) {
       << refused;
 }
 
+// Timed with other shares of a batch, or between other workers, it is another.
+TEST_F(PlanUse, CommunicationThatWasTimedOtherwiseIsSaid) {
+  measure();
+  plan::PlanPoints all = points();
+  for (const std::int64_t samples : {4, 16, 64, 128}) {
+    for (const double factor : {0.98, 1.0, 1.02})
+      all.times.push_back(
+          {samples, 1e-3 * std::max<double>(static_cast<double>(samples), 32) * factor});
+  }
+  const auto warnings = [&all](std::int64_t batch, std::int64_t workers) {
+    for (const double factor : {0.97, 1.03}) all.communication.push_back({2, 1e-3 * factor, batch});
+    const Answers answers = answer(all, fit_machine(all), {workers}, kSamples);
+    all.communication.clear();
+    std::string text;
+    for (const std::string& one : answers.levels[1].choices[0].warnings) text += one + "\n";
+    return text;
+  };
+  EXPECT_EQ(warnings(64, 2), "");  // 32 each
+  EXPECT_TRUE(has(warnings(400, 2), "was timed with 200 samples for each worker"))
+      << warnings(400, 2);
+  const std::string four = warnings(64, 4);
+  EXPECT_TRUE(has(four,
+                  "communication was measured with 2 workers; that of 4 is what its model "
+                  "makes of that, which is that it takes as long between any number"))
+      << four;
+  EXPECT_FALSE(has(four, "was timed with"));
+}
+
 // Updates are counted on one worker, which normalizes over whole batches.
 TEST_F(PlanUse, SharesThatAreNormalizedByThemselvesAreKnown) {
   const auto normalizes = [this](const Words& overrides) {
