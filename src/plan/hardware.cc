@@ -95,6 +95,17 @@ Balance balance(const UpdateLaw& law, const Machine& machine, double workers,
   result.saved_by_bandwidth = (seconds_at(law, with_delta(machine, slow), workers) -
                                seconds_at(law, with_delta(machine, fast), workers)) /
                               network_cost;
+  const double processors_cost = compute_cost(prices, workers, gamma * (1 - step)) -
+                                 compute_cost(prices, workers, gamma * (1 + step));
+  if (processors_cost > 0) {
+    const auto at = [&](double times) {
+      Machine other = machine;
+      other.seconds_per_sample *= times;
+      other.overhead_s *= times;
+      return seconds_at(law, other, workers);
+    };
+    result.saved_by_processors = (at(1 + step) - at(1 - step)) / processors_cost;
+  }
   return result;
 }
 
@@ -102,11 +113,16 @@ Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& p
                    double budget, std::int64_t most_workers) {
   check(prices);
   check_positive("the budget", budget);
-  check_at_least("the largest number of workers", most_workers, 2);
+  check_at_least("the largest number of workers", most_workers, 1);
   const double given = delta_of(machine);
   const double gamma = machine.seconds_per_sample / machine.processor_share;
   const double slowest = given * 1e6, fastest = given * 1e-6;
-  Design best;
+  const double alone = compute_cost(prices, 1, gamma);
+  if (alone > budget) {
+    throw UsageError("a budget of " + shortest(budget) +
+                     " does not pay for one worker, which costs " + shortest(alone));
+  }
+  Design best{machine, 1, optimal_batch(law, machine, 1), optimal_seconds(law, machine, 1), alone};
   for (std::int64_t p = 2; p <= most_workers; ++p) {
     const double left = budget - compute_cost(prices, static_cast<double>(p), gamma);
     if (left < 0 || bandwidth_cost(prices, slowest) > left) break;  // more workers cost more
@@ -118,12 +134,8 @@ Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& p
     }
     const Machine built = with_delta(machine, std::exp(high));
     const double seconds = optimal_seconds(law, built, p);
-    if (best.workers > 1 && seconds >= best.seconds) continue;
+    if (seconds >= best.seconds) continue;
     best = {built, p, optimal_batch(law, built, p), seconds, cost(prices, built, p)};
-  }
-  if (best.workers == 1) {
-    throw UsageError("a budget of " + shortest(budget) +
-                     " does not pay for two workers and the slowest network");
   }
   return best;
 }

@@ -75,6 +75,7 @@ TEST_F(PlanAnswers, MachineWeighsPrices) {
   const plan::Balance balance = plan::balance(law, machine, 4, library);
   EXPECT_NEAR(row["saved_by_workers"], balance.saved_by_workers, 1e-9);
   EXPECT_NEAR(row["saved_by_bandwidth"], balance.saved_by_bandwidth, 1e-9);
+  EXPECT_NEAR(row["saved_by_processors"], balance.saved_by_processors.value(), 1e-9);
   const plan::Design design = plan::best_design(law, machine, library, 30000, 32);
   EXPECT_EQ(row["workers"], design.workers);
   EXPECT_NEAR(row["seconds"], design.seconds, 1e-9 * design.seconds);
@@ -87,6 +88,9 @@ TEST_F(PlanAnswers, MachineWeighsPrices) {
   EXPECT_TRUE(has(refused("budget = 1\n"), "there is no table [compute]"));
   EXPECT_TRUE(has(refused("[compute]\nprice = 1\n[bandwidth]\nprice = 1\n"), "budget is missing"));
   EXPECT_TRUE(has(refused("budget = -1\n"), "prices.toml:1: budget has to be a number above 0"));
+  for (const char* wrong : {"1e12", "64.7", "0"})
+    EXPECT_TRUE(has(refused("budget = 1\nmost_workers = " + std::string(wrong) + "\n"),
+                    "prices.toml:2: most_workers has to be a whole number from 1 to 100000"));
   EXPECT_TRUE(has(refused("budget = 1\n[compute]\nprce = 1\n"), "did you mean compute.price?"));
   EXPECT_TRUE(has(refused("budget ="), "prices.toml:1: "));
 }

@@ -15,6 +15,7 @@
 #include "cli/plan/goal.h"
 #include "cli/plan/measure.h"
 #include "cli/plan/numbers.h"
+#include "cli/plan/planned.h"
 #include "cli/plan/rates.h"
 #include "cli/plan/runs.h"
 #include "cli/plan/trial.h"
@@ -230,6 +231,14 @@ TEST(PlanTrials, AreLeftToATrainingThatIsStillEnding) {
     ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);  // free when it has ended
   }
   EXPECT_FALSE(std::filesystem::exists(trials));
+}
+
+// Imagenette: nine batches of 1,024 and one of 253; two of 4,096 and one of 1,277.
+TEST(PlanRuns, BatchesOfAnEpochAreWorthLessWhereTheLastIsSmaller) {
+  EXPECT_NEAR(mean_batch(9469, 1024), 10 / (9. / 1024 + 1. / 253), 1e-9);
+  EXPECT_NEAR(mean_batch(9469, 4096), 3 / (2. / 4096 + 1. / 1277), 1e-9);
+  EXPECT_EQ(mean_batch(400, 40), 40);
+  EXPECT_EQ(mean_batch(400, 400), 400);
 }
 
 TEST(PlanRuns, WithoutHopeWhereAnotherRateIsThreeTimesAsFast) {

@@ -1,6 +1,7 @@
 // What a plan's answer is, and what becomes of it.
 #include "cli/plan/answers.h"
 #include "cli/plan/measured.h"
+#include "cli/plan/normalizing.h"
 #include "cli/plan/plan_file.h"
 #include "cli/plan/plan_recipe.h"
 #include "cli/plan/report.h"
@@ -51,10 +52,25 @@ TEST_F(PlanUse, NoAnswerCountsOnCommunicationThatWasNotTimed) {
   ASSERT_EQ(answers.levels.size(), 2u);
   EXPECT_EQ(answers.levels[1].choices.size(), 1u);
   ASSERT_EQ(answers.without.size(), 2u);
-  EXPECT_TRUE(has(answers.without[1],
+  EXPECT_TRUE(has(answers.without[1].why,
                   "train_loss 0.5: 2 workers: nothing is known of communication between 2 workers"))
-      << answers.without[1];
+      << answers.without[1].why;
   EXPECT_FALSE(has(make_plan_report({"bars", all, answers, kSamples}), "Scaling to"));
+  {
+    Rows rows(rows_);
+    add_rows(answers, "", rows);
+  }
+  const Json row = written().back(), machine = written()[1];
+  EXPECT_EQ(row["kind"], "without");
+  EXPECT_EQ(row["target"], 0.5);
+  EXPECT_EQ(row["workers"], 2);
+  // What seconds were computed from.
+  EXPECT_EQ(machine["kind"], "machine");
+  EXPECT_EQ(machine["flat_seen"], true);
+  EXPECT_EQ(machine["slope_seen"], true);
+  EXPECT_EQ(machine["communication"], "unknown");
+  EXPECT_FALSE(machine.contains("delta_s"));
+  EXPECT_EQ(machine.contains("seconds_by_samples"), !answers.machine.machine.machine.table.empty());
   // As a plan of before has written it.
   plan::Machine before = machine_of(0);
   before.source = "measured";
@@ -99,6 +115,54 @@ TEST_F(PlanUse, TrainComparesTheRecipeWithThatOfItsPlan) {
                   "was measured with another recipe: optimizer.momentum is 0.9, in the plan it is "
                   "0.5 (its overrides were --set optimizer.momentum=0.5); plan anew"))
       << refused;
+}
+
+// Timed with other shares of a batch, or between other workers, it is another.
+TEST_F(PlanUse, CommunicationThatWasTimedOtherwiseIsSaid) {
+  measure();
+  plan::PlanPoints all = points();
+  for (const std::int64_t samples : {4, 16, 64, 128}) {
+    for (const double factor : {0.98, 1.0, 1.02})
+      all.times.push_back(
+          {samples, 1e-3 * std::max<double>(static_cast<double>(samples), 32) * factor});
+  }
+  const auto warnings = [&all](std::int64_t batch, std::int64_t workers) {
+    for (const double factor : {0.97, 1.03}) all.communication.push_back({2, 1e-3 * factor, batch});
+    const Answers answers = answer(all, fit_machine(all), {workers}, kSamples);
+    all.communication.clear();
+    std::string text;
+    for (const std::string& one : answers.levels[1].choices[0].warnings) text += one + "\n";
+    return text;
+  };
+  EXPECT_EQ(warnings(64, 2), "");  // 32 each
+  EXPECT_TRUE(has(warnings(400, 2), "was timed with 200 samples for each worker"))
+      << warnings(400, 2);
+  const std::string four = warnings(64, 4);
+  EXPECT_TRUE(has(four,
+                  "communication was measured with 2 workers; that of 4 is what its model "
+                  "makes of that, which is that it takes as long between any number"))
+      << four;
+  EXPECT_FALSE(has(four, "was timed with"));
+}
+
+// Updates are counted on one worker, which normalizes over whole batches.
+TEST_F(PlanUse, SharesThatAreNormalizedByThemselvesAreKnown) {
+  const auto normalizes = [this](const Words& overrides) {
+    return normalizes_shares(
+        open_planned(RecipeWords{.path = recipe_, .overrides = overrides},
+                     GoalWords{.target = "", .targets = "1", .metric = "train_loss"})
+            .recipe);
+  };
+  EXPECT_FALSE(normalizes({}));
+  EXPECT_TRUE(normalizes({"model.name=resnet20"}));
+  EXPECT_FALSE(normalizes({"model.name=resnet20", "sync.batch_norm=synchronized"}));
+
+  measure();
+  const PlannedMachine machine{{machine_of(0.02), {}, {}}, std::nullopt, std::nullopt};
+  Answers answers = answer(points(), machine, {1, 2}, kSamples);
+  add_warning(answers, 2, "of several");
+  EXPECT_TRUE(answers.levels[1].choices[0].warnings.empty());
+  EXPECT_EQ(answers.levels[1].choices[1].warnings, Words{"of several"});
 }
 
 }  // namespace

@@ -212,7 +212,42 @@ TEST(Theory, TheBestDesignIsBalancedAsEquation12Says) {
             balance(law_of(design), at_balance, 4, prices).saved_by_bandwidth);
   EXPECT_LT(balance(law_of(design), at_balance, 24, prices).saved_by_workers,
             balance(law_of(design), at_balance, 24, prices).saved_by_bandwidth);
-  EXPECT_THROW(best_design(law_of(design), machine, prices, 79, 24), UsageError);
+  // What does not pay for two workers pays for one, which needs no network.
+  const Design one = best_design(law_of(design), machine, prices, 79, 24);
+  EXPECT_EQ(one.workers, 1);
+  EXPECT_EQ(one.cost, 40);
+  EXPECT_EQ(one.seconds, optimal_seconds(law_of(design), machine, 1));
+  EXPECT_EQ(
+      message_of<UsageError>([&] { (void)best_design(law_of(design), machine, prices, 39, 24); }),
+      "a budget of 39 does not pay for one worker, which costs 40");
+  // One worker is as good as any where networks are slow and dear.
+  Machine slow = machine;
+  slow.communication.delta_s = 10;
+  const Prices dear{prices.compute, [](double delta) { return 1e4 / delta; }};
+  EXPECT_EQ(best_design(law_of(design), slow, dear, 1000, 24).workers, 1);
+}
+
+// The third side of equation 12: what a processor costs that takes less for a sample.
+TEST(Theory, FasterProcessorsAreWeighedWhereTheyHaveAPrice) {
+  const json& design = golden()["design"];
+  const Machine machine = machine_of(design["machine"]);
+  EXPECT_FALSE(balance(law_of(design), machine, 8, prices_of(design)).saved_by_processors);
+  const auto with_power = [&](double power) {
+    Prices prices = prices_of(design);
+    prices.compute = [=, &machine](double workers, double gamma) {
+      return 40 * workers * std::pow(machine.seconds_per_sample / gamma, power);
+    };
+    return balance(law_of(design), machine, 8, prices).saved_by_processors.value();
+  };
+  // Written out: equation 10, and what its first branch loses with gamma.
+  const auto seconds = [&](double times) {
+    Machine other = machine;
+    other.seconds_per_sample *= times;
+    return optimal_seconds(law_of(design), other, 8);
+  };
+  const double step = 1e-4;
+  near(with_power(1), (seconds(1 + step) - seconds(1 - step)) / (2 * step) / (40 * 8), 1e-5);
+  near(with_power(2), with_power(1) / 2, 1e-5);
 }
 
 TEST(Theory, WhatIfNamesWhatPaysMost) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,18 +25,21 @@ struct Prices {
 // Equation 11: C_compute(P, gamma) + C_bandwidth(delta).
 double cost(const Prices& prices, const Machine& machine, std::int64_t workers);
 
-// These are both sides of equation 12: seconds of T_C(M_opt(P), P) that one more unit of cost saves
-// when it is spent on more workers, or on bandwidth. At the best design they are equal.
-// Derivatives, so P counts as a real number here. For a machine with delta > 0, P > 1. UsageError
-// for prices that don't grow with P, or don't fall with delta.
+// These are the sides of equation 12: seconds of T_C(M_opt(P), P) that one more unit of cost saves
+// when it is spent on more workers, on faster processors, or on bandwidth. At the best design they
+// are equal. Below 0: it costs time. Derivatives, so P counts as a real number here. For a machine
+// with delta > 0, P > 1. UsageError for prices that don't grow with P, or don't fall with delta.
 struct Balance {
   double saved_by_workers = 0;
   double saved_by_bandwidth = 0;
+  // The overhead shrinks with gamma. Nothing where prices don't fall with gamma.
+  std::optional<double> saved_by_processors = {};
 };
 Balance balance(const UpdateLaw& law, const Machine& machine, double workers, const Prices& prices);
 
-// This is the design that equation 12 describes, for whole numbers of workers: for each P the
-// network is the best that the rest of the budget pays for, and the P with the least time wins.
+// This is the design that equation 12 describes, for whole numbers of workers with the processor of
+// the machine given: for each P the network is the best that the rest of the budget pays for, and
+// the P with the least time wins. One worker has no network, and pays for none.
 struct Design {
   Machine machine;  // with its delta_s
   std::int64_t workers = 1;
@@ -43,9 +47,9 @@ struct Design {
   double seconds = 0;  // equation 10
   double cost = 0;     // equation 11: at most the budget
 };
-// 2 <= P <= most_workers; delta is looked for between delta_s / 1e6 and delta_s * 1e6 of the
-// machine given. UsageError when the budget does not even pay for two workers on the slowest
-// network.
+// 1 <= P <= most_workers; delta is looked for between delta_s / 1e6 and delta_s * 1e6 of the
+// machine given, and is the machine's own for P = 1. UsageError when the budget does not even pay
+// for one worker.
 Design best_design(const UpdateLaw& law, const Machine& machine, const Prices& prices,
                    double budget, std::int64_t most_workers);
 

@@ -1,9 +1,11 @@
 #include "cli/plan/answers.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/toml_text.h"
+#include "cli/plan/numbers.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
@@ -15,6 +17,37 @@ std::string first_to_last(const std::vector<Point>& table, const Name& name) {
   const std::string first = format_seconds(table.front().seconds) + " " + name(table.front());
   if (table.size() == 1) return first;
   return first + " to " + format_seconds(table.back().seconds) + " " + name(table.back());
+}
+
+// Where the times of communication are of other workers, or of other shares of a batch.
+void warn_of_communication(const plan::PlanPoints& points, plan::BatchChoice& choice) {
+  const std::int64_t count = choice.workers;
+  std::set<std::int64_t> timed;
+  double share = 0;
+  std::int64_t nearest = 0;
+  for (const plan::CommunicationSample& sample : points.communication) {
+    timed.insert(sample.workers);
+    if (sample.batch == 0 || sample.workers > count || sample.workers < nearest) continue;
+    nearest = sample.workers;
+    share = static_cast<double>(sample.batch) / static_cast<double>(sample.workers);
+  }
+  if (timed.empty() || count == 1) return;
+  if (count > *timed.rbegin()) {
+    choice.warnings.push_back(
+        "communication was measured with " + std::to_string(*timed.rbegin()) +
+        " workers; that of " + std::to_string(count) + " is what its model makes of that" +
+        (timed.size() > 1 ? ""
+                          : ", which is that it takes as long between any number: with one number "
+                            "of workers nothing tells how it grows"));
+  }
+  constexpr double kFar = 4;
+  const double chosen = static_cast<double>(choice.batch) / static_cast<double>(count);
+  if (share == 0 || std::max(chosen / share, share / chosen) <= kFar) return;
+  choice.warnings.push_back("communication was timed with " + short_text(share) +
+                            " samples for each worker, and batch " + std::to_string(choice.batch) +
+                            " gives each of " + std::to_string(count) + " " + short_text(chosen) +
+                            ": computation hides another part of it then; `convoy plan check` says "
+                            "how long an update takes");
 }
 
 }  // namespace
@@ -35,36 +68,37 @@ PlannedMachine fit_machine(const plan::PlanPoints& points) {
 Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
                const std::vector<std::int64_t>& workers, std::int64_t largest) {
   Answers answers{points.header.metric, machine, {}, {}};
-  std::int64_t measured = 0;  // most workers; 0: the machine was described
-  if (machine.communication) {
-    for (const auto& sample : points.communication)
-      measured = std::max<std::int64_t>(measured, sample.workers);
-  }
   for (const double level : points.header.targets) {
     try {
       LevelAnswer one{level, plan::fit_updates(points.updates(level)), {}};
       const std::string which = points.header.metric + " " + shortest(level) + ": ";
-      std::vector<std::string> without;
+      std::vector<Answers::Without> without;
       for (const std::int64_t count : workers) {
         try {
           one.choices.push_back(plan::choose_batch(one.updates, machine.machine, count, largest));
         } catch (const UsageError& error) {
-          without.push_back(which + std::to_string(count) + " workers: " + error.what());
+          without.push_back(
+              {level, count, which + std::to_string(count) + " workers: " + error.what()});
           continue;
         }
-        if (count > measured && measured > 1) {
-          one.choices.back().warnings.push_back(
-              "communication was measured with " + std::to_string(measured) + " workers; that of " +
-              std::to_string(count) + " is what its model makes of that");
-        }
+        if (machine.communication) warn_of_communication(points, one.choices.back());
       }
       if (!one.choices.empty()) answers.levels.push_back(std::move(one));
       answers.without.insert(answers.without.end(), without.begin(), without.end());
     } catch (const UsageError& error) {
-      answers.without.push_back(points.header.metric + " " + shortest(level) + ": " + error.what());
+      answers.without.push_back(
+          {level, 0, points.header.metric + " " + shortest(level) + ": " + error.what()});
     }
   }
   return answers;
+}
+
+void add_warning(Answers& answers, std::int64_t workers, const std::string& warning) {
+  for (LevelAnswer& level : answers.levels) {
+    for (plan::BatchChoice& choice : level.choices) {
+      if (choice.workers >= workers) choice.warnings.push_back(warning);
+    }
+  }
 }
 
 const plan::BatchChoice& soonest(const LevelAnswer& level) {

@@ -34,13 +34,21 @@ struct Answers {
   std::string metric;
   PlannedMachine machine;
   std::vector<LevelAnswer> levels;  // those that there is an answer for
-  // Why there is none for the others, and numbers of workers, a line each.
-  std::vector<std::string> without;
+  // Why there is none for the others, and numbers of workers.
+  struct Without {
+    double level = 0;
+    std::int64_t workers = 0;  // 0: any
+    std::string why;           // one line, with both
+  };
+  std::vector<Without> without;
 };
 
 // For each level of the points and each number of workers, with batches up to `largest`.
 Answers answer(const plan::PlanPoints& points, const PlannedMachine& machine,
                const std::vector<std::int64_t>& workers, std::int64_t largest);
+
+// Adds a line to what is to be borne in mind with answers for `workers` and more.
+void add_warning(Answers& answers, std::int64_t workers, const std::string& warning);
 
 // "1.2 ms for 1 sample to 8 ms for 64", and "10 ms between 2 workers to 14 ms between 8".
 std::string table_text(const std::vector<plan::ComputePoint>& table);

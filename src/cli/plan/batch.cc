@@ -1,11 +1,13 @@
 // convoy plan batch: which mini-batch, for the user's recipe, target and machine.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
 #include "base/toml_text.h"
 #include "cli/checks.h"
 #include "cli/launch/report.h"
+#include "cli/plan/normalizing.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/plan_file.h"
 #include "cli/plan/plan_recipe.h"
@@ -127,9 +129,9 @@ PlanFile plan_file_of(const Answers& answers, const Planned& planned, const Swee
   return file;
 }
 
-std::string lines_text(const std::vector<std::string>& lines) {
+std::string lines_text(const std::vector<Answers::Without>& lines) {
   std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  for (const Answers::Without& line : lines) text += (text.empty() ? "" : "\n") + line.why;
   return text;
 }
 
@@ -169,13 +171,48 @@ Answers answered(const plan::PlanPoints& points, const Sweep& sweep, const Plann
 }
 
 void warn_of(const FailedBatches& failed, Answers& answers) {
-  for (const auto& [batch, why] : failed.why) {
-    const std::string warning = "batch " + std::to_string(batch) + " was left out: " + why;
-    for (LevelAnswer& level : answers.levels) {
-      level.updates.warnings.push_back(warning);
-      for (plan::BatchChoice& choice : level.choices) choice.warnings.push_back(warning);
-    }
+  for (const auto& [batch, why] : failed.why)
+    add_warning(answers, 1, "batch " + std::to_string(batch) + " was left out: " + why);
+}
+
+// Updates were counted on one worker.
+void warn_of_shares(const train::Recipe& recipe, Answers& answers) {
+  const bool several =
+      std::any_of(answers.levels.begin(), answers.levels.end(),
+                  [](const LevelAnswer& level) { return level.choices.back().workers > 1; });
+  if (!several || !normalizes_shares(recipe)) return;
+  add_warning(answers, 2,
+              "the network normalizes over batches, and each of several workers over its share "
+              "alone (" +
+                  recipe.strategy +
+                  ".batch_norm is \"local\"): updates of one worker with "
+                  "the whole batch are predicted; --set " +
+                  recipe.strategy +
+                  ".batch_norm=synchronized makes them the same, `convoy plan check` says how far "
+                  "they differ");
+}
+
+// The law takes every update for one of a whole batch.
+void warn_of_rests(const Planned& planned, Answers& answers) {
+  constexpr double kMuch = 0.95;
+  if (!planned.counts_samples || planned.recipe.data.drop_last || answers.levels.empty()) return;
+  std::string batches;
+  for (const plan::EnvelopePoint& point : answers.levels.back().updates.envelope) {
+    const double mean = mean_batch(planned.samples, point.batch);
+    if (point.reached == 0 || mean >= kMuch * static_cast<double>(point.batch)) continue;
+    const bool to_the_end =
+        point.updates * static_cast<double>(point.batch) >= static_cast<double>(planned.samples);
+    if (!to_the_end) continue;  // of the first epoch
+    batches += (batches.empty() ? "" : ", ") + std::to_string(point.batch) + " (on average as " +
+               std::to_string(std::llround(mean)) + ")";
   }
+  if (batches.empty()) return;
+  add_warning(answers, 1,
+              "the last batch of each epoch is smaller, which the law does not know of: updates "
+              "with batch " +
+                  batches +
+                  " are taken for whole ones; --set data.drop_last=true "
+                  "leaves such rests out");
 }
 
 // As --hosts takes them, for the number of workers that is soonest; empty: here.
@@ -219,6 +256,8 @@ int run_batch(const BatchArguments& arguments) {
   const plan::PlanPoints points = points_of(sweep, folder.points());
   Answers answers = answered(points, sweep, planned);
   warn_of(failed, answers);
+  warn_of_shares(planned.recipe, answers);
+  warn_of_rests(planned, answers);
   if (answers.levels.empty()) {
     add_rows(answers, "", rows);
     throw UsageError(lines_text(answers.without) + how_far(folder, planned.goal) +

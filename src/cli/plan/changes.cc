@@ -30,6 +30,18 @@ class Reader {
     return *value;
   }
 
+  // From 1 to `most`.
+  std::int64_t count(const char* key, std::int64_t fallback, std::int64_t most) const {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return fallback;
+    const auto value = table_[key].value_exact<std::int64_t>();
+    if (!value || *value < 1 || *value > most) {
+      throw UsageError(place(node) + inside_ + key + " has to be a whole number from 1 to " +
+                       std::to_string(most));
+    }
+    return *value;
+  }
+
   void only(const std::vector<std::string>& known) const {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
@@ -80,8 +92,8 @@ PriceList read_prices(const std::string& path) {
   reader.only({"budget", "most_workers", "compute", "bandwidth"});
   PriceList list;
   list.budget = reader.number("budget", std::nullopt);
-  list.most_workers =
-      std::llround(reader.number("most_workers", static_cast<double>(list.most_workers)));
+  constexpr std::int64_t kMost = 100'000;  // each of them is tried
+  list.most_workers = reader.count("most_workers", list.most_workers, kMost);
   list.compute = reader.part("compute");
   list.bandwidth = reader.part("bandwidth");
   return list;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "cli/checks.h"
 #include "cli/plan/changes.h"
@@ -31,6 +32,8 @@ struct Case {
   plan::Machine machine;
   std::int64_t batch = 0;
   std::int64_t workers = 0;
+  bool trusted = false;  // the law
+  std::vector<std::string> warnings;
 };
 
 void print_changes(const Case& c, double factor, Rows& rows, std::FILE* out) {
@@ -42,7 +45,9 @@ void print_changes(const Case& c, double factor, Rows& rows, std::FILE* out) {
             {"workers", c.workers},
             {"seconds", now},
             {"best_batch", best},
-            {"best_seconds", best_s}});
+            {"best_seconds", best_s},
+            {"trusted", c.trusted},
+            {"warnings", c.warnings}});
   std::fprintf(out, "%lld worker%s, batch %lld: %s to the target; with the best batch, %s, %s\n\n",
                static_cast<long long>(c.workers), c.workers == 1 ? "" : "s",
                static_cast<long long>(c.batch), format_seconds(now).c_str(),
@@ -67,6 +72,27 @@ void print_changes(const Case& c, double factor, Rows& rows, std::FILE* out) {
   }
 }
 
+// "one more unit of money saves 1 ms of workers, ..., 2 ms of bandwidth: bandwidth pays most"
+std::string balance_text(const plan::Balance& balance) {
+  std::vector<std::pair<std::string, double>> sides{{"workers", balance.saved_by_workers}};
+  if (balance.saved_by_processors)
+    sides.emplace_back("faster processors", *balance.saved_by_processors);
+  sides.emplace_back("bandwidth", balance.saved_by_bandwidth);
+  std::string text = "one more unit of money saves ";
+  std::string loses;
+  const auto* best = &sides.front();
+  for (const auto& side : sides) {
+    if (&side != &sides.front()) text += ", ";
+    text += format_seconds(side.second) + " of " + side.first;
+    if (side.second > best->second) best = &side;
+    if (side.second < 0) loses += (loses.empty() ? "" : ", ") + side.first;
+  }
+  if (best->second > 0) text += ": " + best->first + " pays most";
+  if (!loses.empty())
+    text += (best->second > 0 ? ", fewer of " : ": fewer of ") + loses + " would be sooner";
+  return text;
+}
+
 void print_design(const Case& c, const PriceList& list, Rows& rows, std::FILE* out) {
   const plan::Prices prices = prices_of(list, c.machine);
   const double cost = plan::cost(prices, c.machine, c.workers);
@@ -75,13 +101,10 @@ void print_design(const Case& c, const PriceList& list, Rows& rows, std::FILE* o
   if (c.workers > 1) {
     const plan::Balance balance =
         plan::balance(c.law, c.machine, static_cast<double>(c.workers), prices);
-    const bool workers = balance.saved_by_workers > balance.saved_by_bandwidth;
-    std::fprintf(
-        out, "; one more unit of money saves %s of workers, %s of bandwidth: %s pays more\n",
-        format_seconds(balance.saved_by_workers).c_str(),
-        format_seconds(balance.saved_by_bandwidth).c_str(), workers ? "the first" : "the second");
+    std::fprintf(out, "; %s\n", balance_text(balance).c_str());
     row["saved_by_workers"] = balance.saved_by_workers;
     row["saved_by_bandwidth"] = balance.saved_by_bandwidth;
+    if (balance.saved_by_processors) row["saved_by_processors"] = *balance.saved_by_processors;
   } else {
     std::fprintf(out, "\n");
   }
@@ -89,15 +112,16 @@ void print_design(const Case& c, const PriceList& list, Rows& rows, std::FILE* o
       plan::best_design(c.law, c.machine, prices, list.budget, list.most_workers);
   const double delta = plan::delta_seconds(c.machine.communication);
   const double faster = delta / plan::delta_seconds(design.machine.communication);
-  std::fprintf(out,
-               "for a budget of %s: %lld workers and a network %s times as fast, batch %s: %s to "
-               "the target, for %s\n",
-               short_text(list.budget).c_str(), static_cast<long long>(design.workers),
-               short_text(faster).c_str(), short_text(design.batch).c_str(),
+  const std::string what = design.workers == 1
+                               ? "one worker without a network"
+                               : std::to_string(design.workers) + " workers and a network " +
+                                     short_text(faster) + " times as fast";
+  std::fprintf(out, "for a budget of %s: %s, batch %s: %s to the target, for %s\n",
+               short_text(list.budget).c_str(), what.c_str(), short_text(design.batch).c_str(),
                format_seconds(design.seconds).c_str(), short_text(design.cost).c_str());
   row.update({{"budget", list.budget},
               {"workers", design.workers},
-              {"bandwidth_factor", faster},
+              {"bandwidth_factor", design.workers == 1 ? Json(nullptr) : Json(faster)},
               {"batch", design.batch},
               {"seconds", design.seconds},
               {"design_cost", design.cost}});
@@ -128,8 +152,9 @@ void run_machine(const MachineArguments& arguments) {
   }
   for (const std::string& warning : measured.updates.warnings)
     std::fprintf(out, "warning: %s\n", warning.c_str());
-  const Case one{measured.updates.law, plan::of_equation_4(measured.machine), arguments.batch,
-                 arguments.workers};
+  const Case one{measured.updates.law,     plan::of_equation_4(measured.machine),
+                 arguments.batch,          arguments.workers,
+                 measured.updates.trusted, measured.updates.warnings};
   print_changes(one, arguments.factor, rows, out);
   if (prices) print_design(one, *prices, rows, out);
 }

@@ -41,6 +41,15 @@ std::int64_t Planned::usual_interval(std::int64_t batch) const {
   return std::max<std::int64_t>(1, std::llround(samples / static_cast<double>(batch)));
 }
 
+double mean_batch(std::int64_t samples, std::int64_t batch) {
+  if (batch >= samples) return static_cast<double>(samples);
+  const std::int64_t whole = samples / batch, rest = samples % batch;
+  const double each = 1 / static_cast<double>(batch);
+  if (rest == 0) return static_cast<double>(batch);
+  const double sum = static_cast<double>(whole) * each + 1 / static_cast<double>(rest);
+  return static_cast<double>(whole + 1) / sum;
+}
+
 std::int64_t updates_in(double epochs, std::int64_t samples, std::int64_t batch) {
   constexpr double kMost = 1e9;
   const double updates =

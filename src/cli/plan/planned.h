@@ -42,6 +42,10 @@ struct Planned {
 // The updates of so many passes over the data: at least 1, and no more than any training makes.
 std::int64_t updates_in(double epochs, std::int64_t samples, std::int64_t batch);
 
+// The batch whose updates are worth what those of an epoch of `samples` are on average (equation 2
+// has 1/M): less than `batch` where the last one of the epoch is smaller.
+double mean_batch(std::int64_t samples, std::int64_t batch);
+
 // Reads the recipe and opens its data. A fixed random fifth of a data set is evaluated, unless the
 // recipe says what evaluation.fraction is. Throws UsageError for what is wrong with any of these.
 Planned open_planned(const RecipeWords& recipe, const GoalWords& goal);

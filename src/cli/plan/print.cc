@@ -50,7 +50,8 @@ std::string communication_text(const PlannedMachine& machine) {
   if (c.kind == plan::CommunicationKind::table) return table_text(c);
   return std::string(plan::name(c.kind)) + ", " +
          (machine.communication ? text_of(machine.communication->delta_s, seconds_text)
-                                : seconds_text(plan::delta_seconds(c)));
+                                : seconds_text(plan::delta_seconds(c))) +
+         (c.latency_s > 0 ? ", latency " + seconds_text(c.latency_s) : "");
 }
 
 void print_machine(const PlannedMachine& machine, std::FILE* out) {
@@ -96,20 +97,27 @@ void print_level(const std::string& metric, const LevelAnswer& level, std::FILE*
 
 Json row_of(const PlannedMachine& machine) {
   const plan::Machine& m = machine.machine.machine;
-  Json row{{"kind", "machine"}, {"source", m.source}};
+  Json row{{"kind", "machine"},
+           {"source", m.source},
+           {"name", m.name},
+           {"processor_share", m.processor_share}};
   if (machine.compute) {
-    add(row, "seconds_per_sample", machine.compute->seconds_per_sample);
-    add(row, "knee_samples", machine.compute->knee_samples);
-    add(row, "overhead_s", machine.compute->overhead_s);
+    const plan::ComputeFit& fit = *machine.compute;
+    add(row, "seconds_per_sample", fit.seconds_per_sample);
+    add(row, "knee_samples", fit.knee_samples);
+    add(row, "overhead_s", fit.overhead_s);
+    row["flat_seen"] = fit.flat_seen;
+    row["slope_seen"] = fit.slope_seen;
+    row["scatter"] = number(fit.scatter);
+    row["lack_of_fit"] = number(fit.lack_of_fit);
   } else if (m.table.empty()) {
     row["seconds_per_sample"] = m.seconds_per_sample;
     row["knee_samples"] = m.knee_samples;
     row["overhead_s"] = m.overhead_s;
-  } else {
-    row["seconds_by_samples"] = Json::array();
-    for (const plan::ComputePoint& point : m.table)
-      row["seconds_by_samples"].push_back({point.samples, point.seconds});
   }
+  // In the place of the model, where there is one.
+  for (const plan::ComputePoint& point : m.table)
+    row["seconds_by_samples"].push_back({point.samples, point.seconds});
   row["communication"] = std::string(plan::name(m.communication.kind));
   if (machine.communication) {
     add(row, "delta_s", machine.communication->delta_s);
@@ -120,6 +128,7 @@ Json row_of(const PlannedMachine& machine) {
   } else if (m.communication.kind != plan::CommunicationKind::unknown) {
     row["delta_s"] = plan::delta_seconds(m.communication);
   }
+  if (m.communication.latency_s > 0) row["latency_s"] = m.communication.latency_s;
   std::vector<std::string> warnings;
   if (machine.compute) warnings = machine.compute->warnings;
   if (machine.communication) {
@@ -211,8 +220,8 @@ void print(const Answers& answers, std::FILE* out) {
   std::fputc('\n', out);
   print_machine(answers.machine, out);
   for (const LevelAnswer& level : answers.levels) print_level(answers.metric, level, out);
-  for (const std::string& line : answers.without)
-    std::fprintf(out, "\nno answer: %s\n", line.c_str());
+  for (const Answers::Without& line : answers.without)
+    std::fprintf(out, "\nno answer: %s\n", line.why.c_str());
   std::fflush(out);
 }
 
@@ -228,7 +237,12 @@ void add_rows(const Answers& answers, const std::string& command, Rows& rows) {
     add_row(row_of(level.updates));
     for (const plan::BatchChoice& choice : level.choices) add_row(row_of(choice));
   }
-  for (const std::string& line : answers.without) rows.add({{"kind", "without"}, {"why", line}});
+  for (const Answers::Without& line : answers.without) {
+    Json row{{"kind", "without"}, {"metric", answers.metric}, {"target", line.level}};
+    row["workers"] = line.workers > 0 ? Json(line.workers) : Json(nullptr);
+    row["why"] = line.why;
+    rows.add(row);
+  }
 }
 
 }  // namespace convoy::cli

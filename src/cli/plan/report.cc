@@ -53,7 +53,7 @@ void add_warnings(Page& page, const Answers& answers) {
       if (said.insert(line).second) list += "<li>" + escaped(line) + "</li>\n";
     }
   };
-  add(answers.without);
+  for (const Answers::Without& without : answers.without) add({without.why});
   if (answers.machine.compute) add(answers.machine.compute->warnings);
   if (answers.machine.communication) add(answers.machine.communication->warnings);
   for (const LevelAnswer& level : answers.levels) {

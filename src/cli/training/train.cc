@@ -247,8 +247,10 @@ void fill_train_command(CLI::App& command, Outcome& outcome) {
       ->type_name("FILE")
       ->check(writes_file(kTimelineFile));
   command
-      .add_option("--plan", arguments->plan,
-                  "Take batch and learning rate for so many ranks from `convoy plan batch`")
+      .add_option(
+          "--plan", arguments->plan,
+          "Take batch and learning rate for so many ranks from `convoy plan batch`, and compare "
+          "the recipe with what that has measured")
       ->type_name("plan.toml");
   add_rank_options(command, arguments->ranks);
   add_downpour_options(command, arguments->downpour);

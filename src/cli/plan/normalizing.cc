@@ -1,0 +1,41 @@
+#include "cli/plan/normalizing.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "convoy/train/registry.h"
+#include "train/setup.h"
+
+namespace convoy::cli {
+namespace {
+
+bool has_statistics(const torch::nn::Module& module) {
+  return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
+         module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
+         module.as<torch::nn::BatchNorm3dImpl>() != nullptr ||
+         module.named_buffers(/*recurse=*/false).contains("running_mean");
+}
+
+}  // namespace
+
+bool normalizes_shares(train::Recipe recipe) {
+  const auto& keys = recipe.strategy_options.specification();
+  const bool can_choose = std::any_of(
+      keys.begin(), keys.end(), [](const train::Option& key) { return key.key == "batch_norm"; });
+  if (!can_choose || recipe.strategy_options.text("batch_norm") != "local") return false;
+  recipe.device = "cpu";
+  train::Registry registry;
+  registry.load_plugins(recipe.plugins);
+  const auto task = registry.make_task(recipe);
+  train::DataSets data;
+  data.training = registry.open_data(recipe.data.reader, recipe.data.train);
+  look_at(data, recipe, *task);
+  const train::Compute compute(recipe);
+  const auto network = train::RecipeNetwork(registry, recipe, *task, compute).whole();
+  const auto modules = network->modules();
+  return std::any_of(modules.begin(), modules.end(),
+                     [](const auto& module) { return has_statistics(*module); });
+}
+
+}  // namespace convoy::cli
