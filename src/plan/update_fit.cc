@@ -267,6 +267,18 @@ UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& opti
   const FitScores scores(solver, best, groups);
   if (scores.testable()) fit.lack_of_fit = probability_of(scores.misfit(), misfits);
   judge(fit);
+  if (!scores.testable()) {
+    fit.warnings.emplace_back(
+        "nothing tests whether N_inf + alpha/M describes the updates: it takes three batches whose "
+        "runs all reached the target, and several runs at one of them");
+  }
+  if (!(fit.noise_sensitivity.interval.low > 0)) {
+    fit.warnings.push_back("alpha is " + rounded(fit.law.noise_sensitivity) + ", in [" +
+                           rounded(fit.noise_sensitivity.interval.low) + ", " +
+                           rounded(fit.noise_sensitivity.interval.high) +
+                           "]: the runs do not tell that updates get fewer with larger batches; "
+                           "measure smaller ones, or more seeds");
+  }
   return fit;
 }
 

@@ -279,6 +279,17 @@ TEST(UpdateFit, SaysWhereTheLawDoesNotFit) {
   EXPECT_GT(largest, 2);
 }
 
+TEST(UpdateFit, SaysWhereNothingTestsTheLaw) {
+  const auto warned = [](const std::vector<std::int64_t>& batches, int seeds) {
+    Training some{{1000, 64000}, batches, seeds, log_normal(0.05)};
+    RandomStream random(12);
+    return mentions(fit_updates(some.runs(random), kQuick).warnings, "nothing tests whether N_inf");
+  };
+  EXPECT_TRUE(warned({4, 64, 1024}, 1));
+  EXPECT_TRUE(warned({4, 1024}, 5));
+  EXPECT_FALSE(warned({4, 64, 1024}, 2));
+}
+
 TEST(UpdateFit, MoreUpdatesWithLargerBatchesMeanNoAlpha) {
   std::vector<UpdateRun> runs;
   for (const std::int64_t batch : {1, 2, 4}) {
@@ -291,6 +302,7 @@ TEST(UpdateFit, MoreUpdatesWithLargerBatchesMeanNoAlpha) {
   EXPECT_EQ(fit.law.noise_sensitivity, 0);
   EXPECT_NEAR(fit.law.updates_at_infinity, 1024, 10);
   EXPECT_GE(fit.noise_sensitivity.interval.low, 0);
+  EXPECT_TRUE(mentions(fit.warnings, "the runs do not tell that updates get fewer"));
 }
 
 TEST(UpdateFit, RefusesWhatIsNoneOrTooFew) {
