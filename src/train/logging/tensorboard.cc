@@ -91,7 +91,7 @@ Message event(std::int64_t step) {
   return event().varint(2, static_cast<std::uint64_t>(step));  // step
 }
 
-constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr std::string_view kEventsPrefix = "events.out.tfevents.";
 
 // TensorBoard reads the files of a folder in the order of their names, and a resumed run after the
 // one it goes on from: later than any that is there, whatever the clocks of two machines say.
@@ -102,8 +102,8 @@ std::int64_t time_for_name(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
     const std::string name = i->path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
-    const std::int64_t other = std::atoll(name.c_str() + kPrefix.size());
+    if (!name.starts_with(kEventsPrefix)) continue;
+    const std::int64_t other = std::atoll(name.c_str() + kEventsPrefix.size());
     // Ten digits, as all names have; a stray name must not push the time beyond.
     if (other >= time && other < 9'999'999'999) time = other + 1;
   }
@@ -117,7 +117,7 @@ TensorBoardFile::TensorBoardFile(const std::string& folder, std::int64_t resumed
   char time[24];
   std::snprintf(time, sizeof time, "%010lld", static_cast<long long>(time_for_name(folder)));
   path_ = (fs::path(folder) /
-           (std::string(kPrefix) + time + "." + host_name() + "." + std::to_string(::getpid())))
+           (std::string(kEventsPrefix) + time + "." + host_name() + "." + std::to_string(::getpid())))
               .string();
   file_ =
       Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));

@@ -14,7 +14,7 @@ namespace {
 
 using Runs = std::vector<RunRecord>;
 
-constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
 bool is_of_same_size(const RunPart& a, const RunPart& b) {
   const auto number = [](const RunPart& part, const char* key) {
@@ -108,7 +108,7 @@ bool reaches(const MetricInfo& metric, double value, double level) {
 
 double value_of(const EvaluationRecord& evaluation, const std::string& metric) {
   const auto found = evaluation.metrics.find(metric);
-  return found == evaluation.metrics.end() ? kNothing : found->second;
+  return found == evaluation.metrics.end() ? kNoFigure : found->second;
 }
 
 const EvaluationRecord* best_evaluation(const RunRecord& run) {
@@ -157,7 +157,7 @@ double last_loss(const RunRecord& run) {
   const std::vector<double>& all = run.steps.loss;
   const auto last =
       std::find_if(all.rbegin(), all.rend(), [](double loss) { return std::isfinite(loss); });
-  return last == all.rend() ? kNothing : *last;
+  return last == all.rend() ? kNoFigure : *last;
 }
 
 RunFigures figures_of(const RunRecord& run) {
@@ -171,8 +171,8 @@ RunFigures figures_of(const RunRecord& run) {
   f.steps = run.last_step();
   f.planned_steps = run.planned_steps();
   f.parts = static_cast<std::int64_t>(run.parts.size());
-  f.epochs = run.steps.epoch.empty() ? kNothing : run.steps.epoch.back();
-  f.elapsed_s = run.elapsed_s() > 0 ? run.elapsed_s() : kNothing;
+  f.epochs = run.steps.epoch.empty() ? kNoFigure : run.steps.epoch.back();
+  f.elapsed_s = run.elapsed_s() > 0 ? run.elapsed_s() : kNoFigure;
   f.ranks = run.number("ranks");
   f.threads_per_rank = run.number("threads_per_rank");
   f.batch = run.number("batch");
@@ -185,7 +185,7 @@ RunFigures figures_of(const RunRecord& run) {
     f.evaluated_at = run.evaluations.back().step;
     f.final = run.evaluations.back().metrics;
   }
-  f.best = f.best_elapsed_s = kNothing;
+  f.best = f.best_elapsed_s = kNoFigure;
   const EvaluationRecord* best = best_evaluation(run);
   if (best == nullptr) return f;
   f.best_metric = run.best;
@@ -206,7 +206,7 @@ std::optional<Levels> times_to_levels(const Runs& runs) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const EvaluationRecord* at = first_at(runs[i], found.metric, level);
       found.times.push_back({found.metric.name, level, i, at == nullptr ? -1 : at->step,
-                             at == nullptr ? kNothing : at->elapsed_s});
+                             at == nullptr ? kNoFigure : at->elapsed_s});
     }
   }
   return found;
