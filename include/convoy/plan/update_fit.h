@@ -59,8 +59,8 @@ struct UpdateFit {
   double scatter_trend = 0;
   std::vector<EnvelopePoint> envelope;  // by batch, those without any usable run left out
   // Says how likely so large a difference between the means of the M and the law would be by
-  // chance, if the law were right; 1 where nothing tests it (a warning says so), which takes three M
-  // whose runs all reached the target, and several runs at one of them.
+  // chance, if the law were right; 1 where nothing tests it (a warning says so), which takes three
+  // M whose runs all reached the target, and several runs at one of them.
   double lack_of_fit = 1;
   // Says whether the law may be used beyond what was measured: N_inf is above 0 and so is its
   // interval, and lack_of_fit is no sign against it. Warnings say why not.

@@ -157,8 +157,7 @@ void print_partitions(const PlannedPartition& p) {
     std::printf(
         "%9zu %15s %16s %5.1f %% %11s %11s %11s %11s\n", i, with_commas(load.parameters).c_str(),
         with_commas(static_cast<std::int64_t>(load.macs)).c_str(), 100 * ratio(load.macs, p.macs),
-        bytes_or_dash(p.bytes(load.activation_values)).c_str(),
-        bytes_or_dash(p.memory(i)).c_str(),
+        bytes_or_dash(p.bytes(load.activation_values)).c_str(), bytes_or_dash(p.memory(i)).c_str(),
         bytes_or_dash(p.bytes(load.sent_values + load.returned_values)).c_str(),
         bytes_or_dash(p.bytes(load.received_values + load.collected_values)).c_str());
   }

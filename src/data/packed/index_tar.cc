@@ -69,9 +69,15 @@ IndexTarResult index_tar(const std::string& tar, const IndexTarOptions& options)
   AtomicFile file(index_path(tar));
   file.write(builder.finish({scan.bytes, scan.tail_checksum, labeled.classes, scan.about}));
   file.commit();
-  return {index_path(tar),  builder.size(),        labeled.classes.size(),
-          builder.labels(), builder.label_lists(), scan.others,
-          scan.auxiliary,   scan.lone_labels,      scan.links,
+  return {index_path(tar),
+          builder.size(),
+          labeled.classes.size(),
+          builder.labels(),
+          builder.label_lists(),
+          scan.others,
+          scan.auxiliary,
+          scan.lone_labels,
+          scan.links,
           scan.classes_by_first_folders()};
 }
 

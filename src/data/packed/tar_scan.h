@@ -43,9 +43,9 @@ struct TarScan {
   std::string first_auxiliary;       // the name of the first of them
   std::uint64_t lone_labels = 0;     // of them: labels without an image beside them
   std::string first_lone_labels;     // the name of the first of them
-  std::uint64_t links = 0;           // of the others: links with an image's name, unless all are taken
-  std::uint64_t bytes = 0;           // of the tar
-  std::uint64_t tail_checksum = 0;   // with hash: of what follows the last image
+  std::uint64_t links = 0;  // of the others: links with an image's name, unless all are taken
+  std::uint64_t bytes = 0;  // of the tar
+  std::uint64_t tail_checksum = 0;  // with hash: of what follows the last image
 
   // Throws UsageError where the tar has labels, and no image has any: `tar` is for the message.
   void check_labels_stand_beside_images(const std::string& tar) const;

@@ -116,8 +116,8 @@ TensorBoardFile::TensorBoardFile(const std::string& folder, std::int64_t resumed
   make_folders(folder);
   char time[24];
   std::snprintf(time, sizeof time, "%010lld", static_cast<long long>(time_for_name(folder)));
-  path_ = (fs::path(folder) /
-           (std::string(kEventsPrefix) + time + "." + host_name() + "." + std::to_string(::getpid())))
+  path_ = (fs::path(folder) / (std::string(kEventsPrefix) + time + "." + host_name() + "." +
+                               std::to_string(::getpid())))
               .string();
   file_ =
       Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
