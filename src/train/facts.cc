@@ -62,6 +62,8 @@ TaskFacts facts_of(const Manifest& manifest) {
   TaskFacts facts;
   for (const auto& [key, number] : manifest.numbers) {
     if (key.starts_with(kPrefix)) facts.numbers[key.substr(kPrefix.size())] = number;
+    // Format 1 had images only.
+    if (key.starts_with("input.")) facts.numbers["image." + key.substr(6)] = number;
   }
   for (const auto& [key, list] : manifest.lists) {
     if (key.starts_with(kPrefix)) facts.lists[key.substr(kPrefix.size())] = list;

@@ -10,6 +10,7 @@
 #include "train/facts.h"
 #include "train/predict.h"
 #include "train/recipe/automatic.h"
+#include "train/recipe/former.h"
 #include "train/run/arrange.h"
 #include "train/samples/renumbered.h"
 #include "train/setup.h"
@@ -77,7 +78,7 @@ TrainedSource find_trained(Registry& registry, const std::string& path, Which wh
   }
   source.path = checkpoint_in(path, which);
   source.manifest = open_checkpoint(source.path);
-  source.recipe = parse(registry, {source.manifest->recipe, source.path, "/"}, overrides,
+  source.recipe = parse(registry, {of_today(source.manifest->recipe), source.path, "/"}, overrides,
                         Files::may_be_missing);
   return source;
 }

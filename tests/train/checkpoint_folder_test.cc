@@ -236,6 +236,61 @@ TEST(Checkpoints, ScoresOfOtherDataDoNotCount) {
   EXPECT_EQ(names(folder), steps({4, 6}));
 }
 
+// Earlier versions said only in the recipe what their scores are of.
+TEST(Checkpoints, ScoresOfEarlierVersionsAreOfWhatTheirRecipeSays) {
+  const std::string of_loss = "[checkpoint]\nbest = \"loss\"\n";
+  const std::string usual = "[task]\nname = \"one_vs_all\"\n[checkpoint]\nbest = \"\"\n";
+  const std::string former = "[loss]\nname = \"cross_entropy\"\n";
+  const std::string plugin = "[task]\nname = \"mine\"\n";
+  const auto write = [&](const CheckpointFolder& folder, std::int64_t step,
+                         const std::string& metric, const std::string& recipe, double score,
+                         int last) {
+    Manifest manifest = sample_manifest(step);
+    manifest.metric = metric;
+    manifest.recipe = recipe;
+    manifest.score = score;
+    write_files(folder, manifest, fill_small, {last, true});
+  };
+  for (const std::string& before : {usual, former}) {
+    const Scratch scratch;
+    const CheckpointFolder folder(scratch.path());
+    write(folder, 1, "", before, 0.9, 9);
+    write(folder, 2, "", of_loss, -2, 9);
+    write(folder, 3, "", of_loss, -3, 9);
+    EXPECT_EQ(folder.best(), scratch.path("step-000000000002"));
+    Manifest like = sample_manifest(3);
+    EXPECT_EQ(folder.best_like(like), scratch.path("step-000000000001"));
+    like.metric = "loss";
+    EXPECT_EQ(folder.best_like(like), scratch.path("step-000000000002"));
+    like.step = 1;
+    EXPECT_EQ(folder.best_like(like), "");
+    // 0.9 is no loss.
+    write(folder, 4, "loss", of_loss, -2.5, 1);
+    EXPECT_EQ(names(folder), steps({2, 4}));
+    write(folder, 5, "top1", usual, 0.8, 9);
+    EXPECT_EQ(folder.best(), scratch.path("step-000000000005"));
+  }
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path());
+  write(folder, 1, "", former, 0.9, 9);
+  write(folder, 2, "top1", usual, 0.8, 1);
+  EXPECT_EQ(names(folder), steps({1, 2}));
+  // Nothing is known of what a plugin's task usually goes by but that it is that.
+  const Scratch other;
+  const CheckpointFolder plugins(other.path());
+  write(plugins, 1, "", plugin, 0.9, 9);
+  write(plugins, 2, "", plugin, 0.8, 9);
+  write(plugins, 3, "error", plugin, 0.7, 1);
+  EXPECT_EQ(names(plugins), steps({1, 3}));
+  write(plugins, 4, "loss", of_loss, -0.7, 1);
+  EXPECT_EQ(names(plugins), steps({4}));
+  Manifest manifest;
+  manifest.recipe = "no [TOML";
+  EXPECT_EQ(figure_of(manifest), "top1");
+  manifest.metric = "top5";
+  EXPECT_EQ(figure_of(manifest), "top5");
+}
+
 TEST(Checkpoints, RetentionLeavesLaterAndUnreadableOnes) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.path());

@@ -269,6 +269,66 @@ TEST(CheckpointGrids, FoldersThatAreLocalToEachHost) {
   });
 }
 
+// As Convoy wrote them when a checkpoint had one file for the model; tests/train/fixtures.
+TEST(CheckpointFormat1, IsStillRead) {
+  const std::string checkpoint = test::source_folder() + "/tests/train/fixtures/format1";
+  const Manifest manifest = open_checkpoint(checkpoint);
+  EXPECT_EQ(manifest.format, 1);
+  EXPECT_EQ(manifest.step, 4);
+  EXPECT_EQ(manifest.world, 2);
+  EXPECT_EQ(manifest.files.size(), 3u);
+  const SafetensorsFile model(checkpoint + "/model.safetensors");
+  const SafetensorsFile optimizer(checkpoint + "/optimizer.safetensors");
+  const SafetensorsFile ranks(checkpoint + "/ranks.safetensors");
+  const auto expect_all = [](const Tensors& tensors, const SafetensorsFile& file,
+                             const std::string& prefix) {
+    for (const auto& [name, tensor] : tensors) {
+      const TensorView* view = file.find(prefix + name);
+      ASSERT_NE(view, nullptr) << name;
+      ASSERT_EQ(view->bytes.size(), tensor.nbytes());
+      EXPECT_EQ(std::memcmp(view->bytes.data(), tensor.const_data_ptr(), tensor.nbytes()), 0);
+    }
+  };
+  World::run_threads(2, [&](World& world) {
+    // As the trainer hands it on.
+    const Manifest told = manifest_from_json(to_json(manifest), "told");
+    const State state = read_checkpoint(world.communicator(), checkpoint, told);
+    EXPECT_EQ(state.model.size(), model.tensors().size());
+    EXPECT_EQ(state.optimizer.size(), optimizer.tensors().size());
+    EXPECT_EQ(state.rank.size(), ranks.tensors().size() / 2);
+    expect_all(state.model, model, "");
+    expect_all(state.optimizer, optimizer, "");
+    expect_all(state.rank, ranks, std::to_string(world.rank()) + "/");
+    EXPECT_FALSE(state.lists.at("sync.gradient_order").empty());
+  });
+  const Scratch scratch;
+  export_model(checkpoint, scratch.path("weights"), false);
+  EXPECT_EQ(test::slurp(scratch.path("weights")), test::slurp(checkpoint + "/model.safetensors"));
+}
+
+TEST(CheckpointFormat1, DamageIsFoundWhenItIsOpened) {
+  const Scratch scratch;
+  const std::string good = test::source_folder() + "/tests/train/fixtures/format1";
+  for (const char* name :
+       {"manifest.json", "model.safetensors", "optimizer.safetensors", "ranks.safetensors"}) {
+    const std::string checkpoint = scratch.path("step-000000000004");
+    fs::copy(good, checkpoint);
+    const std::string bytes = test::slurp(checkpoint + "/" + name);
+    for (const std::size_t at : {std::size_t{3}, bytes.size() / 2, bytes.size() - 1}) {
+      std::string changed = bytes;
+      changed[at] = static_cast<char>(changed[at] ^ 4);
+      test::spill(checkpoint + "/" + name, changed);
+      const std::string said = message_of<UsageError>([&] { open_checkpoint(checkpoint); });
+      EXPECT_TRUE(said.starts_with(checkpoint + "/" + name)) << said;
+    }
+    test::spill(checkpoint + "/" + name, bytes.substr(0, bytes.size() / 2));
+    EXPECT_NE(message_of<UsageError>([&] { open_checkpoint(checkpoint); }), "") << name;
+    fs::remove(checkpoint + "/" + name);
+    EXPECT_NE(message_of<UsageError>([&] { open_checkpoint(checkpoint); }), "") << name;
+    fs::remove_all(checkpoint);
+  }
+}
+
 TEST(CheckpointPieces, LieOneBehindTheOther) {
   for (const std::vector<std::int64_t>& shape :
        {std::vector<std::int64_t>{}, {1}, {7}, {3, 5}, {2, 3, 4, 5}, {1, 1, 9}, {4, 1, 3}}) {

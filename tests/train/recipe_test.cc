@@ -1,5 +1,6 @@
 #include "convoy/train/optimizer_rule.h"
 #include "tests/train/recipe_fixture.h"
+#include "train/recipe/former.h"
 
 namespace convoy::train {
 namespace {
@@ -50,6 +51,31 @@ TEST_F(RecipeTest, TasksHaveKeys) {
             std::string::npos);
   EXPECT_NE(problems(kGood, {"loss.name=one_vs_all"}).find("loss: there is no such key"),
             std::string::npos);
+}
+
+// What checkpoints of former versions have in them.
+TEST_F(RecipeTest, FormerRecipesAreReadAsTodays) {
+  const std::string former = std::string(kGood) + R"(
+[loss]
+name = "one_vs_all"
+label_smoothing = 0.125
+)";
+  const Recipe r = parse(of_today(former));
+  EXPECT_EQ(r.task.name, "one_vs_all");
+  EXPECT_EQ(r.task.options.number("label_smoothing"), 0.125);
+  EXPECT_EQ(r.optimizer.groups.size(), 1u);
+  EXPECT_EQ(of_today(kGood), kGood);
+  const auto target = [this](const char* level, const char* best) {
+    const std::string text = std::string(kGood) + "target = " + level +
+                             "\n[data.validation]\npath = \"data\"\n[checkpoint]\nbest = \"" +
+                             best + "\"\n";
+    return parse(of_today(text)).training.target;
+  };
+  EXPECT_EQ(target("0.5", "").metric, "top1");
+  EXPECT_EQ(target("0.5", "loss").metric, "loss");
+  EXPECT_EQ(target("0.5", "").level, 0.5);
+  EXPECT_EQ(target("0.0", "").metric, "");
+  EXPECT_EQ(of_today("no [toml"), "no [toml");
 }
 
 TEST_F(RecipeTest, AllProblemsAtOnce) {

@@ -61,7 +61,7 @@ struct StoredTensor {
   bool operator==(const StoredTensor&) const = default;
 };
 
-// manifest.json. Keys that are not known are ignored; another `format` is refused. Texts that are
+// manifest.json. Keys that are not known are ignored; a newer `format` is refused. Texts that are
 // not UTF-8 (a class named after a folder) are written with replacement characters.
 struct Manifest {
   static constexpr int kFormat = 2;
@@ -76,12 +76,12 @@ struct Manifest {
   std::uint64_t samples = 0;  // in the data set
   std::uint64_t data_fingerprint = 0;
   double seconds = 0;  // of training so far, over all resumed parts
-  // This is the figure that `best` goes by.
+  // This is the figure that `best` goes by; empty: an earlier version didn't say, see figure_of().
   std::string metric;
   // Its value, if it was measured at this step; greater is better.
   std::optional<double> score;
   // Fingerprint of what the run measures its scores on: the samples, and how they are prepared and
-  // looked at. Nothing: there is no evaluation.
+  // looked at. Nothing: an earlier version didn't say, or there is no evaluation.
   std::optional<std::uint64_t> measured_on;
   // These are tensors that are one and the same: name -> the name under which it is stored.
   std::map<std::string, std::string> aliases;
@@ -91,6 +91,9 @@ struct Manifest {
   std::map<std::string, std::vector<std::string>> lists;
   std::map<std::string, FileEntry> files;
   std::vector<StoredTensor> tensors;  // by group and name
+  // This is the format of the file it was read from. open_checkpoint() finds the tensors of older
+  // formats, and a manifest is always written in the newest.
+  int format = kFormat;
 
   bool operator==(const Manifest&) const = default;
 };
@@ -100,6 +103,10 @@ std::string to_json(const Manifest& manifest);
 // Throws UsageError when the checksum is wrong, or saying which key is missing or wrong; `name`
 // stands in the message.
 Manifest manifest_from_json(const std::string& text, const std::string& name);
+
+// Gives the figure that the manifest's score is of. Where an earlier version didn't say, the recipe
+// does; empty: not even that, it is the usual one of a plugin's task.
+std::string figure_of(const Manifest& manifest);
 
 struct Retention {
   int last = 3;                        // the newest so many; at least 1
@@ -187,9 +194,10 @@ std::string checkpoint_in(const std::string& path, Which which);
 
 // Reads the manifest of a checkpoint and makes sure that every file it names is there, has the
 // right size, and begins as it should: all of it but the elements of tensors, which have checksums
-// of their own that whoever reads them compares. Throws UsageError naming the file and what is
-// wrong with it, and the newest checkpoint before it that is whole, tensors included, if there is
-// one. Files that the manifest doesn't name are ignored.
+// of their own that whoever reads them compares. (The files of format 1 have no others: they are
+// read here.) Throws UsageError naming the file and what is wrong with it, and the newest
+// checkpoint before it that is whole, tensors included, if there is one. Files that the manifest
+// doesn't name are ignored.
 Manifest open_checkpoint(const std::string& path);
 
 // Does the same, with every tensor.

@@ -15,6 +15,7 @@
 #include "convoy/base/files.h"
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/checkpoint/open_checkpoint.h"
+#include "train/recipe/former.h"
 
 namespace convoy::train {
 namespace {
@@ -33,16 +34,21 @@ bool names(const std::vector<std::string>& keep, const std::string& checkpoint) 
 struct Scored {
   std::string path;
   std::string metric;
+  bool usual = true;  // its recipe left the figure to the task
   std::optional<std::uint64_t> measured_on;
   std::optional<double> score;
 
+  // An earlier version's may be the usual one of a plugin's task, and not say which that is.
   bool compares_with(const Scored& other) const {
-    return measured_on == other.measured_on && metric == other.metric;
+    if (measured_on != other.measured_on) return false;
+    if (metric.empty() || other.metric.empty()) return usual && other.usual;
+    return metric == other.metric;
   }
 };
 
 Scored scored(const std::string& path, const Manifest& manifest) {
-  return {path, manifest.metric, manifest.measured_on, manifest.score};
+  return {path, figure_of(manifest), chosen_figure(manifest.recipe).empty(), manifest.measured_on,
+          manifest.score};
 }
 
 // What was read of a manifest, and the file that it was. Each is read once by a process: who keeps
@@ -162,6 +168,10 @@ std::optional<std::int64_t> step_of(std::string name) {
   }
   if (name != checkpoint_name(step)) return std::nullopt;
   return step;
+}
+
+std::string figure_of(const Manifest& manifest) {
+  return manifest.metric.empty() ? former_figure(manifest.recipe) : manifest.metric;
 }
 
 std::string make_superseded_folder(const std::string& checkpoints) {

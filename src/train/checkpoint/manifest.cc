@@ -54,7 +54,7 @@ bool is_plain_name(const std::string& name) {
 
 Manifest read_members(const Members& members) {
   Manifest manifest;
-  members.integer("format", Manifest::kFormat, Manifest::kFormat);
+  manifest.format = static_cast<int>(members.integer("format", 1, Manifest::kFormat));
   manifest.model = members.text("model");
   manifest.strategy = members.text("strategy");
   manifest.recipe = members.text("recipe");
@@ -65,9 +65,11 @@ Manifest read_members(const Members& members) {
   manifest.samples = members.natural("samples");
   manifest.data_fingerprint = members.hex("data_fingerprint");
   manifest.seconds = members.number("seconds");
-  manifest.metric = members.text("metric");
+  if (members.json().contains("metric")) manifest.metric = members.text("metric");
   if (!members.at("score").is_null()) manifest.score = members.number("score");
-  if (!members.at("measured_on").is_null()) manifest.measured_on = members.hex("measured_on");
+  const auto measured = members.json().find("measured_on");
+  if (measured != members.json().end() && !measured->is_null())
+    manifest.measured_on = members.hex("measured_on");
   const Members aliases = members.object("aliases");
   for (const auto& [name, value] : aliases.json().items()) {
     manifest.aliases[name] = aliases.text_of(value, aliases.path(name));
@@ -86,11 +88,11 @@ Manifest read_members(const Members& members) {
     }
     const Members entry = files.object(item.key());
     const std::uint64_t bytes = entry.natural("bytes");
-    const std::uint64_t hashed = entry.natural("hashed");
+    const std::uint64_t hashed = manifest.format == 1 ? bytes : entry.natural("hashed");
     if (hashed > bytes) throw entry.bad(entry.path("hashed"), "at most its bytes");
     manifest.files[item.key()] = {bytes, hashed, entry.hex("xxh3")};
   }
-  manifest.tensors = tensors_from(members, manifest.files);
+  if (manifest.format > 1) manifest.tensors = tensors_from(members, manifest.files);
   return manifest;
 }
 

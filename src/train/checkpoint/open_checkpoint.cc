@@ -65,6 +65,7 @@ Manifest open_files(const std::string& checkpoint) {
   }
   Manifest manifest = read_manifest(checkpoint);
   check_files(checkpoint, manifest);
+  if (manifest.format == 1) manifest.tensors = tensors_of_format_1(checkpoint, manifest.files);
   return manifest;
 }
 

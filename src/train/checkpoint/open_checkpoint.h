@@ -18,6 +18,12 @@ Manifest read_manifest(const std::string& checkpoint);
 // not as begun as it should be.
 void check_files(const std::string& checkpoint, const Manifest& manifest);
 
+// The tensors of a checkpoint of format 1, whose manifest doesn't name them: found in
+// model.safetensors, optimizer.safetensors and ranks.safetensors, where `files` have those. Throws
+// UsageError.
+std::vector<StoredTensor> tensors_of_format_1(const std::string& checkpoint,
+                                              const std::map<std::string, FileEntry>& files);
+
 // The newest checkpoint of those before `step` that is whole, or empty. Reads all of it; nobody
 // waits for that any more once `given_up` is true, and the answer is empty then.
 std::string newest_usable(const CheckpointFolder& folder, std::int64_t step,

@@ -12,6 +12,7 @@
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/checkpoint/resume_rules.h"
 #include "train/checkpoint/run_files.h"
+#include "train/recipe/former.h"
 
 namespace convoy::train {
 namespace {
@@ -164,8 +165,8 @@ Origin open_origin(const std::string& which, const std::string& folder) {
 
 // Where its files were then doesn't matter.
 Recipe recipe_of(const Origin& origin, const Vocabulary& vocabulary) {
-  return parse_recipe({origin.manifest.recipe, "the checkpoint's recipe", "/"}, {}, vocabulary,
-                      Files::may_be_missing);
+  return parse_recipe({of_today(origin.manifest.recipe), "the checkpoint's recipe", "/"}, {},
+                      vocabulary, Files::may_be_missing);
 }
 
 Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary& vocabulary,

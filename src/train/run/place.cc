@@ -15,6 +15,7 @@
 #include "convoy/train/planning.h"
 #include "train/checkpoint/resume.h"
 #include "train/recipe/automatic.h"
+#include "train/recipe/former.h"
 #include "train/run/inputs.h"
 #include "train/setup.h"
 
@@ -43,7 +44,7 @@ std::optional<Recipe> of_checkpoint(const comm::World& world, const Registry& re
                                     const Recipe& recipe, const std::string& resume) {
   const Origin origin = find_origin(world.communicator(), resume, recipe.output.folder);
   if (origin.manifest.world != world.size()) return std::nullopt;
-  const Recipe before = parse_recipe({origin.manifest.recipe, origin.path, "/"}, {},
+  const Recipe before = parse_recipe({of_today(origin.manifest.recipe), origin.path, "/"}, {},
                                      registry.vocabulary(), Files::may_be_missing);
   if (before.strategy == "sync" && recipe.strategy == kAutomatic)
     return candidate_of(recipe, "sync");

@@ -49,7 +49,8 @@ std::optional<double> best_score(const Inputs& inputs, const CheckpointFolder& c
 
 SavedScore saved_score(const Inputs& inputs, const CheckpointFolder& checkpoints,
                        const Manifest& saved) {
-  const std::string& figure = saved.metric;
+  std::string figure = figure_of(saved);
+  if (figure.empty()) figure = inputs.task->usual_best();
   const bool same_data = inputs.measured_on == saved.measured_on;
   const bool comparable = same_data && figure == inputs.figure;
   if (!comparable) tell(inputs, checkpoints, saved, figure);
