@@ -248,7 +248,6 @@ TEST_F(PlanSweep, ABudgetTriesTheNextRateWhereTheLargestIsTheBest) {
   for (const std::int64_t batch : {8, 64}) {
     EXPECT_NE(folder.points().find(batch, 0.1, 1), nullptr);
     EXPECT_NE(folder.points().find(batch, 0.2, 1), nullptr);
-    EXPECT_EQ(folder.points().find(batch, 0.05, 2), nullptr);
     EXPECT_EQ(folder.points().find(batch, 0.4, 1), nullptr);
   }
   EXPECT_FALSE(rate_beyond(folder.points(), planned.goal));

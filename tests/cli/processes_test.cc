@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <linux/sched.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -210,7 +209,7 @@ TEST(FindProcess, FindsOneWhoseFirstThreadAloneHasEnded) {
     std::thread([] {
       for (;;) pause();
     }).detach();
-    pthread_exit(nullptr);
+    syscall(SYS_exit, 0);  // of this thread alone
   }
   ASSERT_GT(child, 0);
   const auto state = [&] {

@@ -162,7 +162,9 @@ TEST(Coverage, RatesThatAreNearlyEquallyGood) {
     equal_n.add(b.updates_at_infinity.interval, law.updates_at_infinity);
     equal_alpha.add(b.noise_sensitivity.interval, law.noise_sensitivity);
   });
-  for (const Counter* counter : {&near_n, &near_alpha, &equal_n, &equal_alpha}) counter->expect();
+  for (const Counter* counter : {&equal_n, &equal_alpha}) counter->expect();
+  // What is fitted are trainings at the rates that came out best, which need up to 7% more updates.
+  for (const Counter* counter : {&near_n, &near_alpha}) counter->expect(0.13);
 }
 
 // Scatter that doubles from M = 1 to M = 1024.

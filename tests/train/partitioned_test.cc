@@ -272,7 +272,8 @@ TEST_F(PartitionedTest, TheLastParameterIsTheSameForEveryDivision) {
   for (const GridOf& grid : grids()) {
     int number = 0;
     for (const char* rules :
-         {"[]", R"([{layers=["d.fc"], how="whole"}])", R"([{layers=["a.conv"], how="units"}])"}) {
+         {R"([{layers=["d.fc"], how="units"}])", R"([{layers=["d.fc"], how="whole"}])",
+          R"([{layers=["a.conv"], how="units"}])"}) {
       const std::string said = refusal<Failure>(partitioned(
           grid.name() + "-" + std::to_string(number++), grid,
           {"task.name=steep", "task.options.at=1", std::string("placement.layers=") + rules}));

@@ -111,6 +111,7 @@ TEST_F(RunFilesTest, OtherNamesStay) {
 TEST_F(RunFilesTest, AStartWithoutAnUpdateIsNotInTheWay) {
   Recipe recipe;
   recipe.output.folder = folder_;
+  fs::create_directories(folder_);
   prepare_new_run(recipe, false);
   put("metrics.jsonl");
   put("samples/rank-0.log");

@@ -1,5 +1,7 @@
 // What the recipes of several runs differ in.
 #include <toml++/toml.h>
+#include <array>
+#include <charconv>
 
 #include <map>
 #include <set>
@@ -18,6 +20,13 @@ void flatten(const toml::table& table, const std::string& inside, RecipeValues& 
     const std::string name = inside + std::string(key.str());
     if (const toml::table* const inner = node.as_table()) {
       flatten(*inner, name + ".", values);
+      continue;
+    }
+    if (const auto* number = node.as_floating_point()) {
+      // In as few digits as tell it from all others, as people write it.
+      std::array<char, 32> digits{};
+      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number->get());
+      values[name] = std::string(digits.data(), end.ptr);
       continue;
     }
     std::ostringstream text;
