@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/collectives/allreduce/allreduce.h"
+#include "comm/collectives/alltoallv/alltoallv.h"
 #include "comm/engine/engine.h"
 #include "convoy/base/error.h"
 #include "convoy/comm/threads.h"
@@ -213,6 +214,26 @@ TEST(Alltoallv, OfManySegmentsAndPeers) {
   for (const int ranks : {2, 11}) {
     World::run_threads(
         ranks, [](World& world) { check_large_parts(on_hosts(world.communicator(), 1), 250'000); });
+  }
+}
+
+// Also where one side's part is so many whole segments longer: what is left over would be taken for
+// a part of the next call.
+TEST(Mistakes, PartsThatDifferByWholeSegmentsAreNoticed) {
+  constexpr std::size_t kMore = 2 * kSegmentOnOneHost, kLess = kSegmentOnOneHost;
+  for (const auto& [sent, expected] : {std::pair(kMore, kLess), std::pair(kLess, kMore),
+                                       std::pair(kLess, std::size_t{0}), std::pair(kLess, kLess)}) {
+    const auto exchange = [sent = sent, expected = expected](World& world) {
+      std::vector<std::uint8_t> out(world.rank() == 0 ? sent : 0),
+          in(world.rank() == 1 ? expected : 0);
+      const std::vector<std::size_t> to{0, out.size()}, from{in.size(), 0};
+      world.communicator().alltoallv(buffer_of(out), to, buffer_of(in), from);
+    };
+    if (sent == expected) {
+      EXPECT_NO_THROW(World::run_threads(2, exchange));
+    } else {
+      EXPECT_THROW(World::run_threads(2, exchange), Failure) << sent << " for " << expected;
+    }
   }
 }
 

@@ -109,9 +109,9 @@ class Communicator {
   void allgather(Buffer data, Match match = {}) const;
 
   // Rank r's part q of `send` goes to rank q, to part r of its `receive`. Part q of what rank r
-  // receives must have as many elements as part r of what rank q sends. Parts of `receive` overlap
-  // neither each other nor `send`. No limit of 2 GiB. Each part is sent once, to up to 8 peers at
-  // a time.
+  // receives must have as many elements as part r of what rank q sends (Failure otherwise). Parts
+  // of `receive` overlap neither each other nor `send`. No limit of 2 GiB. Each part is sent once,
+  // to up to 8 peers at a time.
   Operation start_alltoallv(ConstBuffer send, Parts send_parts, Buffer receive, Parts receive_parts,
                             Match match = {}) const;
   void alltoallv(ConstBuffer send, Parts send_parts, Buffer receive, Parts receive_parts,

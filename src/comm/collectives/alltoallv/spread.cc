@@ -14,8 +14,8 @@ constexpr std::size_t kPeers = 8;
 constexpr std::size_t kInFlight = 8;
 
 // Starts the messages of one peer after the other, a few at a time. `step` is what the branches of
-// one direction share: the next peer that none of them has begun. An empty part is one empty
-// message, so that sides that disagree about it find out.
+// one direction share: the next peer that none of them has begun. The last message of a part is
+// shorter than a segment, and may be empty, so that sides that disagree about it find out.
 template <class Bytes, class Start>
 Task stream(Bytes all_parts, const std::vector<BytePart>& parts, int& step,
             std::size_t segment_bytes, std::size_t in_flight, Start start) {
@@ -25,13 +25,13 @@ Task stream(Bytes all_parts, const std::vector<BytePart>& parts, int& step,
     const int peer = start.peer(step++);
     const BytePart& part = parts[static_cast<std::size_t>(peer)];
     Bytes left = all_parts.subspan(part.offset, part.bytes);
-    bool first = true;
-    while (first || !left.empty()) {
-      first = false;
+    bool last = false;
+    while (!last) {
       Ticket& ticket = tickets[slot++ % in_flight];
       co_await one(ticket);
       const Bytes segment = left.first(std::min(left.size(), segment_bytes));
       left = left.subspan(segment.size());
+      last = segment.size() < segment_bytes;
       ticket = start.message(peer, segment);
     }
   }
