@@ -3,8 +3,15 @@
 #include "tests/comm/in_flight_reference.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <latch>
+#include <set>
+#include <string>
 
 #include "convoy/base/error.h"
 #include "convoy/comm/world.h"
@@ -148,6 +155,52 @@ TEST(InFlightSlots, AnOwnerNeedsItsSlotsAsLongAsOthersDo) {
         },
         with_progress_by(Progress::caller));
   }
+}
+
+std::set<std::string> threads_of_this_process() {
+  std::set<std::string> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    threads.insert(entry.path().filename());
+  return threads;
+}
+
+// As a set of bits, the lowest of which is signal 1.
+std::uint64_t signals_blocked_by(const std::string& thread) {
+  std::ifstream status("/proc/self/task/" + thread + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigBlk:")) return std::stoull(line.substr(7), nullptr, 16);
+  }
+  return 0;
+}
+
+// Signals are for the program's threads: one that all of these have blocked, to take it with
+// sigwait(), would otherwise end the process.
+TEST(ProgressThread, TakesNoSignals) {
+  const std::set<std::string> before = threads_of_this_process();
+  const std::uint64_t own = signals_blocked_by(std::to_string(gettid()));
+  World::run_threads(
+      2,
+      [&](World& world) {
+        const std::vector<std::string> ranks =
+            world.communicator().gather_text(std::to_string(gettid()));
+        const auto is_rank = [&](const std::string& thread) {
+          return std::find(ranks.begin(), ranks.end(), thread) != ranks.end();
+        };
+        int progress_threads = 0;
+        for (const std::string& thread : threads_of_this_process()) {
+          if (before.contains(thread) || is_rank(thread)) continue;
+          ++progress_threads;
+          const std::uint64_t blocked = signals_blocked_by(thread);
+          for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD})
+            EXPECT_TRUE(blocked >> (signal - 1) & 1) << signal;
+          // A fault of the thread's own ends the process as ever, or is handled.
+          for (const int signal : {SIGSEGV, SIGBUS}) EXPECT_FALSE(blocked >> (signal - 1) & 1);
+        }
+        EXPECT_EQ(progress_threads, 2);
+        for (const std::string& rank : ranks) EXPECT_EQ(signals_blocked_by(rank), own);
+        world.communicator().barrier();
+      },
+      with_progress_by(Progress::thread));
 }
 
 using Start = Operation (*)(const Communicator&, std::vector<float>&);

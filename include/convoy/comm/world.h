@@ -15,7 +15,8 @@ namespace convoy::comm {
 // Says who advances operations while the program computes.
 enum class Progress {
   automatic,  // a thread if there is more than one rank and MPI allows it, the caller otherwise
-  thread,     // a progress thread of the world; sleeps while nothing is in flight
+  thread,     // a progress thread of the world; sleeps while nothing is in flight, and takes no
+              // signals
   caller      // only calls into convoy::comm; right for MPI_THREAD_FUNNELED, or one rank per core
 };
 

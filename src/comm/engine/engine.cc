@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/engine/backoff.h"
+#include "comm/engine/quiet_thread.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 
@@ -27,7 +28,7 @@ Clock::duration longest_gap_of_polling(std::chrono::duration<double> timeout) {
 
 Engine::Engine(std::shared_ptr<Transport> root, Options options)
     : root_(std::move(root)), options_(options), stalls_(*root_) {
-  if (options_.progress_thread) thread_ = std::thread([this] { run_thread(); });
+  if (options_.progress_thread) thread_ = quiet_thread([this] { run_thread(); });
 }
 
 Engine::~Engine() { stop(); }
