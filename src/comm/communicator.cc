@@ -154,7 +154,7 @@ Traffic Communicator::traffic() const {
 void CommunicatorInternals::locate(Communicator& c, const std::vector<std::string>& hosts) {
   c.locality_ = comm::locate(
       [&](std::string_view text) { return gather(c, Kind::split, text, reserved::kSetUp); },
-      c.rank(), hosts);
+      c.rank(), hosts, c.engine_->crowded());
 }
 
 Abilities CommunicatorInternals::abilities(const Communicator& c) {

@@ -37,6 +37,18 @@ TEST(Cores, AreSharedByThoseThatMayRunOnThem) {
   EXPECT_EQ(share_of_cores(2, {"a", "b", "a"}, Texts(3, "0-3")), 2);
 }
 
+TEST(Cores, AreCrowdedWhereARankHasLessThanOne) {
+  EXPECT_FALSE(is_crowded(1, Texts(3, "a"), Texts(3, "0-2")));
+  EXPECT_TRUE(is_crowded(1, Texts(3, "a"), Texts(3, "0-1")));
+  // Each has one to itself, and may run on no other.
+  EXPECT_FALSE(is_crowded(1, {"a", "a"}, {"0", "1"}));
+  EXPECT_TRUE(is_crowded(1, {"a", "a"}, {"1", "1"}));
+  // Only those that share one.
+  EXPECT_TRUE(is_crowded(0, Texts(3, "a"), {"0", "0", "1-7"}));
+  EXPECT_FALSE(is_crowded(2, Texts(3, "a"), {"0", "0", "1-7"}));
+  EXPECT_FALSE(is_crowded(0, {"a", "b"}, {"0", "0"}));
+}
+
 class Crowded : public testing::Test {
  protected:
   void SetUp() override { forget(); }

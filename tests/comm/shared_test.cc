@@ -9,6 +9,8 @@
 #include "comm/shared_memory/reduction.h"
 #include "convoy/base/error.h"
 #include "convoy/base/shared_memory.h"
+#include "convoy/base/system.h"
+#include "convoy/comm/threads.h"
 #include "convoy/comm/world.h"
 #include "tests/base/mounts.h"
 #include "tests/base/patience.h"
@@ -44,6 +46,26 @@ TEST_P(Shared, EveryAlgorithmTypeAndOperation) {
 
 TEST_P(Shared, ManyAtOnceInAnyOrder) {
   World::run_threads(GetParam(), [](World& world) { check_crowd(apart(world.communicator())); });
+}
+
+// It is the cores that the ranks may run on that count, not those of the machine.
+TEST(SharedCores, RanksThatAreBoundToOneCoreAreCrowded) {
+  const std::vector<int> cores = usable_cores();
+  for (const bool one : {true, false}) {
+    if (!one && cores.size() < 2) continue;
+    auto transports = thread_transports(2);
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        ASSERT_TRUE(bind_to_cores({cores[one ? 0 : rank]}));
+        World world(std::move(transports[rank]), WorldOptions());
+        const Communicator part = world.communicator().duplicate();
+        EXPECT_EQ(CommunicatorInternals::locality(part).node->crowded(), one);
+        world.close();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 // Who gives an operation up may use its memory for something else afterwards: rank 1 is in the

@@ -103,6 +103,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const AllreduceSelection& selection() const { return selection_; }
   void set_reproducible(bool on) { reproducible_ = on; }
   bool reproducible() const { return reproducible_; }
+  // Whether this rank has less than a core to itself.
+  void set_crowded(bool crowded) { crowded_ = crowded; }
+  bool crowded() const { return crowded_; }
   // The hosts of the ranks of a group.
   std::vector<std::string> hosts_of(const Transport& group) const;
   // Why the world has failed; empty while it has not.
@@ -137,6 +140,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const Options options_;
   AllreduceSelection selection_;
   bool reproducible_ = false;
+  bool crowded_ = false;
   std::vector<std::string> hosts_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<OperationState>> in_flight_;

@@ -24,8 +24,8 @@ struct Locality {
   bool even_nodes() const { return node != nullptr && map.nodes() > 1 && map.even(); }
 };
 
-// Collective over the ranks of `gather`; `hosts` are theirs.
+// Collective over the ranks of `gather`; `hosts` are theirs. `crowded`: see Node.
 std::shared_ptr<const Locality> locate(const Gather& gather, int rank,
-                                       const std::vector<std::string>& hosts);
+                                       const std::vector<std::string>& hosts, bool crowded);
 
 }  // namespace convoy::comm

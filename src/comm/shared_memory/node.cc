@@ -1,16 +1,15 @@
 #include "comm/shared_memory/node.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "convoy/base/error.h"
 
 namespace convoy::comm {
 
-Node::Node(std::vector<int> members, SharedParts board, std::size_t index)
+Node::Node(std::vector<int> members, SharedParts board, std::size_t index, bool crowded)
     : members_(std::move(members)),
       one_process_(board.one_process),
-      crowded_(members_.size() > std::thread::hardware_concurrency()),
+      crowded_(crowded),
       board_(std::move(board), index) {}
 
 std::uint32_t Node::add_region(const SharedParts& parts) {

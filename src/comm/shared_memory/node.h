@@ -15,11 +15,12 @@ namespace convoy::comm {
 class Node {
  public:
   // `members` are ranks of the communicator, in their order; `board` has a part for each.
-  Node(std::vector<int> members, SharedParts board, std::size_t index);
+  // `crowded`: this rank has to share a core, see is_crowded.
+  Node(std::vector<int> members, SharedParts board, std::size_t index, bool crowded);
 
   std::size_t size() const { return members_.size(); }
   std::size_t index() const { return board_.index(); }
-  // Whether there are more ranks than cores: then a rank that waits has to let others run.
+  // Whether ranks share cores: then one that waits has to let others run.
   bool crowded() const { return crowded_; }
   int rank_of(std::size_t member) const { return members_[member]; }
   const std::vector<int>& members() const { return members_; }

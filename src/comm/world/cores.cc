@@ -25,6 +25,22 @@ std::vector<int> parse_cores(const std::string& text) {
   return cores;
 }
 
+constexpr double kRoundingOfShares = 1e-6;  // 3 x 1/3 is 1
+
+// Cores of a rank, where each that several ranks may run on counts in parts.
+double exact_share(int rank, const std::vector<std::string>& hosts,
+                   const std::vector<std::string>& cores) {
+  const auto self = static_cast<std::size_t>(rank);
+  std::map<int, int> ranks_on;  // by core of this host
+  for (std::size_t other = 0; other < hosts.size(); ++other) {
+    if (hosts[other] != hosts[self]) continue;
+    for (const int core : parse_cores(cores[other])) ++ranks_on[core];
+  }
+  double share = 0;
+  for (const int core : parse_cores(cores[self])) share += 1.0 / ranks_on[core];
+  return share;
+}
+
 // The most tasks that one host has by Slurm's list, as "2(x3),1"; 0 if there is none.
 int most_of_slurm(const std::string& list) {
   int most = 0;
@@ -49,18 +65,14 @@ std::string format_cores(const std::vector<int>& cores) {
   return text;
 }
 
+bool is_crowded(int rank, const std::vector<std::string>& hosts,
+                const std::vector<std::string>& cores) {
+  return exact_share(rank, hosts, cores) < 1 - kRoundingOfShares;
+}
+
 int share_of_cores(int rank, const std::vector<std::string>& hosts,
                    const std::vector<std::string>& cores) {
-  const auto self = static_cast<std::size_t>(rank);
-  std::map<int, int> ranks_on;  // by core of this host
-  for (std::size_t other = 0; other < hosts.size(); ++other) {
-    if (hosts[other] != hosts[self]) continue;
-    for (const int core : parse_cores(cores[other])) ++ranks_on[core];
-  }
-  double share = 0;
-  for (const int core : parse_cores(cores[self])) share += 1.0 / ranks_on[core];
-  constexpr double kRounding = 1e-6;  // 3 x 1/3 is 1
-  return std::max(1, static_cast<int>(share + kRounding));
+  return std::max(1, static_cast<int>(exact_share(rank, hosts, cores) + kRoundingOfShares));
 }
 
 void yield_when_crowded() {

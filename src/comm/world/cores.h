@@ -15,6 +15,10 @@ std::string format_cores(const std::vector<int>& cores);
 int share_of_cores(int rank, const std::vector<std::string>& hosts,
                    const std::vector<std::string>& cores);
 
+// Whether `rank` has less than one core by that: then a rank that waits has to let others run.
+bool is_crowded(int rank, const std::vector<std::string>& hosts,
+                const std::vector<std::string>& cores);
+
 // Lets who waits inside Open MPI leave the core to others, if the launcher's environment tells of
 // more ranks on this host than this process has cores. To be called before MPI_Init; what the user
 // has set stays.

@@ -10,6 +10,7 @@
 #include "comm/collectives/barrier/barrier.h"
 #include "comm/collectives/reproducible/agreement.h"
 #include "comm/engine/engine.h"
+#include "comm/engine/quiet_thread.h"
 #include "comm/engine/reserved.h"
 #include "comm/internals.h"
 #include "comm/world/cores.h"
@@ -84,21 +85,17 @@ World::World(std::unique_ptr<Transport> transport, WorldOptions options,
   if (w.options.allreduce.starts_with('@'))
     w.options.allreduce = read_rules(w.options.allreduce.substr(1));
   Group group = create_group(shared, engine_options,
-                             (w.options.reproducible ? "1" : "0") + format_cores(usable_cores()) +
-                                 ' ' + w.options.allreduce);
+                             (w.options.reproducible ? "1" : "0") + w.options.allreduce);
   w.engine = std::move(group.engine);
   w.communicator = std::move(group.communicator);
   w.hosts = std::move(group.hosts);
   std::vector<bool> reproducible;
-  std::vector<std::string> cores;
   std::vector<std::string> selections;
   for (const std::string& remark : group.remarks) {
     reproducible.push_back(remark[0] == '1');
-    const std::size_t space = remark.find(' ');
-    cores.push_back(remark.substr(1, space - 1));
-    selections.push_back(remark.substr(space + 1));
+    selections.push_back(remark.substr(1));
   }
-  w.cores = share_of_cores(rank(), w.hosts, cores);
+  w.cores = share_of_cores(rank(), w.hosts, group.cores);
   try {
     const std::string source =
         from_environment ? "the environment variable CONVOY_ALLREDUCE" : "WorldOptions::allreduce";
@@ -168,7 +165,7 @@ World::~World() {
   }
   // Whoever catches the exception knows more than this destructor: time to print it. The program
   // may not go on without its world, though.
-  std::thread([engine, reason] {
+  quiet_thread([engine, reason] {
     std::this_thread::sleep_for(std::chrono::seconds(2));
     engine->root().abort(reason);
   }).detach();
