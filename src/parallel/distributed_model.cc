@@ -1,6 +1,7 @@
 #include "convoy/parallel/distributed_model.h"
 
 #include "convoy/base/error.h"
+#include "parallel/same_options.h"
 #include "parallel/sync_batch_norm.h"
 
 namespace convoy::parallel {
@@ -18,6 +19,10 @@ DistributedCore::DistributedCore(const comm::Communicator& all,
                                  DistributedOptions options)
     : impl_(std::make_unique<Impl>()) {
   if (!module) throw UsageError("DistributedModel needs a module, not a null pointer");
+  check_same_options(
+      all, options,
+      {{"batch_norm",
+        options.batch_norm == BatchNormStatistics::synchronized ? "synchronized" : "local"}});
   Impl& d = *impl_;
   d.module = std::move(module);
   d.options = options;

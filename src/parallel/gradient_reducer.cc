@@ -14,6 +14,7 @@
 #include "convoy/base/units.h"
 #include "parallel/direct_gradients.h"
 #include "parallel/reduction_step.h"
+#include "parallel/same_options.h"
 
 namespace convoy::parallel {
 namespace {
@@ -74,6 +75,7 @@ class EndOfBackward {
 };
 
 comm::Communicator own_communicator(const comm::Communicator& all, const ReducerOptions& options) {
+  check_same_options(all, options);
   const comm::Communicator own =
       options.allreduce.empty() ? all.duplicate() : all.with_allreduce(options.allreduce);
   return options.reproducible ? own.with_reproducible(true) : own;

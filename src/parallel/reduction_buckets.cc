@@ -9,6 +9,13 @@
 #include "parallel/tensors.h"
 
 namespace convoy::parallel {
+namespace {
+
+bool can_be_reduced(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
+}
+
+}  // namespace
 
 std::vector<std::size_t> ReductionStep::given_order() {
   std::map<std::string_view, std::size_t> index;
@@ -39,7 +46,11 @@ void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
   std::vector<BucketItem> items;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::ScalarType type = wire_type(i);
-    type_of(type);  // refuses what can't travel, before training starts
+    if (!can_be_reduced(type)) {  // before training starts
+      throw UsageError("parameter '" + parameters_[i].name + "' would be reduced as " +
+                       c10::toString(type) +
+                       "; gradients are reduced as Float, Double, Half or BFloat16");
+    }
     items.push_back(
         {static_cast<std::size_t>(parameters_[i].tensors[0].numel()) * c10::elementSize(type),
          static_cast<int>(type)});

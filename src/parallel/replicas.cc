@@ -4,7 +4,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/parallel/gradient_reducer.h"
-#include "parallel/tensors.h"
 
 namespace convoy::parallel {
 namespace {
@@ -107,9 +106,13 @@ void broadcast_tensors(const comm::Communicator& communicator,
     Flight& flight = flights[i % flights.size()];
     land(flight);
     flight.target = tensors[i].tensor.detach();
-    const bool direct = flight.target.is_cpu() && flight.target.is_non_overlapping_and_dense();
-    flight.staged = direct ? flight.target : flight.target.to(at::kCPU).contiguous();
-    comm::Buffer bytes = buffer_of(flight.staged);
+    const bool as_it_is = !flight.target.is_conj() && !flight.target.is_neg();
+    const bool direct =
+        as_it_is && flight.target.is_cpu() && flight.target.is_non_overlapping_and_dense();
+    flight.staged = direct ? flight.target
+                           : flight.target.to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+    // As bytes: those of any type can be copied, also of one that nobody can add.
+    const comm::Buffer bytes(flight.staged.data_ptr(), flight.staged.nbytes(), comm::Type::u8);
     flight.operation = communicator.start_broadcast(
         bytes, root, {0, static_cast<std::uint16_t>(i % flights.size())});
   }

@@ -358,27 +358,5 @@ TEST(GradientReducer, HooksGoWithIt) {
   EXPECT_FLOAT_EQ(a.grad()[0].item<float>(), static_cast<float>(rank() + 1));
 }
 
-TEST(Replicas, BroadcastEveryLayoutAndType) {
-  World& world = test_world();
-  const auto make = [&](double value) {
-    return std::vector<NamedTensor>{
-        {"float", torch::full({3, 4}, value)},
-        {"channels_last",
-         torch::full({2, 3, 4, 5}, value).contiguous(at::MemoryFormat::ChannelsLast)},
-        {"long", torch::full({}, value, torch::kLong)},
-        {"bool", torch::full({5}, value != 0, torch::kBool)},
-        {"holes", torch::full({6, 6}, value).slice(1, 0, 6, 2)},
-        {"empty", torch::empty({0})},
-        {"large", torch::full({300'000}, value)}};
-  };
-  for (int root = 0; root < world.size(); ++root) {
-    auto tensors = make(world.rank() == root ? 7 : 0);
-    broadcast_tensors(world.communicator(), tensors, root);
-    for (const auto& t : tensors)
-      EXPECT_TRUE(t.tensor.eq(t.tensor.scalar_type() == torch::kBool ? 1 : 7).all().item<bool>())
-          << t.name;
-  }
-}
-
 }  // namespace
 }  // namespace convoy::parallel

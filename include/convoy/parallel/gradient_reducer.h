@@ -61,7 +61,8 @@ struct ReducerOptions {
   // which rank has which share of the batch, nor on buckets (WorldOptions::reproducible). False: as
   // the world.
   bool reproducible = false;
-  // Reduce in another type (bf16 halves the bytes). Gradients are converted on the way in and out.
+  // Reduce float32 gradients in another floating-point type (bf16 halves the bytes). They are
+  // converted on the way in and out.
   std::optional<at::ScalarType> wire_type;
 };
 
@@ -120,7 +121,8 @@ class GradientReducer {
   }
 
   // `sources[s]` are the parameters of source s: the same names, shapes and types for all, on all
-  // ranks (not checked here; see check_same_on_all_ranks). Collective.
+  // ranks (not checked here; see check_same_on_all_ranks). Collective. Throws UsageError on every
+  // rank, naming the first difference, where ranks give different options.
   GradientReducer(const comm::Communicator& communicator,
                   std::vector<std::vector<NamedTensor>> sources, ReducerOptions options = {});
   ~GradientReducer();
