@@ -90,7 +90,9 @@ class GradientReducer::Impl {
   Impl(const comm::Communicator& communicator, std::vector<std::vector<NamedTensor>> sources,
        ReducerOptions options)
       : step_(own_communicator(communicator, options), std::move(sources), options),
-        backwards_(step_.sources()) {
+        backwards_(step_.sources()),
+        rest_awaited_(step_.sources()),
+        allow_unused_(options.allow_unused) {
     gate_->ended.resize(step_.sources());
     for (std::size_t source = 0; source < step_.sources(); ++source) {
       for (std::size_t i = 0; i < step_.parameters(); ++i) {
@@ -125,6 +127,23 @@ class GradientReducer::Impl {
           "' was converted or moved to another device after its model was distributed; "
           "do that before");
     }
+    for (const NamedTensor& frozen : step_.frozen()) {
+      if (frozen.tensor.requires_grad()) {
+        throw UsageError(prefix() + "parameter '" + frozen.name +
+                         "' was frozen when its model was distributed and requires a gradient "
+                         "now, which would not be reduced; distribute the model again after such a "
+                         "change");
+      }
+    }
+  }
+
+  // Before a forward pass: no pass around one that has ended may have been without the rest.
+  void check_last_backward() const {
+    const bool recomputes = torch::autograd::get_current_node() != nullptr;
+    for (std::size_t source = 0; source < rest_awaited_.size(); ++source) {
+      if (!recomputes && rest_awaited_[source] && !gate_->error)
+        throw UsageError(without_gradient(prefix(), step_.names_without_gradient(source)));
+    }
   }
 
   void give_gradient(std::size_t i) {
@@ -158,6 +177,7 @@ class GradientReducer::Impl {
     try {
       if (!backwards_[source]) {
         backwards_[source] = true;
+        rest_awaited_[source] = false;
         check_parameters();
         await_end_of_backward(source);
       }
@@ -184,6 +204,8 @@ class GradientReducer::Impl {
   void on_end_of_backward(std::size_t source) {
     std::unique_lock lock(gate_->mutex);
     backwards_[source] = false;
+    rest_awaited_[source] = !gate_->error && goes_on_in_another_pass(source);
+    if (rest_awaited_[source]) return;
     gate_->ended[source] = true;
     if (gate_->error) std::rethrow_exception(gate_->error);
     if (std::find(gate_->ended.begin(), gate_->ended.end(), false) == gate_->ended.end()) {
@@ -202,6 +224,25 @@ class GradientReducer::Impl {
         gate_->fail(std::make_exception_ptr(Failure(who_is_missing(source))));
     }
     if (gate_->error) std::rethrow_exception(gate_->error);
+  }
+
+  // Whether this pass was called from within another one, as where a function computes its layers
+  // again in backward, which has gradients still to come. Called under the lock, when no node of
+  // the pass is being evaluated any more.
+  bool goes_on_in_another_pass(std::size_t source) {
+    if (torch::autograd::get_current_node() == nullptr) return false;
+    const std::string names = step_.names_without_gradient(source);
+    if (names.empty()) return false;
+    if (!allow_unused_) return true;
+    // Nothing tells when the pass around it ends, if that uses none of them.
+    gate_->fail(std::make_exception_ptr(UsageError(
+        prefix() +
+        "a backward pass within another one, as of layers that are computed again, has "
+        "brought no gradient for " +
+        names +
+        "; with allow_unused these would count as unused. Leave allow_unused off, or let a layer "
+        "that is not computed again come last")));
+    return false;
   }
 
   // Up to the world's timeout, of which the time in which this process is stopped takes none.
@@ -247,7 +288,9 @@ class GradientReducer::Impl {
   std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();  // its lock is that of step_ as well
   std::vector<Hook> hooks_;
   std::vector<std::unique_ptr<DirectGradient>> direct_;
-  std::vector<bool> backwards_;  // per source: in a backward pass that reduces
+  std::vector<bool> backwards_;     // per source: in a backward pass that reduces
+  std::vector<bool> rest_awaited_;  // per source: from the pass around one that has ended
+  bool allow_unused_;
 };
 
 GradientReducer::GradientReducer(const comm::Communicator& communicator,
@@ -265,7 +308,10 @@ void GradientReducer::count_samples(double samples, int source) {
   }
   impl_->step().count_samples(static_cast<std::size_t>(source), samples);
 }
-void GradientReducer::check_parameters() const { impl_->check_parameters(); }
+void GradientReducer::check_parameters() const {
+  impl_->check_last_backward();
+  impl_->check_parameters();
+}
 void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }
 bool GradientReducer::synchronizing() const { return impl_->synchronizing; }
 void GradientReducer::drain(const std::function<void()>& on_step) { impl_->step().drain(on_step); }

@@ -26,6 +26,12 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
+std::string without_gradient(const std::string& rank, const std::string& names) {
+  return rank + "no gradient for " + names +
+         " in this backward pass. If the model does not use all its parameters in every step, set "
+         "allow_unused; if they are frozen, freeze them before the model is distributed";
+}
+
 ReductionStep::ReductionStep(comm::Communicator communicator,
                              std::vector<std::vector<NamedTensor>> sources, ReducerOptions options)
     : communicator_(std::move(communicator)),
@@ -35,7 +41,10 @@ ReductionStep::ReductionStep(comm::Communicator communicator,
     throw UsageError("a gradient reducer needs at least one source and a bucket size above 0");
   }
   for (std::size_t i = 0; i < sources[0].size(); ++i) {
-    if (!sources[0][i].tensor.requires_grad()) continue;
+    if (!sources[0][i].tensor.requires_grad()) {
+      for (const auto& source : sources) frozen_.push_back(source.at(i));
+      continue;
+    }
     Parameter& p = parameters_.emplace_back();
     p.name = sources[0][i].name;
     for (const auto& source : sources) p.tensors.push_back(source.at(i).tensor);
@@ -98,7 +107,7 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
     double samples = 0;
     bool counted = false;
     for (const Samples& s : samples_) {
-      counted |= options_.averaging == Averaging::samples && s.micro_batches > 0;
+      counted |= options_.averaging == Averaging::samples && s.per_micro_batch();
       samples += s.per_micro_batch().value_or(0);
     }
     begin({counted ? samples / nominal_samples_ : 1.0, 1.0});
@@ -191,6 +200,14 @@ void ReductionStep::report_reductions() {
   }
 }
 
+std::string ReductionStep::names_without_gradient(std::size_t source) const {
+  std::string names;
+  for (const Parameter& p : parameters_) {
+    if (!p.from[source]) names += (names.empty() ? "" : ", ") + p.name;
+  }
+  return names;
+}
+
 std::vector<std::size_t> ReductionStep::missing_parameters() {
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -216,9 +233,7 @@ void ReductionStep::finish() {
     std::string names;
     for (std::size_t i : missing) names += (names.empty() ? "" : ", ") + parameters_[i].name;
     throw UsageError(
-        "rank " + std::to_string(communicator_.rank()) + ": no gradient for " + names +
-        " in this backward pass. If the model does not use all its parameters in every step, set "
-        "allow_unused; if they are frozen, freeze them before the model is distributed");
+        without_gradient("rank " + std::to_string(communicator_.rank()) + ": ", names));
   }
   for (std::size_t i : missing) {
     Parameter& p = parameters_[i];
@@ -291,7 +306,7 @@ void ReductionStep::reset() {
     p.taken = false;
   }
   for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
-  std::fill(samples_.begin(), samples_.end(), Samples{});
+  for (Samples& s : samples_) s = {.before = s.per_micro_batch()};
   arrival_.clear();
   in_step_ = false;
 }

@@ -15,6 +15,9 @@
 
 namespace convoy::parallel {
 
+// What is said where parameters have no gradient at the end of a step.
+std::string without_gradient(const std::string& rank, const std::string& names);
+
 // The order of calls in a step: gradient_ready for each source and parameter, in any order, then
 // finish. Or drain alone. One thread at a time.
 class ReductionStep {
@@ -29,6 +32,8 @@ class ReductionStep {
   }
 
   const std::string& name(std::size_t i) const { return parameters_[i].name; }
+  // What required no gradient at construction, of all sources.
+  const std::vector<NamedTensor>& frozen() const { return frozen_; }
 
   void count_samples(std::size_t source, double samples);
   // Memory of the bucket for a gradient that is about to be computed, so that it needn't be copied
@@ -37,6 +42,8 @@ class ReductionStep {
   void gradient_ready(std::size_t source, std::size_t i);
   // Of a pass that is not reduced: .grad will be reduced with that of the next one that is.
   void gradient_kept(std::size_t source, std::size_t i) { parameters_[i].kept[source] = true; }
+  // The names of the parameters that have no gradient of a source yet, in this step.
+  std::string names_without_gradient(std::size_t source) const;
   // Reduces what has not come by now as zeros, waits for all buckets and writes .grad.
   void finish();
   bool join_with_zeros();
@@ -100,6 +107,7 @@ class ReductionStep {
   comm::Communicator communicator_;
   ReducerOptions options_;
   std::vector<Parameter> parameters_;
+  std::vector<NamedTensor> frozen_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> arrival_;  // of the current step
   bool order_is_measured_ = false;
@@ -107,10 +115,12 @@ class ReductionStep {
   struct Samples {
     double count = 0;
     std::int64_t micro_batches = 0;
+    std::optional<double> before = {};  // per micro-batch of the step before
 
-    // Nothing where nobody has counted.
+    // Nothing where nobody has ever counted. A backward pass without a forward pass of its own is
+    // another one of what the last forward passes led to.
     std::optional<double> per_micro_batch() const {
-      if (micro_batches == 0) return std::nullopt;
+      if (micro_batches == 0) return before;
       return count / static_cast<double>(micro_batches);
     }
   };

@@ -85,9 +85,10 @@ class DistributedCore {
 // rank and the parameter otherwise), gives all of them rank 0's parameters and buffers, and hooks
 // into backward. From then on loss.backward() leaves the averaged gradients in .grad: call forward,
 // backward and optimizer.step() as ever, the same number of times on every rank (or see
-// finish_epoch). Make optimizers before or after; parameters stay the same tensors. Freeze
-// parameters before, and convert the module or move it to another device: a forward pass in
-// training throws UsageError when that was done later.
+// finish_epoch). Make optimizers before or after; parameters stay the same tensors. Freeze or
+// unfreeze parameters before, and convert the module or move it to another device: a forward pass
+// in training throws UsageError when that was done later. Buffers are the program's own after
+// construction, whatever their type, until broadcast_buffers().
 //
 // Threads: as LibTorch's modules; backward may communicate from the thread that calls it.
 // Errors: as GradientReducer.

@@ -24,9 +24,11 @@ enum class Averaging {
   samples,  // sum(n_r g_r) / sum(n_r), n_r what the samples of rank r count: the gradient of the
             // mean loss of the global batch, whatever each rank's share of it
   ranks,    // sum(g_r) / ranks
-  sum       // sum(g_r): for losses that are sums
+  sum       // sum(g_r): for losses that are sums. What is in .grad from an earlier step is summed
+            // again, once per rank: zero it before each step, or accumulate with no_sync()
 };
 
+// All but gradient_as_bucket_view and compute_in_buckets must be the same on every rank.
 struct ReducerOptions {
   // Gradients are reduced in buckets, in the order in which backward produces them. The first one
   // is small, so that communication starts early. A gradient larger than the limit has a bucket of
@@ -102,15 +104,20 @@ struct NamedTensor {
 //
 // One backward pass of all sources is a step; every rank runs the same steps (or calls drain).
 // Parameters are those that required a gradient at construction; a tensor known under several names
-// counts once. Sparse gradients are not supported.
+// counts once. Sparse gradients are not supported, nor types other than float32, float64, float16
+// and bfloat16.
+//
+// A function may call backward in its own backward, to compute layers again: the pass around it
+// ends the step. Each parameter gets its gradient in one of them only. With allow_unused such a
+// pass is an error if it comes first and brings some of the gradients alone.
 //
 // Threads: backward of each source may run on a thread of its own; the call of backward returns
 // when the step is done for all sources. Everything else: one thread at a time, not during
-// backward. Errors: UsageError for parameters without a gradient; Failure from the world. An error
-// in the backward pass of one source, also one of the caller's, ends those of the others with a
-// Failure that names it; they wait for a source that never runs as long as the world waits for a
-// rank (WorldOptions::timeout). After any of these the reducer is not usable again. Ownership:
-// keeps references to the parameters; undoes its hooks when destroyed.
+// backward. Errors: UsageError for parameters without a gradient, or with two; Failure from the
+// world. An error in the backward pass of one source, also one of the caller's, ends those of the
+// others with a Failure that names it; they wait for a source that never runs as long as the world
+// waits for a rank (WorldOptions::timeout). After any of these the reducer is not usable again.
+// Ownership: keeps references to the parameters; undoes its hooks when destroyed.
 class GradientReducer {
  public:
   // Gradients are multiplied by the quotient of two counts in their own type: of others the product
@@ -131,14 +138,15 @@ class GradientReducer {
 
   // Adds to what the samples behind the gradients of the next step count: as many, or what else
   // weighs them. One call per micro-batch, also for one that counts 0; the same number of calls on
-  // every rank. Where all of a source's count 0, its gradients are not looked at. Without a call
-  // every rank counts the same. Throws UsageError unless it is 0, or from kLeastSamples to
-  // kMostSamples.
+  // every rank. Where all of a source's count 0, its gradients are not looked at. A step without a
+  // call counts as the one before; until the first call every rank counts the same. Throws
+  // UsageError unless it is 0, or from kLeastSamples to kMostSamples.
   void count_samples(double samples, int source = 0);
 
   // Throws UsageError if a parameter has been converted or moved to another device since
-  // construction, after which its gradients would not be reduced any more: so does the next
-  // backward that meets another of the parameters.
+  // construction, or was frozen then and is not any more: its gradients would not be reduced. So
+  // does the next backward that meets another of the parameters. Throws also if the last backward
+  // has left parameters without a gradient and could not tell.
   void check_parameters() const;
 
   // While false, backward only accumulates into .grad; the next backward with true reduces the sum,
