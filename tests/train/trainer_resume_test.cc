@@ -377,7 +377,7 @@ TEST_F(TrainerResumeTest, ALayerThatWasFrozenMayBeTrained) {
     return state_of(checkpoint).model.at("conv.weight");
   };
   const std::string frozen = train(with("true"), 8).checkpoint;
-  const RunResult trained = train(with("false"), 13, "latest");
+  const RunResult trained = train(with("false"), 5, "latest");
   EXPECT_EQ(trained.steps, 13);
   const RunResult again = train(with("true"), 0, "latest");
   EXPECT_EQ(again.steps, 18);
