@@ -174,8 +174,7 @@ TEST_F(PlanBatch, MistakesAreFoundBeforeAnythingIsMeasured) {
   refused("--batches", "16", "--batches: updates by batch need two different ones at least");
   refused("--time", "1,4", "--machine says how long updates take; leave --time out");
   refused("--budget", "1d", "'1d' is no length of time, as 90s, 30m, 2h");
-  refused("--set", "grid.partitions=2",
-          "grid.partitions is 2, and a plan of batches trains on one rank");
+  refused("--set", "grid.partitions=2", "grid.partitions is 2");
   refused("--metric", "loss", "the recipe has no [data.validation] for the metric loss");
   refused("--rates", "0", "0 is not above 0");
   EXPECT_FALSE(std::filesystem::exists(plan_));

@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "convoy/plan/choice.h"
 #include "tests/base/effort.h"
@@ -145,26 +147,45 @@ TEST(Coverage, FewRuns) {
   for (const Counter* counter : {&once_n, &once_alpha, &twice_n, &twice_alpha}) counter->expect();
 }
 
-// Of which the best is chosen by the same runs that are few enough to be lucky.
+// The rate that comes out best may be one that is somewhat worse. What is predicted is what
+// trainings at the rates that came out take: the truth is the law's, times how much more these
+// take.
 TEST(Coverage, RatesThatAreNearlyEquallyGood) {
   const UpdateLaw law{800, 20000};
-  const Training near{law, powers(2), 3, gamma_of(40), {0.5, 1, 2}, 0.141};  // two are 7% from it
-  const Training equal{law, powers(2), 3, gamma_of(40), {1, 2}};
+  const double cost = std::log(1.07) / std::pow(std::log(2), 2);
+  const Training near{law, powers(2), 3, gamma_of(40), {0.5, 1, 2}, cost};  // two are 7% from it
+  const Training equal{law, powers(2), 3, gamma_of(40), {0.5, 1, 2}, 0};
   Counter near_n("N_inf, two rates 7% off"), near_alpha("alpha, two rates 7% off");
-  Counter equal_n("N_inf, two equal rates"), equal_alpha("alpha, two equal rates");
+  Counter equal_n("N_inf, three equal rates"), equal_alpha("alpha, three equal rates");
+  std::vector<double> nears(static_cast<std::size_t>(kSeeds)), equals(nears);
   for_seeds([&](std::uint64_t seed) {
     RandomStream random(30, seed);
     const FitOptions options{kRounds, seed};
     const UpdateFit a = fit_updates(near.runs(random), options);
-    near_n.add(a.updates_at_infinity.interval, law.updates_at_infinity);
-    near_alpha.add(a.noise_sensitivity.interval, law.noise_sensitivity);
+    double more = 0;
+    for (const EnvelopePoint& point : a.envelope) {
+      const double best = 0.01 * std::sqrt(static_cast<double>(point.batch));
+      more += std::abs(point.learning_rate / best - 1) < 0.01 ? 1 : 1.07;
+    }
+    more /= static_cast<double>(a.envelope.size());
+    near_n.add(a.updates_at_infinity.interval, law.updates_at_infinity * more);
+    near_alpha.add(a.noise_sensitivity.interval, law.noise_sensitivity * more);
+    nears[seed] = updates_to_target(a.law, 32) / updates_to_target(law, 32) / more;
     const UpdateFit b = fit_updates(equal.runs(random), options);
     equal_n.add(b.updates_at_infinity.interval, law.updates_at_infinity);
     equal_alpha.add(b.noise_sensitivity.interval, law.noise_sensitivity);
+    equals[seed] = updates_to_target(b.law, 32) / updates_to_target(law, 32);
   });
-  for (const Counter* counter : {&equal_n, &equal_alpha}) counter->expect();
-  // What is fitted are trainings at the rates that came out best, which need up to 7% more updates.
-  for (const Counter* counter : {&near_n, &near_alpha}) counter->expect(0.13);
+  const auto mean = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / kSeeds;
+  };
+  std::printf("predicted over true: %.4f with two rates 7%% off, %.4f with equal ones\n",
+              mean(nears), mean(equals));
+  EXPECT_NEAR(mean(nears), 1, 0.02);
+  EXPECT_NEAR(mean(equals), 1, 0.02);
+  // Which runs count depends on the others, and the intervals take them for independent.
+  for (const Counter* counter : {&near_n, &near_alpha, &equal_n, &equal_alpha})
+    counter->expect(0.06);
 }
 
 // Scatter that doubles from M = 1 to M = 1024.

@@ -14,7 +14,7 @@ using convoy::RandomStream;
 
 // Of three rates that are equally good the best is the one that was luckiest.
 TEST(RatesOfAFit, OfEqualRatesTheLuckiestDoesNotMakeUpdatesFewer) {
-  Training equal{{1000, 64000}, {4, 64, 1024}, 3, log_normal(0.16), {0.5, 1, 2}};
+  Training equal{{1000, 64000}, {4, 64, 1024}, 3, log_normal(0.16), {0.5, 1, 2}, 0};
   double sum = 0, squares = 0;
   constexpr int kTrials = 400;
   for (int trial = 0; trial < kTrials; ++trial) {

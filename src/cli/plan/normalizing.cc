@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "convoy/train/registry.h"
 #include "train/setup.h"
@@ -17,13 +18,7 @@ bool has_statistics(const torch::nn::Module& module) {
          module.named_buffers(/*recurse=*/false).contains("running_mean");
 }
 
-}  // namespace
-
-bool normalizes_shares(train::Recipe recipe) {
-  const auto& keys = recipe.strategy_options.specification();
-  const bool can_choose = std::any_of(
-      keys.begin(), keys.end(), [](const train::Option& key) { return key.key == "batch_norm"; });
-  if (!can_choose || recipe.strategy_options.text("batch_norm") != "local") return false;
+bool has_local_statistics(train::Recipe recipe) {
   recipe.device = "cpu";
   train::Registry registry;
   registry.load_plugins(recipe.plugins);
@@ -36,6 +31,20 @@ bool normalizes_shares(train::Recipe recipe) {
   const auto modules = network->modules();
   return std::any_of(modules.begin(), modules.end(),
                      [](const auto& module) { return has_statistics(*module); });
+}
+
+}  // namespace
+
+bool normalizes_shares(const train::Recipe& recipe) {
+  const auto& keys = recipe.strategy_options.specification();
+  const bool can_choose = std::any_of(
+      keys.begin(), keys.end(), [](const train::Option& key) { return key.key == "batch_norm"; });
+  if (!can_choose || recipe.strategy_options.text("batch_norm") != "local") return false;
+  try {
+    return has_local_statistics(recipe);
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 }  // namespace convoy::cli

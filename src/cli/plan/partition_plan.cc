@@ -47,19 +47,26 @@ train::Recipe with_speeds(const PartitionWords& words, const Parse& parse) {
   if (words.speeds.empty()) return parse(overrides);
   overrides.push_back(override_of({}));
   train::Recipe recipe = parse(overrides);
-  if (recipe.strategy != "partitioned") return recipe;  // which is refused
   if (recipe.strategy_options.text("balance") == "even") return recipe;
   overrides.back() = override_of(words.speeds);
   return parse(overrides);
 }
 
-void check_is_partitioned(const train::Recipe& recipe) {
-  if (recipe.strategy == "partitioned") return;
-  throw UsageError("the plan is of strategy = \"partitioned\", not of \"" + recipe.strategy +
-                   "\": leave strategy out of --set");
+// Before a recipe with it makes no sense for other reasons.
+void check_is_partitioned(const PartitionWords& words) {
+  for (const std::string& override : words.overrides) {
+    const std::size_t equals = override.find('=');
+    if (equals == override.npos || override.substr(0, equals) != "strategy") continue;
+    std::string value = override.substr(equals + 1);
+    std::erase_if(value, [](char c) { return c == '"' || c == '\''; });
+    if (value == "partitioned") continue;
+    throw UsageError("the plan is of strategy = \"partitioned\", not of \"" + value +
+                     "\": leave strategy out of --set");
+  }
 }
 
 Network named(const PartitionWords& words, train::Registry& registry) {
+  check_is_partitioned(words);
   model::check_model_name(words.what);
   if (words.partitions == 0) throw UsageError("over how many partitions? Write for example -P 4");
   add_made_up_images(registry);
@@ -73,7 +80,6 @@ Network named(const PartitionWords& words, train::Registry& registry) {
     step.overrides = overrides;
     return step_recipe(step, words.partitions, registry);
   });
-  check_is_partitioned(network.recipe);
   network.blueprint = network_of(network.recipe, registry);
   network.inputs = inputs_of(network.recipe);
   return network;
@@ -81,6 +87,7 @@ Network named(const PartitionWords& words, train::Registry& registry) {
 
 // What the task makes of the data, as the strategy sees it.
 Network of_recipe(const PartitionWords& words, train::Registry& registry) {
+  check_is_partitioned(words);
   const train::RecipeText text = train::read_recipe_file(words.what);
   registry.load_plugins(train::plugins_of(text, words.overrides));
   Network network;
@@ -92,7 +99,6 @@ Network of_recipe(const PartitionWords& words, train::Registry& registry) {
     overrides.insert(overrides.begin(), first.begin(), first.end());
     return parse_recipe(text, overrides, registry.vocabulary());
   });
-  check_is_partitioned(network.recipe);
   SeenNetwork seen = see_network(network.recipe, registry);
   network.blueprint = std::move(seen.network);
   network.inputs = std::move(seen.inputs);
