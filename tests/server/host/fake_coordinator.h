@@ -13,6 +13,7 @@
 
 #include "server/service/coordinator_calls.h"
 #include "server/transport/listener.h"
+#include "tests/base/held_port.h"
 #include "tests/base/patience.h"
 #include "tests/server/host/authority_runner.h"
 
@@ -33,14 +34,14 @@ class FakeCoordinator {
           outbox_[message.to.node].push_back(std::move(message));
         },
         time_);
-    listen("127.0.0.1:0");
+    listen();
   }
   ~FakeCoordinator() {
     stop();
     authority_.reset();
   }
 
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return port_.address(); }
   AuthorityRunner& authority() { return *authority_; }
   std::size_t registrations() const { return registrations_; }
   void change(const std::function<void(calls::JobState&)>& how) {
@@ -73,7 +74,7 @@ class FakeCoordinator {
       outbox_.clear();
     }
     authority_->restart();
-    listen(address_);
+    listen();
   }
 
  private:
@@ -94,9 +95,9 @@ class FakeCoordinator {
     time_.hurry(living_.size() == 1 || (living_.size() > 1 && served == 0));
   }
 
-  void listen(const std::string& address) {
+  void listen() {
     transport::ListenerSettings settings;
-    settings.address = address;
+    settings.address = port_.address();
     settings.log = convoy::Log("", convoy::Log::Level::error);
     settings.server.identity = {std::string(calls::kCoordinator), ""};
     settings.server.handler = [this](transport::Request request, transport::Reply reply) {
@@ -113,7 +114,6 @@ class FakeCoordinator {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
     }
-    address_ = listener_->address();
   }
 
   transport::Message answer(const transport::Request& request) {
@@ -150,7 +150,7 @@ class FakeCoordinator {
   std::atomic<std::size_t> registrations_ = 0;
   std::optional<AuthorityRunner> authority_;
   std::unique_ptr<transport::Listener> listener_;
-  std::string address_;
+  const convoy::test::HeldPort port_;
 };
 
 }  // namespace convoy::server::host::test
