@@ -119,5 +119,6 @@ elif [[ $tier == changed ]]; then
   selection=(--tier part -LE '^all$' -L "$labels")
 fi
 step "tests${suites:+; among them those of ${suites[*]}}"
-tools/gate.py build -j "$jobs" "${selection[@]}"
+# Tests wait for each other and for the disk as long as they compute.
+tools/gate.py build -j "$((2 * jobs))" "${selection[@]}"
 if [[ -n $state ]] && ! $partial; then tools/changed_tests.py --passed build/passed --remember "$state"; fi

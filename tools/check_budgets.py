@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUDGETS = "tests/budgets.txt"
-WITH_TORCH = re.compile(r"convoy_torch_pch\.dir|\s(?:-I|-isystem)\s*\S*/torch/include[\s/]")
+WITH_TORCH = re.compile(r"convoy_(?:unoptimized_)?torch_pch\.dir|\s(?:-I|-isystem)\s*\S*/torch/include[\s/]")
 PROGRAM = re.compile(r"/tests/[^/.]+$")
 ADDED = re.compile(r"^add_test\(\[=*\[(.*?)\]=*\] (.*)\)$", re.MULTILINE)
 

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -318,6 +319,29 @@ TEST(PlanRuns, DivergeWhenLossesStayFarAboveTheFirst) {
   // One sample whose loss is next to nothing says nothing of the others.
   EXPECT_FALSE(with({1e-6, 2, 3, 2}));
   EXPECT_TRUE(with({1e-6, 11, 12, 11}));
+}
+
+// Whoever is killed in between leaves a folder that the next one knows by its lock.
+TEST(TrialFolders, TheLockOfOneIsTheLastToGo) {
+  const test::Scratch scratch;
+  const TrialFolders folders(scratch.path());
+  const Descriptor events(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  {
+    const TrialFolder folder = folders.fresh();
+    for (const char* file : {"a", "m", "z"}) test::spill(folder.path() + "/" + file, "x");
+    std::filesystem::create_directories(folder.path() + "/run/checkpoints");
+    ASSERT_GE(::inotify_add_watch(events.get(), folder.path().c_str(), IN_DELETE), 0);
+  }
+  alignas(inotify_event) char buffer[4096];
+  const ssize_t size = ::read(events.get(), buffer, sizeof buffer);
+  std::vector<std::string> gone;
+  for (ssize_t at = 0; at < size;) {
+    const auto* event = reinterpret_cast<const inotify_event*>(buffer + at);
+    if ((event->mask & IN_DELETE) != 0) gone.emplace_back(event->name);
+    at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+  }
+  ASSERT_EQ(gone.size(), 5u);
+  EXPECT_EQ(gone.back(), "lock");
 }
 
 }  // namespace

@@ -59,9 +59,9 @@ void remove_folder(const std::string& path) {
 
 }  // namespace
 
+// By a process that may be killed meanwhile: what it leaves then has to be known by its lock.
 TrialFolder::~TrialFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
+  if (!path_.empty()) remove_folder(path_);
 }
 
 TrialFolders::TrialFolders(const std::string& plan)
