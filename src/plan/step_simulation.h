@@ -64,7 +64,7 @@ class StepSimulation {
 
   // One rank of each kind: all others have the same of everything as one of them.
   std::vector<int> different_ranks() const;
-  // Of each flow under way, in the order of active_.
+  // Gives the rate of each flow under way, in the order of active_.
   std::vector<double> rates(bool computing) const;
   double processor_taken(const std::vector<double>& rates, const std::vector<int>& ranks) const;
   double processor_taken(const std::vector<double>& rates) const {

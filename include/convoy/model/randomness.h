@@ -1,7 +1,7 @@
-// First weights and dropout's masks from counters: each number depends on what it is for alone, on
-// no rank, thread, order, batch or partition. No Torch header.
+// This makes first weights and dropout's masks from counters: each number depends on what it is for
+// alone, on no rank, thread, order, batch or partition. No Torch header.
 //
-// The same numbers on every machine and with every compiler.
+// The numbers are the same on every machine and with every compiler.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ struct LayerStep {
 // module that can't be copied, and for one that is missing.
 LayerStep make_layer_step(const Node& node, bool copy_user_module);
 
-// Of the user's module. Throws UsageError as above. REQUIRES: there is one.
+// Copies the user's module. Throws UsageError as above. REQUIRES: there is one.
 torch::nn::AnyModule copy_of(const Node& node);
 
 }  // namespace convoy::model

@@ -49,15 +49,15 @@ void check_leads_elsewhere(const Recipe& recipe, std::int64_t step);
 // recipe.toml.
 void prepare_new_run(const Recipe& recipe, bool overwrite);
 
-// The same in a folder whose run ended before its first checkpoint (Start::begin_again). What is
+// Does so in a folder whose run ended before its first checkpoint (Start::begin_again). What is
 // there goes; its metrics are set aside. Returns where, or nothing if there are none.
 std::string prepare_run_again(const Recipe& recipe);
 
-// The same for a run that goes on from `origin`. Checkpoints of later steps are set aside, with a
+// Does so for a run that goes on from `origin`. Checkpoints of later steps are set aside, with a
 // copy of metrics.jsonl as it was. Returns where, or nothing if there are none.
 std::string prepare_resumed_run(const Recipe& recipe, const Origin& origin);
 
-// Of a run folder.
+// Gives the folder of checkpoints in a run folder.
 std::string checkpoints_in(const std::string& folder);
 
 }  // namespace convoy::train

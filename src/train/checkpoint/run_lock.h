@@ -46,9 +46,10 @@ class RunLock {
   // Whether another run has taken the folder over, as far as this one has noticed: somebody removed
   // the file, or this process stood still for longer than the other's patience.
   bool lost() const;
-  // Throws Failure then.
+  // Throws Failure if lost().
   void check() const;
-  // The same, and looks at the file now: for before something is removed.
+  // Looks at the file now, and throws Failure if another run has taken the folder: for before
+  // something is removed.
   void confirm();
   // One beat, as come by themselves every `beat_s`: looks at the file, and renews it unless it is
   // another run's. Whether it was renewed.

@@ -41,7 +41,7 @@ struct ParameterGroup {
 };
 using ParameterGroups = std::vector<ParameterGroup>;  // at least one
 
-// Of a name among built_in_optimizers().
+// Makes an optimizer whose name is among built_in_optimizers().
 std::unique_ptr<GroupedOptimizer> make_built_in_optimizer(const ParameterGroups& groups);
 std::unique_ptr<GroupedOptimizer> make_velocity_optimizer(const ParameterGroups& groups);
 std::unique_ptr<GroupedOptimizer> make_rule_optimizer(const ParameterGroups& groups,

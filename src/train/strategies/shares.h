@@ -17,7 +17,7 @@ struct Sharers {
   // of files, which any rank can read.
   bool fewer_may_share = true;
 };
-// All ranks of the world.
+// Gives all ranks of the world.
 Sharers all_ranks(const TrainerContext& context);
 
 // Throws UsageError unless each of them gets a sample of every micro-batch: all have to take part

@@ -18,7 +18,7 @@ class ClassMap {
   // Appends what makes no sense in them, whatever the data.
   static void check(const Recipe& recipe, std::vector<std::string>& problems);
 
-  // Of a recipe that check() had nothing to say about.
+  // Reads the map of a recipe that check() had nothing to say about.
   explicit ClassMap(const Recipe& recipe);
 
   // Whether labels are classes as they are.
