@@ -65,7 +65,7 @@ class RandomScope {
   std::uint64_t step() const { return step_; }
   std::span<const std::size_t> samples() const { return samples_; }
 
-  // This thread's, or null.
+  // Gives this thread's scope, or null.
   static const RandomScope* current();
 
  private:

@@ -32,7 +32,7 @@ Start choose_start(const std::string& folder);
 // none, it is damaged, or it is not of the run that `folder` holds: another's, or set aside there.
 Origin open_origin(const std::string& which, const std::string& folder);
 
-// That of its run.
+// Gives the recipe of the run that the checkpoint is of.
 Recipe recipe_of(const Origin& origin, const Vocabulary& vocabulary);
 
 // Throws UsageError when this recipe with this training data can't go on from there. Values of the

@@ -30,7 +30,8 @@ class RunLock {
   struct Times {
     double beat_s = 5;
     double patience_s = 30;
-    // Between two looks at somebody else's file, for so many seconds; none: this thread sleeps.
+    // Waits for so many seconds between two looks at somebody else's file; none: this thread
+    // sleeps.
     std::function<void(double)> wait = nullptr;
   };
 
@@ -51,8 +52,8 @@ class RunLock {
   // Looks at the file now, and throws Failure if another run has taken the folder: for before
   // something is removed.
   void confirm();
-  // One beat, as come by themselves every `beat_s`: looks at the file, and renews it unless it is
-  // another run's. Whether it was renewed.
+  // Makes one beat, as come by themselves every `beat_s`: looks at the file, and renews it unless
+  // it is another run's. Says whether it was renewed.
   bool renew();
 
  private:

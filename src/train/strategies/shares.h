@@ -36,7 +36,7 @@ double weight_of(const TrainerContext& context, const data::Batch& batch, data::
 // theirs were bad. One thread.
 class LeftOut {
  public:
-  // All of this one's. Warns of the first there is.
+  // Adds all samples that are left out of this batch. Warns of the first there is.
   void add(const TrainerContext& context, const data::Batch& batch);
   std::uint64_t samples() const { return samples_; }
 

@@ -28,7 +28,7 @@ class LeasedSource final : public data::SampleSource {
                std::shared_ptr<data::Portions> portions, std::size_t batch, std::size_t ahead,
                bool across);
 
-  // From now on portions of this service, and none that another one gave.
+  // Takes portions of this service from now on, and none that another one gave.
   void connect(ParameterService& service);
   // Ends asking.
   void disconnect();

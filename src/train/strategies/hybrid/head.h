@@ -14,7 +14,7 @@
 
 namespace convoy::train {
 
-// In training.
+// These are what a step needs in training.
 struct HeadStep {
   std::uint64_t seed = 0, step = 0;
   std::span<const std::size_t> samples;  // this rank's, by number

@@ -94,8 +94,8 @@ class Hybrid final : public Strategy {
   std::optional<HybridOptimizers> optimizers_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   comm::Communicator replicas_;      // for gradients of partitioned layers
-  // For norms of the parts of a group. Replicas have to scale gradients by the same number, so that
-  // their sums have the same bits whatever their transports.
+  // This is for norms of the parts of a group. Replicas have to scale gradients by the same number,
+  // so that their sums have the same bits whatever their transports.
   comm::Communicator norms_;
   // This sums gradients of partitioned layers over replicas; null where there is one.
   std::unique_ptr<parallel::GradientReducer> head_sums_;
