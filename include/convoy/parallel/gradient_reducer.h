@@ -162,8 +162,8 @@ class GradientReducer {
 
   // For a rank that has no data for one step, while others may have: takes part in it with weight
   // 0, after which .grad holds the average as on the others, without what passes that were not
-  // synchronized have left in this rank's. False, and .grad untouched, if no rank
-  // had any. Collective with the others' backward or pass.
+  // synchronized have left in this rank's. False, and .grad untouched, if no rank had any.
+  // Collective with the others' backward, or their calls of this.
   bool join_with_zeros();
 
   // A step without a backward pass of its own, of gradients that several passes which were not
