@@ -166,13 +166,13 @@ class GradientReducer {
   // Collective with the others' backward, or their calls of this.
   bool join_with_zeros();
 
-  // A step without a backward pass of its own, of gradients that several passes which were not
-  // synchronized have added up, or that the caller computes: once for each parameter, in any order,
-  // .grad of parameter `parameter` of the constructor's list is what this rank contributes; where
-  // it is undefined, nothing. A bucket is reduced from when it has all of its gradients. Then
-  // finish_step() waits for all of them, and .grad is what it is after a backward pass. Only of a
-  // reducer with one source. Throws UsageError where a parameter comes twice, and finish_step()
-  // where one is missing. Collective with the same on the others.
+  // These make a step without a backward pass of its own, of gradients that several passes which
+  // were not synchronized have added up, or that the caller computes. give_gradient() is called
+  // once for each parameter, in any order: .grad of parameter `parameter` of the constructor's list
+  // is what this rank contributes; where it is undefined, nothing. A bucket is reduced from when it
+  // has all of its gradients. Then finish_step() waits for all of them, and .grad is what it is
+  // after a backward pass. Only for a reducer with one source. Throws UsageError where a parameter
+  // comes twice, and finish_step() where one is missing. Collective with the same on the others.
   void give_gradient(std::size_t parameter);
   void finish_step();
 
@@ -182,11 +182,11 @@ class GradientReducer {
   // waits: their ends are exact to the time between two gradients.
   void set_observer(std::function<void(const ReductionSpan&)> observer);
 
-  // Work of the caller's for the time in which a step has nothing left to do but to wait for
-  // reductions: called while one is under way, again and again until it returns false, and then no
-  // more in this step; a call should take milliseconds, since reductions go on between calls. Its
-  // time counts neither as exposed nor as waiting. It may be left undone. Empty (as at first):
-  // none.
+  // Takes work of the caller's for the time in which a step has nothing left to do but to wait for
+  // reductions: it is called while one is under way, again and again until it returns false, and
+  // then no more in this step; a call should take milliseconds, since reductions go on between
+  // calls. Its time counts neither as exposed nor as waiting. It may be left undone. Empty (as at
+  // first): none.
   void set_meanwhile(std::function<bool()> work);
 
   const ReducerStatistics& statistics() const;
