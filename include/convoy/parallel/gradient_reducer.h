@@ -166,13 +166,13 @@ class GradientReducer {
   // Collective with the others' backward, or their calls of this.
   bool join_with_zeros();
 
-  // These make a step without a backward pass of its own, of gradients that several passes which
-  // were not synchronized have added up, or that the caller computes. give_gradient() is called
-  // once for each parameter, in any order: .grad of parameter `parameter` of the constructor's list
-  // is what this rank contributes; where it is undefined, nothing. A bucket is reduced from when it
-  // has all of its gradients. Then finish_step() waits for all of them, and .grad is what it is
-  // after a backward pass. Only for a reducer with one source. Throws UsageError where a parameter
-  // comes twice, and finish_step() where one is missing. Collective with the same on the others.
+  // A step without a backward pass of its own, of gradients that several passes which were not
+  // synchronized have added up, or that the caller computes: once for each parameter, in any order,
+  // .grad of parameter `parameter` of the constructor's list is what this rank contributes; where
+  // it is undefined, nothing. A bucket is reduced from when it has all of its gradients. Then
+  // finish_step() waits for all of them, and .grad is what it is after a backward pass. Only of a
+  // reducer with one source. Throws UsageError where a parameter comes twice, and finish_step()
+  // where one is missing. Collective with the same on the others.
   void give_gradient(std::size_t parameter);
   void finish_step();
 

@@ -15,8 +15,8 @@ namespace convoy::model {
 // three pieces would make three gradients as large as its parameters. Here those of all pieces are
 // put into one tensor, which is the parameter's when the last of them has come.
 //
-// An object is for a layer's parameters in one pass: it lives until backward is over, which has to
-// reach all pieces or none of them. One thread.
+// Of a layer's parameters, in one pass: lives until backward is over, which has to reach all pieces
+// or none of them. One thread.
 class GradientInPieces {
  public:
   GradientInPieces();

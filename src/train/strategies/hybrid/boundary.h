@@ -38,8 +38,7 @@ class Boundary {
   // round's.
   void finish_gradients(const HeadInput& input, std::size_t round, double factor,
                         Exchange::Transfer& transfer, torch::Tensor& all);
-  // Gives the numbers of the samples of each round, one piece after the other; `own` are this
-  // rank's, one for each sample.
+  // Of each round, one piece after the other; `own` are this rank's, one for each sample.
   std::vector<std::vector<std::size_t>> sample_numbers(const HeadInput& input,
                                                        std::span<const std::size_t> own);
 
