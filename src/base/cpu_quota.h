@@ -13,7 +13,7 @@ struct CpuLimit {
 // What the cgroups of this process grant, version 1 and 2: the least of the group it is in and of
 // those around it, as far as they can be seen. `root` is put before every path, for tests.
 CpuLimit cgroup_cpu_limit(const std::string& root = "");
-// Its CPUs.
+// Gives the CPUs of that limit.
 inline double cgroup_cpu_quota(const std::string& root = "") { return cgroup_cpu_limit(root).cpus; }
 
 }  // namespace convoy

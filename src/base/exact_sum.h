@@ -28,8 +28,8 @@ class ExactSum {
   // The nearest double, of two as near the even one; +0 for nothing.
   double value() const;
 
-  // The same for equal sums, whatever made them. Little-endian whole numbers; bytes that no sum has
-  // are refused with Failure.
+  // Equal sums have equal bytes, whatever was added to make them: whole numbers, little-endian.
+  // read() throws Failure for bytes that no sum has.
   static constexpr std::size_t kBytes = 69 * 8;
   void write(std::span<std::byte, kBytes> bytes) const;
   static ExactSum read(std::span<const std::byte, kBytes> bytes);

@@ -13,7 +13,7 @@ struct Outcome {
   int exit_status = 0;
 };
 
-// All of them, in the order of --help.
+// Adds all of them, in the order of --help.
 void add_commands(CLI::App& app, const std::vector<std::string>& rest, Outcome& outcome);
 
 // `rest` is the command line from the first "--" on, which CLI11 has not seen; it outlives the
@@ -30,8 +30,9 @@ void add_index_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_verify_command(CLI::App& app, Outcome& outcome);
 
-// Those that need LibTorch: names and descriptions. The rest comes when one is chosen, from where
-// LibTorch is (torch_commands.h), which takes longer to load than all else here.
+// These commands need LibTorch, so that only their names and descriptions are here. The rest comes
+// when one is chosen, from where LibTorch is (torch_commands.h), which takes longer to load than
+// all else here.
 void add_train_command(CLI::App& app, Outcome& outcome);
 void add_eval_command(CLI::App& app, Outcome& outcome);
 void add_predict_command(CLI::App& app, Outcome& outcome);

@@ -8,9 +8,9 @@ namespace convoy::cli {
 // "convoy 0.1.0 (LibTorch 2.11.0, Open MPI ...)".
 std::string version_line();
 
-// Of the LibTorch that it was built with.
+// Gives the version of the LibTorch that it was built with.
 std::string torch_version();
-// Of the MPI that it runs with, in a few words. May be called before MPI is started.
+// Gives the MPI that it runs with, in a few words. May be called before MPI is started.
 std::string mpi_version();
 
 }  // namespace convoy::cli

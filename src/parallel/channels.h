@@ -8,14 +8,15 @@
 
 namespace convoy::parallel::channels {
 
-// Of a GradientReducer, on its own communicator.
+// These are the messages of a GradientReducer, on its own communicator.
 inline constexpr std::uint16_t kBuckets = 0;  // key: the bucket
 inline constexpr comm::Match kControl{1, 0};  // what goes with the gradients of a step
 inline constexpr comm::Match kNominal{1, 1};  // the largest number of samples of a rank
 inline constexpr comm::Match kUsed{1, 2};     // which parameters got gradients
 inline constexpr comm::Match kOrder{1, 3};    // in which order gradients come
 
-// Of synchronized batch norms, on their own communicator; key: the layer.
+// These are the messages of synchronized batch norms, on their own communicator; the key is the
+// layer.
 inline constexpr std::uint16_t kNormForward = 0, kNormBackward = 1;
 
 }  // namespace convoy::parallel::channels

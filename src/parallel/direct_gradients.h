@@ -33,8 +33,8 @@ class DirectGradient {
   const void* weight_;
 };
 
-// The same for who wants to compute the gradient of `weight` when there is time for it, or for many
-// passes at once. .grad is the caller's matter then.
+// This is for who wants to compute the gradient of `weight` later, when there is time for it, or
+// for many passes at once. .grad is the caller's matter then.
 class DeferredGradient {
  public:
   // What the gradient is the product of: output_gradientᵀ input, [rows, outputs] and [rows,

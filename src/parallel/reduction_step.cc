@@ -312,7 +312,7 @@ void ReductionStep::reset() {
 }
 
 bool ReductionStep::join_with_zeros() {
-  if (in_step_) throw UsageError("a rank can't pass during a backward pass");
+  if (in_step_) throw UsageError("a rank can't join with zeros during a backward pass of its own");
   agree_on_nominal_samples();
   begin({0.0, 0.0});
   waiting_since_ = Clock::now();

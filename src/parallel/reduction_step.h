@@ -40,7 +40,8 @@ class ReductionStep {
   // there; undefined if it has to be. At most once per step and parameter.
   at::Tensor take_slot(std::size_t i);
   void gradient_ready(std::size_t source, std::size_t i);
-  // Of a pass that is not reduced: .grad will be reduced with that of the next one that is.
+  // Is called in a pass that is not reduced: .grad will be reduced with that of the next pass that
+  // is.
   void gradient_kept(std::size_t source, std::size_t i) { parameters_[i].kept[source] = true; }
   // The names of the parameters that have no gradient of a source yet, in this step.
   std::string names_without_gradient(std::size_t source) const;

@@ -26,7 +26,7 @@ class Affine {
   explicit Affine(std::vector<double> sizes) : sizes_(std::move(sizes)) {}
 
   AffineFit first(std::span<const double> y) const;
-  // From a fit of similar values. Stops when a step is below `tolerance` scatters.
+  // Begins with a fit of similar values, and stops when a step is below `tolerance` scatters.
   AffineFit improved(std::span<const double> y, AffineFit fit, double tolerance) const;
 
   // What y scatters around.

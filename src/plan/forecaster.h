@@ -43,7 +43,7 @@ class Forecaster {
     return placement_.kind == Parallelism::model ? world_ : placement_.partitions;
   }
   int groups() const { return world_ / placement_.partitions; }
-  // Of the largest part of a layer.
+  // Counts the units of the largest part of a layer.
   std::int64_t units(std::size_t layer) const {
     const LayerCost& own = cost_.layers[layer];
     if (!divides(layer)) return 0;
@@ -90,7 +90,7 @@ class Forecaster {
   void data_parallel();
   void model_parallel();
   void hybrid();
-  // Of a pass of hybrid's, over the pieces of its senders.
+  // This is a pass of hybrid's, over the pieces of its senders.
   struct Pass {
     Spread pieces;       // samples of each rank of the group
     double samples = 0;  // of all
@@ -99,14 +99,14 @@ class Forecaster {
     if (placement_.senders == 0) return 1;
     return placement_.passes > 0 ? placement_.passes : placement_.partitions;
   }
-  // Of which a next one begins when they have ended.
+  // Says how many passes are under way at a time; the next ones begin when these have ended.
   int at_a_time() const {
     const bool pieces = placement_.senders > 1;  // of a rank's samples, some of which may be none
     const std::int64_t most = pieces ? std::min<std::int64_t>(passes(), all_samples_) : passes();
     if (placement_.variable_batch) return 1;
     return static_cast<int>(std::min<std::int64_t>(kPassesUnderWay, most));
   }
-  // Of a row of a layer's input.
+  // Counts the values of a row of a layer's input.
   double inputs(std::size_t layer) const {
     return layer == cost_.head ? cost_.boundary_values : cost_.layers[layer - 1].output_values;
   }

@@ -34,7 +34,7 @@ class Hinge {
   void set_scales(std::vector<double> scales) { scales_ = std::move(scales); }
 
   HingeFit first(std::span<const double> y);
-  // From a fit of similar values. Stops when a step is below `tolerance` scatters.
+  // Begins with a fit of similar values, and stops when a step is below `tolerance` scatters.
   HingeFit improved(std::span<const double> y, HingeFit fit, double tolerance);
 
   // Residuals in units of their scatter.

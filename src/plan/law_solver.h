@@ -37,7 +37,7 @@ class LawSolver {
   // x_low < x_high: the ends.
   LawSolver(double x_low, double x_high) : x_low_(x_low), x_high_(x_high) {}
 
-  // From a fit of similar runs. Stops when a step is below `tolerance` standard errors.
+  // Begins with a fit of similar runs, and stops when a step is below `tolerance` standard errors.
   LawFit improved(std::span<const LawGroup> groups, LawFit fit, double tolerance) const;
 
   // The center of log(updates) in a group.

@@ -64,8 +64,8 @@ double misfit(std::span<const double> residuals, std::span<const std::size_t> gr
 // The part of `rounds` where the statistic was at least as large, never 0.
 double probability_of(double statistic, const std::vector<double>& rounds);
 
-// By how much the logarithm of the mean is above the mean of logarithms: half their variance, as
-// for log-normal scatter. Scatter of more than 100% is none of that kind, and counts as 100%.
+// Says by how much the logarithm of the mean is above the mean of logarithms: half their variance,
+// as for log-normal scatter. Scatter of more than 100% is none of that kind, and counts as 100%.
 inline double mean_shift(double scatter) { return std::min(scatter * scatter, 1.0) / 2; }
 
 // How far a draw can be from the estimate, as a logarithm: beyond all use, and still a number.

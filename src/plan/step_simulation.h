@@ -42,11 +42,11 @@ class StepSimulation {
       : ranks_(ranks), processor_(processor) {}
 
   std::size_t start(Transfer transfer);
-  // Until a transfer has ended.
+  // Waits until a transfer has ended.
   void wait(std::size_t transfer);
   bool ended(std::size_t transfer) const { return !active(transfer); }
-  // For as long as this takes on a whole processor, and longer where it is shared, or transfers
-  // need it.
+  // Computes for as long as this takes on a whole processor, and longer where it is shared, or
+  // transfers need it.
   void compute(double seconds);
 
   double now() const { return now_; }
@@ -62,9 +62,9 @@ class StepSimulation {
     double left = 1;     // of what is to be moved
   };
 
-  // One rank of each kind: all others have the same of everything as one of them.
+  // Gives one rank of each kind: all others have the same of everything as one of them.
   std::vector<int> different_ranks() const;
-  // Of each flow under way, in the order of active_.
+  // Gives the rate of each flow under way, in the order of active_.
   std::vector<double> rates(bool computing) const;
   double processor_taken(const std::vector<double>& rates, const std::vector<int>& ranks) const;
   double processor_taken(const std::vector<double>& rates) const {

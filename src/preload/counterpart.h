@@ -51,7 +51,7 @@ class Setbacks {
 // time call collectives of one communicator, so there is no lock here.
 class Counterpart {
  public:
-  // The same on all ranks, and of no other communicator of this job.
+  // An id is the same on all ranks, and no other communicator of this job has it.
   using Id = std::int64_t;
 
   // Collective over `comm`, an intra-communicator of two ranks or more, of this job and with this

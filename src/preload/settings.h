@@ -25,7 +25,7 @@ struct Settings {
 
   // Whether a call might be Convoy's, on so many hosts or others.
   bool might_take(std::size_t bytes, int ranks) const;
-  // The same number on ranks whose settings choose the same.
+  // Gives the same number on ranks whose settings choose the same.
   std::uint64_t fingerprint() const;
 };
 

@@ -9,13 +9,14 @@
 
 namespace convoy::train::channels {
 
-// On the communicator of a strategy.
+// These are messages on the communicator of a strategy.
 inline constexpr comm::Match kStepSums{1, 0};  // of all strategies: Tally
 inline constexpr comm::Match kStops{1, 1};
 inline constexpr comm::Match kNoise{2, 0};   // of sync: the gradients' noise
 inline constexpr comm::Match kShares{2, 0};  // of hybrid and partitioned: what each rank has
 
-// On that of the partitions of a replica. Hybrid's Exchange has the channels of its kinds, from 0.
+// These are messages on the communicator of the partitions of a replica. Hybrid's Exchange has the
+// channels of its kinds, from 0.
 inline constexpr comm::Match kInferred{40, 0};       // samples of each rank in an inference
 inline constexpr comm::Match kSampleCounts{40, 1};   // in a step
 inline constexpr comm::Match kSampleNumbers{40, 2};  // and which they are
@@ -23,7 +24,7 @@ inline constexpr comm::Match kDividedLoss{40, 3};
 inline constexpr comm::Match kRowWeights{40, 4};
 inline constexpr std::uint16_t kFetchForward = 44, kFetchBackward = 45;  // key: the way
 
-// On that of measurements of links.
+// These are messages on the communicator of measurements of links.
 inline constexpr comm::Match kMeasuredSum{50, 0}, kMeasuredExchange{50, 1}, kMeasured{50, 2};
 
 }  // namespace convoy::train::channels

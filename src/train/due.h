@@ -28,8 +28,8 @@ bool is_done(const TrainingRecipe& training, const Moment& now);
 // that is due is left out then, at the end of training as well.
 Due due(const Recipe& recipe, const Moment& now, std::uint32_t requests);
 
-// The same where any number of updates have led from one moment to the other: due is what would
-// have been due in between.
+// Says what is due where any number of updates have led from one moment to the other: all that
+// would have been due in between.
 Due due_since(const Recipe& recipe, const Moment& before, const Moment& now,
               std::uint32_t requests);
 

@@ -12,7 +12,7 @@ namespace convoy::train {
 data::Shape image_of(const TaskFacts& facts);
 
 void note(const TaskFacts& facts, Manifest& manifest);
-// Of a manifest of any format.
+// Reads the facts of a manifest of any format.
 TaskFacts facts_of(const Manifest& manifest);
 
 // For a run that goes on from the checkpoint `saved`, which is at `path`: throws UsageError naming

@@ -9,10 +9,10 @@
 
 namespace convoy::train {
 
-// What it is, and then a result or a message.
+// The first character says what it is; a result or a message follows.
 inline constexpr char kDone = 'd', kUsage = 'u', kFailed = 'f';
 
-// Of work that returns a text, or nothing.
+// Runs work that returns a text, or nothing, and gives its outcome.
 template <class F>
 std::string outcome_of(F&& work) {
   try {

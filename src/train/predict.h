@@ -9,7 +9,7 @@
 
 namespace convoy::train {
 
-// As Trained::predict says, of data that the network can take.
+// Does what Trained::predict says, with data that the network can take.
 void predict(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset, int most,
              const UseAnswers& use, const PredictionOptions& options);
 

@@ -27,12 +27,12 @@ inline std::string on_rank_0(const comm::Communicator& communicator,
 // throw what the first of them does, named unless it is everybody's.
 void on_every_rank(const comm::Communicator& communicator, const std::function<void()>& work);
 
-// Of the outcomes (outcome.h) that ranks have, throws on all ranks what the first has that failed,
-// as on_every_rank does; returns where none has. Collective.
+// Compares the outcomes (outcome.h) of all ranks, and throws on every rank what the first one that
+// failed has, as on_every_rank does; returns where none has failed. Collective.
 void throw_first(const comm::Communicator& communicator, const std::string& outcome);
 
-// The same for ranks of which some work on the thread that communicates: one object on every rank,
-// for the time of that work.
+// This does the same where some ranks work on the thread that communicates: every rank has one
+// object for the time of that work.
 class Ticks {
  public:
   explicit Ticks(const comm::Communicator& communicator) : communicator_(communicator) {}

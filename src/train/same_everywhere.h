@@ -12,7 +12,8 @@ namespace convoy::train {
 // is this rank's recipe without comments. Collective.
 void check_same_recipe(const comm::Communicator& communicator, const std::string& printed);
 
-// The same for the data under `key` of the recipe.
+// Throws UsageError in the same way where ranks have different data under `key` of the recipe.
+// Collective.
 void check_same_data(const comm::Communicator& communicator, const data::Dataset& dataset,
                      const std::string& key);
 

@@ -82,8 +82,8 @@ class Trainer::Impl final : public TrainerContext {
   void check_update(const StepReport& report);
   void check_weights();
   void warn_of_evaluation(const Evaluation& evaluation) const;
-  // Ends the training, whose numbers are none any more: what says so, and in which parameter.
-  // The same on every rank.
+  // Ends the training, whose numbers are none any more: `why` is what says so, `where` the
+  // parameter. All ranks give the same.
   [[noreturn]] void give_up(const std::string& why, const std::string& where);
   void write_checkpoint_now();
   bool begin_checkpoint();

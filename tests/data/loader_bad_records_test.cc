@@ -18,8 +18,9 @@ TEST(Loader, ABadRecordEndsTheRunInTheBatchItIsIn) {
   EXPECT_EQ(loader.next()->size(), 4u);
   EXPECT_EQ(loader.next()->size(), 4u);
   for (int i = 0; i < 2; ++i) {
-    expect_error<UsageError>([&] { loader.next(); },
-                             {"record 9: JPEG: ", "on_bad = \"skip\" leaves such records out"});
+    expect_error<UsageError>(
+        [&] { loader.next(); },
+        {"record 9: JPEG: ", "data.on_bad = \"skip\" leaves such records out"});
   }
   EXPECT_EQ(loader.position(), (Position{0, 0, {{0, 8}}}));
   loader.seek({0, 0, {{0, 12}}});

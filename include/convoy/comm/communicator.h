@@ -51,11 +51,10 @@ class Communicator {
   // Says how long an operation may wait for its peers: WorldOptions::timeout.
   std::chrono::duration<double> timeout() const;
 
-  // Groups of the ranks that give the same color (>= 0), ordered by (key, rank). Collective;
+  // Makes groups of the ranks that give the same color (>= 0), ordered by (key, rank). Collective;
   // blocking; a rank that does not call it is named after the timeout, as in any operation. Call it
-  // while no operation is in flight. The operations of the new communicator are
-  // independent of this one's: their Match values don't meet. A rank with color < 0 gets an invalid
-  // communicator.
+  // while no operation is in flight. The operations of the new communicator are independent of this
+  // one's: their Match values don't meet. A rank with color < 0 gets an invalid communicator.
   Communicator split(int color, int key = 0) const;
   // Gives the same group, with Match values of its own.
   Communicator duplicate() const;
@@ -70,9 +69,9 @@ class Communicator {
   Communicator with_reproducible(bool on) const;
   bool valid() const { return transport_ != nullptr; }
 
-  // `bytes` of zeroed memory, aligned to a page, for buffers that are used in many collectives.
-  // Collective over the group, blocking; the size may differ among ranks. Where the ranks of a host
-  // can't share as much, all of them get ordinary memory.
+  // Gives `bytes` of zeroed memory, aligned to a page, for buffers that are used in many
+  // collectives. Collective over the group, blocking; the size may differ among ranks. Where the
+  // ranks of a host can't share as much, all of them get ordinary memory.
   RegisteredMemory allocate(std::size_t bytes) const;
 
   // --- Point to point. The sizes of both sides must agree. ---
@@ -98,8 +97,8 @@ class Communicator {
   Operation start_allreduce(Buffer data, ReduceOp op, Match match = {}) const;
   void allreduce(Buffer data, ReduceOp op, Match match = {}) const;
 
-  // Slice r of the reduction, on rank r, in place: data holds the slices of chunk(data.count, p, r)
-  // one after another; after it only the own slice is defined. Ring, S·(p-1)/p sent.
+  // Brings slice r of the reduction to rank r, in place: data holds the slices of chunk(data.count,
+  // p, r) one after another; after it only the own slice is defined. Ring, S·(p-1)/p sent.
   Operation start_reduce_scatter(Buffer data, ReduceOp op, Match match = {}) const;
   void reduce_scatter(Buffer data, ReduceOp op, Match match = {}) const;
 

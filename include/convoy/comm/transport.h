@@ -82,16 +82,17 @@ class Transport {
   // Collectives cut what is longer.
   static constexpr std::size_t kMaxMessage = std::size_t{1} << 30;
   virtual std::size_t most_bytes() const { return kMaxMessage; }
-  // Throw std::length_error for a longer one.
+  // Both throw std::length_error for a longer one.
   Ticket send(int to, std::uint32_t tag, std::span<const std::byte> data);
   Ticket receive(int from, std::uint32_t tag, std::span<std::byte> data);
 
-  // New transports for the ranks that gave the same color, ordered by (key, rank); null for color <
-  // 0. Collective over this transport, and blocking: call it while no operation is in flight that
-  // another rank's call of split waits for.
+  // Makes a new transport for the ranks that gave the same color, ordered by (key, rank); null for
+  // color < 0. Collective over this transport, and blocking: call it while no operation is in
+  // flight that another rank's call of split waits for.
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
 
-  // Short notes (at most kMaxNote bytes) beside the messages, for the watchdog. Never blocks.
+  // These send and receive short notes (at most kMaxNote bytes) beside the messages, for the
+  // watchdog. They never block.
   static constexpr std::size_t kMaxNote = 512;
   virtual void post_note(int to, std::span<const std::byte> note) = 0;
   virtual std::optional<std::pair<int, std::vector<std::byte>>> poll_note() = 0;

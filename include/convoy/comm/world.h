@@ -25,8 +25,8 @@ struct WorldOptions {
   // the environment variable CONVOY_TIMEOUT (seconds), or 300 s.
   std::chrono::duration<double> timeout{0};
   Progress progress = Progress::automatic;
-  // Compare every call with the neighbors' before data moves: one small message more per call. The
-  // environment variable CONVOY_CHECK_CALLS=1 switches it on as well.
+  // Compares every call with the neighbors' before data moves, which takes one small message more
+  // per call. The environment variable CONVOY_CHECK_CALLS=1 switches it on as well.
   bool check_calls = false;
   // Says which algorithm allreduce uses for which size, ranks and nodes, in front of the built-in
   // rules: "32KiB.. multicolor k=4 segment=256KiB" (the grammar: docs/communication.md), or "@FILE"
@@ -34,11 +34,11 @@ struct WorldOptions {
   // same on every rank; a World of ranks that differ, or of one that can't be read, is a UsageError
   // on all of them.
   std::string allreduce;
-  // The same contributions give every reduction (allreduce, reduce_scatter) the same bits, whatever
-  // the algorithm and its segments, whichever rank has which of them, and wherever a buffer is cut:
-  // floats are added as whole numbers (docs/communication.md says how, and what it costs). Without
-  // it the bits are the same for the same world and algorithm. It must be the same on every rank,
-  // as above. The environment variable CONVOY_REPRODUCIBLE=1 switches it on as well.
+  // Makes reductions (allreduce, reduce_scatter) give the same bits for the same contributions,
+  // whatever the algorithm and its segments, whichever rank has which of them, and wherever a
+  // buffer is cut: floats are added as whole numbers (docs/communication.md says how, and what it
+  // costs). Without it the bits are the same for the same world and algorithm. It must be the same
+  // on every rank, as above. The environment variable CONVOY_REPRODUCIBLE=1 switches it on as well.
   bool reproducible = false;
 };
 
@@ -59,7 +59,7 @@ class World {
   static void run_threads(int ranks, const std::function<void(World&)>& body,
                           WorldOptions options = {});
 
-  // A world over any transport whose ranks all call this. Takes part in a collective call.
+  // Makes a world over any transport; all of its ranks call this. Collective.
   World(std::unique_ptr<Transport> transport, WorldOptions options,
         std::function<void()> on_close = {});
   World(World&&) noexcept;
@@ -68,7 +68,7 @@ class World {
 
   int rank() const;
   int size() const;
-  // Ranks on the same host: this one's position among them, and how many there are.
+  // Say which of the ranks of its host this one is, and how many there are.
   int local_rank() const;
   int local_size() const;
   // Says how many cores this rank has when all ranks of its host compute: each core that it may run
@@ -84,7 +84,7 @@ class World {
 
   // Gives the communicator of all ranks.
   const Communicator& communicator() const;
-  // Lines on standard error that name this rank.
+  // Writes lines on standard error that name this rank.
   const Log& log() const;
   const WorldOptions& options() const;
 

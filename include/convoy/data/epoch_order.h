@@ -25,9 +25,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Rank's part of a range cut into `world` consecutive parts whose sizes differ by at most one, the
-// larger ones first. Empty for the last ranks when the range holds fewer positions than ranks.
-// Throws UsageError unless 0 <= rank < world.
+// Gives the rank's part of a range that is cut into `world` consecutive parts whose sizes differ by
+// at most one, the larger ones first. Empty for the last ranks when the range holds fewer positions
+// than ranks. Throws UsageError unless 0 <= rank < world.
 Range even_share(Range range, int rank, int world);
 
 // Does the same with parts of at least `least` positions, which it shares out among the first
@@ -39,7 +39,7 @@ Range even_share(Range range, int rank, int world, std::size_t least);
 // shuffled.
 class EpochOrder {
  public:
-  // All of 0 .. count-1: shuffled as (seed, epoch) say, or ascending.
+  // Makes an order of all of 0 .. count-1: shuffled as (seed, epoch) say, or ascending.
   EpochOrder(std::size_t count, std::uint64_t seed, std::uint64_t epoch, bool shuffle = true);
   // Makes the same epoch for whoever goes on when these positions are consumed (ascending,
   // disjoint, none beyond count): their samples come first, then the others, each in the epoch's
@@ -78,9 +78,9 @@ class EpochCursor {
   // UsageError unless consumed <= count and 0 <= rank < world.
   EpochCursor(std::size_t count, std::size_t consumed, int rank, int world, bool drop_last = false);
 
-  // This rank's even share of the next global batch, of `batch` positions: fewer (perhaps none) of
-  // the last one, none from then on. Moves on by the whole global batch. `batch` need not be a
-  // multiple of the world's size. Throws UsageError when it is 0, as the others do.
+  // Gives this rank's even share of the next global batch, of `batch` positions: fewer (perhaps
+  // none) of the last one, none from then on. Moves on by the whole global batch. `batch` need not
+  // be a multiple of the world's size. Throws UsageError when it is 0, as the others do.
   Range next(std::size_t batch);
 
   // Gives what all ranks together have been given, counted from the start of the epoch, with what
@@ -88,7 +88,7 @@ class EpochCursor {
   std::size_t consumed() const { return consumed_; }
   bool done() const { return consumed_ == count_; }
 
-  // consumed() after `steps` more calls of next(batch).
+  // Gives what consumed() is after `steps` more calls of next(batch).
   std::size_t consumed_after(std::size_t steps, std::size_t batch) const;
   // Says how many more calls of next(batch) give some rank something.
   std::size_t steps_left(std::size_t batch) const;

@@ -22,7 +22,7 @@ class LoadableDataset : public Dataset {
   // disjoint ranges or the same.
   virtual void load(Range records, std::span<std::byte> to) const = 0;
 
-  // Record i, whose bytes are these.
+  // Makes record i of its bytes.
   virtual Record record(std::size_t i, std::span<const std::byte> bytes) const = 0;
 };
 

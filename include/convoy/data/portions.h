@@ -11,7 +11,7 @@
 
 namespace convoy::data {
 
-// Positions of the order of an epoch.
+// These are positions of the order of an epoch.
 struct EpochPart {
   std::uint64_t epoch = 0;
   Range positions;
@@ -21,7 +21,7 @@ struct EpochPart {
 // This is a queue of them. Any thread.
 class Portions {
  public:
-  // Not empty.
+  // Adds one, which must not be empty.
   void add(const EpochPart& portion);
   // Gives the next `batch` positions, or as many as the first portion has left; nothing where there
   // is none. Batches don't reach from one portion into the next.

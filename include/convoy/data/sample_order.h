@@ -38,7 +38,7 @@ class StaticOrder final : public SampleOrder {
   std::size_t largest_share(std::size_t batch) const override;
   bool ready(std::uint64_t, std::size_t) const override { return true; }
   void append_share(std::uint64_t epoch, Range batch, std::vector<std::size_t>& samples) override;
-  // This epoch is gone on with where these positions are consumed: their samples stand first, the
+  // Says that this epoch goes on where these positions are consumed: their samples stand first, the
   // others follow. Every other epoch is as it would be, and this one where there are none.
   void go_on(std::uint64_t epoch, const std::vector<Range>& consumed);
 

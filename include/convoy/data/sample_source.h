@@ -26,7 +26,7 @@ struct Position {
   std::uint64_t members = 0;
   bool operator==(const Position&) const = default;
 
-  // Samples in `consumed`.
+  // Counts the samples in `consumed`.
   std::size_t count() const;
 };
 
@@ -76,20 +76,21 @@ class SampleSource {
 
   // Counts the samples of an epoch, over all ranks.
   virtual std::size_t size() const = 0;
-  // Global batches in a whole epoch; where they are cut by what samples count, in the first.
+  // Counts the global batches in a whole epoch; where they are cut by what samples count, in the
+  // first.
   virtual std::size_t batches_per_epoch() const = 0;
-  // Global batches of this epoch after the one last returned; 0 where the epoch is over.
+  // Counts the global batches of this epoch after the one last returned; 0 where the epoch is over.
   virtual std::size_t batches_left() const = 0;
   virtual Shape shape() const = 0;
 
-  // The next call of next() begins here.
+  // Makes the next call of next() begin here.
   virtual void seek(const Position& position) = 0;
 
-  // This rank's share of the next global batch, or null when the epoch is over; the call after that
-  // begins the next epoch. Every rank gets the same number of batches; a share may be empty (the
-  // last batch of an epoch holds fewer samples than there are ranks, or bad records were skipped).
-  // The memory is valid until the next call of next() or seek(), and may be written to. Throws
-  // Failure or UsageError for data that can't be used.
+  // Gives this rank's share of the next global batch, or null when the epoch is over; the call
+  // after that begins the next epoch. Every rank gets the same number of batches; a share may be
+  // empty (the last batch of an epoch holds fewer samples than there are ranks, or bad records were
+  // skipped). The memory is valid until the next call of next() or seek(), and may be written to.
+  // Throws Failure or UsageError for data that can't be used.
   virtual const Batch* next() = 0;
 
   // Says where training is once the batch last returned is done with: epoch and what is consumed,

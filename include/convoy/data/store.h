@@ -54,13 +54,14 @@ struct StoreOptions {
   // more than is available there now. 0: three quarters of that, for training needs memory, too.
   std::uint64_t host_memory = 0;
   int threads = 1;  // that load
-  // Compare what all ranks together hold with the data set after each shuffle. Reads every record.
+  // Says whether what all ranks together hold is compared with the data set after each shuffle,
+  // which reads every record.
 #ifdef NDEBUG
   bool check = false;
 #else
   bool check = true;
 #endif
-  // Told what is needed before anything is loaded; may be empty.
+  // Is told what is needed before anything is loaded; may be empty.
   std::function<void(const StoreNeed&)> planned = {};
   Tell tell = {};  // bytes of this rank's part, while it is loaded, from one thread at a time
 };

@@ -166,7 +166,8 @@ struct Opaque {
   std::function<Shape(const Shape& input)> output;
   // Says on which part of the input a part of the output depends; empty: on everything.
   std::function<Slice(const Shape& input, const Slice& output)> required;
-  // Multiplications with additions for one sample; empty: not known, which counts as none.
+  // Counts the multiplications with additions for one sample; empty: not known, which counts as
+  // none.
   std::function<std::int64_t(const Shape& input)> macs;
   // Says whether its module computes parts of its output (PartModule in model/modules.h), so that
   // it can be divided over machines.
@@ -198,13 +199,13 @@ struct Node {
 // "convolution", "batch_norm", ...
 const char* kind_name(const Node& node);
 
-// Parameters, then buffers, in the order in which modules register them.
+// Gives the parameters, then the buffers, in the order in which modules register them.
 std::vector<TensorInfo> tensors_of(const Node& node);
 
 Shape output_shape(const Node& node, std::span<const Shape> inputs);
 
-// Multiplications with additions of convolutions, locally and fully connected layers, for one
-// sample. Biases don't count, nor do other kinds.
+// Counts the multiplications with additions of convolutions, locally and fully connected layers,
+// for one sample. Biases don't count, nor do other kinds.
 std::int64_t macs(const Node& node, std::span<const Shape> inputs);
 
 // Gives for each input the smallest box that holds all elements on which those of `output`, a slice

@@ -34,8 +34,8 @@ class Network : public torch::nn::Module {
     return {forward(inputs.at(0))};
   }
 
-  // Channels, height and width of the image the network was published with. Others may work:
-  // residual networks take any size from 32 x 32, AlexNet from 63 x 63, LeNet only its own.
+  // Gives channels, height and width of the image that the network was published with. Others may
+  // work: residual networks take any size from 32 x 32, AlexNet from 63 x 63, LeNet only its own.
   virtual std::array<std::int64_t, 3> image_shape() const = 0;
 
   virtual std::int64_t classes() const = 0;

@@ -148,9 +148,9 @@ struct PartitionPlan {
 PartitionPlan plan_partition(const Blueprint& blueprint, const std::vector<Shape>& inputs,
                              const PartitionRules& rules);
 
-// Values of one sample that partition `from` sends to `to`, in forward; as many gradients come back
-// where the value is trained. Of inputs, and outputs: if each partition has an equal part of the
-// samples.
+// These are the values of one sample that partition `from` sends to `to`, in forward; as many
+// gradients come back where the value is trained. Of inputs, and outputs: if each partition has an
+// equal part of the samples.
 struct PartitionTraffic {
   std::size_t value = 0;
   int from = 0, to = 0;
@@ -168,12 +168,13 @@ struct PartitionLoad {
   // Counts the parameters that all partitions hold: their gradients are to be summed.
   std::int64_t summed_parameters = 0;
   double macs = 0;
-  // That a training step keeps: its tiles, as activation_bytes counts them, and the boxes that it
-  // puts together of what it has and what others sent.
+  // Counts what a training step keeps: its tiles, as activation_bytes counts them, and the boxes
+  // that it puts together of what it has and what others sent.
   double activation_values = 0;
-  // That messages of forward take beside, at the most: copies of what it sends, until others have
-  // it, which can be as late as in backward, and of what it receives the most that is under way at
-  // a time. Who gets the same gets it of one copy; all of a tile is sent as it lies there.
+  // Counts what messages of forward take beside these, at the most: copies of what it sends, until
+  // others have it, which can be as late as in backward, and of what it receives the most that is
+  // under way at a time. Who gets the same gets it of one copy; all of a tile is sent as it lies
+  // there.
   double message_values = 0;
   double sent_values = 0, received_values = 0;       // in forward
   double returned_values = 0, collected_values = 0;  // gradients in backward: sent, and received

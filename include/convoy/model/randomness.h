@@ -1,7 +1,7 @@
-// First weights and dropout's masks from counters: each number depends on what it is for alone, on
-// no rank, thread, order, batch or partition. No Torch header.
+// This makes first weights and dropout's masks from counters: each number depends on what it is for
+// alone, on no rank, thread, order, batch or partition. No Torch header.
 //
-// The same numbers on every machine and with every compiler.
+// The numbers are the same on every machine and with every compiler.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,7 @@ class RandomScope {
   std::uint64_t step() const { return step_; }
   std::span<const std::size_t> samples() const { return samples_; }
 
-  // This thread's, or null.
+  // Gives this thread's scope, or null.
   static const RandomScope* current();
 
  private:

@@ -1,10 +1,11 @@
-// Data-parallel training of any LibTorch module, in three lines.
+// This trains any LibTorch module on several processes, each with samples of its own.
 //
 //   convoy::World world = convoy::World::join();
 //   convoy::DistributedModel model(world, net);  // a std::shared_ptr<Net>, or a TORCH_MODULE
 //   convoy::DistributedSampler sampler(size, world);
 //
-// and then the loop of one process, with model.forward(x) for net->forward(x).
+// and then the loop of one process, with model.forward(x) for net->forward(x), and
+// model.finish_epoch() after each epoch (docs/distributed-model.md).
 #pragma once
 
 #include <torch/torch.h>
@@ -20,7 +21,7 @@
 
 namespace convoy::parallel {
 
-// Whose samples the statistics of batch normalization are taken over in training.
+// Says over whose samples the statistics of batch normalization are taken in training.
 enum class BatchNormStatistics {
   local,        // each rank's own; running averages drift apart, see broadcast_buffers()
   synchronized  // all ranks': the same as one process with the global batch. Two small messages per

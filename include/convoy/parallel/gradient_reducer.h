@@ -162,8 +162,8 @@ class GradientReducer {
 
   // For a rank that has no data for one step, while others may have: takes part in it with weight
   // 0, after which .grad holds the average as on the others, without what passes that were not
-  // synchronized have left in this rank's. False, and .grad untouched, if no rank
-  // had any. Collective with the others' backward or pass.
+  // synchronized have left in this rank's. False, and .grad untouched, if no rank had any.
+  // Collective with the others' backward, or their calls of this.
   bool join_with_zeros();
 
   // A step without a backward pass of its own, of gradients that several passes which were not
@@ -182,11 +182,11 @@ class GradientReducer {
   // waits: their ends are exact to the time between two gradients.
   void set_observer(std::function<void(const ReductionSpan&)> observer);
 
-  // Work of the caller's for the time in which a step has nothing left to do but to wait for
-  // reductions: called while one is under way, again and again until it returns false, and then no
-  // more in this step; a call should take milliseconds, since reductions go on between calls. Its
-  // time counts neither as exposed nor as waiting. It may be left undone. Empty (as at first):
-  // none.
+  // Takes work of the caller's for the time in which a step has nothing left to do but to wait for
+  // reductions: it is called while one is under way, again and again until it returns false, and
+  // then no more in this step; a call should take milliseconds, since reductions go on between
+  // calls. Its time counts neither as exposed nor as waiting. It may be left undone. Empty (as at
+  // first): none.
   void set_meanwhile(std::function<bool()> work);
 
   const ReducerStatistics& statistics() const;

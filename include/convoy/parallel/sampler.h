@@ -14,7 +14,7 @@ namespace convoy::parallel {
 
 struct DistributedSamplerOptions {
   std::uint64_t seed = 0;
-  // Another order each epoch; false: ascending.
+  // Says whether each epoch has another order; false: ascending.
   bool shuffle = true;
   // Leaves out a last global batch that is not full, so that every rank makes the same number of
   // steps of the same size. Which samples are left out changes with the epoch when shuffling.
@@ -52,7 +52,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   // `size`: samples in the data set, which must be the same on every rank.
   DistributedSampler(std::size_t size, int rank, int world, DistributedSamplerOptions options = {});
 
-  // Over the ranks of a World or Communicator.
+  // Makes one for the ranks of a World or Communicator.
   template <typename Ranks>
   requires requires(const Ranks& ranks) {
     { ranks.rank() } -> std::convertible_to<int>;
@@ -65,12 +65,12 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   // seek() or load() had set is then given up, and the epoch begins at its start.
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
 
-  // This rank's samples of the next global batch: at most `local_batch`, never none; nullopt when
-  // the epoch has no more for this rank.
+  // Gives this rank's samples of the next global batch: at most `local_batch`, never none; nullopt
+  // when the epoch has no more for this rank.
   std::optional<std::vector<std::size_t>> next(std::size_t local_batch) override;
 
-  // The next reset() begins epoch `epoch` after its first `consumed` samples, which may have been
-  // consumed at another world size. consumed == size() stands for the start of epoch + 1.
+  // Makes the next reset() begin epoch `epoch` after its first `consumed` samples, which may have
+  // been consumed at another world size. consumed == size() stands for the start of epoch + 1.
   void seek(std::uint64_t epoch, std::size_t consumed = 0);
 
   // Gives the data set's size.
@@ -88,8 +88,9 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   // most.
   std::size_t steps(std::size_t local_batch) const;
 
-  // Epoch and position, with seed and size to check against. Loading at another rank or world size
-  // is fine; the next reset() goes on where save() was called. Nothing changes when load() throws.
+  // These save and load epoch and position, with seed and size to check against. Loading at another
+  // rank or world size is fine; the next reset() goes on where save() was called. Nothing changes
+  // when load() throws.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

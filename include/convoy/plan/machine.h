@@ -44,7 +44,7 @@ struct Communication {
   bool operator==(const Communication&) const = default;
 };
 
-// delta, wherever it comes from. 0 for none and table, and where nothing is known.
+// Gives delta, wherever it comes from: 0 for none and table, and where nothing is known.
 double delta_seconds(const Communication& communication);
 
 // Delta(P), 0 for P = 1. A table is interpolated linearly over log P between the two points beside

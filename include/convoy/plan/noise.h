@@ -24,14 +24,14 @@
 
 namespace convoy::plan {
 
-// Estimates without bias, of one update.
+// These are estimates without bias, of one update.
 struct NoiseMeasurement {
   std::int64_t update = 0;
   double gradient_square = 0;  // |G|^2; may be negative
   double variance = 0;         // tr(Sigma); may be negative
 };
 
-// Consecutive measurements.
+// These are consecutive measurements, with their means.
 struct NoiseWindow {
   std::int64_t first = 0, last = 0;  // updates
   int measurements = 0;

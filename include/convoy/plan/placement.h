@@ -74,7 +74,7 @@ struct Network {
   // These are the same for what ranks have for each other; 0 stands for the ones above.
   double exchange_bandwidth_bytes_per_s = 0;
   double exchange_latency_s = 0;
-  // That a byte costs the processor of who sends, and of who receives it.
+  // This is what a byte costs the processor of the sender, and as much that of the receiver.
   double processor_s_per_byte = 0;
   bool operator==(const Network&) const = default;
 };
@@ -90,8 +90,9 @@ struct Processor {
 
 enum class Parallelism { data, model, hybrid };
 
-// Hybrid's passes at a time, where one need not have ended before the next begins. While what one
-// needs travels, others compute; with more of them ranks wait less for each other, and hold more.
+// Hybrid has so many passes under way at a time, where one need not have ended before the next
+// begins. While what one needs travels, others compute; with more of them ranks wait less for each
+// other, and hold more.
 inline constexpr int kPassesUnderWay = 4;
 
 struct Placement {

@@ -73,7 +73,7 @@ struct PlanPoints {
   // Gives the runs towards one target, one of the header's, for fit_updates(): censored where it
   // was not reached. UsageError for another target, naming those there are.
   std::vector<UpdateRun> updates(double target) const;
-  // This run, or null.
+  // Gives this run, or null.
   const PointRun* find(std::int64_t batch, double learning_rate, std::uint64_t seed) const;
   bool has(std::int64_t batch, double learning_rate, std::uint64_t seed) const {
     return find(batch, learning_rate, seed) != nullptr;
@@ -81,8 +81,8 @@ struct PlanPoints {
 
   // Adds it, in the place of another of its batch, learning rate and seed.
   void put(const PointRun& run);
-  // From now on `times` and `communication` are those of this machine; those that nothing says the
-  // machine of are taken for its.
+  // Makes `times` and `communication` those of this machine from now on; those that nothing says
+  // the machine of are taken for its.
   void move_to(const std::string& machine);
 };
 

@@ -78,7 +78,7 @@ struct Manifest {
   double seconds = 0;  // of training so far, over all resumed parts
   // This is the figure that `best` goes by; empty: an earlier version didn't say, see figure_of().
   std::string metric;
-  // Its value, if it was measured at this step; greater is better.
+  // This is its value, if it was measured at this step; greater is better.
   std::optional<double> score;
   // Fingerprint of what the run measures its scores on: the samples, and how they are prepared and
   // looked at. Nothing: an earlier version didn't say, or there is no evaluation.
@@ -203,7 +203,8 @@ Manifest open_checkpoint(const std::string& path);
 // Does the same, with every tensor.
 Manifest verify_checkpoint(const std::string& path);
 
-// For an error that was found in a checkpoint: the problem, and the newest whole one before it.
+// Makes an error of a problem that was found in a checkpoint; it names the newest whole one before
+// it.
 UsageError damaged_checkpoint(const std::string& path, const std::string& problem);
 
 }  // namespace convoy::train

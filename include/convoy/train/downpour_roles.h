@@ -17,7 +17,7 @@ namespace convoy::train {
 Recipe recipe_of(const server::JobPlan& plan, Registry& registry);
 
 struct ReplicaOptions {
-  // Asked between mini-batches: true, and the replica pushes what it has and leaves.
+  // Is asked between mini-batches: once it says true, the replica pushes what it has and leaves.
   std::function<bool()> should_stop;
   // File for a row of metrics of every few mini-batches; empty: none.
   std::string metrics;

@@ -46,9 +46,9 @@ data::TransformOptions evaluation_transform(const DataRecipe& recipe, const data
 
 data::OnBad on_bad(const DataRecipe& recipe);
 
-// Threads that decode: data.threads; where it is 0, from the threads that LibTorch computes with
-// (set_threads() has been called), a quarter of them, all of them if the network is on a GPU; at
-// least 1, at most 16.
+// Says how many threads decode: data.threads; where it is 0, of the threads that LibTorch computes
+// with (set_threads() has been called), a quarter of them, all of them if the network is on a GPU;
+// at least 1, at most 16.
 int decoding_threads(const Recipe& recipe);
 
 // Gives what the network sees of one record of this data, by data::output_shape.
@@ -57,12 +57,13 @@ data::Shape input_shape(const data::Dataset& dataset, const DataRecipe& recipe);
 struct EvaluationOptions {
   // Is told about each bad record that is left out, on the rank that has it, from any thread.
   std::function<void(const std::string& message)> on_skip;
-  // Asked before each batch: whether to break off. One rank is enough, and all end after that
+  // Is asked before each batch whether to break off. One rank is enough, and all end after that
   // batch; where it was the last, nothing is missing.
   std::function<bool()> should_stop;
-  // Called before each batch, on every rank equally often: may be collective.
+  // Is called before each batch, on every rank equally often: may be collective.
   std::function<void()> between_batches;
-  // Called on every rank, where one could not read its samples and all of them are about to throw.
+  // Is called on every rank, where one could not read its samples and all of them are about to
+  // throw.
   std::function<void()> when_all_fail;
 };
 

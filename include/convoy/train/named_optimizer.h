@@ -19,13 +19,13 @@ class GroupedOptimizer;
 
 class NamedOptimizer {
  public:
-  // Parameters that require a gradient, in groups as the recipe says: all of a network's, or those
-  // of a part of it. A plugin's optimizer has to be brought along: TrainerContext::make_optimizer
-  // does it.
+  // Takes parameters that require a gradient, in groups as the recipe says: all of a network's, or
+  // those of a part of it. A plugin's optimizer has to be brought along:
+  // TrainerContext::make_optimizer does it.
   NamedOptimizer(const OptimizerRecipe& recipe, std::vector<parallel::NamedTensor> parameters,
                  const OptimizerFactory& plugin = {});
-  // What a strategy does in the place of an update: `scales` are those of the groups that it has,
-  // `parameters` all of theirs.
+  // Is for a strategy that does something else in the place of an update: `scales` are those of the
+  // groups that it has, `parameters` all of theirs.
   NamedOptimizer(std::string name, std::vector<parallel::NamedTensor> parameters,
                  std::vector<double> scales, std::unique_ptr<GroupedOptimizer> optimizer);
   ~NamedOptimizer();
@@ -41,7 +41,7 @@ class NamedOptimizer {
   void zero_grad();
   void step();
 
-  // Slots as "<slot>/<parameter>"; the count of updates as numbers["optimizer.step"].
+  // Saves slots as "<slot>/<parameter>", and the count of updates as numbers["optimizer.step"].
   void save(State& state) const;
   // Throws UsageError when there are slots that the optimizer doesn't have, or of other shapes.
   // Slots that are not there begin anew.

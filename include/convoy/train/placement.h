@@ -33,7 +33,7 @@ std::vector<LayerPlacement> place_layers(const PlacementRecipe& placement,
                                          const model::Blueprint& blueprint,
                                          const std::string& usual = "replicated");
 
-// Patterns that fit none of the layers: "placement.layers[0].layers: ...", a line each.
+// Lists the patterns that fit none of the layers: "placement.layers[0].layers: ...", a line each.
 std::vector<std::string> problems_of_patterns(const PlacementRecipe& placement,
                                               const std::string& model,
                                               const std::vector<std::string>& layers);

@@ -6,7 +6,8 @@
 
 namespace convoy::cli {
 
-// Of one network, ascending by partitions; without those that are about errors. At least one.
+// Prints the rows of one network, which have to be in ascending order of partitions, and none of
+// which is about an error. REQUIRES: at least one row.
 void print_partition_rows(const std::vector<nlohmann::ordered_json>& rows);
 
 }  // namespace convoy::cli

@@ -23,7 +23,7 @@ struct StepSettings {
   std::string timeline;
 };
 
-// Of one step, by the rank that has most.
+// These are the bytes of one step, of the rank that has most of them.
 struct ExchangedBytes {
   std::string kind;
   double sent = 0, received = 0;

@@ -29,13 +29,13 @@ DoctorRows machine_rows();
 DoctorRows mpi_rows();
 // Loads LibTorch.
 DoctorRows torch_rows();
-// By which memory comes.
+// Says which allocator gives memory.
 Row allocator_row();
 // What packing images needs.
 DoctorRows data_rows();
 
 const char* status_name(RowStatus status);
-// For people: aligned columns, hints on lines of their own, colors on a terminal.
+// Writes the rows for people: aligned columns, hints on lines of their own, colors on a terminal.
 std::string format_table(const DoctorRows& rows, bool color);
 
 }  // namespace convoy::cli

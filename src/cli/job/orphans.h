@@ -22,12 +22,12 @@ class Orphans {
   // left that are worth to wait for.
   bool end(const std::set<pid_t>& known);
   void give_up(pid_t pid);
-  // Those given up since the last call.
+  // Gives the processes that were given up since the last call.
   std::vector<pid_t> take_given_up();
-  // All that were given up and have not ended.
+  // Gives all processes that were given up and have not ended.
   std::set<pid_t> given_up() const;
-  // To be told of every child that has ended. Whether it had been given up: what was under it is a
-  // child now.
+  // Is told of every child that has ended. Says whether it had been given up: what was under it is
+  // a child now.
   bool reaped(pid_t pid);
 
  private:

@@ -23,7 +23,7 @@ struct RoleEnd {
   std::string text;
 
   bool failed() const { return kind != Kind::exited || code != 0; }
-  // Of a role that was told to stop: whether that is what it did, within its grace.
+  // Says whether a role that was told to stop did so, within its grace.
   bool well_stopped() const;
 };
 

@@ -42,10 +42,11 @@ struct Role {
   bool until_done = true;
   // When it ends in failure and is not started again, the job has failed and all others are ended.
   bool essential = true;
-  // With essential = false: when every other role of its name has failed as well, the job has.
+  // With essential = false this means that the job has failed when every other role of its name has
+  // failed as well.
   bool last_essential = false;
-  // And when each of the others is over, but not all of them in failure, so that all work may be
-  // done: the job has so many seconds to come to its end, or it has failed.
+  // When each of the others is over, but not all of them in failure, all work may be done: the job
+  // then has so many seconds to come to its end, or it has failed.
   double last_patience_s = std::numeric_limits<double>::infinity();
   // When the work is done, or others ask to be started again (75) for it, how this one stops is
   // said, and nothing has failed: what it would have written isn't needed any more, or is saved.

@@ -13,20 +13,20 @@ namespace convoy::cli {
 
 // What a supervisor takes after the grace, with end_descendants(). One that takes longer is killed.
 inline constexpr std::chrono::milliseconds kSupervisorsShare{8000};
-// Between one step against a process that doesn't end and the next.
+// This passes between one step against a process that doesn't end and the next.
 inline constexpr std::chrono::milliseconds kInsist{2500};
-// For mpirun to tell another host, from SIGTERM to SIGKILL.
+// This is what mpirun has to tell another host, from SIGTERM to SIGKILL.
 inline constexpr std::chrono::milliseconds kMpirunsShare{5000};
 
-// With a role and its supervisor.
+// Says when the next step against a role and its supervisor is due.
 class RolePatience {
  public:
   void told(Clock::time_point now, Clock::duration grace) {
     due_ = now + grace + kSupervisorsShare;
   }
-  // And again: there is none any more.
+  // Is called when it is told again: there is no patience any more.
   void told_again(Clock::time_point now) { due_ = now + kInsist; }
-  // When it is killed next, if it was told.
+  // Gives when it is killed next, if it was told.
   const std::optional<Clock::time_point>& due() const { return due_; }
   // Whether it is to be killed now.
   bool next(Clock::time_point now) {
@@ -39,7 +39,8 @@ class RolePatience {
   std::optional<Clock::time_point> due_;
 };
 
-// With the one process of a role that is to be killed: a supervisor, or an mpirun.
+// Says when the next step against the one process of a role that is to be killed is due: a
+// supervisor, or an mpirun.
 class KillPatience {
  public:
   // An mpirun is told by SIGTERM. True the first time.

@@ -21,9 +21,9 @@ struct Child {
 // are ignored.
 Descriptor signal_descriptor(const std::vector<int>& signals);
 
-// The same for what users say to `convoy run` and `convoy job`: SIGTERM, SIGUSR1 and SIGUSR2, and
-// SIGINT and SIGHUP unless this process was started to ignore them (nohup, `&` in a script); and
-// for SIGCHLD, which is not ignored from then on.
+// Does so with the signals by which users speak to `convoy run` and `convoy job`: SIGTERM, SIGUSR1
+// and SIGUSR2, and SIGINT and SIGHUP unless this process was started to ignore them (nohup, `&` in
+// a script); and SIGCHLD, which is not ignored from then on.
 Descriptor signals_to_a_job();
 
 // At its end gives the thread back the signals that it had blocked, and no more.

@@ -14,7 +14,8 @@ namespace convoy::cli {
 inline constexpr std::chrono::milliseconds kLastWords{500};
 inline constexpr std::chrono::milliseconds kBeforeTerminatingMpirun{4000};
 inline constexpr std::chrono::milliseconds kBeforeKillingMpirun{2500};
-// From the end of a supervisor that has not reported to the conclusion that it never will.
+// This passes from the end of a supervisor that has not reported to the conclusion that it never
+// will.
 inline constexpr std::chrono::milliseconds kReportDelay{1000};
 // What is left of the 10 s once mpirun is gone.
 inline constexpr std::chrono::milliseconds kAwaitOrphans{1000};
@@ -67,9 +68,9 @@ class Ending {
 
   // The job was told to end, for the first time: its ranks may go on for so long.
   void told(Clock::time_point now, Clock::duration grace);
-  // And again: no more patience with the ranks.
+  // Is called when it is told again: there is no more patience with the ranks.
   Step told_again(Clock::time_point now);
-  // To be called again and again; `seen` counts while the job runs.
+  // Gives the next step. To be called again and again; `seen` counts while the job runs.
   Step next(Clock::time_point now, const Seen& seen);
 
  private:

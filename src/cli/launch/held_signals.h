@@ -16,8 +16,8 @@ class HeldSignals {
       signals_.push_back(signal);
   }
   bool any() const { return !signals_.empty(); }
-  // Those of which `can_be_taken(signal)` is true, in the order in which they came. The others
-  // stay.
+  // Takes the signals of which `can_be_taken(signal)` is true, in the order in which they came. The
+  // others stay.
   template <class F>
   std::vector<int> take(F&& can_be_taken) {
     std::vector<int> taken, held;

@@ -19,8 +19,8 @@ std::vector<HostSlots> parse_hosts(const std::string& text);
 // stands in error messages.
 std::vector<HostSlots> parse_hostfile(std::istream& in, const std::string& name);
 
-// From what --hosts and --hostfile say; nothing where neither is given. Throws UsageError for both,
-// and for a file that can't be read.
+// Reads what --hosts and --hostfile say; gives nothing where neither is given. Throws UsageError
+// for both, and for a file that can't be read.
 std::vector<HostSlots> read_hosts(const std::string& list, const std::string& file);
 
 // Fills in missing slots: an even share of the ranks if no host has any, one otherwise.

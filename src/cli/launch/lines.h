@@ -26,7 +26,7 @@ class LineCutter {
     }
   }
 
-  // The same for what is held, if anything is.
+  // Calls take() with what is held, if anything is: a line that nobody has ended.
   template <class Take>
   void finish(const Take& take) {
     if (!held_.empty()) take(std::string_view(held_));

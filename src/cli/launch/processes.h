@@ -28,7 +28,7 @@ struct Process {
 class ProcessTree {
  public:
   ProcessTree();
-  // Its children; a parent that is gone has none.
+  // Gives the children of a process; a parent that is gone has none.
   std::vector<Process> children(pid_t parent) const;
 
  private:
@@ -45,8 +45,8 @@ std::uint64_t ticks_now();
 // children.
 std::vector<pid_t> descendants(pid_t root);
 
-// Its children alone. Unlike descendants(), this misses none and names no others while processes
-// come and go.
+// Gives the children of a process alone. Unlike descendants(), this misses none and names no others
+// while processes come and go.
 std::vector<pid_t> children_of(pid_t parent);
 
 // How to end the descendants of `root` at once.
@@ -81,16 +81,16 @@ std::string describe_process(pid_t pid);
 void adopt_orphans();
 
 // Kills (SIGKILL) and reaps the descendants of this process until none is left or the time is up.
-// Those in `hopeless`, and what is under them, are killed but not waited for. The caller has called
-// adopt_orphans(). Returns those that are left: all hopeless ones that are, and what has outlived
-// its SIGKILL for at least half of the time.
+// Processes in `hopeless`, and what is under them, are killed but not waited for. The caller has
+// called adopt_orphans(). Returns the processes that are left: all hopeless ones that are, and what
+// has outlived its SIGKILL for at least half of the time.
 std::vector<pid_t> kill_descendants(std::chrono::milliseconds limit,
                                     const std::set<pid_t>& hopeless = {});
 
 // Waits for the descendants to end by themselves, reaping them. True if none is left.
 bool await_descendants(std::chrono::milliseconds limit);
 
-// From SIGKILL to the conclusion that it is of no use.
+// This passes from SIGKILL to the conclusion that it is of no use.
 inline constexpr std::chrono::milliseconds kKillPatience{4000};
 
 // Ends processes that belong to nobody any more: SIGTERM, and SIGKILL a second later. If ranks of

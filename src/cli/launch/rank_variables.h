@@ -11,8 +11,8 @@ namespace convoy::cli {
 // that root may start jobs, and the names in `keep`.
 void forget_rank(const std::vector<std::string>& keep);
 
-// The same for what a Slurm step has told its task by PMIx or PMI; what users say to Open MPI and
-// MPICH (OMPI_MCA_...) stays.
+// Removes what a Slurm step has told its task by PMIx or PMI; what users say to Open MPI and MPICH
+// (OMPI_MCA_...) stays.
 void forget_task();
 
 }  // namespace convoy::cli

@@ -22,8 +22,8 @@ class Relay {
   // to become a message of mpirun. If nobody reads the target any more, the job goes on: its
   // results are elsewhere.
   void advance();
-  // The same of all that can be read now, however much: for the end, when nobody writes any more.
-  // Waits for up to so long for the first of it; false where there is nothing.
+  // Passes on all that can be read now, however much: for the end, when nobody writes any more.
+  // Waits for up to `patience` for the first of it; returns false where there is nothing.
   bool advance_whole(std::chrono::milliseconds patience);
   // Passes on what was held, too; nothing can be read afterwards.
   void close();

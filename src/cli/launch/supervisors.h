@@ -22,10 +22,10 @@ class Supervisors {
   // `token` is among their arguments.
   explicit Supervisors(std::string token);
 
-  // All that have not ended, if it is known of every one of `ranks` that it runs on this machine,
-  // or did.
+  // Gives all that have not ended, if it is known of every one of `ranks` that it runs on this
+  // machine, or did.
   std::optional<std::vector<pid_t>> all_here(const std::vector<Report>& reports, int ranks);
-  // By rank, those that are gone without a last report. Only one that was seen alive can be.
+  // Gives by rank those that are gone without a last report. Only one that was seen alive can be.
   std::map<int, const Report*> missing(const std::vector<Report>& reports);
 
  private:

@@ -58,7 +58,8 @@ std::string table_text(const plan::Communication& communication);
 // 0.0707: 275 ms (248 ms to 304 ms); 4 workers take 364 ms".
 std::string answer_text(const Answers& answers);
 
-// As tables for people, and as rows, of which the first is the answer. `command` trains so.
+// Print the answers as tables for people, and give them as rows, of which the first is the answer.
+// `command` trains so.
 void print(const Answers& answers, std::FILE* out);
 void add_rows(const Answers& answers, const std::string& command, Rows& rows);
 

@@ -41,7 +41,7 @@ struct PriceList {
 };
 // Throws UsageError naming the file and what is wrong.
 PriceList read_prices(const std::string& path);
-// For the machine of today.
+// Gives the prices for the machine of today.
 plan::Prices prices_of(const PriceList& list, const plan::Machine& machine);
 
 }  // namespace convoy::cli

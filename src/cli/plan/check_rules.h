@@ -23,8 +23,8 @@ struct Checked {
   std::optional<double> updates;
   std::optional<double> update_s;
   std::string note;  // to bear in mind; or empty
-  // Of the predicted seconds, 95%; and how far log(updates) of single trainings are apart with such
-  // a batch, a standard deviation. Nothing where nothing says so.
+  // These are the 95% interval of the predicted seconds, and the standard deviation of log(updates)
+  // between single trainings with such a batch; nothing, and 0, where nothing says so.
   std::optional<plan::Interval> range = {};
   double scatter = 0;
 

@@ -52,15 +52,15 @@ struct Exchange {
   Place place;
 };
 
-// The same of communication in each of them, where times with other batches don't count. Where
-// there is no training with a batch between so many, the next larger of `batches` (ascending) takes
-// its place; UsageError where there is none.
+// Measures communication likewise, in each of `exchanges`; times with other batches don't count.
+// Where there is no training with a batch between so many, the next larger of `batches` (ascending)
+// takes its place; UsageError where there is none.
 void measure_communication(const Planned& planned, PlanFolder& folder,
                            std::vector<Exchange> exchanges,
                            const std::vector<std::int64_t>& batches, int repetitions,
                            const Deadline& deadline, std::FILE* out);
 
-// One more measurement of either. Whether there was the time.
+// Make one more measurement of either, and say whether there was the time.
 bool measure_one_time(const Planned& planned, PlanFolder& folder, std::int64_t batch,
                       const Place& place, const Deadline& deadline, std::FILE* out);
 bool measure_one_exchange(const Planned& planned, PlanFolder& folder, const Exchange& exchange,

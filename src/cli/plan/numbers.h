@@ -11,7 +11,7 @@ namespace convoy::cli {
 double parse_number(const std::string& text, const char* option);
 // "0.3,0.1": finite numbers. UsageError naming the option and the entry.
 std::vector<double> parse_numbers(const std::string& text, const char* option);
-// The same, all above 0, each once, ascending.
+// Reads such numbers where all are above 0; gives each once, ascending.
 std::vector<double> parse_positive_numbers(const std::string& text, const char* option);
 // "16,32": whole numbers from 1 on, each once, ascending.
 std::vector<std::int64_t> parse_counts(const std::string& text, const char* option);

@@ -36,7 +36,7 @@ struct PlannedPartition {
   double parameter_bytes = 4, value_bytes = 4;
   double optimizer_values = 0;  // for each parameter
 
-  // Of values of a sample, in a mini-batch.
+  // Gives the bytes in a mini-batch of so many values of a sample.
   double bytes(double values) const {
     return values * static_cast<double>(recipe.training.batch) * value_bytes;
   }

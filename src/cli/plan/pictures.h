@@ -8,7 +8,8 @@ namespace convoy::cli {
 
 // Updates to each target against the batch, with the laws: equation 2. Two pictures of a row.
 void add_updates_pictures(train::Page& page, const PlanReport& report);
-// The same by learning rate, to the hardest target that has an answer; none of a single rate.
+// Draws updates by learning rate, to the hardest target that has an answer; draws nothing for a
+// single rate.
 void add_rates_picture(train::Page& page, const PlanReport& report);
 // A row each. Seconds of an update against the batch, and of communication against workers:
 // equations 3, 4.

@@ -8,7 +8,7 @@
 
 namespace convoy::cli {
 
-// Of one training, and no other meanwhile.
+// This is where one training runs, and no other meanwhile.
 struct Place {
   std::vector<int> cores = {};  // of this machine that it is bound to; empty: any
   std::string gpu = {};  // the only one that it sees, as CUDA_VISIBLE_DEVICES names it; empty: any

@@ -54,7 +54,7 @@ PlanFile read_plan_file(const std::string& path);
 // What the plan says for so many workers. Throws UsageError naming those that it has.
 const PlanFile::Workers& workers_of(const PlanFile& plan, std::int64_t count);
 
-// That as overrides of a recipe: training.batch and optimizer.lr.
+// Gives the plan for so many workers as overrides of a recipe: training.batch and optimizer.lr.
 std::vector<std::string> overrides_of(const PlanFile::Workers& workers);
 
 // The command that trains as the plan says, with the overrides and threads that it was measured

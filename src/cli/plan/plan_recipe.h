@@ -22,7 +22,7 @@ struct PlanDifference {
   std::string training;  // they make another training of it
   std::string places;    // of data and plugins, which may be the same at another place
 };
-// Between two texts of compared_part().
+// Compares two texts of compared_part().
 PlanDifference difference_from_plan(const std::string& mine, const std::string& of_plan);
 
 }  // namespace convoy::cli

@@ -50,7 +50,7 @@ double mean_batch(std::int64_t samples, std::int64_t batch);
 // recipe says what evaluation.fraction is. Throws UsageError for what is wrong with any of these.
 Planned open_planned(const RecipeWords& recipe, const GoalWords& goal);
 
-// The same for a plan that has been measured, whose goal is in its points.
+// Opens a plan that has been measured, whose goal is in its points.
 Planned open_planned(const RecipeWords& recipe, const plan::PlanHeader& header);
 
 }  // namespace convoy::cli

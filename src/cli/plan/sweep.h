@@ -40,8 +40,8 @@ std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double 
 std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double share,
                             std::int64_t workers);
 
-// Of numbers of workers whose communication was timed with one of `batches` (or a sample for each
-// worker, where that is more), the batch of the last such time.
+// Gives, for each number of workers whose communication was timed with one of `batches` (or a
+// sample for each worker, where that is more), the batch of the last such time.
 std::map<std::int64_t, std::int64_t> batches_of_exchanges(const plan::PlanPoints& points,
                                                           const std::vector<std::int64_t>& batches);
 

@@ -22,9 +22,9 @@ struct MeasuredNoise {
   double batch = 0;  // what the samples of the update count: those that are learned from
 };
 
-// The same with noise that is one of what training.batch counts, of which a whole batch has
-// `batch`. Where samples have a cost, what they count may be less: of a sequence what is predicted,
-// say.
+// Converts this noise into that of one unit of what training.batch counts, of which a whole batch
+// has `batch`. Where samples have a cost, what they count may be less: of a sequence, what is
+// predicted, say.
 std::vector<plan::NoiseMeasurement> noise_by_cost(const std::vector<MeasuredNoise>& noise,
                                                   double batch);
 

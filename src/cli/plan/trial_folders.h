@@ -39,7 +39,7 @@ class TrialFolders {
   TrialFolders(const TrialFolders&) = delete;
   TrialFolders& operator=(const TrialFolders&) = delete;
 
-  // One that was not there before. Throws Failure where it can't be made.
+  // Makes one that was not there before. Throws Failure where it can't be made.
   TrialFolder fresh() const;
   const std::string& path() const { return path_; }
 

@@ -31,8 +31,8 @@ struct Workplace {
   // How many workers there is room for: one on as many cores as it has threads, or on each GPU, or
   // for each slot of a host, which has one unless it says otherwise.
   int most() const;
-  // For so many workers, at most most(). Here each has a core for each of its threads, unless there
-  // are GPUs.
+  // Gives the place for so many workers, at most most(). Here each has a core for each of its
+  // threads, unless there are GPUs.
   Place place(int workers) const;
   // "core", "GPU" or "host", whatever each worker has one of.
   const char* unit() const;

@@ -25,7 +25,7 @@ struct CertificatePaths {
 };
 CertificatePaths certificate_paths(const std::string& folder, const std::string& host);
 
-// Of all certificates in the folder, but not the CA's.
+// Lists the hosts of all certificates in the folder, but not the CA.
 std::vector<std::string> certified_hosts(const std::string& folder);
 // The host whose certificate is the only one in the folder; empty if there are several, or none.
 std::string only_host(const std::string& folder);
@@ -59,7 +59,7 @@ struct CertificateState {
   std::string problem;  // empty: good
 };
 
-// Of all *.pem files, the CA's first. Throws UsageError when there is no ca.pem.
+// Looks at all *.pem files, the CA's first. Throws UsageError when there is no ca.pem.
 std::vector<CertificateState> check_certificates(const std::string& folder);
 
 }  // namespace convoy::cli

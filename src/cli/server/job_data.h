@@ -46,8 +46,9 @@ class JobData {
   void lock();
   // Whether there is anything of a job: more than empty folders.
   bool exists() const;
-  // Of the job that left its data here; nothing if there is none, or if it has begun no further
-  // than that something of the record, the coordinator's data or a server's is missing.
+  // Reads the record of the job that left its data here; gives nothing if there is none, or if it
+  // has begun no further than that something of the record, the coordinator's data or a server's is
+  // missing.
   std::optional<JobRecord> whole() const;
   // As far as it can be read.
   std::optional<JobRecord> record() const;

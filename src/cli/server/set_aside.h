@@ -11,8 +11,8 @@ namespace convoy::cli {
 // Removes a file, or a folder with all that is in it; nothing there is fine. Throws Failure.
 void wipe(const std::filesystem::path& path);
 
-// Of one folder, whose subfolder "before" has what is set aside. What was there when a process was
-// killed is still there for the next one.
+// Works in one folder, whose subfolder "before" gets what is set aside. What was there when a
+// process was killed is still there for the next one.
 class SetAside {
  public:
   static constexpr const char* kName = "before";

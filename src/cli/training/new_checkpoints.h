@@ -11,7 +11,7 @@ namespace convoy::cli {
 
 class NewCheckpoints {
  public:
-  // Those that are there now are not new, unless `all`.
+  // Checkpoints that are there now are not new, unless `all`.
   explicit NewCheckpoints(std::string run_folder, bool all = false);
   // One that has become the newest since later ones were set aside is none; one of the same step as
   // one that was there is.

@@ -43,7 +43,7 @@ struct Call {
 };
 static_assert(std::is_trivially_copyable_v<Call>);
 
-// Of Convoy's own, whose match may be reserved.
+// Makes a call of Convoy's own, whose match may be a reserved one.
 Call make_own_call(Kind kind, ConstBuffer data, Match match);
 // Throws UsageError for a channel out of range.
 Call make_call(Kind kind, ConstBuffer data, Match match, int peer = -1);

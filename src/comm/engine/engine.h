@@ -91,8 +91,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Declares the world failed, to this rank's operations and to all peers. `aloud`: and says so on
   // standard error.
   void give_up(const std::string& reason, bool aloud = true);
-  // Of a rank that starts no operation any more: whether a peer waits for its part of one, and not
-  // just for what is on its way. Asks for up to so long; returns early where the world has failed.
+  // Says, for a rank that starts no operation any more, whether a peer waits for its part of one,
+  // and not just for what is on its way. Asks for up to `patience`; returns early where the world
+  // has failed.
   bool is_awaited(Clock::duration patience);
   // Stops the progress thread without waiting for anybody.
   void stop();

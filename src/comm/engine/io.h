@@ -28,7 +28,7 @@ class Io {
         rank_(transport.rank()),
         size_(transport.size()) {}
 
-  // The same for some of the ranks, numbered in this order; this one is among them.
+  // Gives such a window for some of the ranks, numbered in this order; this one is among them.
   Io among(std::vector<int> ranks) const {
     Io part(*this);
     part.rank_ = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
@@ -39,7 +39,7 @@ class Io {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Of one message.
+  // Says how many bytes one message can have.
   std::size_t most_bytes() const { return transport_.most_bytes(); }
 
   Ticket send(int to, std::span<const std::byte> data, int lane = 0) {

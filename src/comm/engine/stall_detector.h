@@ -66,7 +66,8 @@ class StallDetector {
     next_poll_ = time + std::chrono::milliseconds(20);
     return poll_now(doing);
   }
-  // The same whenever the last time was. Of several reasons the first one that came.
+  // Does so at once, however short a time ago it did last. Of several reasons it returns the one
+  // that came first.
   template <class F>
   std::optional<std::string> poll_now(F&& doing) {
     std::optional<std::string> failure;

@@ -74,7 +74,8 @@ class Board {
   static constexpr std::size_t kPayload = 16 << 10;
   static constexpr std::size_t kStages = 4;
   static constexpr std::size_t kStage = 1 << 20;
-  // Of a rank's part: addresses, and those with memory behind them from the start.
+  // Say how large a rank's part is: all of its addresses, and those with memory behind them from
+  // the start.
   static std::size_t bytes_per_rank();
   static std::size_t committed_per_rank();
 

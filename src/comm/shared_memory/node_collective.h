@@ -43,7 +43,8 @@ class NodeCollective {
   // Whether all others are there; looks for those who are missing. Throws Failure, naming both
   // ranks and calls, when one of them does something else. REQUIRES: published, not left.
   bool complete();
-  // Of a member, and its payload; the own one included. REQUIRES: complete, not left.
+  // Give the slot of a member (this rank's own included), and its payload. REQUIRES: complete, not
+  // left.
   const Slot& slot(std::size_t member) const;
   std::span<std::byte> payload(std::size_t member) const;
   // The least of the others' counters. Throws as leave() does. REQUIRES: complete, not left.

@@ -52,7 +52,8 @@ class JpegDecoder {
   std::unique_ptr<State> state_;
 };
 
-// Of the upright picture, as above; `turned` as JpegDecoder::turned(), may be null.
+// Gives the shape of the upright picture, as above; `turned` becomes what JpegDecoder::turned()
+// says, and may be null.
 Shape png_shape(std::span<const std::byte> bytes, bool* turned = nullptr);
 void decode_png(std::span<const std::byte> bytes, int channels, Image& image);
 

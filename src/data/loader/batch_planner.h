@@ -15,8 +15,8 @@ namespace convoy::data {
 // Not thread-safe: a loader's lock guards it.
 class BatchPlanner {
  public:
-  // Of a data set of so many samples. Begins with epoch 0. Throws UsageError for options that don't
-  // fit it.
+  // Plans batches of a data set of so many samples, from epoch 0 on. Throws UsageError for options
+  // that don't fit it.
   BatchPlanner(std::size_t samples, const LoaderOptions& options);
 
   std::size_t batches_per_epoch() const { return batches_per_epoch_; }
@@ -43,7 +43,7 @@ class BatchPlanner {
  private:
   // The next batch of a portion; false where there is none.
   bool plan_portion(Slot& slot);
-  // Of the next batch, on which the cursor moves.
+  // Appends this rank's share of the next batch, on which the cursor moves.
   void append_share(std::vector<std::size_t>& samples);
   EpochCursor cursor_at(std::size_t consumed) const {
     return {samples_, consumed, 0, 1, drop_last_};

@@ -18,8 +18,9 @@ constexpr const char* kNoMemory = ": there is no memory for it on this host";
   try {
     throw;
   } catch (const UsageError& error) {
-    throw UsageError(key + ": " + error.what() +
-                     (on_bad == OnBad::fail ? "; on_bad = \"skip\" leaves such records out" : ""));
+    throw UsageError(
+        key + ": " + error.what() +
+        (on_bad == OnBad::fail ? "; data.on_bad = \"skip\" leaves such records out" : ""));
   } catch (const Failure& error) {
     throw Failure(key + ": " + error.what());
   } catch (const std::bad_alloc&) {

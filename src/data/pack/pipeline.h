@@ -33,8 +33,8 @@ class PackPipeline {
     bool ready = false;
   };
 
-  // Of the next image; call it no more often than there are images. Throws what reading the source
-  // threw.
+  // Gives what became of the next image; call it no more often than there are images. Throws what
+  // reading the source threw.
   Result take();
 
  private:

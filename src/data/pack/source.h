@@ -38,7 +38,7 @@ class PackSource {
 
   const std::vector<std::string>& classes() const { return classes_; }
   const std::vector<SourceImage>& images() const { return images_; }
-  // Of image i, ascending; and whether there are images with none or several.
+  // Give the labels of image i, ascending; and say whether there are images with none or several.
   std::span<const std::uint32_t> labels(std::size_t i) const { return labels_[i]; }
   bool label_lists() const { return !labels_.one_each(); }
   // What else tells these images from others of the same names and sizes: the time of their file's

@@ -25,9 +25,9 @@ class Vips {
   // "8.14.1"
   const std::string& version() const { return version_; }
 
-  // Of a WebP file: the first picture of an animation, without alpha, turned upright as Exif says.
-  // Both throw UsageError saying what is wrong; the first reads the header alone, and gives the
-  // size before turning.
+  // Read a WebP file: of an animation the first picture, without alpha, turned upright as Exif
+  // says. Both throw UsageError saying what is wrong; the first reads the header alone, and gives
+  // the size before turning.
   Shape webp_shape(std::span<const std::byte> file) const;
   void decode_webp(std::span<const std::byte> file, Image& image) const;
 
@@ -39,7 +39,7 @@ class Vips {
     Chroma chroma = Chroma::half;
   };
   std::vector<std::byte> encode(const Image& image, const Encoding& how) const;
-  // The same, as pixels.
+  // Makes the image smaller in the same way, and gives its pixels.
   void shrink(const Image& image, double scale, Image& result) const;
 
  private:

@@ -15,7 +15,7 @@ using VipsImage = ::_VipsImage;
 
 constexpr const char* kVipsLibrary = "libvips.so.42";
 
-// Of enumerations, by the names that libvips and GLib have for them.
+// These are values of enumerations, with the names that libvips and GLib have for them.
 namespace vips_values {
 constexpr int kFormatUchar = 0;                     // VIPS_FORMAT_UCHAR
 constexpr int kFailOnWarning = 3;                   // VIPS_FAIL_ON_WARNING
@@ -40,7 +40,7 @@ struct VipsFunctions {
   int (*resize)(VipsImage*, VipsImage**, double, ...);
   int (*autorot)(VipsImage*, VipsImage**, ...);
   int (*jpegsave_buffer)(VipsImage*, void**, std::size_t*, ...);
-  // Of GLib, which libvips brings.
+  // These are functions of GLib, which libvips brings.
   void (*object_unref)(void*);
   void (*free)(void*);
   unsigned (*log_set_handler)(const char*, int, void (*)(const char*, int, const char*, void*),

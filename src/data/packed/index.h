@@ -27,7 +27,8 @@ struct IndexEntry {
   std::uint64_t offset = 0;  // of its bytes in the tar
   std::uint64_t length = 0;
   std::uint64_t checksum = 0;  // XXH3-64 of its bytes
-  // Of the bytes between the previous record and this one: padding, labels, headers.
+  // This is the checksum of the bytes between the previous record and this one: padding, labels,
+  // headers.
   std::uint64_t gap_checksum = 0;
   std::int64_t label = 0;  // the first of them; kNoLabel where there is none
 };
@@ -61,7 +62,7 @@ class Index {
   // Where the bytes between record i - 1 and record i begin.
   std::uint64_t gap_begin(std::size_t i) const;
   const IndexHeader& header() const { return header_; }
-  // Of all that decides which record is which.
+  // Gives a hash of all that decides which record is which.
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
@@ -69,7 +70,7 @@ class Index {
   void check_labels(const std::string& name) const;
   void check_lists(const std::string& name) const;
   void check_label(const std::string& name, std::size_t i, std::uint32_t label) const;
-  // Of a record in the table of labels, counted in labels.
+  // Say where the labels of a record begin and end in the table of labels, counted in labels.
   std::size_t labels_begin(std::size_t i) const;
   std::size_t labels_end(std::size_t i) const;
 

@@ -28,7 +28,8 @@ struct ReadTable {
 // Throws UsageError naming the file and the line, see open_image_folder().
 ReadTable read_label_table(const LabelTable& table);
 
-// The same of what is in the file; `classes` are the given ones, if there are any.
+// Reads a table from the text of its file; `classes` are the given ones, if there are any. Throws
+// the same.
 ReadTable parse_label_table(std::string_view text, const LabelTable& table,
                             std::vector<std::string> classes);
 

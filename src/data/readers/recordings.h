@@ -14,7 +14,8 @@ struct Recording {
   bool operator==(const Recording&) const = default;
 };
 
-// In alphabetical order of names, at least one. Throws UsageError naming the folder or the file.
+// Lists the recordings in alphabetical order of names, at least one. Throws UsageError naming the
+// folder or the file.
 std::vector<Recording> list_recordings(const Recordings& which);
 
 }  // namespace convoy::data

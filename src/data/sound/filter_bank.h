@@ -16,14 +16,15 @@ void check(const FilterBankOptions& options);
 // One thread at a time.
 class FilterBank {
  public:
-  // For recordings of `rate` samples per second. Throws UsageError for options that make no sense
-  // with it, and for filters so narrow that no frequency of the transform lies in one of them.
+  // Is for recordings of `rate` samples per second. Throws UsageError for options that make no
+  // sense with it, and for filters so narrow that no frequency of the transform lies in one of
+  // them.
   FilterBank(const FilterBankOptions& options, int rate);
 
   std::size_t filters() const { return filters_.size(); }
   // Samples of a frame.
   std::size_t window() const { return window_.size(); }
-  // That begin, and end, within so many samples.
+  // Counts the frames that begin, and end, within so many samples.
   std::size_t frames(std::size_t samples) const;
 
   // [frames][filters]

@@ -15,9 +15,9 @@ std::size_t segment_for(std::size_t wanted, int members);
 StoreNeed most_groups(const LoadableDataset& source, int world, std::size_t segment,
                       std::uint64_t memory);
 
-// Of one copy on each host, for a rank of a host with so many.
+// Says what one copy on each host takes, for a rank of a host with `on_host` of them.
 StoreNeed copy_need(const LoadableDataset& source, int world, int on_host);
-// Of nothing but the order of records.
+// Says what the order of records alone takes.
 StoreNeed files_need(const LoadableDataset& source, int world);
 
 // Throws UsageError with the numbers when the memory is too small. `limited`: the user has said how

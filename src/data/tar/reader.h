@@ -35,7 +35,7 @@ class TarReader final : public ByteStream {
   // another, are a UsageError, since nobody would miss what they hold.
   bool next(TarMember& member);
 
-  // Of the current member.
+  // These read the current member: its bytes, and how many of them are left.
   std::size_t read(std::span<std::byte> to) override;
   std::uint64_t skip(std::uint64_t count) override;
   std::uint64_t left() const { return left_; }

@@ -22,7 +22,8 @@ struct CropPlan {
 // Crop::ten: the windows of the output in a picture of this size, before they are mirrored.
 std::vector<Window> five_windows(int height, int width, const Shape& out);
 
-// For a picture of this size and the output `out`. Throws UsageError when they don't go together.
+// Plans the crop of a picture of this size to the output `out`. Throws UsageError when they don't
+// go together.
 CropPlan plan_crop(const TransformOptions& options, int height, int width, const Shape& out,
                    RandomStream& random);
 

@@ -25,10 +25,10 @@ class Emitter {
   void begin(Layout layout, const ColorMap* color, std::byte* out);
   // Whether row() takes planes; else interleaved pixels. With one channel both are the same.
   bool planar() const { return layout_ == Layout::planar || color_ != nullptr; }
-  // One row of shape.width pixels; planes are `stride` bytes apart.
+  // Takes one row of shape.width pixels; planes are `stride` bytes apart.
   void row(int y, const std::uint8_t* pixels, std::size_t stride);
-  // The same, of floats, interleaved or planes as for bytes, a plane `stride` elements apart. Not
-  // with colors, nor for bytes as output.
+  // Takes one row of floats, interleaved or planes as for bytes, with planes `stride` elements
+  // apart. Not with colors, nor for bytes as output.
   void row(int y, const float* pixels, std::size_t stride);
 
  private:

@@ -63,7 +63,7 @@ Window inside(const Window& window, const Shape& picture);
 // A window of bytes with its channels converted, interleaved.
 void convert(const View& view, const Window& window, int channels, Image& image);
 
-// Of a window of three channels; padding counts as black.
+// Gives the mean of each channel over a window of three channels; padding counts as black.
 std::array<double, 3> mean_of(const View& view, const Window& window);
 
 }  // namespace convoy::data

@@ -21,9 +21,9 @@ bool lies_in(const Slice& part, const Slice& box);
 // What slides over an image.
 struct Window {
   layer::Pair kernel, stride, padding, dilation{1, 1};
-  // Positions from the first to the last that a window covers.
+  // Counts the positions from the first to the last that a window covers.
   std::int64_t reach(std::size_t d) const { return (kernel[d] - 1) * dilation[d] + 1; }
-  // Of windows, along so many rows or columns; 0 where none fits.
+  // Says how many positions windows have along `extent` rows or columns; 0 where none fits.
   std::int64_t positions(std::size_t d, std::int64_t extent) const {
     const std::int64_t room = extent + 2 * padding[d] - reach(d);
     return room < 0 ? 0 : room / stride[d] + 1;

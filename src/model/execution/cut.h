@@ -11,7 +11,7 @@
 
 namespace convoy::model {
 
-// Elements of `tensor`, which holds `box`, that `part`, which lies in it, has.
+// Cuts `part` out of `tensor`, which holds `box`. The part lies in the box.
 inline torch::Tensor cut(torch::Tensor tensor, const Slice& box, const Slice& part,
                          std::size_t first_dimension = 0) {
   for (std::size_t d = 0; d < part.size.size(); ++d) {
@@ -22,7 +22,7 @@ inline torch::Tensor cut(torch::Tensor tensor, const Slice& box, const Slice& pa
   return tensor;
 }
 
-// The same of each sample of a batch.
+// Cuts the part out of each sample of a batch.
 inline torch::Tensor cut_samples(torch::Tensor batch, const Slice& box, const Slice& part) {
   return cut(std::move(batch), box, part, 1);
 }

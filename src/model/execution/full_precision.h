@@ -10,9 +10,9 @@ namespace convoy::model {
 // In its scope autocast leaves everything as it is.
 class FullPrecision {
  public:
-  // In float32 if it is of a narrower type.
+  // Gives the tensor in float32 if it is of a narrower floating-point type.
   torch::Tensor operator()(const torch::Tensor& tensor) const { return tensor.to(type(tensor)); }
-  // Of such a tensor.
+  // Gives the options of such a tensor.
   torch::TensorOptions options(const torch::Tensor& tensor) const {
     return tensor.options().dtype(type(tensor));
   }

@@ -20,7 +20,7 @@ inline constexpr double kDisturbances[] = {10, -10};
 // leave some (a convolution may compute tiles of its output by transforms).
 double tolerance_of(const torch::Tensor& values);
 
-// Of a box that isn't empty: single elements at both ends and in the middle, and a box.
+// Gives parts of a box that isn't empty: single elements at both ends and in the middle, and a box.
 std::vector<Slice> parts_to_try(const Slice& box);
 
 // A layer that is run.
@@ -34,8 +34,8 @@ struct RunLayer {
 
 // Whether its output is what it states: nothing, or what is wrong.
 std::optional<std::string> problem_of_output(const RunLayer& layer);
-// The same for the input that it states to require for this part of its output: by changing
-// everything else.
+// Says whether it needs no other input for this part of its output than it states, by changing
+// everything else: nothing, or what is wrong.
 std::optional<std::string> problem_of_required(const RunLayer& layer, const Slice& part);
 
 }  // namespace convoy::model

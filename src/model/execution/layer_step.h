@@ -17,11 +17,11 @@ struct LayerStep {
   std::function<torch::Tensor(const Tensors& inputs, bool in_place)> compute;
 };
 
-// With weights that are not set yet, or the user's module or a copy of it. Throws UsageError for a
-// module that can't be copied, and for one that is missing.
+// Makes a step with weights that are not set yet, or with the user's module or a copy of it. Throws
+// UsageError for a module that can't be copied, and for one that is missing.
 LayerStep make_layer_step(const Node& node, bool copy_user_module);
 
-// Of the user's module. Throws UsageError as above. REQUIRES: there is one.
+// Copies the user's module. Throws UsageError as above. REQUIRES: there is one.
 torch::nn::AnyModule copy_of(const Node& node);
 
 }  // namespace convoy::model

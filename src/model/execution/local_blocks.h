@@ -6,7 +6,8 @@
 
 namespace convoy::model {
 
-// Of a copy of what the filters of some positions see, at most, unless one position needs more.
+// A copy of what the filters of some positions see takes so many bytes at most, unless one position
+// needs more.
 inline constexpr std::int64_t kLocalCopyBytes = std::int64_t{32} << 20;
 
 // A rectangle of positions: whole rows, or a part of one.

@@ -17,9 +17,9 @@ struct LocalPiece {
   GradientInPieces* gradients = nullptr;  // null: of this piece alone
 };
 
-// Of an image that is padded already, and of the positions that these parameters are of: some rows
-// and columns of a layer's, and some maps, with what they see of the image. With `piece`, whose
-// dimensions are maps, rows and columns, of those alone.
+// Computes the positions that these parameters are of (some rows and columns of a layer's, and some
+// maps) from an image that is padded already and has just what they see. With `piece`, whose
+// dimensions are maps, rows and columns, computes that piece alone.
 torch::Tensor locally_connected(const torch::Tensor& image, const torch::Tensor& weight,
                                 const torch::Tensor& bias, layer::Pair stride,
                                 const LocalPiece* piece = nullptr);

@@ -36,7 +36,7 @@ class UserPart {
                            GradientInPieces* pieces = nullptr) const;
 
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
-  // As tensors_of(node), cut to what is held.
+  // Gives the tensors in the order of tensors_of(node), cut to what is held.
   const std::vector<torch::Tensor>& tensors() const { return tensors_; }
 
  private:

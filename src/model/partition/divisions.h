@@ -26,8 +26,8 @@ class Divisions {
   // Throws UsageError for rules that make no sense for this network.
   Divisions(const PartitionRules& rules, const Blueprint& blueprint);
 
-  // Of a layer. `follows` is not left over where it reads an input of the network, which has no
-  // division. Throws UsageError as plan_partition does.
+  // Gives the division of a layer. That is not `follows` where it reads an input of the network,
+  // which has no division. Throws UsageError as plan_partition does.
   LayerDivision of(const ShapedLayer& layer) const;
   // What each partition has of the output. REQUIRES: not `follows`.
   std::vector<Slice> tiles(const ShapedLayer& layer, const LayerDivision& division) const;

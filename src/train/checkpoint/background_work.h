@@ -13,7 +13,7 @@ namespace convoy::train {
 // Work on a thread, or done; asked from one thread.
 class Work {
  public:
-  // On a thread; where there can be no more of them, here.
+  // Runs it on a thread; where there can be no more of them, here.
   template <class F>
   void start(F work) {
     try {

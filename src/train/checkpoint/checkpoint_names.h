@@ -14,8 +14,8 @@ inline constexpr const char* kReplacedSuffix = ".old";  // see Existing::replace
 // "step-000000001200".
 std::string checkpoint_name(std::int64_t step);
 
-// Of "step-000000000012", and of "step-000000000012.old", which is being replaced. Nothing for a
-// name that is no checkpoint's.
+// Reads the step of "step-000000000012", and of "step-000000000012.old", which is being replaced.
+// Gives nothing for a name that is no checkpoint's.
 std::optional<std::int64_t> step_of(std::string name);
 
 // The last part of a path, with or without a slash at its end.

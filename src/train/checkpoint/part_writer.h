@@ -48,7 +48,7 @@ std::size_t stream_piece(std::size_t streams);
 // Before each piece of a part, and where the rest won't come.
 enum class StreamNote : std::uint8_t { piece = 1, gave_up = 2 };
 
-// To rank 0, which runs a PartReceiver meanwhile.
+// Sends a part to rank 0, which runs a PartReceiver meanwhile.
 class PartStream final : public PartSink {
  public:
   // Has all the memory that it will need.

@@ -20,7 +20,7 @@ struct HeldSlice {
   Slice slice;
 };
 
-// For messages between ranks.
+// These are for messages between ranks.
 std::string to_text(const std::vector<HeldSlice>& held);
 std::vector<HeldSlice> held_from_text(std::string_view text);
 

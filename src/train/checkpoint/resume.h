@@ -32,7 +32,7 @@ Start choose_start(const std::string& folder);
 // none, it is damaged, or it is not of the run that `folder` holds: another's, or set aside there.
 Origin open_origin(const std::string& which, const std::string& folder);
 
-// That of its run.
+// Gives the recipe of the run that the checkpoint is of.
 Recipe recipe_of(const Origin& origin, const Vocabulary& vocabulary);
 
 // Throws UsageError when this recipe with this training data can't go on from there. Values of the
@@ -49,15 +49,15 @@ void check_leads_elsewhere(const Recipe& recipe, std::int64_t step);
 // recipe.toml.
 void prepare_new_run(const Recipe& recipe, bool overwrite);
 
-// The same in a folder whose run ended before its first checkpoint (Start::begin_again). What is
+// Does so in a folder whose run ended before its first checkpoint (Start::begin_again). What is
 // there goes; its metrics are set aside. Returns where, or nothing if there are none.
 std::string prepare_run_again(const Recipe& recipe);
 
-// The same for a run that goes on from `origin`. Checkpoints of later steps are set aside, with a
+// Does so for a run that goes on from `origin`. Checkpoints of later steps are set aside, with a
 // copy of metrics.jsonl as it was. Returns where, or nothing if there are none.
 std::string prepare_resumed_run(const Recipe& recipe, const Origin& origin);
 
-// Of a run folder.
+// Gives the folder of checkpoints in a run folder.
 std::string checkpoints_in(const std::string& folder);
 
 }  // namespace convoy::train

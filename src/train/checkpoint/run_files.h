@@ -6,7 +6,8 @@
 
 namespace convoy::train {
 
-// Of a run folder. All of these may be missing, and a user's own files stand beside them:
+// These are the files of a run folder. All of them may be missing, and a user's own files stand
+// beside them:
 //   metrics.jsonl, recipe.toml
 //   samples/rank-<n>.log
 //   tensorboard/events.out.tfevents.*

@@ -30,7 +30,8 @@ class RunLock {
   struct Times {
     double beat_s = 5;
     double patience_s = 30;
-    // Between two looks at somebody else's file, for so many seconds; none: this thread sleeps.
+    // Waits for so many seconds between two looks at somebody else's file; none: this thread
+    // sleeps.
     std::function<void(double)> wait = nullptr;
   };
 
@@ -46,12 +47,13 @@ class RunLock {
   // Whether another run has taken the folder over, as far as this one has noticed: somebody removed
   // the file, or this process stood still for longer than the other's patience.
   bool lost() const;
-  // Throws Failure then.
+  // Throws Failure if lost().
   void check() const;
-  // The same, and looks at the file now: for before something is removed.
+  // Looks at the file now, and throws Failure if another run has taken the folder: for before
+  // something is removed.
   void confirm();
-  // One beat, as come by themselves every `beat_s`: looks at the file, and renews it unless it is
-  // another run's. Whether it was renewed.
+  // Makes one beat, as come by themselves every `beat_s`: looks at the file, and renews it unless
+  // it is another run's. Says whether it was renewed.
   bool renew();
 
  private:

@@ -11,8 +11,8 @@
 
 namespace convoy::train {
 
-// Of one file: where the disk is full, training goes on, and each further write is tried. One
-// thread at a time.
+// This is for writes to one file: where the disk is full, training goes on, and each further write
+// is tried. One thread at a time.
 class LostWrites {
  public:
   // `what` is in it, for messages: several.

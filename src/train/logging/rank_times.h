@@ -10,7 +10,7 @@
 
 namespace convoy::train {
 
-// Of the updates after the previous gathering, summed.
+// These are sums over the updates after the previous gathering.
 struct GatheredTimes {
   std::int64_t step = 0;   // the last of them
   std::int64_t steps = 0;  // how many

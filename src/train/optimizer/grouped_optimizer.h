@@ -27,8 +27,8 @@ class GroupedOptimizer {
   virtual void step() = 0;
   // What is kept of each parameter.
   virtual std::vector<std::string> slot_names() const = 0;
-  // That, of one: tensors of its shape, or undefined ones. Nothing of a parameter that was never
-  // updated, unless it is to be made.
+  // Gives what one parameter has in these slots: tensors of its shape, or undefined ones. A
+  // parameter that was never updated has nothing, unless it is to be made.
   virtual std::vector<torch::Tensor*> slots(const torch::Tensor& parameter, bool make) = 0;
   // Updates of the parameter so far; 0 for rules that don't count them.
   virtual std::int64_t steps(const torch::Tensor& parameter) = 0;
@@ -41,7 +41,7 @@ struct ParameterGroup {
 };
 using ParameterGroups = std::vector<ParameterGroup>;  // at least one
 
-// Of a name among built_in_optimizers().
+// Makes an optimizer whose name is among built_in_optimizers().
 std::unique_ptr<GroupedOptimizer> make_built_in_optimizer(const ParameterGroups& groups);
 std::unique_ptr<GroupedOptimizer> make_velocity_optimizer(const ParameterGroups& groups);
 std::unique_ptr<GroupedOptimizer> make_rule_optimizer(const ParameterGroups& groups,

@@ -25,12 +25,12 @@ struct NetworkTime {
 NetworkTime time_network(model::StagedNetwork& network, const model::Tensors& inputs,
                          int repetitions, Stopwatch watch = Stopwatch());
 
-// Of one pass, and back from its output.
+// Times one pass, and the way back from its output.
 LayerTime time_pass(const std::function<torch::Tensor()>& compute, int repetitions,
                     Stopwatch watch = Stopwatch());
 
-// The same of stages as wholes, one after the other. Their gradients are new in each pass, or are
-// added to what there is.
+// Times stages as wholes, one after the other. Their gradients are new in each pass, or are added
+// to what there is.
 std::vector<LayerTime> time_stages(const std::vector<std::shared_ptr<model::Stage>>& stages,
                                    const std::vector<torch::Tensor>& inputs, int repetitions,
                                    bool fresh_gradients, Stopwatch watch = Stopwatch());

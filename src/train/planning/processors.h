@@ -24,7 +24,7 @@ struct RankCores {
 // host share its quota, and all of a machine the cores that they may use.
 std::vector<plan::Processor> processors_of(std::span<const RankCores> ranks);
 
-// That of the rank that has least. Collective.
+// Measures the processor of the rank that has least. Collective.
 plan::Processor measure_processor(const comm::World& world);
 
 }  // namespace convoy::train

@@ -9,12 +9,13 @@
 
 namespace convoy::train {
 
-// Of the wall, or what the threads of this process have computed, divided by their number: that
-// doesn't count what others did meanwhile, nor where a quota lets this process wait.
+// Measures the time on the wall, or what the threads of this process have computed, divided by
+// their number: that doesn't count what others did meanwhile, nor where a quota lets this process
+// wait.
 class Stopwatch {
  public:
-  // 0 threads: of the wall. `settle` waits for what was only begun, as on a GPU, before the time is
-  // taken.
+  // 0 threads stand for the wall. `settle` waits for what was only begun, as on a GPU, before the
+  // time is taken.
   explicit Stopwatch(int threads = 0, std::function<void()> settle = {})
       : threads_(threads), settle_(std::move(settle)), start_(now()) {}
 

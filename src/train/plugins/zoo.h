@@ -5,7 +5,7 @@
 
 namespace convoy::train {
 
-// All of model::model_names(), each with its [model.options].
+// Adds all of model::model_names(), each with its [model.options].
 void add_zoo(Registry& registry);
 
 }  // namespace convoy::train

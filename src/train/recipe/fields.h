@@ -82,8 +82,8 @@ void Fields::list_of(const char* key, std::vector<T>& tables, const char* doc) {
   list(key, all, doc);
 }
 
-// Of what print_recipe() made without comments: ("training.batch", "128") for each key. Tables of a
-// list are numbered, each list by itself.
+// Lists the keys of what print_recipe() made without comments, as ("training.batch", "128"). Tables
+// of a list are numbered, each list by itself.
 std::vector<std::pair<std::string, std::string>> recipe_keys(const std::string& printed);
 
 // Appends what makes no sense in a recipe that was read without problems of its own. `given` tells

@@ -5,7 +5,7 @@
 
 namespace convoy::train {
 
-// The same recipe in today's keys: a table [loss] has become [task], a number training.target a
+// Gives the recipe in today's keys: a table [loss] has become [task], a number training.target a
 // table. Text that is no TOML comes back as it is.
 std::string of_today(const std::string& recipe);
 

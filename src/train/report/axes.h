@@ -19,9 +19,9 @@ class Axis {
   bool known() const { return most_ > 0; }
   const std::string& label() const { return label_; }
   double most() const { return most_; }
-  // Of the updates that were recorded, as they are in the run's columns.
+  // Gives the places of the updates that were recorded, in the order of the run's columns.
   std::vector<double> of_steps(const RunRecord& run) const;
-  // After an update; not a number where it isn't known.
+  // Gives the place of an update; not a number where it isn't known.
   double at(const RunRecord& run, std::int64_t step) const;
   double of_evaluation(const RunRecord& run, const EvaluationRecord& evaluation) const;
 

@@ -10,9 +10,9 @@ struct Curve {
   std::vector<double> x, y;
 };
 
-// Of the points that are finite, in the order of x: no more than 4 for each of `pieces` equal parts
-// of the range of x, the first, the least, the greatest and the last of it. A picture with a pixel
-// or more for each piece looks as with all points: no peak is lost.
+// Keeps of the points that are finite, in the order of x, no more than 4 for each of `pieces` equal
+// parts of the range of x: the first, the least, the greatest and the last of it. A picture with a
+// pixel or more for each piece looks as with all points: no peak is lost.
 Curve thin(const std::vector<double>& x, const std::vector<double>& y, std::size_t pieces);
 
 // Means over `pieces` equal parts of the range of x, at the mean of their x: the course of a curve

@@ -10,27 +10,27 @@
 
 namespace convoy::train {
 
-// As RunFigures::state.
+// Gives RunFigures::state.
 std::string ending_of(const RunRecord& run);
 // The usual rate of a run: the median over the updates on as many ranks and threads and with the
 // same batch as the last, but for the first ten of each part.
 double usual_rate(const RunRecord& run);
 // The best evaluation by the metric that matters; null if there is none.
 const EvaluationRecord* best_evaluation(const RunRecord& run);
-// Not a number where it doesn't have it.
+// Gives not a number where the evaluation doesn't have the metric.
 double value_of(const EvaluationRecord& evaluation, const std::string& metric);
 
 // Whether a value is as good as a level; not a number is not.
 bool reaches(const MetricInfo& metric, double value, double level);
 
-// Of training: that of the last row which has one. Around a parameter server rows may come before
-// replicas have told of theirs.
+// Gives the loss of training in the last row that has one. Around a parameter server rows may come
+// before replicas have told of theirs.
 double last_loss(const RunRecord& run);
 
 RunFigures figures_of(const RunRecord& run);
 
-// Of the metric that matters to the first run that has one: up to 6 levels, the hardest last, and
-// for each of them all runs.
+// These are up to 6 levels, the hardest last, of the metric that matters to the first run that has
+// one, and for each level the times of all runs.
 struct Levels {
   MetricInfo metric;
   std::vector<double> levels;

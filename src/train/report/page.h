@@ -31,7 +31,7 @@ class Page {
   void begin_row() { body_ += "<div class=\"row\">\n"; }
   void end_row() { body_ += "</div>\n"; }
   void picture(const std::string& caption, const std::vector<Legend>& legend, Plot plot);
-  // The same over each of these; of others the page says that they were not recorded.
+  // Adds a picture over each of these; of others the page says that they were not recorded.
   void picture(const std::string& caption, const std::vector<Legend>& legend,
                std::vector<std::pair<Over, Plot>> plots);
 

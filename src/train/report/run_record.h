@@ -12,8 +12,8 @@
 
 namespace convoy::train {
 
-// From its begin, or where it went on, to where it ended. What an older run didn't write is not
-// there.
+// This is a part of a run, from its begin, or where it went on, to where it ended. What an older
+// run didn't write is not there.
 struct RunPart {
   std::int64_t resumed_at = 0;
   std::map<std::string, double> numbers;
@@ -83,7 +83,7 @@ struct RunRecord {
   std::string at_work;               // who, if it is going on now
   std::vector<std::string> missing;  // lines for people
 
-  // Of the last part; 0 and "" where it doesn't say.
+  // These are facts of the last part; 0 and "" where it doesn't say.
   double number(const std::string& key) const;
   std::string text(const std::string& key) const;
   std::vector<std::string> hosts() const;

@@ -11,7 +11,7 @@ namespace convoy::train {
 
 // What became of it, in a few words of HTML.
 std::string state_of(const RunRecord& run);
-// In figures: how far, how long, how good, how fast.
+// Adds figures: how far, how long, how good, how fast.
 void add_summary(Page& page, const RunRecord& run);
 // Loss, metrics, learning rate and rate, of all runs in the same pictures.
 void add_curves(Page& page, const std::vector<RunRecord>& runs);

@@ -13,7 +13,7 @@ inline constexpr int kMarkedRed = 160;
 // The documents in what gnuplot printed.
 std::vector<std::string> svg_documents(std::string_view printed);
 
-// One as an element of a page: without what says nothing there, and with the page's colors.
+// Makes an element of a page of one: without what says nothing there, and with the page's colors.
 std::string svg_for_page(std::string_view document, const std::string& description);
 
 }  // namespace convoy::train

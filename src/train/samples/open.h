@@ -29,8 +29,8 @@ std::unique_ptr<data::SampleSource> open_samples(const comm::World& world,
                                                  const std::shared_ptr<data::Dataset>& dataset,
                                                  const SampleOptions& options);
 
-// The same for one pass over data to evaluate on, in its own order. `on_skip` is told about each
-// bad record that is left out, from any thread. Not collective.
+// Opens a source for one pass over data to evaluate on, in its own order. `on_skip` is told about
+// each bad record that is left out, from any thread. Not collective.
 std::unique_ptr<data::SampleSource> open_evaluation(
     const std::shared_ptr<const data::Dataset>& dataset, const SampleOptions& options,
     const std::function<void(const std::string& message)>& on_skip);

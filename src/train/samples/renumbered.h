@@ -16,7 +16,7 @@ namespace convoy::train {
 std::shared_ptr<const data::Dataset> renumbered(std::shared_ptr<const data::Dataset> dataset,
                                                 const std::vector<std::string>& classes);
 
-// Those of `classes` that the data set has no class for, by name.
+// Gives the names among `classes` that the data set has no class for.
 std::vector<std::string> missing_classes(const data::Dataset& dataset,
                                          const std::vector<std::string>& classes);
 

@@ -16,7 +16,7 @@ namespace convoy::train {
 void unite_buffers(const comm::Communicator& communicator,
                    const std::vector<parallel::NamedTensor>& buffers);
 
-// Those of a network that all ranks have. One thread.
+// These are the buffers of a network that all ranks have, each with values of its own. One thread.
 class LocalBuffers {
  public:
   LocalBuffers() = default;
@@ -24,9 +24,10 @@ class LocalBuffers {
   // left alone: masks, tables of positions, statistics of batch normalization over all of them.
   LocalBuffers(comm::Communicator communicator, std::vector<parallel::NamedTensor> all);
 
-  // Takes those over that a checkpoint has of this rank.
+  // Takes over the values that a checkpoint has for this rank.
   void load(const Tensors& saved);
-  // Those of this rank, by name, also while the network holds others. Collective unless it does.
+  // Gives the values of this rank by name, also while the network holds others. Collective unless
+  // it does.
   Tensors own() const;
   // While `use` runs the network holds what unite_buffers() makes of them. Collective.
   void with_united(const std::function<void()>& use);

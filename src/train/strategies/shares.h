@@ -17,7 +17,7 @@ struct Sharers {
   // of files, which any rank can read.
   bool fewer_may_share = true;
 };
-// All ranks of the world.
+// Gives all ranks of the world.
 Sharers all_ranks(const TrainerContext& context);
 
 // Throws UsageError unless each of them gets a sample of every micro-batch: all have to take part
@@ -36,7 +36,7 @@ double weight_of(const TrainerContext& context, const data::Batch& batch, data::
 // theirs were bad. One thread.
 class LeftOut {
  public:
-  // All of this one's. Warns of the first there is.
+  // Adds all samples that are left out of this batch. Warns of the first there is.
   void add(const TrainerContext& context, const data::Batch& batch);
   std::uint64_t samples() const { return samples_; }
 

@@ -11,10 +11,10 @@
 
 namespace convoy::train {
 
-// Added up while backward runs. One thread at a time.
+// Adds up over all ranks what a step reports, while backward runs. One thread at a time.
 class Tally {
  public:
-  // Of this rank, in one step.
+  // This is what this rank has in one step.
   struct Share {
     double loss = 0;  // times the weight
     double weight = 0;

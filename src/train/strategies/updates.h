@@ -29,7 +29,7 @@ void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
                   const std::function<void(Timeline*)>& follow,
                   const std::function<StepReport(const data::Batch&)>& step);
 
-// The same ones without their names.
+// Gives the parameters without their names.
 std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters);
 
 // Whether an update may be made with gradients of this norm, which `report` then has. Where it is

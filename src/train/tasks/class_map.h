@@ -18,7 +18,7 @@ class ClassMap {
   // Appends what makes no sense in them, whatever the data.
   static void check(const Recipe& recipe, std::vector<std::string>& problems);
 
-  // Of a recipe that check() had nothing to say about.
+  // Reads the map of a recipe that check() had nothing to say about.
   explicit ClassMap(const Recipe& recipe);
 
   // Whether labels are classes as they are.
@@ -28,7 +28,7 @@ class ClassMap {
   // has; `what` names the data.
   std::vector<std::string> names(const std::vector<std::string>& labels,
                                  const std::string& what) const;
-  // For each label the name of its class, of these.
+  // Gives for each label the name of its class, which is one of these.
   std::vector<std::string> each(const std::vector<std::string>& names) const;
   // The class of a label. Throws UsageError for one that names() has not seen; `sample` has it.
   std::int64_t operator()(std::int64_t label, std::size_t sample) const;

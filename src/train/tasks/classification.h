@@ -67,7 +67,7 @@ class Classification : public Task {
   };
   virtual void answer(const Scored& sample, int most, Answer& to) const;
 
-  // In float32 or better.
+  // Gives the scores in float32 or better.
   static torch::Tensor wide(const torch::Tensor& scores) {
     return scores.scalar_type() == torch::kDouble ? scores : scores.to(torch::kFloat);
   }

@@ -54,7 +54,7 @@ class OneVsAll final : public Classification {
   torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& targets) const override;
   torch::Tensor probabilities(const torch::Tensor& scores) const override;
   torch::Tensor mean_of_views(const torch::Tensor& scores) const override;
-  // All classes above the threshold; where there is none, the most likely one.
+  // Answers with all classes above the threshold; where there is none, with the most likely one.
   void answer(const Scored& sample, int most, Answer& to) const override;
 
   double threshold_;

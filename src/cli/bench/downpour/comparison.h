@@ -70,7 +70,7 @@ Comparison make_comparison(const train::RecipeText& text, const ComparisonWords&
 // "4 replicas, n_fetch 5, n_push 20, seed 2": what tells an arm from others of its method, as far
 // as they differ in it. Empty where it is the only one.
 std::string told_apart(const Arm& arm, const std::vector<const Arm*>& others);
-// With its method before it.
+// Gives the title with the method before it.
 std::string full_title(const Arm& arm, const std::vector<const Arm*>& others);
 
 }  // namespace convoy::cli

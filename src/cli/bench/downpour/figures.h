@@ -26,7 +26,7 @@ struct RunEnd {
 // or of synchronous ones, hold training up and are not in it; with Downpour they don't, and it is
 // the moment at which this one began.
 std::vector<double> training_seconds(const Arm& arm, const train::RunRecord& run);
-// The same of rows of kind `step`.
+// Gives the seconds of training until each row of kind `step`, counted in the same way.
 std::vector<double> training_seconds_of_steps(const Arm& arm, const train::RunRecord& run);
 
 // The evaluation at which the level was reached first; -1 if it never was.
@@ -35,7 +35,7 @@ std::ptrdiff_t reached_at(const train::RunRecord& run, double level);
 // A row of the table, as --json has it (docs/downpour.md). `cores`: of one host.
 nlohmann::ordered_json row_of(const Arm& arm, const train::RunRecord& run, const RunEnd& end,
                               std::optional<double> level, int cores);
-// Of a run that left no metrics.
+// Makes the row of a run that left no metrics.
 nlohmann::ordered_json row_of(const Arm& arm, const RunEnd& end);
 // What row_of() was told.
 RunEnd end_of(const nlohmann::ordered_json& row);
@@ -53,7 +53,7 @@ struct ComparedRuns {
   std::vector<ComparedRun> runs;
   std::optional<double> level;
   std::optional<double> start;  // the metric of what all began with
-  // Of the first that says so; null if none does.
+  // Gives the metric of the first run that names one; null if none does.
   const train::MetricInfo* metric() const;
   std::vector<const Arm*> arms() const;
 };

@@ -47,10 +47,10 @@ class ComparisonFolder {
   std::vector<nlohmann::ordered_json> rows_;
 };
 
-// Those that have to be trained, of all arms and the warm start: what is not finished, and, with
-// `overwrite`, what is there with other settings. A warm start that is trained again begins
-// everything anew. Without `overwrite` other settings, and a warm start that is gone from what
-// began with it, are a UsageError that says which.
+// Lists which of all arms and the warm start have to be trained: those that are not finished, and,
+// with `overwrite`, those that are there with other settings. A warm start that is trained again
+// begins everything anew. Without `overwrite` other settings, and a warm start that is gone from
+// what began with it, are a UsageError that says which.
 std::vector<const Arm*> to_train(const Comparison& comparison, const ComparisonFolder& folder,
                                  bool overwrite);
 

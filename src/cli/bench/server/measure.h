@@ -26,7 +26,8 @@ struct ServerBench {
   std::string folder;  // for logs, if there are any
 };
 
-// Of a number of clients and one way: a push and then a fetch, or the echo of as many bytes.
+// These were measured with a number of clients and one way: a push and then a fetch, or the echo of
+// as many bytes.
 struct ServerFigures {
   int clients = 1;
   Way way = Way::echo;

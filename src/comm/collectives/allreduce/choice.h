@@ -29,7 +29,7 @@ struct Abilities {
 
 struct AllreduceChoice {
   AllreduceAlgorithm algorithm = AllreduceAlgorithm::ring_rsag;
-  // Of multicolor and hierarchical: how many, or one of the two below.
+  // Says how many colors multicolor and hierarchical have; or is one of the two constants below.
   int colors = kChosenColors;
   Pipeline pipeline = {};
 

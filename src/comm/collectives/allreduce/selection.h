@@ -58,7 +58,7 @@ class AllreduceSelection {
   // right.
   AllreduceSelection(std::string_view text, const std::string& source, OwnMpi own = OwnMpi::no);
 
-  // The same on every rank that gives the same arguments and text.
+  // Gives the same choice on every rank that gives the same arguments and text.
   const AllreduceChoice& choose(std::size_t bytes, int ranks, int nodes,
                                 Abilities abilities = {}) const;
 

@@ -7,11 +7,11 @@
 
 namespace convoy::comm {
 
-// The same bits for the same contributions, whatever the algorithm, its segments and colors, and
-// whichever rank has which contribution; of each element by itself, so also wherever a buffer is
-// cut in two. What Grid says of sums; infinity and NaN count as in a plain sum, and a sum of zero
-// is +0. Max and min take +0 for larger than -0, and are NaN where a contribution is. Whole numbers
-// are reduced as ever. A group of one rank leaves its data alone.
+// Gives the same bits for the same contributions, whatever the algorithm, its segments and colors,
+// and whichever rank has which contribution. Each element is by itself, so that it doesn't matter
+// where a buffer is cut, either. Sums are what Grid says; infinity and NaN count as in a plain sum,
+// and a sum of zero is +0. Max and min take +0 for larger than -0, and are NaN where a contribution
+// is. Whole numbers are reduced as ever. A group of one rank leaves its data alone.
 //
 // `shared` has all contributions at hand and needs nothing more. Other algorithms run twice, on the
 // exponents and on whole numbers (Grid): twice the steps, and per element so many bytes in place of
@@ -28,8 +28,9 @@ namespace convoy::comm {
 Task allreduce_reproducible(Io& io, const Locality& locality, const Call& call, Buffer data,
                             ReduceOp op, const AllreduceChoice& choice);
 
-// The same for reduce_scatter between hosts: the exponents by a ring allreduce, the numbers by a
-// ring reduce-scatter. Not in blocks: memory as above for the whole buffer.
+// Does so for reduce_scatter between hosts: the exponents go through a ring allreduce, the numbers
+// through a ring reduce-scatter. It is not done in blocks, so that the memory above is that of the
+// whole buffer.
 Task reduce_scatter_reproducible(Io& io, Buffer data, ReduceOp op);
 
 }  // namespace convoy::comm

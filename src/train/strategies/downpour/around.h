@@ -90,7 +90,7 @@ class Around : public Strategy {
   Strategy& inner() { return *inner_; }
   const Recipe& inner_recipe() const { return recipe_; }
   const DownpourRecipe& downpour() const { return downpour_; }
-  // Of a job that trains: throws UsageError unless its ranks are one replica.
+  // Throws UsageError for a job that trains unless its ranks are one replica.
   void check_world(const comm::World& world) const;
   // What all ranks together have, when the inner strategy is prepared.
   void describe(TrainerContext& context, const std::vector<parallel::NamedTensor>& parameters);

@@ -46,8 +46,8 @@ class Exchange {
   // Fetches the parameters from this service, which has joined, and forgets what was gathered with
   // another one.
   Outcome connect(ParameterService& service);
-  // In rounds: completes those rounds that shards have begun without this replica. Before anything
-  // else.
+  // With a job in rounds, completes those that shards have begun without this replica. To be called
+  // before anything else.
   Outcome catch_up(ParameterService& service);
   // Forgets the service: waits for what is under way, whatever becomes of it.
   void disconnect();

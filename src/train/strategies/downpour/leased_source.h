@@ -28,7 +28,7 @@ class LeasedSource final : public data::SampleSource {
                std::shared_ptr<data::Portions> portions, std::size_t batch, std::size_t ahead,
                bool across);
 
-  // From now on portions of this service, and none that another one gave.
+  // Takes portions of this service from now on, and none that another one gave.
   void connect(ParameterService& service);
   // Ends asking.
   void disconnect();
@@ -41,12 +41,12 @@ class LeasedSource final : public data::SampleSource {
   // whether waiting makes sense; `should_stop` again and again, on all ranks.
   More more(const std::function<bool()>& idle, const std::function<bool()>& should_stop);
 
-  // Of the batch last returned: where it begins, how far the portion is with it, whether that is
-  // the portion's end, and how many positions it had.
+  // Say of the batch last returned where it begins and how many positions it had, how far the
+  // portion is with it, and whether that is the portion's end.
   const data::EpochPart& part() const { return part_; }
   const PortionProgress& progress() const { return progress_; }
   bool portion_ends() const { return ends_; }
-  // Of work that all servers have.
+  // Is called with work that all servers have.
   void acknowledged(const PortionProgress& progress);
   void report(const server::ReplicaReport& report);
 

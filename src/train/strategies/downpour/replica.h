@@ -22,7 +22,7 @@ class Replica final : public Around {
 
   Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
   void prepare(TrainerContext& context, const State* saved) override;
-  // Until nothing is left to do, the job ends or TrainerContext::updated says no.
+  // Trains until nothing is left to do, the job ends or TrainerContext::updated says no.
   void run() override;
 
   ReplicaResult result() const;

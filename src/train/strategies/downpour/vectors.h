@@ -42,24 +42,24 @@ class Vectors {
 
   const std::vector<server::VectorSpec>& specs() const { return specs_; }  // of all ranks
   const std::vector<OwnVector>& own() const { return own_; }
-  // Of vectors of all ranks; 0 for statistics.
+  // Gives the scale of each vector of all ranks; 0 for statistics.
   const std::vector<double>& scales() const { return scales_; }
 
-  // Those that this rank pushes.
+  // Gives the numbers of the vectors that this rank pushes.
   std::vector<std::uint32_t> pushed() const;
-  // All of this rank's, zeros.
+  // Makes a block for all of this rank's vectors, of zeros.
   torch::Tensor new_block() const;
-  // One of them in a block, with the tensor's shape.
+  // Gives one of them as it lies in a block, with the tensor's shape.
   torch::Tensor view(const torch::Tensor& block, const OwnVector& own) const;
-  // The block's memory, of those that this rank pushes.
+  // Gives the memory that the vectors which this rank pushes have in the block.
   std::vector<server::ReadView> to_push(const torch::Tensor& block) const;
-  // The same of all.
+  // Give the memory of all of this rank's vectors.
   std::vector<server::ReadView> to_read(const torch::Tensor& block) const;
   std::vector<server::WriteView> to_write(torch::Tensor& block) const;
-  // Only of those with slot `slot` of their rule's state.
+  // Gives the memory of those alone whose rule has a slot of this number in its state.
   std::vector<server::WriteView> to_write(torch::Tensor& block, std::uint32_t slot) const;
 
-  // What several ranks have, as the first has it. Collective.
+  // Gives what several ranks have the values that the first of them has. Collective.
   void share(const comm::Communicator& ranks) const;
 
  private:

@@ -20,19 +20,21 @@ class Between {
   Between(const SplitNetwork& network, Exchange& exchange, at::ScalarType wire, at::ScalarType sums)
       : network_(network), exchange_(exchange), wire_(wire), sums_(sums) {}
 
-  // Of `own`, [rows, units of this partition], those of all partitions: [rows, all units].
+  // Brings what all partitions have for `own`, [rows, units of this partition], together: [rows,
+  // all units].
   Exchange::Transfer start_all_units(std::size_t slot, std::size_t layer, const torch::Tensor& own);
   torch::Tensor finish_all_units(std::size_t layer, Exchange::Transfer& transfer);
-  // The gradient of the units of this partition, of which each rank has a part, as it has of those
-  // of the others in `of_all`.
+  // Adds up the gradient of the units of this partition, of which each rank has a part in its
+  // `of_all`.
   Exchange::Transfer start_own_units(std::size_t slot, std::size_t layer,
                                      const torch::Tensor& of_all);
   torch::Tensor finish_own_units(std::size_t layer, Exchange::Transfer& transfer);
-  // All scores of a sample, to the rank whose sample it is: [its rows in the round, all scores].
+  // Bring all scores of a sample to the rank whose sample it is: [its rows in the round, all
+  // scores].
   Exchange::Transfer start_scores(std::size_t slot, const Round& round, std::int64_t views,
                                   const torch::Tensor& own);
   torch::Tensor finish_scores(Exchange::Transfer& transfer);
-  // The gradient of this partition's scores, from those whose samples they are of.
+  // Bring the gradient of this partition's scores from those whose samples they are of.
   Exchange::Transfer start_score_gradients(std::size_t slot, const Round& round, std::int64_t views,
                                            const torch::Tensor& gradient);
   torch::Tensor finish_score_gradients(Exchange::Transfer& transfer);

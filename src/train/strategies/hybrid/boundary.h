@@ -27,14 +27,15 @@ class Boundary {
   Boundary(Exchange& exchange, std::int64_t width, at::ScalarType wire, at::ScalarType sums)
       : exchange_(exchange), width_(width), wire_(wire), sums_(sums) {}
 
-  // Of a round, to all: [rows of the round, width], on the CPU.
+  // Brings the activations of a round to all ranks: [rows of the round, width], on the CPU.
   Exchange::Transfer start_activations(const HeadInput& input, std::size_t round);
   torch::Tensor finish_activations(const HeadInput& input, std::size_t round,
                                    Exchange::Transfer& transfer);
   // `gradient` of a round's activations is the part of it that comes through this rank's units.
   Exchange::Transfer start_gradients(const HeadInput& input, std::size_t round,
                                      const torch::Tensor& gradient);
-  // The sum over the ranks' parts, times `factor`, to the rows of `all` that are its.
+  // Puts the sum over the ranks' parts, times `factor`, into the rows of `all` that are the
+  // round's.
   void finish_gradients(const HeadInput& input, std::size_t round, double factor,
                         Exchange::Transfer& transfer, torch::Tensor& all);
   // Of each round, one piece after the other; `own` are this rank's, one for each sample.

@@ -34,7 +34,7 @@ class Exchange {
     std::uint64_t sent = 0, received = 0;
   };
 
-  // One under way. Ends before it is destroyed.
+  // This is one under way. It ends before it is destroyed.
   class Transfer {
    public:
     Transfer() = default;

@@ -14,7 +14,7 @@
 
 namespace convoy::train {
 
-// In training.
+// These are what a step needs in training.
 struct HeadStep {
   std::uint64_t seed = 0, step = 0;
   std::span<const std::size_t> samples;  // this rank's, by number
@@ -49,7 +49,7 @@ class Head {
   void keep_gradients_in_place() { late_.stay_in_place(); }
   // The scores of this rank's samples. Without gradients.
   torch::Tensor scores(const HeadInput& input);
-  // The same where every rank of the group has the same rows: the scores of all of them.
+  // Gives the scores of all rows, where every rank of the group has the same ones.
   torch::Tensor scores_of_all(const torch::Tensor& activations);
 
   const HeadSeconds& seconds() const { return parts_.seconds; }

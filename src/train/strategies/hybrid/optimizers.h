@@ -17,7 +17,7 @@ namespace convoy::train {
 // more often.
 class HybridOptimizers {
  public:
-  // For batches that are so many times as large as the one that the recipe's rates are for.
+  // These say how many times as large batches are as the one that the recipe's rates are for.
   struct Batches {
     RateRule rule = RateRule::own;
     double trunk = 1, head = 1;
@@ -30,13 +30,13 @@ class HybridOptimizers {
   // The trunk's, and behind them the head's, as the network has them.
   std::vector<parallel::NamedTensor> parameters() const;
 
-  // Of the recipe, at this moment: weight decay that fits the rate changes with it. Gives that of
-  // the trunk.
+  // Sets the rate that the recipe has at this moment; weight decay that fits the rate changes with
+  // it. Gives the trunk's rate.
   double set_learning_rate(double lr);
   void zero_grad();
   void zero_head() { head_->zero_grad(); }
-  // As parallel::clip_grad_norm, of all together, with the norm over the partitions; or of one of
-  // the two.
+  // Clip as parallel::clip_grad_norm does: all together, with the norm over the partitions; or one
+  // of the two.
   double clip(const comm::Communicator& partitions, double max_norm) const;
   double clip_head(const comm::Communicator& partitions, double max_norm) const;
   double clip_trunk(const comm::Communicator& partitions, double max_norm) const;

@@ -19,7 +19,7 @@ struct HybridOptions {
 std::vector<Option> hybrid_keys();
 // Appends what is wrong whatever the network and the number of ranks.
 void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems);
-// Of a recipe that was checked.
+// Reads the options of a recipe that was checked.
 HybridOptions hybrid_options(const Recipe& recipe);
 
 }  // namespace convoy::train

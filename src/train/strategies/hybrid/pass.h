@@ -54,7 +54,7 @@ class Computing {
 
 class Pass {
  public:
-  // Of a round that has samples.
+  // This is what a pass does: for a round that has samples.
   struct Plan {
     std::size_t round = 0;
     std::size_t slot = 0;                        // no two passes that are under way have the same
@@ -76,7 +76,8 @@ class Pass {
   bool advance();
   // Afterwards: of this rank's piece, without training. [rows, all scores]
   const torch::Tensor& scores() const { return scores_; }
-  // Of the activations, in training, on its way to whose samples they are, where needed.
+  // Gives the gradient of the activations, in training, which is on its way to whose samples they
+  // are, where it is needed.
   Exchange::Transfer take_gradients() { return std::move(transfer_); }
 
  private:

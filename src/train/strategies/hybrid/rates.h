@@ -16,7 +16,7 @@ enum class RateRule : std::uint8_t {
 // "own", "linear" or "sqrt"; anything else is own.
 RateRule rate_rule(const std::string& name);
 
-// By what the rate is multiplied for a batch k times as large.
+// Gives what the rate is multiplied by for a batch k times as large.
 double rate_scale(RateRule rule, double k);
 // The weight decay w' for which one update with the rate r' = sqrt(k) r decays weights as k updates
 // with r and w do: (1 - r w)^k = 1 - r' w'.

@@ -12,7 +12,7 @@ namespace convoy::train {
 
 // One forward and backward pass of the partitioned layers.
 struct Round {
-  // Of the samples of each rank of the group, those that take part: one after the other, by rank.
+  // These are the samples of each rank of the group that take part: one after the other, by rank.
   std::vector<data::Range> pieces;
 
   std::size_t samples() const;
@@ -32,7 +32,7 @@ std::int64_t rows_of(const Round& round, std::int64_t views);
 // of them, whatever the senders. REQUIRES: 0 <= senders <= ranks, 0 <= passes.
 std::vector<Round> plan_rounds(std::span<const std::size_t> shares, int senders, int passes = 0);
 
-// The same without gradients, where every pass is as any other, and reads all divided weights: no
+// Plans passes without gradients, where each is as any other, and reads all divided weights: no
 // more passes than are under way at a time (plan::kPassesUnderWay), each with as many of everyone's
 // samples.
 std::vector<Round> plan_inference_rounds(std::span<const std::size_t> shares, int senders,

@@ -54,7 +54,7 @@ class Hybrid final : public Strategy {
 
  private:
   parallel::DistributedOptions trunk_options(const State* saved) const;
-  // Of what the ranks of a group have of a batch.
+  // Gives the rounds of what the ranks of a group have of a batch.
   std::vector<Round> rounds_of(std::span<const std::size_t> shares) const {
     return plan_rounds(shares, options_.senders, options_.passes);
   }
@@ -89,15 +89,15 @@ class Hybrid final : public Strategy {
   std::optional<Exchange> exchange_;
   std::optional<Head> head_;
   TrainerContext* context_ = nullptr;
-  // Of the layers that every rank has; none if they have no parameters.
+  // This has the layers that every rank has; it is none if they have no parameters.
   std::optional<parallel::DistributedModel<model::StagedNetwork>> trunk_;
   std::optional<HybridOptimizers> optimizers_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
   comm::Communicator replicas_;      // for gradients of partitioned layers
-  // For norms of the parts of a group. Replicas have to scale gradients by the same number, so that
-  // their sums have the same bits whatever their transports.
+  // This is for norms of the parts of a group. Replicas have to scale gradients by the same number,
+  // so that their sums have the same bits whatever their transports.
   comm::Communicator norms_;
-  // Of gradients of partitioned layers, over replicas; null where there is one.
+  // This sums gradients of partitioned layers over replicas; null where there is one.
   std::unique_ptr<parallel::GradientReducer> head_sums_;
   std::vector<bool> given_;  // which of them, in a step whose sums are under way; or empty
   Tally tally_;

@@ -30,7 +30,7 @@ std::optional<model::LayerParts> noted_parts(const Recipe& recipe, const model::
 // Whether both leave the same to be chosen.
 bool balance_alike(const Recipe& a, const Recipe& b);
 
-// With the balances "parameters" and "macs"; as the plan has them with others.
+// Gives the parts with the balances "parameters" and "macs"; with others, those that the plan has.
 model::LayerParts counted_parts(const Recipe& recipe, const model::PartitionPlan& plan,
                                 const model::Blueprint& blueprint);
 

@@ -28,7 +28,7 @@ class Fetch {
  public:
   struct Way {
     Links::Kind forward = Links::Kind::activations, backward = Links::Kind::gradients;
-    // Of those under way at a time, each has its own.
+    // No two that are under way at a time have the same key.
     std::uint16_t key = 0;
     std::string name;  // in messages
     at::ScalarType wire = torch::kFloat;
@@ -41,10 +41,10 @@ class Fetch {
   // `held` has the shape that the route says. What this rank itself reads of it, it reads of what
   // this returns.
   torch::Tensor start(const torch::Tensor& held);
-  // These boxes of what is wanted, where others' parts have come. Once.
+  // Gives these boxes of what is wanted, when others' parts have come. To be called once.
   std::vector<torch::Tensor> finish(const std::vector<Box>& boxes);
   bool finished() const { return finished_; }
-  // All of what is wanted.
+  // Gives all of what is wanted.
   torch::Tensor finish_all();
 
   const std::vector<torch::Tensor>& tokens() const { return tokens_; }

@@ -20,7 +20,8 @@ struct ReplicaShare {
 // Bytes of one partition.
 struct PartitionNeeds {
   double parameters = 0;  // and buffers
-  // With the buckets in which they are added up, but for those that are computed there.
+  // These count the buckets in which gradients are added up, too, but for those that are computed
+  // there.
   double gradients = 0;
   double optimizer = 0;    // what it gathers; of a plugin's optimizer that is not known: 0
   double activations = 0;  // of one sample, in training, with messages under way

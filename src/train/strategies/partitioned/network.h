@@ -38,7 +38,7 @@ struct PartitionedPass {
   std::optional<std::uint64_t> seed = std::nullopt;
 
   std::vector<std::unique_ptr<Fetch>> fetches = {};
-  // Of layers whose output is computed in pieces.
+  // These are for layers whose output is computed in pieces.
   std::vector<std::unique_ptr<model::GradientInPieces>> pieces = {};
   // What this rank's loss has to depend on, see end_of_pass().
   std::vector<torch::Tensor> tokens() const;
@@ -64,8 +64,8 @@ class PartitionedNetwork final : public torch::nn::Module {
 
   // `inputs` are those of this rank's samples, the outputs too. Collective.
   model::Tensors run(PartitionedPass& pass, const model::Tensors& inputs);
-  // The same, but the outputs are what this rank has of them for all samples. REQUIRES: none of
-  // them is an input.
+  // Runs it as run() does, but gives what this rank has of the outputs for all samples. REQUIRES:
+  // no output is an input.
   model::Tensors run_parts(PartitionedPass& pass, const model::Tensors& inputs);
   // Every rank has all inputs, and gets all outputs. Collective; without gradients.
   model::Tensors run_alike(PartitionedPass& pass, const model::Tensors& inputs);

@@ -35,19 +35,19 @@ class PartLayer {
   // Whether this rank computes nothing of it.
   bool empty() const { return output_.elements() == 0; }
 
-  // Output `out`, a part of output(), of a sample. `boxes` say what the inputs hold, which is what
-  // `out` needs or more. Of an output that is computed in pieces, which together are all of
+  // Computes `out`, a part of output(), for each sample. `boxes` say what the inputs hold, which is
+  // what `out` needs or more. Of an output that is computed in pieces, which together are all of
   // output(), `pieces` puts the parameters' gradients together.
   torch::Tensor compute(const model::Tensors& inputs, const std::vector<Slice>& boxes,
                         const Slice& out, bool in_place,
                         model::GradientInPieces* pieces = nullptr) const;
-  // The same for all of output() of a batch normalization, whose statistics are of other ranks,
-  // too: also where this rank has none of it.
+  // Computes all of output() of a batch normalization, whose statistics are of other ranks, too: to
+  // be called also where this rank has none of it.
   torch::Tensor normalize(const torch::Tensor& input, const Slice& box) const;
   // The parts of inputs that `out` needs.
   std::vector<Slice> required(const Slice& out) const;
-  // Of the rows of output(), those that need only what `tile`, a part of the first input, holds of
-  // it. Empty where rows can't be computed one by one.
+  // Gives the rows of output() that need only what `tile`, a part of the first input, holds of it.
+  // Empty where rows can't be computed one by one.
   Slice interior(const Slice& tile) const;
 
  private:

@@ -8,23 +8,23 @@
 
 namespace convoy::train {
 
-// A part of a tensor whose first dimension are rows of a batch.
+// This is a part of a tensor whose first dimension is the rows of a batch.
 struct Box {
   std::vector<std::int64_t> begin, size;
   std::int64_t elements() const;
   bool empty() const { return elements() == 0; }
   bool operator==(const Box&) const = default;
 };
-// What both have; empty where that is nothing.
+// Gives what both have; empty where that is nothing.
 Box overlap(const Box& a, const Box& b);
-// As it lies in `outer`.
+// Gives `inner` relative to where `outer` begins.
 Box within(const Box& outer, Box inner);
 
-// Of a tensor that this rank holds a part of, and wants a part of.
+// This says who sends what of a tensor of which this rank holds a part, and wants a part.
 struct Route {
   std::vector<std::int64_t> held, wanted;  // shapes
-  // By rank, what it gets of the held part, and what of the wanted part comes from it. Empty for
-  // this rank, and for those that there is nothing for.
+  // These say by rank what it gets of the held part, and what of the wanted part comes from it.
+  // Empty for this rank, and for those that there is nothing for.
   std::vector<Box> out, in;
   // Where what this rank has itself lies in either; empty: nowhere.
   Box kept_held, kept_wanted;
@@ -40,17 +40,16 @@ struct Rows {
   std::int64_t before(int rank) const;
 };
 
-// An input of the network, whose samples are where they were read: rank `me` wants what it needs of
-// each.
+// Brings what rank `me` needs of each sample of an input of the network from where it was read.
 Route route_of_input(const model::PartitionedValue& value, const Rows& rows, int me);
-// What layers pass on.
+// Brings what rank `me` needs of what layers pass on.
 Route route_between(const model::PartitionedValue& value, std::int64_t rows, int me);
-// All of an output of the network, to the ranks whose samples they are.
+// Brings all of an output of the network to the ranks whose samples they are.
 Route route_home(const model::PartitionedValue& value, const Rows& rows, int me);
-// The same, to all ranks.
+// Brings all of an output of the network to all ranks.
 Route route_to_all(const model::PartitionedValue& value, std::int64_t rows, int me);
 
-// A part of each of so many rows from `first` on, relative to `outer`.
+// Gives `part` of each of so many rows from `first` on, relative to `outer`.
 Box box_of(std::int64_t first, std::int64_t rows, const Slice& part, const Slice& outer);
 
 }  // namespace convoy::train

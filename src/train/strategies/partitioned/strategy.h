@@ -107,8 +107,8 @@ class Partitioned final : public Strategy {
   std::set<std::string> absent_;  // tensors of layers of which this rank has nothing
   std::vector<parallel::NamedTensor> parameters_;
   std::vector<parallel::NamedTensor> shared_, divided_;  // of them
-  // Of parameters that all partitions have, over all ranks; of those that are divided over the
-  // replicas of a partition.
+  // These sum the gradients of parameters that all partitions have over all ranks, and those of
+  // divided ones over the replicas of a partition.
   std::unique_ptr<parallel::GradientReducer> shared_sums_, divided_sums_;
   std::optional<NamedOptimizer> optimizer_;
   comm::Communicator communicator_;  // for tallies and buffers, apart from gradients

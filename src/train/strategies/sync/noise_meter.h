@@ -32,8 +32,8 @@ class NoiseMeter {
   void first_part(double weight, double total);
   // .grad holds the average over all ranks.
   void whole_batch();
-  // Of the samples of all ranks, which count `weight`; nothing where no rank had several
-  // micro-batches. Collective where the update is measured.
+  // Gives the noise over the samples of all ranks, which count `weight`; nothing where no rank had
+  // several micro-batches. Collective where the update is measured.
   std::optional<GradientNoise> finish(double weight);
 
  private:

@@ -8,7 +8,7 @@ namespace convoy::train {
 class Registry;
 class Strategy;
 void add_sync(Registry& registry);
-// For strategies of which it is a part.
+// Makes one for strategies of which it is a part.
 std::unique_ptr<Strategy> make_sync();
 
 }  // namespace convoy::train
