@@ -254,7 +254,8 @@ ExactSum ExactSum::read(std::span<const std::byte, kBytes> bytes) {
     if (i + 1 < kChunks) sound &= sum.chunks_[i] >= 0 && sum.chunks_[i] <= 0xffffffff;
   }
   // As many additions of the largest double as a sum is made for leave the last chunk smaller.
-  sound &= std::abs(sum.chunks_.back()) < std::int64_t{1} << 62;
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  sound &= sum.chunks_.back() > -kMost && sum.chunks_.back() < kMost;
   sum.special_ = get();
   sound &= sum.special_ <= (kPositiveInfinity | kNegativeInfinity | kNaN);
   if (!sound) throw Failure("these bytes are no exact sum");

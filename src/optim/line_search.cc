@@ -23,6 +23,7 @@ LineSearch::LineSearch(const LineSearchOptions& options, double loss, double slo
       step_(std::min(first_step, options.longest)),
       best_(start_),
       other_(start_),
+      lowest_(start_),
       most_(std::min(step_ * (1 + kExtrapolateMost), options.longest)) {}
 
 bool LineSearch::satisfies(const Point& point) const {
@@ -46,16 +47,11 @@ LineSearch::Verdict LineSearch::tell(double loss, double slope) {
   }
   const Point point{step_, loss, slope};
   if (satisfies(point)) return Verdict::accept;
-  if (out_of_tries) {
-    if (loss < best_.loss) best_ = point;
-    return Verdict::give_up;
-  }
+  if (loss < lowest_.loss) lowest_ = point;
+  if (out_of_tries) return Verdict::give_up;
   const double gain = options_.decrease * start_.slope;
   const double enough = start_.loss + step_ * gain;
-  if (step_ >= options_.longest && loss <= enough && slope <= gain) {
-    best_ = point;
-    return Verdict::give_up;
-  }
+  if (step_ >= options_.longest && loss <= enough && slope <= gain) return Verdict::give_up;
   if (first_stage_ && loss <= enough && slope >= 0) first_stage_ = false;
   const double bound = std::min(options_.longest, not_finite_);
   if (first_stage_ && loss <= best_.loss && loss > enough) {

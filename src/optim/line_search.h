@@ -30,7 +30,7 @@ class LineSearch {
   // Of step(). The slope of a loss that is not finite is not looked at.
   Verdict tell(double loss, double slope);
 
-  double best_step() const { return best_.loss < start_.loss ? best_.step : 0; }
+  double best_step() const { return lowest_.loss < start_.loss ? lowest_.step : 0; }
   int tried() const { return tried_; }
 
  private:
@@ -53,6 +53,8 @@ class LineSearch {
   bool first_stage_ = true;  // no step has had enough of a decrease and a positive slope yet
   Point best_;
   Point other_;
+  // Of all that were tried. Before a step has had enough of a decrease, best_ is another one.
+  Point lowest_;
   double least_ = 0;  // bounds of step_
   double most_;
   double width_ = std::numeric_limits<double>::infinity();

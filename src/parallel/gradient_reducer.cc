@@ -148,13 +148,17 @@ class GradientReducer::Impl {
 
   void give_gradient(std::size_t i) {
     const std::lock_guard lock(gate_->mutex);
-    if (step_.sources() > 1 || i >= step_.parameters())
-      throw UsageError(prefix() + "gradients can be given to a reducer of one source, which has " +
-                       std::to_string(step_.parameters()) + " parameters");
+    check_one_source();
+    if (i >= step_.parameters()) {
+      throw UsageError(prefix() + "there is no parameter " + std::to_string(i) +
+                       " to give a gradient of; the reducer has " +
+                       std::to_string(step_.parameters()));
+    }
     step_.gradient_ready(0, i);
   }
   void finish_step() {
     const std::lock_guard lock(gate_->mutex);
+    check_one_source();
     step_.finish();
   }
 
@@ -253,6 +257,12 @@ class GradientReducer::Impl {
       if (gate_->changed.wait_for(lock, std::min(left, Seconds(1)), over)) return true;
     }
     return over();
+  }
+
+  void check_one_source() const {
+    if (step_.sources() == 1) return;
+    throw UsageError(prefix() + "gradients can be given to a reducer of one source; this one has " +
+                     std::to_string(step_.sources()));
   }
 
   std::string prefix() const {

@@ -82,6 +82,17 @@ void ReductionStep::begin(Control mine) {
                                                channels::kControl);
 }
 
+void ReductionStep::begin_with_samples() {
+  agree_on_nominal_samples();
+  double samples = 0;
+  bool counted = false;
+  for (const Samples& s : samples_) {
+    counted |= options_.averaging == Averaging::samples && s.per_micro_batch();
+    samples += s.per_micro_batch().value_or(0);
+  }
+  begin({counted ? samples / nominal_samples_ : 1.0, 1.0});
+}
+
 at::Tensor ReductionStep::take_slot(std::size_t i) {
   Parameter& p = parameters_[i];
   const at::Tensor& tensor = p.tensors[0];
@@ -102,16 +113,7 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   }
   p.from[source] = true;
   if (++p.arrived < sources()) return;
-  if (!in_step_) {
-    agree_on_nominal_samples();
-    double samples = 0;
-    bool counted = false;
-    for (const Samples& s : samples_) {
-      counted |= options_.averaging == Averaging::samples && s.per_micro_batch();
-      samples += s.per_micro_batch().value_or(0);
-    }
-    begin({counted ? samples / nominal_samples_ : 1.0, 1.0});
-  }
+  if (!in_step_) begin_with_samples();
   arrival_.push_back(i);
   copy_to_bucket(i);
   if (--buckets_[p.bucket].missing == 0) start(p.bucket);
@@ -235,6 +237,7 @@ void ReductionStep::finish() {
     throw UsageError(
         without_gradient("rank " + std::to_string(communicator_.rank()) + ": ", names));
   }
+  if (!in_step_) begin_with_samples();  // nothing has come from all sources
   for (std::size_t i : missing) {
     Parameter& p = parameters_[i];
     keep_gradient_apart(i);

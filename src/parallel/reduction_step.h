@@ -91,6 +91,7 @@ class ReductionStep {
   void agree_on_nominal_samples();
   double scale_of(std::size_t source) const;
   void begin(Control mine);
+  void begin_with_samples();
   void copy_to_bucket(std::size_t i);
   void keep_gradient_apart(std::size_t i);
   void start(std::size_t bucket);

@@ -128,7 +128,9 @@ void Trainer::Impl::write_before_evaluation() {
 void Trainer::Impl::add_score() {
   on_owner([this] {
     lock_->confirm();
-    checkpoints_.add_score(unscored_->path, *score_, checkpoint_options(recipe_, world_).retention);
+    const std::string warning = checkpoints_.add_score(
+        unscored_->path, *score_, checkpoint_options(recipe_, world_).retention);
+    if (!warning.empty()) world_.log().warning(warning);
   });
   unscored_->score = score_;
 }

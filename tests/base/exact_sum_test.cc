@@ -79,7 +79,7 @@ TEST(ExactSum, RemembersWhatIsNotFinite) {
   }
 }
 
-// In 256 bits for what fits there: numbers of exponents from -60 to 60, exactly.
+// Numbers of exponents from -20 to 20 and their sums have fewer bits than __int128.
 TEST(ExactSum, IsTheSumOfWholeNumbers) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 200; ++round) {
@@ -142,6 +142,26 @@ TEST(ExactSum, HasRoomForManyOfTheLargest) {
   EXPECT_EQ(sum.value(), 0.25);
 }
 
+// More terms than are added between two carries, and as many as there is room for.
+TEST(ExactSum, OfMoreTermsThanAnyVectorHas) {
+  for (const int doublings : {32, 63}) {
+    ExactSum many, back;
+    many.add(kLargest);
+    back.add(-kLargest);
+    for (int i = 0; i < doublings; ++i) many.add(many), back.add(back);
+    EXPECT_EQ(many.value(), kInfinity);
+    EXPECT_EQ(back.value(), -kInfinity);
+    std::array<std::byte, ExactSum::kBytes> bytes{};
+    for (ExactSum* sum : {&many, &back}) {
+      sum->write(bytes);
+      EXPECT_EQ(ExactSum::read(bytes), *sum);
+    }
+    many.add(0.25);
+    many.add(back);
+    EXPECT_EQ(many.value(), 0.25) << doublings;
+  }
+}
+
 template <typename T>
 class ExactProducts : public testing::Test {};
 using Types = testing::Types<float, double>;
@@ -171,6 +191,23 @@ TYPED_TEST(ExactProducts, DoNotDependOnPieces) {
     for (std::size_t i = a.size(); i-- > 0;) each.add_products(&a[i], &b[i], 1);
     EXPECT_EQ(each, whole) << range;
   }
+}
+
+// Factors that are too large to be split have their products computed in another way, with all
+// others of their block.
+TEST(ExactSum, ProductsAreTheSameWhereOthersAreLarge) {
+  std::mt19937_64 random(13);
+  std::vector<double> a(2000), b(2000);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const bool large = i % 100 == 50;
+    a[i] = random_double(random, large ? 500 : -480, large ? 640 : 480);
+    b[i] = random_double(random, large ? -620 : -480, large ? 350 : 480);
+  }
+  ExactSum whole, each;
+  whole.add_products(a.data(), b.data(), a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) each.add_products(&a[i], &b[i], 1);
+  EXPECT_EQ(each, whole);
+  EXPECT_TRUE(std::isfinite(whole.value()));
 }
 
 TYPED_TEST(ExactProducts, HaveAllTheirBits) {
@@ -216,9 +253,13 @@ TEST(ExactSum, BytesThatNoSumHasAreRefused) {
   broken = bytes;
   broken[ExactSum::kBytes - 1] = std::byte{1};
   EXPECT_THROW(ExactSum::read(broken), convoy::Failure);
-  broken = bytes;
-  broken[ExactSum::kBytes - 9] = std::byte{0x80};  // the last chunk at its end
-  EXPECT_THROW(ExactSum::read(broken), convoy::Failure);
+  // The last chunk at its ends; the least one has no number of the other sign.
+  for (const auto& [first, last] : {std::pair{0x80, 0}, {0x80, 1}, {0xc0, 0}, {0x40, 0}}) {
+    broken = bytes;
+    broken[ExactSum::kBytes - 9] = static_cast<std::byte>(first);
+    broken[ExactSum::kBytes - 16] = static_cast<std::byte>(last);
+    EXPECT_THROW(ExactSum::read(broken), convoy::Failure) << first << " " << last;
+  }
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ class Training {
       while (noted("begin") < 3) pause_a_little();
       return 1;
     }
+    if (again_ && script_.value("crashing_again", std::int64_t{0}) == batch_) return 1;
     for (const Json& crashing : script_.value("crashing", Json::array())) {
       if (crashing != batch_) continue;
       std::fprintf(stderr, "a batch of %lld needs more memory than there is\n",

@@ -187,6 +187,21 @@ TEST_F(PlanTrainings, WhatIsKnownIsKeptWhereThereIsNoTimeForMore) {
   EXPECT_EQ(folder.points().runs[0].stopped, Stop::none);
 }
 
+TEST_F(PlanTrainings, WhatIsKnownIsKeptWhereItFailsTheSecondTime) {
+  planned.evaluated = 450;
+  script({{"crashing_again", 10}});
+  PlanFolder folder = open();
+  RunLimits limits = this->limits(100);
+  limits.every = 0;
+  FailedBatches failed{3};
+  std::FILE* const out = std::tmpfile();
+  measure_runs(planned, folder, {{10, 0.1, 1}}, limits, {Place{{0}, ""}}, out, &failed);
+  std::fclose(out);
+  EXPECT_TRUE(failed.why.contains(10));
+  ASSERT_EQ(folder.points().runs.size(), 1u);
+  EXPECT_EQ(folder.points().runs[0].reached.back(), (std::pair<double, std::int64_t>{1, 60}));
+}
+
 TEST_F(PlanTrainings, AreAllToldToEndBeforeOneIsWaitedFor) {
   script({{"failing", 16}, {"hanging", 64}, {"most", 1}, {"told", 2}});
   PlanFolder folder = open();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
@@ -37,7 +38,12 @@ class Watched : public Space {
   }
   void combine(const VectorName& into, std::span<const Term> terms) override {
     space.combine(into, terms);
-    made[into] = space.get(into);
+    const std::vector<T>& now = space.get(into);
+    const auto before = made.find(into);
+    if (before != made.end() &&
+        std::memcmp(before->second.data(), now.data(), now.size() * sizeof(T)) != 0)
+      ADD_FAILURE() << to_string(into) << " is another vector than before";
+    made[into] = now;
   }
   void multiply(const VectorName& into, const VectorName& a, const VectorName& b) override {
     space.multiply(into, a, b);
@@ -45,9 +51,12 @@ class Watched : public Space {
   void keep(std::span<const VectorName> names) override {
     most = std::max(most, space.vectors());
     space.keep(names);
+    if (++keeps == throw_at_keep) throw convoy::Failure("some shards have freed them");
   }
 
   MemorySpace<T> space;
+  int keeps = 0;
+  int throw_at_keep = 0;
   std::map<VectorName, std::vector<T>> made;
   int messages = 0;
   std::size_t most = 0;
@@ -279,6 +288,57 @@ TEST(Lbfgs, MakesAnInterruptedIterationAgainWithTheSameBits) {
   }
 }
 
+TEST(Lbfgs, LosesNothingWhereVectorsAreNotFreedEverywhere) {
+  const std::vector<double> start = {-1.2, 1};
+  Minimization whole(BatchOptions{}, rosenbrock, start);
+  whole.finish();
+  ASSERT_GT(whole.vectors.keeps, 20);
+  for (int at = 1; at <= whole.vectors.keeps; ++at) {
+    Minimization run(BatchOptions{}, rosenbrock, start);
+    run.vectors.throw_at_keep = at;
+    BatchIteration last = run.optimizer.begin();
+    while (last.ending == BatchEnding::none) {
+      try {
+        last = run.optimizer.iterate();
+      } catch (const convoy::Failure&) {
+      }
+    }
+    EXPECT_EQ(run.optimizer.state(), whole.optimizer.state()) << at;
+    EXPECT_EQ(run.weights(), whole.weights()) << at;
+  }
+}
+
+// A name has one vector, also where an iteration searches twice. (Watched sees to it.)
+TEST(Lbfgs, SearchesAlongTheSteepestDescentWhereItsOwnDirectionFails) {
+  const auto wrong_but_at_first = [](const std::vector<double>& x) {
+    return Loss{x[0] * x[0], {x[0] == 1 ? 2.0 : -1.0}};
+  };
+  Minimization run(BatchOptions{}, wrong_but_at_first, {1});
+  run.optimizer.begin();
+  EXPECT_EQ(run.optimizer.iterate().ending, BatchEnding::none);
+  EXPECT_EQ(run.optimizer.state().history.size(), 1U);
+  const BatchIteration end = run.optimizer.iterate();
+  EXPECT_EQ(end.ending, BatchEnding::no_step);
+  EXPECT_TRUE(end.restarted);
+  int directions = 0;
+  for (const auto& [name, vector] : run.vectors.made)
+    directions += name.role == VectorRole::direction && name.iteration == 2 ? 1 : 0;
+  EXPECT_EQ(directions, 2);
+  EXPECT_EQ(run.weights(), std::vector<double>{0});
+}
+
+TEST(BatchState, GoesOnWithAShorterHistory) {
+  Minimization run(BatchOptions{}, rosenbrock, {-1.2, 1});
+  run.optimizer.begin();
+  while (run.optimizer.state().history.size() < 6) run.optimizer.iterate();
+  BatchOptions options;
+  options.history = 3;
+  BatchOptimizer shorter(options, run.vectors, run.objective);
+  shorter.resume(run.optimizer.state());
+  shorter.iterate();
+  EXPECT_EQ(shorter.state().history.size(), 3U);
+}
+
 TEST(BatchState, IsAllThatATrainingNeedsToGoOn) {
   for (const BatchMethod method :
        {BatchMethod::lbfgs, BatchMethod::conjugate_gradient, BatchMethod::gradient_descent}) {
@@ -474,6 +534,22 @@ TEST(Batch, OptionsThatMakeNoSenseAreNamed) {
   refused([=](BatchOptions& o) { o.gradient_norm = nan; }, "gradient_norm");
   refused([](BatchOptions& o) { o.progress = -1; }, "progress");
   refused([](BatchOptions& o) { o.damping = 1; }, "damping");
+}
+
+// Not the one with which the interval of the first stage ends: a loss that has fallen has fallen.
+TEST(LineSearch, GivesUpAtTheLeastLoss) {
+  LineSearchOptions options;
+  options.decrease = 0.4;
+  options.curvature = 0.5;
+  options.evaluations = 3;
+  LineSearch search(options, 0, -1, 1);
+  EXPECT_EQ(search.tell(-0.1, 0.9), LineSearch::Verdict::go_on);
+  for (const auto expected : {LineSearch::Verdict::go_on, LineSearch::Verdict::give_up}) {
+    EXPECT_LT(search.step(), 1);
+    EXPECT_EQ(search.best_step(), 1);
+    EXPECT_EQ(search.tell(0.5, 0.9), expected);
+  }
+  EXPECT_EQ(search.best_step(), 1);
 }
 
 // Functions 1 and 2 of Moré and Thuente's paper, from first steps far too short and far too long.

@@ -351,6 +351,30 @@ TEST(GradientReducer, TakesGradientsThatAreGiven) {
       std::string::npos);
 }
 
+// A rank of which nothing comes takes part all the same, whoever else has something.
+TEST(GradientReducer, WithoutAnyGradientThatIsGiven) {
+  const at::Tensor a = parameter({1, 2}), b = parameter({3}), frozen = torch::ones({2});
+  ReducerOptions options;
+  options.averaging = Averaging::sum;
+  options.allow_unused = true;
+  GradientReducer reducer(test_world().communicator(), {{{"frozen", frozen}, {"a", a}, {"b", b}}},
+                          options);
+  reducer.set_synchronizing(false);
+  for (int step = 0; step < 2; ++step) {
+    for (const auto& p : {a, b}) p.mutable_grad() = at::Tensor();
+    if (rank() > 0) {
+      (a.sum() * rank()).backward();
+      reducer.give_gradient(0);  // what is frozen has no number
+    }
+    reducer.finish_step();
+    ASSERT_EQ(a.grad().defined(), ranks() > 1);
+    if (ranks() > 1) EXPECT_FLOAT_EQ(a.grad()[1].item<float>(), ranks() * (ranks() - 1) / 2.f);
+    EXPECT_FALSE(b.grad().defined());
+  }
+  EXPECT_EQ(reducer.statistics().steps, 2U);
+  EXPECT_THROW(reducer.give_gradient(2), UsageError);
+}
+
 TEST(GradientReducer, HooksGoWithIt) {
   const at::Tensor a = parameter({1});
   { GradientReducer reducer(test_world().communicator(), {{{"a", a}}}); }

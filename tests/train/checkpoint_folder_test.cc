@@ -163,6 +163,19 @@ TEST(Checkpoints, AScoreIsAddedLater) {
   expected.score = 0.75;
   EXPECT_EQ(verify_checkpoint(second), expected);
   EXPECT_EQ(entries(second), 3u);
+  // A training doesn't end where the earlier ones can't be looked through.
+  const std::string third = write_small(folder, 3, std::nullopt, one);
+  std::string warning;
+  {
+    const NotListed not_listed(scratch.path());
+    warning = folder.add_score(third, 0.9, one);
+  }
+  EXPECT_TRUE(warning.starts_with("checkpoint " + third + " is whole, but earlier ones are all"))
+      << warning;
+  EXPECT_EQ(open_checkpoint(third).score, 0.9);
+  EXPECT_EQ(names(folder), steps({2, 3}));
+  EXPECT_EQ(folder.add_score(third, 0.9, one), "");
+  EXPECT_EQ(names(folder), steps({3}));
 }
 
 // Another figure: what was the best by the one before is kept no longer, and would be again.

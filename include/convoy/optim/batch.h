@@ -73,10 +73,11 @@ struct BatchState {
   std::int64_t evaluations = 0;       // in all
   std::vector<std::int64_t> history;  // iterations whose step and change there are, oldest first
   std::map<VectorPair, double>
-      products;      // scalar products that are known, each under the smaller name first
-  double step = 0;   // of the last iteration
-  double slope = 0;  // along its direction, where it began
-  int stalled = 0;   // so many iterations before this have hardly lowered the loss
+      products;  // scalar products that are known, each under the smaller name first
+  VectorName direction = {VectorRole::direction};  // of the last iteration
+  double step = 0;                                 // times that
+  double slope = 0;                                // along it, where the iteration began
+  int stalled = 0;  // so many iterations before this have hardly lowered the loss
   bool operator==(const BatchState&) const = default;
 };
 
@@ -106,7 +107,8 @@ struct BatchIteration {
 };
 
 // One thread at a time. Exceptions of space and objective pass through: the state is then that of
-// the iteration's start, and iterate() makes the same iteration again.
+// the iteration's start, and iterate() makes the same iteration again. But a Failure to free what a
+// finished iteration no longer needs is none of it: the next one frees that.
 class BatchOptimizer {
  public:
   BatchOptimizer(const BatchOptions& options, Space& space, Objective& objective);
@@ -128,6 +130,7 @@ class BatchOptimizer {
   };
   struct Step {
     VectorName weights = {};
+    VectorName direction = {};
     double loss = 0;
     double step = 0;
     int evaluations = 0;
@@ -144,6 +147,7 @@ class BatchOptimizer {
   Step search(const Direction& direction, double first_step, int evaluations_before);
   void take(const Direction& direction, const Step& step);
   void keep_for_search(const VectorName& along, const std::map<double, Step>& tried, double best);
+  void free_the_rest();
   void make_change(std::int64_t iteration, std::span<const Term> difference);
   bool tells_of_curvature(std::int64_t iteration) const;
 

@@ -26,11 +26,13 @@ enum class VectorRole : std::uint8_t {
 struct VectorName {
   VectorRole role = VectorRole::weights;
   std::int64_t iteration = 0;
-  std::int32_t evaluation = 0;  // within the iteration, of weights and gradients
+  // Within the iteration: which weights, and the gradient there; of a direction how many weights
+  // came before it. A change has 1 before it is damped (BatchOptions::damping).
+  std::int32_t evaluation = 0;
   auto operator<=>(const VectorName&) const = default;
 };
 
-// "gradient 12.3" for evaluation 3 of iteration 12.
+// "gradient 12.3" for evaluation 3 of iteration 12; "step 12".
 std::string to_string(const VectorName& name);
 
 struct Term {

@@ -168,11 +168,13 @@ class GradientReducer {
 
   // A step without a backward pass of its own, of gradients that several passes which were not
   // synchronized have added up, or that the caller computes: once for each parameter, in any order,
-  // .grad of parameter `parameter` of the constructor's list is what this rank contributes; where
-  // it is undefined, nothing. A bucket is reduced from when it has all of its gradients. Then
-  // finish_step() waits for all of them, and .grad is what it is after a backward pass. Only of a
-  // reducer with one source. Throws UsageError where a parameter comes twice, and finish_step()
-  // where one is missing. Collective with the same on the others.
+  // .grad of `parameter` is what this rank contributes; where it is undefined, nothing. Parameters
+  // are numbered as in the constructor's list, from 0, without those that required no gradient. A
+  // bucket is reduced from when it has all of its gradients. Then finish_step() waits for all of
+  // them, and .grad is what it is after a backward pass. Only of a reducer with one source. Throws
+  // UsageError for a number that there is not, where a parameter comes twice, and finish_step()
+  // where one is missing: with allow_unused this rank contributes nothing to that. Collective with
+  // the same on the others.
   void give_gradient(std::size_t parameter);
   void finish_step();
 

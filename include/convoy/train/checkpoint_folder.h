@@ -168,8 +168,10 @@ class CheckpointFolder {
 
   // Gives a checkpoint of this folder the score that it was written without, and removes earlier
   // ones that `retention` then doesn't cover. Until the score is there, and where the disk doesn't
-  // take it (a Failure), the checkpoint is whole as it was.
-  void add_score(const std::string& checkpoint, double score, const Retention& retention) const;
+  // take it (a Failure), the checkpoint is whole as it was. Returns what CheckpointDraft::warning()
+  // says: why earlier ones are all kept, or nothing.
+  std::string add_score(const std::string& checkpoint, double score,
+                        const Retention& retention) const;
 
   // Gives the path of the newest checkpoint; empty if there is none.
   std::string newest() const;

@@ -265,9 +265,11 @@ class Runs {
     const Trial& trial = *active.trial;
     const WantedRun& wanted = active.waited.wanted;
     const bool diverged = active.diverged || trial.diverged();
-    if (!diverged && !trial.good())
+    if (!diverged && !trial.good()) {
+      if (active.waited.kept) add(*active.waited.kept);
       return leave_out(wanted.batch,
                        "the run with " + name_of(wanted) + " failed: " + trial.complaint());
+    }
     const TrialMetrics& metrics = trial.metrics();
     Finished finished{{.batch = wanted.batch,
                        .learning_rate = wanted.learning_rate,

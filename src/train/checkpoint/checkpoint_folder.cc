@@ -121,6 +121,18 @@ void retain(const CheckpointFolder& folder, std::int64_t step, const Retention& 
   }
 }
 
+// What is to be said where that fails. The checkpoint at `path` is there all the same, and the next
+// one looks again.
+std::string retained(const CheckpointFolder& folder, const std::string& path, std::int64_t step,
+                     const Retention& retention) {
+  try {
+    retain(folder, step, retention);
+  } catch (const std::exception& error) {
+    return "checkpoint " + path + " is whole, but earlier ones are all kept: " + message_of(error);
+  }
+  return "";
+}
+
 // Throws UsageError when the folder of `path` holds anything but the manifest's files, and Failure
 // when it lacks one.
 void check_plain_files(const std::string& folder, const std::string& path,
@@ -236,12 +248,7 @@ std::string CheckpointDraft::commit(const Manifest& manifest, const Retention& r
   }
   std::error_code ignored;
   fs::remove_all(path_ + kReplacedSuffix, ignored);
-  try {
-    retain(CheckpointFolder(parent_), step_, retention);
-  } catch (const std::exception& error) {
-    warning_ =
-        "checkpoint " + path_ + " is whole, but earlier ones are all kept: " + message_of(error);
-  }
+  warning_ = retained(CheckpointFolder(parent_), path_, step_, retention);
   return path_;
 }
 
@@ -285,12 +292,12 @@ std::string CheckpointFolder::set_aside_after(std::int64_t step) const {
   return aside;
 }
 
-void CheckpointFolder::add_score(const std::string& checkpoint, double score,
-                                 const Retention& retention) const {
+std::string CheckpointFolder::add_score(const std::string& checkpoint, double score,
+                                        const Retention& retention) const {
   Manifest manifest = read_manifest(checkpoint);
   manifest.score = score;
   write_file_atomically(checkpoint + "/" + kManifestFile, to_json(manifest));
-  retain(*this, manifest.step, retention);
+  return retained(*this, checkpoint, manifest.step, retention);
 }
 
 std::string CheckpointFolder::newest() const {
