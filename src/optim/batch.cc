@@ -20,7 +20,10 @@ constexpr double kLeastDescent = 1e-10;
 
 VectorName step_of(std::int64_t iteration) { return {VectorRole::step, iteration}; }
 VectorName change_of(std::int64_t iteration) { return {VectorRole::change, iteration}; }
-VectorName direction_of(std::int64_t iteration) { return {VectorRole::direction, iteration}; }
+// An iteration may search along a second one, after so many evaluations.
+VectorName direction_of(std::int64_t iteration, int evaluations) {
+  return {VectorRole::direction, iteration, evaluations};
+}
 
 VectorPair in_order(const VectorName& a, const VectorName& b) {
   return a < b ? VectorPair{a, b} : VectorPair{b, a};
@@ -78,7 +81,7 @@ std::vector<VectorName> vectors_of(const BatchState& state, BatchMethod method) 
     names.push_back(change_of(iteration));
   }
   if (method == BatchMethod::conjugate_gradient && state.iteration > 0)
-    names.push_back(direction_of(state.iteration));
+    names.push_back(state.direction);
   return names;
 }
 
@@ -180,7 +183,7 @@ BatchOptimizer::Direction BatchOptimizer::lbfgs() const {
 BatchOptimizer::Direction BatchOptimizer::conjugate() const {
   if (state_.iteration == 0) return steepest();
   const VectorName gradient = gradient_of(state_.weights);
-  const VectorName before = direction_of(state_.iteration);
+  const VectorName& before = state_.direction;
   const VectorName change = change_of(state_.iteration);
   // g . (g - g_before) / g_before . g_before, and g . g_before, by what is known of the change y =
   // g - g_before.
@@ -208,11 +211,11 @@ double BatchOptimizer::first_step(const Direction& direction, bool own) const {
 BatchOptimizer::Step BatchOptimizer::search(const Direction& direction, double first_step,
                                             int evaluations_before) {
   const std::int64_t iteration = state_.iteration + 1;
-  const VectorName along = direction_of(iteration);
+  const VectorName along = direction_of(iteration, evaluations_before);
   space_.combine(along, direction.terms);
   LineSearch search(options_.line_search, state_.loss, direction.slope, first_step);
   std::map<double, Step> tried;
-  Step step{.evaluations = evaluations_before};
+  Step step{.along = along, .evaluations = evaluations_before};
   for (;;) {
     step.step = search.step();
     step.weights = {VectorRole::weights, iteration, step.evaluations++};
@@ -320,7 +323,7 @@ void BatchOptimizer::take(const Direction& direction, const Step& step) {
       pairs.push_back({mine, change_of(iteration)});
     }
   } else if (options_.method == BatchMethod::conjugate_gradient) {
-    const VectorName change = change_of(iteration), along = direction_of(iteration);
+    const VectorName change = change_of(iteration), along = step.along;
     space_.combine(change, difference);
     for (const VectorName& other : {change, along}) pairs.push_back({gradient, other});
     pairs.push_back({change, change});
@@ -330,6 +333,7 @@ void BatchOptimizer::take(const Direction& direction, const Step& step) {
   state_.iteration = iteration;
   state_.weights = step.weights;
   state_.loss = step.loss;
+  state_.direction = step.along;
   state_.step = step.step;
   state_.slope = direction.slope;
   if (options_.method == BatchMethod::lbfgs && tells_of_curvature(iteration)) {

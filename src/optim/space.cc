@@ -13,7 +13,8 @@ std::string to_string(const VectorName& name) {
   static constexpr std::array kRoles = {"weights", "gradient", "direction", "step", "change"};
   std::string text = kRoles[static_cast<std::size_t>(name.role)];
   text += " " + std::to_string(name.iteration);
-  if (name.role == VectorRole::weights || name.role == VectorRole::gradient) {
+  if (name.role == VectorRole::weights || name.role == VectorRole::gradient ||
+      name.evaluation != 0) {
     text += "." + std::to_string(name.evaluation);
   }
   return text;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "base/exact_sum.h"
@@ -36,8 +37,12 @@ class Watched : public Space {
     return space.dots(pairs);
   }
   void combine(const VectorName& into, std::span<const Term> terms) override {
+    const bool was_there = there.contains(into);
     space.combine(into, terms);
+    // A name is given once, or to the same again.
+    if (was_there) EXPECT_EQ(made[into], space.get(into)) << to_string(into);
     made[into] = space.get(into);
+    there.insert(into);
   }
   void multiply(const VectorName& into, const VectorName& a, const VectorName& b) override {
     space.multiply(into, a, b);
@@ -45,10 +50,12 @@ class Watched : public Space {
   void keep(std::span<const VectorName> names) override {
     most = std::max(most, space.vectors());
     space.keep(names);
+    there = {names.begin(), names.end()};
   }
 
   MemorySpace<T> space;
   std::map<VectorName, std::vector<T>> made;
+  std::set<VectorName> there;  // of those
   int messages = 0;
   std::size_t most = 0;
 };

@@ -73,10 +73,11 @@ struct BatchState {
   std::int64_t evaluations = 0;       // in all
   std::vector<std::int64_t> history;  // iterations whose step and change there are, oldest first
   std::map<VectorPair, double>
-      products;      // scalar products that are known, each under the smaller name first
-  double step = 0;   // of the last iteration
-  double slope = 0;  // along its direction, where it began
-  int stalled = 0;   // so many iterations before this have hardly lowered the loss
+      products;  // scalar products that are known, each under the smaller name first
+  VectorName direction{VectorRole::direction};  // of the last iteration
+  double step = 0;                              // along it
+  double slope = 0;                             // where it began
+  int stalled = 0;  // so many iterations before this have hardly lowered the loss
   bool operator==(const BatchState&) const = default;
 };
 
@@ -127,7 +128,7 @@ class BatchOptimizer {
     double length = 0;
   };
   struct Step {
-    VectorName weights = {};
+    VectorName weights = {}, along = {};
     double loss = 0;
     double step = 0;
     int evaluations = 0;

@@ -26,7 +26,8 @@ enum class VectorRole : std::uint8_t {
 struct VectorName {
   VectorRole role = VectorRole::weights;
   std::int64_t iteration = 0;
-  std::int32_t evaluation = 0;  // within the iteration, of weights and gradients
+  // Within the iteration: of weights and gradients, and of a direction that is searched second.
+  std::int32_t evaluation = 0;
   auto operator<=>(const VectorName&) const = default;
 };
 
