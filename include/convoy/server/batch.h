@@ -1,6 +1,6 @@
-// Batch optimization on a parameter server: the vectors of an optimizer lie in slices on the shards,
-// and gradients of portions of a batch are summed there (Dean et al. 2012, section 4.2, Sandblaster).
-// Free of Torch, MPI and gRPC.
+// Batch optimization on a parameter server: the vectors of an optimizer lie in slices on the
+// shards, and gradients of portions of a batch are summed there (Dean et al. 2012, section 4.2,
+// Sandblaster). Free of Torch, MPI and gRPC.
 #pragma once
 
 #include <bit>
@@ -19,6 +19,9 @@
 namespace convoy::server {
 
 class Client;
+namespace client {
+class Core;
+}
 
 // The type of all elements of a job's vectors, and of the sums of gradients.
 enum class Element : std::uint8_t { f32 = 0, f64 = 1 };
@@ -32,8 +35,8 @@ struct EvaluationId {
 };
 std::string to_string(const EvaluationId& id);  // "12.3"
 
-// Portions first to first + 2^log2_size - 1 of an evaluation's batch; `first` is a multiple of their
-// number, and all of them are there.
+// Portions first to first + 2^log2_size - 1 of an evaluation's batch; `first` is a multiple of
+// their number, and all of them are there.
 struct PortionGroup {
   std::uint32_t first = 0;
   std::uint8_t log2_size = 0;
@@ -106,17 +109,15 @@ enum class GroupAnswer : std::uint8_t {
 // network or joined. Vectors of a space are all vectors of the description that have a rule (which
 // is not used); statistics are in none.
 //
-// Threads: as the client's other calls: one after the other, but add_group(), which may be called by
-// another thread beside them. The client has to outlive this.
+// Threads: as the client's other calls: one after the other, but add_group(), which may be called
+// by another thread beside them. The client has to outlive this.
 //
 // Calls throw UsageError for what the caller has to change, a vector that isn't there among it, and
 // Failure when the client's patience is over.
 class BatchClient {
  public:
   explicit BatchClient(Client& client);
-  ~BatchClient();
-  BatchClient(const BatchClient&) = delete;
-  BatchClient& operator=(const BatchClient&) = delete;
+  explicit BatchClient(client::Core& core);  // for tests
 
   // --- to begin with ---
   // Tells the shards what they hold, and of which type; has no effect said again.
@@ -129,8 +130,8 @@ class BatchClient {
   bool initialized();
 
   // --- a replica's work ---
-  // Values of a vector, rounded if the space has doubles and floats are asked for. Waits for weights
-  // of an evaluation that is yet to begin.
+  // Values of a vector, rounded if the space has doubles and floats are asked for. Waits for
+  // weights of an evaluation that is yet to begin.
   void fetch(const optim::VectorName& name, std::span<const BatchView<float>> to);
   void fetch(const optim::VectorName& name, std::span<const BatchView<double>> to);
   // Adds the gradient of a group of portions, summed by a PortionSum, of the vectors that this
@@ -141,8 +142,8 @@ class BatchClient {
                         std::span<const BatchView<const double>> values);
 
   // --- the coordinator's ---
-  // These are numbered, 1, 2, ...: a shard does nothing for a number that is not larger than the last
-  // one that it has done. 0: without a number.
+  // These are numbered, 1, 2, ...: a shard does nothing for a number that is not larger than the
+  // last one that it has done. 0: without a number.
   void combine(std::uint64_t ordinal, const optim::VectorName& into,
                std::span<const optim::Term> terms);
   void multiply(std::uint64_t ordinal, const optim::VectorName& into, const optim::VectorName& a,
@@ -160,7 +161,7 @@ class BatchClient {
   std::vector<PortionRange> missing(const EvaluationId& id);
 
  private:
-  Client& client_;
+  client::Core& core_;
 };
 
 // The space that lies on shards. Gives its commands ascending numbers, so that a coordinator that
@@ -168,8 +169,7 @@ class BatchClient {
 class ShardSpace final : public optim::Space {
  public:
   // `last`: the number of the last command that was given.
-  explicit ShardSpace(BatchClient& shards, std::uint64_t last = 0)
-      : shards_(shards), last_(last) {}
+  explicit ShardSpace(BatchClient& shards, std::uint64_t last = 0) : shards_(shards), last_(last) {}
 
   std::vector<double> dots(std::span<const optim::VectorPair> pairs) override;
   void combine(const optim::VectorName& into, std::span<const optim::Term> terms) override;
