@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "base/exact_sum.h"

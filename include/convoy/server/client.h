@@ -132,6 +132,8 @@ struct PushResult {
 struct ClientTraffic {  // of this client, since it was made
   std::uint64_t pushed_bytes = 0, fetched_bytes = 0, pushes = 0, fetches = 0, retries = 0;
   std::vector<std::uint64_t> pushed_by_shard, fetched_by_shard;  // bytes
+  // Of a batch optimizer's commands and questions to shards, and of their answers: scalars.
+  std::uint64_t batch_sent_bytes = 0, batch_received_bytes = 0, batch_requests = 0;
 };
 
 // This is what shards have counted, of all clients and of all shards together, since their servers
@@ -233,6 +235,7 @@ class Client {
   ShardTotals totals();
 
  private:
+  friend class BatchClient;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

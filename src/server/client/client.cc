@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "convoy/server/batch.h"
 #include "server/client/core.h"
 #include "server/transport/grpc_connector.h"
 
@@ -86,5 +87,7 @@ void Client::end_job(const std::string& why) { impl_->core.end_job(why); }
 std::string Client::status() { return impl_->core.status(); }
 ClientTraffic Client::traffic() const { return impl_->core.traffic(); }
 ShardTotals Client::totals() { return impl_->core.totals(); }
+
+BatchClient::BatchClient(Client& client) : core_(client.impl_->core) {}
 
 }  // namespace convoy::server

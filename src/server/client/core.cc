@@ -23,7 +23,8 @@ Core::Core(ClientOptions options, Connectors connectors)
     : options_(std::move(options)),
       directory_(options_, std::move(connectors)),
       plan_(directory_.fetch_state(deadline(), options_.give_up)->plan),
-      traffic_(plan_.shards) {}
+      traffic_(plan_.shards),
+      batch_after_(plan_.shards) {}
 
 transport::Message Core::ask(std::string_view method, const transport::Message& request) {
   transport::Answer answer = directory_.ask(method, request, deadline());

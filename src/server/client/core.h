@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/server/batch.h"
 #include "convoy/server/client.h"
 #include "server/client/directory.h"
 #include "server/client/exchange.h"
@@ -59,6 +60,23 @@ class Core {
   std::string status();
   ClientTraffic traffic() const { return traffic_.sums(); }
   ShardTotals totals();
+
+  // --- a batch optimizer's vectors (batch.cc): BatchClient's ---
+  void open_space(Element element);
+  template <typename T>
+  void put_vector(const optim::VectorName& name, std::span<const BatchView<const T>> values);
+  bool batch_initialized();
+  template <typename T>
+  void fetch_vector(const optim::VectorName& name, std::span<const BatchView<T>> to);
+  template <typename T>
+  GroupAnswer add_group(const EvaluationId& id, const PortionGroup& group,
+                        std::span<const BatchView<const T>> values);
+  // To all shards.
+  void batch_command(const char* what, const Bytes& command);
+  std::vector<double> dots(std::span<const optim::VectorPair> pairs);
+  std::vector<PortionRange> seal(const EvaluationId& id, double scale,
+                                 std::span<const optim::Term> also);
+  std::vector<PortionRange> missing(const EvaluationId& id);
 
  private:
   // One membership: from join to the end, or to being taken for dead.
@@ -116,6 +134,13 @@ class Core {
   void fetch_all(Fetching& fetching);
   void push_all(Pushing& pushing);
   void await_rounds(Pushing& pushing);
+  void batch_commands(const char* what,
+                      const std::vector<std::pair<std::uint32_t, transport::Message>>& commands);
+  void take_batch_reply(const char* what, const Exchange::Result& result);
+  std::uint64_t batch_after(std::uint32_t shard);
+  std::vector<PortionRange> portions(
+      const char* what, std::string_view method,
+      const std::function<transport::Message(std::uint32_t shard)>& request);
 
   const ClientOptions options_;
   Directory directory_;
@@ -126,6 +151,8 @@ class Core {
   mutable std::mutex mutex_;  // of what follows
   std::shared_ptr<Parameters> parameters_;
   std::shared_ptr<Membership> membership_;
+  // Of each shard the last command on vectors that this client knows to be applied.
+  std::vector<std::uint64_t> batch_after_;
 };
 
 }  // namespace convoy::server::client

@@ -1,6 +1,8 @@
 // Messages with values that stay in the caller's memory.
 #pragma once
 
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "server/client/directory.h"
@@ -25,10 +27,16 @@ class Lending {
   // A command of its pieces and the arrays in between, which are the caller's.
   transport::Message message(std::vector<Bytes> pieces,
                              const std::vector<EncodedValues>& arrays) const {
+    std::vector<std::span<const std::byte>> bytes;
+    for (const EncodedValues& array : arrays) bytes.push_back(array.bytes());
+    return message(std::move(pieces), bytes);
+  }
+  transport::Message message(std::vector<Bytes> pieces,
+                             const std::vector<std::span<const std::byte>>& arrays) const {
     transport::Message message;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       message.append(transport::Message::of(std::move(pieces[i])));
-      if (i < arrays.size()) message.append({arrays[i].bytes(), loan_.owner()});
+      if (i < arrays.size()) message.append({arrays[i], loan_.owner()});
     }
     return message;
   }

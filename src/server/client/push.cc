@@ -16,7 +16,7 @@ using transport::Message;
 
 constexpr auto kFirstLook = std::chrono::microseconds(500);  // whether a round is complete
 constexpr auto kLongestLook = 10ms;
-constexpr auto kDoubt = 1s;  // then another server may be primary
+constexpr auto kPushDoubt = 1s;  // then another server may be primary
 
 std::uint64_t packed(std::pair<std::uint64_t, std::uint64_t> progress) {
   if (progress.first >> 32 != 0 || progress.second >> 32 != 0) {
@@ -190,7 +190,7 @@ void Core::await_rounds(Pushing& pushing) {
     check(pushing.membership);
     const std::string ended = this->ended();
     if (!ended.empty()) throw Failure("push: the job is over: " + ended);
-    if (Clock::now() > began + kDoubt) directory_.refresh();
+    if (Clock::now() > began + kPushDoubt) directory_.refresh();
     std::this_thread::sleep_for(pause);
     pause = std::min<Clock::duration>(pause * 3 / 2, kLongestLook);
     Exchange exchange(directory_, traffic_,

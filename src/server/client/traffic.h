@@ -11,7 +11,7 @@ namespace convoy::server::client {
 // Threads: any.
 class Traffic {
  public:
-  enum class Kind : std::uint8_t { other, push, fetch };
+  enum class Kind : std::uint8_t { other, push, fetch, batch };
 
   explicit Traffic(std::size_t shards) {
     sums_.pushed_by_shard.resize(shards);
@@ -20,14 +20,23 @@ class Traffic {
 
   // Of every attempt.
   void sent(Kind kind, std::uint32_t shard, std::uint64_t bytes) {
-    if (kind != Kind::push) return;
+    if (kind != Kind::push && kind != Kind::batch) return;
     const std::lock_guard lock(mutex_);
+    if (kind == Kind::batch) {
+      sums_.batch_sent_bytes += bytes;
+      ++sums_.batch_requests;
+      return;
+    }
     sums_.pushed_bytes += bytes;
     sums_.pushed_by_shard[shard] += bytes;
   }
   void received(Kind kind, std::uint32_t shard, std::uint64_t bytes) {
-    if (kind != Kind::fetch) return;
+    if (kind != Kind::fetch && kind != Kind::batch) return;
     const std::lock_guard lock(mutex_);
+    if (kind == Kind::batch) {
+      sums_.batch_received_bytes += bytes;
+      return;
+    }
     sums_.fetched_bytes += bytes;
     sums_.fetched_by_shard[shard] += bytes;
   }

@@ -93,6 +93,7 @@ void ShardHost::on(replication::RoleChanged& effect) {
     last_line_at_ = time;
   }
   if (effect.role == Role::primary) {
+    copy_groups_to_backup();
     // What it commits by becoming primary is applied first.
     if (!serves_) {
       next_.push_back([this, epoch = configuration.epoch] {
@@ -107,6 +108,7 @@ void ShardHost::on(replication::RoleChanged& effect) {
     }
   } else {
     serves_ = false;
+    has_groups_ = {};
     feed_.clear();
     if (!cuts_.empty()) carry_out(cuts_.end("this server is not the primary any more"));
   }
@@ -144,6 +146,10 @@ void ShardHost::run(const Job& job) {
     applied_epoch_ = entry.epoch;
     since_snapshot_ += entry.command->size();
     if (is_definition(entry.command)) note_size();
+    if (is_batch_command(*entry.command)) {
+      note_size();
+      desk_.look();
+    }
     for (; asked != job.asked.end() && asked->second == entry.index; ++asked) {
       asked->first({Outcome::done, 0, {}, transport::Message::of(std::move(reply))});
     }
@@ -205,21 +211,13 @@ void ShardHost::update_side_by_side() {
 
 void ShardHost::note_size() {
   const auto definition = state_.definition();
-  memory_bytes_ = definition ? memory_of(*definition) : 0;
+  memory_bytes_ = definition ? memory_of(*definition) + state_.batch().bytes : 0;
 }
 
 // --- fetches ---
 
 Answered ShardHost::fetch(const calls::FetchRequest& request) const {
-  if (role_ != Role::primary) {
-    const std::lock_guard lock(mutex_);
-    const std::uint64_t primary = node_->configuration().primary.node;
-    return answered(Outcome::not_primary, "not the primary",
-                    primary == settings_.self.node ? 0 : primary);
-  }
-  if (!serves_) {
-    return answered(Outcome::busy, "this server has become the primary and applies what it has");
-  }
+  if (auto answer = not_serving()) return *answer;
   try {
     if (!request.unless.empty() && request.unless.size() != request.ranges.size()) {
       throw UsageError("fetch: versions of " + std::to_string(request.unless.size()) + " of " +

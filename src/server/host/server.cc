@@ -108,6 +108,10 @@ void ServerCore::open_hosts(const JobPlan& plan) {
     };
     links.to_authority = [this](replication::Message message) { to_authority(std::move(message)); };
     links.fatal = [this](const std::string& why) { fatal(why); };
+    links.group_to_node = [this](std::uint64_t node, transport::Message copy,
+                                 std::function<void(bool)> arrived) {
+      call_node(node, calls::kGroupCopy, copy, std::move(arrived));
+    };
     std::unique_ptr<Disk> disk;
     if (plan.log) disk = settings_.open_disk(settings_.data + "/shard-" + std::to_string(shard));
     hosts_[shard] = std::make_unique<ShardHost>(std::move(host), std::move(disk), std::move(links));

@@ -43,6 +43,7 @@ class ServerCore {
   ShardHost& host_of(std::uint32_t shard) const;
   std::optional<calls::Answered> too_large(std::uint64_t command);
   void replicate(const transport::Request& request);
+  bool handle_batch(const transport::Request& request, transport::Reply& reply);
 
   // --- the coordinator and peers (server_links.cc) ---
   std::unique_ptr<transport::Channel> channel_to(const std::string& address,
@@ -58,6 +59,8 @@ class ServerCore {
   void authority_answered(const transport::Answer& answer);
   void to_node(std::uint64_t node, std::vector<replication::Message> messages,
                std::function<void(bool)> arrived);
+  void call_node(std::uint64_t node, std::string_view method, const transport::Message& request,
+                 std::function<void(bool)> arrived);
 
   // --- its life (server.cc) ---
   void open_hosts(const JobPlan& plan);

@@ -31,7 +31,9 @@ std::uint64_t largest_message(const calls::JobState& state) {
     std::uint64_t bytes = kBesideSlices;
     for (const SliceSpec& slice : slices) {
       const auto& rule = vectors[slice.vector].rule;
-      bytes += slice.size * sizeof(float) * (1 + (rule ? optim::slots(*rule).size() : 0));
+      // Of a batch optimizer's vectors there are also doubles.
+      const std::size_t each = sizeof(float) * (1 + (rule ? optim::slots(*rule).size() : 0));
+      bytes += slice.size * std::max(each, sizeof(double));
     }
     largest = std::max(largest, bytes);
   }
@@ -216,7 +218,11 @@ void ServerCore::authority_answered(const transport::Answer& answer) {
 
 void ServerCore::to_node(std::uint64_t node, std::vector<replication::Message> messages,
                          std::function<void(bool)> arrived) {
-  const transport::Message request = replicate_request(messages);
+  call_node(node, calls::kReplicate, replicate_request(messages), std::move(arrived));
+}
+
+void ServerCore::call_node(std::uint64_t node, std::string_view method,
+                           const transport::Message& request, std::function<void(bool)> arrived) {
   const std::lock_guard lock(mutex_);
   const auto found = peers_.find(node);
   if (ending_ || found == peers_.end() || !found->second.channel) {
@@ -225,7 +231,7 @@ void ServerCore::to_node(std::uint64_t node, std::vector<replication::Message> m
     return;
   }
   const auto time = kSmallCall + std::chrono::seconds(request.size() / kSlowest);
-  found->second.channel->call(std::string(calls::kReplicate), request, Clock::now() + time,
+  found->second.channel->call(std::string(method), request, Clock::now() + time,
                               [arrived = std::move(arrived)](transport::Answer answer) {
                                 if (arrived) arrived(answer.status == Status::done);
                               });

@@ -19,6 +19,20 @@ replication::Command command_of(const transport::Message& message) {
   return std::make_shared<const Bytes>(message.gather());
 }
 
+// In one run: large ones are already.
+std::span<const std::byte> run_of(const transport::Message& message, Bytes& copy) {
+  const auto& parts = message.parts();
+  if (parts.size() == 1) return parts.front().bytes;
+  copy = message.gather();
+  return copy;
+}
+
+std::function<void(calls::Answered)> answer_to(transport::Reply reply) {
+  return [to = std::make_shared<transport::Reply>(std::move(reply))](calls::Answered answered) {
+    to->send(calls::encode(answered));
+  };
+}
+
 }  // namespace
 
 ShardHost& ServerCore::host_of(std::uint32_t shard) const {
@@ -62,15 +76,11 @@ void ServerCore::handle(transport::Request request, transport::Reply reply) {
     const calls::FetchRequest fetch = calls::decode_fetch(message);
     return reply.send(calls::encode(host_of(fetch.shard).fetch(fetch)));
   }
+  if (handle_batch(request, reply)) return;
   const bool command = request.method == calls::kCommand;
   if (!command && request.method != calls::kCut) {
     throw UsageError("a server has no method '" + request.method + "'");
   }
-  const auto answer_to = [](transport::Reply to) {
-    return [to = std::make_shared<transport::Reply>(std::move(to))](calls::Answered answered) {
-      to->send(calls::encode(answered));
-    };
-  };
   if (command) {
     ShardHost& host = host_of(calls::shard_of(message));
     const transport::Message command = calls::decode_command(message);
@@ -83,6 +93,49 @@ void ServerCore::handle(transport::Request request, transport::Reply reply) {
     ShardHost& host = host_of(cut.shard);
     host.cut(std::move(cut), answer_to(std::move(reply)));
   }
+}
+
+// Of a batch optimizer's vectors; whether it was.
+bool ServerCore::handle_batch(const transport::Request& request, transport::Reply& reply) {
+  const transport::Message& message = request.message;
+  const auto send = [&](const calls::Answered& answered) { reply.send(calls::encode(answered)); };
+  if (request.method == calls::kDots) {
+    const calls::DotsRequest dots = calls::decode_dots(message);
+    send(host_of(dots.shard).dots(dots));
+  } else if (request.method == calls::kVector) {
+    const calls::VectorRequest vector = calls::decode_vector(message);
+    send(host_of(vector.shard).vector(vector));
+  } else if (request.method == calls::kVectors) {
+    send(host_of(calls::shard_of(message)).vectors());
+  } else if (request.method == calls::kMissing) {
+    const calls::EvaluationRequest missing = calls::decode_evaluation(message);
+    send(host_of(missing.shard).missing(missing));
+  } else if (request.method == calls::kSeal) {
+    const calls::SealRequest seal = calls::decode_seal(message);
+    host_of(seal.shard).seal(seal, answer_to(std::move(reply)));
+  } else if (request.method == calls::kGroup) {
+    const replication::Command bytes = command_of(message);  // kept until the backup has it
+    const calls::GroupRequest group = calls::decode_group(*bytes);
+    ShardHost& host = host_of(group.shard);
+    if (const auto refused = too_large(message.size())) {
+      send(*refused);
+    } else {
+      host.group(group, transport::Message::view(*bytes, bytes.owner()),
+                 answer_to(std::move(reply)));
+    }
+  } else if (request.method == calls::kGroupCopy) {
+    Bytes copy;
+    const calls::CopyRequest group = calls::decode_copy(run_of(message, copy));
+    const auto found = hosts_.find(group.group.shard);
+    if (found == hosts_.end() || !found->second->keep_copy(group)) {
+      reply.fail("this server is not the backup in epoch " + std::to_string(group.epoch));
+    } else {
+      reply.send({});
+    }
+  } else {
+    return false;
+  }
+  return true;
 }
 
 void ServerCore::replicate(const transport::Request& request) {

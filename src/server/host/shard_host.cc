@@ -143,6 +143,12 @@ void ShardHost::tick() {
         return Effects{};
       });
     }
+    if (!copies_.empty()) {
+      next_.push_back([this] {
+        send_copies();
+        return Effects{};
+      });
+    }
     if (folder_) {
       if (!node_->able() && !probing_ && time >= probe_after_) probe();
       if (whole_pending_) save_whole();

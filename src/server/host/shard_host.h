@@ -18,12 +18,14 @@
 
 #include "convoy/base/clock.h"
 #include "convoy/base/log.h"
+#include "server/host/batch_desk.h"
 #include "server/host/cut_holds.h"
 #include "server/host/lane.h"
 #include "server/host/node_folder.h"
 #include "server/host/peer_feed.h"
 #include "server/host/recent_entries.h"
 #include "server/replication/node.h"
+#include "server/service/batch_calls.h"
 #include "server/service/shard_calls.h"
 #include "server/state/shard_state.h"
 
@@ -58,6 +60,11 @@ struct HostLinks {
   std::function<void(replication::Message message)> to_authority;
   // Nothing that this node did since can be relied on: the process has to end.
   std::function<void(const std::string& why)> fatal;
+  // Has another node keep a copy of a group (calls::kGroupCopy); `arrived` says, later, whether it
+  // has it. Null: groups are on this node alone.
+  std::function<void(std::uint64_t node, transport::Message copy,
+                     std::function<void(bool)> arrived)>
+      group_to_node = {};
 };
 
 // Carries out what the node wants done, as docs/server-replication.md has it. What takes long has
@@ -88,6 +95,18 @@ class ShardHost {
   // In the caller's thread.
   calls::Answered fetch(const calls::FetchRequest& request) const;
   void cut(calls::CutRequest request, Answer answer);
+
+  // --- a batch optimizer's vectors ---
+  calls::Answered dots(const calls::DotsRequest& request) const;
+  calls::Answered vector(const calls::VectorRequest& request) const;
+  calls::Answered vectors() const;
+  // `message`: all of the request, with owners of its parts.
+  void group(const calls::GroupRequest& request, const transport::Message& message, Answer answer);
+  void seal(const calls::SealRequest& request, Answer answer);
+  calls::Answered missing(const calls::EvaluationRequest& request);
+  // Of the primary's; whether this node is its backup, and has it now.
+  bool keep_copy(const calls::CopyRequest& copy);
+
   calls::ShardReport report() const;
 
   replication::Role role() const { return role_; }
@@ -147,6 +166,12 @@ class ShardHost {
   void note_size();
   void update_side_by_side();
 
+  // --- a batch optimizer's vectors (host_batch.cc) ---
+  std::optional<calls::Answered> not_serving() const;
+  void send_copies();
+  void copy_ended(std::uint64_t number, const replication::Member& to, bool arrived);
+  void copy_groups_to_backup();
+
   // --- snapshots (host_snapshots.cc) ---
   void on(replication::OpenSnapshot& effect);
   void on(replication::CloseSnapshot& effect);
@@ -168,6 +193,7 @@ class ShardHost {
   std::optional<NodeFolder> folder_;
   Snapshots* snapshots_ = nullptr;  // one of both
   ShardState state_;
+  BatchDesk desk_{state_};
 
   std::vector<std::unique_ptr<Lane>> helpers_;  // of large updates
 
@@ -192,6 +218,16 @@ class ShardHost {
   replication::Token last_token_ = 0;
   std::unordered_map<replication::Token, Answer> askers_;
   CutHolds cuts_;
+  // A group that the backup has yet to get, and who waits for that.
+  struct GroupCopy {
+    BatchDesk::Copy what;
+    Answer answer;  // null: nobody
+    bool under_way = false;
+    replication::Member arrived = {};
+  };
+  std::map<std::uint64_t, GroupCopy> copies_;
+  std::uint64_t last_copy_ = 0;
+  replication::Member has_groups_;  // the backup that gets every group
   PeerFeed feed_;
   std::uint64_t loads_ = 0;  // how often a snapshot took the place of all
   bool saving_ = false;
@@ -217,6 +253,9 @@ class ShardHost {
   // Ended in this order: one that waits for another one's work is ended before it.
   Lane snapshot_lane_, log_lane_, sync_lane_, feed_lane_, apply_lane_;
 };
+
+// Whether it is of a batch optimizer's vectors.
+bool is_batch_command(std::span<const std::byte> command);
 
 // Commands that are applied, and who asked for some of them.
 struct ShardHost::Job {

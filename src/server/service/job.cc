@@ -10,7 +10,7 @@
 namespace convoy::server {
 namespace {
 
-constexpr std::size_t kMaxName = 1024;                         // bytes
+constexpr std::size_t kMaxJobText = 1024;                      // bytes
 constexpr std::size_t kMaxRecipe = std::size_t{16} << 20;      // bytes
 constexpr std::uint64_t kMaxProcesses = 65536;                 // of a kind, and shards
 constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 56;  // so that sums of them fit
@@ -53,7 +53,7 @@ std::string both(const std::string& what, std::uint64_t here, std::uint64_t ther
 }  // namespace
 
 void check(const JobPlan& plan) {
-  in_range("the length of its name", plan.name.size(), 0, kMaxName);
+  in_range("the length of its name", plan.name.size(), 0, kMaxJobText);
   in_range("the length of its recipe", plan.recipe.size(), 0, kMaxRecipe);
   in_range("shards", plan.shards, 1, kMaxProcesses);
   in_range("servers", plan.servers, servers_needed(plan), kMaxProcesses);
@@ -91,9 +91,9 @@ void check(const JobDescription& description) {
                      std::to_string(description.epoch_samples) + " samples; at most " +
                      std::to_string(kMaxSamples) + " are accepted");
   }
-  if (description.model.size() > kMaxName || description.data.size() > kMaxName) {
+  if (description.model.size() > kMaxJobText || description.data.size() > kMaxJobText) {
     throw UsageError("description of a job: model and data have at most " +
-                     std::to_string(kMaxName) + " bytes each");
+                     std::to_string(kMaxJobText) + " bytes each");
   }
 }
 
@@ -127,7 +127,7 @@ void write(Writer& writer, const JobPlan& plan) {
 
 JobPlan read_job_plan(Reader& reader) {
   JobPlan plan;
-  plan.name = reader.text(kMaxName);
+  plan.name = reader.text(kMaxJobText);
   plan.recipe = reader.text(kMaxRecipe);
   plan.shards = reader.u32();
   plan.servers = reader.u32();
@@ -171,9 +171,9 @@ void write(Writer& writer, const JobDescription& description) {
 
 JobDescription read_job_description(Reader& reader) {
   JobDescription description;
-  description.model = reader.text(kMaxName);
+  description.model = reader.text(kMaxJobText);
   description.epoch_samples = reader.u64();
-  description.data = reader.text(kMaxName);
+  description.data = reader.text(kMaxJobText);
   const std::uint32_t vectors = reader.count(4 + 1 + 8 + 1);
   description.vectors.reserve(vectors);
   for (std::uint32_t i = 0; i < vectors; ++i) {

@@ -100,6 +100,8 @@ std::string_view name(Status status) {
       return "conflict";
     case Status::full:
       return "full";
+    case Status::no_vector:
+      return "no such vector";
   }
   return "unknown";
 }
@@ -135,7 +137,7 @@ Reply decode_reply(std::span<const std::byte> bytes) {
   reader.version(kCommandVersion);
   Reply reply;
   reply.status = static_cast<Status>(reader.u8());
-  if (reply.status > Status::full) reader.refuse("no status has this number");
+  if (reply.status > Status::no_vector) reader.refuse("no status has this number");
   reply.index = reader.u64();
   reply.round = reader.u64();
   reply.sequence = reader.u64();

@@ -31,6 +31,14 @@ enum class CommandNumber : std::uint8_t {
   forget = 7,
   cut = 8,
   drop_cut = 9,
+  // Of a batch optimizer's vectors (batch_commands.h).
+  space = 10,
+  put = 11,
+  combine = 12,
+  multiply = 13,
+  keep = 14,
+  evaluate = 15,
+  gradient = 16,
 };
 
 enum class Status : std::uint8_t {
@@ -44,7 +52,8 @@ enum class Status : std::uint8_t {
   superseded = 7,       // a push before the client's last one; whatever became of it was decided
   malformed = 8,        // no command at all
   conflict = 9,         // something else was said before
-  full = 10,            // more clients or cuts than fit
+  full = 10,            // more clients, cuts or bytes than fit
+  no_vector = 11,       // nothing has this name, or a part of it is missing
 };
 std::string_view name(Status status);
 

@@ -10,7 +10,8 @@
 namespace convoy::server {
 namespace {
 
-constexpr std::uint16_t kStateVersion = 1;
+constexpr std::uint16_t kStateVersion = 2;
+constexpr std::uint16_t kWithBatch = 2;  // from here on there are a batch optimizer's vectors
 constexpr std::uint64_t kMaxVersion = std::uint64_t{1} << 62;
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
@@ -21,6 +22,26 @@ void write_versions(Writer& writer, const FrozenSlices& slices) {
   for (const auto& slice : slices) {
     writer.boolean(slice.has_value());
     if (slice) writer.u64(slice->version);
+  }
+}
+
+void write_batch(Writer& writer, const BatchData& batch) {
+  writer.boolean(batch.element.has_value());
+  if (!batch.element) return;
+  writer.u8(static_cast<std::uint8_t>(*batch.element));
+  writer.u64(batch.ordinal);
+  writer.boolean(batch.open.has_value());
+  if (batch.open) {
+    write(writer, batch.open->id);
+    writer.u32(batch.open->portions);
+    writer.u64(batch.open->index);
+    write(writer, batch.newest);
+  }
+  writer.u32(static_cast<std::uint32_t>(batch.vectors.size()));
+  for (const auto& [name, vector] : batch.vectors) {
+    write(writer, name);
+    writer.u64(vector->made);
+    for (const BatchArrayPtr& array : vector->slices) writer.boolean(array != nullptr);
   }
 }
 
@@ -56,13 +77,17 @@ Bytes head_of(const ShardData& data, const FrozenSlices& slices) {
     writer.u32(static_cast<std::uint32_t>(cut->slices.size()));
     write_versions(writer, cut->slices);
   }
+  write_batch(writer, data.batch);
   return writer.take();
 }
 
 class ShardImage final : public StateImage {
  public:
   explicit ShardImage(const ShardData& data)
-      : index_(data.applied), slices_(data.freeze()), cuts_(data.cuts) {
+      : index_(data.applied),
+        slices_(data.freeze()),
+        cuts_(data.cuts),
+        vectors_(data.batch.vectors) {
     head_ = head_of(data, slices_);
     for (const auto& [client, command] : data.collected) collected_.push_back(command);
   }
@@ -84,6 +109,11 @@ class ShardImage final : public StateImage {
         if (cut->slices[i]) save_cut(cut->slices[i]->blocks, slices_[i]->blocks, sink);
       }
     }
+    for (const auto& [name, vector] : vectors_) {
+      for (const BatchArrayPtr& array : vector->slices) {
+        if (array) sink.write(array->bytes());
+      }
+    }
   }
 
  private:
@@ -100,6 +130,7 @@ class ShardImage final : public StateImage {
   std::uint64_t index_;
   FrozenSlices slices_;
   Cuts cuts_;
+  std::map<optim::VectorName, BatchVectorPtr> vectors_;
   Bytes head_;
   std::vector<std::shared_ptr<const Bytes>> collected_;
 };
@@ -132,6 +163,12 @@ struct Head {
   FrozenSlices slices;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> collected;  // client, bytes
   std::vector<std::pair<std::uint64_t, ShardCut>> cuts;            // id, without blocks
+  struct Vector {
+    optim::VectorName name;
+    std::uint64_t made = 0;
+    std::vector<bool> slices;  // that follow
+  };
+  std::vector<Vector> vectors;
 };
 
 void read_clients(Reader& reader, ShardData& data) {
@@ -162,7 +199,51 @@ void read_cuts(Reader& reader, Head& head) {
   }
 }
 
-Head read_head(std::span<const std::byte> bytes, std::uint64_t memory_limit) {
+void read_batch(Reader& reader, Head& head) {
+  if (!reader.boolean()) return;
+  if (!head.data.definition) reader.refuse("vectors of a shard without a definition");
+  const auto& definitions = head.data.definition->slices;
+  BatchData& batch = head.data.batch;
+  batch.element = read_element(reader);
+  batch.ordinal = reader.u64();
+  if (reader.boolean()) {
+    batch.open.emplace();
+    batch.open->id = read_evaluation_id(reader);
+    batch.open->portions = reader.u32();
+    batch.open->index = reader.u64();
+    batch.newest = read_evaluation_id(reader);
+    if (batch.open->portions == 0) reader.refuse("an evaluation without portions");
+  }
+  head.vectors.resize(reader.count(kVectorNameBytes + 8 + definitions.size()));
+  for (std::size_t i = 0; i < head.vectors.size(); ++i) {
+    Head::Vector& vector = head.vectors[i];
+    vector.name = read_vector_name(reader);
+    if (i > 0 && !(head.vectors[i - 1].name < vector.name)) reader.refuse("vectors don't ascend");
+    vector.made = reader.u64();
+    for (const SliceDefinition& slice : definitions) {
+      vector.slices.push_back(reader.boolean());
+      if (vector.slices.back() && !slice.rule) reader.refuse("a vector of a statistic");
+    }
+  }
+}
+
+BatchVectorPtr read_vector(SnapshotSource& source, const Head::Vector& from, const Head& head,
+                           const std::shared_ptr<ArrayPool>& pool) {
+  auto vector = std::make_shared<BatchVector>();
+  vector->made = from.made;
+  for (std::size_t i = 0; i < from.slices.size(); ++i) {
+    vector->slices.emplace_back();
+    if (!from.slices[i]) continue;
+    auto array = std::make_shared<BatchArray>(*head.data.batch.element,
+                                              head.data.definition->slices[i].size, pool);
+    source.read(array->bytes());
+    vector->slices.back() = std::move(array);
+  }
+  return vector;
+}
+
+Head read_head(std::span<const std::byte> bytes, std::uint16_t version,
+               std::uint64_t memory_limit) {
   Reader reader(bytes, "head of a shard's state");
   Head head;
   ShardData& data = head.data;
@@ -186,6 +267,7 @@ Head read_head(std::span<const std::byte> bytes, std::uint64_t memory_limit) {
     size = reader.u64();
   }
   read_cuts(reader, head);
+  if (version >= kWithBatch) read_batch(reader, head);
   reader.end();
   return head;
 }
@@ -240,8 +322,8 @@ void ShardState::load(SnapshotSource& source) {
   std::byte begin[2 + 8];
   source.read(begin);
   Reader reader(begin, "a shard's state");
-  reader.version(kStateVersion);
-  Head head = read_head(read_bytes(source, reader.u64()), memory_limit_);
+  const std::uint16_t version = reader.version(kStateVersion);
+  Head head = read_head(read_bytes(source, reader.u64()), version, memory_limit_);
   ShardData& data = head.data;
   for (const auto& [client, size] : head.collected) {
     auto command = std::make_shared<const Bytes>(read_bytes(source, size));
@@ -256,6 +338,9 @@ void ShardState::load(SnapshotSource& source) {
     }
   }
   for (auto& [id, cut] : head.cuts) data.cuts.emplace(id, read_cut(source, std::move(cut), head));
+  for (const Head::Vector& vector : head.vectors) {
+    data.batch.vectors.emplace(vector.name, read_vector(source, vector, head, arrays_));
+  }
   for (auto& slice : head.slices) {
     data.slices.push_back(
         slice ? std::make_shared<ShardSlice>(slice->version, std::move(slice->blocks)) : nullptr);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/state/batch_vectors.h"
 #include "server/state/commands.h"
 #include "server/state/definition.h"
 #include "server/state/striped_vector.h"
@@ -119,6 +120,7 @@ struct ShardData {
   std::map<std::uint64_t, std::shared_ptr<const ShardCut>> cuts;    // by id
   StalenessHistogram staleness;
   Ledger ledger;
+  BatchData batch;
 
   LastPushes last_pushes() const;
   std::vector<std::optional<FrozenSlice>> freeze() const;

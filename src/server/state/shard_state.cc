@@ -88,6 +88,13 @@ const ShardState::Entry ShardState::kCommands[] = {
     {CommandNumber::forget, &ShardState::forget},
     {CommandNumber::cut, &ShardState::cut},
     {CommandNumber::drop_cut, &ShardState::drop_cut},
+    {CommandNumber::space, &ShardState::space},
+    {CommandNumber::put, &ShardState::put},
+    {CommandNumber::combine, &ShardState::combine},
+    {CommandNumber::multiply, &ShardState::multiply},
+    {CommandNumber::keep, &ShardState::keep},
+    {CommandNumber::evaluate, &ShardState::evaluate},
+    {CommandNumber::gradient, &ShardState::gradient},
 };
 
 ShardState::ShardState(std::uint64_t memory_limit) : memory_limit_(memory_limit) {}

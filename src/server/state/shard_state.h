@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/exact_sum.h"
+#include "server/state/batch_commands.h"
 #include "server/state/machine.h"
 #include "server/state/shard_data.h"
 
@@ -45,6 +47,17 @@ struct ShardStatus {
   Ledger ledger;
 };
 
+// What a shard says of a batch optimizer's vectors.
+struct BatchStatus {
+  std::optional<Element> element;  // none: it has no space
+  std::uint64_t ordinal = 0;       // of the last numbered command that was done
+  std::optional<OpenEvaluation> open;
+  std::optional<EvaluationId> newest;  // that was ever opened
+  bool sealed = false;                 // the open one's gradient is there
+  std::uint64_t bytes = 0;             // of all vectors
+  std::vector<optim::VectorName> vectors;
+};
+
 // Vectors changed by the commands of commands.h (Dean et al. 2012, section 4.1: a shard applies the
 // rule to each gradient that it is sent). No clock, no random number and no thread of its own.
 //
@@ -60,7 +73,7 @@ class ShardState final : public StateMachine {
   // Has large updates done in so many parts side by side: parallel(n, part) calls part(0) to
   // part(n - 1), by any threads, and returns when all have; what one of them threw it then throws,
   // but no UsageError, which says that a command changed nothing. The state becomes the same.
-  // Before anything else is called.
+  // Before anything else is called; `parallel` may be called by several threads at once.
   using Part = std::function<void(std::size_t part)>;
   using Parallel = std::function<void(std::size_t parts, const Part& part)>;
   void use(std::size_t parts, Parallel parallel);
@@ -96,6 +109,15 @@ class ShardState final : public StateMachine {
   // The pushes that are in a cut: the last one of each client. Throws UsageError without that cut.
   LastPushes last_pushes(std::uint64_t cut) const;
 
+  // --- a batch optimizer's vectors ---
+  BatchStatus batch() const;
+  // Elements of each slice in a space; 0 for those of statistics.
+  std::vector<std::uint64_t> space_sizes() const;
+  // Throws UsageError when nothing has this name, or a part is missing.
+  BatchVectorPtr vector(const optim::VectorName& name) const;
+  // The shard's part of scalar products, each vector read once. Throws the same.
+  std::vector<ExactSum> dots(std::span<const optim::VectorPair> pairs) const;
+
  private:
   // A command that is being applied.
   struct Context {
@@ -119,6 +141,26 @@ class ShardState final : public StateMachine {
   Reply forget(Context& context);
   Reply cut(Context& context);
   Reply drop_cut(Context& context);
+
+  Reply space(Context& context);
+  Reply put(Context& context);
+  Reply combine(Context& context);
+  Reply multiply(Context& context);
+  Reply keep(Context& context);
+  Reply evaluate(Context& context);
+  Reply gradient(Context& context);
+  // Carries out a command with a number, unless that was done before.
+  Reply numbered(std::uint64_t ordinal, const std::function<Reply()>& carry_out);
+  Reply check_slices(std::span<const BatchSlice> slices) const;
+  BatchVectorPtr find_vector(const optim::VectorName& name) const;
+  bool complete(const BatchVector& vector) const;
+  std::uint64_t batch_bytes() const;
+  std::uint64_t space_bytes() const;  // of one vector
+  BatchArrayPtr array_of(const BatchValues& values) const;
+  // Makes `into` of vectors that are there.
+  using MakeElements = std::function<BatchElements(std::vector<BatchVectorPtr> from)>;
+  Reply make_vector(const Context& context, const optim::VectorName& into,
+                    std::span<const optim::VectorName> from, const MakeElements& elements);
 
   struct Found;  // a slice to read, and its version
   Found find(const FetchRange& range) const;
@@ -147,6 +189,7 @@ class ShardState final : public StateMachine {
   std::string who(std::uint64_t id) const;
 
   const std::uint64_t memory_limit_;
+  const std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
   std::size_t parts_ = 1;
   Parallel parallel_;
   // The applying thread alone changes data_, and holds this while it does; so it reads without. The

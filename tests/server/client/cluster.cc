@@ -19,6 +19,7 @@ Cluster::Cluster(JobPlan plan) : shards_(plan.shards) {
   job_.plan = std::move(plan);
   for (std::uint32_t shard = 0; shard < shards_.size(); ++shard) {
     shards_[shard].state = std::make_unique<ShardState>();
+    shards_[shard].desk = std::make_unique<host::BatchDesk>(*shards_[shard].state);
     shards_[shard].primary = servers_of(shard, job_.plan).front();
     job_.configurations.push_back({shard, 1, {shards_[shard].primary, 1}, {}});
   }
@@ -191,9 +192,42 @@ calls::Answered Cluster::fetch(Shard& shard, const calls::FetchRequest& request)
   return answer;
 }
 
+void Cluster::forget_groups(std::uint32_t shard) {
+  const std::lock_guard lock(shards_[shard].applying);
+  shards_[shard].desk = std::make_unique<host::BatchDesk>(*shards_[shard].state);
+}
+
+// As a host that has no backup.
+std::optional<calls::Answered> Cluster::carry_out_batch(Shard& shard, const std::string& method,
+                                                        const Message& request) {
+  const std::unique_lock lock(shard.applying);
+  host::BatchDesk& desk = *shard.desk;
+  if (method == calls::kDots) return desk.dots(calls::decode_dots(request));
+  if (method == calls::kVector) return desk.vector(calls::decode_vector(request));
+  if (method == calls::kVectors) return desk.vectors();
+  if (method == calls::kMissing) return desk.missing(calls::decode_evaluation(request));
+  if (method == calls::kGroup) {
+    const Bytes bytes = request.gather();
+    auto added = desk.add(calls::decode_group(bytes));
+    if (auto* answer = std::get_if<calls::Answered>(&added)) return std::move(*answer);
+    calls::Answered kept;
+    kept.content = calls::encode(GroupAnswer::kept);
+    return kept;
+  }
+  if (method != calls::kSeal) return std::nullopt;
+  auto made = desk.seal(calls::decode_seal(request));
+  if (auto* answer = std::get_if<calls::Answered>(&made)) return std::move(*answer);
+  calls::Answered sealed;
+  ShardState& state = *shard.state;
+  sealed.content = Message::of(state.apply(state.applied() + 1, std::get<Bytes>(made)));
+  desk.look();
+  return host::BatchDesk::sealed(std::move(sealed));
+}
+
 calls::Answered Cluster::carry_out(Shard& shard, const std::string& method,
                                    const Message& request) {
   calls::Answered answer;
+  if (auto batch = carry_out_batch(shard, method, request)) return std::move(*batch);
   if (method == calls::kCommand) {
     answer.content = give(shard, calls::decode_command(request).gather());
   } else if (method == calls::kFetch) {

@@ -17,6 +17,7 @@
 
 #include "convoy/base/error.h"
 #include "server/client/core.h"
+#include "server/host/batch_desk.h"
 #include "tests/server/transport/local_link.h"
 
 namespace convoy::server::client::test {
@@ -63,6 +64,8 @@ class Cluster {
 
   // --- what there is ---
   ShardState& shard(std::uint32_t shard) { return *shards_[shard].state; }
+  // As if primary and backup had lost the memory of groups.
+  void forget_groups(std::uint32_t shard);
   std::vector<float> values(const Layout& layout, std::uint32_t vector, std::uint32_t array = 0);
   std::uint64_t requests(const std::string& method) const;
   std::set<std::uint64_t> left() const;
@@ -81,6 +84,7 @@ class Cluster {
     std::mutex mutex;     // of what doesn't belong to the state
     std::mutex applying;  // who fetches doesn't wait for this
     std::unique_ptr<ShardState> state;
+    std::unique_ptr<host::BatchDesk> desk;
     std::uint64_t primary = 0;
     bool hint = true;
   };
@@ -93,6 +97,8 @@ class Cluster {
   calls::Answered carry_out(Shard& shard, const std::string& method,
                             const transport::Message& request);
   calls::Answered fetch(Shard& shard, const calls::FetchRequest& request);
+  std::optional<calls::Answered> carry_out_batch(Shard& shard, const std::string& method,
+                                                 const transport::Message& request);
   transport::Message on_coordinator(const std::string& method, const transport::Message& request);
   server::Cut make_cut();
   transport::Message give(Shard& shard, std::span<const std::byte> command);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <future>
 #include <map>
@@ -109,6 +110,17 @@ class Cluster {
         expect_signs();
       });
     };
+    links.group_to_node = [this, self](std::uint64_t to, const transport::Message& copy,
+                                       const std::function<void(bool)>& arrived) {
+      net_.add([this, self, to, copy, arrived] {
+        const auto target = find(to);
+        const Bytes bytes = copy.gather();
+        const bool kept = target && target->keep_copy(calls::decode_copy(bytes));
+        copies_ += kept ? 1 : 0;
+        const auto from = self->lock();
+        if (from && arrived) arrived(kept);
+      });
+    };
     links.fatal = [this](const std::string& why) {
       const std::lock_guard lock(mutex_);
       fatal_ = why;
@@ -138,6 +150,7 @@ class Cluster {
   }
 
   ShardHost& host(std::uint64_t node) { return *find(node); }
+  bool runs(std::uint64_t node) const { return find(node) != nullptr; }
   SimulatedDisk& disk(std::uint64_t node) { return disks_[node]; }
   AuthorityRunner& authority() { return authority_; }
   std::string fatal() const {
@@ -228,6 +241,8 @@ class Cluster {
     return result;
   }
 
+  std::uint64_t copies() const { return copies_; }  // of groups, that arrived
+
   PacedTime time;
 
  private:
@@ -287,6 +302,7 @@ class Cluster {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<ShardHost>> hosts_;
   std::string fatal_;
+  std::atomic<std::uint64_t> copies_ = 0;
   Lane net_;
   AuthorityRunner authority_;
 };

@@ -1,0 +1,250 @@
+// Vectors of a batch optimizer, and gradients of portions, on nodes that are killed.
+#include <future>
+
+#include "server/host/batch_desk.h"
+#include "tests/server/host/cluster.h"
+#include "tests/server/state/batch_shards.h"
+
+namespace convoy::server::host::test {
+namespace {
+
+using calls::Outcome;
+using optim::VectorName;
+using optim::VectorRole;
+
+constexpr std::size_t kElements = 50;
+constexpr EvaluationId kEvaluation{1, 0};
+constexpr std::uint32_t kPortions = 6;
+
+struct BatchCluster : Cluster {
+  explicit BatchCluster(Options options = Options()) : Cluster(options) {}
+
+  // Weights, and an evaluation that is open.
+  void begin() {
+    EXPECT_EQ(give(define_command(definition({slice("w", kElements)}))).status, Status::done);
+    EXPECT_EQ(give(space_command(Element::f64)).status, Status::done);
+    const std::vector<double> start = random_values<double>(kElements, 77);
+    const BatchSlice slice{0, batch_values(std::span(start))};
+    EXPECT_EQ(give(put_command(0, {VectorRole::weights, 1, 0}, {&slice, 1})).status, Status::done);
+    EXPECT_EQ(give(evaluate_command(1, kEvaluation, kPortions)).status, Status::done);
+  }
+
+  // Asks whoever is primary until it is done or refused.
+  template <typename Ask>
+  calls::Answered ask_primary(const Ask& ask) {
+    calls::Answered last;
+    EXPECT_TRUE(wait([&] {
+      for (const std::uint64_t node : {1, 2, 3}) {
+        if (!runs(node)) continue;
+        std::promise<calls::Answered> promise;
+        auto answer = promise.get_future();
+        ask(host(node), [&promise](calls::Answered one) { promise.set_value(std::move(one)); });
+        last = answer.get();
+        if (last.outcome == Outcome::done || last.outcome == Outcome::refused) return true;
+      }
+      return false;
+    })) << last.reason;
+    return last;
+  }
+  GroupAnswer add(const PortionGroup& group, const EvaluationId& id = kEvaluation) {
+    PortionSum<double> sum;
+    for (std::uint64_t i = group.first; i < std::min<std::uint64_t>(group.end(), kPortions); ++i) {
+      sum.add(random_values<double>(kElements, static_cast<unsigned>(i)));
+    }
+    const std::vector<BatchSlice> slices = {{0, batch_values(sum.take())}};
+    const std::vector<Bytes> pieces = calls::group_pieces({0, id, group, slices});
+    auto bytes = std::make_shared<Bytes>(pieces.front());
+    bytes->insert(bytes->end(), slices[0].values.bytes.begin(), slices[0].values.bytes.end());
+    const auto message = transport::Message::view(*bytes, bytes);
+    const auto answer = ask_primary([&](ShardHost& host, Answer to) {
+      host.group(calls::decode_group(*bytes), message, std::move(to));
+    });
+    EXPECT_EQ(answer.outcome, Outcome::done) << answer.reason;
+    return calls::decode_group_answer(answer.content);
+  }
+  calls::Sealed seal(const EvaluationId& id = kEvaluation) {
+    const auto answer = ask_primary([&](ShardHost& host, Answer to) {
+      host.seal({0, id, 0.5, {{0.1, {VectorRole::weights, 1, 0}}}}, std::move(to));
+    });
+    EXPECT_EQ(answer.outcome, Outcome::done) << answer.reason;
+    return calls::decode_sealed(answer.content);
+  }
+  std::vector<PortionRange> missing() {
+    const auto answer = ask_primary([&](ShardHost& host, const Answer& to) {
+      to(host.missing({0, kEvaluation}));
+    });
+    EXPECT_EQ(answer.outcome, Outcome::done) << answer.reason;
+    return calls::decode_sealed(answer.content).missing;
+  }
+  std::vector<double> get(const VectorName& name) {
+    const auto answer = ask_primary([&](ShardHost& host, const Answer& to) {
+      to(host.vector({0, 0, name, {{0, 0, kElements}}}));
+    });
+    EXPECT_EQ(answer.outcome, Outcome::done) << answer.reason;
+    std::vector<double> values(kElements);
+    calls::decode_vector_values(answer.content)
+        .values.copy_to(std::as_writable_bytes(std::span(values)));
+    return values;
+  }
+  std::vector<double> gradient() { return get({VectorRole::gradient, 1, 0}); }
+};
+
+std::vector<double> expected_gradient() {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  for (std::uint32_t i = 0; i < kPortions; ++i) EXPECT_EQ(cluster.add({i, 0}), GroupAnswer::kept);
+  EXPECT_TRUE(cluster.seal().sealed);
+  return cluster.gradient();
+}
+
+TEST(BatchHost, SealsWhatIsComplete) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  EXPECT_EQ(cluster.add({0, 2}), GroupAnswer::kept);
+  EXPECT_EQ(cluster.add({2, 0}), GroupAnswer::had);
+  EXPECT_EQ(cluster.add({4, 0}), GroupAnswer::kept);
+  EXPECT_EQ(cluster.add({4, 1}), GroupAnswer::overlaps);
+  const calls::Sealed incomplete = cluster.seal();
+  EXPECT_FALSE(incomplete.sealed);
+  EXPECT_EQ(incomplete.missing, (std::vector<PortionRange>{{5, 6}}));
+  EXPECT_EQ(cluster.add({5, 0}), GroupAnswer::kept);
+  EXPECT_TRUE(cluster.missing().empty());
+  EXPECT_TRUE(cluster.seal().sealed);
+  EXPECT_TRUE(cluster.seal().sealed);
+  EXPECT_EQ(cluster.add({5, 0}), GroupAnswer::had);
+  expect_same_bits(cluster.gradient(), expected_gradient());
+  EXPECT_EQ(cluster.give(evaluate_command(2, {2, 0}, 1)).status, Status::done);
+  EXPECT_EQ(cluster.add({5, 0}, {1, 1}), GroupAnswer::ended);
+  // Groups of before are gone from memory, vectors are counted.
+  EXPECT_EQ(cluster.host(1).report().memory_bytes, kElements * (4 + 8 + 8));
+}
+
+// Groups are in the backup's memory before they are answered.
+TEST(BatchHost, GroupsOutliveAPrimary) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.start(2);
+  cluster.begin();
+  ASSERT_TRUE(cluster.wait([&] { return bool(cluster.authority().configuration().backup); }));
+  const std::uint64_t first = cluster.authority().configuration().primary.node;
+  ASSERT_TRUE(cluster.wait_served(first, 3 - first));
+  for (const PortionGroup& group : {PortionGroup{0, 1}, {3, 0}, {4, 0}}) {
+    EXPECT_EQ(cluster.add(group), GroupAnswer::kept);
+  }
+  cluster.kill(first);
+  EXPECT_EQ(cluster.missing(), (std::vector<PortionRange>{{2, 3}, {5, 6}}));
+  EXPECT_EQ(cluster.add({2, 0}), GroupAnswer::kept);
+  EXPECT_EQ(cluster.add({5, 0}), GroupAnswer::kept);
+  EXPECT_TRUE(cluster.seal().sealed);
+  expect_same_bits(cluster.gradient(), expected_gradient());
+}
+
+// A node that becomes the backup gets those that came before.
+TEST(BatchHost, ANewBackupGetsTheGroups) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  for (const PortionGroup& group : {PortionGroup{0, 1}, {3, 0}, {5, 0}}) {
+    EXPECT_EQ(cluster.add(group), GroupAnswer::kept);
+  }
+  EXPECT_EQ(cluster.copies(), 0u);
+  cluster.start(2);
+  ASSERT_TRUE(cluster.wait_served(1, 2));
+  ASSERT_TRUE(cluster.wait([&] { return cluster.copies() >= 3; }));
+  cluster.kill(1);
+  EXPECT_EQ(cluster.missing(), (std::vector<PortionRange>{{2, 3}, {4, 5}}));
+  EXPECT_EQ(cluster.add({2, 0}), GroupAnswer::kept);
+  EXPECT_EQ(cluster.add({4, 0}), GroupAnswer::kept);
+  EXPECT_TRUE(cluster.seal().sealed);
+  expect_same_bits(cluster.gradient(), expected_gradient());
+}
+
+// A backup that is gone keeps nobody waiting for longer than it takes to find out.
+TEST(BatchHost, AKilledBackupIsDoneWithout) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  cluster.start(2);
+  ASSERT_TRUE(cluster.wait_served(1, 2));
+  cluster.kill(2);
+  EXPECT_EQ(cluster.add({0, 2}), GroupAnswer::kept);
+  EXPECT_EQ(cluster.add({4, 1}), GroupAnswer::kept);
+  EXPECT_TRUE(cluster.seal().sealed);
+  expect_same_bits(cluster.gradient(), expected_gradient());
+}
+
+// Both copies lost: vectors are there, and which evaluation it was; its groups come again.
+TEST(BatchHost, GroupsAreInMemoryAlone) {
+  for (const bool snapshots : {false, true}) {
+    BatchCluster cluster({.snapshot_bytes = snapshots ? 100u : 1u << 26});
+    cluster.start(1);
+    cluster.start(2);
+    cluster.begin();
+    EXPECT_EQ(cluster.add({0, 2}), GroupAnswer::kept);
+    EXPECT_EQ(cluster.add({4, 0}), GroupAnswer::kept);
+    cluster.kill(1);
+    cluster.kill(2);
+    cluster.start(1);
+    cluster.start(2);
+    EXPECT_EQ(cluster.missing(), (std::vector<PortionRange>{{0, kPortions}}));
+    EXPECT_EQ(cluster.add({0, 2}), GroupAnswer::kept);
+    EXPECT_EQ(cluster.add({4, 1}), GroupAnswer::kept);
+    EXPECT_TRUE(cluster.seal().sealed);
+    expect_same_bits(cluster.gradient(), expected_gradient());
+    // What is sealed is in the log.
+    cluster.kill(1);
+    cluster.kill(2);
+    cluster.start(1);
+    cluster.start(2);
+    EXPECT_TRUE(cluster.seal().sealed);
+    expect_same_bits(cluster.gradient(), expected_gradient());
+  }
+}
+
+// Vectors that were made by commands are the same on the backup, also on one that came late.
+TEST(BatchHost, TheBackupMakesTheSameVectors) {
+  BatchCluster cluster({.snapshot_bytes = 500, .segment_bytes = 200});
+  cluster.start(1);
+  cluster.begin();
+  const VectorName weights{VectorRole::weights, 1, 0};
+  std::uint64_t ordinal = 10;
+  const auto make = [&](std::int64_t iteration) {
+    const std::vector<optim::Term> terms = {{0.1, weights}, {1, weights}};
+    EXPECT_EQ(cluster.give(combine_command(++ordinal, {VectorRole::step, iteration}, terms)).status,
+              Status::done);
+  };
+  make(1);
+  cluster.start(2);
+  ASSERT_TRUE(cluster.wait_served(1, 2));
+  make(2);
+  const std::vector<double> expected = cluster.get({VectorRole::step, 1});
+  cluster.kill(1);
+  expect_same_bits(cluster.get({VectorRole::step, 1}), expected);
+  expect_same_bits(cluster.get({VectorRole::step, 2}), expected);
+}
+
+TEST(BatchHost, ANodeThatIsNotPrimarySaysWhoIs) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  cluster.start(2);
+  ASSERT_TRUE(cluster.wait_served(1, 2));
+  ASSERT_TRUE(cluster.wait([&] { return cluster.host(2).report().primary == 1; }));
+  for (const calls::Answered& answer :
+       {cluster.host(2).dots({}), cluster.host(2).vector({}), cluster.host(2).vectors(),
+        cluster.host(2).missing({0, kEvaluation})}) {
+    EXPECT_EQ(answer.outcome, Outcome::not_primary);
+    EXPECT_EQ(answer.primary, 1u);
+  }
+  // Whoever knows of a command that isn't applied here has heard another primary.
+  EXPECT_EQ(cluster.host(1).dots({0, 1000, {}}).outcome, Outcome::busy);
+  // Weights of an evaluation that comes are waited for, those of one that is over are not.
+  EXPECT_EQ(cluster.host(1).vector({0, 0, {VectorRole::weights, 1, 1}, {}}).outcome, Outcome::busy);
+  EXPECT_EQ(cluster.host(1).vector({0, 0, {VectorRole::weights, 0, 1}, {}}).outcome,
+            Outcome::refused);
+}
+
+}  // namespace
+}  // namespace convoy::server::host::test
