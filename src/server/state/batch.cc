@@ -394,23 +394,38 @@ std::vector<ExactSum> ShardState::dots(std::span<const optim::VectorPair> pairs)
   }
   std::vector<ExactSum> sums(pairs.size());
   if (pairs.empty()) return sums;
-  // Block by block, so that a vector of several pairs comes from memory once.
-  for (std::size_t slice = 0; slice < vectors.front().first->slices.size(); ++slice) {
-    if (!vectors.front().first->slices[slice]) continue;
-    const std::size_t size = vectors.front().first->slices[slice]->size();
-    for (std::size_t at = 0; at < size; at += kDotBlock) {
-      const std::size_t count = std::min(kDotBlock, size - at);
-      for (std::size_t i = 0; i < sums.size(); ++i) {
-        const BatchArray& a = *vectors[i].first->slices[slice];
-        const BatchArray& b = *vectors[i].second->slices[slice];
-        if (element == Element::f64) {
-          add_products<double>(a, b, at, count, sums[i]);
-        } else {
-          add_products<float>(a, b, at, count, sums[i]);
+  const auto& slices = vectors.front().first->slices;
+  struct Stripe {
+    std::size_t slice, begin, end;
+  };
+  std::vector<Stripe> stripes;
+  for (std::size_t slice = 0; slice < slices.size(); ++slice) {
+    const std::size_t size = slices[slice] ? slices[slice]->size() : 0;
+    for (std::size_t at = 0; at < size; at += StripedVector::kStripe) {
+      stripes.push_back({slice, at, std::min(at + StripedVector::kStripe, size)});
+    }
+  }
+  std::mutex mutex;  // of `sums`, which are the same in any order
+  in_parts(stripes.size(), [&](std::size_t first, std::size_t last) {
+    std::vector<ExactSum> parts(pairs.size());
+    for (std::size_t s = first; s < last; ++s) {
+      // Block by block, so that a vector of several pairs comes from memory once.
+      for (std::size_t at = stripes[s].begin; at < stripes[s].end; at += kDotBlock) {
+        const std::size_t count = std::min(kDotBlock, stripes[s].end - at);
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+          const BatchArray& a = *vectors[i].first->slices[stripes[s].slice];
+          const BatchArray& b = *vectors[i].second->slices[stripes[s].slice];
+          if (element == Element::f64) {
+            add_products<double>(a, b, at, count, parts[i]);
+          } else {
+            add_products<float>(a, b, at, count, parts[i]);
+          }
         }
       }
     }
-  }
+    const std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i].add(parts[i]);
+  });
   return sums;
 }
 

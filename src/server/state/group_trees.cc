@@ -17,7 +17,7 @@ void add_elements(BatchArray& to, const BatchArray& from) {
   for (std::size_t i = 0; i < to.size(); ++i) sums[i] += values[i];
 }
 
-std::shared_ptr<BatchArray> copy_of_array(const BatchArray& array) {
+BatchArrayPtr copy_of_array(const BatchArray& array) {
   auto copy = std::make_shared<BatchArray>(array.element(), array.size());
   if (array.size() > 0)
     std::memcpy(copy->bytes().data(), array.bytes().data(), array.bytes().size());
@@ -54,7 +54,6 @@ GroupTree::Look GroupTree::look(const PortionGroup& group) const {
   return at != nodes_.end() && at->first < group.end() ? Look::partly : Look::missing;
 }
 
-// A sum that somebody else reads stays as it is: then the left one is copied.
 void GroupTree::add(const PortionGroup& group, std::shared_ptr<BatchArray> sum) {
   std::uint32_t first = group.first;
   Node node{group.log2_size, std::move(sum)};
@@ -70,7 +69,6 @@ void GroupTree::add(const PortionGroup& group, std::shared_ptr<BatchArray> sum) 
     if (found == nodes_.end() || found->second.level != node.level) break;
     Node& left = is_left ? node : found->second;
     Node& right = is_left ? found->second : node;
-    if (left.sum.use_count() > 1) left.sum = copy_of_array(*left.sum);
     if (element_ == Element::f64) {
       add_elements<double>(*left.sum, *right.sum);
     } else {
@@ -190,7 +188,7 @@ std::vector<GroupTrees::Copy> GroupTrees::nodes() const {
   for (std::uint32_t slice = 0; slice < trees_.size(); ++slice) {
     if (!trees_[slice]) continue;
     trees_[slice]->for_each([&](const PortionGroup& group, const BatchArrayPtr& sum) {
-      nodes.push_back({*open_, element_, group, slice, sum});
+      nodes.push_back({*open_, element_, group, slice, copy_of_array(*sum)});
     });
   }
   return nodes;

@@ -36,8 +36,8 @@ class GroupTree {
   BatchArrayPtr root() const { return nodes_.begin()->second.sum; }  // REQUIRES: complete()
   std::vector<PortionRange> missing() const;
   std::size_t nodes() const { return nodes_.size(); }
-  // Calls each(group, sum) for each node; the sums stay as they are. Of the last portions a group
-  // may be larger than what is left of them.
+  // Calls each(group, sum) for each node. Of the last portions a group may be larger than what is
+  // left of them.
   template <typename Each>
   void for_each(const Each& each) const {
     for (const auto& [first, node] : nodes_) each(PortionGroup{first, node.level}, node.sum);
@@ -78,7 +78,7 @@ class GroupTrees {
   // there.
   std::optional<std::vector<BatchArrayPtr>> roots(const EvaluationId& id) const;
   std::uint64_t bytes() const;  // of all nodes
-  // All that is there, for a backup.
+  // Copies of all that is there, for a backup.
   struct Copy {
     OpenEvaluation evaluation;
     Element element = Element::f32;

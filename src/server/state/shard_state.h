@@ -73,7 +73,7 @@ class ShardState final : public StateMachine {
   // Has large updates done in so many parts side by side: parallel(n, part) calls part(0) to
   // part(n - 1), by any threads, and returns when all have; what one of them threw it then throws,
   // but no UsageError, which says that a command changed nothing. The state becomes the same.
-  // Before anything else is called.
+  // Before anything else is called; `parallel` may be called by several threads at once.
   using Part = std::function<void(std::size_t part)>;
   using Parallel = std::function<void(std::size_t parts, const Part& part)>;
   void use(std::size_t parts, Parallel parallel);

@@ -18,8 +18,8 @@ using optim::Term;
 using optim::VectorName;
 using optim::VectorRole;
 
-const std::vector<std::uint64_t> kSizes = {7, 40000, 0, 300};
-constexpr std::uint64_t kElements = 7 + 40000 + 300;
+const std::vector<std::uint64_t> kSizes = {7, 17000, 0, 300};
+constexpr std::uint64_t kElements = 7 + 17000 + 300;
 constexpr std::uint32_t kPortions = 13;
 constexpr double kDecay = 0.01;
 

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
+#include "convoy/server/batch.h"
 #include "convoy/server/client.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/log_store.h"
@@ -279,6 +281,106 @@ TEST(EndToEnd, EveryUpdateIsAppliedOnceWhoeverIsKilled) {
   }
   evaluator.end_job("all samples are done");
   EXPECT_EQ(evaluator.progress().ended, "all samples are done");
+}
+
+// --- a batch optimizer on shards ---
+
+constexpr std::uint32_t kPortionsOfBatch = 24;
+
+using Doubles = std::vector<std::vector<double>>;
+
+// Of one portion: sums of these depend on their order.
+Doubles portion_gradient(std::uint32_t portion) {
+  Doubles values;
+  std::mt19937_64 random(portion + 1);
+  std::uniform_real_distribution<double> value(-1, 1);
+  for (const VectorSpec& vector : description().vectors) {
+    values.emplace_back();
+    for (std::uint64_t i = 0; i < vector.elements; ++i) values.back().push_back(value(random));
+  }
+  return values;
+}
+
+// Portions begin to end - 1, in groups of two.
+void add_groups(const ClientOptions& options, const EvaluationId& id, std::uint32_t begin,
+                std::uint32_t end) {
+  Client client(options);
+  BatchClient shards(client);
+  for (std::uint32_t first = begin; first < end; first += 2) {
+    std::vector<PortionSum<double>> sums(description().vectors.size());
+    for (std::uint32_t portion : {first, first + 1}) {
+      const Doubles gradient = portion_gradient(portion);
+      for (std::size_t v = 0; v < sums.size(); ++v) sums[v].add(gradient[v]);
+    }
+    std::vector<BatchView<const double>> views;
+    for (std::uint32_t v = 0; v < sums.size(); ++v) views.push_back({v, sums[v].take()});
+    EXPECT_EQ(shards.add_group(id, {first, 1}, std::span<const BatchView<const double>>(views)),
+              GroupAnswer::kept);
+  }
+}
+
+Doubles fetched(BatchClient& shards, const optim::VectorName& name) {
+  Doubles values;
+  std::vector<BatchView<double>> to;
+  for (const VectorSpec& vector : description().vectors) values.emplace_back(vector.elements);
+  for (std::uint32_t v = 0; v < values.size(); ++v) to.push_back({v, values[v]});
+  shards.fetch(name, std::span<const BatchView<double>>(to));
+  return values;
+}
+
+// Servers and the coordinator die in the middle of evaluations, and no portion is computed again.
+TEST(EndToEnd, AGradientHasTheSameBitsWhoeverIsKilled) {
+  Job job;
+  Client client(job.options("method", ClientRole::observer));
+  client.describe(description());
+  BatchClient shards(client);
+  shards.open(Element::f64);
+  const Doubles start = portion_gradient(1000);
+  std::vector<BatchView<const double>> from;
+  for (std::uint32_t v = 0; v < start.size(); ++v) from.push_back({v, start[v]});
+  shards.put({}, std::span<const BatchView<const double>>(from));
+  ASSERT_TRUE(shards.initialized());
+  job.await_backups();
+
+  ShardSpace space(shards);
+  const optim::VectorName weights{optim::VectorRole::weights, 0, 1};
+  const auto evaluate = [&](const EvaluationId& id, const std::function<void()>& in_the_middle) {
+    space.evaluate(id, kPortionsOfBatch);
+    std::thread other([&] { add_groups(job.options("a"), id, 0, 8); });
+    add_groups(job.options("b"), id, 8, 14);
+    other.join();
+    in_the_middle();
+    add_groups(job.options("c"), id, 14, kPortionsOfBatch);
+    const optim::Term decay{0.25, {optim::VectorRole::weights, 0, id.evaluation}};
+    EXPECT_TRUE(shards.seal(id, 0.5, {&decay, 1}).empty());
+    return fetched(shards, {optim::VectorRole::gradient, 0, id.evaluation});
+  };
+  const Doubles first = evaluate({0, 0}, [&] { job.kill(1); });
+  job.start(1);
+  job.await_backups();
+  optim::scale(space, weights, 1, {});  // the same once more
+  const Doubles second = evaluate({0, 1}, [&] {
+    job.kill_coordinator();
+    job.kill(2);
+    job.start_coordinator();
+  });
+  EXPECT_EQ(first, second);
+  const optim::VectorPair pair{{optim::VectorRole::gradient, 0, 0},
+                               {optim::VectorRole::gradient, 0, 1}};
+  EXPECT_GT(shards.dots({&pair, 1}).front(), 0);
+
+  // Portion by portion, in one process.
+  for (std::size_t v = 0; v < start.size(); ++v) {
+    PortionSum<double> sum;
+    const std::vector<double> zeros(start[v].size());
+    for (std::uint32_t i = 0; i < 32; ++i) {
+      sum.add(i < kPortionsOfBatch ? portion_gradient(i)[v] : zeros);
+    }
+    const auto all = sum.take();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ASSERT_EQ(first[v][i], 0.5 * all[i] + 0.25 * start[v][i]);
+    }
+  }
 }
 
 }  // namespace

@@ -72,6 +72,7 @@ TYPED_TEST(BatchOf, SideBySideIsTheSame) {
     each->all(combine_command(0, sum, terms));
   }
   EXPECT_EQ(saved(one.states.front()), saved(several.states.front()));
+  EXPECT_EQ(one.dot(sum, kStart), several.dot(sum, kStart));
 }
 
 TEST(Batch, ANameIsGivenOnce) {

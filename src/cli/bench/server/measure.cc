@@ -154,11 +154,7 @@ const char* name_of(Safety safety) {
   return "";
 }
 
-std::vector<ServerFigures> measure_server(const ServerBench& bench) {
-  const Child echo_process = Child::server([] {
-    const auto* server = new EchoServer;  // as long as the process
-    return std::to_string(server->port());
-  });
+server::JobPlan plan_of(const ServerBench& bench) {
   server::JobPlan plan;
   plan.name = "bench";
   plan.shards = bench.shards;
@@ -167,7 +163,15 @@ std::vector<ServerFigures> measure_server(const ServerBench& bench) {
   plan.synced = bench.safety == Safety::synced;
   plan.servers = std::max<std::uint32_t>(bench.shards, plan.backups ? 2 : 1);
   plan.epochs = 1;
-  const BenchJob job(plan, bench.folder);  // from here on there are threads
+  return plan;
+}
+
+std::vector<ServerFigures> measure_server(const ServerBench& bench) {
+  const Child echo_process = Child::server([] {
+    const auto* server = new EchoServer;  // as long as the process
+    return std::to_string(server->port());
+  });
+  const BenchJob job(plan_of(bench), bench.folder);  // from here on there are threads
   const int port = std::stoi(const_cast<Child&>(echo_process).ready());
 
   const server::JobDescription description = description_of(bench.bytes);

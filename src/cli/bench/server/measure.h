@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/bench/server/child.h"
+#include "convoy/server/job.h"
 
 namespace convoy::cli {
 
@@ -34,6 +35,9 @@ struct ServerFigures {
   std::vector<double> exchanges;  // seconds, each
   std::vector<double> pushes, fetches;  // seconds, each; none of the echo
 };
+
+// The job that is measured.
+server::JobPlan plan_of(const ServerBench& bench);
 
 // Starts an echo and a job (coordinator and servers, as processes of their own), measures by turns,
 // and ends them. REQUIRES: one thread.

@@ -14,6 +14,7 @@
 #include "base/median.h"
 #include "cli/bench/lists.h"
 #include "cli/bench/server/measure.h"
+#include "cli/bench/server/vectors.h"
 #include "cli/checks.h"
 #include "cli/rows.h"
 #include "cli/writes.h"
@@ -31,6 +32,7 @@ struct ServerBenchOptions {
   std::string clients = "1,4";
   std::string transport = "both";
   std::string durability = "none";
+  std::string vectors;
   std::uint32_t shards = 1;
   int repetitions = 5;
   std::string folder;
@@ -164,6 +166,57 @@ void print(const ordered_json& row, bool& headed) {
   std::fflush(stdout);
 }
 
+// What vectors of one size and one job were measured; the memory's own comes first.
+std::vector<ordered_json> rows_of(const ServerBench& bench, const std::string& element,
+                                  const std::vector<VectorFigures>& figures) {
+  std::vector<ordered_json> rows;
+  for (const VectorFigures& one : figures) {
+    std::vector<double> rates, ratios;
+    for (std::size_t i = 0; i < one.times.size(); ++i) {
+      rates.push_back(one.moved / one.times[i]);
+      ratios.push_back(rates.back() / (figures[0].moved / figures[0].times[i]));
+    }
+    rows.push_back({{"bytes", bench.bytes},
+                    {"operation", one.operation},
+                    {"element", element},
+                    {"durability", name_of(bench.safety)},
+                    {"shards", bench.shards},
+                    {"repetitions", one.times.size()},
+                    {"bandwidth_gb_per_s", median(rates) / 1e9},
+                    {"bandwidth_min_gb_per_s", quantile(rates, 0) / 1e9},
+                    {"bandwidth_max_gb_per_s", quantile(rates, 1) / 1e9},
+                    {"of_memory", median(ratios)},
+                    {"of_memory_min", quantile(ratios, 0)},
+                    {"of_memory_max", quantile(ratios, 1)},
+                    {"operation_p50_s", quantile(one.times, 0.5)}});
+  }
+  return rows;
+}
+
+void print_vectors(const ordered_json& row, bool& headed) {
+  if (!headed) {
+    std::printf("%-10s %-9s %-7s  %-10s %9s %17s %9s %15s %9s\n", "bytes", "operation", "element",
+                "durability", "GB/s", "(least to most)", "of memory", "(least to most)", "p50");
+    headed = true;
+  }
+  const auto number = [&](const char* key) { return row.at(key).get<double>(); };
+  std::printf("%-10s %-9s %-7s  %-10s %9.3f %8.3f %8.3f %8.2fx %6.2fx %6.2fx %9s\n",
+              format_bytes(row.at("bytes").get<std::uint64_t>()).c_str(),
+              row.at("operation").get<std::string>().c_str(),
+              row.at("element").get<std::string>().c_str(),
+              row.at("durability").get<std::string>().c_str(), number("bandwidth_gb_per_s"),
+              number("bandwidth_min_gb_per_s"), number("bandwidth_max_gb_per_s"),
+              number("of_memory"), number("of_memory_min"), number("of_memory_max"),
+              format_seconds(number("operation_p50_s")).c_str());
+  std::fflush(stdout);
+}
+
+std::vector<ordered_json> measured(const ServerBench& bench, const std::string& vectors) {
+  if (vectors.empty()) return rows_of(bench, measure_server(bench));
+  const auto element = vectors == "f64" ? server::Element::f64 : server::Element::f32;
+  return rows_of(bench, vectors, measure_vectors(bench, element));
+}
+
 void run_server(const ServerBenchOptions& options) {
   ServerBench bench;
   bench.clients = clients_of(options.clients);
@@ -172,8 +225,10 @@ void run_server(const ServerBenchOptions& options) {
   bench.repetitions = options.repetitions;
   const std::vector<std::size_t> sizes = parse_sizes(options.sizes);
   for (const std::size_t size : sizes) {
-    if (size < sizeof(float) || size % sizeof(float) != 0)
-      throw UsageError("--sizes: " + std::to_string(size) + " bytes are no float32 values");
+    const std::size_t each = options.vectors == "f64" ? sizeof(double) : sizeof(float);
+    if (size < each || size % each != 0)
+      throw UsageError("--sizes: " + std::to_string(size) + " bytes are no " +
+                       (each == sizeof(double) ? "float64" : "float32") + " values");
   }
   Rows rows(options.json);
   const Interruptible interruptible;
@@ -188,14 +243,16 @@ void run_server(const ServerBenchOptions& options) {
       bench.folder = folder.path();
       // In a process of its own: this one stays without threads, and can start others.
       Child measuring = Child::talker([&](const Child::Say& say) {
-        for (const ordered_json& row : rows_of(bench, measure_server(bench))) say(row.dump());
+        for (const ordered_json& row : measured(bench, options.vectors)) say(row.dump());
       });
       std::string line;
       bool any = false;
       while (measuring.next(line)) {
         const auto row = ordered_json::parse(line);
         rows.add(row);
-        if (!rows.on_standard_output()) print(row, headed);
+        if (!rows.on_standard_output()) {
+          options.vectors.empty() ? print(row, headed) : print_vectors(row, headed);
+        }
         any = true;
       }
       if (!any) measuring.ready();  // throws: it ended without a word
@@ -221,6 +278,11 @@ void add_server_command(CLI::App& bench) {
                    "none (no backup, no log), replicated, synced, or all three")
       ->check(CLI::IsMember({"none", "replicated", "synced", "all"}))
       ->capture_default_str();
+  command
+      ->add_option("--vectors", options->vectors,
+                   "Instead of that: a batch optimizer's algebra on shards, with vectors of f32 or "
+                   "f64 elements, against axpy in this process's memory")
+      ->check(CLI::IsMember({"f32", "f64"}));
   command->add_option("--shards", options->shards, "Each on a server of its own")
       ->check(positive_integer(64))
       ->capture_default_str();
