@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -107,11 +108,18 @@ BatchIteration BatchOptimizer::begin() {
   const VectorName gradient = gradient_of(state_.weights);
   state_.loss = objective_.evaluate(state_.weights);
   state_.evaluations = 1;
+  // There may be no gradient then.
+  if (!std::isfinite(state_.loss)) {
+    return {.loss = state_.loss,
+            .gradient_norm = std::numeric_limits<double>::quiet_NaN(),
+            .evaluations = 1,
+            .ending = BatchEnding::not_finite};
+  }
   learn({{gradient, gradient}});
   BatchIteration first{.loss = state_.loss,
                        .gradient_norm = std::sqrt(product(gradient, gradient)),
                        .evaluations = 1};
-  if (!std::isfinite(first.loss) || !std::isfinite(first.gradient_norm)) {
+  if (!std::isfinite(first.gradient_norm)) {
     first.ending = BatchEnding::not_finite;
   } else if (first.gradient_norm <= options_.gradient_norm) {
     first.ending = BatchEnding::gradient;

@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "server/service/coordinator_calls.h"
+#include "server/service/portion_calls.h"
 
 namespace {
 
@@ -56,6 +57,10 @@ void read(std::uint8_t which, const Message& message) {
       return same(calls::encode_text(calls::decode_text(message)), message);
     case 16:
       return both(message, calls::decode_replication);
+    case 17:
+      return both(message, calls::decode_portion_request);
+    case 18:
+      return both(message, calls::decode_portion_answer);
   }
 }
 
@@ -67,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Message message = Message::copy_of(bytes.first(bytes.size() / 2));
   message.append(Message::copy_of(bytes.subspan(bytes.size() / 2)));
   try {
-    read(data[0] % 17, message);
+    read(data[0] % 19, message);
   } catch (const convoy::UsageError&) {
   }
   return 0;

@@ -1,12 +1,16 @@
 // What a coordinator has stored: the first byte says what. 0: a snapshot of its keys, 1: records of
 // its log, each 16-bit length and so many bytes; 2: its ledger and, behind a 16-bit length, what a
-// replica has; 3: a configuration. What was read can be used.
+// replica has; 3: a configuration; 4: what a batch optimization goes on from and, behind a 16-bit
+// length, what it was told; 5: its ledger of groups and, each behind a 16-bit length, blocks of it.
+// What was read can be used.
 #include <cstdint>
 #include <cstring>
 #include <span>
 
 #include "convoy/base/error.h"
+#include "server/coordinator/batch_record.h"
 #include "server/coordinator/configuration_keeper.h"
+#include "server/coordinator/group_ledger.h"
 #include "server/coordinator/key_state.h"
 #include "server/coordinator/ledger.h"
 
@@ -61,13 +65,30 @@ void ledger(std::span<const std::byte> bytes) {
   }
 }
 
+void groups(std::span<const std::byte> bytes) {
+  if (bytes.size() < 2) return;
+  GroupOptions options;
+  options.portions = 600;
+  GroupLedger ledger(options);
+  ledger.decode(next(bytes));
+  for (std::uint32_t block = 0; bytes.size() >= 2; ++block) ledger.decode(block, next(bytes));
+  ledger.enter(1);
+  for (int i = 0; i < 3; ++i) {
+    const auto handed = ledger.lease(i, 1, {});
+    if (handed.kind != GroupLedger::Handed::Kind::group) break;
+    ledger.finished(i, 1, ledger.evaluation(), handed.group,
+                    std::vector<double>(portions_of(handed.group), 1.0));
+  }
+  ledger.encode(0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
   try {
-    switch (data[0] % 4) {
+    switch (data[0] % 6) {
       case 0: {
         KeyState state;
         Source source(bytes);
@@ -83,6 +104,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       case 2:
         ledger(bytes);
+        break;
+      case 4:
+        if (bytes.size() < 2) break;
+        encode(decode_batch_start(next(bytes)));
+        encode(decode_batch_answers(bytes));
+        break;
+      case 5:
+        groups(bytes);
         break;
       case 3:
         ConfigurationKeeper::encode(ConfigurationKeeper::decode({1, {bytes.begin(), bytes.end()}}));

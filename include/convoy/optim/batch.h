@@ -19,7 +19,8 @@ class Objective {
  public:
   virtual ~Objective() = default;
   // The loss at `weights`, a vector of the space; makes the vector gradient_of(weights). A loss
-  // that is not finite, or a gradient, rejects the step.
+  // that is not finite, or a gradient, rejects the step; with such a loss there need be no
+  // gradient.
   virtual double evaluate(const VectorName& weights) = 0;
 };
 

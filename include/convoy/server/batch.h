@@ -105,6 +105,24 @@ enum class GroupAnswer : std::uint8_t {
   overlaps  // a shard has some of these portions and lacks others of them; it added nothing
 };
 
+// What a replica has done, and all shards have.
+struct FinishedPortions {
+  PortionGroup group;
+  std::vector<double> losses;  // of each portion, the sum over its samples
+};
+
+// What a replica is told to do.
+struct PortionLease {
+  enum class Kind : std::uint8_t { group, wait, finished };
+  Kind kind = Kind::wait;      // wait: ask again at once. finished: the job is over, `why`
+  EvaluationId evaluation;     // what it holds of another one is of no use any more
+  std::uint32_t portions = 0;  // of a batch
+  PortionGroup group;
+  bool copy = false;                 // another replica has it, too
+  std::vector<PortionGroup> unused;  // of those it holds: others have done them
+  std::string why;
+};
+
 // What coordinator, replicas and evaluators ask shards for, through a client that has described the
 // network or joined. Vectors of a space are all vectors of the description that have a rule (which
 // is not used); statistics are in none.
@@ -140,6 +158,13 @@ class BatchClient {
                         std::span<const BatchView<const float>> values);
   GroupAnswer add_group(const EvaluationId& id, const PortionGroup& group,
                         std::span<const BatchView<const double>> values);
+
+  // Asks the coordinator for a group, of this or another evaluation. `held`: those that it has, the
+  // one that it works on first; it is given one more than that. `at_once`: it has something to do
+  // meanwhile; else it is told when there is something, after some seconds at the latest. Throws
+  // Failure when this client was taken for dead.
+  PortionLease lease(const EvaluationId& evaluation, std::span<const PortionGroup> held,
+                     std::span<const FinishedPortions> finished, bool at_once);
 
   // --- the coordinator's ---
   // These are numbered, 1, 2, ...: a shard does nothing for a number that is not larger than the

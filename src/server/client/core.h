@@ -48,6 +48,8 @@ class Core {
                   std::pair<std::uint64_t, std::uint64_t> progress, std::uint64_t fetched,
                   std::span<const std::uint64_t> ids);
   std::uint64_t fetches() const;
+  PortionLease lease_portions(const EvaluationId& evaluation, std::span<const PortionGroup> held,
+                              std::span<const FinishedPortions> finished, bool at_once);
   Lease lease(std::span<const std::uint64_t> finished);
   void report(const ReplicaReport& report);
   void leave();

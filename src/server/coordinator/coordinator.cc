@@ -42,8 +42,6 @@ Time now() {
           .count());
 }
 
-std::map<std::string, Value> all_of(StateStore& store) { return store.list(""); }
-
 }  // namespace
 
 std::optional<JobRecord> stored_job(StateStore& store) {
@@ -61,6 +59,7 @@ struct Coordinator::Impl {
   ~Impl();
 
   void listen();
+  void begin_method();
   void post(std::function<Effects()> event);
   void loop();
   void carry_out(Effects effects);
@@ -69,6 +68,8 @@ struct Coordinator::Impl {
   void carry_out(AskServer& effect);
   void carry_out(ReadConfiguration& effect);
   void carry_out(SetConfiguration& effect);
+  void carry_out(EvaluationOver& effect) { method->over(effect); }  // which has asked for it
+  void carry_out(BatchKept& effect) { method->kept(effect); }
   void carry_out(Tell& effect);
   void receive(transport::Request request, transport::Reply reply);
   transport::Channel& channel(const std::string& address);
@@ -102,6 +103,7 @@ struct Coordinator::Impl {
   std::thread thread;
   std::unique_ptr<transport::Listener> listener;
   std::unique_ptr<MetricsServer> metrics;
+  std::unique_ptr<MethodThread> method;
   std::string address, metrics_address;
 };
 
@@ -115,7 +117,8 @@ Coordinator::Impl::Impl(std::shared_ptr<StateStore> state_store, CoordinatorSett
   options.life = random_number();
   options.accept_loss = settings.accept_loss;
   options.largest_value = store->largest_value();
-  core = std::make_unique<Core>(now(), options, all_of(*store));
+  if (settings.batch) options.batch = settings.batch->groups;
+  core = std::make_unique<Core>(now(), options, store->list(""));
   job = core->id();
   Effects first = core->begin();
   writer = std::make_unique<StoreThread>(
@@ -128,7 +131,21 @@ Coordinator::Impl::Impl(std::shared_ptr<StateStore> state_store, CoordinatorSett
       *store, term, [this](std::function<void()> what) { writer->run(std::move(what)); },
       [this](const Changed& why) { writer->end(why); });
   carry_out(std::move(first));
+  if (settings.batch) begin_method();
   thread = std::thread([this] { loop(); });
+}
+
+void Coordinator::Impl::begin_method() {
+  ClientOptions options;
+  options.coordinator = address;
+  if (settings.tls) {
+    options.tls = {settings.tls->authority, settings.tls->certificate, settings.tls->key};
+  }
+  options.log = settings.log;
+  method = std::make_unique<MethodThread>(
+      *settings.batch, std::move(options), [this](MethodThread::Event event) {
+        post([this, event = std::move(event)] { return event(*core, now()); });
+      });
 }
 
 // What comes is kept until the thread runs.
@@ -157,6 +174,7 @@ void Coordinator::Impl::listen() {
 Coordinator::Impl::~Impl() { stop(); }
 
 void Coordinator::Impl::stop() {
+  if (method) method->stop();  // while the core still answers
   {
     const std::lock_guard lock(mutex);
     stopping = true;

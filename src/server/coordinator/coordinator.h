@@ -9,6 +9,7 @@
 
 #include "convoy/base/log.h"
 #include "convoy/server/job.h"
+#include "server/coordinator/method_thread.h"
 #include "server/coordinator/records.h"
 #include "server/coordinator/state_store.h"
 #include "server/transport/tls.h"
@@ -20,6 +21,7 @@ struct CoordinatorSettings {
   std::string listen = "127.0.0.1:0";
   std::string metrics;  // "host:port" of Prometheus' endpoint; empty: none
   std::optional<transport::TlsFiles> tls;
+  std::optional<BatchSettings> batch;  // Sandblaster; else replicas lease samples as in Downpour
   std::vector<std::uint32_t> accept_loss;  // shards: see replication::Rules::successor
   // The process can't go on: another coordinator has begun, or the store is broken. Called once,
   // from any thread; must not destroy the coordinator.

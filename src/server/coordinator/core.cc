@@ -89,7 +89,9 @@ void Core::load(const std::map<std::string, Value>& stored) {
     // A power cut may have taken the last changes, and with them numbers that are in use.
     ledger_->skip_numbers();
     put(kLedgerKey, ledger_->encode());
+    make_batch();
   }
+  load_batch(stored);
   state_.next_client += stored.empty() ? 0 : kSkippedClients;
   put_state(Survives::power);
   load_clients(stored);
@@ -168,6 +170,7 @@ void Core::at(Time now) {
 }
 
 Effects Core::done() {
+  speak_of_batch();
   while (true) {
     if (!dirty_.empty()) {
       effects_.emplace_back(StoreWrites{++ticket_, std::exchange(dirty_, {}),

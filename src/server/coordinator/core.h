@@ -15,6 +15,7 @@
 
 #include "server/coordinator/effects.h"
 #include "server/coordinator/facts.h"
+#include "server/coordinator/group_ledger.h"
 #include "server/coordinator/ledger.h"
 #include "server/coordinator/rate.h"
 #include "server/coordinator/records.h"
@@ -24,17 +25,26 @@
 
 namespace convoy::server::coordinator {
 
+// How the portions of a batch are handed out (group_ledger.h).
+struct BatchGroups {
+  std::uint8_t largest = GroupOptions().largest;
+  bool backups = true;
+};
+
 struct CoreOptions {
   // Of a job that begins; one that is in the store goes on, with this recipe if there is one: the
   // caller has seen that it may.
   JobRecord job;
-  std::uint64_t term = 1;                           // of the store
-  std::uint64_t life = 1;                           // of the authority: never the same twice
-  std::vector<std::uint32_t> accept_loss;           // shards: see replication::Rules::successor
-  std::size_t largest_value = SIZE_MAX;             // of the store
-  Time poll = replication::milliseconds(1000);      // of the shards' reports
-  Time retry = replication::milliseconds(150);      // of what failed
-  Time cut_wait = replication::milliseconds(2000);  // for the pushes that a cut is to have
+  std::uint64_t term = 1;                  // of the store
+  std::uint64_t life = 1;                  // of the authority: never the same twice
+  std::vector<std::uint32_t> accept_loss;  // shards: see replication::Rules::successor
+  std::size_t largest_value = SIZE_MAX;    // of the store
+  // Of a batch optimization (Sandblaster), whose portions have plan.portion samples each; else
+  // samples are leased as Downpour does it.
+  std::optional<BatchGroups> batch;
+  Time poll = replication::milliseconds(1000);           // of the shards' reports
+  Time retry = replication::milliseconds(150);           // of what failed
+  Time cut_wait = replication::milliseconds(2000);       // for the pushes that a cut is to have
   Time cut_patience = replication::milliseconds(60000);  // until no cut came about
 };
 
@@ -59,6 +69,23 @@ class Core {
   Effects configuration(Time now, std::uint32_t shard,
                         const replication::ConfigurationStore::Answer& answer);
   Effects tick(Time now);  // every 50 ms or so
+
+  // --- of a batch optimization: what its method asks for ---
+  // Throw UsageError where the job is none, or isn't described yet.
+  // Replicas get its portions; goes on where it was if that has begun already.
+  Effects begin_evaluation(Time now, const EvaluationId& id);
+  // EvaluationOver says so, once, with this token; a later call takes the place of one before.
+  Effects await_evaluation(Time now, std::uint64_t token);
+  Effects portions_missing(Time now, std::span<const PortionRange> ranges);
+  // What the method goes on from after this process (batch_run.h): a start without answers, or else
+  // answers. BatchKept says when it survives a power cut.
+  Effects keep_batch(Time now, std::uint64_t token, std::optional<Bytes> start, Bytes answers);
+  Effects end_job(Time now, const std::string& why);  // without effect on one that has ended
+  const Bytes& batch_start() const { return batch_start_; }
+  const Bytes& batch_answers() const { return batch_answers_; }
+  // Nothing where the job is none, or isn't described yet.
+  std::optional<GroupOptions> batch_groups() const;
+
   // Nobody waits for the answers to these calls any more; there are none then.
   void abandoned(const std::set<CallId>& calls);
   std::size_t waiting() const { return when_stored_.size(); }  // for the store
@@ -103,6 +130,7 @@ class Core {
   };
   struct CutRun;
   struct DropRun;
+  struct BatchWork;
   // What a shard's primary said; nothing, with the reason, when that can't be known.
   using Said = std::function<void(const calls::Answered* answer, const std::string& problem)>;
 
@@ -130,6 +158,7 @@ class Core {
   void on_authority(CallId call, const transport::Message& request);
   void on_drop_cut(CallId call, const transport::Message& request);
   void on_end(CallId call, const transport::Message& request);
+  void end(const std::string& why);
   calls::JobState state() const;
   JobProgress progress() const;
   void carry_out(replication::AuthorityEffects effects);
@@ -147,6 +176,15 @@ class Core {
   std::uint32_t live_replicas() const;  // complete ones
   void put_group(std::uint64_t group);
   void add(ClientState& client, const calls::Beat& beat);
+
+  // --- core_batch.cc ---
+  void make_batch();
+  BatchWork& batch_work();
+  void load_batch(const std::map<std::string, Value>& stored);
+  void on_portions(CallId call, const transport::Message& request);
+  void put_batch_changes();
+  void speak_of_batch();
+  std::optional<BatchFacts> batch_facts() const;
 
   // --- core_leaving.cc ---
   void find_stuck();
@@ -200,6 +238,8 @@ class Core {
   std::set<std::uint64_t> resolved_;
   std::optional<Ledger> ledger_;
   ReplicaReport reported_;
+  std::unique_ptr<BatchWork> batch_;
+  Bytes batch_start_, batch_answers_;
   std::map<std::uint64_t, CutEntry> cuts_;
   std::optional<Time> warm_began_;  // in this coordinator's life
   std::optional<Time> lost_at_;     // when one that may not know the end was taken for dead

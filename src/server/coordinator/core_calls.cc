@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "server/coordinator/core.h"
 #include "server/coordinator/core_state.h"
+#include "server/service/portion_calls.h"
 
 namespace convoy::server::coordinator {
 
@@ -26,6 +27,7 @@ void Core::dispatch(CallId call, std::string_view method, const transport::Messa
   using namespace calls;
   if (method == kBeat) return on_beat(call, request);
   if (method == kLease) return on_lease(call, request);
+  if (method == kPortions) return on_portions(call, request);
   if (method == kAuthority) return on_authority(call, request);
   if (method == kJoin) return on_join(call, request);
   if (method == kLeave) return on_leave(call, request);
@@ -97,6 +99,7 @@ void Core::on_describe(CallId call, const transport::Message& request) {
   }
   ledger_.emplace(plan(), description.epoch_samples);
   description_ = std::move(description);
+  make_batch();
   put(kDescriptionKey, std::move(bytes), Survives::power);
   put(kLedgerKey, ledger_->encode(), Survives::power);
   tell(Tell::Level::info, "the job is described: " + std::to_string(description_->vectors.size()) +
@@ -202,18 +205,21 @@ void Core::on_drop_cut(CallId call, const transport::Message& request) {
   reply(call, calls::encode_nothing());
 }
 
+void Core::end(const std::string& why) {
+  if (!state_.ended.empty()) return;
+  state_.ended = why.empty() ? "it was ended" : why;
+  ended_at_ = now_;
+  put_state(Survives::power);
+  tell(Tell::Level::info, "the job is over: " + state_.ended);
+}
+
 void Core::on_end(CallId call, const transport::Message& request) {
-  const calls::EndRequest end = calls::decode_end(request);
-  ClientState& client = require(end.client);
+  const calls::EndRequest request_end = calls::decode_end(request);
+  ClientState& client = require(request_end.client);
   if (client.entry.role == ClientRole::replica) {
     throw UsageError("a replica can't end the job; an evaluator does");
   }
-  if (state_.ended.empty()) {
-    state_.ended = end.why.empty() ? "it was ended" : end.why;
-    ended_at_ = now_;
-    put_state(Survives::power);
-    tell(Tell::Level::info, "the job is over: " + state_.ended);
-  }
+  end(request_end.why);
   client.knows_end = true;
   reply(call, calls::encode_nothing());
 }

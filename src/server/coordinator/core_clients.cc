@@ -165,6 +165,9 @@ void Core::on_lease(CallId call, const transport::Message& request) {
     throw UsageError("client " + std::to_string(lease_request.client) +
                      " is no replica: there are no samples for it");
   }
+  if (options_.batch) {
+    throw UsageError("the job is a batch optimization: replicas ask it for portions, not samples");
+  }
   client->knows_end = !state_.ended.empty();
   reply(call, calls::encode(lease(client->entry.group, lease_request)));
 }

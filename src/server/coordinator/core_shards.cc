@@ -198,6 +198,7 @@ Facts Core::facts() const {
     facts.clients.push_back(std::move(each));
   }
   facts.cuts = cuts_.size();
+  facts.batch = batch_facts();
   if (ledger_) {
     facts.epoch_samples = ledger_->epoch_length();
     facts.left_to_redo = ledger_->left_to_redo();

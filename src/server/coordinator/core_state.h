@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/coordinator/core.h"
+#include "server/coordinator/group_desk.h"
 
 namespace convoy::server::coordinator {
 
@@ -24,6 +25,15 @@ struct Core::Leaving {
   bool asked = false;   // shards have been, or will be
   bool any = false;     // a shard knew one of them
   Progress least = UINT64_MAX, most = 0;
+};
+
+// The portions of a batch, and who waits for them.
+struct Core::BatchWork {
+  explicit BatchWork(const GroupOptions& options) : groups(options), desk(options) {}
+  GroupOptions groups;
+  GroupDesk desk;
+  bool begun = false;  // an evaluation has
+  std::optional<std::uint64_t> awaited;
 };
 
 struct Core::DropRun {

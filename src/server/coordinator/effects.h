@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -44,14 +45,25 @@ struct ReadConfiguration {
 struct SetConfiguration {
   replication::Configuration next;
 };
+// Of Core::await_evaluation(): all portions are done, or the loss isn't finite.
+struct EvaluationOver {
+  std::uint64_t token = 0;
+  bool finite = true;
+  double loss = 0;                          // the sum over all samples
+  std::optional<std::uint32_t> not_finite;  // a portion whose loss isn't, if that is known
+};
+// Of Core::keep_batch(): it is stored.
+struct BatchKept {
+  std::uint64_t token = 0;
+};
 // A line for people.
 struct Tell {
   enum class Level { info, warning } level = Level::info;
   std::string line;
 };
 
-using Effect =
-    std::variant<AnswerCall, StoreWrites, AskServer, ReadConfiguration, SetConfiguration, Tell>;
+using Effect = std::variant<AnswerCall, StoreWrites, AskServer, ReadConfiguration, SetConfiguration,
+                            EvaluationOver, BatchKept, Tell>;
 using Effects = std::vector<Effect>;
 
 }  // namespace convoy::server::coordinator

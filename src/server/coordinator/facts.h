@@ -8,6 +8,8 @@
 
 #include "convoy/server/client.h"
 #include "convoy/server/job.h"
+#include "server/coordinator/batch_record.h"
+#include "server/coordinator/group_ledger.h"
 #include "server/replication/types.h"
 #include "server/service/shard_calls.h"
 
@@ -35,6 +37,14 @@ struct ClientFacts {
   std::uint64_t samples = 0, steps = 0;  // reported to this coordinator
   std::vector<Portion> leases;           // of the replica, at its first member
 };
+struct BatchFacts {
+  bool begun = false;  // an evaluation has
+  EvaluationId evaluation;
+  std::uint32_t portions = 0;
+  GroupCounts counts;
+  std::uint64_t bytes = 0;  // of requests for portions, and answers, of this coordinator
+  BatchStart start;         // of the iteration at hand
+};
 struct Facts {
   std::string job;    // id
   std::string model;  // of the description
@@ -44,6 +54,7 @@ struct Facts {
   double up_s = 0;
   bool described = false, initialized = false, warm = false;
   std::uint64_t epoch_samples = 0;  // as the ledger counts them
+  std::optional<BatchFacts> batch;
   std::vector<ShardFacts> shards;
   std::vector<ServerFacts> servers;
   std::vector<ClientFacts> clients;

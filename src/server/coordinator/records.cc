@@ -28,6 +28,9 @@ auto whole(std::span<const std::byte> bytes, std::string_view what, Read read) {
 }  // namespace
 
 std::string client_key(std::uint64_t client) { return "client/" + std::to_string(client); }
+std::string portions_key(std::uint32_t block) {
+  return std::string(kPortionsKey) + "/" + std::to_string(block);
+}
 std::string group_key(std::uint64_t group) { return "replica/" + std::to_string(group); }
 
 Bytes encode(const JobRecord& record) {

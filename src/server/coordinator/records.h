@@ -20,6 +20,10 @@ inline constexpr const char* kServersKey = "servers";
 inline constexpr const char* kCutsKey = "cuts";
 inline constexpr const char* kReportedKey = "reported";  // ReplicaReport
 inline constexpr const char* kLedgerKey = "ledger";
+inline constexpr const char* kBatchStartKey = "batch";
+inline constexpr const char* kBatchAnswersKey = "batch answers";
+inline constexpr const char* kPortionsKey = "portions";  // GroupLedger; and of each block:
+std::string portions_key(std::uint32_t block);
 // And client/<id>, replica/<id of the first of the group>, configuration/<shard>.
 std::string client_key(std::uint64_t client);
 std::string group_key(std::uint64_t group);

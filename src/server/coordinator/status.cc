@@ -56,6 +56,29 @@ json progress_of(const Facts& facts) {
   return all;
 }
 
+json batch_of(const BatchFacts& batch) {
+  const optim::BatchIteration& last = batch.start.last;
+  json all = {{"iteration", batch.start.state.iteration},
+              {"loss", batch.start.begun ? json(last.loss) : json()},
+              {"gradient_norm", batch.start.begun ? json(last.gradient_norm) : json()},
+              {"step", last.step},
+              {"evaluations", batch.start.state.evaluations},
+              {"ending", last.ending == optim::BatchEnding::none
+                             ? json()
+                             : json(std::string(optim::describe(last.ending)))},
+              {"portions", batch.portions},
+              {"evaluation", batch.begun ? json(std::to_string(batch.evaluation.iteration) + "." +
+                                                std::to_string(batch.evaluation.evaluation))
+                                         : json()},
+              {"portions_done", batch.counts.done},
+              {"groups", batch.counts.groups},
+              {"portions_again", batch.counts.again},
+              {"portions_copied", batch.counts.copies},
+              {"portions_unused", batch.counts.unused},
+              {"portion_bytes", batch.bytes}};
+  return all;
+}
+
 json shard_of(const ShardFacts& shard) {
   const auto& configuration = shard.configuration;
   json all = {{"shard", configuration.shard},
@@ -138,6 +161,7 @@ std::string status_json(const Facts& facts) {
                 {"coordinator_up_s", facts.up_s},
                 {"cuts", facts.cuts}};
   all["progress"] = progress_of(facts);
+  if (facts.batch) all["batch"] = batch_of(*facts.batch);
   all["shards"] = json::array();
   std::array<std::uint64_t, StalenessHistogram::kEntries> staleness{};
   for (const ShardFacts& shard : facts.shards) {

@@ -114,7 +114,8 @@ class FakeShard {
 
 class World {
  public:
-  explicit World(JobPlan plan = small_plan()) : plan_(std::move(plan)), shards(plan_.shards) {
+  explicit World(JobPlan plan = small_plan(), std::optional<BatchGroups> groups = std::nullopt)
+      : batch(groups), plan_(std::move(plan)), shards(plan_.shards) {
     for (std::uint32_t shard = 0; shard < plan_.shards; ++shard) {
       const replication::Configuration configuration{
           shard, 1, {servers_of(shard, plan_)[0], 1}, {}};
@@ -133,6 +134,7 @@ class World {
     options.term = ++term_;
     options.life = term_;
     options.largest_value = largest_value;
+    options.batch = batch;
     core = std::make_unique<Core>(now, options, store);
     ++life_;
     carry_out(core->begin());
@@ -242,6 +244,10 @@ class World {
     start();
   }
 
+  // What a batch optimization asks the core for.
+  void batch_event(Effects effects) { carry_out(std::move(effects)); }
+
+  std::optional<BatchGroups> batch;
   std::map<std::string, Value> store;
   std::size_t largest_value = SIZE_MAX;
   bool storing = true;  // else writes wait for store_now()
@@ -250,6 +256,8 @@ class World {
   Time now = 1'000'000;
   std::map<CallId, AnswerCall> answers;
   std::vector<std::string> lines;
+  std::vector<EvaluationOver> evaluations;
+  std::vector<std::uint64_t> kept;                    // tokens
   std::function<bool()> lost = [] { return false; };  // whether a message to or from a shard is
 
  private:
@@ -279,6 +287,10 @@ class World {
         pending_writes.push_back(std::move(*writes));
       } else if (auto* ask = std::get_if<AskServer>(&effect)) {
         asks_.push_back(std::move(*ask));
+      } else if (auto* over = std::get_if<EvaluationOver>(&effect)) {
+        evaluations.push_back(*over);
+      } else if (auto* stored = std::get_if<BatchKept>(&effect)) {
+        kept.push_back(stored->token);
       } else if (auto* tell = std::get_if<Tell>(&effect)) {
         lines.push_back(tell->line);
       }

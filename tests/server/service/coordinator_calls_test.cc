@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "convoy/base/error.h"
+#include "server/service/portion_calls.h"
 
 namespace convoy::server::calls {
 namespace {
@@ -257,6 +258,54 @@ TEST(Job, RefusesPlansThatMakeNoSense) {
   refused([](JobPlan& p) { p.samples = UINT64_MAX; }, "samples");
   refused([](JobPlan& p) { p.consumed = {{0, 4}, {3, 6}}; }, "ascend");
   refused([](JobPlan& p) { p.consumed = {{0, UINT64_MAX}}; }, "consumed");
+}
+
+TEST(PortionCalls, ComeBackFromTheirBytes) {
+  PortionRequest request;
+  request.client = 7;
+  request.evaluation = {12, 3};
+  request.held = {{8, 3}, {16, 0}};
+  request.finished = {{{4, 1}, {0.5, -2}}};
+  request.at_once = true;
+  const Message asked = encode(request);
+  const PortionRequest again = decode_portion_request(asked);
+  EXPECT_EQ(again.client, 7u);
+  EXPECT_EQ(again.evaluation, request.evaluation);
+  EXPECT_EQ(again.held, request.held);
+  ASSERT_EQ(again.finished.size(), 1u);
+  EXPECT_EQ(again.finished[0].group, (PortionGroup{4, 1}));
+  EXPECT_EQ(again.finished[0].losses, (std::vector<double>{0.5, -2}));
+  EXPECT_TRUE(again.at_once);
+
+  PortionAnswer answer;
+  answer.kind = PortionAnswer::Kind::group;
+  answer.evaluation = {12, 4};
+  answer.portions = 200;
+  answer.group = {32, 4};
+  answer.copy = true;
+  answer.unused = {{8, 3}};
+  answer.why = "why";
+  const Message said = encode(answer);
+  const PortionAnswer told = decode_portion_answer(said);
+  EXPECT_EQ(told.kind, answer.kind);
+  EXPECT_EQ(told.evaluation, answer.evaluation);
+  EXPECT_EQ(told.portions, 200u);
+  EXPECT_EQ(told.group, answer.group);
+  EXPECT_TRUE(told.copy);
+  EXPECT_EQ(told.unused, answer.unused);
+  EXPECT_EQ(told.why, "why");
+
+  const auto refused = [](const Bytes& bytes, auto decode) {
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_THROW(decode(Message::copy_of(std::span(bytes).first(size))), UsageError);
+    }
+  };
+  refused(asked.gather(), decode_portion_request);
+  refused(said.gather(), decode_portion_answer);
+  request.held = {{4, 3}};  // 4 is no multiple of 8
+  EXPECT_THROW(decode_portion_request(encode(request)), UsageError);
+  request.held.assign(kMostHeld + 1, {0, 0});
+  EXPECT_THROW(decode_portion_request(encode(request)), UsageError);
 }
 
 TEST(Job, EachShardHasItsServers) {

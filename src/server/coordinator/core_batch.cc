@@ -1,0 +1,152 @@
+// Portions of a batch optimization, and what its method asks for.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "server/coordinator/core.h"
+#include "server/coordinator/core_state.h"
+#include "server/service/portion_calls.h"
+
+namespace convoy::server::coordinator {
+
+using calls::PortionAnswer;
+
+std::optional<GroupOptions> Core::batch_groups() const {
+  return batch_ ? std::optional(batch_->groups) : std::nullopt;
+}
+
+// When it is known how many samples there are.
+void Core::make_batch() {
+  if (!options_.batch || batch_ || ledger_->epoch_length() == 0) return;
+  GroupOptions groups;
+  groups.portions =
+      static_cast<std::uint32_t>((ledger_->epoch_length() + plan().portion - 1) / plan().portion);
+  groups.largest = options_.batch->largest;
+  groups.backups = options_.batch->backups;
+  batch_ = std::make_unique<BatchWork>(groups);
+}
+
+Core::BatchWork& Core::batch_work() {
+  if (batch_) return *batch_;
+  throw UsageError(options_.batch ? "the job has not been described yet, or has no samples"
+                                  : "the job is no batch optimization: it has no portions");
+}
+
+void Core::load_batch(const std::map<std::string, Value>& stored) {
+  const auto value = [&](const std::string& key) {
+    const auto found = stored.find(key);
+    return found == stored.end() ? nullptr : &found->second.bytes;
+  };
+  if (const Bytes* bytes = value(kBatchStartKey)) batch_start_ = *bytes;
+  if (const Bytes* bytes = value(kBatchAnswersKey)) batch_answers_ = *bytes;
+  const Bytes* portions = value(kPortionsKey);
+  if (!batch_ || portions == nullptr) return;
+  GroupLedger& ledger = batch_->desk.ledger();
+  ledger.decode(*portions);
+  batch_->begun = true;
+  for (std::uint32_t block = 0; block * GroupLedger::kBlock < batch_->groups.portions; ++block) {
+    if (const Bytes* bytes = value(portions_key(block))) ledger.decode(block, *bytes);
+  }
+}
+
+void Core::on_portions(CallId call, const transport::Message& message) {
+  calls::PortionRequest request = calls::decode_portion_request(message);
+  BatchWork& work = batch_work();
+  ClientState* client = known(request.client);
+  if (client == nullptr) {
+    PortionAnswer answer;
+    answer.kind = PortionAnswer::Kind::unknown_client;
+    return reply(call, calls::encode(answer));
+  }
+  if (client->entry.role != ClientRole::replica) {
+    throw UsageError("client " + std::to_string(request.client) +
+                     " is no replica: there are no portions for it");
+  }
+  const std::uint64_t id = client->entry.group;
+  const GroupState& group = groups_.at(id);
+  if (const std::string why = why_wait(group); !why.empty()) throw UsageError(why);
+  client->knows_end = !state_.ended.empty();
+  request.client = id;
+  work.desk.enter(id);
+  work.desk.ask(now_, call, request);
+  put_batch_changes();
+}
+
+// A power cut may not take how portions were cut: somebody may be at a group, and another one with
+// some of its portions would be refused by shards.
+void Core::put_batch_changes() {
+  for (const std::uint32_t block : batch_->desk.ledger().take_changed()) {
+    put(portions_key(block), batch_->desk.ledger().encode(block), Survives::power);
+  }
+}
+
+// What there is to say to those who wait, once what it says is stored.
+void Core::speak_of_batch() {
+  if (!batch_) return;
+  GroupDesk& desk = batch_->desk;
+  if (!state_.ended.empty()) desk.finish(state_.ended);
+  for (auto& [call, answer] : desk.answers(now_)) reply(call, calls::encode(answer));
+  put_batch_changes();
+  const GroupLedger& ledger = desk.ledger();
+  if (batch_->awaited && ledger.open() && (ledger.complete() || ledger.hopeless())) {
+    effects_.emplace_back(EvaluationOver{*std::exchange(batch_->awaited, std::nullopt),
+                                         !ledger.hopeless(), ledger.loss(), ledger.not_finite()});
+  }
+}
+
+Effects Core::begin_evaluation(Time now, const EvaluationId& id) {
+  at(now);
+  BatchWork& work = batch_work();
+  GroupLedger& ledger = work.desk.ledger();
+  if (!work.begun || !ledger.open() || ledger.evaluation() != id) {
+    work.desk.begin(id);
+    work.begun = true;
+    put(kPortionsKey, ledger.encode(), Survives::power);
+  }
+  return done();
+}
+
+Effects Core::await_evaluation(Time now, std::uint64_t token) {
+  at(now);
+  batch_work().awaited = token;
+  return done();
+}
+
+Effects Core::portions_missing(Time now, std::span<const PortionRange> ranges) {
+  at(now);
+  for (const auto& [begin, end] : ranges) batch_work().desk.missing(begin, end);
+  return done();
+}
+
+Effects Core::keep_batch(Time now, std::uint64_t token, std::optional<Bytes> start, Bytes answers) {
+  at(now);
+  if (start) {
+    batch_start_ = std::move(*start);
+    put(kBatchStartKey, batch_start_, Survives::power);
+  }
+  batch_answers_ = std::move(answers);
+  put(kBatchAnswersKey, batch_answers_, Survives::power);
+  when_stored([this, token] { effects_.emplace_back(BatchKept{token}); });
+  return done();
+}
+
+Effects Core::end_job(Time now, const std::string& why) {
+  at(now);
+  end(why);
+  return done();
+}
+
+std::optional<BatchFacts> Core::batch_facts() const {
+  if (!batch_) return std::nullopt;
+  BatchFacts facts;
+  facts.begun = batch_->begun;
+  facts.evaluation = batch_->desk.ledger().evaluation();
+  facts.portions = batch_->groups.portions;
+  facts.counts = batch_->desk.ledger().counts();
+  facts.bytes = batch_->desk.bytes();
+  if (!batch_start_.empty()) facts.start = decode_batch_start(batch_start_);
+  return facts;
+}
+
+}  // namespace convoy::server::coordinator

@@ -1,0 +1,269 @@
+// A batch optimization with its real coordinator, servers and replicas in one process, while each
+// of them is killed: the same bits come of it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "convoy/server/batch_worker.h"
+#include "convoy/server/client.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/log_store.h"
+#include "server/host/server.h"
+#include "tests/base/patience.h"
+#include "tests/base/scratch.h"
+
+namespace convoy::server {
+namespace {
+
+using namespace std::chrono_literals;
+using convoy::test::Scratch;
+
+constexpr std::uint64_t kBatchSamples = 118, kPortionSamples = 5;  // 24 portions, one of 3
+
+JobDescription batch_description() {
+  JobDescription description;
+  description.model = "wells";
+  for (const std::uint64_t size : {40, 20000, 3}) {
+    description.vectors.push_back(
+        {"w" + std::to_string(description.vectors.size()), size, optim::Sgd{.lr = 1}});
+  }
+  description.epoch_samples = kBatchSamples;
+  description.data = "counted";
+  return description;
+}
+
+// (x^2 - a)^2 / 4 + c (x - b)^2 / 2 of each element, with other a, b, c for each sample.
+class Wells final : public PortionWork<double> {
+ public:
+  explicit Wells(std::atomic<std::uint64_t>& computed) : computed_(computed) {
+    for (const VectorSpec& vector : batch_description().vectors) {
+      values_.emplace_back(vector.elements);
+      views_.push_back({static_cast<std::uint32_t>(views_.size()), values_.back()});
+    }
+  }
+  std::span<const BatchView<double>> weights() override { return views_; }
+  void begin(const EvaluationId&) override {}
+  double compute(std::uint32_t portion, std::span<double> gradient) override {
+    double loss = 0;
+    const std::uint64_t end = std::min(kBatchSamples, (portion + 1) * kPortionSamples);
+    for (std::uint64_t sample = portion * kPortionSamples; sample < end; ++sample) {
+      std::size_t at = 0;
+      for (const auto& vector : values_) {
+        for (std::size_t i = 0; i < vector.size(); ++i, ++at) {
+          const double a = 1 + 0.1 * static_cast<double>((sample + i) % 7);
+          const double b = 0.3 * static_cast<double>(i % 5), c = 0.1 + 0.02 * (i % 11);
+          const double well = vector[i] * vector[i] - a, away = vector[i] - b;
+          loss += well * well / 4 + c * away * away / 2;
+          gradient[at] += well * vector[i] + c * away;
+        }
+      }
+    }
+    ++computed_;
+    return loss;
+  }
+
+ private:
+  std::vector<std::vector<double>> values_;
+  std::vector<BatchView<double>> views_;
+  std::atomic<std::uint64_t>& computed_;
+};
+
+class BatchJob {
+ public:
+  explicit BatchJob(std::uint8_t largest) : largest_(largest) {
+    start_coordinator();
+    for (std::uint64_t number : {1, 2}) start_server(number);
+    give_weights();
+  }
+  ~BatchJob() {
+    for (auto& [number, thread] : replicas_) {
+      stop_[static_cast<std::size_t>(number)] = true;
+      thread.join();
+    }
+  }
+
+  void start_coordinator() {
+    coordinator::CoordinatorSettings settings;
+    settings.plan.name = "batch";
+    settings.plan.shards = 2;
+    settings.plan.servers = 2;
+    settings.plan.client_lease_ms = 120000;
+    settings.plan.server_lease_ms = 3000;
+    settings.plan.batch = settings.plan.portion = kPortionSamples;
+    settings.plan.epochs = 1;
+    settings.batch.emplace();
+    settings.batch->method.history = 4;
+    settings.batch->method.gradient_norm = 1e-7;
+    settings.batch->iterations = 12;
+    settings.batch->l2 = 0.01;
+    settings.batch->groups.largest = largest_;
+    if (!address_.empty()) settings.listen = address_;
+    settings.log = batch_log("coordinator");
+    const auto until = Clock::now() + convoy::test::patience();
+    while (true) {
+      try {
+        coordinator_ = std::make_unique<coordinator::Coordinator>(
+            std::make_shared<coordinator::LogStore>(scratch_.path("coordinator"), settings.log),
+            settings);
+        break;
+      } catch (const UsageError&) {  // the port of the one before may take a moment to be free
+        if (address_.empty() || Clock::now() > until) throw;
+        std::this_thread::sleep_for(50ms);
+      }
+    }
+    address_ = coordinator_->address();
+  }
+  void kill_coordinator() { coordinator_.reset(); }
+  void start_server(std::uint64_t number) {
+    host::ServerSettings settings;
+    settings.coordinator = address_;
+    settings.number = number;
+    settings.data = scratch_.path("server-" + std::to_string(number));
+    settings.fatal = [](const std::string& why) { ADD_FAILURE() << why; };
+    settings.log = batch_log("server " + std::to_string(number));
+    servers_[number] = std::make_unique<host::Server>(settings);
+  }
+  void kill_server(std::uint64_t number) { servers_.erase(number); }
+
+  void start_replica(int number) {
+    stop_[static_cast<std::size_t>(number)] = false;
+    replicas_.emplace(number, std::thread([this, number] {
+                        try {
+                          Client client(client_options("replica", ClientRole::replica));
+                          client.join(batch_description());
+                          BatchClient batch(client);
+                          Wells work(computed_);
+                          WorkerOptions options;
+                          options.stop = [this, number] {
+                            return stop_[static_cast<std::size_t>(number)].load();
+                          };
+                          PortionWorker<double> worker(batch, work, options);
+                          const std::string why = worker.run();
+                          if (why.empty()) client.leave();
+                        } catch (const std::exception& error) {
+                          // It may come when all is done.
+                          if (!std::string(error.what()).starts_with("the job is over"))
+                            ADD_FAILURE() << error.what();
+                        }
+                      }));
+  }
+  void stop_replica(int number) {
+    stop_[static_cast<std::size_t>(number)] = true;
+    replicas_.at(number).join();
+    replicas_.erase(number);
+  }
+
+  nlohmann::json batch() const { return nlohmann::json::parse(coordinator_->status()).at("batch"); }
+  bool ended() const {
+    return nlohmann::json::parse(coordinator_->status()).at("job").at("ended") != "";
+  }
+  void await(const std::function<bool()>& what) {
+    const auto until = Clock::now() + convoy::test::patience();
+    while (!what()) {
+      if (Clock::now() > until) throw Failure("waited in vain");
+      std::this_thread::sleep_for(5ms);
+    }
+  }
+  void await_iteration(int iteration) {
+    await([&] { return batch().at("iteration") >= iteration || ended(); });
+  }
+  // Without one a shard waits for its server to come back.
+  void await_backups() {
+    await([&] {
+      const auto shards = nlohmann::json::parse(coordinator_->status()).at("shards");
+      return std::all_of(shards.begin(), shards.end(),
+                         [](const auto& shard) { return shard.at("backup") != 0; });
+    });
+  }
+  std::uint64_t computed() const { return computed_; }
+
+ private:
+  ClientOptions client_options(const std::string& name, ClientRole role) const {
+    ClientOptions options;
+    options.coordinator = address_;
+    options.name = name;
+    options.role = role;
+    options.log = batch_log(name);
+    return options;
+  }
+  void give_weights() {
+    Client client(client_options("evaluator", ClientRole::evaluator));
+    client.describe(batch_description());
+    BatchClient batch(client);
+    batch.open(Element::f64);
+    std::vector<std::vector<double>> values;
+    std::vector<BatchView<const double>> views;
+    for (const VectorSpec& vector : batch_description().vectors) {
+      values.emplace_back(vector.elements);
+      for (std::size_t i = 0; i < vector.elements; ++i)
+        values.back()[i] = 0.5 + 0.01 * static_cast<double>(i % 13);
+    }
+    for (std::uint32_t i = 0; i < values.size(); ++i) views.push_back({i, values[i]});
+    batch.put(optim::VectorName{}, std::span<const BatchView<const double>>(views));
+    EXPECT_TRUE(batch.initialized());
+  }
+  static convoy::Log batch_log(const std::string& name) {
+    const bool lines = !environment("CONVOY_TEST_LINES").empty();
+    using Level = convoy::Log::Level;
+    return convoy::Log(name, lines ? Level::info : Level::error);
+  }
+
+  const std::uint8_t largest_;
+  Scratch scratch_;
+  std::string address_;
+  std::unique_ptr<coordinator::Coordinator> coordinator_;
+  std::map<std::uint64_t, std::unique_ptr<host::Server>> servers_;
+  std::atomic<std::uint64_t> computed_ = 0;
+  std::array<std::atomic<bool>, 8> stop_{};  // by replica
+  std::map<int, std::thread> replicas_;
+};
+
+// What has the same bits whoever did what.
+nlohmann::json outcome_of(const BatchJob& job) {
+  const nlohmann::json batch = job.batch();
+  nlohmann::json outcome;
+  for (const char* key : {"iteration", "loss", "gradient_norm", "step", "evaluations", "ending"})
+    outcome[key] = batch.at(key);
+  return outcome;
+}
+
+TEST(BatchEndToEnd, ComesToTheSameBitsWhateverDies) {
+  nlohmann::json expected;
+  {
+    BatchJob job(0);
+    job.start_replica(1);
+    job.await([&] { return job.ended(); });
+    expected = outcome_of(job);
+    EXPECT_EQ(job.computed(), expected.at("evaluations").get<std::uint64_t>() * 24);
+  }
+  EXPECT_GE(expected.at("iteration"), 5);
+  EXPECT_LT(expected.at("gradient_norm"), 1);
+
+  BatchJob job(3);
+  for (int number : {1, 2, 3}) job.start_replica(number);
+  job.await_iteration(1);
+  job.kill_coordinator();
+  job.start_coordinator();
+  job.await_backups();
+  job.await_iteration(2);
+  job.kill_server(1);
+  job.stop_replica(2);
+  job.await_iteration(3);
+  job.start_server(1);
+  job.start_replica(4);
+  job.kill_coordinator();
+  job.start_coordinator();
+  job.await([&] { return job.ended(); });
+  EXPECT_EQ(outcome_of(job), expected);
+}
+
+}  // namespace
+}  // namespace convoy::server

@@ -1,0 +1,176 @@
+#include "server/coordinator/batch_run.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "tests/base/effort.h"
+#include "tests/server/coordinator/batch_world.h"
+
+namespace convoy::server::coordinator {
+namespace {
+
+using namespace test;
+
+struct Iterates {
+  std::vector<Bytes> starts;  // of iterations, without what came of chance
+  Vector weights;
+  optim::BatchEnding ending = optim::BatchEnding::none;
+  std::uint64_t repeated = 0;
+};
+
+optim::BatchOptions run_options(optim::BatchMethod method) {
+  optim::BatchOptions options;
+  options.method = method;
+  options.history = 5;
+  options.gradient_norm = method == optim::BatchMethod::lbfgs ? 1e-6 : 1e-3;
+  return options;
+}
+
+// Coordinators one after the other, each until it crashes.
+Iterates optimize(BatchWorld& world, const optim::BatchOptions& options, bool crash,
+                  int most = 40) {
+  Iterates all;
+  int lives = 0;
+  for (;; ++lives) {
+    try {
+      if (crash) world.crash_after = 1 + static_cast<int>(world.random() % 400);
+      if (lives > 2000) {
+        ADD_FAILURE() << "it doesn't end";
+        return all;
+      }
+      StoredInWorld memory(world);
+      SpaceOfWorld space(world);
+      ReplicasOfWorld replicas(world);
+      BatchObjective objective({kBatchPortions, 210, kL2}, space, replicas);
+      BatchRun run(options, space, objective, memory);
+      while (!run.over() && run.state().iteration < most) {
+        run.next();
+        all.starts.push_back(world.start);
+      }
+      all.weights = world.vectors.at(run.state().weights);
+      all.ending = run.last().ending;
+      break;
+    } catch (const Crash&) {
+    }
+  }
+  // The last record may have been stored without anybody seeing it.
+  world.crash_after = 0;
+  return all;
+}
+
+TEST(BatchRun, ComesToTheSameBitsWhateverDiesAndHoweverPortionsAreGrouped) {
+  for (const auto method : {optim::BatchMethod::lbfgs, optim::BatchMethod::conjugate_gradient,
+                            optim::BatchMethod::gradient_descent}) {
+    SCOPED_TRACE(name(method));
+    const optim::BatchOptions options = run_options(method);
+    BatchWorld quiet(1);
+    quiet.largest = 0;
+    const Iterates expected = optimize(quiet, options, false);
+    ASSERT_GT(expected.starts.size(), 10u);
+    if (method == optim::BatchMethod::lbfgs) {
+      EXPECT_EQ(expected.ending, optim::BatchEnding::gradient);
+    }
+    for (std::uint64_t seed = 2; seed < (convoy::test::all_cases() ? 200u : 12u); ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      BatchWorld world(seed);
+      world.largest = static_cast<std::uint8_t>(seed % 5);
+      const Iterates found = optimize(world, options, true);
+      if (::testing::Test::HasFailure()) return;
+      EXPECT_EQ(world.start, quiet.start) << "state of the method, to the last bit";
+      EXPECT_EQ(found.weights, expected.weights);
+    }
+  }
+}
+
+TEST(BatchRun, ALossThatIsNotFiniteShortensTheStep) {
+  BatchWorld quiet(1), world(7);
+  quiet.bad_loss_below = world.bad_loss_below = 0;  // the first step goes there
+  const optim::BatchOptions options = run_options(optim::BatchMethod::lbfgs);
+  const Iterates expected = optimize(quiet, options, false);
+  EXPECT_NE(expected.ending, optim::BatchEnding::not_finite);
+  EXPECT_EQ(optimize(world, options, true).weights, expected.weights);
+  EXPECT_EQ(world.start, quiet.start);
+}
+
+TEST(BatchRun, ALossThatIsNotFiniteAtTheStartIsNamedAndEndsIt) {
+  BatchWorld world(3);
+  world.bad_loss_below = 100;
+  StoredInWorld memory(world);
+  SpaceOfWorld space(world);
+  ReplicasOfWorld replicas(world);
+  BatchObjective objective({kBatchPortions, 210, kL2}, space, replicas);
+  BatchRun run(run_options(optim::BatchMethod::lbfgs), space, objective, memory);
+  EXPECT_EQ(run.next().ending, optim::BatchEnding::not_finite);
+  EXPECT_EQ(objective.not_finite(), 5u);
+  EXPECT_TRUE(run.over());
+  BatchRun again(run_options(optim::BatchMethod::lbfgs), space, objective, memory);
+  EXPECT_TRUE(again.over()) << "also for who comes after it";
+}
+
+TEST(BatchRun, IsFedFromTheLogAndRepeatsTheLastCommandAlone) {
+  const optim::BatchOptions options = run_options(optim::BatchMethod::lbfgs);
+  BatchWorld world(5);
+  optimize(world, options, false, 3);
+  const std::uint64_t before = world.portions_computed;
+  // The fourth iteration, up to its end, which isn't stored.
+  class Refuses final : public BatchMemory {
+   public:
+    explicit Refuses(BatchWorld& of) : world(of) {}
+    Bytes start() override { return world.start; }
+    Bytes answers() override { return world.answers; }
+    void begin(Bytes) override { throw Failure("the disk is full"); }
+    void answered(Bytes answers) override { world.answers = std::move(answers); }
+    BatchWorld& world;
+  } refuses(world);
+  SpaceOfWorld space(world);
+  ReplicasOfWorld replicas(world);
+  BatchObjective objective({kBatchPortions, 210, kL2}, space, replicas);
+  BatchRun run(options, space, objective, refuses);
+  EXPECT_THROW(run.next(), Failure);
+  EXPECT_EQ(run.state().iteration, 3);
+  const std::uint64_t computed = world.portions_computed, given = world.commands_given;
+  EXPECT_GE(computed - before, kBatchPortions);
+  // The same process, and another one.
+  EXPECT_THROW(run.next(), Failure);
+  EXPECT_EQ(world.commands_given - given, 1u) << "what comes behind the last answer";
+  StoredInWorld memory(world);
+  BatchRun next(options, space, objective, memory);
+  EXPECT_EQ(next.next().iteration, 4);
+  EXPECT_EQ(world.portions_computed, computed) << "nothing is evaluated again";
+  EXPECT_EQ(world.commands_given - given, 2u);
+}
+
+TEST(BatchRun, RefusesAnswersToOtherQuestions) {
+  const optim::BatchOptions options = run_options(optim::BatchMethod::lbfgs);
+  BatchWorld world(5);
+  optimize(world, options, false, 3);
+  const std::vector<BatchAnswer> other = {{17, {1.0}}};
+  world.answers = encode(other);
+  world.done += 10;  // as if there had been commands before it
+  StoredInWorld memory(world);
+  SpaceOfWorld space(world);
+  ReplicasOfWorld replicas(world);
+  BatchObjective objective({kBatchPortions, 210, kL2}, space, replicas);
+  BatchRun run(options, space, objective, memory);
+  EXPECT_THROW(run.next(), Failure);
+}
+
+TEST(BatchRecord, ComesBackFromItsBytesAndRefusesOthers) {
+  BatchWorld world(5);
+  optimize(world, run_options(optim::BatchMethod::conjugate_gradient), false, 4);
+  const BatchStart start = decode_batch_start(world.start);
+  EXPECT_EQ(start.state.iteration, 4);
+  EXPECT_EQ(encode(start), world.start);
+  const std::vector<BatchAnswer> answers = {{1, {0.5, -0.0}}, {2, {}}};
+  const Bytes bytes = encode(answers);
+  EXPECT_EQ(decode_batch_answers(bytes), answers);
+  for (std::size_t size = 0; size < world.start.size(); ++size)
+    EXPECT_THROW(decode_batch_start(std::span(world.start).first(size)), UsageError);
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_THROW(decode_batch_answers(std::span(bytes).first(size)), UsageError);
+}
+
+}  // namespace
+}  // namespace convoy::server::coordinator
