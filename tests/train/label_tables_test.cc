@@ -256,6 +256,47 @@ TEST_F(MixedPictures, AFirstPictureThatIsGrayIsSaidToMakeTheOthersGray) {
   EXPECT_EQ(told.find("is in color"), std::string::npos) << told;
 }
 
+// Before hours of training, and not at the first evaluation.
+TEST_F(MixedPictures, EvaluationsOnImagesOfAnotherSizeAreSaidAtTheStart) {
+  if (first()) {
+    make("train", "color420.jpg", "color420.jpg");
+    make("validation", "large420.jpg", "large420.jpg");
+  }
+  all().barrier();
+  testing::internal::CaptureStderr();
+  train(mixed("stored", {"model.name=resnet20", "model.options={}", "data.size=0"}));
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string other =
+      "evaluations are on images of 3 x 120 x 150, and the network is trained on 3 x 29 x 37";
+  EXPECT_EQ(said.find(other) != std::string::npos, first()) << said;
+}
+
+TEST_F(MixedPictures, AFileThatIsListedTwiceIsTakenTwiceWhichIsSaid) {
+  const std::string tar = folder_ + "/mixed.tar";
+  if (first()) {
+    make("train", "gray.jpg", "gray.jpg");
+    data::PackOptions options;
+    options.sources = {folder_ + "/mixed/train"};
+    options.out = tar;
+    options.keep = options.overwrite = true;
+    data::pack(options);
+  }
+  all().barrier();
+  const auto opened = [&](const std::string& files) {
+    return open_data(all(), registry_,
+                     mixed("packed", {"data.reader=packed", "data.train.files=[" + files + "]",
+                                      "data.validation.files=[\"" + tar + "\"]"})
+                         .data);
+  };
+  const DataSets once = opened("\"" + tar + "\"");
+  EXPECT_EQ(once.remarks, std::vector<std::string>());
+  const DataSets twice = opened("\"" + tar + "\", \"" + folder_ + "/./mixed.tar\"");
+  EXPECT_EQ(twice.training->size(), 2 * once.training->size());
+  EXPECT_EQ(twice.remarks,
+            (std::vector<std::string>{"data.train.files has " + tar +
+                                      " more than once: its samples count as often"}));
+}
+
 // Of classes a, b and c, of which validation has b and c alone.
 TEST_F(LabelTables, ValidationMayLackClasses) {
   if (first()) {
