@@ -3,6 +3,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "convoy/base/names.h"
+
 namespace convoy {
 
 struct Log::Sink {
@@ -38,9 +40,9 @@ Log::~Log() = default;
 Log::Log(const Log&) = default;
 Log& Log::operator=(const Log&) = default;
 
-void Log::debug(std::string_view text) const { sink_->logger.debug(text); }
-void Log::info(std::string_view text) const { sink_->logger.info(text); }
-void Log::warning(std::string_view text) const { sink_->logger.warn(text); }
-void Log::error(std::string_view text) const { sink_->logger.error(text); }
+void Log::debug(std::string_view text) const { sink_->logger.debug(printable_lines(text)); }
+void Log::info(std::string_view text) const { sink_->logger.info(printable_lines(text)); }
+void Log::warning(std::string_view text) const { sink_->logger.warn(printable_lines(text)); }
+void Log::error(std::string_view text) const { sink_->logger.error(printable_lines(text)); }
 
 }  // namespace convoy

@@ -57,4 +57,15 @@ std::string printable(std::string_view name) {
   return text;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string result;
+  while (true) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    result += printable(text.substr(0, end));
+    if (end == text.size()) return result;
+    result += text[end];
+    text.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace convoy

@@ -13,11 +13,12 @@
 #include "cli/suggest.h"
 #include "cli/version.h"
 #include "convoy/base/error.h"
+#include "convoy/base/names.h"
 
 namespace {
 
 int complain(const std::string& line, int status) {
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", convoy::printable_lines(line).c_str());
   return status;
 }
 

@@ -34,6 +34,22 @@ void add_remarks(const data::Dataset& dataset, std::vector<std::string>& remarks
   remarks.insert(remarks.end(), lines.begin(), lines.end());
 }
 
+// A file that is listed twice is taken twice, which may be meant.
+void add_doubles(const Options& options, const std::string& table,
+                 std::vector<std::string>& remarks) {
+  for (const Option& option : options.specification()) {
+    if (option.kind != Option::Kind::path) continue;
+    const auto* const paths = std::get_if<std::vector<std::string>>(&options.value(option.key));
+    if (paths == nullptr) continue;
+    std::vector<std::string> sorted = *paths;
+    std::sort(sorted.begin(), sorted.end());
+    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+    if (twice == sorted.end()) continue;
+    remarks.push_back(table + "." + option.key + " has " + *twice +
+                      " more than once: its samples count as often");
+  }
+}
+
 // "data.validation has nothing of 3 of the 10 classes of data.train: 'b', 'c', 'd'".
 std::string describe_missing(const std::vector<std::string>& missing, std::size_t all) {
   constexpr std::size_t kNamed = 5;
@@ -54,6 +70,7 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
   check_same_data(communicator, *data.training, "data.train");
   if (data.training->size() == 0) throw UsageError("data.train holds no samples");
   add_remarks(*data.training, data.remarks);
+  add_doubles(recipe.train, "data.train", data.remarks);
   if (data.training->classes().size() == 1 && data.training->pictures() &&
       !data.training->label_lists()) {
     data.remarks.push_back(
@@ -64,6 +81,7 @@ DataSets open_data(const comm::Communicator& communicator, const Registry& regis
   data.validation = registry.open_data(recipe.reader, recipe.validation, peers);
   check_same_data(communicator, *data.validation, "data.validation");
   add_remarks(*data.validation, data.remarks);
+  add_doubles(recipe.validation, "data.validation", data.remarks);
   const std::vector<std::string>& classes = data.training->classes();
   const std::vector<std::string> missing = missing_classes(*data.validation, classes);
   data.validation = renumbered(data.validation, classes);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "convoy/base/error.h"
+#include "convoy/base/log.h"
 #include "convoy/base/names.h"
 #include "convoy/base/random.h"
 #include "convoy/base/system.h"
@@ -97,6 +98,18 @@ TEST(Names, InALineOfATerminal) {
   EXPECT_EQ(printable("a b/\xc3\xa9\xe7\x8c\xab.png"), "a b/\xc3\xa9\xe7\x8c\xab.png");
   EXPECT_EQ(printable("\x1b[31mred\n\x7f"), "\\x1b[31mred\\x0a\\x7f");
   EXPECT_EQ(printable("\xc2\x9b[31m\xc2\xb5"), "\\x9b[31m\xc2\xb5");
+  EXPECT_EQ(printable_lines("one:\ta\x1b[31m\n\ntwo\r\n"), "one:\ta\\x1b[31m\n\ntwo\\x0d\n");
+  EXPECT_EQ(printable_lines(""), "");
+}
+
+// Names of files and classes are others' words.
+TEST(Log, ShowsNoControlCharacters) {
+  testing::internal::CaptureStderr();
+  Log("here").warning("a\x1b[31m.png is damaged\nand so is b.png");
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("here] warning: a\\x1b[31m.png is damaged\nand so is b.png\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(System, HasACore) {

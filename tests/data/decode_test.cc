@@ -2,11 +2,17 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 #include <string>
+#include <thread>
 
+#include "convoy/base/clock.h"
 #include "convoy/base/random.h"
 #include "convoy/data/transform.h"
 #include "data/decode/decode.h"
+#include "data/decode/large_pictures.h"
+#include "tests/base/patience.h"
 #include "tests/data/decoded.h"
 #include "tests/data/golden_images.h"
 #include "tests/data/support.h"
@@ -218,6 +224,63 @@ TEST(Decode, TextInAPngIsNotHeldInMemory) {
   const std::uint64_t before = peak_memory();
   EXPECT_EQ(decoded(png).pixels, decoded(plain).pixels);
   EXPECT_LT(peak_memory() - before, std::uint64_t{200} << 20);
+}
+
+// Waits until a thread waits for its turn.
+void await_turn() {
+  const Clock::time_point begin = Clock::now();
+  while (LargePicture::waiting() == 0) {
+    ASSERT_LT(seconds_since(begin), test::patience_s()) << "nobody waits";
+    std::this_thread::yield();
+  }
+}
+
+TEST(LargePictures, AreDecodedTogetherAsFarAsTheyFit) {
+  std::optional<LargePicture> half(std::in_place, kLargeTogether / 2);
+  const LargePicture other(kLargeTogether / 2);
+  std::atomic<bool> through = false;
+  std::thread third([&] {
+    const LargePicture one(1);
+    through = true;
+  });
+  await_turn();
+  EXPECT_FALSE(through);
+  half.reset();
+  third.join();
+  EXPECT_TRUE(through);
+}
+
+TEST(LargePictures, OneThatIsLargerIsDecodedAlone) {
+  std::optional<LargePicture> beyond(std::in_place, kLargeTogether + 1);
+  std::thread other([] { const LargePicture one(1); });
+  await_turn();
+  beyond.reset();
+  other.join();
+}
+
+// A file of 9 KB whose 8192 x 8448 pixels take 69 MB: sixteen threads would have sixteen of them.
+TEST(LargePictures, FilesWaitForTheirTurn) {
+  Bytes png = to_bytes({0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'});
+  append_chunk(png, "IHDR", to_bytes({0, 0, 0x20, 0, 0, 0, 0x21, 0, 1, 0, 0, 0, 0}));
+  append_chunk(png, "IDAT", Bytes(9000));
+  const Record record{png, Encoding::png, {}, 0};
+  TransformOptions options;
+  options.crop = Crop::center;
+  options.height = options.width = options.resize = 8;
+  std::optional<LargePicture> others(std::in_place, kLargeTogether);
+  std::string problem;
+  std::thread worker([&] {
+    Transformer transformer(options, shape_of(record));
+    RandomStream random(0);
+    std::vector<float> out(64);
+    problem = test::message_of<UsageError>(
+        [&] { transformer.apply(record, random, Layout::planar, out.data()); });
+  });
+  await_turn();
+  others.reset();
+  worker.join();
+  EXPECT_NE(problem.find("PNG: "), std::string::npos) << problem;
+  const LargePicture all(kLargeTogether);  // its turn is over, though it was bad
 }
 
 TEST(Decode, FlippedBitsNeverHarm) {

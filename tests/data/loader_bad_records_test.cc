@@ -93,6 +93,43 @@ TEST(Loader, BadRecordsAreSkippedCountedAndNamedOnce) {
   EXPECT_EQ(messages[1].find("record 17: JPEG: "), 0u) << messages[1];
 }
 
+// Whose names are others' words.
+class OddlyNamed final : public TestDataset {
+ public:
+  using TestDataset::TestDataset;
+  std::string key(std::size_t i) const override {
+    return "a\x1b[31m/" + std::to_string(i) + "\n.jpg";
+  }
+};
+
+TEST(Loader, ABadRecordIsNamedInOneLineWithoutControlCharacters) {
+  const auto data = std::make_shared<OddlyNamed>(
+      std::vector<Bytes>{read_file(fixture("gray.jpg")), Bytes(9)}, Encoding::jpeg, Shape{});
+  const std::string name = "a\\x1b[31m/1\\x0a.jpg: ";
+  LoaderOptions options = batches_of(2);
+  Loader failing(data, {}, options);
+  expect_error<UsageError>([&] { failing.next(); }, {name});
+  options.on_bad = OnBad::skip;
+  std::string said;
+  options.on_skip = [&said](const std::string& text) { said = text; };
+  Loader skipping(data, {}, options);
+  EXPECT_EQ(skipping.next()->size(), 1u);
+  EXPECT_EQ(said.find(name), 0u) << said;
+}
+
+// What decides the channels is the first record that can be read.
+TEST(Loader, AGrayPictureBehindBadOnesMakesOthersGray) {
+  const Bytes gray = read_file(fixture("gray.jpg")), color = read_file(fixture("color420.jpg"));
+  const auto said = [](std::vector<Bytes> records) {
+    return color_made_gray(TestDataset(std::move(records), Encoding::jpeg, Shape{}));
+  };
+  EXPECT_EQ(said({Bytes(9), gray, color}),
+            "record 1, the first picture, is gray, and record 2 is in color");
+  EXPECT_EQ(said({Bytes(9), color, gray}), "");
+  EXPECT_EQ(said({gray, Bytes(9), gray}), "");
+  EXPECT_EQ(said({Bytes(9), Bytes(9)}), "");
+}
+
 // Floats, of which the first are of another size.
 class Growing final : public TestDataset {
  public:

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <new>
 
 #include "convoy/data/transform.h"
 #include "data/pack/pipeline.h"
@@ -359,6 +360,46 @@ TEST_F(PackSources, AFileThatIsGoneSinceTheWalkIsABadImage) {
   PackPipeline pipeline(*source, converter, order, 0, 1);
   EXPECT_EQ(pipeline.take().problem, "");
   EXPECT_NE(pipeline.take().problem.find("No such file"), std::string::npos);
+  EXPECT_EQ(pipeline.take().problem, "");
+}
+
+// As of image_folder: each picture once.
+TEST_F(PackSources, LinksToThemselvesAndToWhatTheyAreInEndNoWalk) {
+  fs::create_directories(folder.path("set/c"));
+  fs::create_directories(folder.path("elsewhere"));
+  write_bytes(folder.path("set/c/1.png"), image("gray.png"));
+  write_bytes(folder.path("elsewhere/2.png"), image("gray.png"));
+  fs::create_symlink("self.png", folder.path("set/c/self.png"));
+  fs::create_symlink("self.txt", folder.path("set/c/self.txt"));
+  fs::create_directory_symlink(folder.path("set/c"), folder.path("set/c/again"));
+  fs::create_directory_symlink(folder.path("set"), folder.path("set/c/up"));
+  fs::create_directory_symlink(folder.path("elsewhere"), folder.path("set/d"));
+  const PackResult result = pack(options(folder.path("set")));
+  EXPECT_EQ(labels(), (Labels{{"c/1.png", "c"}, {"d/2.png", "d"}}));
+  EXPECT_EQ(result.bad, 1u);  // self.png, which somebody may miss
+  EXPECT_EQ(result.others, 1u);
+}
+
+// Of whose images one takes more memory than there is.
+class HungrySource final : public PackSource {
+ public:
+  HungrySource() { images_ = {{"1.png"}, {"2.png"}, {"3.png"}}; }
+  bool any_order() const override { return true; }
+  bool pixels() const override { return false; }
+  Record read(std::size_t i, std::vector<std::byte>& scratch) override {
+    if (i == 1) throw std::bad_alloc();
+    scratch = image("gray.png");
+    return {scratch, Encoding::jpeg, {}, 0};
+  }
+};
+
+TEST_F(PackSources, AnImageWithoutMemoryForItIsABadOne) {
+  HungrySource source;
+  Converter converter(options(""), nullptr);
+  const std::vector<std::size_t> order = {0, 1, 2};
+  PackPipeline pipeline(source, converter, order, 0, 1);
+  EXPECT_EQ(pipeline.take().problem, "");
+  EXPECT_EQ(pipeline.take().problem, "there is no memory for it on this host");
   EXPECT_EQ(pipeline.take().problem, "");
 }
 

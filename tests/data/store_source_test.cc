@@ -264,6 +264,22 @@ TEST(StoreSource, GoesOnFromAPositionOfFiles) {
   expect_error<UsageError>([&] { files.seek({2, 0, {{0, 18}}, 3}); }, {"shuffle generation 0"});
 }
 
+// The order is taken from under nobody.
+TEST(StoreSource, GoesElsewhereWhileWorkersAskWhatComesNext) {
+  const auto records = std::make_shared<NumberedRecords>(std::vector<std::uint64_t>(300, 6));
+  run_ranks(1, [&](Peers& peers) {
+    LoaderOptions options = loader_options({.batch = 1}, peers.rank());
+    options.threads = 3;
+    options.ahead = 50;
+    StoreSource source(std::make_shared<Store>(records, peers), {}, options);
+    const std::size_t first = source.next()->samples[0];
+    for (int i = 0; i < 300; ++i) {
+      source.seek({});
+      ASSERT_EQ(source.next()->samples[0], first);
+    }
+  });
+}
+
 TEST(StoreSource, RandomBatchesComeFromTheOwnMemory) {
   const Course course =
       run({.count = 40, .batch = 8, .world = 2, .shuffle = {.random_batches = true}}, 5);

@@ -332,7 +332,7 @@ TEST(Transform, OptionsAreChecked) {
   refused([](auto& o) { o.brightness = 1.5; }, {"brightness is 1.5", "0 to 1"});
   refused([](auto& o) { o.lighting = -1; }, {"lighting is -1"});
   refused([](auto& o) { o.mean = {}; }, {"mean is 0 numbers"});
-  refused([](auto& o) { o.mean = {1, 2}; }, {"mean is 2 numbers"});
+  refused([](auto& o) { o.channels = 3, o.mean = {1, 2}; }, {"mean is 2 numbers"});
   refused([](auto& o) { o.channels = 1, o.deviation = {1, 2, 3}; }, {"deviation is 3 numbers"});
   refused([](auto& o) { o.deviation = {0}; }, {"deviation", "above 0"});
   TransformOptions three;
@@ -342,6 +342,24 @@ TEST(Transform, OptionsAreChecked) {
         Transformer(three, {1, 2, 2});
       },
       {"mean has 3 numbers", "1 channels"});
+}
+
+// As of satellites, whose channels have little in common.
+TEST(Transform, FourChannelsHaveMeansOfTheirOwn) {
+  const Counted image({4, 2, 3});
+  TransformOptions options;
+  options.mean = {0.1f, 0.2f, 0.3f, 0.4f};
+  options.deviation = {1, 2, 4, 8};
+  const std::vector<float> out = applied(options, image.record());
+  ASSERT_EQ(out.size(), 24u);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t channel = i / 6;
+    const float value = static_cast<float>(std::to_integer<int>(image.record().bytes[i])) / 255;
+    EXPECT_NEAR(out[i], (value - options.mean[channel]) / options.deviation[channel], 1e-6) << i;
+  }
+  options.mean.pop_back();
+  expect_error<UsageError>([&] { applied(options, image.record()); },
+                           {"mean has 3 numbers", "4 channels"});
 }
 
 // A panorama among photographs; a thread would keep 108 MB for the rest of the run.

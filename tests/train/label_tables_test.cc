@@ -85,10 +85,11 @@ TEST_F(LabelTables, LabelsComeFromATable) {
   EXPECT_EQ(evaluated("sun"), 5u);
   EXPECT_NE(refusal(table("store", {"data.store=memory"})).find("is for packed data"),
             std::string::npos);
-  EXPECT_NE(refusal(table("names", {"data.train.labels=\"\"",
-                                    "data.train.class_names=\"" + folder_ + "/labels.tsv\""}))
-                .find("class_names is for images with a table"),
-            std::string::npos);
+  const std::string names = test::message_of<UsageError>([&] {
+    table("names",
+          {"data.train.labels=\"\"", "data.train.class_names=\"" + folder_ + "/labels.tsv\""});
+  });
+  EXPECT_NE(names.find("class_names is for images with a table"), std::string::npos) << names;
 }
 
 constexpr const char* kPictures = R"(
@@ -254,6 +255,47 @@ TEST_F(MixedPictures, AFirstPictureThatIsGrayIsSaidToMakeTheOthersGray) {
   const std::string silent = said(mixed("silent")), told = said(mixed("told", {"data.channels=1"}));
   EXPECT_EQ(silent.find(gray) != std::string::npos, first()) << silent;
   EXPECT_EQ(told.find("is in color"), std::string::npos) << told;
+}
+
+// Before hours of training, and not at the first evaluation.
+TEST_F(MixedPictures, EvaluationsOnImagesOfAnotherSizeAreSaidAtTheStart) {
+  if (first()) {
+    make("train", "color420.jpg", "color420.jpg");
+    make("validation", "large420.jpg", "large420.jpg");
+  }
+  all().barrier();
+  testing::internal::CaptureStderr();
+  train(mixed("stored", {"model.name=resnet20", "model.options={}", "data.size=0"}));
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string other =
+      "evaluations are on images of 3 x 120 x 150, and the network is trained on 3 x 29 x 37";
+  EXPECT_EQ(said.find(other) != std::string::npos, first()) << said;
+}
+
+TEST_F(MixedPictures, AFileThatIsListedTwiceIsTakenTwiceWhichIsSaid) {
+  const std::string tar = folder_ + "/mixed.tar";
+  if (first()) {
+    make("train", "gray.jpg", "gray.jpg");
+    data::PackOptions options;
+    options.sources = {folder_ + "/mixed/train"};
+    options.out = tar;
+    options.keep = options.overwrite = true;
+    data::pack(options);
+  }
+  all().barrier();
+  const auto opened = [&](const std::string& files) {
+    return open_data(all(), registry_,
+                     mixed("packed", {"data.reader=packed", "data.train.files=[" + files + "]",
+                                      "data.validation.files=[\"" + tar + "\"]"})
+                         .data);
+  };
+  const DataSets once = opened("\"" + tar + "\"");
+  EXPECT_EQ(once.remarks, std::vector<std::string>());
+  const DataSets twice = opened("\"" + tar + "\", \"" + folder_ + "/./mixed.tar\"");
+  EXPECT_EQ(twice.training->size(), 2 * once.training->size());
+  EXPECT_EQ(twice.remarks,
+            (std::vector<std::string>{"data.train.files has " + tar +
+                                      " more than once: its samples count as often"}));
 }
 
 // Of classes a, b and c, of which validation has b and c alone.

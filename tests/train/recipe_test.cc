@@ -207,6 +207,17 @@ TEST_F(RecipeTest, Contradictions) {
   expect({"data.mean=[1, 2]", "data.deviation=[1, 2, 3]"},
          "data.mean has 2 values, data.deviation 3");
   expect({"model.partial=true"}, "model.partial is for model.weights");
+  expect({"data.mean=[1e39]"}, "data.mean is 1e+39, more than a float can hold");
+  expect({"data.deviation=[1e-40]"}, "data.deviation is 1e-40; it has to be at least 1e-30");
+  expect({"data.size=8", "data.augment.crop=random_resized", "data.augment.ratio=[0.5, inf]"},
+         "data.augment.ratio has to be two finite numbers, 0 < least <= largest");
+  expect({"data.train.path=\"\""}, "data.train.path: is empty: where");
+  expect({"data.reader=lists", "data.train.files=[]"}, "data.train.files: is empty: which");
+  expect({"data.reader=lists", "data.train.files=[\"\"]"}, "data.train.files: is empty: which");
+  expect({"optimizer.groups=[{parameters=[\"*\"], max_dims=-1}]"},
+         "optimizer.groups[0].max_dims is negative; 0 means any");
+  expect({"checkpoint.every_minutes=inf"}, "checkpoint.every_minutes has to be a number from 0 on");
+  expect({"model.classes=4294967296"}, "model.classes is 4294967296; it has to be 0 to 2147483647");
 }
 
 TEST_F(RecipeTest, Differences) {

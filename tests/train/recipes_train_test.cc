@@ -199,6 +199,8 @@ TEST_F(SpeechRecipe, MistakesAreSaid) {
   expect_problem({"data.train.states=8193"}, "states is 8193; it has to be from 1 to 8192");
   expect_problem({"data.train.context=-9000000000"}, "context is -2147483647; it has to be");
   expect_problem({"data.train.floor=nan"}, "a floor of nan");
+  expect_problem({"data.train.high_hz=inf"}, "filters from 0 to inf Hz; both have to be finite");
+  expect_problem({"data.train.low_hz=inf"}, "filters from inf to half the sampling rate; both");
   expect_problem({"data.size=32"}, "data.size is for pictures, and the reader speech has none");
   expect_problem({"data.channels=3"}, "data.channels is for pictures");
   expect_problem({"data.augment.flip=true"}, "data.augment.flip is for pictures");
@@ -206,7 +208,7 @@ TEST_F(SpeechRecipe, MistakesAreSaid) {
   expect_refused({"data.augment.brightness=0.5"}, "colors can be changed with 3 channels");
   expect_refused({"data.store=memory"}, "not for speech");
   for (const std::string units : {"1.5", "-1", "1e300", "nan"}) {
-    expect_refused({"model.options.hidden=[" + units + "]"},
+    expect_problem({"model.options.hidden=[" + units + "]"},
                    "hidden has to be positive whole numbers");
   }
 }

@@ -98,6 +98,42 @@ const std::vector<Mistake>& mistakes() {
       {{"data.channels=3", "data.mean=[0.1, 0.2]"}, "data.mean has 2 values; data.channels is 3"},
       {{"data.channels=1", "data.deviation=[1, 1, 1]"},
        "data.deviation has 3 values; data.channels is 1"},
+      {{"data.mean=[1e39]"}, "data.mean is 1e"},
+      {{"data.deviation=[1e-40]"}, "data.deviation is 1e"},
+      {{"data.size=8", "data.augment.crop=random_resized", "data.augment.ratio=[0.5, inf]"},
+       "data.augment.ratio has to be two finite numbers, 0 < least <= largest"},
+      {{"data.reader=packed", "data.train.files=[]"}, "data.train.files: is empty: tars"},
+      {{"data.reader=packed", "data.train.files=[\"\"]"}, "data.train.files: is empty: tars"},
+      {{"data.reader=image_folder", "data.train.path=\"\"", "data.validation.path=/"},
+       "data.train.path: is empty: folder"},
+      {{"data.reader=image_folder", "data.train.path=/", "data.validation.path=/",
+        "data.validation.class_names=/proc/version"},
+       "data.validation.class_names is for images with a table of labels, data.validation.labels"},
+      {{"optimizer.groups=[{parameters=[\"*\"], max_dims=-1}]"},
+       "optimizer.groups[0].max_dims is negative"},
+      {{"checkpoint.every_minutes=inf"}, "checkpoint.every_minutes has to be a number from 0 on"},
+      {{"strategy=downpour", "training.steps=1000000000000000", "training.batch=2147483647"},
+       "training.steps is 1000000000000000; with downpour"},
+      {{"model.classes=-1"}, "model.classes is -1; it has to be 0 to 2147483647"},
+      {{"model.classes=4294967296"}, "model.classes is 4294967296; it has to be 0 to"},
+      {{"model.name=mlp", "model.options.hidden=[0]"},
+       "model.options: model 'mlp': layer fc1 has 0 units"},
+      {{"model.name=mlp", "model.options.hidden=[nan]"},
+       "model.options.hidden has to be positive whole numbers, at most 2147483647"},
+      {{"model.name=mlp", "model.options.hidden=[4294967296]"},
+       "model.options.hidden has to be positive whole numbers"},
+      {{"model.name=alexnet", "model.options.dropout=nan"},
+       "model.options: model 'alexnet': dropout is nan"},
+      {{"model.name=alexnet", "model.options.hidden=-5"},
+       "model.options: model 'alexnet': hidden is -5"},
+      {{"model.name=alexnet-one-tower", "model.options.widths=[1, 2]"},
+       "model.options: model 'alexnet-one-tower': widths has to be five"},
+      {{"model.name=speech-dnn", "model.options.depth=4294967296"},
+       "model.options.depth is 4294967296; it has to be at most 10000"},
+      {{"model.name=local-image", "model.options.preset=2B"},
+       "model.options: local-image has no preset '2B'"},
+      {{"model.name=local-image", "model.options.maps=[4, 5]", "model.options.strides=[1]"},
+       "model.options.strides has to be 2 positive whole numbers"},
   };
   return all;
 }
@@ -111,6 +147,9 @@ TEST_F(Refusals, AMistakeIsSaidWithItsKeyAndPlace) {
   }
   EXPECT_EQ(said(kBase, {}), "");
   EXPECT_EQ(said(kBase, {"schedule.warmup=3"}), "");  // all of it
+  EXPECT_EQ(said(kBase, {"model.name=mlp", "model.options.hidden=[]"}), "");
+  // Filters that images of the network's own size have no room for; these may be larger.
+  EXPECT_EQ(said(kBase, {"model.name=local-image", "model.options.filter=2001"}), "");
   EXPECT_EQ(said(kBase, {"training.target.metric=loss", "training.target.level=98.5"}), "");
 }
 

@@ -109,10 +109,14 @@ TEST_F(ZooTest, OptionsThatMakeNoNetworkAreRefused) {
        "stage 'local1', layer 'filter1': its kernel is larger than its input, [1, 6, 6]"}};
   int number = 0;
   for (const auto& [overrides, message] : cases) {
-    const Recipe r = local("wrong" + std::to_string(number++), overrides);
-    EXPECT_NE(refusal(r).find(message), std::string::npos) << refusal(r);
+    const std::string name = "wrong" + std::to_string(number++);
+    // What needs no image is said when the recipe is read.
+    const std::string said = test::message_of<UsageError>([&] { train(local(name, overrides)); });
+    EXPECT_NE(said.find(message), std::string::npos) << said;
   }
-  EXPECT_NE(refusal(speech("deep", {"model.options.depth=-1"})).find("both have to be positive"),
+  EXPECT_NE(test::message_of<UsageError>([&] {
+              speech("deep", {"model.options.depth=-1"});
+            }).find("both have to be positive"),
             std::string::npos);
   // Of the preset what is not said otherwise; its pools are too large here.
   const Overrides of_preset{"model.options.maps=[]", "model.options.strides=[]",

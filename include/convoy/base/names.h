@@ -15,4 +15,8 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // the cursor, change colors or begin another line, as "\x1b" and "\x0a".
 std::string printable(std::string_view name);
 
+// Does so with a text of several lines, whose ends of lines and tabs stay: messages quote names
+// that others have given.
+std::string printable_lines(std::string_view text);
+
 }  // namespace convoy

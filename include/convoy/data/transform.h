@@ -85,8 +85,9 @@ void resize(const Image& image, const Window& window, int out_height, int out_wi
             std::vector<std::uint8_t>& out);
 
 // Applies the options to one record after another. Keeps scratch memory, 64 MiB at most of each
-// kind: one per thread. Of a JPEG
-// only what the output needs is decoded: damage below the crop goes unnoticed.
+// kind: one per thread. Files whose pictures take more than that wait in apply() for those of other
+// threads, so that all of a process together take 2 GiB, or one does. Of a JPEG only what the
+// output needs is decoded: damage below the crop goes unnoticed.
 class Transformer {
  public:
   // `first` is the shape of the first record: what options of 0 for height, width or channels mean.

@@ -70,10 +70,11 @@ struct Vocabulary {
   // wrong: throws UsageError.
   using Layers = std::function<std::vector<std::string>(const Recipe& recipe)>;
   std::map<std::string, Layers, std::less<>> layers;
-  // This is what readers, tasks, optimizers and strategies say about a recipe that chooses them:
-  // each appends the mistakes that it finds, a line each. Asked once the types of all keys are
-  // right.
+  // This is what models, readers, tasks, optimizers and strategies say about a recipe that chooses
+  // them: each appends the mistakes that it finds, a line each. Asked once the types of all keys
+  // are right, and before anything is opened.
   using Check = std::function<void(const Recipe& recipe, std::vector<std::string>& problems)>;
+  std::map<std::string, Check, std::less<>> model_checks;
   std::map<std::string, Check, std::less<>> reader_checks;
   std::map<std::string, Check, std::less<>> task_checks;
   std::map<std::string, Check, std::less<>> optimizer_checks;

@@ -50,8 +50,10 @@ class Registry {
   Registry();
 
   // Each throws UsageError for a name that is taken already.
-  void add_model(const std::string& name, ModelFactory make, std::vector<Option> options = {});
-  void add_model(const std::string& name, BlueprintFactory make, std::vector<Option> options = {});
+  void add_model(const std::string& name, ModelFactory make, std::vector<Option> options = {},
+                 Vocabulary::Check check = {});
+  void add_model(const std::string& name, BlueprintFactory make, std::vector<Option> options = {},
+                 Vocabulary::Check check = {});
   void add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options,
                   Vocabulary::Check check = {});
   void add_reader(const std::string& name, SharedReaderFactory open, std::vector<Option> options,

@@ -50,7 +50,7 @@ void add_answer(const train::Answer& answer, Row& row) {
 // For people. `after` stands behind the name of the input.
 void print(const train::Answer& answer, const std::string& after) {
   std::printf("%s%s\n", answer.input.c_str(), after.c_str());
-  for (const std::string& line : answer.lines) std::printf("  %s\n", line.c_str());
+  for (const std::string& line : answer.lines) std::printf("  %s\n", printable_lines(line).c_str());
 }
 
 // -- Files, or what else a task takes

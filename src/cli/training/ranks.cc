@@ -14,6 +14,7 @@
 #include "cli/launch/rank_variables.h"
 #include "cli/writes.h"
 #include "convoy/base/error.h"
+#include "convoy/base/names.h"
 
 namespace convoy::cli {
 
@@ -91,7 +92,7 @@ std::string last_words(const comm::World& world, const std::exception& error) {
     if (said) return "";
     who = "rank " + std::to_string(world.rank()) + " on host " + world.host(world.rank()) + ": ";
   }
-  return who + text;
+  return who + printable_lines(text);
 }
 
 int in_world(const RankOptions& o, const std::string& command,

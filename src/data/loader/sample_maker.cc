@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/names.h"
 #include "data/kept_memory.h"
 
 namespace convoy::data {
@@ -19,12 +20,12 @@ constexpr const char* kNoMemory = ": there is no memory for it on this host";
     throw;
   } catch (const UsageError& error) {
     throw UsageError(
-        key + ": " + error.what() +
+        printable(key) + ": " + error.what() +
         (on_bad == OnBad::fail ? "; data.on_bad = \"skip\" leaves such records out" : ""));
   } catch (const Failure& error) {
-    throw Failure(key + ": " + error.what());
+    throw Failure(printable(key) + ": " + error.what());
   } catch (const std::bad_alloc&) {
-    throw Failure(key + kNoMemory);
+    throw Failure(printable(key) + kNoMemory);
   }
 }
 
@@ -57,7 +58,8 @@ Shape output_shape(const Dataset& dataset, const TransformOptions& transform, On
 std::string color_made_gray(const Dataset& dataset) {
   constexpr std::size_t kLooked = 64;
   std::vector<std::byte> scratch;
-  // 0 of what can't be read, and of pixels: those all have the same.
+  // 0 of what can't be read, which output_shape() passes over, and of pixels: those all have the
+  // same.
   const auto channels = [&](std::size_t i) {
     try {
       const Record record = dataset.read(i, scratch);
@@ -67,15 +69,20 @@ std::string color_made_gray(const Dataset& dataset) {
       return 0;
     } catch (const Failure&) {
       return 0;
+    } catch (const std::bad_alloc&) {
+      return 0;
     }
   };
-  if (!dataset.pictures() || dataset.size() == 0 || channels(0) != 1) return "";
+  if (!dataset.pictures()) return "";
   const std::size_t count = std::min(dataset.size(), kLooked);
+  std::size_t first = 0;
+  while (first < count && channels(first) == 0) ++first;
+  if (first == count || channels(first) != 1) return "";
   for (std::size_t k = 1; k < count; ++k) {
     const std::size_t i = k * dataset.size() / count;
     if (channels(i) == 3)
-      return dataset.key(0) + ", the first picture, is gray, and " + dataset.key(i) +
-             " is in color";
+      return printable(dataset.key(first)) + ", the first picture, is gray, and " +
+             printable(dataset.key(i)) + " is in color";
   }
   return "";
 }
@@ -96,6 +103,11 @@ SampleMaker::SampleMaker(std::shared_ptr<const Dataset> dataset, const Transform
 }
 
 void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
+  struct GivesBack {
+    ~GivesBack() { give_back(bytes); }
+    std::vector<std::byte>& bytes;
+  };
+  const GivesBack gives_back{scratch.bytes};
   if (!options_.raw && !scratch.transformer) scratch.transformer.emplace(transform_, shape_);
   const std::size_t sample = slot.samples[place];
   try {
@@ -103,21 +115,21 @@ void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
     slot.labels[place] = record.label;
     if (label_lists_) slot.label_lists[place] = dataset_->labels(sample);
     if (options_.raw) {
+      give_back(slot.records[place]);
       slot.records[place].assign(record.bytes.begin(), record.bytes.end());
-      return;
+    } else {
+      RandomStream random = sample_stream(options_.seed, slot.epoch, sample);
+      scratch.transformer->apply(record, random, options_.layout,
+                                 &slot.images[place * sample_bytes_]);
     }
-    RandomStream random = sample_stream(options_.seed, slot.epoch, sample);
-    scratch.transformer->apply(record, random, options_.layout,
-                               &slot.images[place * sample_bytes_]);
-    give_back(scratch.bytes);
   } catch (const UsageError& error) {
     if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample), options_.on_bad);
     slot.bad[place] = 1;
-    skip(sample, dataset_->key(sample) + ": " + error.what());
+    skip(sample, printable(dataset_->key(sample)) + ": " + error.what());
   } catch (const std::bad_alloc&) {
     if (options_.on_bad == OnBad::fail) rethrow_naming(dataset_->key(sample), options_.on_bad);
     slot.bad[place] = 1;
-    skip(sample, dataset_->key(sample) + kNoMemory);
+    skip(sample, printable(dataset_->key(sample)) + kNoMemory);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "data/pack/source.h"
 #include "data/packed/labels.h"
 #include "data/packed/names.h"
+#include "data/readers/image_walk.h"
 #include "data/readers/input_file.h"
 
 namespace convoy::data {
@@ -32,7 +33,7 @@ class FolderSource final : public PackSource {
                        (fs::path(folder_) / options.below).string());
     }
     const LabelRules rules = read_label_rules(options);
-    collect(rules);
+    collect(folder_, "", rules);
     if (images_.empty()) {
       throw UsageError(folder_ + ": no picture in this folder");
     }
@@ -76,23 +77,29 @@ class FolderSource final : public PackSource {
     }
   }
 
-  void collect(const LabelRules& rules) {
-    using Options = fs::directory_options;
-    for (fs::recursive_directory_iterator at(folder_, Options::follow_directory_symlink), end;
-         at != end; ++at) {
-      const std::string name = at->path().filename().string();
-      if (name.starts_with('.')) {
-        if (at->is_directory()) at.disable_recursion_pending();
-      } else if (!at->is_directory()) {
-        if (!is_picture_name(name) || !add(*at, rules)) ++others_;
+  // Links to folders are followed, but for those to a folder that they are in, as
+  // open_image_folder() does.
+  void collect(const fs::path& folder, const std::string& prefix, const LabelRules& rules) {
+    const FolderId id = folder_id(folder);
+    if (std::find(around_.begin(), around_.end(), id) != around_.end()) return;
+    around_.push_back(id);
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (is_hidden(entry.path())) continue;
+      const std::string name = entry.path().filename().string();
+      std::error_code error;  // of a link to itself
+      if (entry.is_directory(error)) {
+        collect(entry.path(), prefix + name + "/", rules);
+      } else if (!is_picture_name(name) || !add(entry, prefix + name, rules)) {
+        ++others_;
       }
     }
+    around_.pop_back();
   }
 
   // A table need not speak of pictures that open_image_folder() passes over: false.
-  bool add(const fs::directory_entry& entry, const LabelRules& rules) {
+  bool add(const fs::directory_entry& entry, std::string name, const LabelRules& rules) {
     SourceImage image;
-    image.name = entry.path().lexically_relative(folder_).generic_string();
+    image.name = std::move(name);
     if (rules.table && !is_image_name(image.name) && rules.table->find(image.name) == nullptr)
       return false;
     std::error_code error;
@@ -107,6 +114,7 @@ class FolderSource final : public PackSource {
   }
 
   std::string folder_;
+  std::vector<FolderId> around_;  // the folders that collect() is in
 };
 
 }  // namespace

@@ -92,11 +92,11 @@ PackPipeline::Result PackPipeline::make(std::size_t i, std::vector<std::byte>& s
       result.image = converter_.convert(record);
     } catch (const UsageError& error) {
       result.problem = error.what();
-    } catch (const std::bad_alloc&) {
-      result.problem = "there is no memory for it on this host";
     }
   } catch (const UnreadableImage& error) {
     result.problem = error.what();
+  } catch (const std::bad_alloc&) {
+    result.problem = "there is no memory for it on this host";
   } catch (...) {
     result.error = std::current_exception();
   }

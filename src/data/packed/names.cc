@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<std::string_view, 19> kPictures = {
     "jpg",  "jpeg", "jpe", "jfif", "mpo",  "png",  "webp", "gif", "bmp", "tif",
     "tiff", "jp2",  "j2k", "jxl",  "heic", "heif", "avif", "ppm", "pgm"};
-constexpr std::size_t kMostNames = std::size_t{1} << 30;  // bytes in a file of names
+constexpr std::size_t kMostNameBytes = std::size_t{1} << 30;  // bytes in a file of names
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -137,7 +137,7 @@ std::vector<std::string> parse_class_names(std::string_view text, const std::str
 }
 
 std::vector<std::string> read_class_names(const std::string& file) {
-  return parse_class_names(read_text_file(file, kMostNames), file);
+  return parse_class_names(read_text_file(file, kMostNameBytes), file);
 }
 
 std::vector<std::string> distinct(std::vector<std::string> names) {

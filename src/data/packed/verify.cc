@@ -2,12 +2,16 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <new>
+#include <optional>
 #include <thread>
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/data/packed.h"
 #include "convoy/data/transform.h"
+#include "data/decode/large_pictures.h"
+#include "data/kept_memory.h"
 #include "data/packed/open.h"
 #include "data/packed/teller.h"
 
@@ -121,11 +125,17 @@ class Verifier {
       add({"record", key, entry.offset, entry.length, "it can't be decoded: it has over 1 GiB"});
     } else if (decode) {
       try {
+        const std::size_t bytes = shape_of({scratch, encoding_of(scratch), {}, 0}).elements();
+        std::optional<LargePicture> turn;
+        if (bytes > kKeptBytes) turn.emplace(bytes);
         Image image;
         decode_image(scratch, 0, image);
       } catch (const UsageError& error) {
         add({"record", key, entry.offset, entry.length,
              std::string("it can't be decoded: ") + error.what()});
+      } catch (const std::bad_alloc&) {
+        add({"record", key, entry.offset, entry.length,
+             "it can't be decoded: there is no memory for it on this host"});
       }
     }
   }

@@ -9,20 +9,8 @@
 #include "data/packed/names.h"
 
 namespace convoy::data {
-namespace {
 
 namespace fs = std::filesystem;
-
-// Which folder it is, by whatever path.
-std::pair<dev_t, ino_t> id_of(const fs::path& folder) {
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) {
-    throw fs::filesystem_error("stat", folder, std::error_code(errno, std::generic_category()));
-  }
-  return {status.st_dev, status.st_ino};
-}
-
-}  // namespace
 
 void SomeFiles::add(const std::string& path) {
   if (count++ == 0) first = path;
@@ -41,6 +29,14 @@ std::vector<std::string> LeftOut::lines(const std::string& folder) const {
   return lines;
 }
 
+FolderId folder_id(const fs::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) {
+    throw fs::filesystem_error("stat", folder, std::error_code(errno, std::generic_category()));
+  }
+  return {status.st_dev, status.st_ino};
+}
+
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
 FoundImages ImageWalk::below(const fs::path& folder) {
@@ -53,7 +49,7 @@ FoundImages ImageWalk::below(const fs::path& folder) {
 
 // Asks for a file only where the folder doesn't say what it is: there may be a million.
 void ImageWalk::look_into(const fs::path& folder, const std::string& prefix) {
-  const std::pair<dev_t, ino_t> id = id_of(folder);
+  const FolderId id = folder_id(folder);
   if (std::find(around_.begin(), around_.end(), id) != around_.end()) return;
   around_.push_back(id);
   for (const auto& entry : fs::directory_iterator(folder)) {

@@ -30,6 +30,10 @@ struct LeftOut {
 
 bool is_hidden(const std::filesystem::path& path);
 
+// Which folder it is, by whatever path. Throws std::filesystem::filesystem_error.
+using FolderId = std::pair<dev_t, ino_t>;
+FolderId folder_id(const std::filesystem::path& folder);
+
 // What lies below a folder.
 struct FoundImages {
   std::vector<std::string> images;  // paths below the folder, ascending
@@ -52,7 +56,7 @@ class ImageWalk {
 
   LeftOut& left_out_;
   FoundImages found_;
-  std::vector<std::pair<dev_t, ino_t>> around_;  // the folders that it is in
+  std::vector<FolderId> around_;  // the folders that it is in
 };
 
 }  // namespace convoy::data

@@ -63,10 +63,11 @@ void check(const FilterBankOptions& o) {
          "a pre-emphasis of " + shortest(o.preemphasis) + "; it has to be from 0 to less than 1");
   expect(o.floor > 0 && std::isfinite(o.floor),
          "a floor of " + shortest(o.floor) + "; it has to be above 0");
-  expect(o.low_hz >= 0 && o.high_hz >= 0 && (o.high_hz == 0 || o.low_hz < o.high_hz),
+  expect(o.low_hz >= 0 && std::isfinite(o.low_hz) && o.high_hz >= 0 && std::isfinite(o.high_hz) &&
+             (o.high_hz == 0 || o.low_hz < o.high_hz),
          "filters from " + shortest(o.low_hz) + " to " +
              (o.high_hz == 0 ? "half the sampling rate" : shortest(o.high_hz) + " Hz") +
-             "; both have to be at least 0, and the first one the less");
+             "; both have to be finite and at least 0, and the first one the less");
 }
 
 FilterBank::FilterBank(const FilterBankOptions& options, int rate)

@@ -19,7 +19,8 @@ std::uint64_t count_up(std::uint64_t n) {
 }
 
 // What a rank gets of the order that the store is arranged in. The loader's workers ask, while the
-// caller of next() sets or clears it: only when nothing is ready() may it be set.
+// caller of next() sets or clears it: only when nothing is ready(), or none of them asks, may that
+// be.
 class PartOrder final : public SampleOrder {
  public:
   PartOrder(std::size_t count, int rank, int world, int members, std::uint64_t seed, bool draws)
@@ -151,8 +152,8 @@ std::size_t StoreSource::Impl::next_shuffle() const {
 
 // Brings the records, and the order, to where the next batch needs them.
 void StoreSource::Impl::arrange() {
+  loader.seek(place_of(at));  // workers don't read, nor ask for samples, any more
   order->clear();
-  loader.seek(place_of(at));  // workers don't read any more
   if (shuffle_due()) {
     if (at.count() == 0) {
       // Of the number of the epoch, where each has its own, whatever came before.
@@ -191,8 +192,9 @@ void StoreSource::seek(const Position& position) {
   const bool of_files = from.generation == 0 && from.members == 0 && from.consumed.size() == 1;
   if (of_files) from.generation = from.epoch;
   check_position(size(), from);
-  impl_->order->clear();
+  // In this order: workers that ask what comes next may be in the middle of it.
   impl_->loader.seek(place_of(from));
+  impl_->order->clear();
   impl_->at = std::move(from);
   impl_->arranged = false;
 }

@@ -57,7 +57,7 @@ void normalize(const std::uint8_t* row, const float* scale, const float* bias, s
                std::size_t count, float* out);
 void flush();
 
-// To bfloat16, to the nearest, ties to even; the values must be finite.
+// To bfloat16, to the nearest, ties to even; what is no number stays none.
 void shorten(const float* from, std::size_t count, std::uint16_t* out);
 
 }  // namespace convoy::data

@@ -15,9 +15,10 @@ void check(bool good, const char* field, const std::string& value, const char* r
 }
 
 void check_per_channel(const std::vector<float>& values, const char* field, int channels) {
+  // With channels = 0 the data say how many there are, which the Transformer compares.
   const std::size_t size = values.size();
   const bool good =
-      size == 1 || (channels == 0 ? size == 3 : size == static_cast<std::size_t>(channels));
+      size == 1 || (channels == 0 ? size > 0 : size == static_cast<std::size_t>(channels));
   check(good, field, std::to_string(size) + " numbers",
         "one number, or as many as there are channels");
   for (const float value : values) {

@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/data/transform.h"
 #include "data/decode/decode.h"
+#include "data/decode/large_pictures.h"
 #include "data/kept_memory.h"
 #include "data/transform/color.h"
 #include "data/transform/crop_plan.h"
@@ -91,7 +92,9 @@ struct Transformer::Impl {
 
   // What becomes of a record that shows a picture of this shape. Throws UsageError where it can't.
   CropPlan plan(const Record& record, const Shape& picture, RandomStream& random);
-  void apply(const Record& record, RandomStream& random, Layout layout, std::byte* out);
+  // Takes `turn` for a picture that is large once it is decoded.
+  void apply(const Record& record, RandomStream& random, Layout layout, std::byte* out,
+             std::optional<LargePicture>& turn);
   void apply_floats(const Record& record, const CropPlan& crop, Layout layout, std::byte* out);
   // Puts `source` of the record's picture into `image`, interleaved, in the output's channels; or
   // more of it. Returns where in the picture `image` begins.
@@ -246,12 +249,17 @@ CropPlan Transformer::Impl::plan(const Record& record, const Shape& picture, Ran
 }
 
 void Transformer::Impl::apply(const Record& record, RandomStream& random, Layout layout,
-                              std::byte* out) {
+                              std::byte* out, std::optional<LargePicture>& turn) {
   if (!compressed(record)) check_bytes(record);
   const Shape picture =
       compressed(record) && is_jpeg(record.bytes) ? jpeg.open(record.bytes) : shape_of(record);
   CropPlan crop = plan(record, picture, random);
   if (record.encoding == Encoding::planar_f32) return apply_floats(record, crop, layout, out);
+  if (compressed(record)) {
+    Shape decoded = picture;
+    decoded.channels = std::max(picture.channels, shape.channels);
+    if (decoded.elements() > kKeptBytes) turn.emplace(decoded.elements());
+  }
   if (!compressed(record) && !crop.resize && picture.channels == shape.channels) {
     return emit_windows(view_of(record), crop, layout, out);
   }
@@ -292,9 +300,17 @@ void Transformer::check(const Record& record) {
 }
 
 void Transformer::apply(const Record& record, RandomStream& random, Layout layout, void* out) {
-  impl_->apply(record, random, layout, static_cast<std::byte*>(out));
-  give_back(impl_->image.pixels);
-  give_back(impl_->resized.pixels);
+  std::optional<LargePicture> turn;
+  struct GivesBack {
+    ~GivesBack() {
+      give_back(impl.image.pixels);
+      give_back(impl.resized.pixels);
+    }
+    Impl& impl;
+  };
+  // Of a bad record, too, and before it is another one's turn.
+  const GivesBack gives_back{*impl_};
+  impl_->apply(record, random, layout, static_cast<std::byte*>(out), turn);
   flush();
 }
 

@@ -22,6 +22,16 @@ namespace {
 
 constexpr auto kPath = Option::Kind::path;
 
+void check_image_folders(const Recipe& recipe, std::vector<std::string>& problems) {
+  const auto check = [&](const Options& o, const char* table) {
+    if (o.text("class_names").empty() || !o.text("labels").empty()) return;
+    problems.push_back(std::string(table) + ".class_names is for images with a table of labels, " +
+                       table + ".labels; without one, the subfolders are the classes");
+  };
+  check(recipe.data.train, "data.train");
+  if (recipe.data.has_validation) check(recipe.data.validation, "data.validation");
+}
+
 void add_readers(Registry& registry) {
   registry.add_reader(
       "idx", [](const Options& o) { return data::open_idx(o.text("images"), o.text("labels")); },
@@ -51,7 +61,8 @@ void add_readers(Registry& registry) {
       },
       {{"path", std::string(), "folder with a subfolder per class, or with images", kPath, true},
        {"labels", std::string(), "table of labels, any number for each image", kPath},
-       {"class_names", std::string(), "file with the names of the table's classes", kPath}});
+       {"class_names", std::string(), "file with the names of the table's classes", kPath}},
+      check_image_folders);
   registry.add_reader(
       "packed",
       [](const Options& o) { return std::make_shared<data::PackedFiles>(o.texts("files")); },
@@ -115,13 +126,15 @@ Registry::Registry() {
   add_strategies(*this);
 }
 
-void Registry::add_model(const std::string& name, ModelFactory make, std::vector<Option> options) {
+void Registry::add_model(const std::string& name, ModelFactory make, std::vector<Option> options,
+                         Vocabulary::Check check) {
   add(models_, "a model", name, std::move(make));
   vocabulary_.models[name] = std::move(options);
+  vocabulary_.model_checks[name] = std::move(check);
 }
 
 void Registry::add_model(const std::string& name, BlueprintFactory make,
-                         std::vector<Option> options) {
+                         std::vector<Option> options, Vocabulary::Check check) {
   add(blueprints_, "a model", name, make);
   vocabulary_.layers[name] = [make](const Recipe& recipe) { return layers_of(make, recipe); };
   add_model(
@@ -130,7 +143,7 @@ void Registry::add_model(const std::string& name, BlueprintFactory make,
         return std::make_shared<model::StagedNetwork>(
             make(request), request.seed ? *request.seed : model::drawn_seed());
       },
-      std::move(options));
+      std::move(options), std::move(check));
 }
 
 void Registry::add_reader(const std::string& name, ReaderFactory open, std::vector<Option> options,

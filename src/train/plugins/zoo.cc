@@ -1,6 +1,8 @@
 #include "train/plugins/zoo.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -10,17 +12,32 @@
 #include "convoy/model/mlp.h"
 #include "convoy/model/small_images.h"
 #include "convoy/model/speech_dnn.h"
+#include "convoy/train/recipe.h"
 
 namespace convoy::train {
 namespace {
+
+// Of units, maps and sides; more is a slip, which would end in an allocation of LibTorch's.
+constexpr std::int64_t kMostUnits = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMostHidden = 10'000;  // layers
+
+std::int64_t at_most(const Options& options, const std::string& key, std::int64_t most) {
+  const std::int64_t value = options.integer(key);
+  if (value <= most) return value;
+  throw UsageError("model.options." + key + " is " + std::to_string(value) +
+                   "; it has to be at most " + std::to_string(most));
+}
 
 // Of a list that has to be `what`.
 std::vector<std::int64_t> whole_numbers(const Options& options, const std::string& key,
                                         const std::string& what) {
   std::vector<std::int64_t> whole;
   for (const double number : options.numbers(key)) {
-    if (!(number >= 0 && number < 1e15 && std::trunc(number) == number))
-      throw UsageError("model.options." + key + " has to be " + what);
+    if (!(number >= 0 && number <= static_cast<double>(kMostUnits) &&
+          std::trunc(number) == number)) {
+      throw UsageError("model.options." + key + " has to be " + what + ", at most " +
+                       std::to_string(kMostUnits));
+    }
     whole.push_back(static_cast<std::int64_t>(number));
   }
   return whole;
@@ -30,7 +47,7 @@ using OptionReader = void (*)(const Options& options, model::ModelOptions& own);
 
 void read_alexnet(const Options& options, model::ModelOptions& own) {
   own.dropout = options.number("dropout");
-  own.hidden = options.integer("hidden");
+  own.hidden = at_most(options, "hidden", kMostUnits);
 }
 
 void read_one_tower(const Options& options, model::ModelOptions& own) {
@@ -43,8 +60,8 @@ void read_resnet(const Options& options, model::ModelOptions& own) {
 }
 
 void read_speech_dnn(const Options& options, model::ModelOptions& own) {
-  own.hidden = options.integer("hidden");
-  own.depth = options.integer("depth");
+  own.hidden = at_most(options, "hidden", kMostUnits);
+  own.depth = at_most(options, "depth", kMostHidden);
 }
 
 void read_mlp(const Options& options, model::ModelOptions& own) {
@@ -65,8 +82,8 @@ void read_stages(const Options& options, const std::string& key, std::size_t in_
 
 void read_local_image(const Options& options, model::ModelOptions& own) {
   model::LocalImageOptions local = model::local_image_preset(options.text("preset"));
-  local.filter = options.integer("filter");
-  local.norm = options.integer("norm");
+  local.filter = at_most(options, "filter", kMostUnits);
+  local.norm = at_most(options, "norm", kMostUnits);
   const std::size_t in_preset = local.stages.size(), maps = options.numbers("maps").size();
   if (maps > 0) local.stages.resize(maps);
   read_stages(options, "maps", in_preset, &model::LocalStage::maps, local.stages);
@@ -134,11 +151,32 @@ NetworkOptions options_of(const std::string& name) {
   return {};
 }
 
+// What is wrong with [model.options] whatever the data are: that is said with all else in a recipe,
+// and not when they are open. Whether local filters fit an image, the image has to say.
+void check_network(const std::string& name, OptionReader read, const Recipe& recipe,
+                   std::vector<std::string>& problems) {
+  try {
+    model::ModelOptions options;
+    options.classes = std::max<std::int64_t>(recipe.model.classes, 0);
+    read(recipe.model.options, options);
+    if (!options.local_image) model::make_blueprint(name, options);
+  } catch (const UsageError& error) {
+    const std::string text = error.what();
+    problems.push_back((text.starts_with("model.options") ? "" : "model.options: ") + text);
+  }
+}
+
 }  // namespace
 
 void add_zoo(Registry& registry) {
   for (const std::string& name : model::model_names()) {
     const NetworkOptions own = options_of(name);
+    Vocabulary::Check check;
+    if (own.read != nullptr) {
+      check = [name, read = own.read](const Recipe& recipe, std::vector<std::string>& problems) {
+        check_network(name, read, recipe, problems);
+      };
+    }
     registry.add_model(
         name,
         [name, read = own.read](const ModelRequest& request) {
@@ -150,7 +188,7 @@ void add_zoo(Registry& registry) {
           if (read != nullptr) read(request.options, options);
           return model::make_blueprint(name, options);
         },
-        own.options);
+        own.options, std::move(check));
   }
 }
 

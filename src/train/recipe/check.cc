@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/toml_text.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "convoy/data/transform.h"
@@ -33,6 +34,13 @@ class Checker {
   bool finite(const std::string& key, double value) {
     expect(std::isfinite(value), key + " is " + number(value) + "; it has to be a finite number");
     return std::isfinite(value);
+  }
+  // What becomes a number of 32 bits.
+  bool finite_float(const std::string& key, double value) {
+    if (!finite(key, value)) return false;
+    const bool fits = std::abs(value) <= std::numeric_limits<float>::max();
+    expect(fits, key + " is " + shortest(value) + ", more than a float can hold");
+    return fits;
   }
   // Of a picture, in pixels.
   void side(const std::string& key, std::int64_t value) {
@@ -101,6 +109,7 @@ void check_optimizer(const OptimizerRecipe& o, Checker& c) {
     c.expect(!(group.lr_scale < 0), name + ".lr_scale is negative");
     c.expect(!(group.weight_decay < 0) || group.weight_decay == -1,
              name + ".weight_decay is negative; -1 means the optimizer's");
+    c.expect(group.max_dims >= 0, name + ".max_dims is negative; 0 means any");
   }
 }
 
@@ -174,8 +183,9 @@ void check_crop(const std::string& table, const CropRecipe& crop, std::int64_t s
   c.expect(crop.area.size() == 2 && crop.area[0] > 0 && crop.area[0] <= crop.area[1] &&
                crop.area[1] <= 1,
            key("area") + " has to be two numbers, 0 < least <= largest <= 1");
-  c.expect(crop.ratio.size() == 2 && crop.ratio[0] > 0 && crop.ratio[0] <= crop.ratio[1],
-           key("ratio") + " has to be two numbers, 0 < least <= largest");
+  c.expect(crop.ratio.size() == 2 && crop.ratio[0] > 0 && crop.ratio[0] <= crop.ratio[1] &&
+               std::isfinite(crop.ratio[1]),
+           key("ratio") + " has to be two finite numbers, 0 < least <= largest");
   c.side(key("padding"), crop.padding);
   c.side(key("resize"), crop.resize);
   c.side(key("left"), crop.left);
@@ -237,13 +247,17 @@ void check_data(const DataRecipe& d, Checker& c) {
                  static_cast<std::int64_t>(values->size()) == d.channels,
              std::string(key) + " has " + std::to_string(values->size()) +
                  " values; data.channels is " + std::to_string(d.channels));
-    for (const double value : *values) c.finite(key, value);
+    for (const double value : *values) c.finite_float(key, value);
   }
   c.expect(d.mean.size() == d.deviation.size() || d.mean.size() == 1 || d.deviation.size() == 1,
            "data.mean has " + std::to_string(d.mean.size()) + " values, data.deviation " +
                std::to_string(d.deviation.size()));
+  // Pixels are multiplied by what it is the reverse of.
+  constexpr double kLeastDeviation = 1e-30;
   for (const double deviation : d.deviation) {
     c.expect(!(deviation <= 0), "data.deviation has to be above 0");
+    c.expect(!(deviation > 0 && deviation < kLeastDeviation),
+             "data.deviation is " + shortest(deviation) + "; it has to be at least 1e-30");
   }
   c.only_for("data.groups", d.store == "memory", "data.store = \"memory\"");
   for (const char* key : {"data.store_memory", "data.shuffle_every_epochs",
@@ -279,7 +293,7 @@ void check_values(const Recipe& r, const Given& given, bool trains,
   c.expect(r.name != "." && r.name != "..",
            "name is '" + r.name + "', which is no folder of its own below runs/");
   c.expect(r.threads >= 0 && r.threads <= 4096, "threads has to be 0 to 4096");
-  c.expect(r.model.classes >= 0, "model.classes is negative");
+  c.within("model.classes", r.model.classes, 0, std::numeric_limits<std::int32_t>::max());
   c.only_for("model.partial", !r.model.weights.empty(), "model.weights, which is empty");
   check_data(r.data, c);
   c.within("grid.replicas", r.grid.replicas, 0, kMostRanks);
@@ -318,7 +332,7 @@ void check_values(const Recipe& r, const Given& given, bool trains,
   check_evaluation(r, c);
   c.at_least("checkpoint.every_steps", static_cast<double>(r.checkpoint.every_steps), 0);
   c.expect(r.checkpoint.every_minutes >= 0 && r.checkpoint.every_minutes < kMost,
-           "checkpoint.every_minutes has to be at least 0");
+           "checkpoint.every_minutes has to be a number from 0 on, below 1e15");
   c.at_least("checkpoint.every_epochs", static_cast<double>(r.checkpoint.every_epochs), 0);
   c.within("checkpoint.keep", r.checkpoint.keep, 1, 999'999);
   const std::string& memory = r.checkpoint.memory;

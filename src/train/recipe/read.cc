@@ -253,6 +253,9 @@ class Reader : public Fields, public Given {
       const bool present = std::visit([&](auto& v) { return read(option.key, v); }, value);
       if (!present && option.required && !may_be_unnamed()) {
         problem(option.key, "is missing: " + option.doc);
+      } else if (present && option.required && option.kind == Option::Kind::path &&
+                 names_nothing(value)) {
+        problem(option.key, "is empty: " + option.doc);
       } else if (present && option.kind == Option::Kind::path) {
         resolve_option(option.key, value);
       }
@@ -283,6 +286,13 @@ class Reader : public Fields, public Given {
     } else if (auto* texts = std::get_if<std::vector<std::string>>(&value)) {
       for (std::string& text : *texts) resolve(key, text, Path::must_exist);
     }
+  }
+
+  static bool names_nothing(const Value& value) {
+    if (const auto* text = std::get_if<std::string>(&value)) return text->empty();
+    const auto* texts = std::get_if<std::vector<std::string>>(&value);
+    return texts != nullptr &&
+           (texts->empty() || std::find(texts->begin(), texts->end(), "") != texts->end());
   }
 
   bool must_exist(Path path) const {
@@ -377,6 +387,7 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (reader.readable()) {
     check_patterns(recipe, vocabulary, reader.problems());
     ask(vocabulary.reader_checks, recipe.data.reader);
+    ask(vocabulary.model_checks, recipe.model.name);
     const std::size_t before_task = reader.problems().size();
     ask(vocabulary.task_checks, recipe.task.name);
     // Where it is only used, or was once, nobody makes the optimizer, or looks for the target.

@@ -51,6 +51,20 @@ std::uint64_t fingerprint_of_scores(const Recipe& recipe, const data::Dataset& e
   return xxh3(std::as_bytes(std::span(text)));
 }
 
+std::string image_text(const data::Shape& shape) {
+  return std::to_string(shape.channels) + " x " + std::to_string(shape.height) + " x " +
+         std::to_string(shape.width);
+}
+
+// What is evaluated may be of another size than what is trained on, where a recipe says none. Not
+// all networks can take that. Nothing where it is not so.
+std::string other_images(const data::Shape& evaluated, const data::Shape& trained) {
+  if (trained.elements() == 0 || evaluated == trained) return "";
+  return "evaluations are on images of " + image_text(evaluated) +
+         ", and the network is trained on " + image_text(trained) +
+         ": it has to be one that takes both. data.size and data.channels make them alike";
+}
+
 }  // namespace
 
 Inputs::Inputs(const comm::World& the_world, const Registry& registry, Recipe& the_recipe,
@@ -74,8 +88,11 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   evaluated = evaluated_part(data, recipe);
   // The first evaluation may come after hours of training.
   if (evaluated && !task->raw()) {
-    data::output_shape(*evaluated, evaluation_transform(recipe.data, image_of(task->facts())),
-                       on_bad(recipe.data));
+    const data::Shape trained = image_of(task->facts());
+    const data::Shape shape = data::output_shape(
+        *evaluated, evaluation_transform(recipe.data, trained), on_bad(recipe.data));
+    const std::string other = other_images(shape, trained);
+    if (world.rank() == 0 && !other.empty()) world.log().warning(other);
   }
   if (world.rank() == 0 && recipe.data.channels == 0 && !task->raw()) {
     const std::string loss = data::color_made_gray(*data.training);

@@ -109,6 +109,13 @@ void check_steps(const Recipe& recipe, const DownpourRecipe& d, DownpourChecker&
 }
 
 void check_others(const Recipe& recipe, DownpourChecker& c) {
+  // The coordinator counts samples.
+  constexpr std::int64_t kMostSamples = std::int64_t{1} << 62;
+  const std::int64_t batch = std::max<std::int64_t>(recipe.training.batch, 1);
+  c.expect(recipe.training.steps <= kMostSamples / batch,
+           "training.steps is " + std::to_string(recipe.training.steps) +
+               "; with downpour, steps of training.batch = " + std::to_string(batch) +
+               " can be at most " + std::to_string(kMostSamples / batch));
   c.expect(recipe.grid.replicas <= 1,
            "grid.replicas is " + std::to_string(recipe.grid.replicas) +
                "; with downpour each replica is a job of its own: downpour.replicas says how many");
