@@ -90,6 +90,36 @@ TEST(PiecesOfALayer, MakeOneGradientOfLocalFilters) {
   expect_same(expected, gradients_of(layer));
 }
 
+// Counts what is allocated, by size.
+class AllocatedSizes : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
+                         c10::Device) override {
+    if (bytes > 0) ++counts[bytes];
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::map<std::int64_t, int> counts;
+};
+
+// Blocks of other sizes would each be kept for the next step.
+TEST(PiecesOfALayer, HaveMemoryOfOneSizeForWhatFiltersSee) {
+  const PlannedNetwork planned(local_network(), {.partitions = 2});
+  const PartLayer layer = planned.layer(0, 1);
+  const Slice box = layer.required(layer.output())[0];
+  const Tensor x = torch::randn({2, 4, box.size[1], 8}).requires_grad_();
+  const auto seen = std::make_shared<AllocatedSizes>();
+  {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, seen);
+    model::GradientInPieces pieces;
+    compute_rows(layer, x, box, kInside, &pieces).sum().backward();
+  }
+  // Of a row of eight positions, whose filters see 4 x 3 x 3 values of each of two samples; 20 rows
+  // are this partition's, in pieces of 17, 2 and 1.
+  constexpr std::int64_t kRow = 8 * 2 * 36 * 4;
+  EXPECT_EQ(seen->counts[20 * kRow], 6);
+  EXPECT_EQ(seen->counts[17 * kRow], 0);
+}
+
 // Other types than the parameters': autocast's copy of them is made once, and cut.
 TEST(PiecesOfALayer, MakeOneGradientInAutocast) {
   const PlannedNetwork planned(local_network(), {.partitions = 2});
