@@ -13,6 +13,7 @@
 #include "convoy/data/remarks.h"
 #include "convoy/model/dropout.h"
 #include "convoy/train/compute.h"
+#include "model/execution/module_tree.h"
 #include "model/keep_modes.h"
 #include "train/checkpoint/weights.h"
 #include "train/evaluation_mode.h"
@@ -144,11 +145,13 @@ ModelRequest RecipeNetwork::request() const {
 
 std::optional<model::Blueprint> RecipeNetwork::blueprint() const {
   std::optional<model::Blueprint> data = registry_.blueprint(recipe_.model.name, request());
-  if (data) return data;
-  // What a plugin makes as a network may be made of data all the same: a list of modules.
-  torch::manual_seed(seed());
-  const auto network = registry_.make_model(recipe_.model.name, request());
-  if (network->blueprint() != nullptr) data = *network->blueprint();
+  if (!data) {
+    // What a plugin makes as a network may be made of data all the same: a list of modules.
+    torch::manual_seed(seed());
+    const auto network = registry_.make_model(recipe_.model.name, request());
+    if (network->blueprint() != nullptr) data = *network->blueprint();
+  }
+  if (data) model::check_apart(*data);
   return data;
 }
 

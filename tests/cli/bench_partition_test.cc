@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/base/units.h"
 #include "tests/base/scratch.h"
 #include "tests/cli/job.h"
 
@@ -192,6 +193,19 @@ TEST(BenchPartition, UnderRanksEachIsAPartition) {
   const JobResult result = Job(job + kSmallSpeech + kShort + Words{"--json", "-"}).finish();
   ASSERT_EQ(result.exit_status, 0) << result.err;
   EXPECT_EQ(rows_of(result.out).at(0).at("partitions"), 2);
+  // A run says what the plan says: what all partitions hold, here a layer, is added up in buckets.
+  const Words whole{"--set", R"(placement.layers=[{layers=["fc2"], how="whole"}])"};
+  const JobResult run = Job(job + kSmallSpeech + kShort + whole).finish();
+  Words planned = kSmallSpeech + whole + Words{"-P", "2", "--json", "-"};
+  planned.erase(planned.begin(), planned.begin() + 2);
+  const JobResult plan = Job(Words{"plan", "partition", "speech-dnn"} + planned).finish();
+  ASSERT_EQ(plan.exit_status, 0) << plan.err;
+  double most = 0;
+  for (const Json& row : rows_of(plan.out)) {
+    if (row.at("kind") == "partition") most = std::max(most, row.at("memory_bytes").get<double>());
+  }
+  const std::string text = format_bytes(static_cast<std::uint64_t>(most)) + " with 6 samples";
+  EXPECT_NE(run.err.find(": " + text), std::string::npos) << text << "\n" << run.err;
 }
 
 TEST(BenchPartition, SaysWhatIsWrong) {

@@ -293,6 +293,56 @@ TEST(ModuleList, TakesDerivedModulesForOnesOfTheirOwn) {
             "torch::nn::Cloneable");
 }
 
+class NormedConvImpl : public torch::nn::Cloneable<NormedConvImpl> {
+ public:
+  NormedConvImpl() { NormedConvImpl::reset(); }
+  void reset() override {
+    conv = register_module("conv", torch::nn::Conv2d(4, 4, 1));
+    norm = register_module("norm", torch::nn::BatchNorm2d(4));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return norm(conv(x)); }
+  torch::nn::Conv2d conv{nullptr};
+  torch::nn::BatchNorm2d norm{nullptr};
+};
+TORCH_MODULE(NormedConv);
+
+// A frozen layer stays frozen, and one in evaluation mode in that, whatever copies it.
+TEST(ModuleList, CopiesAreFrozenAsTheModulesAre) {
+  ScaledConv conv(torch::nn::Conv2dOptions(3, 4, 3));
+  torch::nn::BatchNorm2d norm(4);
+  NormedConv block;
+  conv->weight.set_requires_grad(false);
+  norm->bias.set_requires_grad(false);
+  norm->eval();
+  block->conv->bias.set_requires_grad(false);
+  block->norm->eval();
+  ModuleList list("Frozen", {3, 6, 6});
+  list.add("conv", conv).add("norm", norm).add("block", block);
+  StagedNetwork copy(list.blueprint(), 1);
+  std::vector<std::string> trained, modes;
+  for (const auto& item : copy.named_parameters())
+    if (item.value().requires_grad()) trained.push_back(item.key());
+  for (const auto& item : copy.named_modules("", false))
+    if (!item.value()->is_training()) modes.push_back(item.key());
+  EXPECT_EQ(trained, (std::vector<std::string>{"conv.bias", "norm.weight", "block.conv.weight",
+                                               "block.norm.weight", "block.norm.bias"}));
+  EXPECT_EQ(modes, (std::vector<std::string>{"norm", "block.norm"}));
+}
+
+// One tensor in two layers is two in a copy.
+TEST(ModuleList, WhatSharesTensorsIsNotCopied) {
+  torch::nn::Linear fc(4, 4);
+  ModuleList list("Shared", {4});
+  list.add("first", fc).add("relu", torch::nn::ReLU()).add("second", fc);
+  const auto net = list.network();
+  net->forward(torch::ones({2, 4})).sum().backward();
+  EXPECT_TRUE(net->named_parameters()["first.weight"].is_same(fc->weight));
+  EXPECT_EQ(message_of<UsageError>([&] { StagedNetwork(list.blueprint(), 1); }),
+            "layers 'first' and 'second' share 'first.weight', and copies and parts of them would "
+            "have one each: give the model as ModuleList::network(), and train it whole, with "
+            "strategy = \"sync\"");
+}
+
 // Means over all batches so far are no layer::BatchNorm, which has a momentum.
 TEST(ModuleList, KnowsNormalizationsWithAMomentum) {
   ModuleList list("Norms", {3, 6, 6});

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tests/model/allocations.h"
 #include "tests/parallel/mpi_main.h"
 
 namespace convoy::parallel {
@@ -70,6 +71,18 @@ TEST(ClipGradNorm, TakesWhatGradientsAre) {
       gradient[at] = bad;
       EXPECT_FALSE(std::isfinite(square_of(gradient))) << bad << " at " << at;
     }
+  }
+}
+
+// At the moment of most memory, since all gradients are there.
+TEST(ClipGradNorm, CopiesNoGradient) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const at::Tensor parameter = torch::zeros({1 << 20}, type).requires_grad_();
+    parameter.mutable_grad() = torch::ones({1 << 20}, type);
+    double norm = 0;
+    const auto seen = model::allocations_of([&] { norm = clip_grad_norm({parameter}, 0.5); });
+    EXPECT_NEAR(norm, 1024, 1e-3);
+    EXPECT_LT(seen.peak, 1 << 16);
   }
 }
 

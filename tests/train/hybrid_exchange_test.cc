@@ -116,10 +116,12 @@ class HybridExchangeTest : public HybridTest {
   // What one training pass has this rank send, with so many samples on each rank.
   struct Counted {
     std::map<Exchange::Kind, Exchange::Payload> payload;
-    std::map<std::string, std::int64_t> spans;  // bytes of each, by name
+    std::map<std::string, std::int64_t> spans;               // bytes of each, by name
+    std::map<std::string, std::pair<double, double>> times;  // begin and end of each
   };
-  Counted count(int senders, const std::vector<std::size_t>& shares, std::int64_t views = 1) {
-    const Recipe r = net("counted");
+  Counted count(int senders, const std::vector<std::size_t>& shares, std::int64_t views = 1,
+                const Overrides& how = {}) {
+    const Recipe r = net("counted", how);
     const Compute compute(r);
     const TaskFacts facts;
     const auto blueprint = hybrid_network({8, {1, 6, 6}, r.model.options, facts, 1});
@@ -152,6 +154,9 @@ class HybridExchangeTest : public HybridTest {
     for (const auto& event : events) {
       if (event.value("ph", "") == "X" && event.contains("args") && event["args"].contains("bytes"))
         counted.spans[event["name"]] += event["args"]["bytes"].get<std::int64_t>();
+      if (event.value("ph", "") != "X") continue;
+      const double begin = event.at("ts").get<double>();
+      counted.times[event["name"]] = {begin, begin + event.at("dur").get<double>()};
     }
     return counted;
   }
@@ -191,6 +196,14 @@ TEST_F(HybridExchangeTest, PayloadIsTheSameUnderEveryScheme) {
     const std::size_t scores = n * kElement * (classes * (k - 1) + (8 - classes));
     EXPECT_EQ(counted.payload[Exchange::Kind::scores].sent, scores) << senders;
   }
+}
+
+// Nobody waits for the numbers of samples before activations are on their way.
+TEST_F(HybridExchangeTest, SampleNumbersTravelBesideActivations) {
+  if (ranks() == 1) GTEST_SKIP() << "nothing travels";
+  const std::vector<std::size_t> shares(static_cast<std::size_t>(ranks()), 12);
+  const auto times = count(ranks(), shares, 1, {"model.options.dropout=0.4"}).times;
+  EXPECT_LT(times.at("activations 0").first, times.at("sample numbers 0").second);
 }
 
 TEST_F(HybridExchangeTest, UnevenSharesAreCountedAsTheyAre) {

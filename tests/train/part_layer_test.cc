@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "convoy/base/error.h"
+#include "tests/base/scratch.h"
 #include "tests/model/allocations.h"
 #include "tests/model/one_layer.h"
 #include "tests/model/user_layers.h"
@@ -87,6 +90,36 @@ TEST(PiecesOfALayer, MakeOneGradientOfLocalFilters) {
   expect_same(expected, gradients_of(layer));
 }
 
+// Counts what is allocated, by size.
+class AllocatedSizes : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
+                         c10::Device) override {
+    if (bytes > 0) ++counts[bytes];
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::map<std::int64_t, int> counts;
+};
+
+// Blocks of other sizes would each be kept for the next step.
+TEST(PiecesOfALayer, HaveMemoryOfOneSizeForWhatFiltersSee) {
+  const PlannedNetwork planned(local_network(), {.partitions = 2});
+  const PartLayer layer = planned.layer(0, 1);
+  const Slice box = layer.required(layer.output())[0];
+  const Tensor x = torch::randn({2, 4, box.size[1], 8}).requires_grad_();
+  const auto seen = std::make_shared<AllocatedSizes>();
+  {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, seen);
+    model::GradientInPieces pieces;
+    compute_rows(layer, x, box, kInside, &pieces).sum().backward();
+  }
+  // Of a row of eight positions, whose filters see 4 x 3 x 3 values of each of two samples; 20 rows
+  // are this partition's, in pieces of 17, 2 and 1.
+  constexpr std::int64_t kRow = 8 * 2 * 36 * 4;
+  EXPECT_EQ(seen->counts[20 * kRow], 6);
+  EXPECT_EQ(seen->counts[17 * kRow], 0);
+}
+
 // Other types than the parameters': autocast's copy of them is made once, and cut.
 TEST(PiecesOfALayer, MakeOneGradientInAutocast) {
   const PlannedNetwork planned(local_network(), {.partitions = 2});
@@ -126,6 +159,121 @@ TEST(PiecesOfALayer, AddUpForTheUsersModules) {
   model::GradientInPieces overlapping;
   const std::vector<std::pair<std::int64_t, std::int64_t>> some{{2, 10}, {5, 12}};
   expect_same(gradients(some, nullptr), gradients(some, &overlapping));
+}
+
+// Multiplies the first rows of an image, and no others, by a table.
+class TopImpl : public torch::nn::Cloneable<TopImpl>, public model::PartModule {
+ public:
+  static constexpr std::int64_t kRows = 3;
+  explicit TopImpl(bool takes_all) : takes_all_(takes_all) { TopImpl::reset(); }
+  void reset() override {
+    table = register_parameter("table", torch::ones({takes_all_ ? 40 : kRows, 8}));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return torch::cat({x.slice(2, 0, kRows) * table.slice(0, 0, kRows), x.slice(2, kRows)}, 2);
+  }
+  torch::Tensor forward_part(const torch::Tensor& x, const model::ModulePart& part) override {
+    const std::int64_t rows =
+        std::clamp<std::int64_t>(kRows - part.output.begin[1], 0, part.output.size[1]);
+    if (rows == 0) return x * 1;
+    const torch::Tensor& own = part.tensors.at("table");
+    return torch::cat({x.slice(2, 0, rows) * own.slice(0, 0, rows), x.slice(2, rows)}, 2);
+  }
+  // Of a table for all rows it takes the output's; of a small one only what it uses.
+  model::Statement statement() const {
+    model::Statement states;
+    states.required = [](const model::Shape&, const Slice& output) { return output; };
+    states.required_tensor = [all = takes_all_](const Slice& tensor, const Slice& output) {
+      Slice part = tensor;
+      for (std::size_t d = 0; d < 2; ++d) {
+        part.begin[d] = output.begin[d + 1];
+        part.size[d] = output.size[d + 1];
+      }
+      if (all) return part;
+      part.begin[0] = std::min(part.begin[0], kRows);
+      part.size[0] = std::min(part.size[0], kRows - part.begin[0]);
+      return part;
+    };
+    return states;
+  }
+  torch::Tensor table;
+
+ private:
+  bool takes_all_;
+};
+TORCH_MODULE(Top);
+
+// A module may use nothing of what it takes for some of its rows.
+TEST(PiecesOfALayer, OfWhichSomeAreNotUsed) {
+  for (const bool takes_all : {false, true}) {
+    SCOPED_TRACE(takes_all);
+    Top top(takes_all);
+    model::ModuleList list("Top", {2, 40, 8});
+    list.add("top", top, top->statement());
+    const PlannedNetwork planned(list.blueprint(), {.partitions = 2});
+    const PartLayer layer = planned.layer(0, 0);
+    const Slice box = layer.required(layer.output())[0];
+    const Tensor x = torch::randn({2, 2, box.size[1], 8}).requires_grad_();
+    const auto gradient = [&](const auto& rows, model::GradientInPieces* pieces) {
+      compute_rows(layer, x, box, rows, pieces).square().sum().backward();
+      return gradients_of(layer).at("table");
+    };
+    const Tensor expected = gradient(kAtOnce, nullptr);
+    ASSERT_EQ(expected.size(0), takes_all ? 20 : 3);
+    for (int pass = 0; pass < 2; ++pass) {
+      model::GradientInPieces pieces;
+      const Tensor got = gradient(kInside, &pieces);
+      ASSERT_TRUE(got.defined());
+      EXPECT_LT((got - expected).abs().max().item<double>(), 1e-4);
+      EXPECT_EQ(pieces.unfinished(), "");
+    }
+  }
+}
+
+// Pieces that something depends on which backward doesn't reach.
+TEST(PiecesOfALayer, ThatBackwardDoesNotReachAreNamed) {
+  Top top(/*takes_all=*/true);
+  model::ModuleList list("Top", {2, 40, 8});
+  list.add("top", top, top->statement());
+  const PlannedNetwork planned(list.blueprint(), {.partitions = 2});
+  const PartLayer layer = planned.layer(0, 0);
+  const Slice box = layer.required(layer.output())[0];
+  model::GradientInPieces pieces;
+  const auto rows = [&](std::int64_t begin, std::int64_t size) {
+    return compute_rows(layer, torch::ones({2, 2, box.size[1], 8}), box, {{begin, size}}, &pieces);
+  };
+  const Tensor kept = rows(0, 1);
+  rows(1, 19).sum().backward();
+  EXPECT_EQ(pieces.unfinished(), "top.table");
+}
+
+class DoublingImpl : public torch::nn::Cloneable<DoublingImpl>, public model::PartModule {
+ public:
+  void reset() override {}
+  torch::Tensor forward(torch::Tensor x) { return x.mul_(2); }
+  torch::Tensor forward_part(const torch::Tensor& x, const model::ModulePart&) override {
+    return forward(x);
+  }
+};
+TORCH_MODULE(Doubling);
+
+// Others are on their way with it.
+TEST(PiecesOfALayer, LeaveTheirInputAlone) {
+  model::ModuleList list("Doubling", {2, 40, 8});
+  model::Statement states;
+  states.required = [](const model::Shape&, const Slice& output) { return output; };
+  list.add("doubling", Doubling(), states);
+  const PlannedNetwork planned(list.blueprint(), {.partitions = 2});
+  const PartLayer layer = planned.layer(0, 1);
+  const Slice box = layer.required(layer.output())[0];
+  model::GradientInPieces pieces;
+  const auto compute = [&] {
+    compute_rows(layer, torch::ones({2, 2, box.size[1], 8}), box, kInside, &pieces);
+  };
+  EXPECT_EQ(test::message_of<UsageError>(compute),
+            "layer 'doubling', partition 1: forward_part changes what it is given, which other "
+            "pieces read as well, and is sent: let it make another tensor, or set "
+            "partitioned.overlap = false");
 }
 
 // Of dilated windows the first rows and later ones may read what is here, and those between not.

@@ -117,6 +117,30 @@ TEST_F(PartitionedResumeTest, StatisticsGoOnOnOtherGrids) {
   }
 }
 
+// A part of the same size that begins elsewhere has other channels: what the replicas had together
+// counts then, as where rows are divided.
+TEST_F(PartitionedResumeTest, StatisticsAreOfTheSameChannels) {
+  if (ranks() != 6) GTEST_SKIP() << "two replicas of three partitions";
+  const auto units = [](const char* parts) {
+    return Overrides{R"(placement.layers=[{layers=["stem.conv"], how="units", parts=)" +
+                     std::string(parts) + "}]"};
+  };
+  const Overrides common{"strategy=partitioned", "grid.partitions=3", "model.name=branched",
+                         "data.drop_last=true",  "checkpoint.keep=9", "model.options.norm=true"};
+  train_on(ranks(), net("units", common + units("[1, 1, 2]")), 3);
+  std::vector<std::string> ends;
+  for (const Overrides& how : {units("[2, 1, 1]"), Overrides{}}) {
+    const std::string run = how.empty() ? "rows" : "others";
+    if (first()) {
+      std::filesystem::copy(folder_ + "/units", folder_ + "/" + run,
+                            std::filesystem::copy_options::recursive);
+    }
+    all().barrier();
+    ends.push_back(train_on(ranks(), net(run, common + how), 0, "latest").checkpoint);
+  }
+  if (first()) EXPECT_LT(relative_difference(ends[0], ends[1]), 1e-9);
+}
+
 TEST_F(PartitionedResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
   for (const GridOf& grid : grids()) {
     const Recipe r = partitioned(grid.name(), grid, {"data.pixel=float32"});

@@ -1,6 +1,7 @@
 // Ranks that share a network train what one process does.
 #include "convoy/model/local_image.h"
 #include "convoy/model/partition.h"
+#include "convoy/train/partition_rules.h"
 #include "convoy/train/rehearsal.h"
 #include "tests/train/partitioned_fixture.h"
 #include "tests/train/read_timeline.h"
@@ -178,6 +179,57 @@ TEST_F(PartitionedTest, SendsWhatThePlanSays) {
   for (const auto& [name, bytes] : expected) EXPECT_EQ(after.at(name), bytes) << name;
   EXPECT_EQ(after.at("scores"), 0);
   EXPECT_EQ(expected["gradients"] > 0, ranks() > 1);
+}
+
+// However a recipe divides its network, by hand as well, ranks hold and send what the plan of that
+// recipe says.
+TEST_F(PartitionedTest, IsWhatThePlanOfTheRecipeSays) {
+  const auto me = static_cast<std::size_t>(test_world().rank());
+  const std::int64_t batch = 12 * ranks();
+  const TaskFacts facts;
+  std::string parts = "2";
+  for (int p = 1; p < ranks(); ++p) parts += ",1";
+  int number = 0;
+  for (const std::string& how : std::vector<std::string>{
+           "partitioned.images=tiles", R"(placement.layers=[{layers=["a.*"], how="units"}])",
+           R"(placement.layers=[{layers=["a.conv", "b.conv"], how="rows", parts=[)" + parts + "]}]",
+           R"(placement.layers=[{layers=["c.fc"], how="whole"}])",
+           R"(placement.layers=[{layers=["d.fc"], how="units", parts=[)" + parts + "]}]",
+           "partitioned.balance=parameters"}) {
+    SCOPED_TRACE(how);
+    const Recipe r = partitioned("planned" + std::to_string(number++), {1, ranks()},
+                                 {how, "training.batch=" + std::to_string(batch)});
+    const model::Blueprint network = plain_network(
+        {.classes = 8, .image = {1, 6, 6}, .options = r.model.options, .facts = facts, .seed = 1});
+    const model::PartitionPlan plan =
+        plan_partition(network, network.inputs, partition_rules(r, network, network.inputs));
+    Rehearsal rehearsal(test_world(), registry_, r);
+    std::int64_t parameters = 0;
+    for (const auto& parameter : rehearsal.strategy().module().parameters())
+      parameters += parameter.numel();
+    EXPECT_EQ(parameters, loads_of(network, plan)[me].parameters);
+    const auto sent = [&] {
+      std::map<std::string, double> bytes;
+      for (const auto& kind : rehearsal.strategy().communicated().exchanged)
+        bytes[kind.name] = static_cast<double>(kind.sent);
+      return bytes;
+    };
+    const auto before = sent();
+    rehearsal.make_updates(1);
+    const auto after = sent();
+    std::map<std::string, double> expected{{"inputs", 0}, {"activations", 0}, {"gradients", 0}};
+    for (const model::PartitionTraffic& part : traffic_of(plan)) {
+      if (part.output) continue;  // the loss is divided
+      const double bytes = part.values * static_cast<double>(batch) * 8;
+      const model::PartitionedValue& value = plan.values[part.value];
+      if (part.from == test_world().rank())
+        expected[value.input ? "inputs" : "activations"] += bytes;
+      if (part.to == test_world().rank() && value.trained) expected["gradients"] += bytes;
+    }
+    expected["inputs"] += 12.0 * (ranks() - 1) * 8;  // labels, to all
+    for (const auto& [name, bytes] : expected)
+      EXPECT_EQ(after.at(name) - before.at(name), bytes) << name;
+  }
 }
 
 TEST_F(PartitionedTest, WhatIsWrongIsSaid) {

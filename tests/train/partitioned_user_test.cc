@@ -66,6 +66,87 @@ TEST_F(PartitionedUserTest, AListsNetworkIsDividedAsTheList) {
   }
 }
 
+// Layers that the user has frozen stay so, whoever computes which part: parameters that aren't
+// trained, and a normalization with statistics of its own.
+TEST_F(PartitionedUserTest, WhatIsFrozenStaysFrozen) {
+  const auto frozen_list = [](bool only_last) {
+    model::ModuleList list("Frozen", {1, 6, 6});
+    torch::nn::Conv2d conv(torch::nn::Conv2dOptions(1, 4, 3).padding(1));
+    torch::nn::BatchNorm2d norm(4);
+    model::Window window(4, 6, 6);
+    torch::nn::Linear first_fc(144, 12), second_fc(12, 9);
+    conv->bias.set_requires_grad(false);
+    norm->weight.set_requires_grad(false);
+    norm->eval();
+    window->bias.set_requires_grad(false);
+    first_fc->weight.set_requires_grad(false);
+    if (only_last) {
+      for (const auto& p : conv->parameters()) p.set_requires_grad(false);
+      for (const auto& p : norm->parameters()) p.set_requires_grad(false);
+      for (const auto& p : window->parameters()) p.set_requires_grad(false);
+      for (const auto& p : first_fc->parameters()) p.set_requires_grad(false);
+    }
+    list.add("conv", conv)
+        .add("norm", norm)
+        .add("window", window, model::window_statement())
+        .add("flatten", torch::nn::Flatten())
+        .add("fc1", first_fc)
+        .add("relu", torch::nn::ReLU())
+        .add("fc2", second_fc)
+        .add("fc3", torch::nn::Linear(9, 8));
+    return list;
+  };
+  registry_.add_model("frozen network",
+                      [=](const ModelRequest& request) {
+                        return frozen_list(request.options.flag("only_last")).network();
+                      },
+                      {{"only_last", false, "all that comes before fc2 is frozen"}});
+  registry_.add_model("frozen",
+                      [=](const ModelRequest& request) {
+                        return frozen_list(request.options.flag("only_last")).blueprint();
+                      },
+                      {{"only_last", false, "all that comes before fc2 is frozen"}});
+  for (const char* layers : {"model.options.only_last=false", "model.options.only_last=true"}) {
+    const RunResult serial =
+        train_on(1, net(std::string("serial") + layers, {"model.name=frozen network", layers}));
+    for (const std::string model : {"frozen network", "frozen"}) {
+      const Overrides own{"model.name=" + model, layers};
+      const std::string tag = (model == "frozen" ? "data" : "list") + std::string(layers);
+      expect_equal(serial, train_on(ranks(), net("sync" + tag, own)), "sync " + tag);
+      for (const GridOf& grid : grids()) {
+        expect_equal(serial, train_on(grid.ranks(), partitioned(grid.name() + tag, grid, own)),
+                     "partitioned " + grid.name() + tag);
+        const Overrides hybrid{"strategy=hybrid",
+                               "grid.partitions=" + std::to_string(grid.partitions)};
+        expect_equal(serial,
+                     train_on(grid.ranks(), net("hybrid" + grid.name() + tag, own + hybrid)),
+                     "hybrid " + grid.name() + tag);
+      }
+    }
+  }
+}
+
+// Parts of two layers that share a tensor would have one each.
+TEST_F(PartitionedUserTest, LayersThatShareTensorsAreRefused) {
+  registry_.add_model("shared", [](const ModelRequest& request) {
+    torch::nn::Linear fc(36, 36);
+    model::ModuleList list("Shared", {1, 6, 6});
+    list.add("flatten", torch::nn::Flatten())
+        .add("first", fc)
+        .add("relu", torch::nn::ReLU())
+        .add("second", fc)
+        .add("last", torch::nn::Linear(36, request.classes));
+    return list.network();
+  });
+  const Overrides own{"model.name=shared"};
+  expect_equal(train_on(1, net("serial", own)), train_on(ranks(), net("sync", own)), "sync");
+  for (const char* strategy : {"partitioned", "hybrid"}) {
+    const std::string said =
+        refusal(net(strategy, own + Overrides{std::string("strategy=") + strategy}));
+    EXPECT_EQ(said.find("layers 'first' and 'second' share 'first.weight'"), 0U) << said;
+  }
+}
+
 TEST_F(PartitionedUserTest, CheckpointsOfPartsGoOnOnEveryGrid) {
   std::vector<std::pair<int, Overrides>> ways{{1, {"strategy=sync"}}, {ranks(), {"strategy=sync"}}};
   for (const GridOf& grid :

@@ -9,8 +9,6 @@
 #include "cli/plan/network.h"
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
-#include "convoy/optim/rule.h"
-#include "convoy/train/optimizer_rule.h"
 #include "convoy/train/partition_rules.h"
 #include "convoy/train/registry.h"
 
@@ -121,13 +119,7 @@ void check_speeds(const std::vector<double>& speeds, std::int64_t partitions) {
 }  // namespace
 
 double PlannedPartition::memory(std::size_t partition) const {
-  const model::PartitionLoad& load = loads[partition];
-  return (static_cast<double>(load.parameters) * (2 + optimizer_values) +
-          static_cast<double>(load.buffers)) *
-             parameter_bytes +
-         bytes(load.activation_values + load.message_values) +
-         local_copies(network, plan, static_cast<int>(partition), recipe.training.batch,
-                      static_cast<std::int64_t>(value_bytes));
+  return needs_of(recipe, network, plan, static_cast<int>(partition), share).all();
 }
 
 bool PlannedPartition::alike() const {
@@ -169,10 +161,10 @@ PlannedPartition plan_of(const PartitionWords& words) {
   const std::string& precision = p.recipe.precision;
   p.parameter_bytes = precision == "float64" ? 8 : 4;
   p.value_bytes = precision == "bfloat16" ? 2 : p.parameter_bytes;
-  if (train::is_built_in_optimizer(p.recipe.optimizer.name)) {
-    p.optimizer_values =
-        static_cast<double>(optim::slots(train::optimizer_rule(p.recipe.optimizer)).size());
-  }
+  // Where a recipe leaves it to the number of ranks there is one.
+  const auto replicas = std::max<std::int64_t>(1, p.recipe.grid.replicas);
+  p.share = {.replicas = static_cast<int>(replicas),
+             .samples = (p.recipe.training.batch + replicas - 1) / replicas};
   return p;
 }
 

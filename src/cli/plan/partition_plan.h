@@ -10,6 +10,7 @@
 #include "convoy/model/balance.h"
 #include "convoy/model/partition.h"
 #include "convoy/train/recipe.h"
+#include "train/strategies/partitioned/needs.h"
 
 namespace convoy::cli {
 
@@ -34,14 +35,15 @@ struct PlannedPartition {
   std::vector<double> speeds;  // of the partitions
   double macs = 0;             // of the network
   double parameter_bytes = 4, value_bytes = 4;
-  double optimizer_values = 0;  // for each parameter
+  train::ReplicaShare share;  // of a mini-batch, that one network trains on
 
   // Gives the bytes in a mini-batch of so many values of a sample.
   double bytes(double values) const {
-    return values * static_cast<double>(recipe.training.batch) * value_bytes;
+    return values * static_cast<double>(share.samples) * value_bytes;
   }
-  // Parameters, their gradients, the optimizer's state, buffers, what is kept for backward,
-  // messages, and copies of what local filters see.
+  // What a run says that it takes: parameters, their gradients, with the buckets in which these are
+  // added up, the optimizer's state, buffers, what is kept for backward, messages, and copies of
+  // what local filters see.
   double memory(std::size_t partition) const;
   const std::string& balance() const { return recipe.strategy_options.text("balance"); }
   // Whether a run would measure what is divided evenly here.

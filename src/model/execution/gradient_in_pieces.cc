@@ -32,12 +32,15 @@ class GradientInPieces::Sum {
       : whole_(std::move(whole)), held_(held), all_(whole_of(held.tensor, held.size)) {}
 
   bool is_of(const Tensor& whole) const { return whole_.is_same(whole); }
+  const std::string& name() const { return held_.tensor; }
   std::size_t add_piece(const Slice& part) {
     Slice own{all_.tensor, all_.shape, part.begin, part.size};
     for (std::size_t d = 0; d < own.begin.size(); ++d) own.begin[d] -= held_.begin[d];
     parts_.push_back(std::move(own));
     return parts_.size() - 1;
   }
+  // What autograd has of the last piece, which lives as long as something depends on it.
+  void follow(const std::shared_ptr<torch::autograd::Node>& piece) { nodes_.push_back(piece); }
   Tensor piece(std::size_t i) const {
     return alias_of(model::cut(whole_.detach(), all_, parts_[i]));
   }
@@ -60,27 +63,36 @@ class GradientInPieces::Sum {
     } else if (!same_memory(place, gradient)) {
       place.copy_(gradient);
     }
-    if (++come_ < parts_.size()) return {};
+    if (++come_ < expected_) return {};
     come_ = 0;
     return std::exchange(gradient_, Tensor());
   }
+  bool finished() const { return come_ == 0; }
 
  private:
+  // Nothing comes of a piece that nobody has used.
   void begin() {
     if (gradient_.defined()) return;
+    std::vector<Slice> unused;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (nodes_.at(i).expired()) unused.push_back(parts_[i]);
+    }
+    expected_ = parts_.size() - unused.size();
     disjoint_ = !problem_of_tiling(all_, parts_);
     const auto options = whole_.options().requires_grad(false);
     gradient_ =
         disjoint_ ? torch::empty(whole_.sizes(), options) : torch::zeros(whole_.sizes(), options);
+    for (const Slice& part : unused) model::cut(gradient_, all_, part).zero_();
   }
 
   Tensor whole_;
   Slice held_;
-  Slice all_;                 // the same as a tensor of its own,
-  std::vector<Slice> parts_;  // of which these are parts
+  Slice all_;                                                // the same as a tensor of its own,
+  std::vector<Slice> parts_;                                 // of which these are parts
+  std::vector<std::weak_ptr<torch::autograd::Node>> nodes_;  // of them
   // In backward:
   bool disjoint_ = false;  // and together all of it, so that nothing has to be added up
-  std::size_t come_ = 0;
+  std::size_t come_ = 0, expected_ = 0;
   Tensor gradient_;
 };
 
@@ -115,8 +127,17 @@ Tensor GradientInPieces::cut(const Tensor& whole, const Slice& held, const Slice
   }
   if (of_whole == nullptr) of_whole = sums_.emplace_back(std::make_unique<Sum>(whole, held)).get();
   const std::size_t piece = of_whole->add_piece(part);
-  return CutPiece::apply(whole, reinterpret_cast<std::int64_t>(of_whole),
-                         static_cast<std::int64_t>(piece));
+  Tensor own = CutPiece::apply(whole, reinterpret_cast<std::int64_t>(of_whole),
+                               static_cast<std::int64_t>(piece));
+  of_whole->follow(own.grad_fn());
+  return own;
+}
+
+std::string GradientInPieces::unfinished() const {
+  for (const auto& sum : sums_) {
+    if (!sum->finished()) return sum->name();
+  }
+  return {};
 }
 
 Tensor GradientInPieces::place_of(const Tensor& piece) {

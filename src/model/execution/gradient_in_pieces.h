@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "convoy/base/slice.h"
@@ -16,7 +17,7 @@ namespace convoy::model {
 // put into one tensor, which is the parameter's when the last of them has come.
 //
 // Of a layer's parameters, in one pass: lives until backward is over, which has to reach all pieces
-// or none of them. One thread.
+// that something was computed of, or none of them. One thread.
 class GradientInPieces {
  public:
   GradientInPieces();
@@ -29,6 +30,9 @@ class GradientInPieces {
   // In backward: where the gradient of a piece that cut() returned belongs. Who writes it there and
   // gives autograd this very tensor saves its memory. Undefined where it has to be added to others.
   torch::Tensor place_of(const torch::Tensor& piece);
+  // After backward: a parameter whose gradient is lost, since backward has reached only some of its
+  // pieces; empty: none.
+  std::string unfinished() const;
 
  private:
   friend struct CutPiece;

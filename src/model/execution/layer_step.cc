@@ -8,6 +8,7 @@
 #include "model/execution/l2_pool.h"
 #include "model/execution/local_contrast_norm.h"
 #include "model/execution/locally_connected.h"
+#include "model/execution/module_tree.h"
 #include "model/execution/torch_error.h"
 
 namespace convoy::model {
@@ -128,6 +129,7 @@ torch::nn::AnyModule copy_of(const Node& node) {
         ": a copy of it is of another class, which it is derived from. Let its class override "
         "clone(), or derive it from torch::nn::Cloneable");
   }
+  copy_modes(*module.ptr(), *copy.ptr());
   return copy;
 }
 

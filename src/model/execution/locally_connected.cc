@@ -64,14 +64,18 @@ struct Block {
 };
 
 // Calls work(block, memory) for all positions, so many at a time that copies stay small. They share
-// memory: blocks of all sizes would each leave one that is kept for the next step.
+// memory, and so do all pieces of `held` rows and columns, since it has the same size for each:
+// blocks of all sizes would each leave one that is kept for the next step.
 template <class Work>
-void for_blocks(const Tensor& weight, const Tensor& image, layer::Pair stride, Work&& work) {
+void for_blocks(const Tensor& weight, const Tensor& image, layer::Pair stride, layer::Pair held,
+                Work&& work) {
   const std::int64_t rows = weight.size(0), columns = weight.size(1);
   const std::int64_t bytes =
       image.size(0) * weight.size(3) * weight.size(4) * weight.size(5) * image.element_size();
   const auto [high, wide] = local_block(rows, columns, bytes);
-  const Tensor memory = torch::empty({high * wide * bytes / image.element_size()}, image.options());
+  const LocalBlock largest = local_block(held[0], held[1], bytes);
+  const std::int64_t most = std::max(high * wide, largest.rows * largest.columns);
+  const Tensor memory = torch::empty({most * bytes / image.element_size()}, image.options());
   for (std::int64_t row = 0; row < rows; row += high) {
     for (std::int64_t column = 0; column < columns; column += wide) {
       work(Block{row,
@@ -89,11 +93,11 @@ class Products : public torch::autograd::Function<Products> {
  public:
   // REQUIRES: both contiguous
   static Tensor forward(AutogradContext* context, const Tensor& image, const Tensor& weight,
-                        layer::Pair stride, GradientInPieces* gradients) {
+                        layer::Pair stride, layer::Pair held, GradientInPieces* gradients) {
     const std::int64_t samples = image.size(0), out = weight.size(2);
     const Tensor output =
         torch::empty({samples, out, weight.size(0), weight.size(1)}, image.options());
-    for_blocks(weight, image, stride, [&](const Block& block, const Tensor& memory) {
+    for_blocks(weight, image, stride, held, [&](const Block& block, const Tensor& memory) {
       const Tensor values =
           torch::bmm(block.patches(image, memory), block.of_weight(weight).transpose(1, 2));
       block.of_output(output).copy_(
@@ -101,6 +105,7 @@ class Products : public torch::autograd::Function<Products> {
     });
     context->saved_data["gradients"] = reinterpret_cast<std::int64_t>(gradients);
     context->saved_data["stride"] = std::vector<std::int64_t>{stride[0], stride[1]};
+    context->saved_data["held"] = std::vector<std::int64_t>{held[0], held[1]};
     context->save_for_backward({image, weight});
     return output;
   }
@@ -111,12 +116,13 @@ class Products : public torch::autograd::Function<Products> {
     const variable_list saved = context->get_saved_variables();
     const Tensor &image = saved[0], &weight = saved[1], &gradient = gradients[0];
     const auto strides = context->saved_data["stride"].toIntVector();
+    const auto held = context->saved_data["held"].toIntVector();
     const bool wants_image = context->needs_input_grad(0);
     const bool wants_weight = context->needs_input_grad(1);
     Tensor of_image, of_weight;
     if (wants_image) of_image = torch::zeros(image.sizes(), full.options(image));
     if (wants_weight) of_weight = place_of_gradient(context, weight);
-    for_blocks(weight, image, {strides[0], strides[1]},
+    for_blocks(weight, image, {strides[0], strides[1]}, {held[0], held[1]},
                [&](const Block& block, const Tensor& memory) {
                  const Tensor own = block.of_output(gradient)
                                         .permute({2, 3, 0, 1})
@@ -132,7 +138,7 @@ class Products : public torch::autograd::Function<Products> {
                  block.add_patches(full(of_patches), of_image);
                });
     if (wants_image) of_image = of_image.to(image.scalar_type());
-    return {of_image, of_weight, Tensor(), Tensor()};
+    return {of_image, of_weight, Tensor(), Tensor(), Tensor()};
   }
 
  private:
@@ -181,9 +187,11 @@ Tensor locally_connected(const Tensor& image, const Tensor& weight, const Tensor
     const Tensor cast = as_in_autocast(parameter, device);
     return piece == nullptr ? cast : cut_parameter(cast, *piece);
   };
+  const layer::Pair held = piece == nullptr ? layer::Pair{weight.size(0), weight.size(1)}
+                                            : layer::Pair{piece->held.size[1], piece->held.size[2]};
   Tensor output =
       Products::apply(as_in_autocast(image, device).contiguous(), own(weight).contiguous(), stride,
-                      piece == nullptr ? nullptr : piece->gradients);
+                      held, piece == nullptr ? nullptr : piece->gradients);
   if (bias.defined()) output += own(bias).permute({2, 0, 1});
   return output;
 }

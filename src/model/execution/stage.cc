@@ -105,6 +105,7 @@ StagedNetwork::StagedNetwork(Blueprint blueprint, std::uint64_t seed)
 StagedNetwork::StagedNetwork(Blueprint blueprint, Stage::UserModules modules)
     : Network(blueprint.name), blueprint_(std::move(blueprint)) {
   check(blueprint_);
+  if (modules == Stage::UserModules::copied) check_apart(blueprint_);
   const auto shapes = shapes_of(blueprint_, blueprint_.inputs);
   const Shape& scores = shapes.back().outputs.front();
   classes_ = scores.empty() ? 1 : scores.back();

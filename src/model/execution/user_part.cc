@@ -57,6 +57,7 @@ torch::Tensor UserPart::operator()(const torch::Tensor& x, const Slice& box, con
                                         ? pieces->cut(tensors_[i], held_[i], needed[i])
                                         : cut(tensors_[i], held_[i], needed[i]));
   }
+  const auto changes = x._version();
   torch::Tensor result;
   try {
     result = parts_->forward_part(x, part);
@@ -65,6 +66,11 @@ torch::Tensor UserPart::operator()(const torch::Tensor& x, const Slice& box, con
   } catch (const c10::Error& error) {
     throw UsageError(who_ + ": forward_part can't compute " + out.text() + " from " + box.text() +
                      ", which is what the layer states to require. " + text_of(error));
+  }
+  if (pieces != nullptr && x._version() != changes) {
+    throw UsageError(who_ +
+                     ": forward_part changes what it is given, which other pieces read as well, "
+                     "and is sent: let it make another tensor, or set partitioned.overlap = false");
   }
   Shape expected = out.size;
   expected.insert(expected.begin(), x.size(0));

@@ -94,11 +94,14 @@ std::optional<PlacementProblem> Planning::problem(std::string& why) {
   const DataSets data = open_data(world_.communicator(), registry_, recipe_.data);
   look_at(data, recipe_, *task);
   const Compute compute(recipe_);
-  const auto network = RecipeNetwork(registry_, recipe_, *task, compute).blueprint();
-  if (!network) {
-    why = "the model '" + recipe_.model.name + "' is code, which can't be divided";
-    return std::nullopt;
+  std::optional<model::Blueprint> network;
+  try {
+    network = RecipeNetwork(registry_, recipe_, *task, compute).blueprint();
+    if (!network) why = "the model '" + recipe_.model.name + "' is code, which can't be divided";
+  } catch (const UsageError& error) {
+    why = error.what();
   }
+  if (!network) return std::nullopt;
   PlacementProblem problem;
   problem.recipe = candidates_of(recipe_).front();
   problem.network = *network;

@@ -24,9 +24,12 @@ void fill_part(const model::Node& whole, const model::TensorInfo& info, const Sl
   const std::string own = info.name.substr(whole.name.size() + 1);
   const auto module = whole.module->module.ptr();
   torch::Tensor from = info.buffer ? module->named_buffers()[own] : module->named_parameters()[own];
+  const bool trained = from.requires_grad();
   for (std::size_t d = 0; d < part.size.size(); ++d)
     from = from.narrow(static_cast<std::int64_t>(d), part.begin[d], part.size[d]);
   to.copy_(from);
+  // One that is frozen stays so.
+  if (!info.buffer) to.set_requires_grad(trained);
 }
 
 }  // namespace convoy::train

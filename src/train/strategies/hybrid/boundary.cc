@@ -43,17 +43,27 @@ void Boundary::finish_gradients(const HeadInput& input, std::size_t round, doubl
   all.narrow(0, static_cast<std::int64_t>(own.begin) * input.views, rows).copy_(gradient);
 }
 
-std::vector<std::vector<std::size_t>> Boundary::sample_numbers(const HeadInput& input,
-                                                               std::span<const std::size_t> own) {
-  std::vector<std::vector<std::size_t>> numbers(input.rounds.size());
+std::vector<std::size_t> Boundary::samples_of_ranks(const HeadInput& input) const {
   std::vector<std::size_t> counts(static_cast<std::size_t>(exchange_.size()), 0);
   for (const Round& round : input.rounds) {
     for (std::size_t rank = 0; rank < counts.size(); ++rank)
       counts[rank] += round.pieces[rank].size();
   }
+  return counts;
+}
+
+Exchange::Transfer Boundary::start_sample_numbers(const HeadInput& input,
+                                                  std::span<const std::size_t> own) {
   const std::vector<std::int64_t> mine(own.begin(), own.end());
-  auto transfer = exchange_.start_to_all(
-      Kind::samples, 0, torch::tensor(at::ArrayRef<std::int64_t>(mine), torch::kLong), counts);
+  return exchange_.start_to_all(Kind::samples, 0,
+                                torch::tensor(at::ArrayRef<std::int64_t>(mine), torch::kLong),
+                                samples_of_ranks(input));
+}
+
+std::vector<std::vector<std::size_t>> Boundary::finish_sample_numbers(
+    const HeadInput& input, Exchange::Transfer& transfer) {
+  std::vector<std::vector<std::size_t>> numbers(input.rounds.size());
+  const std::vector<std::size_t> counts = samples_of_ranks(input);
   const Tensor all = exchange_.finish(transfer);
   const auto* const number = static_cast<const std::int64_t*>(all.const_data_ptr());
   for (std::size_t j = 0; j < numbers.size(); ++j) {

@@ -39,10 +39,12 @@ class Boundary {
   void finish_gradients(const HeadInput& input, std::size_t round, double factor,
                         Exchange::Transfer& transfer, torch::Tensor& all);
   // Of each round, one piece after the other; `own` are this rank's, one for each sample.
-  std::vector<std::vector<std::size_t>> sample_numbers(const HeadInput& input,
-                                                       std::span<const std::size_t> own);
+  Exchange::Transfer start_sample_numbers(const HeadInput& input, std::span<const std::size_t> own);
+  std::vector<std::vector<std::size_t>> finish_sample_numbers(const HeadInput& input,
+                                                              Exchange::Transfer& transfer);
 
  private:
+  std::vector<std::size_t> samples_of_ranks(const HeadInput& input) const;
   std::vector<std::size_t> elements(const HeadInput& input, std::size_t round) const;
   const data::Range& own_piece(const HeadInput& input, std::size_t round) const {
     return input.rounds[round].pieces[static_cast<std::size_t>(exchange_.rank())];

@@ -88,7 +88,15 @@ void Head::run_passes(const HeadInput& input, std::size_t most,
 Tensor Head::train(const HeadInput& input, const HeadStep& step) {
   const std::size_t rounds = input.rounds.size();
   std::vector<std::vector<std::size_t>> numbers(rounds);
-  if (parts_.network.drops_units()) numbers = parts_.boundary.sample_numbers(input, step.samples);
+  // They travel beside the first activations.
+  Exchange::Transfer told;
+  if (parts_.network.drops_units())
+    told = parts_.boundary.start_sample_numbers(input, step.samples);
+  const auto take_numbers = [&] {
+    if (!told.valid()) return;
+    numbers = parts_.boundary.finish_sample_numbers(input, told);
+    told = {};
+  };
   Tensor sum;
   if (step.gradients) sum = torch::zeros(input.activations.sizes(), sums_);
   late_.gather(!step.passed);
@@ -101,6 +109,7 @@ Tensor Head::train(const HeadInput& input, const HeadStep& step) {
   run_passes(
       input, step.passed ? 1 : plan::kPassesUnderWay,
       [&](std::size_t j) {
+        take_numbers();
         Pass::Plan plan;
         plan.gradient_of_scores = [&step, j](const Tensor& scores) {
           return step.gradient_of_scores(j, scores);
@@ -118,6 +127,7 @@ Tensor Head::train(const HeadInput& input, const HeadStep& step) {
           if (gradients[i].valid() && gradients[i].done()) add(i);
         }
       });
+  take_numbers();  // also where no round has samples
   for (std::size_t j = 0; j < rounds; ++j) {
     if (!gradients[j].valid()) continue;
     while (!gradients[j].done() && finish_some()) {

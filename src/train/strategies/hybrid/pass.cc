@@ -91,7 +91,8 @@ void Pass::backward(std::size_t layer) {
                                : parts_.between.finish_own_units(layer, transfer_);
   Tensor output = std::exchange(outputs_[layer], Tensor());
   const Tensor input = std::exchange(inputs_[layer], Tensor());
-  output.backward(gradient.to(output.device(), output.scalar_type()));
+  // Nothing before a first layer that is frozen may be trained.
+  if (output.requires_grad()) output.backward(gradient.to(output.device(), output.scalar_type()));
   if (layer > 0) {
     transfer_ = parts_.between.start_own_units(plan_.slot, layer - 1, input.grad());
   } else if (plan_.gradients) {

@@ -10,7 +10,6 @@
 #include "convoy/base/units.h"
 #include "convoy/model/dropout.h"
 #include "convoy/model/modules.h"
-#include "model/keep_modes.h"
 
 namespace convoy::train {
 namespace {
@@ -22,12 +21,12 @@ bool normalizes_over_batch(const torch::nn::Module& module) {
          module.named_buffers(/*recurse=*/false).contains("running_mean");
 }
 
-// Whether it takes so many rows in training. What trying it changed is as before.
+// Whether it takes so many rows in training, with what of it is in training mode. What trying it
+// changed is as before.
 bool takes(torch::nn::AnyModule module, const model::Shape& input, std::int64_t rows,
            at::ScalarType type) {
   const torch::NoGradGuard no_grad;
-  torch::nn::Module& own = *module.ptr();
-  const model::KeepModes modes(own);
+  const torch::nn::Module& own = *module.ptr();
   std::vector<std::pair<torch::Tensor, torch::Tensor>> before;
   for (const torch::Tensor& buffer : own.buffers()) {
     type = buffer.is_floating_point() ? buffer.scalar_type() : type;
@@ -39,7 +38,6 @@ bool takes(torch::nn::AnyModule module, const model::Shape& input, std::int64_t 
   model::Shape shape = input;
   shape.insert(shape.begin(), rows);
   bool taken = true;
-  own.train();
   try {
     module.forward(torch::zeros(shape, type));
   } catch (const c10::Error&) {
@@ -81,7 +79,8 @@ std::int64_t least_rows(const model::Blueprint& blueprint, const model::Partitio
   for (const model::PartitionedNode& place : plan.nodes) {
     const model::Node& node = plan.node_of(blueprint, place);
     const model::Shape& shape = plan.values[place.output].shape;
-    if (!together && std::holds_alternative<model::layer::BatchNorm>(node.kind) &&
+    const bool frozen = node.module != nullptr && !node.module->module.ptr()->is_training();
+    if (!together && !frozen && std::holds_alternative<model::layer::BatchNorm>(node.kind) &&
         model::elements_of(shape) == shape[0])
       return 2;
     const bool whole = place.how == model::Division::whole || plan.partitions == 1;

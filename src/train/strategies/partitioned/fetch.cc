@@ -30,7 +30,8 @@ Tensor on_wire(const Tensor& part, at::ScalarType wire) {
 struct StartFetch : torch::autograd::Function<StartFetch> {
   static variable_list forward(AutogradContext* context, const Tensor& held, std::int64_t fetch) {
     context->saved_data["fetch"] = fetch;
-    return {held.detach(), torch::empty({0}, torch::TensorOptions().dtype(torch::kFloat))};
+    // On the device of what it stands for, so that one thread of autograd comes to all of them.
+    return {held.detach(), torch::empty({0}, held.options().dtype(torch::kFloat))};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     auto& fetch = *reinterpret_cast<Fetch*>(context->saved_data["fetch"].toInt());  // NOLINT
@@ -235,7 +236,8 @@ struct EndOfPass : torch::autograd::Function<EndOfPass> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     variable_list all{gradients[0]};
     const std::int64_t tokens = context->saved_data["tokens"].toInt();
-    for (std::int64_t i = 0; i < tokens; ++i) all.push_back(torch::zeros({0}));
+    const auto like = gradients[0].options().dtype(torch::kFloat);
+    for (std::int64_t i = 0; i < tokens; ++i) all.push_back(torch::zeros({0}, like));
     for (const Tensor& parameter : context->get_saved_variables())
       all.push_back(torch::zeros_like(parameter));
     all.emplace_back();  // of the number of tokens

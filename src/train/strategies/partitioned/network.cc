@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/model/dropout.h"
 #include "model/execution/module_tree.h"
@@ -55,6 +56,17 @@ std::vector<Tensor> PartitionedPass::tokens() const {
   for (const auto& fetch : fetches)
     all.insert(all.end(), fetch->tokens().begin(), fetch->tokens().end());
   return all;
+}
+
+void PartitionedPass::check_backward() const {
+  for (const auto& layer : pieces) {
+    const std::string lost = layer->unfinished();
+    if (lost.empty()) continue;
+    throw UsageError("the layer of '" + lost +
+                     "' computes its rows in pieces, and backward has reached only some of them, "
+                     "since its module keeps what it has computed of others: let it keep nothing, "
+                     "or set partitioned.overlap = false");
+  }
 }
 
 PartitionedNetwork::PartitionedNetwork(model::Blueprint blueprint, model::PartitionPlan plan,

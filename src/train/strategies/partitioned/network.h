@@ -42,6 +42,8 @@ struct PartitionedPass {
   std::vector<std::unique_ptr<model::GradientInPieces>> pieces = {};
   // What this rank's loss has to depend on, see end_of_pass().
   std::vector<torch::Tensor> tokens() const;
+  // After backward. Throws UsageError naming a parameter whose gradient it has lost.
+  void check_backward() const;
 };
 
 // Parameters and buffers under the names that they have in the whole.

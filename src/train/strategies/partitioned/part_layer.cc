@@ -227,6 +227,11 @@ PartLayer::PartLayer(const model::Node& node, const model::PartitionedNode& plac
     auto buffers = module_->named_buffers();
     fill_part(node, infos[i], tensors[i], seed, infos[i].buffer ? buffers[name] : held[name]);
   }
+  // A normalization that is frozen stays so; copies of other modules are as these are.
+  if (node.module == nullptr || module_ == nullptr) return;
+  if (const bool training = node.module->module.ptr()->is_training();
+      !std::holds_alternative<layer::Opaque>(node.kind) && module_->is_training() != training)
+    module_->train(training);
 }
 
 Tensor PartLayer::compute(const model::Tensors& inputs, const std::vector<Slice>& boxes,

@@ -226,6 +226,7 @@ double Partitioned::forward_and_backward(const std::optional<TaskBatch>& rows, c
   };
   const double exposed_before = exposed();
   if (loss.root.requires_grad()) loss.root.backward();
+  pass->check_backward();
   const double back = links_->waited_backward() - waited_back + image_norm_.seconds.backward +
                       unit_norm_.seconds.backward - norm_back + exposed() - exposed_before;
   report.communication_s += back;
