@@ -26,6 +26,11 @@ struct UpdateTimes {
 std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& updates,
                                       std::int64_t batch);
 
+// Mean seconds by the clock of a training's updates of `batch` samples, without evaluations; of all
+// where none has so many, or `batch` is 0. The first are slower, and count only where there are
+// few.
+double mean_update_s(const std::vector<TrialMetrics::Update>& updates, std::int64_t batch);
+
 // Trains for so long, in processes of their own. Nothing where the deadline comes first. Throws
 // UsageError when the training can't be with this batch, Failure when it fails otherwise,
 // PlanStopped when told to stop.
