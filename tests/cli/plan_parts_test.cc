@@ -164,6 +164,13 @@ TEST(PlanTimes, AreElapsedWithoutEvaluations) {
   EXPECT_DOUBLE_EQ(metrics.updates()[1].elapsed, 2.5);
   EXPECT_DOUBLE_EQ(metrics.updates()[2].elapsed, 3.25);
   EXPECT_EQ(metrics.curve(), (Curve{{1, 0.9}, {2, 0.8}}));
+  // An update takes what is between, whatever phases it has; the first sets things up.
+  EXPECT_DOUBLE_EQ(metrics.updates()[1].seconds, 0.5);
+  EXPECT_DOUBLE_EQ(metrics.updates()[2].seconds, 0.75);
+  const double mean = 3.25 / 3;
+  EXPECT_DOUBLE_EQ(seconds_until(metrics.updates(), 2, 0), 0.5 + mean);
+  EXPECT_DOUBLE_EQ(seconds_until(metrics.updates(), 9, 0), 1.25 + mean);
+  EXPECT_EQ(seconds_until({}, 9, 0), 0);
 }
 
 // Batches of 64 in cost, of whose samples 48 count; the rest of an epoch is smaller.

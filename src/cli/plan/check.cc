@@ -107,11 +107,9 @@ class Checker {
     const auto reached = reached_levels(planned.goal, trial.metrics().curve());
     training.reached = !reached.empty();
     training.updates = training.reached ? reached.front().second : updates.back().step;
-    const auto last = std::find_if(updates.begin(), updates.end(), [&](const auto& update) {
-      return update.step >= training.updates;
-    });
-    training.seconds = (last == updates.end() ? updates.back() : *last).elapsed;
-    training.update_s = mean_update_s(updates, planned.counts_samples ? what.batch : 0);
+    const std::int64_t counted = planned.counts_samples ? what.batch : 0;
+    training.seconds = seconds_until(updates, training.updates, counted);
+    training.update_s = mean_update_s(updates, counted);
   }
 
   void tell(const std::string& rule, const CheckedTraining& t) const {

@@ -76,6 +76,16 @@ double mean_update_s(const std::vector<TrialMetrics::Update>& updates, std::int6
   return count > 0 ? sum / count : 0;
 }
 
+double seconds_until(const std::vector<TrialMetrics::Update>& updates, std::int64_t step,
+                     std::int64_t batch) {
+  if (updates.empty()) return 0;
+  const auto last = std::find_if(updates.begin(), updates.end(),
+                                 [step](const auto& update) { return update.step >= step; });
+  const double elapsed = (last == updates.end() ? updates.back() : *last).elapsed;
+  if (updates.size() == 1) return elapsed;
+  return elapsed - updates.front().elapsed + mean_update_s(updates, batch);
+}
+
 std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& folder,
                                         std::int64_t batch, const Place& place,
                                         const Deadline& deadline) {
