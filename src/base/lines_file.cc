@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,10 +23,16 @@ namespace {
 }  // namespace
 
 LinesFile::LinesFile(std::string path) : path_(std::move(path)) {
-  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file_.open()) fail(path_, "open", errno);
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0)
-    throw UsageError(path_ + " is in use by another process; one at a time can add to it");
+  for (;;) {
+    file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!file_.open()) fail(path_, "open", errno);
+    if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0)
+      throw UsageError(path_ + " is in use by another process; one at a time can add to it");
+    // Who had it may have removed it in between: what is written then would be nowhere.
+    struct stat status {};
+    if (::fstat(file_.get(), &status) != 0) fail(path_, "fstat", errno);
+    if (status.st_nlink > 0) break;
+  }
   const std::string all = text();
   const std::size_t end = all.rfind('\n');
   const std::size_t whole = end == std::string::npos ? 0 : end + 1;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "plan/checks.h"
+#include "plan/robust.h"
 
 namespace convoy::plan {
 namespace {
@@ -19,8 +20,9 @@ void take(const ComputeDraw& drawn, Machine& machine) {
   machine.overhead_s = drawn.overhead_s;
 }
 
-// The machine of one draw. Values that were given are the same in all.
-Machine drawn_machine(const MeasuredMachine& measured, std::size_t draw) {
+}  // namespace
+
+Machine machine_of_draw(const MeasuredMachine& measured, std::size_t draw) {
   Machine machine = measured.machine;
   if (!measured.compute_draws.empty()) {
     const Machine fitted = of_equation_4(machine);
@@ -38,9 +40,11 @@ Machine drawn_machine(const MeasuredMachine& measured, std::size_t draw) {
   return machine;
 }
 
+namespace {
+
 // The same with the hinge in the place of a table, for equations 9 and 10.
 Machine drawn_hinge(const MeasuredMachine& measured, const ComputeFit& compute, std::size_t draw) {
-  Machine machine = drawn_machine(measured, draw);
+  Machine machine = machine_of_draw(measured, draw);
   if (machine.table.empty()) return machine;
   machine.table.clear();
   take({compute.seconds_per_sample.value, compute.knee_samples.value, compute.overhead_s.value},
@@ -101,6 +105,21 @@ void warn_beyond_what_was_measured(const UpdateFit& fit, BatchChoice& choice) {
                               ": its updates are those of the law, its learning rate is that of "
                               "the smallest, which may be too large for it; measure it");
   }
+}
+
+// No more than a worker's memory holds.
+std::int64_t with_memory(const Machine& machine, std::int64_t workers, std::int64_t largest) {
+  const std::int64_t each = machine.memory_samples;
+  return each > 0 && each < largest / workers ? each * workers : largest;
+}
+
+void warn_of_memory(const Machine& machine, std::int64_t largest, BatchChoice& choice) {
+  const std::int64_t each = machine.memory_samples;
+  if (each == 0 || each >= largest / choice.workers) return;
+  const std::int64_t most = each * choice.workers;
+  if (choice.batch < most || choice.optimum.value < static_cast<double>(most)) return;
+  choice.warnings.push_back("the memory of a worker holds " + std::to_string(each) +
+                            " samples; with more, larger batches would be sooner");
 }
 
 const EnvelopePoint& recommended(const UpdateFit& fit, std::int64_t workers, std::int64_t largest) {
@@ -312,16 +331,17 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& measur
     add_trusted(choice, updates.law, machine, largest);
   } else {
     choice.batch = choice.low_batch = choice.high_batch =
-        recommended(updates, workers, largest).batch;
+        recommended(updates, workers, with_memory(machine, workers, largest)).batch;
   }
   std::vector<double> optima;
   for (std::size_t i = 0; i < updates.draws.size(); ++i)
-    optima.push_back(optimum_of(updates.draws[i], drawn_machine(measured, i), workers, largest));
+    optima.push_back(optimum_of(updates.draws[i], machine_of_draw(measured, i), workers, largest));
   choice.optimum.interval = interval_of(optima);
   widen_by_what_was_not_timed(measured, choice);
   choice.seconds = predicted_seconds(updates, measured, choice.batch, workers).value();
   choice.learning_rate = learning_rate_for(updates.envelope, static_cast<double>(choice.batch));
   warn_beyond_what_was_measured(updates, choice);
+  warn_of_memory(machine, largest, choice);
   return choice;
 }
 
@@ -353,10 +373,13 @@ std::optional<Estimate> predicted_seconds(const UpdateFit& updates, const Measur
   // sure they are.
   const double by_law = updates.law.updates_at_infinity + updates.law.noise_sensitivity / size;
   const double over_law = updates.trusted || !(by_law > 0) ? 1 : *count / by_law;
+  const double doubt = rate_doubt(updates.envelope, size);
   std::vector<double> seconds;
   for (std::size_t i = 0; i < updates.draws.size(); ++i) {
-    const double drawn = seconds_per_update(drawn_machine(measured, i), batch, workers);
-    seconds.push_back(seconds_of(updates.draws[i], drawn * over_law, batch));
+    const double drawn = seconds_per_update(machine_of_draw(measured, i), batch, workers);
+    RandomStream random(1, number_of("rates"), static_cast<std::uint64_t>(i));
+    const double rate = doubt > 0 ? std::exp(doubt * normal_draw(random)) : 1;
+    seconds.push_back(seconds_of(updates.draws[i], drawn * over_law * rate, batch));
   }
   return Estimate{*count * each, interval_of(seconds)};
 }

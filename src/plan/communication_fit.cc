@@ -126,6 +126,8 @@ std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample>
   constexpr int kRounds = 39;  // no interval is taken from it
   const Machine machine = measured_machine(fit_compute(times, {.rounds = kRounds})).machine;
   const std::vector<ComputePoint> means = compute_table(times);
+  // Less than this part of an update is within what its time is unsure of; a logarithm is fitted.
+  constexpr double kTold = 0.01;
   for (CommunicationSample& sample : samples) {
     if (sample.update_s <= 0 || sample.batch < sample.workers) continue;
     const std::int64_t share = (sample.batch + sample.workers - 1) / sample.workers;
@@ -134,7 +136,7 @@ std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample>
     });
     const double alone =
         mean != means.end() ? mean->seconds : compute_seconds(machine, static_cast<double>(share));
-    sample.seconds = std::max(sample.seconds, sample.update_s - alone);
+    sample.seconds = std::max({sample.seconds, sample.update_s - alone, kTold * sample.update_s});
   }
   return samples;
 }

@@ -143,6 +143,7 @@ void validate(const Machine& machine) {
     check_not_negative("compute.knee_samples", machine.knee_samples);
   }
   check_not_negative("compute.overhead_s", machine.overhead_s);
+  check_at_least("compute.memory_samples", machine.memory_samples, 0);
   check_positive("compute.processor_share", machine.processor_share);
   if (machine.processor_share > 1) {
     refuse("compute.processor_share", shortest(machine.processor_share), "at most 1");
@@ -162,8 +163,10 @@ Machine of_equation_4(Machine machine) {
 }
 
 std::int64_t most_samples(const Machine& machine) {
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  if (machine.memory_samples > 0) most = machine.memory_samples;
   const bool ends = !machine.table.empty() && machine.seconds_per_sample == 0;
-  return ends ? machine.table.back().samples : std::numeric_limits<std::int64_t>::max();
+  return ends ? std::min(most, machine.table.back().samples) : most;
 }
 
 double compute_seconds(const Machine& machine, double samples) {

@@ -53,6 +53,7 @@ std::string to_toml(const Machine& machine) {
   const auto number = [&](const char* key, double value) { line(key, toml_number(value)); };
   if (!machine.source.empty()) line("source", toml_string(machine.source));
   if (!machine.name.empty()) line("name", toml_string(machine.name));
+  if (!machine.model.empty()) line("model", toml_string(machine.model));
   text += "[compute]\n";
   if (machine.seconds_per_sample != 0 || machine.table.empty()) {
     number("seconds_per_sample", machine.seconds_per_sample);
@@ -60,6 +61,7 @@ std::string to_toml(const Machine& machine) {
   number("knee_samples", machine.knee_samples);
   if (machine.overhead_s != 0) number("overhead_s", machine.overhead_s);
   number("processor_share", machine.processor_share);
+  if (machine.memory_samples > 0) line("memory_samples", std::to_string(machine.memory_samples));
   if (!machine.table.empty()) {
     text += "table = [\n";
     for (const ComputePoint& point : machine.table) {
@@ -95,6 +97,7 @@ Machine machine_of_toml(const std::string& text, const std::string& name) {
   TomlReader top(root, file, "");
   top.text("source", machine.source);
   top.text("name", machine.name);
+  top.text("model", machine.model);
   const toml::table* compute = top.table("compute");
   if (compute == nullptr) throw UsageError(file + ": the table [compute] is missing");
   TomlReader reader(*compute, file, "compute.");
@@ -102,6 +105,7 @@ Machine machine_of_toml(const std::string& text, const std::string& name) {
   reader.number("knee_samples", machine.knee_samples);
   reader.number("overhead_s", machine.overhead_s);
   reader.number("processor_share", machine.processor_share);
+  reader.integer("memory_samples", machine.memory_samples);
   reader.list("table", [&](TomlReader& point) {
     machine.table.emplace_back();
     point.integer("samples", machine.table.back().samples);

@@ -1,5 +1,7 @@
 // What was measured of a network on a machine, as TOML, and back.
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/toml_text.h"
 #include "convoy/plan/placement.h"
@@ -120,6 +122,58 @@ MeasuredPlacement measured_placement_of_toml(const std::string& text, const std:
     measured.network.latency_s = network.latency_s;
   }
   return measured;
+}
+
+namespace {
+
+struct UpdateTime {
+  double fixed_s = 0, per_sample_s = 0;
+};
+
+// The line through two of the times that are of as many units as the first. Neither part is below
+// 0.
+UpdateTime update_time_of(const std::vector<PassTime>& times) {
+  if (times.empty()) return {};
+  const PassTime *first = &times.front(), *other = first;
+  for (const PassTime& time : times) {
+    if (time.units == first->units && time.samples != first->samples) {
+      other = &time;
+      break;
+    }
+  }
+  const auto seconds = [](const PassTime* time) { return time->forward_s + time->backward_s; };
+  const auto samples = [](const PassTime* time) { return static_cast<double>(time->samples); };
+  if (other == first) return {0, seconds(first) / samples(first)};
+  if (samples(other) > samples(first)) std::swap(first, other);
+  const double most = seconds(first) / samples(first);  // nothing fixed
+  const double slope = (seconds(first) - seconds(other)) / (samples(first) - samples(other));
+  const double each = std::clamp(slope, 0.0, most);
+  return {seconds(first) - each * samples(first), each};
+}
+
+}  // namespace
+
+void set_update_times(MeasuredPlacement& measured, double parameter_bytes) {
+  UpdateTime sum{parameter_bytes * measured.update_s_per_byte, 0};
+  double longest = 0;  // for a sample, if nothing were fixed
+  const auto add = [&](const std::vector<PassTime>& times) {
+    if (times.empty()) return;
+    const UpdateTime one = update_time_of(times);
+    sum.fixed_s += one.fixed_s;
+    sum.per_sample_s += one.per_sample_s;
+    const PassTime& first = times.front();
+    longest += (first.forward_s + first.backward_s) / static_cast<double>(first.samples);
+  };
+  for (const MeasuredPlacement::Layer& layer : measured.layers) add(layer.times);
+  add(measured.loss);
+  Machine& machine = measured.machine;
+  machine.knee_samples = 1;
+  machine.seconds_per_sample = sum.per_sample_s;
+  machine.overhead_s = sum.fixed_s;
+  if (sum.per_sample_s > 0) return;
+  // Times that scatter more than samples make of them; a machine needs a gamma.
+  machine.seconds_per_sample = longest;
+  machine.overhead_s = parameter_bytes * measured.update_s_per_byte;
 }
 
 void add_times(TrainingCost& cost, const std::string& model, const MeasuredPlacement& measured) {

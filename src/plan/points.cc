@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "plan/checks.h"
@@ -154,12 +156,21 @@ PointRun run_of(const Json& line) {
   return run;
 }
 
-void add_line(const Json& line, PlanPoints& points) {
+// Where a run is among the points.
+using PlacesOfRuns = std::map<std::tuple<std::int64_t, double, std::uint64_t>, std::size_t>;
+
+void add_line(const Json& line, PlanPoints& points, PlacesOfRuns& places) {
   const std::string kind = text(line, "kind");
   if (kind == "run") {
     const PointRun run = run_of(line);
     check(run, points.header);
-    points.put(run);
+    const auto [place, is_new] =
+        places.try_emplace({run.batch, run.learning_rate, run.seed}, points.runs.size());
+    if (is_new) {
+      points.runs.push_back(run);
+    } else {
+      points.runs[place->second] = run;
+    }
   } else if (kind == "machine") {
     const std::string name = text(line, "name");
     check_machine(name);
@@ -262,6 +273,7 @@ void PlanPoints::move_to(const std::string& other) {
 PlanPoints points_of_text(const std::string& text, const std::string& name) {
   const std::string file = std::filesystem::path(name).filename().string();
   PlanPoints points;
+  PlacesOfRuns places;  // there may be many
   std::size_t begin = 0;
   int count = 0;
   for (std::size_t end = text.find('\n'); end != std::string::npos;
@@ -275,7 +287,7 @@ PlanPoints points_of_text(const std::string& text, const std::string& name) {
       if (count == 1) {
         points.header = header_of(line);
       } else {
-        add_line(line, points);
+        add_line(line, points, places);
       }
     } catch (const UsageError& error) {
       throw UsageError(file + ":" + std::to_string(count) + ": " + error.what());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "plan/checks.h"
 #include "plan/envelope.h"
@@ -206,6 +207,13 @@ std::vector<EnvelopePoint> points_of(const Envelope& envelope, const std::vector
       point.residual =
           (own - center) / point.scatter * std::sqrt(information * kMeanSlope / kMeanSquare);
     }
+    for (const Cell& cell : row.cells) {
+      if (&cell == &row.chosen()) continue;
+      const double more = cell.center - row.chosen().center;
+      point.others.push_back({cell.learning_rate, cell.usable()
+                                                      ? std::exp(std::max(more, 0.0))
+                                                      : std::numeric_limits<double>::infinity()});
+    }
     points.push_back(point);
   }
   return points;
@@ -284,6 +292,30 @@ UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& opti
 
 namespace {
 
+struct Beside {
+  const EnvelopePoint *low = nullptr, *high = nullptr;  // high may be of the batch itself
+};
+
+// The nearest on either side that reached the target: other rates may be of no use at all.
+Beside beside(const std::vector<EnvelopePoint>& envelope, double batch) {
+  Beside found;
+  for (const EnvelopePoint& point : envelope) {
+    if (point.reached == 0) continue;
+    if (static_cast<double>(point.batch) < batch) found.low = &point;
+    if (static_cast<double>(point.batch) >= batch && found.high == nullptr) found.high = &point;
+  }
+  return found;
+}
+
+// What a rate costs at a batch, as a logarithm; nothing where it was not tried there.
+std::optional<double> cost_of_rate(const EnvelopePoint& point, double rate) {
+  const double most = std::log(2);  // that of a rate which is of no use is not known
+  for (const EnvelopePoint::OtherRate& other : point.others) {
+    if (other.learning_rate == rate) return std::min(std::log(other.times), most);
+  }
+  return std::nullopt;
+}
+
 // Of a number above 0: more says nothing of a learning rate.
 double to_four_digits(double value) {
   const double scale = std::pow(10, 3 - std::floor(std::log10(value)));
@@ -295,13 +327,7 @@ double to_four_digits(double value) {
 
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch) {
   check_batch(batch, 1);
-  // The nearest on either side that reached the target: other rates may be of no use at all.
-  const EnvelopePoint *low = nullptr, *high = nullptr;
-  for (const EnvelopePoint& point : envelope) {
-    if (point.reached == 0) continue;
-    if (static_cast<double>(point.batch) < batch) low = &point;
-    if (static_cast<double>(point.batch) >= batch && high == nullptr) high = &point;
-  }
+  const auto [low, high] = beside(envelope, batch);
   if (low == nullptr && high == nullptr) {
     throw UsageError(
         "no batch of the envelope has a run that reached the target; a learning rate needs one at "
@@ -314,6 +340,24 @@ double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batc
                       std::log(static_cast<double>(high->batch) / static_cast<double>(low->batch));
   return to_four_digits(low->learning_rate *
                         std::pow(high->learning_rate / low->learning_rate, part));
+}
+
+double rate_doubt(const std::vector<EnvelopePoint>& envelope, double batch) {
+  check_batch(batch, 1);
+  const auto [low, high] = beside(envelope, batch);
+  if (low == nullptr || high == nullptr || static_cast<double>(high->batch) == batch ||
+      low->learning_rate == high->learning_rate)
+    return 0;
+  double sum = 0;
+  int known = 0;
+  for (const std::optional<double>& cost :
+       {cost_of_rate(*low, high->learning_rate), cost_of_rate(*high, low->learning_rate)}) {
+    if (!cost) continue;
+    sum += *cost;
+    ++known;
+  }
+  constexpr double kHalfTheDistance = 0.25;  // the cost goes with its square
+  return known == 0 ? 0 : kHalfTheDistance * sum / known;
 }
 
 }  // namespace convoy::plan

@@ -127,7 +127,7 @@ class Training {
       const double loss = stuck ? start : start + (level - start) * done;
       metrics << Json{{"kind", "step"},     {"step", step},
                       {"loss", loss},       {"samples", batch_},
-                      {"data_s", 0},        {"forward_s", 0.05},
+                      {"data_s", 0},        {"forward_s", 0.05 * slowness()},
                       {"backward_s", 0.05}, {"exposed_communication_s", 0},
                       {"update_s", 0}}
               << std::endl;
@@ -140,6 +140,11 @@ class Training {
           recipe_["training"]["target"]["metric"].value_or(std::string()) != "")
         return;
     }
+  }
+
+  double slowness() const {
+    const bool slow = options_.ends_with(" --hosts " + script_.value("slow", std::string()) + ":1");
+    return slow ? 2 * script_.value("times", 1.0) - 1 : 1;  // half of an update is something else
   }
 
   std::string options_;

@@ -9,6 +9,7 @@
 //   "finest": 5                          the same for runs that are evaluated more often than that
 //   "stuck": 8, "rate": 0.4              batches up to this one learn nothing at rates from this on
 //   "diverging": 8, "rate": 0.4, "seed": 2   this batch diverges at this rate with seeds from there
+//   "slow": "b", "times": 2              updates take so many times as long on this host alone
 //   "told": 2                            wait, when told to end, until so many have been told
 //
 // Runs note "begin BATCH GPU OPTIONS" in SCRIPT.log, "told" when they are told to end, and "end";

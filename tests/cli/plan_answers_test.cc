@@ -27,6 +27,8 @@ TEST_F(PlanAnswers, MachineSaysWhatTheLibraryDoes) {
   EXPECT_DOUBLE_EQ(rows[0]["seconds"], plan::convergence_seconds(law, machine, 128, 4));
   EXPECT_DOUBLE_EQ(rows[0]["best_batch"], plan::optimal_batch(law, machine, 4));
   EXPECT_DOUBLE_EQ(rows[0]["best_seconds"], plan::optimal_seconds(law, machine, 4));
+  EXPECT_LT(rows[0]["seconds_low"], rows[0]["seconds"]);
+  EXPECT_GT(rows[0]["seconds_high"], rows[0]["seconds"]);
 
   // What each change means, written out.
   std::map<std::string, plan::Machine> changed{{"processor", machine},
@@ -49,10 +51,41 @@ TEST_F(PlanAnswers, MachineSaysWhatTheLibraryDoes) {
     EXPECT_DOUBLE_EQ(row["best_batch"], what[i].batch);
     EXPECT_DOUBLE_EQ(row["best_seconds"], what[i].seconds);
     EXPECT_DOUBLE_EQ(row["best_speedup"], what[i].speedup);
+    // The machine is given, so that how much of the law is right is all that is not sure.
+    EXPECT_DOUBLE_EQ(row["speedup_low"], row["speedup"]);
+    EXPECT_DOUBLE_EQ(row["speedup_high"], row["speedup"]);
+    EXPECT_LE(row["best_speedup_low"], row["best_speedup"]);
+    EXPECT_GE(row["best_speedup_high"], row["best_speedup"]);
     const int workers = change == "workers" ? 8 : 4;
     EXPECT_DOUBLE_EQ(row["seconds"],
                      plan::convergence_seconds(law, changed.at(change), 128, workers));
   }
+}
+
+// As the plan does whose times follow no model.
+TEST_F(PlanAnswers, MachineTakesTheTableThatThePlanTook) {
+  measure();
+  plan::Machine machine = machine_of(0.02);
+  machine.table = {{1, 0.004}, {8, 0.006}, {16, 0.03}, {128, 0.2}};
+  test::spill(plan_ + "/machine.toml", plan::to_toml(machine));
+  const plan::UpdateFit fit = plan::fit_updates(points().updates(0.5));
+  const plan::BatchChoice choice = plan::choose_batch(fit, {machine, {}, {}}, 4, kSamples);
+  const std::string prices = scratch_.path("prices.toml");
+  test::spill(prices, "budget = 30000\n[compute]\nprice = 1500\n[bandwidth]\nprice = 4000\n");
+  const Words more{"--batch", std::to_string(choice.batch), "--workers", "4", "--cost", prices};
+  const JobResult result = Job(words("machine", more)).finish();
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  const std::vector<Json> rows = written();
+  EXPECT_EQ(rows[0]["best_batch"], choice.batch);
+  EXPECT_DOUBLE_EQ(rows[0]["seconds"], choice.seconds.value);
+  EXPECT_DOUBLE_EQ(rows[0]["best_seconds"], choice.seconds.value);
+  std::vector<std::string> changes;
+  for (const Json& row : rows) {
+    if (row["kind"] == "change") changes.push_back(row["change"]);
+  }
+  std::sort(changes.begin(), changes.end());
+  EXPECT_EQ(changes, (std::vector<std::string>{"bandwidth", "latency", "processor", "workers"}));
+  EXPECT_TRUE(has(result.out, "in place of its table of times")) << result.out;
 }
 
 TEST_F(PlanAnswers, MachineWeighsPrices) {
@@ -60,7 +93,7 @@ TEST_F(PlanAnswers, MachineWeighsPrices) {
   const std::string prices = scratch_.path("prices.toml");
   test::spill(prices,
               "budget = 30000\nmost_workers = 32\n[compute]\nprice = 1500\npower = 1.2\n"
-              "[bandwidth]\nprice = 4000\n");
+              "slowest = 0.5\nfastest = 2\n[bandwidth]\nprice = 4000\n");
   const plan::UpdateLaw law = plan::fit_updates(points().updates(0.5)).law;
   const plan::Machine machine = machine_of(0.02);
   const plan::Prices library{
@@ -76,7 +109,8 @@ TEST_F(PlanAnswers, MachineWeighsPrices) {
   EXPECT_NEAR(row["saved_by_workers"], balance.saved_by_workers, 1e-9);
   EXPECT_NEAR(row["saved_by_bandwidth"], balance.saved_by_bandwidth, 1e-9);
   EXPECT_NEAR(row["saved_by_processors"], balance.saved_by_processors.value(), 1e-9);
-  const plan::Design design = plan::best_design(law, machine, library, 30000, 32);
+  const plan::Design design = plan::best_design(law, machine, library, 30000, 32, {0.5, 2});
+  EXPECT_NEAR(row["processor_factor"], design.processor, 1e-6);
   EXPECT_EQ(row["workers"], design.workers);
   EXPECT_NEAR(row["seconds"], design.seconds, 1e-9 * design.seconds);
   EXPECT_LE(row["design_cost"], 30000.001);
@@ -93,6 +127,11 @@ TEST_F(PlanAnswers, MachineWeighsPrices) {
                     "prices.toml:2: most_workers has to be a whole number from 1 to 100000"));
   EXPECT_TRUE(has(refused("budget = 1\n[compute]\nprce = 1\n"), "did you mean compute.price?"));
   EXPECT_TRUE(has(refused("budget ="), "prices.toml:1: "));
+  EXPECT_TRUE(has(refused("budget = 1\n[compute]\nprice = 1\nfastest = 0.5\n"),
+                  "prices.toml:4: compute.fastest has to be at least 1"));
+  EXPECT_TRUE(
+      has(refused("budget = 1\n[compute]\nprice = 1\n[bandwidth]\nprice = 1\nslowest = 1\n"),
+          "there is no key bandwidth.slowest"));
 }
 
 TEST_F(PlanAnswers, MachineRefusesWhatMakesNoSense) {
@@ -199,8 +238,23 @@ TEST_F(PlanAnswers, WhatHasNoNumberIsShownAsNone) {
     for (const plan::PointRun& run : all.runs) folder.add(run, {});
   }
   test::spill(plan_ + "/machine.toml", plan::to_toml(machine_of(0.02)));
-  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64"})),
-                  "so no batch is the best and no change of the machine can be weighed"));
+  // What is known is how long updates take with a batch that was measured.
+  const std::vector<Json> rows = rows_of(words("machine", {"--batch", "64"}));
+  EXPECT_EQ(rows[0]["trusted"], false);
+  EXPECT_TRUE(rows[0]["best_batch"].is_null() && rows[0]["best_seconds"].is_null());
+  ASSERT_GT(rows.size(), 2u);
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    EXPECT_TRUE(rows[i]["best_seconds"].is_null() && rows[i]["best_speedup"].is_null()) << rows[i];
+    EXPECT_DOUBLE_EQ(rows[i]["speedup"],
+                     rows[0]["seconds"].get<double>() / rows[i]["seconds"].get<double>());
+  }
+  EXPECT_TRUE(
+      has(complaint(words("machine", {"--batch", "300"})),
+          "so nothing is known of batch 300, which is not between those that were measured"));
+  const std::string prices = scratch_.path("prices.toml");
+  test::spill(prices, "budget = 30000\n[compute]\nprice = 1500\n[bandwidth]\nprice = 4000\n");
+  EXPECT_TRUE(has(complaint(words("machine", {"--batch", "64", "--cost", prices})),
+                  "--cost: the law of updates is not trusted, and what to buy rests on it"));
 }
 
 // A fifth is evaluated where nobody has said how much is to be.

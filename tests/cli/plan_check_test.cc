@@ -1,5 +1,7 @@
 // convoy plan check: its rules, its trainings, and what it makes of them.
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 
@@ -260,8 +262,89 @@ TEST_F(PlanCheck, FileKeepsWhatIsFinished) {
   EXPECT_NE(ChecksFile(path, other([](ChecksHeader& h) { h.machine += ", 1 GPU X"; }), true)
                 .find(reached, 1000),
             nullptr);
+  const std::string whole = read_text_file(path);
   std::ofstream(path, std::ios::app) << "{\"kind\": \"training\"}\n";
   EXPECT_TRUE(has(refusal(path, kHeader), "checks.jsonl:5: no line of `convoy plan check`"));
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = whole;
+    const std::size_t at = text.rfind(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    test::spill(path, text.replace(at, from.size(), to));
+    return refusal(path, kHeader);
+  };
+  for (const char* updates : {"-5", "1e300", "1.5"}) {
+    EXPECT_TRUE(has(changed("\"updates\":100", "\"updates\":" + std::string(updates)),
+                    "checks.jsonl:4: no line of `convoy plan check`: updates has to be a whole "
+                    "number from 0 on"))
+        << updates;
+  }
+  EXPECT_TRUE(
+      has(changed("\"batch\":16", "\"batch\":0"), "batch has to be a whole number from 1 on"));
+  EXPECT_TRUE(has(changed("\"seconds\":50.0", "\"seconds\":-1"), "seconds has to be 0 or more"));
+}
+
+// Rows of one recipe are off together: they count as one of so many.
+TEST_F(PlanCheck, PredictionsAreSummedUpByRecipe) {
+  const auto row = [](const char* rule, int batch, double predicted, double seconds) {
+    return Json{{"kind", "check"},
+                {"rule", rule},
+                {"workers", 1},
+                {"batch", batch},
+                {"runs", 4},
+                {"reached", 4},
+                {"diverged", 0},
+                {"at_least", false},
+                {"predicted_updates", 100},
+                {"updates", 100},
+                {"predicted_update_s", predicted / 100},
+                {"update_s", seconds / 100},
+                {"predicted_seconds", predicted},
+                {"seconds", seconds},
+                {"expected_seconds_low", 0.95 * predicted},
+                {"expected_seconds_high", 1.15 * predicted}};
+  };
+  Json unknown = row("noise", 5, 1, 9);
+  unknown["at_least"] = true, unknown["reached"] = 2;
+  const Json law{{"kind", "updates"},
+                 {"trusted", true},
+                 {"points", {{{"batch", 8}, {"reached", 3}}, {{"batch", 128}, {"reached", 3}}}}};
+  std::string lines;
+  const auto add = [&lines](const char* recipe, const char* stage, const Json& rows) {
+    lines +=
+        Json{{"recipe", recipe}, {"stage", stage}, {"seconds", 30}, {"rows", rows}}.dump() + "\n";
+  };
+  add("a", "plan", Json::array({law}));
+  add("a", "check 1",
+      {row("optimal", 16, 1, 1.1), row("four", 64, 2, 2.4), row("strong", 16, 1, 1.1),
+       row("quarter", 4, 1, 1.5), unknown});
+  add("b", "plan", Json::array({law}));
+  add("b", "check 1", Json::array({row("optimal", 8, 1, 0.9)}));
+  test::spill(scratch_.path("rows.jsonl"), lines + "{\"recipe\": \"b");  // it was stopped there
+  const std::string command = "python3 '" + test::source_folder() +
+                              "/bench/plan/predictions.py' --table --folder '" + scratch_.path() +
+                              "' > '" + scratch_.path("table") + "'";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const std::string text = read_text_file(scratch_.path("table"));
+  EXPECT_TRUE(has(text,
+                  "| a | 1 | `four` | 64 | 100 | 100 | 20 ms | 24 ms | 2 s | 2.4 s | +20% | "
+                  "outside |\n"))
+      << text;
+  EXPECT_TRUE(has(text, "| +50% | outside, not between measured batches |\n")) << text;
+  EXPECT_FALSE(has(text, "strong")) << "it has the batch of another";
+  EXPECT_TRUE(has(text, "  a, 1 worker, noise, batch 5: 2 of 4 trainings reached the target"))
+      << text;
+  EXPECT_TRUE(has(text, "seconds by recipe: a 60, b 60; together 2.0 minutes\n")) << text;
+  // Between those that were measured: 1.1 and 1.2 of one recipe, 0.9 of the other.
+  const double mean = (std::log(1.1) + std::log(1.2) + std::log(0.9)) / 3;
+  const double a = std::log(1.1) + std::log(1.2) - 2 * mean, b = std::log(0.9) - mean;
+  const double error = std::sqrt(2 * (a * a + b * b)) / 3, student = 12.706;
+  char expected[256];
+  std::snprintf(expected, sizeof expected,
+                "batches between measured ones: 3 rows of 2 recipes\n"
+                "  time to the target, measured over predicted: %.3f (%.3f to %.3f); 2 above 1\n",
+                std::exp(mean), std::exp(mean - student * error), std::exp(mean + student * error));
+  EXPECT_TRUE(has(text, expected)) << text << expected;
+  EXPECT_TRUE(has(text, "inside the predicted 95% intervals: 1 of 3, 33%\n")) << text;
 }
 
 // First between two of them, then between four.

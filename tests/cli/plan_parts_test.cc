@@ -75,8 +75,15 @@ TEST(PlanGoal, ALevelIsReachedBetweenTwoEvaluations) {
   const Goal goal = parse_goal({.target = "", .targets = "3,1", .metric = ""}, kKnown, true);
   using Reached = std::vector<std::pair<double, std::int64_t>>;
   const Curve curve{{10, 5}, {20, 2}, {30, 4}, {40, 0.5}};
-  // From 5 at 10 to 2 at 20: 3 after 16.67 updates. From 4 at 30 to 0.5 at 40: 1 after 38.6.
-  EXPECT_EQ(reached_levels(goal, curve), (Reached{{3, 17}, {1, 39}}));
+  // A loss falls evenly in its logarithm. From 5 at 10 to 2 at 20: 3 after 15.6 updates. From 4 at
+  // 30 to 0.5 at 40: 1 after 36.7.
+  EXPECT_EQ(reached_levels(goal, curve), (Reached{{3, 16}, {1, 37}}));
+  // What may be 0 or below, and what rises, changes evenly.
+  EXPECT_EQ(reached_levels(goal, {{30, 4}, {40, -1}}), (Reached{{3, 32}, {1, 36}}));
+  Goal rising = goal;
+  rising.higher_is_better = true;
+  rising.levels = {0.5};
+  EXPECT_EQ(reached_levels(rising, {{10, 0.2}, {20, 0.8}}), (Reached{{0.5, 15}}));
   EXPECT_EQ(reached_levels(goal, {{10, 2.5}}), (Reached{{3, 10}}));
   EXPECT_EQ(reached_levels(goal, {{10, NAN}, {20, 1}}), (Reached{{3, 20}, {1, 20}}));
   EXPECT_EQ(reached_levels(goal, {{10, 3.5}, {20, 3.0001}}), Reached{});
@@ -132,6 +139,13 @@ TEST(PlanTimes, AreOfWholeBatches) {
   ASSERT_TRUE(mean_times(updates, 0));
   EXPECT_NEAR(mean_times(updates, 0)->seconds, 0.55, 1e-12);
   EXPECT_NEAR(mean_times(updates, 400)->seconds, 0.55, 1e-12);
+  // By the clock, as `convoy plan check` has them.
+  double elapsed = 0;
+  for (TrialMetrics::Update& update : updates) update.elapsed = elapsed += update.seconds;
+  EXPECT_NEAR(mean_update_s(updates, 64), 0.1, 1e-9);
+  EXPECT_NEAR(mean_update_s(updates, 0), 0.55, 1e-9);
+  EXPECT_NEAR(mean_update_s({updates.begin(), updates.begin() + 2}, 64), 100, 1e-9);
+  EXPECT_EQ(mean_update_s({}, 64), 0);
 }
 
 TEST(PlanTimes, AreElapsedWithoutEvaluations) {
@@ -150,6 +164,13 @@ TEST(PlanTimes, AreElapsedWithoutEvaluations) {
   EXPECT_DOUBLE_EQ(metrics.updates()[1].elapsed, 2.5);
   EXPECT_DOUBLE_EQ(metrics.updates()[2].elapsed, 3.25);
   EXPECT_EQ(metrics.curve(), (Curve{{1, 0.9}, {2, 0.8}}));
+  // An update takes what is between, whatever phases it has; the first sets things up.
+  EXPECT_DOUBLE_EQ(metrics.updates()[1].seconds, 0.5);
+  EXPECT_DOUBLE_EQ(metrics.updates()[2].seconds, 0.75);
+  const double mean = 3.25 / 3;
+  EXPECT_DOUBLE_EQ(seconds_until(metrics.updates(), 2, 0), 0.5 + mean);
+  EXPECT_DOUBLE_EQ(seconds_until(metrics.updates(), 9, 0), 1.25 + mean);
+  EXPECT_EQ(seconds_until({}, 9, 0), 0);
 }
 
 // Batches of 64 in cost, of whose samples 48 count; the rest of an epoch is smaller.

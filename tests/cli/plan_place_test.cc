@@ -6,6 +6,7 @@
 
 #include "cli/plan/measure.h"
 #include "cli/plan/trial.h"
+#include "cli/plan/unlike_hosts.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/system.h"
@@ -145,9 +146,35 @@ TEST_F(PlanWorkplace, HostsTimeAndThisMachineTrains) {
   EXPECT_EQ(begun(), (std::multiset<std::string>{
                          "8 -",  // before training
                          "4 - -n 1 --hosts a:1", "8 - -n 1 --hosts a:1", "64 - -n 1 --hosts a:1",
+                         "8 - -n 1 --hosts b:1",  // whether it is like the first
                          "64 - -n 2 --hosts a:1,b:1", "64 - -n 3 --hosts a:1,b:2", "8 -", "64 -"}));
   EXPECT_EQ(folder.points().machine, "hosts a:1,b:2");
   EXPECT_EQ(folder.points().communication.size(), 2u);
+}
+
+// An update waits for the slowest, and is predicted by the times of the first.
+TEST_F(PlanWorkplace, HostsThatAreUnlikeAreSaid) {
+  script({{"slow", "c"}, {"times", 3}});
+  Sweep one = sweep();
+  one.workplace.hosts = parse_hosts("a:2,b,c,d");
+  one.workers = {1, 4};
+  one.timed = {4, 8, 64};
+  one.seeds = 1;
+  PlanFolder folder = open(false);
+  const auto measured = [&] {
+    return told([&](std::FILE* out) { measure(planned, one, folder, out); });
+  };
+  const std::string text = measured();
+  EXPECT_TRUE(has(text, "update of 8 samples on host b: 100")) << text;
+  EXPECT_TRUE(has(text, "update of 8 samples on host c: 300")) << text;
+  EXPECT_FALSE(has(text, "on host d") || has(text, "on host a")) << text;
+  EXPECT_EQ(folder.points().machine, one.workplace.name());
+  EXPECT_TRUE(warning_of_hosts(one, folder.points())
+                  .starts_with("hosts are unlike: c takes 3 times as long as a for 8 samples; "))
+      << warning_of_hosts(one, folder.points());
+  EXPECT_EQ(measured(), "") << "it is among the points";
+  one.workers = {1, 3};
+  EXPECT_EQ(warning_of_hosts(one, folder.points()), "");
 }
 
 // How much of it is hidden depends on the batch.

@@ -1,5 +1,6 @@
 // What a plan measures, in which order, and what it makes of a budget.
 #include <cmath>
+#include <sstream>
 
 #include "cli/plan/rates.h"
 #include "convoy/base/error.h"
@@ -183,6 +184,53 @@ TEST_F(PlanSweep, ABudgetThatTimesUseUpSaysSo) {
                   "the 4 times of updates"))
       << error;
   EXPECT_TRUE(folder.points().runs.empty());
+}
+
+// What is asked for is there: of an answer nothing is missing.
+TEST_F(PlanSweep, ABudgetThatIsOverTakesNothingFromAPlanThatIsComplete) {
+  PlanFolder folder = open();
+  sweep_over(folder, sweep());
+  EXPECT_EQ(sweep_over(folder, sweep(in(0))), "");
+  EXPECT_EQ(folder.points().runs.size(), 4u);
+}
+
+// Of a batch below all that were measured the law alone tells.
+TEST_F(PlanSweep, SmallerBatchesAreTriedWhereTheseAreTheBest) {
+  Sweep sweep = untimed();  // whose M_T is 8
+  sweep.batches = {64, 256};
+  sweep.rates = {0.1};
+  PlanFolder folder = open();
+  EXPECT_FALSE(has(sweep_over(folder, sweep), "tried, too")) << "--batches says which";
+  EXPECT_EQ(batch_below(sweep, folder.points(), 1, planned.samples), 16);
+  sweep.smaller_batches = true;
+  const std::string text = sweep_over(folder, sweep);
+  for (const char* batch : {"16", "4"})
+    EXPECT_TRUE(has(text, "smaller than all that were tried: " + std::string(batch) + " is tried"))
+        << text;
+  for (const std::int64_t batch : {4, 16, 64, 256}) {
+    for (const std::uint64_t seed : {1, 2}) EXPECT_TRUE(folder.points().has(batch, 0.1, seed));
+  }
+  EXPECT_EQ(folder.points().runs.size(), 8u);
+  EXPECT_FALSE(batch_below(sweep, folder.points(), 1, planned.samples));
+  EXPECT_EQ(sweep_over(folder, sweep), "");
+}
+
+TEST_F(PlanSweep, JobsAreAsManyAsThereMayBe) {
+  Sweep sweep = untimed();
+  EXPECT_EQ(places_of_runs(sweep).size(), 2u);
+  sweep.jobs = 7;
+  EXPECT_EQ(places_of_runs(sweep).size(), 2u);
+  sweep.jobs = 1;
+  EXPECT_EQ(places_of_runs(sweep).size(), 1u);
+  PlanFolder folder = open();
+  sweep_over(folder, sweep);
+  EXPECT_EQ(folder.points().runs.size(), 4u);
+  // One has ended before the next begins.
+  std::istringstream lines(log());
+  std::string order;
+  for (std::string line; std::getline(lines, line);) order += line[0];
+  EXPECT_TRUE(has(order, "bebebebe")) << order;
+  EXPECT_FALSE(has(order, "bb")) << order;
 }
 
 TEST_F(PlanSweep, ABudgetGoesOnWithRunsThatAnotherStopped) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "base/own_files.h"
 #include "tests/cli/plan_fixture.h"
 
 namespace convoy::cli {
@@ -158,6 +159,20 @@ TEST_F(PlanBatch, ABudgetThatIsTooShortSaysSo) {
   EXPECT_EQ(rows[0]["kind"], "machine");
   EXPECT_EQ(rows[1]["kind"], "without");
   EXPECT_TRUE(has(text, rows[1]["why"])) << text;
+  // `convoy train --plan` takes no answer of before.
+  {
+    PlanFolder folder(plan_, planned("1"), true);
+    folder.add({.batch = 20,
+                .learning_rate = 0.02,
+                .seed = 1,
+                .updates = 9,
+                .seconds = 1,
+                .reached = {{1, 9}}},
+               {});
+  }
+  test::spill(plan_ + "/plan.toml", std::string(kPlanMark) + "recipe = \"bars\"\n");
+  complaint(sweep({{"--targets", "1"}, {"--budget", "0.01s"}}, {"--resume"}));
+  EXPECT_FALSE(std::filesystem::exists(plan_ + "/plan.toml"));
 }
 
 TEST_F(PlanBatch, MistakesAreFoundBeforeAnythingIsMeasured) {

@@ -1,4 +1,7 @@
 // What a plan's answer is, and what becomes of it.
+#include <cmath>
+#include <map>
+
 #include "cli/plan/answers.h"
 #include "cli/plan/measured.h"
 #include "cli/plan/normalizing.h"
@@ -143,6 +146,54 @@ TEST_F(PlanUse, CommunicationThatWasTimedOtherwiseIsSaid) {
                   "makes of that, which is that it takes as long between any number"))
       << four;
   EXPECT_FALSE(has(four, "was timed with"));
+}
+
+// A file's machine is one of some network, whose workers hold so many samples.
+TEST_F(PlanUse, AMachineOfAnotherNetworkIsNotTakenAsItIs) {
+  measure();
+  const std::string file = scratch_.path("given.toml");
+  const auto batch = [&](const std::string& model, double bytes, Words more) {
+    plan::Machine machine = machine_of(0);
+    machine.model = model;
+    machine.communication.kind = plan::CommunicationKind::ring;
+    machine.communication.gradient_bytes = bytes;
+    machine.communication.bandwidth_bytes_per_s = 1e9;
+    test::spill(file, plan::to_toml(machine));
+    for (const auto& [name, value] :
+         std::map<std::string, std::string>{{"--metric", "train_loss"},
+                                            {"--targets", "1.5,0.5"},
+                                            {"--batches", "4,8,16,32,64,128"},
+                                            {"--rates", "0.02,0.04"},
+                                            {"--workers", "1,2"},
+                                            {"--machine", file}})
+      more.insert(more.end(), {name, value});
+    more.emplace_back("--resume");
+    return words("batch", more);
+  };
+  EXPECT_TRUE(has(complaint(batch("alexnet", 1000, {})),
+                  file + " has the times of the model 'alexnet', and the recipe trains 'lenet'"));
+  const auto choices = [this] {
+    std::vector<Json> rows;
+    for (const Json& row : written()) {
+      if (row["kind"] == "batch" && row["target"] == 0.5) rows.push_back(row);
+    }
+    return rows;
+  };
+  const auto warnings = [](const Json& row) { return row["warnings"].dump(); };
+  rows_of(batch("lenet", 1000, {"--most-samples", "8"}));
+  ASSERT_EQ(choices().size(), 2u);
+  EXPECT_EQ(choices()[0]["batch"], 8);
+  EXPECT_EQ(choices()[1]["batch"], 16);
+  EXPECT_TRUE(has(warnings(choices()[1]), "the memory of a worker holds 8 samples"));
+  EXPECT_TRUE(has(warnings(choices()[1]), "has communication.gradient_bytes = 1000, and an update"))
+      << warnings(choices()[1]);
+  EXPECT_FALSE(has(warnings(choices()[0]), "gradient_bytes"));
+  EXPECT_TRUE(has(read_text_file(plan_ + "/machine.toml"), "memory_samples = 8\n"));
+  const double own = gradient_bytes_of(RecipeWords{.path = recipe_, .overrides = {}}).value();
+  EXPECT_EQ(std::fmod(own, 4), 0);
+  rows_of(batch("", own, {}));
+  EXPECT_GT(choices()[0]["batch"], 8);
+  EXPECT_FALSE(has(warnings(choices()[1]), "gradient_bytes")) << warnings(choices()[1]);
 }
 
 // Updates are counted on one worker, which normalizes over whole batches.

@@ -118,6 +118,56 @@ TEST(Choice, GivenValuesAreExact) {
   EXPECT_GT(without.optimum.interval.high, without.optimum.interval.low);
 }
 
+TEST(Choice, GivesNoWorkerMoreThanItsMemoryHolds) {
+  const Plan plan;
+  MeasuredMachine small = plan.measured();
+  const BatchChoice free = choose_batch(plan.updates, small, 4, 60000);
+  EXPECT_FALSE(mentions(free.warnings, "memory"));
+  small.machine.memory_samples = free.batch / 8;
+  const BatchChoice bound = choose_batch(plan.updates, small, 4, 60000);
+  EXPECT_EQ(bound.batch, 4 * small.machine.memory_samples);
+  EXPECT_LE(bound.high_batch, bound.batch);
+  EXPECT_TRUE(mentions(bound.warnings, "the memory of a worker holds " +
+                                           std::to_string(small.machine.memory_samples) +
+                                           " samples; with more, larger batches"));
+  // Nor where the law is not trusted.
+  UpdateFit doubtful = plan.updates;
+  doubtful.trusted = false;
+  small.machine.memory_samples = 20;
+  EXPECT_EQ(choose_batch(doubtful, small, 4, 60000).batch, 64);
+}
+
+// Whether a rate between two that were tried is as good as these is not known.
+TEST(Choice, IsLessSureOfARateThatLiesBetweenTwo) {
+  UpdateFit fit = Plan().updates;
+  const auto interval = [&fit](std::int64_t batch) {
+    Machine machine;
+    machine.seconds_per_sample = 1e-3;
+    return predicted_seconds(fit, {machine, {}, {}}, batch, 1).value().interval;
+  };
+  const auto rate = [&fit](std::size_t i, double own,
+                           std::vector<EnvelopePoint::OtherRate> others) {
+    fit.envelope[i].learning_rate = own;
+    fit.envelope[i].others = std::move(others);
+  };
+  for (std::size_t i = 0; i < fit.envelope.size(); ++i) rate(i, 0.1, {{0.2, 1.5}});
+  const Interval same = interval(32);  // between 16 and 64
+  rate(3, 0.2, {{0.1, 1.5}});
+  EXPECT_DOUBLE_EQ(rate_doubt(fit.envelope, 32), std::log(1.5) / 4);
+  EXPECT_EQ(rate_doubt(fit.envelope, 64), 0);
+  EXPECT_EQ(rate_doubt(fit.envelope, 16), 0);
+  EXPECT_EQ(rate_doubt(fit.envelope, 8), 0);
+  EXPECT_EQ(rate_doubt(fit.envelope, 4000), 0);
+  const Interval unsure = interval(32);
+  EXPECT_LT(unsure.low, same.low / 1.03);
+  EXPECT_GT(unsure.high, same.high * 1.03);
+  // One that diverges at one of both, and one that was not tried at the other.
+  rate(2, 0.1, {{0.2, std::numeric_limits<double>::infinity()}});
+  EXPECT_DOUBLE_EQ(rate_doubt(fit.envelope, 32), (std::log(2) + std::log(1.5)) / 2 / 4);
+  rate(3, 0.2, {});
+  EXPECT_DOUBLE_EQ(rate_doubt(fit.envelope, 32), std::log(2) / 4);
+}
+
 TEST(Choice, StaysWithinTheLargestBatch) {
   const Plan plan;
   const BatchChoice free = choose_batch(plan.updates, plan.measured(), 4, 60000);

@@ -132,6 +132,13 @@ TEST(UpdateFit, TakesTheBestRateOfEveryBatch) {
   const UpdateFit fit = fit_updates(runs, kQuick);
   for (const EnvelopePoint& point : fit.envelope) {
     EXPECT_DOUBLE_EQ(point.learning_rate, 0.01 * std::sqrt(static_cast<double>(point.batch)));
+    // What the others cost: exp(log(4)^2) times as many.
+    ASSERT_EQ(point.others.size(), 2u);
+    for (const EnvelopePoint::OtherRate& other : point.others) {
+      EXPECT_NEAR(std::fabs(std::log(other.learning_rate / point.learning_rate)), std::log(4),
+                  1e-9);
+      EXPECT_NEAR(std::log(other.times), std::log(4) * std::log(4), 0.5);
+    }
   }
   EXPECT_TRUE(fit.updates_at_infinity.interval.contains(1000));
 

@@ -295,7 +295,8 @@ TEST(CommunicationFit, IsWhatUpdatesTakeBeyondComputing) {
                                                {4, 0.001, 64, 0.020},  // 16 each, which were timed
                                                {2, 0.004, 64, 0.034},  // more was seen to wait
                                                {2, 0.001, 64},         // of before
-                                               {2, 0.001, 0, 0.035}};
+                                               {2, 0.001, 0, 0.035},
+                                               {2, 1e-7, 64, 0.030}};  // it is all hidden
   const auto delta = [&](std::size_t i) { return beyond_compute(known, times)[i].seconds; };
   EXPECT_NEAR(delta(0), 0.003, 0.0015);
   EXPECT_EQ(delta(1), delta(0));
@@ -304,6 +305,7 @@ TEST(CommunicationFit, IsWhatUpdatesTakeBeyondComputing) {
   EXPECT_EQ(delta(3), 0.004);
   EXPECT_EQ(delta(4), 0.001);
   EXPECT_EQ(delta(5), 0.001);
+  EXPECT_DOUBLE_EQ(delta(6), 0.0003) << "what times don't tell from nothing";
   times.resize(2);  // of one sample alone
   EXPECT_EQ(delta(0), 0.001);
 }

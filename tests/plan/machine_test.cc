@@ -85,6 +85,11 @@ TEST(Machine, TablesAreInterpolatedAndNotLeft) {
   EXPECT_THROW((void)compute_seconds(machine, 4.001), UsageError);
   EXPECT_EQ(of_equation_4(machine), machine) << "there is nothing else";
   EXPECT_EQ(most_samples(machine), 4);
+  machine.memory_samples = 3;
+  EXPECT_EQ(most_samples(machine), 3);
+  machine = simple();
+  machine.memory_samples = 256;
+  EXPECT_EQ(most_samples(machine), 256);
 }
 
 TEST(Machine, BadValuesAreNamed) {
@@ -112,6 +117,10 @@ TEST(Machine, BadValuesAreNamed) {
     }
   }
   machine = simple();
+  machine.memory_samples = -1;
+  EXPECT_EQ(message_of<UsageError>([&] { validate(machine); }),
+            "compute.memory_samples is -1; it must be an integer of 0 or more");
+  machine = simple();
   machine.processor_share = 1.01;
   EXPECT_EQ(message_of<UsageError>([&] { validate(machine); }),
             "compute.processor_share is 1.01; it must be at most 1");
@@ -129,6 +138,8 @@ TEST(Machine, FilesReadBackAsTheSameBits) {
   machine.communication.gradient_bytes = 1725604;
   machine.communication.bandwidth_bytes_per_s = 1.25e8;
   machine.communication.latency_s = 1e-300;
+  machine.model = "lenet";
+  machine.memory_samples = 256;
   EXPECT_EQ(machine_of_toml(to_toml(machine)), machine);
   machine.communication = {};
   machine.communication.kind = CommunicationKind::table;

@@ -161,6 +161,32 @@ TEST(MeasuredPlacement, IsReadAndWritten) {
             std::string::npos);
 }
 
+// An update of M samples takes t + gamma M: the optimizer's part is in t, whatever M is.
+TEST(MeasuredPlacement, HasAnUpdateOfOneWorkerAsAFixedPartAndThatOfASample) {
+  MeasuredPlacement measured;
+  measured.update_s_per_byte = 1e-9;
+  measured.layers = {{"conv",
+                      {{16, 0, 0.04, 0.08},
+                       {4, 0, 0.013, 0.026}}},  // 3 ms + 7.3 ms M
+                                                // Parts of the layer are no times of all of it.
+                     {"fc", {{16, 8, 0.01, 0.02}, {4, 8, 0.0025, 0.005}, {16, 4, 1, 1}}},
+                     {"relu", {{16, 0, 0.001, 0.001}, {4, 0, 0.002, 0.001}}}};  // nothing rises
+  measured.loss = {{16, 0, 0.0008, 0.0008}};
+  set_update_times(measured, 1e6);
+  const Machine& machine = measured.machine;
+  const double conv = (0.12 - 0.039) / 12, fc = 0.03 / 16, loss = 0.0016 / 16;
+  EXPECT_DOUBLE_EQ(machine.seconds_per_sample, conv + fc + loss);
+  EXPECT_NEAR(machine.overhead_s, 1e-3 + (0.12 - 16 * conv) + 0.002, 1e-12);
+  EXPECT_EQ(machine.knee_samples, 1);
+  EXPECT_NEAR(compute_seconds(machine, 16), 0.12 + 0.03 + 0.002 + 0.0016 + 1e-3, 1e-12);
+  // Where times are those of chance, there is a gamma all the same.
+  measured.layers = {measured.layers[2]};
+  measured.loss.clear();
+  set_update_times(measured, 1e6);
+  EXPECT_DOUBLE_EQ(measured.machine.seconds_per_sample, 0.002 / 16);
+  EXPECT_DOUBLE_EQ(measured.machine.overhead_s, 1e-3);
+}
+
 TEST(MeasuredPlacement, SaysWhatIsWrong) {
   const auto complaint = [](std::string from, const std::string& to) {
     std::string text = kFile;

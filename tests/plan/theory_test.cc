@@ -250,6 +250,90 @@ TEST(Theory, FasterProcessorsAreWeighedWhereTheyHaveAPrice) {
   near(with_power(2), with_power(1) / 2, 1e-5);
 }
 
+// With a price that grows slower than their speed, a few fast ones are better than many.
+TEST(Theory, ProcessorsAreChosenAmongThoseThatThereAre) {
+  const json& design = golden()["design"];
+  const Machine machine = machine_of(design["machine"]);
+  const auto with_power = [&](double power, const ProcessorRange& range) {
+    Prices prices = prices_of(design);
+    prices.compute = [=, &machine](double workers, double gamma) {
+      return 40 * workers * std::pow(machine.seconds_per_sample / gamma, power);
+    };
+    const Design best = best_design(law_of(design), machine, prices, design["budget"], 24, range);
+    EXPECT_LE(best.cost, design["budget"].get<double>() * (1 + 1e-9));
+    near(best.machine.seconds_per_sample, machine.seconds_per_sample / best.processor, 1e-12);
+    near(best.seconds, optimal_seconds(law_of(design), best.machine, best.workers), 1e-12);
+    return best;
+  };
+  const Design today = with_power(1, {});
+  EXPECT_EQ(today.processor, 1);
+  const Design cheap = with_power(0.5, {1, 4});
+  near(cheap.processor, 4, 1e-9);
+  EXPECT_LT(cheap.seconds, today.seconds);
+  // So dear that slower ones pay.
+  const Design dear = with_power(4, {0.25, 4});
+  EXPECT_LT(dear.processor, 1);
+  EXPECT_LT(dear.seconds, today.seconds);
+  // Between both: what is found is no worse than any of those beside it.
+  const Design middle = with_power(1.3, {0.25, 4});
+  for (const double times : {0.3, 0.5, 0.8, 1.0, 1.2, 1.6, 2.5}) {
+    Prices prices = prices_of(design);
+    const Machine other = [&] {
+      Machine one = machine;
+      one.seconds_per_sample /= times;
+      return one;
+    }();
+    prices.compute = [=](double workers, double) { return 40 * workers * std::pow(times, 1.3); };
+    EXPECT_LE(middle.seconds,
+              best_design(law_of(design), other, prices, design["budget"], 24).seconds * (1 + 1e-6))
+        << times;
+  }
+  EXPECT_EQ(message_of<UsageError>([&] {
+              with_power(1, {2, 4});
+            }),
+            "the slowest processor is 2; it must be at most 1");
+  EXPECT_EQ(message_of<UsageError>([&] {
+              with_power(1, {0.5, 0.9});
+            }),
+            "the fastest processor is 0.9; it must be at least 1");
+}
+
+// Where equation 4 is not good enough, measured times are what a change is of.
+TEST(Theory, WhatIfTakesATableOfTimes) {
+  const UpdateLaw law{100, 3000};
+  Machine machine;
+  machine.seconds_per_sample = 1e-3;
+  machine.overhead_s = 1e-3;
+  machine.table = {{1, 0.001}, {4, 0.0035}, {16, 0.00875}, {64, 0.04}};
+  machine.communication.kind = CommunicationKind::constant;
+  machine.communication.delta_s = 2e-3;
+  const BatchTime now = best_batch(law, machine, 2, 600);
+  EXPECT_EQ(optimum(law, machine, 2, 600).batch, static_cast<double>(now.batch));
+  EXPECT_EQ(optimum(law, machine, 2, 600).seconds, now.seconds);
+  std::vector<std::string> names;
+  for (const WhatIf& row : what_if(law, machine, 2, 2, 600)) {
+    names.push_back(row.change);
+    Machine changed = machine;
+    if (row.change == "processor") {
+      for (ComputePoint& point : changed.table) point.seconds /= 2;
+      changed.seconds_per_sample /= 2;
+    }
+    if (row.change == "bandwidth") changed.communication.delta_s /= 2;
+    const BatchTime best = best_batch(law, changed, row.change == "workers" ? 4 : 2, 600);
+    EXPECT_EQ(row.batch, static_cast<double>(best.batch)) << row.change;
+    EXPECT_DOUBLE_EQ(row.seconds, best.seconds) << row.change;
+    EXPECT_DOUBLE_EQ(row.speedup, now.seconds / best.seconds) << row.change;
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"bandwidth", "processor", "workers"}));
+  EXPECT_EQ(what_if(law, machine, 2, 2, 3).size(), 2u) << "there are no samples for 4 workers";
+  // Neither is more given to a worker than its memory holds.
+  machine.table.clear();
+  machine.memory_samples = 5;
+  EXPECT_GT(optimal_batch(law, machine, 2), 10);
+  EXPECT_EQ(optimum(law, machine, 2).batch, 10);
+}
+
 TEST(Theory, WhatIfNamesWhatPaysMost) {
   const json& one = golden()["cases"][0];  // communication decides
   const auto rows = what_if(law_of(one), machine_of(one["machine"]), 4, 2);

@@ -51,10 +51,14 @@ BatchChoice choose_batch(const UpdateFit& updates, const MeasuredMachine& machin
 std::optional<double> predicted_updates(const UpdateFit& updates, double batch);
 
 // Gives the time to the target that a plan counts on with a batch, and its interval from the draws
-// of all fits; nothing where predicted_updates() has nothing. UsageError for P > M, and where the
-// machine does not say how long such an update takes.
+// of all fits, and rate_doubt(); nothing where predicted_updates() has nothing. UsageError for P >
+// M, and where the machine does not say how long such an update takes.
 std::optional<Estimate> predicted_seconds(const UpdateFit& updates, const MeasuredMachine& machine,
                                           std::int64_t batch, std::int64_t workers);
+
+// Gives the machine of one draw of its fits; values that were given are the same in all. Draws
+// repeat where there are fewer.
+Machine machine_of_draw(const MeasuredMachine& measured, std::size_t draw);
 
 // This is a measurement that could be made next.
 struct Candidate {

@@ -71,10 +71,13 @@ struct Machine {
   // last point's gamma goes on from there; UsageError where it is 0. Closed forms need equation 4
   // and refuse a table: see of_equation_4.
   std::vector<ComputePoint> table;
+  // The most samples that a worker's memory holds; 0: nothing says. No batch gives a worker more.
+  std::int64_t memory_samples = 0;
   Communication communication;
   // "measured", "given", or what the user likes; kept, not looked at.
   std::string source;
-  std::string name;  // of what was measured, as "AMD EPYC 7B13, 4 cores"; kept, not looked at
+  std::string name;   // of what was measured, as "AMD EPYC 7B13, 4 cores"; kept, not looked at
+  std::string model;  // the network whose times they are; empty: nothing says; kept, not looked at
   bool operator==(const Machine&) const = default;
 };
 
@@ -84,8 +87,8 @@ void validate(const Machine& machine);
 // Gives the machine without its table, if it has gamma as well: what equation 4 makes of it.
 Machine of_equation_4(Machine machine);
 
-// Gives the most samples of a worker whose time is known: those of a table's last point where there
-// is no gamma to go on with, and without an end else.
+// Gives the most samples that a worker can be given: those of a table's last point where there is
+// no gamma to go on with, and what its memory holds; without an end else.
 std::int64_t most_samples(const Machine& machine);
 
 // Equation 4: Gamma(M) = gamma max(M, M_T), and the overhead: the time in which one worker computes
@@ -112,11 +115,13 @@ double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64
 //
 //   source = "measured"
 //   name = "AMD EPYC 7B13, 4 cores"             # optional, as source
+//   model = "lenet"                             # optional
 //   [compute]
 //   seconds_per_sample = 1.3e-4
 //   knee_samples = 12.5
 //   overhead_s = 0.0                            # default
 //   processor_share = 1.0                       # default
+//   memory_samples = 256                        # default: no limit
 //   table = [{samples = 1, seconds = 0.002}]    # optional
 //   [communication]                             # without it communication is unknown
 //   kind = "ring"

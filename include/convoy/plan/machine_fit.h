@@ -76,9 +76,10 @@ struct CommunicationSample {
 // Gives the same with Delta(P) as equation 3 has it, T(M, P) - Gamma(M/P): what an update of P
 // workers takes beyond what one worker alone takes for the largest of their shares. That is
 // communication, and what else workers cost each other (the slowest one, memory that they share).
-// Where the whole update is known, that is; and no less than the seconds that were given. Gamma is
-// the mean of the times of as many samples, or what fit_compute() makes of all times; where these
-// are too few, nothing changes.
+// Where the whole update is known, that is; and no less than the seconds that were given, nor than
+// a hundredth of the update, which times don't tell from nothing. Gamma is the mean of the times of
+// as many samples, or what fit_compute() makes of all times; where these are too few, nothing
+// changes.
 std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample> samples,
                                                 const std::vector<TimeSample>& times);
 

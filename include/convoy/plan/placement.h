@@ -187,6 +187,13 @@ std::string to_toml(const MeasuredPlacement& measured);
 MeasuredPlacement measured_placement_of_toml(const std::string& text,
                                              const std::string& name = "machine");
 
+// Gives the machine gamma and an overhead, as equation 3 has an update of one worker: what passes
+// of layers and of the loss take for each sample, by the line through their times; and what they
+// take whatever the samples, with the update of so many bytes of parameters. With times of one
+// number of samples alone, all of a pass counts for these. Times are those of all units. REQUIRES:
+// layers with times.
+void set_update_times(MeasuredPlacement& measured, double parameter_bytes);
+
 // Gives the layers of the network their times, and what it takes beside them. Throws UsageError
 // naming a layer that has none, or another model.
 void add_times(TrainingCost& cost, const std::string& model, const MeasuredPlacement& measured);

@@ -35,6 +35,13 @@ struct EnvelopePoint {
   double scatter = 0;  // standard deviation of log(updates) between runs of this batch
   double residual =
       0;  // log(updates / fitted) in units of its standard error; 0 where none has reached it
+  // Other rates that were tried with it, and how many times as many updates they take; infinite
+  // where they diverge, or never reach the target.
+  struct OtherRate {
+    double learning_rate = 0;
+    double times = 1;  // >= 1
+  };
+  std::vector<OtherRate> others = {};
 };
 
 // Equation 2 through the envelope.
@@ -77,5 +84,11 @@ UpdateFit fit_updates(const std::vector<UpdateRun>& runs, const FitOptions& opti
 // interpolated between the two M beside it, rate and batch both as logarithms, to four digits. That
 // of the nearest M outside of these. UsageError for an envelope without such an M.
 double learning_rate_for(const std::vector<EnvelopePoint>& envelope, double batch);
+
+// Says how unsure updates are since that rate lies between two that were tried: the standard
+// deviation of their logarithm. What the rate of either M costs at the other one says how much a
+// rate matters there, and one that is off by half of their distance costs a quarter of that. 0
+// where both M have the same rate, and for an M of the envelope.
+double rate_doubt(const std::vector<EnvelopePoint>& envelope, double batch);
 
 }  // namespace convoy::plan

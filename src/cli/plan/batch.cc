@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/own_files.h"
 #include "base/toml_text.h"
 #include "cli/checks.h"
 #include "cli/launch/report.h"
+#include "cli/plan/measured.h"
 #include "cli/plan/normalizing.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/plan_file.h"
@@ -16,6 +18,7 @@
 #include "cli/plan/subcommands.h"
 #include "cli/plan/sweep.h"
 #include "cli/plan/trial.h"
+#include "cli/plan/unlike_hosts.h"
 #include "cli/rows.h"
 #include "cli/training/signals.h"
 #include "cli/writes.h"
@@ -39,6 +42,8 @@ struct BatchArguments {
   std::string folder = "plan";
   int seeds = 3;
   int repetitions = 3;
+  int jobs = 0;
+  int most_samples = 0;
   double longest = 0;
   int every = 0;
   bool resume = false;
@@ -71,6 +76,7 @@ Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
       Workplace::of(arguments.hosts, planned.gpus, static_cast<int>(planned.recipe.threads));
   const std::int64_t most = sweep.workplace.most();
   sweep.batches = counts(arguments.batches, "--batches", {16, 64, 256, 1024}, planned.samples);
+  sweep.smaller_batches = arguments.batches.empty();
   if (sweep.batches.size() < 2)
     throw UsageError("--batches: updates by batch need two different ones at least");
   const double rate = planned.recipe.optimizer.lr;
@@ -79,7 +85,11 @@ Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
   sweep.seeds = arguments.seeds;
   sweep.repetitions = arguments.repetitions;
   sweep.workers = counts(arguments.workers, "--workers", powers(2, most), planned.samples);
-  sweep.timed = counts(arguments.timed, "--time", powers(4, sweep.batches.back()), planned.samples);
+  sweep.jobs = arguments.jobs;
+  sweep.memory_samples = arguments.most_samples;
+  std::int64_t timed = sweep.batches.back();
+  if (sweep.memory_samples > 0) timed = std::min(timed, sweep.memory_samples);
+  sweep.timed = counts(arguments.timed, "--time", powers(4, timed), planned.samples);
   if (!arguments.machine.empty()) {
     if (!arguments.timed.empty())
       throw UsageError("--machine says how long updates take; leave --time out");
@@ -104,14 +114,24 @@ Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
   return sweep;
 }
 
-void check_given(const Sweep& sweep, const std::string& file) {
-  if (!sweep.machine) return;
+// Returns what is to be borne in mind of it; empty: nothing.
+std::string check_given(const Sweep& sweep, const std::string& file, const RecipeWords& words,
+                        const Planned& planned) {
+  if (!sweep.machine) return "";
   try {
     for (const std::int64_t workers : sweep.workers)
       plan::communication_seconds(sweep.machine->communication, workers);
   } catch (const UsageError& error) {
     throw UsageError("--machine " + file + ": " + error.what());
   }
+  return check_described(*sweep.machine, file, words, planned.recipe);
+}
+
+// That of an answer of before, which `convoy train --plan` would take.
+void remove_plan_file(const std::string& file) {
+  std::error_code not_there;
+  if (!std::filesystem::exists(file, not_there)) return;
+  if (read_text_file(file).starts_with(kPlanMark)) std::filesystem::remove(file, not_there);
 }
 
 PlanFile plan_file_of(const Answers& answers, const Planned& planned, const Sweep& sweep,
@@ -225,13 +245,14 @@ std::string hosts_of(const Answers& answers, const Sweep& sweep) {
 }
 
 // Not over the user's own description, which may stand there.
-void write_machine(const Answers& answers, const Sweep& sweep, const std::string& given,
-                   const std::string& file) {
+void write_machine(const Answers& answers, const Sweep& sweep, const std::string& model,
+                   const std::string& given, const std::string& file) {
   plan::Machine machine = answers.machine.machine.machine;
   if (sweep.machine) {
     machine.source = "given";  // whoever measured it, the times in the folder are others
   } else {
     machine.name = sweep.workplace.name();
+    machine.model = model;
   }
   std::error_code not_there;
   if (!std::filesystem::equivalent(given, file, not_there))
@@ -243,7 +264,7 @@ int run_batch(const BatchArguments& arguments) {
   std::FILE* out = rows.on_standard_output() ? stderr : stdout;
   const Planned planned = open_planned(arguments.recipe, arguments.goal);
   const Sweep sweep = sweep_of(arguments, planned);
-  check_given(sweep, arguments.machine);
+  const std::string described = check_given(sweep, arguments.machine, arguments.recipe, planned);
   PlanFolder folder(arguments.folder, planned, arguments.resume);
   catch_stop_signals();
   FailedBatches failed;
@@ -256,9 +277,13 @@ int run_batch(const BatchArguments& arguments) {
   const plan::PlanPoints points = points_of(sweep, folder.points());
   Answers answers = answered(points, sweep, planned);
   warn_of(failed, answers);
+  if (!described.empty()) add_warning(answers, 2, described);
+  if (const std::string unlike = warning_of_hosts(sweep, points); !sweep.machine && !unlike.empty())
+    add_warning(answers, 2, unlike);
   warn_of_shares(planned.recipe, answers);
   warn_of_rests(planned, answers);
   if (answers.levels.empty()) {
+    remove_plan_file(folder.file("plan.toml"));
     add_rows(answers, "", rows);
     throw UsageError(lines_text(answers.without) + how_far(folder, planned.goal) +
                      out_of_time(sweep));
@@ -271,7 +296,8 @@ int run_batch(const BatchArguments& arguments) {
   print(answers, out);
   write_report({planned.recipe.name, points, answers, planned.samples}, folder.file("report.html"),
                out);
-  write_machine(answers, sweep, arguments.machine, folder.file("machine.toml"));
+  write_machine(answers, sweep, planned.recipe.model.name, arguments.machine,
+                folder.file("machine.toml"));
   write_file_atomically(folder.file("plan.toml"), to_toml(file));
   std::fprintf(out, "\n%s\nto train so: %s\n", answer_text(answers).c_str(), command.c_str());
   return 0;
@@ -288,7 +314,10 @@ void add_options(CLI::App& command, BatchArguments& a) {
                   "What --targets are of (loss, on validation data); train_loss: on a fixed random "
                   "part of the training data")
       ->type_name("NAME");
-  command.add_option("--batches", a.batches, "Mini-batches to train with (16,64,256,1024)")
+  command
+      .add_option(
+          "--batches", a.batches,
+          "Mini-batches to train with (16,64,256,1024, and smaller ones where these are best)")
       ->type_name("LIST");
   command
       .add_option("--rates", a.rates,
@@ -314,6 +343,18 @@ void add_options(CLI::App& command, BatchArguments& a) {
       .add_option("--machine", a.machine,
                   "A description of the machine instead of times measured here (docs/planning.md)")
       ->type_name("FILE");
+  command
+      .add_option("--jobs", a.jobs,
+                  "Trainings to the target at a time, at most (one on each core, or each GPU)")
+      ->type_name("N")
+      ->check(positive_integer());
+  command
+      .add_option(
+          "--most-samples", a.most_samples,
+          "Samples that the memory of a worker holds: no batch that is recommended gives it "
+          "more (no limit)")
+      ->type_name("N")
+      ->check(positive_integer());
   command
       .add_option(
           "--budget", a.budget,

@@ -10,6 +10,7 @@
 #include "cli/plan/check_rules.h"
 #include "cli/plan/check_table.h"
 #include "cli/plan/checks_file.h"
+#include "cli/plan/measure.h"
 #include "cli/plan/measured.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/runs.h"
@@ -49,15 +50,6 @@ struct CheckArguments {
   bool resume = false;
   std::string json;
 };
-
-// Mean seconds of an update. The first are slower; a plan's times are without them, too.
-double mean_update_s(const std::vector<TrialMetrics::Update>& updates) {
-  constexpr std::size_t kWarmUp = 5;
-  if (updates.empty()) return 0;
-  const std::size_t first = updates.size() > 2 * kWarmUp ? kWarmUp : 0;
-  const double begin = first > 0 ? updates[first - 1].elapsed : 0;
-  return (updates.back().elapsed - begin) / static_cast<double>(updates.size() - first);
-}
 
 class Checker {
  public:
@@ -115,11 +107,9 @@ class Checker {
     const auto reached = reached_levels(planned.goal, trial.metrics().curve());
     training.reached = !reached.empty();
     training.updates = training.reached ? reached.front().second : updates.back().step;
-    const auto last = std::find_if(updates.begin(), updates.end(), [&](const auto& update) {
-      return update.step >= training.updates;
-    });
-    training.seconds = (last == updates.end() ? updates.back() : *last).elapsed;
-    training.update_s = mean_update_s(updates);
+    const std::int64_t counted = planned.counts_samples ? what.batch : 0;
+    training.seconds = seconds_until(updates, training.updates, counted);
+    training.update_s = mean_update_s(updates, counted);
   }
 
   void tell(const std::string& rule, const CheckedTraining& t) const {
@@ -199,8 +189,10 @@ int run_check(const CheckArguments& arguments) {
     for (const auto& [rule, reason] : all.left_out) why += "; " + rule + ": " + reason;
     throw UsageError("--rules: there is nothing to train" + why);
   }
-  for (const std::string& warning : measured.updates.warnings)
-    std::fprintf(out, "warning: %s\n", warning.c_str());
+  for (const auto* warnings : {&measured.updates.warnings, &measured.warnings}) {
+    for (const std::string& warning : *warnings)
+      std::fprintf(out, "warning: %s\n", warning.c_str());
+  }
   warn_of_another_machine(measured.machine.name, workplace, rows, out);
   catch_stop_signals();
   try {

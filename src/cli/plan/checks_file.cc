@@ -1,6 +1,7 @@
 #include "cli/plan/checks_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/own_files.h"
@@ -29,13 +30,35 @@ SortedJson line_of(const CheckedTraining& t) {
           {"machine", t.machine}};
 }
 
-// Throws Json::exception for what is missing or of another type.
+// Also refuses what is no number (null) in another way than the file has them.
+double number_from_0(const SortedJson& line, const char* key) {
+  const auto value = line.at(key).get<double>();
+  if (!(value >= 0) || !std::isfinite(value))
+    throw UsageError(std::string(key) + " has to be 0 or more");
+  return value;
+}
+
+std::int64_t count_of(const SortedJson& line, const char* key, std::int64_t least) {
+  const SortedJson& value = line.at(key);
+  if (!value.is_number_integer() || value.get<std::int64_t>() < least)
+    throw UsageError(std::string(key) + " has to be a whole number from " + std::to_string(least) +
+                     " on");
+  return value.get<std::int64_t>();
+}
+
+// Throws Json::exception for what is missing or of another type, UsageError for what can't be.
 CheckedTraining training_of(const SortedJson& line) {
-  return {line.at("workers").get<std::int64_t>(), line.at("batch").get<std::int64_t>(),
-          line.at("learning_rate").get<double>(), line.at("seed").get<std::uint64_t>(),
-          line.value("machine", std::string()),   line.at("reached").get<bool>(),
-          line.at("diverged").get<bool>(),        line.at("updates").get<std::int64_t>(),
-          line.at("seconds").get<double>(),       line.at("update_s").get<double>()};
+  const double rate = number_from_0(line, "learning_rate");
+  return {count_of(line, "workers", 1),
+          count_of(line, "batch", 1),
+          rate,
+          line.at("seed").get<std::uint64_t>(),
+          line.value("machine", std::string()),
+          line.at("reached").get<bool>(),
+          line.at("diverged").get<bool>(),
+          count_of(line, "updates", 0),
+          number_from_0(line, "seconds"),
+          number_from_0(line, "update_s")};
 }
 
 void check_header(const SortedJson& line, const ChecksHeader& header, const std::string& path) {
@@ -87,7 +110,11 @@ void ChecksFile::read(const std::string& text, const ChecksHeader& header) {
           throw UsageError(where + "it is of another version of Convoy; move it away");
         check_header(line, header, file_.path());
       } else {
-        trainings_.push_back(training_of(line));
+        try {
+          trainings_.push_back(training_of(line));
+        } catch (const UsageError& error) {
+          throw UsageError(where + "no line of `convoy plan check`: " + error.what());
+        }
       }
     } catch (const SortedJson::exception& error) {
       throw UsageError(where + "no line of `convoy plan check`: " + error.what());

@@ -132,11 +132,16 @@ Closest closest_run(const std::string& folder, const Goal& goal) {
   while (std::getline(file, line)) {
     const SortedJson row = SortedJson::parse(line, nullptr, false);
     if (!row.is_object() || !row.contains("evaluations")) continue;
+    const auto batch = row.find("batch"), rate = row.find("learning_rate");
+    if (batch == row.end() || !batch->is_number_integer() || rate == row.end() ||
+        !rate->is_number())
+      continue;  // no line of a plan
     for (const SortedJson& one : row["evaluations"]) {
-      if (!one.is_array() || one.size() != 2 || !one[1].is_number()) continue;
+      if (!one.is_array() || one.size() != 2 || !one[0].is_number() || !one[1].is_number())
+        continue;
       const double value = one[1].get<double>();
       if (closest.found && goal.reached(closest.value, value)) continue;
-      closest = {true, value, row.value("batch", std::int64_t{0}), row.value("learning_rate", 0.0),
+      closest = {true, value, batch->get<std::int64_t>(), rate->get<double>(),
                  one[0].get<std::int64_t>()};
     }
   }

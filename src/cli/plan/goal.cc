@@ -33,6 +33,14 @@ void choose_metric(const std::string& name, const std::vector<KnownMetric>& know
                    (near.empty() ? "" : " (did you mean " + near + "?)"));
 }
 
+// How far from `before` to `after` a level between them is: evenly, and for what falls and is above
+// 0 (a loss) evenly in its logarithm, as it falls the slower the lower it is.
+double part_until(const Goal& goal, double before, double after, double level) {
+  const bool falls = !goal.higher_is_better && after > 0 && level > 0;
+  if (falls) return std::log(level / before) / std::log(after / before);
+  return (level - before) / (after - before);  // in (0, 1]
+}
+
 }  // namespace
 
 Goal parse_goal(const GoalWords& words, const std::vector<KnownMetric>& known,
@@ -77,7 +85,7 @@ std::vector<std::pair<double, std::int64_t>> reached_levels(const Goal& goal, co
       std::int64_t at = step;
       if (i > 0 && std::isfinite(curve[i - 1].second)) {
         const auto [before, worse] = curve[i - 1];
-        const double part = (level - worse) / (value - worse);  // in (0, 1]
+        const double part = part_until(goal, worse, value, level);
         at = before +
              static_cast<std::int64_t>(std::ceil(part * static_cast<double>(step - before) - 1e-9));
         at = std::clamp(at, before + 1, step);

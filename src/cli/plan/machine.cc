@@ -6,6 +6,7 @@
 
 #include "cli/checks.h"
 #include "cli/plan/changes.h"
+#include "cli/plan/estimates.h"
 #include "cli/plan/measured.h"
 #include "cli/plan/numbers.h"
 #include "cli/plan/subcommands.h"
@@ -27,48 +28,63 @@ struct MachineArguments {
   std::string cost, json;
 };
 
-struct Case {
-  plan::UpdateLaw law;
-  plan::Machine machine;
-  std::int64_t batch = 0;
-  std::int64_t workers = 0;
-  bool trusted = false;  // the law
-  std::vector<std::string> warnings;
+// "1.35", or "1.35 (1.28 to 1.41)" where anything is unsure of it.
+std::string speedup_text(const plan::Estimate& speedup) {
+  const std::string value = short_text(speedup.value), low = short_text(speedup.interval.low),
+                    high = short_text(speedup.interval.high);
+  return low == value && high == value ? value : value + " (" + low + " to " + high + ")";
+}
+
+// Columns of the table, and members of its row.
+struct ChangeCells {
+  std::string seconds = "-", batch = "-", speedup = "-";
 };
 
-void print_changes(const Case& c, double factor, Rows& rows, std::FILE* out) {
-  const double now = plan::convergence_seconds(c.law, c.machine, c.batch, c.workers);
-  const double best = plan::optimal_batch(c.law, c.machine, c.workers);
-  const double best_s = plan::optimal_seconds(c.law, c.machine, c.workers);
-  rows.add({{"kind", "now"},
-            {"batch", c.batch},
-            {"workers", c.workers},
-            {"seconds", now},
-            {"best_batch", best},
-            {"best_seconds", best_s},
-            {"trusted", c.trusted},
-            {"warnings", c.warnings}});
-  std::fprintf(out, "%lld worker%s, batch %lld: %s to the target; with the best batch, %s, %s\n\n",
-               static_cast<long long>(c.workers), c.workers == 1 ? "" : "s",
-               static_cast<long long>(c.batch), format_seconds(now).c_str(),
-               short_text(best).c_str(), format_seconds(best_s).c_str());
-  std::fprintf(out,
-               "%s times as good   with batch %-6lld  speed-up   with the best batch  speed-up\n",
-               short_text(factor).c_str(), static_cast<long long>(c.batch));
-  for (const Change& change : changes_of(c.law, c.machine, c.batch, c.workers, factor)) {
-    const std::string at = change.seconds ? format_seconds(*change.seconds) : "-";
-    const double speedup = change.seconds ? now / *change.seconds : 0;
-    std::fprintf(out, "  %-16s %-18s %8s   %-10s of %-7s %8s\n", change.change.c_str(), at.c_str(),
-                 change.seconds ? short_text(speedup).c_str() : "-",
-                 format_seconds(change.best.seconds).c_str(), short_text(change.best.batch).c_str(),
-                 short_text(change.best.speedup).c_str());
-    rows.add({{"kind", "change"},
-              {"change", change.change},
-              {"factor", factor},
-              {"seconds", change.seconds ? Json(*change.seconds) : Json(nullptr)},
-              {"best_batch", change.best.batch},
-              {"best_seconds", change.best.seconds},
-              {"best_speedup", change.best.speedup}});
+ChangeCells add_cells(const std::optional<Change::WithBatch>& with, const std::string& prefix,
+                      Json& row) {
+  row[prefix + "seconds"] = with ? Json(with->seconds) : Json(nullptr);
+  if (!with) {
+    row[prefix + "speedup"] = nullptr;
+    return {};
+  }
+  add(row, prefix + "speedup", with->speedup);
+  return {format_seconds(with->seconds), short_text(with->batch), speedup_text(with->speedup)};
+}
+
+void print_changes(const PlannedTraining& t, double factor, Rows& rows, std::FILE* out) {
+  const TrainingTime now = time_of(t);
+  Json row{{"kind", "now"}, {"batch", t.batch}, {"workers", t.workers}};
+  add(row, "seconds", now.seconds);
+  row["best_batch"] = now.best ? Json(now.best->batch) : Json(nullptr);
+  row["best_seconds"] = now.best ? Json(now.best->seconds) : Json(nullptr);
+  row["trusted"] = t.updates.trusted;
+  row["warnings"] = t.updates.warnings;
+  rows.add(row);
+  const std::string best = now.best ? "with the best batch, " + short_text(now.best->batch) + ", " +
+                                          format_seconds(now.best->seconds)
+                                    : "which batch is the best is not known";
+  std::fprintf(out, "%lld worker%s, batch %lld: %s to the target; %s\n\n",
+               static_cast<long long>(t.workers), t.workers == 1 ? "" : "s",
+               static_cast<long long>(t.batch), text_of(now.seconds, format_seconds).c_str(),
+               best.c_str());
+  std::fprintf(out, "%s times as good   with batch %-6lld  speed-up               %s\n",
+               short_text(factor).c_str(), static_cast<long long>(t.batch),
+               now.best ? "with the best batch  speed-up" : "");
+  for (const Change& change : changes_of(t, factor)) {
+    row = {{"kind", "change"}, {"change", change.change}, {"factor", factor}};
+    const ChangeCells same = add_cells(change.same, "", row);
+    row["best_batch"] = change.best ? Json(change.best->batch) : Json(nullptr);
+    const ChangeCells at_best = add_cells(change.best, "best_", row);
+    rows.add(row);
+    std::string line = "  ";
+    const auto column = [&line](const std::string& text, std::size_t width) {
+      line += text + std::string(width > text.size() ? width - text.size() : 1, ' ');
+    };
+    column(change.change, 17);
+    column(same.seconds, 19);
+    column(same.speedup, 23);
+    if (now.best) line += at_best.seconds + " of " + at_best.batch + "  " + at_best.speedup;
+    std::fprintf(out, "%s\n", line.substr(0, line.find_last_not_of(' ') + 1).c_str());
   }
 }
 
@@ -93,14 +109,29 @@ std::string balance_text(const plan::Balance& balance) {
   return text;
 }
 
-void print_design(const Case& c, const PriceList& list, Rows& rows, std::FILE* out) {
-  const plan::Prices prices = prices_of(list, c.machine);
-  const double cost = plan::cost(prices, c.machine, c.workers);
+// Equation 12 is one of the model: what is given in a table is left to it.
+plan::Machine modeled(const PlannedTraining& t, std::FILE* out) {
+  plan::Machine machine = plan::of_equation_4(t.machine.machine);
+  if (machine.table.empty() && !t.machine.machine.table.empty()) {
+    const double now = plan::convergence_seconds(t.updates.law, machine, t.batch, t.workers);
+    std::fprintf(out,
+                 "\nwhat to buy is told by gamma max(M, M_T) and t + gamma M, which have this "
+                 "machine take %s, in place of its table of times",
+                 format_seconds(now).c_str());
+  }
+  return machine;
+}
+
+void print_design(const PlannedTraining& t, const PriceList& list, Rows& rows, std::FILE* out) {
+  const plan::Machine machine = modeled(t, out);
+  const plan::UpdateLaw& law = t.updates.law;
+  const plan::Prices prices = prices_of(list, machine);
+  const double cost = plan::cost(prices, machine, t.workers);
   std::fprintf(out, "\nthis machine costs %s", short_text(cost).c_str());
   Json row{{"kind", "design"}, {"cost", cost}};
-  if (c.workers > 1) {
+  if (t.workers > 1) {
     const plan::Balance balance =
-        plan::balance(c.law, c.machine, static_cast<double>(c.workers), prices);
+        plan::balance(law, machine, static_cast<double>(t.workers), prices);
     std::fprintf(out, "; %s\n", balance_text(balance).c_str());
     row["saved_by_workers"] = balance.saved_by_workers;
     row["saved_by_bandwidth"] = balance.saved_by_bandwidth;
@@ -109,19 +140,22 @@ void print_design(const Case& c, const PriceList& list, Rows& rows, std::FILE* o
     std::fprintf(out, "\n");
   }
   const plan::Design design =
-      plan::best_design(c.law, c.machine, prices, list.budget, list.most_workers);
-  const double delta = plan::delta_seconds(c.machine.communication);
+      plan::best_design(law, machine, prices, list.budget, list.most_workers, list.processors);
+  const double delta = plan::delta_seconds(machine.communication);
   const double faster = delta / plan::delta_seconds(design.machine.communication);
-  const std::string what = design.workers == 1
-                               ? "one worker without a network"
-                               : std::to_string(design.workers) + " workers and a network " +
-                                     short_text(faster) + " times as fast";
+  std::string what = design.workers == 1
+                         ? "one worker without a network"
+                         : std::to_string(design.workers) + " workers and a network " +
+                               short_text(faster) + " times as fast";
+  if (list.processors.slowest < list.processors.fastest)
+    what += ", processors " + short_text(design.processor) + " times as fast";
   std::fprintf(out, "for a budget of %s: %s, batch %s: %s to the target, for %s\n",
                short_text(list.budget).c_str(), what.c_str(), short_text(design.batch).c_str(),
                format_seconds(design.seconds).c_str(), short_text(design.cost).c_str());
   row.update({{"budget", list.budget},
               {"workers", design.workers},
               {"bandwidth_factor", design.workers == 1 ? Json(nullptr) : Json(faster)},
+              {"processor_factor", design.processor},
               {"batch", design.batch},
               {"seconds", design.seconds},
               {"design_cost", design.cost}});
@@ -143,20 +177,22 @@ void run_machine(const MachineArguments& arguments) {
                      std::to_string(measured.planned.samples) + " samples");
   }
   check_communication(measured, arguments.workers);
-  const double floor = measured.updates.law.updates_at_infinity;
-  if (!(floor > 0)) {
-    throw UsageError("the updates to the target fall without a floor (N_inf is " +
-                     short_text(floor) +
-                     "), so no batch is the best and no change of the machine can be weighed; "
-                     "measure larger batches, or more seeds, with `convoy plan batch`");
+  if (prices && !measured.updates.trusted) {
+    std::string why;
+    for (const std::string& warning : measured.updates.warnings) why += "\n" + warning;
+    throw UsageError(
+        "--cost: the law of updates is not trusted, and what to buy rests on it; measure more with "
+        "`convoy plan batch`" +
+        why);
   }
-  for (const std::string& warning : measured.updates.warnings)
-    std::fprintf(out, "warning: %s\n", warning.c_str());
-  const Case one{measured.updates.law,     plan::of_equation_4(measured.machine),
-                 arguments.batch,          arguments.workers,
-                 measured.updates.trusted, measured.updates.warnings};
-  print_changes(one, arguments.factor, rows, out);
-  if (prices) print_design(one, *prices, rows, out);
+  for (const auto* warnings : {&measured.updates.warnings, &measured.warnings}) {
+    for (const std::string& warning : *warnings)
+      std::fprintf(out, "warning: %s\n", warning.c_str());
+  }
+  const PlannedTraining training{measured.updates, measured.with_draws(), arguments.batch,
+                                 arguments.workers, measured.planned.samples};
+  print_changes(training, arguments.factor, rows, out);
+  if (prices) print_design(training, *prices, rows, out);
 }
 
 }  // namespace

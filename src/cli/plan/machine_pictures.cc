@@ -171,7 +171,7 @@ void add_hardware_pictures(Page& page, const PlanReport& report) {
     double most = 0;
     for (const double factor : {0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0}) {
       for (const plan::WhatIf& row :
-           plan::what_if(law, plan::of_equation_4(machine_of(report)), choice.workers, factor)) {
+           plan::what_if(law, machine_of(report), choice.workers, factor, report.samples)) {
         Series& curve = curves[row.change];
         curve.x.push_back(factor);
         curve.y.push_back(row.seconds);

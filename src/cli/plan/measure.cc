@@ -62,6 +62,30 @@ std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& u
   return UpdateTimes{sum.seconds / n, sum.exposed_communication / n};
 }
 
+double mean_update_s(const std::vector<TrialMetrics::Update>& updates, std::int64_t batch) {
+  const bool counted = std::any_of(updates.begin(), updates.end(),
+                                   [batch](const auto& update) { return update.samples == batch; });
+  const std::size_t first = updates.size() > 2 * kWarmUp ? kWarmUp : 0;
+  double sum = 0;
+  int count = 0;
+  for (std::size_t i = first; i < updates.size(); ++i) {
+    if (counted && updates[i].samples != batch) continue;
+    sum += updates[i].elapsed - (i > 0 ? updates[i - 1].elapsed : 0);
+    ++count;
+  }
+  return count > 0 ? sum / count : 0;
+}
+
+double seconds_until(const std::vector<TrialMetrics::Update>& updates, std::int64_t step,
+                     std::int64_t batch) {
+  if (updates.empty()) return 0;
+  const auto last = std::find_if(updates.begin(), updates.end(),
+                                 [step](const auto& update) { return update.step >= step; });
+  const double elapsed = (last == updates.end() ? updates.back() : *last).elapsed;
+  if (updates.size() == 1) return elapsed;
+  return elapsed - updates.front().elapsed + mean_update_s(updates, batch);
+}
+
 std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& folder,
                                         std::int64_t batch, const Place& place,
                                         const Deadline& deadline) {

@@ -26,6 +26,17 @@ struct UpdateTimes {
 std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& updates,
                                       std::int64_t batch);
 
+// Mean seconds by the clock of a training's updates of `batch` samples, without evaluations; of all
+// where none has so many, or `batch` is 0. The first are slower, and count only where there are
+// few.
+double mean_update_s(const std::vector<TrialMetrics::Update>& updates, std::int64_t batch);
+
+// Seconds by the clock of a training until it has made so many updates, or all that it made,
+// without evaluations. The first one, in which LibTorch sets itself up, counts as the mean of
+// `batch` samples.
+double seconds_until(const std::vector<TrialMetrics::Update>& updates, std::int64_t step,
+                     std::int64_t batch);
+
 // Trains for so long, in processes of their own. Nothing where the deadline comes first. Throws
 // UsageError when the training can't be with this batch, Failure when it fails otherwise,
 // PlanStopped when told to stop.

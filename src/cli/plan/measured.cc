@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "cli/plan/folder.h"
 #include "cli/plan/numbers.h"
@@ -31,6 +32,8 @@ void take_draws(const plan::PlanPoints& points, Measured& measured) {
     measured.delta_draws = fitted.machine.delta_draws;
   again.communication = measured.machine.communication;
   again.name = measured.machine.name;
+  again.model = measured.machine.model;
+  again.memory_samples = measured.machine.memory_samples;
   if (again == measured.machine) measured.compute_draws = fitted.machine.compute_draws;
 }
 
@@ -73,8 +76,32 @@ Measured open_measured(const MeasuredWords& words) {
       machine.communication.kind == plan::CommunicationKind::none)
     machine.communication.kind = plan::CommunicationKind::unknown;
   Measured measured{std::move(planned), updates, std::move(machine)};
-  if (words.machine.empty()) take_draws(points, measured);
+  if (words.machine.empty()) {
+    take_draws(points, measured);
+    return measured;
+  }
+  const std::string warning =
+      check_described(measured.machine, words.machine, words.recipe, measured.planned.recipe);
+  if (!warning.empty()) measured.warnings.push_back(warning);
   return measured;
+}
+
+std::string check_described(const plan::Machine& machine, const std::string& file,
+                            const RecipeWords& words, const train::Recipe& recipe) {
+  if (!machine.model.empty() && machine.model != recipe.model.name) {
+    throw UsageError(
+        "--machine " + file + " has the times of the model '" + machine.model +
+        "', and the recipe trains '" + recipe.model.name +
+        "'; time that, or take `model` out of the file to plan with them all the same");
+  }
+  const double described = machine.communication.gradient_bytes;
+  if (!(described > 0)) return "";
+  const std::optional<double> own = gradient_bytes_of(words);
+  constexpr double kFar = 1.05;
+  if (!own || !(*own > 0) || std::max(described / *own, *own / described) <= kFar) return "";
+  return "--machine " + file + " has communication.gradient_bytes = " + short_text(described) +
+         ", and an update of the recipe's network sends " + short_text(*own) +
+         ": communication is that of another network";
 }
 
 void check_communication(const Measured& measured, std::int64_t workers) {

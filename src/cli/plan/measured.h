@@ -29,6 +29,7 @@ struct Measured {
   // How sure the machine is, where it is the one that the folder's times make.
   std::vector<plan::ComputeDraw> compute_draws = {};
   std::vector<double> delta_draws = {};
+  std::vector<std::string> warnings = {};  // what is to be borne in mind of the machine
 
   plan::MeasuredMachine with_draws() const { return {machine, compute_draws, delta_draws}; }
   double level() const { return planned.goal.hardest(); }
@@ -36,6 +37,12 @@ struct Measured {
 
 // Throws UsageError where nothing was measured, or for another recipe or level.
 Measured open_measured(const MeasuredWords& words);
+
+// Whether the machine that a file describes is one for the recipe's network. Throws UsageError
+// naming the file where its times are those of another model. Returns a warning where its gradients
+// are not as large as the network's; empty where they are, or nothing is known of either.
+std::string check_described(const plan::Machine& machine, const std::string& file,
+                            const RecipeWords& words, const train::Recipe& recipe);
 
 // Throws UsageError where nothing is known of communication between so many workers.
 void check_communication(const Measured& measured, std::int64_t workers);

@@ -1,8 +1,11 @@
 #include "cli/plan/network.h"
 
+#include <utility>
+
 #include "convoy/base/error.h"
 #include "convoy/model/factory.h"
 #include "convoy/train/compute.h"
+#include "convoy/train/planning.h"
 #include "train/samples/renumbered.h"
 #include "train/setup.h"
 
@@ -56,6 +59,26 @@ SeenNetwork see_network(const train::Recipe& recipe, const train::Registry& regi
     seen.a_row_each = seen.a_row_each && input.size(0) == 1;
   }
   return seen;
+}
+
+std::optional<double> gradient_bytes_of(const train::Recipe& recipe,
+                                        const train::Registry& registry) {
+  train::PlacementProblem problem;
+  try {
+    SeenNetwork seen = see_network(recipe, registry);
+    problem.network = std::move(seen.network);
+    problem.inputs = std::move(seen.inputs);
+  } catch (const UsageError&) {
+    return std::nullopt;  // it is code: the data was opened before
+  }
+  problem.recipe = recipe;
+  problem.optimizer = registry.optimizer(recipe.optimizer.name);
+  const plan::TrainingCost cost = train::training_cost(problem);
+  double bytes = 0;
+  for (const plan::LayerCost& layer : cost.layers) {
+    for (const plan::GradientSize& gradient : layer.gradients) bytes += gradient.bytes;
+  }
+  return bytes * cost.sent_part;
 }
 
 bool is_recipe_file(const std::string& what) { return what.ends_with(".toml"); }

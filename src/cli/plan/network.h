@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ struct SeenNetwork {
 // Opens the data, since sizes and classes are theirs. Throws UsageError for what is wrong with it,
 // and when the network is code.
 SeenNetwork see_network(const train::Recipe& recipe, const train::Registry& registry);
+
+// Bytes of a network's gradients, as they travel; nothing where the network is code. Its plugins
+// are in the registry.
+std::optional<double> gradient_bytes_of(const train::Recipe& recipe,
+                                        const train::Registry& registry);
 
 // Whether a word names a recipe's file rather than a network.
 bool is_recipe_file(const std::string& what);

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/toml_text.h"
+#include "cli/plan/network.h"
 #include "cli/plan/place.h"
 #include "cli/plan/plan_recipe.h"
 #include "convoy/base/error.h"
@@ -18,15 +19,16 @@ namespace {
 
 constexpr double kFraction = 0.2;
 
-std::string fingerprint_of(train::Recipe recipe, std::int64_t samples) {
+// `sizes`: of the data.
+std::string fingerprint_of(train::Recipe recipe, const std::string& sizes) {
   recipe.name = "plan";
   recipe.seed = 1;
   recipe.training.batch = 1;
   recipe.optimizer.lr = 1;
   char text[17];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(
-                    number_of(train::print_recipe(recipe, false) + std::to_string(samples))));
+  std::snprintf(
+      text, sizeof text, "%016llx",
+      static_cast<unsigned long long>(number_of(train::print_recipe(recipe, false) + sizes)));
   return text;
 }
 
@@ -73,16 +75,19 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
   }
   planned.evaluated = std::max<std::int64_t>(
       std::llround(recipe.evaluation.fraction * static_cast<double>(evaluated)), 1);
-  planned.epochs = recipe.training.steps > 0
-                       ? static_cast<double>(recipe.training.steps * recipe.training.batch) /
-                             static_cast<double>(planned.samples)
-                       : static_cast<double>(recipe.training.epochs);
+  planned.epochs = recipe.training.steps > 0 ? static_cast<double>(recipe.training.steps) *
+                                                   static_cast<double>(recipe.training.batch) /
+                                                   static_cast<double>(planned.samples)
+                                             : static_cast<double>(recipe.training.epochs);
   if (recipe.device == "cuda") {
     planned.gpus = gpu_names(static_cast<int>(torch::cuda::device_count()),
                              environment("CUDA_VISIBLE_DEVICES"));
   }
   make_plain(recipe);
-  planned.fingerprint = fingerprint_of(recipe, planned.samples);
+  // Levels of other validation data are other levels.
+  planned.fingerprint =
+      fingerprint_of(recipe, std::to_string(planned.samples) +
+                                 (training ? "" : "," + std::to_string(planned.evaluated)));
   return planned;
 }
 
@@ -98,6 +103,14 @@ Planned open_planned(const RecipeWords& recipe, const plan::PlanHeader& header) 
   std::string levels;
   for (const double level : header.targets) levels += (levels.empty() ? "" : ",") + shortest(level);
   return open_planned(recipe, GoalWords{.target = "", .targets = levels, .metric = header.metric});
+}
+
+std::optional<double> gradient_bytes_of(const RecipeWords& words) {
+  train::Registry registry;
+  const train::RecipeText text = train::read_recipe_file(words.path);
+  registry.load_plugins(train::plugins_of(text, words.overrides));
+  return gradient_bytes_of(train::parse_recipe(text, words.overrides, registry.vocabulary()),
+                           registry);
 }
 
 }  // namespace convoy::cli

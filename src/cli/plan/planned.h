@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,5 +53,9 @@ Planned open_planned(const RecipeWords& recipe, const GoalWords& goal);
 
 // Opens a plan that has been measured, whose goal is in its points.
 Planned open_planned(const RecipeWords& recipe, const plan::PlanHeader& header);
+
+// Bytes of the gradients of a recipe's network, as they travel in an update; nothing where the
+// network is code.
+std::optional<double> gradient_bytes_of(const RecipeWords& words);
 
 }  // namespace convoy::cli

@@ -155,14 +155,13 @@ std::string make_plan_report(const PlanReport& report) {
   page.add("<h2>Machine</h2>\n");
   add_machine(page, answers.machine);
   add_times_pictures(page, report);
-  const bool closed = plan::of_equation_4(answers.machine.machine.machine).table.empty();
   const bool connected =
       answers.machine.machine.machine.communication.kind != plan::CommunicationKind::unknown;
   if (hardest.updates.trusted && connected) {
     page.add("<h2>Scaling to " + goal_text(answers, hardest) + "</h2>\n");
     add_scaling_pictures(page, report);
   }
-  if (hardest.updates.trusted && closed) {
+  if (hardest.updates.trusted) {
     page.add("<h2>Better machines</h2>\n<p class=\"soft\">Time to " + goal_text(answers, hardest) +
              ", with the batch that is best then, if one part were so many times as good.</p>\n");
     add_hardware_pictures(page, report);

@@ -8,6 +8,7 @@
 #include "base/toml_text.h"
 #include "cli/plan/measure.h"
 #include "cli/plan/rates.h"
+#include "cli/plan/unlike_hosts.h"
 #include "cli/plan/untrained.h"
 #include "convoy/base/error.h"
 
@@ -32,7 +33,7 @@ std::vector<std::int64_t> measurable(const Sweep& sweep) {
 // M_T, as far as times tell it.
 double knee_of(const plan::PlanPoints& points) {
   try {
-    return plan::fit_compute(points.times).knee_samples.value;
+    return plan::fit_compute(points.times, {.rounds = 39}).knee_samples.value;  // no interval
   } catch (const UsageError&) {
     return 1;  // there are too few yet
   }
@@ -143,14 +144,14 @@ class Budgeted {
     for (const plan::Suggestion& suggestion : suggestions) {
       const Candidate& candidate = candidates[suggestion.candidate];
       if (candidate.kind != Candidate::Kind::updates || failed_.why.contains(candidate.size) ||
-          wanted.size() == sweep_.workplace.places.size())
+          wanted.size() == places_of_runs(sweep_).size())
         continue;
       for (const plan::EnvelopePoint& point : updates.envelope) {
         if (point.batch != candidate.size) continue;
         wanted.push_back(next(point.batch, point.learning_rate));
       }
     }
-    return measure_runs(planned_, folder_, wanted, sweep_.limits, sweep_.workplace.places, out_,
+    return measure_runs(planned_, folder_, wanted, sweep_.limits, places_of_runs(sweep_), out_,
                         &failed_);
   }
 
@@ -178,7 +179,7 @@ bool measure_grid(const Planned& planned, const Sweep& sweep, int seed, PlanFold
                   FailedBatches& failed, std::FILE* out) {
   return measure_runs(planned, folder,
                       grid(sweep.batches, sweep.rates, static_cast<std::uint64_t>(seed)),
-                      sweep.limits, sweep.workplace.places, out, &failed) > 0;
+                      sweep.limits, places_of_runs(sweep), out, &failed) > 0;
 }
 
 // Before a budget is spent on further seeds of a rate that is not the best one.
@@ -276,6 +277,7 @@ class Times {
         measured(points.communication, &plan::CommunicationSample::workers, workers_, exchanges);
     const std::int64_t needed = times * static_cast<std::int64_t>(timed_.size()) +
                                 exchanges * static_cast<std::int64_t>(workers_.size());
+    if (done >= needed) return;  // trainings may be there, too
     throw UsageError("--budget: it was used up before trainings to the target could begin: " +
                      std::to_string(done) + " of the " + std::to_string(needed) +
                      " times of updates that are needed are measured; --resume with another " +
@@ -349,6 +351,27 @@ plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points) {
   return points;
 }
 
+std::optional<std::int64_t> batch_below(const Sweep& sweep, const plan::PlanPoints& points,
+                                        double level, std::int64_t largest) {
+  try {
+    const plan::UpdateFit updates = plan::fit_updates(points.updates(level), {.rounds = 39});
+    const auto smallest =
+        std::find_if(updates.envelope.begin(), updates.envelope.end(),
+                     [](const plan::EnvelopePoint& point) { return point.reached > 0; });
+    if (smallest == updates.envelope.end() || !(updates.law.updates_at_infinity > 0))
+      return std::nullopt;
+    const plan::Machine machine = machine_of(sweep, points).machine.machine;
+    for (const std::int64_t workers : sweep.workers) {
+      if (workers >= smallest->batch || workers > largest) continue;
+      const std::int64_t best = plan::best_batch(updates.law, machine, workers, largest).batch;
+      if (best < smallest->batch) return std::max<std::int64_t>(smallest->batch / 4, 1);
+    }
+  } catch (const UsageError&) {
+    // There are too few runs, or times.
+  }
+  return std::nullopt;
+}
+
 std::vector<Candidate> candidate_runs(const plan::PlanPoints& points, const Goal& goal,
                                       const plan::UpdateFit& updates) {
   std::vector<Candidate> candidates;
@@ -363,9 +386,22 @@ std::vector<Candidate> candidate_runs(const plan::PlanPoints& points, const Goal
   return candidates;
 }
 
+std::vector<Place> places_of_runs(const Sweep& sweep) {
+  std::vector<Place> places = sweep.workplace.places;
+  const auto most = static_cast<std::size_t>(sweep.jobs);
+  if (most > 0 && most < places.size()) places.resize(most);
+  return places;
+}
+
 PlannedMachine machine_of(const Sweep& sweep, const plan::PlanPoints& points) {
-  if (!sweep.machine) return fit_machine(points_of(sweep, points));
-  return {{*sweep.machine, {}, {}}, std::nullopt, std::nullopt};
+  PlannedMachine planned{{}, std::nullopt, std::nullopt};
+  if (sweep.machine) {
+    planned.machine.machine = *sweep.machine;
+  } else {
+    planned = fit_machine(points_of(sweep, points));
+  }
+  if (sweep.memory_samples > 0) planned.machine.machine.memory_samples = sweep.memory_samples;
+  return planned;
 }
 
 FailedBatches measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder,
@@ -380,16 +416,36 @@ FailedBatches measure(const Planned& planned, const Sweep& sweep, PlanFolder& fo
   if (!sweep.machine) {
     choose_machine(sweep, folder, out);
     times.measure();
+    if (!times.timed().empty())
+      time_other_hosts(planned, sweep, times.timed()[times.timed().size() / 2], folder, out);
   }
   Budgeted budgeted(planned, sweep, times.timed(), folder, failed, out);
   const auto seeds = [&](int seed) {
     return seed <= sweep.seeds && (!deadline || seed == 1 || !budgeted.ready());
   };
+  Sweep wider = sweep;  // with smaller batches
+  const auto widen = [&] {
+    const auto next = batch_below(sweep, folder.points(), planned.goal.hardest(), planned.samples);
+    const auto& batches = wider.batches;
+    if (!sweep.smaller_batches || !next ||
+        std::find(batches.begin(), batches.end(), *next) != batches.end())
+      return false;
+    std::fprintf(out, "the best batch is smaller than all that were tried: %lld is tried, too\n",
+                 static_cast<long long>(*next));
+    std::fflush(out);
+    wider.batches.insert(wider.batches.begin(), *next);
+    failed.all = wider.batches.size();
+    return true;
+  };
   // A rate without hope may be wanted again when more is known of the others.
   for (bool more = true; more && !is_late(deadline);) {
     more = false;
     for (int seed = 1; seeds(seed); ++seed)
-      more = measure_grid(planned, sweep, seed, folder, failed, out) || more;
+      more = measure_grid(planned, wider, seed, folder, failed, out) || more;
+    if (!is_late(deadline) && widen()) {
+      more = true;
+      continue;  // it comes before what else there is to know of the others
+    }
     if (deadline) more = measure_beyond(planned, sweep, folder, failed, out) || more;
     while (deadline && !is_late(deadline) && budgeted.measure_next()) more = true;
   }

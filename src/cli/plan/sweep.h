@@ -17,12 +17,15 @@ namespace convoy::cli {
 
 struct Sweep {
   std::vector<std::int64_t> batches;
+  bool smaller_batches = false;  // are tried, too, where the best one is below all of these
   std::vector<double> rates;
   int seeds = 3;
   std::vector<std::int64_t> workers;
   std::vector<std::int64_t> timed;       // batches of one worker whose updates are timed
   int repetitions = 3;                   // of each time
   std::optional<plan::Machine> machine;  // given: nothing is timed
+  std::int64_t memory_samples = 0;       // that a worker's memory holds; 0: as the machine has it
+  int jobs = 0;                          // trainings to the target at a time, at most; 0: any
   RunLimits limits;                      // its deadline is the budget's
   Workplace workplace;                   // of updates that are timed; runs are at its places, here
 };
@@ -54,6 +57,11 @@ plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points);
 std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
                             const std::vector<double>& rates, std::uint64_t seed);
 
+// A quarter of the smallest batch that runs have reached the target with, where that is too large to
+// be the best of some number of the sweep's workers; nothing where it is not, or nothing tells yet.
+std::optional<std::int64_t> batch_below(const Sweep& sweep, const plan::PlanPoints& points,
+                                        double level, std::int64_t largest);
+
 // What further runs could say, by batch, at the rates of the envelope; not at those that are
 // hopeless.
 std::vector<plan::Candidate> candidate_runs(const plan::PlanPoints& points, const Goal& goal,
@@ -69,6 +77,9 @@ std::vector<plan::Candidate> candidate_runs(const plan::PlanPoints& points, cons
 // training, and where the deadline leaves no time for runs.
 FailedBatches measure(const Planned& planned, const Sweep& sweep, PlanFolder& folder,
                       std::FILE* out);
+
+// Where trainings to the target run: no more of them than there may be at a time.
+std::vector<Place> places_of_runs(const Sweep& sweep);
 
 // The machine that the answers are for.
 PlannedMachine machine_of(const Sweep& sweep, const plan::PlanPoints& points);

@@ -130,6 +130,11 @@ void TrialMetrics::take(const std::string& line) {
       update.seconds += number(row, key);
     }
     update.elapsed = number(row, "elapsed_s") - evaluations_s_;
+    // By the clock, where it says: something of an update is in none of its phases.
+    if (!updates_.empty() && step == updates_.back().step + 1) {
+      const double whole = update.elapsed - updates_.back().elapsed;
+      if (std::isfinite(whole) && whole > 0) update.seconds = whole;
+    }
     updates_.push_back(update);
   } else if (kind == "noise") {
     noise_.push_back({{step, number(row, "gradient_square"), number(row, "gradient_variance")},

@@ -304,15 +304,13 @@ MeasuredPlacement Measurement::run() {
   for (const int partitions : sizes) parts(partitions);
   time_copies();
   finish();
-  double bytes = 0, seconds = 0;
+  double bytes = 0;
   for (const plan::LayerCost& layer : cost_.layers) {
     for (const plan::GradientSize& gradient : layer.gradients) bytes += gradient.bytes;
   }
-  for (const MeasuredPlacement::Layer& layer : measured_.layers)
-    seconds += layer.times.front().forward_s + layer.times.front().backward_s;
+  plan::set_update_times(measured_, bytes);
   plan::Machine& machine = measured_.machine;
-  machine.seconds_per_sample = (seconds + bytes * measured_.update_s_per_byte) /
-                               static_cast<double>(problem_.samples_per_rank);
+  machine.model = measured_.model;
   machine.communication.kind = plan::CommunicationKind::unknown;
   if (world_.size() == 1) return measured_;
   measured_.network = measure_links(world_);
