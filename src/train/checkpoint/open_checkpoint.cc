@@ -133,9 +133,9 @@ UsageError damaged_checkpoint(const std::string& path, const std::string& proble
   if (!step) return UsageError(problem);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    return UsageError(path +
-                      " is gone: a run that goes on removes the checkpoints that it does not keep "
-                      "(checkpoint.keep); the same command takes its newest one");
+    return UsageError(problem +
+                      "; nothing is there: a run that goes on removes the checkpoints that it does "
+                      "not keep (checkpoint.keep), and then has a newer one");
   }
   std::string parent = fs::path(path).lexically_normal().parent_path().string();
   if (!fs::path(path).has_filename()) parent = fs::path(parent).parent_path().string();
