@@ -134,7 +134,7 @@ class InOrder {
       inconsistent("samples before " + std::to_string(sample) + " have no answers");
     while (next_ < sample) {
       Answer none;
-      none.error = "left out: it could not be decoded";
+      none.error = std::string(kLeftOut) + ": it could not be decoded";
       push(std::move(none), rows);
       if (rows.size() >= kMostLeftOut) hand_over(rows);
     }

@@ -9,6 +9,9 @@
 
 namespace convoy::train {
 
+// How the error of a sample begins that was left out of the data, see data.on_bad.
+inline constexpr const char* kLeftOut = "left out";
+
 // Does what Trained::predict says, with data that the network can take.
 void predict(const Evaluated& what, const std::shared_ptr<const data::Dataset>& dataset, int most,
              const UseAnswers& use, const PredictionOptions& options);

@@ -15,6 +15,7 @@
 #include "convoy/train/compute.h"
 #include "model/execution/module_tree.h"
 #include "model/keep_modes.h"
+#include "train/checkpoint/preparation.h"
 #include "train/checkpoint/weights.h"
 #include "train/evaluation_mode.h"
 #include "train/facts.h"
@@ -208,12 +209,17 @@ std::size_t least_samples(model::Network& network, const Task& task, const Compu
   return least;
 }
 
-WeightsReport load_weights(const comm::Communicator& communicator, Strategy& strategy,
-                           const ModelRecipe& recipe) {
-  Weights found = read_weights(communicator, strategy.module(), recipe.weights, recipe.partial,
-                               [&strategy](const Slice& whole) { return strategy.wanted(whole); });
-  strategy.load(found.state, recipe.weights);
-  return std::move(found.report);
+void load_weights(const comm::World& world, const Recipe& recipe, const Task& task,
+                  Strategy& strategy) {
+  const std::string& path = recipe.model.weights;
+  const Weights found =
+      read_weights(world.communicator(), strategy.module(), path, recipe.model.partial,
+                   [&strategy](const Slice& whole) { return strategy.wanted(whole); });
+  strategy.load(found.state, path);
+  if (world.rank() != 0) return;
+  world.log().info(path + ": " + describe(found.report));
+  const std::string other = task.raw() ? "" : other_preparation(found.metadata, recipe.data);
+  if (!other.empty()) world.log().warning(path + ": " + other);
 }
 
 Manifest manifest_of(const Recipe& recipe, int world, const data::Dataset& training,

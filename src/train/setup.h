@@ -71,9 +71,10 @@ class RecipeNetwork final : public NetworkSource {
 std::size_t least_samples(model::Network& network, const Task& task, const Compute& compute);
 
 // The weights that a recipe starts from (ModelRecipe::weights), into what each rank has built of
-// the network. Throws UsageError on every rank as load_weights does. Collective.
-WeightsReport load_weights(const comm::Communicator& communicator, Strategy& strategy,
-                           const ModelRecipe& recipe);
+// the network. The log has what they are, and a warning where pictures are prepared otherwise than
+// for them. Throws UsageError on every rank as read_weights does. Collective.
+void load_weights(const comm::World& world, const Recipe& recipe, const Task& task,
+                  Strategy& strategy);
 
 // What the checkpoints of a run have in common.
 Manifest manifest_of(const Recipe& recipe, int world, const data::Dataset& training,

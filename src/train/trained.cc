@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/data/comm_peers.h"
 #include "convoy/train/state.h"
 #include "convoy/train/threads.h"
+#include "train/checkpoint/open_checkpoint.h"
 #include "train/facts.h"
 #include "train/predict.h"
 #include "train/recipe/automatic.h"
@@ -76,8 +78,9 @@ TrainedSource find_trained(Registry& registry, const std::string& path, Which wh
     source.path = source.recipe.model.weights;
     return source;
   }
-  source.path = checkpoint_in(path, which);
-  source.manifest = open_checkpoint(source.path);
+  FoundCheckpoint found = open_checkpoint_in(path, which);
+  source.path = found.path;
+  source.manifest = std::move(found.manifest);
   source.recipe = parse(registry, {of_today(source.manifest->recipe), source.path, "/"}, overrides,
                         Files::may_be_missing);
   return source;
@@ -108,8 +111,7 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
                                strategy_->module()),
                     source_.path);
   } else {
-    const WeightsReport report = load_weights(world.communicator(), *strategy_, r.model);
-    if (world.rank() == 0) world.log().info(r.model.weights + ": " + describe(report));
+    load_weights(world, r, *task_, *strategy_);
   }
   strategy_->module().eval();
 }

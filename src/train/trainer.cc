@@ -172,6 +172,7 @@ bool Trainer::Impl::is_a_new_best() {
 
 // Whether training goes on.
 bool Trainer::Impl::act(Due due) {
+  ending_ = due.end;
   if (due.evaluate || due.checkpoint) check_weights();
   // A run that goes on from a checkpoint takes its epoch for told.
   if (due.end_epoch && outputs_) outputs_->epoch(moment_);
@@ -248,6 +249,7 @@ bool Trainer::Impl::begin_checkpoint() {
   note_checkpoint(writer_->finish());  // one at a time
   confirm_folder();
   waited_ = seconds_since(start);
+  tell_of_waiting();
   Manifest manifest = manifest_of(recipe_, world_.size(), *inputs_->data.training, task().facts());
   manifest.step = moment_.step;
   manifest.position = position_;
@@ -259,6 +261,15 @@ bool Trainer::Impl::begin_checkpoint() {
   saved_at_ = moment_.step;
   last_checkpoint_ = Clock::now();
   return true;
+}
+
+void Trainer::Impl::tell_of_waiting() {
+  if (ending_ || !outputs_ || !waits_.add(waited_, seconds_since(started_))) return;
+  world_.log().warning(
+      "training has waited " + format_seconds(waits_.waited_s()) + " of " +
+      format_seconds(seconds_since(started_)) +
+      " for checkpoints that were still being written when the next was due: make "
+      "checkpoint.every_steps or every_epochs larger, or use every_minutes, which never waits");
 }
 
 void Trainer::Impl::note_checkpoint(std::optional<WrittenCheckpoint> written, bool waited_for) {

@@ -15,6 +15,7 @@
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/trainer.h"
 #include "train/checkpoint/run_lock.h"
+#include "train/checkpoint/waits.h"
 #include "train/due.h"
 #include "train/logging/outputs.h"
 #include "train/logging/rank_times.h"
@@ -87,6 +88,7 @@ class Trainer::Impl final : public TrainerContext {
   [[noreturn]] void give_up(const std::string& why, const std::string& where);
   void write_checkpoint_now();
   bool begin_checkpoint();
+  void tell_of_waiting();
   // `waited_for`: training stood still until it was there.
   void note_checkpoint(std::optional<WrittenCheckpoint> written, bool waited_for = false);
 
@@ -103,6 +105,8 @@ class Trainer::Impl final : public TrainerContext {
   std::optional<CheckpointWriter> writer_;  // where the job has a run folder
   bool reserved_ = false;  // memory for it, with the optimizer's of the first update
   double waited_ = 0;      // before the checkpoint that is being written was begun
+  CheckpointWaits waits_;
+  bool ending_ = false;  // this step is the last
   std::unique_ptr<data::SampleSource> source_;
   SampleLog* sample_log_ = nullptr;  // source_, if samples are logged
   std::optional<Schedule> schedule_;

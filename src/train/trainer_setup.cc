@@ -75,11 +75,13 @@ void Trainer::Impl::take_folder(int owner) {
     lock_.emplace(folder_, &world_.log(), RunLock::Times());
     if (options_.resume.empty()) check_run_folder(folder_, options_.overwrite);
     if (options_.resume != kResumeAuto) return "";
-    return std::to_string(static_cast<int>(choose_start(folder_)));
+    const Start chosen = choose_start(folder_);
+    return std::to_string(static_cast<int>(chosen)) +
+           (chosen == Start::begin_again ? origin_of_lost_run(folder_) : "");
   });
   if (start.empty()) return;
-  const auto chosen = static_cast<Start>(std::stoi(start));
-  options_.resume = chosen == Start::go_on ? "latest" : "";
+  const auto chosen = static_cast<Start>(start[0] - '0');
+  options_.resume = chosen == Start::go_on ? "latest" : start.substr(1);
   begins_again_ = chosen == Start::begin_again;
 }
 
@@ -120,13 +122,13 @@ void Trainer::Impl::open_folder() {
     const auto& origin = inputs_->origin;
     // What others train goes on while this one is away.
     if (by_itself_ && !options_.strategy) check_leads_elsewhere(recipe_, resumed_at);
-    if (origin) {
+    if (begins_again_) {
+      const std::string aside = prepare_run_again(recipe_);
+      if (!aside.empty()) world_.log().info("metrics of the run that was lost are in " + aside);
+    } else if (origin) {
       const std::string aside = prepare_resumed_run(recipe_, *origin);
       if (!aside.empty()) world_.log().info("later checkpoints of this run are in " + aside);
       SampleLog::trim(folder_ + "/samples", resumed_at);
-    } else if (begins_again_) {
-      const std::string aside = prepare_run_again(recipe_);
-      if (!aside.empty()) world_.log().info("metrics of the run that was lost are in " + aside);
     } else {
       prepare_new_run(recipe_, options_.overwrite);
     }

@@ -29,7 +29,7 @@
 namespace convoy::cli {
 namespace {
 
-const std::vector<KnownMetric> kKnown{{"top1", true}, {"loss", false}};
+const std::vector<KnownMetric> kKnown{{"top1", true, true}, {"loss", false, false}};
 
 std::string refusal(const GoalWords& words, bool has_validation = true) {
   return test::message_of<UsageError>([&] { parse_goal(words, kKnown, has_validation); });
@@ -69,6 +69,12 @@ TEST(PlanGoal, MistakesAreNamed) {
   EXPECT_NE(refusal({.target = "top1=1", .targets = "", .metric = ""}, false)
                 .find("no [data.validation] for the metric top1; train_top1"),
             std::string::npos);
+  EXPECT_EQ(refusal({.target = "train_top1=95", .targets = "", .metric = ""}),
+            "--target: 95, but train_top1 is a fraction, from 0 to 1: 95% is 0.95");
+  EXPECT_NE(refusal({.target = "", .targets = "0.9,-0.1", .metric = "top1"})
+                .find("--targets: -0.1, but top1 is a fraction"),
+            std::string::npos);
+  EXPECT_EQ(refusal({.target = "loss=95", .targets = "", .metric = ""}), "");
 }
 
 TEST(PlanGoal, ALevelIsReachedBetweenTwoEvaluations) {

@@ -70,6 +70,25 @@ TEST(Run, PassesUsageErrorsAndRequeueOn) {
   EXPECT_EQ(run({"-n", "2", "sh", "-c", "exit 75"}).exit_status, 75);
 }
 
+// Their supervisors' words lie behind more than this process and its pipes keep.
+TEST(Run, JudgesRanksWhoseOutputNobodyReads) {
+  Job job({"run", "-n", "2", "sh", "-c", "head -c 1500000 /dev/zero | tr '\\0' x >&2; exit 75"});
+  const auto begin = Clock::now();
+  const auto all_but_one = [&] {
+    const std::vector<JobProcess> processes = job.processes();
+    return processes.size() == 1 && processes[0].pid == job.pid();
+  };
+  bool began = false;
+  while (!(began && all_but_one()) && seconds_since(begin) < test::patience_s()) {
+    began = began || !job.processes("convoy-agent").empty();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(began);
+  const JobResult result = job.finish();
+  EXPECT_EQ(result.exit_status, 75) << last_line(result.err);
+  EXPECT_EQ(result.err.size() - last_line(result.err).size(), 3'000'002u);
+}
+
 TEST(Run, NamesTheSignal) {
   const JobResult result = run(ranks(2, {"signal", "11", "1"}));
   EXPECT_EQ(result.exit_status, 1);

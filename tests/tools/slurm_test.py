@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs deploy/slurm/downpour.sbatch with stand-ins for Slurm and for convoy.
+"""Runs deploy/slurm/downpour.sbatch, and train.sbatch beside it, with stand-ins for Slurm and for convoy.
 
   slurm_test.py SCRIPT
 """
@@ -64,16 +64,70 @@ for ((i = 0; i < 6000; ++i)); do sleep 0.1; done
 """
 
 
+# One task. Ends as the next line of $HERE/plan says.
+SRUN_ONE = r"""#!/usr/bin/env bash
+while [[ $1 == --* ]]; do shift; done
+exec "$@"
+"""
+TRAIN = r"""#!/usr/bin/env bash
+echo "$*" >>"$HERE/started"
+status=$(sed -n "$(grep -c . "$HERE/started")p" "$HERE/plan" 2>/dev/null)
+exit "${status:-0}"
+"""
+
+
+def put_programs(here, **programs):
+    for name, text in programs.items():
+        path = here / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+class Train(unittest.TestCase):
+    def setUp(self):
+        self.here = pathlib.Path(tempfile.mkdtemp(prefix="convoy-slurm-"))
+        self.addCleanup(shutil.rmtree, self.here, True)
+        put_programs(self.here, srun=SRUN_ONE, scontrol=SCONTROL, convoy=TRAIN, scancel=SCANCEL)
+
+    def start(self, *arguments, **variables):
+        """What convoy was started with, the job's status, and what it told scontrol."""
+        environment = {
+            "PATH": f"{self.here}/bin:{os.environ['PATH']}", "HERE": str(self.here),
+            "SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "node1"} | variables
+        done = subprocess.run(["bash", SCRIPT.parent / "train.sbatch", *arguments], env=environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=PATIENCE_S, check=False)
+        noted = self.here / "scontrol"
+        told = noted.read_text() if noted.exists() else ""
+        noted.unlink(missing_ok=True)
+        return (self.here / "started").read_text().splitlines()[-1], done.returncode, told
+
+    def test_a_job_that_was_stopped_comes_back_and_goes_on(self):
+        (self.here / "plan").write_text("75\n75\n0\n1\n75\n")
+        words = ("mine.toml", "--set", "seed=2")
+        self.assertEqual(self.start(*words), ("train mine.toml --set seed=2", 0, "requeue 7\n"))
+        again = "train mine.toml --set seed=2 --resume=auto"
+        self.assertEqual(self.start(*words, SLURM_RESTART_COUNT="1"), (again, 0, "requeue 7\n"))
+        self.assertEqual(self.start(*words, SLURM_RESTART_COUNT="2"), (again, 0, ""))
+        self.assertEqual(self.start(*words, SLURM_RESTART_COUNT="3"), (again, 1, ""))
+        self.assertEqual(self.start(*words, SLURM_RESTART_COUNT="4", CONVOY_TRIES="5"), (again, 75, ""))
+
+    def test_how_the_first_job_began_is_not_done_again(self):
+        for words in (("mine.toml", "--overwrite", "-n", "1"), ("mine.toml", "--resume", "runs/a", "-n", "1"),
+                      ("mine.toml", "--resume=best", "-n", "1"), ("mine.toml", "--resume", "-n", "1"),
+                      ("--resume", "mine.toml", "-n", "1"), ("mine.toml", "-n", "1", "--resume")):
+            self.assertEqual(self.start(*words)[0], "train " + " ".join(words))
+            self.assertEqual(self.start(*words, SLURM_RESTART_COUNT="1")[0], "train mine.toml -n 1 --resume=auto")
+        self.assertEqual(self.start("mine.toml", "--overwrite", SLURM_RESTART_COUNT="1", CONVOY_LAUNCH="convoy")[0],
+                         "train mine.toml --resume=auto -n 1")
+
+
 class Downpour(unittest.TestCase):
     def setUp(self):
         self.here = pathlib.Path(tempfile.mkdtemp(prefix="convoy-slurm-"))
         self.addCleanup(shutil.rmtree, self.here, True)
-        for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("convoy", CONVOY),
-                           ("scancel", SCANCEL)):
-            path = self.here / "bin" / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
-            path.chmod(0o755)
+        put_programs(self.here, srun=SRUN, scontrol=SCONTROL, convoy=CONVOY, scancel=SCANCEL)
         self.variables = {
             "PATH": f"{self.here}/bin:{os.environ['PATH']}", "HERE": str(self.here),
             "SLURM_JOB_ID": "7", "SLURM_NTASKS": "6", "SLURM_JOB_NODELIST": "node[1-2]",

@@ -11,14 +11,22 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "tests/base/scratch.h"
 #include "tests/train/checkpoint_samples.h"
+#include "train/checkpoint/checkpoint_names.h"
+#include "train/checkpoint/open_checkpoint.h"
 
 namespace {
 
 ino_t folder_not_listed = 0;  // as on a disk that fails
+
+// What somebody else does between the listing of a folder and what is made of it.
+ino_t folder_changed = 0;
+std::function<void()> change;
 
 }  // namespace
 
@@ -31,7 +39,14 @@ extern "C" dirent* readdir(DIR* folder) {
     errno = EIO;
     return nullptr;
   }
-  return original(folder);
+  dirent* const entry = original(folder);
+  if (entry == nullptr && change && fstat(dirfd(folder), &info) == 0 &&
+      info.st_ino == folder_changed) {
+    const int before = errno;  // says whether this was the end
+    std::exchange(change, nullptr)();
+    errno = before;
+  }
+  return entry;
 }
 
 namespace convoy::train {
@@ -330,6 +345,44 @@ TEST(Checkpoints, LaterOnesAreSetAside) {
   EXPECT_EQ(folder.set_aside_after(5), scratch.path("superseded-2"));
   EXPECT_TRUE(folder.list().empty());
   EXPECT_EQ(names(CheckpointFolder(first)), steps({30, 40}));
+}
+
+// Whoever is killed in between begins again with all of it: the file is there before any is moved.
+TEST(Checkpoints, WhatGoesWithLaterOnesIsCopiedBeforeTheyAreMoved) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path("checkpoints"));
+  for (const int step : {10, 20, 30}) write_small(folder, step);
+  const std::string metrics = scratch.path("metrics.jsonl");
+  fs::create_directory(metrics);  // can't be copied as a file
+  const std::string said = test::message_of<Failure>([&] { set_aside_with(folder, 10, metrics); });
+  EXPECT_NE(said.find("cannot copy " + metrics), std::string::npos) << said;
+  EXPECT_EQ(names(folder), steps({10, 20, 30}));
+  fs::remove(metrics);
+  test::spill(metrics, "rows");
+  const std::string aside = set_aside_with(folder, 10, metrics);
+  EXPECT_EQ(names(CheckpointFolder(aside)), steps({20, 30}));
+  EXPECT_EQ(test::slurp(aside + "/metrics.jsonl"), "rows");
+  EXPECT_EQ(test::slurp(metrics), "rows");
+}
+
+// By a run that goes on, while another process looks for its newest.
+TEST(Checkpoints, OneThatIsRemovedMeanwhileIsNotTheNewest) {
+  const Scratch scratch;
+  const CheckpointFolder folder(scratch.path("checkpoints"));
+  const std::string first = write_small(folder, 10);
+  struct stat info {};
+  ASSERT_EQ(stat(folder.folder().c_str(), &info), 0);
+  folder_changed = info.st_ino;
+  change = [&] {
+    folder_changed = 0;
+    write_small(folder, 20, std::nullopt, {1, false});
+  };
+  const FoundCheckpoint found = open_checkpoint_in(scratch.path(), Which::newest);
+  EXPECT_EQ(last_part(found.path), checkpoint_name(20));
+  EXPECT_EQ(found.manifest.step, 20);
+  // Who has named it has to name another.
+  const std::string said = message_of<UsageError>([&] { open_checkpoint(first); });
+  EXPECT_NE(said.find("; nothing is there: a run that goes on removes"), std::string::npos) << said;
 }
 
 TEST(Checkpoints, TheSameStepIsReplaced) {

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "convoy/base/error.h"
+#include "train/checkpoint/waits.h"
+#include "train/samples/ahead.h"
 
 namespace convoy::train {
 namespace {
@@ -209,6 +211,28 @@ TEST(Due, SinceAnEarlierMomentIsWhatWouldHaveBeen) {
             (Due{.checkpoint = true}));
   EXPECT_EQ(due_since(recipe, within(1, 30, 6), within(1, 60, 6), kStop),
             (Due{.checkpoint = true, .end = true}));
+}
+
+TEST(CheckpointsThatAreWaitedFor, AreToldOnceWhereTheyTakeATenthOfTraining) {
+  CheckpointWaits waits;
+  EXPECT_FALSE(waits.add(9, 20));    // not for long
+  EXPECT_FALSE(waits.add(2, 1000));  // a small part of it
+  EXPECT_FALSE(waits.add(50, 1000));
+  EXPECT_TRUE(waits.add(60, 1100));
+  EXPECT_EQ(waits.waited_s(), 121);
+  EXPECT_FALSE(waits.add(1000, 2000));
+}
+
+TEST(BatchesAhead, AreWarnedOfWhereTheHostHasNotTheMemory) {
+  constexpr std::uint64_t kGib = std::uint64_t{1} << 30;
+  EXPECT_EQ(too_far_ahead(4, kGib, 2, 12 * kGib), "");
+  const std::string said = too_far_ahead(4, kGib, 2, 12 * kGib - 1);
+  EXPECT_NE(said.find("data.ahead is 4: up to 6 batches of 1 GiB wait on each rank"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find(" in all"), std::string::npos) << said;
+  EXPECT_NE(too_far_ahead(1024, 150 << 20, 1, 16 * kGib), "");
+  EXPECT_EQ(too_far_ahead(1024, 0, 64, 0), "");
 }
 
 }  // namespace

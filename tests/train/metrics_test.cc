@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -38,6 +39,26 @@ TEST(Metrics, ARowIsALine) {
   const auto json = nlohmann::json::parse(line);
   EXPECT_TRUE(json["nan"].is_null() && json["inf"].is_null());
   EXPECT_EQ(json["a\"\n"], "caf\ufffd\t");
+}
+
+// By somebody who tidies up while the run goes on.
+TEST(Metrics, AFileThatIsRemovedIsMadeAnew) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("run"), path = folder + "/metrics.jsonl";
+  std::filesystem::create_directory(folder);
+  MetricsFile file(path, -1);
+  EXPECT_TRUE(file.add({"step", 1, {}, {}}));
+  std::filesystem::remove(path);
+  EXPECT_FALSE(file.add({"step", 2, {}, {}}));
+  EXPECT_TRUE(file.add({"step", 3, {}, {}}));
+  EXPECT_EQ(slurp(path), row(2) + row(3));
+  // With its folder: each row is tried.
+  std::filesystem::remove_all(folder);
+  const std::string said = message_of<Failure>([&] { file.add({"step", 4, {}, {}}); });
+  EXPECT_NE(said.find("cannot write " + path), std::string::npos) << said;
+  std::filesystem::create_directory(folder);
+  EXPECT_FALSE(file.add({"step", 5, {}, {}}));
+  EXPECT_EQ(slurp(path), row(5));
 }
 
 TEST(Metrics, NumbersReadBackAsTheyWere) {

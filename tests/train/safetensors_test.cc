@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <optional>
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "tests/base/scratch.h"
+#include "train/checkpoint/preparation.h"
 
 namespace convoy::train {
 namespace {
@@ -271,6 +273,35 @@ TEST(Safetensors, AFullDiskIsAFailureThatNamesTheFile) {
   }
   EXPECT_EQ(message, "cannot write " + path + ": write: File too large");
   EXPECT_EQ(test::entries(scratch.path()), 0u);
+}
+
+// Weights say nothing to pictures that are prepared in another way: nobody would notice.
+TEST(Preparation, ThatIsNotTheNetworksIsSaid) {
+  using Metadata = std::map<std::string, std::string>;
+  const auto said = [](const Metadata& metadata, const std::vector<double>& mean,
+                       const std::vector<double>& deviation) {
+    DataRecipe data;
+    data.mean = mean;
+    data.deviation = deviation;
+    return other_preparation(metadata, data);
+  };
+  const Metadata none{{"format", "pt"}};
+  EXPECT_NE(said(none, {0}, {1}).find("it does not say how pictures were prepared"),
+            std::string::npos);
+  EXPECT_NE(said(none, {0, 0, 0}, {1, 1, 1}), "");
+  EXPECT_EQ(said(none, {0.5}, {1}), "");
+  EXPECT_EQ(said(none, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}), "");
+  const Metadata plain{{"data.mean", "[ 0.0 ]"}, {"data.deviation", "[ 1.0 ]"}};
+  EXPECT_EQ(said(plain, {0}, {1}), "");
+  EXPECT_EQ(said(plain, {0, 0, 0}, {1}), "");
+  EXPECT_EQ(said(plain, {0.1307}, {0.3081}),
+            "its network was trained with data.mean = [0] and data.deviation = [1], here they are "
+            "[0.1307] and [0.3081]");
+  const Metadata colors{{"data.mean", "[ 0.485, 0.456, 0.406 ]"}, {"data.deviation", "[ 0.229 ]"}};
+  EXPECT_EQ(said(colors, {0.485, 0.456, 0.406}, {0.229, 0.229, 0.229}), "");
+  EXPECT_NE(said(colors, {0.485}, {0.229}), "");
+  EXPECT_NE(said(colors, {0}, {1}), "");
+  EXPECT_EQ(said({{"data.mean", "nonsense"}, {"data.deviation", "[]"}}, {0.5}, {1}), "");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "convoy/base/error.h"
+#include "convoy/train/trained.h"
 #include "tests/train/steep_task.h"
 #include "tests/train/trainer_fixture.h"
 #include "train/diverged.h"
@@ -140,6 +141,18 @@ TEST_F(TrainerFiniteTest, AnEvaluationWithoutALossIsNoScore) {
   ASSERT_EQ(evaluations.size(), 3u);
   EXPECT_TRUE(evaluations[0]["top1"].is_null());
   EXPECT_TRUE(rows(r, "target").empty());
+  all().barrier();
+  // Nor is it asked for a class.
+  const TrainedSource source = find_trained(registry_, r.output.folder, Which::newest, {});
+  Trained trained(test_world(), registry_, source);
+  const std::vector<std::string> files = pictures(r);
+  const std::vector<Answer> answers = trained.predict(files, 3);
+  ASSERT_EQ(answers.size(), files.size());
+  for (std::size_t i = 1; i < answers.size(); ++i) {
+    EXPECT_TRUE(begins(answers[i].error, files[i] + ": the network's scores are no numbers"))
+        << answers[i].error;
+    EXPECT_TRUE(answers[i].lines.empty());
+  }
   all().barrier();
 }
 

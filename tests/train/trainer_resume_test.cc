@@ -324,6 +324,45 @@ TEST_F(TrainerResumeTest, GoesOnWhereItCanAndBeginsWhereItCannot) {
   EXPECT_EQ(train(recipe("auto-first"), 0, kResumeAuto).steps, expected.steps);
 }
 
+// As it began: from the checkpoint of another run, which it would not come to from nothing.
+TEST_F(TrainerResumeTest, ALostRunThatWentOnFromAnotherBeginsAgainFromThere) {
+  const Recipe other = recipe("lost-origin");
+  const std::string origin = train(other, 7).checkpoint;
+  const RunResult expected = train(recipe("lost-whole"), 0, origin);
+  for (const std::string& how : {std::string(kResumeAuto), origin}) {
+    const Recipe r = recipe(how == origin ? "lost-named" : "lost-auto");
+    // Its process was lost before its first checkpoint.
+    if (first()) {
+      fs::create_directories(r.output.folder);
+      test::spill(r.output.folder + "/metrics.jsonl",
+                  "{\"kind\": \"run\", \"step\": 0, \"resumed_from\": \"" +
+                      fs::path(origin).lexically_relative(folder_).string() +
+                      "\", \"working_folder\": \"" + folder_ +
+                      "\"}\n{\"kind\": \"step\", \"step\": 8}\n");
+    }
+    all().barrier();
+    const RunResult result = train(r, 0, how);
+    EXPECT_EQ(result.steps, expected.steps);
+    EXPECT_TRUE(same_tensors(result.checkpoint, expected.checkpoint)) << how;
+    all().barrier();
+    EXPECT_EQ(rows(r, "step").size(), 11u) << how;
+    all().barrier();
+  }
+  // Which is said where it is gone.
+  const Recipe r = recipe("lost-gone");
+  if (first()) {
+    fs::create_directories(r.output.folder);
+    test::spill(r.output.folder + "/metrics.jsonl",
+                "{\"kind\": \"run\", \"step\": 0, \"resumed_from\": \"/nowhere/step-1\", "
+                "\"working_folder\": \"/\"}\n{\"kind\": \"step\", \"step\": 8}\n");
+  }
+  all().barrier();
+  const std::string said = refusal(r, kResumeAuto);
+  EXPECT_NE(said.find("went on from /nowhere/step-1, and was lost before its first checkpoint"),
+            std::string::npos)
+      << said;
+}
+
 // A run that has lost its folder doesn't write there any more: it finds that out where it would
 // write a checkpoint, or within seconds, and ends on all ranks for the same reason.
 TEST_F(TrainerResumeTest, ARunWhoseFolderWasTakenOverEnds) {

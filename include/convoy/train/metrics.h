@@ -32,7 +32,9 @@ class MetricsFile {
   // file. Throws Failure when it can't be written.
   MetricsFile(const std::string& path, std::int64_t resumed_at, bool evaluated = true);
 
-  void add(const MetricsRow& row);
+  // Returns false where somebody has removed the file: it is made anew then, with this row. Throws
+  // Failure when that, or the row, can't be written.
+  bool add(const MetricsRow& row);
 
  private:
   Descriptor file_;

@@ -34,7 +34,7 @@ TrainedSource find_trained(Registry& registry, const std::string& path, Which wh
 struct SampleAnswer {
   std::size_t sample = 0;  // its number in the data
   std::string labels;      // as Task::labels says
-  Answer answer;           // input: its key; error: it was left out, see data.on_bad
+  Answer answer;           // input: its key; error: why there is none
 };
 // Gets the answers of a batch, in the data's order: each sample once, over all calls.
 using UseAnswers = std::function<void(const std::vector<SampleAnswer>& answers)>;

@@ -59,6 +59,7 @@ class Launcher {
   bool job_has_failed();
   bool supervisor_is_lost();
   bool has_leftovers() const;
+  bool all_have_ended() const;
   void take(Ending::Step step);
   // Whether there were any.
   bool end_orphans() const;
@@ -103,15 +104,18 @@ Verdict Launcher::run() {
   adopt_orphans();
   start();
   while (true) {
+    // What a supervisor that is gone has said of its rank may lie behind output that nobody reads;
+    // and when all ranks have ended, no more comes, and mpirun waits for it to be taken.
+    const bool whole = missing_.waits() || all_have_ended();
     std::vector<pollfd> ready{{signals_.get(), POLLIN, 0},
                               {out_.writable_fd(), POLLOUT, 0},
                               {err_.writable_fd(), POLLOUT, 0}};
-    for (const Relay& relay : relays_) ready.push_back({relay.source(), POLLIN, 0});
+    for (const Relay& relay : relays_) ready.push_back({relay.source(whole), POLLIN, 0});
     poll(ready.data(), ready.size(), poll_timeout());
     read_signals();
     reap();
     for (Relay& relay : relays_) {
-      relay.advance();
+      relay.advance(whole);
       learn_from(relay);
     }
     // Before all supervisors stand mpirun would die of it, or some ranks never hear of it.
@@ -253,11 +257,12 @@ void Launcher::take(Ending::Step step) {
 
 // mpirun waits for the end of the ranks' output. What a rank has left behind may hold that, and
 // outlive its supervisor and SIGKILL.
-bool Launcher::has_leftovers() const {
-  const auto ended =
-      std::count_if(job_end_.reports.begin(), job_end_.reports.end(),
-                    [](const Report& report) { return report.kind == Report::Kind::ended; });
-  return ended >= options_.ranks && end_orphans();
+bool Launcher::has_leftovers() const { return all_have_ended() && end_orphans(); }
+
+bool Launcher::all_have_ended() const {
+  return std::count_if(job_end_.reports.begin(), job_end_.reports.end(), [](const Report& report) {
+           return report.kind == Report::Kind::ended;
+         }) >= options_.ranks;
 }
 
 bool Launcher::job_has_failed() {

@@ -39,7 +39,8 @@ void LineOutput::advance() {
       written_ = pending_.size();
     }
   }
-  if (written_ < pending_.size() && written_ < kMost) return;
+  // Not a little of very much again and again.
+  if (written_ < pending_.size() && (written_ < kMost || written_ < pending_.size() / 2)) return;
   pending_.erase(0, written_);
   written_ = 0;
 }

@@ -41,8 +41,8 @@ void Relay::release_held() {
     forward(filter_.release());
 }
 
-void Relay::advance() {
-  read_source(false);
+void Relay::advance(bool whole) {
+  read_source(whole);
   release_held();
 }
 

@@ -15,13 +15,13 @@ class Relay {
   // `target` outlives this object, and is written to by whoever has it.
   Relay(Descriptor source, LineOutput& target, StreamFilter filter);
 
-  // For poll(); -1 after the end of the stream, and while its target is full.
-  int source() const { return target_->full() ? -1 : source_.get(); }
+  // For poll(); -1 after the end of the stream, and while its target is full, unless all is wanted.
+  int source(bool whole = false) const { return target_->full() && !whole ? -1 : source_.get(); }
   bool open() const { return source_.open(); }
-  // Passes on what can be read now, as far as its target takes it, and what has waited long enough
-  // to become a message of mpirun. If nobody reads the target any more, the job goes on: its
-  // results are elsewhere.
-  void advance();
+  // Passes on what can be read now, as far as its target takes it (`whole`: however much that
+  // keeps), and what has waited long enough to become a message of mpirun. If nobody reads the
+  // target any more, the job goes on: its results are elsewhere.
+  void advance(bool whole = false);
   // Passes on all that can be read now, however much: for the end, when nobody writes any more.
   // Waits for up to `patience` for the first of it; returns false where there is nothing.
   bool advance_whole(std::chrono::milliseconds patience);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/toml_text.h"
 #include "cli/plan/numbers.h"
 #include "convoy/base/error.h"
 #include "convoy/base/names.h"
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::string_view kOnTraining = "train_";
 
-void choose_metric(const std::string& name, const std::vector<KnownMetric>& known, Goal& goal) {
+KnownMetric choose_metric(const std::string& name, const std::vector<KnownMetric>& known,
+                          Goal& goal) {
   goal.metric = name;
   std::vector<std::string> names;
   for (const bool training : {false, true}) {
@@ -23,7 +25,7 @@ void choose_metric(const std::string& name, const std::vector<KnownMetric>& know
       goal.of_task = metric.name;
       goal.on_training = training;
       goal.higher_is_better = metric.higher_is_better;
-      return;
+      return metric;
     }
   }
   std::string all;
@@ -39,6 +41,18 @@ double part_until(const Goal& goal, double before, double after, double level) {
   const bool falls = !goal.higher_is_better && after > 0 && level > 0;
   if (falls) return std::log(level / before) / std::log(after / before);
   return (level - before) / (after - before);  // in (0, 1]
+}
+
+// Levels that no training reaches, or that each one has from the beginning.
+void check_fractions(const Goal& goal, const char* option) {
+  for (const double level : goal.levels) {
+    if (level >= 0 && level <= 1) continue;
+    throw UsageError(std::string(option) + ": " + shortest(level) + ", but " + goal.metric +
+                     " is a fraction, from 0 to 1" +
+                     (level > 1 && level <= 100
+                          ? ": " + shortest(level) + "% is " + shortest(level / 100)
+                          : ""));
+  }
 }
 
 }  // namespace
@@ -64,12 +78,13 @@ Goal parse_goal(const GoalWords& words, const std::vector<KnownMetric>& known,
     levels = words.target.substr(equals + 1);
   }
   if (metric.empty()) metric = has_validation ? "loss" : std::string(kOnTraining) + "loss";
-  choose_metric(metric, known, goal);
+  const bool fraction = choose_metric(metric, known, goal).fraction;
   if (!goal.on_training && !has_validation) {
     throw UsageError("the recipe has no [data.validation] for the metric " + goal.metric +
                      "; train_" + goal.of_task + " is that of the training data");
   }
   goal.levels = parse_numbers(levels, option);
+  if (fraction) check_fractions(goal, option);
   std::sort(goal.levels.begin(), goal.levels.end());
   if (!goal.higher_is_better) std::reverse(goal.levels.begin(), goal.levels.end());
   goal.levels.erase(std::unique(goal.levels.begin(), goal.levels.end()), goal.levels.end());

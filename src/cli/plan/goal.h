@@ -12,6 +12,7 @@ namespace convoy::cli {
 struct KnownMetric {
   std::string name;
   bool higher_is_better = false;
+  bool fraction = false;  // from 0 to 1, shown as a percentage
 };
 
 struct Goal {

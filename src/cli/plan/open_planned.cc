@@ -58,7 +58,7 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
   const auto task = registry.make_task(recipe);
   std::vector<KnownMetric> known;
   for (const train::Metric& metric : task->metrics())
-    known.push_back({metric.name, metric.higher_is_better});
+    known.push_back({metric.name, metric.higher_is_better, metric.percent});
   planned.goal = goal_of(known, recipe.data.has_validation);
 
   const bool training = planned.goal.on_training;

@@ -141,7 +141,15 @@ int train_downpour(const train::Recipe& recipe, const TrainArguments& arguments,
     train::check_run_folder(folder, order.overwrite);
   } else if (order.resume == "latest" || order.resume == train::kResumeAuto) {
     order.newest_checkpoint = train::CheckpointFolder(train::checkpoints_in(folder)).newest();
-    order.lost_run = [folder] { return train::choose_start(folder) == train::Start::begin_again; };
+    order.lost_run = [folder] {
+      if (train::choose_start(folder) != train::Start::begin_again) return false;
+      const std::string origin = train::origin_of_lost_run(folder);
+      if (!origin.empty())
+        throw UsageError("--resume=auto: the run in " + folder + " went on from " + origin +
+                         ", and was lost before its first checkpoint; --resume " + origin +
+                         " begins it again from there");
+      return true;
+    };
   } else {
     order.resume = train::open_origin(order.resume, folder).path;
   }

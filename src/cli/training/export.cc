@@ -8,6 +8,7 @@
 #include "convoy/base/units.h"
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/export.h"
+#include "train/checkpoint/open_checkpoint.h"
 
 namespace convoy::cli {
 namespace {
@@ -19,7 +20,7 @@ struct ExportArguments {
 
 void run_export(const ExportArguments& arguments) {
   const auto which = arguments.best ? train::Which::best : train::Which::newest;
-  const std::string checkpoint = train::checkpoint_in(arguments.run, which);
+  const std::string checkpoint = train::open_checkpoint_in(arguments.run, which).path;
   const train::Exported exported =
       train::export_model(checkpoint, arguments.file, arguments.overwrite);
   Rows rows(arguments.json);

@@ -16,6 +16,7 @@
 #include "convoy/base/names.h"
 #include "convoy/data/comm_peers.h"
 #include "convoy/train/memory.h"
+#include "train/predict.h"
 
 namespace convoy::cli {
 namespace {
@@ -100,9 +101,13 @@ class Table {
       add_keys(one.labels, row);
       add_answer(one.answer, row);
       rows_.add(row);
-      // The log has said which could not be read, and why.
-      if (!rows_.on_standard_output() && one.answer.error.empty())
+      if (rows_.on_standard_output()) continue;
+      if (one.answer.error.empty()) {
         print(one.answer, text_of_labels(row));
+      } else if (!one.answer.error.starts_with(train::kLeftOut)) {
+        // Of those the log has said which could not be read, and why.
+        std::printf("%s: %s\n", one.answer.input.c_str(), one.answer.error.c_str());
+      }
     }
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       throw Failure(std::string("writing to standard output failed: ") + std::strerror(errno));

@@ -280,12 +280,18 @@ std::vector<std::string> CheckpointFolder::list() const {
   return paths;
 }
 
-std::string CheckpointFolder::set_aside_after(std::int64_t step) const {
+std::string set_aside_with(const CheckpointFolder& folder, std::int64_t step,
+                           const std::string& with) {
   std::string aside;
-  for (const std::string& path : list()) {
+  for (const std::string& path : folder.list()) {
     if (*step_of(last_part(path)) <= step) continue;
-    if (aside.empty()) aside = make_superseded_folder(folder_);
     std::error_code error;
+    if (aside.empty()) {
+      aside = make_superseded_folder(folder.folder());
+      if (!with.empty() && fs::exists(with))
+        fs::copy_file(with, aside + "/" + last_part(with), error);
+      if (error) throw Failure("cannot copy " + with + " to " + aside + ": " + error.message());
+    }
     fs::rename(path, fs::path(aside) / last_part(path), error);
     if (error) throw Failure("cannot move " + path + " to " + aside + ": " + error.message());
   }
@@ -298,6 +304,10 @@ std::string CheckpointFolder::add_score(const std::string& checkpoint, double sc
   manifest.score = score;
   write_file_atomically(checkpoint + "/" + kManifestFile, to_json(manifest));
   return retained(*this, checkpoint, manifest.step, retention);
+}
+
+std::string CheckpointFolder::set_aside_after(std::int64_t step) const {
+  return set_aside_with(*this, step, "");
 }
 
 std::string CheckpointFolder::newest() const {

@@ -131,6 +131,12 @@ std::string newest_usable(const CheckpointFolder& folder, std::int64_t step,
 UsageError damaged_checkpoint(const std::string& path, const std::string& problem) {
   const std::optional<std::int64_t> step = step_of(last_part(path));
   if (!step) return UsageError(problem);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    return UsageError(problem +
+                      "; nothing is there: a run that goes on removes the checkpoints that it does "
+                      "not keep (checkpoint.keep), and then has a newer one");
+  }
   std::string parent = fs::path(path).lexically_normal().parent_path().string();
   if (!fs::path(path).has_filename()) parent = fs::path(parent).parent_path().string();
   const std::string usable = newest_usable(CheckpointFolder(parent.empty() ? "." : parent), *step);
@@ -151,6 +157,20 @@ std::string checkpoint_in(const std::string& path, Which which) {
 }
 
 Manifest open_checkpoint(const std::string& path) { return guarded(path, false); }
+
+FoundCheckpoint open_checkpoint_in(const std::string& path, Which which) {
+  constexpr int kTries = 5;  // it is never as fast as that
+  for (int i = 1;; ++i) {
+    FoundCheckpoint found{checkpoint_in(path, which), {}};
+    try {
+      found.manifest = open_checkpoint(found.path);
+      return found;
+    } catch (const UsageError&) {
+      std::error_code ignored;
+      if (i == kTries || found.path == path || fs::exists(found.path, ignored)) throw;
+    }
+  }
+}
 
 Manifest verify_checkpoint(const std::string& path) { return guarded(path, true); }
 

@@ -14,6 +14,14 @@ namespace convoy::train {
 // Throws as manifest_from_json does, and UsageError when the file can't be read.
 Manifest read_manifest(const std::string& checkpoint);
 
+// The checkpoint that checkpoint_in() names, opened. A run that goes on may remove one between the
+// two, and then has another. Throws as these do.
+struct FoundCheckpoint {
+  std::string path;
+  Manifest manifest;
+};
+FoundCheckpoint open_checkpoint_in(const std::string& path, Which which);
+
 // Throws UsageError naming the first of the manifest's files that is not there, or not as large or
 // not as begun as it should be.
 void check_files(const std::string& checkpoint, const Manifest& manifest);

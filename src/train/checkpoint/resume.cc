@@ -80,6 +80,14 @@ std::string last_line(const std::string& path) {
   return end.substr(end.rfind('\n') + 1);
 }
 
+// Of a file of lines; "" where there is none.
+std::string first_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
 std::string recipe_text(const Recipe& recipe) {
   return kRunRecipeMark.data() + print_recipe(recipe, true);
 }
@@ -128,6 +136,38 @@ Start choose_start(const std::string& folder) {
   return Start::begin_again;
 }
 
+std::string origin_of_lost_run(const std::string& folder) {
+  if (!find_run_files(folder).checkpoints.empty()) return "";
+  const auto begin = nlohmann::json::parse(first_line(folder + "/metrics.jsonl"), nullptr, false);
+  if (!begin.is_object()) return "";
+  const auto text = [&begin](const char* key) -> std::string {
+    const auto found = begin.find(key);
+    return found != begin.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  if (text("kind") != "run" || text("resumed_from").empty()) return "";
+  const std::string path =
+      (fs::path(text("working_folder")) / text("resumed_from")).lexically_normal().string();
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw UsageError("the run in " + folder + " went on from " + path +
+                     ", and was lost before its first checkpoint; that one is gone, so it can't "
+                     "begin again as it began: name another folder with --set output.folder=...");
+  }
+  return path;
+}
+
+namespace {
+
+// Whether the run in the folder went on from this checkpoint of another, and was lost before its
+// first own.
+bool began_from(const std::string& folder, const std::string& checkpoint) {
+  std::error_code ignored;
+  const std::string origin = origin_of_lost_run(folder);
+  return !origin.empty() && fs::equivalent(origin, checkpoint, ignored);
+}
+
+}  // namespace
+
 Origin open_origin(const std::string& which, const std::string& folder) {
   const CheckpointFolder checkpoints(checkpoints_in(folder));
   Origin origin;
@@ -157,7 +197,8 @@ Origin open_origin(const std::string& which, const std::string& folder) {
   }
   if (depth == 0) {
     if (!fs::exists(origin.path, ignored)) throw UsageError("--resume: there is no " + origin.path);
-    check_is_free(folder, "that " + origin.path + " is no checkpoint of" + kElsewhere, "");
+    if (!began_from(folder, origin.path))
+      check_is_free(folder, "that " + origin.path + " is no checkpoint of" + kElsewhere, "");
   }
   origin.manifest = open_checkpoint(origin.path);
   return origin;
@@ -247,9 +288,8 @@ std::string prepare_run_again(const Recipe& recipe) {
 std::string prepare_resumed_run(const Recipe& recipe, const Origin& origin) {
   const std::string& folder = recipe.output.folder;
   const CheckpointFolder checkpoints(checkpoints_in(folder));
-  const std::string aside = checkpoints.set_aside_after(origin.manifest.step);
-  const std::string metrics = folder + "/metrics.jsonl";
-  if (!aside.empty() && fs::exists(metrics)) fs::copy_file(metrics, aside + "/metrics.jsonl");
+  const std::string aside =
+      set_aside_with(checkpoints, origin.manifest.step, folder + "/metrics.jsonl");
   write_recipe(recipe);
   return aside;
 }

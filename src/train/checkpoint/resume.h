@@ -28,6 +28,11 @@ void check_run_folder(const std::string& folder, bool overwrite);
 enum class Start { go_on, begin, begin_again };
 Start choose_start(const std::string& folder);
 
+// The checkpoint of another run that the one in `folder` went on from which was lost before its
+// first own: to begin it again is to go on from there once more. "" where it began from nothing, or
+// doesn't say. Throws UsageError where that checkpoint is gone. Changes nothing.
+std::string origin_of_lost_run(const std::string& folder);
+
 // `which` is a checkpoint, or "latest" for the newest in `folder`. Throws UsageError when there is
 // none, it is damaged, or it is not of the run that `folder` holds: another's, or set aside there.
 Origin open_origin(const std::string& which, const std::string& folder);

@@ -237,6 +237,7 @@ Weights read_weights(const comm::Communicator& communicator, const torch::nn::Mo
   Weights weights;
   weights.report = united(communicator.gather_text(to_text(found)), left);
   check(weights.report, path, partial);
+  weights.metadata = file->metadata();
   on_every_rank(communicator, [&] { weights.state = take(own, *file, found, left); });
   return weights;
 }

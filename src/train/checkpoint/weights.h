@@ -1,6 +1,7 @@
 // Files of weights that a network starts from.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "convoy/comm/communicator.h"
@@ -13,6 +14,7 @@ struct Weights {
   // read. What that doesn't have, or has in another shape, is as it was.
   State state;
   WeightsReport report;
+  std::map<std::string, std::string> metadata;  // of the file
 };
 
 // What a plain safetensors file, which every rank sees, has for the modules of the ranks, each of

@@ -68,6 +68,12 @@ bool belongs(const std::string& line, std::int64_t last_step, bool evaluated) {
   return kind != "target" && (evaluated || kind != "evaluation");
 }
 
+Descriptor open_metrics(const std::string& path, int flags) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666));
+  if (!file.open()) throw Failure("cannot write " + path + ": " + std::strerror(errno));
+  return file;
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_at, bool evaluated)
@@ -76,11 +82,15 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_at, bool 
   if (resumed_at >= 0 && ::stat(path.c_str(), &status) == 0) {
     keep_lines(path, [&](const std::string& line) { return belongs(line, resumed_at, evaluated); });
   }
-  const int fresh = resumed_at < 0 ? O_TRUNC : 0;
-  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666));
-  if (!file_.open()) throw Failure("cannot write " + path + ": " + std::strerror(errno));
+  file_ = open_metrics(path, resumed_at < 0 ? O_TRUNC : 0);
 }
 
-void MetricsFile::add(const MetricsRow& row) { append_whole(file_.get(), line_of(row), path_); }
+bool MetricsFile::add(const MetricsRow& row) {
+  struct stat status {};
+  const bool removed = ::fstat(file_.get(), &status) == 0 && status.st_nlink == 0;
+  if (removed) file_ = open_metrics(path_, 0);
+  append_whole(file_.get(), line_of(row), path_);
+  return !removed;
+}
 
 }  // namespace convoy::train

@@ -53,6 +53,7 @@ Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t r
       evaluated_(recipe.evaluation.from == "training" ? "on data.train" : "validation"),
       board_table_(recipe.evaluation.from == "training" ? "evaluation/" : "validation/"),
       more_table_(recipe.strategy + "/"),
+      log_(log),
       metrics_(folder + "/metrics.jsonl", resumed_at, evaluated),
       lost_rows_(log, "rows of metrics"),
       lost_events_(log, "events for TensorBoard") {
@@ -68,7 +69,12 @@ Outputs::Outputs(const Recipe& recipe, const std::string& folder, std::int64_t r
 }
 
 void Outputs::keep(const MetricsRow& row) {
-  lost_rows_.write([&] { metrics_.add(row); });
+  lost_rows_.write([&] {
+    if (!metrics_.add(row)) {
+      log_.warning("metrics.jsonl was removed while the run writes it: its rows before step " +
+                   std::to_string(row.step) + " are lost, and it is written anew");
+    }
+  });
 }
 
 void Outputs::show(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {

@@ -95,6 +95,7 @@ class Outputs {
   std::string evaluated_;    // what evaluations are on, for people
   std::string board_table_;  // and in TensorBoard
   std::string more_table_;   // there, of what the strategy has to say
+  Log log_;
   MetricsFile metrics_;
   LostWrites lost_rows_, lost_events_;
   std::unique_ptr<TensorBoardFile> board_;

@@ -206,11 +206,13 @@ void Registry::add_optimizer(const std::string& name, OptimizerFactory make,
 
 void Registry::load_plugins(const std::vector<std::string>& libraries) {
   for (const std::string& library : libraries) {
-    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
+    const auto open = [&library](int how) {
+      if (void* const handle = dlopen(library.c_str(), how | RTLD_LOCAL)) return handle;
       const char* reason = dlerror();
       throw UsageError("plugin " + library + " can't be loaded: " + (reason ? reason : "?"));
-    }
+    };
+    // What it was built for is known before functions are looked for that may be gone since.
+    void* const handle = open(RTLD_LAZY);
     using Interface = const char* (*)();
     using Register = void (*)(Registry*);
     const auto interface = reinterpret_cast<Interface>(dlsym(handle, "convoy_plugin_interface"));
@@ -224,6 +226,7 @@ void Registry::load_plugins(const std::vector<std::string>& libraries) {
       throw UsageError("plugin " + library + " was built for '" + interface() + "', this is '" +
                        mine + "'; compile it anew");
     }
+    open(RTLD_NOW);
     try {
       fill(this);
     } catch (const UsageError& error) {

@@ -6,6 +6,7 @@
 #include "base/toml_text.h"
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
+#include "convoy/base/system.h"
 #include "convoy/data/loader.h"
 #include "convoy/train/evaluate.h"
 #include "train/due.h"
@@ -13,6 +14,7 @@
 #include "train/optimizer/grouped_optimizer.h"
 #include "train/recipe/fields.h"
 #include "train/run/arrange.h"
+#include "train/samples/ahead.h"
 #include "train/samples/open.h"
 #include "train/tasks/metrics.h"
 
@@ -121,9 +123,7 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   strategy->build(network);
   check_groups(all(), recipe.optimizer, parallel::unique_parameters(strategy->module()));
   // A run that goes on has its weights, and may have lost this file.
-  if (recipe.model.weights.empty() || origin) return;
-  const WeightsReport report = load_weights(all(), *strategy, recipe.model);
-  if (world.rank() == 0) world.log().info(recipe.model.weights + ": " + describe(report));
+  if (!recipe.model.weights.empty() && !origin) load_weights(world, recipe, *task, *strategy);
 }
 
 bool Inputs::reached(double score) const {
@@ -173,6 +173,15 @@ std::unique_ptr<data::SampleSource> open_training(const Inputs& inputs, std::siz
     inputs.world.log().warning("training.batch is " + std::to_string(batch) +
                                ", but data.train holds " + std::to_string(samples) +
                                ": each update takes all of it");
+  }
+  const data::Shape image = image_of(inputs.task->facts());
+  if (inputs.world.rank() == 0 && counted && !inputs.task->raw()) {
+    const std::size_t share =
+        std::min(batch, samples) / static_cast<std::size_t>(std::max(1, inputs.arrangement.shares));
+    const std::size_t value = recipe.data.pixel == "bfloat16" ? 2 : sizeof(float);
+    const std::string too_much = too_far_ahead(recipe.data.ahead, share * image.elements() * value,
+                                               inputs.world.local_size(), available_memory());
+    if (!too_much.empty()) inputs.world.log().warning(too_much);
   }
   return open_samples(
       inputs.world, inputs.data.training,

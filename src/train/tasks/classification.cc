@@ -31,6 +31,9 @@ std::string quoted(const std::string& name, bool bytes) {
   return text + ")";
 }
 
+constexpr const char* kNoNumbers =
+    "the network's scores are no numbers (nan), so that no class is the most likely one";
+
 bool is_ascii(const std::string& name) {
   return std::all_of(name.begin(), name.end(),
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; });
@@ -303,6 +306,15 @@ void Classification::answer(const Scored& sample, int most, Answer& to) const {
   describe(most_likely(sample, most), to);
 }
 
+// Scores that are no numbers have some order, too, and with it a class.
+void Classification::answer_if_known(const Scored& sample, int most, Answer& to) const {
+  if (sample.scores.isnan().any().item<bool>()) {
+    to.error = (to.input.empty() ? "" : to.input + ": ") + std::string(kNoNumbers);
+  } else {
+    answer(sample, most, to);
+  }
+}
+
 void Classification::each(
     const torch::Tensor& scores,
     const std::function<void(std::size_t row, const Scored& sample)>& use) const {
@@ -325,7 +337,7 @@ std::vector<Answer> Classification::predict(const std::vector<std::string>& file
   read_images(files, recipe_.data, image(), compute, failed, [&](const ImageBatch& images) {
     const auto rows = static_cast<std::int64_t>(images.files.size());
     each(scores_of(forward({images.pixels}), rows), [&](std::size_t row, const Scored& sample) {
-      answer(sample, most, answers[images.files[row]]);
+      answer_if_known(sample, most, answers[images.files[row]]);
     });
   });
   return answers;
@@ -335,7 +347,7 @@ std::vector<Answer> Classification::answers(const TensorList& outputs, const Tas
                                             int most) const {
   std::vector<Answer> all(batch.samples.size());
   each(scores_of(outputs, static_cast<std::int64_t>(all.size())),
-       [&](std::size_t row, const Scored& sample) { answer(sample, most, all[row]); });
+       [&](std::size_t row, const Scored& sample) { answer_if_known(sample, most, all[row]); });
   return all;
 }
 

@@ -82,6 +82,7 @@ class Classification : public Task {
   enum Sum : std::size_t { kSamples, kTop1, kTop5, kLoss, kSums };
 
   std::string name_of(std::int64_t index) const;
+  void answer_if_known(const Scored& sample, int most, Answer& to) const;
   // Calls `use` with each row of scores, [samples, classes].
   void each(const torch::Tensor& scores,
             const std::function<void(std::size_t row, const Scored& sample)>& use) const;
