@@ -57,8 +57,9 @@ plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points);
 std::vector<WantedRun> grid(const std::vector<std::int64_t>& batches,
                             const std::vector<double>& rates, std::uint64_t seed);
 
-// A quarter of the smallest batch that runs have reached the target with, where that is too large to
-// be the best of some number of the sweep's workers; nothing where it is not, or nothing tells yet.
+// A quarter of the smallest batch that runs have reached the target with, where that is too large
+// to be the best of some number of the sweep's workers; nothing where it is not, or nothing tells
+// yet.
 std::optional<std::int64_t> batch_below(const Sweep& sweep, const plan::PlanPoints& points,
                                         double level, std::int64_t largest);
 
