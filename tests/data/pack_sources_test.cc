@@ -395,7 +395,8 @@ class HungrySource final : public PackSource {
 
 TEST_F(PackSources, AnImageWithoutMemoryForItIsABadOne) {
   HungrySource source;
-  Converter converter(options(""), nullptr);
+  const PackOptions kept = options("");
+  Converter converter(kept, nullptr);
   const std::vector<std::size_t> order = {0, 1, 2};
   PackPipeline pipeline(source, converter, order, 0, 1);
   EXPECT_EQ(pipeline.take().problem, "");

@@ -25,8 +25,9 @@ struct Converted {
 // memory of all threads together.
 class Converter {
  public:
-  // `vips` may be null if needs_vips() says so.
+  // `options` have to outlive this; `vips` may be null if needs_vips() says so.
   Converter(const PackOptions& options, std::shared_ptr<const Vips> vips);
+  Converter(PackOptions&& options, std::shared_ptr<const Vips> vips) = delete;
 
   static bool needs_vips(const PackOptions& options, bool pixels, const Shape& shape);
 
