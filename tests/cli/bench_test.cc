@@ -109,7 +109,7 @@ TEST(BenchStep, TakesKeysOfARecipe) {
                                 "--bucket-bytes", "64KiB"});
   EXPECT_EQ(row.at("replicas"), 2);
   // Of the divided layers both ranks have all.
-  EXPECT_EQ(row.at("group_gradient_bytes"), 4 * (500 * 801 + 10 * 501));
+  EXPECT_EQ(row.at("group_gradient_bytes"), 2 * (500 * 801 + 10 * 501));
   EXPECT_EQ(row.at("gradient_bytes"), 2 * (20 * 26 + 50 * (20 * 25 + 1)));
 
   using Case = std::pair<std::vector<std::string>, std::string>;
