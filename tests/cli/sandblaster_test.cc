@@ -178,6 +178,25 @@ TEST(SandblasterJob, WhateverIsKilledItComesToTheSameBits) {
   }
 }
 
+// One that stands still is given up, and what it has is handed out again. It comes back with a
+// group of an evaluation that is long over.
+TEST(SandblasterJob, AReplicaThatStandsStillIsWaitedForNoLonger) {
+  const test::Scratch scratch;
+  const Words keys{"training.steps=60", "sandblaster.lease_s=1"};
+  const train::Tensors expected = in_one_process(scratch.path("one"), keys);
+  Job job(small_sandblaster(scratch.path("job"), keys));
+  ASSERT_TRUE(job.wait_for("iteration 5: loss", 1, Job::Stream::err));
+  const pid_t slow = process_of(job, "replica", "replica-1");
+  ASSERT_NE(slow, 0);
+  kill(slow, SIGSTOP);
+  ASSERT_TRUE(job.wait_for("iteration 20: loss", 1, Job::Stream::err));
+  kill(slow, SIGCONT);
+  const JobResult result = job.finish();
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_EQ(result.err.find("exited with"), std::string::npos) << result.err;
+  expect_same_bits(weights_in(scratch.path("job")), expected);
+}
+
 TEST(SandblasterJob, StopsAndGoesOnToTheSameBits) {
   const test::Scratch scratch;
   const Words keys{"training.steps=40"};
