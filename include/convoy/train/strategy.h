@@ -119,6 +119,9 @@ struct StepReport {
   std::int64_t updates = 1;
   // That have passed for them; negative: as long as the phases above take.
   double elapsed_s = -1;
+  // Nothing is left to train, however much the recipe asks for: `updates` may be 0. The same on
+  // every rank.
+  bool last = false;
   MoreNumbers more = {};
 };
 

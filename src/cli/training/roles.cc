@@ -20,6 +20,8 @@
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/downpour.h"
 #include "convoy/train/downpour_roles.h"
+#include "convoy/train/sandblaster.h"
+#include "convoy/train/sandblaster_roles.h"
 #include "train/checkpoint/resume.h"
 #include "train/rank_work.h"
 
@@ -57,7 +59,7 @@ class Connections {
       return plan_.recipe;
     });
     train::Recipe recipe = train::recipe_of(plan_, registry);
-    downpour_ = train::downpour_of(recipe);
+    if (recipe.strategy == train::kDownpour) downpour_ = train::downpour_of(recipe);
     return recipe;
   }
   // As the first rank found it.
@@ -70,6 +72,9 @@ class Connections {
 
   train::ParameterServiceFactory factory() {
     return [this](const train::ServiceMember& member) { return service_of(connect(member)); };
+  }
+  train::BatchServiceFactory batch_factory() {
+    return [this](const train::ServiceMember& member) { return batch_service_of(connect(member)); };
   }
 
  private:
@@ -99,6 +104,32 @@ class Connections {
   train::DownpourRecipe downpour_;
 };
 
+std::string how_it_ended(bool stopped, const std::string& ended) {
+  return stopped ? "stopped" : ended.empty() ? "done" : "the job is over (" + ended + ")";
+}
+
+void print_replica(const train::ReplicaResult& result) {
+  std::printf("%s after %llu mini-batches of %llu samples; %llu pushes, %llu fetches%s\n",
+              how_it_ended(result.stopped, result.ended).c_str(),
+              static_cast<unsigned long long>(result.steps),
+              static_cast<unsigned long long>(result.samples),
+              static_cast<unsigned long long>(result.pushes),
+              static_cast<unsigned long long>(result.fetches),
+              result.dropped == 0
+                  ? ""
+                  : (", " + std::to_string(result.dropped) + " pushes were too stale").c_str());
+}
+
+void print_replica(const train::BatchReplicaResult& result) {
+  std::printf(
+      "%s after %llu portions in %llu evaluations; %llu were copies, %llu others had done\n",
+      how_it_ended(result.stopped, result.ended).c_str(),
+      static_cast<unsigned long long>(result.portions),
+      static_cast<unsigned long long>(result.evaluations),
+      static_cast<unsigned long long>(result.copies),
+      static_cast<unsigned long long>(result.unused));
+}
+
 int run_replica(const RolesArguments& arguments) {
   become_ranks(arguments.ranks, 0, arguments.ranks.ranks);
   catch_stop_signals();
@@ -106,23 +137,22 @@ int run_replica(const RolesArguments& arguments) {
     train::Registry registry;
     Connections connections(arguments, server::ClientRole::replica, world);
     const train::Recipe recipe = connections.recipe(registry);
-    train::ReplicaOptions options;
-    options.should_stop = stop_signal_came;
-    options.metrics = arguments.metrics;
-    const train::ReplicaResult result =
-        train::run_replica(world, registry, recipe, connections.factory(), options);
-    if (world.rank() > 0) return 0;
-    std::printf("%s after %llu mini-batches of %llu samples; %llu pushes, %llu fetches%s\n",
-                result.stopped         ? "stopped"
-                : result.ended.empty() ? "done"
-                                       : ("the job is over (" + result.ended + ")").c_str(),
-                static_cast<unsigned long long>(result.steps),
-                static_cast<unsigned long long>(result.samples),
-                static_cast<unsigned long long>(result.pushes),
-                static_cast<unsigned long long>(result.fetches),
-                result.dropped == 0
-                    ? ""
-                    : (", " + std::to_string(result.dropped) + " pushes were too stale").c_str());
+    if (recipe.strategy == train::kSandblaster) {
+      if (!arguments.metrics.empty())
+        throw UsageError("--metrics is for replicas of strategy \"downpour\"");
+      train::BatchReplicaOptions options;
+      options.should_stop = stop_signal_came;
+      const train::BatchReplicaResult result =
+          train::run_batch_replica(world, registry, recipe, connections.batch_factory(), options);
+      if (world.rank() == 0) print_replica(result);
+    } else {
+      train::ReplicaOptions options;
+      options.should_stop = stop_signal_came;
+      options.metrics = arguments.metrics;
+      const train::ReplicaResult result =
+          train::run_replica(world, registry, recipe, connections.factory(), options);
+      if (world.rank() == 0) print_replica(result);
+    }
     std::fflush(stdout);
     return 0;
   };
@@ -173,7 +203,10 @@ int run_evaluator(const RolesArguments& arguments) {
     options.overwrite = how[0] == 'o';
     options.resume = how.substr(1);
     const train::RunResult result =
-        train::run_evaluator(world, registry, recipe, connections.factory(), options);
+        recipe.strategy == train::kSandblaster
+            ? train::run_batch_evaluator(world, registry, recipe, connections.batch_factory(),
+                                         options)
+            : train::run_evaluator(world, registry, recipe, connections.factory(), options);
     if (world.rank() == 0) print_result(result);
     return result.stopped ? kExitRequeue : 0;
   });
@@ -197,7 +230,8 @@ void fill_replica_command(CLI::App& command, Outcome& outcome) {
   arguments->ranks.grace_s = kUsualGrace;
   add_common(command, *arguments, "replica");
   command
-      .add_option("--metrics", arguments->metrics, "Write losses and times of mini-batches there")
+      .add_option("--metrics", arguments->metrics,
+                  "Write losses and times of mini-batches there (strategy \"downpour\")")
       ->type_name("FILE")
       ->check(writes_file(kMetricsFile));
   command.callback([arguments, &outcome] { outcome.exit_status = run_replica(*arguments); });

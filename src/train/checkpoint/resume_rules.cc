@@ -80,6 +80,7 @@ constexpr ResumeKey kKeys[] = {
     {"hybrid.*", kFree, ""},
     {"partitioned.*", kFree, ""},
     {"downpour.*", kFree, ""},
+    {"sandblaster.*", kFree, ""},
 };
 
 bool fits(std::string_view pattern, std::string_view key) {

@@ -1,0 +1,298 @@
+#include "train/strategies/sandblaster/evaluator.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "convoy/base/units.h"
+#include "convoy/train/sandblaster.h"
+#include "train/due.h"
+#include "train/rank_work.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr auto kLookPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+// The method is not the inner strategy's optimizer, and has no state of that kind.
+class BatchEvaluator::Context final : public InnerContext {
+ public:
+  Context(TrainerContext& outer, BatchEvaluator& evaluator)
+      : InnerContext(outer, evaluator.inner_recipe()), evaluator_(evaluator) {}
+  NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const override {
+    std::erase_if(parameters, [](const auto& p) { return !p.tensor.requires_grad(); });
+    evaluator_.parameters_ = parameters;
+    return make_telling_optimizer(recipe().optimizer, std::move(parameters),
+                                  std::make_shared<RuleStates>(), {});
+  }
+
+ private:
+  BatchEvaluator& evaluator_;
+};
+
+BatchEvaluator::~BatchEvaluator() = default;
+
+Arrangement BatchEvaluator::arrange(const comm::World& world, const Recipe& recipe) {
+  Arrangement arrangement = Around::arrange(world, recipe);
+  check_world(world);
+  arrangement.trains = false;
+  return arrangement;
+}
+
+void BatchEvaluator::build(const NetworkSource& source) {
+  Around::build(source);
+  const OneFunction minimized(inner().module());
+}
+
+void BatchEvaluator::prepare(TrainerContext& context, const State* saved) {
+  outer_ = &context;
+  context_ = std::make_unique<Context>(context, *this);
+  inner().prepare(*context_, saved);
+  describe(context, parameters_);
+  begin();
+}
+
+// -- What the job begins with
+
+void BatchEvaluator::begin() {
+  const comm::Communicator& ranks = outer_->world().communicator();
+  const Recipe& recipe = outer_->recipe();
+  if (ranks.rank() == 0) {
+    std::uint64_t elements = 0;
+    for (const server::VectorSpec& vector : vectors().specs()) {
+      if (vector.rule) elements += vector.elements;
+    }
+    const BatchBytes bytes = batch_bytes(recipe, elements, outer_->training_data().size());
+    const std::string text = train::describe(bytes, recipe, elements);
+    const std::uint64_t here = available_memory();
+    // Of other hosts nothing is known here.
+    const bool too_much = server_job_of(recipe).hosts.empty() && here > 0 && bytes.all() > here;
+    if (too_much) {
+      outer_->world().log().warning(text + "; this host has " + format_bytes(here) +
+                                    " left: a smaller sandblaster.history, or "
+                                    "sandblaster.backups = false, needs less");
+    } else {
+      outer_->world().log().info(text);
+    }
+  }
+  bool initialized = false;
+  service_ = connect_rank<BatchService>(ranks, connect_, [&](BatchService& service) {
+    initialized = service.describe(description());
+  });
+  if (initialized) return;
+  on_every_rank(ranks, [&] {
+    service_->open(batch_element(recipe));
+    if (batch_element(recipe) == server::Element::f64) {
+      give_weights<double>();
+    } else {
+      give_weights<float>();
+    }
+  });
+  on_every_rank(ranks, [&] {
+    if (ranks.rank() == 0 && !service_->initialized())
+      throw Failure("the shards have not got all of the first weights");
+  });
+}
+
+template <typename T>
+void BatchEvaluator::give_weights() {
+  BatchBlock<T> block(vectors(), true);
+  block.take_weights();
+  service_->put({}, block.const_views());
+}
+
+template <typename T>
+void BatchEvaluator::fetch_weights(const optim::VectorName& name) {
+  BatchBlock<T> block(vectors(), false);
+  service_->fetch(name, block.views());
+  block.set_weights();
+}
+
+// -- Where the job is
+
+data::Position BatchEvaluator::position_of(std::int64_t iteration) const {
+  data::Position position;
+  if (iteration <= 0) return position;
+  position.epoch = static_cast<std::uint64_t>(iteration - 1);
+  position.consumed.push_back({0, outer_->training_data().size()});
+  return position;
+}
+
+Moment BatchEvaluator::moment_of(const Seen& seen) const {
+  Moment now = outer_->moment();
+  const std::int64_t iteration = std::max(seen.progress.state.iteration, now.step);
+  now.step = iteration;
+  now.steps = std::max(iteration, batch_iterations(outer_->recipe()));
+  if (iteration <= 0) return now;
+  now.epoch = static_cast<std::uint64_t>(iteration - 1);
+  now.consumed = outer_->training_data().size();
+  now.epoch_over = true;
+  return now;
+}
+
+BatchEvaluator::Seen BatchEvaluator::look(bool hold) {
+  const comm::Communicator& ranks = outer_->world().communicator();
+  Seen seen;
+  std::array<std::int64_t, 7> told{};
+  on_every_rank(ranks, [&] {
+    if (ranks.rank() > 0) return;
+    seen.progress = service_->watch(0, hold);
+    const server::BatchProgress& p = seen.progress;
+    seen.requests = outer_->requests();
+    seen.over = !p.over.empty() || !p.ended.empty();
+    // Behind an iteration comes the next one, or its end.
+    seen.certain = seen.over || !p.begun || p.evaluation.iteration > p.state.iteration;
+  });
+  if (ranks.size() == 1) return seen;
+  server::BatchProgress& p = seen.progress;
+  told = {p.begun,
+          p.state.iteration,
+          p.state.weights.iteration,
+          p.state.weights.evaluation,
+          seen.requests,
+          seen.over,
+          seen.certain};
+  ranks.broadcast(comm::buffer_of(told), 0);
+  p.begun = told[0] != 0;
+  p.state.iteration = told[1];
+  p.state.weights = {optim::VectorRole::weights, told[2], static_cast<std::int32_t>(told[3])};
+  seen.requests = static_cast<std::uint32_t>(told[4]);
+  seen.over = told[5] != 0;
+  seen.certain = told[6] != 0;
+  return seen;
+}
+
+// They may be gone by the time they are fetched: then the next iteration's are there.
+BatchEvaluator::Seen BatchEvaluator::take_weights() {
+  const comm::Communicator& ranks = outer_->world().communicator();
+  std::int64_t before = -1;
+  while (true) {
+    const Seen seen = look(true);
+    const optim::VectorName name = seen.progress.state.weights;
+    try {
+      on_every_rank(ranks, [&] {
+        if (batch_element(outer_->recipe()) == server::Element::f64) {
+          fetch_weights<double>(name);
+        } else {
+          fetch_weights<float>(name);
+        }
+      });
+      return seen;
+    } catch (const UsageError&) {
+      if (seen.progress.state.iteration == before) throw;
+      before = seen.progress.state.iteration;
+    }
+  }
+}
+
+// -- What the trainer is told
+
+StepReport BatchEvaluator::report_of(const Seen& seen) {
+  const server::BatchProgress& p = seen.progress;
+  StepReport report;
+  report.updates = std::max<std::int64_t>(p.state.iteration - outer_->moment().step, 0);
+  report.requests = seen.requests;
+  report.learning_rate = p.last.step;
+  report.samples = outer_->training_data().size() * static_cast<std::uint64_t>(report.updates);
+  report.weight = static_cast<double>(report.samples);
+  report.loss = p.state.loss;
+  report.gradient_norm = p.last.gradient_norm;
+  report.elapsed_s = seconds_since(told_at_);
+  report.last = seen.over;
+  told_at_ = Clock::now();
+  const auto count = [](std::uint64_t n) { return static_cast<double>(n); };
+  report.more.numbers = {{"step_length", p.last.step},
+                         {"evaluations", static_cast<double>(p.last.evaluations)},
+                         {"portions", count(p.iteration.done)},
+                         {"portions_redone", count(p.iteration.again)},
+                         {"portions_copied", count(p.iteration.copies)},
+                         {"portions_twice", count(p.iteration.unused)},
+                         {"restarted", p.last.restarted ? 1.0 : 0.0}};
+  return report;
+}
+
+// Nothing can be minimized from there.
+void BatchEvaluator::check_beginning(const Seen& seen) {
+  if (seen.progress.last.ending != optim::BatchEnding::not_finite) return;
+  const std::string why = seen.progress.over.empty() ? seen.progress.ended : seen.progress.over;
+  end(why);
+  throw Failure(why +
+                ". Look at the data, or begin with weights of a network that has been trained "
+                "(model.weights)");
+}
+
+void BatchEvaluator::run() {
+  told_at_ = Clock::now();
+  while (true) {
+    Seen seen = look(false);
+    if (seen.over) check_beginning(seen);
+    const Moment before = outer_->moment();
+    const bool stop = (seen.requests & kStop) != 0;
+    // A checkpoint of where the last one is would be no other one.
+    if (moment_of(seen).step == before.step)
+      seen.requests &= ~static_cast<std::uint32_t>(kCheckpoint);
+    const bool news = seen.progress.begun && moment_of(seen).step > before.step;
+    if (!seen.over && !stop && !(news && seen.certain)) {
+      std::this_thread::sleep_for(kLookPause);
+      continue;
+    }
+    const Due due = due_since(outer_->recipe(), before, moment_of(seen), seen.requests);
+    const bool weights = due.evaluate || due.checkpoint || due.end || seen.over;
+    if (weights && seen.progress.begun) {
+      const Seen taken = take_weights();
+      const std::uint32_t requests = seen.requests;
+      seen = taken;
+      seen.requests |= requests;
+    }
+    if (seen.over && outer_->world().rank() == 0)
+      over_ = seen.progress.over.empty() ? seen.progress.ended : seen.progress.over;
+    outer_->samples().seek(position_of(moment_of(seen).step));
+    bool goes_on = true;
+    if (moment_of(seen).step > before.step || seen.over) {
+      goes_on = outer_->updated(report_of(seen));
+    } else {  // told to stop before anything was done
+      outer_->stopped();
+      goes_on = false;
+    }
+    if (weights && outer_->world().rank() == 0) service_->let_go();
+    if (!goes_on) return;
+  }
+}
+
+// Also of a run that found nothing left to do: one before it may have died in its last moment.
+void BatchEvaluator::end(const std::string& why) {
+  on_every_rank(outer_->world().communicator(), [&] {
+    if (outer_->world().rank() == 0 && service_->ended().empty() &&
+        service_->watch(0, false).ended.empty())
+      service_->end_job(why);
+  });
+}
+
+RunResult run_batch_evaluator(const comm::World& world, const Registry& registry,
+                              const Recipe& recipe, const BatchServiceFactory& connect,
+                              TrainerOptions options) {
+  BatchEvaluator* evaluator = nullptr;  // the trainer's
+  options.strategy = [connect, &evaluator] {
+    auto made = std::make_unique<BatchEvaluator>(connect);
+    evaluator = made.get();
+    return made;
+  };
+  Trainer trainer(world, registry, recipe, options);
+  const RunResult result = trainer.run();
+  // Told to stop, it leaves the job to another evaluator.
+  if (!result.stopped) {
+    evaluator->end(!evaluator->over().empty() ? evaluator->over()
+                   : result.target_reached    ? "training.target is reached"
+                                              : "all iterations are done");
+  }
+  return result;
+}
+
+}  // namespace convoy::train
