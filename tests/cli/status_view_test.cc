@@ -86,8 +86,8 @@ TEST(StatusTable, SaysHowFarABatchOptimizationIs) {
   for (const char* part :
        {"\niteration 12   loss 0.273125   gradient norm 0.00412   step 1   2 of 2 replicas\n",
         "\nevaluation 13.1   140 of 235 portions, 4 again, 8 copies, 2 unused\n",
-        "\n    0       24     24 MiB      1.00 MiB       141\n",
-        "\nreplica-0            1,800         4         8         0 1 min 15 s  \n",
+        "\n    0       24     24 MiB         1 MiB       141\n",
+        "\nreplica-0            1,800         4         8         0  1 min 15 s\n",
         "\na-name-that-is-~        20         0         0         2      500 ms  gone\n",
         "\nevaluations  15 in all iterations\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "is not in:\n" << text;

@@ -42,7 +42,12 @@ class FakeBatchJob final : public optim::Objective {
     }
     optim::BatchOptimizer optimizer(batch_options(recipe_), *space_, *this);
     try {
-      optim::BatchIteration last = optimizer.begin();
+      optim::BatchIteration last;
+      if (from_) {
+        optimizer.resume(*from_);
+      } else {
+        last = optimizer.begin();
+      }
       note(optimizer, last);
       while (last.ending == optim::BatchEnding::none &&
              optimizer.state().iteration < batch_iterations(recipe_)) {
@@ -166,6 +171,10 @@ class FakeBatchJob final : public optim::Objective {
     progress_.begun = true;
     progress_.state = optimizer.state();
     progress_.last = last;
+    progress_.iteration = {portions() * static_cast<std::uint64_t>(last.evaluations), 0, 0, 0};
+    for (const optim::VectorName& name :
+         optim::vectors_of(optimizer.state(), batch_options(recipe_).method))
+      kept_[name] = space_->get(name);
   }
 
   const Recipe recipe_;
@@ -175,10 +184,15 @@ class FakeBatchJob final : public optim::Objective {
   std::condition_variable changed_;
   std::optional<server::JobDescription> description_;
   std::unique_ptr<optim::MemorySpace<T>> space_;
-  std::vector<T> first_;
-  std::size_t given_ = 0;  // of its elements
+  struct Given {
+    std::vector<T> values;
+    std::size_t elements = 0;  // that there are
+  };
+  std::map<optim::VectorName, Given> given_;
+  std::optional<optim::BatchState> from_;
   bool initialized_ = false;
   std::map<optim::VectorName, std::vector<T>> weights_;
+  std::map<optim::VectorName, std::vector<T>> kept_;  // of all states
   server::EvaluationId evaluation_;
   bool open_ = false;
   std::deque<server::PortionGroup> queue_;
@@ -214,21 +228,26 @@ class FakeBatchService final : public BatchService {
     const std::lock_guard lock(job_.mutex_);
     if (job_.space_) return;
     job_.space_ = std::make_unique<optim::MemorySpace<T>>(job_.elements());
-    job_.first_.resize(job_.elements());
   }
-  void put(const optim::VectorName&,
+  void put(const optim::VectorName& name,
            std::span<const server::BatchView<const float>> values) override {
-    put_values(values);
+    put_values(name, values);
   }
-  void put(const optim::VectorName&,
+  void put(const optim::VectorName& name,
            std::span<const server::BatchView<const double>> values) override {
-    put_values(values);
+    put_values(name, values);
   }
-  void begin_from(const optim::BatchState&) override { throw UsageError("not in this fake"); }
+  void begin_from(const optim::BatchState& state) override {
+    const std::lock_guard lock(job_.mutex_);
+    job_.from_ = state;
+  }
   bool initialized(const optim::VectorName& weights) override {
     const std::lock_guard lock(job_.mutex_);
-    if (job_.given_ < job_.elements()) return false;
-    job_.space_->put(weights, job_.first_);
+    if (job_.given_[weights].elements < job_.elements()) return false;
+    for (const auto& [name, given] : job_.given_) {
+      if (given.elements < job_.elements()) throw UsageError(to_string(name) + " lacks something");
+      job_.space_->put(name, given.values);
+    }
     job_.initialized_ = true;
     job_.changed_.notify_all();
     return true;
@@ -261,6 +280,12 @@ class FakeBatchService final : public BatchService {
       for (const double loss : each.losses)
         job_.losses_.emplace(portion++, job_.loss_of ? job_.loss_of(evaluation, loss) : loss);
       std::erase(job_.held_[id_], each.group);
+      server::GroupRecord record;
+      record.number = job_.progress_.groups.size() + 1;
+      record.evaluation = evaluation;
+      record.group = each.group;
+      record.replica = id_;
+      job_.progress_.groups.push_back(record);
     }
     job_.changed_.notify_all();
     server::PortionLease lease;
@@ -307,12 +332,16 @@ class FakeBatchService final : public BatchService {
     return add_values(id, group, values);
   }
 
-  server::BatchProgress watch(std::uint64_t, bool) override {
+  server::BatchProgress watch(std::uint64_t after, bool) override {
     const std::lock_guard lock(job_.mutex_);
     server::BatchProgress progress = job_.progress_;
     progress.evaluation = job_.evaluation_;
     progress.over = job_.over_;
     progress.ended = job_.ended_;
+    progress.term = 1;
+    std::erase_if(progress.groups, [&](const auto& each) { return each.number <= after; });
+    for (std::uint64_t replica = 1; replica <= job_.clients_; ++replica)
+      progress.replicas.push_back({replica, "replica-" + std::to_string(replica), true, {}, 0});
     return progress;
   }
   void let_go() override {}
@@ -321,20 +350,26 @@ class FakeBatchService final : public BatchService {
 
  private:
   template <typename V>
-  void put_values(std::span<const server::BatchView<const V>> values) {
+  void put_values(const optim::VectorName& name,
+                  std::span<const server::BatchView<const V>> values) {
     const std::lock_guard lock(job_.mutex_);
+    auto& given = job_.given_[name];
+    given.values.resize(job_.elements());
     for (const auto& view : values) {
       std::copy(view.values.begin(), view.values.end(),
-                job_.first_.begin() + static_cast<std::ptrdiff_t>(job_.begin_of(view.vector)));
-      job_.given_ += view.values.size();
+                given.values.begin() + static_cast<std::ptrdiff_t>(job_.begin_of(view.vector)));
+      given.elements += view.values.size();
     }
   }
   template <typename V>
   void fetch_values(const optim::VectorName& name, std::span<const server::BatchView<V>> to) {
     if (job_.before_fetch) job_.before_fetch(id_, name);
     const std::lock_guard lock(job_.mutex_);
-    const auto found = job_.weights_.find(name);
-    if (found == job_.weights_.end()) throw UsageError("there is no vector " + to_string(name));
+    auto found = job_.weights_.find(name);
+    if (found == job_.weights_.end()) {
+      found = job_.kept_.find(name);
+      if (found == job_.kept_.end()) throw UsageError("there is no vector " + to_string(name));
+    }
     for (const auto& view : to) {
       const auto from =
           found->second.begin() + static_cast<std::ptrdiff_t>(job_.begin_of(view.vector));

@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "convoy/base/error.h"
@@ -105,11 +108,13 @@ class SandblasterTest : public testing::Test {
   };
   // A whole job.
   template <typename T>
-  Outcome run(FakeBatchJob<T>& job, const Recipe& recipe, std::function<bool()> stop = {}) {
+  Outcome run(FakeBatchJob<T>& job, const Recipe& recipe, std::function<bool()> stop = {},
+              const std::string& resume = "") {
     Outcome outcome;
     TrainerOptions options;
     options.progress = false;
-    options.overwrite = true;
+    options.overwrite = resume.empty();
+    options.resume = resume;
     options.should_stop = std::move(stop);
     const int partitions = static_cast<int>(recipe.grid.partitions);
     on_thread<T>(
@@ -356,6 +361,95 @@ TEST_F(SandblasterTest, ToldToStopItSavesWhatThereIs) {
   ASSERT_EQ(outcome.error, "");
   EXPECT_TRUE(outcome.result.stopped);
   EXPECT_NE(outcome.result.checkpoint, "");
+}
+
+// All that the method goes on from is in a checkpoint, and it doesn't matter who goes on.
+TEST_F(SandblasterTest, GoesOnFromACheckpointWithTheSameBits) {
+  for (const std::string method : {"lbfgs", "conjugate_gradient"}) {
+    SCOPED_TRACE(method);
+    const auto steps = [&](int count, int replicas) {
+      return recipe({"training.steps=" + std::to_string(count),
+                     "sandblaster.replicas=" + std::to_string(replicas),
+                     "sandblaster.method=" + method, "sandblaster.curvature=0.1"});
+    };
+    FakeBatchJob<double> whole(steps(7, 1), 1);
+    ASSERT_EQ(run(whole, steps(7, 1)).error, "");
+    FakeBatchJob<double> first(steps(4, 2), 0);
+    Outcome outcome = run(first, steps(4, 2));
+    ASSERT_EQ(outcome.error, "");
+    const State state = saved(outcome.result.checkpoint);
+    EXPECT_EQ(state.lists.at("batch").front(), "iteration 4");
+    EXPECT_TRUE(state.optimizer.contains("gradient/fc1.weight"));
+    EXPECT_EQ(state.optimizer.contains("step.4/fc1.weight"), method == "lbfgs");
+    EXPECT_EQ(state.optimizer.contains("direction/fc1.weight"), method != "lbfgs");
+    FakeBatchJob<double> second(steps(7, 3), 2);
+    outcome = run(second, steps(7, 3), {}, outcome.result.checkpoint);
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.result.steps, 7);
+    EXPECT_EQ(second.state(), whole.state());
+    EXPECT_EQ(second.weights(second.state().weights), whole.weights(whole.state().weights));
+    EXPECT_EQ(second.evaluations() + first.evaluations(), whole.evaluations());
+  }
+}
+
+// Another strategy takes the weights, and its optimizer begins anew.
+TEST_F(SandblasterTest, OtherStrategiesGoOnFromItsWeights) {
+  const Recipe r = recipe();
+  FakeBatchJob<double> job(r, 1);
+  const Outcome outcome = run(job, r);
+  ASSERT_EQ(outcome.error, "");
+  const double before = job.state().loss;
+  const Recipe sync =
+      recipe({"strategy=sync", "training.steps=30", "optimizer.lr=0.01", "optimizer.name=adam",
+              "output.folder=\"" + scratch_.path() + "/sync\""});
+  comm::World::run_threads(1, [&](comm::World& world) {
+    TrainerOptions options;
+    options.progress = false;
+    options.resume = outcome.result.checkpoint;
+    const RunResult result = Trainer(world, registry_, sync, options).run();
+    EXPECT_EQ(result.steps, 30);
+    EXPECT_LT(result.loss, before + 0.1);
+    Trained trained(world, registry_,
+                    find_trained(registry_, outcome.result.checkpoint, Which::newest, {}));
+    const auto score = trained.evaluate(std::make_shared<testing_data::Stripes>(30));
+    ASSERT_FALSE(score.figures.empty());
+    for (std::size_t i = 0; i < score.figures.size(); ++i)
+      EXPECT_EQ(score.figures[i].value, outcome.result.evaluation->figures[i].value);
+  });
+}
+
+TEST_F(SandblasterTest, SaysWhatAnotherMethodLacks) {
+  const Recipe r = recipe({"training.steps=2"});
+  FakeBatchJob<double> job(r, 1);
+  Outcome outcome = run(job, r);
+  ASSERT_EQ(outcome.error, "");
+  const Recipe other = recipe({"sandblaster.method=conjugate_gradient"});
+  FakeBatchJob<double> second(other, 1);
+  outcome = run(second, other, {}, outcome.result.checkpoint);
+  EXPECT_NE(outcome.error.find("the checkpoint has no vector 'direction 2"), std::string::npos)
+      << outcome.error;
+  EXPECT_NE(outcome.error.find("sandblaster.method"), std::string::npos) << outcome.error;
+}
+
+TEST_F(SandblasterTest, MetricsSayWhoHadWhichPortions) {
+  const Recipe r = recipe({"training.steps=3", "output.every_steps=100"});
+  FakeBatchJob<double> job(r, 1);
+  const Outcome outcome = run(job, r);
+  ASSERT_EQ(outcome.error, "");
+  std::ifstream file(scratch_.path() + "/run/metrics.jsonl");
+  double portions = 0, told = 0;
+  std::set<std::string> names;
+  for (std::string line; std::getline(file, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row.at("kind") == "iteration") told += row.at("portions").get<double>();
+    if (row.at("kind") != "groups") continue;
+    for (const double each : row.at("portions")) portions += each;
+    EXPECT_EQ(row.at("began_s").size(), row.at("portions").size());
+    for (const std::string name : row.at("replica_names")) names.insert(name);
+  }
+  EXPECT_EQ(portions, 8.0 * job.evaluations());
+  EXPECT_GT(told, 0);
+  EXPECT_TRUE(names.contains("replica-1"));
 }
 
 TEST_F(SandblasterTest, NetworksThatAreNoOneFunctionAreRefused) {

@@ -137,13 +137,13 @@ std::string vectors_of(const JobStatus& s) {
 }
 
 std::string batch_replicas_of(const JobStatus& s) {
-  std::string text = format("%-16s %9s %9s %9s %9s %11s  %s\n", "replica", "portions", "again",
-                            "copies", "unused", "busy", "");
+  std::string text = format("%-16s %9s %9s %9s %9s %11s\n", "replica", "portions", "again",
+                            "copies", "unused", "busy");
   for (const BatchReplicaStatus& one : s.batch->replicas)
-    text += format("%-16s %9s %9s %9s %9s %11s  %s\n", cut(one.name, kLongestName).c_str(),
+    text += format("%-16s %9s %9s %9s %9s %11s%s\n", cut(one.name, kLongestName).c_str(),
                    count(one.portions.done).c_str(), count(one.portions.again).c_str(),
                    count(one.portions.copied).c_str(), count(one.portions.unused).c_str(),
-                   format_seconds(one.busy_s).c_str(), one.here ? "" : "gone");
+                   format_seconds(one.busy_s).c_str(), one.here ? "" : "  gone");
   if (s.batch->replicas.empty()) text = "no replica has asked for portions yet\n";
   return text + "evaluations  " + count(s.batch->evaluations) + " in all iterations\n";
 }

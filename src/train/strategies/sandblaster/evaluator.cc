@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -54,17 +55,18 @@ void BatchEvaluator::build(const NetworkSource& source) {
 void BatchEvaluator::prepare(TrainerContext& context, const State* saved) {
   outer_ = &context;
   context_ = std::make_unique<Context>(context, *this);
-  inner().prepare(*context_, saved);
+  std::optional<State> rest;
+  if (saved != nullptr) rest = without_batch(*saved);
+  inner().prepare(*context_, rest ? &*rest : nullptr);
   describe(context, parameters_);
-  begin();
+  begin(saved);
 }
 
 // -- What the job begins with
 
-void BatchEvaluator::begin() {
-  const comm::Communicator& ranks = outer_->world().communicator();
+void BatchEvaluator::check_memory() const {
   const Recipe& recipe = outer_->recipe();
-  if (ranks.rank() == 0) {
+  if (outer_->world().rank() == 0) {
     std::uint64_t elements = 0;
     for (const server::VectorSpec& vector : vectors().specs()) {
       if (vector.rule) elements += vector.elements;
@@ -82,21 +84,38 @@ void BatchEvaluator::begin() {
       outer_->world().log().info(text);
     }
   }
+}
+
+void BatchEvaluator::begin(const State* saved) {
+  const comm::Communicator& ranks = outer_->world().communicator();
+  const Recipe& recipe = outer_->recipe();
+  const optim::BatchMethod method = batch_options(recipe).method;
+  check_memory();
   bool initialized = false;
   service_ = connect_rank<BatchService>(ranks, connect_, [&](BatchService& service) {
     initialized = service.describe(description());
   });
   if (initialized) return;
+  std::optional<optim::BatchState> state;
   on_every_rank(ranks, [&] {
+    if (saved != nullptr) state = saved_batch_state(*saved, method);
+    if (saved != nullptr && !state && outer_->moment().step > 0)
+      throw UsageError(
+          "the checkpoint has no state of a batch optimization to go on from; to "
+          "begin with its weights, name it as model.weights");
     service_->open(batch_element(recipe));
-    if (batch_element(recipe) == server::Element::f64) {
+    if (state) {
+      give_saved_vectors(*saved, *state, method, vectors(), parameters_, *service_);
+    } else if (batch_element(recipe) == server::Element::f64) {
       give_weights<double>();
     } else {
       give_weights<float>();
     }
   });
   on_every_rank(ranks, [&] {
-    if (ranks.rank() == 0 && !service_->initialized())
+    if (ranks.rank() > 0) return;
+    if (state) service_->begin_from(*state);
+    if (!service_->initialized(state ? state->weights : optim::VectorName()))
       throw Failure("the shards have not got all of the first weights");
   });
 }
@@ -143,7 +162,8 @@ BatchEvaluator::Seen BatchEvaluator::look(bool hold) {
   std::array<std::int64_t, 7> told{};
   on_every_rank(ranks, [&] {
     if (ranks.rank() > 0) return;
-    seen.progress = service_->watch(0, hold);
+    seen.progress = service_->watch(last_record_, hold);
+    note_groups(seen.progress);
     const server::BatchProgress& p = seen.progress;
     seen.requests = outer_->requests();
     seen.over = !p.over.empty() || !p.ended.empty();
@@ -184,6 +204,9 @@ BatchEvaluator::Seen BatchEvaluator::take_weights() {
           fetch_weights<float>(name);
         }
       });
+      holds_ = true;
+      held_state_ = seen.progress.state;
+      saved_.reset();
       return seen;
     } catch (const UsageError&) {
       if (seen.progress.state.iteration == before) throw;
@@ -192,7 +215,105 @@ BatchEvaluator::Seen BatchEvaluator::take_weights() {
   }
 }
 
+void BatchEvaluator::let_go() {
+  holds_ = false;
+  saved_.reset();
+  if (outer_->world().rank() == 0) service_->let_go();
+}
+
+State BatchEvaluator::state() {
+  State state = without_batch(inner().state());
+  if (!holds_) return state;
+  if (!saved_) {
+    const comm::Communicator& ranks = outer_->world().communicator();
+    std::istringstream text(on_rank_0(ranks, [this] {
+      std::string lines;
+      for (const std::string& line : optim::lines_of(held_state_)) lines += line + "\n";
+      return lines;
+    }));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    const optim::BatchMethod method = batch_options(outer_->recipe()).method;
+    try {
+      on_every_rank(ranks, [&] {
+        saved_.emplace(optim::batch_state_of(lines), method, vectors(), parameters_, *service_);
+      });
+    } catch (const UsageError& error) {  // the coordinator holds nothing behind a restart
+      throw Failure(std::string("the vectors of a checkpoint are gone before it was written (") +
+                    error.what() + "): the evaluator has to begin again");
+    }
+  }
+  saved_->write(state);
+  return state;
+}
+
 // -- What the trainer is told
+
+// Records are numbered by each coordinator anew; their times are those of its clock.
+void BatchEvaluator::note_groups(const server::BatchProgress& progress) {
+  if (progress.term != term_) {
+    term_ = progress.term;
+    if (std::exchange(last_record_, 0) > 0) return;  // those that were asked for are others
+  }
+  const double ahead = seconds_since(began_) - progress.time_s;
+  for (server::GroupRecord record : progress.groups) {
+    last_record_ = std::max(last_record_, record.number);
+    record.began_s += ahead;
+    record.ended_s += ahead;
+    groups_.push_back(record);
+  }
+  for (const server::BatchReplica& replica : progress.replicas)
+    replicas_[replica.replica] = replica.name;
+}
+
+MetricsRow BatchEvaluator::iteration_row(const server::BatchProgress& p) const {
+  const auto count = [](std::uint64_t n) { return static_cast<double>(n); };
+  return {.kind = "iteration",
+          .step = p.state.iteration,
+          .numbers = {{"loss", p.state.loss},
+                      {"gradient_norm", p.last.gradient_norm},
+                      {"step_length", p.last.step},
+                      {"evaluations", static_cast<double>(p.last.evaluations)},
+                      {"restarted", p.last.restarted ? 1.0 : 0.0},
+                      {"portions", count(p.iteration.done)},
+                      {"portions_again", count(p.iteration.again)},
+                      {"portions_copied", count(p.iteration.copies)},
+                      {"portions_unused", count(p.iteration.unused)}},
+          .strings = {}};
+}
+
+MetricsRow BatchEvaluator::take_groups(std::int64_t step) {
+  MetricsRow row{.kind = "groups", .step = step, .numbers = {}, .strings = {}};
+  const double now = seconds_since(began_);
+  const auto column = [&](const char* key, const auto& value) {
+    std::vector<double> values;
+    for (const server::GroupRecord& each : groups_)
+      values.push_back(static_cast<double>(value(each)));
+    row.lists.emplace_back(key, std::move(values));
+  };
+  // To the millisecond, which is shorter to write.
+  const auto ago = [now](double time) { return std::round((time - now) * 1e3) / 1e3; };
+  using Record = server::GroupRecord;
+  column("iteration", [](const Record& each) { return each.evaluation.iteration; });
+  column("evaluation", [](const Record& each) { return each.evaluation.evaluation; });
+  column("first", [](const Record& each) { return each.group.first; });
+  column("portions", [](const Record& each) { return each.group.end() - each.group.first; });
+  column("replica", [](const Record& each) { return each.replica; });
+  column("copy", [](const Record& each) { return each.copy ? 1 : 0; });
+  column("end", [](const Record& each) { return static_cast<int>(each.end); });
+  column("began_s", [&](const Record& each) { return ago(each.began_s); });
+  column("ended_s", [&](const Record& each) { return ago(each.ended_s); });
+  std::vector<double> numbers;
+  std::vector<std::string> names;
+  for (const auto& [number, name] : replicas_) {
+    numbers.push_back(static_cast<double>(number));
+    names.push_back(name);
+  }
+  row.lists.emplace_back("replicas", std::move(numbers));
+  row.names.emplace_back("replica_names", std::move(names));
+  groups_.clear();
+  return row;
+}
 
 StepReport BatchEvaluator::report_of(const Seen& seen) {
   const server::BatchProgress& p = seen.progress;
@@ -215,6 +336,8 @@ StepReport BatchEvaluator::report_of(const Seen& seen) {
                          {"portions_copied", count(p.iteration.copies)},
                          {"portions_twice", count(p.iteration.unused)},
                          {"restarted", p.last.restarted ? 1.0 : 0.0}};
+  if (report.updates > 0) report.more.rows.push_back(iteration_row(p));
+  if (!groups_.empty()) report.more.rows.push_back(take_groups(moment_of(seen).step));
   return report;
 }
 
@@ -261,7 +384,7 @@ void BatchEvaluator::run() {
       outer_->stopped();
       goes_on = false;
     }
-    if (weights && outer_->world().rank() == 0) service_->let_go();
+    if (weights) let_go();
     if (!goes_on) return;
   }
 }

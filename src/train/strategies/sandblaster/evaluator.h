@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "convoy/base/clock.h"
 #include "convoy/train/moment.h"
 #include "convoy/train/sandblaster_roles.h"
 #include "train/strategies/downpour/around.h"
+#include "train/strategies/sandblaster/saved.h"
 #include "train/strategies/sandblaster/space.h"
 
 namespace convoy::train {
@@ -22,6 +26,8 @@ class BatchEvaluator final : public Around {
   Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
   void build(const NetworkSource& source) override;
   void prepare(TrainerContext& context, const State* saved) override;
+  // With the method's state and vectors, where the weights are those of an iteration's end.
+  State state() override;
   // Follows the job until the trainer says no, or the method is over.
   void run() override;
   // Ends the job, unless it is over. Collective.
@@ -43,13 +49,18 @@ class BatchEvaluator final : public Around {
   void give_weights();
   template <typename T>
   void fetch_weights(const optim::VectorName& name);
-  void begin();
+  void begin(const State* saved);
+  void check_memory() const;
+  void let_go();
   Seen look(bool hold);
   // With the network's weights those of what is returned.
   Seen take_weights();
   data::Position position_of(std::int64_t iteration) const;
   Moment moment_of(const Seen& seen) const;
   StepReport report_of(const Seen& seen);
+  void note_groups(const server::BatchProgress& progress);
+  MetricsRow iteration_row(const server::BatchProgress& progress) const;
+  MetricsRow take_groups(std::int64_t step);
   void check_beginning(const Seen& seen);
 
   BatchServiceFactory connect_;
@@ -59,6 +70,16 @@ class BatchEvaluator final : public Around {
   std::unique_ptr<BatchService> service_;
   Clock::time_point told_at_ = Clock::now();
   std::string over_;
+
+  // While the shards hold the vectors of what the network has now.
+  bool holds_ = false;
+  optim::BatchState held_state_;  // on the first rank
+  std::optional<SavedBatch> saved_;
+  // Groups that the trainer wasn't told yet; times are since this was made.
+  const Clock::time_point began_ = Clock::now();
+  std::uint64_t term_ = 0, last_record_ = 0;
+  std::vector<server::GroupRecord> groups_;
+  std::map<std::uint64_t, std::string> replicas_;
 };
 
 }  // namespace convoy::train
