@@ -160,8 +160,11 @@ TEST(SandblasterJob, WhateverIsKilledItComesToTheSameBits) {
   const test::Scratch scratch;
   const Words keys{"training.steps=40", "sandblaster.replicas=3"};
   const train::Tensors expected = in_one_process(scratch.path("one"), keys);
-  const std::pair<const char*, const char*> victims[] = {
-      {"replica", "replica-1"}, {"serve", "1"}, {"serve", "2"}, {"coordinator", ""}};
+  const std::pair<const char*, const char*> victims[] = {{"replica", "replica-1"},
+                                                         {"serve", "1"},
+                                                         {"serve", "2"},
+                                                         {"coordinator", ""},
+                                                         {"evaluator", ""}};
   int number = 0;
   for (const auto& [role, name] : victims) {
     SCOPED_TRACE(std::string(role) + " " + name);
@@ -176,6 +179,32 @@ TEST(SandblasterJob, WhateverIsKilledItComesToTheSameBits) {
     EXPECT_NE(result.err.find("killed by signal 9"), std::string::npos) << result.err;
     expect_same_bits(weights_in(folder), expected);
   }
+}
+
+// One is started by hand while the job is under way.
+TEST(SandblasterJob, MoreReplicasMayJoin) {
+  const test::Scratch scratch;
+  const Words keys{"training.steps=60", "sandblaster.replicas=1"};
+  const train::Tensors expected = in_one_process(scratch.path("one"), keys);
+  Job job(small_sandblaster(scratch.path("job"), keys));
+  ASSERT_TRUE(job.wait_for("iteration 2: loss", 1, Job::Stream::err));
+  std::string address;
+  for (const JobProcess& process : job.processes("convoy")) {
+    const Words& words = process.arguments;
+    const auto role = std::find(words.begin(), words.end(), "evaluator");
+    if (role != words.end()) address = *(role + 1);
+  }
+  ASSERT_NE(address, "");
+  Job late({"replica", address, "--name", "late"});
+  ASSERT_TRUE(job.wait_for("'late') has joined", 1, Job::Stream::err));
+  const JobResult result = job.finish();
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  const JobResult joined = late.finish();
+  EXPECT_EQ(joined.exit_status, 0) << joined.err;
+  EXPECT_NE(joined.out.find("the job is over (all 60 iterations are done) after "),
+            std::string::npos)
+      << joined.out;
+  expect_same_bits(weights_in(scratch.path("job")), expected);
 }
 
 // One that stands still is given up, and what it has is handed out again. It comes back with a
