@@ -91,18 +91,26 @@ class FakeBatchJob final : public optim::Objective {
     if (!ended_.empty()) throw Failure("the job is over");
     ExactSum sum;
     for (const auto& [portion, loss] : losses_) sum.add(loss);
-    const double scale = 1 / static_cast<double>(description_->epoch_samples);
-    std::vector<T> gradient;
+    std::vector<T> sums;
     for (std::size_t v = 0; v < trees_.size(); ++v) {
       if (!description_->vectors[v].rule || description_->vectors[v].elements == 0) continue;
       const server::BatchArrayPtr root = trees_[v].root();
-      for (std::size_t i = 0; i < root->size(); ++i)
-        gradient.push_back(
-            static_cast<T>(scale * static_cast<double>(root->template data<T>()[i])));
+      sums.insert(sums.end(), root->template data<T>(), root->template data<T>() + root->size());
     }
-    ++evaluations_;
-    space_->put(optim::gradient_of(weights), gradient);
-    return sum.value() * scale;
+    // As shards make it: scaled, and with the weights for L2, rounded once.
+    const double scale = 1 / static_cast<double>(description_->epoch_samples);
+    const double l2 = sandblaster_of(recipe_).l2;
+    const optim::VectorName sum_name{optim::VectorRole::change, -1 - evaluations_++, 0};
+    space_->put(sum_name, sums);
+    std::vector<optim::Term> terms{{scale, sum_name}};
+    if (l2 != 0) terms.push_back({l2, weights});
+    space_->combine(optim::gradient_of(weights), terms);
+    double loss = sum.value() * scale;
+    if (l2 != 0) {
+      const optim::VectorPair square{weights, weights};
+      loss += l2 / 2 * space_->dots({&square, 1}).front();
+    }
+    return loss;
   }
 
   void end(const std::string& why) {

@@ -49,6 +49,30 @@ portion = 8
 replicas = 2
 )";
 
+// Softmax, with something that is no part of a function of its parameters.
+class Odd final : public model::Network {
+ public:
+  Odd(std::int64_t classes, bool counts) : classes_(classes), counts_(counts) {
+    fc_ = register_module("fc", torch::nn::Linear(36, classes));
+    if (counts)
+      passes_ = register_buffer("passes", torch::zeros({1}));
+    else
+      spare_ = register_module("spare", torch::nn::Linear(5, 7));
+  }
+  torch::Tensor forward(torch::Tensor x) override {
+    if (counts_ && is_training()) passes_ += 1;
+    return fc_(x.flatten(1));
+  }
+  std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
+  std::int64_t classes() const override { return classes_; }
+
+ private:
+  std::int64_t classes_;
+  bool counts_;
+  torch::nn::Linear fc_{nullptr}, spare_{nullptr};
+  torch::Tensor passes_;
+};
+
 class SandblasterTest : public testing::Test {
  protected:
   using Overrides = std::vector<std::string>;
@@ -436,6 +460,46 @@ TEST_F(SandblasterTest, NetworksThatAreNoOneFunctionAreRefused) {
   EXPECT_NE(outcome.error.find("the network has batch normalization ('bn.running_mean')"),
             std::string::npos)
       << outcome.error;
+}
+
+// One whose training passes change a buffer that no optimizer knows.
+TEST_F(SandblasterTest, ABufferThatChangesIsRefused) {
+  registry_.add_model("counting",
+                      [](const ModelRequest& r) { return std::make_shared<Odd>(r.classes, true); });
+  const Recipe r = recipe({"model={name=\"counting\"}", "sandblaster.replicas=1"});
+  FakeBatchJob<double> job(r, 1);
+  const Outcome outcome = run(job, r);
+  EXPECT_NE(outcome.error.find("a pass in training changes 'passes' of the network"),
+            std::string::npos)
+      << outcome.error;
+}
+
+TEST_F(SandblasterTest, ParametersThatNothingUsesStayAsTheyAre) {
+  registry_.add_model(
+      "spare", [](const ModelRequest& r) { return std::make_shared<Odd>(r.classes, false); });
+  const Recipe r = recipe({"model={name=\"spare\"}", "sandblaster.replicas=1"});
+  FakeBatchJob<double> job(r, 1);
+  std::vector<double> first;
+  job.before_fetch = [&](std::uint64_t, const optim::VectorName& name) {
+    if (name == optim::VectorName{}) first = job.weights(name);
+  };
+  const Outcome outcome = run(job, r);
+  ASSERT_EQ(outcome.error, "");
+  const std::vector<double>& last = job.weights(job.state().weights);
+  std::size_t changed = 0, alike = 0;
+  for (std::size_t i = 0; i < last.size(); ++i) ++(last[i] == first[i] ? alike : changed);
+  EXPECT_EQ(alike, 5u * 7 + 7);
+  EXPECT_EQ(changed, 36u * 3 + 3);
+}
+
+// Fewer portions than replicas, and groups that could be larger.
+TEST_F(SandblasterTest, OnePortionIsEnough) {
+  const Recipe r = recipe({"sandblaster.portion=100", "sandblaster.replicas=3"});
+  FakeBatchJob<double> job(r, 0);
+  const Outcome outcome = run(job, r);
+  ASSERT_EQ(outcome.error, "");
+  EXPECT_EQ(outcome.result.steps, 6);
+  EXPECT_LT(job.state().loss, 0.8);
 }
 
 TEST_F(SandblasterTest, AFirstLossThatIsNotFiniteIsSaid) {

@@ -341,14 +341,14 @@ StepReport BatchEvaluator::report_of(const Seen& seen) {
   return report;
 }
 
-// Nothing can be minimized from there.
+// Nothing can be minimized from there, however often it is tried.
 void BatchEvaluator::check_beginning(const Seen& seen) {
   if (seen.progress.last.ending != optim::BatchEnding::not_finite) return;
   const std::string why = seen.progress.over.empty() ? seen.progress.ended : seen.progress.over;
   end(why);
-  throw Failure(why +
-                ". Look at the data, or begin with weights of a network that has been trained "
-                "(model.weights)");
+  throw UsageError(why +
+                   ". Look at the data, or begin with weights of a network that has been trained "
+                   "(model.weights)");
 }
 
 void BatchEvaluator::run() {
