@@ -235,6 +235,13 @@ TEST(SandblasterJob, GoesOnFromACheckpointOnOtherShardsAndReplicas) {
   expect_same_bits(weights_in(scratch.path("second")), expected);
   const JobResult score = Job(Words{"eval", scratch.path("second")}).finish();
   EXPECT_EQ(score.exit_status, 0) << score.err;
+  // Replicas of Downpour go on from its weights.
+  words = small_sandblaster(scratch.path("third"),
+                            {"strategy=downpour", "precision=float32", "training.steps=19"});
+  words.insert(words.end(), {"--resume", scratch.path("second")});
+  const JobResult third = Job(words).finish();
+  ASSERT_EQ(third.exit_status, 0) << third.err;
+  EXPECT_NE(third.out.find("done after 19 steps"), std::string::npos) << third.out;
 }
 
 TEST(SandblasterJob, WhereTheFirstLossIsNoneNothingIsTriedAgain) {
