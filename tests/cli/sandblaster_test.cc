@@ -246,6 +246,33 @@ TEST(SandblasterJob, StopsAndGoesOnToTheSameBits) {
   expect_same_bits(weights_in(scratch.path("job")), expected);
 }
 
+// Nothing of the job that wrote it is there any more.
+TEST(SandblasterJob, GoesOnFromACheckpointOnOtherShardsAndReplicas) {
+  const test::Scratch scratch;
+  const train::Tensors expected = in_one_process(scratch.path("one"), {"training.steps=9"});
+  ASSERT_EQ(
+      Job(small_sandblaster(scratch.path("first"), {"training.steps=5"})).finish().exit_status, 0);
+  Words words =
+      small_sandblaster(scratch.path("second"),
+                        {"training.steps=9", "sandblaster.shards=3", "sandblaster.replicas=3"});
+  words.insert(words.end(), {"--resume", scratch.path("first")});
+  const JobResult result = Job(words).finish();
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_NE(result.err.find("the optimization goes on behind iteration 5"), std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.err.find("iteration 5: loss"), std::string::npos) << result.err;
+  expect_same_bits(weights_in(scratch.path("second")), expected);
+  const JobResult score = Job(Words{"eval", scratch.path("second")}).finish();
+  EXPECT_EQ(score.exit_status, 0) << score.err;
+  // Replicas of Downpour go on from its weights.
+  words = small_sandblaster(scratch.path("third"),
+                            {"strategy=downpour", "precision=float32", "training.steps=19"});
+  words.insert(words.end(), {"--resume", scratch.path("second")});
+  const JobResult third = Job(words).finish();
+  ASSERT_EQ(third.exit_status, 0) << third.err;
+  EXPECT_NE(third.out.find("done after 19 steps"), std::string::npos) << third.out;
+}
+
 TEST(SandblasterJob, WhereTheFirstLossIsNoneNothingIsTriedAgain) {
   const test::Scratch scratch;
   const JobResult result =

@@ -94,6 +94,10 @@ TEST_F(ReportTest, OfABatchOptimization) {
         "Iterations (4)"})
     EXPECT_TRUE(has(page, part)) << part;
   EXPECT_FALSE(has(page, "a backup that was done first"));
+  // Two of one name at once: they stand beside each other.
+  std::string alike = metrics;
+  while (has(alike, "<one>")) alike = replaced(alike, "<one>", "two");
+  EXPECT_TRUE(has(make_report({make_run("alike", alike)}), "<td>two (2)</td>"));
   EXPECT_FALSE(has(page, "Where the time of a step went"));
   EXPECT_FALSE(has(make_report({usual("usual")}), "Who had which portions"));
 }

@@ -74,6 +74,11 @@ TEST(ResumeRules, SomeStrategiesGoOnFromEachOther) {
   EXPECT_TRUE(save_alike("hybrid", "partitioned"));
   EXPECT_FALSE(save_alike("sync", "mine"));
   EXPECT_FALSE(save_alike("mine", "hybrid"));
+  EXPECT_FALSE(save_alike("sync", "sandblaster"));
+  EXPECT_TRUE(takes_weights_alone("sync", "sandblaster"));
+  EXPECT_FALSE(takes_weights_alone("sandblaster", "sync"));
+  EXPECT_FALSE(takes_weights_alone("sandblaster", "sandblaster"));
+  EXPECT_FALSE(takes_weights_alone("mine", "sandblaster"));
 }
 
 TEST(ResumeRules, TheDocsSayTheSame) {

@@ -125,8 +125,8 @@ std::string portions_of(const BatchStatus& batch) {
 }
 
 std::string vectors_of(const JobStatus& s) {
-  std::string text = format("%5s %8s %10s %13s %9s\n", "shard", "vectors", "of memory",
-                            "sums of them", "portions");
+  std::string text =
+      format("%5s %8s %10s %13s %9s\n", "shard", "vectors", "of memory", "group sums", "portions");
   for (const ShardStatus& shard : s.shards) {
     if (shard.answers)
       text += format("%5u %8s %10s %13s %9s\n", shard.shard, count(shard.vectors).c_str(),

@@ -17,6 +17,7 @@
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/server/batch.h"
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/downpour.h"
 #include "convoy/train/downpour_roles.h"
@@ -60,13 +61,14 @@ class Connections {
     });
     train::Recipe recipe = train::recipe_of(plan_, registry);
     if (recipe.strategy == train::kDownpour) downpour_ = train::downpour_of(recipe);
+    if (recipe.strategy == train::kSandblaster && role_ == server::ClientRole::evaluator) look();
     return recipe;
   }
   // As the first rank found it.
   bool has_begun() const {
-    const auto reported = progress_.reported.steps;
-    return progress_.replicas > 0 || reported > 0 || progress_.epoch > plan_.first_epoch ||
-           progress_.consumed != plan_.consumed || !progress_.ended.empty();
+    if (progress_.replicas > 0 || progress_.reported.steps > 0 || !progress_.ended.empty())
+      return true;
+    return portions_done_ || !is_where_it_begins();
   }
   const std::string& ended() const { return progress_.ended; }
 
@@ -78,6 +80,25 @@ class Connections {
   }
 
  private:
+  // Whether as many samples are done as when the job began. Until it is described none are counted,
+  // and an epoch that was over is not told from the next one.
+  bool is_where_it_begins() const {
+    const bool none = progress_.consumed.empty();
+    if (progress_.epoch == plan_.first_epoch) return none || progress_.consumed == plan_.consumed;
+    if (progress_.epoch == plan_.first_epoch + 1) return none && !plan_.consumed.empty();
+    return progress_.epoch < plan_.first_epoch;
+  }
+
+  // Samples are not counted in a batch optimization.
+  void look() {
+    train::on_rank_0(world_.communicator(), [this]() -> std::string {
+      const auto client = connect({0, static_cast<std::uint32_t>(world_.size()), 0});
+      const server::BatchProgress progress = server::BatchClient(*client).watch();
+      portions_done_ = progress.all.done > 0 || progress.last.evaluations > 0;
+      return "";
+    });
+  }
+
   std::unique_ptr<server::Client> connect(const train::ServiceMember& member) const {
     server::ClientOptions options;
     options.coordinator = arguments_.coordinator;
@@ -101,6 +122,7 @@ class Connections {
   const comm::World& world_;
   server::JobPlan plan_;
   server::JobProgress progress_;
+  bool portions_done_ = false;
   train::DownpourRecipe downpour_;
 };
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "train/report/html.h"
@@ -19,11 +21,59 @@ constexpr double kGap = 0.0015;  // between neighbors, of a picture's width
 using End = GroupSpan::End;
 using Spans = std::vector<GroupSpan>;
 
+// Replicas as they stand in picture and table. One that came back, after it was taken for dead or
+// with another part of the run, is the one that it was, by its name; those of one name that are
+// there at once are several.
+class ReplicaRows {
+ public:
+  explicit ReplicaRows(const RunRecord& run) {
+    struct Stay {
+      double began_s = 0, ended_s = 0;
+    };
+    std::map<std::string, std::map<Key, Stay>> stays;  // by name
+    for (const GroupSpan& span : run.groups) {
+      const Key key{span.part, span.replica};
+      const auto name = run.replicas.find(key);
+      const bool named = name != run.replicas.end() && !name->second.empty();
+      const auto [place, is_new] =
+          stays[named ? name->second : "replica " + count_text(span.replica)].try_emplace(key);
+      Stay& stay = place->second;
+      stay.began_s = is_new ? span.began_s : std::min(stay.began_s, span.began_s);
+      stay.ended_s = is_new ? span.ended_s : std::max(stay.ended_s, span.ended_s);
+    }
+    for (const auto& [name, all] : stays) {
+      std::vector<std::pair<Key, Stay>> sorted(all.begin(), all.end());
+      std::sort(sorted.begin(), sorted.end(),
+                [](const auto& a, const auto& b) { return a.second.began_s < b.second.began_s; });
+      const std::size_t first = labels_.size();
+      std::vector<double> ends;  // of its rows
+      for (const auto& [key, stay] : sorted) {
+        std::size_t row = 0;
+        while (row < ends.size() && ends[row] > stay.began_s) ++row;
+        if (row == ends.size()) {
+          ends.push_back(0);
+          labels_.push_back(escaped(name) + (row == 0 ? "" : " (" + std::to_string(row + 1) + ")"));
+        }
+        ends[row] = stay.ended_s;
+        rows_[key] = first + row;
+      }
+    }
+  }
+
+  std::size_t of(const GroupSpan& span) const { return rows_.at({span.part, span.replica}); }
+  const std::vector<std::string>& labels() const { return labels_; }  // from below
+
+ private:
+  using Key = std::pair<std::size_t, double>;
+  std::map<Key, std::size_t> rows_;
+  std::vector<std::string> labels_;
+};
+
 // What an iteration has cost its replicas, from the end of the one before.
 struct IdleShare {
   double began_s = 0, ended_s = 0;
-  double busy_s = 0;  // of all
-  std::set<double> replicas;
+  double busy_s = 0;               // of all
+  std::set<std::size_t> replicas;  // rows
   double time_s() const { return ended_s - began_s; }
   double idle() const {
     const double all = time_s() * static_cast<double>(replicas.size());
@@ -32,7 +82,7 @@ struct IdleShare {
 };
 using IdleShares = std::map<std::int64_t, IdleShare>;  // by iteration
 
-IdleShares shares_of(const RunRecord& run) {
+IdleShares shares_of(const RunRecord& run, const ReplicaRows& replicas) {
   IdleShares shares;
   for (const GroupSpan& span : run.groups) {
     const auto [place, is_new] = shares.try_emplace(span.iteration);
@@ -40,7 +90,7 @@ IdleShares shares_of(const RunRecord& run) {
     share.began_s = is_new ? span.began_s : std::min(share.began_s, span.began_s);
     share.ended_s = is_new ? span.ended_s : std::max(share.ended_s, span.ended_s);
     share.busy_s += span.ended_s - span.began_s;
-    share.replicas.insert(span.replica);
+    share.replicas.insert(replicas.of(span));
   }
   const IdleShare* before = nullptr;
   for (auto& [iteration, share] : shares) {
@@ -68,19 +118,6 @@ Spans newest_spans(const RunRecord& run) {
   return some;
 }
 
-// Replicas as they stand in a picture, from below.
-std::vector<double> rows_of_replicas(const RunRecord& run) {
-  std::set<double> numbers;
-  for (const GroupSpan& span : run.groups) numbers.insert(span.replica);
-  return {numbers.begin(), numbers.end()};
-}
-
-std::string name_of_replica(const RunRecord& run, double number) {
-  const auto found = run.replicas.find(number);
-  return found == run.replicas.end() || found->second.empty() ? "replica " + count_text(number)
-                                                              : escaped(found->second);
-}
-
 struct SpanKind {
   Color color;
   const char* text;
@@ -106,9 +143,8 @@ std::string iterations_in(const Spans& spans) {
              : "iterations " + first + " to " + count_text(static_cast<double>(*shown.rbegin()));
 }
 
-void add_timeline(Page& page, const RunRecord& run) {
+void add_timeline(Page& page, const RunRecord& run, const ReplicaRows& replicas) {
   const Spans spans = newest_spans(run);
-  const std::vector<double> replicas = rows_of_replicas(run);
   double least = spans.front().began_s, most = spans.front().ended_s;
   std::map<std::int64_t, double> ends;  // of iterations
   for (const GroupSpan& span : spans) {
@@ -123,8 +159,8 @@ void add_timeline(Page& page, const RunRecord& run) {
             .x_least = least,
             .x_most = most,
             .y_least = 0.4,
-            .y_most = static_cast<double>(replicas.size()) + 0.6,
-            .whole_y = replicas.size() <= 16,
+            .y_most = static_cast<double>(replicas.labels().size()) + 0.6,
+            .whole_y = replicas.labels().size() <= 16,
             .marks = {},
             .series = {}};
   std::vector<Legend> legend;
@@ -132,10 +168,9 @@ void add_timeline(Page& page, const RunRecord& run) {
     Series series{.style = Series::Style::spans, .color = kind.color, .x = {}, .y = {}, .y2 = {}};
     for (const GroupSpan& span : spans) {
       if (!kind.is(span)) continue;
-      const auto row = std::find(replicas.begin(), replicas.end(), span.replica);
       series.x.push_back(span.began_s);
       series.y2.push_back(std::max(span.ended_s - gap, span.began_s + gap / 2));
-      series.y.push_back(1 + static_cast<double>(row - replicas.begin()));
+      series.y.push_back(1 + static_cast<double>(replicas.of(span)));
     }
     if (series.x.empty()) continue;
     legend.push_back({kind.color, kind.text});
@@ -173,13 +208,14 @@ std::string percent_text(double part) {
   return number_text(std::round(1000 * std::clamp(part, 0.0, 1.0)) / 10) + "%";
 }
 
-void add_replica_table(Page& page, const RunRecord& run, const IdleShares& shares) {
+void add_replica_table(Page& page, const RunRecord& run, const ReplicaRows& replicas,
+                       const IdleShares& shares) {
   struct Sum {
     double groups = 0, done = 0, copies = 0, unused = 0, lost = 0, busy_s = 0, time_s = 0;
   };
-  std::map<double, Sum> sums;
+  std::vector<Sum> sums(replicas.labels().size());
   for (const GroupSpan& span : run.groups) {
-    Sum& sum = sums[span.replica];
+    Sum& sum = sums[replicas.of(span)];
     ++sum.groups;
     if (span.copy) sum.copies += span.portions;
     (span.end == End::counted  ? sum.done
@@ -188,14 +224,14 @@ void add_replica_table(Page& page, const RunRecord& run, const IdleShares& share
     sum.busy_s += span.ended_s - span.began_s;
   }
   for (const auto& [iteration, share] : shares) {
-    for (const double replica : share.replicas) sums[replica].time_s += share.time_s();
+    for (const std::size_t row : share.replicas) sums[row].time_s += share.time_s();
   }
   std::vector<std::vector<std::string>> rows;
-  for (const auto& [replica, sum] : sums) {
-    if (rows.size() == kMostGroupRows) break;
-    rows.push_back({std::to_string(rows.size() + 1), name_of_replica(run, replica),
-                    count_text(sum.groups), count_text(sum.done), count_text(sum.copies),
-                    count_text(sum.unused), count_text(sum.lost), time_text(sum.busy_s),
+  for (std::size_t row = 0; row < sums.size() && row < kMostGroupRows; ++row) {
+    const Sum& sum = sums[row];
+    rows.push_back({std::to_string(row + 1), replicas.labels()[row], count_text(sum.groups),
+                    count_text(sum.done), count_text(sum.copies), count_text(sum.unused),
+                    count_text(sum.lost), time_text(sum.busy_s),
                     percent_text(sum.time_s > 0 ? 1 - sum.busy_s / sum.time_s : 0)});
   }
   page.add(table({"row", "replica", "groups", "portions done first", "had as backups", "not needed",
@@ -232,12 +268,13 @@ void add_groups(Page& page, const RunRecord& run) {
   if (run.groups.empty()) {
     page.add("<p class=\"none\">not recorded</p>\n");
   } else {
-    const IdleShares shares = shares_of(run);
+    const ReplicaRows replicas(run);
+    const IdleShares shares = shares_of(run, replicas);
     page.begin_row();
-    add_timeline(page, run);
+    add_timeline(page, run, replicas);
     if (shares.size() > 1) add_idle(page, shares);
     page.end_row();
-    add_replica_table(page, run, shares);
+    add_replica_table(page, run, replicas, shares);
   }
   if (!run.iterations.empty()) add_iteration_table(page, run);
 }

@@ -219,9 +219,17 @@ class Builder {
     const double now = number_in(row, "elapsed_s");
     for (std::size_t i = 0; i < columns[0]->size(); ++i) {
       const auto value = [&](std::size_t column) { return (*columns[column])[i]; };
-      GroupSpan span{row.step,       whole(value(0), 0), value(1),      value(2),
-                     value(3),       value(4),           value(5) != 0, GroupSpan::End::counted,
-                     now + value(7), now + value(8)};
+      GroupSpan span;
+      span.step = row.step;
+      span.iteration = whole(value(0), 0);
+      span.evaluation = value(1);
+      span.first = value(2);
+      span.portions = value(3);
+      span.part = run_.parts.size();
+      span.replica = value(4);
+      span.copy = value(5) != 0;
+      span.began_s = now + value(7);
+      span.ended_s = now + value(8);
       if (value(6) == 1) span.end = GroupSpan::End::unused;
       if (value(6) == 2) span.end = GroupSpan::End::lost;
       const bool good = std::isfinite(span.began_s) && span.ended_s >= span.began_s &&
@@ -233,7 +241,7 @@ class Builder {
     const auto names = find(row.names, "replica_names");
     if (numbers == row.lists.end() || names == row.names.end()) return;
     for (std::size_t i = 0; i < std::min(numbers->second.size(), names->second.size()); ++i)
-      run_.replicas[numbers->second[i]] = names->second[i];
+      run_.replicas[{run_.parts.size(), numbers->second[i]}] = names->second[i];
   }
 
   RunRecord& run_;

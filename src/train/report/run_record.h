@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/logging/phases.h"
@@ -62,7 +63,8 @@ struct GroupSpan {
   std::int64_t step = 0;  // of its row
   std::int64_t iteration = 0;
   double evaluation = 0, first = 0, portions = 0;
-  double replica = 0;  // number
+  std::size_t part = 0;  // of the run: each has its own coordinator
+  double replica = 0;    // number there
   bool copy = false;
   enum class End : std::uint8_t { counted, unused, lost } end = End::counted;
   double began_s = 0, ended_s = 0;  // of elapsed time
@@ -95,15 +97,15 @@ struct RunRecord {
   std::vector<SlowRankRecord> slow_ranks;
   std::vector<GroupSpan> groups;  // in the order in which they ended
   std::vector<IterationRecord> iterations;
-  std::map<double, std::string> replicas;  // their names, by number
-  std::vector<MetricInfo> metrics;         // that evaluations have
-  std::string best;                        // the one of these that matters; empty: none
-  std::string unit = "samples";            // of rates
-  std::int64_t target_at = -1;             // the step at which training.target was reached
-  std::string end;                         // how it ended by itself, as its row says; empty: no row
-  std::int64_t end_at = 0;                 // then
-  std::string at_work;                     // who, if it is going on now
-  std::vector<std::string> missing;        // lines for people
+  std::map<std::pair<std::size_t, double>, std::string> replicas;  // names, by part and number
+  std::vector<MetricInfo> metrics;                                 // that evaluations have
+  std::string best;                  // the one of these that matters; empty: none
+  std::string unit = "samples";      // of rates
+  std::int64_t target_at = -1;       // the step at which training.target was reached
+  std::string end;                   // how it ended by itself, as its row says; empty: no row
+  std::int64_t end_at = 0;           // then
+  std::string at_work;               // who, if it is going on now
+  std::vector<std::string> missing;  // lines for people
 
   // These are facts of the last part; 0 and "" where it doesn't say.
   double number(const std::string& key) const;
