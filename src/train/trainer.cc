@@ -46,7 +46,12 @@ bool Trainer::Impl::updated(const StepReport& report) {
     if (!writer_->writing() && !std::exchange(reserved_, true))
       writer_->reserve(strategy().state());
   }
-  return act(due_since(recipe_, before, moment_, report.requests));
+  Due due = due_since(recipe_, before, moment_, report.requests);
+  if (report.last && (report.requests & kStop) == 0) {
+    nothing_left_ = due.checkpoint = due.end = true;
+    due.evaluate = recipe_.evaluates();
+  }
+  return act(due);
 }
 
 void Trainer::Impl::stopped() {
@@ -190,7 +195,7 @@ bool Trainer::Impl::act(Due due) {
   if (due.checkpoint) write_checkpoint_now();
   if (due.end) {
     if (writer_) note_checkpoint(writer_->finish());
-    const bool whole = is_done(recipe_.training, moment_) &&
+    const bool whole = (nothing_left_ || is_done(recipe_.training, moment_)) &&
                        (!inputs_->evaluated || evaluated_at_ == moment_.step);
     result_.stopped = !whole && !result_.target_reached;
   }

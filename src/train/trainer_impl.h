@@ -106,7 +106,8 @@ class Trainer::Impl final : public TrainerContext {
   bool reserved_ = false;  // memory for it, with the optimizer's of the first update
   double waited_ = 0;      // before the checkpoint that is being written was begun
   CheckpointWaits waits_;
-  bool ending_ = false;  // this step is the last
+  bool ending_ = false;        // this step is the last
+  bool nothing_left_ = false;  // the strategy says (StepReport::last)
   std::unique_ptr<data::SampleSource> source_;
   SampleLog* sample_log_ = nullptr;  // source_, if samples are logged
   std::optional<Schedule> schedule_;

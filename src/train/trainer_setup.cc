@@ -7,11 +7,13 @@
 #include "convoy/train/memory.h"
 #include "convoy/train/threads.h"
 #include "train/checkpoint/resume.h"
+#include "train/checkpoint/resume_rules.h"
 #include "train/finite.h"
 #include "train/run/place.h"
 #include "train/run/saved_score.h"
 #include "train/run/set_up_watch.h"
 #include "train/same_everywhere.h"
+#include "train/strategies/sandblaster/saved.h"
 #include "train/trainer_impl.h"
 
 namespace convoy::train {
@@ -107,6 +109,8 @@ void Trainer::Impl::restore() {
     seconds_before_ = origin->manifest.seconds;
     const auto wanted = [this](const Slice& whole) { return strategy().wanted(whole); };
     saved = read_checkpoint(all(), origin->path, origin->manifest, wanted, &strategy().module());
+    if (takes_weights_alone(recipe_.strategy, origin->manifest.strategy))
+      saved = without_batch(*saved);
   }
   meant_ = buffers_not_finite(strategy().module());
   note_position();

@@ -64,6 +64,65 @@ TEST(StatusTable, SaysEverything) {
   EXPECT_NE(status_table(s, 80).find("no replica has joined yet"), std::string::npos);
 }
 
+TEST(StatusTable, SaysHowFarABatchOptimizationIs) {
+  JobStatus s = some_status();
+  s.batch = BatchStatus{.iteration = 12,
+                        .begun = true,
+                        .loss = 0.273125,
+                        .gradient_norm = 0.00412,
+                        .step = 1,
+                        .evaluations = 15,
+                        .evaluation = "13.1",
+                        .portions = 235,
+                        .now = {140, 4, 8, 2},
+                        .over = "",
+                        .replicas = {{3, "replica-0", true, {1800, 4, 8, 0}, 75},
+                                     {4, "a-name-that-is-too-long", false, {20, 0, 0, 2}, 0.5}}};
+  s.shards[0].vectors = 24;
+  s.shards[0].vector_bytes = 24 << 20;
+  s.shards[0].group_bytes = 1 << 20;
+  s.shards[0].portions = 141;
+  const std::string text = status_table(s, 80);
+  for (const char* part :
+       {"\niteration 12   loss 0.273125   gradient norm 0.00412   step 1   2 of 2 replicas\n",
+        "\nevaluation 13.1   140 of 235 portions, 4 again, 8 copies, 2 unused\n",
+        "\n    0       24     24 MiB         1 MiB       141\n",
+        "\nreplica-0            1,800         4         8         0  1 min 15 s\n",
+        "\na-name-that-is-~        20         0         0         2      500 ms  gone\n",
+        "\nevaluations  15 in all iterations\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "is not in:\n" << text;
+  EXPECT_EQ(text.find("staleness"), std::string::npos);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 80u) << line;
+  s.batch->over = "the gradient is small enough";
+  EXPECT_NE(status_table(s, 80).find("\nover: the gradient is small enough\n"), std::string::npos);
+}
+
+TEST(ReadStatus, TakesWhatACoordinatorSaysOfABatchOptimization) {
+  const JobStatus s = read_job_status(R"({
+    "job": {"name": "mnist"}, "progress": {}, "servers": [], "clients": [],
+    "shards": [{"shard": 0, "report_age_s": 0.5, "vectors": 24, "vector_bytes": 9600,
+                "group_bytes": 400, "portions_added": 3}],
+    "batch": {"iteration": 2, "loss": 0.5, "gradient_norm": 0.25, "step": 1, "evaluations": 4,
+              "evaluation": "3.0", "portions": 8, "portions_done": 3, "portions_again": 1,
+              "portions_copied": 2, "portions_unused": 0, "over": null, "replicas": [
+                {"replica": 7, "name": "r", "here": true, "portions_done": 12, "busy_s": 1.5}]}
+  })");
+  ASSERT_TRUE(s.batch);
+  EXPECT_EQ(s.batch->iteration, 2u);
+  EXPECT_EQ(s.batch->loss, 0.5);
+  EXPECT_EQ(s.batch->now.copied, 2u);
+  EXPECT_EQ(s.batch->over, "");
+  ASSERT_EQ(s.batch->replicas.size(), 1u);
+  EXPECT_EQ(s.batch->replicas[0].portions.done, 12u);
+  EXPECT_EQ(s.batch->replicas[0].busy_s, 1.5);
+  EXPECT_EQ(s.shards[0].vectors, 24u);
+  EXPECT_EQ(s.shards[0].portions, 3u);
+  EXPECT_FALSE(read_job_status(R"({"job": {}, "progress": {}, "servers": [], "clients": [],
+                                   "shards": []})")
+                   .batch);
+}
+
 TEST(ReadStatus, TakesWhatACoordinatorSays) {
   const JobStatus s = read_job_status(R"({
     "job": {"name": "mnist", "phase": "training", "ended": "", "backups": true, "replicas": 2,

@@ -61,6 +61,12 @@ void read(std::uint8_t which, const Message& message) {
       return both(message, calls::decode_portion_request);
     case 18:
       return both(message, calls::decode_portion_answer);
+    case 19:
+      return both(message, calls::decode_watch_request);
+    case 20:
+      return both(message, calls::decode_watch_answer);
+    case 21:
+      return both(message, calls::decode_batch_from);
   }
 }
 
@@ -72,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Message message = Message::copy_of(bytes.first(bytes.size() / 2));
   message.append(Message::copy_of(bytes.subspan(bytes.size() / 2)));
   try {
-    read(data[0] % 19, message);
+    read(data[0] % 22, message);
   } catch (const convoy::UsageError&) {
   }
   return 0;

@@ -48,6 +48,60 @@ TEST_F(ReportTest, OfOneRun) {
   EXPECT_TRUE(has(page, "@media print"));
 }
 
+// Each iteration takes 10 s: replica 7 works for all of them, 8 for 5 s, and then has a backup.
+std::string groups_row(int iteration) {
+  const std::string i = std::to_string(iteration);
+  return R"({"kind": "groups", "step": )" + i + R"(, "elapsed_s": )" +
+         std::to_string(10 * iteration) + R"(, "iteration": [)" + i + ", " + i + ", " + i +
+         R"(], "evaluation": [0, 0, 0], "first": [0, 2, 1], "portions": [1, 2, 1],)"
+         R"( "replica": [7, 8, 8], "copy": [0, 0, 1], "end": [0, 0, 1], "began_s": [-10, -10, -5],)"
+         R"( "ended_s": [0, -5, -3], "replicas": [7, 8], "replica_names": ["<one>", "two"]})"
+         "\n";
+}
+
+std::string iteration_row(int iteration) {
+  return R"({"kind": "iteration", "step": )" + std::to_string(iteration) + R"(, "elapsed_s": )" +
+         std::to_string(10 * iteration) +
+         R"(, "loss": 0.5, "gradient_norm": 0.25, "step_length": 1, "evaluations": 1,)"
+         R"( "portions": 3, "portions_again": 0, "portions_copied": 1, "portions_unused": 1,)"
+         R"( "restarted": 0})"
+         "\n";
+}
+
+TEST_F(ReportTest, OfABatchOptimization) {
+  std::string metrics = run_row();
+  for (int iteration = 1; iteration <= 5; ++iteration)
+    metrics +=
+        step_row(iteration, 1.0 / iteration, 10) + iteration_row(iteration) + groups_row(iteration);
+  // It goes on behind iteration 4 and loses a replica.
+  metrics += run_row(4) + replaced(groups_row(5), "\"end\": [0, 0, 1]", "\"end\": [0, 2, 1]");
+  metrics += R"({"kind": "groups", "step": 5, "elapsed_s": 1, "iteration": [5], "first": []})"
+             "\n";
+  const RunRecord run = read_run(make_run("batch", metrics));
+  EXPECT_EQ(run.groups.size(), 15u);
+  EXPECT_EQ(run.iterations.size(), 4u);
+  EXPECT_EQ(run.groups[4].began_s, 10);
+  EXPECT_EQ(run.groups[5].ended_s, 17);
+  const std::string page = make_report({run.folder});
+  for (const char* part :
+       {"Who had which portions when", "Groups of portions by replica, iterations 3 to 5",
+        "done first", "a backup that was not needed", "lost",
+        "Idle: time without portions, mean of the replicas",
+        "<td>&lt;one&gt;</td><td>5</td><td>5</td><td>0</td><td>0</td><td>0</td><td>50.0 s</td>"
+        "<td>0%</td>",
+        "<td>two</td><td>10</td><td>8</td><td>5</td><td>5</td><td>2</td><td>35.0 s</td>"
+        "<td>30%</td>",
+        "Iterations (4)"})
+    EXPECT_TRUE(has(page, part)) << part;
+  EXPECT_FALSE(has(page, "a backup that was done first"));
+  // Two of one name at once: they stand beside each other.
+  std::string alike = metrics;
+  while (has(alike, "<one>")) alike = replaced(alike, "<one>", "two");
+  EXPECT_TRUE(has(make_report({make_run("alike", alike)}), "<td>two (2)</td>"));
+  EXPECT_FALSE(has(page, "Where the time of a step went"));
+  EXPECT_FALSE(has(make_report({usual("usual")}), "Who had which portions"));
+}
+
 TEST_F(ReportTest, EvaluationsOnTrainingDataAreNoValidation) {
   std::string run = run_row();
   run.insert(run.find("\"step\""), R"("evaluated": "data.train", )");

@@ -11,6 +11,7 @@
 #include "convoy/train/recipe.h"
 #include "tests/base/scratch.h"
 #include "train/strategies/downpour/options.h"
+#include "train/strategies/sandblaster/options.h"
 
 namespace convoy::train {
 namespace {
@@ -32,6 +33,7 @@ std::string complete(const std::string& strategy) {
   words.strategies["hybrid"] = {{"scheme", std::string(), ""}};
   words.strategies["partitioned"] = {{"images", std::string(), ""}};
   words.strategies["downpour"] = downpour_keys();
+  words.strategies["sandblaster"] = sandblaster_keys();
   const Recipe recipe = parse_recipe(
       {"[model]\nname = \"m\"\n[data]\nreader = \"r\"\n[data.train]\n[data.validation]\n"
        "[[optimizer.groups]]\nmax_dims = 1\n[[placement.layers]]\nhow = "
@@ -45,7 +47,7 @@ std::string complete(const std::string& strategy) {
 // TrainerKeysTest tries it.
 TEST(ResumeRules, EveryKeyHasOne) {
   std::set<const ResumeKey*> used;
-  for (const char* strategy : {"sync", "hybrid", "partitioned", "downpour"}) {
+  for (const char* strategy : {"sync", "hybrid", "partitioned", "downpour", "sandblaster"}) {
     for (const RecipeChange& change : recipe_changes(complete(strategy), "")) {
       const ResumeKey* key = find_resume_key(change.key);
       EXPECT_NE(key, nullptr) << change.key << " is new: may it change when a run is resumed?";
@@ -72,6 +74,11 @@ TEST(ResumeRules, SomeStrategiesGoOnFromEachOther) {
   EXPECT_TRUE(save_alike("hybrid", "partitioned"));
   EXPECT_FALSE(save_alike("sync", "mine"));
   EXPECT_FALSE(save_alike("mine", "hybrid"));
+  EXPECT_FALSE(save_alike("sync", "sandblaster"));
+  EXPECT_TRUE(takes_weights_alone("sync", "sandblaster"));
+  EXPECT_FALSE(takes_weights_alone("sandblaster", "sync"));
+  EXPECT_FALSE(takes_weights_alone("sandblaster", "sandblaster"));
+  EXPECT_FALSE(takes_weights_alone("mine", "sandblaster"));
 }
 
 TEST(ResumeRules, TheDocsSayTheSame) {

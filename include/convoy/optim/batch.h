@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -84,6 +85,13 @@ struct BatchState {
 
 // What the space has to keep for that.
 std::vector<VectorName> vectors_of(const BatchState& state, BatchMethod method);
+
+// The state as text, without its vectors: a line each of "iteration", "weights", "loss",
+// "evaluations", "history", "direction", "step", "slope", "stalled", and of each "product" that is
+// known. Numbers come back with the same bits.
+std::vector<std::string> lines_of(const BatchState& state);
+// Throws UsageError naming the line that lines_of() can't have made, or what is missing.
+BatchState batch_state_of(std::span<const std::string> lines);
 
 enum class BatchEnding : std::uint8_t {
   none,       // there is more to do

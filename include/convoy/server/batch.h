@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/optim/batch.h"
 #include "convoy/optim/space.h"
 
 namespace convoy::server {
@@ -123,6 +124,60 @@ struct PortionLease {
   std::string why;
 };
 
+// Portions, by what became of them.
+struct PortionCounts {
+  std::uint64_t done = 0;    // each counted once an evaluation
+  std::uint64_t again = 0;   // handed out again, since who had them, or a shard, has lost them
+  std::uint64_t copies = 0;  // handed out while another replica had them: backups
+  std::uint64_t unused = 0;  // computed by one that was not the first
+  bool operator==(const PortionCounts&) const = default;
+};
+
+// A group that a replica had, by its coordinator's clock.
+struct GroupRecord {
+  enum class End : std::uint8_t {
+    counted = 0,  // it was the first to be done with it
+    unused = 1,   // another one was
+    lost = 2      // its replica is gone, or nobody needs the evaluation any more
+  };
+  std::uint64_t number = 0;  // 1, 2, ... of one coordinator
+  EvaluationId evaluation;
+  PortionGroup group;
+  std::uint64_t replica = 0;
+  bool copy = false;  // another replica had it when this one got it
+  End end = End::counted;
+  double began_s = 0, ended_s = 0;  // since the coordinator began; from when it was its first one
+};
+
+// A replica that this coordinator has seen.
+struct BatchReplica {
+  std::uint64_t replica = 0;  // the number of its first process
+  std::string name;
+  bool here = false;  // still
+  PortionCounts portions;
+  double busy_s = 0;  // that it had a group
+};
+
+// How far a batch optimization is. What is counted, but for the state's own numbers, is what the
+// coordinator of this term has seen.
+struct BatchProgress {
+  std::string ended;           // why the job is over; empty while it isn't
+  bool begun = false;          // the first evaluation is done: there is a state
+  optim::BatchState state;     // where the next iteration begins
+  optim::BatchIteration last;  // how the one before ended
+  std::string over;            // why there is no next one; empty while there is
+  optim::BatchMethod method = optim::BatchMethod::lbfgs;
+  EvaluationId evaluation;             // the newest
+  std::uint32_t portions = 0;          // of each
+  PortionCounts now;                   // of that evaluation
+  PortionCounts iteration;             // of all evaluations of the iteration that ended last
+  PortionCounts all;                   // of all
+  std::uint64_t term = 0;              // which coordinator it is
+  double time_s = 0;                   // since it began
+  std::vector<BatchReplica> replicas;  // ascending
+  std::vector<GroupRecord> groups;     // ascending; old ones are forgotten
+};
+
 // What coordinator, replicas and evaluators ask shards for, through a client that has described the
 // network or joined. Vectors of a space are all vectors of the description that have a rule (which
 // is not used); statistics are in none.
@@ -144,8 +199,12 @@ class BatchClient {
   // is the first with a part has given it. The vector is there when all parts are.
   void put(const optim::VectorName& name, std::span<const BatchView<const float>> values);
   void put(const optim::VectorName& name, std::span<const BatchView<const double>> values);
-  // Lets replicas join, if {weights, 0, 0} is there on all shards: whether it is.
-  bool initialized();
+  // Of a checkpoint, before initialized(): its vectors are there under their names, and the
+  // coordinator goes on from it. Without effect where the optimization has begun already.
+  void begin_from(const optim::BatchState& state);
+  // Lets replicas join, if the weights that it begins with are there on all shards: whether they
+  // are.
+  bool initialized(const optim::VectorName& weights = {});
 
   // --- a replica's work ---
   // Values of a vector, rounded if the space has doubles and floats are asked for. Waits for
@@ -165,6 +224,15 @@ class BatchClient {
   // Failure when this client was taken for dead.
   PortionLease lease(const EvaluationId& evaluation, std::span<const PortionGroup> held,
                      std::span<const FinishedPortions> finished, bool at_once);
+
+  // --- an evaluator's ---
+  // How far the optimization is, with the records of groups whose number is larger than `after`, a
+  // few thousand at most. `hold`: the state's vectors stay on the shards until the next time that
+  // this client holds some, lets go, or is gone. What is fetched of them may be gone all the same,
+  // when an iteration has ended just then or the coordinator has begun again: fetch() throws
+  // UsageError, and the next state's are there. An observer can't hold.
+  BatchProgress watch(std::uint64_t after = 0, bool hold = false);
+  void let_go();
 
   // --- the coordinator's ---
   // These are numbered, 1, 2, ...: a shard does nothing for a number that is not larger than the

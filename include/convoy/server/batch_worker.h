@@ -33,8 +33,12 @@ class PortionWork {
   // The loss of a portion, the sum over its samples; `gradient`, which is zeros, becomes the sum of
   // their gradients, one vector of weights() behind the other.
   virtual double compute(std::uint32_t portion, std::span<T> gradient) = 0;
-  // These portions are next: their samples may be read.
+  // These portions come next, behind those that this was said of before: their samples may be read.
+  // Some of them may never be asked for.
   virtual void ahead(const PortionGroup& group) { static_cast<void>(group); }
+  // compute() is called for its portions now, one after the other, and then, unless nobody needs
+  // them any more, the sum of their gradients is sent.
+  virtual void begin_group(const PortionGroup& group) { static_cast<void>(group); }
 };
 
 struct WorkerOptions {
@@ -106,7 +110,7 @@ class PortionWorker {
     if (lease.kind != PortionLease::Kind::group) return std::nullopt;
     held_.push_back({lease.group, lease.copy});
     got_ = true;
-    if (held_.size() > 1) work_.ahead(lease.group);
+    work_.ahead(lease.group);
     return std::nullopt;
   }
 
@@ -115,8 +119,7 @@ class PortionWorker {
     const Held now = held_.front();
     const EvaluationId evaluation = evaluation_;
     if (!fetched_) {
-      leases_.fetch({optim::VectorRole::weights, evaluation.iteration, evaluation.evaluation},
-                    work_.weights());
+      if (!fetch()) return std::nullopt;
       work_.begin(evaluation);
       fetched_ = true;
       ++counts_.evaluations;
@@ -124,6 +127,7 @@ class PortionWorker {
     FinishedPortions finished{now.group, {}};
     auto looked = Clock::now();
     sum_.clear();
+    work_.begin_group(now.group);
     bool finite = true;
     for (std::uint64_t portion = now.group.first; portion < now.group.end(); ++portion) {
       if (!finite) {  // nobody needs the rest
@@ -165,6 +169,21 @@ class PortionWorker {
     return std::nullopt;
   }
 
+  // False: the weights are gone, since the evaluation has ended while this replica was late. The
+  // coordinator says which one there is.
+  bool fetch() {
+    try {
+      leases_.fetch({optim::VectorRole::weights, evaluation_.iteration, evaluation_.evaluation},
+                    work_.weights());
+    } catch (const UsageError&) {
+      if (gone_ == evaluation_) throw;
+      gone_ = evaluation_;
+      held_.clear();
+      return false;
+    }
+    return true;
+  }
+
   GroupAnswer send(const EvaluationId& evaluation, const PortionGroup& group) {
     const std::span<const T> sum = sum_.take();
     std::vector<BatchView<const T>> views;
@@ -181,7 +200,8 @@ class PortionWorker {
   const WorkerOptions options_;
   EvaluationId evaluation_;
   bool fetched_ = false;
-  bool got_ = false;  // a group, with the last answer
+  std::optional<EvaluationId> gone_;  // whose weights could not be fetched
+  bool got_ = false;                  // a group, with the last answer
   std::vector<Held> held_;
   std::vector<FinishedPortions> finished_;
   PortionSum<T> sum_;

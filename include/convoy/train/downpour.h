@@ -11,44 +11,30 @@
 #include "convoy/server/job.h"
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/recipe.h"
+#include "convoy/train/server_job.h"
 
 namespace convoy::train {
 
 // This is the table [downpour].
-struct DownpourRecipe {
-  std::int64_t replicas = 2;
-  std::int64_t shards = 1;
-  std::int64_t servers = 0;  // 0: as many as are needed
-  bool backups = true;
-  std::string durability = "replicated";  // or "synced", "none"
-  std::int64_t n_fetch = 1;               // mini-batches between two fetches
-  std::int64_t n_push = 1;                // and between two pushes
-  double local_lr = 0;                    // 0: the optimizer's
-  std::string local_steps = "again";      // or "drop"
-  std::int64_t staleness_bound = -1;      // -1: none; 0: in rounds
+struct DownpourRecipe : ServerJobRecipe {
+  std::int64_t n_fetch = 1;           // mini-batches between two fetches
+  std::int64_t n_push = 1;            // and between two pushes
+  double local_lr = 0;                // 0: the optimizer's
+  std::string local_steps = "again";  // or "drop"
+  std::int64_t staleness_bound = -1;  // -1: none; 0: in rounds
   bool scale_by_staleness = false;
   std::int64_t portion = 0;  // samples; 0: see job_plan
   std::int64_t warm_steps = 0;
   double warm_seconds = 0;
   std::string push_wire = "float32";  // or "bfloat16", "float16"
   std::string fetch_wire = "float32";
-  double lease_s = 3;
-  std::vector<std::string> hosts;
-  std::vector<std::string> etcd;
-  std::int64_t restarts = 3;
 
   // Says whether replicas make every update together (synchronous SGD).
   bool rounds() const { return staleness_bound == 0; }
 };
 
-inline constexpr const char* kDownpour = "downpour";
-
 // Reads the keys of a recipe whose strategy this is.
 DownpourRecipe downpour_of(const Recipe& recipe);
-
-// Gives the recipe of what one replica does by itself: with the strategy that its ranks work
-// together with, sync where one rank has the whole model, else partitioned.
-Recipe replica_recipe(const Recipe& recipe);
 
 // Gives what the coordinator of such a job is to know. `from`: the checkpoint that the job goes on
 // from, or null. Throws UsageError for a position that no parameter server's job can go on from.
@@ -62,16 +48,5 @@ server::JobPlan job_plan(const Recipe& recipe, const Manifest* from = nullptr);
 // with the group's rate at the beginning. REQUIRES: one of Convoy's own optimizers.
 optim::Rule parameter_rule(const OptimizerRecipe& recipe, const std::string& name,
                            std::int64_t dimensions);
-
-// This is a recipe read from its file, with the plugins that it names, and the plan of its job,
-// which goes on from the checkpoint `resume` unless that is empty ("latest": the newest of its run
-// folder). Throws UsageError for a recipe of another strategy. Defined where Torch is.
-struct DownpourJob {
-  Recipe recipe;
-  server::JobPlan plan;
-  std::string resume;  // the checkpoint's path
-};
-DownpourJob read_downpour_job(const std::string& recipe_file,
-                              const std::vector<std::string>& overrides, const std::string& resume);
 
 }  // namespace convoy::train

@@ -22,6 +22,7 @@
 #include "convoy/model/blueprint.h"
 #include "convoy/model/network.h"
 #include "convoy/parallel/gradient_reducer.h"
+#include "convoy/train/metrics.h"
 #include "convoy/train/moment.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/schedule.h"
@@ -87,6 +88,9 @@ struct GradientNoise {
 struct MoreNumbers {
   std::vector<std::pair<std::string, double>> numbers;  // TensorBoard shows them, too
   std::vector<std::pair<std::string, std::vector<double>>> lists;
+  // Rows of other kinds for metrics.jsonl, each with a step; their elapsed_s is added to them.
+  // These are written whether the update itself has a row or not.
+  std::vector<MetricsRow> rows;
 };
 
 // This is one update, as a strategy reports it, or several, where others make them. The same on
@@ -115,6 +119,9 @@ struct StepReport {
   std::int64_t updates = 1;
   // That have passed for them; negative: as long as the phases above take.
   double elapsed_s = -1;
+  // Nothing is left to train, however much the recipe asks for: `updates` may be 0. The same on
+  // every rank.
+  bool last = false;
   MoreNumbers more = {};
 };
 

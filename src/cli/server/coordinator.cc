@@ -14,7 +14,9 @@
 #include "cli/training/set_option.h"
 #include "cli/writes.h"
 #include "convoy/base/error.h"
-#include "convoy/train/downpour.h"
+#include "convoy/train/downpour_roles.h"
+#include "convoy/train/registry.h"
+#include "convoy/train/sandblaster.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/etcd_store.h"
 #include "server/coordinator/log_store.h"
@@ -52,13 +54,13 @@ std::shared_ptr<coordinator::StateStore> open_store(const CoordinatorArguments& 
 }
 
 // A job that has begun doesn't need the checkpoint any more that it went on from.
-train::DownpourJob read_job(const CoordinatorArguments& arguments) {
+train::ServerJob read_job(const CoordinatorArguments& arguments) {
   try {
-    return train::read_downpour_job(arguments.recipe, arguments.overrides, arguments.resume);
+    return train::read_server_job(arguments.recipe, arguments.overrides, arguments.resume);
   } catch (const UsageError&) {
     if (arguments.resume.empty()) throw;
     try {
-      return train::read_downpour_job(arguments.recipe, arguments.overrides, "");
+      return train::read_server_job(arguments.recipe, arguments.overrides, "");
     } catch (const UsageError&) {
     }
     throw;
@@ -83,6 +85,23 @@ void require_same(const CoordinatorArguments& arguments, const server::JobPlan& 
                    (arguments.etcd.empty() ? "folder" : "prefix"));
 }
 
+// What runs the method of a batch optimization; nothing for other jobs. An iteration goes on as it
+// was begun, so that it is the job's own recipe that counts.
+std::optional<coordinator::BatchSettings> batch_of(const server::JobPlan& plan) {
+  train::Registry registry;
+  const train::Recipe recipe = train::recipe_of(plan, registry);
+  if (recipe.strategy != train::kSandblaster) return std::nullopt;
+  const train::SandblasterRecipe sandblaster = train::sandblaster_of(recipe);
+  coordinator::BatchSettings settings;
+  settings.method = train::batch_options(recipe);
+  settings.iterations = train::batch_iterations(recipe);
+  settings.l2 = sandblaster.l2;
+  settings.ends_job = false;  // the evaluator does, with the last checkpoint
+  settings.groups.largest = train::largest_group_level(recipe);
+  settings.groups.backups = sandblaster.copies;
+  return settings;
+}
+
 int run_coordinator(CoordinatorArguments arguments) {
   StopSignals signals;  // before there are threads
   if (arguments.data.empty() && arguments.etcd.empty()) {
@@ -93,16 +112,17 @@ int run_coordinator(CoordinatorArguments arguments) {
   settings.tls = files_of(arguments.tls);
   // It has said why.
   settings.fatal = [](const std::string&) { std::_Exit(kExitFailure); };
-  const train::DownpourJob job = read_job(arguments);
+  const train::ServerJob job = read_job(arguments);
   const auto store = open_store(arguments, job.plan.name);
   const auto stored = coordinator::stored_job(*store);
   if (stored) {
     require_same(arguments, job.plan, stored->plan, store->where());
   } else if (job.resume.empty() && !arguments.resume.empty()) {
     // What is wrong with the checkpoint.
-    train::read_downpour_job(arguments.recipe, arguments.overrides, arguments.resume);
+    train::read_server_job(arguments.recipe, arguments.overrides, arguments.resume);
   }
   settings.plan = job.plan;
+  settings.batch = batch_of(stored ? stored->plan : job.plan);
   const Log log = settings.log;
   coordinator::Coordinator process(store, std::move(settings));
   log.info("job " + process.job() + " at " + process.address() + ", kept in " + store->where() +

@@ -187,7 +187,8 @@ Beginning choose_beginning(const BeginningFacts& facts) {
 }
 
 bool may_change(const std::string& key) {
-  return key == "downpour.hosts" || key == "downpour.restarts";
+  return key == "downpour.hosts" || key == "downpour.restarts" || key == "sandblaster.hosts" ||
+         key == "sandblaster.restarts";
 }
 
 }  // namespace convoy::cli

@@ -7,7 +7,8 @@ namespace convoy::cli {
 void add_replica_command(CLI::App& app, Outcome& outcome) {
   add_later(app, "replica",
             "Train with others on a parameter server, as the coordinator's recipe says\n"
-            "(docs/downpour.md). -n: as many ranks as grid.partitions. Told to stop, it leaves in "
+            "(docs/downpour.md,\ndocs/sandblaster.md). -n: as many ranks as grid.partitions. Told "
+            "to stop, it leaves in "
             "order.",
             outcome);
 }
@@ -15,7 +16,8 @@ void add_replica_command(CLI::App& app, Outcome& outcome) {
 void add_evaluator_command(CLI::App& app, Outcome& outcome) {
   add_later(app, "evaluator",
             "Evaluate what replicas train on a parameter server, and write its checkpoints\n"
-            "(docs/downpour.md). Told to stop, it writes one and exits with status 75; another "
+            "(docs/downpour.md,\ndocs/sandblaster.md). Told to stop, it writes one and exits with "
+            "status 75; another "
             "evaluator goes\non.",
             outcome);
 }
@@ -24,7 +26,8 @@ void add_evaluator_command(CLI::App& app, Outcome& outcome) {
 void add_coordinator_command(CLI::App& app, Outcome& outcome) {
   add_later(
       app, "coordinator",
-      "Coordinate a job of strategy \"downpour\": who serves which shard, who has which "
+      "Coordinate a job of strategy \"downpour\" or \"sandblaster\": who serves which shard, who "
+      "has which "
       "samples\n"
       "Started again with the same folder (or etcd) it goes on with what is there; the recipe "
       "has to be the\nsame. It ends when the job does.",

@@ -50,6 +50,38 @@ void read_progress(const json& progress, JobStatus& s) {
   if (s.samples_wanted == 0) s.samples_wanted = s.epochs * epoch_samples;
 }
 
+PortionStatus portions_in(const json& from) {
+  PortionStatus portions;
+  take(from, "portions_done", portions.done);
+  take(from, "portions_again", portions.again);
+  take(from, "portions_copied", portions.copied);
+  take(from, "portions_unused", portions.unused);
+  return portions;
+}
+
+BatchStatus batch_in(const json& from) {
+  BatchStatus batch;
+  take(from, "iteration", batch.iteration);
+  batch.begun = !from.value("loss", json()).is_null();
+  take(from, "loss", batch.loss);
+  take(from, "gradient_norm", batch.gradient_norm);
+  take(from, "step", batch.step);
+  take(from, "evaluations", batch.evaluations);
+  take(from, "evaluation", batch.evaluation);
+  take(from, "portions", batch.portions);
+  take(from, "over", batch.over);
+  batch.now = portions_in(from);
+  for (const json& each : from.value("replicas", json::array())) {
+    BatchReplicaStatus& replica = batch.replicas.emplace_back();
+    take(each, "replica", replica.replica);
+    take(each, "name", replica.name);
+    take(each, "here", replica.here);
+    take(each, "busy_s", replica.busy_s);
+    replica.portions = portions_in(each);
+  }
+  return batch;
+}
+
 // `staleness`: of each client's last push, the largest of the shards'.
 ShardStatus shard_of(const json& from, std::map<std::uint64_t, std::uint64_t>& staleness) {
   ShardStatus shard;
@@ -61,6 +93,10 @@ ShardStatus shard_of(const json& from, std::map<std::uint64_t, std::uint64_t>& s
   take(from, "backup_lag", shard.lag);
   take(from, "memory_bytes", shard.memory_bytes);
   take(from, "log_bytes", shard.log_bytes);
+  take(from, "vectors", shard.vectors);
+  take(from, "vector_bytes", shard.vector_bytes);
+  take(from, "group_bytes", shard.group_bytes);
+  take(from, "portions_added", shard.portions);
   // Reports come every second.
   constexpr double kOld_s = 5;
   double age_s = kOld_s + 1;
@@ -112,6 +148,7 @@ JobStatus read_job_status(const std::string& text) {
       s.samples_per_s += s.replicas.back().samples_per_s;
     }
     take(all, "pushes_by_staleness", s.staleness);
+    if (const auto batch = all.find("batch"); batch != all.end()) s.batch = batch_in(*batch);
     return s;
   } catch (const json::exception& error) {
     throw Failure(std::string("the coordinator's status is not what this version reads: ") +

@@ -106,6 +106,48 @@ std::string replicas_of(const JobStatus& s, int columns) {
   return text;
 }
 
+// What stands in the place of epochs and samples in a batch optimization.
+std::string optimization_of(const BatchStatus& batch) {
+  std::string text = "iteration " + count(batch.iteration);
+  if (batch.begun)
+    text += format("   loss %.6g   gradient norm %.3g   step %.3g", batch.loss, batch.gradient_norm,
+                   batch.step);
+  return text;
+}
+
+std::string portions_of(const BatchStatus& batch) {
+  std::string text = "evaluation " + (batch.evaluation.empty() ? "-" : batch.evaluation) + "   " +
+                     count(batch.now.done) + " of " + count(batch.portions) + " portions, " +
+                     count(batch.now.again) + " again, " + count(batch.now.copied) + " copies, " +
+                     count(batch.now.unused) + " unused\n";
+  if (!batch.over.empty()) text += "over: " + batch.over + "\n";
+  return text;
+}
+
+std::string vectors_of(const JobStatus& s) {
+  std::string text =
+      format("%5s %8s %10s %13s %9s\n", "shard", "vectors", "of memory", "group sums", "portions");
+  for (const ShardStatus& shard : s.shards) {
+    if (shard.answers)
+      text += format("%5u %8s %10s %13s %9s\n", shard.shard, count(shard.vectors).c_str(),
+                     format_bytes(shard.vector_bytes).c_str(),
+                     format_bytes(shard.group_bytes).c_str(), count(shard.portions).c_str());
+  }
+  return text;
+}
+
+std::string batch_replicas_of(const JobStatus& s) {
+  std::string text = format("%-16s %9s %9s %9s %9s %11s\n", "replica", "portions", "again",
+                            "copies", "unused", "busy");
+  for (const BatchReplicaStatus& one : s.batch->replicas)
+    text += format("%-16s %9s %9s %9s %9s %11s%s\n", cut(one.name, kLongestName).c_str(),
+                   count(one.portions.done).c_str(), count(one.portions.again).c_str(),
+                   count(one.portions.copied).c_str(), count(one.portions.unused).c_str(),
+                   format_seconds(one.busy_s).c_str(), one.here ? "" : "  gone");
+  if (s.batch->replicas.empty()) text = "no replica has asked for portions yet\n";
+  return text + "evaluations  " + count(s.batch->evaluations) + " in all iterations\n";
+}
+
 std::string samples_of(const JobStatus& s) {
   std::string text = "samples    " + count(s.samples);
   if (s.samples_wanted > 0) text += " of " + count(s.samples_wanted);
@@ -135,10 +177,15 @@ std::string staleness_of(const std::vector<std::uint64_t>& pushes) {
 std::string status_table(const JobStatus& s, int columns) {
   const std::string title = s.name + (s.model.empty() ? "" : " (" + s.model + ")");
   std::string text =
-      title + ", " + state_of(s) + "\n" + progress_of(s) + "   " +
+      title + ", " + state_of(s) + "\n" + (s.batch ? optimization_of(*s.batch) : progress_of(s)) +
+      "   " +
       std::to_string(std::count_if(s.replicas.begin(), s.replicas.end(),
                                    [](const auto& r) { return r.role == "replica"; })) +
-      " of " + std::to_string(s.replicas_expected) + " replicas\n\n";
+      " of " + std::to_string(s.replicas_expected) + " replicas\n" +
+      (s.batch ? portions_of(*s.batch) : "") + "\n";
+  if (s.batch)
+    return text + shards_of(s) + "\n" + vectors_of(s) + "\n" + servers_of(s, columns) + "\n" +
+           batch_replicas_of(s);
   text += shards_of(s) + "\n" + servers_of(s, columns) + "\n" + replicas_of(s, columns) + "\n";
   return text + samples_of(s) + staleness_of(s.staleness);
 }

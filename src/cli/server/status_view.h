@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@ struct ShardStatus {
   std::uint64_t lag = 0;      // of the backup, in commands
   std::uint64_t memory_bytes = 0, log_bytes = 0;
   bool answers = true;
+  // Of a batch optimization.
+  std::uint64_t vectors = 0, vector_bytes = 0, group_bytes = 0, portions = 0;
 };
 
 struct ServerStatus {
@@ -34,6 +37,31 @@ struct ReplicaStatus {
   double heard_s = 0;           // ago
 };
 
+// Portions of a batch optimization, by what became of them.
+struct PortionStatus {
+  std::uint64_t done = 0, again = 0, copied = 0, unused = 0;
+};
+
+struct BatchReplicaStatus {
+  std::uint64_t replica = 0;
+  std::string name;
+  bool here = false;
+  PortionStatus portions;
+  double busy_s = 0;
+};
+
+struct BatchStatus {
+  std::uint64_t iteration = 0;  // iterations done
+  bool begun = false;           // what follows of the last one is known
+  double loss = 0, gradient_norm = 0, step = 0;
+  std::uint64_t evaluations = 0;  // in all
+  std::string evaluation;         // under way: "12.1"; empty: none yet
+  std::uint64_t portions = 0;     // of each
+  PortionStatus now;              // of that
+  std::string over;               // why there is no next iteration; empty while there is
+  std::vector<BatchReplicaStatus> replicas;
+};
+
 struct JobStatus {
   std::string name, model;
   std::string ended;  // why; empty while it isn't
@@ -49,6 +77,7 @@ struct JobStatus {
   std::vector<ServerStatus> servers;
   std::vector<ReplicaStatus> replicas;
   std::vector<std::uint64_t> staleness;  // pushes by staleness (docs/server-format.md)
+  std::optional<BatchStatus> batch;      // of a batch optimization
 };
 
 // Throws Failure when the text is no status of this version's.

@@ -70,7 +70,74 @@ class ClientService final : public train::ParameterService {
   PushRecords records_;
 };
 
+class ClientBatchService final : public train::BatchService {
+ public:
+  explicit ClientBatchService(std::unique_ptr<server::Client> client)
+      : client_(std::move(client)), batch_(*client_) {}
+
+  const server::JobPlan& plan() const override { return client_->plan(); }
+  bool describe(const server::JobDescription& description) override {
+    return client_->describe(description);
+  }
+  void open(server::Element element) override { batch_.open(element); }
+  void put(const optim::VectorName& name,
+           std::span<const server::BatchView<const float>> values) override {
+    batch_.put(name, values);
+  }
+  void put(const optim::VectorName& name,
+           std::span<const server::BatchView<const double>> values) override {
+    batch_.put(name, values);
+  }
+  void begin_from(const optim::BatchState& state) override { batch_.begin_from(state); }
+  bool initialized(const optim::VectorName& weights) override {
+    return batch_.initialized(weights);
+  }
+  void join(const server::JobDescription& description,
+            std::optional<std::span<const std::uint32_t>> vectors) override {
+    client_->join(description, vectors);
+  }
+  std::uint64_t id() const override { return client_->id(); }
+  bool lost() const override { return client_->lost(); }
+  std::string ended() const override { return client_->ended(); }
+  void leave() override { client_->leave(); }
+  server::PortionLease lease(const server::EvaluationId& evaluation,
+                             std::span<const server::PortionGroup> held,
+                             std::span<const server::FinishedPortions> finished,
+                             bool at_once) override {
+    return batch_.lease(evaluation, held, finished, at_once);
+  }
+  void fetch(const optim::VectorName& name, std::span<const server::BatchView<float>> to) override {
+    batch_.fetch(name, to);
+  }
+  void fetch(const optim::VectorName& name,
+             std::span<const server::BatchView<double>> to) override {
+    batch_.fetch(name, to);
+  }
+  server::GroupAnswer add_group(const server::EvaluationId& id, const server::PortionGroup& group,
+                                std::span<const server::BatchView<const float>> values) override {
+    return batch_.add_group(id, group, values);
+  }
+  server::GroupAnswer add_group(const server::EvaluationId& id, const server::PortionGroup& group,
+                                std::span<const server::BatchView<const double>> values) override {
+    return batch_.add_group(id, group, values);
+  }
+  server::BatchProgress watch(std::uint64_t after, bool hold) override {
+    return batch_.watch(after, hold);
+  }
+  void let_go() override { batch_.let_go(); }
+  void end_job(const std::string& why) override { client_->end_job(why); }
+  server::ClientTraffic traffic() const override { return client_->traffic(); }
+
+ private:
+  std::unique_ptr<server::Client> client_;
+  server::BatchClient batch_;
+};
+
 }  // namespace
+
+std::unique_ptr<train::BatchService> batch_service_of(std::unique_ptr<server::Client> client) {
+  return std::make_unique<ClientBatchService>(std::move(client));
+}
 
 std::unique_ptr<train::ParameterService> service_of(std::unique_ptr<server::Client> client) {
   return std::make_unique<ClientService>(std::move(client));

@@ -15,7 +15,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/train/checkpoint_folder.h"
-#include "convoy/train/downpour.h"
+#include "convoy/train/server_job.h"
 #include "convoy/train/trainer.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_files.h"
@@ -34,12 +34,14 @@ int columns() {
   return terminal && environment("TERM") != "dumb" ? size.ws_col : 0;
 }
 
-std::vector<std::string> hosts_of(const RankOptions& options, const train::DownpourRecipe& recipe) {
+std::vector<std::string> hosts_of(const RankOptions& options, const std::string& strategy,
+                                  const train::ServerJobRecipe& recipe) {
   std::vector<std::string> hosts;
   for (const HostSlots& host : read_hosts(options.hosts, options.hostfile)) {
     if (host.slots != 0)
       throw UsageError("--hosts " + host.name + ":" + std::to_string(host.slots) +
-                       ": with strategy \"downpour\" the recipe says how many replicas there are; "
+                       ": with strategy \"" + strategy +
+                       "\" the recipe says how many replicas there are; "
                        "name hosts alone");
     hosts.push_back(host.name);
   }
@@ -56,16 +58,16 @@ int threads_of(const train::Recipe& recipe, const DownpourSetup& setup) {
 
 DownpourSetup setup_of(const train::Recipe& recipe, const TrainArguments& arguments,
                        const DownpourArguments& own) {
-  const train::DownpourRecipe downpour = train::downpour_of(recipe);
-  const server::JobPlan plan = train::job_plan(recipe);
+  const train::ServerJobRecipe job = train::server_job_of(recipe);
+  const server::JobPlan plan = train::server_job_plan(recipe);
   DownpourSetup setup;
   setup.program = fs::read_symlink("/proc/self/exe").string();
   setup.servers = static_cast<int>(plan.servers);
-  setup.replicas = static_cast<int>(downpour.replicas);
+  setup.replicas = static_cast<int>(job.replicas);
   setup.partitions = static_cast<int>(std::max<std::int64_t>(1, recipe.grid.partitions));
-  setup.restarts = static_cast<int>(downpour.restarts);
-  setup.hosts = hosts_of(arguments.ranks, downpour);
-  setup.etcd = downpour.etcd;
+  setup.restarts = static_cast<int>(job.restarts);
+  setup.hosts = hosts_of(arguments.ranks, recipe.strategy, job);
+  setup.etcd = job.etcd;
   if (!own.certificates.empty()) setup.certificates = fs::absolute(own.certificates).string();
   setup.columns = columns();
   setup.threads = threads_of(recipe, setup);
@@ -88,17 +90,18 @@ std::vector<std::string> files_of(const train::RunFiles& found, const std::strin
   return paths;
 }
 
-void check_options(const TrainArguments& arguments) {
+void check_options(const std::string& strategy, const TrainArguments& arguments) {
+  const std::string with = "strategy \"" + strategy + "\"";
   if (is_a_rank())
-    throw UsageError(
-        "strategy \"downpour\" is no MPI job: start convoy train once, without mpirun or srun "
-        "(docs/downpour-operations.md)");
+    throw UsageError(with +
+                     " is no MPI job: start convoy train once, without mpirun or srun "
+                     "(docs/downpour-operations.md)");
   if (arguments.ranks.ranks > 0)
-    throw UsageError("-n: with strategy \"downpour\" say --set downpour.replicas=" +
-                     std::to_string(arguments.ranks.ranks));
+    throw UsageError("-n: with " + with + " say --set " + strategy +
+                     ".replicas=" + std::to_string(arguments.ranks.ranks));
   if (!arguments.ranks.logs.empty() || !arguments.ranks.bind.empty() ||
       !arguments.ranks.timeout.empty())
-    throw UsageError("--logs, --bind and --timeout are not for strategy \"downpour\"");
+    throw UsageError("--logs, --bind and --timeout are not for " + with);
 }
 
 }  // namespace
@@ -106,22 +109,26 @@ void check_options(const TrainArguments& arguments) {
 void add_downpour_options(CLI::App& command, DownpourArguments& own) {
   command
       .add_option("--certs", own.certificates,
-                  "With strategy \"downpour\" on several hosts: certificates of `convoy certs`")
+                  "With strategy \"downpour\" or \"sandblaster\" on several hosts: certificates of "
+                  "`convoy certs`")
       ->type_name("DIR");
   command
-      .add_option("--server-data", own.data,
-                  "With strategy \"downpour\": where coordinator and servers keep their data "
-                  "(server/ in the run folder)")
+      .add_option(
+          "--server-data", own.data,
+          "With strategy \"downpour\" or \"sandblaster\": where coordinator and servers keep "
+          "their data "
+          "(server/ in the run folder)")
       ->type_name("DIR")
       ->check(writes_folder(kServersFolder));
   command.add_flag("--dry-run", own.dry_run,
-                   "With strategy \"downpour\": print the commands of all processes, and do "
+                   "With strategy \"downpour\" or \"sandblaster\": print the commands of all "
+                   "processes, and do "
                    "nothing else");
 }
 
 int train_downpour(const train::Recipe& recipe, const TrainArguments& arguments,
                    const DownpourArguments& own) {
-  check_options(arguments);
+  check_options(recipe.strategy, arguments);
   const std::string folder = fs::absolute(recipe.output.folder).string();
   if (const std::string who = train::run_at_work(folder); !who.empty() && !own.dry_run)
     throw UsageError(folder + " is in use by another run: " + who);

@@ -1,4 +1,5 @@
-// convoy train for recipes with strategy "downpour": a job of several programs instead of ranks.
+// convoy train for recipes with strategy "downpour" or "sandblaster": a job of several programs
+// instead of ranks.
 #pragma once
 
 #include <string>

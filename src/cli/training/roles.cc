@@ -17,9 +17,12 @@
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/server/batch.h"
 #include "convoy/train/checkpoint_folder.h"
 #include "convoy/train/downpour.h"
 #include "convoy/train/downpour_roles.h"
+#include "convoy/train/sandblaster.h"
+#include "convoy/train/sandblaster_roles.h"
 #include "train/checkpoint/resume.h"
 #include "train/rank_work.h"
 
@@ -57,22 +60,45 @@ class Connections {
       return plan_.recipe;
     });
     train::Recipe recipe = train::recipe_of(plan_, registry);
-    downpour_ = train::downpour_of(recipe);
+    if (recipe.strategy == train::kDownpour) downpour_ = train::downpour_of(recipe);
+    if (recipe.strategy == train::kSandblaster && role_ == server::ClientRole::evaluator) look();
     return recipe;
   }
   // As the first rank found it.
   bool has_begun() const {
-    const auto reported = progress_.reported.steps;
-    return progress_.replicas > 0 || reported > 0 || progress_.epoch > plan_.first_epoch ||
-           progress_.consumed != plan_.consumed || !progress_.ended.empty();
+    if (progress_.replicas > 0 || progress_.reported.steps > 0 || !progress_.ended.empty())
+      return true;
+    return portions_done_ || !is_where_it_begins();
   }
   const std::string& ended() const { return progress_.ended; }
 
   train::ParameterServiceFactory factory() {
     return [this](const train::ServiceMember& member) { return service_of(connect(member)); };
   }
+  train::BatchServiceFactory batch_factory() {
+    return [this](const train::ServiceMember& member) { return batch_service_of(connect(member)); };
+  }
 
  private:
+  // Whether as many samples are done as when the job began. Until it is described none are counted,
+  // and an epoch that was over is not told from the next one.
+  bool is_where_it_begins() const {
+    const bool none = progress_.consumed.empty();
+    if (progress_.epoch == plan_.first_epoch) return none || progress_.consumed == plan_.consumed;
+    if (progress_.epoch == plan_.first_epoch + 1) return none && !plan_.consumed.empty();
+    return progress_.epoch < plan_.first_epoch;
+  }
+
+  // Samples are not counted in a batch optimization.
+  void look() {
+    train::on_rank_0(world_.communicator(), [this]() -> std::string {
+      const auto client = connect({0, static_cast<std::uint32_t>(world_.size()), 0});
+      const server::BatchProgress progress = server::BatchClient(*client).watch();
+      portions_done_ = progress.all.done > 0 || progress.last.evaluations > 0;
+      return "";
+    });
+  }
+
   std::unique_ptr<server::Client> connect(const train::ServiceMember& member) const {
     server::ClientOptions options;
     options.coordinator = arguments_.coordinator;
@@ -96,8 +122,35 @@ class Connections {
   const comm::World& world_;
   server::JobPlan plan_;
   server::JobProgress progress_;
+  bool portions_done_ = false;
   train::DownpourRecipe downpour_;
 };
+
+std::string how_it_ended(bool stopped, const std::string& ended) {
+  return stopped ? "stopped" : ended.empty() ? "done" : "the job is over (" + ended + ")";
+}
+
+void print_replica(const train::ReplicaResult& result) {
+  std::printf("%s after %llu mini-batches of %llu samples; %llu pushes, %llu fetches%s\n",
+              how_it_ended(result.stopped, result.ended).c_str(),
+              static_cast<unsigned long long>(result.steps),
+              static_cast<unsigned long long>(result.samples),
+              static_cast<unsigned long long>(result.pushes),
+              static_cast<unsigned long long>(result.fetches),
+              result.dropped == 0
+                  ? ""
+                  : (", " + std::to_string(result.dropped) + " pushes were too stale").c_str());
+}
+
+void print_replica(const train::BatchReplicaResult& result) {
+  std::printf(
+      "%s after %llu portions in %llu evaluations; %llu were copies, %llu others had done\n",
+      how_it_ended(result.stopped, result.ended).c_str(),
+      static_cast<unsigned long long>(result.portions),
+      static_cast<unsigned long long>(result.evaluations),
+      static_cast<unsigned long long>(result.copies),
+      static_cast<unsigned long long>(result.unused));
+}
 
 int run_replica(const RolesArguments& arguments) {
   become_ranks(arguments.ranks, 0, arguments.ranks.ranks);
@@ -106,23 +159,22 @@ int run_replica(const RolesArguments& arguments) {
     train::Registry registry;
     Connections connections(arguments, server::ClientRole::replica, world);
     const train::Recipe recipe = connections.recipe(registry);
-    train::ReplicaOptions options;
-    options.should_stop = stop_signal_came;
-    options.metrics = arguments.metrics;
-    const train::ReplicaResult result =
-        train::run_replica(world, registry, recipe, connections.factory(), options);
-    if (world.rank() > 0) return 0;
-    std::printf("%s after %llu mini-batches of %llu samples; %llu pushes, %llu fetches%s\n",
-                result.stopped         ? "stopped"
-                : result.ended.empty() ? "done"
-                                       : ("the job is over (" + result.ended + ")").c_str(),
-                static_cast<unsigned long long>(result.steps),
-                static_cast<unsigned long long>(result.samples),
-                static_cast<unsigned long long>(result.pushes),
-                static_cast<unsigned long long>(result.fetches),
-                result.dropped == 0
-                    ? ""
-                    : (", " + std::to_string(result.dropped) + " pushes were too stale").c_str());
+    if (recipe.strategy == train::kSandblaster) {
+      if (!arguments.metrics.empty())
+        throw UsageError("--metrics is for replicas of strategy \"downpour\"");
+      train::BatchReplicaOptions options;
+      options.should_stop = stop_signal_came;
+      const train::BatchReplicaResult result =
+          train::run_batch_replica(world, registry, recipe, connections.batch_factory(), options);
+      if (world.rank() == 0) print_replica(result);
+    } else {
+      train::ReplicaOptions options;
+      options.should_stop = stop_signal_came;
+      options.metrics = arguments.metrics;
+      const train::ReplicaResult result =
+          train::run_replica(world, registry, recipe, connections.factory(), options);
+      if (world.rank() == 0) print_replica(result);
+    }
     std::fflush(stdout);
     return 0;
   };
@@ -173,7 +225,10 @@ int run_evaluator(const RolesArguments& arguments) {
     options.overwrite = how[0] == 'o';
     options.resume = how.substr(1);
     const train::RunResult result =
-        train::run_evaluator(world, registry, recipe, connections.factory(), options);
+        recipe.strategy == train::kSandblaster
+            ? train::run_batch_evaluator(world, registry, recipe, connections.batch_factory(),
+                                         options)
+            : train::run_evaluator(world, registry, recipe, connections.factory(), options);
     if (world.rank() == 0) print_result(result);
     return result.stopped ? kExitRequeue : 0;
   });
@@ -197,7 +252,8 @@ void fill_replica_command(CLI::App& command, Outcome& outcome) {
   arguments->ranks.grace_s = kUsualGrace;
   add_common(command, *arguments, "replica");
   command
-      .add_option("--metrics", arguments->metrics, "Write losses and times of mini-batches there")
+      .add_option("--metrics", arguments->metrics,
+                  "Write losses and times of mini-batches there (strategy \"downpour\")")
       ->type_name("FILE")
       ->check(writes_file(kMetricsFile));
   command.callback([arguments, &outcome] { outcome.exit_status = run_replica(*arguments); });

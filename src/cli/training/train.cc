@@ -23,7 +23,7 @@
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
-#include "convoy/train/downpour.h"
+#include "convoy/train/server_job.h"
 #include "convoy/train/trainer.h"
 #include "train/logging/environment.h"
 
@@ -154,7 +154,7 @@ int ranks_of(const RankOptions& options) {
 
 int run_downpour(const train::Recipe& recipe, const TrainCommandArguments& arguments) {
   if (!arguments.plan.empty() || !arguments.timeline.empty())
-    throw UsageError("--plan and --timeline are not for strategy \"downpour\"");
+    throw UsageError("--plan and --timeline are not for strategy \"" + recipe.strategy + "\"");
   return train_downpour(recipe, {arguments.resume, arguments.overwrite, arguments.ranks},
                         arguments.downpour);
 }
@@ -184,10 +184,11 @@ int run_train(const TrainCommandArguments& arguments) {
     std::fputs(train::print_recipe(mine, true).c_str(), stdout);
     return 0;
   }
-  if (recipe.strategy == train::kDownpour) return run_downpour(recipe, arguments);
+  if (train::is_server_job(recipe.strategy)) return run_downpour(recipe, arguments);
   if (arguments.downpour.dry_run || !arguments.downpour.certificates.empty() ||
       !arguments.downpour.data.empty())
-    throw UsageError("--dry-run, --certs and --server-data are for strategy \"downpour\"");
+    throw UsageError(
+        "--dry-run, --certs and --server-data are for strategy \"downpour\" or \"sandblaster\"");
   check_output_file("--timeline", arguments.timeline);
   become_ranks(arguments.ranks, static_cast<int>(recipe.threads), recipe.grid.partitions);
   // Others may wait for a rank that ends by itself.

@@ -197,7 +197,7 @@ template void Core::put_vector<float>(const optim::VectorName&,
 template void Core::put_vector<double>(const optim::VectorName&,
                                        std::span<const BatchView<const double>>);
 
-bool Core::batch_initialized() {
+bool Core::batch_initialized(const optim::VectorName& weights) {
   Exchange exchange(directory_, traffic_, settings("vectors", Traffic::Kind::batch));
   for (std::uint32_t shard = 0; shard < plan_.shards; ++shard) {
     exchange.ask(shard, shard, calls::kVectors, calls::report_request(shard));
@@ -209,7 +209,7 @@ bool Core::batch_initialized() {
       throw Failure(at_shard("vectors", result.shard) + result.answer.reason);
     }
     const auto there = calls::decode_batch_status(result.answer.content).vectors;
-    all &= std::find(there.begin(), there.end(), optim::VectorName{}) != there.end();
+    all &= std::find(there.begin(), there.end(), weights) != there.end();
   }
   if (all) ask(calls::kInitialized, calls::encode_nothing());
   return all;

@@ -67,12 +67,15 @@ class Core {
   void open_space(Element element);
   template <typename T>
   void put_vector(const optim::VectorName& name, std::span<const BatchView<const T>> values);
-  bool batch_initialized();
+  bool batch_initialized(const optim::VectorName& weights);
   template <typename T>
   void fetch_vector(const optim::VectorName& name, std::span<const BatchView<T>> to);
   template <typename T>
   GroupAnswer add_group(const EvaluationId& id, const PortionGroup& group,
                         std::span<const BatchView<const T>> values);
+  BatchProgress watch_batch(std::uint64_t after, bool hold);
+  void let_go();
+  void begin_batch_from(const optim::BatchState& state);
   // To all shards.
   void batch_command(const char* what, const Bytes& command);
   std::vector<double> dots(std::span<const optim::VectorPair> pairs);

@@ -1,8 +1,13 @@
-// Groups of portions, which a replica of a batch optimization asks the coordinator for.
+// What replicas and evaluators of a batch optimization ask the coordinator for.
 #include "server/service/portion_calls.h"
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "server/client/core.h"
+#include "server/coordinator/batch_record.h"
 
 namespace convoy::server {
 
@@ -11,7 +16,57 @@ PortionLease BatchClient::lease(const EvaluationId& evaluation, std::span<const 
   return core_.lease_portions(evaluation, held, finished, at_once);
 }
 
+BatchProgress BatchClient::watch(std::uint64_t after, bool hold) {
+  return core_.watch_batch(after, hold);
+}
+
+void BatchClient::let_go() { core_.let_go(); }
+
+void BatchClient::begin_from(const optim::BatchState& state) { core_.begin_batch_from(state); }
+
 namespace client {
+
+BatchProgress Core::watch_batch(std::uint64_t after, bool hold) {
+  using Hold = calls::WatchRequest::Hold;
+  const transport::Message message =
+      hold ? ask_as_somebody(calls::kWatch,
+                             [&](std::uint64_t id) {
+                               return calls::encode(calls::WatchRequest{id, after, Hold::hold});
+                             })
+           : ask(calls::kWatch, calls::encode(calls::WatchRequest{0, after, Hold::keep}));
+  calls::WatchAnswer answer = calls::decode_watch_answer(message);
+  BatchProgress progress = std::move(answer.progress);
+  if (answer.start.empty()) return progress;
+  coordinator::BatchStart start = coordinator::decode_batch_start(answer.start);
+  progress.begun = start.begun;
+  progress.state = std::move(start.state);
+  progress.last = start.last;
+  return progress;
+}
+
+void Core::let_go() {
+  ask_as_somebody(calls::kWatch, [](std::uint64_t id) {
+    return calls::encode(calls::WatchRequest{id, UINT64_MAX, calls::WatchRequest::Hold::let_go});
+  });
+}
+
+void Core::begin_batch_from(const optim::BatchState& state) {
+  coordinator::BatchStart start;
+  start.begun = true;
+  start.state = state;
+  start.last.iteration = state.iteration;
+  start.last.loss = state.loss;
+  start.last.step = state.step;
+  const optim::VectorName gradient = optim::gradient_of(state.weights);
+  if (const auto square = state.products.find({gradient, gradient});
+      square != state.products.end()) {
+    start.last.gradient_norm = std::sqrt(square->second);
+  }
+  const Bytes bytes = coordinator::encode(start);
+  ask_as_somebody(calls::kBeginFrom, [&](std::uint64_t id) {
+    return calls::encode(calls::BatchFrom{id, bytes});
+  });
+}
 
 PortionLease Core::lease_portions(const EvaluationId& evaluation,
                                   std::span<const PortionGroup> held,

@@ -19,7 +19,9 @@ void BatchClient::put(const optim::VectorName& name,
   core_.put_vector<double>(name, values);
 }
 
-bool BatchClient::initialized() { return core_.batch_initialized(); }
+bool BatchClient::initialized(const optim::VectorName& weights) {
+  return core_.batch_initialized(weights);
+}
 
 void BatchClient::fetch(const optim::VectorName& name, std::span<const BatchView<float>> to) {
   core_.fetch_vector<float>(name, to);

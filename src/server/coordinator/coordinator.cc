@@ -117,7 +117,10 @@ Coordinator::Impl::Impl(std::shared_ptr<StateStore> state_store, CoordinatorSett
   options.life = random_number();
   options.accept_loss = settings.accept_loss;
   options.largest_value = store->largest_value();
-  if (settings.batch) options.batch = settings.batch->groups;
+  if (settings.batch) {
+    options.batch = settings.batch->groups;
+    options.batch_method = settings.batch->method.method;
+  }
   core = std::make_unique<Core>(now(), options, store->list(""));
   job = core->id();
   Effects first = core->begin();

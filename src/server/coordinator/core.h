@@ -42,6 +42,7 @@ struct CoreOptions {
   // Of a batch optimization (Sandblaster), whose portions have plan.portion samples each; else
   // samples are leased as Downpour does it.
   std::optional<BatchGroups> batch;
+  optim::BatchMethod batch_method = optim::BatchMethod::lbfgs;
   Time poll = replication::milliseconds(1000);           // of the shards' reports
   Time retry = replication::milliseconds(150);           // of what failed
   Time cut_wait = replication::milliseconds(2000);       // for the pushes that a cut is to have
@@ -80,9 +81,13 @@ class Core {
   // What the method goes on from after this process (batch_run.h): a start without answers, or else
   // answers. BatchKept says when it survives a power cut.
   Effects keep_batch(Time now, std::uint64_t token, std::optional<Bytes> start, Bytes answers);
+  // The method makes no more iterations; the job isn't over.
+  Effects batch_over(Time now, const std::string& why);
   Effects end_job(Time now, const std::string& why);  // without effect on one that has ended
   const Bytes& batch_start() const { return batch_start_; }
   const Bytes& batch_answers() const { return batch_answers_; }
+  // Vectors that the method may not free: evaluators fetch them.
+  std::vector<optim::VectorName> batch_held() const;
   // Nothing where the job is none, or isn't described yet.
   std::optional<GroupOptions> batch_groups() const;
 
@@ -182,6 +187,8 @@ class Core {
   BatchWork& batch_work();
   void load_batch(const std::map<std::string, Value>& stored);
   void on_portions(CallId call, const transport::Message& request);
+  void on_watch(CallId call, const transport::Message& request);
+  void on_begin_from(CallId call, const transport::Message& request);
   void put_batch_changes();
   void speak_of_batch();
   std::optional<BatchFacts> batch_facts() const;
@@ -240,6 +247,7 @@ class Core {
   ReplicaReport reported_;
   std::unique_ptr<BatchWork> batch_;
   Bytes batch_start_, batch_answers_;
+  std::map<std::uint64_t, std::vector<optim::VectorName>> batch_held_;  // by evaluator
   std::map<std::uint64_t, CutEntry> cuts_;
   std::optional<Time> warm_began_;  // in this coordinator's life
   std::optional<Time> lost_at_;     // when one that may not know the end was taken for dead

@@ -68,9 +68,71 @@ void Core::on_portions(CallId call, const transport::Message& message) {
   if (const std::string why = why_wait(group); !why.empty()) throw UsageError(why);
   client->knows_end = !state_.ended.empty();
   request.client = id;
-  work.desk.enter(id);
+  work.desk.enter(id, clients_.at(group.clients.at(0)).entry.name);
   work.desk.ask(now_, call, request);
   put_batch_changes();
+}
+
+void Core::on_watch(CallId call, const transport::Message& request) {
+  using Hold = calls::WatchRequest::Hold;
+  const calls::WatchRequest watch = calls::decode_watch_request(request);
+  if (!options_.batch) throw UsageError("the job is no batch optimization");
+  if (watch.hold != Hold::keep) {
+    const ClientState& client = require(watch.client);
+    if (client.entry.role != ClientRole::evaluator)
+      throw UsageError("client " + std::to_string(watch.client) +
+                       " is no evaluator: it can hold no vectors");
+    batch_held_.erase(watch.client);
+  }
+  calls::WatchAnswer answer;
+  BatchProgress& progress = answer.progress;
+  progress.ended = state_.ended;
+  progress.method = options_.batch_method;
+  progress.term = options_.term;
+  progress.time_s = static_cast<double>(now_) / 1e6;
+  answer.start = batch_start_;
+  if (watch.hold == Hold::hold && !batch_start_.empty()) {
+    const BatchStart start = decode_batch_start(batch_start_);
+    if (start.begun)
+      batch_held_[watch.client] = optim::vectors_of(start.state, options_.batch_method);
+  }
+  if (const auto facts = batch_facts()) {
+    progress.evaluation = facts->evaluation;
+    progress.portions = facts->portions;
+    progress.now = counts_of(facts->counts);
+    progress.iteration = facts->iteration;
+    progress.all = facts->all;
+    progress.over = facts->over;
+    progress.replicas = facts->replicas;
+    progress.groups = batch_->desk.journal().after(watch.after, calls::kMostRecords);
+  }
+  reply(call, calls::encode(answer));  // what it says is stored by then
+}
+
+void Core::on_begin_from(CallId call, const transport::Message& request) {
+  const calls::BatchFrom from = calls::decode_batch_from(request);
+  if (!options_.batch) throw UsageError("the job is no batch optimization");
+  if (require(from.client).entry.role != ClientRole::evaluator)
+    throw UsageError("client " + std::to_string(from.client) +
+                     " is no evaluator: it can't say where the optimization goes on from");
+  const BatchStart start = decode_batch_start(from.start);
+  if (!start.begun || start.commands != 0)
+    throw UsageError("what the optimization is to go on from is no state of a checkpoint");
+  if (!state_.initialized && batch_start_.empty()) {
+    batch_start_ = from.start;
+    put(kBatchStartKey, batch_start_, Survives::power);
+    tell(Tell::Level::info,
+         "the optimization goes on behind iteration " + std::to_string(start.state.iteration));
+  }
+  reply(call, calls::encode_nothing());
+}
+
+std::vector<optim::VectorName> Core::batch_held() const {
+  std::vector<optim::VectorName> all;
+  for (const auto& [client, names] : batch_held_) all.insert(all.end(), names.begin(), names.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
 }
 
 // A power cut may not take how portions were cut: somebody may be at a group, and another one with
@@ -85,7 +147,7 @@ void Core::put_batch_changes() {
 void Core::speak_of_batch() {
   if (!batch_) return;
   GroupDesk& desk = batch_->desk;
-  if (!state_.ended.empty()) desk.finish(state_.ended);
+  if (!state_.ended.empty()) desk.finish(now_, state_.ended);
   for (auto& [call, answer] : desk.answers(now_)) reply(call, calls::encode(answer));
   put_batch_changes();
   const GroupLedger& ledger = desk.ledger();
@@ -100,7 +162,7 @@ Effects Core::begin_evaluation(Time now, const EvaluationId& id) {
   BatchWork& work = batch_work();
   GroupLedger& ledger = work.desk.ledger();
   if (!work.begun || !ledger.open() || ledger.evaluation() != id) {
-    work.desk.begin(id);
+    work.desk.begin(now_, id);
     work.begun = true;
     put(kPortionsKey, ledger.encode(), Survives::power);
   }
@@ -124,10 +186,21 @@ Effects Core::keep_batch(Time now, std::uint64_t token, std::optional<Bytes> sta
   if (start) {
     batch_start_ = std::move(*start);
     put(kBatchStartKey, batch_start_, Survives::power);
+    if (batch_) {
+      const PortionCounts& now_all = batch_->desk.journal().all();
+      batch_->iteration = counts_since(now_all, std::exchange(batch_->at_iteration, now_all));
+    }
   }
   batch_answers_ = std::move(answers);
   put(kBatchAnswersKey, batch_answers_, Survives::power);
   when_stored([this, token] { effects_.emplace_back(BatchKept{token}); });
+  return done();
+}
+
+Effects Core::batch_over(Time now, const std::string& why) {
+  at(now);
+  batch_work().over = why;
+  tell(Tell::Level::info, "the optimization is over: " + why);
   return done();
 }
 
@@ -145,6 +218,12 @@ std::optional<BatchFacts> Core::batch_facts() const {
   facts.portions = batch_->groups.portions;
   facts.counts = batch_->desk.ledger().counts();
   facts.bytes = batch_->desk.bytes();
+  facts.iteration = batch_->iteration;
+  facts.all = batch_->desk.journal().all();
+  facts.over = batch_->over;
+  facts.replicas = batch_->desk.journal().replicas(now_);
+  for (BatchReplica& each : facts.replicas)
+    each.here = groups_.contains(each.replica) && !leaving_.contains(each.replica);
   if (!batch_start_.empty()) facts.start = decode_batch_start(batch_start_);
   return facts;
 }

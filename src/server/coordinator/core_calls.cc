@@ -28,6 +28,8 @@ void Core::dispatch(CallId call, std::string_view method, const transport::Messa
   if (method == kBeat) return on_beat(call, request);
   if (method == kLease) return on_lease(call, request);
   if (method == kPortions) return on_portions(call, request);
+  if (method == kWatch) return on_watch(call, request);
+  if (method == kBeginFrom) return on_begin_from(call, request);
   if (method == kAuthority) return on_authority(call, request);
   if (method == kJoin) return on_join(call, request);
   if (method == kLeave) return on_leave(call, request);

@@ -62,6 +62,7 @@ void Core::lose(std::uint64_t id) {
   clients_.erase(id);
   remove(client_key(id));
   drop_cuts_of(id);
+  batch_held_.erase(id);
 }
 
 void Core::begin_leaving(std::uint64_t id) {
@@ -69,7 +70,7 @@ void Core::begin_leaving(std::uint64_t id) {
   if (group.leaving) return;
   group.leaving = std::make_unique<Leaving>();
   leaving_.insert(id);
-  if (batch_) batch_->desk.leave(id);
+  if (batch_) batch_->desk.leave(now_, id);
   put_group(id);
   for (const auto& [member, client] : group.clients) drop_cuts_of(client);
   for (std::uint32_t shard = 0; shard < plan().shards; ++shard) {

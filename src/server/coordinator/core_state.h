@@ -34,6 +34,9 @@ struct Core::BatchWork {
   GroupDesk desk;
   bool begun = false;  // an evaluation has
   std::optional<std::uint64_t> awaited;
+  std::string over;            // why the method has no next iteration
+  PortionCounts iteration;     // of the iteration that ended last
+  PortionCounts at_iteration;  // the journal's, when it ended
 };
 
 struct Core::DropRun {

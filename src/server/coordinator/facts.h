@@ -41,7 +41,11 @@ struct BatchFacts {
   bool begun = false;  // an evaluation has
   EvaluationId evaluation;
   std::uint32_t portions = 0;
-  GroupCounts counts;
+  GroupCounts counts;       // of that
+  PortionCounts iteration;  // of the iteration that ended last
+  PortionCounts all;        // of all that this coordinator has seen
+  std::string over;         // why the method has no next iteration; empty while it may have
+  std::vector<BatchReplica> replicas;
   std::uint64_t bytes = 0;  // of requests for portions, and answers, of this coordinator
   BatchStart start;         // of the iteration at hand
 };
@@ -62,6 +66,13 @@ struct Facts {
   std::uint64_t handed_portions = 0, left_to_redo = 0;  // held now; samples
   JobProgress progress;
 };
+
+inline PortionCounts counts_of(const GroupCounts& counts) {
+  return {counts.done, counts.again, counts.copies, counts.unused};
+}
+inline PortionCounts counts_since(const PortionCounts& a, const PortionCounts& b) {
+  return {a.done - b.done, a.again - b.again, a.copies - b.copies, a.unused - b.unused};
+}
 
 std::string status_json(const Facts& facts);
 // Prometheus' text format, version 0.0.4.

@@ -6,8 +6,19 @@ namespace convoy::server::coordinator {
 
 using calls::PortionAnswer;
 
-void GroupDesk::leave(std::uint64_t replica) {
+void GroupDesk::begin(Time now, const EvaluationId& evaluation) {
+  journal_.over(now);
+  ledger_.begin(evaluation);
+}
+
+void GroupDesk::enter(std::uint64_t replica, const std::string& name) {
+  ledger_.enter(replica);
+  journal_.name(replica, name);
+}
+
+void GroupDesk::leave(Time now, std::uint64_t replica) {
   ledger_.leave(replica);
+  journal_.left(now, replica);
   const auto found = waiting_.find(replica);
   if (found == waiting_.end()) return;
   PortionAnswer unknown;
@@ -19,7 +30,9 @@ void GroupDesk::leave(std::uint64_t replica) {
 void GroupDesk::ask(Time now, CallId call, const calls::PortionRequest& request) {
   bytes_ += calls::encode(request).size();
   for (const auto& [group, losses] : request.finished) {
-    ledger_.finished(now, request.client, request.evaluation, group, losses);
+    const auto taken = ledger_.finished(now, request.client, request.evaluation, group, losses);
+    journal_.done(now, request.client, request.evaluation, group,
+                  taken == GroupLedger::Taken::counted);
   }
   Waiting waiting{call, request, now, 0};
   const auto [place, is_new] = waiting_.try_emplace(request.client, waiting);
@@ -37,8 +50,16 @@ bool GroupDesk::answer(Time now, Waiting& waiting, PortionAnswer& answer) {
   const std::vector<PortionGroup> none;
   answer.evaluation = ledger_.evaluation();
   answer.portions = portions_;
+  const std::uint64_t again = ledger_.counts().again;
   const auto handed = ledger_.lease(now, request.client, same ? request.held : none);
   answer.unused = same ? handed.unused : request.held;
+  for (const PortionGroup& each : handed.unused) journal_.not_needed(now, request.client, each);
+  // Those that a coordinator before this one gave it come first.
+  for (const PortionGroup& each : ledger_.held(request.client)) {
+    const bool newest = handed.changed && each == handed.group;
+    journal_.given(now, request.client, ledger_.evaluation(), each, newest && handed.copy,
+                   newest && ledger_.counts().again != again);
+  }
   if (handed.kind == GroupLedger::Handed::Kind::group) {
     answer.kind = PortionAnswer::Kind::group;
     answer.group = handed.group;
@@ -50,7 +71,8 @@ bool GroupDesk::answer(Time now, Waiting& waiting, PortionAnswer& answer) {
   return request.at_once || !answer.unused.empty() || now >= waiting.since + longest_;
 }
 
-void GroupDesk::finish(const std::string& why) {
+void GroupDesk::finish(Time now, const std::string& why) {
+  journal_.over(now);
   for (const auto& [replica, waiting] : std::exchange(waiting_, {})) {
     PortionAnswer over;
     over.kind = PortionAnswer::Kind::finished;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/coordinator/effects.h"
+#include "server/coordinator/group_journal.h"
 #include "server/coordinator/group_ledger.h"
 #include "server/service/portion_calls.h"
 
@@ -29,10 +30,10 @@ class GroupDesk {
   using Answers = std::vector<std::pair<CallId, calls::PortionAnswer>>;
 
   // Each has an effect on requests that wait: answers() then has what there is to say to them.
-  void begin(const EvaluationId& evaluation) { ledger_.begin(evaluation); }
+  void begin(Time now, const EvaluationId& evaluation);
   void end() { ledger_.end(); }
-  void enter(std::uint64_t replica) { ledger_.enter(replica); }
-  void leave(std::uint64_t replica);
+  void enter(std::uint64_t replica, const std::string& name = {});
+  void leave(Time now, std::uint64_t replica);
   void missing(std::uint32_t begin, std::uint32_t end) { ledger_.missing(begin, end); }
   // Of a replica that has entered. A request of the same replica that waits is answered: it was
   // given up. Throws UsageError for what a ledger refuses.
@@ -40,12 +41,13 @@ class GroupDesk {
 
   Answers answers(Time now);
   // The job is over: who waits is told why.
-  void finish(const std::string& why);
+  void finish(Time now, const std::string& why);
   // When to ask for them again, if nothing happens before; GroupLedger::kNever: no time.
   Time due() const;
 
   const GroupLedger& ledger() const { return ledger_; }
   GroupLedger& ledger() { return ledger_; }
+  const GroupJournal& journal() const { return journal_; }
   std::uint64_t bytes() const { return bytes_; }  // of requests and answers so far
 
  private:
@@ -58,6 +60,7 @@ class GroupDesk {
   bool answer(Time now, Waiting& waiting, calls::PortionAnswer& answer);
 
   GroupLedger ledger_;
+  GroupJournal journal_;
   std::uint32_t portions_;
   Time longest_;
   std::map<std::uint64_t, Waiting> waiting_;  // by replica

@@ -1,9 +1,13 @@
 #include "server/coordinator/method_thread.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <future>
 #include <memory>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "convoy/base/error.h"
 #include "server/coordinator/batch_objective.h"
@@ -17,12 +21,21 @@ constexpr auto kLookForValues = 100ms;
 constexpr auto kAfterFailure = 1000ms;
 constexpr auto kPatienceWithServers = 20s;  // then it is said that they are away
 
-std::string iteration_line(const optim::BatchIteration& done) {
-  std::string line = "iteration " + std::to_string(done.iteration) + ": loss " +
-                     std::to_string(done.loss) + ", gradient norm " +
-                     std::to_string(done.gradient_norm) + ", step " + std::to_string(done.step) +
-                     ", " + std::to_string(done.evaluations) + " evaluations";
+std::string iteration_line(const optim::BatchIteration& done, const PortionCounts& portions) {
+  char numbers[160];
+  std::snprintf(numbers, sizeof numbers, "loss %.8g, gradient norm %.4g, step %.4g", done.loss,
+                done.gradient_norm, done.step);
+  const auto count = [](std::uint64_t number) { return std::to_string(number); };
+  // Before the first iteration there was one, at the first weights.
+  const int evaluations = std::max(done.evaluations, done.iteration == 0 ? 1 : 0);
+  std::string line = "iteration " + std::to_string(done.iteration) + ": " + numbers + ", " +
+                     std::to_string(evaluations) +
+                     (evaluations == 1 ? " evaluation" : " evaluations");
   if (done.restarted) line += ", along the gradient";
+  line += "; " + count(portions.done) + " portions";
+  if (portions.again > 0) line += ", " + count(portions.again) + " handed out again";
+  if (portions.copies > 0) line += ", " + count(portions.copies) + " copied";
+  if (portions.unused > 0) line += ", " + count(portions.unused) + " done twice";
   return line;
 }
 
@@ -138,14 +151,17 @@ class MethodThread::Memory final : public BatchMemory {
 
 class MethodThread::Shards final : public NumberedSpace, public EvaluationShards {
  public:
-  explicit Shards(BatchClient& client)
-      : client_(client), space_(std::make_unique<ShardSpace>(client)) {}
+  Shards(BatchClient& client, MethodThread& thread)
+      : client_(client), thread_(thread), space_(std::make_unique<ShardSpace>(client)) {}
 
   std::uint64_t commands() const override { return space_->last(); }
   void go_back(std::uint64_t commands) override {
     space_ = std::make_unique<ShardSpace>(client_, commands);
   }
-  void skip() override { space_->skip(); }
+  void skip() override {
+    kept_.clear();
+    space_->skip();
+  }
 
   std::vector<double> dots(std::span<const optim::VectorPair> pairs) override {
     return space_->dots(pairs);
@@ -157,7 +173,20 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
                 const optim::VectorName& b) override {
     space_->multiply(into, a, b);
   }
-  void keep(std::span<const optim::VectorName> names) override { space_->keep(names); }
+  // Also what evaluators hold, as far as it is known to be there: shards refuse names that nothing
+  // has.
+  void keep(std::span<const optim::VectorName> names) override {
+    const auto held = thread_.ask<std::vector<optim::VectorName>>(
+        [](Core& core, Time, Effects&) { return core.batch_held(); });
+    std::set<optim::VectorName> all(names.begin(), names.end());
+    for (const optim::VectorName& name : held) {
+      if (kept_.contains(name)) all.insert(name);
+    }
+    kept_.clear();
+    const std::vector<optim::VectorName> kept(all.begin(), all.end());
+    space_->keep(kept);
+    kept_ = std::move(all);
+  }
 
   void open(const EvaluationId& id, std::uint32_t portions) override {
     space_->evaluate(id, portions);
@@ -173,7 +202,9 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
 
  private:
   BatchClient& client_;
+  MethodThread& thread_;
   std::unique_ptr<ShardSpace> space_;
+  std::set<optim::VectorName> kept_;  // by the last command of this kind, if it is known
 };
 
 MethodThread::MethodThread(const BatchSettings& settings, ClientOptions client, Post post)
@@ -257,7 +288,7 @@ void MethodThread::optimize(Client& client) {
         return std::pair(*core.batch_groups(), core.facts().epoch_samples);
       });
   BatchClient batch(client);
-  Shards shards(batch);
+  Shards shards(batch, *this);
   Replicas replicas(*this);
   Memory memory(*this);
   BatchObjective objective({groups.portions, samples, settings_.l2}, shards, replicas);
@@ -265,7 +296,11 @@ void MethodThread::optimize(Client& client) {
   while (!run.over() &&
          (settings_.iterations == 0 || run.state().iteration < settings_.iterations)) {
     const optim::BatchIteration done = run.next();
-    client_.log.info(iteration_line(done));
+    const auto portions = ask<PortionCounts>([](Core& core, Time, Effects&) {
+      const auto facts = core.facts().batch;
+      return facts ? facts->iteration : PortionCounts();
+    });
+    client_.log.info(iteration_line(done, portions));
   }
   std::string why = run.over()
                         ? std::string(optim::describe(run.last().ending))
@@ -274,7 +309,11 @@ void MethodThread::optimize(Client& client) {
     const std::uint64_t portion = *objective.not_finite();
     why += ": of portion " + std::to_string(portion) + " of " + std::to_string(groups.portions);
   }
-  end_job(why);
+  if (settings_.ends_job) return end_job(why);
+  ask<bool>([why](Core& core, Time now, Effects& effects) {
+    effects = core.batch_over(now, why);
+    return true;
+  });
 }
 
 void MethodThread::end_job(const std::string& why) {

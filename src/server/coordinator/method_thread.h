@@ -22,6 +22,8 @@ struct BatchSettings {
   optim::BatchOptions method;
   std::int64_t iterations = 0;  // at which it ends; 0: where the method does
   double l2 = 0;                // see BatchSize
+  // Whether the job ends with the method; else an evaluator ends it, when it has the weights.
+  bool ends_job = true;
   BatchGroups groups;
 };
 

@@ -133,6 +133,44 @@ void write_job(Text& text, const Facts& facts) {
   }
 }
 
+void write_batch(Text& text, const BatchFacts& batch) {
+  const optim::BatchIteration& last = batch.start.last;
+  text.single("convoy_batch_iterations_total", "counter", "Iterations of the batch optimizer.",
+              static_cast<std::uint64_t>(batch.start.state.iteration));
+  text.single("convoy_batch_evaluations_total", "counter",
+              "Evaluations of the whole batch that ended iterations have made.",
+              static_cast<std::uint64_t>(batch.start.state.evaluations));
+  if (batch.start.begun) {
+    text.single("convoy_batch_loss", "gauge", "Loss over the batch, of the last iteration.",
+                last.loss);
+    text.single("convoy_batch_gradient_norm", "gauge", "Norm of the gradient there.",
+                last.gradient_norm);
+    text.single("convoy_batch_step", "gauge", "Length of its step, times the direction.",
+                last.step);
+  }
+  text.single("convoy_batch_portions", "gauge", "Portions of a batch.",
+              std::uint64_t{batch.portions});
+  text.single("convoy_batch_evaluation_portions_done", "gauge",
+              "Of these, those that are done of the evaluation at hand.", batch.counts.done);
+  text.single("convoy_batch_portion_bytes_total", "counter",
+              "Bytes of requests for portions, and of answers, of this coordinator.", batch.bytes);
+  text.metric("convoy_batch_replica_portions_total", "counter",
+              "Portions that replicas had of this coordinator, by what became of them.");
+  for (const BatchReplica& each : batch.replicas) {
+    const std::string number = std::to_string(each.replica);
+    for (const auto& [became, count] : {std::pair{"done", each.portions.done},
+                                        {"again", each.portions.again},
+                                        {"copied", each.portions.copies},
+                                        {"unused", each.portions.unused}}) {
+      text.value(count, {{"replica", number}, {"name", each.name}, {"became", became}});
+    }
+  }
+  text.metric("convoy_batch_replica_busy_seconds_total", "counter",
+              "Time that replicas had portions of this coordinator.");
+  for (const BatchReplica& each : batch.replicas)
+    text.value(each.busy_s, {{"replica", std::to_string(each.replica)}, {"name", each.name}});
+}
+
 // One metric of all shards that have said something.
 template <typename Get>
 void by_shard(Text& text, const Facts& facts, std::string_view name, std::string_view type,
@@ -193,6 +231,21 @@ void write_shards(Text& text, const Facts& facts) {
            [](const ShardFacts& shard) { return shard.report->log_bytes; });
   by_shard(text, facts, "convoy_shard_memory_bytes", "gauge", "Bytes of the slices in memory.",
            [](const ShardFacts& shard) { return shard.report->memory_bytes; });
+  if (facts.batch) {
+    const auto of = [](const ShardFacts& shard) {
+      return shard.report->vectors.value_or(calls::VectorReport{});
+    };
+    by_shard(text, facts, "convoy_shard_vectors", "gauge", "Vectors of a batch optimizer.",
+             [&](const ShardFacts& shard) { return of(shard).vectors; });
+    by_shard(text, facts, "convoy_shard_vector_bytes", "gauge", "Bytes of their slices in memory.",
+             [&](const ShardFacts& shard) { return of(shard).vector_bytes; });
+    by_shard(text, facts, "convoy_shard_group_bytes", "gauge",
+             "Bytes of sums of portions that are not sealed.",
+             [&](const ShardFacts& shard) { return of(shard).group_bytes; });
+    by_shard(text, facts, "convoy_shard_portions_added", "gauge",
+             "Portions of the evaluation at hand that the shard has.",
+             [&](const ShardFacts& shard) { return of(shard).portions_added; });
+  }
   by_shard(text, facts, "convoy_shard_rounds_total", "counter", "Rounds completed.",
            [](const ShardFacts& shard) { return shard.report->round; });
   by_shard(text, facts, "convoy_shard_version", "gauge",
@@ -265,6 +318,7 @@ void write_clients(Text& text, const Facts& facts) {
 std::string metrics_text(const Facts& facts) {
   Text text;
   write_job(text, facts);
+  if (facts.batch) write_batch(text, *facts.batch);
   write_shards(text, facts);
   write_clients(text, facts);
   return text.take();

@@ -56,13 +56,27 @@ json progress_of(const Facts& facts) {
   return all;
 }
 
+json portions_of(const PortionCounts& counts) {
+  return {{"portions_done", counts.done},
+          {"portions_again", counts.again},
+          {"portions_copied", counts.copies},
+          {"portions_unused", counts.unused}};
+}
+
 json batch_of(const BatchFacts& batch) {
   const optim::BatchIteration& last = batch.start.last;
   json all = {{"iteration", batch.start.state.iteration},
               {"loss", batch.start.begun ? json(last.loss) : json()},
               {"gradient_norm", batch.start.begun ? json(last.gradient_norm) : json()},
               {"step", last.step},
+              {"iteration_evaluations", last.evaluations},
+              {"restarted", last.restarted},
               {"evaluations", batch.start.state.evaluations},
+              {"weights", batch.start.begun
+                              ? json(std::to_string(batch.start.state.weights.iteration) + "." +
+                                     std::to_string(batch.start.state.weights.evaluation))
+                              : json()},
+              {"over", batch.over.empty() ? json() : json(batch.over)},
               {"ending", last.ending == optim::BatchEnding::none
                              ? json()
                              : json(std::string(optim::describe(last.ending)))},
@@ -76,6 +90,15 @@ json batch_of(const BatchFacts& batch) {
               {"portions_copied", batch.counts.copies},
               {"portions_unused", batch.counts.unused},
               {"portion_bytes", batch.bytes}};
+  all["last"] = portions_of(batch.iteration);
+  all["all"] = portions_of(batch.all);
+  all["replicas"] = json::array();
+  for (const BatchReplica& each : batch.replicas) {
+    json replica = {{"replica", each.replica}, {"name", each.name}, {"here", each.here}};
+    replica.update(portions_of(each.portions));
+    replica["busy_s"] = each.busy_s;
+    all["replicas"].push_back(std::move(replica));
+  }
   return all;
 }
 
@@ -92,6 +115,12 @@ json shard_of(const ShardFacts& shard) {
   all["backup_lag"] = report.backup_lag;
   all["log_bytes"] = report.log_bytes;
   all["memory_bytes"] = report.memory_bytes;
+  if (report.vectors) {
+    all["vectors"] = report.vectors->vectors;
+    all["vector_bytes"] = report.vectors->vector_bytes;
+    all["group_bytes"] = report.vectors->group_bytes;
+    all["portions_added"] = report.vectors->portions_added;
+  }
   all["round"] = report.round;
   all["versions"] = report.versions;
   all["fetched_bytes"] = report.fetched_bytes;

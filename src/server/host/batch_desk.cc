@@ -144,6 +144,22 @@ std::vector<BatchDesk::Copy> BatchDesk::copies(std::uint32_t shard) const {
   return copies;
 }
 
+std::optional<calls::VectorReport> BatchDesk::report() const {
+  const BatchStatus status = state_.batch();
+  if (!status.element) return std::nullopt;
+  calls::VectorReport report;
+  report.vectors = status.vectors.size();
+  report.vector_bytes = status.bytes;
+  report.group_bytes = groups_.bytes();
+  if (status.open) {
+    report.portions_added = status.open->portions;
+    if (status.sealed) return report;
+    for (const PortionRange& range : groups_.missing(status.open->id, status.open->portions))
+      report.portions_added -= range.end - range.begin;
+  }
+  return report;
+}
+
 void BatchDesk::look() {
   const BatchStatus status = state_.batch();
   if (status.open) groups_.close(status.sealed ? status.open->index : status.open->index - 1);

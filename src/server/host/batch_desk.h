@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/service/batch_calls.h"
+#include "server/service/shard_calls.h"
 #include "server/state/group_trees.h"
 #include "server/state/shard_state.h"
 
@@ -48,7 +49,10 @@ class BatchDesk {
   std::vector<Copy> copies(std::uint32_t shard) const;
   // After a command on vectors: frees what is over.
   void look();
-  std::uint64_t bytes() const { return groups_.bytes(); }
+  // Of sums of portions, and their memory that waits for the next ones.
+  std::uint64_t bytes() const { return groups_.bytes() + groups_.spare_bytes(); }
+  // Nothing where there is no space.
+  std::optional<calls::VectorReport> report() const;
 
  private:
   // The answer, where the evaluation isn't the open one; the open one; or nothing if it is sealed.

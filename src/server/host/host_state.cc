@@ -211,7 +211,11 @@ void ShardHost::update_side_by_side() {
 
 void ShardHost::note_size() {
   const auto definition = state_.definition();
-  memory_bytes_ = definition ? memory_of(*definition) + state_.batch().bytes : 0;
+  if (!definition) return;
+  const BatchStatus batch = state_.batch();
+  // In a space nobody gives the slices of pushes and fetches values.
+  const bool slices = !batch.element || batch.slices;
+  memory_bytes_ = (slices ? memory_of(*definition) : 0) + batch.bytes + batch.spare_bytes;
 }
 
 // --- fetches ---

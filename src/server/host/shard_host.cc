@@ -201,7 +201,8 @@ calls::ShardReport ShardHost::report() const {
     }
   }
   if (folder_) report.log_bytes = folder_->log().bytes();
-  report.memory_bytes = memory_bytes_;
+  report.memory_bytes = memory_bytes_ + desk_.bytes();
+  report.vectors = desk_.report();
   report.fetched_bytes = fetched_bytes_;
   report.pushed_bytes = pushed_bytes_;
   ShardStatus status = state_.status();

@@ -43,6 +43,50 @@ std::vector<PortionGroup> read_portion_groups(Reader& from) {
   return groups;
 }
 
+constexpr std::size_t kMaxReplicaName = 255;
+constexpr std::size_t kMostReplicas = std::size_t{1} << 16;
+constexpr std::size_t kLeastRecordBytes = 8 + 12 + 5 + 8 + 1 + 1 + 16;
+constexpr std::size_t kLeastReplicaBytes = 8 + 4 + 1 + 32 + 8;
+
+void write_portion_counts(Writer& to, const PortionCounts& counts) {
+  for (const std::uint64_t count : {counts.done, counts.again, counts.copies, counts.unused})
+    to.u64(count);
+}
+
+PortionCounts read_portion_counts(Reader& from) {
+  PortionCounts counts;
+  for (std::uint64_t* count : {&counts.done, &counts.again, &counts.copies, &counts.unused})
+    *count = from.u64();
+  return counts;
+}
+
+void write_group_record(Writer& to, const GroupRecord& record) {
+  to.u64(record.number);
+  write(to, record.evaluation);
+  write_portion_group(to, record.group);
+  to.u64(record.replica);
+  to.boolean(record.copy);
+  to.u8(static_cast<std::uint8_t>(record.end));
+  to.f64(record.began_s);
+  to.f64(record.ended_s);
+}
+
+GroupRecord read_group_record(Reader& from) {
+  GroupRecord record;
+  record.number = from.u64();
+  record.evaluation = read_evaluation_id(from);
+  record.group = read_portion_group(from);
+  record.replica = from.u64();
+  record.copy = from.boolean();
+  const std::uint8_t end = from.u8();
+  if (end > static_cast<std::uint8_t>(GroupRecord::End::lost))
+    from.refuse("the unknown end " + std::to_string(end));
+  record.end = static_cast<GroupRecord::End>(end);
+  record.began_s = from.f64();
+  record.ended_s = from.f64();
+  return record;
+}
+
 }  // namespace
 
 transport::Message encode(const PortionRequest& request) {
@@ -117,6 +161,117 @@ PortionAnswer decode_portion_answer(const transport::Message& message) {
   answer.why = reader.text(kMaxWhy);
   reader.end();
   return answer;
+}
+
+transport::Message encode(const WatchRequest& request) {
+  Writer writer;
+  writer.u16(kServiceVersion);
+  writer.u64(request.client);
+  writer.u64(request.after);
+  writer.u8(static_cast<std::uint8_t>(request.hold));
+  return transport::Message::of(writer.take());
+}
+
+WatchRequest decode_watch_request(const transport::Message& message) {
+  const Bytes bytes = message.gather();
+  Reader reader(bytes, "a question how far a batch optimization is");
+  reader.version(kServiceVersion);
+  WatchRequest request;
+  request.client = reader.u64();
+  request.after = reader.u64();
+  const std::uint8_t hold = reader.u8();
+  if (hold > static_cast<std::uint8_t>(WatchRequest::Hold::let_go))
+    reader.refuse("the unknown wish " + std::to_string(hold));
+  request.hold = static_cast<WatchRequest::Hold>(hold);
+  reader.end();
+  return request;
+}
+
+transport::Message encode(const WatchAnswer& answer) {
+  const BatchProgress& progress = answer.progress;
+  Writer writer;
+  writer.u16(kServiceVersion);
+  writer.text(std::string_view(progress.ended).substr(0, kMaxWhy));
+  writer.text(std::string_view(progress.over).substr(0, kMaxWhy));
+  writer.bytes(answer.start);
+  writer.u8(static_cast<std::uint8_t>(progress.method));
+  write(writer, progress.evaluation);
+  writer.u32(progress.portions);
+  write_portion_counts(writer, progress.now);
+  write_portion_counts(writer, progress.iteration);
+  write_portion_counts(writer, progress.all);
+  writer.u64(progress.term);
+  writer.f64(progress.time_s);
+  writer.u32(static_cast<std::uint32_t>(progress.replicas.size()));
+  for (const BatchReplica& each : progress.replicas) {
+    writer.u64(each.replica);
+    writer.text(std::string_view(each.name).substr(0, kMaxReplicaName));
+    writer.boolean(each.here);
+    write_portion_counts(writer, each.portions);
+    writer.f64(each.busy_s);
+  }
+  writer.u32(static_cast<std::uint32_t>(progress.groups.size()));
+  for (const GroupRecord& each : progress.groups) write_group_record(writer, each);
+  return transport::Message::of(writer.take());
+}
+
+WatchAnswer decode_watch_answer(const transport::Message& message) {
+  const Bytes bytes = message.gather();
+  Reader reader(bytes, "how far a batch optimization is");
+  reader.version(kServiceVersion);
+  WatchAnswer answer;
+  BatchProgress& progress = answer.progress;
+  progress.ended = reader.text(kMaxWhy);
+  progress.over = reader.text(kMaxWhy);
+  const auto start = reader.bytes();
+  answer.start.assign(start.begin(), start.end());
+  const std::uint8_t method = reader.u8();
+  if (method > static_cast<std::uint8_t>(optim::BatchMethod::gradient_descent))
+    reader.refuse("the unknown method " + std::to_string(method));
+  progress.method = static_cast<optim::BatchMethod>(method);
+  progress.evaluation = read_evaluation_id(reader);
+  progress.portions = reader.u32();
+  progress.now = read_portion_counts(reader);
+  progress.iteration = read_portion_counts(reader);
+  progress.all = read_portion_counts(reader);
+  progress.term = reader.u64();
+  progress.time_s = reader.f64();
+  const std::uint32_t replicas = reader.count(kLeastReplicaBytes);
+  if (replicas > kMostReplicas) reader.refuse(std::to_string(replicas) + " replicas");
+  for (std::uint32_t i = 0; i < replicas; ++i) {
+    BatchReplica each;
+    each.replica = reader.u64();
+    each.name = reader.text(kMaxReplicaName);
+    each.here = reader.boolean();
+    each.portions = read_portion_counts(reader);
+    each.busy_s = reader.f64();
+    progress.replicas.push_back(std::move(each));
+  }
+  const std::uint32_t groups = reader.count(kLeastRecordBytes);
+  if (groups > kMostRecords) reader.refuse(std::to_string(groups) + " records at once");
+  for (std::uint32_t i = 0; i < groups; ++i) progress.groups.push_back(read_group_record(reader));
+  reader.end();
+  return answer;
+}
+
+transport::Message encode(const BatchFrom& from) {
+  Writer writer;
+  writer.u16(kServiceVersion);
+  writer.u64(from.client);
+  writer.bytes(from.start);
+  return transport::Message::of(writer.take());
+}
+
+BatchFrom decode_batch_from(const transport::Message& message) {
+  const Bytes bytes = message.gather();
+  Reader reader(bytes, "where a batch optimization goes on from");
+  reader.version(kServiceVersion);
+  BatchFrom from;
+  from.client = reader.u64();
+  const auto start = reader.bytes();
+  from.start.assign(start.begin(), start.end());
+  reader.end();
+  return from;
 }
 
 }  // namespace convoy::server::calls

@@ -218,6 +218,12 @@ Message encode(const ShardReport& report) {
   writer.u64(report.pushed_bytes);
   writer.u32(static_cast<std::uint32_t>(report.cuts.size()));
   for (const std::uint64_t cut : report.cuts) writer.u64(cut);
+  writer.boolean(report.vectors.has_value());
+  if (report.vectors) {
+    for (const std::uint64_t number : {report.vectors->vectors, report.vectors->vector_bytes,
+                                       report.vectors->group_bytes, report.vectors->portions_added})
+      writer.u64(number);
+  }
   return message_of(writer);
 }
 
@@ -245,6 +251,12 @@ ShardReport decode_report(const Message& content) {
   report.pushed_bytes = reader.u64();
   report.cuts.resize(reader.count(8));
   for (std::uint64_t& cut : report.cuts) cut = reader.u64();
+  if (reader.boolean()) {
+    VectorReport& vectors = report.vectors.emplace();
+    for (std::uint64_t* number :
+         {&vectors.vectors, &vectors.vector_bytes, &vectors.group_bytes, &vectors.portions_added})
+      *number = reader.u64();
+  }
   reader.end();
   return report;
 }

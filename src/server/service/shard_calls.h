@@ -97,6 +97,15 @@ LastPushes decode_pushes(const transport::Message& content);
 // some shards are behind. Its first one of a mini-batch has the next number, on all of them.
 inline constexpr std::uint64_t kCatchUp = 4096;
 
+// Of a batch optimizer's vectors.
+struct VectorReport {
+  std::uint64_t vectors = 0;         // that are whole
+  std::uint64_t vector_bytes = 0;    // of all, in memory
+  std::uint64_t group_bytes = 0;     // of sums of portions that aren't sealed
+  std::uint64_t portions_added = 0;  // of the newest evaluation
+  bool operator==(const VectorReport&) const = default;
+};
+
 struct ShardReport {
   std::uint64_t server = 0;
   std::uint8_t role = 0;  // replication::Role; primary from when it serves
@@ -105,7 +114,7 @@ struct ShardReport {
   std::uint64_t applied = 0;              // index of the last command
   std::uint64_t backup_lag = 0;           // commands that the backup has not acknowledged
   std::uint64_t log_bytes = 0;            // on the disk
-  std::uint64_t memory_bytes = 0;         // of the slices
+  std::uint64_t memory_bytes = 0;         // of slices, vectors and sums of portions
   std::uint64_t round = 0;
   std::vector<std::uint64_t> versions;  // of the slices
   std::vector<ClientStatus> clients;
@@ -113,7 +122,8 @@ struct ShardReport {
   Ledger ledger;
   // Of clients, without what they fetched of cuts, since the process began.
   std::uint64_t fetched_bytes = 0, pushed_bytes = 0;
-  std::vector<std::uint64_t> cuts;  // that it keeps
+  std::vector<std::uint64_t> cuts;      // that it keeps
+  std::optional<VectorReport> vectors;  // where it has a space
 };
 transport::Message encode(const ShardReport& report);
 ShardReport decode_report(const transport::Message& content);

@@ -363,6 +363,9 @@ BatchStatus ShardState::batch() const {
     status.sealed = batch.vectors.contains(gradient_of(batch.open->id));
   }
   status.bytes = batch_bytes();
+  status.spare_bytes = arrays_->bytes();
+  status.slices = std::any_of(data_.slices.begin(), data_.slices.end(),
+                              [](const auto& slice) { return slice != nullptr; });
   for (const auto& [name, vector] : batch.vectors) {
     if (complete(*vector)) status.vectors.push_back(name);
   }

@@ -32,6 +32,13 @@ void ArrayPool::give(std::size_t bytes, Memory memory) {
   if (same.size() < kKept) same.push_back(std::move(memory));
 }
 
+std::uint64_t ArrayPool::bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  for (const auto& [size, free] : free_) bytes += size * free.size();
+  return bytes;
+}
+
 BatchArray::BatchArray(Element element, std::size_t size, std::shared_ptr<ArrayPool> pool)
     : element_(element), size_(size), pool_(std::move(pool)) {
   const std::size_t bytes = size * size_of(element);

@@ -25,10 +25,11 @@ class ArrayPool {
   using Memory = std::unique_ptr<std::byte[]>;
   Memory take(std::size_t bytes);
   void give(std::size_t bytes, Memory memory);
+  std::uint64_t bytes() const;  // that wait for somebody
 
  private:
   static constexpr std::size_t kKept = 3;  // of one size
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Memory>> free_;
 };
 

@@ -78,6 +78,7 @@ class GroupTrees {
   // there.
   std::optional<std::vector<BatchArrayPtr>> roots(const EvaluationId& id) const;
   std::uint64_t bytes() const;  // of all nodes
+  std::uint64_t spare_bytes() const { return pool_->bytes(); }
   // Copies of all that is there, for a backup.
   struct Copy {
     OpenEvaluation evaluation;

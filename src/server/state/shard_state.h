@@ -55,6 +55,8 @@ struct BatchStatus {
   std::optional<EvaluationId> newest;  // that was ever opened
   bool sealed = false;                 // the open one's gradient is there
   std::uint64_t bytes = 0;             // of all vectors
+  std::uint64_t spare_bytes = 0;       // of vectors that are gone, for the next ones
+  bool slices = false;                 // parameters of pushes and fetches have values, too
   std::vector<optim::VectorName> vectors;
 };
 

@@ -227,11 +227,15 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
     const ResumeKey* key = find_resume_key(change.key);
     if (key == nullptr || key->rule != ResumeRule::fixed) continue;
     if (change.key == "strategy" && save_alike(recipe.strategy, before.strategy)) continue;
+    const bool anew = takes_weights_alone(recipe.strategy, before.strategy);
+    if (anew && (change.key == "strategy" || change.key == "optimizer.name")) continue;
     refuse(change.key + " is " + change.mine + ", in the checkpoint it is " + change.theirs + "; " +
            std::string(key->why));
   }
   const std::string changed = recipe_difference(now, then, "in the checkpoint");
   if (!changed.empty() && log != nullptr) log->info("resuming with other values: " + changed);
+  if (takes_weights_alone(recipe.strategy, before.strategy) && log != nullptr)
+    log->info("the optimizer begins anew: the checkpoint has the state of " + before.strategy);
   return before;
 }
 

@@ -80,6 +80,7 @@ constexpr ResumeKey kKeys[] = {
     {"hybrid.*", kFree, ""},
     {"partitioned.*", kFree, ""},
     {"downpour.*", kFree, ""},
+    {"sandblaster.*", kFree, ""},
 };
 
 bool fits(std::string_view pattern, std::string_view key) {
@@ -95,11 +96,21 @@ bool fits(std::string_view pattern, std::string_view key) {
 
 std::span<const ResumeKey> resume_keys() { return kKeys; }
 
+namespace {
+
+bool saves_optimizers_state(std::string_view strategy) {
+  return strategy == "sync" || strategy == "hybrid" || strategy == "partitioned" ||
+         strategy == "downpour";
+}
+
+}  // namespace
+
 bool save_alike(std::string_view a, std::string_view b) {
-  const auto known = [](std::string_view name) {
-    return name == "sync" || name == "hybrid" || name == "partitioned" || name == "downpour";
-  };
-  return known(a) && known(b);
+  return saves_optimizers_state(a) && saves_optimizers_state(b);
+}
+
+bool takes_weights_alone(std::string_view now, std::string_view before) {
+  return before == "sandblaster" && saves_optimizers_state(now);
 }
 
 const ResumeKey* find_resume_key(std::string_view key) {

@@ -30,5 +30,8 @@ const ResumeKey* find_resume_key(std::string_view key);
 // Whether a run of the one strategy can go on with the other: what they save is a network and what
 // its optimizer has gathered, whoever holds which part of it.
 bool save_alike(std::string_view a, std::string_view b);
+// Whether a run with the strategy `now` may go on from what `before` has saved, though it takes
+// only weights and position of it: its optimizer begins anew.
+bool takes_weights_alone(std::string_view now, std::string_view before);
 
 }  // namespace convoy::train

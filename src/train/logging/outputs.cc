@@ -165,6 +165,10 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
     progress_->update(epoch_label(m), static_cast<double>(m.consumed),
                       static_cast<double>(m.samples), loss_text(loss));
   }
+  for (MetricsRow more : r.more.rows) {
+    more.numbers.insert(more.numbers.begin(), {"elapsed_s", rounded(elapsed())});
+    keep(more);
+  }
   if (m.step / every_ == row_at_ / every_ && m.step != m.steps) return;
   row_at_ = m.step;
   const double rate = seconds_ > 0 ? weight_ / seconds_ : 0;

@@ -1,7 +1,7 @@
 #include "train/recipe/automatic.h"
 
 #include "convoy/base/error.h"
-#include "convoy/train/downpour.h"
+#include "convoy/train/server_job.h"
 
 namespace convoy::train {
 namespace {
@@ -97,7 +97,7 @@ void check_strategies(const Recipe& recipe, const Given& given, const Vocabulary
   if (recipe.automatic()) check_automatic(recipe, given, problems);
   for (const Recipe& candidate : candidates_of(recipe))
     check_strategy(candidate, vocabulary, problems);
-  if (recipe.strategy == kDownpour) check_strategy(replica_recipe(recipe), vocabulary, problems);
+  if (is_server_job(recipe.strategy)) check_strategy(replica_recipe(recipe), vocabulary, problems);
 }
 
 }  // namespace convoy::train

@@ -1,5 +1,5 @@
-#include "convoy/train/downpour.h"
 #include "convoy/train/optimizer_rule.h"
+#include "convoy/train/server_job.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/fields.h"
 
@@ -224,7 +224,7 @@ void describe(Recipe& r, Fields& f) {
   }
   if (r.strategy != kAutomatic)
     f.options(r.strategy, r.strategy_options, r.strategy, "Keys of the strategy.");
-  if (r.strategy == kDownpour) {
+  if (is_server_job(r.strategy)) {
     const char* const own = r.grid.partitions > 1 ? "partitioned" : "sync";
     f.options(own, r.candidates[own], own, "Keys of what the ranks of a replica do together.");
   }

@@ -57,6 +57,13 @@ std::string data_of(const Plot& plot, const Series& s) {
   for (std::size_t i = 0; i < s.x.size(); ++i) {
     if (!drawable(plot, s, i)) continue;
     text += number(s.x[i]) + " " + number(s.y[i]);
+    if (s.style == Series::Style::spans) {
+      // So many digits: a span may be a second of a day.
+      char ends[80];
+      std::snprintf(ends, sizeof ends, " %.10g %.10g ", s.x[i], s.y2[i]);
+      text += ends + number(s.y[i] - kHalf) + " " + number(s.y[i] + kHalf) + "\n";
+      continue;
+    }
     if (!s.y2.empty()) text += " " + number(s.y2[i]);
     if (s.style == Series::Style::bars)
       text += " " + number(s.x[i] - kHalf) + " " + number(s.x[i] + kHalf);
@@ -77,6 +84,8 @@ std::string command_of(const Series& s, const std::string& name) {
       return name + " using 1:2:3 with filledcurves fs solid noborder " + color(s.color);
     case Series::Style::bars:
       return name + " using 1:2:4:5:2:3 with boxxyerror fs solid noborder " + color(s.color);
+    case Series::Style::spans:
+      return name + " using 1:2:3:4:5:6 with boxxyerror fs solid noborder " + color(s.color);
     case Series::Style::line:
       break;
   }
@@ -96,7 +105,7 @@ std::string axes_of(const Plot& p) {
       "reset\nset border 3 " + color(Color::axis()) + "\nset grid back " + color(Color::grid()) +
       " lt 1 dt 1 lw 0.7\nset key off\n" + "set xtics nomirror out scale 0.4 " +
       (p.whole_x ? "1 " : "") + text_color() + "\nset ytics nomirror out scale 0.4 " +
-      text_color() +
+      (p.whole_y ? "1 " : "") + text_color() +
       "\nunset mxtics\nunset mytics\nset lmargin 7\nset rmargin 2.6\nset tmargin 0.8\n" +
       "set xlabel " + quoted(p.x_label) + " " + text_color() + " offset 0,0.4\n" +
       "set format y '%.6g'\nset format x '%.6g'\nset xrange " + range(p.x_least, p.x_most) +

@@ -26,11 +26,11 @@ struct Color {
 
 // Only numbers and labels of ours go to gnuplot; names of runs and files stand in the page.
 struct Series {
-  enum class Style : std::uint8_t { line, points, line_and_points, band, bars };
+  enum class Style : std::uint8_t { line, points, line_and_points, band, bars, spans };
   Style style = Style::line;
   Color color;
   std::vector<double> x, y;
-  std::vector<double> y2;  // bands and bars: from y to y2
+  std::vector<double> y2;  // bands and bars: from y to y2; spans: from x to this, at height y
   double width = 1.5;
   bool dashed = false;
 };
@@ -50,6 +50,7 @@ struct Plot {
   bool halves = false;  // logarithmic axes have powers of 2, not of 10
   std::optional<double> x_least, x_most, y_least, y_most;
   bool whole_x = false;  // x counts: only whole numbers at the axis
+  bool whole_y = false;  // the same of y
   std::vector<Mark> marks;
   std::vector<Series> series;
 };

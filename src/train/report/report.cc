@@ -32,6 +32,7 @@ std::string title_of(const std::vector<RunRecord>& runs) {
 
 void add_run(Page& page, const RunRecord& run) {
   add_step_times(page, run);
+  add_groups(page, run);
   page.add("<h3>What it was</h3>\n");
   add_details(page, run);
 }

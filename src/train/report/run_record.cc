@@ -1,6 +1,7 @@
 #include "train/report/run_record.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -63,6 +64,8 @@ class Builder {
     if (row.kind == "step") return add_step(row);
     if (row.kind == "evaluation") return add_evaluation(row);
     if (row.kind == "ranks") return add_ranks(row);
+    if (row.kind == "groups") return add_groups(row);
+    if (row.kind == "iteration") return add_iteration(row);
     if (row.kind == "checkpoint") {
       run_.checkpoints.push_back({row.step, number_in(row, "elapsed_s"), number_in(row, "time_s"),
                                   number_in(row, "held_s"), number_in(row, "copied_bytes"),
@@ -117,6 +120,8 @@ class Builder {
     std::erase_if(run_.epochs, beyond);
     std::erase_if(run_.ranks, beyond);
     std::erase_if(run_.slow_ranks, beyond);
+    std::erase_if(run_.groups, beyond);
+    std::erase_if(run_.iterations, beyond);
     if (run_.target_at > step) run_.target_at = -1;
     run_.end.clear();
     run_.end_at = 0;
@@ -179,6 +184,64 @@ class Builder {
     if (!run_.ranks.empty() && run_.ranks.back().ranks.size() != record.ranks.size())
       run_.ranks.clear();
     if (record.steps > 0 && !record.ranks.empty()) run_.ranks.push_back(std::move(record));
+  }
+
+  void add_iteration(const MetricsRow& row) {
+    IterationRecord record;
+    record.step = row.step;
+    for (const auto& [key, value] : {std::pair{"elapsed_s", &record.elapsed_s},
+                                     {"loss", &record.loss},
+                                     {"gradient_norm", &record.gradient_norm},
+                                     {"step_length", &record.step_length},
+                                     {"evaluations", &record.evaluations},
+                                     {"portions", &record.portions},
+                                     {"portions_again", &record.again},
+                                     {"portions_copied", &record.copies},
+                                     {"portions_unused", &record.unused}})
+      *value = number_in(row, key);
+    record.restarted = number_in(row, "restarted", 0) != 0;
+    if (!run_.iterations.empty() && run_.iterations.back().step >= record.step) return;
+    run_.iterations.push_back(record);
+  }
+
+  // A column each, as long as each other.
+  void add_groups(const MetricsRow& row) {
+    static constexpr std::array kColumns = {"iteration", "evaluation", "first",
+                                            "portions",  "replica",    "copy",
+                                            "end",       "began_s",    "ended_s"};
+    std::array<const std::vector<double>*, kColumns.size()> columns{};
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const auto found = find(row.lists, kColumns[i]);
+      if (found == row.lists.end()) return;
+      columns[i] = &found->second;
+      if (columns[i]->size() != columns[0]->size()) return;
+    }
+    const double now = number_in(row, "elapsed_s");
+    for (std::size_t i = 0; i < columns[0]->size(); ++i) {
+      const auto value = [&](std::size_t column) { return (*columns[column])[i]; };
+      GroupSpan span;
+      span.step = row.step;
+      span.iteration = whole(value(0), 0);
+      span.evaluation = value(1);
+      span.first = value(2);
+      span.portions = value(3);
+      span.part = run_.parts.size();
+      span.replica = value(4);
+      span.copy = value(5) != 0;
+      span.began_s = now + value(7);
+      span.ended_s = now + value(8);
+      if (value(6) == 1) span.end = GroupSpan::End::unused;
+      if (value(6) == 2) span.end = GroupSpan::End::lost;
+      const bool good = std::isfinite(span.began_s) && span.ended_s >= span.began_s &&
+                        std::isfinite(span.ended_s) && std::isfinite(span.replica) &&
+                        span.portions >= 0;
+      if (good) run_.groups.push_back(span);
+    }
+    const auto numbers = find(row.lists, "replicas");
+    const auto names = find(row.names, "replica_names");
+    if (numbers == row.lists.end() || names == row.names.end()) return;
+    for (std::size_t i = 0; i < std::min(numbers->second.size(), names->second.size()); ++i)
+      run_.replicas[{run_.parts.size(), numbers->second[i]}] = names->second[i];
   }
 
   RunRecord& run_;

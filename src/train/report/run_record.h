@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/logging/phases.h"
@@ -57,6 +58,26 @@ struct SlowRankRecord {
   std::string host, phase;
 };
 
+// A group of portions that a replica had, of a batch optimization.
+struct GroupSpan {
+  std::int64_t step = 0;  // of its row
+  std::int64_t iteration = 0;
+  double evaluation = 0, first = 0, portions = 0;
+  std::size_t part = 0;  // of the run: each has its own coordinator
+  double replica = 0;    // number there
+  bool copy = false;
+  enum class End : std::uint8_t { counted, unused, lost } end = End::counted;
+  double began_s = 0, ended_s = 0;  // of elapsed time
+};
+
+// Of a batch optimization.
+struct IterationRecord {
+  std::int64_t step = 0;  // which it is
+  double elapsed_s = 0, loss = 0, gradient_norm = 0, step_length = 0, evaluations = 0;
+  double portions = 0, again = 0, copies = 0, unused = 0;
+  bool restarted = false;
+};
+
 struct MetricInfo {
   std::string name, title;
   bool higher_is_better = true;
@@ -74,7 +95,10 @@ struct RunRecord {
   std::vector<EpochRecord> epochs;
   std::vector<RankTimesRecord> ranks;
   std::vector<SlowRankRecord> slow_ranks;
-  std::vector<MetricInfo> metrics;   // that evaluations have
+  std::vector<GroupSpan> groups;  // in the order in which they ended
+  std::vector<IterationRecord> iterations;
+  std::map<std::pair<std::size_t, double>, std::string> replicas;  // names, by part and number
+  std::vector<MetricInfo> metrics;                                 // that evaluations have
   std::string best;                  // the one of these that matters; empty: none
   std::string unit = "samples";      // of rates
   std::int64_t target_at = -1;       // the step at which training.target was reached

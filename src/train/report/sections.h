@@ -17,6 +17,8 @@ void add_summary(Page& page, const RunRecord& run);
 void add_curves(Page& page, const std::vector<RunRecord>& runs);
 // Where the time of its steps went, and whose it was.
 void add_step_times(Page& page, const RunRecord& run);
+// Of a batch optimization: its iterations, and who had which portions when.
+void add_groups(Page& page, const RunRecord& run);
 // Tables of evaluations and checkpoints; commands, environment, recipe.
 void add_details(Page& page, const RunRecord& run);
 // What only several runs have: figures beside each other, times to levels of a metric, scaling.

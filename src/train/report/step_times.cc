@@ -240,7 +240,8 @@ void add_warnings(Page& page, const RunRecord& run) {
 }  // namespace
 
 void add_step_times(Page& page, const RunRecord& run) {
-  if (run.steps.step.empty()) return;
+  // Replicas of a batch optimization have no steps: add_groups() shows their time.
+  if (run.steps.step.empty() || !run.iterations.empty()) return;
   page.add("<h3>Where the time of a step went</h3>\n");
   const Axis axis(Over::steps, {&run, 1});
   const PhaseCurves curves = phases_over_steps(run, axis);

@@ -76,12 +76,20 @@ class Wells final : public PortionWork<double> {
   std::atomic<std::uint64_t>& computed_;
 };
 
+// What a checkpoint has.
+struct BatchCheckpoint {
+  optim::BatchState state;
+  std::map<optim::VectorName, std::vector<std::vector<double>>> vectors;
+};
+
 class BatchJob {
  public:
-  explicit BatchJob(std::uint8_t largest) : largest_(largest) {
+  explicit BatchJob(std::uint8_t largest, std::uint32_t shards = 2,
+                    const BatchCheckpoint* from = nullptr)
+      : largest_(largest), shards_(shards) {
     start_coordinator();
     for (std::uint64_t number : {1, 2}) start_server(number);
-    give_weights();
+    give_weights(from);
   }
   ~BatchJob() {
     for (auto& [number, thread] : replicas_) {
@@ -93,7 +101,7 @@ class BatchJob {
   void start_coordinator() {
     coordinator::CoordinatorSettings settings;
     settings.plan.name = "batch";
-    settings.plan.shards = 2;
+    settings.plan.shards = shards_;
     settings.plan.servers = 2;
     settings.plan.client_lease_ms = 120000;
     settings.plan.server_lease_ms = 3000;
@@ -184,6 +192,33 @@ class BatchJob {
     });
   }
   std::uint64_t computed() const { return computed_; }
+  // While the optimization goes on.
+  BatchCheckpoint checkpoint() {
+    Client client(client_options("evaluator", ClientRole::evaluator));
+    client.describe(batch_description());
+    BatchClient batch(client);
+    const auto until = Clock::now() + convoy::test::patience();
+    while (true) {
+      BatchProgress progress = batch.watch(0, true);
+      // What these would free stays.
+      await_iteration(static_cast<int>(progress.state.iteration) + 2);
+      BatchCheckpoint checkpoint{progress.state, {}};
+      try {
+        for (const optim::VectorName& name : optim::vectors_of(progress.state, progress.method)) {
+          auto& values = checkpoint.vectors[name];
+          std::vector<BatchView<double>> views;
+          for (const VectorSpec& vector : batch_description().vectors)
+            values.emplace_back(vector.elements);
+          for (std::uint32_t i = 0; i < values.size(); ++i) views.push_back({i, values[i]});
+          batch.fetch(name, std::span<const BatchView<double>>(views));
+        }
+        batch.let_go();
+        return checkpoint;
+      } catch (const UsageError&) {  // an iteration has ended just then
+        if (Clock::now() > until) throw;
+      }
+    }
+  }
 
  private:
   ClientOptions client_options(const std::string& name, ClientRole role) const {
@@ -194,20 +229,30 @@ class BatchJob {
     options.log = batch_log(name);
     return options;
   }
-  void give_weights() {
+  void give_weights(const BatchCheckpoint* from) {
     Client client(client_options("evaluator", ClientRole::evaluator));
     client.describe(batch_description());
     BatchClient batch(client);
     batch.open(Element::f64);
+    const auto put = [&](const optim::VectorName& name,
+                         const std::vector<std::vector<double>>& all) {
+      std::vector<BatchView<const double>> views;
+      for (std::uint32_t i = 0; i < all.size(); ++i) views.push_back({i, all[i]});
+      batch.put(name, std::span<const BatchView<const double>>(views));
+    };
+    if (from != nullptr) {
+      for (const auto& [name, all] : from->vectors) put(name, all);
+      batch.begin_from(from->state);
+      EXPECT_TRUE(batch.initialized(from->state.weights));
+      return;
+    }
     std::vector<std::vector<double>> values;
-    std::vector<BatchView<const double>> views;
     for (const VectorSpec& vector : batch_description().vectors) {
       values.emplace_back(vector.elements);
       for (std::size_t i = 0; i < vector.elements; ++i)
         values.back()[i] = 0.5 + 0.01 * static_cast<double>(i % 13);
     }
-    for (std::uint32_t i = 0; i < values.size(); ++i) views.push_back({i, values[i]});
-    batch.put(optim::VectorName{}, std::span<const BatchView<const double>>(views));
+    put({}, values);
     EXPECT_TRUE(batch.initialized());
   }
   static convoy::Log batch_log(const std::string& name) {
@@ -217,6 +262,7 @@ class BatchJob {
   }
 
   const std::uint8_t largest_;
+  const std::uint32_t shards_;
   Scratch scratch_;
   std::string address_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
@@ -263,6 +309,27 @@ TEST(BatchEndToEnd, ComesToTheSameBitsWhateverDies) {
   job.start_coordinator();
   job.await([&] { return job.ended(); });
   EXPECT_EQ(outcome_of(job), expected);
+}
+
+// A checkpoint is made while replicas go on, and another job on other shards comes from there to
+// where this one does.
+TEST(BatchEndToEnd, GoesOnFromACheckpointOnOtherShards) {
+  nlohmann::json expected;
+  BatchCheckpoint checkpoint;
+  {
+    BatchJob job(2);
+    job.start_replica(1);
+    job.await_iteration(3);
+    checkpoint = job.checkpoint();
+    job.await([&] { return job.ended(); });
+    expected = outcome_of(job);
+  }
+  EXPECT_GE(checkpoint.state.iteration, 3);
+  EXPECT_LT(checkpoint.state.iteration, expected.at("iteration")) << "nothing was held";
+  BatchJob other(0, 1, &checkpoint);
+  for (int number : {1, 2}) other.start_replica(number);
+  other.await([&] { return other.ended(); });
+  EXPECT_EQ(outcome_of(other), expected);
 }
 
 }  // namespace

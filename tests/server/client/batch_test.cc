@@ -1,6 +1,7 @@
 // A batch optimizer whose vectors lie on shards, and whose objective replicas compute in portions.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -302,6 +303,27 @@ TEST(BatchOnShards, CommandsMayBeRepeated) {
   EXPECT_EQ(again.last(), last + 2);
   again.skip();
   EXPECT_EQ(again.last(), last + 3);
+}
+
+// A coordinator that is told to stop doesn't wait for servers that are away.
+TEST(BatchOnShards, GivesUpWhenItIsToldToStop) {
+  Training<double> training(2);
+  std::atomic<bool> stop = false;
+  ClientOptions options = training.cluster.options("method");
+  options.give_up = [&] { return stop.load(); };
+  const auto core = training.cluster.client(options);
+  BatchClient client(*core);
+  ShardSpace space(client);
+  const Term term{1, VectorName{}};
+  space.combine({VectorRole::direction, 1}, {&term, 1});
+  training.cluster.fault = [&](std::uint64_t, std::uint32_t shard, const std::string&) {
+    if (shard == 1) stop = true;
+    return shard == 1 ? Fault::lost_before : Fault::none;
+  };
+  EXPECT_THROW(space.combine({VectorRole::direction, 2}, {&term, 1}), GaveUp);
+  const optim::VectorPair pair{VectorName{}, VectorName{}};
+  EXPECT_THROW(space.dots({&pair, 1}), GaveUp);
+  EXPECT_THROW(client.seal({0, 0}, 1, {}), GaveUp);
 }
 
 TEST(BatchOnShards, SaysWhatIsWrong) {

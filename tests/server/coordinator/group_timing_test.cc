@@ -57,7 +57,7 @@ class TimedBatch {
   void kill(std::uint64_t id) {
     workers_[id].dead = true;
     at(now_ + 3'000'000, [this, id] {
-      desk_.leave(id);
+      desk_.leave(now_, id);
       speak();
     });
   }
@@ -66,7 +66,7 @@ class TimedBatch {
     workers_[id].frozen_until = now_ + time;
     if (time <= 3'000'000) return;
     at(now_ + 3'000'000, [this, id] {
-      desk_.leave(id);
+      desk_.leave(now_, id);
       speak();
     });
     at(now_ + time, [this, id] {
@@ -81,7 +81,7 @@ class TimedBatch {
     id_.iteration += 1;
     at(now_ + kBetween, [this] {
       for (GroupShard& shard : shards_) shard.begin(id_, options_.portions);
-      desk_.begin(id_);
+      desk_.begin(now_, id_);
       began_ = now_;
       bytes_ = desk_.bytes();
       last_sizes_.clear();

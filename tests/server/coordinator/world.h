@@ -197,13 +197,13 @@ class World {
     return false;
   }
 
-  void ready(std::uint64_t samples = 64) {
+  void ready(std::uint64_t samples = 64, bool initialized = true) {
     for (std::uint64_t server = 1; server <= plan_.servers; ++server) {
       call(calls::kServer,
            calls::encode(calls::ServerHello{server, 1, "server-" + std::to_string(server)}));
     }
     call(calls::kDescribe, calls::encode(small_description(samples)));
-    call(calls::kInitialized, calls::encode_nothing());
+    if (initialized) call(calls::kInitialized, calls::encode_nothing());
   }
   std::uint64_t join(ClientRole role = ClientRole::replica, std::uint64_t group = 0,
                      std::uint32_t member = 0, std::uint32_t members = 1) {

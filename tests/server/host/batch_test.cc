@@ -109,6 +109,8 @@ TEST(BatchHost, SealsWhatIsComplete) {
   const calls::Sealed incomplete = cluster.seal();
   EXPECT_FALSE(incomplete.sealed);
   EXPECT_EQ(incomplete.missing, (std::vector<PortionRange>{{5, 6}}));
+  EXPECT_EQ(cluster.host(1).report().vectors,
+            (calls::VectorReport{1, kElements * 8, 2 * kElements * 8, 5}));
   EXPECT_EQ(cluster.add({5, 0}), GroupAnswer::kept);
   EXPECT_TRUE(cluster.missing().empty());
   EXPECT_TRUE(cluster.seal().sealed);
@@ -117,8 +119,11 @@ TEST(BatchHost, SealsWhatIsComplete) {
   expect_same_bits(cluster.gradient(), expected_gradient());
   EXPECT_EQ(cluster.give(evaluate_command(2, {2, 0}, 1)).status, Status::done);
   EXPECT_EQ(cluster.add({5, 0}, {1, 1}), GroupAnswer::ended);
-  // Groups of before are gone from memory, vectors are counted.
-  EXPECT_EQ(cluster.host(1).report().memory_bytes, kElements * (4 + 8 + 8));
+  // Vectors are counted, and what is kept of groups' memory for the next ones; the floats of pushes
+  // and fetches aren't there.
+  const calls::ShardReport report = cluster.host(1).report();
+  EXPECT_EQ(report.memory_bytes, kElements * 8 * (2 + 3));
+  EXPECT_EQ(report.vectors, (calls::VectorReport{2, kElements * 8 * 2, 0, 0}));
 }
 
 // Groups are in the backup's memory before they are answered.

@@ -345,5 +345,60 @@ TEST(Job, SaysWhatDiffers) {
   says([](auto& d) { d.model = "mlp"; }, "the model is 'lenet' here, 'mlp' there");
 }
 
+TEST(WatchCalls, ComeBackFromTheirBytes) {
+  const WatchRequest request{7, 12, WatchRequest::Hold::hold};
+  const Message asked = encode(request);
+  const WatchRequest again = decode_watch_request(asked);
+  EXPECT_EQ(again.client, 7u);
+  EXPECT_EQ(again.after, 12u);
+  EXPECT_EQ(again.hold, request.hold);
+
+  WatchAnswer answer;
+  BatchProgress& progress = answer.progress;
+  answer.start = {std::byte{1}, std::byte{2}};
+  progress.ended = "e";
+  progress.over = "o";
+  progress.method = optim::BatchMethod::conjugate_gradient;
+  progress.evaluation = {12, 3};
+  progress.portions = 200;
+  progress.now = {1, 2, 3, 4};
+  progress.iteration = {5, 6, 7, 8};
+  progress.all = {9, 10, 11, 12};
+  progress.term = 13;
+  progress.time_s = 14.5;
+  progress.replicas = {{15, "name", true, {16, 17, 18, 19}, 20.5}};
+  progress.groups = {{21, {22, 23}, {32, 4}, 24, true, GroupRecord::End::lost, 25.5, 26.5}};
+  const Message said = encode(answer);
+  const WatchAnswer told = decode_watch_answer(said);
+  EXPECT_EQ(encode(told).gather(), said.gather());
+  EXPECT_EQ(told.start, answer.start);
+  EXPECT_EQ(told.progress.over, "o");
+  EXPECT_EQ(told.progress.method, progress.method);
+  EXPECT_EQ(told.progress.iteration, progress.iteration);
+  EXPECT_EQ(told.progress.all, progress.all);
+  ASSERT_EQ(told.progress.replicas.size(), 1u);
+  EXPECT_EQ(told.progress.replicas[0].name, "name");
+  EXPECT_EQ(told.progress.replicas[0].busy_s, 20.5);
+  ASSERT_EQ(told.progress.groups.size(), 1u);
+  EXPECT_EQ(told.progress.groups[0].group, (PortionGroup{32, 4}));
+  EXPECT_EQ(told.progress.groups[0].end, GroupRecord::End::lost);
+  EXPECT_EQ(told.progress.groups[0].ended_s, 26.5);
+
+  const Message from = encode(BatchFrom{7, answer.start});
+  EXPECT_EQ(decode_batch_from(from).client, 7u);
+  EXPECT_EQ(decode_batch_from(from).start, answer.start);
+
+  const auto refused = [](const Bytes& bytes, auto decode) {
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_THROW(decode(Message::copy_of(std::span(bytes).first(size))), UsageError);
+    }
+  };
+  refused(asked.gather(), decode_watch_request);
+  refused(said.gather(), decode_watch_answer);
+  refused(from.gather(), decode_batch_from);
+  progress.groups.resize(kMostRecords + 1);
+  EXPECT_THROW(decode_watch_answer(encode(answer)), UsageError);
+}
+
 }  // namespace
 }  // namespace convoy::server::calls

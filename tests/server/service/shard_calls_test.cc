@@ -200,6 +200,7 @@ TEST(ShardCalls, ReportsComeBack) {
   client.reply.message = "why";
   report.clients = {{next++, client}, {next++, {}}};
   report.cuts = {next++, next++};
+  report.vectors = VectorReport{next++, next++, next++, next++};
 
   const Message content = encode(report);
   const ShardReport back = decode_report(in_parts(content, 11));
@@ -210,6 +211,7 @@ TEST(ShardCalls, ReportsComeBack) {
   EXPECT_EQ(back.versions, report.versions);
   EXPECT_EQ(back.clients, report.clients);
   EXPECT_EQ(back.cuts, report.cuts);
+  EXPECT_EQ(back.vectors, report.vectors);
   EXPECT_EQ(back.staleness, report.staleness);
   EXPECT_EQ(back.ledger, report.ledger);
   damage(content, content.size(), [](const Message& bytes) { decode_report(bytes); });

@@ -2,7 +2,6 @@
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
-#include "train/rank_work.h"
 #include "train/strategies/partitioned/partitioned.h"
 #include "train/strategies/sync/sync.h"
 
@@ -10,7 +9,6 @@ namespace convoy::train {
 
 Arrangement Around::arrange(const comm::World& world, const Recipe& recipe) {
   recipe_ = replica_recipe(recipe);
-  downpour_ = downpour_of(recipe);
   inner_ = recipe_.strategy == "partitioned" ? make_partitioned() : make_sync();
   return inner_->arrange(world, recipe_);
 }
@@ -38,39 +36,22 @@ std::size_t Around::least_share(TrainerContext& context) {
 
 void Around::prepare(TrainerContext&, const State*) {
   throw UsageError(
-      "strategy = \"downpour\" trains with processes of several roles around a parameter server: "
-      "`convoy train` starts them (docs/downpour.md)");
+      "this strategy trains with processes of several roles around a parameter server: `convoy "
+      "train` "
+      "starts them (docs/downpour.md, docs/sandblaster.md)");
 }
 
 void Around::describe(TrainerContext& context,
                       const std::vector<parallel::NamedTensor>& parameters) {
   const comm::Communicator& ranks = context.world().communicator();
-  vectors_.emplace(ranks, recipe_.optimizer, parameters, inner_->module(), inner_->state().parts);
+  const at::ScalarType type = recipe_.precision == "float64" ? torch::kDouble : torch::kFloat;
+  vectors_.emplace(ranks, recipe_.optimizer, parameters, inner_->module(), inner_->state().parts,
+                   type);
   description_.model = recipe_.model.name;
   description_.vectors = vectors_->specs();
   description_.epoch_samples = context.training_data().size();
   description_.data = "seed " + std::to_string(recipe_.seed) + ", data " +
                       to_hex(context.training_data().fingerprint());
-}
-
-std::unique_ptr<ParameterService> connect_rank(
-    const comm::Communicator& ranks, const ParameterServiceFactory& connect,
-    const std::function<void(ParameterService&)>& begin) {
-  std::unique_ptr<ParameterService> service;
-  const auto members = static_cast<std::uint32_t>(ranks.size());
-  // However long others take to begin, waiting for them is no failure.
-  const std::string first = on_rank_0(ranks, [&] {
-    service = connect({0, members, 0});
-    begin(*service);
-    return std::to_string(service->id());
-  });
-  if (ranks.size() == 1) return service;
-  on_every_rank(ranks, [&] {
-    if (ranks.rank() == 0) return;
-    service = connect({static_cast<std::uint32_t>(ranks.rank()), members, std::stoull(first)});
-    begin(*service);
-  });
-  return service;
 }
 
 }  // namespace convoy::train

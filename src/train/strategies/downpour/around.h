@@ -1,4 +1,5 @@
-// What Downpour is around: the strategy with which the ranks of a replica work together.
+// What Downpour and Sandblaster are around: the strategy with which the ranks of a replica work
+// together.
 #pragma once
 
 #include <memory>
@@ -8,10 +9,11 @@
 #include <vector>
 
 #include "convoy/server/job.h"
-#include "convoy/train/downpour.h"
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/parameter_service.h"
+#include "convoy/train/server_job.h"
 #include "convoy/train/strategy.h"
+#include "train/rank_work.h"
 #include "train/strategies/downpour/optimizer.h"
 #include "train/strategies/downpour/vectors.h"
 
@@ -89,7 +91,6 @@ class Around : public Strategy {
  protected:
   Strategy& inner() { return *inner_; }
   const Recipe& inner_recipe() const { return recipe_; }
-  const DownpourRecipe& downpour() const { return downpour_; }
   // Throws UsageError for a job that trains unless its ranks are one replica.
   void check_world(const comm::World& world) const;
   // What all ranks together have, when the inner strategy is prepared.
@@ -100,14 +101,32 @@ class Around : public Strategy {
  private:
   std::unique_ptr<Strategy> inner_;
   Recipe recipe_;
-  DownpourRecipe downpour_;
   std::optional<Vectors> vectors_;
   server::JobDescription description_;
 };
 
-// The rank's own connection: the first rank's before the others'. Collective.
-std::unique_ptr<ParameterService> connect_rank(const comm::Communicator& ranks,
-                                               const ParameterServiceFactory& connect,
-                                               const std::function<void(ParameterService&)>& begin);
+// The rank's own connection: the first rank's before the others'. `Service` is a ParameterService,
+// or a BatchService. Collective.
+template <typename Service>
+std::unique_ptr<Service> connect_rank(
+    const comm::Communicator& ranks,
+    const std::function<std::unique_ptr<Service>(const ServiceMember&)>& connect,
+    const std::function<void(Service&)>& begin) {
+  std::unique_ptr<Service> service;
+  const auto members = static_cast<std::uint32_t>(ranks.size());
+  // However long others take to begin, waiting for them is no failure.
+  const std::string first = on_rank_0(ranks, [&] {
+    service = connect({0, members, 0});
+    begin(*service);
+    return std::to_string(service->id());
+  });
+  if (ranks.size() == 1) return service;
+  on_every_rank(ranks, [&] {
+    if (ranks.rank() == 0) return;
+    service = connect({static_cast<std::uint32_t>(ranks.rank()), members, std::stoull(first)});
+    begin(*service);
+  });
+  return service;
+}
 
 }  // namespace convoy::train

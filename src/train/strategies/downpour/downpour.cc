@@ -1,12 +1,7 @@
 #include "train/strategies/downpour/downpour.h"
 
-#include <filesystem>
-
-#include "convoy/base/error.h"
 #include "convoy/train/downpour.h"
-#include "convoy/train/downpour_roles.h"
 #include "convoy/train/registry.h"
-#include "train/checkpoint/resume.h"
 #include "train/strategies/downpour/around.h"
 #include "train/strategies/downpour/options.h"
 
@@ -15,43 +10,6 @@ namespace convoy::train {
 void add_downpour(Registry& registry) {
   registry.add_strategy(
       kDownpour, [] { return std::make_unique<Around>(); }, downpour_keys(), check_downpour);
-}
-
-DownpourJob read_downpour_job(const std::string& recipe_file,
-                              const std::vector<std::string>& overrides,
-                              const std::string& resume) {
-  Registry registry;
-  const RecipeText text = read_recipe_file(recipe_file);
-  registry.load_plugins(plugins_of(text, overrides));
-  DownpourJob job;
-  job.recipe = parse_recipe(text, overrides, registry.vocabulary(),
-                            resume.empty() ? Files::must_exist : Files::of_a_resumed_run);
-  if (job.recipe.strategy != kDownpour) {
-    throw UsageError(recipe_file + ": the strategy is " + job.recipe.strategy +
-                     "; a parameter server is for strategy = \"downpour\"");
-  }
-  std::string& folder = job.recipe.output.folder;
-  if (folder.empty())
-    folder = std::filesystem::absolute("runs/" + job.recipe.name).lexically_normal().string();
-  if (resume.empty()) {
-    job.plan = job_plan(job.recipe);
-    return job;
-  }
-  const Origin origin = open_origin(resume, folder);
-  job.resume = origin.path;
-  job.plan = job_plan(job.recipe, &origin.manifest);
-  return job;
-}
-
-Recipe recipe_of(const server::JobPlan& plan, Registry& registry) {
-  const RecipeText text{plan.recipe, "the job's recipe", "/"};
-  registry.load_plugins(plugins_of(text, {}));
-  Recipe recipe = parse_recipe(text, {}, registry.vocabulary(), Files::of_a_resumed_run);
-  if (recipe.strategy != kDownpour) {
-    throw UsageError("the coordinator's recipe is of the strategy " + recipe.strategy +
-                     ", which has no replicas");
-  }
-  return recipe;
 }
 
 }  // namespace convoy::train

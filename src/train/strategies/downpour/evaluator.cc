@@ -66,7 +66,7 @@ void Evaluator::prepare(TrainerContext& context, const State* saved) {
 void Evaluator::begin(const State* saved) {
   const comm::Communicator& ranks = outer_->world().communicator();
   bool initialized = false;
-  service_ = connect_rank(ranks, connect_, [&](ParameterService& service) {
+  service_ = connect_rank<ParameterService>(ranks, connect_, [&](ParameterService& service) {
     initialized = service.describe(description());
   });
   if (!initialized) {

@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/base/names.h"
 #include "convoy/train/downpour.h"
 #include "convoy/train/optimizer_rule.h"
+#include "train/strategies/key_checker.h"
+#include "train/strategies/server_keys.h"
 
 namespace convoy::train {
 namespace {
 
 using Texts = std::vector<std::string>;
 
-const Texts kDurabilities{"replicated", "synced", "none"};
 const Texts kLocalSteps{"again", "drop"};
 const Texts kWires{"float32", "bfloat16", "float16"};
 constexpr std::int64_t kMost = 1'000'000'000;
@@ -23,54 +23,7 @@ constexpr std::int64_t kMost = 1'000'000'000;
 // training holds up little, enough that asking for them costs nothing.
 constexpr std::int64_t kMiniBatches = 16;
 
-std::string list(const Texts& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  return text;
-}
-
-class DownpourChecker {
- public:
-  explicit DownpourChecker(std::vector<std::string>& problems) : problems_(problems) {}
-
-  void expect(bool good, const std::string& problem) {
-    if (!good) problems_.push_back(problem);
-  }
-  void within(const char* key, std::int64_t value, std::int64_t least, std::int64_t most) {
-    expect(value >= least && value <= most,
-           "downpour." + std::string(key) + " is " + std::to_string(value) + "; it has to be " +
-               std::to_string(least) + " to " + std::to_string(most));
-  }
-  void one_of(const char* key, const std::string& value, const Texts& words) {
-    if (std::find(words.begin(), words.end(), value) != words.end()) return;
-    const std::string near = nearest_name(value, words);
-    problems_.push_back("downpour." + std::string(key) + " is '" + value + "'; it can be " +
-                        list(words) + (near.empty() ? "" : "; did you mean " + near + "?"));
-  }
-
- private:
-  std::vector<std::string>& problems_;
-};
-
-std::int64_t servers_needed(const DownpourRecipe& d) {
-  return std::max<std::int64_t>(d.shards, d.backups ? 2 : 1);
-}
-
-void check_servers(const DownpourRecipe& d, DownpourChecker& c) {
-  c.within("replicas", d.replicas, 1, 10'000);
-  c.within("shards", d.shards, 1, 1024);
-  c.within("servers", d.servers, 0, 1024);
-  c.expect(d.servers <= 0 || d.servers >= servers_needed(d),
-           "downpour.servers is " + std::to_string(d.servers) + "; " + std::to_string(d.shards) +
-               (d.shards == 1 ? " shard" : " shards") + (d.backups ? " with backups" : "") +
-               " need " + std::to_string(servers_needed(d)) + " at least (0: as many as needed)");
-  c.one_of("durability", d.durability, kDurabilities);
-  c.expect(d.lease_s >= 0.1 && d.lease_s <= 3600, "downpour.lease_s has to be 0.1 to 3600");
-  c.within("restarts", d.restarts, 0, 1'000'000);
-}
-
-void check_steps(const Recipe& recipe, const DownpourRecipe& d, DownpourChecker& c) {
+void check_steps(const Recipe& recipe, const DownpourRecipe& d, KeyChecker& c) {
   c.within("n_fetch", d.n_fetch, 1, 1'000'000);
   c.within("n_push", d.n_push, 1, 1'000'000);
   c.expect(d.local_lr >= 0 && std::isfinite(d.local_lr),
@@ -108,7 +61,7 @@ void check_steps(const Recipe& recipe, const DownpourRecipe& d, DownpourChecker&
                std::to_string(d.replicas));
 }
 
-void check_others(const Recipe& recipe, DownpourChecker& c) {
+void check_others(const Recipe& recipe, KeyChecker& c) {
   // The coordinator counts samples.
   constexpr std::int64_t kMostSamples = std::int64_t{1} << 62;
   const std::int64_t batch = std::max<std::int64_t>(recipe.training.batch, 1);
@@ -116,17 +69,12 @@ void check_others(const Recipe& recipe, DownpourChecker& c) {
            "training.steps is " + std::to_string(recipe.training.steps) +
                "; with downpour, steps of training.batch = " + std::to_string(batch) +
                " can be at most " + std::to_string(kMostSamples / batch));
-  c.expect(recipe.grid.replicas <= 1,
-           "grid.replicas is " + std::to_string(recipe.grid.replicas) +
-               "; with downpour each replica is a job of its own: downpour.replicas says how many");
   c.expect(is_built_in_optimizer(recipe.optimizer.name),
            "optimizer.name is '" + recipe.optimizer.name +
                "', a plugin's; with downpour servers apply the rule, which have Convoy's own: " +
-               list(built_in_optimizers()));
+               any_of_words(built_in_optimizers()));
   c.expect(recipe.precision != "float64",
            "precision is float64; the parameters on servers are float32");
-  c.expect(!recipe.data.random_batches,
-           "data.random_batches is true; with downpour the coordinator says who has which samples");
   c.expect(recipe.data.shuffle_every_epochs == 1 && recipe.data.shuffle_every_steps == 0,
            "data.shuffle_every_epochs and shuffle_every_steps: with downpour every epoch has an "
            "order of its own; leave them out");
@@ -136,47 +84,31 @@ void check_others(const Recipe& recipe, DownpourChecker& c) {
 
 std::vector<Option> downpour_keys() {
   const DownpourRecipe d;
-  return {
-      {"replicas", d.replicas, "copies of the model that train, each a job of its own"},
-      {"shards", d.shards, "that the parameters are divided into"},
-      {"servers", d.servers, "processes that hold shards; 0: as many as are needed"},
-      {"backups", d.backups, "each shard is on a second server, too"},
-      {"durability", d.durability,
-       "when a push is acknowledged: replicated (the backup has it), synced (it is on disk), none "
-       "(no log: nothing outlives the servers)"},
-      {"n_fetch", d.n_fetch, "mini-batches between two fetches of the parameters"},
-      {"n_push", d.n_push, "mini-batches between two pushes of gradients"},
-      {"local_lr", d.local_lr,
-       "rate of the steps that a replica makes by itself between fetches; 0: the optimizer's"},
-      {"local_steps", d.local_steps,
-       "what becomes of those that fetched parameters don't have yet: they are made again, or "
-       "drop"},
-      {"staleness_bound", d.staleness_bound,
-       "updates that may come between fetch and push of a gradient; 0: replicas make every update "
-       "together; -1: any number"},
-      {"scale_by_staleness", d.scale_by_staleness,
-       "a gradient that is s updates stale is applied with 1/s of the rate"},
-      {"portion", d.portion,
-       "samples that a replica gets at a time; 0: of 16 mini-batches, or a few more"},
-      {"warm_steps", d.warm_steps, "mini-batches that one replica makes alone at the start"},
-      {"warm_seconds", d.warm_seconds, "or for so long, whichever is over first; 0: not"},
-      {"push_wire", d.push_wire, "type in which gradients travel: float32, bfloat16, float16"},
-      {"fetch_wire", d.fetch_wire, "type in which parameters travel"},
-      {"lease_s", d.lease_s, "a replica that isn't heard of for so long is given up"},
-      {"hosts", d.hosts,
-       "where processes run, node1:2 for places of several; empty: here. See docs/downpour.md"},
-      {"etcd", d.etcd, "addresses of etcd, where the coordinator keeps its state; empty: a file"},
-      {"restarts", d.restarts, "of each process that fails, before the job does"}};
+  return with_server_keys(
+      {{"n_fetch", d.n_fetch, "mini-batches between two fetches of the parameters"},
+       {"n_push", d.n_push, "mini-batches between two pushes of gradients"},
+       {"local_lr", d.local_lr,
+        "rate of the steps that a replica makes by itself between fetches; 0: the optimizer's"},
+       {"local_steps", d.local_steps,
+        "what becomes of those that fetched parameters don't have yet: they are made again, or "
+        "drop"},
+       {"staleness_bound", d.staleness_bound,
+        "updates that may come between fetch and push of a gradient; 0: replicas make every update "
+        "together; -1: any number"},
+       {"scale_by_staleness", d.scale_by_staleness,
+        "a gradient that is s updates stale is applied with 1/s of the rate"},
+       {"portion", d.portion,
+        "samples that a replica gets at a time; 0: of 16 mini-batches, or a few more"},
+       {"warm_steps", d.warm_steps, "mini-batches that one replica makes alone at the start"},
+       {"warm_seconds", d.warm_seconds, "or for so long, whichever is over first; 0: not"},
+       {"push_wire", d.push_wire, "type in which gradients travel: float32, bfloat16, float16"},
+       {"fetch_wire", d.fetch_wire, "type in which parameters travel"}});
 }
 
 DownpourRecipe downpour_of(const Recipe& recipe) {
   const Options& o = recipe.strategy_options;
   DownpourRecipe d;
-  d.replicas = o.integer("replicas");
-  d.shards = o.integer("shards");
-  d.servers = o.integer("servers");
-  d.backups = o.flag("backups");
-  d.durability = o.text("durability");
+  static_cast<ServerJobRecipe&>(d) = server_job_of(recipe);
   d.n_fetch = o.integer("n_fetch");
   d.n_push = o.integer("n_push");
   d.local_lr = o.number("local_lr");
@@ -188,48 +120,23 @@ DownpourRecipe downpour_of(const Recipe& recipe) {
   d.warm_seconds = o.number("warm_seconds");
   d.push_wire = o.text("push_wire");
   d.fetch_wire = o.text("fetch_wire");
-  d.lease_s = o.number("lease_s");
-  d.hosts = o.texts("hosts");
-  d.etcd = o.texts("etcd");
-  d.restarts = o.integer("restarts");
   return d;
 }
 
 void check_downpour(const Recipe& recipe, std::vector<std::string>& problems) {
   const DownpourRecipe d = downpour_of(recipe);
-  DownpourChecker c(problems);
-  check_servers(d, c);
+  check_server_keys(recipe, problems);
+  KeyChecker c(kDownpour, problems);
   check_steps(recipe, d, c);
   check_others(recipe, c);
-}
-
-Recipe replica_recipe(const Recipe& recipe) {
-  Recipe own = recipe;
-  own.strategy = recipe.grid.partitions > 1 ? "partitioned" : "sync";
-  const auto keys = recipe.candidates.find(own.strategy);
-  if (keys != recipe.candidates.end()) own.strategy_options = keys->second;
-  own.candidates.clear();
-  own.grid.replicas = 0;
-  const DownpourRecipe d = downpour_of(recipe);
-  if (d.rounds() && d.replicas > 0) own.training.batch = recipe.training.batch / d.replicas;
-  return own;
 }
 
 server::JobPlan job_plan(const Recipe& recipe, const Manifest* from) {
   const DownpourRecipe d = downpour_of(recipe);
   const auto count = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
-  server::JobPlan plan;
-  plan.name = recipe.name;
-  plan.recipe = print_recipe(recipe, false);
-  plan.shards = static_cast<std::uint32_t>(d.shards);
-  plan.servers = static_cast<std::uint32_t>(d.servers > 0 ? d.servers : servers_needed(d));
-  plan.backups = d.backups;
-  plan.log = d.durability != "none";
-  plan.synced = d.durability == "synced";
+  server::JobPlan plan = plan_of_servers(recipe);
   if (d.staleness_bound >= 0) plan.staleness_bound = count(d.staleness_bound);
   plan.scale_by_staleness = d.scale_by_staleness;
-  plan.replicas = static_cast<std::uint32_t>(d.replicas);
-  plan.client_lease_ms = count(std::llround(d.lease_s * 1000));
   plan.drop_last = recipe.data.drop_last;
   const std::int64_t batch = recipe.training.batch;
   plan.batch = plan.portion = count(d.rounds() ? batch / d.replicas : batch);

@@ -43,6 +43,7 @@ Replica::~Replica() {
 
 Arrangement Replica::arrange(const comm::World& world, const Recipe& recipe) {
   Arrangement arrangement = Around::arrange(world, recipe);
+  downpour_ = downpour_of(recipe);
   check_world(world);
   arrangement.owner = -1;
   arrangement.portions = portions_;
@@ -56,10 +57,10 @@ void Replica::prepare(TrainerContext& context, const State*) {
   describe(context, parameters_);
   const comm::Communicator& ranks = context.world().communicator();
   const Recipe& recipe = inner_recipe();
-  exchange_.emplace(ranks, vectors(), downpour());
+  exchange_.emplace(ranks, vectors(), downpour_);
   source_.emplace(ranks, context.samples(), portions_,
                   static_cast<std::size_t>(recipe.training.batch),
-                  static_cast<std::size_t>(recipe.data.ahead), !downpour().rounds());
+                  static_cast<std::size_t>(recipe.data.ahead), !downpour_.rounds());
 }
 
 // Of one that trains alone these are updates; random numbers go by them.
@@ -106,7 +107,7 @@ bool Replica::more() {
       return true;
     case LeasedSource::More::late:
       // Others have gone on meanwhile: after a warm start, far beyond the first weights.
-      return downpour().rounds() || goes_on(exchange_->refresh());
+      return downpour_.rounds() || goes_on(exchange_->refresh());
     case LeasedSource::More::finished:
       reason_ = Reason::finished;
       break;
@@ -159,7 +160,7 @@ void Replica::run() {
   const comm::Communicator& ranks = outer_->world().communicator();
   while (true) {
     reason_ = Reason::none;
-    service_ = connect_rank(ranks, connect_, [this](ParameterService& service) {
+    service_ = connect_rank<ParameterService>(ranks, connect_, [this](ParameterService& service) {
       if (!service.ended().empty()) return;
       try {
         service.join(description(), vectors().pushed());

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "convoy/base/clock.h"
+#include "convoy/train/downpour.h"
 #include "convoy/train/downpour_roles.h"
 #include "train/strategies/downpour/around.h"
 #include "train/strategies/downpour/exchange.h"
@@ -40,6 +41,7 @@ class Replica final : public Around {
   Moment now() const;
 
   ParameterServiceFactory connect_;
+  DownpourRecipe downpour_;
   std::shared_ptr<data::Portions> portions_ = std::make_shared<data::Portions>();
   TrainerContext* outer_ = nullptr;
   std::unique_ptr<Context> context_;

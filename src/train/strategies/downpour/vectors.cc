@@ -33,11 +33,12 @@ std::string name_of(const Slice& slice) {
 }
 
 Told told_of(const parallel::NamedTensor& tensor, bool statistic,
-             const std::map<std::string, Slice>& parts) {
-  if (tensor.tensor.scalar_type() != torch::kFloat) {
+             const std::map<std::string, Slice>& parts, at::ScalarType type) {
+  if (tensor.tensor.scalar_type() != type) {
     throw UsageError("'" + tensor.name + "' is of type " +
                      std::string(c10::toString(tensor.tensor.scalar_type())) +
-                     "; a parameter server holds float32");
+                     "; a parameter server holds " +
+                     (type == torch::kDouble ? "float64 with precision = \"float64\"" : "float32"));
   }
   Told told{tensor.name,         tensor.name, static_cast<std::uint64_t>(tensor.tensor.numel()),
             tensor.tensor.dim(), statistic,   false};
@@ -76,12 +77,14 @@ bool is_counter(const std::string& name) { return name.ends_with("num_batches_tr
 
 Vectors::Vectors(const comm::Communicator& ranks, const OptimizerRecipe& optimizer,
                  const std::vector<parallel::NamedTensor>& parameters,
-                 const torch::nn::Module& module, const std::map<std::string, Slice>& parts) {
+                 const torch::nn::Module& module, const std::map<std::string, Slice>& parts,
+                 at::ScalarType type)
+    : type_(type) {
   std::vector<Told> mine;
   std::vector<torch::Tensor> tensors;
   const auto take = [&](const parallel::NamedTensor& tensor, bool statistic) {
     if (tensor.tensor.numel() == 0) return;  // nothing of a divided layer
-    mine.push_back(told_of(tensor, statistic, parts));
+    mine.push_back(told_of(tensor, statistic, parts, type));
     tensors.push_back(tensor.tensor);
   };
   for (const auto& parameter : parameters) take(parameter, false);
@@ -137,7 +140,7 @@ std::vector<std::uint32_t> Vectors::pushed() const {
   return pushed;
 }
 
-torch::Tensor Vectors::new_block() const { return torch::zeros({elements_}, torch::kFloat); }
+torch::Tensor Vectors::new_block() const { return torch::zeros({elements_}, type_); }
 
 torch::Tensor Vectors::view(const torch::Tensor& block, const OwnVector& own) const {
   return block.narrow(0, own.begin, own.tensor.numel()).view(own.tensor.sizes());

@@ -35,10 +35,10 @@ class Vectors {
  public:
   // `parameters`: those of this rank that are trained. Statistics are the buffers of floating
   // numbers, but for counters. `parts`: which part of a tensor this rank has; others are whole.
-  // Throws UsageError for tensors that are no float32. Collective.
+  // Throws UsageError for tensors that are not of this type: that of blocks. Collective.
   Vectors(const comm::Communicator& ranks, const OptimizerRecipe& optimizer,
           const std::vector<parallel::NamedTensor>& parameters, const torch::nn::Module& module,
-          const std::map<std::string, Slice>& parts);
+          const std::map<std::string, Slice>& parts, at::ScalarType type = torch::kFloat);
 
   const std::vector<server::VectorSpec>& specs() const { return specs_; }  // of all ranks
   const std::vector<OwnVector>& own() const { return own_; }
@@ -47,10 +47,12 @@ class Vectors {
 
   // Gives the numbers of the vectors that this rank pushes.
   std::vector<std::uint32_t> pushed() const;
+  std::int64_t elements() const { return elements_; }  // of all of this rank's vectors
   // Makes a block for all of this rank's vectors, of zeros.
   torch::Tensor new_block() const;
   // Gives one of them as it lies in a block, with the tensor's shape.
   torch::Tensor view(const torch::Tensor& block, const OwnVector& own) const;
+  // Those that follow are for blocks of float32.
   // Gives the memory that the vectors which this rank pushes have in the block.
   std::vector<server::ReadView> to_push(const torch::Tensor& block) const;
   // Give the memory of all of this rank's vectors.
@@ -67,6 +69,7 @@ class Vectors {
   std::vector<double> scales_;
   std::vector<OwnVector> own_;
   std::int64_t elements_ = 0;
+  at::ScalarType type_ = torch::kFloat;
 };
 
 }  // namespace convoy::train

@@ -1,0 +1,421 @@
+#include "train/strategies/sandblaster/evaluator.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/system.h"
+#include "convoy/base/units.h"
+#include "convoy/train/sandblaster.h"
+#include "train/due.h"
+#include "train/rank_work.h"
+
+namespace convoy::train {
+namespace {
+
+constexpr auto kLookPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+// The method is not the inner strategy's optimizer, and has no state of that kind.
+class BatchEvaluator::Context final : public InnerContext {
+ public:
+  Context(TrainerContext& outer, BatchEvaluator& evaluator)
+      : InnerContext(outer, evaluator.inner_recipe()), evaluator_(evaluator) {}
+  NamedOptimizer make_optimizer(std::vector<parallel::NamedTensor> parameters) const override {
+    std::erase_if(parameters, [](const auto& p) { return !p.tensor.requires_grad(); });
+    evaluator_.parameters_ = parameters;
+    return make_telling_optimizer(recipe().optimizer, std::move(parameters),
+                                  std::make_shared<RuleStates>(), {});
+  }
+
+ private:
+  BatchEvaluator& evaluator_;
+};
+
+BatchEvaluator::~BatchEvaluator() = default;
+
+Arrangement BatchEvaluator::arrange(const comm::World& world, const Recipe& recipe) {
+  Arrangement arrangement = Around::arrange(world, recipe);
+  check_world(world);
+  arrangement.trains = false;
+  return arrangement;
+}
+
+void BatchEvaluator::build(const NetworkSource& source) {
+  Around::build(source);
+  const OneFunction minimized(inner().module());
+}
+
+void BatchEvaluator::prepare(TrainerContext& context, const State* saved) {
+  outer_ = &context;
+  context_ = std::make_unique<Context>(context, *this);
+  std::optional<State> rest;
+  if (saved != nullptr) rest = without_batch(*saved);
+  inner().prepare(*context_, rest ? &*rest : nullptr);
+  describe(context, parameters_);
+  begin(saved);
+}
+
+// -- What the job begins with
+
+void BatchEvaluator::check_memory() const {
+  const Recipe& recipe = outer_->recipe();
+  if (outer_->world().rank() == 0) {
+    std::uint64_t elements = 0;
+    for (const server::VectorSpec& vector : vectors().specs()) {
+      if (vector.rule) elements += vector.elements;
+    }
+    const BatchBytes bytes = batch_bytes(recipe, elements, outer_->training_data().size());
+    const std::string text = train::describe(bytes, recipe, elements);
+    const std::uint64_t here = available_memory();
+    // Of other hosts nothing is known here.
+    const bool too_much = server_job_of(recipe).hosts.empty() && here > 0 && bytes.all() > here;
+    if (too_much) {
+      outer_->world().log().warning(text + "; this host has " + format_bytes(here) +
+                                    " left: a smaller sandblaster.history, or "
+                                    "sandblaster.backups = false, needs less");
+    } else {
+      outer_->world().log().info(text);
+    }
+  }
+}
+
+void BatchEvaluator::begin(const State* saved) {
+  const comm::Communicator& ranks = outer_->world().communicator();
+  const Recipe& recipe = outer_->recipe();
+  const optim::BatchMethod method = batch_options(recipe).method;
+  check_memory();
+  bool initialized = false;
+  service_ = connect_rank<BatchService>(ranks, connect_, [&](BatchService& service) {
+    initialized = service.describe(description());
+  });
+  if (initialized) return;
+  std::optional<optim::BatchState> state;
+  on_every_rank(ranks, [&] {
+    if (saved != nullptr) state = saved_batch_state(*saved, method);
+    if (saved != nullptr && !state && outer_->moment().step > 0)
+      throw UsageError(
+          "the checkpoint has no state of a batch optimization to go on from; to "
+          "begin with its weights, name it as model.weights");
+    service_->open(batch_element(recipe));
+    if (state) {
+      give_saved_vectors(*saved, *state, method, vectors(), parameters_, *service_);
+    } else if (batch_element(recipe) == server::Element::f64) {
+      give_weights<double>();
+    } else {
+      give_weights<float>();
+    }
+  });
+  on_every_rank(ranks, [&] {
+    if (ranks.rank() > 0) return;
+    if (state) service_->begin_from(*state);
+    if (!service_->initialized(state ? state->weights : optim::VectorName()))
+      throw Failure("the shards have not got all of the first weights");
+  });
+}
+
+template <typename T>
+void BatchEvaluator::give_weights() {
+  BatchBlock<T> block(vectors(), true);
+  block.take_weights();
+  service_->put({}, block.const_views());
+}
+
+template <typename T>
+void BatchEvaluator::fetch_weights(const optim::VectorName& name) {
+  BatchBlock<T> block(vectors(), false);
+  service_->fetch(name, block.views());
+  block.set_weights();
+}
+
+// -- Where the job is
+
+data::Position BatchEvaluator::position_of(std::int64_t iteration) const {
+  data::Position position;
+  if (iteration <= 0) return position;
+  position.epoch = static_cast<std::uint64_t>(iteration - 1);
+  position.consumed.push_back({0, outer_->training_data().size()});
+  return position;
+}
+
+Moment BatchEvaluator::moment_of(const Seen& seen) const {
+  Moment now = outer_->moment();
+  const std::int64_t iteration = std::max(seen.progress.state.iteration, now.step);
+  now.step = iteration;
+  now.steps = std::max(iteration, batch_iterations(outer_->recipe()));
+  if (iteration <= 0) return now;
+  now.epoch = static_cast<std::uint64_t>(iteration - 1);
+  now.consumed = outer_->training_data().size();
+  now.epoch_over = true;
+  return now;
+}
+
+BatchEvaluator::Seen BatchEvaluator::look(bool hold) {
+  const comm::Communicator& ranks = outer_->world().communicator();
+  Seen seen;
+  std::array<std::int64_t, 7> told{};
+  on_every_rank(ranks, [&] {
+    if (ranks.rank() > 0) return;
+    seen.progress = service_->watch(last_record_, hold);
+    note_groups(seen.progress);
+    const server::BatchProgress& p = seen.progress;
+    seen.requests = outer_->requests();
+    seen.over = !p.over.empty() || !p.ended.empty();
+    // Behind an iteration comes the next one, or its end.
+    seen.certain = seen.over || !p.begun || p.evaluation.iteration > p.state.iteration;
+  });
+  if (ranks.size() == 1) return seen;
+  server::BatchProgress& p = seen.progress;
+  told = {p.begun,
+          p.state.iteration,
+          p.state.weights.iteration,
+          p.state.weights.evaluation,
+          seen.requests,
+          seen.over,
+          seen.certain};
+  ranks.broadcast(comm::buffer_of(told), 0);
+  p.begun = told[0] != 0;
+  p.state.iteration = told[1];
+  p.state.weights = {optim::VectorRole::weights, told[2], static_cast<std::int32_t>(told[3])};
+  seen.requests = static_cast<std::uint32_t>(told[4]);
+  seen.over = told[5] != 0;
+  seen.certain = told[6] != 0;
+  return seen;
+}
+
+// They may be gone by the time they are fetched: then the next iteration's are there.
+BatchEvaluator::Seen BatchEvaluator::take_weights() {
+  const comm::Communicator& ranks = outer_->world().communicator();
+  std::int64_t before = -1;
+  while (true) {
+    const Seen seen = look(true);
+    const optim::VectorName name = seen.progress.state.weights;
+    try {
+      on_every_rank(ranks, [&] {
+        if (batch_element(outer_->recipe()) == server::Element::f64) {
+          fetch_weights<double>(name);
+        } else {
+          fetch_weights<float>(name);
+        }
+      });
+      holds_ = true;
+      held_state_ = seen.progress.state;
+      saved_.reset();
+      return seen;
+    } catch (const UsageError&) {
+      if (seen.progress.state.iteration == before) throw;
+      before = seen.progress.state.iteration;
+    }
+  }
+}
+
+void BatchEvaluator::let_go() {
+  holds_ = false;
+  saved_.reset();
+  if (outer_->world().rank() == 0) service_->let_go();
+}
+
+State BatchEvaluator::state() {
+  State state = without_batch(inner().state());
+  if (!holds_) return state;
+  if (!saved_) {
+    const comm::Communicator& ranks = outer_->world().communicator();
+    std::istringstream text(on_rank_0(ranks, [this] {
+      std::string lines;
+      for (const std::string& line : optim::lines_of(held_state_)) lines += line + "\n";
+      return lines;
+    }));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    const optim::BatchMethod method = batch_options(outer_->recipe()).method;
+    try {
+      on_every_rank(ranks, [&] {
+        saved_.emplace(optim::batch_state_of(lines), method, vectors(), parameters_, *service_);
+      });
+    } catch (const UsageError& error) {  // the coordinator holds nothing behind a restart
+      throw Failure(std::string("the vectors of a checkpoint are gone before it was written (") +
+                    error.what() + "): the evaluator has to begin again");
+    }
+  }
+  saved_->write(state);
+  return state;
+}
+
+// -- What the trainer is told
+
+// Records are numbered by each coordinator anew; their times are those of its clock.
+void BatchEvaluator::note_groups(const server::BatchProgress& progress) {
+  if (progress.term != term_) {
+    term_ = progress.term;
+    if (std::exchange(last_record_, 0) > 0) return;  // those that were asked for are others
+  }
+  const double ahead = seconds_since(began_) - progress.time_s;
+  for (server::GroupRecord record : progress.groups) {
+    last_record_ = std::max(last_record_, record.number);
+    record.began_s += ahead;
+    record.ended_s += ahead;
+    groups_.push_back(record);
+  }
+  for (const server::BatchReplica& replica : progress.replicas)
+    replicas_[replica.replica] = replica.name;
+}
+
+MetricsRow BatchEvaluator::iteration_row(const server::BatchProgress& p) const {
+  const auto count = [](std::uint64_t n) { return static_cast<double>(n); };
+  return {.kind = "iteration",
+          .step = p.state.iteration,
+          .numbers = {{"loss", p.state.loss},
+                      {"gradient_norm", p.last.gradient_norm},
+                      {"step_length", p.last.step},
+                      {"evaluations", static_cast<double>(p.last.evaluations)},
+                      {"restarted", p.last.restarted ? 1.0 : 0.0},
+                      {"portions", count(p.iteration.done)},
+                      {"portions_again", count(p.iteration.again)},
+                      {"portions_copied", count(p.iteration.copies)},
+                      {"portions_unused", count(p.iteration.unused)}},
+          .strings = {}};
+}
+
+MetricsRow BatchEvaluator::take_groups(std::int64_t step) {
+  MetricsRow row{.kind = "groups", .step = step, .numbers = {}, .strings = {}};
+  const double now = seconds_since(began_);
+  const auto column = [&](const char* key, const auto& value) {
+    std::vector<double> values;
+    for (const server::GroupRecord& each : groups_)
+      values.push_back(static_cast<double>(value(each)));
+    row.lists.emplace_back(key, std::move(values));
+  };
+  // To the millisecond, which is shorter to write.
+  const auto ago = [now](double time) { return std::round((time - now) * 1e3) / 1e3; };
+  using Record = server::GroupRecord;
+  column("iteration", [](const Record& each) { return each.evaluation.iteration; });
+  column("evaluation", [](const Record& each) { return each.evaluation.evaluation; });
+  column("first", [](const Record& each) { return each.group.first; });
+  column("portions", [](const Record& each) { return each.group.end() - each.group.first; });
+  column("replica", [](const Record& each) { return each.replica; });
+  column("copy", [](const Record& each) { return each.copy ? 1 : 0; });
+  column("end", [](const Record& each) { return static_cast<int>(each.end); });
+  column("began_s", [&](const Record& each) { return ago(each.began_s); });
+  column("ended_s", [&](const Record& each) { return ago(each.ended_s); });
+  std::vector<double> numbers;
+  std::vector<std::string> names;
+  for (const auto& [number, name] : replicas_) {
+    numbers.push_back(static_cast<double>(number));
+    names.push_back(name);
+  }
+  row.lists.emplace_back("replicas", std::move(numbers));
+  row.names.emplace_back("replica_names", std::move(names));
+  groups_.clear();
+  return row;
+}
+
+StepReport BatchEvaluator::report_of(const Seen& seen) {
+  const server::BatchProgress& p = seen.progress;
+  StepReport report;
+  report.updates = std::max<std::int64_t>(p.state.iteration - outer_->moment().step, 0);
+  report.requests = seen.requests;
+  report.learning_rate = p.last.step;
+  report.samples = outer_->training_data().size() * static_cast<std::uint64_t>(report.updates);
+  report.weight = static_cast<double>(report.samples);
+  report.loss = p.state.loss;
+  report.gradient_norm = p.last.gradient_norm;
+  report.elapsed_s = seconds_since(told_at_);
+  report.last = seen.over;
+  told_at_ = Clock::now();
+  const auto count = [](std::uint64_t n) { return static_cast<double>(n); };
+  report.more.numbers = {{"step_length", p.last.step},
+                         {"evaluations", static_cast<double>(p.last.evaluations)},
+                         {"portions", count(p.iteration.done)},
+                         {"portions_redone", count(p.iteration.again)},
+                         {"portions_copied", count(p.iteration.copies)},
+                         {"portions_twice", count(p.iteration.unused)},
+                         {"restarted", p.last.restarted ? 1.0 : 0.0}};
+  if (report.updates > 0) report.more.rows.push_back(iteration_row(p));
+  if (!groups_.empty()) report.more.rows.push_back(take_groups(moment_of(seen).step));
+  return report;
+}
+
+// Nothing can be minimized from there, however often it is tried.
+void BatchEvaluator::check_beginning(const Seen& seen) {
+  if (seen.progress.last.ending != optim::BatchEnding::not_finite) return;
+  const std::string why = seen.progress.over.empty() ? seen.progress.ended : seen.progress.over;
+  end(why);
+  throw UsageError(why +
+                   ". Look at the data, or begin with weights of a network that has been trained "
+                   "(model.weights)");
+}
+
+void BatchEvaluator::run() {
+  told_at_ = Clock::now();
+  while (true) {
+    Seen seen = look(false);
+    if (seen.over) check_beginning(seen);
+    const Moment before = outer_->moment();
+    const bool stop = (seen.requests & kStop) != 0;
+    // A checkpoint of where the last one is would be no other one.
+    if (moment_of(seen).step == before.step)
+      seen.requests &= ~static_cast<std::uint32_t>(kCheckpoint);
+    const bool news = seen.progress.begun && moment_of(seen).step > before.step;
+    if (!seen.over && !stop && !(news && seen.certain)) {
+      std::this_thread::sleep_for(kLookPause);
+      continue;
+    }
+    const Due due = due_since(outer_->recipe(), before, moment_of(seen), seen.requests);
+    const bool weights = due.evaluate || due.checkpoint || due.end || seen.over;
+    if (weights && seen.progress.begun) {
+      const Seen taken = take_weights();
+      const std::uint32_t requests = seen.requests;
+      seen = taken;
+      seen.requests |= requests;
+    }
+    if (seen.over && outer_->world().rank() == 0)
+      over_ = seen.progress.over.empty() ? seen.progress.ended : seen.progress.over;
+    outer_->samples().seek(position_of(moment_of(seen).step));
+    bool goes_on = true;
+    if (moment_of(seen).step > before.step || seen.over) {
+      goes_on = outer_->updated(report_of(seen));
+    } else {  // told to stop before anything was done
+      outer_->stopped();
+      goes_on = false;
+    }
+    if (weights) let_go();
+    if (!goes_on) return;
+  }
+}
+
+// Also of a run that found nothing left to do: one before it may have died in its last moment.
+void BatchEvaluator::end(const std::string& why) {
+  on_every_rank(outer_->world().communicator(), [&] {
+    if (outer_->world().rank() == 0 && service_->ended().empty() &&
+        service_->watch(0, false).ended.empty())
+      service_->end_job(why);
+  });
+}
+
+RunResult run_batch_evaluator(const comm::World& world, const Registry& registry,
+                              const Recipe& recipe, const BatchServiceFactory& connect,
+                              TrainerOptions options) {
+  BatchEvaluator* evaluator = nullptr;  // the trainer's
+  options.strategy = [connect, &evaluator] {
+    auto made = std::make_unique<BatchEvaluator>(connect);
+    evaluator = made.get();
+    return made;
+  };
+  Trainer trainer(world, registry, recipe, options);
+  const RunResult result = trainer.run();
+  // Told to stop, it leaves the job to another evaluator.
+  if (!result.stopped) {
+    evaluator->end(!evaluator->over().empty() ? evaluator->over()
+                   : result.target_reached    ? "training.target is reached"
+                                              : "all iterations are done");
+  }
+  return result;
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,164 @@
+// What a recipe says of Sandblaster, and the plan that follows.
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.h"
+#include "convoy/train/sandblaster.h"
+#include "train/strategies/sandblaster/options.h"
+
+namespace convoy::train {
+namespace {
+
+Vocabulary batch_words() {
+  Vocabulary v;
+  v.models["net"] = {};
+  v.readers["reader"] = {};
+  v.tasks["classification"] = {};
+  v.strategies["sync"] = {{"allow_unused", false, "doc"}};
+  v.strategies["partitioned"] = {{"images", std::string("rows"), "doc"}};
+  v.strategies["sandblaster"] = sandblaster_keys();
+  v.strategy_checks["sandblaster"] = check_sandblaster;
+  return v;
+}
+
+Recipe batch_recipe(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(), "strategy=sandblaster");
+  return parse_recipe({"[model]\nname = \"net\"\n[data]\nreader = \"reader\"\n[data.train]\n"
+                       "[training]\nbatch = 32\nsteps = 30\n",
+                       "job.toml", "/"},
+                      overrides, batch_words());
+}
+
+std::string batch_problems(const std::vector<std::string>& overrides) {
+  try {
+    batch_recipe(overrides);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SandblasterRecipe, Plan) {
+  const Recipe recipe = batch_recipe({"sandblaster.shards=3", "sandblaster.lease_s=0.5"});
+  const server::JobPlan plan = batch_plan(recipe);
+  EXPECT_EQ(plan.shards, 3u);
+  EXPECT_EQ(plan.servers, 3u);
+  EXPECT_TRUE(plan.backups);
+  EXPECT_EQ(plan.replicas, 2u);
+  EXPECT_EQ(plan.portion, 32u);
+  EXPECT_EQ(plan.client_lease_ms, 500u);
+  EXPECT_EQ(batch_iterations(recipe), 30);
+  EXPECT_EQ(batch_plan(batch_recipe({"sandblaster.portion=50"})).portion, 50u);
+  EXPECT_EQ(batch_iterations(batch_recipe({"training.epochs=7"})), 7);
+  // It is read back to the same.
+  const Recipe again = parse_recipe({plan.recipe, "x", "/"}, {}, batch_words());
+  EXPECT_EQ(print_recipe(again, false), plan.recipe);
+}
+
+TEST(SandblasterRecipe, Method) {
+  optim::BatchOptions options = batch_options(batch_recipe({}));
+  EXPECT_EQ(options.method, optim::BatchMethod::lbfgs);
+  EXPECT_EQ(options.history, 10);
+  EXPECT_EQ(options.line_search.loss_error, 1e-6);
+  options = batch_options(batch_recipe(
+      {"precision=float64", "sandblaster.method=conjugate_gradient", "sandblaster.history=4",
+       "sandblaster.damping=0.2", "sandblaster.gradient_norm=0.5", "sandblaster.progress=0.01",
+       "sandblaster.patience=7", "sandblaster.decrease=0.01", "sandblaster.curvature=0.4",
+       "sandblaster.search_evaluations=9"}));
+  EXPECT_EQ(options.method, optim::BatchMethod::conjugate_gradient);
+  EXPECT_EQ(options.history, 4);
+  EXPECT_EQ(options.damping, 0.2);
+  EXPECT_EQ(options.gradient_norm, 0.5);
+  EXPECT_EQ(options.progress, 0.01);
+  EXPECT_EQ(options.patience, 7);
+  EXPECT_EQ(options.line_search.decrease, 0.01);
+  EXPECT_EQ(options.line_search.curvature, 0.4);
+  EXPECT_EQ(options.line_search.evaluations, 9);
+  EXPECT_EQ(options.line_search.loss_error, 1e-14);
+  EXPECT_EQ(batch_element(batch_recipe({"precision=float64"})), server::Element::f64);
+  EXPECT_EQ(batch_options(batch_recipe({"sandblaster.method=gradient_descent"})).method,
+            optim::BatchMethod::gradient_descent);
+  EXPECT_EQ(batch_options(batch_recipe({"sandblaster.loss_error=0.5"})).line_search.loss_error,
+            0.5);
+  for (const auto& [group, level] : {std::pair{1, 0}, {4, 2}, {16, 4}, {256, 8}}) {
+    EXPECT_EQ(
+        largest_group_level(batch_recipe({"sandblaster.largest_group=" + std::to_string(group)})),
+        level);
+  }
+}
+
+// Every recipe that is accepted is a method that is.
+TEST(SandblasterRecipe, WhatIsAcceptedIsValid) {
+  for (const char* one : {"history=1", "history=1000", "damping=0.99", "progress=0.5",
+                          "loss_error=0.9", "curvature=0.0002", "decrease=0.49", "patience=1"}) {
+    EXPECT_NO_THROW(
+        optim::validate(batch_options(batch_recipe({"sandblaster." + std::string(one)}))))
+        << one;
+  }
+}
+
+TEST(SandblasterRecipe, MemoryIsThatOfVectorsAndSums) {
+  const Recipe recipe = batch_recipe({"precision=float64", "sandblaster.history=5"});
+  const BatchBytes bytes = batch_bytes(recipe, 1000, 64 * 32);
+  EXPECT_EQ(bytes.vector, 8000u);
+  EXPECT_EQ(bytes.vectors, 2u * 5 + 12);
+  EXPECT_EQ(bytes.sums, 2u * 7 + 3);
+  EXPECT_EQ(bytes.copies, 2u);
+  EXPECT_EQ(bytes.all(), 8000u * 39 * 2);
+  EXPECT_EQ(batch_bytes(batch_recipe({"sandblaster.backups=false"}), 1000, 32).all(),
+            4000u * (32 + 4));
+  EXPECT_NE(describe(bytes, recipe, 1000).find("22 vectors of 1000 parameters"), std::string::npos)
+      << describe(bytes, recipe, 1000);
+}
+
+TEST(SandblasterRecipe, ReplicasHaveAStrategyOfTheirOwn) {
+  const Recipe own =
+      replica_recipe(batch_recipe({"grid.partitions=2", "partitioned.images=tiles"}));
+  EXPECT_EQ(own.strategy, "partitioned");
+  EXPECT_EQ(own.strategy_options.text("images"), "tiles");
+  // What a portion doesn't use has no gradient.
+  EXPECT_TRUE(replica_recipe(batch_recipe({})).strategy_options.flag("allow_unused"));
+}
+
+TEST(SandblasterRecipe, MistakesAreSaid) {
+  const auto expect = [](const std::vector<std::string>& overrides, const std::string& part) {
+    EXPECT_NE(batch_problems(overrides).find(part), std::string::npos) << batch_problems(overrides);
+  };
+  expect({"sandblaster.method=bfgs"}, "did you mean lbfgs?");
+  expect({"sandblaster.history=0"}, "sandblaster.history is 0; it has to be 1 to 1000");
+  expect({"sandblaster.largest_group=3"}, "it has to be 1, 2, 4,");
+  expect({"sandblaster.largest_group=512"}, "sandblaster.largest_group is 512");
+  expect({"sandblaster.portion=-1"}, "sandblaster.portion is -1");
+  expect({"sandblaster.l2=-0.1"}, "sandblaster.l2 is -0.1; it can't be negative");
+  expect({"sandblaster.gradient_norm=nan"}, "sandblaster.gradient_norm is nan");
+  expect({"sandblaster.decrease=0.5"}, "sandblaster.decrease is 0.5; it has to be above 0");
+  expect({"sandblaster.curvature=1e-5"}, "above sandblaster.decrease, which is 1e-04");
+  expect({"sandblaster.damping=1"}, "sandblaster.damping is 1");
+  expect({"sandblaster.patience=0"}, "sandblaster.patience is 0");
+  expect({"sandblaster.replicas=0"}, "sandblaster.replicas is 0; it has to be 1 to");
+  expect({"sandblaster.shards=3", "sandblaster.servers=2"}, "need 3 at least");
+  expect({"grid.replicas=2"}, "sandblaster.replicas says how many");
+  expect({"precision=bfloat16"}, "a line search compares losses");
+  expect({"data.drop_last=true"}, "every evaluation is of all samples");
+  expect({"training.clip_norm=1"}, "training.clip_norm is 1");
+  expect({"schedule.warmup=1"}, "there is no learning rate; leave [schedule] out");
+}
+
+TEST(SandblasterRecipe, AnOptimizerIsRefused) {
+  const std::string lr = batch_problems({"optimizer.lr=0.05", "optimizer.momentum=0.9"});
+  EXPECT_NE(
+      lr.find("optimizer.lr, momentum: with sandblaster the method (sandblaster.method) makes "
+              "the updates"),
+      std::string::npos)
+      << lr;
+  EXPECT_EQ(lr.find("l2"), std::string::npos) << lr;
+  const std::string decay = batch_problems({"optimizer.weight_decay=0.1"});
+  EXPECT_NE(decay.find("sandblaster.l2 keeps weights small"), std::string::npos) << decay;
+  EXPECT_EQ(batch_problems({}), "");
+  // All mistakes are said at once.
+  const std::string all = batch_problems({"optimizer.lr=0.05", "sandblaster.history=0"});
+  EXPECT_NE(all.find("optimizer.lr"), std::string::npos);
+  EXPECT_NE(all.find("sandblaster.history"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace convoy::train
