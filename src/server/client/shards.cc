@@ -33,8 +33,13 @@ EncodedValues encoded(std::span<const float> values) {
 
 Exchange::Settings Core::settings(std::string what, Traffic::Kind kind,
                                   std::shared_ptr<Membership> membership) {
-  return {std::move(what), options_.patience, kind,
-          [this, membership = std::move(membership)] { check(membership); },
+  // A coordinator that is to end waits for no server.
+  const bool may_give_up = kind == Traffic::Kind::batch && options_.give_up;
+  return {what, options_.patience, kind,
+          [this, what, may_give_up, membership = std::move(membership)] {
+            check(membership);
+            if (may_give_up && options_.give_up()) throw GaveUp(what + ": told to stop");
+          },
           [this] { return ended(); }};
 }
 
