@@ -115,8 +115,16 @@ class PortionWorker {
     const Held now = held_.front();
     const EvaluationId evaluation = evaluation_;
     if (!fetched_) {
-      leases_.fetch({optim::VectorRole::weights, evaluation.iteration, evaluation.evaluation},
-                    work_.weights());
+      try {
+        leases_.fetch({optim::VectorRole::weights, evaluation.iteration, evaluation.evaluation},
+                      work_.weights());
+      } catch (const UsageError&) {
+        // Others may have done all of it meanwhile, so that the weights are gone. Then the group is
+        // none of its any more.
+        if (auto why = ask()) return why;
+        if (evaluation_ == evaluation && !held_.empty() && held_.front().group == now.group) throw;
+        return std::nullopt;
+      }
       work_.begin(evaluation);
       fetched_ = true;
       ++counts_.evaluations;
