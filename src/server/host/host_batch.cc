@@ -1,5 +1,6 @@
 // What a host does with a batch optimizer's vectors, and with gradients of portions: these are in
 // the memory of primary and backup, in no log.
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -55,13 +56,22 @@ Answered ShardHost::missing(const calls::EvaluationRequest& request) {
 
 void ShardHost::seal(const calls::SealRequest& request, Answer answer) {
   if (auto no = not_serving()) return answer(*no);
+  if (sealing_.exchange(true)) {
+    return answer({Outcome::busy, 0, "a gradient is on its way to log and backup", {}});
+  }
+  std::shared_ptr<void> seal(&sealing_, [this](void*) { sealing_ = false; });
   auto made = desk_.seal(request);
-  if (auto* said = std::get_if<Answered>(&made)) return answer(std::move(*said));
+  if (auto* said = std::get_if<Answered>(&made)) {
+    seal.reset();
+    return answer(std::move(*said));
+  }
   auto command = std::make_shared<const Bytes>(std::move(std::get<Bytes>(made)));
   event([&] {
-    propose(std::move(command), [answer = std::move(answer)](Answered done) {
+    propose(std::move(command), [answer = std::move(answer), seal](Answered done) mutable {
+      seal.reset();
       answer(BatchDesk::sealed(std::move(done)));
     });
+    seal.reset();
     return Effects{};
   });
 }
@@ -120,18 +130,23 @@ void ShardHost::copy_ended(std::uint64_t number, const replication::Member& to, 
   });
 }
 
-// With mutex_. All that a new backup lacks.
+// With mutex_. All that a new backup lacks: to copy it takes longer than anybody may wait for this
+// node.
 void ShardHost::copy_groups_to_backup() {
-  const replication::Member& backup = node_->configuration().backup;
+  const replication::Member backup = node_->configuration().backup;
   if (backup == has_groups_) return;
   has_groups_ = backup;
   if (!backup || !links_.group_to_node) return;
-  for (BatchDesk::Copy& copy : desk_.copies(settings_.shard)) {
-    copies_.emplace(++last_copy_, GroupCopy{std::move(copy), nullptr});
-  }
-  next_.push_back([this] {
-    send_copies();
-    return Effects{};
+  feed_lane_.add([this, backup] {
+    std::vector<BatchDesk::Copy> copies = desk_.copies(settings_.shard);
+    event([&] {
+      if (has_groups_ != backup) return Effects{};
+      for (BatchDesk::Copy& copy : copies) {
+        copies_.emplace(++last_copy_, GroupCopy{std::move(copy), nullptr});
+      }
+      send_copies();
+      return Effects{};
+    });
   });
 }
 
@@ -142,8 +157,7 @@ bool ShardHost::keep_copy(const calls::CopyRequest& copy) {
       return false;
     }
   }
-  desk_.keep(copy);
-  return true;
+  return desk_.keep(copy);
 }
 
 }  // namespace convoy::server::host

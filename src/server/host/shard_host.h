@@ -216,6 +216,8 @@ class ShardHost {
   replication::Index written_ = 0;     // in the log
   replication::Index dispatched_ = 0;  // given to the lane that applies
   replication::Token last_token_ = 0;
+  // A gradient is being made: who asks again before it is there makes no second one.
+  std::atomic<bool> sealing_ = false;
   std::unordered_map<replication::Token, Answer> askers_;
   CutHolds cuts_;
   // A group that the backup has yet to get, and who waits for that.
