@@ -13,6 +13,7 @@
 #include "convoy/base/checksum.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
+#include "server/coordinator/batch_record.h"
 #include "server/coordinator/configuration_keeper.h"
 #include "server/coordinator/core.h"
 #include "server/coordinator/metrics_server.h"
@@ -109,6 +110,7 @@ struct Coordinator::Impl {
 
 Coordinator::Impl::Impl(std::shared_ptr<StateStore> state_store, CoordinatorSettings with)
     : store(std::move(state_store)), settings(std::move(with)) {
+  if (settings.batch) require_room(settings.batch->method, store->largest_value());
   listen();  // an address that is taken ends no other coordinator's term
   term = store->begin();
   CoreOptions options;

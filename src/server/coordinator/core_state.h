@@ -34,6 +34,13 @@ struct Core::BatchWork {
   GroupDesk desk;
   bool begun = false;  // an evaluation has
   std::optional<std::uint64_t> awaited;
+  // Requests of replicas of which not all processes are here yet.
+  struct Early {
+    CallId call = 0;
+    calls::PortionRequest request;
+    Time since = 0;
+  };
+  std::vector<Early> early;
 };
 
 struct Core::DropRun {
