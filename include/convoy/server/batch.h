@@ -149,8 +149,8 @@ class BatchClient {
 
   // --- a replica's work ---
   // Values of a vector, rounded if the space has doubles and floats are asked for. Waits for
-  // weights of an evaluation that is yet to begin. Those of one that is over may be gone, which is a
-  // UsageError: lease() says whether it is over.
+  // weights of an evaluation that is yet to begin. Those of one that is over may be gone, which is
+  // a UsageError: lease() says whether it is over.
   void fetch(const optim::VectorName& name, std::span<const BatchView<float>> to);
   void fetch(const optim::VectorName& name, std::span<const BatchView<double>> to);
   // Adds the gradient of a group of portions, summed by a PortionSum, of the vectors that this
@@ -190,8 +190,8 @@ class BatchClient {
   client::Core& core_;
 };
 
-// The space that lies on shards. Gives its commands ascending numbers, also those that fail, so that
-// a coordinator that begins an iteration again repeats them under the same ones.
+// The space that lies on shards. Gives its commands ascending numbers, also those that fail, so
+// that a coordinator that begins an iteration again repeats them under the same ones.
 class ShardSpace final : public optim::Space {
  public:
   // `last`: the number of the last command that was given.
