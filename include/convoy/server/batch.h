@@ -163,7 +163,8 @@ class BatchClient {
   // Asks the coordinator for a group, of this or another evaluation. `held`: those that it has, the
   // one that it works on first; it is given one more than that. `at_once`: it has something to do
   // meanwhile; else it is told when there is something, after some seconds at the latest. Throws
-  // Failure when this client was taken for dead.
+  // Failure when this client was taken for dead. Of a replica of several processes one asks, for
+  // all of them.
   PortionLease lease(const EvaluationId& evaluation, std::span<const PortionGroup> held,
                      std::span<const FinishedPortions> finished, bool at_once);
 
