@@ -73,7 +73,15 @@ void Core::on_portions(CallId call, const transport::Message& message) {
   const std::uint64_t id = client->entry.group;
   client->knows_end = !state_.ended.empty();
   request.client = id;
-  if (!why_incomplete(groups_.at(id)).empty()) {
+  if (const std::string why = why_incomplete(groups_.at(id)); !why.empty()) {
+    const auto before = std::find_if(work.early.begin(), work.early.end(),
+                                     [&](const auto& each) { return each.request.client == id; });
+    if (before != work.early.end()) {  // it was given up
+      PortionAnswer wait;
+      wait.why = why;
+      reply(before->call, calls::encode(wait));
+      work.early.erase(before);
+    }
     work.early.push_back({call, std::move(request), now_});
     return;
   }
