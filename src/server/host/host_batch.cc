@@ -1,5 +1,6 @@
 // What a host does with a batch optimizer's vectors, and with gradients of portions: these are in
 // the memory of primary and backup, in no log.
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,9 @@ namespace {
 using calls::Answered;
 using calls::Outcome;
 using replication::Role;
+
+// A backup that can't take a group yet is not sent all of it again and again.
+constexpr auto kCopyAgain = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -105,7 +109,8 @@ void ShardHost::send_copies() {
       at = copies_.erase(at);
       continue;
     }
-    if (!std::exchange(copy.under_way, true)) {
+    if (!copy.under_way && time_now() >= copy.again) {
+      copy.under_way = true;
       const calls::CopyRequest head{
           configuration.epoch, copy.what.of.evaluation, copy.what.of.element, {}};
       links_.group_to_node(configuration.backup.node, calls::copy_request(head, copy.what.request),
@@ -117,13 +122,16 @@ void ShardHost::send_copies() {
   }
 }
 
-// What didn't arrive is sent again with the next tick.
+// What didn't arrive is sent again by a tick.
 void ShardHost::copy_ended(std::uint64_t number, const replication::Member& to, bool arrived) {
   event([&] {
     const auto found = copies_.find(number);
     if (found == copies_.end()) return Effects{};
     found->second.under_way = false;
-    if (!arrived) return Effects{};
+    if (!arrived) {
+      found->second.again = time_now() + kCopyAgain;
+      return Effects{};
+    }
     found->second.arrived = to;
     send_copies();
     return Effects{};
@@ -136,6 +144,7 @@ void ShardHost::copy_groups_to_backup() {
   const replication::Member backup = node_->configuration().backup;
   if (backup == has_groups_) return;
   has_groups_ = backup;
+  for (auto& [number, copy] : copies_) copy.again = {};
   if (!backup || !links_.group_to_node) return;
   feed_lane_.add([this, backup] {
     std::vector<BatchDesk::Copy> copies = desk_.copies(settings_.shard);

@@ -225,6 +225,7 @@ class ShardHost {
     BatchDesk::Copy what;
     Answer answer;  // null: nobody
     bool under_way = false;
+    Clock::time_point again = {};  // when it may be sent, if it is not
     replication::Member arrived = {};
   };
   std::map<std::uint64_t, GroupCopy> copies_;

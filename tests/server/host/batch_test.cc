@@ -267,6 +267,26 @@ TEST(BatchHost, AKilledBackupIsDoneWithout) {
   expect_same_bits(cluster.gradient(), expected_gradient());
 }
 
+// A group is large: it isn't sent to a backup again and again that can't take it yet.
+TEST(BatchHost, ACopyThatDidNotArriveIsSentAgainAfterAWhile) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  cluster.start(2);
+  ASSERT_TRUE(cluster.wait_served(1, 2));
+  cluster.refuse_copies = true;
+  cluster.time.stand(true);
+  auto added = std::async(std::launch::async, [&] { return cluster.add({0, 2}); });
+  ASSERT_TRUE(cluster.wait([&] { return cluster.offers() > 0; }));
+  const std::uint64_t looks = cluster.looks();
+  ASSERT_TRUE(cluster.wait([&] { return cluster.looks() > looks + 200; }));
+  EXPECT_EQ(cluster.offers(), 1u);
+  cluster.refuse_copies = false;
+  cluster.time.stand(false);
+  EXPECT_EQ(added.get(), GroupAnswer::kept);
+  EXPECT_EQ(cluster.copies(), 1u);
+}
+
 // Both copies lost: vectors are there, and which evaluation it was; its groups come again.
 TEST(BatchHost, GroupsAreInMemoryAlone) {
   for (const bool snapshots : {false, true}) {
