@@ -225,7 +225,8 @@ TEST(Batch, IsInSnapshots) {
   shards.all(evaluate_command(5, {1, 0}, 9));
   ShardState& shard = shards.states.front();
   // One slice of another vector.
-  auto slices = shards.slices(0, random_values<double>(500, 2));
+  const std::vector<double> other = random_values<double>(500, 2);
+  auto slices = shards.slices(0, other);
   slices.pop_back();
   give(shard, put_command(6, kGradient, slices));
   const Bytes bytes = saved(shard);
