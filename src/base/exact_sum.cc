@@ -253,8 +253,9 @@ ExactSum ExactSum::read(std::span<const std::byte, kBytes> bytes) {
     sum.chunks_[i] = static_cast<std::int64_t>(get());
     if (i + 1 < kChunks) sound &= sum.chunks_[i] >= 0 && sum.chunks_[i] <= 0xffffffff;
   }
-  // As many additions of the largest double as a sum is made for leave the last chunk smaller.
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  // As many additions of the largest double as a sum is made for leave the last chunk smaller. So
+  // many sums of others' bytes may be added up.
+  constexpr std::int64_t kMost = std::int64_t{1} << 46;
   sound &= sum.chunks_.back() > -kMost && sum.chunks_.back() < kMost;
   sum.special_ = get();
   sound &= sum.special_ <= (kPositiveInfinity | kNegativeInfinity | kNaN);

@@ -279,6 +279,7 @@ BatchIteration BatchOptimizer::iterate() {
     if (!step.found && !was_steepest) {
       way = steepest();
       own = false;
+      space_.keep(vectors_of(state_, options_.method));  // not what was tried in vain
       step = search(way, first_step(way, own), step.evaluations);
     }
     BatchIteration done{

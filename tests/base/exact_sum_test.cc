@@ -260,6 +260,14 @@ TEST(ExactSum, BytesThatNoSumHasAreRefused) {
     broken[ExactSum::kBytes - 16] = static_cast<std::byte>(last);
     EXPECT_THROW(ExactSum::read(broken), convoy::Failure) << first << " " << last;
   }
+  // Nor does it leave its range when many are added up.
+  broken = bytes;
+  broken[ExactSum::kBytes - 11] = std::byte{0x40};
+  EXPECT_THROW(ExactSum::read(broken), convoy::Failure);
+  broken[ExactSum::kBytes - 11] = std::byte{0x3f};
+  ExactSum all;
+  for (int i = 0; i < 1000; ++i) all.add(ExactSum::read(broken));
+  EXPECT_EQ(all.value(), kInfinity);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Message message = Message::copy_of(bytes.first(bytes.size() / 2));
   message.append(Message::copy_of(bytes.subspan(bytes.size() / 2)));
   try {
-    switch (data[0] % 15) {
+    switch (data[0] % 16) {
       case 0:
         return same(calls::encode(calls::decode_answered(message)), message), 0;
       case 1:
@@ -74,6 +74,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 13:
         same(calls::encode(calls::decode_sealed(message)), message);
         return 0;
+      case 15:
+        return same(calls::encode(calls::decode_batch_status(message)), message), 0;
       case 14: {
         const calls::CopyRequest copy = calls::decode_copy(bytes);
         return same(calls::copy_request(copy, whole(copy.group)), message), 0;

@@ -39,6 +39,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Nowhere nowhere;
   shard.save(nowhere);
   const ShardStatus status = shard.status();
+  for (const auto& name : shard.batch().vectors) {
+    const std::pair pair{name, name};
+    shard.dots({&pair, 1});
+  }
   std::uint64_t index = shard.applied();
   if (index > UINT64_MAX - status.clients.size()) return 0;
   for (const auto& client : status.clients) shard.apply(++index, leave_command(client.id));

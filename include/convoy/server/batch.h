@@ -208,7 +208,8 @@ class BatchClient {
 
   // --- a replica's work ---
   // Values of a vector, rounded if the space has doubles and floats are asked for. Waits for
-  // weights of an evaluation that is yet to begin.
+  // weights of an evaluation that is yet to begin. Those of one that is over may be gone, which is
+  // a UsageError: lease() says whether it is over.
   void fetch(const optim::VectorName& name, std::span<const BatchView<float>> to);
   void fetch(const optim::VectorName& name, std::span<const BatchView<double>> to);
   // Adds the gradient of a group of portions, summed by a PortionSum, of the vectors that this
@@ -221,7 +222,8 @@ class BatchClient {
   // Asks the coordinator for a group, of this or another evaluation. `held`: those that it has, the
   // one that it works on first; it is given one more than that. `at_once`: it has something to do
   // meanwhile; else it is told when there is something, after some seconds at the latest. Throws
-  // Failure when this client was taken for dead.
+  // Failure when this client was taken for dead. Of a replica of several processes one asks, for
+  // all of them.
   PortionLease lease(const EvaluationId& evaluation, std::span<const PortionGroup> held,
                      std::span<const FinishedPortions> finished, bool at_once);
 
@@ -257,8 +259,8 @@ class BatchClient {
   client::Core& core_;
 };
 
-// The space that lies on shards. Gives its commands ascending numbers, so that a coordinator that
-// begins an iteration again repeats them under the same ones.
+// The space that lies on shards. Gives its commands ascending numbers, also those that fail, so
+// that a coordinator that begins an iteration again repeats them under the same ones.
 class ShardSpace final : public optim::Space {
  public:
   // `last`: the number of the last command that was given.

@@ -119,7 +119,16 @@ class PortionWorker {
     const Held now = held_.front();
     const EvaluationId evaluation = evaluation_;
     if (!fetched_) {
-      if (!fetch()) return std::nullopt;
+      try {
+        leases_.fetch({optim::VectorRole::weights, evaluation.iteration, evaluation.evaluation},
+                      work_.weights());
+      } catch (const UsageError&) {
+        // Others may have done all of it meanwhile, so that the weights are gone. Then the group is
+        // none of its any more.
+        if (auto why = ask()) return why;
+        if (evaluation_ == evaluation && !held_.empty() && held_.front().group == now.group) throw;
+        return std::nullopt;
+      }
       work_.begin(evaluation);
       fetched_ = true;
       ++counts_.evaluations;
@@ -169,21 +178,6 @@ class PortionWorker {
     return std::nullopt;
   }
 
-  // False: the weights are gone, since the evaluation has ended while this replica was late. The
-  // coordinator says which one there is.
-  bool fetch() {
-    try {
-      leases_.fetch({optim::VectorRole::weights, evaluation_.iteration, evaluation_.evaluation},
-                    work_.weights());
-    } catch (const UsageError&) {
-      if (gone_ == evaluation_) throw;
-      gone_ = evaluation_;
-      held_.clear();
-      return false;
-    }
-    return true;
-  }
-
   GroupAnswer send(const EvaluationId& evaluation, const PortionGroup& group) {
     const std::span<const T> sum = sum_.take();
     std::vector<BatchView<const T>> views;
@@ -200,8 +194,7 @@ class PortionWorker {
   const WorkerOptions options_;
   EvaluationId evaluation_;
   bool fetched_ = false;
-  std::optional<EvaluationId> gone_;  // whose weights could not be fetched
-  bool got_ = false;                  // a group, with the last answer
+  bool got_ = false;  // a group, with the last answer
   std::vector<Held> held_;
   std::vector<FinishedPortions> finished_;
   PortionSum<T> sum_;

@@ -52,9 +52,9 @@ struct ClientOptions {
   // Failure.
   std::chrono::milliseconds patience = std::chrono::minutes(2);
   // Asked about every 100 ms by the constructor and join() while they wait, for the coordinator or
-  // for values, and by what a batch optimization's coordinator asks shards for (BatchClient): once
-  // it says true they throw GaveUp. What a member has to do in order, leaving among it, doesn't
-  // ask. Called by the thread that waits; none: never.
+  // for values, and by what a coordinator does with a BatchClient: once it says true they throw
+  // GaveUp. What a member has to do in order, leaving among it, doesn't ask. Called by the thread
+  // that waits; none: never.
   std::function<bool()> give_up;
   // These say which process of a replica of several this is, and the id of the first one's client,
   // which the first one has from id() after join().

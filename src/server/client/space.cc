@@ -75,27 +75,21 @@ std::vector<double> ShardSpace::dots(std::span<const optim::VectorPair> pairs) {
   return shards_.dots(pairs);
 }
 
-// A number is used when the command is done: what was refused, or isn't known, is given again under
-// the same one.
+// A number is used once a command was given, whatever became of it: where it failed some shards may
+// have done it, and would take the next command under this number for the same one.
 void ShardSpace::combine(const optim::VectorName& into, std::span<const optim::Term> terms) {
-  shards_.combine(last_ + 1, into, terms);
-  ++last_;
+  shards_.combine(++last_, into, terms);
 }
 
 void ShardSpace::multiply(const optim::VectorName& into, const optim::VectorName& a,
                           const optim::VectorName& b) {
-  shards_.multiply(last_ + 1, into, a, b);
-  ++last_;
+  shards_.multiply(++last_, into, a, b);
 }
 
-void ShardSpace::keep(std::span<const optim::VectorName> names) {
-  shards_.keep(last_ + 1, names);
-  ++last_;
-}
+void ShardSpace::keep(std::span<const optim::VectorName> names) { shards_.keep(++last_, names); }
 
 void ShardSpace::evaluate(const EvaluationId& id, std::uint32_t portions) {
-  shards_.evaluate(last_ + 1, id, portions);
-  ++last_;
+  shards_.evaluate(++last_, id, portions);
 }
 
 }  // namespace convoy::server

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "convoy/base/error.h"
 #include "server/state/batch_commands.h"
 #include "server/wire/reader.h"
 
@@ -100,11 +101,35 @@ BatchStart decode_batch_start(std::span<const std::byte> bytes) {
   return start;
 }
 
-Bytes encode(std::span<const BatchAnswer> answers) {
+std::size_t largest_start(const optim::BatchOptions& options) {
+  constexpr std::size_t kRest = 256;
+  constexpr std::size_t kProduct = 2 * kNameBytes + 8;
+  // Those that have products with each other: the gradient, steps and changes of the history, and a
+  // change that isn't in it; of the other methods gradient, change and direction.
+  const bool has_history = options.method == optim::BatchMethod::lbfgs;
+  const std::size_t history = has_history ? static_cast<std::size_t>(options.history) : 0;
+  const std::size_t names = has_history ? 2 * history + 2 : 3;
+  return kRest + 8 * history + names * (names + 1) / 2 * kProduct;
+}
+
+void require_room(const optim::BatchOptions& options, std::size_t largest_value) {
+  const std::size_t bytes = largest_start(options);
+  if (bytes <= largest_value) return;
+  optim::BatchOptions shorter = options;
+  while (shorter.history > 0 && largest_start(shorter) > largest_value) --shorter.history;
+  throw UsageError("history = " + std::to_string(options.history) +
+                   ": what is known of so many steps has up to " + std::to_string(bytes) +
+                   " bytes, the coordinator's store takes " + std::to_string(largest_value) +
+                   " at once: keep the job in a folder, or a history of at most " +
+                   std::to_string(shorter.history));
+}
+
+Bytes encode(const BatchAnswers& answers) {
   Writer writer;
   writer.u16(kBatchVersion);
-  writer.u32(static_cast<std::uint32_t>(answers.size()));
-  for (const BatchAnswer& answer : answers) {
+  writer.u64(answers.commands);
+  writer.u32(static_cast<std::uint32_t>(answers.answers.size()));
+  for (const BatchAnswer& answer : answers.answers) {
     writer.u64(answer.question);
     writer.u32(static_cast<std::uint32_t>(answer.scalars.size()));
     for (const double scalar : answer.scalars) writer.f64(scalar);
@@ -112,11 +137,13 @@ Bytes encode(std::span<const BatchAnswer> answers) {
   return writer.take();
 }
 
-std::vector<BatchAnswer> decode_batch_answers(std::span<const std::byte> bytes) {
+BatchAnswers decode_batch_answers(std::span<const std::byte> bytes) {
   Reader reader(bytes, "what an iteration was told");
   reader.version(kBatchVersion);
-  std::vector<BatchAnswer> answers(reader.count(12));
-  for (BatchAnswer& answer : answers) {
+  BatchAnswers answers;
+  answers.commands = reader.u64();
+  answers.answers.resize(reader.count(12));
+  for (BatchAnswer& answer : answers.answers) {
     answer.question = reader.u64();
     answer.scalars.resize(reader.count(8));
     for (double& scalar : answer.scalars) scalar = reader.f64();

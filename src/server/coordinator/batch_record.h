@@ -1,6 +1,7 @@
 // What a coordinator stores of a batch optimization, so that another process can go on with it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -25,11 +26,23 @@ struct BatchAnswer {
   std::vector<double> scalars;
   bool operator==(const BatchAnswer&) const = default;
 };
+// In one iteration: of another one they are of no use. A store may take the start of the next one
+// and keep these, where both are too large for one step.
+struct BatchAnswers {
+  std::uint64_t commands = 0;  // BatchStart::commands of that iteration
+  std::vector<BatchAnswer> answers;
+  bool operator==(const BatchAnswers&) const = default;
+};
+
+// As many bytes as the start of an iteration of this method has at most.
+std::size_t largest_start(const optim::BatchOptions& options);
+// Throws UsageError where a store whose values have so many bytes at most can't take it.
+void require_room(const optim::BatchOptions& options, std::size_t largest_value);
 
 // Both begin with u16 version. decode...() throw UsageError.
 Bytes encode(const BatchStart& start);
-Bytes encode(std::span<const BatchAnswer> answers);
+Bytes encode(const BatchAnswers& answers);
 BatchStart decode_batch_start(std::span<const std::byte> bytes);
-std::vector<BatchAnswer> decode_batch_answers(std::span<const std::byte> bytes);
+BatchAnswers decode_batch_answers(std::span<const std::byte> bytes);
 
 }  // namespace convoy::server::coordinator

@@ -16,27 +16,34 @@ using optim::VectorPair;
 // What the method was told in this iteration: first what is stored, then what is asked for now.
 class BatchRun::Answers {
  public:
-  explicit Answers(BatchMemory& memory) : memory_(memory) {
-    if (const Bytes stored = memory.answers(); !stored.empty())
-      answers_ = decode_batch_answers(stored);
+  explicit Answers(BatchMemory& memory) : memory_(memory) {}
+
+  // Those of the iteration that begins behind so many commands, if they are stored.
+  void load(std::uint64_t commands) {
+    clear(commands);
+    const Bytes stored = memory_.answers();
+    if (stored.empty()) return;
+    BatchAnswers all = decode_batch_answers(stored);
+    if (all.commands == commands) answers_ = std::move(all);
   }
 
-  bool stored() const { return at_ < answers_.size(); }
+  bool stored() const { return at_ < answers_.answers.size(); }
 
   template <typename Ask>
   std::vector<double> get(std::uint64_t question, std::size_t scalars, const Ask& ask) {
+    std::vector<BatchAnswer>& answers = answers_.answers;
     if (!stored()) {
-      answers_.push_back({question, ask()});
+      answers.push_back({question, ask()});
       try {
         memory_.answered(encode(answers_));
       } catch (...) {
-        answers_.pop_back();
+        answers.pop_back();
         throw;
       }
     }
-    const BatchAnswer& answer = answers_[at_];
+    const BatchAnswer& answer = answers[at_];
     if (answer.question != question || answer.scalars.size() != scalars) {
-      throw Failure("answer " + std::to_string(at_ + 1) + " of " + std::to_string(answers_.size()) +
+      throw Failure("answer " + std::to_string(at_ + 1) + " of " + std::to_string(answers.size()) +
                     " that are stored of this iteration belongs to another question: it was begun "
                     "with other options or by another version, which has to end it");
     }
@@ -45,14 +52,14 @@ class BatchRun::Answers {
   }
 
   void again() { at_ = 0; }
-  void clear() {
-    answers_.clear();
+  void clear(std::uint64_t commands) {
+    answers_ = {commands, {}};
     at_ = 0;
   }
 
  private:
   BatchMemory& memory_;
-  std::vector<BatchAnswer> answers_;
+  BatchAnswers answers_;
   std::size_t at_ = 0;
 };
 
@@ -118,6 +125,7 @@ BatchRun::BatchRun(const optim::BatchOptions& options, NumberedSpace& space,
       optimizer_(options, *fed_space_, *fed_objective_) {
   if (const Bytes stored = memory.start(); !stored.empty()) start_ = decode_batch_start(stored);
   if (start_.begun) optimizer_.resume(start_.state);
+  answers_->load(start_.commands);
 }
 
 BatchRun::~BatchRun() = default;
@@ -136,7 +144,7 @@ optim::BatchIteration BatchRun::next() {
     if (start_.begun) optimizer_.resume(start_.state);
     throw;
   }
-  answers_->clear();
+  answers_->clear(next.commands);
   start_ = std::move(next);
   return start_.last;
 }

@@ -18,7 +18,7 @@ class BatchMemory {
   virtual ~BatchMemory() = default;
   virtual Bytes start() = 0;    // empty: there is none
   virtual Bytes answers() = 0;  // the same
-  // An iteration begins: from here on there are no answers. In one step.
+  // An iteration begins: from here on there are no answers, or those of the one before.
   virtual void begin(Bytes start) = 0;
   // All answers of this iteration so far.
   virtual void answered(Bytes answers) = 0;

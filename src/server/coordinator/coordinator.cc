@@ -1,6 +1,7 @@
 #include "server/coordinator/coordinator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -13,10 +14,12 @@
 #include "convoy/base/checksum.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
+#include "server/coordinator/batch_record.h"
 #include "server/coordinator/configuration_keeper.h"
 #include "server/coordinator/core.h"
 #include "server/coordinator/metrics_server.h"
 #include "server/coordinator/store_thread.h"
+#include "server/transport/address.h"
 #include "server/transport/channel.h"
 #include "server/transport/grpc_connector.h"
 #include "server/transport/listener.h"
@@ -59,6 +62,7 @@ struct Coordinator::Impl {
   ~Impl();
 
   void listen();
+  void check_batch() const;
   void begin_method();
   void post(std::function<Effects()> event);
   void loop();
@@ -109,6 +113,7 @@ struct Coordinator::Impl {
 
 Coordinator::Impl::Impl(std::shared_ptr<StateStore> state_store, CoordinatorSettings with)
     : store(std::move(state_store)), settings(std::move(with)) {
+  if (settings.batch) check_batch();
   listen();  // an address that is taken ends no other coordinator's term
   term = store->begin();
   CoreOptions options;
@@ -136,6 +141,26 @@ Coordinator::Impl::Impl(std::shared_ptr<StateStore> state_store, CoordinatorSett
   carry_out(std::move(first));
   if (settings.batch) begin_method();
   thread = std::thread([this] { loop(); });
+}
+
+// Before anything begins.
+void Coordinator::Impl::check_batch() const {
+  const BatchSettings& batch = *settings.batch;
+  optim::validate(batch.method);
+  GroupOptions groups;
+  groups.largest = batch.groups.largest;
+  validate(groups);
+  if (!(batch.l2 >= 0 && std::isfinite(batch.l2))) {
+    throw UsageError("batch optimization: l2 = " + std::to_string(batch.l2) +
+                     " is not a number of at least 0");
+  }
+  require_room(batch.method, store->largest_value());
+  const std::string host = transport::Address::parse(settings.listen).host;
+  if (host != "0.0.0.0" && host != "::") return;
+  throw UsageError(
+      "a batch optimization reaches its coordinator under the address at which it "
+      "listens, and no certificate is for " +
+      settings.listen + ": listen on a name or an address of this host");
 }
 
 void Coordinator::Impl::begin_method() {

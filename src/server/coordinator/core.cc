@@ -89,7 +89,7 @@ void Core::load(const std::map<std::string, Value>& stored) {
     // A power cut may have taken the last changes, and with them numbers that are in use.
     ledger_->skip_numbers();
     put(kLedgerKey, ledger_->encode());
-    make_batch();
+    batch_ = new_batch(*ledger_);
   }
   load_batch(stored);
   state_.next_client += stored.empty() ? 0 : kSkippedClients;

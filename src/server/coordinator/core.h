@@ -174,6 +174,7 @@ class Core {
   void on_lease(CallId call, const transport::Message& request);
   void on_leave(CallId call, const transport::Message& request);
   calls::LeaseAnswer lease(std::uint64_t group, const calls::LeaseRequest& request);
+  std::string why_incomplete(const GroupState& group) const;
   std::string why_wait(const GroupState& group);
   bool warm();
   ClientState* known(std::uint64_t client);  // and heard now
@@ -183,12 +184,13 @@ class Core {
   void add(ClientState& client, const calls::Beat& beat);
 
   // --- core_batch.cc ---
-  void make_batch();
+  std::unique_ptr<BatchWork> new_batch(const Ledger& ledger) const;
   BatchWork& batch_work();
   void load_batch(const std::map<std::string, Value>& stored);
   void on_portions(CallId call, const transport::Message& request);
   void on_watch(CallId call, const transport::Message& request);
   void on_begin_from(CallId call, const transport::Message& request);
+  void hear_early_ones();
   void put_batch_changes();
   void speak_of_batch();
   std::optional<BatchFacts> batch_facts() const;

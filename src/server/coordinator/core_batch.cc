@@ -16,15 +16,22 @@ std::optional<GroupOptions> Core::batch_groups() const {
   return batch_ ? std::optional(batch_->groups) : std::nullopt;
 }
 
-// When it is known how many samples there are.
-void Core::make_batch() {
-  if (!options_.batch || batch_ || ledger_->epoch_length() == 0) return;
+// Of an epoch's samples, once it is known how many these are. Nothing where the job is none.
+std::unique_ptr<Core::BatchWork> Core::new_batch(const Ledger& ledger) const {
+  const std::uint64_t samples = ledger.epoch_length(), each = plan().portion;
+  if (!options_.batch || samples == 0) return nullptr;
+  const std::uint64_t portions = samples / each + (samples % each != 0 ? 1 : 0);
+  if (portions > GroupLedger::kMostPortions) {
+    throw UsageError("a batch of " + std::to_string(samples) + " samples has " +
+                     std::to_string(portions) + " portions of " + std::to_string(each) +
+                     "; at most " + std::to_string(GroupLedger::kMostPortions) +
+                     " can be handed out: lease larger portions");
+  }
   GroupOptions groups;
-  groups.portions =
-      static_cast<std::uint32_t>((ledger_->epoch_length() + plan().portion - 1) / plan().portion);
+  groups.portions = static_cast<std::uint32_t>(portions);
   groups.largest = options_.batch->largest;
   groups.backups = options_.batch->backups;
-  batch_ = std::make_unique<BatchWork>(groups);
+  return std::make_unique<BatchWork>(groups);
 }
 
 Core::BatchWork& Core::batch_work() {
@@ -64,10 +71,20 @@ void Core::on_portions(CallId call, const transport::Message& message) {
                      " is no replica: there are no portions for it");
   }
   const std::uint64_t id = client->entry.group;
-  const GroupState& group = groups_.at(id);
-  if (const std::string why = why_wait(group); !why.empty()) throw UsageError(why);
   client->knows_end = !state_.ended.empty();
   request.client = id;
+  if (const std::string why = why_incomplete(groups_.at(id)); !why.empty()) {
+    const auto before = std::find_if(work.early.begin(), work.early.end(),
+                                     [&](const auto& each) { return each.request.client == id; });
+    if (before != work.early.end()) {  // it was given up
+      PortionAnswer wait;
+      wait.why = why;
+      reply(before->call, calls::encode(wait));
+      work.early.erase(before);
+    }
+    work.early.push_back({call, std::move(request), now_});
+    return;
+  }
   work.desk.enter(id, clients_.at(group.clients.at(0)).entry.name);
   work.desk.ask(now_, call, request);
   put_batch_changes();
@@ -135,6 +152,32 @@ std::vector<optim::VectorName> Core::batch_held() const {
   return all;
 }
 
+// Who has asked before its replica could begin asks now, or is told after a while why it can't.
+void Core::hear_early_ones() {
+  for (auto& [call, request, since] : std::exchange(batch_->early, {})) {
+    const auto group = groups_.find(request.client);
+    PortionAnswer answer;
+    if (group == groups_.end() || group->second.leaving) {
+      answer.kind = PortionAnswer::Kind::unknown_client;
+    } else if (!state_.ended.empty()) {
+      answer.kind = PortionAnswer::Kind::finished;
+      answer.why = state_.ended;
+    } else if (answer.why = why_incomplete(group->second); answer.why.empty()) {
+      batch_->desk.enter(request.client, clients_.at(group->second.clients.at(0)).entry.name);
+      try {
+        batch_->desk.ask(now_, call, request);
+      } catch (const UsageError& error) {
+        effects_.emplace_back(AnswerCall{call, {}, error.what()});
+      }
+      continue;
+    } else if (now_ < since + GroupDesk::kLongest) {
+      batch_->early.push_back({call, std::move(request), since});
+      continue;
+    }
+    reply(call, calls::encode(answer));
+  }
+}
+
 // A power cut may not take how portions were cut: somebody may be at a group, and another one with
 // some of its portions would be refused by shards.
 void Core::put_batch_changes() {
@@ -146,6 +189,7 @@ void Core::put_batch_changes() {
 // What there is to say to those who wait, once what it says is stored.
 void Core::speak_of_batch() {
   if (!batch_) return;
+  hear_early_ones();
   GroupDesk& desk = batch_->desk;
   if (!state_.ended.empty()) desk.finish(now_, state_.ended);
   for (auto& [call, answer] : desk.answers(now_)) reply(call, calls::encode(answer));

@@ -99,9 +99,10 @@ void Core::on_describe(CallId call, const transport::Message& request) {
                      std::to_string(options_.largest_value) +
                      " at once: keep the job in a folder, or use fewer vectors");
   }
-  ledger_.emplace(plan(), description.epoch_samples);
+  Ledger ledger(plan(), description.epoch_samples);
+  batch_ = new_batch(ledger);
+  ledger_.emplace(std::move(ledger));
   description_ = std::move(description);
-  make_batch();
   put(kDescriptionKey, std::move(bytes), Survives::power);
   put(kLedgerKey, ledger_->encode(), Survives::power);
   tell(Tell::Level::info, "the job is described: " + std::to_string(description_->vectors.size()) +

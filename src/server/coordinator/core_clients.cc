@@ -190,12 +190,15 @@ bool Core::warm() {
 }
 
 // Why a replica gets nothing now, if it doesn't.
-std::string Core::why_wait(const GroupState& group) {
+std::string Core::why_incomplete(const GroupState& group) const {
   if (!state_.initialized) return "the parameters have no values yet";
-  if (!group.complete()) {
-    return std::to_string(group.clients.size()) + " of this replica's " +
-           std::to_string(group.members) + " processes are here";
-  }
+  if (group.complete()) return {};
+  return std::to_string(group.clients.size()) + " of this replica's " +
+         std::to_string(group.members) + " processes are here";
+}
+
+std::string Core::why_wait(const GroupState& group) {
+  if (std::string why = why_incomplete(group); !why.empty()) return why;
   // In rounds all begin together: shards would go on without one that they don't know yet.
   if (plan().staleness_bound == 0 && !state_.began) {
     const auto here = std::count_if(groups_.begin(), groups_.end(), [](const auto& each) {

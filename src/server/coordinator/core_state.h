@@ -37,6 +37,13 @@ struct Core::BatchWork {
   std::string over;            // why the method has no next iteration
   PortionCounts iteration;     // of the iteration that ended last
   PortionCounts at_iteration;  // the journal's, when it ended
+  // Requests of replicas of which not all processes are here yet.
+  struct Early {
+    CallId call = 0;
+    calls::PortionRequest request;
+    Time since = 0;
+  };
+  std::vector<Early> early;
 };
 
 struct Core::DropRun {

@@ -97,9 +97,14 @@ void GroupLedger::decode(std::uint32_t block, std::span<const std::byte> bytes) 
     }
   }
   if (reader.boolean()) {
-    const auto sum = reader.raw(ExactSum::kBytes);
-    sums_[block] = ExactSum::read(sum.first<ExactSum::kBytes>());
-    if (!std::isfinite(sums_[block].value())) hopeless_ = true;
+    const auto bytes_of_sum = reader.raw(ExactSum::kBytes);
+    try {
+      const ExactSum sum = ExactSum::read(bytes_of_sum.first<ExactSum::kBytes>());
+      if (!std::isfinite(sum.value())) hopeless_ = true;
+      sums_[block] = sum;
+    } catch (const Failure& error) {
+      reader.refuse(error.what());
+    }
   }
   reader.end();
 }

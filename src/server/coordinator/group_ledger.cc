@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::size_t kHeldAtOnce = 2;  // the one that it works on, and the next
 constexpr double kNewestPart = 0.5;     // of a mean of portions' times
-constexpr std::uint32_t kMostPortions = std::uint32_t{1} << 30;
 
 std::string group_text(const PortionGroup& group) {
   return "portions " + std::to_string(group.first) + " to " + std::to_string(end_of(group) - 1);
@@ -25,16 +24,16 @@ void validate(const GroupOptions& options) {
     throw UsageError("groups of portions: " + std::string(option) + " = " + std::to_string(value) +
                      " is not " + wanted);
   };
-  require(options.portions >= 1 && options.portions <= kMostPortions, "portions", options.portions,
-          "a number from 1 to 1073741824");
+  require(options.portions >= 1 && options.portions <= GroupLedger::kMostPortions, "portions",
+          options.portions, "a number from 1 to 16777216");
   require(options.largest <= GroupLedger::kBlockLevel, "largest", options.largest,
           "a number from 0 to 8");
   require(options.copies >= 1, "copies", options.copies, "at least 1");
 }
 
-GroupLedger::GroupLedger(const GroupOptions& options)
-    : options_(options), owner_(options.portions, 0) {
+GroupLedger::GroupLedger(const GroupOptions& options) : options_(options) {
   validate(options);
+  owner_.resize(options.portions);
 }
 
 void GroupLedger::begin(const EvaluationId& evaluation) {

@@ -66,6 +66,7 @@ struct GroupCounts {
 class GroupLedger {
  public:
   static constexpr Time kNever = UINT64_MAX;
+  static constexpr std::uint32_t kMostPortions = std::uint32_t{1} << 24;
   // Groups don't cross a multiple of so many portions, and what is stored is stored by these.
   static constexpr std::uint8_t kBlockLevel = 8;
   static constexpr std::uint32_t kBlock = std::uint32_t{1} << kBlockLevel;

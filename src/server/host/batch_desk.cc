@@ -118,17 +118,21 @@ std::variant<Answered, BatchDesk::Kept> BatchDesk::add(const calls::GroupRequest
     // Another one may have been opened, or this one sealed, since the state was looked at.
     const BatchStatus now = state_.batch();
     if (now.open != kept->evaluation || now.sealed) return not_begun(request.id);
+    // Its gradient was made, and has been freed.
+    if (groups_.is_closed(kept->evaluation)) return desk_content(calls::encode(GroupAnswer::had));
     return desk_answer(Outcome::refused, error.what());
   }
 }
 
-void BatchDesk::keep(const calls::CopyRequest& copy) {
+bool BatchDesk::keep(const calls::CopyRequest& copy) {
+  if (!state_.definition()) return false;
   try {
     groups_.open(copy.evaluation, copy.element, state_.space_sizes());
-    groups_.add(copy.evaluation.id, copy.group.group, copy.group.slices);
+    groups_.keep(copy.evaluation.id, copy.group.group, copy.group.slices);
   } catch (const UsageError&) {
     // It is over here already. What a node lacks after all is computed again.
   }
+  return true;
 }
 
 std::vector<BatchDesk::Copy> BatchDesk::copies(std::uint32_t shard) const {
@@ -163,6 +167,11 @@ std::optional<calls::VectorReport> BatchDesk::report() const {
 void BatchDesk::look() {
   const BatchStatus status = state_.batch();
   if (status.open) groups_.close(status.sealed ? status.open->index : status.open->index - 1);
+}
+
+void BatchDesk::loaded() {
+  groups_.forget();
+  look();
 }
 
 // --- seals ---

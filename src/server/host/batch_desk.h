@@ -39,8 +39,9 @@ class BatchDesk {
   // To the reply to that.
   static calls::Answered sealed(calls::Answered made);
 
-  // A backup's: what its primary has kept.
-  void keep(const calls::CopyRequest& copy);
+  // A backup's: what its primary has kept. Whether it is of no more use: false until the state has
+  // a definition, which says what slices there are.
+  bool keep(const calls::CopyRequest& copy);
   // All that is kept, as requests, for a backup that has nothing.
   struct Copy {
     Kept of;
@@ -49,6 +50,8 @@ class BatchDesk {
   std::vector<Copy> copies(std::uint32_t shard) const;
   // After a command on vectors: frees what is over.
   void look();
+  // After a snapshot took the place of the state: forgets all, since indices may be others.
+  void loaded();
   // Of sums of portions, and their memory that waits for the next ones.
   std::uint64_t bytes() const { return groups_.bytes() + groups_.spare_bytes(); }
   // Nothing where there is no space.

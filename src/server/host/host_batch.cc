@@ -1,5 +1,7 @@
 // What a host does with a batch optimizer's vectors, and with gradients of portions: these are in
 // the memory of primary and backup, in no log.
+#include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -12,6 +14,9 @@ namespace {
 using calls::Answered;
 using calls::Outcome;
 using replication::Role;
+
+// A backup that can't take a group yet is not sent all of it again and again.
+constexpr auto kCopyAgain = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -55,13 +60,22 @@ Answered ShardHost::missing(const calls::EvaluationRequest& request) {
 
 void ShardHost::seal(const calls::SealRequest& request, Answer answer) {
   if (auto no = not_serving()) return answer(*no);
+  if (sealing_.exchange(true)) {
+    return answer({Outcome::busy, 0, "a gradient is on its way to log and backup", {}});
+  }
+  std::shared_ptr<void> seal(&sealing_, [this](void*) { sealing_ = false; });
   auto made = desk_.seal(request);
-  if (auto* said = std::get_if<Answered>(&made)) return answer(std::move(*said));
+  if (auto* said = std::get_if<Answered>(&made)) {
+    seal.reset();
+    return answer(std::move(*said));
+  }
   auto command = std::make_shared<const Bytes>(std::move(std::get<Bytes>(made)));
   event([&] {
-    propose(std::move(command), [answer = std::move(answer)](Answered done) {
+    propose(std::move(command), [answer = std::move(answer), seal](Answered done) mutable {
+      seal.reset();
       answer(BatchDesk::sealed(std::move(done)));
     });
+    seal.reset();
     return Effects{};
   });
 }
@@ -95,7 +109,8 @@ void ShardHost::send_copies() {
       at = copies_.erase(at);
       continue;
     }
-    if (!std::exchange(copy.under_way, true)) {
+    if (!copy.under_way && time_now() >= copy.again) {
+      copy.under_way = true;
       const calls::CopyRequest head{
           configuration.epoch, copy.what.of.evaluation, copy.what.of.element, {}};
       links_.group_to_node(configuration.backup.node, calls::copy_request(head, copy.what.request),
@@ -107,31 +122,40 @@ void ShardHost::send_copies() {
   }
 }
 
-// What didn't arrive is sent again with the next tick.
+// What didn't arrive is sent again by a tick.
 void ShardHost::copy_ended(std::uint64_t number, const replication::Member& to, bool arrived) {
   event([&] {
     const auto found = copies_.find(number);
     if (found == copies_.end()) return Effects{};
     found->second.under_way = false;
-    if (!arrived) return Effects{};
+    if (!arrived) {
+      found->second.again = time_now() + kCopyAgain;
+      return Effects{};
+    }
     found->second.arrived = to;
     send_copies();
     return Effects{};
   });
 }
 
-// With mutex_. All that a new backup lacks.
+// With mutex_. All that a new backup lacks: to copy it takes longer than anybody may wait for this
+// node.
 void ShardHost::copy_groups_to_backup() {
-  const replication::Member& backup = node_->configuration().backup;
+  const replication::Member backup = node_->configuration().backup;
   if (backup == has_groups_) return;
   has_groups_ = backup;
+  for (auto& [number, copy] : copies_) copy.again = {};
   if (!backup || !links_.group_to_node) return;
-  for (BatchDesk::Copy& copy : desk_.copies(settings_.shard)) {
-    copies_.emplace(++last_copy_, GroupCopy{std::move(copy), nullptr});
-  }
-  next_.push_back([this] {
-    send_copies();
-    return Effects{};
+  feed_lane_.add([this, backup] {
+    std::vector<BatchDesk::Copy> copies = desk_.copies(settings_.shard);
+    event([&] {
+      if (has_groups_ != backup) return Effects{};
+      for (BatchDesk::Copy& copy : copies) {
+        copies_.emplace(++last_copy_, GroupCopy{std::move(copy), nullptr});
+      }
+      send_copies();
+      return Effects{};
+    });
   });
 }
 
@@ -142,8 +166,7 @@ bool ShardHost::keep_copy(const calls::CopyRequest& copy) {
       return false;
     }
   }
-  desk_.keep(copy);
-  return true;
+  return desk_.keep(copy);
 }
 
 }  // namespace convoy::server::host

@@ -184,6 +184,7 @@ bool ShardHost::install(Incoming& incoming, const replication::Position& at) {
   apply_lane_.add([this, made, id = incoming.id] {
     try {
       snapshots_->read(id, [&](SnapshotSource& source) { state_.load(source); });
+      desk_.loaded();
       applied_epoch_ = id.epoch;
       since_snapshot_ = 0;
       note_size();

@@ -216,6 +216,8 @@ class ShardHost {
   replication::Index written_ = 0;     // in the log
   replication::Index dispatched_ = 0;  // given to the lane that applies
   replication::Token last_token_ = 0;
+  // A gradient is being made: who asks again before it is there makes no second one.
+  std::atomic<bool> sealing_ = false;
   std::unordered_map<replication::Token, Answer> askers_;
   CutHolds cuts_;
   // A group that the backup has yet to get, and who waits for that.
@@ -223,6 +225,7 @@ class ShardHost {
     BatchDesk::Copy what;
     Answer answer;  // null: nobody
     bool under_way = false;
+    Clock::time_point again = {};  // when it may be sent, if it is not
     replication::Member arrived = {};
   };
   std::map<std::uint64_t, GroupCopy> copies_;

@@ -66,7 +66,9 @@ DotsRequest decode_dots(const Message& message) {
   DotsRequest request;
   request.shard = begin_of_batch(reader);
   request.after = reader.u64();
-  request.pairs.resize(reader.count(2 * kVectorNameBytes));
+  const std::uint32_t pairs = reader.count(2 * kVectorNameBytes);
+  if (pairs > kMostDots) reader.refuse(std::to_string(pairs) + " scalar products at once");
+  request.pairs.resize(pairs);
   for (auto& [a, b] : request.pairs) {
     a = read_vector_name(reader);
     b = read_vector_name(reader);

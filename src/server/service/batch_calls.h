@@ -32,6 +32,7 @@ inline constexpr std::string_view kVectors = "shard.vectors";
 // A group that the primary has kept, for its backup. Request: CopyRequest. Answered at once, empty.
 inline constexpr std::string_view kGroupCopy = "server.group";
 
+inline constexpr std::uint32_t kMostDots = 65536;  // of a history of 1000 steps it is some 6000
 struct DotsRequest {
   std::uint32_t shard = 0;
   std::uint64_t after = 0;  // busy until the command of this index is applied

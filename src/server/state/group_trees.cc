@@ -82,6 +82,13 @@ void GroupTree::add(const PortionGroup& group, std::shared_ptr<BatchArray> sum) 
   nodes_.insert_or_assign(first, std::move(node));
 }
 
+void GroupTree::remove(const PortionGroup& group) {
+  nodes_.erase(nodes_.lower_bound(group.first),
+               group.end() > UINT32_MAX
+                   ? nodes_.end()
+                   : nodes_.lower_bound(static_cast<std::uint32_t>(group.end())));
+}
+
 bool GroupTree::complete() const {
   return !nodes_.empty() && nodes_.begin()->first == 0 &&
          nodes_.begin()->second.level == root_level(portions_);
@@ -123,20 +130,49 @@ void GroupTrees::close(std::uint64_t index) {
   trees_.clear();
 }
 
-GroupAnswer GroupTrees::add(const EvaluationId& id, const PortionGroup& group,
-                            std::span<const BatchSlice> slices) {
+void GroupTrees::forget() {
   const std::lock_guard lock(mutex_);
+  open_.reset();
+  trees_.clear();
+  closed_ = 0;
+}
+
+bool GroupTrees::is_closed(const OpenEvaluation& evaluation) const {
+  const std::lock_guard lock(mutex_);
+  return evaluation.index < closed_;
+}
+
+void GroupTrees::check(const EvaluationId& id, const PortionGroup& group,
+                       std::span<const BatchSlice> slices) const {
   if (!open_ || open_->id != id) {
     throw UsageError("evaluation " + to_string(id) + " is not the open one");
   }
   check_group(group, open_->portions);
-  bool all_there = true;
   for (const BatchSlice& slice : slices) {
     if (slice.slice >= sizes_.size() || slice.values.size != sizes_[slice.slice] ||
         (!slice.values.zeros && slice.values.element != element_)) {
       throw UsageError(told_of(group) + ": slice " + std::to_string(slice.slice) +
                        " has another size or type here");
     }
+  }
+}
+
+std::shared_ptr<BatchArray> GroupTrees::sum_of(const BatchValues& values) const {
+  auto sum = std::make_shared<BatchArray>(element_, values.size, pool_);
+  if (values.zeros) {
+    std::fill(sum->bytes().begin(), sum->bytes().end(), std::byte{0});
+  } else {
+    std::memcpy(sum->bytes().data(), values.bytes.data(), values.bytes.size());
+  }
+  return sum;
+}
+
+GroupAnswer GroupTrees::add(const EvaluationId& id, const PortionGroup& group,
+                            std::span<const BatchSlice> slices) {
+  const std::lock_guard lock(mutex_);
+  check(id, group, slices);
+  bool all_there = true;
+  for (const BatchSlice& slice : slices) {
     if (slice.values.size == 0) continue;
     const GroupTree::Look look = trees_[slice.slice]->look(group);
     if (look == GroupTree::Look::partly) return GroupAnswer::overlaps;
@@ -148,15 +184,22 @@ GroupAnswer GroupTrees::add(const EvaluationId& id, const PortionGroup& group,
     if (values.size == 0) continue;
     GroupTree& tree = *trees_[slice.slice];
     if (tree.look(group) == GroupTree::Look::there) continue;
-    auto sum = std::make_shared<BatchArray>(element_, values.size, pool_);
-    if (values.zeros) {
-      std::fill(sum->bytes().begin(), sum->bytes().end(), std::byte{0});
-    } else {
-      std::memcpy(sum->bytes().data(), values.bytes.data(), values.bytes.size());
-    }
-    tree.add(group, std::move(sum));
+    tree.add(group, sum_of(values));
   }
   return GroupAnswer::kept;
+}
+
+void GroupTrees::keep(const EvaluationId& id, const PortionGroup& group,
+                      std::span<const BatchSlice> slices) {
+  const std::lock_guard lock(mutex_);
+  check(id, group, slices);
+  for (const BatchSlice& slice : slices) {
+    if (slice.values.size == 0) continue;
+    GroupTree& tree = *trees_[slice.slice];
+    if (tree.look(group) == GroupTree::Look::there) continue;
+    tree.remove(group);
+    tree.add(group, sum_of(slice.values));
+  }
 }
 
 std::vector<PortionRange> GroupTrees::missing(const EvaluationId& id,

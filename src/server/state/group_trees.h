@@ -31,6 +31,8 @@ class GroupTree {
   Look look(const PortionGroup& group) const;
   // REQUIRES: none of its portions are there.
   void add(const PortionGroup& group, std::shared_ptr<BatchArray> sum);
+  // Forgets what is there of its portions. REQUIRES: look(group) isn't `there`.
+  void remove(const PortionGroup& group);
 
   bool complete() const;
   BatchArrayPtr root() const { return nodes_.begin()->second.sum; }  // REQUIRES: complete()
@@ -66,12 +68,17 @@ class GroupTrees {
             const std::vector<std::uint64_t>& sizes);
   // Forgets evaluations that were opened by command `index` or before.
   void close(std::uint64_t index);
+  bool is_closed(const OpenEvaluation& evaluation) const;
+  void forget();  // all, also what is over
 
   // Parts of a group, of slices that are in the space. What is there already stays. Throws
   // UsageError for another evaluation than the open one, a group that isn't in it, slices of
   // another shape.
   GroupAnswer add(const EvaluationId& id, const PortionGroup& group,
                   std::span<const BatchSlice> slices);
+  // The same of a primary's sums. What is there of a larger one's portions is in it, too: that
+  // takes their place.
+  void keep(const EvaluationId& id, const PortionGroup& group, std::span<const BatchSlice> slices);
   // Portions that some slice lacks, ascending; all of them if this evaluation isn't open.
   std::vector<PortionRange> missing(const EvaluationId& id, std::uint32_t portions) const;
   // The sums over all portions, by slice, null where there are no elements; nothing unless all are
@@ -90,6 +97,11 @@ class GroupTrees {
   std::vector<Copy> nodes() const;
 
  private:
+  // With mutex_. Throws as add().
+  void check(const EvaluationId& id, const PortionGroup& group,
+             std::span<const BatchSlice> slices) const;
+  std::shared_ptr<BatchArray> sum_of(const BatchValues& values) const;
+
   const std::shared_ptr<ArrayPool> pool_ = std::make_shared<ArrayPool>();
   mutable std::mutex mutex_;  // of all that follows
   std::optional<OpenEvaluation> open_;

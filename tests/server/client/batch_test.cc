@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "convoy/optim/batch.h"
 #include "convoy/server/batch.h"
@@ -326,6 +327,49 @@ TEST(BatchOnShards, GivesUpWhenItIsToldToStop) {
   EXPECT_THROW(client.seal({0, 0}, 1, {}), GaveUp);
 }
 
+// A failure to free vectors ends no iteration. The shards that have freed them don't take the next
+// command for the same one.
+TEST(BatchOnShards, ACommandThatFailedOnSomeShardsUsesItsNumberUp) {
+  Training<double> training(2);
+  std::atomic<bool> fails = true;
+  training.cluster.fault = [&](std::uint64_t, std::uint32_t shard, const std::string&) {
+    if (!fails || shard == 0) return Fault::none;
+    while (training.cluster.shard(0).batch().ordinal == 0) std::this_thread::yield();
+    return Fault::refused;
+  };
+  const VectorName start, twice{VectorRole::direction, 1};
+  EXPECT_THROW(training.space.keep({&start, 1}), Failure);
+  fails = false;
+  const Term term{2, start};
+  training.space.combine(twice, {&term, 1});
+  const std::vector<optim::VectorPair> pairs = {{start, twice}, {start, start}};
+  const std::vector<double> products = training.space.dots(pairs);
+  EXPECT_EQ(products[0], 2 * products[1]);
+}
+
+// A coordinator that is to end doesn't wait for servers that are away.
+TEST(BatchOnShards, GivesUpWhenItIsTold) {
+  Training<double> training(2);
+  std::atomic<bool> away = true, told = false;
+  training.cluster.fault = [&](std::uint64_t, std::uint32_t, const std::string&) {
+    return away ? Fault::busy : Fault::none;
+  };
+  ClientOptions options = training.cluster.options("method");
+  options.patience = 1s;
+  options.give_up = [&] { return told.load(); };
+  const auto core = training.cluster.client(std::move(options));
+  BatchClient client(*core);
+  ShardSpace space(client);
+  const VectorName start;
+  const optim::VectorPair pair{start, start};
+  told = true;
+  EXPECT_THROW(space.dots({&pair, 1}), GaveUp);
+  EXPECT_THROW(space.keep({&start, 1}), GaveUp);
+  EXPECT_THROW(client.seal({0, 0}, 1, {}), GaveUp);
+  away = told = false;
+  EXPECT_GT(space.dots({&pair, 1}).front(), 0);
+}
+
 TEST(BatchOnShards, SaysWhatIsWrong) {
   Training<double> training(2);
   const VectorName none{VectorRole::step, 9};
@@ -338,7 +382,7 @@ TEST(BatchOnShards, SaysWhatIsWrong) {
   }
   const Term term{1, none};
   EXPECT_THROW(training.space.combine({VectorRole::step, 1}, {&term, 1}), UsageError);
-  EXPECT_EQ(training.space.last(), 0u);
+  EXPECT_EQ(training.space.last(), 1u);
   EXPECT_THROW(training.space.keep({&none, 1}), UsageError);
   EXPECT_THROW(training.client.open(Element::f32), UsageError);
   std::vector<double> few(3);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "convoy/base/error.h"
@@ -142,11 +144,38 @@ TEST(BatchRun, IsFedFromTheLogAndRepeatsTheLastCommandAlone) {
   EXPECT_EQ(world.commands_given - given, 2u);
 }
 
+// Of the iteration before: the process died when the next one's start was stored, and they were not
+// removed yet.
+TEST(BatchRun, HasNoUseForAnswersOfTheIterationBefore) {
+  const optim::BatchOptions options = run_options(optim::BatchMethod::lbfgs);
+  BatchWorld quiet(5), world(5);
+  optimize(quiet, options, false, 4);
+  optimize(world, options, false, 2);
+  class KeepsAnswers final : public BatchMemory {
+   public:
+    explicit KeepsAnswers(BatchWorld& of) : world(of) {}
+    Bytes start() override { return world.start; }
+    Bytes answers() override { return world.answers; }
+    void begin(Bytes start) override { world.start = std::move(start); }
+    void answered(Bytes answers) override { world.answers = std::move(answers); }
+    BatchWorld& world;
+  } memory(world);
+  for (int lives = 0; lives < 2; ++lives) {
+    SpaceOfWorld space(world);
+    ReplicasOfWorld replicas(world);
+    BatchObjective objective({kBatchPortions, 210, kL2}, space, replicas);
+    BatchRun run(options, space, objective, memory);
+    EXPECT_EQ(run.next().iteration, 3 + lives);
+    EXPECT_FALSE(world.answers.empty());
+  }
+  EXPECT_EQ(world.start, quiet.start);
+}
+
 TEST(BatchRun, RefusesAnswersToOtherQuestions) {
   const optim::BatchOptions options = run_options(optim::BatchMethod::lbfgs);
   BatchWorld world(5);
   optimize(world, options, false, 3);
-  const std::vector<BatchAnswer> other = {{17, {1.0}}};
+  const BatchAnswers other{decode_batch_start(world.start).commands, {{17, {1.0}}}};
   world.answers = encode(other);
   world.done += 10;  // as if there had been commands before it
   StoredInWorld memory(world);
@@ -157,13 +186,46 @@ TEST(BatchRun, RefusesAnswersToOtherQuestions) {
   EXPECT_THROW(run.next(), Failure);
 }
 
+// What goes into a store that takes no large values is known before anything begins.
+TEST(BatchRecord, IsNoLargerThanItsMethodSays) {
+  for (const auto method : {optim::BatchMethod::lbfgs, optim::BatchMethod::conjugate_gradient,
+                            optim::BatchMethod::gradient_descent}) {
+    SCOPED_TRACE(name(method));
+    const optim::BatchOptions options = run_options(method);
+    BatchWorld world(4);
+    std::size_t largest = 0;
+    for (int iteration = 1; iteration < 20; ++iteration) {
+      optimize(world, options, false, iteration);
+      largest = std::max(largest, world.start.size());
+    }
+    EXPECT_LE(largest, largest_start(options));
+    EXPECT_GT(largest, 150u);
+    if (method == optim::BatchMethod::lbfgs) {
+      EXPECT_GT(largest, largest_start(options) * 3 / 4);
+    }
+    EXPECT_NO_THROW(require_room(options, largest_start(options)));
+    EXPECT_THROW(require_room(options, largest_start(options) - 1), UsageError);
+  }
+  optim::BatchOptions options;
+  EXPECT_NO_THROW(require_room(options, std::size_t{1} << 20));
+  options.history = 1000;
+  try {
+    require_room(options, std::size_t{1} << 20);
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("history = 1000"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("a history of at most 122"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(BatchRecord, ComesBackFromItsBytesAndRefusesOthers) {
   BatchWorld world(5);
   optimize(world, run_options(optim::BatchMethod::conjugate_gradient), false, 4);
   const BatchStart start = decode_batch_start(world.start);
   EXPECT_EQ(start.state.iteration, 4);
   EXPECT_EQ(encode(start), world.start);
-  const std::vector<BatchAnswer> answers = {{1, {0.5, -0.0}}, {2, {}}};
+  const BatchAnswers answers{7, {{1, {0.5, -0.0}}, {2, {}}}};
   const Bytes bytes = encode(answers);
   EXPECT_EQ(decode_batch_answers(bytes), answers);
   for (std::size_t size = 0; size < world.start.size(); ++size)

@@ -77,6 +77,7 @@ class StoredInWorld final : public BatchMemory {
   void begin(Bytes start) override {
     world_.crash_point();
     world_.start = std::move(start);
+    world_.crash_point();  // both may be too large for one step
     world_.answers.clear();
     world_.crash_point();
   }

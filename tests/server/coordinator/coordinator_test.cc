@@ -5,6 +5,7 @@
 #include <httplib.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -177,6 +178,59 @@ TEST(Coordinator, WaitsForAFullDisk) {
   });
   EXPECT_EQ(way.lease(client).portion.end, 4u);
   later.join();
+}
+
+// A store that takes small values alone, as etcd does.
+class SmallStore final : public StateStore {
+ public:
+  explicit SmallStore(const std::string& folder) : store_(folder, quiet()) {}
+  std::string where() const override { return store_.where(); }
+  std::uint64_t begin() override { return store_.begin(); }
+  std::optional<Value> read(const std::string& key) override { return store_.read(key); }
+  std::map<std::string, Value> list(const std::string& prefix) override {
+    return store_.list(prefix);
+  }
+  Changed change(std::uint64_t term, std::span<const Write> writes, Survives survives) override {
+    return store_.change(term, writes, survives);
+  }
+  Changed settle() override { return store_.settle(); }
+  std::size_t largest_value() const override { return 100'000; }
+
+ private:
+  LogStore store_;
+};
+
+TEST(Coordinator, SaysWhatABatchOptimizationCanNotDo) {
+  const convoy::test::Scratch scratch;
+  const auto refusal = [&](const CoordinatorSettings& with) -> std::string {
+    try {
+      const Coordinator coordinator(std::make_shared<SmallStore>(scratch.path("store")), with);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CoordinatorSettings with = settings();
+  with.batch.emplace();
+  EXPECT_EQ(refusal(with), "");
+  with.batch->method.history = 100;
+  EXPECT_NE(refusal(with).find("history = 100"), std::string::npos) << refusal(with);
+  with.batch->method.history = 0;
+  EXPECT_NE(refusal(with).find("history = 0"), std::string::npos) << refusal(with);
+  with.batch->method.history = 10;
+  with.batch->groups.largest = 9;
+  EXPECT_NE(refusal(with).find("largest = 9"), std::string::npos) << refusal(with);
+  with.batch->groups.largest = 8;
+  for (const double l2 : {-1.0, std::nan(""), HUGE_VAL}) {
+    with.batch->l2 = l2;
+    EXPECT_NE(refusal(with).find("l2 = "), std::string::npos) << refusal(with);
+  }
+  with.batch->l2 = 0;
+  for (const char* listen : {"0.0.0.0:0", "[::]:0"}) {
+    with.listen = listen;
+    EXPECT_NE(refusal(with).find(std::string("no certificate is for ") + listen), std::string::npos)
+        << refusal(with);
+  }
 }
 
 TEST(Metrics, ArePrometheus) {

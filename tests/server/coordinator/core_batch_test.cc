@@ -113,6 +113,43 @@ TEST(CoreBatch, WhoWaitsIsAnsweredAfterAWhileAndWhenTheJobEnds) {
   EXPECT_EQ(over.why, "the gradient is small");
 }
 
+// Processes of one replica don't come at the same time.
+TEST(CoreBatch, AReplicaThatIsNotCompleteWaits) {
+  World world(small_plan(), BatchGroups{});
+  world.ready();
+  world.batch_event(world.core->begin_evaluation(world.now, {0, 0}));
+  const std::uint64_t first = world.join(ClientRole::replica, 0, 0, 2);
+  const auto asks = [&] {
+    return world.send(calls::kPortions, calls::encode(PortionRequest{first, {}, {}, {}, false}));
+  };
+  const CallId early = asks();
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(world.answer(early).has_value(), i > 10) << i;
+    world.pass(490);
+    world.beat(first);
+  }
+  const PortionAnswer wait = calls::decode_portion_answer(*world.answer(early));
+  EXPECT_EQ(wait.kind, PortionAnswer::Kind::wait);
+  EXPECT_EQ(wait.why, "1 of this replica's 2 processes are here");
+  const CallId given_up = asks(), again = asks();
+  EXPECT_TRUE(world.answer(given_up));
+  EXPECT_FALSE(world.answer(again));
+  world.join(ClientRole::replica, first, 1, 2);
+  ASSERT_TRUE(world.answer(again));
+  EXPECT_EQ(calls::decode_portion_answer(*world.answer(again)).kind, PortionAnswer::Kind::group);
+}
+
+// A batch is no round: nobody waits for others.
+TEST(CoreBatch, AStalenessBoundIsNoneOfPortions) {
+  JobPlan plan = small_plan();
+  plan.staleness_bound = 0;
+  plan.portion = plan.batch;
+  World world(plan, BatchGroups{});
+  world.ready();
+  world.batch_event(world.core->begin_evaluation(world.now, {0, 0}));
+  EXPECT_EQ(ask(world, {world.join(), {}, {}, {}, false}).kind, PortionAnswer::Kind::group);
+}
+
 TEST(CoreBatch, WhatALostReplicaHadGoesToWhoWaits) {
   JobPlan plan = small_plan();
   plan.portion = 64;  // one portion
@@ -165,12 +202,34 @@ TEST(CoreBatch, RefusesWhatIsNotOfThisKindOfJob) {
   EXPECT_FALSE(other.core->batch_groups());
 }
 
+// A description comes from a client.
+TEST(CoreBatch, RefusesMorePortionsThanItCanHandOut) {
+  World world(small_plan(), BatchGroups{});
+  const auto describe = [&](std::uint64_t samples) {
+    world.call(calls::kDescribe, calls::encode(small_description(samples)));
+  };
+  for (const std::uint64_t portions :
+       {std::uint64_t{(1 << 24) + 1}, (std::uint64_t{1} << 32) + 5, std::uint64_t{1} << 53}) {
+    try {
+      describe(8 * portions);
+      ADD_FAILURE() << portions;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(std::to_string(portions)), std::string::npos)
+          << error.what();
+    }
+    EXPECT_FALSE(world.core->facts().described);
+  }
+  describe(64);
+  ASSERT_TRUE(world.core->batch_groups());
+  EXPECT_EQ(world.core->batch_groups()->portions, kPortions);
+}
+
 TEST(CoreBatch, KeepsWhatTheMethodGoesOnFrom) {
   World world(small_plan(), BatchGroups{});
   world.ready();
   BatchStart start;
   start.commands = 5;
-  const std::vector<BatchAnswer> answers = {{1, {2.5}}};
+  const BatchAnswers answers{5, {{1, {2.5}}}};
   world.storing = false;
   world.batch_event(world.core->keep_batch(world.now, 1, encode(start), {}));
   EXPECT_TRUE(world.kept.empty()) << "not before it is stored";

@@ -126,6 +126,98 @@ TEST(BatchHost, SealsWhatIsComplete) {
   EXPECT_EQ(report.vectors, (calls::VectorReport{2, kElements * 8 * 2, 0, 0}));
 }
 
+// The method frees a gradient as soon as it knows that the step is none; a replica may be late.
+TEST(BatchHost, AGroupThatComesWhenItsGradientIsFreedWasThere) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  EXPECT_EQ(cluster.add({0, 2}), GroupAnswer::kept);
+  EXPECT_EQ(cluster.add({4, 1}), GroupAnswer::kept);
+  EXPECT_TRUE(cluster.seal().sealed);
+  const VectorName weights{VectorRole::weights, 1, 0};
+  EXPECT_EQ(cluster.give(keep_command(2, {&weights, 1})).status, Status::done);
+  EXPECT_EQ(cluster.add({4, 1}), GroupAnswer::had);
+  EXPECT_EQ(cluster.add({4, 0}), GroupAnswer::had);
+}
+
+// A node that has become the backup may still have to apply what says which slices there are.
+TEST(BatchHost, ABackupKeepsNothingBeforeItKnowsTheSlices) {
+  const std::vector<double> values = random_values<double>(kElements, 3);
+  const std::vector<BatchSlice> slices = {{0, batch_values(std::span(values))}};
+  const calls::CopyRequest copy{1, {kEvaluation, 1, 3}, Element::f64, {0, kEvaluation, {}, slices}};
+  ShardState state;
+  BatchDesk desk(state);
+  EXPECT_FALSE(desk.keep(copy));
+  give(state, define_command(definition({slice("w", kElements)})));
+  EXPECT_TRUE(desk.keep(copy));
+  EXPECT_EQ(desk.bytes(), kElements * 8);
+  give(state, space_command(Element::f64));
+  give(state, evaluate_command(0, kEvaluation, 1));
+  const auto made = desk.seal({0, kEvaluation, 1, {}});
+  ASSERT_TRUE(std::holds_alternative<Bytes>(made));
+  EXPECT_EQ(give(state, std::get<Bytes>(made)).status, Status::done);
+  // What comes when all is over is of no use, and isn't sent again.
+  desk.look();
+  EXPECT_TRUE(desk.keep(copy));
+  EXPECT_EQ(desk.bytes(), 0u);
+}
+
+// Where the newest commands were lost with the nodes that had them, a snapshot brings back a state
+// of before them.
+TEST(BatchHost, GroupsOfALostHistoryAreForgotten) {
+  const std::vector<double> values = random_values<double>(kElements, 3);
+  const std::vector<BatchSlice> slices = {{0, batch_values(std::span(values))}};
+  ShardState state;
+  BatchDesk desk(state);
+  give(state, define_command(definition({slice("w", kElements)})));
+  give(state, space_command(Element::f64));
+  const Bytes before = saved(state);
+  for (const std::int64_t iteration : {1, 2, 3}) {
+    give(state, evaluate_command(0, {iteration, 0}, 2));
+    desk.look();
+  }
+  EXPECT_TRUE(std::holds_alternative<BatchDesk::Kept>(desk.add({0, {3, 0}, {0, 0}, slices})));
+  EXPECT_EQ(desk.bytes(), kElements * 8);
+  MemorySource source(before);
+  state.load(source);
+  desk.loaded();
+  EXPECT_EQ(desk.bytes(), 0u);
+  give(state, evaluate_command(0, {1, 0}, 2));
+  desk.look();
+  EXPECT_TRUE(std::holds_alternative<BatchDesk::Kept>(desk.add({0, {1, 0}, {0, 1}, slices})));
+  EXPECT_TRUE(std::holds_alternative<Bytes>(desk.seal({0, {1, 0}, 1, {}})));
+}
+
+// A gradient may take longer to replicate than anybody waits for an answer.
+TEST(BatchHost, ASealThatIsAskedForAgainMakesNoSecondGradient) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  cluster.start(2);
+  ASSERT_TRUE(cluster.wait_served(1, 2));
+  EXPECT_EQ(cluster.add({0, 2}), GroupAnswer::kept);
+  EXPECT_EQ(cluster.add({4, 1}), GroupAnswer::kept);
+  // Nobody finds out that there is no backup any more.
+  cluster.time.stand(true);
+  cluster.kill(2);
+  std::vector<std::future<calls::Answered>> answers;
+  for (int i = 0; i < 2; ++i) {
+    const auto said = std::make_shared<std::promise<calls::Answered>>();
+    answers.push_back(said->get_future());
+    cluster.host(1).seal({0, kEvaluation, 0.5, {}}, [said](calls::Answered answered) {
+      said->set_value(std::move(answered));
+    });
+  }
+  EXPECT_NE(answers[0].wait_for(0s), std::future_status::ready);
+  ASSERT_EQ(answers[1].wait_for(0s), std::future_status::ready);
+  EXPECT_EQ(answers[1].get().outcome, Outcome::busy);
+  cluster.time.stand(false);
+  const calls::Answered done = answers[0].get();
+  ASSERT_EQ(done.outcome, Outcome::done) << done.reason;
+  EXPECT_TRUE(calls::decode_sealed(done.content).sealed);
+  EXPECT_TRUE(cluster.seal().sealed);
+}
+
 // Groups are in the backup's memory before they are answered.
 TEST(BatchHost, GroupsOutliveAPrimary) {
   BatchCluster cluster;
@@ -178,6 +270,26 @@ TEST(BatchHost, AKilledBackupIsDoneWithout) {
   EXPECT_EQ(cluster.add({4, 1}), GroupAnswer::kept);
   EXPECT_TRUE(cluster.seal().sealed);
   expect_same_bits(cluster.gradient(), expected_gradient());
+}
+
+// A group is large: it isn't sent to a backup again and again that can't take it yet.
+TEST(BatchHost, ACopyThatDidNotArriveIsSentAgainAfterAWhile) {
+  BatchCluster cluster;
+  cluster.start(1);
+  cluster.begin();
+  cluster.start(2);
+  ASSERT_TRUE(cluster.wait_served(1, 2));
+  cluster.refuse_copies = true;
+  cluster.time.stand(true);
+  auto added = std::async(std::launch::async, [&] { return cluster.add({0, 2}); });
+  ASSERT_TRUE(cluster.wait([&] { return cluster.offers() > 0; }));
+  const std::uint64_t looks = cluster.looks();
+  ASSERT_TRUE(cluster.wait([&] { return cluster.looks() > looks + 200; }));
+  EXPECT_EQ(cluster.offers(), 1u);
+  cluster.refuse_copies = false;
+  cluster.time.stand(false);
+  EXPECT_EQ(added.get(), GroupAnswer::kept);
+  EXPECT_EQ(cluster.copies(), 1u);
 }
 
 // Both copies lost: vectors are there, and which evaluation it was; its groups come again.

@@ -85,7 +85,10 @@ class Cluster {
     settings.snapshot_bytes = options_.snapshot_bytes;
     settings.segment_bytes = options_.segment_bytes;
     settings.recent_bytes = options_.recent_bytes;
-    settings.time = [this] { return time.now(); };
+    settings.time = [this] {
+      ++looks_;
+      return time.now();
+    };
     settings.log = convoy::Log("node " + std::to_string(node), level_);
     const auto self = std::make_shared<std::weak_ptr<ShardHost>>();
     HostLinks links;
@@ -115,7 +118,8 @@ class Cluster {
       net_.add([this, self, to, copy, arrived] {
         const auto target = find(to);
         const Bytes bytes = copy.gather();
-        const bool kept = target && target->keep_copy(calls::decode_copy(bytes));
+        ++offers_;
+        const bool kept = !refuse_copies && target && target->keep_copy(calls::decode_copy(bytes));
         copies_ += kept ? 1 : 0;
         const auto from = self->lock();
         if (from && arrived) arrived(kept);
@@ -242,6 +246,9 @@ class Cluster {
   }
 
   std::uint64_t copies() const { return copies_; }  // of groups, that arrived
+  std::uint64_t offers() const { return offers_; }  // of groups, that were sent
+  std::uint64_t looks() const { return looks_; }    // at the time, by all nodes
+  std::atomic<bool> refuse_copies = false;
 
   PacedTime time;
 
@@ -302,7 +309,7 @@ class Cluster {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<ShardHost>> hosts_;
   std::string fatal_;
-  std::atomic<std::uint64_t> copies_ = 0;
+  std::atomic<std::uint64_t> copies_ = 0, offers_ = 0, looks_ = 0;
   Lane net_;
   AuthorityRunner authority_;
 };

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
+#include "server/service/batch_calls.h"
 
 namespace convoy::server::calls {
 namespace {
@@ -215,6 +216,48 @@ TEST(ShardCalls, ReportsComeBack) {
   EXPECT_EQ(back.staleness, report.staleness);
   EXPECT_EQ(back.ledger, report.ledger);
   damage(content, content.size(), [](const Message& bytes) { decode_report(bytes); });
+}
+
+const optim::VectorName kWeights{optim::VectorRole::weights, 3, 1};
+const optim::VectorName kStep{optim::VectorRole::step, 2, 0};
+
+TEST(BatchCalls, ComeBack) {
+  const Message dots = encode(DotsRequest{7, 9, {{kWeights, kStep}, {kStep, kStep}}});
+  EXPECT_EQ(encode(decode_dots(in_parts(dots, 3))).gather(), dots.gather());
+  damage(dots, dots.size(), [](const Message& bytes) { decode_dots(bytes); });
+  const Message vector = encode(VectorRequest{7, 9, kWeights, {{1, 2, 3}, {4, 0, 5}}});
+  EXPECT_EQ(encode(decode_vector(in_parts(vector, 3))).gather(), vector.gather());
+  damage(vector, vector.size(), [](const Message& bytes) { decode_vector(bytes); });
+  const Message seal = encode(SealRequest{7, {3, 1}, 0.25, {{0.1, kWeights}}});
+  EXPECT_EQ(encode(decode_seal(in_parts(seal, 3))).gather(), seal.gather());
+  damage(seal, seal.size(), [](const Message& bytes) { decode_seal(bytes); });
+  const Message sealed = encode(Sealed{false, {{0, 2}, {5, 6}}});
+  EXPECT_EQ(encode(decode_sealed(in_parts(sealed, 3))).gather(), sealed.gather());
+  damage(sealed, sealed.size(), [](const Message& bytes) { decode_sealed(bytes); });
+  BatchStatus status;
+  status.element = Element::f64;
+  status.ordinal = 12;
+  status.open = OpenEvaluation{{3, 1}, 8, 77};
+  status.newest = EvaluationId{3, 2};
+  status.sealed = true;
+  status.bytes = 1000;
+  status.vectors = {kWeights, kStep};
+  const Message told = encode(status);
+  const BatchStatus back = decode_batch_status(in_parts(told, 3));
+  EXPECT_EQ(encode(back).gather(), told.gather());
+  EXPECT_EQ(back.open, status.open);
+  EXPECT_EQ(back.newest, status.newest);
+  EXPECT_EQ(back.vectors, status.vectors);
+  damage(told, told.size(), [](const Message& bytes) { decode_batch_status(bytes); });
+}
+
+// Each takes half a KiB of memory there, and 26 bytes here.
+TEST(BatchCalls, AskForSoManyScalarProductsAtOnce) {
+  DotsRequest request;
+  request.pairs.resize(kMostDots, {kWeights, kStep});
+  EXPECT_EQ(decode_dots(encode(request)).pairs.size(), kMostDots);
+  request.pairs.emplace_back(kWeights, kStep);
+  EXPECT_THROW(decode_dots(encode(request)), UsageError);
 }
 
 }  // namespace

@@ -210,6 +210,34 @@ TEST(Groups, AreCopied) {
   }
 }
 
+// A backup may get a group by itself before the sum that it is in.
+TEST(Groups, ALargerSumTakesThePlaceOfWhatIsInIt) {
+  for (const std::uint32_t portions : {4u, 5u, 7u, 16u}) {
+    GroupTrees trees, copy, expected;
+    for (GroupTrees* each : {&trees, &copy, &expected}) open<double>(*each, portions);
+    for (std::uint32_t i = 0; i < portions; ++i) {
+      if (i != 1) add<double>(trees, {i, 0});
+      add<double>(expected, {i, 0});
+    }
+    add<double>(copy, {3, 0});
+    add<double>(copy, {portions - 1, 0});
+    for (const GroupTrees::Copy& node : trees.nodes()) {
+      const BatchSlice slice{node.slice,
+                             {Element::f64, false, node.sum->size(), node.sum->bytes()}};
+      copy.keep(kEvaluation, node.group, {&slice, 1});
+      copy.keep(kEvaluation, node.group, {&slice, 1});
+    }
+    EXPECT_EQ(copy.missing(kEvaluation, portions), (std::vector<PortionRange>{{1, 2}}));
+    add<double>(copy, {1, 0});
+    expect_same_bits(root<double>(copy), root<double>(expected));
+    const std::vector<double> other(kElements);
+    const BatchSlice late{0, batch_values(std::span<const double>(other))};
+    copy.keep(kEvaluation, {2, 0}, {&late, 1});
+    expect_same_bits(root<double>(copy), root<double>(expected));
+    EXPECT_EQ(copy.bytes(), kElements * 8);
+  }
+}
+
 TEST(PortionSums, AreOfWholeGroups) {
   PortionSum<float> sum;
   EXPECT_THROW(sum.take(), UsageError);
