@@ -107,8 +107,8 @@ void broadcast_tensors(const comm::Communicator& communicator,
     land(flight);
     flight.target = tensors[i].tensor.detach();
     const bool as_it_is = !flight.target.is_conj() && !flight.target.is_neg();
-    const bool direct =
-        as_it_is && flight.target.is_cpu() && flight.target.is_non_overlapping_and_dense();
+    // Elements travel in the order of their indices: another rank may lay them out otherwise.
+    const bool direct = as_it_is && flight.target.is_cpu() && flight.target.is_contiguous();
     flight.staged = direct ? flight.target
                            : flight.target.to(at::kCPU).resolve_conj().resolve_neg().contiguous();
     // As bytes: those of any type can be copied, also of one that nobody can add.

@@ -21,6 +21,8 @@
 namespace convoy::train {
 namespace {
 
+constexpr const char* kOfTraining = "train_";
+
 data::TransformOptions transform_of(const DataRecipe& recipe, const CropRecipe& crop) {
   data::TransformOptions t;
   if (crop.crop == "random_resized") t.crop = data::Crop::random_resized;
@@ -136,6 +138,19 @@ double Evaluation::score(std::string_view metric) const {
   return at(metric);
 }
 
+Metric metric_of_training(Metric metric) {
+  metric.name = kOfTraining + metric.name;
+  metric.title += " of training data";
+  return metric;
+}
+
+void add_training(Evaluation& evaluation, const Evaluation& of_training) {
+  evaluation.broken_off = evaluation.broken_off || of_training.broken_off;
+  evaluation.seconds += of_training.seconds;
+  for (const Evaluation::Figure& figure : of_training.figures)
+    evaluation.figures.push_back({metric_of_training(figure.metric), figure.value});
+}
+
 std::string text_of(const Evaluation::Figure& figure) {
   char value[64];
   if (figure.metric.percent)
@@ -148,8 +163,10 @@ std::string text_of(const Evaluation::Figure& figure) {
 std::string evaluation_line(const RunResult& result) {
   std::string line = result.evaluated == "data.train" ? "on data.train: " : "validation: ";
   const Evaluation& evaluation = result.evaluation.value();
-  for (const Evaluation::Figure& figure : evaluation.figures)
+  for (const Evaluation::Figure& figure : evaluation.figures) {
+    if (figure.metric.name.starts_with(kOfTraining)) break;  // which is of other samples
     line += (&figure == &evaluation.figures[0] ? "" : ", ") + text_of(figure);
+  }
   line += " of " + std::to_string(evaluation.samples) + " samples";
   if (result.evaluated_at != result.steps)
     line += ", after step " + std::to_string(result.evaluated_at);

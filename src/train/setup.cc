@@ -106,6 +106,14 @@ std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const 
                                       number_of(recipe.evaluation.from));
 }
 
+std::shared_ptr<const data::Dataset> evaluated_training(const DataSets& data,
+                                                        const Recipe& recipe) {
+  Recipe same = recipe;
+  same.evaluation.from = "training";
+  same.evaluation.fraction = recipe.evaluation.training_fraction;
+  return same.evaluation.fraction > 0 ? evaluated_part(data, same) : nullptr;
+}
+
 Origin find_origin(const comm::Communicator& communicator, const std::string& which,
                    const std::string& folder) {
   const std::string told = on_rank_0(communicator, [&] {

@@ -31,6 +31,9 @@ void look_at(const DataSets& data, const Recipe& recipe, Task& task);
 // What the recipe is evaluated on: a part of one of these, or null where it is not.
 std::shared_ptr<const data::Dataset> evaluated_part(const DataSets& data, const Recipe& recipe);
 
+// What it is evaluated on besides, of data.train; null where it is not.
+std::shared_ptr<const data::Dataset> evaluated_training(const DataSets& data, const Recipe& recipe);
+
 // Throws UsageError when ranks see different data. Where all classes of the validation data are
 // among those of training, its labels are counted as in training: it may lack some, or have them in
 // another order. Collective.

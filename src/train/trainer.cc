@@ -218,8 +218,10 @@ bool Trainer::Impl::evaluate_now(bool& all_have_failed) {
   if (writer_) options.between_batches = [this] { note_checkpoint(writer_->poll()); };
   Evaluation evaluation;
   strategy().with_whole_model([&] {
-    evaluation = evaluate({all(), recipe_, task(), compute(), inputs_->arrangement, strategy()},
-                          inputs_->evaluated, options);
+    const Evaluated what{all(), recipe_, task(), compute(), inputs_->arrangement, strategy()};
+    evaluation = evaluate(what, inputs_->evaluated, options);
+    if (!evaluation.broken_off && inputs_->evaluated_training)
+      add_training(evaluation, evaluate(what, inputs_->evaluated_training, options));
   });
   if (timeline()) timeline()->add(Timeline::kTraining, "evaluation", start, Clock::now());
   if (evaluation.broken_off) return false;

@@ -66,6 +66,7 @@ class Trainer::Impl final : public TrainerContext {
   void open_samples();
   void restore();
   void open_folder();
+  std::vector<Metric> evaluated_metrics() const;
   void greet();
   // While it runs.
   void note_position();

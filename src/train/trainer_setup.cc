@@ -142,6 +142,14 @@ void Trainer::Impl::open_folder() {
   if (sample_log_ != nullptr) sample_log_->open(resumed_at);
 }
 
+// In the order of an evaluation's figures.
+std::vector<Metric> Trainer::Impl::evaluated_metrics() const {
+  std::vector<Metric> metrics = task().metrics();
+  const std::size_t own = inputs_->evaluated_training ? metrics.size() : 0;
+  for (std::size_t i = 0; i < own; ++i) metrics.push_back(metric_of_training(metrics[i]));
+  return metrics;
+}
+
 void Trainer::Impl::greet() {
   const std::int64_t parameters = strategy().parameters();
   if (!outputs_) return;
@@ -158,7 +166,7 @@ void Trainer::Impl::greet() {
                    .folder = folder_,
                    .resumed_from = inputs_->origin ? inputs_->origin->path : "",
                    .seconds_before = seconds_before_,
-                   .metrics = task().metrics(),
+                   .metrics = evaluated_metrics(),
                    .best = inputs_->best},
                   recipe_, world_, moment_);
 }

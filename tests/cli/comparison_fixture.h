@@ -23,7 +23,7 @@ using Words = std::vector<std::string>;
 inline train::Vocabulary vocabulary() {
   train::Vocabulary v;
   v.models["net"] = {};
-  v.readers["reader"] = {};
+  v.readers["reader"] = {{"size", std::int64_t{60}, "doc"}};
   v.tasks["classification"] = {};
   v.strategies["sync"] = {{"bucket", std::string("8MiB"), "doc"}};
   v.strategies["partitioned"] = {{"images", std::string("rows"), "doc"}};
@@ -86,7 +86,7 @@ class ComparisonTest : public train::ReportTest {
              double best = 0.98, double seconds = 0.1, const std::string& state = "done") const {
     const std::string path = comparison.folder + "/" + arm.name;
     std::filesystem::create_directories(path);
-    std::string metrics = train::run_row_on(1, 2);
+    std::string metrics = run_of_both();
     for (int step = 10; step <= 100; step += 10) {
       std::string row = train::step_row(step, 2.0 / step, seconds);
       if (is_downpour(arm.method)) {
@@ -94,13 +94,27 @@ class ComparisonTest : public train::ReportTest {
                               "\"staleness_mean\": 1.25, \"used_twice\": 3, \"pushed_bytes\": "
                               "20000, \"fetched_bytes\": 40000, \"epoch\"");
       }
-      metrics += row + train::evaluation_row(step, best - (100 - step) / 1000.0, seconds);
+      metrics += row + evaluation_of_both(step, best - (100 - step) / 1000.0, seconds);
     }
     test::spill(path + "/metrics.jsonl", metrics + train::end_row(100, "done"));
     test::spill(path + "/recipe.toml", train::print_recipe(arm.recipe, true));
     test::spill(folder.file("recipes/" + arm.name + ".toml"),
                 train::print_recipe(arm.recipe, false));
     folder.put(row_of(arm, RunEnd{state, "", 12.0, 18.0, ""}));
+  }
+  // Evaluated on training data as well, where the network is better by 0.01.
+  static std::string run_of_both() {
+    std::string row = train::run_row_on(1, 2);
+    row = train::replaced(row, R"(["top1", "loss"])", R"(["top1", "loss", "train_top1"])");
+    row = train::replaced(row, R"(["top-1", "loss"])",
+                          R"(["top-1", "loss", "top-1 of training data"])");
+    for (const std::string key : {"\"metric_higher_is_better\": ", "\"metric_percent\": "})
+      row = train::replaced(row, key + "[1, 0]", key + "[1, 0, 1]");
+    return row;
+  }
+  static std::string evaluation_of_both(int step, double top1, double seconds) {
+    return train::replaced(train::evaluation_row(step, top1, seconds), "\"loss\": 0.5",
+                           "\"loss\": 0.5, \"train_top1\": " + std::to_string(top1 + 0.01));
   }
   ComparedRuns compared(const Comparison& comparison, ComparisonFolder& folder) const {
     ComparedRuns runs;

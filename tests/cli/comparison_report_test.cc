@@ -19,6 +19,7 @@ TEST_F(ComparisonTest, RowsSayWhatRunsCameTo) {
   const ComparedRuns runs = compared(comparison, folder);
   const auto& sgd = runs.runs[0].row;
   EXPECT_EQ(sgd["best"], 0.98);
+  EXPECT_DOUBLE_EQ(sgd["last_of_training"].get<double>(), 0.99);
   EXPECT_EQ(sgd["level_step"], 70);
   // Seven evaluations of a second each held it up; that it trained for less is made up.
   EXPECT_EQ(sgd["level_s"], 0);
@@ -59,10 +60,27 @@ TEST_F(ComparisonTest, TableAndPageShowThem) {
   for (const char* text : {"Figure 4 of Dean et al. 2012", "Figure 5 of Dean et al. 2012",
                            "Time to 95% against replicas", "Time to 95% against cores in use",
                            "Downpour, Adagrad, 1/2 replicas", "What they come to: top-1, %",
+                           "top-1 of training data, %", "last, of training data", "99.00%",
                            "Downpour, fixed rate, 2 replicas: came to 90.00%",
                            "optimizer.lr = 0.03", "warm_steps = 50"})
     EXPECT_TRUE(has(page, text)) << text;
-  EXPECT_EQ(count(page, "<svg"), 1 + 3 + 2 + 2);  // definitions; all, each of two methods, times
+  EXPECT_EQ(count(page, "<svg"), 1 + 4 + 2 + 2);  // definitions; all, each of two methods, times
+}
+
+// Of runs that were not evaluated on training data there is no picture of that, and no column.
+TEST_F(ComparisonTest, WithoutTrainingDataItIsNotShown) {
+  const Comparison comparison = make();
+  ComparisonFolder folder(comparison.folder);
+  for (const Arm& arm : comparison.arms) leave(comparison, folder, arm);
+  ComparedRuns runs = compared(comparison, folder);
+  for (ComparedRun& run : runs.runs) {
+    std::erase_if(run.record.metrics, [](const auto& m) { return m.name == "train_top1"; });
+    for (auto& evaluation : run.record.evaluations) evaluation.metrics.erase("train_top1");
+    run.row["last_of_training"] = nullptr;
+  }
+  const std::string page = make_comparison_page(comparison, runs);
+  EXPECT_FALSE(has(page, "of training data"));
+  EXPECT_EQ(count(page, "<svg"), 1 + 3);
 }
 
 // On other hosts nobody knows the processor time: there is no picture of it, rather than one at 0.

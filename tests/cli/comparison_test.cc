@@ -36,7 +36,7 @@ TEST_F(ComparisonTest, EachMethodHasItsRuleRateAndStrategy) {
   EXPECT_EQ(comparison.arms[3].processes, 4);
   EXPECT_EQ(comparison.arms[3].recipe.training.batch, 32);
   EXPECT_EQ(comparison.arms[3].recipe.output.folder, scratch_.path("all") + "/sync-4-s1");
-  ASSERT_EQ(comparison.notes.size(), 1u);
+  ASSERT_EQ(comparison.notes.size(), 2u);
   EXPECT_TRUE(has(comparison.notes[0], "sync divides each mini-batch of 32 among its workers"));
 }
 
@@ -103,8 +103,8 @@ TEST_F(ComparisonTest, SaysWhatIsWrong) {
     words_ = before;
   };
   expect(
-      "--methods: there is no method 'adagrat'; there are sgd, fixed, adagrad and sync; did you "
-      "mean adagrad?",
+      "--methods: there is no method 'adagrat'; there are sgd, fixed, adagrad, sandblaster, sync "
+      "and gpu; did you mean adagrad?",
       [](auto& w) { w.methods = "sgd,adagrat"; });
   expect(
       "--lr: which rate for 'fixed'? The recipe's 0.01 is for adagrad; write for example --lr "
@@ -225,6 +225,103 @@ TEST_F(ComparisonTest, OtherWeightsAreOtherSettings) {
   EXPECT_TRUE(to_train(comparison, folder, false).empty());
   words_.overrides = {"model.weights=" + scratch_.path("b") + "/warm-start.safetensors"};
   EXPECT_THROW(to_train(make(), folder, false), UsageError);
+}
+
+// The row of a GPU is there where there is one, and said to be left out where there is none.
+TEST_F(ComparisonTest, AGpuIsForMachinesThatHaveOne) {
+  const Comparison without = make();
+  EXPECT_EQ(names(without), (Words{"sgd-s1", "fixed-4-f1-p1-s1", "adagrad-4-f1-p1-s1"}));
+  ASSERT_FALSE(without.notes.empty());
+  EXPECT_EQ(without.notes[0], "gpu is left out: LibTorch has no GPU on this machine");
+  const auto with_one = [this] {
+    return make_comparison({kRecipe, "mine.toml", "/"}, words_, vocabulary(), true);
+  };
+  const Comparison with = with_one();
+  ASSERT_EQ(names(with), (Words{"sgd-s1", "fixed-4-f1-p1-s1", "adagrad-4-f1-p1-s1", "gpu-s1"}));
+  EXPECT_EQ(with.arms[3].recipe.device, "cuda");
+  EXPECT_EQ(with.arms[3].recipe.strategy, "sync");
+  EXPECT_EQ(with.arms[3].recipe.optimizer.lr, 0.05);
+  EXPECT_EQ(with.arms[3].processes, 1);
+  words_.methods = "gpu";
+  EXPECT_EQ(problem(),
+            "--methods: gpu is left out: LibTorch has no GPU on this "
+            "machine");
+  words_.methods = "sgd,gpu";
+  words_.overrides = {"device=cuda"};
+  const Comparison all = with_one();
+  EXPECT_EQ(names(all), Words{"sgd-s1"});
+  EXPECT_TRUE(has(all.notes[0], "that is what sgd is")) << all.notes[0];
+}
+
+// A strategy that has servers, as Downpour has, and nothing else of it.
+train::Vocabulary with_sandblaster() {
+  train::Vocabulary v = vocabulary();
+  v.strategies["sandblaster"] = {{"replicas", std::int64_t{2}, "doc"},
+                                 {"shards", std::int64_t{1}, "doc"},
+                                 {"history", std::int64_t{10}, "doc"},
+                                 {"l2", 0.0, "doc"}};
+  v.strategy_checks["sandblaster"] = [](const train::Recipe& recipe, auto& problems) {
+    const train::OptimizerRecipe& o = recipe.optimizer;
+    if (o.lr != train::OptimizerRecipe().lr || o.weight_decay != 0 || o.name != "sgd")
+      problems.emplace_back("leave [optimizer] out");
+    if (recipe.schedule.name != "constant") problems.emplace_back("leave [schedule] out");
+    if (recipe.data.drop_last) problems.emplace_back("data.drop_last is true");
+  };
+  return v;
+}
+
+TEST_F(ComparisonTest, SandblasterHasWhatItTakesOfTheRecipe) {
+  words_.methods = "sgd,sandblaster";
+  words_.replicas = "1,4";
+  words_.iterations = 7;
+  words_.warm_steps = 5;
+  words_.overrides = {"evaluation.every_steps=100", "training.clip_norm=1", "schedule.name=cosine"};
+  const auto compare = [this](const std::string& more = "") {
+    return make_comparison({std::string(kRecipe) + more, "mine.toml", "/"}, words_,
+                           with_sandblaster());
+  };
+  const Comparison comparison = compare();
+  ASSERT_EQ(names(comparison), (Words{"sgd-s1", "sandblaster-1-s1", "sandblaster-4-s1"}));
+  const train::Recipe& recipe = comparison.arms[2].recipe;
+  EXPECT_EQ(recipe.strategy, "sandblaster");
+  EXPECT_EQ(recipe.strategy_options.integer("replicas"), 4);
+  EXPECT_EQ(recipe.strategy_options.integer("shards"), 2);
+  EXPECT_EQ(recipe.strategy_options.integer("history"), 10);
+  EXPECT_EQ(recipe.strategy_options.number("l2"), 1e-4);
+  EXPECT_EQ(recipe.training.steps, 7);
+  EXPECT_EQ(recipe.training.epochs, 0);
+  EXPECT_EQ(recipe.training.clip_norm, 0);
+  EXPECT_EQ(recipe.evaluation.every_steps, 1);
+  EXPECT_EQ(recipe.evaluation.training_fraction, 0.1);
+  EXPECT_EQ(recipe.model.weights, warm_weights(comparison.folder));
+  EXPECT_EQ(comparison.arms[0].recipe.training.clip_norm, 1);
+  EXPECT_EQ(comparison.arms[2].processes, 4);
+  EXPECT_TRUE(row_of(comparison.arms[2], RunEnd{})["learning_rate"].is_null());
+  std::vector<const Arm*> all;
+  for (const Arm& arm : comparison.arms) all.push_back(&arm);
+  EXPECT_EQ(full_title(comparison.arms[2], all), "Sandblaster, 4 replicas");
+  const Comparison own = compare("[sandblaster]\nshards = 5\nhistory = 3\nl2 = 0.5\n");
+  EXPECT_EQ(own.arms[2].recipe.strategy_options.integer("shards"), 5);
+  EXPECT_EQ(own.arms[2].recipe.strategy_options.integer("history"), 3);
+  EXPECT_EQ(own.arms[2].recipe.strategy_options.number("l2"), 0.5);
+  // What it can't do is said, and a program without it leaves it out.
+  words_.overrides = {"data.drop_last=true"};
+  EXPECT_TRUE(has(test::message_of<UsageError>(compare), "data.drop_last is true"));
+  words_.overrides = {};
+  const Comparison without = make();
+  EXPECT_EQ(names(without), Words{"sgd-s1"});
+  EXPECT_EQ(without.notes[0], "sandblaster is left out: this program has no such strategy");
+  words_.rates = "sgd=1,sandblaster=1";
+  EXPECT_TRUE(has(problem(), "--lr: sandblaster has no rate")) << problem();
+}
+
+TEST_F(ComparisonTest, EvaluationsAreOfTrainingDataAsWell) {
+  for (const Arm& arm : make().arms) EXPECT_EQ(arm.recipe.evaluation.training_fraction, 0.1);
+  EXPECT_TRUE(has(make().notes.back(), "also of a part of the training data, 0.1 of it"));
+  words_.overrides = {"evaluation.training_fraction=0"};
+  for (const Arm& arm : make().arms) EXPECT_EQ(arm.recipe.evaluation.training_fraction, 0);
+  words_.overrides = {"evaluation.from=training"};
+  for (const Arm& arm : make().arms) EXPECT_EQ(arm.recipe.evaluation.training_fraction, 0);
 }
 
 // Its milestones and its end are those of the whole training.

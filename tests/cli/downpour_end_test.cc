@@ -61,5 +61,23 @@ TEST(DownpourEnd, IsFoundByTheNextJob) {
   EXPECT_EQ(eval.exit_status, 0) << eval.err;
 }
 
+// A run that went on from another one's checkpoint, and was lost before its own first one: to begin
+// from nothing would be another run, and the command that begins it again as it began is said.
+TEST(DownpourEnd, OfALostRunSaysWhatItWentOnFrom) {
+  const test::Scratch scratch;
+  const std::string run = scratch.path("run"), origin = scratch.path("other/checkpoints/step-7");
+  for (const std::string& folder : {run, origin}) std::filesystem::create_directories(folder);
+  test::spill(run + "/metrics.jsonl", R"({"kind": "run", "step": 0, "resumed_from": ")" + origin +
+                                          R"(", "working_folder": "/"})" + "\n");
+  Words words = small_downpour(run, {"training.steps=20"});
+  words.insert(words.end(), {"--resume=auto", "--dry-run"});
+  const JobResult result = Job(words).finish();
+  EXPECT_EQ(result.exit_status, 2) << result.out;
+  EXPECT_EQ(result.err, "convoy train: --resume=auto: the run in " + run + " went on from " +
+                            origin + ", and was lost before its first checkpoint; --resume " +
+                            origin + " begins it again from there\n");
+  EXPECT_EQ(test::entries(run), 1u);
+}
+
 }  // namespace
 }  // namespace convoy::cli

@@ -94,5 +94,22 @@ TEST(Replicas, BroadcastEveryLayoutAndType) {
   }
 }
 
+// Of the same bytes another layout makes other elements.
+TEST(Replicas, BroadcastWhateverTheLayoutOfARankIs) {
+  World& world = test_world();
+  const auto format = [&](int rank) {
+    return rank == world.size() - 1 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  };
+  const at::Tensor elements = torch::arange(2 * 3 * 4 * 5, torch::kFloat).view({2, 3, 4, 5});
+  for (int root = 0; root < world.size(); ++root) {
+    const std::vector<NamedTensor> tensors{
+        {"w", (world.rank() == root ? elements : torch::zeros_like(elements))
+                  .contiguous(format(world.rank()))}};
+    broadcast_tensors(world.communicator(), tensors, root);
+    EXPECT_TRUE(tensors[0].tensor.equal(elements)) << root;
+    EXPECT_TRUE(tensors[0].tensor.is_contiguous(format(world.rank()))) << root;
+  }
+}
+
 }  // namespace
 }  // namespace convoy::parallel

@@ -199,6 +199,8 @@ TEST_F(RecipeTest, Contradictions) {
   expect({"evaluation.from=training", "evaluation.fraction=0"},
          "evaluation.fraction has to be above 0, and at most 1");
   expect({"evaluation.from=training", "evaluation.fraction=1.01"}, "at most 1");
+  expect({"evaluation.from=training", "evaluation.training_fraction=0.1"},
+         "evaluation.training_fraction is for evaluations on data.validation");
   expect({"evaluation.from=trainin"}, "'trainin' is none of validation, training; did you mean");
   expect({"training.target.metric=loss"}, "training.target needs [data.validation]");
   expect({"training.target.level=1"}, "training.target.level is for training.target.metric");

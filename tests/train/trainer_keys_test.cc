@@ -161,6 +161,7 @@ std::vector<Change> changes(const std::string& folder) {
       {"evaluation.from", {"evaluation.from=training"}},
       {"evaluation.fraction", {"evaluation.fraction=0.5"}},
       {"evaluation.batch", {"evaluation.batch=7"}},
+      {"evaluation.training_fraction", {"evaluation.training_fraction=0.5"}},
       {"checkpoint.every_steps", {"checkpoint.every_steps=2"}},
       {"checkpoint.every_minutes", {"checkpoint.every_minutes=1"}},
       {"checkpoint.every_epochs", {"checkpoint.every_epochs=0"}},

@@ -299,6 +299,28 @@ TEST_F(TrainerTest, TheLastEvaluationIsSaidWithWhatItIsOf) {
   EXPECT_TRUE(of_training.ends_with(" of 61 samples")) << of_training;
 }
 
+// Each evaluation is also on a part of data.train, and goes by what it is of data.validation.
+TEST_F(TrainerTest, EvaluationsMayBeOfTrainingDataAsWell) {
+  const RunResult plain = train(recipe("plain"));
+  const RunResult of_training = train(recipe("of-training", {"evaluation.from=training"}));
+  const Recipe both = recipe("both", {"evaluation.training_fraction=1"});
+  const RunResult result = train(both);
+  EXPECT_TRUE(same_tensors(plain.checkpoint, result.checkpoint));
+  for (const char* name : {"loss", "top1"}) {
+    EXPECT_EQ(result.evaluation->at(name), plain.evaluation->at(name)) << name;
+    EXPECT_EQ(result.evaluation->at(std::string("train_") + name), of_training.evaluation->at(name))
+        << name;
+  }
+  all().barrier();
+  if (!first()) return;
+  EXPECT_EQ(rows(both, "run")[0]["metrics"].size(),
+            2 * rows(recipe("plain"), "run")[0]["metrics"].size());
+  for (const auto& row : rows(both, "evaluation")) {
+    EXPECT_EQ(row["samples"], 40);
+    EXPECT_TRUE(row["train_top1"].is_number()) << row;
+  }
+}
+
 // As where all records are bad, and left out: no loss is 0 then, and no target reached.
 TEST_F(TrainerTest, OfNoSamplesNothingIsKnown) {
   const testing_data::Stripes data(6);
@@ -308,6 +330,35 @@ TEST_F(TrainerTest, OfNoSamplesNothingIsKnown) {
     for (const double figure : task->figures(std::vector<double>(task->sums())))
       EXPECT_TRUE(std::isnan(figure)) << name;
   }
+}
+
+// Of one of several updates, neither: the others of its row have theirs.
+TEST_F(TrainerTest, UpdatesWhoseSamplesAreAllBadHaveNoLoss) {
+  const auto recipe_of_rows = [this](const std::string& every) {
+    return recipe("bad-" + every,
+                  {"data.on_bad=skip", "data.train.size=4", "data.train.bad_every=2",
+                   "training.batch=1", "output.every_steps=" + every});
+  };
+  const Recipe each = recipe_of_rows("1"), some = recipe_of_rows("4");
+  for (const Recipe& r : {each, some}) EXPECT_EQ(train(r).steps, 12);
+  all().barrier();
+  if (!first()) return;
+  const auto updates = rows(each, "step"), fours = rows(some, "step");
+  ASSERT_EQ(updates.size(), 12u);
+  ASSERT_EQ(fours.size(), 3u);
+  int bad_at_the_end = 0;
+  for (std::size_t four = 0; four < fours.size(); ++four) {
+    double last = 0;
+    for (std::size_t i = 4 * four; i < 4 * four + 4; ++i) {
+      const bool bad = updates[i]["samples"] == 0;
+      EXPECT_EQ(updates[i]["loss"].is_null(), bad) << updates[i];
+      if (!bad) last = updates[i]["loss"];
+      bad_at_the_end += bad && i % 4 == 3 ? 1 : 0;
+    }
+    EXPECT_GT(last, 0);
+    EXPECT_EQ(fours[four]["loss"], last) << fours[four];
+  }
+  EXPECT_GT(bad_at_the_end, 0) << "nothing is tested with this order";
 }
 
 TEST_F(TrainerTest, ATimelineHasTheUpdatesThatWereRecorded) {

@@ -213,7 +213,8 @@ std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module);
 void check_same_on_all_ranks(const comm::Communicator& communicator,
                              const std::vector<NamedTensor>& tensors);
 
-// Overwrites the tensors with those of the root. Collective.
+// Overwrites the tensors with those of the root, which have the same shapes and types; ranks may
+// lay them out differently. Collective.
 void broadcast_tensors(const comm::Communicator& communicator,
                        const std::vector<NamedTensor>& tensors, int root = 0);
 

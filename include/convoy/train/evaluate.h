@@ -24,7 +24,7 @@ struct Evaluation {
     double value = 0;
   };
   std::uint64_t samples = 0;
-  std::vector<Figure> figures;  // in the task's order
+  std::vector<Figure> figures;  // in the task's order; then those of add_training()
   std::uint64_t skipped = 0;
   double seconds = 0;
   bool broken_off = false;  // because a rank was asked to stop; the numbers mean nothing then
@@ -34,6 +34,12 @@ struct Evaluation {
   // Gives the same so that greater is better.
   double score(std::string_view metric) const;
 };
+// Gives what a metric is called where it is measured on training data: "train_top1", "top-1 of
+// training data".
+Metric metric_of_training(Metric metric);
+// Adds the figures of an evaluation on training data, and the time that it took.
+void add_training(Evaluation& evaluation, const Evaluation& of_training);
+
 // "top-1 93.10%"
 std::string text_of(const Evaluation::Figure& figure);
 

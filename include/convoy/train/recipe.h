@@ -144,6 +144,7 @@ struct EvaluationRecipe {
   std::int64_t batch = 0;           // 0: training's
   std::string from = "validation";  // or "training"
   double fraction = 1;              // of it, a random part that is the same in all runs
+  double training_fraction = 0;     // of data.train, in addition; 0: none
 };
 
 struct CheckpointRecipe {

@@ -160,6 +160,7 @@ void Launcher::start() {
     for (const std::string& text : variables) line += (line.empty() ? "" : " ") + text;
     for (const std::string& text : arguments) line += (line.empty() ? "" : " ") + text;
     say(line);
+    write_output();  // it may be what says why mpirun does not start
   }
   signals_ = signals_to_a_job();
   signal(SIGPIPE, SIG_IGN);
@@ -273,9 +274,13 @@ bool Launcher::job_has_failed() {
 // What a dead supervisor would have ended has become a child of this process. It may hold mpirun's
 // pipes, and mpirun waits for their end.
 bool Launcher::end_orphans() const {
-  const std::vector<pid_t> supervised = descendants(mpirun_);
+  // Also those that mpirun starts while this looks.
+  std::vector<pid_t> supervised = descendants(mpirun_);
+  const std::vector<pid_t> all = descendants(getpid());
+  const std::vector<pid_t> later = descendants(mpirun_);
+  supervised.insert(supervised.end(), later.begin(), later.end());
   bool any = false;
-  for (pid_t pid : descendants(getpid())) {
+  for (pid_t pid : all) {
     const bool orphan =
         pid != mpirun_ && std::find(supervised.begin(), supervised.end(), pid) == supervised.end();
     if (orphan) kill(pid, SIGKILL);

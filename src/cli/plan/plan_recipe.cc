@@ -15,6 +15,7 @@ void make_plain(train::Recipe& recipe) {
   recipe.evaluation.every_epochs = 0;
   recipe.evaluation.every_steps = 0;
   recipe.evaluation.batch = 0;
+  recipe.evaluation.training_fraction = 0;
   recipe.checkpoint = {};
   recipe.checkpoint.every_epochs = 0;
   recipe.checkpoint.every_minutes = 0;

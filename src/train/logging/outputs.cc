@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <system_error>
+#include <utility>
 
 #include "convoy/base/units.h"
 #include "train/logging/environment.h"
@@ -27,8 +27,6 @@ std::string count_text(const char* one, int n) {
 
 // Rows of times have a number for each rank and phase: those of large worlds cover more steps.
 constexpr std::size_t kRanksPerRow = 64;
-
-constexpr double kNoMean = std::numeric_limits<double>::quiet_NaN();
 
 std::string loss_text(double loss) {
   return "loss " + (std::isfinite(loss) ? format("%.4f", loss) : "not known");
@@ -155,15 +153,16 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
   const double seconds = r.elapsed_s >= 0 ? r.elapsed_s : sum(phases_of(r));
   seconds_ += seconds;
   weight_ += r.weight;
+  // Of an update in which nothing counts there is no loss: all of its samples were bad, say, or no
+  // replica has told of its mini-batches yet. Others before it have theirs.
+  if (r.weight > 0) loss_ = r.loss;
   epoch_.seconds += seconds;
   epoch_.loss += r.loss * r.weight;
   epoch_.weight += r.weight;
   epoch_.samples += r.samples;
-  // Of nothing that counts there is no mean: no replica has told of its mini-batches yet, say.
-  const double loss = weight_ > 0 ? r.loss : kNoMean;
   if (progress_) {
     progress_->update(epoch_label(m), static_cast<double>(m.consumed),
-                      static_cast<double>(m.samples), loss_text(loss));
+                      static_cast<double>(m.samples), loss_text(loss_));
   }
   for (MetricsRow more : r.more.rows) {
     more.numbers.insert(more.numbers.begin(), {"elapsed_s", rounded(elapsed())});
@@ -172,6 +171,7 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
   if (m.step / every_ == row_at_ / every_ && m.step != m.steps) return;
   row_at_ = m.step;
   const double rate = seconds_ > 0 ? weight_ / seconds_ : 0;
+  const double loss = std::exchange(loss_, kNoMean);
   seconds_ = 0;
   weight_ = 0;
   const double epoch = m.epochs();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -105,9 +106,11 @@ class Outputs {
   struct {
     std::string result, rate;
   } ended_;  // of the epoch that is over, until it is shown
-  // Rate over the steps since the last row.
+  static constexpr double kNoMean = std::numeric_limits<double>::quiet_NaN();
+  // Rate over the steps since the last row, and the loss of the last of them that has one.
   double seconds_ = 0;
   double weight_ = 0;
+  double loss_ = kNoMean;
   std::int64_t row_at_ = 0;  // step of the last row
   GatheredTimes times_;      // since the last row
   SlowRankWatch watch_;

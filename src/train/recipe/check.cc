@@ -206,6 +206,10 @@ void check_evaluation(const Recipe& r, Checker& c) {
   c.within("evaluation.batch", e.batch, 0, std::numeric_limits<std::int32_t>::max());
   c.expect(e.fraction > 0 && e.fraction <= 1,
            "evaluation.fraction has to be above 0, and at most 1");
+  c.expect(e.training_fraction >= 0 && e.training_fraction <= 1,
+           "evaluation.training_fraction has to be 0 to 1");
+  c.only_for("evaluation.training_fraction", r.data.has_validation && e.from != "training",
+             "evaluations on data.validation");
   for (const char* key :
        {"evaluation.every_epochs", "evaluation.every_steps", "evaluation.fraction"}) {
     c.only_for(key, r.evaluates(),

@@ -137,6 +137,8 @@ void describe(EvaluationRecipe& e, Fields& f) {
   f.field("from", e.from, "what to evaluate on: data.validation, or data.train",
           {"validation", "training"});
   f.field("fraction", e.fraction, "of it: a random part, the same in all runs");
+  f.field("training_fraction", e.training_fraction,
+          "also on such a part of data.train: the figures that begin with train_; 0: not");
 }
 
 void describe(CheckpointRecipe& c, Fields& f) {

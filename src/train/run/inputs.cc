@@ -88,6 +88,7 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
   }
   look_at(data, recipe, *task);
   evaluated = evaluated_part(data, recipe);
+  evaluated_training = train::evaluated_training(data, recipe);
   // The first evaluation may come after hours of training.
   if (evaluated && !task->raw()) {
     const data::Shape trained = image_of(task->facts());

@@ -42,9 +42,10 @@ struct Inputs {
   Arrangement arrangement;
   DataSets data;
   std::shared_ptr<const data::Dataset> evaluated;  // what evaluations are on; null: there are none
-  std::optional<std::uint64_t> measured_on;        // Manifest::measured_on, of this run
-  std::optional<Origin> origin;                    // if this run goes on
-  bool epoch_was_over = false;                     // there, and reported
+  std::shared_ptr<const data::Dataset> evaluated_training;  // and are as well; null: nothing
+  std::optional<std::uint64_t> measured_on;                 // Manifest::measured_on, of this run
+  std::optional<Origin> origin;                             // if this run goes on
+  bool epoch_was_over = false;                              // there, and reported
 
   bool owner() const { return world.rank() == arrangement.owner; }
   const comm::Communicator& all() const { return world.communicator(); }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/toml_text.h"
+#include "cli/bench/downpour/sandblaster_arm.h"
 #include "cli/bench/lists.h"
 #include "cli/checks.h"
 #include "convoy/base/error.h"
@@ -22,6 +23,7 @@ using train::Recipe;
 
 constexpr int kMostReplicas = 10'000;
 constexpr int kMostMiniBatches = 1'000'000;
+constexpr double kTrainingFraction = 0.1;  // that evaluations are also on, of data.train
 
 std::vector<std::string> method_names() {
   std::vector<std::string> names;
@@ -35,7 +37,7 @@ Method method_of(const std::string& word, const char* option) {
   }
   const std::string near = nearest_name(word, method_names());
   throw UsageError(std::string(option) + ": there is no method '" + word +
-                   "'; there are sgd, fixed, adagrad and sync" +
+                   "'; there are sgd, fixed, adagrad, sandblaster, sync and gpu" +
                    (near.empty() ? "" : "; did you mean " + near + "?"));
 }
 
@@ -92,6 +94,8 @@ std::map<Method, double> rates_of(const std::string& list) {
     if (equals == word.npos)
       throw UsageError("--lr: '" + word + "' is no METHOD=RATE; write for example sgd=0.05");
     const Method method = method_of(word.substr(0, equals), "--lr");
+    if (method == Method::sandblaster)
+      throw UsageError("--lr: sandblaster has no rate: it finds how long its steps are");
     const std::string text = word.substr(equals + 1), problem = positive_number()(text);
     if (!problem.empty()) throw UsageError("--lr: " + problem);
     if (!rates.emplace(method, std::strtod(text.c_str(), nullptr)).second)
@@ -118,6 +122,7 @@ void check_overrides(const std::vector<std::string>& overrides) {
       {"optimizer.name", "--methods says which rules are compared"},
       {"optimizer.lr", "--lr says the rate of each method"},
       {"downpour.replicas", "--replicas says how many"},
+      {"sandblaster.replicas", "--replicas says how many"},
       {"downpour.n_fetch", "--exchange says it"},
       {"downpour.n_push", "--exchange says it"},
       {"output.folder", "--folder says where the folders of all runs are"}};
@@ -131,7 +136,7 @@ void check_overrides(const std::vector<std::string>& overrides) {
 class Maker {
  public:
   Maker(const train::RecipeText& text, const ComparisonWords& words,
-        const train::Vocabulary& vocabulary)
+        const train::Vocabulary& vocabulary, bool has_gpu)
       : words_(words), vocabulary_(vocabulary) {
     check_overrides(words.overrides);
     methods_ = methods_of(words.methods);
@@ -144,6 +149,15 @@ class Maker {
     downpour_ = train::downpour_of(base_);
     if (!base_.evaluates())
       throw UsageError(text.name + " has nothing to evaluate on: give it [data.validation]");
+    if (base_.evaluation.from != "training" &&
+        !train::gives(text, words.overrides, "evaluation.training_fraction"))
+      base_.evaluation.training_fraction = kTrainingFraction;
+    leave_out(Method::gpu, why_no_gpu(has_gpu));
+    leave_out(Method::sandblaster,
+              has_sandblaster(vocabulary) ? "" : "this program has no such strategy");
+    if (methods_.empty()) throw UsageError("--methods: " + left_out_.front());
+    if (std::find(methods_.begin(), methods_.end(), Method::sandblaster) != methods_.end())
+      batch_ = sandblaster_recipe(text, words.overrides, vocabulary, base_, words.iterations);
   }
 
   Comparison make() {
@@ -164,9 +178,23 @@ class Maker {
   }
 
  private:
+  // Empty: it is there, and something else than sgd.
+  std::string why_no_gpu(bool has_gpu) const {
+    if (base_.device == "cuda") return "with device = \"cuda\" that is what sgd is";
+    return has_gpu ? "" : "LibTorch has no GPU on this machine";
+  }
+
+  void leave_out(Method method, const std::string& why) {
+    const auto found = std::find(methods_.begin(), methods_.end(), method);
+    if (found == methods_.end() || why.empty()) return;
+    methods_.erase(found);
+    left_out_.push_back(std::string(name(method)) + " is left out: " + why);
+  }
+
   double rate(Method method) const {
     const auto given = rates_.find(method);
     if (given != rates_.end()) return given->second;
+    if (method == Method::gpu && rates_.contains(Method::sgd)) return rates_.at(Method::sgd);
     if (base_.optimizer.name == rule_of(method)) return base_.optimizer.lr;
     throw UsageError("--lr: which rate for '" + std::string(name(method)) + "'? The recipe's " +
                      shortest(base_.optimizer.lr) + " is for " + base_.optimizer.name +
@@ -197,18 +225,25 @@ class Maker {
     return static_cast<int>(all);
   }
 
+  train::Recipe recipe_of(Method method, Method rate_of) const {
+    if (method == Method::sandblaster) return batch_;
+    train::Recipe recipe = base_;
+    if (!is_downpour(method)) {
+      recipe = train::replica_recipe(base_);
+      recipe.training.batch = base_.training.batch;  // in rounds that is a replica's share
+    }
+    recipe.optimizer = optimizer(rate_of);
+    if (method == Method::gpu) recipe.device = "cuda";
+    return recipe;
+  }
+
   Arm arm(Method method, int replicas, std::int64_t seed, Method rate_of) const {
     Arm arm;
     arm.method = method;
     arm.replicas = replicas;
     arm.seed = seed;
     arm.processes = processes(replicas);
-    arm.recipe = base_;
-    if (!is_downpour(method)) {
-      arm.recipe = train::replica_recipe(base_);
-      arm.recipe.training.batch = base_.training.batch;  // in rounds that is a replica's share
-    }
-    arm.recipe.optimizer = optimizer(rate_of);
+    arm.recipe = recipe_of(method, rate_of);
     arm.recipe.seed = seed;
     return arm;
   }
@@ -216,7 +251,7 @@ class Maker {
   void add_arms(Method method, std::vector<Arm>& arms) const {
     if (base_.seed > INT64_MAX - words_.seeds)
       throw UsageError("--seeds: there are not so many behind seed " + std::to_string(base_.seed));
-    const auto numbers = method == Method::sgd ? std::vector<int>{1}
+    const auto numbers = is_one_worker(method) ? std::vector<int>{1}
                                                : replicas_of(words_.replicas, downpour_.replicas);
     const auto exchanges = is_downpour(method) ? exchanges_of(words_.exchange, downpour_)
                                                : std::vector<Exchange>{{0, 0}};
@@ -226,12 +261,14 @@ class Maker {
           arms.push_back(arm(method, replicas, base_.seed + i, method));
           Arm& own = arms.back();
           own.name = name(method);
-          if (method != Method::sgd) own.name += "-" + std::to_string(replicas);
+          if (!is_one_worker(method)) own.name += "-" + std::to_string(replicas);
           own.n_fetch = fetch;
           own.n_push = push;
           if (is_downpour(method)) {
             own.name += "-f" + std::to_string(fetch) + "-p" + std::to_string(push);
             set_downpour(own);
+          } else if (has_servers(method)) {
+            own.recipe.strategy_options.set("replicas", std::int64_t{replicas});
           }
           own.name += "-s" + std::to_string(own.seed);
         }
@@ -288,15 +325,23 @@ class Maker {
 
   void note(Comparison& all) const {
     const auto batch = base_.training.batch;
+    all.notes = left_out_;
     if (base_.optimizer.momentum != 0)
       all.notes.push_back("the recipe's momentum " + shortest(base_.optimizer.momentum) +
                           " is left out: compared is plain SGD");
+    if (std::find(methods_.begin(), methods_.end(), Method::sandblaster) != methods_.end())
+      all.notes.push_back("sandblaster makes " + std::to_string(words_.iterations) +
+                          " iterations at most, each of them of the whole training data, once or "
+                          "more often");
     if (std::find(methods_.begin(), methods_.end(), Method::sync) != methods_.end())
       all.notes.push_back(
           "sync divides each mini-batch of " + std::to_string(batch) + " among its workers" +
           (downpour_.rounds()
                ? ", and so do Downpour's replicas"
                : "; with Downpour each replica's mini-batches have " + std::to_string(batch)));
+    if (base_.evaluation.training_fraction > 0)
+      all.notes.push_back("evaluations are also of a part of the training data, " +
+                          shortest(base_.evaluation.training_fraction) + " of it");
     if (all.warm) {
       all.notes.push_back("all runs begin with the weights that one plain worker has after " +
                           std::to_string(words_.warm_steps) +
@@ -307,72 +352,20 @@ class Maker {
   const ComparisonWords& words_;
   const train::Vocabulary& vocabulary_;
   Recipe base_;
+  Recipe batch_;  // of sandblaster
   train::DownpourRecipe downpour_;
   std::vector<Method> methods_;
+  std::vector<std::string> left_out_;
   std::map<Method, double> rates_;
 };
 
 }  // namespace
 
-const char* name(Method method) {
-  switch (method) {
-    case Method::sgd:
-      return "sgd";
-    case Method::fixed:
-      return "fixed";
-    case Method::adagrad:
-      return "adagrad";
-    case Method::sync:
-      break;
-  }
-  return "sync";
-}
-
-const char* title(Method method) {
-  switch (method) {
-    case Method::sgd:
-      return "SGD, one worker";
-    case Method::fixed:
-      return "Downpour, fixed rate";
-    case Method::adagrad:
-      return "Downpour, Adagrad";
-    case Method::sync:
-      break;
-  }
-  return "synchronous SGD";
-}
-
 std::string warm_weights(const std::string& folder) { return folder + "/warm-start.safetensors"; }
 
 Comparison make_comparison(const train::RecipeText& text, const ComparisonWords& words,
-                           const train::Vocabulary& vocabulary) {
-  return Maker(text, words, vocabulary).make();
-}
-
-std::string told_apart(const Arm& arm, const std::vector<const Arm*>& others) {
-  const auto differs = [&](const auto& member) {
-    return std::any_of(others.begin(), others.end(), [&](const Arm* other) {
-      return other->method == arm.method && other->*member != arm.*member;
-    });
-  };
-  std::string text;
-  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (arm.method == Method::sync)
-    add(std::to_string(arm.replicas) + (arm.replicas == 1 ? " worker" : " workers"));
-  if (is_downpour(arm.method))
-    add(std::to_string(arm.replicas) + (arm.replicas == 1 ? " replica" : " replicas"));
-  if (differs(&Arm::n_fetch) || differs(&Arm::n_push)) {
-    add(arm.n_fetch == arm.n_push
-            ? "n_fetch = n_push = " + std::to_string(arm.n_fetch)
-            : "n_fetch " + std::to_string(arm.n_fetch) + ", n_push " + std::to_string(arm.n_push));
-  }
-  if (differs(&Arm::seed)) add("seed " + std::to_string(arm.seed));
-  return text;
-}
-
-std::string full_title(const Arm& arm, const std::vector<const Arm*>& others) {
-  const std::string apart = told_apart(arm, others);
-  return title(arm.method) + (apart.empty() ? "" : ", " + apart);
+                           const train::Vocabulary& vocabulary, bool has_gpu) {
+  return Maker(text, words, vocabulary, has_gpu).make();
 }
 
 }  // namespace convoy::cli

@@ -13,25 +13,32 @@
 namespace convoy::cli {
 
 enum class Method : std::uint8_t {
-  sgd,      // one plain worker
-  fixed,    // Downpour SGD with a fixed rate
-  adagrad,  // Downpour SGD with Adagrad
-  sync      // synchronous SGD on as many workers
+  sgd,          // one plain worker
+  fixed,        // Downpour SGD with a fixed rate
+  adagrad,      // Downpour SGD with Adagrad
+  sandblaster,  // a method on the whole batch, as [sandblaster] says
+  sync,         // synchronous SGD on as many workers
+  gpu           // one plain worker whose network is on a GPU
 };
-inline constexpr Method kMethods[] = {Method::sgd, Method::fixed, Method::adagrad, Method::sync};
+inline constexpr Method kMethods[] = {Method::sgd,         Method::fixed, Method::adagrad,
+                                      Method::sandblaster, Method::sync,  Method::gpu};
 
 const char* name(Method method);   // as --methods has it
 const char* title(Method method);  // for people
 inline bool is_downpour(Method m) { return m == Method::fixed || m == Method::adagrad; }
+// Whether it is a job around a parameter server: evaluations don't hold up who trains.
+inline bool has_servers(Method m) { return is_downpour(m) || m == Method::sandblaster; }
+inline bool is_one_worker(Method m) { return m == Method::sgd || m == Method::gpu; }
 
 // The command line.
 struct ComparisonWords {
   std::string recipe;
   std::vector<std::string> overrides;
-  std::string methods = "sgd,fixed,adagrad";
+  std::string methods = "sgd,fixed,adagrad,sandblaster,gpu";
   std::string replicas, exchange, rates;  // empty: as the recipe has it
   int seeds = 1;
   std::int64_t warm_steps = 0;
+  std::int64_t iterations = 50;  // of sandblaster
   std::optional<double> level;
   std::string hosts, certificates;
   std::string folder;  // empty: runs/<name>-comparison
@@ -63,9 +70,10 @@ struct Comparison {
 std::string warm_weights(const std::string& folder);
 
 // Throws UsageError naming the option, or the arm and what is wrong with its recipe. Files that
-// the recipe names have to exist.
+// the recipe names have to exist. `has_gpu`: whether networks can be on one here; where they can't,
+// the method that needs one is left out, and a note says so.
 Comparison make_comparison(const train::RecipeText& text, const ComparisonWords& words,
-                           const train::Vocabulary& vocabulary);
+                           const train::Vocabulary& vocabulary, bool has_gpu = false);
 
 // "4 replicas, n_fetch 5, n_push 20, seed 2": what tells an arm from others of its method, as far
 // as they differ in it. Empty where it is the only one.

@@ -27,15 +27,17 @@ double scale_of(const ComparedRuns& runs) {
   return metric != nullptr && metric->percent ? 100 : 1;
 }
 
-std::vector<Curve> metric_curves(const ComparedRuns& runs) {
+// Of the metric, on data.validation or on a part of data.train.
+std::vector<Curve> metric_curves(const ComparedRuns& runs, bool of_training = false) {
   std::vector<Curve> curves;
-  const train::MetricInfo* metric = runs.metric();
+  const train::MetricInfo* metric = of_training ? runs.metric_of_training() : runs.metric();
+  const std::optional<double> start = of_training ? runs.start_of_training : runs.start;
   if (metric == nullptr) return curves;
   for (const ComparedRun& run : runs.runs) {
     Curve curve{&run, {}, {}};
-    if (runs.start) {
+    if (start) {
       curve.seconds.push_back(0);
-      curve.values.push_back(scale_of(runs) * *runs.start);
+      curve.values.push_back(scale_of(runs) * *start);
     }
     for (const double seconds : training_seconds(*run.arm, run.record))
       curve.seconds.push_back(seconds);
@@ -161,17 +163,16 @@ std::vector<Legend> legend_of(const ComparedRuns& runs, bool level) {
     std::sort(numbers.begin(), numbers.end());
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
     std::string text = title(method);
-    for (std::size_t i = 0; i < numbers.size() && method != Method::sgd; ++i)
+    for (std::size_t i = 0; i < numbers.size() && !is_one_worker(method); ++i)
       text += (i == 0 ? ", " : "/") + std::to_string(numbers[i]);
-    if (method != Method::sgd) text += method == Method::sync ? " workers" : " replicas";
+    if (!is_one_worker(method)) text += method == Method::sync ? " workers" : " replicas";
     legend.push_back({color_of(method), text});
   }
   if (level && runs.level) legend.push_back({Color::mark(), "the level"});
   return legend;
 }
 
-std::string caption_of(const ComparedRuns& runs) {
-  const train::MetricInfo* metric = runs.metric();
+std::string caption_of(const train::MetricInfo* metric) {
   return train::escaped(metric->title) + (metric->percent ? ", %" : "");
 }
 
@@ -185,6 +186,10 @@ Color color_of(Method method) {
       return Color::series(0);
     case Method::adagrad:
       return Color::series(1);
+    case Method::sandblaster:
+      return Color::series(3);
+    case Method::gpu:
+      return Color::series(4);
     case Method::sync:
       break;
   }
@@ -211,8 +216,14 @@ void add_curves(Page& page, const ComparedRuns& runs) {
     look_closely(close, curves, runs.metric()->higher_is_better);
     cut_off(close);
     for (Plot* plot : {&all, &close}) add_level(*plot, runs, most_of(all));
-    page.picture(caption_of(runs), legend_of(runs, true), std::move(all));
-    page.picture("What they come to: " + caption_of(runs), legend_of(runs, true), std::move(close));
+    page.picture(caption_of(runs.metric()), legend_of(runs, true), std::move(all));
+    page.picture("What they come to: " + caption_of(runs.metric()), legend_of(runs, true),
+                 std::move(close));
+  }
+  const std::vector<Curve> of_training = metric_curves(runs, true);
+  if (!of_training.empty()) {
+    page.picture(caption_of(runs.metric_of_training()), legend_of(runs, false),
+                 plot_of(of_training, "the metric of training data", false));
   }
   page.picture("Loss of training", legend_of(runs, false), plot_of(losses, "the loss", true));
 }
@@ -238,7 +249,8 @@ void add_curves_by_method(Page& page, const ComparedRuns& runs) {
     }
     cut_off(plot);
     add_level(plot, runs, most_of(plot));
-    page.picture(std::string(title(method)) + ": " + caption_of(runs), legend, std::move(plot));
+    page.picture(std::string(title(method)) + ": " + caption_of(runs.metric()), legend,
+                 std::move(plot));
   }
 }
 

@@ -107,7 +107,7 @@ class Command {
     // What an interrupted run has left there.
     if (fs::exists(folder_.file(arm.name))) words.emplace_back("--overwrite");
     const std::string& hosts = comparison_.hosts;
-    if (is_downpour(arm.method)) {
+    if (has_servers(arm.method)) {
       if (!hosts.empty()) words.insert(words.end(), {"--hosts", hosts});
       if (!words_.certificates.empty()) words.insert(words.end(), {"--certs", words_.certificates});
     } else if (arm.processes > 1 || !hosts.empty()) {
@@ -171,7 +171,11 @@ class Command {
       export_warm_start(arm);
     }
     const train::RunRecord record = train::read_run(folder_.file(arm.name));
-    if (!record.best.empty()) runs_.start = train::value_of(record.evaluations.back(), record.best);
+    if (record.best.empty()) return true;
+    const train::EvaluationRecord& last = record.evaluations.back();
+    runs_.start = train::value_of(last, record.best);
+    const double of_training = train::value_of(last, name_of_training(record));
+    if (std::isfinite(of_training)) runs_.start_of_training = of_training;
     return true;
   }
 
@@ -263,16 +267,20 @@ void add_options(CLI::App& command, ComparisonWords& w) {
       ->type_name("RECIPE")
       ->required();
   command
-      .add_option("--methods", w.methods,
-                  "What to compare: sgd (one plain worker), fixed (Downpour, plain SGD at a fixed "
-                  "rate), adagrad (Downpour with Adagrad on the shards), sync (synchronous SGD on "
-                  "as many workers as replicas, which divide training.batch)")
+      .add_option(
+          "--methods", w.methods,
+          "What to compare: sgd (one plain worker), fixed (Downpour, plain SGD at a fixed "
+          "rate), adagrad (Downpour with Adagrad on the shards), sandblaster (a method on the "
+          "whole batch), sync (synchronous SGD on "
+          "as many workers as replicas, which divide training.batch), gpu (sgd on a GPU; "
+          "left out where there is none)")
       ->type_name("LIST")
       ->capture_default_str();
   command
-      .add_option("--replicas", w.replicas,
-                  "Numbers of replicas, each tried with fixed, adagrad and sync: 1,2,4 (the "
-                  "recipe's)")
+      .add_option(
+          "--replicas", w.replicas,
+          "Numbers of replicas, each tried with fixed, adagrad, sandblaster and sync: 1,2,4 "
+          "(the recipe's)")
       ->type_name("LIST");
   command
       .add_option("--exchange", w.exchange,
@@ -282,7 +290,7 @@ void add_options(CLI::App& command, ComparisonWords& w) {
   command
       .add_option("--lr", w.rates,
                   "Learning rates: sgd=0.05,fixed=0.05,adagrad=0.01 (the recipe's for methods with "
-                  "its rule)")
+                  "its rule; for gpu that of sgd)")
       ->type_name("METHOD=RATE,...");
   command.add_option("--seeds", w.seeds, "Runs of each setting, from the recipe's seed on")
       ->check(positive_integer(kMostSeeds))
@@ -292,6 +300,11 @@ void add_options(CLI::App& command, ComparisonWords& w) {
                   "All runs begin with the weights of one plain worker after so many mini-batches, "
                   "which are made once; 0: each as the recipe says")
       ->check(whole_number(0))
+      ->capture_default_str();
+  command
+      .add_option("--iterations", w.iterations,
+                  "Of sandblaster, at most; each takes the whole training data once or more often")
+      ->check(whole_number(1))
       ->capture_default_str();
   command
       .add_option("--level", w.level,

@@ -51,7 +51,8 @@ Json settings_of(const Arm& arm) {
           {"replicas", arm.replicas},
           {"n_fetch", count_or_null(arm.n_fetch)},
           {"n_push", count_or_null(arm.n_push)},
-          {"learning_rate", arm.recipe.optimizer.lr},
+          {"learning_rate",
+           arm.method == Method::sandblaster ? Json(nullptr) : Json(arm.recipe.optimizer.lr)},
           {"batch", arm.recipe.training.batch},
           {"seed", arm.seed}};
 }
@@ -80,7 +81,7 @@ std::vector<double> training_seconds(const Arm& arm, const RunRecord& run) {
   std::vector<double> seconds;
   for (const train::EvaluationRecord& e : run.evaluations) {
     const double own = std::isfinite(e.time_s) ? e.time_s : 0;
-    const double held = is_downpour(arm.method) ? own : held_before(run, e.elapsed_s);
+    const double held = has_servers(arm.method) ? own : held_before(run, e.elapsed_s);
     seconds.push_back(std::max(0.0, e.elapsed_s - held));
   }
   return seconds;
@@ -88,10 +89,12 @@ std::vector<double> training_seconds(const Arm& arm, const RunRecord& run) {
 
 std::vector<double> training_seconds_of_steps(const Arm& arm, const RunRecord& run) {
   std::vector<double> seconds = run.steps.elapsed_s;
-  if (is_downpour(arm.method)) return seconds;
+  if (has_servers(arm.method)) return seconds;
   for (double& at : seconds) at -= held_before(run, at);
   return seconds;
 }
+
+std::string name_of_training(const RunRecord& run) { return "train_" + run.best; }
 
 std::ptrdiff_t reached_at(const RunRecord& run, double level) {
   const train::MetricInfo* metric = run.metric(run.best);
@@ -129,6 +132,10 @@ Json row_of(const Arm& arm, const RunRecord& run, const RunEnd& end, std::option
   row["last"] = metric == nullptr
                     ? Json(nullptr)
                     : number_or_null(train::value_of(run.evaluations.back(), metric->name));
+  row["last_of_training"] =
+      metric == nullptr
+          ? Json(nullptr)
+          : number_or_null(train::value_of(run.evaluations.back(), name_of_training(run)));
   add_level(row, arm, run, level);
   const std::vector<double> steps = training_seconds_of_steps(arm, run);
   const double trained = steps.empty() ? kNone : steps.back();
@@ -172,6 +179,14 @@ double number_in(const Json& row, const char* key) {
 const train::MetricInfo* ComparedRuns::metric() const {
   for (const ComparedRun& run : runs) {
     if (const train::MetricInfo* metric = run.record.metric(run.record.best)) return metric;
+  }
+  return nullptr;
+}
+
+const train::MetricInfo* ComparedRuns::metric_of_training() const {
+  for (const ComparedRun& run : runs) {
+    if (const train::MetricInfo* metric = run.record.metric(name_of_training(run.record)))
+      return metric;
   }
   return nullptr;
 }

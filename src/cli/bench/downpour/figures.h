@@ -29,6 +29,9 @@ std::vector<double> training_seconds(const Arm& arm, const train::RunRecord& run
 // Gives the seconds of training until each row of kind `step`, counted in the same way.
 std::vector<double> training_seconds_of_steps(const Arm& arm, const train::RunRecord& run);
 
+// Gives the name of a run's metric on a part of data.train (evaluation.training_fraction).
+std::string name_of_training(const train::RunRecord& run);
+
 // The evaluation at which the level was reached first; -1 if it never was.
 std::ptrdiff_t reached_at(const train::RunRecord& run, double level);
 
@@ -52,9 +55,12 @@ struct ComparedRun {
 struct ComparedRuns {
   std::vector<ComparedRun> runs;
   std::optional<double> level;
-  std::optional<double> start;  // the metric of what all began with
+  std::optional<double> start;              // the metric of what all began with
+  std::optional<double> start_of_training;  // the same on the part of data.train
   // Gives the metric of the first run that names one; null if none does.
   const train::MetricInfo* metric() const;
+  // Gives it as it is on a part of data.train; null where no run was evaluated on that.
+  const train::MetricInfo* metric_of_training() const;
   std::vector<const Arm*> arms() const;
 };
 

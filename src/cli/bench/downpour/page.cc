@@ -75,7 +75,8 @@ void drop_empty(std::vector<std::string>& head, std::vector<std::vector<std::str
 void add_table(Page& page, const ComparedRuns& runs) {
   const train::MetricInfo* metric = runs.metric();
   std::vector<std::string> head{"run", "state"};
-  if (metric != nullptr) head.insert(head.end(), {"best " + escaped(metric->title), "last"});
+  if (metric != nullptr)
+    head.insert(head.end(), {"best " + escaped(metric->title), "last", "last, of training data"});
   if (runs.level) head.push_back("to " + level_text(metric, *runs.level));
   head.insert(head.end(),
               {"training", "samples/s", "staleness", "used twice", "cores", "pushed", "fetched"});
@@ -84,7 +85,7 @@ void add_table(Page& page, const ComparedRuns& runs) {
     const Json& row = run.row;
     const auto at = [&row](const char* key) { return number_in(row, key); };
     std::vector<std::string> cells{label_cell(runs, run), state_cell(row.value("state", ""))};
-    for (const char* key : {"best", "last"}) {
+    for (const char* key : {"best", "last", "last_of_training"}) {
       if (metric != nullptr)
         cells.push_back(std::isfinite(at(key)) ? train::metric_text(*metric, at(key)) : "");
     }
@@ -130,7 +131,7 @@ void add_facts(Page& page, const ComparedRuns& runs) {
 bool tells(const train::RecipeChange& change, const Arm& arm) {
   if (change.key == "output.folder" || change.key == "model.weights") return false;
   if (change.theirs.empty()) return false;
-  return is_downpour(arm.method) || !change.mine.empty();
+  return has_servers(arm.method) || !change.mine.empty();
 }
 
 void add_settings(Page& page, const Comparison& comparison, const ComparedRuns& runs) {

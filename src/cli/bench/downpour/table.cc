@@ -33,6 +33,7 @@ std::vector<std::string> line_of(const ComparedRuns& runs, const ComparedRun& ru
           row.value("state", ""),
           figure("best"),
           figure("last"),
+          figure("last_of_training"),
           level_cell(runs, row),
           seconds_text(at("training_s")),
           count(at("samples_per_s")),
@@ -62,7 +63,7 @@ void print_comparison(const ComparedRuns& runs, std::FILE* out) {
   const train::MetricInfo* metric = runs.metric();
   const std::string title = metric == nullptr ? "metric" : metric->title;
   std::vector<std::vector<std::string>> lines{
-      {"run", "state", "best " + title, "last",
+      {"run", "state", "best " + title, "last", "of training",
        runs.level ? "to " + level_text(metric, *runs.level) : "to level", "training", "samples/s",
        "staleness", "used twice", "cores given", "in use", "pushed", "fetched"}};
   for (const ComparedRun& run : runs.runs) {
