@@ -85,7 +85,7 @@ void Core::on_portions(CallId call, const transport::Message& message) {
     work.early.push_back({call, std::move(request), now_});
     return;
   }
-  work.desk.enter(id, clients_.at(group.clients.at(0)).entry.name);
+  work.desk.enter(id, clients_.at(groups_.at(id).clients.at(0)).entry.name);
   work.desk.ask(now_, call, request);
   put_batch_changes();
 }
