@@ -13,22 +13,8 @@ using transport::Message;
 
 constexpr std::size_t kLeastSum = 4;  // bytes
 
-Writer begin_of_batch(std::uint32_t shard) {
-  Writer writer;
-  writer.u16(kServiceVersion);
-  writer.u32(shard);
-  return writer;
-}
-
-std::uint32_t begin_of_batch(Reader& reader) {
-  reader.version(kServiceVersion);
-  return reader.u32();
-}
-
-Message batch_message(Writer& writer) { return Message::of(writer.take()); }
-
 Writer begin_group(const GroupRequest& request) {
-  Writer writer = begin_of_batch(request.shard);
+  Writer writer = begin_request(request.shard);
   write(writer, request.id);
   writer.u32(request.group.first);
   writer.u8(request.group.log2_size);
@@ -37,7 +23,7 @@ Writer begin_group(const GroupRequest& request) {
 
 GroupRequest read_group(Reader& reader) {
   GroupRequest request;
-  request.shard = begin_of_batch(reader);
+  request.shard = begin_request(reader);
   request.id = read_evaluation_id(reader);
   request.group.first = reader.u32();
   request.group.log2_size = reader.u8();
@@ -50,21 +36,21 @@ GroupRequest read_group(Reader& reader) {
 }  // namespace
 
 Message encode(const DotsRequest& request) {
-  Writer writer = begin_of_batch(request.shard);
+  Writer writer = begin_request(request.shard);
   writer.u64(request.after);
   writer.u32(static_cast<std::uint32_t>(request.pairs.size()));
   for (const auto& [a, b] : request.pairs) {
     write(writer, a);
     write(writer, b);
   }
-  return batch_message(writer);
+  return message_of(writer);
 }
 
 DotsRequest decode_dots(const Message& message) {
   const Bytes bytes = message.gather();
   Reader reader(bytes, "scalar products of a shard");
   DotsRequest request;
-  request.shard = begin_of_batch(reader);
+  request.shard = begin_request(reader);
   request.after = reader.u64();
   const std::uint32_t pairs = reader.count(2 * kVectorNameBytes);
   if (pairs > kMostDots) reader.refuse(std::to_string(pairs) + " scalar products at once");
@@ -81,7 +67,7 @@ Message encode_sums(const std::vector<ExactSum>& sums) {
   Writer writer;
   writer.u32(static_cast<std::uint32_t>(sums.size()));
   for (const ExactSum& sum : sums) write(writer, sum);
-  return batch_message(writer);
+  return message_of(writer);
 }
 
 std::vector<ExactSum> decode_sums(const Message& content) {
@@ -94,7 +80,7 @@ std::vector<ExactSum> decode_sums(const Message& content) {
 }
 
 Message encode(const VectorRequest& request) {
-  Writer writer = begin_of_batch(request.shard);
+  Writer writer = begin_request(request.shard);
   writer.u64(request.after);
   write(writer, request.name);
   writer.u32(static_cast<std::uint32_t>(request.ranges.size()));
@@ -103,14 +89,14 @@ Message encode(const VectorRequest& request) {
     writer.u64(range.begin);
     writer.u64(range.size);
   }
-  return batch_message(writer);
+  return message_of(writer);
 }
 
 VectorRequest decode_vector(const Message& message) {
   const Bytes bytes = message.gather();
   Reader reader(bytes, "vector of a shard");
   VectorRequest request;
-  request.shard = begin_of_batch(reader);
+  request.shard = begin_request(reader);
   request.after = reader.u64();
   request.name = read_vector_name(reader);
   request.ranges.resize(reader.count(4 + 8 + 8));
@@ -129,7 +115,7 @@ VectorRequest decode_vector(const Message& message) {
 Message encode(const VectorValues& values) {
   Writer writer;
   writer.u8(static_cast<std::uint8_t>(values.element));
-  Message message = batch_message(writer);
+  Message message = message_of(writer);
   message.append(values.values);
   return message;
 }
@@ -156,7 +142,7 @@ GroupRequest decode_group(std::span<const std::byte> message) {
 Message encode(GroupAnswer answer) {
   Writer writer;
   writer.u8(static_cast<std::uint8_t>(answer));
-  return batch_message(writer);
+  return message_of(writer);
 }
 
 GroupAnswer decode_group_answer(const Message& content) {
@@ -171,18 +157,18 @@ GroupAnswer decode_group_answer(const Message& content) {
 }
 
 Message encode(const SealRequest& request) {
-  Writer writer = begin_of_batch(request.shard);
+  Writer writer = begin_request(request.shard);
   write(writer, request.id);
   writer.f64(request.scale);
   write(writer, request.also);
-  return batch_message(writer);
+  return message_of(writer);
 }
 
 SealRequest decode_seal(const Message& message) {
   const Bytes bytes = message.gather();
   Reader reader(bytes, "seal of an evaluation");
   SealRequest request;
-  request.shard = begin_of_batch(reader);
+  request.shard = begin_request(reader);
   request.id = read_evaluation_id(reader);
   request.scale = reader.f64();
   request.also = read_terms(reader);
@@ -191,16 +177,16 @@ SealRequest decode_seal(const Message& message) {
 }
 
 Message encode(const EvaluationRequest& request) {
-  Writer writer = begin_of_batch(request.shard);
+  Writer writer = begin_request(request.shard);
   write(writer, request.id);
-  return batch_message(writer);
+  return message_of(writer);
 }
 
 EvaluationRequest decode_evaluation(const Message& message) {
   const Bytes bytes = message.gather();
   Reader reader(bytes, "portions of an evaluation");
   EvaluationRequest request;
-  request.shard = begin_of_batch(reader);
+  request.shard = begin_request(reader);
   request.id = read_evaluation_id(reader);
   reader.end();
   return request;
@@ -214,7 +200,7 @@ Message encode(const Sealed& sealed) {
     writer.u32(range.begin);
     writer.u32(range.end);
   }
-  return batch_message(writer);
+  return message_of(writer);
 }
 
 Sealed decode_sealed(const Message& content) {
@@ -248,7 +234,7 @@ Message encode(const BatchStatus& status) {
   writer.u64(status.bytes);
   writer.u32(static_cast<std::uint32_t>(status.vectors.size()));
   for (const optim::VectorName& name : status.vectors) write(writer, name);
-  return batch_message(writer);
+  return message_of(writer);
 }
 
 BatchStatus decode_batch_status(const Message& content) {
@@ -280,7 +266,7 @@ Message copy_request(const CopyRequest& head, const Message& group) {
   writer.u32(head.evaluation.portions);
   writer.u64(head.evaluation.index);
   writer.u8(static_cast<std::uint8_t>(head.element));
-  Message message = batch_message(writer);
+  Message message = message_of(writer);
   message.append(group);
   return message;
 }

@@ -19,6 +19,8 @@ Bytes first_of(const Message& message, std::size_t count) {
   return bytes;
 }
 
+}  // namespace
+
 Writer begin_request(std::uint32_t shard) {
   Writer writer;
   writer.u16(kServiceVersion);
@@ -32,8 +34,6 @@ std::uint32_t begin_request(Reader& reader) {
 }
 
 Message message_of(Writer& writer) { return Message::of(writer.take()); }
-
-}  // namespace
 
 Message encode(const Answered& answer) {
   Writer writer;

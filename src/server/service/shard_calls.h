@@ -14,6 +14,12 @@
 
 namespace convoy::server::calls {
 
+// What a request to a shard begins with, written, and read: the shard. What was written, to be
+// sent.
+Writer begin_request(std::uint32_t shard);
+std::uint32_t begin_request(Reader& reader);
+transport::Message message_of(Writer& writer);
+
 // A command (state/commands.h), given to the shard's log. Request: the command's bytes follow.
 // Answered when the command is committed and applied, by whoever is primary.
 inline constexpr std::string_view kCommand = "shard.command";

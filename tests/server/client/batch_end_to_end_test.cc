@@ -19,6 +19,7 @@
 #include "server/host/server.h"
 #include "tests/base/patience.h"
 #include "tests/base/scratch.h"
+#include "tests/server/client/real_job.h"
 
 namespace convoy::server {
 namespace {
@@ -113,31 +114,14 @@ class BatchJob {
     settings.batch->iterations = 12;
     settings.batch->l2 = 0.01;
     settings.batch->groups.largest = largest_;
-    if (!address_.empty()) settings.listen = address_;
     settings.log = batch_log("coordinator");
-    const auto until = Clock::now() + convoy::test::patience();
-    while (true) {
-      try {
-        coordinator_ = std::make_unique<coordinator::Coordinator>(
-            std::make_shared<coordinator::LogStore>(scratch_.path("coordinator"), settings.log),
-            settings);
-        break;
-      } catch (const UsageError&) {  // the port of the one before may take a moment to be free
-        if (address_.empty() || Clock::now() > until) throw;
-        std::this_thread::sleep_for(50ms);
-      }
-    }
+    coordinator_ = test::started_coordinator(settings, scratch_.path("coordinator"), address_);
     address_ = coordinator_->address();
   }
   void kill_coordinator() { coordinator_.reset(); }
   void start_server(std::uint64_t number) {
-    host::ServerSettings settings;
-    settings.coordinator = address_;
-    settings.number = number;
-    settings.data = scratch_.path("server-" + std::to_string(number));
-    settings.fatal = [](const std::string& why) { ADD_FAILURE() << why; };
-    settings.log = batch_log("server " + std::to_string(number));
-    servers_[number] = std::make_unique<host::Server>(settings);
+    const std::string name = "server-" + std::to_string(number);
+    servers_[number] = test::started_server(address_, number, scratch_.path(name), batch_log(name));
   }
   void kill_server(std::uint64_t number) { servers_.erase(number); }
 
