@@ -22,6 +22,7 @@
 #include "convoy/train/batch_service.h"
 #include "convoy/train/sandblaster.h"
 #include "server/state/group_trees.h"
+#include "tests/base/patience.h"
 
 namespace convoy::train::testing_data {
 
@@ -125,6 +126,20 @@ class FakeBatchJob final : public optim::Objective {
     for (const server::PortionGroup& group : held_[replica]) queue_.push_back(group);
     held_.erase(replica);
     changed_.notify_all();
+  }
+
+  // Likewise, of one that is only late.
+  void hand_out_again(std::uint64_t replica) {
+    const std::lock_guard lock(mutex_);
+    for (const server::PortionGroup& group : held_[replica]) queue_.push_back(group);
+    held_.erase(replica);
+    changed_.notify_all();
+  }
+  // Whether another evaluation has begun.
+  bool wait_past(const server::EvaluationId& evaluation) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, test::patience(),
+                             [&] { return evaluation_ != evaluation || !ended_.empty(); });
   }
 
   std::string ended() const {

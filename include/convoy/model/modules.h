@@ -93,6 +93,10 @@ class ModuleList {
   bool own_stages_ = false;
 };
 
+// Whether the module itself, not what is inside it, takes statistics over a batch, as batch
+// normalization does.
+bool normalizes_over_batch(const torch::nn::Module& module);
+
 // This is a layer that states more of its input than it reads.
 struct Overstatement {
   std::string layer;
@@ -110,8 +114,9 @@ struct Overstatement {
 // and compares with the whole: values, and gradients of input and parameters. Throws UsageError
 // naming layer and region where they differ, as they do where too small a region is stated. Returns
 // where too large a one is. A module that can't take such values can't be checked: that is an
-// error, too, or what it would say is added to `not_checked`, one text a layer. Copies of the
-// modules are what computes. REQUIRES: a plan of this blueprint.
+// error, too, or what it would say is added to `not_checked`, one text a layer. Of one partition a
+// module that normalizes over the batch is left out: it has no parts that are right, and needs
+// none. Copies of the modules are what computes. REQUIRES: a plan of this blueprint.
 std::vector<Overstatement> check_parts(const Blueprint& blueprint, const PartitionPlan& plan,
                                        std::vector<std::string>* not_checked = nullptr);
 

@@ -5,18 +5,12 @@
 #include <algorithm>
 #include <exception>
 
+#include "convoy/model/modules.h"
 #include "convoy/train/registry.h"
 #include "train/setup.h"
 
 namespace convoy::cli {
 namespace {
-
-bool has_statistics(const torch::nn::Module& module) {
-  return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm3dImpl>() != nullptr ||
-         module.named_buffers(/*recurse=*/false).contains("running_mean");
-}
 
 bool has_local_statistics(train::Recipe recipe) {
   recipe.device = "cpu";
@@ -30,7 +24,7 @@ bool has_local_statistics(train::Recipe recipe) {
   const auto network = train::RecipeNetwork(registry, recipe, *task, compute).whole();
   const auto modules = network->modules();
   return std::any_of(modules.begin(), modules.end(),
-                     [](const auto& module) { return has_statistics(*module); });
+                     [](const auto& module) { return model::normalizes_over_batch(*module); });
 }
 
 }  // namespace

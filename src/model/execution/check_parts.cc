@@ -287,17 +287,30 @@ std::optional<Overstatement> overstatement(const PartitionPlan& plan, const Part
   return found;
 }
 
+bool normalizes_anywhere(const UserModule& user) {
+  const auto modules = user.module.ptr()->modules();
+  return std::any_of(modules.begin(), modules.end(),
+                     [](const auto& module) { return normalizes_over_batch(*module); });
+}
+
 }  // namespace
+
+bool normalizes_over_batch(const torch::nn::Module& module) {
+  return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
+         module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
+         module.as<torch::nn::BatchNorm3dImpl>() != nullptr ||
+         module.named_buffers(/*recurse=*/false).contains("running_mean");
+}
 
 std::vector<Overstatement> check_parts(const Blueprint& blueprint, const PartitionPlan& plan,
                                        std::vector<std::string>* not_checked) {
   std::vector<Overstatement> all;
-  if (plan.partitions == 1) return all;  // whatever the rules say, each layer is whole
   for (const PartitionedNode& place : plan.nodes) {
     const Node& node = plan.node_of(blueprint, place);
     const auto* opaque = std::get_if<layer::Opaque>(&node.kind);
     if (opaque == nullptr || !opaque->in_parts || place.how == Division::whole) continue;
     if (node.module == nullptr) complain(node, "has no module to be checked");
+    if (plan.partitions == 1 && normalizes_anywhere(*node.module)) continue;
     try {
       const auto found = overstatement(plan, place, PartsCheck(node, place, plan).run());
       if (found) all.push_back(*found);

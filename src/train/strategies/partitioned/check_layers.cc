@@ -14,13 +14,6 @@
 namespace convoy::train {
 namespace {
 
-bool normalizes_over_batch(const torch::nn::Module& module) {
-  return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm3dImpl>() != nullptr ||
-         module.named_buffers(/*recurse=*/false).contains("running_mean");
-}
-
 // Whether it takes so many rows in training, with what of it is in training mode. What trying it
 // changed is as before.
 bool takes(torch::nn::AnyModule module, const model::Shape& input, std::int64_t rows,
@@ -65,7 +58,7 @@ void check_own_statistics(const model::Blueprint& blueprint, const model::Partit
                          "'), which its parts don't know: let it be \"whole\" in "
                          "[[placement.layers]], or make the dropout a layer of its own");
       }
-      if (!normalizes_over_batch(*part.value())) continue;
+      if (!model::normalizes_over_batch(*part.value())) continue;
       throw UsageError("layer '" + node.name + "' is divided by '" + text_of(place.how) +
                        "', and normalizes over the batch ('" + part.key() +
                        "'), which takes statistics of the whole: let it be \"whole\" in "
