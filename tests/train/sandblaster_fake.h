@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -92,6 +93,7 @@ class FakeBatchJob final : public optim::Objective {
     if (!ended_.empty()) throw Failure("the job is over");
     ExactSum sum;
     for (const auto& [portion, loss] : losses_) sum.add(loss);
+    if (!std::isfinite(sum.value())) return sum.value();  // replicas may have sent no gradient
     std::vector<T> sums;
     for (std::size_t v = 0; v < trees_.size(); ++v) {
       if (!description_->vectors[v].rule || description_->vectors[v].elements == 0) continue;
