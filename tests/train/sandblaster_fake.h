@@ -93,7 +93,9 @@ class FakeBatchJob final : public optim::Objective {
     if (!ended_.empty()) throw Failure("the job is over");
     ExactSum sum;
     for (const auto& [portion, loss] : losses_) sum.add(loss);
-    if (!std::isfinite(sum.value())) return sum.value();  // replicas may have sent no gradient
+    const bool lacks = std::any_of(trees_.begin(), trees_.end(),
+                                   [](const server::GroupTree& tree) { return !tree.complete(); });
+    if (!std::isfinite(sum.value()) && lacks) return sum.value();  // replicas sent no gradient
     std::vector<T> sums;
     for (std::size_t v = 0; v < trees_.size(); ++v) {
       if (!description_->vectors[v].rule || description_->vectors[v].elements == 0) continue;

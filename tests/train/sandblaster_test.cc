@@ -631,7 +631,7 @@ TEST_F(SandblasterTest, ALaterLossThatIsNotFiniteShortensTheStep) {
 // Replicas send no gradient then, and nobody waits for one.
 TEST_F(SandblasterTest, WhereTheNetworkHasNoLossTheStepIsShorter) {
   const auto beyond = std::make_shared<std::atomic<int>>(0);
-  static constexpr double kLargest = 0.2;
+  static constexpr double kLargest = 0.105;
   registry_.add_model("fenced", [beyond](const ModelRequest& r) {
     return std::make_shared<Fenced>(r.classes, kLargest, beyond);
   });
