@@ -108,6 +108,22 @@ TEST(SandblasterFaults, WithItsStateInEtcdItComesToTheSameBits) {
   expect_same_bits(weights_in(scratch.path("job")), expected);
 }
 
+// What is too large for etcd is said at once: nobody waits for a coordinator that doesn't come.
+TEST(SandblasterFaults, WhatTheCoordinatorRefusesIsSaidAtOnce) {
+  if (!OneEtcd::there()) LEAVE_OUT("there is no etcd: tools/setup.sh --tests installs etcd-server");
+  const test::Scratch scratch;
+  const OneEtcd etcd;
+  const JobResult result =
+      Job(small_sandblaster(scratch.path("job"), {"sandblaster.history=200",
+                                                  "sandblaster.etcd=[\"" + etcd.address() + "\"]"}))
+          .finish();
+  EXPECT_EQ(result.exit_status, 2) << result.err;
+  expect_said(result, "history = 200: what is known of so many steps has up to ");
+  // Who waits until there is no patience left exits so.
+  EXPECT_EQ(result.err.find("exited with status 1"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("convoy evaluator: coordinator "), std::string::npos) << result.err;
+}
+
 // More replicas than portions: one at a time has something to do, and it is killed.
 TEST(SandblasterFaults, OfOnePortionItIsWhoeverHasIt) {
   const test::Scratch scratch;
