@@ -267,6 +267,9 @@ void BatchOptimizer::keep_for_search(const VectorName& along, const std::map<dou
 BatchIteration BatchOptimizer::iterate() {
   const BatchState before = state_;
   try {
+    // What the iteration before has left. Not at its end: whoever has stored nothing of that yet
+    // makes it again, and whoever looks at what is stored finds the vectors.
+    space_.keep(vectors_of(state_, options_.method));
     Direction way = direction();
     bool own = true;
     if (!(way.slope < -kLeastDescent * way.length * std::sqrt(-steepest().slope)) ||
@@ -289,7 +292,6 @@ BatchIteration BatchOptimizer::iterate() {
       done.loss = state_.loss;
       done.gradient_norm = std::sqrt(-steepest().slope);
       done.ending = BatchEnding::no_step;
-      free_the_rest();
       return done;
     }
     if (!own) state_.history.clear();
@@ -307,7 +309,6 @@ BatchIteration BatchOptimizer::iterate() {
     } else if (state_.stalled >= options_.patience) {
       done.ending = BatchEnding::progress;
     }
-    free_the_rest();
     return done;
   } catch (...) {
     state_ = before;
@@ -362,15 +363,6 @@ void BatchOptimizer::take(const Direction& direction, const Step& step) {
   std::erase_if(state_.products, [&](const auto& entry) {
     return !is_known(entry.first.first) || !is_known(entry.first.second);
   });
-}
-
-// The iteration is done: where some of what it began with is gone already, it can't be made again.
-// What could not be freed is freed the next time.
-void BatchOptimizer::free_the_rest() {
-  try {
-    space_.keep(vectors_of(state_, options_.method));
-  } catch (const Failure&) {
-  }
 }
 
 bool BatchOptimizer::tells_of_curvature(std::int64_t iteration) const {

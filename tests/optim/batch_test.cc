@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -52,12 +53,14 @@ class Watched : public Space {
   void keep(std::span<const VectorName> names) override {
     most = std::max(most, space.vectors());
     space.keep(names);
+    if (!left) left = space.vectors();
     if (++keeps == throw_at_keep) throw convoy::Failure("some shards have freed them");
   }
 
   MemorySpace<T> space;
   int keeps = 0;
   int throw_at_keep = 0;
+  std::optional<std::size_t> left;  // by the next keep()
   std::map<VectorName, std::vector<T>> made;
   int messages = 0;
   std::size_t most = 0;
@@ -256,8 +259,15 @@ TEST(Lbfgs, KeepsWhatItNeedsAndNothingElse) {
   BatchOptions options;
   options.history = 3;
   Minimization run(options, rosenbrock, {-1.2, 1});
-  run.finish();
-  EXPECT_EQ(run.vectors.space.vectors(), vectors_of(run.optimizer.state(), options.method).size());
+  BatchIteration last = run.optimizer.begin();
+  while (last.ending == BatchEnding::none) {
+    const std::vector<VectorName> before = vectors_of(run.optimizer.state(), options.method);
+    run.vectors.left.reset();
+    last = run.optimizer.iterate();
+    EXPECT_EQ(run.vectors.left, before.size()) << "what the iteration before has left is freed";
+    // Who has not heard yet that it is done finds all that it began with.
+    for (const VectorName& name : before) EXPECT_NO_THROW(run.vectors.space.get(name));
+  }
   // Weights and gradients of the start, the best and the newest, a direction, 3 pairs and the
   // newest one.
   EXPECT_LE(run.vectors.most, 6U + 1 + 6 + 2);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -92,6 +93,9 @@ class FakeBatchJob final : public optim::Objective {
     if (!ended_.empty()) throw Failure("the job is over");
     ExactSum sum;
     for (const auto& [portion, loss] : losses_) sum.add(loss);
+    const bool lacks = std::any_of(trees_.begin(), trees_.end(),
+                                   [](const server::GroupTree& tree) { return !tree.complete(); });
+    if (!std::isfinite(sum.value()) && lacks) return sum.value();  // replicas sent no gradient
     std::vector<T> sums;
     for (std::size_t v = 0; v < trees_.size(); ++v) {
       if (!description_->vectors[v].rule || description_->vectors[v].elements == 0) continue;

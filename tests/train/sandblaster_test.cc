@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cmath>
 #include <fstream>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -90,6 +92,32 @@ class Thinned final : public model::Network {
 
  private:
   std::int64_t classes_;
+  torch::nn::Linear fc_{nullptr};
+};
+
+// Softmax that has no loss where a weight is larger than it may be.
+class Fenced final : public model::Network {
+ public:
+  Fenced(std::int64_t classes, double largest, std::shared_ptr<std::atomic<int>> beyond)
+      : classes_(classes), largest_(largest), beyond_(std::move(beyond)) {
+    fc_ = register_module("fc", torch::nn::Linear(36, classes));
+    const torch::NoGradGuard no_grad;
+    fc_->weight.copy_(torch::linspace(-0.1, 0.1, fc_->weight.numel()).view({classes, 36}));
+    fc_->bias.zero_();
+  }
+  torch::Tensor forward(torch::Tensor x) override {
+    x = fc_(x.flatten(1));
+    if (fc_->weight.abs().max().item<double>() <= largest_) return x;
+    ++*beyond_;
+    return x * std::numeric_limits<double>::quiet_NaN();
+  }
+  std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
+  std::int64_t classes() const override { return classes_; }
+
+ private:
+  std::int64_t classes_;
+  double largest_;
+  std::shared_ptr<std::atomic<int>> beyond_;
   torch::nn::Linear fc_{nullptr};
 };
 
@@ -427,6 +455,23 @@ TEST_F(SandblasterTest, GoesOnFromACheckpointWithTheSameBits) {
   }
 }
 
+// A coordinator that was started again holds no vectors for anybody: those of the next state are
+// there, before anything of this one is evaluated or written.
+TEST_F(SandblasterTest, ACheckpointWhoseVectorsAreGoneIsOfTheNextState) {
+  const Recipe r = recipe({"checkpoint.every_steps=2"});
+  FakeBatchJob<double> job(r, 0);
+  std::atomic<int> refused{0};
+  job.before_fetch = [&](std::uint64_t client, const optim::VectorName& name) {
+    const bool evaluators = client == 0 && name.role == optim::VectorRole::gradient;
+    if (evaluators && refused++ == 0) throw UsageError("there is no such vector");
+  };
+  const Outcome outcome = run(job, r);
+  ASSERT_EQ(outcome.error, "");
+  EXPECT_GE(refused, 2);
+  EXPECT_EQ(outcome.result.steps, 6);
+  EXPECT_TRUE(saved(outcome.result.checkpoint).optimizer.contains("gradient/fc1.weight"));
+}
+
 // Another strategy takes the weights, and its optimizer begins anew.
 TEST_F(SandblasterTest, OtherStrategiesGoOnFromItsWeights) {
   const Recipe r = recipe();
@@ -464,6 +509,29 @@ TEST_F(SandblasterTest, SaysWhatAnotherMethodLacks) {
   EXPECT_NE(outcome.error.find("the checkpoint has no vector 'direction 2"), std::string::npos)
       << outcome.error;
   EXPECT_NE(outcome.error.find("sandblaster.method"), std::string::npos) << outcome.error;
+}
+
+// What is saved of the method are loss, gradient and history of one function.
+TEST_F(SandblasterTest, AnotherFunctionIsRefused) {
+  const Recipe r = recipe({"training.steps=2"});
+  FakeBatchJob<double> job(r, 1);
+  const Outcome first = run(job, r);
+  ASSERT_EQ(first.error, "");
+  const auto error_with = [&](const std::string& change) {
+    const Recipe other = recipe({change});
+    FakeBatchJob<double> second(other, 1);
+    return run(second, other, {}, first.result.checkpoint).error;
+  };
+  for (const char* change : {"sandblaster.l2=0.5", "data.mean=[0.25]", "data.deviation=[2]",
+                             "data.augment.flip=true", "task.options.label_smoothing=0.1"}) {
+    const std::string error = error_with(change);
+    const std::string key = std::string(change).substr(0, std::string(change).find('='));
+    EXPECT_NE(error.find("can't be resumed with this recipe: " + key + " is "), std::string::npos)
+        << error;
+    EXPECT_NE(error.find("begin with its weights (model.weights"), std::string::npos) << error;
+  }
+  // Portions are only another order of the same sums.
+  EXPECT_EQ(error_with("sandblaster.portion=12"), "");
 }
 
 TEST_F(SandblasterTest, MetricsSayWhoHadWhichPortions) {
@@ -558,6 +626,30 @@ TEST_F(SandblasterTest, ALaterLossThatIsNotFiniteShortensTheStep) {
   ASSERT_EQ(outcome.error, "");
   EXPECT_EQ(outcome.result.steps, 6);
   EXPECT_LT(job.state().loss, 1.2);
+}
+
+// Replicas send no gradient then, and nobody waits for one.
+TEST_F(SandblasterTest, WhereTheNetworkHasNoLossTheStepIsShorter) {
+  const auto beyond = std::make_shared<std::atomic<int>>(0);
+  static constexpr double kLargest = 0.105;
+  registry_.add_model("fenced", [beyond](const ModelRequest& r) {
+    return std::make_shared<Fenced>(r.classes, kLargest, beyond);
+  });
+  std::vector<double> expected;
+  for (const int replicas : {1, 3}) {
+    const Recipe r =
+        recipe({"model={name=\"fenced\"}", "sandblaster.replicas=" + std::to_string(replicas)});
+    FakeBatchJob<double> job(r, replicas == 1 ? 0 : 1);
+    *beyond = 0;
+    const Outcome outcome = run(job, r);
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_GT(*beyond, 0);
+    EXPECT_GT(outcome.result.steps, 0);
+    const std::vector<double>& last = job.weights(job.state().weights);
+    for (std::size_t i = 0; i < 36u * 3; ++i) EXPECT_LE(std::abs(last[i]), kLargest);
+    if (replicas == 1) expected = last;
+    EXPECT_EQ(last, expected);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hold.h"
 #include "convoy/base/error.h"
 #include "server/coordinator/batch_objective.h"
 #include "server/coordinator/batch_run.h"
@@ -89,6 +90,7 @@ class MethodThread::Replicas final : public EvaluationReplicas {
       effects = core.begin_evaluation(now, id);
       return true;
     });
+    hold_at("batch.evaluation");
   }
   Outcome wait(const EvaluationId&) override {
     std::uint64_t token = 0;
@@ -128,8 +130,14 @@ class MethodThread::Memory final : public BatchMemory {
   Bytes answers() override {
     return thread_.ask<Bytes>([](Core& core, Time, Effects&) { return core.batch_answers(); });
   }
-  void begin(Bytes start) override { keep(std::move(start), {}); }
-  void answered(Bytes answers) override { keep(std::nullopt, std::move(answers)); }
+  void begin(Bytes start) override {
+    hold_at("batch.iteration");
+    keep(std::move(start), {});
+  }
+  void answered(Bytes answers) override {
+    hold_at("batch.answer");
+    keep(std::nullopt, std::move(answers));
+  }
 
  private:
   void keep(std::optional<Bytes> start, Bytes answers) {
@@ -164,9 +172,13 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
   }
 
   std::vector<double> dots(std::span<const optim::VectorPair> pairs) override {
+    hold_at("batch.products");
     return space_->dots(pairs);
   }
   void combine(const optim::VectorName& into, std::span<const optim::Term> terms) override {
+    hold_at(into.role == optim::VectorRole::direction ? "batch.direction"
+            : into.role == optim::VectorRole::weights ? "batch.search"
+                                                      : "batch.history");
     space_->combine(into, terms);
   }
   void multiply(const optim::VectorName& into, const optim::VectorName& a,
@@ -184,6 +196,7 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
     }
     kept_.clear();
     const std::vector<optim::VectorName> kept(all.begin(), all.end());
+    hold_at("batch.keep");
     space_->keep(kept);
     kept_ = std::move(all);
   }
@@ -193,6 +206,7 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
   }
   std::vector<PortionRange> seal(const EvaluationId& id, double scale,
                                  std::span<const optim::Term> also) override {
+    hold_at("batch.seal");
     return client_.seal(id, scale, also);
   }
   double square(const optim::VectorName& name) override {
@@ -259,10 +273,12 @@ void MethodThread::run() {
     }
   } catch (const GaveUp&) {
     // Another process goes on.
-  } catch (const std::exception& error) {
-    client_.log.error(error.what());
+  } catch (const std::exception& error) {  // who begins it again finds the same
+    const std::string why = std::string("the optimization can't go on: ") + error.what();
+    client_.log.error(why);
+    if (settings_.mistake) return settings_.mistake(why);
     try {
-      end_job(std::string("the optimization can't go on: ") + error.what());
+      end_job(why);
     } catch (const std::exception&) {
     }
   }
