@@ -1,9 +1,11 @@
 // What `convoy bench downpour` says of runs.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "cli/bench/downpour/page.h"
+#include "cli/bench/downpour/projection.h"
 #include "cli/bench/downpour/table.h"
 #include "tests/cli/comparison_fixture.h"
 
@@ -93,6 +95,100 @@ TEST_F(ComparisonTest, CoresThatAreNotKnownAreNotDrawn) {
   EXPECT_FALSE(has(make_comparison_page(comparison, runs), "nothing to draw"));
   for (ComparedRun& run : runs.runs) run.row["cores_used"] = nullptr;
   EXPECT_TRUE(has(make_comparison_page(comparison, runs), "nothing to draw"));
+}
+
+// Two shards with backups; links of 1 MB/s, a network of 1 MB.
+TEST_F(ComparisonTest, ProjectsWhatMachinesOfTheirOwnWouldTake) {
+  words_.methods = "adagrad";
+  const Comparison comparison = make();
+  const Arm& adagrad = comparison.arms[0];
+  Arm sandblaster = adagrad;
+  sandblaster.method = Method::sandblaster;
+  sandblaster.replicas = 1;
+  ComparedRuns runs;
+  runs.level = 0.9;
+  ComparedRun run{&sandblaster, {}, {}};
+  run.record.best = "top1";
+  run.record.metrics = {{"top1", "top-1", true, true}};
+  run.record.parts.resize(1);
+  run.record.parts[0].numbers["parameters"] = 250'000;
+  const auto evaluation = [](std::int64_t step, double top1) {
+    train::EvaluationRecord record;
+    record.step = step;
+    record.metrics["top1"] = top1;
+    return record;
+  };
+  run.record.evaluations = {evaluation(1, 0.5), evaluation(2, 0.95), evaluation(3, 0.96)};
+  const double evaluations[] = {1, 2, 1, 1};  // of iterations
+  double now = 0;
+  for (int iteration = 0; iteration < 4; ++iteration) {
+    train::IterationRecord record;
+    record.step = iteration;
+    record.evaluations = evaluations[iteration];
+    run.record.iterations.push_back(record);
+    for (double e = 0; e < record.evaluations; ++e) {
+      for (int group = 0; group < 4; ++group, now += 10) {
+        run.record.groups.push_back({.iteration = iteration,
+                                     .evaluation = e,
+                                     .first = 10.0 * group,
+                                     .portions = 10,
+                                     .replica = 1,
+                                     .began_s = now,
+                                     .ended_s = now + 10});
+      }
+      now += 0.5;
+    }
+  }
+  run.row = {{"level_s", 163}, {"pushed_bytes", 20'000'000}};
+  runs.runs.push_back(run);
+  ComparedRun other{&adagrad, run.record, {}};
+  other.record.steps.phases[train::kForward] = {0.25, 0.5, 2};
+  other.row = {{"level_s", 70},
+               {"level_step", 50},
+               {"steps", 100},
+               {"pushed_bytes", 100'000'000},
+               {"fetched_bytes", 150'000'000}};
+  runs.runs.push_back(other);
+
+  const Projection projection = project(runs, {0.008, {1, 10, 100}});
+  ASSERT_EQ(projection.rows.size(), 4u);
+  // Four evaluations of 40 portions of a second, half a second between two.
+  const Projected& one = projection.rows[0];
+  EXPECT_EQ(one.replicas, 1);
+  EXPECT_EQ(one.measured_s, 163);
+  EXPECT_EQ(one.units, 4);
+  EXPECT_DOUBLE_EQ(one.compute_s, 40);
+  EXPECT_DOUBLE_EQ(one.servers_s, 4);  // four times 1 MB, to two servers each
+  EXPECT_DOUBLE_EQ(one.wait_s, 1.5);
+  EXPECT_DOUBLE_EQ(one.projected_s, 4 * 41.5);
+  EXPECT_EQ(one.bound, "computing");
+  const Projected& ten = projection.rows[1];
+  EXPECT_TRUE(std::isnan(ten.measured_s));
+  EXPECT_DOUBLE_EQ(ten.compute_s, 4);
+  EXPECT_DOUBLE_EQ(ten.servers_s, 40);
+  EXPECT_DOUBLE_EQ(ten.wait_s, 5.5);
+  EXPECT_EQ(ten.bound, "servers' links");
+  // No more than a push for each portion, and no less than a portion.
+  EXPECT_DOUBLE_EQ(projection.rows[2].servers_s, 40);
+  EXPECT_DOUBLE_EQ(projection.rows[2].compute_s, 1);
+  const Projected& downpour = projection.rows[3];
+  EXPECT_EQ(downpour.method, Method::adagrad);
+  EXPECT_EQ(downpour.replicas, 4);
+  EXPECT_DOUBLE_EQ(downpour.compute_s, 0.5);
+  EXPECT_DOUBLE_EQ(downpour.servers_s, 4);
+  EXPECT_DOUBLE_EQ(downpour.projected_s, 50.0 / 4 * 4);
+
+  const std::string file = scratch_.path("projection");
+  std::FILE* out = std::fopen(file.c_str(), "w");
+  print_projection(projection, out);
+  std::fclose(out);
+  const std::string text = test::slurp(file);
+  for (const char* part : {"Projected", "servers' links", "0.008 Gbit/s", "Downpour, Adagrad"})
+    EXPECT_TRUE(has(text, part)) << text;
+  train::Page page(kComparisonPage, "title");
+  add_projection(page, projection);
+  EXPECT_TRUE(has(page.finish(), "Projected, with a machine for each replica and shard"));
+  EXPECT_EQ(row_of(projection.rows[1])["measured_s"], nullptr);
 }
 
 // A row without metrics stands beside others, with what it complained about.

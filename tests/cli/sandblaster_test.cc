@@ -78,6 +78,72 @@ TEST(SandblasterJob, OtherPortionsAndPartitionsComeNear) {
   }
 }
 
+// 28 x 28 values between 0 and 2 for each of MNIST's test images, and their labels.
+std::pair<torch::Tensor, torch::Tensor> test_images() {
+  const auto unpacked = [](const std::string& name) {
+    const std::string command =
+        "gzip -dc '" + test::source_folder() + "/data/mnist/t10k-" + name + "-ubyte.gz'";
+    std::FILE* from = popen(command.c_str(), "r");
+    std::vector<std::uint8_t> bytes(1 << 24);
+    bytes.resize(std::fread(bytes.data(), 1, bytes.size(), from));
+    EXPECT_EQ(pclose(from), 0);
+    return bytes;
+  };
+  auto pixels = unpacked("images-idx3"), labels = unpacked("labels-idx1");
+  const auto count = static_cast<std::int64_t>(labels.size()) - 8;
+  const float scale = static_cast<float>(1 / (255.0 * 0.5));
+  torch::Tensor images = torch::from_blob(pixels.data() + 16, {count, 1, 28, 28}, torch::kUInt8)
+                             .to(torch::kFloat)
+                             .mul(scale);
+  return {images, torch::from_blob(labels.data() + 8, {count}, torch::kUInt8).to(torch::kLong)};
+}
+
+// A loop over all images by LibTorch alone, at the weights that the first iteration comes to.
+TEST(SandblasterJob, LeNetsLossAndGradientAreThoseOfAPlainLoop) {
+  const test::Scratch scratch;
+  const std::string folder = scratch.path("job");
+  const JobResult result =
+      Job(small_sandblaster(folder, {"model.name=lenet", "model.options={}", "training.steps=1",
+                                     "training.batch=250", "sandblaster.l2=0", "data.mean=[0.0]",
+                                     "data.deviation=[0.5]"}))
+          .finish();
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  const std::string checkpoint = train::CheckpointFolder(folder + "/checkpoints").newest();
+  const train::State saved =
+      train::read_checkpoint(checkpoint, train::open_checkpoint(checkpoint), 0, 1);
+  const optim::BatchState state = optim::batch_state_of(saved.lists.at("batch"));
+  EXPECT_EQ(state.iteration, 1);
+  train::Tensors w;
+  for (const auto& [name, tensor] : saved.model) w[name] = tensor.clone().requires_grad_(true);
+  const auto [images, labels] = test_images();
+  double loss = 0;
+  for (std::int64_t at = 0; at < images.size(0); at += 500) {
+    torch::Tensor x = images.slice(0, at, at + 500).to(torch::kDouble);
+    for (const char* layer : {"conv1", "conv2"}) {
+      const std::string name = layer;
+      x = torch::max_pool2d(torch::conv2d(x, w.at(name + ".weight"), w.at(name + ".bias")), 2);
+    }
+    x = torch::relu(torch::linear(x.flatten(1), w.at("fc1.weight"), w.at("fc1.bias")));
+    x = torch::linear(x, w.at("fc2.weight"), w.at("fc2.bias"));
+    const torch::Tensor sum = torch::nn::functional::cross_entropy(
+        x, labels.slice(0, at, at + 500),
+        torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+    sum.backward();
+    loss += sum.item<double>();
+  }
+  const auto count = static_cast<double>(images.size(0));
+  EXPECT_LT(std::abs(state.loss - loss / count), 1e-12 * state.loss);
+  train::Tensors mine, expected;
+  for (const auto& [name, tensor] : w) {
+    expected[name] = tensor.grad() / count;
+    mine[name] = saved.optimizer.at("gradient/" + name);
+  }
+  EXPECT_EQ(mine.size(), 8u);
+  const double far = farthest(mine, expected);
+  EXPECT_LT(far, 1e-12);
+  std::printf("loss %.17g, of the loop %.17g; gradient: %.2g\n", state.loss, loss / count, far);
+}
+
 TEST(SandblasterJob, WhateverIsKilledItComesToTheSameBits) {
   const test::Scratch scratch;
   const Words keys{"training.steps=40", "sandblaster.replicas=3"};

@@ -358,10 +358,18 @@ class FakeBatchService final : public BatchService {
     progress.over = job_.over_;
     progress.ended = job_.ended_;
     progress.term = 1;
+    progress.method_bytes = 3000;
+    progress.portion_bytes = 4000;
     std::erase_if(progress.groups, [&](const auto& each) { return each.number <= after; });
     for (std::uint64_t replica = 1; replica <= job_.clients_; ++replica)
       progress.replicas.push_back({replica, "replica-" + std::to_string(replica), true, {}, 0});
     return progress;
+  }
+  server::ShardTotals totals() override {
+    server::ShardTotals totals;
+    totals.pushed_bytes = 1000;
+    totals.fetched_bytes = 2000;
+    return totals;
   }
   void let_go() override {}
   void end_job(const std::string& why) override { job_.end(why); }

@@ -103,9 +103,15 @@ TEST(SandblasterRecipe, MemoryIsThatOfVectorsAndSums) {
   EXPECT_EQ(bytes.vectors, 2u * 5 + 12);
   EXPECT_EQ(bytes.sums, 2u * 7 + 3);
   EXPECT_EQ(bytes.copies, 2u);
-  EXPECT_EQ(bytes.all(), 8000u * 39 * 2);
+  EXPECT_EQ(bytes.messages, 2u + 3);
+  EXPECT_EQ(bytes.servers, 2u);
+  EXPECT_EQ(bytes.process, 24u << 20);
+  EXPECT_EQ(bytes.all(), 8000u * 44 * 2 + (48u << 20));
   EXPECT_EQ(batch_bytes(batch_recipe({"sandblaster.backups=false"}), 1000, 32).all(),
-            4000u * (32 + 4));
+            4000u * (32 + 4 + 5) + (24u << 20));
+  // The last commands stay in memory where there is no log.
+  EXPECT_EQ(batch_bytes(batch_recipe({"sandblaster.durability=none"}), 1000, 32).process,
+            88u << 20);
   EXPECT_NE(describe(bytes, recipe, 1000).find("22 vectors of 1000 parameters"), std::string::npos)
       << describe(bytes, recipe, 1000);
 }

@@ -544,7 +544,15 @@ TEST_F(SandblasterTest, MetricsSayWhoHadWhichPortions) {
   std::set<std::string> names;
   for (std::string line; std::getline(file, line);) {
     const auto row = nlohmann::json::parse(line);
-    if (row.at("kind") == "iteration") told += row.at("portions").get<double>();
+    if (row.at("kind") == "iteration") {
+      told += row.at("portions").get<double>();
+      EXPECT_EQ(row.at("method_bytes"), 3000);
+      EXPECT_EQ(row.at("portion_bytes"), 4000);
+    }
+    if (row.at("kind") == "step") {
+      EXPECT_EQ(row.at("pushed_bytes"), 1000);
+      EXPECT_EQ(row.at("fetched_bytes"), 2000);
+    }
     if (row.at("kind") != "groups") continue;
     for (const double each : row.at("portions")) portions += each;
     EXPECT_EQ(row.at("began_s").size(), row.at("portions").size());

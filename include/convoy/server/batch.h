@@ -174,6 +174,9 @@ struct BatchProgress {
   PortionCounts all;                   // of all
   std::uint64_t term = 0;              // which coordinator it is
   double time_s = 0;                   // since it began
+  // Bytes that went through this coordinator: between its method and the shards, and of replicas'
+  // requests for portions with their answers.
+  std::uint64_t method_bytes = 0, portion_bytes = 0;
   std::vector<BatchReplica> replicas;  // ascending
   std::vector<GroupRecord> groups;     // ascending; old ones are forgotten
 };

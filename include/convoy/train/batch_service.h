@@ -62,6 +62,7 @@ class BatchService {
 
   // --- an evaluator's ---
   virtual server::BatchProgress watch(std::uint64_t after, bool hold) = 0;
+  virtual server::ShardTotals totals() = 0;
   virtual void let_go() = 0;
   virtual void end_job(const std::string& why) = 0;
 

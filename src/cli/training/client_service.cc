@@ -124,6 +124,7 @@ class ClientBatchService final : public train::BatchService {
   server::BatchProgress watch(std::uint64_t after, bool hold) override {
     return batch_.watch(after, hold);
   }
+  server::ShardTotals totals() override { return client_->totals(); }
   void let_go() override { batch_.let_go(); }
   void end_job(const std::string& why) override { client_->end_job(why); }
   server::ClientTraffic traffic() const override { return client_->traffic(); }

@@ -86,6 +86,8 @@ class Core {
   Effects end_job(Time now, const std::string& why);  // without effect on one that has ended
   const Bytes& batch_start() const { return batch_start_; }
   const Bytes& batch_answers() const { return batch_answers_; }
+  // So many bytes more went between the method and the shards, there and back.
+  void count_method_bytes(std::uint64_t bytes);
   // Vectors that the method may not free: evaluators fetch them.
   std::vector<optim::VectorName> batch_held() const;
   // Nothing where the job is none, or isn't described yet.

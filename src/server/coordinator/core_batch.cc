@@ -120,6 +120,8 @@ void Core::on_watch(CallId call, const transport::Message& request) {
     progress.iteration = facts->iteration;
     progress.all = facts->all;
     progress.over = facts->over;
+    progress.method_bytes = facts->method_bytes;
+    progress.portion_bytes = facts->bytes;
     progress.replicas = facts->replicas;
     progress.groups = batch_->desk.journal().after(watch.after, calls::kMostRecords);
   }
@@ -241,6 +243,10 @@ Effects Core::keep_batch(Time now, std::uint64_t token, std::optional<Bytes> sta
   return done();
 }
 
+void Core::count_method_bytes(std::uint64_t bytes) {
+  if (batch_) batch_->method_bytes += bytes;
+}
+
 Effects Core::batch_over(Time now, const std::string& why) {
   at(now);
   batch_work().over = why;
@@ -262,6 +268,7 @@ std::optional<BatchFacts> Core::batch_facts() const {
   facts.portions = batch_->groups.portions;
   facts.counts = batch_->desk.ledger().counts();
   facts.bytes = batch_->desk.bytes();
+  facts.method_bytes = batch_->method_bytes;
   facts.iteration = batch_->iteration;
   facts.all = batch_->desk.journal().all();
   facts.over = batch_->over;

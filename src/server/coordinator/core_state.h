@@ -37,6 +37,7 @@ struct Core::BatchWork {
   std::string over;            // why the method has no next iteration
   PortionCounts iteration;     // of the iteration that ended last
   PortionCounts at_iteration;  // the journal's, when it ended
+  std::uint64_t method_bytes = 0;
   // Requests of replicas of which not all processes are here yet.
   struct Early {
     CallId call = 0;

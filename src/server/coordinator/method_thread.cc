@@ -122,7 +122,7 @@ class MethodThread::Replicas final : public EvaluationReplicas {
 
 class MethodThread::Memory final : public BatchMemory {
  public:
-  explicit Memory(MethodThread& thread) : thread_(thread) {}
+  Memory(MethodThread& thread, const Client& client) : thread_(thread), client_(client) {}
 
   Bytes start() override {
     return thread_.ask<Bytes>([](Core& core, Time, Effects&) { return core.batch_start(); });
@@ -146,8 +146,12 @@ class MethodThread::Memory final : public BatchMemory {
       const std::lock_guard lock(thread_.mutex_);
       token = thread_.next_token_++;
     }
-    thread_.ask<bool>([token, start = std::move(start), answers = std::move(answers)](
+    const ClientTraffic traffic = client_.traffic();
+    const std::uint64_t all = traffic.batch_sent_bytes + traffic.batch_received_bytes;
+    const std::uint64_t more = all - std::exchange(counted_, all);
+    thread_.ask<bool>([token, more, start = std::move(start), answers = std::move(answers)](
                           Core& core, Time now, Effects& effects) {
+      core.count_method_bytes(more);
       effects = core.keep_batch(now, token, start, answers);
       return true;
     });
@@ -155,6 +159,8 @@ class MethodThread::Memory final : public BatchMemory {
   }
 
   MethodThread& thread_;
+  const Client& client_;
+  std::uint64_t counted_ = 0;  // of its bytes
 };
 
 class MethodThread::Shards final : public NumberedSpace, public EvaluationShards {
@@ -306,7 +312,7 @@ void MethodThread::optimize(Client& client) {
   BatchClient batch(client);
   Shards shards(batch, *this);
   Replicas replicas(*this);
-  Memory memory(*this);
+  Memory memory(*this, client);
   BatchObjective objective({groups.portions, samples, settings_.l2}, shards, replicas);
   BatchRun run(settings_.method, shards, objective, memory);
   while (!run.over() &&

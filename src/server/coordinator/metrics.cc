@@ -154,6 +154,10 @@ void write_batch(Text& text, const BatchFacts& batch) {
               "Of these, those that are done of the evaluation at hand.", batch.counts.done);
   text.single("convoy_batch_portion_bytes_total", "counter",
               "Bytes of requests for portions, and of answers, of this coordinator.", batch.bytes);
+  text.single("convoy_batch_method_bytes_total", "counter",
+              "Bytes of the method's commands and questions to shards, and of answers, of this "
+              "coordinator.",
+              batch.method_bytes);
   text.metric("convoy_batch_replica_portions_total", "counter",
               "Portions that replicas had of this coordinator, by what became of them.");
   for (const BatchReplica& each : batch.replicas) {

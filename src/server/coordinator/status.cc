@@ -89,7 +89,8 @@ json batch_of(const BatchFacts& batch) {
               {"portions_again", batch.counts.again},
               {"portions_copied", batch.counts.copies},
               {"portions_unused", batch.counts.unused},
-              {"portion_bytes", batch.bytes}};
+              {"portion_bytes", batch.bytes},
+              {"method_bytes", batch.method_bytes}};
   all["last"] = portions_of(batch.iteration);
   all["all"] = portions_of(batch.all);
   all["replicas"] = json::array();

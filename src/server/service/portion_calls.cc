@@ -202,6 +202,8 @@ transport::Message encode(const WatchAnswer& answer) {
   write_portion_counts(writer, progress.all);
   writer.u64(progress.term);
   writer.f64(progress.time_s);
+  writer.u64(progress.method_bytes);
+  writer.u64(progress.portion_bytes);
   writer.u32(static_cast<std::uint32_t>(progress.replicas.size()));
   for (const BatchReplica& each : progress.replicas) {
     writer.u64(each.replica);
@@ -236,6 +238,8 @@ WatchAnswer decode_watch_answer(const transport::Message& message) {
   progress.all = read_portion_counts(reader);
   progress.term = reader.u64();
   progress.time_s = reader.f64();
+  progress.method_bytes = reader.u64();
+  progress.portion_bytes = reader.u64();
   const std::uint32_t replicas = reader.count(kLeastReplicaBytes);
   if (replicas > kMostReplicas) reader.refuse(std::to_string(replicas) + " replicas");
   for (std::uint32_t i = 0; i < replicas; ++i) {

@@ -297,6 +297,10 @@ TEST(BatchEndToEnd, ComesToTheSameBitsWhateverDies) {
     job.await([&] { return job.ended(); });
     expected = outcome_of(job);
     EXPECT_EQ(job.computed(), expected.at("evaluations").get<std::uint64_t>() * 24);
+    // What goes through the coordinator are scalars, for 20,043 parameters.
+    const std::uint64_t bytes = job.batch().at("method_bytes");
+    EXPECT_GT(bytes, 1000u);
+    EXPECT_LT(bytes / expected.at("evaluations").get<std::uint64_t>(), 20'000u);
   }
   EXPECT_GE(expected.at("iteration"), 5);
   EXPECT_LT(expected.at("gradient_norm"), 1);

@@ -279,8 +279,12 @@ TEST(CoreBatch, SaysWhoHadWhatWhen) {
   world.send(calls::kPortions, calls::encode(finished(three, {0, 0}, {0, 0})));
   world.send(calls::kPortions, calls::encode(finished(two, {0, 0}, {0, 0})));
 
+  world.core->count_method_bytes(300);
+  world.core->count_method_bytes(4);
   const WatchAnswer said = watch(world, 0, WatchRequest::Hold::keep);
   const BatchProgress& progress = said.progress;
+  EXPECT_EQ(progress.method_bytes, 304u);
+  EXPECT_GT(progress.portion_bytes, 0u);
   EXPECT_EQ(progress.now, (PortionCounts{2, 1, 1, 1}));
   EXPECT_EQ(progress.all, progress.now);
   ASSERT_EQ(progress.replicas.size(), 3u);
@@ -311,9 +315,12 @@ TEST(CoreBatch, SaysWhoHadWhatWhen) {
   EXPECT_EQ(status["batch"]["replicas"][1]["portions_again"], 1);
   EXPECT_EQ(status["batch"]["replicas"][0]["here"], false);
   EXPECT_EQ(status["batch"]["over"], nullptr);
+  EXPECT_EQ(status["batch"]["method_bytes"], 304);
+  EXPECT_EQ(status["batch"]["portion_bytes"], progress.portion_bytes);
   const std::string metrics = metrics_text(world.core->facts());
   for (const char* line : {"\nconvoy_batch_iterations_total 0\n", "\nconvoy_batch_portions 2\n",
-                           "\nconvoy_batch_evaluation_portions_done 2\n", ",became=\"unused\"} 1\n",
+                           "\nconvoy_batch_evaluation_portions_done 2\n",
+                           "\nconvoy_batch_method_bytes_total 304\n", ",became=\"unused\"} 1\n",
                            "# TYPE convoy_batch_replica_busy_seconds_total counter\n"})
     EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
 }

@@ -366,6 +366,8 @@ TEST(WatchCalls, ComeBackFromTheirBytes) {
   progress.all = {9, 10, 11, 12};
   progress.term = 13;
   progress.time_s = 14.5;
+  progress.method_bytes = 27;
+  progress.portion_bytes = 28;
   progress.replicas = {{15, "name", true, {16, 17, 18, 19}, 20.5}};
   progress.groups = {{21, {22, 23}, {32, 4}, 24, true, GroupRecord::End::lost, 25.5, 26.5}};
   const Message said = encode(answer);
@@ -376,6 +378,8 @@ TEST(WatchCalls, ComeBackFromTheirBytes) {
   EXPECT_EQ(told.progress.method, progress.method);
   EXPECT_EQ(told.progress.iteration, progress.iteration);
   EXPECT_EQ(told.progress.all, progress.all);
+  EXPECT_EQ(told.progress.method_bytes, 27u);
+  EXPECT_EQ(told.progress.portion_bytes, 28u);
   ASSERT_EQ(told.progress.replicas.size(), 1u);
   EXPECT_EQ(told.progress.replicas[0].name, "name");
   EXPECT_EQ(told.progress.replicas[0].busy_s, 20.5);

@@ -40,6 +40,8 @@ struct ComparisonWords {
   std::int64_t warm_steps = 0;
   std::int64_t iterations = 50;  // of sandblaster
   std::optional<double> level;
+  double link_gbit = 0;  // of the projection; 0: there is none
+  std::string project;   // numbers of replicas that only it has
   std::string hosts, certificates;
   std::string folder;  // empty: runs/<name>-comparison
   bool overwrite = false;

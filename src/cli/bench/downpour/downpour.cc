@@ -12,8 +12,10 @@
 #include "cli/bench/downpour/folder.h"
 #include "cli/bench/downpour/open.h"
 #include "cli/bench/downpour/page.h"
+#include "cli/bench/downpour/projection.h"
 #include "cli/bench/downpour/table.h"
 #include "cli/bench/downpour/training_run.h"
+#include "cli/bench/lists.h"
 #include "cli/checks.h"
 #include "cli/launch/hosts.h"
 #include "cli/launch/mpirun.h"
@@ -39,6 +41,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kMostSeeds = 1000;
+constexpr int kMostProjected = 1'000'000;
 
 // Of ranks: the first hosts, with an even share each.
 std::string hosts_of_ranks(const std::string& list, int ranks) {
@@ -46,6 +49,17 @@ std::string hosts_of_ranks(const std::string& list, int ranks) {
   if (hosts.size() > static_cast<std::size_t>(ranks)) hosts.resize(static_cast<std::size_t>(ranks));
   complete_slots(hosts, ranks);
   return format_hosts(hosts);
+}
+
+std::vector<int> replicas_to_project(const std::string& list) {
+  std::vector<int> numbers;
+  if (list.empty()) return numbers;
+  for (const std::string& word : split_list(list, "--project")) {
+    const std::string problem = positive_integer(kMostProjected)(word);
+    if (!problem.empty()) throw UsageError("--project: " + problem);
+    numbers.push_back(std::stoi(word));
+  }
+  return numbers;
 }
 
 class Command {
@@ -80,6 +94,11 @@ class Command {
       runs_.runs.push_back(std::move(run));
     }
     if (!rows_.on_standard_output()) print_comparison(runs_, stdout);
+    if (words_.link_gbit > 0) {
+      projection_ = project(runs_, {words_.link_gbit, replicas_to_project(words_.project)});
+      for (const Projected& row : projection_.rows) rows_.add(row_of(row));
+      if (!rows_.on_standard_output()) print_projection(projection_, stdout);
+    }
     if (draws) write_page();
     if (failed > 0) {
       throw Failure(std::to_string(failed) + " of " + std::to_string(comparison_.arms.size()) +
@@ -229,7 +248,7 @@ class Command {
   }
 
   void write_page() const {
-    const std::string page = make_comparison_page(comparison_, runs_);
+    const std::string page = make_comparison_page(comparison_, runs_, projection_);
     const std::string file = folder_.file("report.html");
     write_file_atomically(file, page);
     std::fprintf(out_, "report  %s (%s)\n", file.c_str(), format_bytes(page.size()).c_str());
@@ -243,9 +262,15 @@ class Command {
   std::vector<const Arm*> wanted_;
   int cores_;
   ComparedRuns runs_;
+  Projection projection_;
 };
 
 void check(const ComparisonWords& words) {
+  if (words.link_gbit > 0 && !words.level)
+    throw UsageError("--link: the projection is of the time to a level: name it with --level");
+  if (words.link_gbit == 0 && !words.project.empty())
+    throw UsageError("--project: say with --link how fast the machines' links are, in Gbit/s");
+  replicas_to_project(words.project);
   for (const HostSlots& host : read_hosts(words.hosts, "")) {
     if (host.slots != 0)
       throw UsageError("--hosts: name hosts alone; how many workers there are --replicas says");
@@ -311,6 +336,17 @@ void add_options(CLI::App& command, ComparisonWords& w) {
                   "What is to be reached of the metric that evaluations are judged by: 0.97")
       ->check(finite_number())
       ->type_name("VALUE");
+  command
+      .add_option("--link", w.link_gbit,
+                  "Also say how long it would take with a machine for each replica and shard, with "
+                  "links of so many Gbit/s: computed from what was measured, with what is assumed")
+      ->check(positive_number())
+      ->type_name("GBIT");
+  command
+      .add_option("--project", w.project,
+                  "With --link: numbers of replicas of sandblaster beside those that are measured: "
+                  "16,64,256")
+      ->type_name("LIST");
   add_set_option(command, w.overrides);
   command
       .add_option("--hosts", w.hosts,

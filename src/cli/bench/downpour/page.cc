@@ -169,7 +169,8 @@ void add_complaints(Page& page, const ComparedRuns& runs) {
 
 }  // namespace
 
-std::string make_comparison_page(const Comparison& comparison, const ComparedRuns& runs) {
+std::string make_comparison_page(const Comparison& comparison, const ComparedRuns& runs,
+                                 const Projection& projection) {
   const std::string title = escaped(comparison.recipe.name) + ": methods compared";
   Page page(kComparisonPage, title);
   page.add("<h1>" + title + "</h1>\n<p class=\"soft\">" + train::utc_now() + "; " +
@@ -192,6 +193,7 @@ std::string make_comparison_page(const Comparison& comparison, const ComparedRun
     page.add("<h2>Time to " + level_text(runs.metric(), *runs.level) + "</h2>\n");
     add_times(page, runs);
   }
+  add_projection(page, projection);
   add_settings(page, comparison, runs);
   return page.finish();
 }

@@ -59,19 +59,13 @@ std::string level_text(const train::MetricInfo* metric, double level) {
   return formatted("%.4g", 100 * level) + "%";
 }
 
-void print_comparison(const ComparedRuns& runs, std::FILE* out) {
-  const train::MetricInfo* metric = runs.metric();
-  const std::string title = metric == nullptr ? "metric" : metric->title;
-  std::vector<std::vector<std::string>> lines{
-      {"run", "state", "best " + title, "last", "of training",
-       runs.level ? "to " + level_text(metric, *runs.level) : "to level", "training", "samples/s",
-       "staleness", "used twice", "cores given", "in use", "pushed", "fetched"}};
-  for (const ComparedRun& run : runs.runs) {
-    lines.push_back(line_of(runs, run));
-    std::replace(lines.back().begin(), lines.back().end(), std::string(), std::string("-"));
-  }
-  std::vector<std::size_t> widths(lines.front().size());
-  for (const auto& line : lines) {
+void print_columns(const std::vector<std::string>& head,
+                   const std::vector<std::vector<std::string>>& rows, std::FILE* out) {
+  std::vector<std::vector<std::string>> lines{head};
+  lines.insert(lines.end(), rows.begin(), rows.end());
+  std::vector<std::size_t> widths(head.size());
+  for (auto& line : lines) {
+    std::replace(line.begin(), line.end(), std::string(), std::string("-"));
     for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width(line[i]));
   }
   for (const auto& line : lines) {
@@ -82,6 +76,22 @@ void print_comparison(const ComparedRuns& runs, std::FILE* out) {
     }
     std::fprintf(out, "%s\n", text.c_str());
   }
+}
+
+void print_comparison(const ComparedRuns& runs, std::FILE* out) {
+  const train::MetricInfo* metric = runs.metric();
+  const std::string title = metric == nullptr ? "metric" : metric->title;
+  const std::vector<std::string> head{
+      "run",           "state",
+      "best " + title, "last",
+      "of training",   runs.level ? "to " + level_text(metric, *runs.level) : "to level",
+      "training",      "samples/s",
+      "staleness",     "used twice",
+      "cores given",   "in use",
+      "pushed",        "fetched"};
+  std::vector<std::vector<std::string>> lines;
+  for (const ComparedRun& run : runs.runs) lines.push_back(line_of(runs, run));
+  print_columns(head, lines, out);
   for (const ComparedRun& run : runs.runs) {
     const std::string complaint = end_of(run.row).complaint;
     if (!complaint.empty()) std::fprintf(out, "%s: %s\n", run.arm->name.c_str(), complaint.c_str());

@@ -273,6 +273,15 @@ void BatchEvaluator::note_groups(const server::BatchProgress& progress) {
     replicas_[replica.replica] = replica.name;
 }
 
+// What they were is good enough where servers are away.
+void BatchEvaluator::note_totals() {
+  if (outer_->world().rank() > 0 || !service_->ended().empty()) return;
+  try {
+    totals_ = service_->totals();
+  } catch (const Failure&) {
+  }
+}
+
 MetricsRow BatchEvaluator::iteration_row(const server::BatchProgress& p) const {
   const auto count = [](std::uint64_t n) { return static_cast<double>(n); };
   return {.kind = "iteration",
@@ -285,7 +294,9 @@ MetricsRow BatchEvaluator::iteration_row(const server::BatchProgress& p) const {
                       {"portions", count(p.iteration.done)},
                       {"portions_again", count(p.iteration.again)},
                       {"portions_copied", count(p.iteration.copies)},
-                      {"portions_unused", count(p.iteration.unused)}},
+                      {"portions_unused", count(p.iteration.unused)},
+                      {"method_bytes", count(p.method_bytes)},
+                      {"portion_bytes", count(p.portion_bytes)}},
           .strings = {}};
 }
 
@@ -343,6 +354,9 @@ StepReport BatchEvaluator::report_of(const Seen& seen) {
                          {"portions_copied", count(p.iteration.copies)},
                          {"portions_twice", count(p.iteration.unused)},
                          {"restarted", p.last.restarted ? 1.0 : 0.0}};
+  note_totals();
+  report.more.numbers.emplace_back("pushed_bytes", count(totals_.pushed_bytes));
+  report.more.numbers.emplace_back("fetched_bytes", count(totals_.fetched_bytes));
   if (report.updates > 0) report.more.rows.push_back(iteration_row(p));
   if (!groups_.empty()) report.more.rows.push_back(take_groups(moment_of(seen).step));
   return report;

@@ -60,6 +60,7 @@ class BatchEvaluator final : public Around {
   Moment moment_of(const Seen& seen) const;
   StepReport report_of(const Seen& seen);
   void note_groups(const server::BatchProgress& progress);
+  void note_totals();
   MetricsRow iteration_row(const server::BatchProgress& progress) const;
   MetricsRow take_groups(std::int64_t step);
   void check_beginning(const Seen& seen);
@@ -81,6 +82,7 @@ class BatchEvaluator final : public Around {
   std::uint64_t term_ = 0, last_record_ = 0;
   std::vector<server::GroupRecord> groups_;
   std::map<std::uint64_t, std::string> replicas_;
+  server::ShardTotals totals_;  // on the first rank
 };
 
 }  // namespace convoy::train

@@ -231,26 +231,35 @@ BatchBytes batch_bytes(const Recipe& recipe, std::uint64_t elements, std::uint64
   BatchBytes bytes;
   bytes.vector = elements * (batch_element(recipe) == server::Element::f64 ? 8 : 4);
   // docs/batch.md: what a search works with, and the memory of vectors that are gone.
-  constexpr std::uint64_t kOfASearch = 9, kGone = 3;
+  constexpr std::uint64_t kOfASearch = 9, kGone = 3, kOfTheLog = 3;
+  constexpr std::uint64_t kOfAServer = 24 << 20, kOfRecentCommands = 64 << 20;
   const std::uint64_t history = s.method == "lbfgs" ? static_cast<std::uint64_t>(s.history) : 0;
   bytes.vectors = 2 * history + kOfASearch + kGone;
   // Each replica goes through a range of its own: of each there is a sum of 1, 2, 4, ... portions.
   const auto levels = static_cast<std::uint64_t>(std::bit_width(portions));
   bytes.sums = std::min(portions, static_cast<std::uint64_t>(s.replicas) * levels) + kGone;
+  // Of each replica one is on its way or was just used, and so are the backup's, the gradient that
+  // is sealed and the log's.
+  bytes.messages = static_cast<std::uint64_t>(s.replicas) + kOfTheLog;
   bytes.copies = s.backups ? 2 : 1;
+  bytes.servers = plan_of_servers(recipe).servers;
+  bytes.process = kOfAServer;
+  // Without a log the last commands stay, for a backup that comes back.
+  if (s.durability == "none" && s.backups) bytes.process += kOfRecentCommands;
   return bytes;
 }
 
 std::string describe(const BatchBytes& bytes, const Recipe& recipe, std::uint64_t elements) {
   const SandblasterRecipe s = sandblaster_of(recipe);
-  const std::uint64_t per_server =
-      bytes.all() / std::max<std::uint64_t>(plan_of_servers(recipe).servers, 1);
-  return "servers need up to " + format_bytes(bytes.all()) + " (" + format_bytes(per_server) +
-         " each): " + std::to_string(bytes.vectors) + " vectors of " + std::to_string(elements) +
-         " parameters" +
+  const std::uint64_t servers = std::max<std::uint64_t>(bytes.servers, 1);
+  return "servers need up to " + format_bytes(bytes.all()) + " (" +
+         format_bytes(bytes.all() / servers) + " each): " + std::to_string(bytes.vectors) +
+         " vectors of " + std::to_string(elements) + " parameters" +
          (s.method == "lbfgs" ? " (sandblaster.history = " + std::to_string(s.history) + ")" : "") +
-         " and up to " + std::to_string(bytes.sums) + " sums of portions, " +
-         format_bytes(bytes.vector) + " each" + (bytes.copies > 1 ? ", twice with backups" : "");
+         ", up to " + std::to_string(bytes.sums) + " sums of portions and " +
+         std::to_string(bytes.messages) + " messages, " + format_bytes(bytes.vector) + " each" +
+         (bytes.copies > 1 ? ", twice with backups" : "") + ", and " + format_bytes(bytes.process) +
+         " for each server's process";
 }
 
 }  // namespace convoy::train
