@@ -150,7 +150,8 @@ void print_replica(const train::ReplicaResult& result) {
 
 void print_replica(const train::BatchReplicaResult& result) {
   std::printf(
-      "%s after %llu portions in %llu evaluations; %llu were copies, %llu others had done\n",
+      "%s after %llu portions in %llu evaluations; copies among them: %llu, done by others before: "
+      "%llu\n",
       how_it_ended(result.stopped, result.ended).c_str(),
       static_cast<unsigned long long>(result.portions),
       static_cast<unsigned long long>(result.evaluations),
