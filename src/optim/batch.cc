@@ -77,9 +77,11 @@ void validate(const BatchOptions& options) {
 
 std::vector<VectorName> vectors_of(const BatchState& state, BatchMethod method) {
   std::vector<VectorName> names = {state.weights, gradient_of(state.weights)};
-  for (const std::int64_t iteration : state.history) {
-    names.push_back(step_of(iteration));
-    names.push_back(change_of(iteration));
+  if (method == BatchMethod::lbfgs) {
+    for (const std::int64_t iteration : state.history) {
+      names.push_back(step_of(iteration));
+      names.push_back(change_of(iteration));
+    }
   }
   if (method == BatchMethod::conjugate_gradient && state.iteration > 0)
     names.push_back(state.direction);
@@ -127,7 +129,11 @@ BatchIteration BatchOptimizer::begin() {
   return first;
 }
 
-void BatchOptimizer::resume(BatchState state) { state_ = std::move(state); }
+// A method that doesn't use the history doesn't keep it up to date, either.
+void BatchOptimizer::resume(BatchState state) {
+  state_ = std::move(state);
+  if (options_.method != BatchMethod::lbfgs) state_.history.clear();
+}
 
 BatchOptimizer::Direction BatchOptimizer::steepest() const {
   const VectorName gradient = gradient_of(state_.weights);

@@ -352,6 +352,34 @@ TEST(BatchState, GoesOnWithAShorterHistory) {
   EXPECT_EQ(shorter.state().history.size(), 3U);
 }
 
+// Steepest descent in between keeps no history, and L-BFGS behind it begins one anew.
+TEST(BatchState, GoesOnWithAnotherMethodAndBack) {
+  BatchState state;
+  std::map<VectorName, std::vector<double>> vectors;
+  for (const BatchMethod method :
+       {BatchMethod::lbfgs, BatchMethod::gradient_descent, BatchMethod::lbfgs}) {
+    BatchOptions options;
+    options.method = method;
+    Minimization run(options, rosenbrock, {-1.2, 1});
+    if (state.iteration == 0) {
+      run.optimizer.begin();
+    } else {
+      run.vectors.space = MemorySpace<double>(2);
+      for (const VectorName& name : vectors_of(state, method))
+        run.vectors.space.put(name, vectors.at(name));
+      run.optimizer.resume(state);
+    }
+    const double loss = run.optimizer.state().loss;
+    for (int i = 0; i < 5; ++i) run.optimizer.iterate();
+    EXPECT_LT(run.optimizer.state().loss, loss);
+    state = run.optimizer.state();
+    EXPECT_EQ(state.history.empty(), method == BatchMethod::gradient_descent);
+    EXPECT_EQ(run.vectors.space.vectors(), vectors_of(state, method).size());
+    for (const VectorName& name : vectors_of(state, method))
+      vectors[name] = run.vectors.space.get(name);
+  }
+}
+
 TEST(BatchState, IsAllThatATrainingNeedsToGoOn) {
   for (const BatchMethod method :
        {BatchMethod::lbfgs, BatchMethod::conjugate_gradient, BatchMethod::gradient_descent}) {

@@ -124,7 +124,7 @@ class BatchOptimizer {
 
   // Evaluates at `weights`, which the space has, of iteration 0 and evaluation 0.
   BatchIteration begin();
-  // Goes on from a state of a run with the same method.
+  // Goes on from a state of which the space has what vectors_of() names for this method.
   void resume(BatchState state);
   // After begin() or resume(), until something has an ending.
   BatchIteration iterate();

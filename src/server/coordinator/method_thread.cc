@@ -11,6 +11,7 @@
 
 #include "base/hold.h"
 #include "convoy/base/error.h"
+#include "convoy/server/batch_end.h"
 #include "server/coordinator/batch_objective.h"
 #include "server/coordinator/batch_run.h"
 
@@ -191,14 +192,19 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
                 const optim::VectorName& b) override {
     space_->multiply(into, a, b);
   }
+  // An iteration goes on from these: they are there until it frees them at its end.
+  void begin_iteration(const std::vector<optim::VectorName>& names) {
+    start_ = std::set<optim::VectorName>(names.begin(), names.end());
+  }
   // Also what evaluators hold, as far as it is known to be there: shards refuse names that nothing
   // has.
   void keep(std::span<const optim::VectorName> names) override {
     const auto held = thread_.ask<std::vector<optim::VectorName>>(
-        [](Core& core, Time, Effects&) { return core.batch_held(); });
+        [kept = std::vector<optim::VectorName>(names.begin(), names.end())](
+            Core& core, Time, Effects&) { return core.batch_frees(kept); });
     std::set<optim::VectorName> all(names.begin(), names.end());
     for (const optim::VectorName& name : held) {
-      if (kept_.contains(name)) all.insert(name);
+      if (kept_.contains(name) || start_.contains(name)) all.insert(name);
     }
     kept_.clear();
     const std::vector<optim::VectorName> kept(all.begin(), all.end());
@@ -225,6 +231,7 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
   MethodThread& thread_;
   std::unique_ptr<ShardSpace> space_;
   std::set<optim::VectorName> kept_;  // by the last command of this kind, if it is known
+  std::set<optim::VectorName> start_;
 };
 
 MethodThread::MethodThread(const BatchSettings& settings, ClientOptions client, Post post)
@@ -280,7 +287,7 @@ void MethodThread::run() {
   } catch (const GaveUp&) {
     // Another process goes on.
   } catch (const std::exception& error) {  // who begins it again finds the same
-    const std::string why = std::string("the optimization can't go on: ") + error.what();
+    const std::string why = std::string(kCannotGoOn) + error.what();
     client_.log.error(why);
     if (settings_.mistake) return settings_.mistake(why);
     try {
@@ -317,6 +324,7 @@ void MethodThread::optimize(Client& client) {
   BatchRun run(settings_.method, shards, objective, memory);
   while (!run.over() &&
          (settings_.iterations == 0 || run.state().iteration < settings_.iterations)) {
+    shards.begin_iteration(optim::vectors_of(run.state(), settings_.method.method));
     const optim::BatchIteration done = run.next();
     const auto portions = ask<PortionCounts>([](Core& core, Time, Effects&) {
       const auto facts = core.facts().batch;

@@ -154,7 +154,8 @@ class BatchJob {
                           Wells work(computed_, none);
                           WorkerOptions options;
                           options.stop = [this, number] {
-                            return stop_[static_cast<std::size_t>(number)].load();
+                            return stop_[static_cast<std::size_t>(number)] ||
+                                   computed_ >= most_computed;
                           };
                           PortionWorker<double> worker(batch, work, options);
                           const std::string why = worker.run();
@@ -198,14 +199,15 @@ class BatchJob {
 
   std::set<EvaluationId> none;  // evaluations without a loss; before replicas are started
 
-  // While the optimization goes on.
-  BatchCheckpoint checkpoint() {
+  // While the optimization goes on. `held`: is called when all of it is; then nothing may be gone.
+  BatchCheckpoint checkpoint(const std::function<void()>& held = {}) {
     Client client(client_options("evaluator", ClientRole::evaluator));
     client.describe(batch_description());
     BatchClient batch(client);
     const auto until = Clock::now() + convoy::test::patience();
     while (true) {
       BatchProgress progress = batch.watch(0, true);
+      if (held) held();
       // What these would free stays.
       await_iteration(static_cast<int>(progress.state.iteration) + 2);
       BatchCheckpoint checkpoint{progress.state, {}};
@@ -221,10 +223,12 @@ class BatchJob {
         batch.let_go();
         return checkpoint;
       } catch (const UsageError&) {  // an iteration has ended just then
-        if (Clock::now() > until) throw;
+        if (held || Clock::now() > until) throw;
       }
     }
   }
+
+  std::atomic<std::uint64_t> most_computed = UINT64_MAX;  // portions, behind which replicas stop
 
  private:
   ClientOptions client_options(const std::string& name, ClientRole role) const {
@@ -382,6 +386,24 @@ TEST(BatchEndToEnd, GoesOnFromACheckpointOnOtherShards) {
   for (int number : {1, 2}) other.start_replica(number);
   other.await([&] { return other.ended(); });
   EXPECT_EQ(outcome_of(other), expected);
+}
+
+// A coordinator that has begun again in the middle of an iteration frees nothing of what that goes
+// on from where an evaluator holds it.
+TEST(BatchEndToEnd, HoldsVectorsBehindARestart) {
+  BatchJob job(0);
+  job.most_computed = 24 * 8 + 5;
+  job.start_replica(1);
+  job.await([&] { return job.computed() >= job.most_computed; });
+  job.stop_replica(1);
+  job.kill_coordinator();
+  job.start_coordinator();
+  const BatchCheckpoint checkpoint = job.checkpoint([&] {
+    job.most_computed = UINT64_MAX;
+    job.start_replica(2);
+  });
+  EXPECT_GT(checkpoint.state.iteration, 0);
+  EXPECT_GE(job.batch().at("iteration"), checkpoint.state.iteration + 2);
 }
 
 }  // namespace
