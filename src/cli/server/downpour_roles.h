@@ -1,4 +1,4 @@
-// The processes of a job with strategy "downpour", as roles.
+// The processes of a job with strategy "downpour" or "sandblaster", as roles.
 #pragma once
 
 #include <string>
