@@ -20,7 +20,6 @@ Each run is kept in FOLDER; what is there is not measured again (--overwrite doe
 Takes some 5 minutes; the largest network writes some GB of logs (--set sandblaster.durability=none: no logs).
 """
 
-import argparse
 import os
 import re
 import sys
@@ -36,18 +35,12 @@ UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--convoy", default="build/bin/convoy")
-    parser.add_argument("--folder", required=True)
+    parser = jobs.parser_of(__doc__, 5)
     parser.add_argument("--networks", default=",".join(NETWORKS), help="some of " + ",".join(NETWORKS))
     parser.add_argument("--groups", default="16,1", help="portions of the largest group: the first number with all "
                         "networks, others with the smallest alone (16,1)")
     parser.add_argument("--portion", type=int, default=100, help="images (100: 100 portions)")
     parser.add_argument("--iterations", type=int, default=14)
-    parser.add_argument("--minutes", type=float, default=5, help="of each run, at most (5)")
-    parser.add_argument("--set", action="append", default=[], help="another key of the recipe")
-    parser.add_argument("--overwrite", action="store_true")
-    parser.add_argument("--table", action="store_true", help="what there is; nothing is measured")
     return parser.parse_args()
 
 

@@ -15,7 +15,6 @@ Each run is kept in FOLDER; what is there is not trained again (--overwrite does
 some 6 minutes.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -29,18 +28,12 @@ DATA = {"mnist": (jobs.SOFTMAX, "0.01", 64, 6), "speech": (SPEECH, "0.05", 256, 
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--convoy", default="build/bin/convoy")
-    parser.add_argument("--folder", required=True)
+    parser = jobs.parser_of(__doc__, 5, "trained")
     parser.add_argument("--data", default="mnist,speech", help="mnist, speech (where CONVOY_DATA is set) or both")
     parser.add_argument("--iterations", type=int, default=0, help="of Sandblaster; 0: the recipe's")
     parser.add_argument("--epochs", type=int, default=0, help="of SGD; 0: 6 with mnist, 12 with speech")
     parser.add_argument("--rate", help="of SGD (0.01 with mnist, 0.05 with speech)")
-    parser.add_argument("--minutes", type=float, default=5, help="of each run, at most (5)")
     parser.add_argument("--picture", help="PNG of the losses")
-    parser.add_argument("--set", action="append", default=[], help="another key of all recipes")
-    parser.add_argument("--overwrite", action="store_true")
-    parser.add_argument("--table", action="store_true", help="what there is; nothing is trained")
     return parser.parse_args()
 
 

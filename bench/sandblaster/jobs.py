@@ -1,5 +1,6 @@
 """Sandblaster jobs for the measurements beside this file: starts them, reads what they say, watches their processes."""
 
+import argparse
 import gzip
 import json
 import os
@@ -16,7 +17,20 @@ MNIST = os.path.join(ROOT, "data", "mnist")
 SOFTMAX = os.path.join(ROOT, "recipes", "mnist-softmax-sandblaster.toml")
 # What a measurement of a job has no use for.
 QUIET = ["evaluation.every_steps=0", "evaluation.every_epochs=0", "evaluation.fraction=0.02",
-         "checkpoint.every_steps=0", "checkpoint.every_epochs=0", "output.tensorboard=false", "threads=1", "sandblaster.gradient_norm=0"]
+         "checkpoint.every_steps=0", "checkpoint.every_epochs=0", "output.tensorboard=false", "threads=1",
+         "sandblaster.gradient_norm=0"]
+
+
+def parser_of(doc, minutes, done="measured"):
+    """What all scripts take; `minutes` of a run at most, `done` is what becomes of it."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--convoy", default="build/bin/convoy")
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--minutes", type=float, default=minutes, help=f"of each run, at most ({minutes})")
+    parser.add_argument("--set", action="append", default=[], help="another key of the recipe")
+    parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--table", action="store_true", help=f"what there is; nothing is {done}")
+    return parser
 
 
 def say(text):

@@ -14,7 +14,6 @@ Each run is kept in FOLDER; what is there is not trained again (--overwrite does
 some 5 minutes.
 """
 
-import argparse
 import array
 import json
 import os
@@ -38,16 +37,10 @@ SHOWN = [0, 1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100]
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--convoy", default="build/bin/convoy")
-    parser.add_argument("--folder", required=True)
+    parser = jobs.parser_of(__doc__, 4, "trained")
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--portion", type=int, default=100, help="images of a portion of the first training (100)")
     parser.add_argument("--iterations", type=int, default=30)
-    parser.add_argument("--minutes", type=float, default=4, help="of each training, at most (4)")
-    parser.add_argument("--set", action="append", default=[], help="another key of the recipe")
-    parser.add_argument("--overwrite", action="store_true")
-    parser.add_argument("--table", action="store_true", help="what there is; nothing is trained")
     return parser.parse_args()
 
 

@@ -23,7 +23,6 @@ Needs root for the cgroups, and a machine that does nothing else. Each run is ke
 measured again (--overwrite does), and --table measures nothing. Takes some 6 minutes, at most --minutes for each run.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -41,20 +40,14 @@ LEFT_OUT = 2  # iterations, beside the first evaluation
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--convoy", default="build/bin/convoy")
-    parser.add_argument("--folder", required=True)
+    parser = jobs.parser_of(__doc__, 8)
     parser.add_argument("--replicas", type=int, default=8)
     parser.add_argument("--share", type=float, default=20, help="of a processor, percent, for each replica (20)")
     parser.add_argument("--slow", type=float, default=10, help="how many times as slow one of them is (10)")
     parser.add_argument("--portion", type=int, default=300, help="images (300: 200 portions of MNIST)")
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--alike", type=int, default=3, help="iterations with all alike; 0: none (3)")
-    parser.add_argument("--minutes", type=float, default=8, help="of each run, at most (8)")
     parser.add_argument("--picture", help="PNG of the last iteration")
-    parser.add_argument("--set", action="append", default=[], help="another key of the recipe")
-    parser.add_argument("--overwrite", action="store_true")
-    parser.add_argument("--table", action="store_true", help="what there is; nothing is measured")
     return parser.parse_args()
 
 

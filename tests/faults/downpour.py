@@ -25,7 +25,6 @@ and again at the end, and the folder of that training is kept. 77: it can't run 
 import argparse
 import json
 import random
-import shutil
 import sys
 import time
 
@@ -122,13 +121,8 @@ def trial(options, folder, cluster):
             problems.append(f"training {number}, after {faults.next()}: {problem}")
         finally:
             training.end()
-        print(f"{time.monotonic() - begin:6.0f} s  training {number} is over: {text}", flush=True)
-        for what in problems[before:]:
-            print(f"PROBLEM  {what}", flush=True)
-        if len(problems) > before:
-            print(f"         kept: {training.folder}", flush=True)
+        if not jobs.say_end(training, f"training {number}", text, problems[before:], time.monotonic() - begin):
             break
-        shutil.rmtree(training.folder, ignore_errors=True)
     return problems, done
 
 

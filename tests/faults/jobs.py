@@ -332,6 +332,18 @@ class Training:
         self.log.close()
 
 
+def say_end(training, name, text, problems, seconds):
+    """Says how a training ended; where there were problems its folder stays. Whether there were none."""
+    print(f"{seconds:6.0f} s  {name} is over: {text}", flush=True)
+    for what in problems:
+        print(f"PROBLEM  {what}", flush=True)
+    if problems:
+        print(f"         kept: {training.folder}", flush=True)
+    else:
+        shutil.rmtree(training.folder, ignore_errors=True)
+    return not problems
+
+
 def add_options(parser, recipe):
     parser.add_argument("convoy", type=pathlib.Path)
     parser.add_argument("--recipe", type=pathlib.Path, default=SOURCE / "recipes" / recipe)

@@ -376,13 +376,9 @@ def trial(options, folder, cluster):
                 problems.append(f"training {number}, {job}, after {fault}: {problem}")
             finally:
                 training.end()
-            print(f"{time.monotonic() - begin:6.0f} s  training {number}, {job}, is over: {text}", flush=True)
-            for what in problems[before:]:
-                print(f"PROBLEM  {what}", flush=True)
-            if len(problems) > before:
-                print(f"         kept: {training.folder}", flush=True)
+            if not jobs.say_end(training, f"training {number}, {job},", text, problems[before:],
+                                time.monotonic() - begin):
                 break
-            shutil.rmtree(training.folder, ignore_errors=True)
     print(", ".join(f"{count} x {kind}" for kind, count in done.items()), flush=True)
     return problems, sum(done.values())
 

@@ -16,53 +16,34 @@
 #include "convoy/base/clock.h"
 #include "convoy/train/downpour.h"
 #include "convoy/train/downpour_roles.h"
-#include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
 #include "tests/base/patience.h"
-#include "tests/base/scratch.h"
 #include "tests/train/downpour_fake.h"
-#include "tests/train/small_world.h"
+#include "tests/train/server_job_fixture.h"
 
 namespace convoy::train {
 
 // 60 samples in batches of 12.
-inline constexpr const char* kDownpourRecipe = R"(
+inline const std::string kDownpourRecipe = R"(
 name = "job"
 strategy = "downpour"
 threads = 1
-[model]
-name = "mlp"  # whose first weights need no generator, which threads would share
-[model.options]
-hidden = [16]
-[data]
-reader = "stripes"
-[data.train]
-size = 60
-[data.validation]
-size = 30
+)" + kServerJobTables + R"(
 [optimizer]
 lr = 0.05
 [training]
 batch = 12
 epochs = 2
-[output]
-tensorboard = false
-rank_times_every_steps = 0
 [downpour]
 replicas = 2
 shards = 2
 )";
 
-class DownpourTest : public testing::Test {
+class DownpourTest : public ServerJobTest {
  protected:
-  using Overrides = std::vector<std::string>;
-
   void SetUp() override { testing_data::add_small_world(registry_, calls_); }
 
-  Recipe recipe(Overrides more = {}) {
-    more.insert(more.begin(), "output.folder=\"" + scratch_.path() + "/run\"");
-    return parse_recipe({kDownpourRecipe, "job", "/"}, more, registry_.vocabulary());
-  }
+  Recipe recipe(const Overrides& more = {}) { return recipe_of(kDownpourRecipe, more); }
   std::string problems(const Overrides& more) {
     try {
       recipe(more);
@@ -83,10 +64,6 @@ class DownpourTest : public testing::Test {
         if (job_) testing_data::FakeService(*job_).end_job("a process failed");
       }
     });
-  }
-  void join() {
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
   }
 
   // Waits until this is so, or the test has failed, or the time is over.
@@ -161,25 +138,10 @@ class DownpourTest : public testing::Test {
     return recipe(more);
   }
 
-  static State saved(const std::string& checkpoint) {
-    return read_checkpoint(checkpoint, open_checkpoint(checkpoint), 0, 1);
-  }
-  static void expect_same(const Tensors& a, const Tensors& b, double tolerance) {
-    ASSERT_EQ(a.size(), b.size());
-    for (const auto& [name, tensor] : a) {
-      ASSERT_TRUE(b.contains(name)) << name;
-      const auto difference = (tensor.to(torch::kDouble) - b.at(name).to(torch::kDouble)).abs();
-      EXPECT_LE(difference.max().item<double>(), tolerance) << name;
-    }
-  }
-
   std::function<void(testing_data::FakeJob&)> on_job;
   std::shared_ptr<testing_data::Calls> calls_;  // none: replicas would share them
-  Registry registry_;
-  test::Scratch scratch_;
   std::unique_ptr<testing_data::FakeJob> job_;
   std::vector<ReplicaResult> replicas_;
-  std::vector<std::thread> threads_;
   std::atomic<bool> failed_{false};
 };
 

@@ -7,60 +7,39 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "convoy/train/registry.h"
 #include "convoy/train/sandblaster.h"
 #include "convoy/train/sandblaster_roles.h"
-#include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
-#include "tests/base/scratch.h"
 #include "tests/train/sandblaster_fake.h"
-#include "tests/train/small_world.h"
+#include "tests/train/server_job_fixture.h"
 
 namespace convoy::train {
 
 using testing_data::FakeBatchJob;
 
 // 60 samples in 8 portions, of 8 and one of 4, computed 5 samples at a time.
-inline constexpr const char* kSandblasterRecipe = R"(
+inline const std::string kSandblasterRecipe = R"(
 name = "job"
 strategy = "sandblaster"
 threads = 1
 precision = "float64"
-[model]
-name = "mlp"  # whose first weights need no generator, which threads would share
-[model.options]
-hidden = [16]
-[data]
-reader = "stripes"
-[data.train]
-size = 60
-[data.validation]
-size = 30
+)" + kServerJobTables + R"(
 [training]
 batch = 5
 steps = 6
-[output]
-tensorboard = false
-rank_times_every_steps = 0
 [sandblaster]
 portion = 8
 replicas = 2
 )";
 
-class SandblasterTest : public testing::Test {
+class SandblasterTest : public ServerJobTest {
  protected:
-  using Overrides = std::vector<std::string>;
-
   void SetUp() override { testing_data::add_small_world(registry_); }
 
-  Recipe recipe(Overrides more = {}) {
-    more.insert(more.begin(), "output.folder=\"" + scratch_.path() + "/run\"");
-    return parse_recipe({kSandblasterRecipe, "job", "/"}, more, registry_.vocabulary());
-  }
+  Recipe recipe(const Overrides& more = {}) { return recipe_of(kSandblasterRecipe, more); }
 
   // What a thread throws is kept, and ends the job.
   template <typename T>
@@ -117,27 +96,11 @@ class SandblasterTest : public testing::Test {
           partitions);
     }
     job.optimize();
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
+    join();
     outcome.error = std::exchange(error_, "");
     return outcome;
   }
 
-  static State saved(const std::string& checkpoint) {
-    return read_checkpoint(checkpoint, open_checkpoint(checkpoint), 0, 1);
-  }
-  static void expect_same(const Tensors& a, const Tensors& b, double tolerance) {
-    ASSERT_EQ(a.size(), b.size());
-    for (const auto& [name, tensor] : a) {
-      ASSERT_TRUE(b.contains(name)) << name;
-      const auto difference = (tensor.to(torch::kDouble) - b.at(name).to(torch::kDouble)).abs();
-      EXPECT_LE(difference.max().item<double>(), tolerance) << name;
-    }
-  }
-
-  Registry registry_;
-  test::Scratch scratch_;
-  std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::string error_;
 };

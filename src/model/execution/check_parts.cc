@@ -295,13 +295,6 @@ bool normalizes_anywhere(const UserModule& user) {
 
 }  // namespace
 
-bool normalizes_over_batch(const torch::nn::Module& module) {
-  return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm3dImpl>() != nullptr ||
-         module.named_buffers(/*recurse=*/false).contains("running_mean");
-}
-
 std::vector<Overstatement> check_parts(const Blueprint& blueprint, const PartitionPlan& plan,
                                        std::vector<std::string>* not_checked) {
   std::vector<Overstatement> all;

@@ -183,4 +183,11 @@ std::shared_ptr<StagedNetwork> ModuleList::network() const {
       new StagedNetwork(blueprint(), Stage::UserModules::themselves));
 }
 
+bool normalizes_over_batch(const nn::Module& module) {
+  return module.as<nn::BatchNorm1dImpl>() != nullptr ||
+         module.as<nn::BatchNorm2dImpl>() != nullptr ||
+         module.as<nn::BatchNorm3dImpl>() != nullptr ||
+         module.named_buffers(/*recurse=*/false).contains("running_mean");
+}
+
 }  // namespace convoy::model

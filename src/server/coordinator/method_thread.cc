@@ -11,7 +11,6 @@
 
 #include "base/hold.h"
 #include "convoy/base/error.h"
-#include "convoy/server/batch_end.h"
 #include "server/coordinator/batch_objective.h"
 #include "server/coordinator/batch_run.h"
 
@@ -173,10 +172,7 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
   void go_back(std::uint64_t commands) override {
     space_ = std::make_unique<ShardSpace>(client_, commands);
   }
-  void skip() override {
-    kept_.clear();
-    space_->skip();
-  }
+  void skip() override { space_->skip(); }
 
   std::vector<double> dots(std::span<const optim::VectorPair> pairs) override {
     hold_at("batch.products");
@@ -192,25 +188,16 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
                 const optim::VectorName& b) override {
     space_->multiply(into, a, b);
   }
-  // An iteration goes on from these: they are there until it frees them at its end.
-  void begin_iteration(const std::vector<optim::VectorName>& names) {
-    start_ = std::set<optim::VectorName>(names.begin(), names.end());
-  }
-  // Also what evaluators hold, as far as it is known to be there: shards refuse names that nothing
-  // has.
+  // Also what evaluators hold. All of it is there: they are given a state while it is the stored
+  // one, and until the next one is stored, `names` has its vectors.
   void keep(std::span<const optim::VectorName> names) override {
     const auto held = thread_.ask<std::vector<optim::VectorName>>(
-        [kept = std::vector<optim::VectorName>(names.begin(), names.end())](
-            Core& core, Time, Effects&) { return core.batch_frees(kept); });
+        [](Core& core, Time, Effects&) { return core.batch_held(); });
     std::set<optim::VectorName> all(names.begin(), names.end());
-    for (const optim::VectorName& name : held) {
-      if (kept_.contains(name) || start_.contains(name)) all.insert(name);
-    }
-    kept_.clear();
+    all.insert(held.begin(), held.end());
     const std::vector<optim::VectorName> kept(all.begin(), all.end());
     hold_at("batch.keep");
     space_->keep(kept);
-    kept_ = std::move(all);
   }
 
   void open(const EvaluationId& id, std::uint32_t portions) override {
@@ -230,8 +217,6 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
   BatchClient& client_;
   MethodThread& thread_;
   std::unique_ptr<ShardSpace> space_;
-  std::set<optim::VectorName> kept_;  // by the last command of this kind, if it is known
-  std::set<optim::VectorName> start_;
 };
 
 MethodThread::MethodThread(const BatchSettings& settings, ClientOptions client, Post post)
@@ -287,7 +272,7 @@ void MethodThread::run() {
   } catch (const GaveUp&) {
     // Another process goes on.
   } catch (const std::exception& error) {  // who begins it again finds the same
-    const std::string why = std::string(kCannotGoOn) + error.what();
+    const std::string why = std::string("the optimization can't go on: ") + error.what();
     client_.log.error(why);
     if (settings_.mistake) return settings_.mistake(why);
     try {
@@ -324,7 +309,6 @@ void MethodThread::optimize(Client& client) {
   BatchRun run(settings_.method, shards, objective, memory);
   while (!run.over() &&
          (settings_.iterations == 0 || run.state().iteration < settings_.iterations)) {
-    shards.begin_iteration(optim::vectors_of(run.state(), settings_.method.method));
     const optim::BatchIteration done = run.next();
     const auto portions = ask<PortionCounts>([](Core& core, Time, Effects&) {
       const auto facts = core.facts().batch;

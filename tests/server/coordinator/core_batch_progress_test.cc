@@ -185,63 +185,6 @@ TEST(CoreBatchProgress, EvaluatorsHoldVectorsUntilTheyLetGoOrAreGone) {
   EXPECT_THROW(hold(world.join()), UsageError) << "a replica";
 }
 
-// An evaluator that came too late to have vectors kept would find them gone, or half of them.
-TEST(CoreBatchProgress, WhatIsBeingFreedIsHeldByNobody) {
-  World world(small_plan(), BatchGroups{});
-  world.ready();
-  const std::uint64_t evaluator = world.join(ClientRole::evaluator);
-  const auto ask_to_hold = [&] {
-    return world.send(calls::kWatch,
-                      calls::encode(WatchRequest{evaluator, 0, WatchRequest::Hold::hold}));
-  };
-  const auto said = [&](CallId call) {
-    return calls::decode_watch_answer(*world.answer(call)).start;
-  };
-  const auto start_of = [](std::int64_t iteration) {
-    BatchStart start;
-    start.begun = true;
-    start.state.iteration = iteration;
-    start.state.weights = {optim::VectorRole::weights, iteration, 0};
-    return start;
-  };
-  const auto names_of = [&](std::int64_t iteration) {
-    return optim::vectors_of(start_of(iteration).state, optim::BatchMethod::lbfgs);
-  };
-  const auto reach = [&](std::int64_t iteration) {
-    world.batch_event(world.core->keep_batch(world.now, 1, encode(start_of(iteration)), {}));
-  };
-  reach(2);
-  // In the middle of the iteration all that it goes on from stays.
-  EXPECT_TRUE(world.core->batch_frees(names_of(2)).empty());
-  CallId call = ask_to_hold();
-  ASSERT_TRUE(world.answer(call));
-  EXPECT_EQ(said(call), encode(start_of(2)));
-  // At its end what is held does.
-  EXPECT_EQ(world.core->batch_frees(names_of(3)).size(), names_of(2).size());
-  call = ask_to_hold();
-  ASSERT_TRUE(world.answer(call));
-  watch(world, evaluator, WatchRequest::Hold::let_go);
-  EXPECT_TRUE(world.core->batch_frees(names_of(3)).empty());
-  call = ask_to_hold();
-  EXPECT_FALSE(world.answer(call));
-  EXPECT_EQ(watch(world, 0, WatchRequest::Hold::keep).start, encode(start_of(2))) << "to look";
-  reach(3);
-  ASSERT_TRUE(world.answer(call));
-  EXPECT_EQ(said(call), encode(start_of(3)));
-  EXPECT_EQ(world.core->batch_held().size(), names_of(3).size());
-  // A method that doesn't come to that state for long keeps nobody waiting.
-  watch(world, evaluator, WatchRequest::Hold::let_go);
-  EXPECT_TRUE(world.core->batch_frees(names_of(4)).empty());
-  call = ask_to_hold();
-  for (int i = 0; i < 12; ++i) {
-    EXPECT_EQ(world.answer(call).has_value(), i > 10) << i;
-    world.pass(490);
-    world.beat(evaluator);
-  }
-  ASSERT_TRUE(world.answer(call));
-  EXPECT_EQ(said(call), encode(start_of(3)));
-}
-
 TEST(CoreBatchProgress, BeginsFromACheckpointOnce) {
   World world(small_plan(), BatchGroups{});
   world.ready(64, false);

@@ -296,9 +296,8 @@ void add_options(CLI::App& command, ComparisonWords& w) {
           "--methods", w.methods,
           "What to compare: sgd (one plain worker), fixed (Downpour, plain SGD at a fixed "
           "rate), adagrad (Downpour with Adagrad on the shards), sandblaster (a method on the "
-          "whole batch), sync (synchronous SGD on "
-          "as many workers as replicas, which divide training.batch), gpu (sgd on a GPU; "
-          "left out where there is none)")
+          "whole batch), sync (synchronous SGD on as many workers as replicas, which divide "
+          "training.batch), gpu (sgd on a GPU; left out where there is none)")
       ->type_name("LIST")
       ->capture_default_str();
   command
@@ -374,8 +373,7 @@ void add_downpour_command(CLI::App& bench, Outcome& outcome) {
   CLI::App* command = bench.add_subcommand(
       "downpour",
       "SGD, Downpour SGD with a fixed rate and with Adagrad, Sandblaster, and synchronous SGD on "
-      "one "
-      "recipe: curves and times to a level, as in Dean et al. 2012, figures 4 and 5 "
+      "one recipe: curves and times to a level, as in Dean et al. 2012, figures 4 and 5 "
       "(docs/downpour.md)");
   add_options(*command, *words);
   command->callback([words, &outcome] { outcome.exit_status = run(*words); });
