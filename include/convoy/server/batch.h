@@ -167,13 +167,13 @@ struct BatchProgress {
   optim::BatchIteration last;  // how the one before ended
   std::string over;            // why there is no next one; empty while there is
   optim::BatchMethod method = optim::BatchMethod::lbfgs;
-  EvaluationId evaluation;             // the newest
-  std::uint32_t portions = 0;          // of each
-  PortionCounts now;                   // of that evaluation
-  PortionCounts iteration;             // of all evaluations of the iteration that ended last
-  PortionCounts all;                   // of all
-  std::uint64_t term = 0;              // which coordinator it is
-  double time_s = 0;                   // since it began
+  EvaluationId evaluation;     // the newest
+  std::uint32_t portions = 0;  // of each
+  PortionCounts now;           // of that evaluation
+  PortionCounts iteration;     // of all evaluations of the iteration that ended last
+  PortionCounts all;           // of all
+  std::uint64_t term = 0;      // which coordinator it is
+  double time_s = 0;           // since it began
   // Bytes that went through this coordinator: between its method and the shards, and of replicas'
   // requests for portions with their answers.
   std::uint64_t method_bytes = 0, portion_bytes = 0;

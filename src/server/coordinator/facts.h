@@ -46,9 +46,9 @@ struct BatchFacts {
   PortionCounts all;        // of all that this coordinator has seen
   std::string over;         // why the method has no next iteration; empty while it may have
   std::vector<BatchReplica> replicas;
-  std::uint64_t bytes = 0;  // of requests for portions, and answers, of this coordinator
+  std::uint64_t bytes = 0;         // of requests for portions, and answers, of this coordinator
   std::uint64_t method_bytes = 0;  // of the method's commands and questions to shards, and answers
-  BatchStart start;         // of the iteration at hand
+  BatchStart start;                // of the iteration at hand
 };
 struct Facts {
   std::string job;    // id

@@ -318,10 +318,10 @@ TEST(CoreBatch, SaysWhoHadWhatWhen) {
   EXPECT_EQ(status["batch"]["method_bytes"], 304);
   EXPECT_EQ(status["batch"]["portion_bytes"], progress.portion_bytes);
   const std::string metrics = metrics_text(world.core->facts());
-  for (const char* line : {"\nconvoy_batch_iterations_total 0\n", "\nconvoy_batch_portions 2\n",
-                           "\nconvoy_batch_evaluation_portions_done 2\n",
-                           "\nconvoy_batch_method_bytes_total 304\n", ",became=\"unused\"} 1\n",
-                           "# TYPE convoy_batch_replica_busy_seconds_total counter\n"})
+  for (const char* line :
+       {"\nconvoy_batch_iterations_total 0\n", "\nconvoy_batch_portions 2\n",
+        "\nconvoy_batch_evaluation_portions_done 2\n", "\nconvoy_batch_method_bytes_total 304\n",
+        ",became=\"unused\"} 1\n", "# TYPE convoy_batch_replica_busy_seconds_total counter\n"})
     EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
 }
 
